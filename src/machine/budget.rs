@@ -1,0 +1,136 @@
+//! Reservation: a call is made only when its worst case fits what is left, so that no limit is overshot.
+
+use super::effect::Purpose;
+use super::event::Facts;
+use super::run::Run;
+use crate::model::{Micros, Price, Tokens};
+
+/// Even a short reply might cost more than is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Unaffordable;
+
+/// The part of a budget that is kept for the closing call at the most.
+const CLOSING_SHARE: u64 = 5;
+
+/// Room for the instruction with which a closing call ends.
+const INSTRUCTION: Tokens = Tokens(200);
+
+/// Returns the limit of a call's output; none leaves that to the provider.
+///
+/// The output limit is lowered before a call is refused. What the closing call will need is left untouched by every
+/// other call, up to a fifth of the budget.
+pub(super) fn reserve(
+    run: &Run,
+    facts: &Facts,
+    purpose: Purpose,
+) -> Result<Option<Tokens>, Unaffordable> {
+    let rules = &run.rules;
+    let money = rules.limits.budget.zip(rules.price).map(|(budget, price)| Money { budget, price });
+    let tokens = rules.limits.max_tokens;
+    if money.is_none() && tokens.is_none() {
+        return Ok(rules.output.max);
+    }
+    let wanted = rules.output.max.unwrap_or(rules.output.ceiling);
+    let closing = match purpose {
+        Purpose::Agent | Purpose::Compaction => Some(rules.output.closing),
+        Purpose::Closing => None,
+    };
+    let by_money = money.map_or(Some(wanted), |money| money.output(run, facts, closing));
+    let by_tokens = tokens.map_or(Some(wanted), |limit| {
+        let kept = closing.map_or(Tokens::ZERO, |output| {
+            (facts.bound + INSTRUCTION + output).min(Tokens(limit.0 / CLOSING_SHARE))
+        });
+        let left = limit.minus(run.spent.tokens).minus(kept);
+        left.0.checked_sub(facts.bound.0).map(Tokens)
+    });
+    match by_money.zip(by_tokens) {
+        Some((a, b)) if wanted.min(a).min(b) >= rules.output.least.min(wanted) => {
+            Ok(Some(wanted.min(a).min(b)))
+        }
+        Some(_) | None => Err(Unaffordable),
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Money {
+    budget: Micros,
+    price: Price,
+}
+
+impl Money {
+    /// Returns how much output the rest of the budget buys, or nothing when it does not buy the input.
+    fn output(self, run: &Run, facts: &Facts, closing: Option<Tokens>) -> Option<Tokens> {
+        let kept = closing.map_or(Micros::ZERO, |output| {
+            self.price
+                .worst(facts.bound + INSTRUCTION, output)
+                .min(Micros(self.budget.0 / CLOSING_SHARE))
+        });
+        let left = self.budget.minus(run.spent.cost).minus(kept);
+        self.price.output_for(left, facts.bound)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Limits, Rules};
+
+    const FACTS: Facts = Facts { context: Tokens(800), bound: Tokens(1_000), exchanges: 0 };
+
+    /// One micro-dollar for each token of input, ten for each of output.
+    const PRICE: Price =
+        Price { input: 1_000_000, output: 10_000_000, cached_input: 0, cache_write: 0 };
+
+    fn run(limits: Limits) -> Run {
+        Run::new(Rules { limits, price: Some(PRICE), ..Rules::default() })
+    }
+
+    fn dollars(budget: u64) -> Limits {
+        Limits { budget: Some(Micros(budget)), ..Limits::default() }
+    }
+
+    fn tokens(max_tokens: u64) -> Limits {
+        Limits { max_tokens: Some(Tokens(max_tokens)), ..Limits::default() }
+    }
+
+    #[test]
+    fn without_a_budget_the_output_is_the_users_choice() {
+        let granted = reserve(&run(Limits::default()), &FACTS, Purpose::Agent);
+        assert_eq!(granted, Ok(None));
+    }
+
+    #[test]
+    fn the_output_is_lowered_to_what_is_left_beside_the_closing_call() {
+        // A fifth of 20 000 stays for closing; 1 000 are the input; the rest buys 1 500 tokens.
+        let granted = reserve(&run(dollars(20_000)), &FACTS, Purpose::Agent);
+        assert_eq!(granted, Ok(Some(Tokens(1_500))));
+        let closing = reserve(&run(dollars(20_000)), &FACTS, Purpose::Closing);
+        assert_eq!(closing, Ok(Some(Tokens(1_900))));
+    }
+
+    #[test]
+    fn a_call_that_may_write_next_to_nothing_is_not_made() {
+        for limits in [dollars(0), dollars(4_400), tokens(0), tokens(1_500)] {
+            let refused = reserve(&run(limits.clone()), &FACTS, Purpose::Agent);
+            assert_eq!(refused, Err(Unaffordable), "{limits:?}");
+        }
+    }
+
+    #[test]
+    fn tokens_are_counted_both_ways() {
+        let mut run = run(tokens(10_000));
+        assert_eq!(reserve(&run, &FACTS, Purpose::Agent), Ok(Some(Tokens(7_000))));
+        run.spent.tokens = Tokens(6_500);
+        assert_eq!(reserve(&run, &FACTS, Purpose::Agent), Ok(Some(Tokens(500))));
+        run.spent.tokens = Tokens(7_000);
+        assert_eq!(reserve(&run, &FACTS, Purpose::Agent), Err(Unaffordable));
+        assert!(matches!(reserve(&run, &FACTS, Purpose::Closing), Ok(Some(_))));
+    }
+
+    #[test]
+    fn money_without_a_price_is_not_counted() {
+        let rules = Rules { limits: dollars(0), price: None, ..Rules::default() };
+        let granted = reserve(&Run::new(rules), &FACTS, Purpose::Agent);
+        assert_eq!(granted, Ok(None));
+    }
+}

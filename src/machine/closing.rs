@@ -1,0 +1,174 @@
+//! Closing: a watchdog asked for the last word, which comes without tools.
+
+use serde::{Deserialize, Serialize};
+
+use super::budget::{self, Unaffordable};
+use super::deadline::{Deadline, Deadlines, Why};
+use super::done::Done;
+use super::effect::{Change, Effect, Note, Purpose, Summary};
+use super::event::{Event, Facts};
+use super::instructions;
+use super::next::{Next, Out};
+use super::run::Run;
+use super::state::State;
+use super::stop::{CloseReason, StopReason};
+use crate::model::{EffectId, Item, Reply, Time, Tokens};
+
+/// The run is closing, for this reason; there is at most one closing call.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Closing {
+    /// The account of the run.
+    pub run: Run,
+    /// Why the run closes.
+    pub reason: CloseReason,
+    /// When it ends, with or without a last word.
+    pub due: Time,
+    /// How far it has come.
+    pub stage: Stage,
+}
+
+/// How far closing has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// The closing call is being prepared.
+    Preparing {
+        /// The preparation that is awaited.
+        id: EffectId,
+    },
+    /// The closing call is under way.
+    Sending {
+        /// The call that is awaited.
+        id: EffectId,
+        /// What the call is like.
+        facts: Facts,
+    },
+}
+
+impl Stage {
+    /// Returns the effect that is awaited.
+    pub(super) fn awaited(self) -> EffectId {
+        match self {
+            Self::Preparing { id } | Self::Sending { id, .. } => id,
+        }
+    }
+}
+
+/// Returns the limit of the last word's output, unless there is no money for it.
+pub(super) fn affordable(run: &Run, facts: &Facts) -> Result<Option<Tokens>, Unaffordable> {
+    budget::reserve(run, facts, Purpose::Closing)
+}
+
+/// Returns whether the oldest exchanges have to go before the last word can be asked for.
+pub(super) fn too_full(run: &Run, facts: &Facts) -> bool {
+    let context = &run.rules.context;
+    facts.context > context.window.percent(context.full) && facts.exchanges > 1
+}
+
+impl Closing {
+    /// Tells the model to sum up, and prepares the call.
+    pub(super) fn enter(mut run: Run, mut out: Out, reason: CloseReason) -> Next {
+        out.note(Note::SafetyNet { reason });
+        out.change(Change::Append { item: instructions::close(reason) });
+        let id = run.next.take();
+        out.effect(Effect::Prepare { id, purpose: Purpose::Closing });
+        let limit = run.rules.limits.step_timeout.unwrap_or(run.rules.watch.attempt);
+        let due = run.now.after(limit);
+        let due = run.ends().map_or(due, |ends| ends.min(due));
+        out.to(State::Closing(Self { run, reason, due, stage: Stage::Preparing { id } }))
+    }
+
+    pub(super) fn deadlines(&self) -> Deadlines<1> {
+        Deadlines([Some(Deadline { at: self.due, why: Why::CloseLimit })])
+    }
+
+    pub(super) fn step(self, event: Event) -> Next {
+        let reason = self.reason;
+        match event {
+            Event::Tick { now } => self.tick(now),
+            Event::Interrupt { signal } => {
+                let (run, out) = self.leave();
+                Done::end(run, out, StopReason::UserInterrupt(signal))
+            }
+            Event::StoreFailed { error } => {
+                let (run, out) = self.leave();
+                Done::fail(run, out, StopReason::StoreError, error)
+            }
+            Event::Defect { error } => {
+                let (run, out) = self.leave();
+                Done::fail(run, out, StopReason::InternalError, error)
+            }
+            Event::Prepared { facts, .. } => self.prepared(facts),
+            Event::Replied { reply, .. } => self.replied(reply),
+            Event::Failed { fault, .. } => {
+                let mut out = Out::default();
+                let mut run = self.run;
+                if let (true, Stage::Sending { facts, .. }) = (fault.billed, self.stage) {
+                    run.charge_lost(&facts, &mut out);
+                }
+                Done::end(run, out, StopReason::Closed(reason))
+            }
+            Event::Vetted { .. } | Event::Settled { .. } | Event::Checked { .. } => {
+                Out::default().to(State::Closing(self))
+            }
+        }
+    }
+
+    fn tick(mut self, now: Time) -> Next {
+        self.run.now = self.run.now.max(now);
+        match self.deadlines().due(self.run.now) {
+            Some(
+                Why::CloseLimit
+                | Why::RunLimit
+                | Why::StepLimit
+                | Why::AttemptLimit
+                | Why::RetryDue
+                | Why::ToolLimit
+                | Why::WatchLimit,
+            ) => {
+                let reason = self.reason;
+                let (run, out) = self.leave();
+                Done::end(run, out, StopReason::Closed(reason))
+            }
+            None => Out::default().to(State::Closing(self)),
+        }
+    }
+
+    fn prepared(self, facts: Facts) -> Next {
+        let Self { mut run, reason, due, .. } = self;
+        let mut out = Out::default();
+        let Ok(max_output) = affordable(&run, &facts) else {
+            return Done::end(run, out, StopReason::Closed(reason));
+        };
+        if too_full(&run, &facts) {
+            let fit = run.rules.context.window.percent(run.rules.context.threshold);
+            let keep = facts.exchanges;
+            out.change(Change::Compact { summary: Summary::Mechanical, keep, fit });
+        }
+        run.calls += 1;
+        let id = run.next.take();
+        out.effect(Effect::Call { id, purpose: Purpose::Closing, attempt: 1, max_output });
+        out.to(State::Closing(Self { run, reason, due, stage: Stage::Sending { id, facts } }))
+    }
+
+    fn replied(self, reply: Reply) -> Next {
+        let (mut run, mut out) = (self.run, Out::default());
+        run.charge(&reply.usage, &mut out);
+        let text = Some(reply.text()).filter(|text| !text.trim().is_empty());
+        if text.is_some() && !reply.has_calls() {
+            out.change(Change::Append { item: Item::Assistant(reply) });
+        }
+        Done::answer(run, out, StopReason::Closed(self.reason), text)
+    }
+
+    /// Gives up what is under way.
+    fn leave(mut self) -> (Run, Out) {
+        let mut out = Out::default();
+        out.effect(Effect::Cancel { id: self.stage.awaited() });
+        match self.stage {
+            Stage::Preparing { .. } => {}
+            Stage::Sending { facts, .. } => self.run.charge_lost(&facts, &mut out),
+        }
+        (self.run, out)
+    }
+}

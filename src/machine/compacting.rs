@@ -1,0 +1,165 @@
+//! Compacting: the model sums up the older part of the conversation, or the machine does it without.
+
+use serde::{Deserialize, Serialize};
+
+use super::attempt::Attempt;
+use super::budget::{self, Unaffordable};
+use super::closing::Closing;
+use super::deadline::{Deadlines, Why};
+use super::done::Done;
+use super::effect::{Change, Note, Purpose, Summary};
+use super::event::{Event, Facts};
+use super::next::{Next, Out};
+use super::preparing::Preparing;
+use super::retry::Retry;
+use super::run::Run;
+use super::state::State;
+use super::stop::{CloseReason, StopReason};
+use crate::model::{Fault, Finish, Reply, Time, Tokens};
+
+/// A summarising call is under way.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Compacting {
+    /// The account of the run.
+    pub run: Run,
+    /// What is being compacted.
+    pub facts: Facts,
+    /// How large the context may be afterwards.
+    pub fit: Tokens,
+    /// The call.
+    pub attempt: Attempt,
+}
+
+/// Returns the limit of a summary's output, unless there is no money for one.
+pub(super) fn affordable(run: &Run, facts: &Facts) -> Result<Option<Tokens>, Unaffordable> {
+    budget::reserve(run, facts, Purpose::Compaction)
+}
+
+impl Compacting {
+    /// Asks for a summary; without money for one, goes on mechanically.
+    pub(super) fn enter(mut run: Run, mut out: Out, facts: Facts, fit: Tokens) -> Next {
+        out.note(Note::Compacting { context: facts.context });
+        run.compactions.begin(facts.context);
+        match affordable(&run, &facts) {
+            Ok(max_output) => {
+                let attempt = Attempt::send(&mut run, &mut out, Purpose::Compaction, 1, max_output);
+                out.to(State::Compacting(Self { run, facts, fit, attempt }))
+            }
+            Err(Unaffordable) => compact(run, out, Summary::Mechanical, &facts, fit),
+        }
+    }
+
+    pub(super) fn deadlines(&self) -> Deadlines<2> {
+        Deadlines([Some(self.attempt.deadline()), self.run.closes()])
+    }
+
+    pub(super) fn step(self, event: Event) -> Next {
+        match event {
+            Event::Tick { now } => self.tick(now),
+            Event::Interrupt { signal } => {
+                let (run, out) = self.leave();
+                Done::end(run, out, StopReason::UserInterrupt(signal))
+            }
+            Event::StoreFailed { error } => {
+                let (run, out) = self.leave();
+                Done::fail(run, out, StopReason::StoreError, error)
+            }
+            Event::Defect { error } => {
+                let (run, out) = self.leave();
+                Done::fail(run, out, StopReason::InternalError, error)
+            }
+            Event::Replied { reply, .. } => self.replied(&reply),
+            Event::Failed { fault, .. } => self.failed(Out::default(), &fault),
+            Event::Prepared { .. }
+            | Event::Vetted { .. }
+            | Event::Settled { .. }
+            | Event::Checked { .. } => Out::default().to(State::Compacting(self)),
+        }
+    }
+
+    fn tick(mut self, now: Time) -> Next {
+        self.run.now = self.run.now.max(now);
+        match self.deadlines().due(self.run.now) {
+            Some(Why::RunLimit) => {
+                let (run, out) = self.leave();
+                Closing::enter(run, out, CloseReason::Timeout)
+            }
+            Some(Why::RetryDue) => self.retry(),
+            Some(
+                Why::AttemptLimit
+                | Why::StepLimit
+                | Why::CloseLimit
+                | Why::ToolLimit
+                | Why::WatchLimit,
+            ) => {
+                let mut out = Out::default();
+                self.attempt.stop(&mut out);
+                let fault = Attempt::overdue(&self.run);
+                self.failed(out, &fault)
+            }
+            None => Out::default().to(State::Compacting(self)),
+        }
+    }
+
+    fn retry(self) -> Next {
+        let Self { mut run, facts, fit, attempt } = self;
+        let mut out = Out::default();
+        match affordable(&run, &facts) {
+            Ok(max_output) => {
+                let number = attempt.number();
+                let attempt =
+                    Attempt::send(&mut run, &mut out, Purpose::Compaction, number, max_output);
+                out.to(State::Compacting(Self { run, facts, fit, attempt }))
+            }
+            Err(Unaffordable) => compact(run, out, Summary::Mechanical, &facts, fit),
+        }
+    }
+
+    /// A reply that is not a summary is as good as none.
+    fn replied(self, reply: &Reply) -> Next {
+        let Self { mut run, facts, fit, .. } = self;
+        let mut out = Out::default();
+        run.charge(&reply.usage, &mut out);
+        let summary = match summary(reply) {
+            true => Summary::Written(reply.text()),
+            false => Summary::Mechanical,
+        };
+        compact(run, out, summary, &facts, fit)
+    }
+
+    fn failed(mut self, mut out: Out, fault: &Fault) -> Next {
+        if fault.billed {
+            self.run.charge_lost(&self.facts, &mut out);
+        }
+        let limit = self.run.closes().map(|deadline| deadline.at);
+        match self.attempt.failed(&self.run, fault, limit) {
+            Retry::After(wait) => {
+                self.attempt = self.attempt.wait(&self.run, &mut out, wait, fault.kind);
+                out.to(State::Compacting(self))
+            }
+            Retry::Smaller | Retry::Never => {
+                compact(self.run, out, Summary::Mechanical, &self.facts, self.fit)
+            }
+        }
+    }
+
+    /// Gives the call up.
+    fn leave(mut self) -> (Run, Out) {
+        let mut out = Out::default();
+        self.attempt.abandon(&mut self.run, &mut out, &self.facts);
+        (self.run, out)
+    }
+}
+
+/// Returns whether a reply can stand for what it sums up.
+pub(super) fn summary(reply: &Reply) -> bool {
+    reply.finish == Finish::Stop && reply.has_text() && !reply.has_calls()
+}
+
+/// Replaces what the newest exchanges don't need, and prepares the next call anew.
+fn compact(run: Run, mut out: Out, summary: Summary, facts: &Facts, fit: Tokens) -> Next {
+    out.note(Note::Compacted { written: matches!(summary, Summary::Written(_)) });
+    let keep = run.rules.context.keep_recent.min(facts.exchanges.saturating_sub(1));
+    out.change(Change::Compact { summary, keep, fit });
+    Preparing::enter(run, out)
+}

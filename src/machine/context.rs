@@ -1,0 +1,169 @@
+//! How large the context is: what the provider counted, plus an estimate of what came after.
+//!
+//! The estimate is calibrated by the provider's own counts, so that it fits each model and language without a
+//! tokenizer. It is incremental: a step looks only at what is new.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::{Item, Opaque, Part, Reply, Tokens, Usage};
+
+/// Measures a conversation in bytes and tells its size in tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Gauge {
+    /// Bytes of everything that is sent: system prompt, tools, messages.
+    bytes: u64,
+    /// The newest count of the provider, with the bytes that it counted.
+    counted: Option<Counted>,
+    /// Bytes per thousand tokens.
+    ratio: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+struct Counted {
+    tokens: Tokens,
+    bytes: u64,
+}
+
+/// Bytes per thousand tokens before the provider has counted anything: dense enough for source code.
+const FIRST_RATIO: u64 = 3_500;
+
+/// Bytes per thousand tokens that are believed.
+const RATIOS: std::ops::RangeInclusive<u64> = 2_000..=6_000;
+
+/// Bytes per thousand tokens of text that no tokenizer in use exceeds for prose or code of any language.
+const DENSEST: u64 = 2_000;
+
+/// What the frame of a message, a call or a result takes on the wire.
+const FRAME: u64 = 16;
+
+impl Gauge {
+    /// Returns a gauge for a conversation with nothing in it but this many bytes of system prompt and tools.
+    pub fn new(fixed: u64) -> Self {
+        Self { bytes: fixed, counted: None, ratio: FIRST_RATIO }
+    }
+
+    /// Takes an entry of this size into account.
+    pub(super) fn add(&mut self, bytes: u64) {
+        self.bytes += bytes;
+    }
+
+    /// Takes an entry of this size out; what the provider counted before no longer fits.
+    pub(super) fn remove(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+        self.counted = None;
+    }
+
+    /// Takes the provider's count of what was just sent into account.
+    pub(super) fn count(&mut self, usage: &Usage) {
+        if usage.estimated || usage.input == Tokens::ZERO {
+            return;
+        }
+        self.counted = Some(Counted { tokens: usage.input, bytes: self.bytes });
+        let ratio = self.bytes.saturating_mul(1_000) / usage.input.0;
+        self.ratio = ratio.clamp(*RATIOS.start(), *RATIOS.end());
+    }
+
+    /// Returns how large the next request probably is.
+    pub fn estimate(&self) -> Tokens {
+        self.size(self.ratio)
+    }
+
+    /// Returns how large the next request is at the most.
+    pub fn bound(&self) -> Tokens {
+        self.size(DENSEST)
+    }
+
+    /// Returns how many tokens this many bytes probably are.
+    pub fn tokens(&self, bytes: u64) -> Tokens {
+        tokens(bytes, self.ratio)
+    }
+
+    fn size(&self, ratio: u64) -> Tokens {
+        let Counted { tokens: counted, bytes } = self.counted.unwrap_or_default();
+        counted + tokens(self.bytes.saturating_sub(bytes), ratio)
+    }
+}
+
+impl Default for Counted {
+    fn default() -> Self {
+        Self { tokens: Tokens::ZERO, bytes: 0 }
+    }
+}
+
+fn tokens(bytes: u64, ratio: u64) -> Tokens {
+    Tokens(bytes.saturating_mul(1_000).div_ceil(ratio))
+}
+
+/// Returns how many bytes an entry takes on the wire, but for the details of its format.
+pub(super) fn bytes(item: &Item) -> u64 {
+    match item {
+        Item::User(message) => FRAME + length(&message.text),
+        Item::Assistant(reply) => reply_bytes(reply),
+        Item::Exchange(exchange) => {
+            let results = exchange.results().iter();
+            let results: u64 = results.map(|result| 2 * FRAME + length(&result.text)).sum();
+            reply_bytes(exchange.reply()) + results
+        }
+    }
+}
+
+fn reply_bytes(reply: &Reply) -> u64 {
+    let part = |part: &Part| match part {
+        Part::Text(text) => length(text),
+        Part::Call(call) => 3 * FRAME + length(&call.name) + length(call.arguments.text()),
+        Part::Opaque(Opaque { json, .. }) => length(json),
+    };
+    FRAME + reply.parts.iter().map(part).sum::<u64>()
+}
+
+fn length(text: &str) -> u64 {
+    text.len() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn usage(input: u64) -> Usage {
+        Usage { input: Tokens(input), ..Usage::default() }
+    }
+
+    #[test]
+    fn what_the_provider_counted_is_taken_as_it_is() {
+        let mut gauge = Gauge::new(1_000);
+        gauge.add(3_000);
+        gauge.count(&usage(900));
+        assert_eq!(gauge.estimate(), Tokens(900));
+        assert_eq!(gauge.bound(), Tokens(900));
+    }
+
+    #[test]
+    fn what_is_new_is_estimated_by_the_measured_density() {
+        let mut gauge = Gauge::new(4_000);
+        gauge.count(&usage(1_000));
+        gauge.add(400);
+        assert_eq!(gauge.estimate(), Tokens(1_100));
+        assert_eq!(gauge.bound(), Tokens(1_200));
+    }
+
+    #[test]
+    fn absurd_counts_and_estimates_calibrate_nothing() {
+        let mut gauge = Gauge::new(4_000);
+        gauge.count(&Usage { estimated: true, ..usage(1) });
+        gauge.count(&usage(0));
+        assert_eq!(gauge, Gauge::new(4_000));
+        gauge.count(&usage(1));
+        gauge.add(6_000);
+        assert_eq!(gauge.estimate(), Tokens(1 + 1_000));
+    }
+
+    #[test]
+    fn the_bound_is_never_below_the_estimate() {
+        for (fixed, counted, added) in [(0, 0, 10), (1_000, 10, 5_000), (1_000, 1_000, 7)] {
+            let mut gauge = Gauge::new(fixed);
+            gauge.count(&usage(counted));
+            gauge.add(added);
+            assert!(gauge.estimate() <= gauge.bound());
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! The conversation: a typed history, folded from what the machine decides.
+//!
+//! Its entries hold the invariant of every wire format: a tool call and its answer are one entry ([`Exchange`]), so no
+//! cut can come between them, and the user's own words are never replaced.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::context::{self, Gauge};
+use super::effect::{Change, Summary};
+use super::event::Facts;
+use crate::model::{Exchange, FileAction, Item, Origin, Tokens, Usage};
+
+/// The history as the model sees it, oldest first.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Conversation {
+    entries: Vec<Entry>,
+    next: EntryId,
+    gauge: Gauge,
+}
+
+/// One entry with its name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Entry {
+    /// Its name; never used twice, so that what was encoded once can be found again.
+    pub id: EntryId,
+    /// What it says.
+    pub item: Item,
+}
+
+/// The name of an entry.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct EntryId(pub u64);
+
+/// The longest mechanical summary, in bytes; when it grows beyond, its oldest lines go.
+const LONGEST_SUMMARY: usize = 8_000;
+
+/// What a summary begins with, so that the model knows what it reads.
+const SUMMARY: &str =
+    "[SUMMARY] Earlier parts of this conversation were replaced by this summary.\n\n";
+
+impl Conversation {
+    /// Returns an empty conversation that goes along with this many bytes of system prompt and tools.
+    pub fn new(fixed: u64) -> Self {
+        Self { entries: Vec::new(), next: EntryId(0), gauge: Gauge::new(fixed) }
+    }
+
+    /// Returns the entries, oldest first.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Returns how large it is.
+    pub fn gauge(&self) -> &Gauge {
+        &self.gauge
+    }
+
+    /// Returns what the machine wants to know of a call with all of it.
+    pub fn facts(&self) -> Facts {
+        let exchanges = self.entries.iter().filter(|entry| is_turn(&entry.item)).count();
+        Facts {
+            context: self.gauge.estimate(),
+            bound: self.gauge.bound(),
+            exchanges: u32::try_from(exchanges).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// Returns the entries that a compaction replaces when it keeps this many exchanges.
+    pub fn older(&self, keep: u32) -> &[Entry] {
+        &self.entries[..self.cut(keep)]
+    }
+
+    /// Applies what the machine decided.
+    pub fn apply(&mut self, change: Change) {
+        match change {
+            Change::Append { item } => self.push(item),
+            Change::Compact { summary, keep, fit } => self.compact(summary, keep, fit),
+        }
+    }
+
+    /// Takes the provider's count of what was just sent into account.
+    pub fn count(&mut self, usage: &Usage) {
+        self.gauge.count(usage);
+    }
+
+    fn push(&mut self, item: Item) {
+        self.gauge.add(context::bytes(&item));
+        let id = self.next;
+        self.next.0 += 1;
+        self.entries.push(Entry { id, item });
+    }
+
+    /// Returns where the newest `keep` turns begin.
+    fn cut(&self, keep: u32) -> usize {
+        let turns = self.entries.iter().enumerate().rev().filter(|(_, entry)| is_turn(&entry.item));
+        match keep.checked_sub(1) {
+            None => self.entries.len(),
+            Some(before) => turns.map(|(index, _)| index).nth(before as usize).unwrap_or(0),
+        }
+    }
+
+    fn compact(&mut self, summary: Summary, keep: u32, fit: Tokens) {
+        let mut newer = VecDeque::from(self.entries.split_off(self.cut(keep)));
+        let older = std::mem::take(&mut self.entries);
+        let mut ledger = match summary {
+            Summary::Written(text) => Ledger { earlier: vec![text], ..Ledger::default() },
+            Summary::Mechanical => {
+                let mut ledger = Ledger::default();
+                for entry in &older {
+                    ledger.add(&entry.item);
+                }
+                ledger
+            }
+        };
+        self.retain_pinned(older);
+        // Then whole turns go, oldest first, until the rest fits beside the summary; the newest one stays.
+        let mut turns = newer.iter().filter(|entry| is_turn(&entry.item)).count();
+        while turns > 1 && self.gauge.estimate() + self.size(ledger.text()) > fit {
+            let Some(entry) = newer.pop_front() else { break };
+            turns -= usize::from(is_turn(&entry.item));
+            ledger.add(&entry.item);
+            self.retain_pinned(vec![entry]);
+        }
+        if let Some(text) = ledger.text() {
+            self.push(Item::user(Origin::Summary, text));
+        }
+        self.entries.extend(newer);
+    }
+
+    fn size(&self, text: Option<String>) -> Tokens {
+        self.gauge.tokens(text.map_or(0, |text| context::bytes(&Item::user(Origin::Summary, text))))
+    }
+
+    /// Keeps the user's own words, and takes everything else out of the count.
+    fn retain_pinned(&mut self, entries: Vec<Entry>) {
+        for entry in entries {
+            if matches!(&entry.item, Item::User(message) if message.origin.is_pinned()) {
+                self.entries.push(entry);
+            } else {
+                self.gauge.remove(context::bytes(&entry.item));
+            }
+        }
+    }
+}
+
+/// Returns whether an entry is something the model said, with all that belongs to it.
+fn is_turn(item: &Item) -> bool {
+    match item {
+        Item::User(_) => false,
+        Item::Assistant(_) | Item::Exchange(_) => true,
+    }
+}
+
+/// What a mechanical summary tells: earlier summaries, the tools that ran, the files that changed.
+#[derive(Default)]
+struct Ledger {
+    earlier: Vec<Arc<str>>,
+    tools: BTreeMap<Arc<str>, (u32, u32)>,
+    files: BTreeMap<Arc<str>, FileAction>,
+    said: Option<Arc<str>>,
+}
+
+impl Ledger {
+    fn add(&mut self, item: &Item) {
+        match item {
+            Item::User(message) if message.origin == Origin::Summary => {
+                let text = message.text.strip_prefix(SUMMARY).unwrap_or(&message.text);
+                self.earlier.push(text.into());
+            }
+            Item::User(_) => {}
+            Item::Assistant(reply) => self.said = Some(reply.text()),
+            Item::Exchange(exchange) => self.exchange(exchange),
+        }
+    }
+
+    fn exchange(&mut self, exchange: &Exchange) {
+        for (call, result) in exchange.reply().calls().zip(exchange.results()) {
+            let (runs, failures) = self.tools.entry(Arc::clone(&call.name)).or_default();
+            *runs += 1;
+            *failures += u32::from(!result.is_ok());
+            for change in &result.changes {
+                self.files.insert(Arc::clone(&change.path), change.action);
+            }
+        }
+    }
+
+    /// Returns the summary, or nothing when there is nothing to be summed up.
+    fn text(&self) -> Option<String> {
+        let mut text = self.earlier.join("\n");
+        if !self.tools.is_empty() {
+            let tools = self.tools.iter().map(|(name, (runs, failures))| match failures {
+                0 => format!("{name} ×{runs}"),
+                _ => format!("{name} ×{runs} ({failures} failed)"),
+            });
+            let tools: Vec<String> = tools.collect();
+            let _ = write!(text, "\nTools that ran: {}.", tools.join(", "));
+        }
+        if !self.files.is_empty() {
+            let files = self.files.iter().map(|(path, action)| match action {
+                FileAction::Created => format!("{path} (created)"),
+                FileAction::Modified => path.to_string(),
+                FileAction::Deleted => format!("{path} (deleted)"),
+            });
+            let files: Vec<String> = files.collect();
+            let _ = write!(text, "\nFiles that changed: {}.", files.join(", "));
+        }
+        if let Some(said) = &self.said {
+            let head: String = said.chars().take(500).collect();
+            let _ = write!(text, "\nThe newest answer among them began: {head}");
+        }
+        let text = text.trim_start();
+        (!text.is_empty()).then(|| format!("{SUMMARY}{}", tail(text, LONGEST_SUMMARY)))
+    }
+}
+
+/// Returns the last lines of a text that fit.
+fn tail(text: &str, longest: usize) -> &str {
+    let Some(from) = text.len().checked_sub(longest).filter(|from| *from > 0) else { return text };
+    match text.char_indices().find(|(index, c)| *index >= from && *c == '\n') {
+        Some((index, _)) => &text[index + 1..],
+        None => {
+            text.char_indices().find(|(index, _)| *index >= from).map_or("", |(i, _)| &text[i..])
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{FileChange, Finish, Part, Reply, ToolCall, ToolResult, ToolStatus};
+
+    fn exchange(name: &str, text: &str) -> Item {
+        let call = ToolCall::new(name.into(), name, "{}");
+        let change =
+            FileChange { path: name.into(), action: FileAction::Created, added: 1, removed: 0 };
+        let mut result = ToolResult::new(call.id.clone(), ToolStatus::Ok, text);
+        result.changes.push(change);
+        let reply = Reply {
+            parts: [Part::Call(call)].into(),
+            finish: Finish::ToolCalls,
+            usage: Usage::default(),
+            model: None,
+        };
+        Item::Exchange(Exchange::new(reply, [result]).unwrap())
+    }
+
+    fn conversation(turns: usize) -> Conversation {
+        let mut conversation = Conversation::new(0);
+        conversation.push(Item::user(Origin::Task, "the task"));
+        for turn in 0..turns {
+            conversation.push(exchange(&format!("tool{turn}"), &"x".repeat(350)));
+            if turn == 1 {
+                conversation.push(Item::user(Origin::Steering, "[STEERING] mind the gap"));
+            }
+        }
+        conversation
+    }
+
+    fn compacted(turns: usize, keep: u32, fit: u64, summary: Summary) -> Conversation {
+        let mut conversation = conversation(turns);
+        conversation.apply(Change::Compact { summary, keep, fit: Tokens(fit) });
+        conversation
+    }
+
+    fn texts(conversation: &Conversation) -> Vec<String> {
+        let text = |entry: &Entry| match &entry.item {
+            Item::User(message) => message.text.to_string(),
+            Item::Assistant(reply) => reply.text().to_string(),
+            Item::Exchange(exchange) => {
+                exchange.reply().calls().map(|c| c.name.to_string()).collect()
+            }
+        };
+        conversation.entries().iter().map(text).collect()
+    }
+
+    #[test]
+    fn the_newest_exchanges_and_the_users_words_stay() {
+        let conversation = compacted(5, 2, 100_000, Summary::Written("did things".into()));
+        let summary = format!("{SUMMARY}did things");
+        let expected = ["the task", "[STEERING] mind the gap", &summary, "tool3", "tool4"];
+        assert_eq!(texts(&conversation), expected);
+    }
+
+    #[test]
+    fn a_mechanical_summary_tells_tools_and_files() {
+        let conversation = compacted(3, 1, 100_000, Summary::Mechanical);
+        let summary = format!(
+            "{SUMMARY}Tools that ran: tool0 ×1, tool1 ×1.\n\
+             Files that changed: tool0 (created), tool1 (created)."
+        );
+        assert_eq!(texts(&conversation)[2], summary);
+    }
+
+    #[test]
+    fn further_exchanges_go_until_it_fits_but_the_newest_stays() {
+        let conversation = compacted(6, 6, 300, Summary::Mechanical);
+        assert!(conversation.facts().context <= Tokens(300));
+        assert_eq!(conversation.facts().exchanges, 1);
+        assert_eq!(compacted(6, 6, 0, Summary::Mechanical).facts().exchanges, 1);
+    }
+
+    #[test]
+    fn a_summary_of_a_summary_keeps_what_it_said() {
+        let mut conversation = compacted(4, 1, 100_000, Summary::Written("did things".into()));
+        conversation.push(exchange("late", ""));
+        conversation.apply(Change::Compact {
+            summary: Summary::Mechanical,
+            keep: 1,
+            fit: Tokens(100_000),
+        });
+        let texts = texts(&conversation);
+        assert!(texts[2].contains("did things\nTools that ran: tool3 ×1."), "{texts:?}");
+    }
+
+    #[test]
+    fn the_count_is_that_of_the_entries_whatever_was_compacted() {
+        for keep in 0..4 {
+            for fit in [0, 200, 100_000] {
+                let conversation = compacted(5, keep, fit, Summary::Mechanical);
+                let bytes = conversation.entries().iter().map(|entry| context::bytes(&entry.item));
+                let mut fresh = Gauge::new(0);
+                bytes.for_each(|bytes| fresh.add(bytes));
+                assert_eq!(conversation.gauge().estimate(), fresh.estimate());
+            }
+        }
+    }
+
+    #[test]
+    fn entries_keep_their_names() {
+        let before = conversation(3);
+        let mut after = before.clone();
+        after.apply(Change::Compact {
+            summary: Summary::Mechanical,
+            keep: 1,
+            fit: Tokens(100_000),
+        });
+        let kept = after.entries().last().unwrap();
+        assert_eq!(Some(kept), before.entries().last());
+        assert!(after.entries().iter().all(|entry| {
+            match before.entries().iter().find(|e| e.id == entry.id) {
+                Some(same) => same == entry,
+                None => {
+                    matches!(&entry.item, Item::User(message) if message.origin == Origin::Summary)
+                }
+            }
+        }));
+    }
+
+    #[test]
+    fn a_summary_that_grows_loses_its_oldest_lines() {
+        assert_eq!(tail("one\ntwo\nthree", 9), "three");
+        assert_eq!(tail("one\ntwo", 100), "one\ntwo");
+        assert_eq!(tail("äöü", 3), "ü");
+    }
+}

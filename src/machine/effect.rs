@@ -1,0 +1,168 @@
+//! What the machine wants done, shown and remembered.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::stop::CloseReason;
+use crate::model::{EffectId, FaultKind, Item, Micros, Span, Tokens, ToolCall};
+
+/// Something to be done. Its completion comes back as an event with the same id.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// Collect what the next model call depends on.
+    Prepare {
+        /// Completed by `Prepared`.
+        id: EffectId,
+        /// What the call will be for.
+        purpose: Purpose,
+    },
+    /// Call the model.
+    Call {
+        /// Completed by `Replied` or `Failed`.
+        id: EffectId,
+        /// What the call is for; it says which tools and which part of the history go along.
+        purpose: Purpose,
+        /// The attempt, counted from one.
+        attempt: u32,
+        /// How much the reply may have; none leaves it to the provider.
+        max_output: Option<Tokens>,
+    },
+    /// Judge a tool call.
+    Vet {
+        /// Completed by `Vetted`.
+        id: EffectId,
+        /// The call.
+        call: ToolCall,
+    },
+    /// Run a tool call that was cleared.
+    Run {
+        /// Completed by `Settled`.
+        id: EffectId,
+        /// The call.
+        call: ToolCall,
+    },
+    /// Check a final answer.
+    Check {
+        /// Completed by `Checked`.
+        id: EffectId,
+        /// The answer.
+        answer: Arc<str>,
+    },
+    /// Stop an effect; whatever it still says is not heard.
+    Cancel {
+        /// The effect.
+        id: EffectId,
+    },
+    /// The run is over. Nothing comes after it.
+    End,
+}
+
+/// What a model call is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Purpose {
+    /// The task itself, with tools.
+    Agent,
+    /// A summary of the older part of the history, without tools.
+    Compaction,
+    /// The last word, without tools.
+    Closing,
+}
+
+impl Effect {
+    /// Returns whether the world outside may notice the effect, so that what justifies it has to be durable first.
+    pub fn is_visible(&self) -> bool {
+        match self {
+            Self::Call { .. }
+            | Self::Vet { .. }
+            | Self::Run { .. }
+            | Self::Check { .. }
+            | Self::End => true,
+            Self::Prepare { .. } | Self::Cancel { .. } => false,
+        }
+    }
+}
+
+/// A change of the conversation.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    /// An entry is added at the end.
+    Append {
+        /// The entry.
+        item: Item,
+    },
+    /// Older exchanges make room: what is not kept is replaced by a summary.
+    Compact {
+        /// What stands for the replaced ones.
+        summary: Summary,
+        /// Exchanges, counted from the newest, that stay word for word.
+        keep: u32,
+        /// How large the context may be afterwards; further exchanges go, oldest first, until it is.
+        fit: Tokens,
+    },
+}
+
+/// What stands for exchanges that were compacted.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Summary {
+    /// What the model wrote.
+    Written(Arc<str>),
+    /// A list of the tools that ran and the files that changed.
+    Mechanical,
+}
+
+/// Something to be shown. Losing one changes nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Note {
+    /// A watchdog closes the run.
+    SafetyNet {
+        /// Which one.
+        reason: CloseReason,
+    },
+    /// A failed call is tried again.
+    Retry {
+        /// The attempt that will be made, counted from one.
+        attempt: u32,
+        /// How long it waits.
+        wait: Span,
+        /// What happened to the attempt before.
+        fault: FaultKind,
+    },
+    /// Turns repeat.
+    LoopDetected {
+        /// How often the same turns were made.
+        times: u32,
+    },
+    /// Messages of the user reached the model while the run was under way.
+    Steered {
+        /// How many.
+        messages: u32,
+    },
+    /// The context is being compacted.
+    Compacting {
+        /// How large it is.
+        context: Tokens,
+    },
+    /// The context was compacted.
+    Compacted {
+        /// Whether the model wrote the summary.
+        written: bool,
+    },
+    /// A reply was cut off by its limit, was empty or was paused, and the model is asked to go on.
+    AskedAgain,
+    /// A call's output limit was lowered, because the budget is nearly used up.
+    OutputLowered {
+        /// To what.
+        to: Tokens,
+    },
+    /// The run has used more money than the user wants to hear of.
+    Spent {
+        /// How much.
+        cost: Micros,
+    },
+}

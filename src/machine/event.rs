@@ -1,0 +1,254 @@
+//! What can happen to a run.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::{
+    Access, EffectId, Fault, Reply, Signal, Span, Time, Tokens, ToolResult, UserMessage,
+};
+
+/// Something that happened. The machine sees the world through these alone.
+///
+/// A completion carries the id of its effect; one whose id is not outstanding changes nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Event {
+    /// Time went on.
+    Tick {
+        /// What time it is.
+        now: Time,
+    },
+    /// Somebody asks the run to stop.
+    Interrupt {
+        /// Who.
+        signal: Signal,
+    },
+    /// The journal cannot be kept any more.
+    StoreFailed {
+        /// What failed.
+        error: Arc<str>,
+    },
+    /// A defect of this program was noticed: a panic, an effect that never came back.
+    Defect {
+        /// What was noticed.
+        error: Arc<str>,
+    },
+    /// The next model call is prepared.
+    Prepared {
+        /// The effect that this completes.
+        id: EffectId,
+        /// What the call would be like.
+        facts: Facts,
+        /// What the model has to be told first: steering, and what hooks add.
+        messages: Arc<[UserMessage]>,
+    },
+    /// A model call brought a complete reply.
+    Replied {
+        /// The effect that this completes.
+        id: EffectId,
+        /// The reply.
+        reply: Reply,
+        /// What each of its tool calls touches, in call order.
+        access: Arc<[Access]>,
+    },
+    /// A model call failed; nothing of it counts.
+    Failed {
+        /// The effect that this completes.
+        id: EffectId,
+        /// Why.
+        fault: Fault,
+    },
+    /// A tool call was judged: its arguments, the rules, its hooks, and where needed the user.
+    Vetted {
+        /// The effect that this completes.
+        id: EffectId,
+        /// Whether it may run.
+        verdict: Verdict,
+    },
+    /// A tool came back.
+    Settled {
+        /// The effect that this completes.
+        id: EffectId,
+        /// With what.
+        result: ToolResult,
+    },
+    /// A final answer was checked.
+    Checked {
+        /// The effect that this completes.
+        id: EffectId,
+        /// Whether it counts.
+        check: Check,
+    },
+}
+
+/// What the next model call would be like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Facts {
+    /// How large its input probably is.
+    pub context: Tokens,
+    /// How large its input is at the most; what is reserved for it.
+    pub bound: Tokens,
+    /// Exchanges in the history that a compaction could take.
+    pub exchanges: u32,
+}
+
+/// Whether a tool call may run.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// It may. This is the stored intent: once it is durable, the tool starts.
+    Cleared {
+        /// How long the tool may take before the machine goes on without it.
+        limit: Span,
+        /// What a resume needs to know of the call, should the engine die while it runs.
+        intent: Intent,
+    },
+    /// It may not, and this is its answer.
+    Refused {
+        /// The answer.
+        result: ToolResult,
+    },
+    /// The user aborts the run.
+    Abort,
+}
+
+/// What a resume needs to know of a call that was started and never settled.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Intent {
+    /// The call changes nothing; it may run again.
+    Pure,
+    /// The call replaces files; whether it happened can be told from their digests.
+    Edit {
+        /// The files, with their contents before and after.
+        files: Arc<[Image]>,
+    },
+    /// Whether the call happened cannot be told.
+    Opaque,
+}
+
+/// One file that an edit replaces: SHA-256 digests in hexadecimal, none where there is no file.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Image {
+    /// The file, relative to the workspace.
+    pub path: Arc<str>,
+    /// Its content before.
+    pub before: Option<Arc<str>>,
+    /// Its content after.
+    pub after: Option<Arc<str>>,
+}
+
+/// Whether a final answer counts.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Check {
+    /// It does.
+    Passed,
+    /// A stop hook or a quality gate sends it back.
+    SentBack {
+        /// What the model is told.
+        message: Arc<str>,
+    },
+    /// It does not satisfy its schema.
+    Unfit {
+        /// What the model is told.
+        message: Arc<str>,
+    },
+    /// It does, but the user has another message waiting.
+    FollowUp {
+        /// The message.
+        message: Arc<str>,
+    },
+}
+
+/// The kinds of events, as the statechart names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum EventKind {
+    /// [`Event::Tick`]
+    Tick,
+    /// [`Event::Interrupt`]
+    Interrupt,
+    /// [`Event::StoreFailed`]
+    StoreFailed,
+    /// [`Event::Defect`]
+    Defect,
+    /// [`Event::Prepared`]
+    Prepared,
+    /// [`Event::Replied`]
+    Replied,
+    /// [`Event::Failed`]
+    Failed,
+    /// [`Event::Vetted`]
+    Vetted,
+    /// [`Event::Settled`]
+    Settled,
+    /// [`Event::Checked`]
+    Checked,
+}
+
+impl EventKind {
+    /// Every kind.
+    pub const ALL: [Self; 10] = [
+        Self::Tick,
+        Self::Interrupt,
+        Self::StoreFailed,
+        Self::Defect,
+        Self::Prepared,
+        Self::Replied,
+        Self::Failed,
+        Self::Vetted,
+        Self::Settled,
+        Self::Checked,
+    ];
+
+    /// Returns the name that the statechart uses.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tick => "TICK",
+            Self::Interrupt => "INTERRUPT",
+            Self::StoreFailed => "STORE_FAILED",
+            Self::Defect => "DEFECT",
+            Self::Prepared => "PREPARED",
+            Self::Replied => "REPLIED",
+            Self::Failed => "FAILED",
+            Self::Vetted => "VETTED",
+            Self::Settled => "SETTLED",
+            Self::Checked => "CHECKED",
+        }
+    }
+}
+
+impl Event {
+    /// Returns the kind of the event.
+    pub fn kind(&self) -> EventKind {
+        match self {
+            Self::Tick { .. } => EventKind::Tick,
+            Self::Interrupt { .. } => EventKind::Interrupt,
+            Self::StoreFailed { .. } => EventKind::StoreFailed,
+            Self::Defect { .. } => EventKind::Defect,
+            Self::Prepared { .. } => EventKind::Prepared,
+            Self::Replied { .. } => EventKind::Replied,
+            Self::Failed { .. } => EventKind::Failed,
+            Self::Vetted { .. } => EventKind::Vetted,
+            Self::Settled { .. } => EventKind::Settled,
+            Self::Checked { .. } => EventKind::Checked,
+        }
+    }
+
+    /// Returns the effect that the event completes, if it is a completion.
+    pub fn completes(&self) -> Option<EffectId> {
+        match self {
+            Self::Tick { .. }
+            | Self::Interrupt { .. }
+            | Self::StoreFailed { .. }
+            | Self::Defect { .. } => None,
+            Self::Prepared { id, .. }
+            | Self::Replied { id, .. }
+            | Self::Failed { id, .. }
+            | Self::Vetted { id, .. }
+            | Self::Settled { id, .. }
+            | Self::Checked { id, .. } => Some(*id),
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! Executing: the tool calls of a reply are judged, run and answered, each exactly once.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::closing::Closing;
+use super::deadline::{Deadline, Deadlines, Why};
+use super::done::Done;
+use super::effect::{Change, Effect, Note};
+use super::event::{Event, Verdict};
+use super::instructions;
+use super::next::{Next, Out};
+use super::order::{self, Progress};
+use super::preparing::Preparing;
+use super::repeats::Repeats;
+use super::run::Run;
+use super::state::State;
+use super::stop::{CloseReason, StopReason};
+use crate::model::{
+    Access, Arguments, EffectId, Exchange, Item, Reply, Rules, Signal, Time, ToolCall, ToolResult,
+    ToolStatus,
+};
+
+/// The tool calls of a reply are under way. At least one of them is not answered.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Executing {
+    /// The account of the run.
+    pub run: Run,
+    /// The reply whose calls are answered.
+    pub reply: Reply,
+    /// Its calls, in call order.
+    pub calls: Vec<OpenCall>,
+}
+
+/// One tool call of the reply.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct OpenCall {
+    /// The call.
+    pub call: ToolCall,
+    /// What it touches.
+    pub access: Access,
+    /// How far it has come.
+    pub slot: Slot,
+}
+
+/// How far a tool call has come.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Slot {
+    /// Its turn has not come.
+    Queued,
+    /// It is being judged.
+    Vetting {
+        /// The judgement that is awaited.
+        id: EffectId,
+        /// When it is given up.
+        due: Time,
+    },
+    /// It runs.
+    Running {
+        /// The tool that is awaited.
+        id: EffectId,
+        /// When it is given up.
+        due: Time,
+    },
+    /// It is answered.
+    Settled(ToolResult),
+}
+
+impl Slot {
+    /// Returns the effect that is awaited.
+    pub(super) fn awaited(&self) -> Option<EffectId> {
+        match self {
+            Self::Queued | Self::Settled(_) => None,
+            Self::Vetting { id, .. } | Self::Running { id, .. } => Some(*id),
+        }
+    }
+
+    /// Returns the answer, if there is one.
+    pub(super) fn answer(&self) -> Option<&ToolResult> {
+        match self {
+            Self::Queued | Self::Vetting { .. } | Self::Running { .. } => None,
+            Self::Settled(result) => Some(result),
+        }
+    }
+
+    fn due(&self) -> Option<Time> {
+        match self {
+            Self::Queued | Self::Settled(_) => None,
+            Self::Vetting { due, .. } | Self::Running { due, .. } => Some(*due),
+        }
+    }
+
+    fn progress(&self) -> Progress {
+        match self {
+            Self::Queued => Progress::Queued,
+            Self::Vetting { .. } | Self::Running { .. } => Progress::Open,
+            Self::Settled(_) => Progress::Settled,
+        }
+    }
+}
+
+impl OpenCall {
+    fn settle(&mut self, status: ToolStatus, text: impl Into<Arc<str>>) {
+        self.slot = Slot::Settled(ToolResult::new(self.call.id.clone(), status, text));
+    }
+
+    /// Settles a call that will not be waited for, by how far it had come.
+    fn abandon(&mut self, out: &mut Out) {
+        if let Some(id) = self.slot.awaited() {
+            out.effect(Effect::Cancel { id });
+        }
+        match self.slot {
+            Slot::Queued | Slot::Vetting { .. } => {
+                self.settle(ToolStatus::Skipped, instructions::SKIPPED);
+            }
+            Slot::Running { .. } => self.settle(ToolStatus::Interrupted, instructions::INTERRUPTED),
+            Slot::Settled(_) => {}
+        }
+    }
+}
+
+/// Returns the calls of a reply, before any of them has run; those that will not run are answered.
+pub(super) fn open(rules: &Rules, reply: &Reply, access: &[Access]) -> Vec<OpenCall> {
+    let allowed = rules.bounds.calls;
+    let open = |(index, call): (usize, &ToolCall)| {
+        let access = access.get(index).cloned().unwrap_or(Access::Exclusive);
+        let mut open = OpenCall { call: call.clone(), access, slot: Slot::Queued };
+        if index >= allowed as usize {
+            open.settle(ToolStatus::Skipped, instructions::too_many_calls(allowed));
+        } else if matches!(open.call.arguments, Arguments::Cut { .. }) {
+            open.settle(ToolStatus::Cut, instructions::CUT);
+        }
+        open
+    };
+    reply.calls().enumerate().map(open).collect()
+}
+
+/// Returns whether the call that this effect belongs to is the last one that is not answered.
+pub(super) fn is_last(state: &Executing, id: EffectId) -> bool {
+    let open = |call: &&OpenCall| !matches!(call.slot, Slot::Settled(_));
+    state.calls.iter().filter(open).all(|call| call.slot.awaited() == Some(id))
+}
+
+/// Returns whether the model asked, reply after reply, for what cannot be run, should the calls be answered like this.
+pub(super) fn too_many_invalid(run: &Run, statuses: impl Iterator<Item = ToolStatus>) -> bool {
+    all_invalid(statuses) && run.streaks.invalid + 1 >= run.rules.bounds.invalid
+}
+
+fn all_invalid(mut statuses: impl Iterator<Item = ToolStatus>) -> bool {
+    statuses.all(ToolStatus::is_invalid)
+}
+
+impl Executing {
+    /// Starts the calls whose turn it is.
+    pub(super) fn enter(mut run: Run, out: Out, reply: Reply, access: &[Access]) -> Next {
+        run.steps += 1;
+        let calls = open(&run.rules, &reply, access);
+        Self { run, reply, calls }.proceed(out)
+    }
+
+    pub(super) fn deadlines(&self) -> Deadlines<2> {
+        let dues = self.calls.iter().filter_map(|call| call.slot.due());
+        let tool = dues.min().map(|at| Deadline { at, why: Why::ToolLimit });
+        Deadlines([tool, self.run.closes()])
+    }
+
+    /// Returns whether this judgement is awaited.
+    pub(super) fn vets(&self, id: EffectId) -> bool {
+        self.calls
+            .iter()
+            .any(|call| matches!(call.slot, Slot::Vetting { id: open, .. } if open == id))
+    }
+
+    /// Returns whether this tool is awaited.
+    pub(super) fn runs(&self, id: EffectId) -> bool {
+        self.calls
+            .iter()
+            .any(|call| matches!(call.slot, Slot::Running { id: open, .. } if open == id))
+    }
+
+    pub(super) fn step(self, event: Event) -> Next {
+        match event {
+            Event::Tick { now } => self.tick(now),
+            Event::Interrupt { signal } => self.interrupt(signal),
+            Event::StoreFailed { error } => {
+                let (run, out) = self.leave();
+                Done::fail(run, out, StopReason::StoreError, error)
+            }
+            Event::Defect { error } => {
+                let (run, out) = self.leave();
+                Done::fail(run, out, StopReason::InternalError, error)
+            }
+            Event::Vetted { id, verdict } => self.vetted(id, verdict),
+            Event::Settled { id, result } => self.settled(id, result),
+            Event::Prepared { .. }
+            | Event::Replied { .. }
+            | Event::Failed { .. }
+            | Event::Checked { .. } => Out::default().to(State::Executing(self)),
+        }
+    }
+
+    fn interrupt(self, signal: Signal) -> Next {
+        let (run, out) = self.leave();
+        Done::end(run, out, StopReason::UserInterrupt(signal))
+    }
+
+    fn tick(mut self, now: Time) -> Next {
+        self.run.now = self.run.now.max(now);
+        match self.deadlines().due(self.run.now) {
+            Some(Why::RunLimit) => {
+                let (run, out) = self.leave();
+                Closing::enter(run, out, CloseReason::Timeout)
+            }
+            Some(
+                Why::ToolLimit
+                | Why::StepLimit
+                | Why::CloseLimit
+                | Why::AttemptLimit
+                | Why::RetryDue
+                | Why::WatchLimit,
+            ) => self.overdue(),
+            None => Out::default().to(State::Executing(self)),
+        }
+    }
+
+    /// Goes on without the calls that did not come back in their time.
+    fn overdue(mut self) -> Next {
+        let mut out = Out::default();
+        let now = self.run.now;
+        for call in &mut self.calls {
+            if call.slot.due().is_some_and(|due| due <= now) {
+                if let Some(id) = call.slot.awaited() {
+                    out.effect(Effect::Cancel { id });
+                }
+                match call.slot {
+                    Slot::Vetting { .. } => call.settle(ToolStatus::Denied, instructions::UNJUDGED),
+                    Slot::Running { .. } => {
+                        call.settle(ToolStatus::Abandoned, instructions::ABANDONED);
+                    }
+                    Slot::Queued | Slot::Settled(_) => {}
+                }
+            }
+        }
+        self.proceed(out)
+    }
+
+    fn vetted(mut self, id: EffectId, verdict: Verdict) -> Next {
+        let mut out = Out::default();
+        let now = self.run.now;
+        let Some(call) = self.calls.iter_mut().find(|call| call.slot.awaited() == Some(id)) else {
+            return out.to(State::Executing(self));
+        };
+        match verdict {
+            Verdict::Cleared { limit, .. } => {
+                let id = self.run.next.take();
+                out.effect(Effect::Run { id, call: call.call.clone() });
+                call.slot = Slot::Running { id, due: now.after(limit) };
+                out.to(State::Executing(self))
+            }
+            Verdict::Refused { result } => {
+                call.slot = Slot::Settled(ToolResult { call: call.call.id.clone(), ..result });
+                self.proceed(out)
+            }
+            Verdict::Abort => {
+                // The judgement has come back; it is not to be cancelled with the others.
+                call.slot = Slot::Queued;
+                self.interrupt(Signal::Interrupt)
+            }
+        }
+    }
+
+    fn settled(mut self, id: EffectId, result: ToolResult) -> Next {
+        let out = Out::default();
+        let Some(call) = self.calls.iter_mut().find(|call| call.slot.awaited() == Some(id)) else {
+            return out.to(State::Executing(self));
+        };
+        // The answer belongs to the call that was run, whatever id the tool put on it.
+        call.slot = Slot::Settled(ToolResult { call: call.call.id.clone(), ..result });
+        self.proceed(out)
+    }
+
+    /// Starts the calls whose turn has come; goes on with the model when all are answered.
+    fn proceed(mut self, mut out: Out) -> Next {
+        let view: Vec<_> =
+            self.calls.iter().map(|call| (&call.access, call.slot.progress())).collect();
+        let startable = order::startable(&view, self.run.rules.bounds.parallel);
+        let due = self.run.now.after(self.run.rules.watch.vet);
+        for index in startable {
+            let id = self.run.next.take();
+            let call = &mut self.calls[index];
+            out.effect(Effect::Vet { id, call: call.call.clone() });
+            call.slot = Slot::Vetting { id, due };
+        }
+        if self.calls.iter().all(|call| matches!(call.slot, Slot::Settled(_))) {
+            self.answered(out)
+        } else {
+            out.to(State::Executing(self))
+        }
+    }
+
+    fn answered(self, mut out: Out) -> Next {
+        let statuses: Vec<ToolStatus> = self.results().map(|result| result.status).collect();
+        let hopeless = too_many_invalid(&self.run, statuses.iter().copied());
+        let pairs = self.calls.iter().map(|call| &call.call).zip(self.results());
+        let turn = Repeats::signature(pairs);
+        let mut run = self.close(&mut out);
+        run.streaks.invalid =
+            if all_invalid(statuses.into_iter()) { run.streaks.invalid + 1 } else { 0 };
+        run.repeats.push(turn);
+        let times = run.repeats.times();
+        if times >= run.rules.loops.warn {
+            out.note(Note::LoopDetected { times });
+        }
+        if times == run.rules.loops.warn {
+            out.change(Change::Append { item: instructions::repeating(times) });
+        }
+        if hopeless {
+            Done::end(run, out, StopReason::InvalidToolCalls)
+        } else {
+            Preparing::enter(run, out)
+        }
+    }
+
+    /// Settles every call that is open, and stops what runs.
+    fn leave(mut self) -> (Run, Out) {
+        let mut out = Out::default();
+        self.calls.iter_mut().for_each(|call| call.abandon(&mut out));
+        let run = self.close(&mut out);
+        (run, out)
+    }
+
+    /// Moves the reply and its answers into the conversation.
+    fn close(self, out: &mut Out) -> Run {
+        let results: Vec<ToolResult> = self
+            .calls
+            .into_iter()
+            .filter_map(|call| match call.slot {
+                Slot::Settled(result) => Some(result),
+                Slot::Queued | Slot::Vetting { .. } | Slot::Running { .. } => None,
+            })
+            .collect();
+        match Exchange::new(self.reply, results) {
+            Ok(exchange) => out.change(Change::Append { item: Item::Exchange(exchange) }),
+            Err(error) => debug_assert!(false, "{error}"),
+        }
+        self.run
+    }
+
+    fn results(&self) -> impl Iterator<Item = &ToolResult> {
+        self.calls.iter().filter_map(|call| call.slot.answer())
+    }
+}

@@ -1,0 +1,83 @@
+//! What the machine itself says to the model.
+
+use std::sync::Arc;
+
+use super::stop::CloseReason;
+use crate::model::{Item, Origin, UserMessage};
+
+/// Asks for the rest of a reply that the output limit cut off.
+pub(super) fn go_on() -> Item {
+    Item::user(Origin::System, "Continue from where you left off.")
+}
+
+/// Asks for the last word, and says why.
+pub(super) fn close(reason: CloseReason) -> Item {
+    let instruction = match reason {
+        CloseReason::MaxSteps => {
+            "The step limit is reached. Don't call any more tools. Sum up what you did, what the current state is, \
+             and what remains to be done."
+        }
+        CloseReason::Timeout => {
+            "The time limit is reached. Don't call any more tools. Sum up briefly what you did, what the current \
+             state is, and what remains to be done."
+        }
+        CloseReason::ContextFull => {
+            "The context window is full. Don't call any more tools. Sum up what you did, what the current state is, \
+             and what remains to be done."
+        }
+        CloseReason::BudgetExceeded => {
+            "The budget is used up. Don't call any more tools. Sum up briefly what you did, what the current state \
+             is, and what remains to be done."
+        }
+        CloseReason::LoopDetected => {
+            "You have been repeating the same tool calls with the same results. Don't call any more tools. Sum up \
+             what you did, what you tried repeatedly and why it did not work, and what remains to be done."
+        }
+    };
+    Item::user(Origin::System, format!("[SYSTEM] {instruction}"))
+}
+
+/// Tells the model that its turns repeat.
+pub(super) fn repeating(times: u32) -> Item {
+    let text = format!(
+        "[STEERING] You have made the same tool calls with the same results {times} times in a row. Repeating them \
+         will not change the outcome. Try another approach, or finish with what you have."
+    );
+    Item::user(Origin::System, text)
+}
+
+/// Returns a message as the model is to read it.
+pub(super) fn message(message: &UserMessage) -> Item {
+    let text: Arc<str> = match message.origin {
+        Origin::Steering => format!("[STEERING] {}", message.text).into(),
+        Origin::Task | Origin::FollowUp | Origin::System | Origin::Check | Origin::Summary => {
+            Arc::clone(&message.text)
+        }
+    };
+    Item::user(message.origin, text)
+}
+
+/// The answer to a call that came behind the last one that a reply may have.
+pub(super) fn too_many_calls(allowed: u32) -> String {
+    format!(
+        "Not run: a reply may have at most {allowed} tool calls. Make this call again in another reply."
+    )
+}
+
+/// The answer to a call that the output limit cut off.
+pub(super) const CUT: &str = "Not run: the call was cut off by the output limit. Make it again with shorter arguments, \
+     for example a smaller edit, or a long file in several parts.";
+
+/// The answer to a call that was running when the run was interrupted.
+pub(super) const INTERRUPTED: &str = "Interrupted: the run was stopped while this call was under way; it may have had \
+     some of its effects.";
+
+/// The answer to a call whose turn never came.
+pub(super) const SKIPPED: &str = "Not run: the run was stopped before this call's turn came.";
+
+/// The answer to a call that did not come back in its time.
+pub(super) const ABANDONED: &str = "No answer: the tool did not come back in its time and was left alone; it may have \
+     had some of its effects.";
+
+/// The answer to a call whose judgement did not come back in its time.
+pub(super) const UNJUDGED: &str = "Not run: nobody decided in time whether this call may run.";

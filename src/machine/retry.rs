@@ -1,0 +1,104 @@
+//! How long a failed call waits before it is tried again.
+
+use super::run::Run;
+use crate::model::{Fault, FaultClass, Span, Time};
+
+/// What follows from a failed attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Retry {
+    /// Another attempt after this wait.
+    After(Span),
+    /// The request has to become smaller.
+    Smaller,
+    /// Nothing can be done.
+    Never,
+}
+
+/// The shortest wait of our own choice: full jitter may come out near zero, and a provider in trouble is not helped by
+/// that.
+const LEAST: Span = Span::millis(100);
+
+/// Decides what follows from the failure of attempt `number`, when a retry has to begin before `limit`.
+pub(super) fn decide(run: &Run, number: u32, fault: &Fault, limit: Option<Time>) -> Retry {
+    match fault.class() {
+        FaultClass::Overflow => Retry::Smaller,
+        FaultClass::Fatal => Retry::Never,
+        FaultClass::Transient => {
+            let rules = &run.rules.backoff;
+            let asked = fault.wait.unwrap_or(Span::ZERO);
+            let wait = backoff(run, number).max(asked);
+            let too_late = limit.is_some_and(|limit| run.now.after(wait) >= limit);
+            if number > rules.retries || asked > rules.longest || too_late {
+                Retry::Never
+            } else {
+                Retry::After(wait)
+            }
+        }
+    }
+}
+
+/// Returns the wait after attempt `number`: a random part of a span that doubles with each attempt.
+fn backoff(run: &Run, number: u32) -> Span {
+    let rules = &run.rules.backoff;
+    let doubled = rules.base.0.saturating_mul(1 << (number - 1).min(32));
+    let longest = doubled.min(rules.cap.0);
+    let random = splitmix(run.rules.seed ^ splitmix(run.next.0));
+    let part = (u128::from(longest) * u128::from(random)) >> 64;
+    #[allow(clippy::cast_possible_truncation)] // at most `longest`
+    Span(part as u64).max(LEAST.min(Span(longest)))
+}
+
+/// The finaliser of `SplitMix64`, which spreads the bits of a counter over the whole word.
+fn splitmix(counter: u64) -> u64 {
+    let mut z = counter.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{FaultKind, Rules};
+
+    fn run(seed: u64) -> Run {
+        Run::new(Rules { seed, ..Rules::default() })
+    }
+
+    fn asking(wait: Span) -> Fault {
+        Fault { wait: Some(wait), ..Fault::new(FaultKind::RateLimited, "") }
+    }
+
+    #[test]
+    fn waits_are_jittered_and_stay_below_a_doubling_ceiling() {
+        let waits = |number| (0..500).map(move |seed| backoff(&run(seed), number));
+        for (number, ceiling) in [(1, 1), (2, 2), (3, 4), (6, 30), (40, 30)] {
+            assert!(waits(number).all(|wait| (LEAST..=Span::secs(ceiling)).contains(&wait)));
+            assert!(waits(number).any(|wait| wait > Span::secs(ceiling).share(9, 10)));
+            assert!(waits(number).any(|wait| wait < Span::secs(ceiling).share(2, 10)));
+        }
+    }
+
+    #[test]
+    fn a_provider_is_given_the_time_it_asks_for_but_not_more_than_the_longest() {
+        let decide = |wait| decide(&run(1), 1, &asking(wait), None);
+        assert_eq!(decide(Span::secs(7)), Retry::After(Span::secs(7)));
+        assert_eq!(decide(Span::secs(60)), Retry::After(Span::secs(60)));
+        assert_eq!(decide(Span::secs(61)), Retry::Never);
+        assert!(matches!(decide(Span::millis(1)), Retry::After(wait) if wait >= LEAST));
+    }
+
+    #[test]
+    fn a_retry_that_would_begin_too_late_is_not_made() {
+        let decide = |limit| decide(&run(1), 1, &asking(Span::secs(7)), Some(limit));
+        assert_eq!(decide(Time::START.after(Span::secs(7))), Retry::Never);
+        assert_eq!(decide(Time::START.after(Span::secs(8))), Retry::After(Span::secs(7)));
+    }
+
+    #[test]
+    fn retries_end_after_as_many_as_allowed() {
+        let fault = Fault::new(FaultKind::Server, "");
+        assert!(matches!(decide(&run(1), 3, &fault, None), Retry::After(_)));
+        assert_eq!(decide(&run(1), 4, &fault, None), Retry::Never);
+    }
+}

@@ -1,0 +1,71 @@
+//! What a tool call touches, as far as its order among others depends on it.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// What a tool call touches; two calls that conflict run in call order.
+///
+/// Paths are relative to the workspace, with `/` between their parts; the empty path is the whole workspace.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Access {
+    /// Reads below these paths.
+    Read(Arc<[Arc<str>]>),
+    /// Changes these files.
+    Write(Arc<[Arc<str>]>),
+    /// May touch anything: a command, a tool of a server, a call that has to be confirmed.
+    Exclusive,
+}
+
+impl Access {
+    /// Returns the access of a call that reads below `path`.
+    pub fn read(path: &str) -> Self {
+        Self::Read([path.into()].into())
+    }
+
+    /// Returns the access of a call that changes the file `path`.
+    pub fn write(path: &str) -> Self {
+        Self::Write([path.into()].into())
+    }
+
+    /// Returns whether two calls must not run at the same time.
+    pub fn conflicts(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Exclusive, _) | (_, Self::Exclusive) => true,
+            (Self::Read(_), Self::Read(_)) => false,
+            (Self::Read(a) | Self::Write(a), Self::Read(b) | Self::Write(b)) => {
+                a.iter().any(|a| b.iter().any(|b| overlap(a, b)))
+            }
+        }
+    }
+}
+
+/// Returns whether one path is the other one or lies below it.
+fn overlap(a: &str, b: &str) -> bool {
+    let (short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };
+    long.strip_prefix(short)
+        .is_some_and(|rest| short.is_empty() || rest.is_empty() || rest.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_run_together_and_commands_run_alone() {
+        assert!(!Access::read("a").conflicts(&Access::read("a")));
+        assert!(Access::Exclusive.conflicts(&Access::read("a")));
+        assert!(Access::Exclusive.conflicts(&Access::Exclusive));
+    }
+
+    #[test]
+    fn a_change_conflicts_with_its_file_and_the_folders_above_it() {
+        let change = Access::write("src/a.rs");
+        assert!(change.conflicts(&Access::write("src/a.rs")));
+        assert!(change.conflicts(&Access::read("src")));
+        assert!(Access::read("").conflicts(&change));
+        assert!(!change.conflicts(&Access::write("src/b.rs")));
+        assert!(!change.conflicts(&Access::read("src/a")));
+    }
+}

@@ -1,0 +1,87 @@
+//! A short, stable fingerprint: equal contents have equal digests, on every machine and in every release.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A 64-bit FNV-1a fingerprint, for recognising a repetition; it protects against nothing.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Digest(pub u64);
+
+impl Digest {
+    const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+    const PRIME: u64 = 0x0100_0000_01b3;
+
+    /// The digest of nothing.
+    pub const EMPTY: Self = Self(Self::OFFSET);
+
+    /// Returns the digest of `self` followed by `bytes`.
+    pub fn and(self, bytes: &[u8]) -> Self {
+        let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(Self::PRIME);
+        // The length closes the piece, so that ("ab", "c") and ("a", "bc") differ.
+        let hash = bytes.iter().fold(self.0, step);
+        Self((bytes.len() as u64).to_le_bytes().iter().fold(hash, step))
+    }
+
+    /// Returns the digest of `self` followed by another digest.
+    pub fn with(self, other: Self) -> Self {
+        self.and(&other.0.to_le_bytes())
+    }
+
+    /// Returns the digest of a text.
+    pub fn of(text: &str) -> Self {
+        Self::EMPTY.and(text.as_bytes())
+    }
+
+    /// Returns the digest of a JSON value in which neither spacing nor the order of keys counts.
+    pub fn of_json(value: &Value) -> Self {
+        match value {
+            Value::Array(items) => {
+                items.iter().fold(Self::of("["), |digest, item| digest.with(Self::of_json(item)))
+            }
+            Value::Object(map) => {
+                let mut fields: Vec<_> = map.iter().collect();
+                fields.sort_by_key(|(key, _)| *key);
+                fields.into_iter().fold(Self::of("{"), |digest, (key, item)| {
+                    digest.and(key.as_bytes()).with(Self::of_json(item))
+                })
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+                Self::of(&value.to_string())
+            }
+        }
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_digest_never_changes_between_releases() {
+        assert_eq!(Digest::of("architect").to_string(), "2d74ded882c9893d");
+    }
+
+    #[test]
+    fn pieces_are_kept_apart() {
+        assert_ne!(Digest::EMPTY.and(b"ab").and(b"c"), Digest::EMPTY.and(b"a").and(b"bc"));
+    }
+
+    #[test]
+    fn neither_spacing_nor_key_order_changes_the_digest_of_json() {
+        let read = |text| Digest::of_json(&serde_json::from_str(text).unwrap());
+        assert_eq!(read(r#"{"a":1,"b":[true,null]}"#), read(r#"{ "b": [true, null], "a": 1 }"#));
+        assert_ne!(read(r#"{"a":1}"#), read(r#"{"a":"1"}"#));
+        assert_ne!(read(r"[[1],2]"), read(r"[1,[2]]"));
+    }
+}

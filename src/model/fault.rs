@@ -1,0 +1,157 @@
+//! What can go wrong with a model call: one taxonomy for every provider.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::Span;
+
+/// Why a model call brought no reply.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Fault {
+    /// What happened.
+    pub kind: FaultKind,
+    /// What to tell people; free of secrets and of control characters.
+    pub message: Arc<str>,
+    /// Whether the provider itself says that a retry makes sense.
+    #[serde(default)]
+    pub retry: RetryAdvice,
+    /// How long the provider asks to wait before a retry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait: Option<Span>,
+    /// Whether the provider may charge for the call although no reply came.
+    #[serde(default)]
+    pub billed: bool,
+}
+
+/// What happened to a model call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FaultKind {
+    /// No connection: refused, unreachable, a name that does not resolve, lost while sending.
+    Connect,
+    /// A time limit of the call passed: connecting, first byte, silence, or the whole call.
+    Timeout,
+    /// The provider asks for fewer requests.
+    RateLimited,
+    /// The provider failed or is overloaded.
+    Server,
+    /// The reply ended before its terminal event.
+    Truncated,
+    /// The reply breaks its own protocol: invalid JSON, a repeated index, an unknown finish reason.
+    Protocol,
+    /// The request does not fit the context window.
+    Overflow,
+    /// The key is missing, wrong or not allowed to do this.
+    Auth,
+    /// The account has no credit or quota left.
+    Quota,
+    /// The provider refuses the content of the request.
+    Refused,
+    /// The request itself is wrong: a parameter, a model, an address.
+    Request,
+    /// What answers is no model API: a captive portal, a web page, a redirect.
+    NotAnApi,
+    /// The connection cannot be trusted: a certificate or its name is wrong.
+    Tls,
+}
+
+/// What a provider says about retrying (`x-should-retry`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RetryAdvice {
+    /// It says nothing; the kind of fault decides.
+    #[default]
+    Silent,
+    /// It says that a retry makes sense.
+    Yes,
+    /// It says that a retry makes no sense.
+    No,
+}
+
+/// What can be done about a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FaultClass {
+    /// The same request may succeed later.
+    Transient,
+    /// A smaller request may succeed.
+    Overflow,
+    /// Somebody has to mend something first.
+    Fatal,
+}
+
+impl Fault {
+    /// Returns a fault of which nothing more is known.
+    pub fn new(kind: FaultKind, message: impl Into<Arc<str>>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+            retry: RetryAdvice::Silent,
+            wait: None,
+            billed: false,
+        }
+    }
+
+    /// Returns what can be done about it. A provider's advice counts, except that an overflow is never the same
+    /// request again.
+    pub fn class(&self) -> FaultClass {
+        match (self.kind.class(), self.retry) {
+            (FaultClass::Overflow, _) => FaultClass::Overflow,
+            (_, RetryAdvice::Yes) => FaultClass::Transient,
+            (_, RetryAdvice::No) => FaultClass::Fatal,
+            (class, RetryAdvice::Silent) => class,
+        }
+    }
+}
+
+impl FaultKind {
+    /// Every kind of fault.
+    pub const ALL: [Self; 13] = [
+        Self::Connect,
+        Self::Timeout,
+        Self::RateLimited,
+        Self::Server,
+        Self::Truncated,
+        Self::Protocol,
+        Self::Overflow,
+        Self::Auth,
+        Self::Quota,
+        Self::Refused,
+        Self::Request,
+        Self::NotAnApi,
+        Self::Tls,
+    ];
+
+    /// Returns what can be done about a fault of this kind when the provider gives no advice.
+    pub fn class(self) -> FaultClass {
+        match self {
+            Self::Connect
+            | Self::Timeout
+            | Self::RateLimited
+            | Self::Server
+            | Self::Truncated
+            | Self::Protocol => FaultClass::Transient,
+            Self::Overflow => FaultClass::Overflow,
+            Self::Auth
+            | Self::Quota
+            | Self::Refused
+            | Self::Request
+            | Self::NotAnApi
+            | Self::Tls => FaultClass::Fatal,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_decides_unless_the_request_is_too_large() {
+        let class = |kind, retry| Fault { retry, ..Fault::new(kind, "") }.class();
+        assert_eq!(class(FaultKind::Server, RetryAdvice::No), FaultClass::Fatal);
+        assert_eq!(class(FaultKind::Request, RetryAdvice::Yes), FaultClass::Transient);
+        assert_eq!(class(FaultKind::Overflow, RetryAdvice::Yes), FaultClass::Overflow);
+        assert_eq!(class(FaultKind::Auth, RetryAdvice::Silent), FaultClass::Fatal);
+    }
+}

@@ -1,0 +1,33 @@
+//! Floor 0: the words that every other floor speaks.
+//!
+//! Plain values without behaviour that could fail: messages and tool calls, faults, time, tokens, money, and the
+//! rules of a run. Nothing here knows the machine, a clock, a file or a socket. What is built once and then only read
+//! is shared (`Arc`), so that no transcript is ever copied.
+
+mod access;
+mod call;
+mod digest;
+mod fault;
+mod ids;
+mod item;
+mod money;
+mod reply;
+mod result;
+mod rules;
+mod signal;
+mod time;
+mod tokens;
+
+pub use access::Access;
+pub use call::{Arguments, ToolCall};
+pub use digest::Digest;
+pub use fault::{Fault, FaultClass, FaultKind, RetryAdvice};
+pub use ids::{CallId, EffectId};
+pub use item::{Exchange, Item, Mismatch, Origin, UserMessage};
+pub use money::{Micros, Price};
+pub use reply::{Finish, Opaque, Part, Reply};
+pub use result::{FileAction, FileChange, ToolResult, ToolStatus};
+pub use rules::{Backoff, Bounds, ContextRules, Limits, LoopRules, OutputRules, Rules, Watch};
+pub use signal::Signal;
+pub use time::{Span, Time};
+pub use tokens::{Tokens, Usage};

@@ -1,0 +1,164 @@
+//! Money in whole micro-dollars, so that sums are exact and limits are hard.
+
+use std::fmt;
+use std::ops::Add;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Tokens, Usage};
+
+/// Millionths of a US dollar.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Micros(pub u64);
+
+impl Micros {
+    /// Nothing.
+    pub const ZERO: Self = Self(0);
+
+    /// Returns the amount for a number of dollars, rounded to the nearest millionth.
+    ///
+    /// Returns nothing for a number that is negative, not a number, or too large to be an amount.
+    pub fn from_dollars(dollars: f64) -> Option<Self> {
+        let micros = (dollars * 1e6).round();
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // checked by the range
+        (0.0..1e18).contains(&micros).then_some(Self(micros as u64))
+    }
+
+    /// Returns the amount in dollars, for people and JSON.
+    #[allow(clippy::cast_precision_loss)] // exact to a millionth up to nine billion dollars
+    pub fn dollars(self) -> f64 {
+        self.0 as f64 / 1e6
+    }
+
+    /// Returns the difference, or nothing when `other` is larger.
+    pub fn minus(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+impl Add for Micros {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl fmt::Display for Micros {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "${}.{:06}", self.0 / 1_000_000, self.0 % 1_000_000)
+    }
+}
+
+/// What a model costs: micro-dollars for a million tokens of each kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Price {
+    /// A million input tokens that no cache served.
+    pub input: u64,
+    /// A million output tokens.
+    pub output: u64,
+    /// A million input tokens that were read from the cache.
+    pub cached_input: u64,
+    /// A million input tokens that were written to the cache.
+    pub cache_write: u64,
+}
+
+impl Price {
+    /// Returns what `usage` costs, rounded up to a whole micro-dollar.
+    pub fn cost(&self, usage: &Usage) -> Micros {
+        let special = usage.cached_input + usage.cache_write;
+        sum([
+            (usage.input.minus(special), self.input),
+            (usage.cached_input, self.cached_input),
+            (usage.cache_write, self.cache_write),
+            (usage.output, self.output),
+        ])
+    }
+
+    /// Returns the most that a call with at most this much input and output can cost.
+    pub fn worst(&self, input: Tokens, output: Tokens) -> Micros {
+        sum([(input, self.dearest_input()), (output, self.output)])
+    }
+
+    /// Returns how much output `money` buys beside `input`, or nothing when it doesn't even buy the input.
+    pub fn output_for(&self, money: Micros, input: Tokens) -> Option<Tokens> {
+        let input = u128::from(input.0) * u128::from(self.dearest_input());
+        let rest = (u128::from(money.0) * 1_000_000).checked_sub(input)?;
+        let tokens = rest.checked_div(u128::from(self.output)).unwrap_or(u128::from(u64::MAX));
+        Some(Tokens(u64::try_from(tokens).unwrap_or(u64::MAX)))
+    }
+
+    /// Any part of the input may be served from the cache, written to it, or neither.
+    fn dearest_input(&self) -> u64 {
+        self.input.max(self.cached_input).max(self.cache_write)
+    }
+}
+
+/// Returns the sum of tokens at prices for a million of them, rounded up.
+fn sum<const N: usize>(parts: [(Tokens, u64); N]) -> Micros {
+    let sum: u128 = parts.iter().map(|(n, price)| u128::from(n.0) * u128::from(*price)).sum();
+    Micros(u64::try_from(sum.div_ceil(1_000_000)).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PRICE: Price = Price {
+        input: 2_500_000,
+        output: 10_000_000,
+        cached_input: 1_250_000,
+        cache_write: 3_125_000,
+    };
+
+    fn usage(input: u64, output: u64, cached_input: u64, cache_write: u64) -> Usage {
+        Usage {
+            input: Tokens(input),
+            output: Tokens(output),
+            cached_input: Tokens(cached_input),
+            cache_write: Tokens(cache_write),
+            ..Usage::default()
+        }
+    }
+
+    #[test]
+    fn each_kind_of_token_has_its_price_and_the_sum_is_rounded_up() {
+        assert_eq!(PRICE.cost(&usage(200, 40, 0, 0)), Micros(900));
+        assert_eq!(PRICE.cost(&usage(200, 40, 100, 50)), Micros(125 + 125 + 157 + 400));
+        assert_eq!(PRICE.cost(&usage(1, 0, 0, 0)), Micros(3));
+    }
+
+    #[test]
+    fn the_worst_case_covers_every_split_of_the_input() {
+        for (cached, written) in [(0, 0), (1_000, 0), (0, 1_000), (400, 600)] {
+            let cost = PRICE.cost(&usage(1_000, 10, cached, written));
+            assert!(cost <= PRICE.worst(Tokens(1_000), Tokens(10)));
+        }
+    }
+
+    #[test]
+    fn output_that_money_buys_fits_and_one_token_more_does_not() {
+        let (money, input) = (Micros(12_345), Tokens(1_000));
+        let output = PRICE.output_for(money, input).unwrap();
+        assert!(PRICE.worst(input, output) <= money);
+        assert!(PRICE.worst(input, output + Tokens(1)) > money);
+        assert_eq!(PRICE.output_for(Micros(10), input), None);
+    }
+
+    #[test]
+    fn a_free_model_has_output_without_end() {
+        assert_eq!(Price::default().output_for(Micros::ZERO, Tokens(9)), Some(Tokens(u64::MAX)));
+    }
+
+    #[test]
+    fn dollars_that_are_no_amount_are_refused() {
+        assert_eq!(Micros::from_dollars(0.5), Some(Micros(500_000)));
+        assert_eq!(Micros::from_dollars(-0.1), None);
+        assert_eq!(Micros::from_dollars(f64::NAN), None);
+        assert_eq!(Micros::from_dollars(f64::INFINITY), None);
+        assert_eq!(Micros(1_250_001).to_string(), "$1.250001");
+    }
+}

@@ -1,0 +1,104 @@
+//! One complete reply of a model.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::{ToolCall, Usage};
+
+/// A complete reply: it exists only when the provider's terminal event has arrived.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Reply {
+    /// What the reply consists of, in the order in which the model wrote it.
+    pub parts: Arc<[Part]>,
+    /// Why the model stopped.
+    pub finish: Finish,
+    /// What the call used.
+    pub usage: Usage,
+    /// The model that answered, when the provider names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<Arc<str>>,
+}
+
+/// One piece of a reply.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// Text for the user.
+    Text(Arc<str>),
+    /// A tool call.
+    Call(ToolCall),
+    /// Something that only its provider understands and wants back unchanged.
+    Opaque(Opaque),
+}
+
+/// A block that goes back to its provider byte for byte: reasoning, a signature, an encrypted item.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Opaque {
+    /// The wire format that it belongs to; another wire leaves it out.
+    pub wire: Arc<str>,
+    /// The block as it came.
+    pub json: Arc<str>,
+}
+
+/// Why a model stopped writing.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Finish {
+    /// It was done.
+    Stop,
+    /// It wants tools to run.
+    ToolCalls,
+    /// The output limit was reached.
+    Length,
+    /// The provider paused a long turn and wants it sent back.
+    Pause,
+    /// The model, or a filter before it, refused.
+    Refused,
+    /// The context window is full.
+    ContextFull,
+    /// A reason that this release does not know; never success.
+    Other(Arc<str>),
+}
+
+impl Reply {
+    /// Returns a reply of text alone.
+    pub fn text_only(text: &str, finish: Finish, usage: Usage) -> Self {
+        Self { parts: [Part::Text(text.into())].into(), finish, usage, model: None }
+    }
+
+    /// Returns the tool calls in call order.
+    pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Call(call) => Some(call),
+            Part::Text(_) | Part::Opaque(_) => None,
+        })
+    }
+
+    /// Returns whether the model wants a tool to run.
+    pub fn has_calls(&self) -> bool {
+        self.calls().next().is_some()
+    }
+
+    /// Returns the text of the reply, its pieces joined.
+    pub fn text(&self) -> Arc<str> {
+        let mut texts = self.parts.iter().filter_map(|part| match part {
+            Part::Text(text) => Some(text),
+            Part::Call(_) | Part::Opaque(_) => None,
+        });
+        match (texts.next(), texts.next()) {
+            (None, _) => "".into(),
+            (Some(only), None) => Arc::clone(only),
+            (Some(first), Some(second)) => {
+                let joined: String =
+                    [first, second].into_iter().chain(texts).map(|text| &**text).collect();
+                joined.into()
+            }
+        }
+    }
+
+    /// Returns whether there is any text but white space.
+    pub fn has_text(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part, Part::Text(text) if !text.trim().is_empty()))
+    }
+}

@@ -1,0 +1,29 @@
+//! Who asked a run to stop.
+
+use serde::{Deserialize, Serialize};
+
+/// What interrupted a run, with the exit code that shells expect for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Signal {
+    /// SIGINT, or the user's `a` (abort) at a confirmation.
+    Interrupt,
+    /// SIGTERM.
+    Terminate,
+    /// SIGHUP: the terminal went away.
+    Hangup,
+}
+
+impl Signal {
+    /// Every signal.
+    pub const ALL: [Self; 3] = [Self::Interrupt, Self::Terminate, Self::Hangup];
+
+    /// Returns 128 plus the number of the signal.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Self::Interrupt => 130,
+            Self::Terminate => 143,
+            Self::Hangup => 129,
+        }
+    }
+}

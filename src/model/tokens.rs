@@ -1,0 +1,81 @@
+//! Tokens, and what a call used of them.
+
+use std::ops::Add;
+
+use serde::{Deserialize, Serialize};
+
+/// A number of tokens, as a provider counts them or as estimated from bytes.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Tokens(pub u64);
+
+impl Tokens {
+    /// No tokens.
+    pub const ZERO: Self = Self(0);
+
+    /// Returns the difference, or none when `other` is larger.
+    pub fn minus(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+
+    /// Returns `percent` hundredths of the number, rounded down.
+    pub fn percent(self, percent: u64) -> Self {
+        Self(self.0.saturating_mul(percent) / 100)
+    }
+}
+
+impl Add for Tokens {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+/// What one model call used, normalised over the providers.
+///
+/// `input` is all that was read, from a cache or not; `cached_input` and `cache_write` are parts of it. `output` is
+/// all that was written; `reasoning` is a part of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Usage {
+    /// Tokens of the request, cached ones included.
+    pub input: Tokens,
+    /// Tokens of the reply, reasoning included.
+    pub output: Tokens,
+    /// The part of the input that was read from the provider's cache.
+    #[serde(default)]
+    pub cached_input: Tokens,
+    /// The part of the input that was written to the provider's cache.
+    #[serde(default)]
+    pub cache_write: Tokens,
+    /// The part of the output that was spent on reasoning.
+    #[serde(default)]
+    pub reasoning: Tokens,
+    /// True when the provider did not say, and the numbers are our estimate.
+    #[serde(default)]
+    pub estimated: bool,
+}
+
+impl Usage {
+    /// Returns input and output together: what a token budget counts.
+    pub fn total(&self) -> Tokens {
+        self.input + self.output
+    }
+}
+
+impl Add for Usage {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            input: self.input + other.input,
+            output: self.output + other.output,
+            cached_input: self.cached_input + other.cached_input,
+            cache_write: self.cache_write + other.cache_write,
+            reasoning: self.reasoning + other.reasoning,
+            estimated: self.estimated || other.estimated,
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The chart as a judge of the code.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use architect::machine::chart::Chart;
+use architect::machine::{EventKind, Guard, StateKind, step};
+
+use crate::alphabet;
+use crate::explorer::explore;
+
+fn chart() -> Chart {
+    Chart::of_run().unwrap()
+}
+
+fn names<'a>(names: impl Iterator<Item = &'a str>) -> BTreeSet<&'a str> {
+    names.collect()
+}
+
+#[test]
+fn chart_and_code_have_the_same_words() {
+    let chart = chart();
+    let states = names(chart.leaves().map(|node| node.path.as_str()));
+    assert_eq!(states, names(StateKind::ALL.iter().map(|kind| kind.name())));
+    let events = names(chart.arrows.iter().map(|arrow| arrow.event.as_str()));
+    assert_eq!(events, names(EventKind::ALL.iter().map(|kind| kind.name())));
+    let guards = names(chart.arrows.iter().filter_map(|arrow| arrow.guard.as_deref()));
+    assert_eq!(guards, names(Guard::ALL.iter().map(|guard| guard.name())));
+}
+
+/// Every pair of state and event that the exploration meets is put to the chart: it has to name the target that the
+/// code has, every arrow of the chart has to be taken, and every guard has to be seen to hold and not to hold.
+#[test]
+fn chart_and_code_lead_to_the_same_states_by_the_same_arrows() {
+    let chart = chart();
+    let mut wrong = BTreeSet::new();
+    let mut taken = BTreeSet::new();
+    let mut sides: BTreeMap<&str, BTreeSet<bool>> = BTreeMap::new();
+    for world in alphabet::worlds() {
+        explore(&world, step, 60_000, |state, event, next| {
+            let (target, arrow) = chart.interpret(state, event).unwrap();
+            let went = next.state != *state || !next.effects.is_empty();
+            let moved = matches!(event.kind(), EventKind::Tick) || went == arrow.is_some();
+            if target != next.state.kind() || !moved {
+                wrong.insert(format!(
+                    "{} on {}: the chart says {}, the code goes to {}",
+                    state.kind().name(),
+                    event.kind().name(),
+                    target.name(),
+                    next.state.kind().name()
+                ));
+            }
+            if let Some(arrow) = arrow {
+                taken.insert((
+                    state.kind(),
+                    arrow.event.as_str(),
+                    arrow.guard.as_deref(),
+                    arrow.to.as_str(),
+                ));
+            }
+            for arrow in chart.answers(state.kind().name(), event.kind().name()) {
+                if let Some(guard) =
+                    Guard::ALL.iter().find(|guard| Some(guard.name()) == arrow.guard.as_deref())
+                {
+                    sides.entry(guard.name()).or_default().insert(guard.holds(state, event));
+                }
+            }
+        });
+    }
+    assert_eq!(wrong, BTreeSet::new());
+    let both: BTreeSet<bool> = [true, false].into();
+    let one_sided: Vec<_> = sides.iter().filter(|(_, seen)| **seen != both).collect();
+    assert!(one_sided.is_empty(), "these guards were seen on one side only: {one_sided:?}");
+    for arrow in &chart.arrows {
+        let from = |leaf: &StateKind| {
+            leaf.name() == arrow.from || leaf.name().starts_with(&format!("{}.", arrow.from))
+        };
+        let is_taken = taken.iter().any(|(leaf, event, guard, to)| {
+            (arrow.from.is_empty() || from(leaf))
+                && (*event, *guard, *to)
+                    == (arrow.event.as_str(), arrow.guard.as_deref(), arrow.to.as_str())
+        });
+        assert!(is_taken, "the code never takes {arrow:?}");
+    }
+}
+
+#[test]
+fn the_edges_of_code_and_chart_are_the_same_set() {
+    let chart = chart();
+    let mut code = BTreeSet::new();
+    for world in alphabet::worlds() {
+        code.extend(explore(&world, step, 60_000, |_, _, _| {}).edges);
+    }
+    let mut drawn = BTreeSet::new();
+    for leaf in StateKind::ALL {
+        for event in EventKind::ALL {
+            for arrow in chart.answers(leaf.name(), event.name()) {
+                let to =
+                    StateKind::ALL.into_iter().find(|kind| kind.name() == chart.begin(&arrow.to));
+                drawn.insert((leaf, event, to.unwrap()));
+            }
+        }
+    }
+    // Time may move the clock and nothing else; the chart has no arrow for that.
+    code.retain(|(from, event, to)| {
+        !(from == to && *event == EventKind::Tick) || drawn.contains(&(*from, *event, *to))
+    });
+    assert_eq!(code, drawn);
+}

@@ -1,0 +1,262 @@
+//! The invariants that hold across every single step. Together with the start they hold in every reachable state.
+
+use std::collections::BTreeSet;
+
+use architect::machine::{
+    Attempt, CallStage, Change, CloseReason, Effect, Event, Next, Purpose, Slot, State, StateKind,
+    StopReason, deadline,
+};
+use architect::model::{EffectId, Item, Micros, Tokens};
+
+/// Returns what a step breaks.
+pub(crate) fn broken(before: &State, event: &Event, next: &Next) -> Vec<String> {
+    let mut broken = Vec::new();
+    let mut hold = |name: &str, holds: bool| {
+        if !holds {
+            broken.push(format!(
+                "{name}: {} on {} -> {}",
+                before.kind().name(),
+                event.kind().name(),
+                next.state.kind().name()
+            ));
+        }
+    };
+    hold("each effect settles exactly once", bookkeeping(before, event, next));
+    hold("what is not awaited changes nothing", stale(before, event, next));
+    hold("no call loses its answer", answers(before, next));
+    hold("a tool runs once, and only when cleared", tools(before, event, next));
+    hold("an interrupt ends the run, and nothing starts after it", interrupt(before, event, next));
+    hold("done is done", done(before, next));
+    hold("the end comes once, with its reason", end(before, next));
+    hold("closing is entered once, and calls once without tools", closing(before, next));
+    hold("steps grow by one and stay within their limit", steps(before, next));
+    hold("nothing spent comes back", spent(before, next));
+    hold("no call is made that the budget does not cover", budget(next));
+    hold("time goes forward", before.run().now <= next.state.run().now);
+    hold(
+        "somebody is awaited, or a moment is",
+        deadline(&next.state).is_some() != (next.state.kind() == StateKind::Done),
+    );
+    hold("what is pending is in its state", shape(&next.state));
+    hold("few effects follow from a step", next.effects.len() <= 8 && next.changes.len() <= 4);
+    broken
+}
+
+fn issued(effect: &Effect) -> Option<EffectId> {
+    match effect {
+        Effect::Prepare { id, .. }
+        | Effect::Call { id, .. }
+        | Effect::Vet { id, .. }
+        | Effect::Run { id, .. }
+        | Effect::Check { id, .. } => Some(*id),
+        Effect::Cancel { .. } | Effect::End => None,
+    }
+}
+
+/// What is outstanding after a step is what was before, without what came back or was cancelled, with what was issued.
+fn bookkeeping(before: &State, event: &Event, next: &Next) -> bool {
+    let mut open: BTreeSet<EffectId> = before.outstanding().into_iter().collect();
+    if before.awaits(event) {
+        open.remove(&event.completes().unwrap());
+    }
+    for effect in &next.effects {
+        match effect {
+            Effect::Cancel { id } => {
+                if !open.remove(id) {
+                    return false;
+                }
+            }
+            effect => {
+                if let Some(id) = issued(effect) {
+                    let is_new = id >= before.run().next && id < next.state.run().next;
+                    if !is_new || !open.insert(id) {
+                        return false;
+                    }
+                }
+            }
+        }
+    }
+    open == next.state.outstanding().into_iter().collect()
+}
+
+fn stale(before: &State, event: &Event, next: &Next) -> bool {
+    if event.completes().is_none() || before.awaits(event) {
+        return true;
+    }
+    next.state == *before
+        && next.effects.is_empty()
+        && next.changes.is_empty()
+        && next.notes.is_empty()
+}
+
+/// Whoever leaves `Executing` takes an exchange along in which each call of the reply has its answer; nobody else does.
+fn answers(before: &State, next: &Next) -> bool {
+    let exchanges: Vec<_> = next
+        .changes
+        .iter()
+        .filter_map(|change| match change {
+            Change::Append { item: Item::Exchange(exchange) } => Some(exchange),
+            _ => None,
+        })
+        .collect();
+    match (before, &next.state) {
+        (State::Executing(_), State::Executing(_)) => exchanges.is_empty(),
+        (State::Executing(before), _) => match exchanges.as_slice() {
+            [exchange] => {
+                *exchange.reply() == before.reply
+                    && exchange.results().len() == before.calls.len()
+                    && before.calls.iter().zip(exchange.results()).all(|(call, result)| {
+                        call.call.id == result.call
+                            && match &call.slot {
+                                Slot::Settled(settled) => settled == result,
+                                _ => true,
+                            }
+                    })
+            }
+            _ => false,
+        },
+        // A reply none of whose calls can run never gets there.
+        (State::Calling(_), State::Preparing(_) | State::Done(_)) => exchanges.len() <= 1,
+        _ => exchanges.is_empty(),
+    }
+}
+
+fn tools(before: &State, event: &Event, next: &Next) -> bool {
+    next.effects.iter().all(|effect| match effect {
+        Effect::Run { call, .. } => {
+            let State::Executing(executing) = before else { return false };
+            let cleared = matches!(
+                event,
+                Event::Vetted { verdict: architect::machine::Verdict::Cleared { .. }, .. }
+            );
+            let vetting = |slot: &Slot| matches!(slot, Slot::Vetting { id, .. } if Some(*id) == event.completes());
+            cleared && executing.calls.iter().any(|open| open.call.id == call.id && vetting(&open.slot))
+        }
+        Effect::Vet { call, .. } => match before {
+            State::Executing(executing) => executing
+                .calls
+                .iter()
+                .any(|open| open.call.id == call.id && open.slot == Slot::Queued),
+            State::Calling(_) => true,
+            _ => false,
+        },
+        _ => true,
+    })
+}
+
+fn interrupt(before: &State, event: &Event, next: &Next) -> bool {
+    let ends =
+        matches!(event, Event::Interrupt { .. } | Event::StoreFailed { .. } | Event::Defect { .. });
+    if !ends || before.kind() == StateKind::Done {
+        return true;
+    }
+    next.state.kind() == StateKind::Done
+        && next.effects.iter().all(|effect| matches!(effect, Effect::Cancel { .. } | Effect::End))
+}
+
+fn done(before: &State, next: &Next) -> bool {
+    before.kind() != StateKind::Done
+        || (next.state == *before && next.effects.is_empty() && next.changes.is_empty())
+}
+
+fn end(before: &State, next: &Next) -> bool {
+    let ends = next.effects.iter().filter(|effect| **effect == Effect::End).count();
+    let entered = before.kind() != StateKind::Done && next.state.kind() == StateKind::Done;
+    ends == usize::from(entered) && (ends == 0 || next.effects.last() == Some(&Effect::End))
+}
+
+fn closing(before: &State, next: &Next) -> bool {
+    let was = matches!(before, State::Closing(_));
+    let is = matches!(next.state, State::Closing(_));
+    let stays = !was || is || next.state.kind() == StateKind::Done;
+    let ends_with_its_reason = match (before, &next.state) {
+        (State::Closing(before), State::Done(done)) => {
+            matches!(
+                done.outcome.reason,
+                StopReason::UserInterrupt(_) | StopReason::StoreError | StopReason::InternalError
+            ) || done.outcome.reason == StopReason::Closed(before.reason)
+        }
+        (State::Done(_), _) => true,
+        (_, State::Done(done)) => !matches!(done.outcome.reason, StopReason::Closed(_)),
+        _ => true,
+    };
+    let calls_once = next.effects.iter().all(|effect| match effect {
+        Effect::Call { purpose: Purpose::Closing, attempt, .. } => {
+            *attempt == 1 && before.kind() == StateKind::ClosingPreparing
+        }
+        Effect::Call { purpose: Purpose::Agent | Purpose::Compaction, .. }
+        | Effect::Vet { .. }
+        | Effect::Run { .. }
+        | Effect::Check { .. } => !was && !is,
+        _ => true,
+    });
+    stays && ends_with_its_reason && calls_once
+}
+
+fn steps(before: &State, next: &Next) -> bool {
+    let (old, new) = (before.run().steps, next.state.run().steps);
+    let replied = before.kind() == StateKind::CallingSending;
+    (new == old || (new == old + 1 && replied)) && new <= next.state.run().rules.limits.max_steps
+}
+
+fn spent(before: &State, next: &Next) -> bool {
+    let (old, new) = (before.run().spent, next.state.run().spent);
+    old.cost <= new.cost && old.tokens <= new.tokens
+}
+
+/// The worst case of every call that is under way fits what is left.
+fn budget(next: &Next) -> bool {
+    let run = next.state.run();
+    let facts = match &next.state {
+        State::Calling(calling) => calling.facts,
+        State::Compacting(compacting) => compacting.facts,
+        State::Closing(closing) => match closing.stage {
+            architect::machine::CloseStage::Sending { facts, .. } => facts,
+            architect::machine::CloseStage::Preparing { .. } => return true,
+        },
+        State::Preparing(_) | State::Executing(_) | State::Done(_) => return true,
+    };
+    next.effects.iter().all(|effect| {
+        let Effect::Call { max_output, .. } = effect else { return true };
+        let limits = &run.rules.limits;
+        let output = max_output.unwrap_or(Tokens(u64::MAX / 4));
+        let cost = run.rules.price.map_or(Micros::ZERO, |price| price.worst(facts.bound, output));
+        limits.budget.is_none_or(|budget| run.spent.cost + cost <= budget)
+            && limits.max_tokens.is_none_or(|most| run.spent.tokens + facts.bound + output <= most)
+    })
+}
+
+/// What the types leave open.
+fn shape(state: &State) -> bool {
+    match state {
+        State::Executing(executing) => {
+            let open = |slot: &Slot| !matches!(slot, Slot::Settled(_));
+            let under_way =
+                |slot: &Slot| matches!(slot, Slot::Vetting { .. } | Slot::Running { .. });
+            let count = executing.calls.iter().filter(|call| under_way(&call.slot)).count();
+            executing.calls.iter().any(|call| open(&call.slot))
+                && (1..=executing.run.rules.bounds.parallel as usize).contains(&count)
+                && executing.calls.iter().map(|call| &call.call).eq(executing.reply.calls())
+        }
+        State::Calling(calling) => match &calling.stage {
+            CallStage::Asking(attempt) => attempts(state, *attempt),
+            CallStage::Checking { answer, .. } => !answer.trim().is_empty(),
+        },
+        State::Compacting(compacting) => attempts(state, compacting.attempt),
+        State::Done(done) => {
+            let failed = done.outcome.reason.status() == architect::machine::Status::Failed;
+            failed == done.outcome.error.is_some()
+                && (done.outcome.reason != StopReason::LlmDone || done.outcome.output.is_some())
+        }
+        State::Closing(closing) => {
+            closing.reason != CloseReason::MaxSteps
+                || closing.run.steps >= closing.run.rules.limits.max_steps
+        }
+        State::Preparing(_) => true,
+    }
+}
+
+fn attempts(state: &State, attempt: Attempt) -> bool {
+    let (Attempt::Sending { number, .. } | Attempt::Waiting { number, .. }) = attempt;
+    (1..=state.run().rules.backoff.retries + 1).contains(&number)
+}

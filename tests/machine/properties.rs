@@ -1,0 +1,285 @@
+//! Long random lives of a run, with its conversation: what holds over a whole life, not only across a step.
+
+use std::collections::HashSet;
+
+use architect::machine::{
+    Conversation, Effect, Event, Fold, Outcomes, Purpose, State, StateKind, StopReason,
+};
+use architect::model::{
+    Access, EffectId, Finish, Item, Limits, Micros, Origin, Price, Rules, Signal, Span, Tokens,
+};
+use proptest::prelude::*;
+
+use crate::alphabet::{self, Words};
+use crate::invariants;
+
+/// One run, driven by numbers: each chooses one of the events that the world knows in its state.
+struct Life {
+    fold: Fold,
+    sent: Vec<(Purpose, u32)>,
+    issued: HashSet<EffectId>,
+    ended: u32,
+}
+
+impl Life {
+    fn begin(rules: Rules) -> Self {
+        let (fold, outcomes) = Fold::start(rules, Conversation::new(40), alphabet::task());
+        let mut life = Self { fold, sent: Vec::new(), issued: HashSet::new(), ended: 0 };
+        life.note(&outcomes);
+        life
+    }
+
+    fn is_over(&self) -> bool {
+        matches!(self.fold.state, State::Done(_))
+    }
+
+    fn live(mut self, choices: &[u16], allowed: impl Fn(&State, &Event) -> bool) -> Self {
+        for choice in choices {
+            let mut events = alphabet::events(&self.fold.state, Words::Many);
+            events.retain(|event| allowed(&self.fold.state, event));
+            if events.is_empty() {
+                break;
+            }
+            let event = events.swap_remove(usize::from(*choice) % events.len());
+            self = self.meet(event);
+        }
+        self
+    }
+
+    fn meet(mut self, event: Event) -> Self {
+        let event = self.honest(event);
+        let at = match event {
+            Event::Tick { now } => now,
+            _ => self.fold.state.run().now,
+        };
+        let (fold, outcomes) = self.fold.accept(at, event);
+        self.fold = fold;
+        self.note(&outcomes);
+        self.check_conversation();
+        self
+    }
+
+    /// A prepared call tells the facts of the conversation, as the runner does.
+    fn honest(&self, event: Event) -> Event {
+        match event {
+            Event::Prepared { id, messages, .. } => {
+                Event::Prepared { id, messages, facts: self.fold.conversation.facts() }
+            }
+            event => event,
+        }
+    }
+
+    fn note(&mut self, outcomes: &Outcomes) {
+        for effect in &outcomes.effects {
+            match effect {
+                Effect::Call { purpose, attempt, id, .. } => {
+                    self.sent.push((*purpose, *attempt));
+                    assert!(self.issued.insert(*id));
+                }
+                Effect::End => self.ended += 1,
+                _ => {}
+            }
+        }
+    }
+
+    /// What every wire format demands of a history.
+    fn check_conversation(&self) {
+        let entries = self.fold.conversation.entries();
+        let first = entries.first().map(|entry| &entry.item);
+        assert!(matches!(first, Some(Item::User(message)) if message.origin == Origin::Task));
+        for entry in entries {
+            match &entry.item {
+                Item::User(message) => assert!(!message.text.trim().is_empty()),
+                Item::Assistant(reply) => assert!(!reply.has_calls() && !reply.parts.is_empty()),
+                Item::Exchange(exchange) => {
+                    assert_eq!(exchange.reply().calls().count(), exchange.results().len());
+                }
+            }
+        }
+        let ids: HashSet<_> = entries.iter().map(|entry| entry.id).collect();
+        assert_eq!(ids.len(), entries.len());
+    }
+
+    fn sent(&self, purpose: Purpose) -> usize {
+        self.sent.iter().filter(|(sent, _)| *sent == purpose).count()
+    }
+}
+
+fn rules() -> impl Strategy<Value = Rules> {
+    let limits = (
+        0..8_u32,
+        prop::option::of(0..3_000_u64),
+        prop::option::of(0..3_000_u64),
+        prop::option::of(0..2_000_u64),
+        prop::option::of(0..200_u64),
+    );
+    (limits, any::<bool>(), 60..2_000_u64, 0..3_u32, any::<u64>()).prop_map(
+        |(
+            (max_steps, budget, max_tokens, timeout, step_timeout),
+            checked,
+            window,
+            retries,
+            seed,
+        )| {
+            let mut rules = alphabet::rules();
+            rules.limits = Limits {
+                max_steps,
+                budget: budget.map(Micros),
+                max_tokens: max_tokens.map(Tokens),
+                timeout: timeout.map(Span),
+                step_timeout: step_timeout.map(Span),
+                warn_at: Some(Micros(50)),
+            };
+            rules.price = Some(Price {
+                input: 1_000_000,
+                output: 3_000_000,
+                cached_input: 0,
+                cache_write: 0,
+            });
+            rules.checked = checked;
+            rules.context.window = Tokens(window);
+            rules.backoff.retries = retries;
+            rules.seed = seed;
+            rules
+        },
+    )
+}
+
+fn choices(most: usize) -> impl Strategy<Value = Vec<u16>> {
+    prop::collection::vec(any::<u16>(), 0..most)
+}
+
+/// Only what answers the machine: nobody ends the run from outside, nothing is stale, and time passes only where a
+/// retry waits for it.
+fn is_answer(state: &State, event: &Event) -> bool {
+    let waits = matches!(state.kind(), StateKind::CallingWaiting | StateKind::CompactingWaiting);
+    match event {
+        Event::Tick { .. } => waits,
+        Event::Interrupt { .. } | Event::StoreFailed { .. } | Event::Defect { .. } => false,
+        event => state.awaits(event),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 512,
+        failure_persistence: Some(Box::new(prop::test_runner::FileFailurePersistence::Direct("tests/regressions/machine.txt"))),
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn a_life_keeps_its_limits(rules in rules(), choices in choices(400)) {
+        let life = Life::begin(rules.clone()).live(&choices, |_, _| true);
+        let run = life.fold.state.run();
+        let attempts = rules.backoff.retries as usize + 1;
+        let compactions = rules.context.max_compactions as usize;
+        // Each step is paid for by one accepted reply; what asks again without a step is bounded between two of them.
+        let free = 3 + 1 + 1 + 1 + 1 + 1;
+        let accepted = (rules.limits.max_steps as usize + 1) * (1 + free) * (1 + 2);
+        prop_assert!(run.steps <= rules.limits.max_steps);
+        prop_assert!(life.sent(Purpose::Compaction) <= compactions * attempts);
+        prop_assert!(life.sent(Purpose::Closing) <= 1);
+        prop_assert!(life.sent(Purpose::Agent) <= (accepted + compactions) * attempts);
+        prop_assert!(life.ended <= 1);
+        prop_assert_eq!(life.ended == 1, life.is_over());
+    }
+
+    /// A provider that keeps to what was reserved never brings the run over its budget. (The replies of the alphabet
+    /// use less than any conversation here reserves.)
+    #[test]
+    fn nothing_is_overspent(rules in rules(), choices in choices(400)) {
+        let limits = rules.limits.clone();
+        let life = Life::begin(rules).live(&choices, |_, _| true);
+        let spent = life.fold.state.run().spent;
+        prop_assert!(limits.budget.is_none_or(|budget| spent.cost <= budget));
+        prop_assert!(limits.max_tokens.is_none_or(|most| spent.tokens <= most));
+    }
+
+    #[test]
+    fn timers_alone_end_every_run(rules in rules(), choices in choices(100)) {
+        let mut life = Life::begin(rules).live(&choices, |_, _| true);
+        for _ in 0..200 {
+            let Some(deadline) = life.fold.deadline() else { break };
+            life = life.meet(Event::Tick { now: deadline.at });
+        }
+        prop_assert!(life.is_over(), "still in {:?}", life.fold.state.kind());
+    }
+
+    /// Whatever model, tools and checks answer, as long as they answer, the run ends.
+    #[test]
+    fn every_life_that_is_answered_ends(rules in rules(), choices in prop::collection::vec(any::<u16>(), 1_500)) {
+        let life = Life::begin(rules).live(&choices, is_answer);
+        prop_assert!(life.is_over(), "still in {:?}", life.fold.state.kind());
+    }
+
+    #[test]
+    fn after_an_interrupt_nothing_is_sent(rules in rules(), before in choices(100), after in choices(50)) {
+        let life = Life::begin(rules).live(&before, |_, _| true);
+        let was_over = life.is_over();
+        let life = life.meet(Event::Interrupt { signal: Signal::Terminate });
+        let sent = life.sent.len();
+        let life = life.live(&after, |_, _| true);
+        prop_assert_eq!(life.sent.len(), sent);
+        let State::Done(done) = &life.fold.state else { panic!("not done") };
+        prop_assert!(was_over || done.outcome.reason.exit_code() == 143);
+    }
+
+    #[test]
+    fn the_same_life_twice_is_the_same(rules in rules(), choices in choices(200)) {
+        let once = Life::begin(rules.clone()).live(&choices, |_, _| true);
+        let twice = Life::begin(rules).live(&choices, |_, _| true);
+        prop_assert_eq!(once.fold, twice.fold);
+        prop_assert_eq!(once.sent, twice.sent);
+    }
+
+    /// Every state survives the journal: written down and read back it is the same.
+    #[test]
+    fn a_state_that_is_stored_comes_back(rules in rules(), choices in choices(60)) {
+        let life = Life::begin(rules).live(&choices, |_, _| true);
+        let json = serde_json::to_string(&life.fold.state).unwrap();
+        prop_assert_eq!(&serde_json::from_str::<State>(&json).unwrap(), &life.fold.state);
+        let json = serde_json::to_string(&life.fold.conversation).unwrap();
+        prop_assert_eq!(&serde_json::from_str::<Conversation>(&json).unwrap(), &life.fold.conversation);
+    }
+
+    /// The step invariants, far away from the start, under rules that the exploration does not have.
+    #[test]
+    fn the_invariants_of_a_step_hold_everywhere(rules in rules(), choices in choices(150)) {
+        let mut state = architect::machine::start(rules, alphabet::task()).state;
+        for choice in choices {
+            let mut events = alphabet::events(&state, Words::Many);
+            let event = events.swap_remove(usize::from(choice) % events.len());
+            let next = architect::machine::step(state.clone(), event.clone());
+            let broken = invariants::broken(&state, &event, &next);
+            prop_assert!(broken.is_empty(), "{:?}", broken);
+            state = next.state;
+        }
+    }
+}
+
+#[test]
+fn a_run_that_never_does_anything_new_ends_as_a_loop() {
+    let rules = Rules::default();
+    let mut life = Life::begin(rules);
+    let reply = alphabet::reply(vec![alphabet::call("c", "{}")], Finish::ToolCalls);
+    while !life.is_over() {
+        let events = alphabet::events(&life.fold.state, Words::Many);
+        let mut awaited = events.into_iter().filter(|event| life.fold.state.awaits(event));
+        let event = match awaited.next().expect("something is awaited") {
+            Event::Replied { id, .. } => {
+                Event::Replied { id, reply: reply.clone(), access: [Access::read("a")].into() }
+            }
+            event => event,
+        };
+        drop(awaited);
+        life = life.meet(event);
+    }
+    let State::Done(done) = &life.fold.state else { panic!() };
+    assert_eq!(done.outcome.reason.name(), "loop_detected");
+    assert_eq!(done.run.steps, 5);
+    assert!(matches!(done.outcome.reason, StopReason::Closed(_)));
+    let warned = life.fold.conversation.entries().iter().filter(|entry| {
+        matches!(&entry.item, Item::User(message) if message.text.starts_with("[STEERING] You have made"))
+    });
+    assert_eq!(warned.count(), 1);
+}
