@@ -46,6 +46,7 @@ impl Attempt {
         if number == 1 {
             run.calls += 1;
         }
+        run.sends += 1;
         let cap = run.rules.output.max.unwrap_or(run.rules.output.ceiling);
         if let Some(to) = max_output.filter(|output| *output < cap) {
             out.note(Note::OutputLowered { to });

@@ -146,6 +146,7 @@ impl Closing {
             out.change(Change::Compact { summary: Summary::Mechanical, keep, fit });
         }
         run.calls += 1;
+        run.sends += 1;
         let id = run.next.take();
         out.effect(Effect::Call { id, purpose: Purpose::Closing, attempt: 1, max_output });
         out.to(State::Closing(Self { run, reason, due, stage: Stage::Sending { id, facts } }))

@@ -49,6 +49,11 @@ impl Compacting {
         }
     }
 
+    /// Returns how many of the newest exchanges stay word for word.
+    pub(super) fn keep(&self) -> u32 {
+        keep(&self.run, &self.facts)
+    }
+
     pub(super) fn deadlines(&self) -> Deadlines<2> {
         Deadlines([Some(self.attempt.deadline()), self.run.closes()])
     }
@@ -156,10 +161,14 @@ pub(super) fn summary(reply: &Reply) -> bool {
     reply.finish == Finish::Stop && reply.has_text() && !reply.has_calls()
 }
 
+/// At least one exchange is summed up, also when an overflow leaves no choice.
+fn keep(run: &Run, facts: &Facts) -> u32 {
+    run.rules.context.keep_recent.min(facts.exchanges.saturating_sub(1))
+}
+
 /// Replaces what the newest exchanges don't need, and prepares the next call anew.
 fn compact(run: Run, mut out: Out, summary: Summary, facts: &Facts, fit: Tokens) -> Next {
     out.note(Note::Compacted { written: matches!(summary, Summary::Written(_)) });
-    let keep = run.rules.context.keep_recent.min(facts.exchanges.saturating_sub(1));
-    out.change(Change::Compact { summary, keep, fit });
+    out.change(Change::Compact { summary, keep: keep(&run, facts), fit });
     Preparing::enter(run, out)
 }

@@ -103,6 +103,8 @@ pub enum Verdict {
         limit: Span,
         /// What a resume needs to know of the call, should the engine die while it runs.
         intent: Intent,
+        /// Which rule allows the call.
+        grounds: Arc<str>,
     },
     /// It may not, and this is its answer.
     Refused {

@@ -3,7 +3,7 @@
 //! A live run, a resume, a replay and a test all go through [`Fold::accept`]; there is no second way to get from an
 //! event to a state.
 
-use super::conversation::Conversation;
+use super::conversation::{Conversation, Entry};
 use super::deadline::Deadline;
 use super::effect::{Effect, Note};
 use super::event::{Event, EventKind};
@@ -71,6 +71,18 @@ impl Fold {
     /// Returns when the fold wants to be told the time although nothing happened.
     pub fn deadline(&self) -> Option<Deadline> {
         state::deadline(&self.state)
+    }
+
+    /// Returns the entries that the model is asked to sum up; none unless it is.
+    pub fn to_sum_up(&self) -> &[Entry] {
+        match &self.state {
+            State::Compacting(state) => self.conversation.older(state.keep()),
+            State::Preparing(_)
+            | State::Calling(_)
+            | State::Executing(_)
+            | State::Closing(_)
+            | State::Done(_) => &[],
+        }
     }
 
     fn step(self, event: Event, outcomes: &mut Outcomes) -> Self {

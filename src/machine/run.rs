@@ -29,6 +29,8 @@ pub struct Run {
     pub steps: u32,
     /// Model calls that were made, each with its retries counted once.
     pub calls: u32,
+    /// Requests that were sent, retries included.
+    pub sends: u32,
     /// What the calls used.
     pub spent: Spent,
     /// What happened several times in a row.
@@ -84,6 +86,7 @@ impl Run {
             next: EffectId(1),
             steps: 0,
             calls: 0,
+            sends: 0,
             spent: Spent::default(),
             streaks: Streaks::default(),
             compactions: Compactions::default(),

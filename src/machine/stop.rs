@@ -76,7 +76,7 @@ pub enum Status {
 
 impl StopReason {
     /// Every stop reason, in the order of the table.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::LlmDone,
         Self::Closed(CloseReason::MaxSteps),
         Self::Closed(CloseReason::Timeout),
@@ -91,6 +91,7 @@ impl StopReason {
         Self::UserInterrupt(Signal::Interrupt),
         Self::UserInterrupt(Signal::Terminate),
         Self::UserInterrupt(Signal::Hangup),
+        Self::UserInterrupt(Signal::Pipe),
         Self::LlmError(LlmFailure::Other),
         Self::LlmError(LlmFailure::Auth),
         Self::LlmError(LlmFailure::Timeout),
@@ -218,6 +219,7 @@ mod tests {
         user_interrupt partial 130
         user_interrupt partial 143
         user_interrupt partial 129
+        user_interrupt partial 141
         llm_error failed 1
         llm_error failed 4
         llm_error failed 5

@@ -12,11 +12,13 @@ pub enum Signal {
     Terminate,
     /// SIGHUP: the terminal went away.
     Hangup,
+    /// Nobody reads standard output any more.
+    Pipe,
 }
 
 impl Signal {
     /// Every signal.
-    pub const ALL: [Self; 3] = [Self::Interrupt, Self::Terminate, Self::Hangup];
+    pub const ALL: [Self; 4] = [Self::Interrupt, Self::Terminate, Self::Hangup, Self::Pipe];
 
     /// Returns 128 plus the number of the signal.
     pub fn exit_code(self) -> u8 {
@@ -24,6 +26,7 @@ impl Signal {
             Self::Interrupt => 130,
             Self::Terminate => 143,
             Self::Hangup => 129,
+            Self::Pipe => 141,
         }
     }
 }

@@ -259,7 +259,7 @@ fn answer(state: &State, id: EffectId, status: ToolStatus) -> ToolResult {
 fn vetted(state: &State, id: EffectId) -> Vec<Event> {
     let refused = |status| Verdict::Refused { result: answer(state, id, status) };
     [
-        Verdict::Cleared { limit: Span(50), intent: Intent::Opaque },
+        Verdict::Cleared { limit: Span(50), intent: Intent::Opaque, grounds: "".into() },
         refused(ToolStatus::Unknown),
         refused(ToolStatus::Denied),
         Verdict::Abort,

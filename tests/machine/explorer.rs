@@ -111,6 +111,7 @@ fn canonical(mut state: State) -> State {
     };
     run.next = EffectId(10);
     run.calls = 0;
+    run.sends = 0;
     run.now = run.now.before(shift);
     if run.rules.limits.budget.is_none() && run.rules.limits.max_tokens.is_none() {
         run.spent = Spent::default();

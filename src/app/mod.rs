@@ -1,0 +1,1 @@
+//! Floor 6: composition — the only place that knows every adapter.

@@ -1,0 +1,1 @@
+//! Floor 4: the user's commands at fixed points of a run.

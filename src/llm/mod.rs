@@ -1,0 +1,1 @@
+//! Floor 4: models behind wires, from scripts, and from recordings.

@@ -1,0 +1,39 @@
+//! The scope in which an effect runs: it can be cancelled, and it can wait.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::Cancel;
+use crate::model::Span;
+
+/// What an effect may use while it runs.
+#[derive(Clone)]
+pub struct Scope {
+    /// Cancelled when nobody waits for the effect any more.
+    pub cancel: Cancel,
+    sleep: Arc<dyn Sleep>,
+}
+
+/// A way of waiting: real, or on a clock that only exists in a test.
+pub trait Sleep: Send + Sync {
+    /// Waits so long; returns earlier, and true, when the token is cancelled.
+    fn sleep(&self, span: Span, cancel: &Cancel) -> bool;
+}
+
+impl Scope {
+    /// Returns a scope with this token and this way of waiting.
+    pub fn new(cancel: Cancel, sleep: Arc<dyn Sleep>) -> Self {
+        Self { cancel, sleep }
+    }
+
+    /// Waits so long; returns earlier, and true, when the effect is cancelled.
+    pub fn sleep(&self, span: Span) -> bool {
+        self.sleep.sleep(span, &self.cancel)
+    }
+}
+
+impl fmt::Debug for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scope").field("cancel", &self.cancel).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,252 @@
+//! The driver: the one loop that everything goes through.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::hands::{Arrival, Hands};
+use crate::machine::{Effect, Event, Fold, Intent, Outcomes, State, Verdict};
+use crate::model::{CallId, EffectId, Signal, Span, Time};
+use crate::port::{
+    Cancel, Checks, Clock, Delta, Gone, Job, Journal, Mailbox, Model, Observer, Record, Seen,
+    StoreError, ToolSpec, Toolbox, Vetted,
+};
+
+/// Drives one run from its first effects to its end.
+pub struct Driver<H> {
+    pub(super) hands: H,
+    pub(super) ports: Ports,
+    pub(super) brief: Brief,
+    pub(super) fold: Fold,
+    pub(super) clock: Arc<dyn Clock>,
+    /// What is under way, with what ends it.
+    pub(super) tokens: HashMap<EffectId, Cancel>,
+    /// Calls that were cleared and wait for their turn to start.
+    pub(super) jobs: HashMap<CallId, Cleared>,
+    /// Completions that needed nobody's help.
+    pub(super) done: VecDeque<Event>,
+    /// What the call that is under way has said so far.
+    pub(super) heard: String,
+    /// What is to be done, once what justifies it is durable.
+    pending: Vec<Effect>,
+    store: Store,
+    reader: Reader,
+}
+
+/// What a run needs of the world.
+pub struct Ports {
+    /// The model.
+    pub model: Box<dyn Model>,
+    /// The tools.
+    pub tools: Arc<dyn Toolbox>,
+    /// Where the run is written down.
+    pub journal: Box<dyn Journal>,
+    /// Who watches.
+    pub observer: Box<dyn Observer>,
+    /// Where messages for the run arrive.
+    pub mailbox: Box<dyn Mailbox>,
+    /// What a final answer has to pass.
+    pub checks: Arc<dyn Checks>,
+}
+
+/// What goes along with every request of a run.
+#[derive(Clone, Debug)]
+pub struct Brief {
+    /// The system prompt.
+    pub system: Arc<str>,
+    /// The tools.
+    pub tools: Arc<[ToolSpec]>,
+    /// The JSON Schema of the final answer.
+    pub schema: Option<Arc<Value>>,
+}
+
+/// A call that was cleared.
+pub(super) struct Cleared {
+    pub(super) job: Box<dyn Job>,
+    pub(super) intent: Intent,
+}
+
+/// Whether the journal can be relied on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Store {
+    Sound,
+    Failed,
+}
+
+/// Whether somebody reads what is shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reader {
+    Present,
+    Gone,
+}
+
+/// How long the driver waits at the end for what it has cancelled.
+const GRACE: Span = Span::secs(3);
+
+impl Brief {
+    /// Returns how many bytes go along with every request, for the estimate of its size.
+    pub fn bytes(&self) -> u64 {
+        let tool = |tool: &ToolSpec| {
+            tool.name.len() + tool.description.len() + tool.schema.to_string().len()
+        };
+        (self.system.len() + self.tools.iter().map(tool).sum::<usize>()) as u64
+    }
+}
+
+impl<H: Hands> Driver<H> {
+    /// Returns a driver for a run that stands here.
+    pub fn new(hands: H, ports: Ports, brief: Brief, fold: Fold) -> Self {
+        Self {
+            clock: hands.clock(),
+            hands,
+            ports,
+            brief,
+            fold,
+            tokens: HashMap::new(),
+            jobs: HashMap::new(),
+            done: VecDeque::new(),
+            heard: String::new(),
+            pending: Vec::new(),
+            store: Store::Sound,
+            reader: Reader::Present,
+        }
+    }
+
+    /// Drives the run to its end, and returns where it then stands.
+    pub fn run(mut self, first: Outcomes) -> Fold {
+        let begun = Seen::Begun { at: self.clock.now(), fold: &self.fold, outcomes: &first };
+        let seen = self.ports.observer.see(&begun);
+        self.noticed(seen);
+        self.pending = first.effects;
+        loop {
+            self = self.perform();
+            if self.is_over() {
+                break;
+            }
+            self = match self.done.pop_front() {
+                Some(event) => self.accept(event),
+                None => match self.hands.wait(self.fold.deadline()) {
+                    Some(arrival) => self.take(arrival),
+                    None => self.accept_tick(),
+                },
+            };
+            // What has arrived meanwhile is written down together, and made durable once.
+            while let Some(arrival) = self.hands.ready() {
+                self = self.take(arrival);
+            }
+        }
+        if !self.hands.settle(GRACE) {
+            log::warn!("something that was cancelled is still running");
+        }
+        let ended = Seen::Ended { at: self.clock.now(), fold: &self.fold };
+        let seen = self.ports.observer.see(&ended);
+        self.noticed(seen);
+        self.fold
+    }
+
+    fn is_over(&self) -> bool {
+        matches!(self.fold.state, State::Done(_)) && self.pending.is_empty()
+    }
+
+    /// Takes in what arrived.
+    fn take(mut self, arrival: Arrival) -> Self {
+        match arrival {
+            Arrival::Event(event) => self.accept(event),
+            Arrival::Vetted { id, call, vetted } => {
+                let verdict = match vetted {
+                    Vetted::Cleared { job, limit, intent, grounds } => {
+                        self.jobs.insert(call, Cleared { job, intent: intent.clone() });
+                        Verdict::Cleared { limit, intent, grounds }
+                    }
+                    Vetted::Refused(result) => Verdict::Refused { result },
+                    Vetted::Abort => Verdict::Abort,
+                };
+                self.accept(Event::Vetted { id, verdict })
+            }
+            Arrival::Delta { id, delta } => {
+                if self.tokens.contains_key(&id) {
+                    if let Delta::Text(text) = &delta {
+                        self.heard.push_str(text);
+                    }
+                    let at = self.clock.now();
+                    let seen = self.ports.observer.see(&Seen::Delta { at, id, delta: &delta });
+                    self.noticed(seen);
+                }
+                self
+            }
+        }
+    }
+
+    fn accept_tick(self) -> Self {
+        let now = self.clock.now();
+        self.accept(Event::Tick { now })
+    }
+
+    /// Writes an event down, folds it, and keeps what follows from it for when it is durable.
+    fn accept(mut self, event: Event) -> Self {
+        if let Some(id) = event.completes() {
+            self.tokens.remove(&id);
+            if !self.fold.state.awaits(&event) {
+                return self;
+            }
+        }
+        let at = self.clock.now();
+        match self.write(at, Record::Event(&event)) {
+            Ok(()) => self.fold(at, event),
+            Err(error) => self.store_failed(&error),
+        }
+    }
+
+    fn fold(self, at: Time, event: Event) -> Self {
+        let (fold, outcomes) = self.fold.accept(at, event.clone());
+        let mut driver = Self { fold, ..self };
+        let seen = Seen::Event { at, event: &event, fold: &driver.fold, outcomes: &outcomes };
+        let seen = driver.ports.observer.see(&seen);
+        driver.noticed(seen);
+        driver.pending.extend(outcomes.effects);
+        driver
+    }
+
+    /// Does what is pending, after making durable what justifies it.
+    fn perform(mut self) -> Self {
+        if self.pending.iter().any(|effect| self.has_to_be_durable(effect))
+            && let Err(error) = self.sync()
+        {
+            self = self.store_failed(&error);
+        }
+        for effect in std::mem::take(&mut self.pending) {
+            self.perform_one(effect);
+        }
+        self
+    }
+
+    pub(super) fn write(&mut self, at: Time, record: Record<'_>) -> Result<(), StoreError> {
+        match self.store {
+            Store::Sound => self.ports.journal.append(at, record),
+            Store::Failed => Ok(()),
+        }
+    }
+
+    fn sync(&mut self) -> Result<(), StoreError> {
+        match self.store {
+            Store::Sound => self.ports.journal.sync(),
+            Store::Failed => Ok(()),
+        }
+    }
+
+    /// The journal cannot be kept any more. That is the last event of the run, and it is not written.
+    fn store_failed(mut self, error: &StoreError) -> Self {
+        self.store = Store::Failed;
+        let at = self.clock.now();
+        self.fold(at, Event::StoreFailed { error: Arc::clone(&error.0) })
+    }
+
+    /// Ends the run when nobody reads any more what it shows.
+    fn noticed(&mut self, seen: Result<(), Gone>) {
+        if seen == Err(Gone) && self.reader == Reader::Present {
+            self.reader = Reader::Gone;
+            self.done.push_back(Event::Interrupt { signal: Signal::Pipe });
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! What each effect means: a call of a port, an arm for each.
+
+use std::sync::Arc;
+
+use super::driver::{Cleared, Driver};
+use super::hands::{Arrival, Hands, Lane, Post, Work};
+use crate::machine::{Check, Conversation, Effect, Event, Facts, Intent, Purpose};
+use crate::model::{
+    Access, EffectId, Fault, FaultKind, Origin, Reply, Tokens, ToolCall, ToolResult, ToolStatus,
+    UserMessage,
+};
+use crate::port::{Ask, Cancel, Record, Scope, Vetted};
+
+/// What a model is told that sums up.
+const SUMMARIZE: &str = "\
+[SYSTEM] The conversation above gets too long and will be replaced by your summary of it. Don't call tools and don't \
+go on with the task. Write the summary under these headings: Goal; Done; In progress; Decisions; Files read and \
+changed; Constraints; Errors; Next. Be exact about names, paths, commands and numbers; leave out what no later step \
+needs.";
+
+impl<H: Hands> Driver<H> {
+    /// Returns whether what justifies an effect has to be durable before it is done.
+    pub(super) fn has_to_be_durable(&self, effect: &Effect) -> bool {
+        match effect {
+            Effect::Call { .. } | Effect::Check { .. } | Effect::End => true,
+            Effect::Vet { .. } => self.ports.tools.vets_visibly(),
+            // What changes nothing may run again after a crash.
+            Effect::Run { call, .. } => {
+                self.jobs.get(&call.id).is_none_or(|cleared| cleared.intent != Intent::Pure)
+            }
+            Effect::Prepare { .. } | Effect::Cancel { .. } => false,
+        }
+    }
+
+    /// Does one effect. One that is no longer awaited, because something came in between, is not done any more.
+    pub(super) fn perform_one(&mut self, effect: Effect) {
+        match effect {
+            Effect::Prepare { id, purpose } if self.is_awaited(id) => self.prepare(id, purpose),
+            Effect::Call { id, purpose, attempt, max_output } if self.is_awaited(id) => {
+                self.call(id, purpose, attempt, max_output);
+            }
+            Effect::Vet { id, call } if self.is_awaited(id) => self.vet(id, call),
+            Effect::Run { id, call } if self.is_awaited(id) => self.run_tool(id, call),
+            Effect::Check { id, answer } if self.is_awaited(id) => self.check(id, &answer),
+            Effect::Cancel { id } => self.cancel(id),
+            Effect::Prepare { .. }
+            | Effect::Call { .. }
+            | Effect::Vet { .. }
+            | Effect::Run { .. }
+            | Effect::Check { .. }
+            | Effect::End => {}
+        }
+    }
+
+    fn is_awaited(&self, id: EffectId) -> bool {
+        self.fold.state.outstanding().contains(&id)
+    }
+
+    fn prepare(&mut self, id: EffectId, purpose: Purpose) {
+        let messages: Vec<UserMessage> = match purpose {
+            Purpose::Agent => self.ports.mailbox.steering(),
+            Purpose::Compaction | Purpose::Closing => Vec::new(),
+        }
+        .into_iter()
+        .map(|text| UserMessage { origin: Origin::Steering, text })
+        .collect();
+        let facts = with_messages(&self.fold.conversation, &messages);
+        self.done.push_back(Event::Prepared { id, facts, messages: messages.into() });
+    }
+
+    fn call(&mut self, id: EffectId, purpose: Purpose, attempt: u32, max_output: Option<Tokens>) {
+        let no_tools = [].into();
+        let conversation = &self.fold.conversation;
+        let (tools, entries, instruction) = match purpose {
+            Purpose::Agent => (&self.brief.tools, conversation.entries(), None),
+            Purpose::Compaction => (&no_tools, self.fold.to_sum_up(), Some(SUMMARIZE)),
+            Purpose::Closing => (&no_tools, conversation.entries(), None),
+        };
+        let ask = Ask {
+            purpose,
+            attempt,
+            system: &self.brief.system,
+            tools,
+            entries,
+            instruction,
+            max_output,
+            schema: self.brief.schema.as_ref().filter(|_| purpose == Purpose::Agent),
+        };
+        self.heard.clear();
+        let call = match self.ports.model.prepare(&ask) {
+            Ok(call) => call,
+            Err(fault) => return self.done.push_back(Event::Failed { id, fault }),
+        };
+        let tools = Arc::clone(&self.ports.tools);
+        self.start(
+            id,
+            Lane::Own,
+            move |scope, post| {
+                let mut sink = |delta| post(Arrival::Delta { id, delta });
+                Arrival::Event(match call.run(scope, &mut sink) {
+                    Ok(reply) => {
+                        let access = access(&reply, |call| tools.access(call));
+                        Event::Replied { id, reply, access }
+                    }
+                    Err(fault) => Event::Failed { id, fault },
+                })
+            },
+            move |why| {
+                Arrival::Event(Event::Failed { id, fault: Fault::new(FaultKind::Connect, why) })
+            },
+        );
+    }
+
+    fn vet(&mut self, id: EffectId, call: ToolCall) {
+        let tools = Arc::clone(&self.ports.tools);
+        let lost = call.id.clone();
+        self.start(
+            id,
+            Lane::Pool,
+            move |scope, _| {
+                let vetted = tools.vet(&call, scope);
+                Arrival::Vetted { id, call: call.id, vetted }
+            },
+            move |why| {
+                let result = ToolResult::new(lost.clone(), ToolStatus::Failed, why);
+                Arrival::Vetted { id, call: lost, vetted: Vetted::Refused(result) }
+            },
+        );
+    }
+
+    fn run_tool(&mut self, id: EffectId, call: ToolCall) {
+        let lost = call.id.clone();
+        let Some(Cleared { job, .. }) = self.jobs.remove(&call.id) else {
+            let text = "internal error: the call was cleared, but there is nothing to run";
+            let result = ToolResult::new(call.id, ToolStatus::Failed, text);
+            return self.done.push_back(Event::Settled { id, result });
+        };
+        let clock = Arc::clone(&self.clock);
+        self.start(
+            id,
+            Lane::Pool,
+            move |scope, _| {
+                let begun = clock.now();
+                let mut result = job.run(scope);
+                result.took = clock.now().since(begun);
+                Arrival::Event(Event::Settled { id, result })
+            },
+            move |why| {
+                let result = ToolResult::new(lost, ToolStatus::Failed, why);
+                Arrival::Event(Event::Settled { id, result })
+            },
+        );
+    }
+
+    /// Checks an answer; when it passes, a follow-up that waits goes before the end.
+    fn check(&mut self, id: EffectId, answer: &Arc<str>) {
+        let follow_up = self.ports.mailbox.follow_up();
+        let checks = Arc::clone(&self.ports.checks);
+        let answer = Arc::clone(answer);
+        self.start(
+            id,
+            Lane::Own,
+            move |scope, _| {
+                let check = match (checks.check(&answer, scope), follow_up) {
+                    (Check::Passed, Some(message)) => Check::FollowUp { message },
+                    (check, _) => check,
+                };
+                Arrival::Event(Event::Checked { id, check })
+            },
+            move |why| Arrival::Event(Event::Defect { error: why.into() }),
+        );
+    }
+
+    fn cancel(&mut self, id: EffectId) {
+        if let Some(token) = self.tokens.remove(&id) {
+            token.cancel();
+        }
+        let text = std::mem::take(&mut self.heard);
+        if !text.is_empty() {
+            let at = self.clock.now();
+            if let Err(error) = self.write(at, Record::Partial { id, text: &text }) {
+                self.done.push_back(Event::StoreFailed { error: error.0 });
+            }
+        }
+    }
+
+    fn start(
+        &mut self,
+        id: EffectId,
+        lane: Lane,
+        run: impl FnOnce(&Scope, &Post<'_>) -> Arrival + Send + 'static,
+        lost: impl FnOnce(&str) -> Arrival + Send + 'static,
+    ) {
+        let cancel = Cancel::new();
+        self.tokens.insert(id, cancel.clone());
+        self.hands.start(Work { lane, cancel, run: Box::new(run), lost: Box::new(lost) });
+    }
+}
+
+/// Returns what a call with all of the conversation, and these messages, would be like.
+fn with_messages(conversation: &Conversation, messages: &[UserMessage]) -> Facts {
+    let facts = conversation.facts();
+    let bytes: usize = messages.iter().map(|message| message.text.len() + FRAME).sum();
+    let more = Tokens(bytes as u64);
+    if messages.is_empty() {
+        facts
+    } else {
+        Facts {
+            context: facts.context + conversation.gauge().tokens(more.0),
+            bound: facts.bound + more,
+            ..facts
+        }
+    }
+}
+
+/// What the frame of a message takes, generously.
+const FRAME: usize = 64;
+
+fn access(reply: &Reply, of: impl Fn(&ToolCall) -> Access) -> Arc<[Access]> {
+    reply.calls().map(of).collect()
+}

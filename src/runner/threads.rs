@@ -1,0 +1,164 @@
+//! Hands that work on threads: one for each call in flight, and a pool for tools.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
+use super::hands::{Arrival, Hands, Lane, Work};
+use crate::machine::Deadline;
+use crate::model::Span;
+use crate::port::{Cancel, Clock, Scope, Sleep};
+
+/// Works on threads, and hears of everything through one inbox.
+pub struct Threads {
+    clock: Arc<dyn Clock>,
+    inbox: Receiver<Arrival>,
+    post: Inbox,
+    pool: Option<ThreadPool>,
+    pool_size: usize,
+    /// Every piece of work holds a sender; when all are gone, nothing runs any more.
+    alive: (Sender<()>, Receiver<()>),
+}
+
+/// The way into the driver's inbox, for whoever has something to tell it.
+#[derive(Clone)]
+pub struct Inbox(Sender<Arrival>);
+
+/// The longest wait at a time. A deadline counts through a suspend, the wait for it doesn't; so it is looked at again.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+/// Workers beyond the number of tools that may run together, for those that never come back.
+const SPARE: usize = 4;
+
+impl Threads {
+    /// Returns hands that run so many tools at a time.
+    pub fn new(clock: Arc<dyn Clock>, parallel: u32) -> Self {
+        let (post, inbox) = unbounded();
+        Self {
+            clock,
+            inbox,
+            post: Inbox(post),
+            pool: None,
+            pool_size: parallel.clamp(1, 64) as usize + SPARE,
+            alive: crossbeam_channel::bounded(0),
+        }
+    }
+
+    /// Returns the way into the inbox.
+    pub fn inbox(&self) -> Inbox {
+        self.post.clone()
+    }
+
+    /// Returns the pool; it is made when the first tool runs, since many runs have none.
+    fn pool(&mut self) -> Result<&ThreadPool, String> {
+        if self.pool.is_none() {
+            let pool = ThreadPoolBuilder::new()
+                .num_threads(self.pool_size)
+                .thread_name(|index| format!("tool-{index}"))
+                // Without a handler a panic that slips through would end the process.
+                .panic_handler(|panic| log::error!("a tool thread broke down: {}", said(&*panic)))
+                .build()
+                .map_err(|error| format!("could not start the tool threads: {error}"))?;
+            self.pool = Some(pool);
+        }
+        self.pool.as_ref().ok_or_else(|| "there are no tool threads".to_owned())
+    }
+}
+
+impl Inbox {
+    /// Puts something into the inbox. Nobody reads it any more when the run is over, and that is fine.
+    pub fn post(&self, arrival: Arrival) {
+        let _ = self.0.send(arrival);
+    }
+}
+
+impl Hands for Threads {
+    fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.clock)
+    }
+
+    fn start(&mut self, work: Work) {
+        let Work { lane, cancel, run, lost } = work;
+        let (post, alive) = (self.post.clone(), self.alive.0.clone());
+        let lost = Arc::new(std::sync::Mutex::new(Some(lost)));
+        let tell = {
+            let (post, lost) = (post.clone(), Arc::clone(&lost));
+            move |why: &str| {
+                if let Some(lost) = lost.lock().ok().and_then(|mut lost| lost.take()) {
+                    post.post(lost(why));
+                }
+            }
+        };
+        let on_panic = tell.clone();
+        let body = move || {
+            let scope = Scope::new(cancel, Arc::new(RealSleep));
+            let deliver = |arrival| post.post(arrival);
+            match catch_unwind(AssertUnwindSafe(|| run(&scope, &deliver))) {
+                Ok(arrival) => post.post(arrival),
+                Err(panic) => on_panic(&format!("internal error: {}", said(&*panic))),
+            }
+            drop(alive);
+        };
+        let started = match lane {
+            Lane::Own => thread::Builder::new()
+                .name("call".to_owned())
+                .spawn(body)
+                .map(|_| ())
+                .map_err(|error| format!("could not start a thread: {error}")),
+            Lane::Pool => self.pool().map(|pool| pool.spawn(body)),
+        };
+        if let Err(why) = started {
+            tell(&why);
+        }
+    }
+
+    fn wait(&mut self, deadline: Option<Deadline>) -> Option<Arrival> {
+        loop {
+            let left = deadline.map(|deadline| deadline.at.since(self.clock.now()));
+            if left == Some(Span::ZERO) {
+                return self.ready();
+            }
+            let most = left.map_or(LONGEST_WAIT, |left| Duration::from(left).min(LONGEST_WAIT));
+            match self.inbox.recv_deadline(Instant::now() + most) {
+                Ok(arrival) => return Some(arrival),
+                Err(RecvTimeoutError::Timeout) => {}
+                // The driver's own way in is never dropped before the driver.
+                Err(RecvTimeoutError::Disconnected) => return None,
+            }
+        }
+    }
+
+    fn ready(&mut self) -> Option<Arrival> {
+        self.inbox.try_recv().ok()
+    }
+
+    fn settle(&mut self, grace: Span) -> bool {
+        let (sender, _) = crossbeam_channel::bounded(0);
+        drop(std::mem::replace(&mut self.alive.0, sender));
+        let gone = self.alive.1.recv_timeout(grace.into());
+        gone == Err(RecvTimeoutError::Disconnected)
+    }
+}
+
+/// Waits in real time.
+struct RealSleep;
+
+impl Sleep for RealSleep {
+    fn sleep(&self, span: Span, cancel: &Cancel) -> bool {
+        cancel.wait(span.into())
+    }
+}
+
+/// Returns what a panic said.
+fn said(panic: &(dyn Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("a panic without a message")
+}

@@ -1,0 +1,1 @@
+//! Floor 4: the tools, and who may call them.

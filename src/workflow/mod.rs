@@ -1,0 +1,1 @@
+//! Floor 6: runs made of runs.

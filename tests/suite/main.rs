@@ -1,0 +1,5 @@
+//! The product from outside: its command line, its files, its house.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)] // in tests, helpers included
+
+mod house;
