@@ -148,6 +148,15 @@ impl Calling {
         out.to(State::Calling(Self { run, facts, due, stage: Stage::Asking(attempt) }))
     }
 
+    /// Checks a final answer.
+    pub(super) fn check(mut run: Run, mut out: Out, facts: Facts, answer: Arc<str>) -> Next {
+        let id = run.next.take();
+        let due = run.now.after(run.rules.watch.check);
+        out.effect(Effect::Check { id, answer: Arc::clone(&answer) });
+        let stage = Stage::Checking { id, answer, due };
+        out.to(State::Calling(Self { run, facts, due: None, stage }))
+    }
+
     pub(super) fn deadlines(&self) -> Deadlines<3> {
         let (own, step) = match &self.stage {
             Stage::Asking(attempt) => {
@@ -309,11 +318,7 @@ impl Calling {
                 let answer = joined(run.partial.take(), reply.text());
                 out.change(Change::Append { item: Item::Assistant(reply) });
                 if run.rules.checked {
-                    let id = run.next.take();
-                    let due = run.now.after(run.rules.watch.check);
-                    out.effect(Effect::Check { id, answer: Arc::clone(&answer) });
-                    let stage = Stage::Checking { id, answer, due };
-                    out.to(State::Calling(Self { run, stage, ..self }))
+                    Self::check(run, out, self.facts, answer)
                 } else {
                     Done::answer(run, out, StopReason::LlmDone, Some(answer))
                 }

@@ -72,10 +72,15 @@ impl Closing {
         out.change(Change::Append { item: instructions::close(reason) });
         let id = run.next.take();
         out.effect(Effect::Prepare { id, purpose: Purpose::Closing });
+        let due = Self::due(&run);
+        out.to(State::Closing(Self { run, reason, due, stage: Stage::Preparing { id } }))
+    }
+
+    /// Returns when closing has to be over that begins now: it is a model call like others, in what time is left.
+    pub(super) fn due(run: &Run) -> Time {
         let limit = run.rules.limits.step_timeout.unwrap_or(run.rules.watch.attempt);
         let due = run.now.after(limit);
-        let due = run.ends().map_or(due, |ends| ends.min(due));
-        out.to(State::Closing(Self { run, reason, due, stage: Stage::Preparing { id } }))
+        run.ends().map_or(due, |ends| ends.min(due))
     }
 
     pub(super) fn deadlines(&self) -> Deadlines<1> {

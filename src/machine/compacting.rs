@@ -40,12 +40,24 @@ impl Compacting {
     pub(super) fn enter(mut run: Run, mut out: Out, facts: Facts, fit: Tokens) -> Next {
         out.note(Note::Compacting { context: facts.context });
         run.compactions.begin(facts.context);
+        Self::again(run, out, facts, fit, 1)
+    }
+
+    /// Makes attempt `number`; without money or attempts left, goes on mechanically.
+    pub(super) fn again(
+        mut run: Run,
+        mut out: Out,
+        facts: Facts,
+        fit: Tokens,
+        number: u32,
+    ) -> Next {
         match affordable(&run, &facts) {
-            Ok(max_output) => {
-                let attempt = Attempt::send(&mut run, &mut out, Purpose::Compaction, 1, max_output);
+            Ok(max_output) if number <= run.rules.backoff.retries + 1 => {
+                let attempt =
+                    Attempt::send(&mut run, &mut out, Purpose::Compaction, number, max_output);
                 out.to(State::Compacting(Self { run, facts, fit, attempt }))
             }
-            Err(Unaffordable) => compact(run, out, Summary::Mechanical, &facts, fit),
+            Ok(_) | Err(Unaffordable) => compact(run, out, Summary::Mechanical, &facts, fit),
         }
     }
 
@@ -107,17 +119,8 @@ impl Compacting {
     }
 
     fn retry(self) -> Next {
-        let Self { mut run, facts, fit, attempt } = self;
-        let mut out = Out::default();
-        match affordable(&run, &facts) {
-            Ok(max_output) => {
-                let number = attempt.number();
-                let attempt =
-                    Attempt::send(&mut run, &mut out, Purpose::Compaction, number, max_output);
-                out.to(State::Compacting(Self { run, facts, fit, attempt }))
-            }
-            Err(Unaffordable) => compact(run, out, Summary::Mechanical, &facts, fit),
-        }
+        let Self { run, facts, fit, attempt } = self;
+        Self::again(run, Out::default(), facts, fit, attempt.number())
     }
 
     /// A reply that is not a summary is as good as none.

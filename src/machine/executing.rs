@@ -282,7 +282,7 @@ impl Executing {
     }
 
     /// Starts the calls whose turn has come; goes on with the model when all are answered.
-    fn proceed(mut self, mut out: Out) -> Next {
+    pub(super) fn proceed(mut self, mut out: Out) -> Next {
         let view: Vec<_> =
             self.calls.iter().map(|call| (&call.access, call.slot.progress())).collect();
         let startable = order::startable(&view, self.run.rules.bounds.parallel);

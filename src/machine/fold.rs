@@ -8,6 +8,7 @@ use super::deadline::Deadline;
 use super::effect::{Effect, Note};
 use super::event::{Event, EventKind};
 use super::next::Next;
+use super::resume::{self, Resumption};
 use super::state::{self, State, StateKind};
 use crate::model::{Item, Rules, Time};
 
@@ -46,6 +47,16 @@ impl Fold {
     /// Begins a run with a conversation that may have a history already.
     pub fn start(rules: Rules, mut conversation: Conversation, task: Item) -> (Self, Outcomes) {
         let Next { state, changes, effects, notes } = state::start(rules, task);
+        for change in changes {
+            conversation.apply(change);
+        }
+        (Self { state, conversation }, Outcomes { effects, notes, moves: Vec::new() })
+    }
+
+    /// Goes on at this time from where the fold stands.
+    pub fn resume(self, at: Time, resumption: Resumption) -> (Self, Outcomes) {
+        let Self { state, mut conversation } = self;
+        let Next { state, changes, effects, notes } = resume::resume(state, at, resumption);
         for change in changes {
             conversation.apply(change);
         }

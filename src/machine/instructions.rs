@@ -10,6 +10,11 @@ pub(super) fn go_on() -> Item {
     Item::user(Origin::System, "Continue from where you left off.")
 }
 
+/// Tells the model that a run that was over goes on.
+pub(super) fn resume() -> Item {
+    Item::user(Origin::System, "[SYSTEM] The run goes on. Continue with the task.")
+}
+
 /// Asks for the last word, and says why.
 pub(super) fn close(reason: CloseReason) -> Item {
     let instruction = match reason {

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use crate::model::UserMessage;
+
 /// Where the user's messages for a running session arrive.
 pub trait Mailbox: Send {
     /// Takes the messages that the model has to read before its next call, in the order in which they came.
-    fn steering(&mut self) -> Vec<Arc<str>>;
+    fn messages(&mut self) -> Vec<UserMessage>;
 
     /// Takes the next message for when the run would have ended.
     fn follow_up(&mut self) -> Option<Arc<str>>;
@@ -16,7 +18,7 @@ pub trait Mailbox: Send {
 pub struct NoMail;
 
 impl Mailbox for NoMail {
-    fn steering(&mut self) -> Vec<Arc<str>> {
+    fn messages(&mut self) -> Vec<UserMessage> {
         Vec::new()
     }
 

@@ -6,7 +6,7 @@ use super::driver::{Cleared, Driver};
 use super::hands::{Arrival, Hands, Lane, Post, Work};
 use crate::machine::{Check, Conversation, Effect, Event, Facts, Intent, Purpose};
 use crate::model::{
-    Access, EffectId, Fault, FaultKind, Origin, Reply, Tokens, ToolCall, ToolResult, ToolStatus,
+    Access, EffectId, Fault, FaultKind, Reply, Tokens, ToolCall, ToolResult, ToolStatus,
     UserMessage,
 };
 use crate::port::{Ask, Cancel, Record, Scope, Vetted};
@@ -57,13 +57,10 @@ impl<H: Hands> Driver<H> {
     }
 
     fn prepare(&mut self, id: EffectId, purpose: Purpose) {
-        let messages: Vec<UserMessage> = match purpose {
-            Purpose::Agent => self.ports.mailbox.steering(),
+        let messages = match purpose {
+            Purpose::Agent => self.ports.mailbox.messages(),
             Purpose::Compaction | Purpose::Closing => Vec::new(),
-        }
-        .into_iter()
-        .map(|text| UserMessage { origin: Origin::Steering, text })
-        .collect();
+        };
         let facts = with_messages(&self.fold.conversation, &messages);
         self.done.push_back(Event::Prepared { id, facts, messages: messages.into() });
     }

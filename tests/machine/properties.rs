@@ -3,10 +3,12 @@
 use std::collections::HashSet;
 
 use architect::machine::{
-    Conversation, Effect, Event, Fold, Outcomes, Purpose, State, StateKind, StopReason,
+    Conversation, Effect, Event, Fold, Found, Opening, Outcomes, Purpose, Resumption, Slot, State,
+    StateKind, StopReason,
 };
 use architect::model::{
-    Access, EffectId, Finish, Item, Limits, Micros, Origin, Price, Rules, Signal, Span, Tokens,
+    Access, CallId, EffectId, Finish, Item, Limits, Micros, Origin, Price, Rules, Signal, Span,
+    Tokens, ToolResult, ToolStatus,
 };
 use proptest::prelude::*;
 
@@ -67,6 +69,31 @@ impl Life {
             }
             event => event,
         }
+    }
+
+    /// The engine dies, and the session goes on: half of the calls that ran are found to have been answered.
+    fn crash(mut self, opening: Opening) -> Self {
+        let running: Vec<CallId> = match &self.fold.state {
+            State::Executing(state) => state
+                .calls
+                .iter()
+                .filter(|call| matches!(call.slot, Slot::Running { .. }))
+                .map(|call| call.call.id.clone())
+                .collect(),
+            _ => Vec::new(),
+        };
+        let found = running.into_iter().step_by(2).map(|call| Found {
+            result: ToolResult::new(call.clone(), ToolStatus::InDoubt, "nobody knows"),
+            call,
+        });
+        let run = self.fold.state.run();
+        let (now, rules) = (run.now, (*run.rules).clone());
+        let resumption = Resumption { rules, found: found.collect(), opening };
+        let (fold, outcomes) = self.fold.resume(now, resumption);
+        self.fold = fold;
+        self.note(&outcomes);
+        self.check_conversation();
+        self
     }
 
     fn note(&mut self, outcomes: &Outcomes) {
@@ -193,6 +220,39 @@ proptest! {
         let spent = life.fold.state.run().spent;
         prop_assert!(limits.budget.is_none_or(|budget| spent.cost <= budget));
         prop_assert!(limits.max_tokens.is_none_or(|most| spent.tokens <= most));
+    }
+
+    /// A life with crashes keeps the same limits, but for one more request after each.
+    #[test]
+    fn a_life_with_crashes_keeps_its_limits(rules in rules(), lives in prop::collection::vec(choices(30), 1..8)) {
+        let crashes = lives.len();
+        let mut life = Life::begin(rules.clone());
+        let mut endings = 0;
+        for choices in lives {
+            endings += u32::from(life.is_over());
+            life = life.crash(Opening::GoOn).live(&choices, |_, _| true);
+        }
+        let run = life.fold.state.run();
+        prop_assert!(run.steps <= rules.limits.max_steps);
+        prop_assert!(rules.limits.budget.is_none_or(|budget| run.spent.cost <= budget));
+        prop_assert!(life.sent(Purpose::Closing) <= crashes + 1);
+        prop_assert!(life.ended <= endings + 1);
+    }
+
+    /// To resume what was just resumed changes nothing but the numbers of the effects.
+    #[test]
+    fn resuming_twice_is_resuming_once(rules in rules(), choices in choices(60)) {
+        let life = Life::begin(rules).live(&choices, |_, _| true);
+        let redone = matches!(life.fold.state, State::Done(_) | State::Compacting(_) | State::Calling(_));
+        prop_assume!(!redone);
+        let once = life.crash(Opening::Message);
+        // A closing call that was sent is the end of the run; to resume that is to begin another.
+        prop_assume!(!once.is_over());
+        let kind = once.fold.state.kind();
+        let conversation = once.fold.conversation.clone();
+        let twice = once.crash(Opening::Message);
+        prop_assert_eq!(twice.fold.state.kind(), kind);
+        prop_assert_eq!(twice.fold.conversation, conversation);
     }
 
     #[test]

@@ -1,0 +1,145 @@
+//! Going on from a stored state: after a crash, after an interrupt, or with another task.
+//!
+//! What was under way when the engine died is decided here, effect by effect. Nothing that may have had an effect
+//! outside is done a second time, unless somebody has found out that it may be.
+
+use serde::{Deserialize, Serialize};
+
+use super::attempt::Attempt;
+use super::calling::{Calling, Stage as CallStage};
+use super::closing::{Closing, Stage as CloseStage};
+use super::compacting::Compacting;
+use super::done::Done;
+use super::effect::{Change, Effect, Purpose};
+use super::executing::{Executing, Slot};
+use super::instructions;
+use super::next::{Next, Out};
+use super::preparing::Preparing;
+use super::repeats::Repeats;
+use super::run::{Run, Streaks};
+use super::state::State;
+use super::stop::StopReason;
+use crate::model::{CallId, Rules, Time, ToolResult};
+
+/// How a session goes on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resumption {
+    /// The rules from now on.
+    pub rules: Rules,
+    /// What was found out about the calls that were running; one that is missing here may run again.
+    pub found: Vec<Found>,
+    /// What makes a run go on that was over.
+    pub opening: Opening,
+}
+
+/// What was found out about a call that was running when the engine died.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Found {
+    /// The call.
+    pub call: CallId,
+    /// Its answer: recovered, or that nobody knows.
+    pub result: ToolResult,
+}
+
+/// What makes a run go on that was over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Opening {
+    /// The user has another message, which arrives with the next preparation.
+    Message,
+    /// The model is told to go on.
+    GoOn,
+}
+
+/// Goes on from a stored state at this time.
+pub fn resume(state: State, now: Time, resumption: Resumption) -> Next {
+    let Resumption { rules, found, opening } = resumption;
+    let renew = |mut run: Run| {
+        run.rules = rules.clone().into();
+        run.now = run.now.max(now);
+        run.began = run.now;
+        run
+    };
+    match state {
+        State::Preparing(state) => Preparing::enter(renew(state.run), Out::default()),
+        State::Compacting(state) => compacting(Compacting { run: renew(state.run), ..state }),
+        State::Calling(state) => calling(Calling { run: renew(state.run), ..state }),
+        State::Executing(state) => executing(Executing { run: renew(state.run), ..state }, &found),
+        State::Closing(state) => closing(Closing { run: renew(state.run), ..state }),
+        State::Done(state) => reopen(renew(state.run), opening),
+    }
+}
+
+/// A summary that was asked for is asked for again, as long as there are attempts left.
+fn compacting(state: Compacting) -> Next {
+    let Compacting { mut run, facts, fit, attempt } = state;
+    let mut out = Out::default();
+    if attempt.awaited().is_some() {
+        run.charge_lost(&facts, &mut out);
+    }
+    Compacting::again(run, out, facts, fit, attempt.number() + 1)
+}
+
+/// A call that was sent may have been answered, but nobody heard it: it is prepared anew.
+fn calling(state: Calling) -> Next {
+    let Calling { mut run, facts, stage, .. } = state;
+    let mut out = Out::default();
+    match stage {
+        CallStage::Asking(attempt) => {
+            if matches!(attempt, Attempt::Sending { .. }) {
+                run.charge_lost(&facts, &mut out);
+            }
+            Preparing::enter(run, out)
+        }
+        CallStage::Checking { answer, .. } => Calling::check(run, out, facts, answer),
+    }
+}
+
+/// Calls that had not started start as if nothing had happened; those that ran are answered with what was found out.
+fn executing(mut state: Executing, found: &[Found]) -> Next {
+    for call in &mut state.calls {
+        let answer = found.iter().find(|found| found.call == call.call.id);
+        call.slot = match (std::mem::replace(&mut call.slot, Slot::Queued), answer) {
+            (Slot::Settled(result), _) => Slot::Settled(result),
+            (Slot::Running { .. }, Some(found)) => Slot::Settled(found.result.clone()),
+            (Slot::Queued | Slot::Vetting { .. } | Slot::Running { .. }, _) => Slot::Queued,
+        };
+    }
+    state.proceed(Out::default())
+}
+
+/// There is one closing call, also across a crash: when it was sent, the run is over.
+fn closing(state: Closing) -> Next {
+    let Closing { mut run, reason, stage, .. } = state;
+    let mut out = Out::default();
+    match stage {
+        CloseStage::Preparing { .. } => {
+            let id = run.next.take();
+            out.effect(Effect::Prepare { id, purpose: Purpose::Closing });
+            let due = Closing::due(&run);
+            out.to(State::Closing(Closing {
+                run,
+                reason,
+                due,
+                stage: CloseStage::Preparing { id },
+            }))
+        }
+        CloseStage::Sending { facts, .. } => {
+            run.charge_lost(&facts, &mut out);
+            Done::end(run, out, StopReason::Closed(reason))
+        }
+    }
+}
+
+/// A run that was over goes on: what it used stays used, what it repeated is forgotten.
+fn reopen(mut run: Run, opening: Opening) -> Next {
+    let mut out = Out::default();
+    run.streaks = Streaks::default();
+    run.repeats = Repeats::default();
+    run.partial = None;
+    match opening {
+        Opening::Message => {}
+        Opening::GoOn => out.change(Change::Append { item: instructions::resume() }),
+    }
+    Preparing::enter(run, out)
+}
