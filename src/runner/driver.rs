@@ -125,7 +125,7 @@ impl<H: Hands> Driver<H> {
                 break;
             }
             self = match self.done.pop_front() {
-                Some(event) => self.accept(event),
+                Some(event) => self.accept(&event),
                 None => match self.hands.wait(self.fold.deadline()) {
                     Some(arrival) => self.take(arrival),
                     None => self.accept_tick(),
@@ -152,7 +152,7 @@ impl<H: Hands> Driver<H> {
     /// Takes in what arrived.
     fn take(mut self, arrival: Arrival) -> Self {
         match arrival {
-            Arrival::Event(event) => self.accept(event),
+            Arrival::Event(event) => self.accept(&event),
             Arrival::Vetted { id, call, vetted } => {
                 let verdict = match vetted {
                     Vetted::Cleared { job, limit, intent, grounds } => {
@@ -162,7 +162,7 @@ impl<H: Hands> Driver<H> {
                     Vetted::Refused(result) => Verdict::Refused { result },
                     Vetted::Abort => Verdict::Abort,
                 };
-                self.accept(Event::Vetted { id, verdict })
+                self.accept(&Event::Vetted { id, verdict })
             }
             Arrival::Delta { id, delta } => {
                 if self.tokens.contains_key(&id) {
@@ -180,28 +180,28 @@ impl<H: Hands> Driver<H> {
 
     fn accept_tick(self) -> Self {
         let now = self.clock.now();
-        self.accept(Event::Tick { now })
+        self.accept(&Event::Tick { now })
     }
 
     /// Writes an event down, folds it, and keeps what follows from it for when it is durable.
-    fn accept(mut self, event: Event) -> Self {
+    fn accept(mut self, event: &Event) -> Self {
         if let Some(id) = event.completes() {
             self.tokens.remove(&id);
-            if !self.fold.state.awaits(&event) {
+            if !self.fold.state.awaits(event) {
                 return self;
             }
         }
         let at = self.clock.now();
-        match self.write(at, Record::Event(&event)) {
+        match self.write(at, Record::Event(event)) {
             Ok(()) => self.fold(at, event),
             Err(error) => self.store_failed(&error),
         }
     }
 
-    fn fold(self, at: Time, event: Event) -> Self {
+    fn fold(self, at: Time, event: &Event) -> Self {
         let (fold, outcomes) = self.fold.accept(at, event.clone());
         let mut driver = Self { fold, ..self };
-        let seen = Seen::Event { at, event: &event, fold: &driver.fold, outcomes: &outcomes };
+        let seen = Seen::Event { at, event, fold: &driver.fold, outcomes: &outcomes };
         let seen = driver.ports.observer.see(&seen);
         driver.noticed(seen);
         driver.pending.extend(outcomes.effects);
@@ -239,7 +239,7 @@ impl<H: Hands> Driver<H> {
     fn store_failed(mut self, error: &StoreError) -> Self {
         self.store = Store::Failed;
         let at = self.clock.now();
-        self.fold(at, Event::StoreFailed { error: Arc::clone(&error.0) })
+        self.fold(at, &Event::StoreFailed { error: Arc::clone(&error.0) })
     }
 
     /// Ends the run when nobody reads any more what it shows.

@@ -53,10 +53,13 @@ pub struct Work {
     /// What ends it early.
     pub cancel: Cancel,
     /// The work itself.
-    pub run: Box<dyn FnOnce(&Scope, &Post<'_>) -> Arrival + Send>,
+    pub run: Run,
     /// What arrives instead when the work could not be started, or broke down.
     pub lost: Box<dyn FnOnce(&str) -> Arrival + Send>,
 }
+
+/// What a piece of work does, in its scope; what arrives before its end goes through the post.
+pub type Run = Box<dyn FnOnce(&Scope, &Post<'_>) -> Arrival + Send>;
 
 /// Brings arrivals to the driver while the work that they belong to goes on.
 pub type Post<'a> = dyn Fn(Arrival) + 'a;

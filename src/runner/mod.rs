@@ -17,7 +17,7 @@ mod threads;
 
 pub use clock::SystemClock;
 pub use driver::{Brief, Driver, Ports};
-pub use hands::{Arrival, Hands, Lane, Post, Work};
+pub use hands::{Arrival, Hands, Lane, Post, Run, Work};
 pub use inline::{Inline, VirtualClock};
 pub use signals::{SignalError, listen};
 pub use threads::{Inbox, Threads};

@@ -4,11 +4,11 @@ use std::collections::HashSet;
 
 use architect::machine::{
     Conversation, Effect, Event, Fold, Found, Opening, Outcomes, Purpose, Resumption, Slot, State,
-    StateKind, StopReason,
+    StateKind, StopReason, Verdict,
 };
 use architect::model::{
-    Access, CallId, EffectId, Finish, Item, Limits, Micros, Origin, Price, Rules, Signal, Span,
-    Tokens, ToolResult, ToolStatus,
+    Access, CallId, EffectId, Fault, FaultKind, Finish, Item, Limits, Micros, Origin, Price, Rules,
+    Signal, Span, Tokens, ToolResult, ToolStatus,
 };
 use proptest::prelude::*;
 
@@ -38,7 +38,10 @@ impl Life {
     fn live(mut self, choices: &[u16], allowed: impl Fn(&State, &Event) -> bool) -> Self {
         for choice in choices {
             let mut events = alphabet::events(&self.fold.state, Words::Many);
-            events.retain(|event| allowed(&self.fold.state, event));
+            // Lives that are cut off from outside are told often enough; most go on.
+            events.retain(|event| {
+                allowed(&self.fold.state, event) && (choice % 64 == 0 || !cuts_off(event))
+            });
             if events.is_empty() {
                 break;
             }
@@ -176,6 +179,17 @@ fn choices(most: usize) -> impl Strategy<Value = Vec<u16>> {
     prop::collection::vec(any::<u16>(), 0..most)
 }
 
+fn cuts_off(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::Interrupt { .. }
+            | Event::StoreFailed { .. }
+            | Event::Defect { .. }
+            | Event::Vetted { verdict: Verdict::Abort, .. }
+            | Event::Failed { fault: Fault { kind: FaultKind::Auth, .. }, .. }
+    )
+}
+
 /// Only what answers the machine: nobody ends the run from outside, nothing is stale, and time passes only where a
 /// retry waits for it.
 fn is_answer(state: &State, event: &Event) -> bool {
@@ -244,10 +258,14 @@ proptest! {
     fn resuming_twice_is_resuming_once(rules in rules(), choices in choices(60)) {
         let life = Life::begin(rules).live(&choices, |_, _| true);
         let redone = matches!(life.fold.state, State::Done(_) | State::Compacting(_) | State::Calling(_));
-        prop_assume!(!redone);
+        if redone {
+            return Ok(());
+        }
         let once = life.crash(Opening::Message);
         // A closing call that was sent is the end of the run; to resume that is to begin another.
-        prop_assume!(!once.is_over());
+        if once.is_over() {
+            return Ok(());
+        }
         let kind = once.fold.state.kind();
         let conversation = once.fold.conversation.clone();
         let twice = once.crash(Opening::Message);
