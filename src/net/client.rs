@@ -160,7 +160,10 @@ impl Client {
             Roots::System => RootCerts::PlatformVerifier,
             Roots::File(path) => {
                 let certificates = certificates(path).map_err(|cause| {
-                    request(format!("could not use the certificates in {}: {cause}", path.display()))
+                    request(format!(
+                        "could not use the certificates in {}: {cause}",
+                        path.display()
+                    ))
                 })?;
                 RootCerts::Specific(Arc::new(certificates))
             }
@@ -228,7 +231,8 @@ impl Client {
                 // Compression would hold back what a stream has to say.
                 headers.insert(header::ACCEPT_ENCODING, http::HeaderValue::from_static("identity"));
             }
-            line.agent.run(sent.body(SendBody::from_reader(&mut reader)).map_err(ureq::Error::Http)?)
+            line.agent
+                .run(sent.body(SendBody::from_reader(&mut reader)).map_err(ureq::Error::Http)?)
         };
         let answered = answer();
         if cancel.is_cancelled() {
@@ -295,7 +299,9 @@ impl Response {
         if self.read > LARGEST {
             return Err(NetError::TooLarge { host: self.host.clone(), limit: LARGEST });
         }
-        if count == 0 && !self.header("connection").is_some_and(|text| text.eq_ignore_ascii_case("close")) {
+        if count == 0
+            && !self.header("connection").is_some_and(|text| text.eq_ignore_ascii_case("close"))
+        {
             self.kept.store(true, Ordering::Relaxed);
         }
         Ok(count)

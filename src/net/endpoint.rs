@@ -155,7 +155,8 @@ mod tests {
             assert!(matches!(Endpoint::parse(far, false), Err(BadEndpoint::Unencrypted(_))));
             assert!(Endpoint::parse(far, true).is_ok());
         }
-        for near in ["http://127.0.0.1:1", "http://localhost", "http://[::1]:1", "http://127.9.9.9"] {
+        for near in ["http://127.0.0.1:1", "http://localhost", "http://[::1]:1", "http://127.9.9.9"]
+        {
             assert!(Endpoint::parse(near, false).is_ok(), "{near}");
         }
     }

@@ -34,7 +34,8 @@ pub fn retry_after(headers: &HeaderMap) -> Option<Span> {
 pub(super) fn span(text: &str, unit: f64) -> Option<Span> {
     let count: f64 = text.parse().ok()?;
     let micros = count * unit;
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // checked; too much saturates
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    // checked; too much saturates
     (micros >= 0.0 && count.is_finite()).then_some(Span(micros as u64))
 }
 

@@ -126,10 +126,7 @@ impl Parser {
         Ok(())
     }
 
-    fn dispatch<E>(
-        &mut self,
-        sink: &mut impl FnMut(Event<'_>) -> Result<(), E>,
-    ) -> Result<(), E> {
+    fn dispatch<E>(&mut self, sink: &mut impl FnMut(Event<'_>) -> Result<(), E>) -> Result<(), E> {
         let told = match std::mem::take(&mut self.has_data) {
             true => sink(Event { name: &self.name, data: &self.data }),
             false => Ok(()),
