@@ -3,3 +3,5 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)] // in tests, helpers included
 
 mod house;
+mod support;
+mod wires;

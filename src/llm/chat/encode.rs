@@ -216,7 +216,9 @@ mod tests {
         let mut out = Vec::new();
         chat.head(frame, &mut out);
         let mut pen = Pen::new(&mut out, None);
-        items.iter().for_each(|item| chat.item(item, &mut pen));
+        for item in items {
+            chat.item(item, &mut pen);
+        }
         pen.close(false);
         chat.tail(Some(Tokens(100)), &mut out);
         serde_json::from_slice(&out).unwrap()

@@ -122,7 +122,7 @@ impl Reader {
         let function = delta.function.as_ref();
         let name = function.and_then(|function| function.name.as_ref()).map_or("", |name| &*name.0);
         let arguments = match function {
-            Some(function) => function.arguments().map_err(|error| broken(error))?,
+            Some(function) => function.arguments().map_err(broken)?,
             None => "".into(),
         };
         let known = match delta.index {
@@ -148,17 +148,16 @@ impl Reader {
                 true
             }
         };
-        match known.filter(|_| !begins) {
-            Some(at) => self.calls[at].arguments.push_str(&arguments),
-            None => {
-                self.may_begin(delta.index, name)?;
-                self.calls.push(Call {
-                    index: delta.index,
-                    id: id.to_owned(),
-                    name: name.to_owned(),
-                    arguments: arguments.into_owned(),
-                });
-            }
+        if let Some(at) = known.filter(|_| !begins) {
+            self.calls[at].arguments.push_str(&arguments);
+        } else {
+            self.may_begin(delta.index, name)?;
+            self.calls.push(Call {
+                index: delta.index,
+                id: id.to_owned(),
+                name: name.to_owned(),
+                arguments: arguments.into_owned(),
+            });
         }
         Ok(())
     }

@@ -77,7 +77,9 @@ mod tests {
 
     fn settled(entries: &[Entry], ids: &[&str]) -> Vec<String> {
         let mut names = Names::default();
-        entries.iter().for_each(|entry| names.note(&entry.item));
+        for entry in entries {
+            names.note(&entry.item);
+        }
         let names = names.after(entries);
         names.settle(ids.iter().copied()).into_iter().map(|id| id.as_str().to_owned()).collect()
     }

@@ -29,6 +29,7 @@ pub(crate) struct Group {
 pub(crate) struct Script {
     bytes: Arc<Vec<u8>>,
     marks: Vec<Mark>,
+    #[cfg(test)]
     encoded: u64,
 }
 
@@ -76,7 +77,10 @@ impl Script {
                 open = pen.open;
                 self.marks.push(Mark { id: entry.id, end: bytes.len(), open });
             }
-            self.encoded += (bytes.len() - end) as u64;
+            #[cfg(test)]
+            {
+                self.encoded += (bytes.len() - end) as u64;
+            }
         }
         let last = entries.len().checked_sub(1).and_then(|last| self.marks.get(last));
         let (end, open) = last.map_or((0, None), |mark| (mark.end, mark.open));
@@ -84,6 +88,7 @@ impl Script {
     }
 
     /// Returns how many bytes were ever encoded, for tests that hold the cost of a step flat.
+    #[cfg(test)]
     pub(crate) fn encoded(&self) -> u64 {
         self.encoded
     }
@@ -102,7 +107,9 @@ impl<'a> Pen<'a> {
             Some(open) => &[open.close, ",", group.open],
             None => &[group.open],
         };
-        before.iter().for_each(|text| self.out.extend_from_slice(text.as_bytes()));
+        for text in before {
+            self.out.extend_from_slice(text.as_bytes());
+        }
         self.open = Some(group);
         write(self.out);
     }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::said::{Masks, glimpse, readable};
 use super::words::{ApiError, kind_of_words};
 use crate::model::{Fault, FaultKind, RetryAdvice, Span};
-use crate::net::{HeaderMap, retry_after};
+use crate::net::{HeaderMap, HeaderValue, retry_after};
 
 /// An answer that is no reply.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +71,7 @@ pub(crate) fn judge(
         .or_else(|| json.as_ref().and_then(wait_in_details))
         .or_else(|| wait_in_words(&said))
         .or(is_overloaded.then_some(OVERLOADED));
-    let retry = match headers.get("x-should-retry").map(|advice| advice.as_bytes()) {
+    let retry = match headers.get("x-should-retry").map(HeaderValue::as_bytes) {
         Some(b"true") => RetryAdvice::Yes,
         Some(b"false") => RetryAdvice::No,
         _ => RetryAdvice::Silent,
@@ -155,7 +155,7 @@ fn seconds(text: &str) -> Option<Span> {
 mod tests {
     use super::*;
     use crate::model::FaultClass;
-    use crate::net::{HeaderValue, Secret};
+    use crate::net::Secret;
 
     fn fault_with(status: u16, headers: &[(&'static str, &'static str)], body: &str) -> Fault {
         let mut map = HeaderMap::new();
