@@ -4,3 +4,5 @@
 
 mod house;
 mod runner;
+mod support;
+mod wires;
