@@ -1,2 +1,12 @@
 //! bin
-fn main() {}
+use std::process::ExitCode;
+
+use architect::exec::helper;
+
+fn main() -> ExitCode {
+    // Before anything else: as a supervisor of commands this is another program.
+    if helper::is_requested(std::env::args_os().nth(1).as_deref()) {
+        return helper::main();
+    }
+    ExitCode::SUCCESS
+}

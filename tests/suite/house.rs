@@ -81,7 +81,10 @@ fn only_the_binary_knows_clap_and_anyhow() {
         let inside = path.strip_prefix(source()).unwrap().to_str().unwrap();
         let text = fs::read_to_string(&path).unwrap();
         let is_bin = inside == "main.rs" || inside.starts_with("cli/");
-        assert!(is_bin || !["clap::", "anyhow::"].iter().any(|name| text.contains(name)), "{inside}");
+        assert!(
+            is_bin || !["clap::", "anyhow::"].iter().any(|name| text.contains(name)),
+            "{inside}"
+        );
     }
 }
 
