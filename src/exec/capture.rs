@@ -84,7 +84,9 @@ mod tests {
 
     fn capture(pieces: &[&[u8]], room: usize) -> Capture {
         let mut capture = Capture::new(room);
-        pieces.iter().for_each(|piece| capture.push(piece));
+        for piece in pieces {
+            capture.push(piece);
+        }
         capture
     }
 

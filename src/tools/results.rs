@@ -83,10 +83,17 @@ pub(super) fn shorten(text: &str, room: usize) -> Option<String> {
     let tail = lines[lines.len() - TAIL..].concat();
     let omitted = lines.len() - HEAD - TAIL;
     let share = room / 3;
-    let head = if head.len() > 2 * share { cut(&head, 2 * share) } else { head };
-    let tail = if tail.len() > share { cut(&tail, share) } else { tail };
+    let (head, tail) = if head.len() + tail.len() <= room {
+        (head, tail)
+    } else {
+        (at_most(head, 2 * share), at_most(tail, share))
+    };
     let end = if head.ends_with('\n') { "" } else { "\n" };
     Some(format!("{head}{end}[... {omitted} lines omitted ...]\n{tail}"))
+}
+
+fn at_most(text: String, room: usize) -> String {
+    if text.len() > room { cut(&text, room) } else { text }
 }
 
 /// Returns the first two thirds and the last third of what a text may have.
@@ -110,8 +117,9 @@ mod tests {
 
     #[test]
     fn the_first_forty_and_the_last_twenty_lines_are_kept() {
-        let text: String = (1..=100).map(|n| format!("line {n}\n")).collect();
-        let short = shorten(&text, 800).unwrap();
+        let lines: Vec<String> = (1..=100).map(|n| format!("line {n}\n")).collect();
+        let text = lines.concat();
+        let short = shorten(&text, 600).unwrap();
         let lines: Vec<&str> = short.lines().collect();
         assert_eq!(lines.len(), 61);
         assert_eq!((lines[0], lines[39]), ("line 1", "line 40"));
