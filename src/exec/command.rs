@@ -10,7 +10,8 @@ use rustix::io::Errno;
 use thiserror::Error;
 
 use super::capture::Capture;
-use super::wire::{Ended, Status, Stopped, Words};
+use super::confine::Level;
+use super::wire::{Ended, StartFault, Status, Stopped, Words};
 
 /// A command that is to be run.
 #[derive(Clone, Debug)]
@@ -52,6 +53,8 @@ pub struct Outcome {
     pub stderr: Capture,
     /// How many processes it left in the background, which were killed.
     pub strays: u32,
+    /// How far it was confined.
+    pub level: Level,
 }
 
 /// How a command ended.
@@ -137,12 +140,11 @@ impl Command {
     }
 
     /// Returns the error for what the system said when the command was to be started.
-    pub(super) fn refused(&self, errno: Option<i32>, error: String) -> ExecError {
+    pub(super) fn refused(&self, fault: StartFault) -> ExecError {
+        let StartFault { errno, error, folder } = fault;
         // A missing folder and a missing program are the same to the system.
         match errno.map(Errno::from_raw_os_error) {
-            Some(Errno::NOENT | Errno::NOTDIR) if !self.cwd.is_dir() => {
-                ExecError::NoFolder(self.cwd.clone())
-            }
+            Some(Errno::NOENT | Errno::NOTDIR) if !folder => ExecError::NoFolder(self.cwd.clone()),
             Some(Errno::NOENT) => {
                 let program = self.argv.first().map(|program| program.to_string_lossy());
                 ExecError::NoProgram(program.unwrap_or_default().into_owned())

@@ -15,9 +15,12 @@ mod command;
 mod confine;
 mod env;
 pub mod helper;
+mod nameless;
 mod policy;
 mod supervise;
 mod supervisor;
+#[cfg(target_os = "linux")]
+mod sys;
 mod tree;
 mod wire;
 mod worker;

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::confine::Level;
+
 /// How commands are confined.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
@@ -13,6 +15,8 @@ pub struct Policy {
     pub network: Network,
     /// What happens when the system cannot confine them like this.
     pub need: Need,
+    /// The highest level that is tried.
+    pub ceiling: Level,
     /// The workspace.
     pub workspace: PathBuf,
     /// A folder for temporary files, theirs alone.
@@ -84,6 +88,7 @@ impl Policy {
             mode: Mode::Off,
             network: Network::On,
             need: Need::Preferred,
+            ceiling: Level::Namespaces,
             workspace: workspace.into(),
             temp: std::env::temp_dir(),
             writable: Vec::new(),

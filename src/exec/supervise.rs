@@ -183,7 +183,7 @@ pub(super) fn serve(
     tree: Tree,
     mut spawn: impl FnMut(Start) -> io::Result<Pid>,
 ) -> io::Result<()> {
-    use super::wire::{Received, Tell, Words};
+    use super::wire::{Received, StartFault, Tell, Words};
 
     while let Some(Received { message, payload, files }) = link.receive::<Ask>()? {
         // A request to stop that comes too late finds nothing to stop.
@@ -193,6 +193,7 @@ pub(super) fn serve(
         else {
             return Err(io::ErrorKind::InvalidData.into());
         };
+        let cwd = words.cwd.clone();
         match spawn(Start { words, stdin, stdout, stderr }) {
             Ok(leader) => {
                 let pid = leader.as_raw_nonzero().get();
@@ -203,8 +204,12 @@ pub(super) fn serve(
                 }
             }
             Err(error) => {
-                let errno = error.raw_os_error();
-                link.send(&Tell::Failed { errno, error: error.to_string() }, &[], &[])?;
+                let fault = StartFault {
+                    errno: error.raw_os_error(),
+                    error: error.to_string(),
+                    folder: cwd.is_dir(),
+                };
+                link.send(&Tell::Failed(fault), &[], &[])?;
             }
         }
     }
@@ -229,6 +234,14 @@ impl Start {
     pub(super) fn spawn_with(self, env: &[(OsString, OsString)]) -> io::Result<Pid> {
         self.start(|command| {
             command.env_clear().envs(env.iter().map(|(name, value)| (name, value)));
+        })
+    }
+
+    /// Starts the command as the leader of a process group, in the environment of this process and these variables.
+    #[cfg(target_os = "linux")]
+    pub(super) fn spawn_adding(self, env: &[(OsString, OsString)]) -> io::Result<Pid> {
+        self.start(|command| {
+            command.envs(env.iter().map(|(name, value)| (name, value)));
         })
     }
 

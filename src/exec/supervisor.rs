@@ -17,9 +17,10 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use super::capture::Capture;
 use super::command::{Command, End, ExecError, Input, Outcome};
 use super::confine::{Enforced, Level};
+use super::nameless;
 use super::policy::Policy;
 use super::supervise::timespec;
-use super::wire::{Ask, Ended, Limits, Received, Tell};
+use super::wire::{Ask, Ended, Limits, Received, StartFault, Tell};
 use super::worker::{Means, Worker};
 use crate::port::Cancel;
 
@@ -122,6 +123,7 @@ impl Supervisor {
             leader: None,
         };
         let told = gathering.run();
+        let level = worker.enforced.level;
         let [stdout, stderr] = gathering.outputs.map(|output| output.capture);
         drop(guard);
         let (end, strays) = match told? {
@@ -132,13 +134,13 @@ impl Supervisor {
                 }
                 (End::of(ended), ended.strays)
             }
-            Told::Failed(errno, error) => {
+            Told::Failed(fault) => {
                 self.give_back(worker);
-                return Err(command.refused(errno, error));
+                return Err(command.refused(fault));
             }
             Told::Nothing => (End::Stuck, 0),
         };
-        Ok(Outcome { end, stdout, stderr, strays })
+        Ok(Outcome { end, stdout, stderr, strays, level })
     }
 
     /// Returns a worker that waits for a command; a new one when there is none.
@@ -167,7 +169,7 @@ impl Supervisor {
 /// What a supervisor said of a command in the end.
 enum Told {
     Ended(Ended),
-    Failed(Option<i32>, String),
+    Failed(StartFault),
     /// It did not answer in time.
     Nothing,
 }
@@ -269,12 +271,12 @@ impl Gathering<'_> {
         };
         Ok(match message {
             Tell::Ended(ended) => Some(Told::Ended(ended)),
-            Tell::Failed { errno, error } => Some(Told::Failed(errno, error)),
+            Tell::Failed(fault) => Some(Told::Failed(fault)),
             Tell::Started { pid } => {
                 self.leader = Pid::from_raw(pid);
                 None
             }
-            Tell::Ready(_) | Tell::Unable(_) => None,
+            Tell::Ready(_) | Tell::Lower(_) | Tell::Unable(_) => None,
         })
     }
 }
@@ -290,28 +292,7 @@ fn pipe() -> Result<(io::PipeReader, io::PipeWriter), ExecError> {
 fn input(input: &Input) -> Result<OwnedFd, ExecError> {
     let file = match input {
         Input::Nothing => std::fs::File::open("/dev/null"),
-        Input::Bytes(bytes) => filled(bytes),
+        Input::Bytes(bytes) => nameless::filled(bytes),
     };
     file.map(OwnedFd::from).map_err(ExecError::Supervisor)
-}
-
-fn filled(bytes: &[u8]) -> io::Result<std::fs::File> {
-    use std::io::{Seek, Write};
-
-    let mut file = nameless()?;
-    file.write_all(bytes)?;
-    file.rewind()?;
-    Ok(file)
-}
-
-#[cfg(target_os = "linux")]
-fn nameless() -> io::Result<std::fs::File> {
-    use rustix::fs::{MemfdFlags, memfd_create};
-
-    Ok(memfd_create("input", MemfdFlags::CLOEXEC)?.into())
-}
-
-#[cfg(not(target_os = "linux"))]
-fn nameless() -> io::Result<std::fs::File> {
-    tempfile::tempfile()
 }

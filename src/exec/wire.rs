@@ -16,7 +16,7 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::confine::Enforced;
+use super::confine::{Enforced, Level};
 use super::policy::Policy;
 
 /// One end of the connection.
@@ -27,7 +27,14 @@ pub(super) struct Link(UnixStream);
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Ask {
     /// How to confine what will be started. The first message, once.
-    Confine(Policy),
+    Confine {
+        /// What is wanted.
+        policy: Policy,
+        /// The highest level that is tried.
+        ceiling: Level,
+        /// Why it is not the highest there is.
+        why: Option<String>,
+    },
     /// Start a command. Its words travel as [`Words`], its standard files beside them.
     Start(Limits),
     /// Stop the command that runs.
@@ -39,7 +46,9 @@ pub(super) enum Ask {
 pub(super) enum Tell {
     /// It is ready, and this is how commands are confined.
     Ready(Enforced),
-    /// It cannot confine commands in the way that was asked for.
+    /// The level cannot be had; another supervisor may try the next lower one.
+    Lower(String),
+    /// Commands cannot be confined in the way that was asked for.
     Unable(String),
     /// The command runs.
     Started {
@@ -47,14 +56,20 @@ pub(super) enum Tell {
         pid: i32,
     },
     /// The command could not be started.
-    Failed {
-        /// What the system said.
-        errno: Option<i32>,
-        /// The same, for people.
-        error: String,
-    },
+    Failed(StartFault),
     /// The command has ended, and so has everything that it started.
     Ended(Ended),
+}
+
+/// Why a command could not be started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct StartFault {
+    /// What the system said.
+    pub errno: Option<i32>,
+    /// The same, for people.
+    pub error: String,
+    /// Whether its folder is there, as the supervisor sees it.
+    pub folder: bool,
 }
 
 /// How long the phases of a command's end may take.

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::command::ExecError;
-use super::confine::{self, Enforced};
+use super::confine::{Enforced, Level};
 use super::helper;
-use super::policy::{Need, Policy};
+use super::policy::Policy;
 use super::supervise::{Start, serve};
 use super::tree::Tree;
 use super::wire::{Ask, Link, Received, Tell};
@@ -33,6 +33,12 @@ pub(super) struct Worker {
     process: Option<Child>,
 }
 
+/// What a worker says about a level.
+enum Agreed {
+    Ready(Enforced),
+    Lower(String),
+}
+
 /// How long a worker may take to end once nobody needs it.
 const GOODBYE: Duration = Duration::from_secs(6);
 
@@ -45,10 +51,30 @@ impl Worker {
     ) -> Result<Self, ExecError> {
         match means {
             Means::Thread => Self::thread(policy, env),
-            Means::Process(program) => {
-                let mut process = Self::process(program, env).map_err(ExecError::Supervisor)?;
-                process.agree(policy)?;
-                Ok(process)
+            Means::Process(program) => Self::descend(program, policy, env),
+        }
+    }
+
+    /// Goes down the ladder of levels, until one can be had.
+    fn descend(
+        program: &PathBuf,
+        policy: &Policy,
+        env: &[(OsString, OsString)],
+    ) -> Result<Self, ExecError> {
+        let mut ceiling = policy.ceiling;
+        let mut why = None;
+        loop {
+            let mut worker = Self::process(program, env).map_err(ExecError::Supervisor)?;
+            match worker.agree(policy, ceiling, why)? {
+                Agreed::Ready(enforced) => {
+                    worker.enforced = enforced;
+                    return Ok(worker);
+                }
+                Agreed::Lower(reason) if ceiling == Level::Namespaces => {
+                    ceiling = Level::Landlock;
+                    why = Some(reason);
+                }
+                Agreed::Lower(reason) => return Err(ExecError::Unconfined(reason)),
             }
         }
     }
@@ -68,14 +94,18 @@ impl Worker {
     }
 
     /// Tells the worker how to confine, and hears how far it can.
-    fn agree(&mut self, policy: &Policy) -> Result<(), ExecError> {
+    fn agree(
+        &mut self,
+        policy: &Policy,
+        ceiling: Level,
+        why: Option<String>,
+    ) -> Result<Agreed, ExecError> {
         let failed = ExecError::Supervisor;
-        self.link.send(&Ask::Confine(policy.clone()), &[], &[]).map_err(failed)?;
+        let ask = Ask::Confine { policy: policy.clone(), ceiling, why };
+        self.link.send(&ask, &[], &[]).map_err(failed)?;
         match self.link.receive::<Tell>().map_err(failed)? {
-            Some(Received { message: Tell::Ready(enforced), .. }) => {
-                self.enforced = enforced;
-                Ok(())
-            }
+            Some(Received { message: Tell::Ready(enforced), .. }) => Ok(Agreed::Ready(enforced)),
+            Some(Received { message: Tell::Lower(why), .. }) => Ok(Agreed::Lower(why)),
             Some(Received { message: Tell::Unable(why), .. }) => Err(ExecError::Unconfined(why)),
             Some(_) | None => {
                 let error = "the program did not answer as a supervisor does";
@@ -86,10 +116,7 @@ impl Worker {
 
     fn thread(policy: &Policy, env: &[(OsString, OsString)]) -> Result<Self, ExecError> {
         let why = "commands are not run by the architect program".to_owned();
-        if policy.need == Need::Required && !policy.is_off() {
-            return Err(ExecError::Unconfined(why));
-        }
-        let enforced = confine::unconfined(policy, why);
+        let enforced = Enforced::unconfined(policy, why).map_err(ExecError::Unconfined)?;
         let (link, theirs) = Link::pair().map_err(ExecError::Supervisor)?;
         let env = env.to_vec();
         let body = move || {

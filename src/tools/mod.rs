@@ -8,6 +8,7 @@
 //! A file for each tool: [`standard`] returns them in the order in which the model sees them.
 
 mod advice;
+mod denial;
 mod edit;
 mod edit_file;
 mod list_files;

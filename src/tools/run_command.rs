@@ -1,6 +1,7 @@
 //! `run_command`: a shell command in the workspace.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -9,7 +10,7 @@ use serde::Deserialize;
 use super::schema;
 use super::settings::CommandSettings;
 use super::tool::{Context, Kind, Output, Prepared, Target, Tool};
-use crate::exec::{Capture, Command, End, Outcome, Supervisor};
+use crate::exec::{Command, End, Level, Outcome, Supervisor};
 use crate::model::{Access, Span, ToolStatus};
 use crate::port::ToolSpec;
 use crate::workspace::{RelPath, Root};
@@ -143,14 +144,14 @@ impl Prepared for Call {
             ..Command::shell(&self.command, cwd)
         };
         match self.supervisor.run(&command, &context.scope.cancel) {
-            Ok(outcome) => self.answer(&outcome),
+            Ok(outcome) => self.answer(&outcome, &command.cwd),
             Err(error) => Output::failed(format!("The command was not run: {error}.")),
         }
     }
 }
 
 impl Call {
-    fn answer(&self, outcome: &Outcome) -> Output {
+    fn answer(&self, outcome: &Outcome, cwd: &Path) -> Output {
         let (status, end) = match outcome.end {
             End::Exited(0) => (ToolStatus::Ok, "exit code 0".to_owned()),
             End::Exited(126) => (ToolStatus::Failed, "exit code 126: not executable".to_owned()),
@@ -175,21 +176,25 @@ impl Call {
             1 => notes.push("a background process was ended with it".to_owned()),
             n => notes.push(format!("{n} background processes were ended with it")),
         }
-        let (stdout, out_cut) = self.shown(&outcome.stdout);
-        let (stderr, err_cut) = self.shown(&outcome.stderr);
+        let whole = [outcome.stdout.text(), outcome.stderr.text()];
+        if outcome.level > Level::None {
+            let policy = self.supervisor.policy();
+            // What a command that has failed says is said for a reason.
+            let said = if outcome.end.is_success() { &whole[1..] } else { &whole[..] };
+            notes.extend(said.iter().find_map(|text| super::denial::explained(text, policy, cwd)));
+        }
+        let [(stdout, out_cut), (stderr, err_cut)] = whole.each_ref().map(|text| self.shown(text));
         let end = format!("[{}]", notes.join("; "));
         let text = sections(&stdout, &stderr, &end);
-        let whole = (out_cut || err_cut)
-            .then(|| sections(&outcome.stdout.text(), &outcome.stderr.text(), &end).into());
+        let whole = (out_cut || err_cut).then(|| sections(&whole[0], &whole[1], &end).into());
         Output { whole, ..Output::new(status, text) }
     }
 
     /// Returns an output as it is shown, and whether lines were left out.
-    fn shown(&self, output: &Capture) -> (String, bool) {
-        let text = output.text();
+    fn shown(&self, text: &str) -> (String, bool) {
         let lines: Vec<&str> = text.split_inclusive('\n').collect();
         if self.max_lines == 0 || lines.len() <= self.max_lines {
-            return (text, false);
+            return (text.to_owned(), false);
         }
         let tail = self.max_lines / 2;
         let head = self.max_lines - tail;

@@ -71,6 +71,7 @@ impl World {
         }
         let mut wanted = Policy { temp: temp.clone(), ..Policy::off(&workspace) };
         policy(&mut wanted);
+        let workspace = wanted.workspace.canonicalize().unwrap();
         let env = clean(std::env::vars_os(), &Filter { rule: &|_| None }, &temp);
         let supervisor = Supervisor::at(env!("CARGO_BIN_EXE_architect"), wanted, env);
         let root = Root::open(&workspace).unwrap();
