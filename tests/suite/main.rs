@@ -5,4 +5,5 @@
 mod house;
 mod runner;
 mod support;
+mod tools;
 mod wires;
