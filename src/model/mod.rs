@@ -8,6 +8,7 @@ mod access;
 mod call;
 mod digest;
 mod fault;
+mod hook;
 mod ids;
 mod item;
 mod money;
@@ -17,11 +18,13 @@ mod rules;
 mod signal;
 mod time;
 mod tokens;
+mod wildcard;
 
 pub use access::Access;
 pub use call::{Arguments, ToolCall};
 pub use digest::Digest;
 pub use fault::{Fault, FaultClass, FaultKind, RetryAdvice};
+pub use hook::HookPoint;
 pub use ids::{CallId, EffectId};
 pub use item::{Exchange, Item, Mismatch, Origin, UserMessage};
 pub use money::{Micros, Price};
@@ -31,3 +34,4 @@ pub use rules::{Backoff, Bounds, ContextRules, Limits, LoopRules, OutputRules, R
 pub use signal::Signal;
 pub use time::{Span, Time};
 pub use tokens::{Tokens, Usage};
+pub use wildcard::wildcard;

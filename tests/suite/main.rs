@@ -2,4 +2,5 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // in tests, helpers included
 
+mod config;
 mod house;
