@@ -11,7 +11,7 @@ use super::effect::{Change, Effect, Note};
 use super::event::{Event, Verdict};
 use super::instructions;
 use super::next::{Next, Out};
-use super::order::{self, Progress};
+use super::order::{self, Progress, Waiting};
 use super::preparing::Preparing;
 use super::repeats::Repeats;
 use super::run::Run;
@@ -91,12 +91,18 @@ impl Slot {
             Self::Vetting { due, .. } | Self::Running { due, .. } => Some(*due),
         }
     }
+}
+
+impl Waiting for OpenCall {
+    fn access(&self) -> &Access {
+        &self.access
+    }
 
     fn progress(&self) -> Progress {
-        match self {
-            Self::Queued => Progress::Queued,
-            Self::Vetting { .. } | Self::Running { .. } => Progress::Open,
-            Self::Settled(_) => Progress::Settled,
+        match self.slot {
+            Slot::Queued => Progress::Queued,
+            Slot::Vetting { .. } | Slot::Running { .. } => Progress::Open,
+            Slot::Settled(_) => Progress::Settled,
         }
     }
 }
@@ -283,11 +289,9 @@ impl Executing {
 
     /// Starts the calls whose turn has come; goes on with the model when all are answered.
     pub(super) fn proceed(mut self, mut out: Out) -> Next {
-        let view: Vec<_> =
-            self.calls.iter().map(|call| (&call.access, call.slot.progress())).collect();
-        let startable = order::startable(&view, self.run.rules.bounds.parallel);
         let due = self.run.now.after(self.run.rules.watch.vet);
-        for index in startable {
+        let parallel = self.run.rules.bounds.parallel;
+        while let Some(index) = order::next(&self.calls, parallel) {
             let id = self.run.next.take();
             let call = &mut self.calls[index];
             out.effect(Effect::Vet { id, call: call.call.clone() });
@@ -301,13 +305,12 @@ impl Executing {
     }
 
     fn answered(self, mut out: Out) -> Next {
-        let statuses: Vec<ToolStatus> = self.results().map(|result| result.status).collect();
-        let hopeless = too_many_invalid(&self.run, statuses.iter().copied());
+        let invalid = all_invalid(self.results().map(|result| result.status));
+        let hopeless = too_many_invalid(&self.run, self.results().map(|result| result.status));
         let pairs = self.calls.iter().map(|call| &call.call).zip(self.results());
         let turn = Repeats::signature(pairs);
         let mut run = self.close(&mut out);
-        run.streaks.invalid =
-            if all_invalid(statuses.into_iter()) { run.streaks.invalid + 1 } else { 0 };
+        run.streaks.invalid = if invalid { run.streaks.invalid + 1 } else { 0 };
         run.repeats.push(turn);
         let times = run.repeats.times();
         if times >= run.rules.loops.warn {

@@ -16,24 +16,56 @@ pub(super) enum Progress {
     Settled,
 }
 
-/// Returns which calls may start now, in call order.
-pub(super) fn startable(calls: &[(&Access, Progress)], parallel: u32) -> Vec<usize> {
-    let open = calls.iter().filter(|(_, progress)| *progress == Progress::Open).count();
-    let places = (parallel.max(1) as usize).saturating_sub(open);
-    let free = |index: usize| {
-        let (access, progress) = &calls[index];
-        *progress == Progress::Queued
-            && calls[..index].iter().all(|(earlier, progress)| {
-                *progress == Progress::Settled || !earlier.conflicts(access)
+/// A call, as far as the order depends on it.
+pub(super) trait Waiting {
+    /// What it touches.
+    fn access(&self) -> &Access;
+
+    /// How far it has come.
+    fn progress(&self) -> Progress;
+}
+
+/// Returns the first call that may start now.
+pub(super) fn next<C: Waiting>(calls: &[C], parallel: u32) -> Option<usize> {
+    let open = calls.iter().filter(|call| call.progress() == Progress::Open).count();
+    if open >= parallel.max(1) as usize {
+        return None;
+    }
+    (0..calls.len()).find(|index| {
+        let call = &calls[*index];
+        call.progress() == Progress::Queued
+            && calls[..*index].iter().all(|earlier| {
+                earlier.progress() == Progress::Settled
+                    || !earlier.access().conflicts(call.access())
             })
-    };
-    (0..calls.len()).filter(|index| free(*index)).take(places).collect()
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::Progress::{Open, Queued, Settled};
     use super::*;
+
+    impl Waiting for (&Access, Progress) {
+        fn access(&self) -> &Access {
+            self.0
+        }
+
+        fn progress(&self) -> Progress {
+            self.1
+        }
+    }
+
+    /// Returns the calls that start now, in call order.
+    fn startable(calls: &[(&Access, Progress)], parallel: u32) -> Vec<usize> {
+        let mut calls = calls.to_vec();
+        let mut started = Vec::new();
+        while let Some(index) = next(&calls, parallel) {
+            calls[index].1 = Open;
+            started.push(index);
+        }
+        started
+    }
 
     #[test]
     fn reads_start_together_up_to_the_limit() {
