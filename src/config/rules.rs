@@ -3,9 +3,10 @@
 use super::agents::Agent;
 use super::settings::Settings;
 use crate::model::{
-    Backoff, Bounds, ContextRules, HookPoint, Limits, LoopRules, OutputRules, Price, Rules, Span,
-    Tokens, Watch,
+    Backoff, Bounds, ContextRules, Limits, LoopRules, OutputRules, Price, Rules, Span, Tokens,
+    Watch,
 };
+use crate::port::HookPoint;
 
 /// What the model table says of a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,7 +6,8 @@ use super::run::time_limit;
 use crate::config::reader::Reader;
 use crate::config::setting::words;
 use crate::config::text::{Name, PathPattern};
-use crate::model::{HookPoint, Span};
+use crate::model::Span;
+use crate::port::HookPoint;
 
 /// The hooks of each point, in the order in which they run.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -64,7 +65,7 @@ impl HookSettings {
             timeout: time_limit(from, "timeout", Span::secs(10)),
             enabled: from.or("enabled", true),
             on_failure: from.or("on_failure", OnFailure::Ignore),
-            matcher: point.is_about_a_tool().then(|| from.maybe("matcher")).flatten(),
+            matcher: is_about_a_tool(point).then(|| from.maybe("matcher")).flatten(),
             file_patterns: match point {
                 HookPoint::PostEdit => from.or("file_patterns", Vec::new()),
                 _ => Vec::new(),
@@ -72,4 +73,8 @@ impl HookSettings {
             command: command?,
         })
     }
+}
+
+fn is_about_a_tool(point: HookPoint) -> bool {
+    matches!(point, HookPoint::PreToolUse | HookPoint::PostToolUse | HookPoint::PostEdit)
 }

@@ -1,7 +1,8 @@
 //! Which layer holds, and where a value comes from.
 
 use architect::config::{ConfirmMode, FileState, McpTransport, Shown};
-use architect::model::{HookPoint, Micros, Span};
+use architect::model::{Micros, Span};
+use architect::port::HookPoint;
 
 use super::setup::Setup;
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use architect::config::{FileState, Trust};
-use architect::model::HookPoint;
+use architect::port::HookPoint;
 
 use super::setup::Setup;
 
