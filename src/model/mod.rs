@@ -17,6 +17,7 @@ mod rules;
 mod signal;
 mod time;
 mod tokens;
+mod wildcard;
 
 pub use access::Access;
 pub use call::{Arguments, ToolCall};
@@ -31,3 +32,4 @@ pub use rules::{Backoff, Bounds, ContextRules, Limits, LoopRules, OutputRules, R
 pub use signal::Signal;
 pub use time::{Span, Time};
 pub use tokens::{Tokens, Usage};
+pub use wildcard::wildcard;

@@ -14,6 +14,12 @@ pub trait Toolbox: Send + Sync {
     /// Returns what a call touches. Quick and without I/O; [`Access::Exclusive`] where it cannot be told.
     fn access(&self, call: &ToolCall) -> Access;
 
+    /// Returns the answer to a call that cannot run whoever is asked: there is no such tool, its arguments are wrong, a
+    /// rule is against it. Asks nobody, and changes nothing.
+    fn refusal(&self, _: &ToolCall) -> Option<ToolResult> {
+        None
+    }
+
     /// Judges a call: its arguments, the rules, its hooks, and where needed the user.
     fn vet(&self, call: &ToolCall, scope: &Scope) -> Vetted;
 

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::effects::with_messages;
 use super::hands::{Arrival, Hands};
 use crate::machine::{Effect, Event, Fold, Intent, Outcomes, State, Verdict};
-use crate::model::{CallId, EffectId, Signal, Span, Time};
+use crate::model::{CallId, EffectId, Signal, Span, Time, UserMessage};
 use crate::port::{
-    Cancel, Checks, Clock, Delta, Gone, Job, Journal, Mailbox, Model, Observer, Record, Seen,
-    StoreError, ToolSpec, Toolbox, Vetted,
+    Cancel, Checks, Clock, Delta, Gone, Job, Journal, Mailbox, Model, Observer, Prelude, Record,
+    Seen, StoreError, ToolSpec, Toolbox, Vetted,
 };
 
 /// Drives one run from its first effects to its end.
@@ -48,6 +49,8 @@ pub struct Ports {
     pub mailbox: Box<dyn Mailbox>,
     /// What a final answer has to pass.
     pub checks: Arc<dyn Checks>,
+    /// What is done before the model is called.
+    pub prelude: Arc<dyn Prelude>,
 }
 
 /// What goes along with every request of a run.
@@ -171,6 +174,7 @@ impl<H: Hands> Driver<H> {
                 };
                 self.accept(&Event::Vetted { id, verdict })
             }
+            Arrival::Prelude { id, messages } => self.accept_prepared(id, messages),
             Arrival::Delta { id, delta } => {
                 if self.tokens.contains_key(&id) {
                     if let Delta::Text(text) = &delta {
@@ -182,7 +186,20 @@ impl<H: Hands> Driver<H> {
                 }
                 self
             }
+            Arrival::Notice { id, notice } => {
+                if self.tokens.contains_key(&id) {
+                    let at = self.clock.now();
+                    let seen = self.ports.observer.see(&Seen::Notice { at, id, notice: &notice });
+                    self.noticed(seen);
+                }
+                self
+            }
         }
+    }
+
+    fn accept_prepared(self, id: EffectId, messages: Vec<UserMessage>) -> Self {
+        let facts = with_messages(&self.fold.conversation, &messages);
+        self.accept(&Event::Prepared { id, facts, messages: messages.into() })
     }
 
     fn accept_tick(self) -> Self {

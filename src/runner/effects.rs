@@ -24,11 +24,12 @@ impl<H: Hands> Driver<H> {
         match effect {
             Effect::Call { .. } | Effect::Check { .. } | Effect::End => true,
             Effect::Vet { .. } => self.ports.tools.vets_visibly(),
+            Effect::Prepare { purpose, .. } => self.ports.prelude.applies(*purpose),
             // What changes nothing may run again after a crash.
             Effect::Run { call, .. } => {
                 self.jobs.get(&call.id).is_none_or(|cleared| cleared.intent != Intent::Pure)
             }
-            Effect::Prepare { .. } | Effect::Cancel { .. } => false,
+            Effect::Cancel { .. } => false,
         }
     }
 
@@ -61,8 +62,26 @@ impl<H: Hands> Driver<H> {
             Purpose::Agent => self.ports.mailbox.messages(),
             Purpose::Compaction | Purpose::Closing => Vec::new(),
         };
+        if self.ports.prelude.applies(purpose) {
+            return self.prelude(id, purpose, messages);
+        }
         let facts = with_messages(&self.fold.conversation, &messages);
         self.done.push_back(Event::Prepared { id, facts, messages: messages.into() });
+    }
+
+    /// Does what comes before a call; when it breaks down, the user's messages still arrive.
+    fn prelude(&mut self, id: EffectId, purpose: Purpose, messages: Vec<UserMessage>) {
+        let prelude = Arc::clone(&self.ports.prelude);
+        let rest = messages.clone();
+        self.start(
+            id,
+            Lane::Own,
+            move |scope, _| {
+                let messages = messages.into_iter().chain(prelude.play(purpose, scope)).collect();
+                Arrival::Prelude { id, messages }
+            },
+            move |_| Arrival::Prelude { id, messages: rest },
+        );
     }
 
     fn call(&mut self, id: EffectId, purpose: Purpose, attempt: u32, max_output: Option<Tokens>) {
@@ -190,12 +209,12 @@ impl<H: Hands> Driver<H> {
     ) {
         let cancel = Cancel::new();
         self.tokens.insert(id, cancel.clone());
-        self.hands.start(Work { lane, cancel, run: Box::new(run), lost: Box::new(lost) });
+        self.hands.start(Work { id, lane, cancel, run: Box::new(run), lost: Box::new(lost) });
     }
 }
 
 /// Returns what a call with all of the conversation, and these messages, would be like.
-fn with_messages(conversation: &Conversation, messages: &[UserMessage]) -> Facts {
+pub(super) fn with_messages(conversation: &Conversation, messages: &[UserMessage]) -> Facts {
     let facts = conversation.facts();
     let bytes: usize = messages.iter().map(|message| message.text.len() + FRAME).sum();
     let more = Tokens(bytes as u64);

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::machine::{Deadline, Event};
-use crate::model::{CallId, EffectId, Span};
-use crate::port::{Cancel, Clock, Delta, Scope, Vetted};
+use crate::model::{CallId, EffectId, Span, UserMessage};
+use crate::port::{Cancel, Clock, Delta, Notice, Scope, Vetted};
 
 /// Does work and brings its results.
 pub trait Hands {
@@ -37,6 +37,13 @@ pub enum Arrival {
         /// What became of it.
         vetted: Vetted,
     },
+    /// What comes before a model call was done.
+    Prelude {
+        /// The preparation that it belongs to.
+        id: EffectId,
+        /// What the model is told first.
+        messages: Vec<UserMessage>,
+    },
     /// A part of a reply that is not complete.
     Delta {
         /// The model call.
@@ -44,10 +51,19 @@ pub enum Arrival {
         /// The part.
         delta: Delta,
     },
+    /// Somebody who works on an effect has something to tell.
+    Notice {
+        /// The effect.
+        id: EffectId,
+        /// What is told.
+        notice: Notice,
+    },
 }
 
 /// A piece of work.
 pub struct Work {
+    /// The effect that it belongs to.
+    pub id: EffectId,
     /// Where it is done.
     pub lane: Lane,
     /// What ends it early.

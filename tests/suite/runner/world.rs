@@ -10,8 +10,8 @@ use architect::model::{
     ToolResult, ToolStatus, Usage,
 };
 use architect::port::{
-    Ask, Delta, Gone, Job, Journal, Model, ModelCall, NoChecks, NoMail, Observer, Record, Scope,
-    Seen, StoreError, ToolSpec, Toolbox, Vetted,
+    Ask, Delta, Gone, Job, Journal, Model, ModelCall, NoChecks, NoMail, NoPrelude, Observer,
+    Record, Scope, Seen, StoreError, ToolSpec, Toolbox, Vetted,
 };
 use architect::runner::{Brief, Driver, Hands, Inline, Ports, SystemClock, Threads};
 
@@ -237,6 +237,7 @@ impl World {
             }),
             mailbox: Box::new(NoMail),
             checks: Arc::new(NoChecks),
+            prelude: Arc::new(NoPrelude),
         };
         let conversation = Conversation::new(brief.bytes());
         let task = Item::user(Origin::Task, "the task");

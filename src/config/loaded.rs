@@ -1,0 +1,120 @@
+//! A configuration, and what can be asked of it.
+
+use std::path::PathBuf;
+
+use super::agents::{self, Agent};
+use super::layers::ConfigFile;
+use super::nearest::nearest;
+use super::origin::{Origin, Rank};
+use super::problem::{Notice, Problem, Trouble};
+use super::report::Shown;
+use super::settings::{McpTransport, SandboxMode, Settings};
+use super::text::{HttpUrl, Name};
+
+/// A configuration.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The settings.
+    pub settings: Settings,
+    /// What the user should know, although nothing is wrong.
+    pub notices: Vec<Notice>,
+    /// The folder that the agent works on.
+    pub workspace: PathBuf,
+    /// Whether the project's files may do more than tighten.
+    pub is_trusted: bool,
+    pub(super) files: Vec<ConfigFile>,
+    pub(super) shown: Vec<Shown>,
+}
+
+impl Config {
+    /// Returns every key with its value and where that comes from, in the order of the sections.
+    pub fn shown(&self) -> &[Shown] {
+        &self.shown
+    }
+
+    /// Returns the files that configuration was looked for in, in the order of the layers.
+    pub fn files(&self) -> &[ConfigFile] {
+        &self.files
+    }
+
+    /// Returns where the value of a key comes from; a key that nobody knows comes from nowhere.
+    pub fn origin(&self, key: &str) -> Origin {
+        let shown = self.shown.iter().find(|shown| shown.key == key);
+        shown.map_or(Origin::DEFAULT, |shown| shown.origin.clone())
+    }
+
+    /// Returns a problem with the value of a key, for what can only be judged elsewhere: a rule, a model, a pattern.
+    pub fn problem(&self, key: &str, what: impl Into<String>) -> Problem {
+        Problem::new(self.origin(key), Trouble::Other(format!("`{key}`: {}", what.into())))
+    }
+
+    /// Returns the agents by name.
+    pub fn agents(&self) -> impl Iterator<Item = Agent> {
+        self.settings.agents.keys().filter_map(|name| self.agent(name.as_str()).ok())
+    }
+
+    /// Returns an agent.
+    ///
+    /// # Errors
+    ///
+    /// Fails when there is no such agent, with the one that is most like it.
+    pub fn agent(&self, name: &str) -> Result<Agent, Problem> {
+        let agents = &self.settings.agents;
+        let known = Name::parse(name).and_then(|name| agents.get_key_value(&name));
+        let first = Name::parse(agents::FIRST).and_then(|name| agents.get(&name));
+        let (Some((name, own)), Some(first)) = (known, first) else {
+            let nearest = nearest(name, agents.keys().map(Name::as_str)).map(str::to_owned);
+            let trouble = Trouble::Unknown { kind: "agent", name: name.to_owned(), nearest };
+            return Err(Problem::new(Origin::DEFAULT, trouble));
+        };
+        Ok(Agent::new(name.clone(), own, first, self.max_steps(name, own.max_steps)))
+    }
+
+    /// Returns the lower limit of the agent's and the general one; but what was said for this run alone holds against
+    /// what a file says.
+    fn max_steps(&self, agent: &Name, own: Option<u32>) -> u32 {
+        let general = self.settings.limits.max_steps;
+        let Some(own) = own else { return general };
+        let own_rank = self.origin(&format!("agents.{agent}.max_steps")).rank;
+        let general_rank = self.origin("limits.max_steps").rank;
+        if own_rank.max(general_rank) < Rank::Variable || own_rank == general_rank {
+            own.min(general)
+        } else if own_rank > general_rank {
+            own
+        } else {
+            general
+        }
+    }
+
+    /// Returns what is wrong although each value for itself is right.
+    pub(super) fn contradictions(&self) -> Vec<Problem> {
+        let Settings { sandbox, llm, mcp, .. } = &self.settings;
+        let mut problems = Vec::new();
+        if sandbox.required && sandbox.mode == SandboxMode::Off {
+            let required = self.origin("sandbox.required");
+            let what = format!("\"off\" contradicts `sandbox.required = true` ({required})");
+            problems.push(self.problem("sandbox.mode", what));
+        }
+        let mut open = |key: &str, url: &HttpUrl| {
+            if url.is_open() && !llm.allow_http {
+                let what = "a key would go to another machine unencrypted; use https, or set \
+                            `llm.allow_http = true`";
+                problems.push(self.problem(key, what));
+            }
+        };
+        if let Some(url) = &llm.api_base {
+            open("llm.api_base", url);
+        }
+        for server in &mcp.servers {
+            match &server.transport {
+                McpTransport::Http { url, headers, token_env }
+                    if token_env.is_some() || !headers.is_empty() =>
+                {
+                    open(&format!("mcp.servers.{}.url", server.name), url);
+                }
+                McpTransport::Http { .. } | McpTransport::Stdio { .. } => {}
+            }
+        }
+        problems
+    }
+}

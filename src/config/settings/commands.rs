@@ -1,0 +1,141 @@
+//! Commands, the workspace, permissions and confinement.
+
+use std::path::PathBuf;
+
+use super::run::time_limit;
+use crate::config::reader::Reader;
+use crate::config::setting::words;
+use crate::model::Span;
+
+/// How commands run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Commands {
+    /// Whether they run at all.
+    pub enabled: bool,
+    /// The time limit of a command that names none.
+    pub default_timeout: Span,
+    /// Lines of output that the model gets.
+    pub max_output_lines: u32,
+    /// Commands that never run, as regular expressions.
+    pub blocked_patterns: Vec<String>,
+    /// Commands that need no confirmation, by how they begin.
+    pub safe_commands: Vec<String>,
+    /// Whether only safe commands, and those that a rule allows, run.
+    pub allowed_only: bool,
+    /// Variables that a command does not get, besides those with secrets; `*` stands for anything.
+    pub env_exclude: Vec<String>,
+    /// Variables that a command gets although their names promise a secret.
+    pub env_include: Vec<String>,
+}
+
+impl Commands {
+    pub(super) fn read(from: &mut Reader<'_>) -> Self {
+        Self {
+            enabled: from.or("enabled", true),
+            default_timeout: time_limit(from, "default_timeout", Span::secs(30)),
+            max_output_lines: from.within("max_output_lines", 200, 1..=1_000_000),
+            blocked_patterns: from.or("blocked_patterns", Vec::new()),
+            safe_commands: from.or("safe_commands", Vec::new()),
+            allowed_only: from.or("allowed_only", false),
+            env_exclude: from.or("env_exclude", Vec::new()),
+            env_include: from.or("env_include", Vec::new()),
+        }
+    }
+}
+
+/// The folder that the agent works on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Workspace {
+    /// Where it is; none is the current folder.
+    pub root: Option<PathBuf>,
+    /// Whether files may be deleted.
+    pub allow_delete: bool,
+}
+
+impl Workspace {
+    pub(super) fn read(from: &mut Reader<'_>) -> Self {
+        Self { root: from.path("root"), allow_delete: from.or("allow_delete", false) }
+    }
+}
+
+/// Rules for tool calls; a denial goes before a question, and a question before a permission.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Permissions {
+    /// Calls that need no confirmation.
+    pub allow: Vec<String>,
+    /// Calls that need one in every mode.
+    pub ask: Vec<String>,
+    /// Calls that never run.
+    pub deny: Vec<String>,
+}
+
+impl Permissions {
+    pub(super) fn read(from: &mut Reader<'_>) -> Self {
+        Self {
+            allow: from.or("allow", Vec::new()),
+            ask: from.or("ask", Vec::new()),
+            deny: from.or("deny", Vec::new()),
+        }
+    }
+}
+
+/// How commands are confined.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sandbox {
+    /// What they may write.
+    pub mode: SandboxMode,
+    /// Whether they have a network.
+    pub network: Network,
+    /// Whether a run ends that cannot be confined as wanted.
+    pub required: bool,
+    /// Folders outside the workspace that they may write.
+    pub writable: Vec<PathBuf>,
+}
+
+/// What commands may write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SandboxMode {
+    /// Nothing but a private temporary folder.
+    ReadOnly,
+    /// The workspace, a private temporary folder, and what is named.
+    WorkspaceWrite,
+    /// Whatever the user may.
+    Off,
+}
+words!(SandboxMode { "read-only" => ReadOnly, "workspace-write" => WorkspaceWrite, "off" => Off });
+
+/// Whether commands have a network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Network {
+    /// They have none.
+    Off,
+    /// They have that of the machine.
+    On,
+}
+words!(Network { "off" => Off, "on" => On });
+
+/// The caches of the usual package managers, without which they could not install anything.
+const CACHES: [&str; 11] = [
+    "~/.cache",
+    "~/.cargo/git",
+    "~/.cargo/registry",
+    "~/.gradle",
+    "~/.local/share/pnpm",
+    "~/.m2",
+    "~/.npm",
+    "~/.nuget",
+    "~/.rustup",
+    "~/.yarn",
+    "~/go/pkg",
+];
+
+impl Sandbox {
+    pub(super) fn read(from: &mut Reader<'_>) -> Self {
+        Self {
+            mode: from.or("mode", SandboxMode::WorkspaceWrite),
+            network: from.or("network", Network::On),
+            required: from.or("required", false),
+            writable: from.paths("writable", &CACHES),
+        }
+    }
+}

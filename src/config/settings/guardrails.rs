@@ -1,0 +1,58 @@
+//! What a run may change, and what its result has to pass.
+
+use super::run::time_limit;
+use crate::config::reader::Reader;
+use crate::config::text::{Name, PathPattern};
+use crate::model::Span;
+
+/// What a run may change, and what its result has to pass.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Guardrails {
+    /// Files that are never changed.
+    pub protected_files: Vec<PathPattern>,
+    /// Files that are neither read nor changed.
+    pub sensitive_files: Vec<PathPattern>,
+    /// How many files a run may change.
+    pub max_files_modified: Option<u32>,
+    /// How many lines a run may change.
+    pub max_lines_changed: Option<u64>,
+    /// How many commands a run may start.
+    pub max_commands_executed: Option<u32>,
+    /// Commands that have to succeed before an answer counts.
+    pub quality_gates: Vec<QualityGate>,
+}
+
+/// A command that has to succeed before an answer counts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QualityGate {
+    /// Its name.
+    pub name: Name,
+    /// The command, for a shell.
+    pub command: String,
+    /// Whether its failure sends the answer back; otherwise it is only told.
+    pub required: bool,
+    /// How long it may take.
+    pub timeout: Span,
+}
+
+impl Guardrails {
+    pub(super) fn read(from: &mut Reader<'_>) -> Self {
+        Self {
+            protected_files: from.or("protected_files", Vec::new()),
+            sensitive_files: from.or("sensitive_files", Vec::new()),
+            max_files_modified: from.maybe_within("max_files_modified", 0..=1_000_000),
+            max_lines_changed: from.maybe_within("max_lines_changed", 0..=1_000_000_000),
+            max_commands_executed: from.maybe_within("max_commands_executed", 0..=1_000_000),
+            quality_gates: from.list("quality_gates", QualityGate::read),
+        }
+    }
+}
+
+impl QualityGate {
+    fn read(name: Name, from: &mut Reader<'_>) -> Option<Self> {
+        let command = from.need("command");
+        let required = from.or("required", true);
+        let timeout = time_limit(from, "timeout", Span::secs(60));
+        Some(Self { name, command: command?, required, timeout })
+    }
+}

@@ -1,0 +1,6 @@
+//! Configuration: files, variables and options, above each other.
+
+mod layers;
+mod problems;
+mod project;
+mod setup;

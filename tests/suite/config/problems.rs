@@ -1,0 +1,123 @@
+//! What is wrong, and where.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use architect::config::{Problem, load};
+
+use super::setup::Setup;
+
+/// Fault K1: the place is named, and nothing of the file is used.
+#[test]
+fn a_syntax_error_has_its_line_and_a_caret() {
+    let setup = Setup::new().user("[limits]\nmax_steps = = 5\n");
+    let error = load(&setup.sources).unwrap_err();
+    let problem = &error.problems[0];
+    assert!(setup.problems()[0].starts_with("home/.config/architect/config.toml:2:13: "));
+    let excerpt = problem.excerpt().unwrap();
+    assert_eq!((excerpt.line.as_str(), excerpt.column), ("max_steps = = 5", 13));
+}
+
+/// Fault K2, K3: all of it at once, also where a higher layer covers it.
+#[test]
+fn everything_wrong_in_every_layer_is_told() {
+    let setup = Setup::new()
+        .user("[llm]\ntimeout = -1\n[sandbx]\nmode = 'off'\n[profiles.p.llm]\nretries = 'x'\n")
+        .project("language = 'fr'\n")
+        .variable("ARCHITECT_LLM_TIMEOUT", "soon")
+        .set("llm.timeout=5")
+        .flag("limits.max_steps", "-3", "--max-steps");
+    let user = "home/.config/architect/config.toml";
+    let expected = [
+        format!("{user}:3:2: unknown key `sandbx`, did you mean `sandbox`?"),
+        format!("{user}:2:11: `llm.timeout` must be a number of seconds, not negative, found -1"),
+        format!(
+            "{user}:6:11: `profiles.p.llm.retries` must be a whole number, not negative, found a string"
+        ),
+        "ARCHITECT_LLM_TIMEOUT: `llm.timeout` must be a number of seconds, not negative, found \
+         something else"
+            .to_owned(),
+        "--max-steps: `limits.max_steps` must be a whole number, not negative, found -3".to_owned(),
+        "project/.architect/config.toml:1:12: `language` must be \"en\" or \"es\", found a string"
+            .to_owned(),
+    ];
+    let mut problems = setup.problems();
+    let mut expected = expected.to_vec();
+    problems.sort();
+    expected.sort();
+    assert_eq!(problems, expected);
+}
+
+/// Fault K6, K7.
+#[test]
+fn a_file_that_cannot_be_relied_on_is_refused() {
+    let setup = Setup::new().user("");
+    let path = setup.path("home/.config/architect/config.toml");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+    let writable =
+        "home/.config/architect/config.toml can be written by every user of this machine";
+    assert_eq!(setup.problems(), [writable]);
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    let folder = "home/.config/architect/config.toml is not a regular file";
+    assert_eq!(setup.problems(), [folder]);
+    let setup = Setup::new().file("missing.toml");
+    assert_eq!(setup.problems(), ["could not find missing.toml"]);
+}
+
+/// Fault K15.
+#[test]
+fn two_servers_or_two_hooks_of_one_name_are_a_mistake() {
+    let server = "[[mcp.servers]]\nname = 'm'\ncommand = 'x'\n";
+    let hook = "[[hooks.stop]]\nname = 'h'\ncommand = 'x'\n";
+    let setup = Setup::new().user(&format!("{server}{server}{hook}{hook}"));
+    let expected = [
+        "home/.config/architect/config.toml:4:1: `mcp.servers` has two entries with the name `m`",
+        "home/.config/architect/config.toml:10:1: `hooks.stop` has two entries with the name `h`",
+    ];
+    assert_eq!(setup.problems(), expected);
+}
+
+/// Fault L7.
+#[test]
+fn a_key_does_not_travel_unencrypted_unless_it_is_said() {
+    let setup = Setup::new().set("llm.api_base=http://10.0.0.1/v1");
+    assert!(setup.problems()[0].starts_with("--set llm.api_base: `llm.api_base`: a key would go"));
+    let setup = setup.set("llm.allow_http=true");
+    assert!(setup.load().settings.llm.allow_http);
+    let setup = Setup::new().set("llm.api_base=http://localhost:8000/v1");
+    assert!(setup.load().settings.llm.api_base.is_some());
+    let server = "{ name = 'm', url = 'http://10.0.0.1/', token_env = 'T' }";
+    let setup = Setup::new().set(&format!("mcp.servers=[{server}]"));
+    assert!(setup.problems()[0].contains("`mcp.servers.m.url`: a key would go"));
+}
+
+#[test]
+fn confinement_that_is_required_cannot_be_switched_off() {
+    let setup =
+        Setup::new().user("sandbox.required = true").flag("sandbox.mode", "off", "--sandbox");
+    let expected = "--sandbox: `sandbox.mode`: \"off\" contradicts `sandbox.required = true` \
+                    (home/.config/architect/config.toml:1:20)";
+    assert_eq!(setup.problems(), [expected]);
+}
+
+#[test]
+fn a_profile_that_is_not_there_is_a_mistake() {
+    let setup = Setup::new().user("[profiles.fast]\n").profile("fats");
+    let expected = "--profile: there is no profile `fats`, did you mean `fast`?";
+    assert_eq!(setup.problems(), [expected]);
+}
+
+/// Fault K5, X12: a key in the wrong place is refused, and not repeated.
+#[test]
+fn a_key_in_a_file_is_never_shown() {
+    for text in
+        ["[llm]\napi_key_env = 'sk-canary'", "[llm]\napi_key = 'sk-canary'", "api_key = sk-canary"]
+    {
+        let setup = Setup::new().user(text);
+        let error = load(&setup.sources).unwrap_err();
+        let excerpts: String =
+            error.problems.iter().filter_map(Problem::excerpt).map(|e| e.line).collect();
+        assert!(!format!("{error} {excerpts}").contains("canary"), "{error} {excerpts}");
+    }
+}

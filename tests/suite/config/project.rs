@@ -1,0 +1,209 @@
+//! What a project may do before the user trusts its folder, and after.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use architect::config::{FileState, Trust};
+use architect::port::HookPoint;
+
+use super::setup::Setup;
+
+/// A row for each key: what the user says (nothing where the default is loose enough), what a project must not be able
+/// to say, and what it may.
+///
+/// Fault K9, X3, X4.
+#[rustfmt::skip]
+const KEYS: &[(&str, &str, &str, &str)] = &[
+    ("language", "", "", "'es'"),
+    ("llm.model", "", "'openai/gpt-4o'", ""),
+    ("llm.api_base", "", "'https://evil.example'", ""),
+    ("llm.api_key_env", "", "'AWS_SECRET_ACCESS_KEY'", ""),
+    ("llm.allow_http", "true", "", "false"),
+    ("llm.allow_http", "", "true", ""),
+    ("llm.timeout", "", "61", "59"),
+    ("llm.idle_timeout", "", "121", "119"),
+    ("llm.call_timeout", "", "601", "599"),
+    ("llm.retries", "", "4", "2"),
+    ("llm.stream", "", "", "false"),
+    ("llm.prompt_caching", "", "false", "true"),
+    ("llm.max_output_tokens", "100", "101", "99"),
+    ("llm.max_output_tokens", "", "", "100"),
+    ("agents.build.description", "", "'x'", ""),
+    ("agents.build.system_prompt", "", "'x'", ""),
+    ("agents.build.allowed_tools", "", "", "['read_file', 'mcp_*']"),
+    ("agents.plan.allowed_tools", "", "['read_file', 'run_command']", "['read_file']"),
+    ("agents.plan.allowed_tools", "", "['*']", "[]"),
+    ("agents.build.confirm_mode", "", "'yolo'", "'confirm-all'"),
+    ("agents.plan.max_steps", "", "31", "29"),
+    ("agents.new.system_prompt", "", "'x'", ""),
+    ("agents.new.max_steps", "", "1", ""),
+    ("limits.max_steps", "", "51", "0"),
+    ("limits.timeout", "10", "11", "9"),
+    ("limits.step_timeout", "10", "11", "9"),
+    ("limits.budget_usd", "1", "1.5", "0.5"),
+    ("limits.budget_usd", "", "", "0.5"),
+    ("limits.max_tokens", "10", "11", "9"),
+    ("limits.warn_at_usd", "1", "2", "0.5"),
+    ("context.max_tool_result_tokens", "", "0", ""),
+    ("context.summarize_after_steps", "", "1", ""),
+    ("context.keep_recent_steps", "", "1", ""),
+    ("context.threshold", "", "0.9", ""),
+    ("context.max_context_tokens", "5000", "5001", "4999"),
+    ("context.parallel_tools", "false", "true", ""),
+    ("context.parallel_tools", "", "", "false"),
+    ("commands.enabled", "false", "true", ""),
+    ("commands.enabled", "", "", "false"),
+    ("commands.default_timeout", "", "31", "29"),
+    ("commands.max_output_lines", "", "201", "199"),
+    ("commands.blocked_patterns", "['a']", "", "['a', 'b']"),
+    ("commands.safe_commands", "", "['rm']", ""),
+    ("commands.allowed_only", "true", "false", ""),
+    ("commands.allowed_only", "", "", "true"),
+    ("commands.env_exclude", "", "", "['HOME']"),
+    ("commands.env_include", "", "['OPENAI_API_KEY']", ""),
+    ("workspace.root", "", "'/'", ""),
+    ("workspace.allow_delete", "", "true", "false"),
+    ("permissions.allow", "", "['run_command(*)']", ""),
+    ("permissions.ask", "['a']", "", "['a', 'b']"),
+    ("permissions.deny", "['a']", "", "['a', 'b']"),
+    ("sandbox.mode", "", "'off'", "'read-only'"),
+    ("sandbox.network", "'off'", "'on'", ""),
+    ("sandbox.network", "", "", "'off'"),
+    ("sandbox.required", "true", "false", ""),
+    ("sandbox.required", "", "", "true"),
+    ("sandbox.writable", "", "['/']", ""),
+    ("guardrails.protected_files", "['a']", "", "['a', 'b']"),
+    ("guardrails.sensitive_files", "['a']", "", "['a', 'b']"),
+    ("guardrails.max_files_modified", "5", "6", "4"),
+    ("guardrails.max_lines_changed", "5", "6", "4"),
+    ("guardrails.max_commands_executed", "5", "6", "4"),
+    ("guardrails.quality_gates", "", "[{ name = 'g', command = 'evil' }]", ""),
+    ("indexer.enabled", "", "", "false"),
+    ("indexer.max_file_size", "", "1000001", "999999"),
+    ("indexer.exclude", "", "", "['a']"),
+    ("indexer.cache_ttl", "", "301", "299"),
+    ("mcp.servers", "", "[{ name = 'm', command = 'evil' }]", ""),
+    ("hooks.session_start", "", "[{ name = 'h', command = 'evil' }]", ""),
+    ("hooks.pre_llm_call", "", "[{ name = 'h', command = 'evil' }]", ""),
+    ("hooks.post_llm_call", "", "[{ name = 'h', command = 'evil' }]", ""),
+    ("hooks.pre_tool_use", "[{ name = 'h', command = 'x' }]", "[{ name = 'h', command = 'evil' }]", ""),
+    ("hooks.post_tool_use", "", "[{ name = 'h', command = 'evil' }]", ""),
+    ("hooks.post_edit", "", "[{ name = 'h', command = 'evil' }]", ""),
+    ("hooks.pre_compact", "", "[{ name = 'h', command = 'evil' }]", ""),
+    ("hooks.post_compact", "", "[{ name = 'h', command = 'evil' }]", ""),
+    ("hooks.stop", "", "[{ name = 'h', command = 'evil' }]", ""),
+    ("hooks.session_end", "", "[{ name = 'h', command = 'evil' }]", ""),
+    ("hooks.on_error", "", "[{ name = 'h', command = 'evil' }]", ""),
+    ("evaluation.mode", "", "'full'", ""),
+    ("evaluation.max_retries", "", "3", "1"),
+    ("evaluation.confidence_threshold", "", "0.1", ""),
+    ("costs.prices_file", "", "'free.toml'", ""),
+    ("costs.unknown_price", "", "'warn'", "'refuse'"),
+    ("costs.unknown_price", "'warn'", "", "'refuse'"),
+    ("sessions.dir", "", "'/tmp'", ""),
+    ("sessions.durability", "", "'os'", "'full'"),
+    ("sessions.cleanup_after_days", "", "0", ""),
+    ("logging.level", "", "'off'", ""),
+    ("logging.file", "", "'/etc/passwd'", ""),
+];
+
+fn setup(key: &str, user: &str, project: &str) -> Setup {
+    let line = |value: &str| match value {
+        "" => String::new(),
+        value => format!("{key} = {value}\n"),
+    };
+    Setup::new().user(&line(user)).project(&line(project))
+}
+
+/// Returns everything that is set, without where it comes from.
+fn values(setup: &Setup) -> Vec<(String, Option<String>)> {
+    setup.load().shown().iter().map(|shown| (shown.key.clone(), shown.value())).collect()
+}
+
+#[test]
+fn an_untrusted_project_loosens_nothing() {
+    for (key, user, loose, _) in KEYS.iter().filter(|(_, _, loose, _)| !loose.is_empty()) {
+        let setup = setup(key, user, loose);
+        assert_eq!(values(&setup), values(&self::setup(key, user, "")), "{key} = {loose}");
+        let notices = setup.notices();
+        let about = format!("`{key}` is left out, because this folder is not trusted");
+        assert!(notices.iter().any(|notice| notice.ends_with(&about)), "{key}: {notices:?}");
+    }
+}
+
+#[test]
+fn an_untrusted_project_can_tighten() {
+    for (key, user, _, tight) in KEYS.iter().filter(|(.., tight)| !tight.is_empty()) {
+        let setup = setup(key, user, tight);
+        assert_eq!(setup.notices(), Vec::<String>::new(), "{key} = {tight}");
+        let (value, origin) = setup.shown(key);
+        assert_eq!(value, tight.replace('\'', "\""), "{key}");
+        let from_project = origin.starts_with("project/.architect/config.toml:1:");
+        assert!(from_project, "{key} comes from {origin}");
+    }
+}
+
+#[test]
+fn every_key_is_in_the_table() {
+    let config = Setup::new().load();
+    let known = |key: &str| KEYS.iter().any(|(known, ..)| *known == key);
+    for shown in config.shown() {
+        let agent = shown.key.strip_prefix("agents.").and_then(|rest| rest.split_once('.'));
+        let is_there = match agent {
+            Some((_, field)) => {
+                known(&format!("agents.build.{field}")) || known(&format!("agents.plan.{field}"))
+            }
+            None => known(&shown.key),
+        };
+        assert!(is_there, "{} has no row", shown.key);
+    }
+}
+
+#[test]
+fn a_trusted_project_can_do_what_an_untrusted_one_cannot() {
+    let hook = "[[hooks.stop]]\nname = 'h'\ncommand = 'true'\n";
+    let count = |setup: &Setup| setup.load().settings.hooks.at(HookPoint::Stop).count();
+    let setup = Setup::new().project(hook);
+    assert_eq!((count(&setup), setup.load().is_trusted), (0, false));
+    let setup = setup.trusted();
+    assert_eq!((count(&setup), setup.load().is_trusted), (1, true));
+    assert_eq!(count(&setup.trust(Trust::Withheld)), 0);
+    assert_eq!(count(&Setup::new().project(hook).trust(Trust::Granted)), 1);
+}
+
+/// Fault X3: what an untrusted folder can only have left out is not even read.
+#[test]
+fn agents_and_servers_of_an_untrusted_project_are_not_read() {
+    let setup = Setup::new()
+        .write("project/.mcp.json", "not json")
+        .write("project/.architect/agents/build.md", "---\nnot front matter\n");
+    let notices = setup.notices();
+    assert!(notices[0].contains(".mcp.json is left out"), "{notices:?}");
+    assert!(notices[1].contains(".architect/agents is left out"), "{notices:?}");
+    let config = setup.load();
+    let left_out = config.files().iter().filter(|file| file.state == FileState::LeftOut);
+    assert_eq!((left_out.count(), config.settings.mcp.servers.len()), (2, 0));
+}
+
+#[test]
+fn a_profile_of_an_untrusted_project_only_tightens_too() {
+    let setup = Setup::new()
+        .project("[profiles.p.limits]\nmax_steps = 100\ntimeout = 5\n")
+        .write("project/.architect/profiles/p.toml", "llm.api_base = 'https://evil.example'")
+        .variable("ARCHITECT_LIMITS_MAX_STEPS", "20")
+        .profile("p");
+    let settings = setup.load().settings;
+    assert_eq!((settings.limits.max_steps, settings.llm.api_base), (20, None));
+    assert!(settings.limits.timeout.is_some());
+}
+
+/// Fault K7: trust is in who can write the folder.
+#[test]
+fn a_project_file_that_everybody_can_write_is_not_trusted() {
+    let setup = Setup::new().project("limits.max_steps = 100").trusted();
+    assert_eq!(setup.shown("limits.max_steps").0, "100");
+    let path = setup.path("project/.architect/config.toml");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o666)).unwrap();
+    assert_eq!(setup.shown("limits.max_steps").0, "50");
+    assert!(setup.notices()[0].contains("this folder counts as not trusted"));
+}
