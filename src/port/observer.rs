@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use crate::machine::{Event, Fold, Outcomes};
 use crate::model::{EffectId, Time};
-use crate::port::Delta;
+use crate::port::{Delta, Notice};
 
 /// Somebody who watches. Watching changes nothing.
 pub trait Observer: Send {
@@ -52,6 +52,15 @@ pub enum Seen<'a> {
         id: EffectId,
         /// What arrived.
         delta: &'a Delta,
+    },
+    /// Somebody who works on an effect has something to tell.
+    Notice {
+        /// When.
+        at: Time,
+        /// The effect.
+        id: EffectId,
+        /// What is told.
+        notice: &'a Notice,
     },
     /// Nothing more will happen.
     Ended {

@@ -1,9 +1,9 @@
-//! The scope in which an effect runs: it can be cancelled, and it can wait.
+//! The scope in which an effect runs: it can be cancelled, it can wait, and it can tell.
 
 use std::fmt;
 use std::sync::Arc;
 
-use super::Cancel;
+use super::{Cancel, Notice};
 use crate::model::Span;
 
 /// What an effect may use while it runs.
@@ -12,7 +12,11 @@ pub struct Scope {
     /// Cancelled when nobody waits for the effect any more.
     pub cancel: Cancel,
     sleep: Arc<dyn Sleep>,
+    voice: Option<Voice>,
 }
+
+/// A way of telling something while an effect is under way.
+pub type Voice = Arc<dyn Fn(Notice) + Send + Sync>;
 
 /// A way of waiting: real, or on a clock that only exists in a test.
 pub trait Sleep: Send + Sync {
@@ -23,7 +27,19 @@ pub trait Sleep: Send + Sync {
 impl Scope {
     /// Returns a scope with this token and this way of waiting.
     pub fn new(cancel: Cancel, sleep: Arc<dyn Sleep>) -> Self {
-        Self { cancel, sleep }
+        Self { cancel, sleep, voice: None }
+    }
+
+    /// Returns the scope with somebody who listens to it.
+    pub fn telling(self, voice: Voice) -> Self {
+        Self { voice: Some(voice), ..self }
+    }
+
+    /// Tells something, if anybody listens.
+    pub fn tell(&self, notice: Notice) {
+        if let Some(voice) = &self.voice {
+            voice(notice);
+        }
     }
 
     /// Waits so long; returns earlier, and true, when the effect is cancelled.

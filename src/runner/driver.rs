@@ -175,6 +175,14 @@ impl<H: Hands> Driver<H> {
                 }
                 self
             }
+            Arrival::Notice { id, notice } => {
+                if self.tokens.contains_key(&id) {
+                    let at = self.clock.now();
+                    let seen = self.ports.observer.see(&Seen::Notice { at, id, notice: &notice });
+                    self.noticed(seen);
+                }
+                self
+            }
         }
     }
 

@@ -190,7 +190,7 @@ impl<H: Hands> Driver<H> {
     ) {
         let cancel = Cancel::new();
         self.tokens.insert(id, cancel.clone());
-        self.hands.start(Work { lane, cancel, run: Box::new(run), lost: Box::new(lost) });
+        self.hands.start(Work { id, lane, cancel, run: Box::new(run), lost: Box::new(lost) });
     }
 }
 

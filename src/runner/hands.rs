@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::machine::{Deadline, Event};
 use crate::model::{CallId, EffectId, Span};
-use crate::port::{Cancel, Clock, Delta, Scope, Vetted};
+use crate::port::{Cancel, Clock, Delta, Notice, Scope, Vetted};
 
 /// Does work and brings its results.
 pub trait Hands {
@@ -44,10 +44,19 @@ pub enum Arrival {
         /// The part.
         delta: Delta,
     },
+    /// Somebody who works on an effect has something to tell.
+    Notice {
+        /// The effect.
+        id: EffectId,
+        /// What is told.
+        notice: Notice,
+    },
 }
 
 /// A piece of work.
 pub struct Work {
+    /// The effect that it belongs to.
+    pub id: EffectId,
     /// Where it is done.
     pub lane: Lane,
     /// What ends it early.

@@ -1,10 +1,9 @@
 //! Hands that work on the spot, for tests and benchmarks: no threads, and time that passes only by waiting.
 
-use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::hands::{Arrival, Hands, Work};
@@ -50,18 +49,15 @@ impl Hands for Inline {
     }
 
     fn start(&mut self, work: Work) {
-        let begun = self.clock.now();
-        let waited = Arc::new(Waited(AtomicU64::new(0)));
-        let scope = Scope::new(work.cancel, Arc::clone(&waited) as Arc<dyn Sleep>);
-        let early = RefCell::new(Vec::new());
-        let at = || begun.after(Span(waited.0.load(Ordering::Relaxed)));
-        let post = |arrival| early.borrow_mut().push((at(), arrival));
-        let last = (work.run)(&scope, &post);
-        let ended = at();
-        for (at, arrival) in early.take() {
+        let desk = Arc::new(Desk { begun: self.clock.now(), ..Desk::default() });
+        let (voice, id) = (Arc::clone(&desk), work.id);
+        let scope = Scope::new(work.cancel, Arc::clone(&desk) as Arc<dyn Sleep>)
+            .telling(Arc::new(move |notice| voice.post(Arrival::Notice { id, notice })));
+        let last = (work.run)(&scope, &|arrival| desk.post(arrival));
+        desk.post(last);
+        for (at, arrival) in std::mem::take(&mut *desk.arrivals()) {
             self.post_at(at, arrival);
         }
-        self.post_at(ended, last);
     }
 
     fn wait(&mut self, deadline: Option<Deadline>) -> Option<Arrival> {
@@ -108,12 +104,28 @@ impl Clock for VirtualClock {
     }
 }
 
-/// Counts how long a piece of work has waited.
-struct Waited(AtomicU64);
+/// Where a piece of work is done: it counts how long the work has waited, and collects what arrives meanwhile.
+#[derive(Default)]
+struct Desk {
+    begun: Time,
+    waited: AtomicU64,
+    arrivals: Mutex<Vec<(Time, Arrival)>>,
+}
 
-impl Sleep for Waited {
+impl Desk {
+    fn post(&self, arrival: Arrival) {
+        let at = self.begun.after(Span(self.waited.load(Ordering::Relaxed)));
+        self.arrivals().push((at, arrival));
+    }
+
+    fn arrivals(&self) -> MutexGuard<'_, Vec<(Time, Arrival)>> {
+        self.arrivals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sleep for Desk {
     fn sleep(&self, span: Span, cancel: &Cancel) -> bool {
-        self.0.fetch_add(span.0, Ordering::Relaxed);
+        self.waited.fetch_add(span.0, Ordering::Relaxed);
         cancel.is_cancelled()
     }
 }

@@ -83,7 +83,7 @@ impl Hands for Threads {
     }
 
     fn start(&mut self, work: Work) {
-        let Work { lane, cancel, run, lost } = work;
+        let Work { id, lane, cancel, run, lost } = work;
         let (post, alive) = (self.post.clone(), self.alive.0.clone());
         let lost = Arc::new(std::sync::Mutex::new(Some(lost)));
         let tell = {
@@ -96,7 +96,9 @@ impl Hands for Threads {
         };
         let on_panic = tell.clone();
         let body = move || {
-            let scope = Scope::new(cancel, Arc::new(RealSleep));
+            let ear = post.clone();
+            let voice = Arc::new(move |notice| ear.post(Arrival::Notice { id, notice }));
+            let scope = Scope::new(cancel, Arc::new(RealSleep)).telling(voice);
             let deliver = |arrival| post.post(arrival);
             match catch_unwind(AssertUnwindSafe(|| run(&scope, &deliver))) {
                 Ok(arrival) => post.post(arrival),
