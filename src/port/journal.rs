@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::machine::{Done, Event, Mark};
@@ -55,11 +56,12 @@ pub enum Record<'a> {
 }
 
 /// Where the time of a model call went. It is told, and nothing is decided by it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallTimes {
     /// Writing the request down.
     pub encode: Span,
     /// From there to the first byte of the reply; none when no byte came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_byte: Option<Span>,
 }
 

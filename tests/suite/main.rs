@@ -3,3 +3,4 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)] // in tests, helpers included
 
 mod house;
+mod journal;

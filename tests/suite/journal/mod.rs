@@ -1,0 +1,7 @@
+//! Sessions: what is written, what survives, and how they go on.
+
+mod damage;
+mod replay;
+mod resume;
+mod store;
+mod world;
