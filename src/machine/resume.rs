@@ -63,7 +63,7 @@ pub fn resume(state: State, now: Time, resumption: Resumption) -> Next {
     match state {
         State::Preparing(state) => Preparing::enter(renew(state.run), Out::default()),
         State::Compacting(state) => compacting(Compacting { run: renew(state.run), ..state }),
-        State::Calling(state) => calling(Calling { run: renew(state.run), ..state }),
+        State::Calling(state) => calling(Calling { run: renew(state.run), ..state }, opening),
         State::Executing(state) => executing(Executing { run: renew(state.run), ..state }, &found),
         State::Closing(state) => closing(Closing { run: renew(state.run), ..state }, opening),
         State::Done(state) => reopen(renew(state.run), Out::default(), opening),
@@ -80,8 +80,9 @@ fn compacting(state: Compacting) -> Next {
     Compacting::again(run, out, facts, fit, attempt.number() + 1)
 }
 
-/// A call that was sent may have been answered, but nobody heard it: it is prepared anew.
-fn calling(state: Calling) -> Next {
+/// A call that was sent may have been answered, but nobody heard it: it is prepared anew. An answer is checked again,
+/// unless the user has another message; then it is none that the run could end with.
+fn calling(state: Calling, opening: Opening) -> Next {
     let Calling { mut run, facts, stage, .. } = state;
     let mut out = Out::default();
     match stage {
@@ -91,7 +92,10 @@ fn calling(state: Calling) -> Next {
             }
             Preparing::enter(run, out)
         }
-        CallStage::Checking { answer, .. } => Calling::check(run, out, facts, answer),
+        CallStage::Checking { answer, .. } => match opening {
+            Opening::Message => Preparing::enter(run, out),
+            Opening::GoOn => Calling::check(run, out, facts, answer),
+        },
     }
 }
 

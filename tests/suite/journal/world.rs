@@ -17,9 +17,10 @@ use architect::model::{
     ToolResult, ToolStatus, Usage,
 };
 use architect::port::{
-    Ask, Delta, Job, Model, ModelCall, NoChecks, Nobody, Observer, Scope, ToolSpec, Toolbox, Vetted,
+    Ask, Delta, Job, Journal, Mailbox, Model, ModelCall, NoChecks, Nobody, Observer, Scope,
+    ToolSpec, Toolbox, Vetted,
 };
-use architect::runner::{Brief, Driver, Ports, SystemClock, Threads};
+use architect::runner::{Brief, Driver, Inbox, Ports, SystemClock, Threads};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -96,25 +97,29 @@ impl World {
         outcomes: Outcomes,
         from: Time,
     ) -> Fold {
-        self.drive_with(journal, fold, outcomes, from, Box::new(Script), Box::new(Nobody))
+        self.play(Cast::new(journal), fold, outcomes, from)
     }
 
-    pub(crate) fn drive_with(
+    pub(crate) fn play(&self, cast: Cast, fold: Fold, outcomes: Outcomes, from: Time) -> Fold {
+        self.play_before(cast, fold, outcomes, from, |_| Box::new(Nobody))
+    }
+
+    /// Plays before somebody who can put something into the inbox.
+    pub(crate) fn play_before(
         &self,
-        journal: FileJournal,
+        cast: Cast,
         fold: Fold,
         outcomes: Outcomes,
         from: Time,
-        model: Box<dyn Model>,
-        observer: Box<dyn Observer>,
+        observer: impl FnOnce(Inbox) -> Box<dyn Observer>,
     ) -> Fold {
-        let kit = Arc::new(Kit::new(self));
-        let brief = Brief { system: "You are a test.".into(), tools: kit.specs(), schema: None };
+        let Cast { journal, mail, model } = cast;
+        let tools = Arc::new(Kit::new(self));
+        let brief = Brief { system: "You are a test.".into(), tools: tools.specs(), schema: None };
         let hands = Threads::new(Arc::new(SystemClock::resume(from)), 4);
-        let mailbox = Box::new(journal.mail());
-        let checks = Arc::new(NoChecks);
+        let observer = observer(hands.inbox());
         let ports =
-            Ports { model, tools: kit, journal: Box::new(journal), observer, mailbox, checks };
+            Ports { model, tools, journal, observer, mailbox: mail, checks: Arc::new(NoChecks) };
         Driver::new(hands, ports, brief, fold).run(outcomes)
     }
 
@@ -151,6 +156,20 @@ impl World {
 
     pub(crate) fn file(&self, name: &str) -> Option<String> {
         fs::read_to_string(self.workspace().join(name)).ok()
+    }
+}
+
+/// Who takes part in a run.
+pub(crate) struct Cast {
+    pub(crate) journal: Box<dyn Journal>,
+    pub(crate) mail: Box<dyn Mailbox>,
+    pub(crate) model: Box<dyn Model>,
+}
+
+impl Cast {
+    pub(crate) fn new(journal: FileJournal) -> Self {
+        let mail = Box::new(journal.mail());
+        Self { journal: Box::new(journal), mail, model: Box::new(Script) }
     }
 }
 
