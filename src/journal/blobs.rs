@@ -14,18 +14,18 @@ use super::folder;
 
 /// The long texts of one session.
 #[derive(Clone, Debug)]
-pub struct Blobs {
+pub(super) struct Blobs {
     folder: PathBuf,
     durability: Durability,
 }
 
 /// A text that stands in a file of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Blob {
+pub(super) struct Blob {
     /// The SHA-256 digest of the text, in hexadecimal: the name of its file.
-    pub sha256: String,
+    pub(super) sha256: String,
     /// Its length.
-    pub bytes: u64,
+    pub(super) bytes: u64,
 }
 
 impl Blobs {

@@ -33,6 +33,8 @@ pub struct Stored {
     pub mail: Vec<MailId>,
     /// What it says.
     pub content: Content,
+    /// The long texts that it keeps elsewhere, with their places.
+    pub(super) moved: BTreeMap<String, Blob>,
 }
 
 /// What a record says.
@@ -278,15 +280,19 @@ pub(super) fn read(line: &[u8], blobs: &Blobs) -> Result<Result<Stored, String>,
     if read.blobs.is_empty() {
         return Ok(Ok(read.stored()));
     }
-    let whole = match lower(line, &read.blobs, blobs)? {
+    let moved = read.blobs;
+    let whole = match lower(line, &moved, blobs)? {
         Ok(whole) => whole,
         Err(why) => return Ok(Err(why)),
     };
     let read: Result<Read<'_>, _> = serde_json::from_slice(&whole);
-    Ok(read.map(Read::stored).map_err(|error| error.to_string()))
+    Ok(match read {
+        Ok(read) => Ok(Stored { moved, ..read.stored() }),
+        Err(error) => Err(error.to_string()),
+    })
 }
 
-/// Returns a line, or a record without its seal, with all its texts in their places.
+/// Returns a record, with its seal or without, with all its texts in their places.
 pub(super) fn lower(
     line: &[u8],
     moved: &BTreeMap<String, Blob>,
@@ -309,16 +315,6 @@ pub(super) fn lower(
     Ok(serde_json::to_vec(&value).map_err(|error| error.to_string()))
 }
 
-/// Returns the long texts that a line keeps elsewhere, with their places.
-pub(super) fn moved(line: &[u8]) -> BTreeMap<String, Blob> {
-    #[derive(Deserialize)]
-    struct Moved {
-        #[serde(default)]
-        blobs: BTreeMap<String, Blob>,
-    }
-    serde_json::from_slice::<Moved>(line).map(|moved| moved.blobs).unwrap_or_default()
-}
-
 impl Read<'_> {
     fn stored(self) -> Stored {
         let content = self
@@ -338,6 +334,7 @@ impl Read<'_> {
             sync: self.sync,
             mail: self.mail,
             content: content.unwrap_or(Content::Other),
+            moved: BTreeMap::new(),
         }
     }
 }

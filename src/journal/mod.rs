@@ -1,8 +1,10 @@
 //! Floor 4: the journal of sessions.
 mod blobs;
+mod copy;
 mod error;
 mod folder;
 mod header;
+mod history;
 mod id;
 mod line;
 mod mail;
@@ -15,8 +17,10 @@ mod store;
 mod workspace;
 mod writer;
 
+pub use copy::{Fork, Imported, Instead};
 pub use error::{JournalError, ReadOnly};
 pub use header::{Begin, Ended, FORMAT, Header, Lineage, Resumed, Setting, Wall};
+pub use history::{History, NoHistory, Repairs};
 pub use id::SessionId;
 pub use line::{Content, Partial, Stored, StoredMark};
 pub use mail::{Letter, LetterKind, Mail, MailId};

@@ -74,12 +74,6 @@ pub struct Reader {
 const LONGEST_LINE: u64 = 256 << 20;
 
 impl Reader {
-    /// Opens a journal for reading; nobody has to be asked for that.
-    pub(super) fn open(path: &Path, blobs: Blobs) -> Result<Self, JournalError> {
-        let file = File::open(path).tried("open", path)?;
-        Ok(Self::new(path, file, blobs))
-    }
-
     pub(super) fn new(path: &Path, file: File, blobs: Blobs) -> Self {
         Self {
             path: path.to_owned(),
@@ -90,14 +84,25 @@ impl Reader {
         }
     }
 
+    /// Reads a file from its beginning that another reader has read.
+    pub(super) fn again(path: &Path, mut file: File, blobs: Blobs) -> Result<Self, JournalError> {
+        file.seek(SeekFrom::Start(0)).tried("read", path)?;
+        Ok(Self::new(path, file, blobs))
+    }
+
     /// Returns where the valid prefix ends, as far as it was read.
     pub fn position(&self) -> Position {
         self.position
     }
 
-    /// Returns the line of the record that was read last, without its end.
-    pub(super) fn line(&self) -> &[u8] {
-        &self.line
+    /// Returns the record that was read last as it is written, without its seal.
+    pub(super) fn text(&self) -> Vec<u8> {
+        let body = line::unseal(&self.line).map_or(&[][..], |(body, _)| body);
+        [body, b"}"].concat()
+    }
+
+    pub(super) fn blobs(&self) -> &Blobs {
+        &self.blobs
     }
 
     /// Reads the next record.

@@ -1,5 +1,6 @@
 //! Sessions: what is written, what survives, and how they go on.
 
+mod copies;
 mod damage;
 mod replay;
 mod resume;
