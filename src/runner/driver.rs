@@ -152,13 +152,20 @@ impl<H: Hands> Driver<H> {
                 self = self.take(arrival);
             }
         }
-        if !self.hands.settle(GRACE) {
+        if !self.hands.settle(self.grace()) {
             log::warn!("something that was cancelled is still running");
         }
         let ended = Seen::Ended { at: self.clock.now(), fold: &self.fold };
         let seen = self.ports.observer.see(&ended);
         self.noticed(seen);
         self.fold
+    }
+
+    /// Returns how long to wait for what was cancelled; never longer than the run may take.
+    fn grace(&self) -> Span {
+        let run = self.fold.state.run();
+        let ends = run.rules.limits.timeout.map(|timeout| run.began.after(timeout));
+        ends.map_or(GRACE, |ends| ends.since(self.clock.now()).min(GRACE))
     }
 
     fn is_over(&self) -> bool {

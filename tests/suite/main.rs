@@ -4,3 +4,4 @@
 
 mod house;
 mod journal;
+mod runner;

@@ -1,0 +1,49 @@
+//! The binary's own room: arguments as typed, then what they mean; the terminal; errors with hints; exit codes.
+
+mod args;
+mod commands;
+mod error;
+mod help;
+mod output;
+mod prompt;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use args::Cli;
+use error::Failure;
+
+/// The exit code of wrong usage and wrong configuration.
+pub(crate) const USAGE: u8 = 3;
+
+/// Reads the arguments, does what they say, and returns the exit code.
+pub(crate) fn main() -> ExitCode {
+    let done = match Cli::try_parse() {
+        Ok(cli) => commands::run(cli.command),
+        Err(error) => usage(&error),
+    };
+    match done {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            failure.print();
+            ExitCode::from(failure.code())
+        }
+    }
+}
+
+/// Prints what clap has to say: help and version are answers, everything else is wrong usage. (clap's own exit code for
+/// that, 2, is the one of a partial run here.)
+fn usage(error: &clap::Error) -> Result<u8, Failure> {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            output::print(&error.render().to_string())?;
+            Ok(0)
+        }
+        _ => {
+            output::complain(&error.render().to_string());
+            Ok(USAGE)
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Where the task comes from: an argument, a file, or standard input when that is asked for.
+
+use std::fs;
+use std::io::{self, IsTerminal, Read};
+
+use super::error::Failure;
+
+/// The largest task, in bytes.
+const LONGEST: u64 = 10 * 1024 * 1024;
+
+/// Returns the task. With a prompt, standard input is read only on request: waiting for the end of an input that never
+/// ends is the most common way for a headless program to hang.
+pub(crate) fn read(prompt: Option<&str>, append_stdin: bool) -> Result<String, Failure> {
+    let mut task = match prompt {
+        Some("-") => stdin()?,
+        Some(prompt) => match prompt.strip_prefix('@') {
+            Some(path) => file(path)?,
+            None => prompt.to_owned(),
+        },
+        None if append_stdin => String::new(),
+        None => {
+            return Err(Failure::usage("there is no task")
+                .hint("give it as an argument: architect run \"…\"")
+                .hint("`architect run -` reads it from standard input, `architect run @FILE` from a file"));
+        }
+    };
+    if append_stdin && prompt != Some("-") {
+        let input = stdin()?;
+        task = [task.trim_end(), input.as_str()].join(if task.is_empty() { "" } else { "\n\n" });
+    }
+    if task.trim().is_empty() {
+        return Err(Failure::usage("the task is empty"));
+    }
+    Ok(task)
+}
+
+fn stdin() -> Result<String, Failure> {
+    let stdin = io::stdin().lock();
+    if stdin.is_terminal() {
+        super::output::complain("Reading the task from the terminal; end it with Ctrl-D.");
+    }
+    text(stdin, "standard input")
+}
+
+fn file(path: &str) -> Result<String, Failure> {
+    let unreadable = |error: io::Error| {
+        Failure::usage(format!("could not read the task from {path}: {error}"))
+            .hint("a task that begins with @ names a file")
+    };
+    // A FIFO or a device could block for ever, or never end.
+    if !fs::metadata(path).map_err(unreadable)?.is_file() {
+        return Err(Failure::usage(format!("{path} is not a regular file")));
+    }
+    text(fs::File::open(path).map_err(unreadable)?, path)
+}
+
+fn text(from: impl Read, name: &str) -> Result<String, Failure> {
+    let mut bytes = Vec::new();
+    let read = from.take(LONGEST + 1).read_to_end(&mut bytes);
+    read.map_err(|error| Failure::usage(format!("could not read {name}: {error}")))?;
+    if bytes.len() as u64 > LONGEST {
+        return Err(Failure::usage(format!("the task from {name} is longer than {LONGEST} bytes")));
+    }
+    String::from_utf8(bytes).map_err(|_| Failure::usage(format!("the task from {name} is not UTF-8 text")))
+}
