@@ -24,7 +24,7 @@ pub use digest::Digest;
 pub use fault::{Fault, FaultClass, FaultKind, RetryAdvice};
 pub use ids::{CallId, EffectId};
 pub use item::{Exchange, Item, Mismatch, Origin, UserMessage};
-pub use money::{Micros, Price};
+pub use money::{LongPrice, Micros, Price};
 pub use reply::{Finish, Opaque, Part, Reply};
 pub use result::{FileAction, FileChange, ToolResult, ToolStatus};
 pub use rules::{Backoff, Bounds, ContextRules, Limits, LoopRules, OutputRules, Rules, Watch};

@@ -5,3 +5,5 @@
 mod house;
 mod journal;
 mod runner;
+mod support;
+mod wires;
