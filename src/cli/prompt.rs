@@ -61,5 +61,6 @@ fn text(from: impl Read, name: &str) -> Result<String, Failure> {
     if bytes.len() as u64 > LONGEST {
         return Err(Failure::usage(format!("the task from {name} is longer than {LONGEST} bytes")));
     }
-    String::from_utf8(bytes).map_err(|_| Failure::usage(format!("the task from {name} is not UTF-8 text")))
+    String::from_utf8(bytes)
+        .map_err(|_| Failure::usage(format!("the task from {name} is not UTF-8 text")))
 }

@@ -148,7 +148,7 @@ impl Mender {
         let mut parts = Vec::new();
         match &message["content"] {
             Value::Array(blocks) => {
-                parts.extend(blocks.iter().filter_map(|block| self.block(block)))
+                parts.extend(blocks.iter().filter_map(|block| self.block(block)));
             }
             content => parts.extend(text(&words(content))),
         }

@@ -122,8 +122,8 @@ mod tests {
         let (_temp, outputs) = outputs();
         let call = CallId::from("../../call/1");
         assert_eq!(outputs.page(&call, 1, 10).unwrap(), None);
-        let text: String = (1..=100).map(|line| format!("line {line}\n")).collect();
-        outputs.keep(&call, &text).unwrap();
+        let text: Vec<String> = (1..=100).map(|line| format!("line {line}\n")).collect();
+        outputs.keep(&call, &text.concat()).unwrap();
         let page = |offset, limit| outputs.page(&call, offset, limit).unwrap().unwrap();
         assert_eq!(page(99, 10), Page { text: "line 99\nline 100\n".to_owned(), lines: 100 });
         assert_eq!(page(3, 2).text, "line 3\nline 4\n");

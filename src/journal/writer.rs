@@ -208,8 +208,13 @@ impl Journal for FileJournal {
             }
             Record::Partial { id, text } => self.add(at, None, None, Body::Partial { id, text }),
             Record::Ended { done, met } => {
-                let ts = Some(self.dawn.after(at));
-                self.add(at, ts, Some(met), Body::Ended(&ended(done)))
+                let (ts, before) = (Some(self.dawn.after(at)), self.health.clone());
+                let written = self.add(at, ts, Some(met), Body::Ended(&ended(done)));
+                // It sums up what is written already, which can be made durable without it.
+                if matches!(self.health, Health::Full(_)) {
+                    self.health = before;
+                }
+                written
             }
         };
         written.map_err(|error| StoreError(error.to_string().into()))

@@ -152,7 +152,11 @@ impl Journal for Paper {
         if noticed.records.len() == self.room {
             return Err(StoreError("no space left".into()));
         }
-        noticed.records.push(serde_json::to_string(&record).unwrap());
+        noticed.records.push(match record {
+            Record::Event { event, .. } => serde_json::to_string(event).unwrap(),
+            Record::Partial { id, text } => format!("{id} had said {text:?}"),
+            Record::Ended { done, .. } => format!("{}", done.outcome.reason),
+        });
         Ok(())
     }
 
