@@ -1,6 +1,6 @@
 //! Folders that are the user's alone.
 
-use std::fs::{self, DirBuilder, File, Permissions};
+use std::fs::{self, DirBuilder, File, Permissions, ReadDir};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -29,6 +29,16 @@ pub(super) fn private(path: &Path) -> Result<(), JournalError> {
         fs::set_permissions(path, Permissions::from_mode(0o700)).tried("close to others", path)?;
     }
     Ok(())
+}
+
+/// Lists a folder. Where that takes a while, a signal can come in between.
+pub(super) fn list(path: &Path) -> io::Result<ReadDir> {
+    loop {
+        match fs::read_dir(path) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            listed => return listed,
+        }
+    }
 }
 
 /// Makes the names in a folder durable.

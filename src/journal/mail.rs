@@ -104,7 +104,7 @@ impl Mail {
 
     /// Returns the messages that have not arrived yet, in the order in which they came.
     pub(super) fn waiting(&self) -> Vec<(MailId, Letter)> {
-        let mut ids: Vec<MailId> = match fs::read_dir(&self.folder) {
+        let mut ids: Vec<MailId> = match folder::list(&self.folder) {
             Ok(entries) => entries.filter_map(|entry| name(&entry.ok()?)).collect(),
             Err(_) => return Vec::new(),
         };

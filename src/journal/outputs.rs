@@ -92,7 +92,7 @@ impl Outputs {
 
     /// Takes all outputs of another session over.
     pub(super) fn adopt(&self, other: &Self) -> Result<(), JournalError> {
-        let Ok(entries) = fs::read_dir(&other.folder) else { return Ok(()) };
+        let Ok(entries) = folder::list(&other.folder) else { return Ok(()) };
         folder::private(&self.folder)?;
         for entry in entries {
             let from = entry.tried("list", &other.folder)?.path();

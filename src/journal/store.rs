@@ -220,7 +220,7 @@ impl Store {
     /// Fails when the store can't be listed.
     pub fn list(&self) -> Result<Vec<Listed>, JournalError> {
         let mut found = Vec::new();
-        for entry in fs::read_dir(&self.sessions).tried("list", &self.sessions)? {
+        for entry in folder::list(&self.sessions).tried("list", &self.sessions)? {
             let entry = entry.tried("list", &self.sessions)?;
             let name = entry.file_name();
             let id = name.to_str().and_then(|name| name.strip_suffix(ENDING)?.parse().ok());

@@ -287,6 +287,9 @@ impl<H: Hands> Driver<H> {
     /// The journal cannot be kept any more. That is the last event of the run.
     fn store_failed(mut self, error: &StoreError) -> Self {
         self.store = Store::Failed;
+        if matches!(self.fold.state, State::Done(_)) {
+            log::error!("the run is over, but its end may get lost: {error}");
+        }
         let (at, met) = (self.clock.now(), self.mark);
         let event = Event::StoreFailed { error: Arc::clone(&error.0) };
         let _ = self.write(at, Record::Event { event: &event, met, call: None });

@@ -1,6 +1,7 @@
 //! Sessions: what is written, what survives, and how they go on.
 
 mod copies;
+mod crash;
 mod damage;
 mod replay;
 mod resume;

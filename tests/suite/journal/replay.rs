@@ -1,5 +1,7 @@
 //! A journal, folded again, leads to where the run was.
 
+use std::fmt::Write as _;
+
 use architect::journal::{Content, EndKind, Stored};
 use architect::machine::StateKind;
 
@@ -81,7 +83,7 @@ pub(super) fn resealed(text: &str) -> String {
         let mut hasher = crc32fast::Hasher::new_with_initial(crc);
         hasher.update(body.as_bytes());
         crc = hasher.finalize();
-        sealed.push_str(&format!("{body},\"crc\":\"{crc:08x}\"}}\n"));
+        writeln!(sealed, "{body},\"crc\":\"{crc:08x}\"}}").unwrap();
     }
     sealed
 }

@@ -47,7 +47,7 @@ fn dies_after(world: &World, records: usize) -> SessionId {
 }
 
 /// Dies right after the record with this name was written.
-fn dies_at(world: &World, name: &str, nth: usize) -> SessionId {
+pub(super) fn dies_at(world: &World, name: &str, nth: usize) -> SessionId {
     let rehearsal = World::new();
     let (session, _) = rehearsal.run();
     let mut names = Vec::new();

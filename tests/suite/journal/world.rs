@@ -1,15 +1,16 @@
 //! A small world for sessions: a store, a workspace, a model with a script, and three kinds of tools.
 
+use std::fmt::Write as _;
 use std::fs;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use architect::journal::{
-    Begin, Durability, FileJournal, GoOn, Going, Opened, Past, Repair, SessionId, Setting, Store,
-    Workspace,
+    Begin, Durability, FileJournal, GoOn, Going, JournalError, Opened, Past, Repair, SessionId,
+    Setting, Store, Workspace,
 };
 use architect::machine::{Entry, Fold, Image, Intent, Outcomes};
 use architect::model::{
@@ -20,7 +21,7 @@ use architect::port::{
     Ask, Delta, Job, Journal, Mailbox, Model, ModelCall, NoChecks, Nobody, Observer, Scope,
     ToolSpec, Toolbox, Vetted,
 };
-use architect::runner::{Brief, Driver, Inbox, Ports, SystemClock, Threads};
+use architect::runner::{Brief, Driver, Hands, Inbox, Inline, Ports, SystemClock, Threads};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -39,9 +40,16 @@ impl World {
     }
 
     pub(crate) fn at(root: &Path, durability: Durability) -> Self {
-        fs::create_dir_all(root.join("workspace")).unwrap();
-        let store = Store::open(&root.join("state"), durability).unwrap();
-        Self { store, root: root.to_owned(), _temp: None }
+        Self::try_at(root, durability).unwrap()
+    }
+
+    pub(crate) fn try_at(root: &Path, durability: Durability) -> Result<Self, JournalError> {
+        let workspace = root.join("workspace");
+        if let Err(source) = fs::create_dir_all(&workspace) {
+            return Err(JournalError::Io { what: "make", path: workspace, source });
+        }
+        let store = Store::open(&root.join("state"), durability)?;
+        Ok(Self { store, root: root.to_owned(), _temp: None })
     }
 
     pub(crate) fn workspace(&self) -> PathBuf {
@@ -56,31 +64,35 @@ impl World {
         self.root.join(format!("state/sessions/{session}"))
     }
 
-    pub(crate) fn setting(&self) -> Setting {
-        Setting {
+    fn setting(&self) -> Result<Setting, JournalError> {
+        Ok(Setting {
             model: "scripted/world".into(),
             agent: "build".into(),
-            workspace: Workspace::look(&self.workspace()).unwrap(),
+            workspace: Workspace::look(&self.workspace())?,
             system: "You are a test.".into(),
             tools: Kit::new(self).specs(),
             schema: None,
             options: Value::Null,
-        }
+        })
     }
 
     /// Begins a session, without doing anything.
     pub(crate) fn begin(&self) -> (FileJournal, Fold, Outcomes) {
+        self.try_begin().unwrap()
+    }
+
+    pub(crate) fn try_begin(&self) -> Result<(FileJournal, Fold, Outcomes), JournalError> {
         let begin = Begin {
             now: SystemTime::now(),
-            setting: self.setting(),
+            setting: self.setting()?,
             rules: rules(),
             fixed: 100,
             history: vec![],
             task: Item::user(Origin::Task, "do it"),
         };
-        let (journal, header) = self.store.create(SessionId::fresh(), begin).unwrap();
+        let (journal, header) = self.store.create(SessionId::fresh(), begin)?;
         let (fold, outcomes) = header.start();
-        (journal, fold, outcomes)
+        Ok((journal, fold, outcomes))
     }
 
     /// Begins a session and lets it run to its end.
@@ -113,13 +125,35 @@ impl World {
         from: Time,
         observer: impl FnOnce(Inbox) -> Box<dyn Observer>,
     ) -> Fold {
-        let Cast { journal, mail, model } = cast;
-        let tools = Arc::new(Kit::new(self));
-        let brief = Brief { system: "You are a test.".into(), tools: tools.specs(), schema: None };
         let hands = Threads::new(Arc::new(SystemClock::resume(from)), 4);
         let observer = observer(hands.inbox());
-        let ports =
-            Ports { model, tools, journal, observer, mailbox: mail, checks: Arc::new(NoChecks) };
+        self.play_by(hands, cast, observer, fold, outcomes)
+    }
+
+    /// Plays all parts on this thread.
+    pub(crate) fn play_alone(
+        &self,
+        journal: FileJournal,
+        fold: Fold,
+        outcomes: Outcomes,
+        from: Time,
+    ) -> Fold {
+        let (hands, cast) = (Inline::resume(from), Cast::new(journal));
+        self.play_by(hands, cast, Box::new(Nobody), fold, outcomes)
+    }
+
+    fn play_by(
+        &self,
+        hands: impl Hands,
+        cast: Cast,
+        observer: Box<dyn Observer>,
+        fold: Fold,
+        outcomes: Outcomes,
+    ) -> Fold {
+        let Cast { journal, mail: mailbox, model } = cast;
+        let (tools, checks) = (Arc::new(Kit::new(self)), Arc::new(NoChecks));
+        let brief = Brief { system: "You are a test.".into(), tools: tools.specs(), schema: None };
+        let ports = Ports { model, tools, journal, observer, mailbox, checks };
         Driver::new(hands, ports, brief, fold).run(outcomes)
     }
 
@@ -128,12 +162,16 @@ impl World {
     }
 
     pub(crate) fn how(&self, prompt: Option<&str>) -> GoOn {
-        GoOn {
+        self.try_how(prompt).unwrap()
+    }
+
+    pub(crate) fn try_how(&self, prompt: Option<&str>) -> Result<GoOn, JournalError> {
+        Ok(GoOn {
             now: SystemTime::now(),
-            setting: self.setting(),
+            setting: self.setting()?,
             rules: rules(),
             prompt: prompt.map(Arc::from),
-        }
+        })
     }
 
     /// Goes on with a session, to its end.
@@ -256,8 +294,11 @@ fn argument(call: &ToolCall, name: &str) -> String {
 }
 
 pub(crate) fn sha256(text: &[u8]) -> Arc<str> {
-    let digest = Sha256::digest(text);
-    digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into()
+    let mut hex = String::new();
+    for byte in Sha256::digest(text) {
+        write!(hex, "{byte:02x}").unwrap();
+    }
+    hex.into()
 }
 
 impl Toolbox for Kit {
@@ -307,23 +348,31 @@ impl Toolbox for Kit {
 
 impl Job for Work {
     fn run(self: Box<Self>, _: &Scope) -> ToolResult {
-        let Self { call, workspace } = *self;
-        let text = match &*call.name {
-            "read" => fs::read_to_string(workspace.join(argument(&call, "path"))).unwrap(),
+        match self.work() {
+            Ok(text) => ToolResult::new(self.call.id, ToolStatus::Ok, text),
+            Err(error) => ToolResult::new(self.call.id, ToolStatus::Failed, error.to_string()),
+        }
+    }
+}
+
+impl Work {
+    fn work(&self) -> io::Result<String> {
+        let argument = |name| argument(&self.call, name);
+        match &*self.call.name {
+            "read" => fs::read_to_string(self.workspace.join(argument("path"))),
             "write" => {
-                let path = workspace.join(argument(&call, "path"));
-                let mut file = tempfile::NamedTempFile::new_in(&workspace).unwrap();
-                file.write_all(argument(&call, "text").as_bytes()).unwrap();
-                file.persist(path).unwrap();
-                "written".to_owned()
+                let path = self.workspace.join(argument("path"));
+                let mut file = tempfile::NamedTempFile::new_in(&self.workspace)?;
+                file.write_all(argument("text").as_bytes())?;
+                file.persist(path)?;
+                Ok("written".to_owned())
             }
             _ => {
                 let mut shell = Command::new("sh");
-                shell.arg("-c").arg(argument(&call, "command")).current_dir(&workspace);
+                shell.arg("-c").arg(argument("command")).current_dir(&self.workspace);
                 shell.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-                format!("exit code {}", shell.status().unwrap().code().unwrap())
+                Ok(format!("ended: {}", shell.status()?))
             }
-        };
-        ToolResult::new(call.id, ToolStatus::Ok, text)
+        }
     }
 }

@@ -71,7 +71,7 @@ fn time_is_up_in_the_middle_of_a_call() {
     let (fold, noticed) = world.run_inline();
     assert_eq!((reason(&fold).name(), output(&fold).as_str()), ("timeout", "in time"));
     assert_eq!(fold.state.run().now.0, Span::secs(54).0);
-    assert!(noticed.records.contains(&r##"#2 had said "well""##.to_owned()));
+    assert!(noticed.records.contains(&r#"#2 had said "well""#.to_owned()));
 }
 
 #[test]
