@@ -22,23 +22,14 @@
 //! A scripted model, no tools, and hands that work on the spot:
 //!
 //! ```
-//! use std::sync::Arc;
 //! use architect::llm::scripted::{Script, ScriptPosition, ScriptedModel};
 //! use architect::machine::{Conversation, Fold, State};
 //! use architect::model::{Item, Origin, Rules};
-//! use architect::port::{NoChecks, NoJournal, NoMail, NoTools, Nobody};
 //! use architect::runner::{Brief, Driver, Inline, Ports};
 //!
 //! let script = Script::from_toml("hello", "[[turn]]\ntext = 'Hello.'")?;
 //! let brief = Brief { system: "Be brief.".into(), tools: [].into(), schema: None };
-//! let ports = Ports {
-//!     model: Box::new(ScriptedModel::new(script, ScriptPosition::default())),
-//!     tools: Arc::new(NoTools),
-//!     journal: Box::new(NoJournal),
-//!     observer: Box::new(Nobody),
-//!     mailbox: Box::new(NoMail),
-//!     checks: Arc::new(NoChecks),
-//! };
+//! let ports = Ports::new(Box::new(ScriptedModel::new(script, ScriptPosition::default())));
 //! let task = Item::user(Origin::Task, "Say hello.");
 //! let (fold, first) = Fold::start(Rules::default(), Conversation::new(brief.bytes()), task);
 //! let fold = Driver::new(Inline::new(), ports, brief, fold).run(first);

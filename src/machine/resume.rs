@@ -63,10 +63,10 @@ pub fn resume(state: State, now: Time, resumption: Resumption) -> Next {
     match state {
         State::Preparing(state) => Preparing::enter(renew(state.run), Out::default()),
         State::Compacting(state) => compacting(Compacting { run: renew(state.run), ..state }),
-        State::Calling(state) => calling(Calling { run: renew(state.run), ..state }),
+        State::Calling(state) => calling(Calling { run: renew(state.run), ..state }, opening),
         State::Executing(state) => executing(Executing { run: renew(state.run), ..state }, &found),
-        State::Closing(state) => closing(Closing { run: renew(state.run), ..state }),
-        State::Done(state) => reopen(renew(state.run), opening),
+        State::Closing(state) => closing(Closing { run: renew(state.run), ..state }, opening),
+        State::Done(state) => reopen(renew(state.run), Out::default(), opening),
     }
 }
 
@@ -80,8 +80,9 @@ fn compacting(state: Compacting) -> Next {
     Compacting::again(run, out, facts, fit, attempt.number() + 1)
 }
 
-/// A call that was sent may have been answered, but nobody heard it: it is prepared anew.
-fn calling(state: Calling) -> Next {
+/// A call that was sent may have been answered, but nobody heard it: it is prepared anew. An answer is checked again,
+/// unless the user has another message; then it is none that the run could end with.
+fn calling(state: Calling, opening: Opening) -> Next {
     let Calling { mut run, facts, stage, .. } = state;
     let mut out = Out::default();
     match stage {
@@ -91,7 +92,10 @@ fn calling(state: Calling) -> Next {
             }
             Preparing::enter(run, out)
         }
-        CallStage::Checking { answer, .. } => Calling::check(run, out, facts, answer),
+        CallStage::Checking { answer, .. } => match opening {
+            Opening::Message => Preparing::enter(run, out),
+            Opening::GoOn => Calling::check(run, out, facts, answer),
+        },
     }
 }
 
@@ -108,32 +112,32 @@ fn executing(mut state: Executing, found: &[Found]) -> Next {
     state.proceed(Out::default())
 }
 
-/// There is one closing call, also across a crash: when it was sent, the run is over.
-fn closing(state: Closing) -> Next {
+/// There is one closing call, also across a crash: when it was sent, the run is over. When the user has another message,
+/// it is over in any case, and goes on.
+fn closing(state: Closing, opening: Opening) -> Next {
     let Closing { mut run, reason, stage, .. } = state;
     let mut out = Out::default();
     match stage {
-        CloseStage::Preparing { .. } => {
+        CloseStage::Preparing { .. } => {}
+        CloseStage::Sending { facts, .. } => run.charge_lost(&facts, &mut out),
+    }
+    match (opening, stage) {
+        (Opening::Message, _) => reopen(run, out, opening),
+        (Opening::GoOn, CloseStage::Sending { .. }) => {
+            Done::end(run, out, StopReason::Closed(reason))
+        }
+        (Opening::GoOn, CloseStage::Preparing { .. }) => {
             let id = run.next.take();
             out.effect(Effect::Prepare { id, purpose: Purpose::Closing });
             let due = Closing::due(&run);
-            out.to(State::Closing(Closing {
-                run,
-                reason,
-                due,
-                stage: CloseStage::Preparing { id },
-            }))
-        }
-        CloseStage::Sending { facts, .. } => {
-            run.charge_lost(&facts, &mut out);
-            Done::end(run, out, StopReason::Closed(reason))
+            let preparing = CloseStage::Preparing { id };
+            out.to(State::Closing(Closing { run, reason, due, stage: preparing }))
         }
     }
 }
 
 /// A run that was over goes on: what it used stays used, what it repeated is forgotten.
-fn reopen(mut run: Run, opening: Opening) -> Next {
-    let mut out = Out::default();
+fn reopen(mut run: Run, mut out: Out, opening: Opening) -> Next {
     run.streaks = Streaks::default();
     run.repeats = Repeats::default();
     run.partial = None;

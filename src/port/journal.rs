@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::machine::Event;
-use crate::model::{EffectId, Time};
+use crate::machine::{Done, Event, Mark};
+use crate::model::{EffectId, Span, Time};
 
 /// Where a run is written down.
 pub trait Journal: Send {
@@ -14,7 +14,8 @@ pub trait Journal: Send {
     ///
     /// # Errors
     ///
-    /// Fails when the record cannot be kept. Nothing more may happen then.
+    /// Fails when the record cannot be kept. Nothing more may happen then. What the run still says about its end is
+    /// added all the same: there may be room that was kept for it.
     fn append(&mut self, at: Time, record: Record<'_>) -> Result<(), StoreError>;
 
     /// Makes durable what was added.
@@ -27,11 +28,17 @@ pub trait Journal: Send {
 }
 
 /// What is written down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record<'a> {
-    /// An event that the machine accepted; state and conversation are folded from these.
-    Event(&'a Event),
+    /// An event that the machine accepts; state and conversation are folded from these.
+    Event {
+        /// The event.
+        event: &'a Event,
+        /// Where the run stood when the event came.
+        met: Mark,
+        /// Where the time of a model call went, when the event completes one.
+        call: Option<CallTimes>,
+    },
     /// What a model call had said before it was cancelled. It is told, and never enters the conversation.
     Partial {
         /// The call.
@@ -39,6 +46,23 @@ pub enum Record<'a> {
         /// The text.
         text: &'a str,
     },
+    /// The run is over.
+    Ended {
+        /// How.
+        done: &'a Done,
+        /// Where the run stands.
+        met: Mark,
+    },
+}
+
+/// Where the time of a model call went. It is told, and nothing is decided by it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallTimes {
+    /// Writing the request down.
+    pub encode: Span,
+    /// From there to the first byte of the reply; none when no byte came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_byte: Option<Span>,
 }
 
 /// Why a journal could not be kept.

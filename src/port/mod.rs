@@ -18,7 +18,7 @@ mod toolbox;
 pub use cancel::{Cancel, OnCancel};
 pub use checks::{Checks, NoChecks};
 pub use clock::Clock;
-pub use journal::{Journal, NoJournal, Record, StoreError};
+pub use journal::{CallTimes, Journal, NoJournal, Record, StoreError};
 pub use mailbox::{Mailbox, NoMail};
 pub use model::{Ask, Delta, Model, ModelCall, ToolSpec};
 pub use notice::{HookOutcome, HookPoint, HookRun, Notice};

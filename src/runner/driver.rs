@@ -7,11 +7,12 @@ use serde_json::Value;
 
 use super::effects::with_messages;
 use super::hands::{Arrival, Hands};
-use crate::machine::{Effect, Event, Fold, Intent, Outcomes, State, Verdict};
+use crate::machine::{Effect, Event, Fold, Intent, Mark, Outcomes, State, Verdict};
 use crate::model::{CallId, EffectId, Signal, Span, Time, UserMessage};
 use crate::port::{
-    Cancel, Checks, Clock, Delta, Gone, Job, Journal, Mailbox, Model, Observer, Prelude, Record,
-    Seen, StoreError, ToolSpec, Toolbox, Vetted,
+    CallTimes, Cancel, Checks, Clock, Delta, Gone, Job, Journal, Mailbox, Model, NoChecks,
+    NoJournal, NoMail, NoPrelude, NoTools, Nobody, Observer, Prelude, Record, Seen, StoreError,
+    ToolSpec, Toolbox, Vetted,
 };
 
 /// Drives one run from its first effects to its end.
@@ -29,8 +30,12 @@ pub struct Driver<H> {
     pub(super) done: VecDeque<Event>,
     /// What the call that is under way has said so far.
     pub(super) heard: String,
+    /// Where the time of the call that is under way went so far.
+    pub(super) timing: Option<Timing>,
     /// What is to be done, once what justifies it is durable.
     pending: Vec<Effect>,
+    /// Where the run stands, for the record of what comes next.
+    mark: Mark,
     store: Store,
     reader: Reader,
 }
@@ -53,6 +58,21 @@ pub struct Ports {
     pub prelude: Arc<dyn Prelude>,
 }
 
+impl Ports {
+    /// Returns a model alone: no tools, nothing written down, nobody who watches.
+    pub fn new(model: Box<dyn Model>) -> Self {
+        Self {
+            model,
+            tools: Arc::new(NoTools),
+            journal: Box::new(NoJournal),
+            observer: Box::new(Nobody),
+            mailbox: Box::new(NoMail),
+            checks: Arc::new(NoChecks),
+            prelude: Arc::new(NoPrelude),
+        }
+    }
+}
+
 /// What goes along with every request of a run.
 #[derive(Clone, Debug)]
 pub struct Brief {
@@ -68,6 +88,15 @@ pub struct Brief {
 pub(super) struct Cleared {
     pub(super) job: Box<dyn Job>,
     pub(super) intent: Intent,
+}
+
+/// Where the time of a model call goes while it is under way.
+#[derive(Clone, Copy)]
+pub(super) struct Timing {
+    pub(super) id: EffectId,
+    /// When the request was written down.
+    pub(super) ready: Time,
+    pub(super) times: CallTimes,
 }
 
 /// Whether the journal can be relied on.
@@ -105,12 +134,14 @@ impl<H: Hands> Driver<H> {
             hands,
             ports,
             brief,
-            fold,
             tokens: HashMap::new(),
             jobs: HashMap::new(),
             done: VecDeque::new(),
             heard: String::new(),
+            timing: None,
             pending: Vec::new(),
+            mark: Mark::of(&fold, &[]),
+            fold,
             store: Store::Sound,
             reader: Reader::Present,
         }
@@ -121,6 +152,7 @@ impl<H: Hands> Driver<H> {
         let begun = Seen::Begun { at: self.clock.now(), fold: &self.fold, outcomes: &first };
         let seen = self.ports.observer.see(&begun);
         self.noticed(seen);
+        self.mark = Mark::of(&self.fold, &first.effects);
         self.pending = first.effects;
         loop {
             self = self.perform();
@@ -177,10 +209,12 @@ impl<H: Hands> Driver<H> {
             Arrival::Prelude { id, messages } => self.accept_prepared(id, messages),
             Arrival::Delta { id, delta } => {
                 if self.tokens.contains_key(&id) {
-                    if let Delta::Text(text) = &delta {
-                        self.heard.push_str(text);
-                    }
                     let at = self.clock.now();
+                    match &delta {
+                        Delta::Begun => self.begun(id, at),
+                        Delta::Text(text) => self.heard.push_str(text),
+                        Delta::Reasoning(_) => {}
+                    }
                     let seen = self.ports.observer.see(&Seen::Delta { at, id, delta: &delta });
                     self.noticed(seen);
                 }
@@ -216,7 +250,8 @@ impl<H: Hands> Driver<H> {
             }
         }
         let at = self.clock.now();
-        match self.write(at, Record::Event(event)) {
+        let call = event.completes().and_then(|id| self.times(id));
+        match self.write(at, Record::Event { event, met: self.mark, call }) {
             Ok(()) => self.fold(at, event),
             Err(error) => self.store_failed(&error),
         }
@@ -228,12 +263,28 @@ impl<H: Hands> Driver<H> {
         let seen = Seen::Event { at, event, fold: &driver.fold, outcomes: &outcomes };
         let seen = driver.ports.observer.see(&seen);
         driver.noticed(seen);
+        driver.mark = Mark::of(&driver.fold, &outcomes.effects);
         driver.pending.extend(outcomes.effects);
         driver
     }
 
+    /// Notes when the first byte of a reply came.
+    fn begun(&mut self, id: EffectId, at: Time) {
+        if let Some(timing) = self.timing.as_mut().filter(|timing| timing.id == id) {
+            timing.times.first_byte.get_or_insert(at.since(timing.ready));
+        }
+    }
+
+    /// Returns where the time of a call went that is over now; none when this is no model call.
+    pub(super) fn times(&mut self, id: EffectId) -> Option<CallTimes> {
+        self.timing.take_if(|timing| timing.id == id).map(|timing| timing.times)
+    }
+
     /// Does what is pending, after making durable what justifies it.
     fn perform(mut self) -> Self {
+        if self.pending.contains(&Effect::End) {
+            self.write_end();
+        }
         if self.pending.iter().any(|effect| self.has_to_be_durable(effect))
             && let Err(error) = self.sync()
         {
@@ -245,25 +296,37 @@ impl<H: Hands> Driver<H> {
         self
     }
 
+    /// Writes a record. Once the journal has failed, nobody relies on it any more, but the end of the run may still fit
+    /// into what it has kept free.
     pub(super) fn write(&mut self, at: Time, record: Record<'_>) -> Result<(), StoreError> {
-        match self.store {
-            Store::Sound => self.ports.journal.append(at, record),
-            Store::Failed => Ok(()),
-        }
+        let written = self.ports.journal.append(at, record);
+        if self.store == Store::Failed { Ok(()) } else { written }
     }
 
     fn sync(&mut self) -> Result<(), StoreError> {
-        match self.store {
-            Store::Sound => self.ports.journal.sync(),
-            Store::Failed => Ok(()),
+        let synced = self.ports.journal.sync();
+        if self.store == Store::Failed { Ok(()) } else { synced }
+    }
+
+    /// Writes how the run ended. That tells what the events before it say already, so it may be missing.
+    fn write_end(&mut self) {
+        let State::Done(done) = &self.fold.state else { return };
+        let record = Record::Ended { done, met: self.mark };
+        if let Err(error) = self.ports.journal.append(self.clock.now(), record) {
+            log::warn!("the end of the run is not in its journal: {error}");
         }
     }
 
-    /// The journal cannot be kept any more. That is the last event of the run, and it is not written.
+    /// The journal cannot be kept any more. That is the last event of the run.
     fn store_failed(mut self, error: &StoreError) -> Self {
         self.store = Store::Failed;
-        let at = self.clock.now();
-        self.fold(at, &Event::StoreFailed { error: Arc::clone(&error.0) })
+        if matches!(self.fold.state, State::Done(_)) {
+            log::error!("the run is over, but its end may get lost: {error}");
+        }
+        let (at, met) = (self.clock.now(), self.mark);
+        let event = Event::StoreFailed { error: Arc::clone(&error.0) };
+        let _ = self.write(at, Record::Event { event: &event, met, call: None });
+        self.fold(at, &event)
     }
 
     /// Ends the run when nobody reads any more what it shows.

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::driver::{Cleared, Driver};
+use super::driver::{Cleared, Driver, Timing};
 use super::hands::{Arrival, Hands, Lane, Post, Work};
 use crate::machine::{Check, Conversation, Effect, Event, Facts, Intent, Purpose};
 use crate::model::{
     Access, EffectId, Fault, FaultKind, Reply, Tokens, ToolCall, ToolResult, ToolStatus,
     UserMessage,
 };
-use crate::port::{Ask, Cancel, Record, Scope, Vetted};
+use crate::port::{Ask, CallTimes, Cancel, Record, Scope, Vetted};
 
 /// What a model is told that sums up.
 const SUMMARIZE: &str = "\
@@ -103,10 +103,14 @@ impl<H: Hands> Driver<H> {
             schema: self.brief.schema.as_ref().filter(|_| purpose == Purpose::Agent),
         };
         self.heard.clear();
+        let asked = self.clock.now();
         let call = match self.ports.model.prepare(&ask) {
             Ok(call) => call,
             Err(fault) => return self.done.push_back(Event::Failed { id, fault }),
         };
+        let ready = self.clock.now();
+        let times = CallTimes { encode: ready.since(asked), first_byte: None };
+        self.timing = Some(Timing { id, ready, times });
         let tools = Arc::clone(&self.ports.tools);
         self.start(
             id,
@@ -192,7 +196,7 @@ impl<H: Hands> Driver<H> {
             token.cancel();
         }
         let text = std::mem::take(&mut self.heard);
-        if !text.is_empty() {
+        if self.times(id).is_some() && !text.is_empty() {
             let at = self.clock.now();
             if let Err(error) = self.write(at, Record::Partial { id, text: &text }) {
                 self.done.push_back(Event::StoreFailed { error: error.0 });

@@ -35,6 +35,13 @@ impl Inline {
         Self::default()
     }
 
+    /// Returns hands whose clock goes on from this time: where a stored session stands.
+    pub fn resume(from: Time) -> Self {
+        let inline = Self::default();
+        inline.clock.go_on(from);
+        inline
+    }
+
     /// Puts something into the inbox that arrives at a certain time.
     pub fn post_at(&mut self, at: Time, arrival: Arrival) {
         let order = self.next;

@@ -4,6 +4,7 @@
 
 mod config;
 mod house;
+mod journal;
 mod runner;
 mod support;
 mod tools;

@@ -71,9 +71,7 @@ fn time_is_up_in_the_middle_of_a_call() {
     let (fold, noticed) = world.run_inline();
     assert_eq!((reason(&fold).name(), output(&fold).as_str()), ("timeout", "in time"));
     assert_eq!(fold.state.run().now.0, Span::secs(54).0);
-    assert!(
-        noticed.records.iter().any(|record| record.contains(r#""partial":{"id":2,"text":"well"}"#))
-    );
+    assert!(noticed.records.contains(&r#"#2 had said "well""#.to_owned()));
 }
 
 #[test]
@@ -144,7 +142,8 @@ fn a_call_that_is_refused_is_answered_and_never_runs() {
 fn a_full_disk_ends_the_run_before_the_next_effect() {
     let says = [Says::Calls(vec![("write", "{}")]), Says::Text("done")];
     let (_, whole) = World::new(&says).run_inline();
-    for room in 0..whole.records.len() {
+    // The last record sums up what those before it say; a run may end without it.
+    for room in 0..whole.records.len() - 1 {
         let mut world = World::new(&says);
         world.room = room;
         let (fold, noticed) = world.run_inline();

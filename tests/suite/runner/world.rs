@@ -10,8 +10,8 @@ use architect::model::{
     ToolResult, ToolStatus, Usage,
 };
 use architect::port::{
-    Ask, Delta, Gone, Job, Journal, Model, ModelCall, NoChecks, NoMail, NoPrelude, Observer,
-    Record, Scope, Seen, StoreError, ToolSpec, Toolbox, Vetted,
+    Ask, Delta, Gone, Job, Journal, Model, ModelCall, Observer, Record, Scope, Seen, StoreError,
+    ToolSpec, Toolbox, Vetted,
 };
 use architect::runner::{Brief, Driver, Hands, Inline, Ports, SystemClock, Threads};
 
@@ -152,7 +152,11 @@ impl Journal for Paper {
         if noticed.records.len() == self.room {
             return Err(StoreError("no space left".into()));
         }
-        noticed.records.push(serde_json::to_string(&record).unwrap());
+        noticed.records.push(match record {
+            Record::Event { event, .. } => serde_json::to_string(event).unwrap(),
+            Record::Partial { id, text } => format!("{id} had said {text:?}"),
+            Record::Ended { done, .. } => format!("{}", done.outcome.reason),
+        });
         Ok(())
     }
 
@@ -224,7 +228,6 @@ impl World {
         let tools = Arc::new(Tools(Arc::clone(&noticed)));
         let brief = Brief { system: "system".into(), tools: tools.specs(), schema: None };
         let ports = Ports {
-            model: Box::new(Scripted(self.says.into(), Arc::clone(&noticed))),
             tools,
             journal: Box::new(Paper {
                 noticed: Arc::clone(&noticed),
@@ -235,9 +238,7 @@ impl World {
                 noticed: Arc::clone(&noticed),
                 leaves_after: self.leaves_after,
             }),
-            mailbox: Box::new(NoMail),
-            checks: Arc::new(NoChecks),
-            prelude: Arc::new(NoPrelude),
+            ..Ports::new(Box::new(Scripted(self.says.into(), Arc::clone(&noticed))))
         };
         let conversation = Conversation::new(brief.bytes());
         let task = Item::user(Origin::Task, "the task");

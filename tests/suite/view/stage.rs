@@ -11,8 +11,8 @@ use architect::model::{
     Span, Time, Tokens, ToolCall, ToolResult, ToolStatus, Usage, UserMessage,
 };
 use architect::port::{
-    Ask, Delta, HookOutcome, HookPoint, HookRun, Job, Mailbox, Model, ModelCall, NoChecks,
-    NoJournal, Notice, Scope, ToolSpec, Toolbox, Vetted,
+    Ask, Delta, HookOutcome, HookPoint, HookRun, Job, Mailbox, Model, ModelCall, Notice, Scope,
+    ToolSpec, Toolbox, Vetted,
 };
 use architect::runner::{Arrival, Brief, Driver, Inline, Ports};
 use architect::view::{About, Lost, Output, Patience, RunResult, Show, Source};
@@ -72,8 +72,13 @@ pub(crate) struct Stage {
 }
 
 /// A model of 2.5 dollars for a million tokens of input, 10 for output.
-const PRICE: Price =
-    Price { input: 2_500_000, output: 10_000_000, cached_input: 1_250_000, cache_write: 0 };
+const PRICE: Price = Price {
+    input: 2_500_000,
+    output: 10_000_000,
+    cached_input: 1_250_000,
+    cache_write: 0,
+    long: None,
+};
 
 impl Stage {
     pub(crate) fn new(turns: Vec<Turn>) -> Self {
@@ -99,12 +104,10 @@ impl Stage {
             Item::user(Origin::Task, Arc::clone(&about.task)),
         );
         let ports = Ports {
-            model: Box::new(Script(turns.into())),
             tools: Arc::new(Props),
-            journal: Box::new(NoJournal),
             observer: Box::new(show.watch(about)),
             mailbox: Box::new(Post(mail)),
-            checks: Arc::new(NoChecks),
+            ..Ports::new(Box::new(Script(turns.into())))
         };
         let brief = Brief { system: "".into(), tools: Props.specs(), schema: None };
         let mut hands = Inline::new();

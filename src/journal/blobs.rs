@@ -1,0 +1,160 @@
+//! Long texts in files of their own, named by their content.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::Durability;
+use super::error::{JournalError, Tried};
+use super::folder;
+
+/// The long texts of one session.
+#[derive(Clone, Debug)]
+pub(super) struct Blobs {
+    folder: PathBuf,
+    durability: Durability,
+}
+
+/// A text that stands in a file of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Blob {
+    /// The SHA-256 digest of the text, in hexadecimal: the name of its file.
+    pub(super) sha256: String,
+    /// Its length.
+    pub(super) bytes: u64,
+}
+
+impl Blobs {
+    /// Returns the blobs in this folder; it is made when there is the first one.
+    pub(super) fn new(folder: PathBuf, durability: Durability) -> Self {
+        Self { folder, durability }
+    }
+
+    /// Keeps a text. It is durable when this returns.
+    pub(super) fn put(&self, text: &str) -> Result<Blob, JournalError> {
+        let blob = Blob { sha256: digest(text.as_bytes()), bytes: text.len() as u64 };
+        let path = self.folder.join(&blob.sha256);
+        let is_there = fs::metadata(&path).is_ok_and(|found| found.len() == blob.bytes);
+        if !is_there {
+            folder::private(&self.folder)?;
+            replace(&path, text.as_bytes(), self.durability).tried("write", &path)?;
+        }
+        Ok(blob)
+    }
+
+    /// Returns a text that was kept.
+    ///
+    /// # Errors
+    ///
+    /// Fails when it is missing, or is not what was kept.
+    pub(super) fn get(&self, blob: &Blob) -> io::Result<String> {
+        let is_name = blob.sha256.len() == 64 && blob.sha256.bytes().all(|b| b.is_ascii_hexdigit());
+        if !is_name {
+            return Err(io::Error::other("a text has a name that is no digest"));
+        }
+        let lost = |error: io::Error| io::Error::other(format!("text {}: {error}", blob.sha256));
+        let path = self.folder.join(&blob.sha256);
+        if fs::symlink_metadata(&path).map_err(lost)?.len() != blob.bytes {
+            return Err(lost(io::Error::other("its length is another one")));
+        }
+        let text = fs::read(&path).map_err(lost)?;
+        if digest(&text) != blob.sha256 {
+            return Err(lost(io::Error::other("its content is another one")));
+        }
+        String::from_utf8(text).map_err(|_| lost(io::Error::other("it is not UTF-8")))
+    }
+
+    /// Takes a blob of another session over.
+    pub(super) fn adopt(&self, blob: &Blob, other: &Self) -> Result<(), JournalError> {
+        let text = other.get(blob).tried("read a text from", &other.folder)?;
+        self.put(&text).map(|_| ())
+    }
+
+    pub(super) fn failed(&self, what: &'static str, error: impl Into<io::Error>) -> JournalError {
+        JournalError::Io { what, path: self.folder.clone(), source: error.into() }
+    }
+}
+
+/// Returns the SHA-256 digest in hexadecimal.
+pub(super) fn digest(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+/// Returns bytes in hexadecimal.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(digit).collect()
+}
+
+fn digit(value: u8) -> char {
+    char::from_digit(u32::from(value), 16).unwrap_or('0')
+}
+
+/// Puts a file into its place whole: whoever reads it sees what was there before, or all of this.
+pub(super) fn replace(path: &Path, content: &[u8], durability: Durability) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let temporary = folder.join(format!(".{}", uuid::Uuid::now_v7()));
+    let write = || {
+        let mut file = create(&temporary)?;
+        file.write_all(content)?;
+        if durability == Durability::Full {
+            file.sync_all()?;
+        }
+        fs::rename(&temporary, path)?;
+        if durability == Durability::Full {
+            folder::sync(folder)?;
+        }
+        Ok(())
+    };
+    let written = write();
+    if written.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    written
+}
+
+/// Makes a new file that is the user's alone.
+pub(super) fn create(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blobs() -> (tempfile::TempDir, Blobs) {
+        let temp = tempfile::tempdir().unwrap();
+        let blobs = Blobs::new(temp.path().join("blobs"), Durability::Full);
+        (temp, blobs)
+    }
+
+    #[test]
+    fn the_same_text_is_kept_once() {
+        let (_temp, blobs) = blobs();
+        let first = blobs.put("some text").unwrap();
+        assert_eq!(blobs.put("some text").unwrap(), first);
+        assert_eq!(blobs.get(&first).unwrap(), "some text");
+        assert_eq!(fs::read_dir(&blobs.folder).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_text_that_was_changed_is_not_given_out() {
+        let (_temp, blobs) = blobs();
+        let blob = blobs.put("some text").unwrap();
+        fs::write(blobs.folder.join(&blob.sha256), "sane text").unwrap();
+        assert!(blobs.get(&blob).unwrap_err().to_string().ends_with("its content is another one"));
+    }
+
+    #[test]
+    fn a_name_leads_nowhere_else() {
+        let (temp, blobs) = blobs();
+        blobs.put("some text").unwrap();
+        fs::write(temp.path().join("secret"), "hush").unwrap();
+        for sha256 in ["../secret", "/etc/passwd", ""] {
+            assert!(blobs.get(&Blob { sha256: sha256.to_owned(), bytes: 4 }).is_err());
+        }
+    }
+}

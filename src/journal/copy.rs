@@ -1,0 +1,259 @@
+//! Copies of journals: forks, exports and imports. The original is never touched.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::Durability;
+use super::blobs::{self, Blobs};
+use super::error::{JournalError, ReadOnly, Tried};
+use super::header::{Header, Lineage};
+use super::id::SessionId;
+use super::line::{self, Body, Content, Line, Stored, seal};
+use super::reader::{Found, Reader};
+use super::replay::{EndKind, replay};
+use super::store::Store;
+use crate::machine::{Event, Mark};
+use crate::model::{Span, Time, ToolResult, ToolStatus};
+
+/// Where a fork leaves its original.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fork {
+    /// The last record that both have; none for all that there are.
+    pub after: Option<u64>,
+    /// What that record says instead, when it is the result of a tool call.
+    pub instead: Option<Instead>,
+    /// The time of day.
+    pub now: SystemTime,
+}
+
+/// A result that stands for another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Instead {
+    /// How the call ended.
+    pub status: ToolStatus,
+    /// What the model is told.
+    pub text: Arc<str>,
+}
+
+/// A session that was imported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Imported {
+    /// Its id: the one that it had, unless there is a session with that already.
+    pub session: SessionId,
+    /// Its records.
+    pub records: u64,
+    /// Whether half a record at its end was left out.
+    pub torn: bool,
+}
+
+impl Store {
+    /// Makes a session that begins like another one. Then it can be gone on with, with another model, another prompt or
+    /// other rules.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the session has no such record, when what is to be replaced is no result, and when the system refuses
+    /// something.
+    pub fn fork(&self, parent: SessionId, fork: &Fork) -> Result<SessionId, JournalError> {
+        let child = SessionId::fresh();
+        let mut reader = self.reader(parent)?;
+        let (past, end) = replay(self.reader(parent)?, parent, |_, _, _| {})?;
+        if let EndKind::ReadOnly(why @ ReadOnly::Newer { .. }) = end.kind {
+            return Err(JournalError::ReadOnly { session: parent, why });
+        }
+        let last = end.position.seq.saturating_sub(1);
+        let after = fork.after.unwrap_or(last);
+        if after > last {
+            return Err(JournalError::NoRecord { session: parent, seq: after, last });
+        }
+        let replaced = fork.instead.as_ref().map(|_| after);
+        let lineage = Some(Lineage { session: parent, seq: after, replaced });
+        let header = Header { session: child, created: fork.now.into(), lineage, ..past.header };
+        let blobs = self.blobs(child);
+        self.write_copy(child, |out| {
+            let mut copy = Copy { out, crc: 0 };
+            while let Some(stored) = next(&mut reader)?.filter(|stored| stored.seq <= after) {
+                let instead = fork.instead.as_ref().filter(|_| stored.seq == after);
+                match (&stored.content, instead) {
+                    (content, Some(instead)) => {
+                        let no = || JournalError::NoResult { session: parent, seq: after };
+                        let event = replace(content, instead).ok_or_else(no)?;
+                        copy.line(&stored, Body::Event(&event), &blobs)?;
+                    }
+                    (Content::Header(_), None) => copy.header(&header, &blobs)?,
+                    (_, None) => {
+                        for blob in stored.moved.values() {
+                            blobs.adopt(blob, reader.blobs())?;
+                        }
+                        copy.text(reader.text())?;
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        self.outputs(child).adopt(&self.outputs(parent))?;
+        Ok(child)
+    }
+
+    /// Writes the records of a session to `out`: one file with everything in it.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the session can't be read, or `out` can't be written. What comes behind damage is left out.
+    pub fn export(&self, session: SessionId, out: &mut dyn Write) -> Result<u64, JournalError> {
+        let mut reader = self.reader(session)?;
+        let mut copy = Copy { out, crc: 0 };
+        let mut records = 0;
+        while let Some(stored) = next(&mut reader)? {
+            let mut text = reader.text();
+            if !stored.moved.is_empty() {
+                let lowered = line::lower(&text, &stored.moved, reader.blobs());
+                let lost = |why: String| std::io::Error::other(why);
+                text = lowered
+                    .map_err(|damage| lost(damage.to_string()))
+                    .and_then(|lowered| lowered.map_err(lost))
+                    .tried("read", &self.path(session))?;
+            }
+            copy.text(text)?;
+            records += 1;
+        }
+        Ok(records)
+    }
+
+    /// Takes a session in that was exported.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the file is no session, is damaged, or was written by a newer release.
+    pub fn import(&self, path: &Path, now: SystemTime) -> Result<Imported, JournalError> {
+        let file = File::open(path).tried("open", path)?;
+        // What it names is looked for nowhere: an export has everything in it.
+        let nowhere = Blobs::new(path.join("none"), Durability::Os);
+        let again = file.try_clone().tried("open", path)?;
+        let reader = Reader::new(path, file, nowhere.clone());
+        let no = |why: String| JournalError::NotASession { path: path.to_owned(), why };
+        let (past, end) =
+            replay(reader, SessionId::fresh(), |_, _, _| {}).map_err(|error| match error {
+                JournalError::ReadOnly { why, .. } => no(why.to_string()),
+                error => error,
+            })?;
+        if let EndKind::ReadOnly(why) = &end.kind {
+            return Err(no(why.to_string()));
+        }
+        let had = past.header.session;
+        let taken = self.path(had).exists();
+        let session = if taken { SessionId::fresh() } else { had };
+        let seq = end.position.seq.saturating_sub(1);
+        let lineage = Some(Lineage { session: had, seq, replaced: None });
+        let header = match taken {
+            true => Header { session, lineage, created: now.into(), ..past.header },
+            false => past.header,
+        };
+        let mut reader = Reader::again(path, again, nowhere)?;
+        let blobs = self.blobs(session);
+        self.write_copy(session, |out| {
+            let mut copy = Copy { out, crc: 0 };
+            while let Some(stored) = next(&mut reader)? {
+                match &stored.content {
+                    Content::Header(_) => copy.header(&header, &blobs)?,
+                    _ => copy.text(reader.text())?,
+                }
+            }
+            Ok(())
+        })?;
+        let torn = end.kind != EndKind::Whole;
+        Ok(Imported { session, records: end.position.seq, torn })
+    }
+
+    /// Writes a journal that appears whole, or not at all.
+    fn write_copy(
+        &self,
+        session: SessionId,
+        write: impl FnOnce(&mut dyn Write) -> Result<(), JournalError>,
+    ) -> Result<(), JournalError> {
+        let temporary = self.temporary();
+        let file = blobs::create(&temporary).tried("make the file", &temporary)?;
+        let written = (|| {
+            super::folder::private(&self.beside(session))?;
+            let mut out = BufWriter::new(&file);
+            write(&mut out)?;
+            out.flush().tried("write", &temporary)?;
+            drop(out);
+            if self.durability() == Durability::Full {
+                file.sync_all().tried("make durable", &temporary)?;
+            }
+            self.publish(&temporary, &self.path(session))
+        })();
+        if written.is_err() {
+            let _ = fs::remove_file(&temporary);
+            let _ = fs::remove_dir_all(self.beside(session));
+        }
+        written
+    }
+}
+
+/// Returns the next record of the valid prefix.
+fn next(reader: &mut Reader) -> Result<Option<Stored>, JournalError> {
+    Ok(match reader.read()? {
+        Found::Record(stored) => Some(*stored),
+        Found::End | Found::NotUnderstood(_) | Found::Damage(_) => None,
+    })
+}
+
+/// Returns the event with another result, if it is one that has a result.
+fn replace(content: &Content, instead: &Instead) -> Option<Event> {
+    let Content::Event(Event::Settled { id, result }) = content else { return None };
+    let new = ToolResult::new(result.call.clone(), instead.status, Arc::clone(&instead.text));
+    Some(Event::Settled { id: *id, result: ToolResult { took: result.took, ..new } })
+}
+
+/// Writes records one after the other, each sealed anew.
+struct Copy<'a> {
+    out: &'a mut dyn Write,
+    crc: u32,
+}
+
+impl Copy<'_> {
+    fn header(&mut self, header: &Header, blobs: &Blobs) -> Result<(), JournalError> {
+        let line = Line {
+            seq: 0,
+            at: Time::START,
+            ts: Some(header.created),
+            met: None,
+            call: None,
+            sync: Span::ZERO,
+            mail: &[],
+            body: Body::Header(header),
+        };
+        let mut text = Vec::new();
+        line.write(blobs, &mut text)?;
+        self.text(text)
+    }
+
+    /// Writes a record that was read, with another body.
+    fn line(
+        &mut self,
+        as_read: &Stored,
+        body: Body<'_>,
+        blobs: &Blobs,
+    ) -> Result<(), JournalError> {
+        let Stored { seq, at, ts, call, sync, .. } = *as_read;
+        let met = as_read
+            .met
+            .as_ref()
+            .and_then(|mark| Some(Mark { state: mark.kind()?, digest: mark.digest? }));
+        let line = Line { seq, at, ts, met, call, sync, mail: &as_read.mail, body };
+        let mut text = Vec::new();
+        line.write(blobs, &mut text)?;
+        self.text(text)
+    }
+
+    /// Writes a record as it is.
+    fn text(&mut self, mut text: Vec<u8>) -> Result<(), JournalError> {
+        self.crc = seal(&mut text, self.crc);
+        self.out.write_all(&text).tried("write", Path::new("the copy"))
+    }
+}

@@ -1,0 +1,182 @@
+//! What can go wrong with stored sessions.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use super::id::SessionId;
+use super::reader::Damage;
+
+/// Why a stored session could not be read, written or found.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum JournalError {
+    /// The text is no session id; the user can mend that.
+    #[error("'{0}' is no session id")]
+    NotAnId(String),
+    /// There is no such session.
+    #[error("there is no session '{0}'")]
+    Unknown(String),
+    /// The beginning of an id fits several sessions.
+    #[error("'{prefix}' is the beginning of {} sessions: {}", .found.len(), listed(.found))]
+    Ambiguous {
+        /// What the user wrote.
+        prefix: String,
+        /// The sessions that it fits.
+        found: Vec<SessionId>,
+    },
+    /// There is a session with this id already.
+    #[error("session {0} exists already")]
+    Exists(SessionId),
+    /// Another process runs the session.
+    #[error("session {session} is busy{}", by(*.pid))]
+    Busy {
+        /// The session.
+        session: SessionId,
+        /// The process, where it can be told.
+        pid: Option<u32>,
+    },
+    /// Nobody runs the session, so nobody would read a message for it.
+    #[error("session {0} is not running")]
+    Idle(SessionId),
+    /// The session cannot be gone on with as it is; it can be looked at.
+    #[error("session {session} can only be read: {why}")]
+    ReadOnly {
+        /// The session.
+        session: SessionId,
+        /// Why.
+        why: ReadOnly,
+    },
+    /// The session has no such record.
+    #[error("session {session} has no record {seq}; its last one is {last}")]
+    NoRecord {
+        /// The session.
+        session: SessionId,
+        /// The record that was asked for.
+        seq: u64,
+        /// The last one that there is.
+        last: u64,
+    },
+    /// A record is no answer of a tool, so that it can't be replaced by another one.
+    #[error("record {seq} of session {session} is not the result of a tool call")]
+    NoResult {
+        /// The session.
+        session: SessionId,
+        /// The record.
+        seq: u64,
+    },
+    /// The workspace of the session is gone.
+    #[error("the workspace {0} of the session is gone")]
+    NoWorkspace(PathBuf),
+    /// A folder of the store cannot be trusted.
+    #[error("{path} {why}")]
+    Untrusted {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// There is no place for the store: neither a state folder nor a home.
+    #[error("there is no folder for sessions: neither XDG_STATE_HOME nor HOME is an absolute path")]
+    NoHome,
+    /// A message for a session is too long.
+    #[error("the message has {bytes} bytes; at most {most} are taken")]
+    TooLong {
+        /// Its length.
+        bytes: usize,
+        /// The longest that is taken.
+        most: usize,
+    },
+    /// A file that was to be imported is not what can be imported.
+    #[error("{path} is no session: {why}")]
+    NotASession {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        why: String,
+    },
+    /// The index across sessions failed, in memory too.
+    #[error("the index of the sessions failed: {0}")]
+    Index(#[from] rusqlite::Error),
+    /// The system refused something.
+    #[error("could not {what} {path}: {source}")]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+/// Why a session can only be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReadOnly {
+    /// A newer release wrote it.
+    Newer {
+        /// The format that it has.
+        format: u32,
+    },
+    /// A record is intact, and means nothing to this release.
+    NotUnderstood {
+        /// The record.
+        seq: u64,
+        /// What is not understood.
+        why: String,
+    },
+    /// There is damage before records that are intact; a repair would drop those.
+    Damaged {
+        /// The first record that is damaged.
+        seq: u64,
+        /// Where it begins in the file.
+        offset: u64,
+        /// What is wrong with it.
+        damage: Damage,
+        /// How many records behind it are intact.
+        behind: u64,
+    },
+}
+
+impl fmt::Display for ReadOnly {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Newer { format } => write!(f, "a newer release wrote it (format {format})"),
+            Self::NotUnderstood { seq, why } => {
+                write!(f, "record {seq} is not understood by this release: {why}")
+            }
+            Self::Damaged { seq, offset, damage, behind } => {
+                write!(f, "record {seq} at byte {offset} is damaged ({damage})")?;
+                match behind {
+                    0 => Ok(()),
+                    1 => f.write_str(", while a record behind it is intact"),
+                    _ => write!(f, ", while {behind} records behind it are intact"),
+                }
+            }
+        }
+    }
+}
+
+/// Names what was tried, and on which file, when the system refuses something.
+pub(super) trait Tried<T> {
+    fn tried(self, what: &'static str, path: &Path) -> Result<T, JournalError>;
+}
+
+impl<T, E: Into<io::Error>> Tried<T> for Result<T, E> {
+    fn tried(self, what: &'static str, path: &Path) -> Result<T, JournalError> {
+        self.map_err(|error| JournalError::Io { what, path: path.to_owned(), source: error.into() })
+    }
+}
+
+/// Some of the sessions; a beginning like `0` fits all that there are.
+fn listed(found: &[SessionId]) -> String {
+    let some: Vec<String> = found.iter().take(5).map(SessionId::to_string).collect();
+    let more = if found.len() > some.len() { ", …" } else { "" };
+    some.join(", ") + more
+}
+
+fn by(pid: Option<u32>) -> String {
+    pid.map_or(String::new(), |pid| format!(": process {pid} runs it"))
+}

@@ -1,0 +1,90 @@
+//! Folders that are the user's alone.
+
+use std::fs::{self, DirBuilder, File, Permissions, ReadDir};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::Path;
+
+use super::error::{JournalError, Tried};
+
+/// Sees to it that there is a folder which nobody but the user can look into.
+///
+/// Folders that are missing are made. One that is a symbolic link or belongs to somebody else is refused: what is
+/// written there would not be the user's. One that others may look into is closed.
+pub(super) fn private(path: &Path) -> Result<(), JournalError> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path).tried("make the folder", path)?;
+    let found = fs::symlink_metadata(path).tried("look at", path)?;
+    let untrusted = |why| Err(JournalError::Untrusted { path: path.to_owned(), why });
+    if found.is_symlink() {
+        return untrusted("is a symbolic link");
+    }
+    if !found.is_dir() {
+        return untrusted("is not a folder");
+    }
+    if found.uid() != rustix::process::geteuid().as_raw() {
+        return untrusted("belongs to another user");
+    }
+    if found.mode() & 0o077 != 0 {
+        log::warn!("{} was open to others; closing it", path.display());
+        fs::set_permissions(path, Permissions::from_mode(0o700)).tried("close to others", path)?;
+    }
+    Ok(())
+}
+
+/// Lists a folder. Where that takes a while, a signal can come in between.
+pub(super) fn list(path: &Path) -> io::Result<ReadDir> {
+    loop {
+        match fs::read_dir(path) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            listed => return listed,
+        }
+    }
+}
+
+/// Makes the names in a folder durable.
+pub(super) fn sync(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::symlink_metadata(path).unwrap().mode() & 0o777
+    }
+
+    #[test]
+    fn a_folder_that_is_missing_is_made_for_the_user_alone() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("a/b");
+        private(&path).unwrap();
+        assert_eq!((mode(&path), mode(&temp.path().join("a"))), (0o700, 0o700));
+    }
+
+    /// Fault S7.
+    #[test]
+    fn a_folder_that_is_open_to_others_is_closed() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("open");
+        fs::create_dir(&path).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o777)).unwrap();
+        private(&path).unwrap();
+        assert_eq!(mode(&path), 0o700);
+    }
+
+    /// Fault S7.
+    #[test]
+    fn a_link_is_refused_and_so_is_a_file() {
+        let temp = tempfile::tempdir().unwrap();
+        let (target, link, file) =
+            (temp.path().join("target"), temp.path().join("link"), temp.path().join("file"));
+        fs::create_dir(&target).unwrap();
+        symlink(&target, &link).unwrap();
+        fs::write(&file, "").unwrap();
+        assert!(private(&link).unwrap_err().to_string().ends_with("link is a symbolic link"));
+        assert!(private(&file).is_err());
+    }
+}

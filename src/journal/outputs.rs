@@ -1,0 +1,143 @@
+//! The whole of tool results that were cut for the model.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::PathBuf;
+
+use super::Durability;
+use super::blobs::{digest, replace};
+use super::error::{JournalError, Tried};
+use super::folder;
+use crate::model::CallId;
+
+/// The whole outputs of one session, by the call that they answer.
+///
+/// They survive the end of this process, not that of the machine: they can be had again by asking the tool again.
+#[derive(Clone, Debug)]
+pub struct Outputs {
+    folder: PathBuf,
+}
+
+/// A part of an output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// Its lines, with their ends.
+    pub text: String,
+    /// Lines of the whole.
+    pub lines: u64,
+}
+
+/// The longest page, in bytes; a single line may be longer than any page.
+const LONGEST: usize = 64 << 10;
+
+impl Outputs {
+    pub(super) fn new(folder: PathBuf) -> Self {
+        Self { folder }
+    }
+
+    /// Keeps the whole output of a call.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the system refuses it.
+    pub fn keep(&self, call: &CallId, text: &str) -> Result<(), JournalError> {
+        folder::private(&self.folder)?;
+        let path = self.path(call);
+        replace(&path, text.as_bytes(), Durability::Os).tried("write", &path)
+    }
+
+    /// Returns up to `limit` lines of an output from line `offset` on, counted from one; none when no output of
+    /// this call was kept.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the output can't be read.
+    pub fn page(
+        &self,
+        call: &CallId,
+        offset: u64,
+        limit: u64,
+    ) -> Result<Option<Page>, JournalError> {
+        let (path, offset) = (self.path(call), offset.max(1));
+        let file = match File::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened.tried("open", &path)?,
+        };
+        let mut input = BufReader::new(file);
+        let (mut bytes, mut lines) = (Vec::new(), 0);
+        loop {
+            lines += 1;
+            let is_wanted = lines >= offset && lines - offset < limit && bytes.len() < LONGEST;
+            let read = if is_wanted {
+                let room = (LONGEST - bytes.len()) as u64;
+                let begun = bytes.len();
+                input.by_ref().take(room).read_until(b'\n', &mut bytes).and_then(|read| {
+                    let is_cut = read > 0 && bytes.last() != Some(&b'\n') && bytes.len() > begun;
+                    Ok(read + if is_cut { input.skip_until(b'\n')? } else { 0 })
+                })
+            } else {
+                input.skip_until(b'\n')
+            };
+            if read.tried("read", &path)? == 0 {
+                break;
+            }
+        }
+        Ok(Some(Page { text: String::from_utf8_lossy(&bytes).into_owned(), lines: lines - 1 }))
+    }
+
+    /// The id of a call is a model's own text: no file is named by it.
+    fn path(&self, call: &CallId) -> PathBuf {
+        self.folder.join(digest(call.as_str().as_bytes()))
+    }
+
+    /// Takes all outputs of another session over.
+    pub(super) fn adopt(&self, other: &Self) -> Result<(), JournalError> {
+        let Ok(entries) = folder::list(&other.folder) else { return Ok(()) };
+        folder::private(&self.folder)?;
+        for entry in entries {
+            let from = entry.tried("list", &other.folder)?.path();
+            let Some(name) = from.file_name() else { continue };
+            let to = self.folder.join(name);
+            // An output is never changed in place, so both sessions can have the same file.
+            if fs::hard_link(&from, &to).is_err() {
+                fs::copy(&from, &to).tried("copy", &from)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outputs() -> (tempfile::TempDir, Outputs) {
+        let temp = tempfile::tempdir().unwrap();
+        let outputs = Outputs::new(temp.path().join("outputs"));
+        (temp, outputs)
+    }
+
+    #[test]
+    fn a_long_output_is_read_page_by_page() {
+        let (_temp, outputs) = outputs();
+        let call = CallId::from("../../call/1");
+        assert_eq!(outputs.page(&call, 1, 10).unwrap(), None);
+        let text: Vec<String> = (1..=100).map(|line| format!("line {line}\n")).collect();
+        outputs.keep(&call, &text.concat()).unwrap();
+        let page = |offset, limit| outputs.page(&call, offset, limit).unwrap().unwrap();
+        assert_eq!(page(99, 10), Page { text: "line 99\nline 100\n".to_owned(), lines: 100 });
+        assert_eq!(page(3, 2).text, "line 3\nline 4\n");
+        assert_eq!(page(0, 1).text, "line 1\n");
+        assert_eq!(page(1_000, 10), Page { text: String::new(), lines: 100 });
+    }
+
+    #[test]
+    fn one_endless_line_does_not_fill_the_memory() {
+        let (_temp, outputs) = outputs();
+        let call = CallId::from("c");
+        outputs.keep(&call, &format!("{}\nend", "x".repeat(1 << 20))).unwrap();
+        let page = outputs.page(&call, 1, 10).unwrap().unwrap();
+        assert_eq!((page.text.len(), page.lines), (LONGEST, 2));
+        assert_eq!(outputs.page(&call, 2, 10).unwrap().unwrap().text, "end");
+    }
+}

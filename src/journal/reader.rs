@@ -1,0 +1,172 @@
+//! Reading a journal: its longest valid prefix, and what lies behind that.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use super::blobs::Blobs;
+use super::error::{JournalError, Tried};
+use super::line::{self, Content, Stored};
+
+/// What is wrong with a record.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Damage {
+    /// The file ends within it.
+    #[error("its line has no end")]
+    NoEnd,
+    /// Its line does not end with a checksum.
+    #[error("its line has no checksum")]
+    NoSeal,
+    /// Its checksum does not go on from the one before.
+    #[error("its checksum does not fit")]
+    Checksum,
+    /// It has another place than it says.
+    #[error("it says that it is record {0}")]
+    Place(u64),
+    /// It is the first one and no header, or a header and not the first one.
+    #[error("a journal has one header, and begins with it")]
+    Header,
+    /// Its line is longer than any that is written.
+    #[error("its line is too long")]
+    TooLong,
+    /// A long text that it keeps elsewhere is not there.
+    #[error("{0}")]
+    Blob(String),
+}
+
+/// Where a reader stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Position {
+    /// Bytes of the valid prefix.
+    pub offset: u64,
+    /// Records in it; the place of the next one.
+    pub seq: u64,
+    /// The checksum that the next one goes on from.
+    pub crc: u32,
+}
+
+/// What a reader found next.
+#[derive(Debug)]
+pub enum Found {
+    /// A record.
+    Record(Box<Stored>),
+    /// A record that is intact, and means nothing to this release.
+    NotUnderstood(String),
+    /// The end; the prefix is all that there is.
+    End,
+    /// Something that is no valid record.
+    Damage(Damage),
+}
+
+/// Reads a journal record by record, in bounded memory.
+#[derive(Debug)]
+pub struct Reader {
+    path: PathBuf,
+    input: BufReader<File>,
+    blobs: Blobs,
+    line: Vec<u8>,
+    position: Position,
+}
+
+/// No line that is longer was ever written.
+const LONGEST_LINE: u64 = 256 << 20;
+
+impl Reader {
+    pub(super) fn new(path: &Path, file: File, blobs: Blobs) -> Self {
+        Self {
+            path: path.to_owned(),
+            input: BufReader::with_capacity(256 << 10, file),
+            blobs,
+            line: Vec::new(),
+            position: Position::default(),
+        }
+    }
+
+    /// Reads a file from its beginning that another reader has read.
+    pub(super) fn again(path: &Path, mut file: File, blobs: Blobs) -> Result<Self, JournalError> {
+        file.seek(SeekFrom::Start(0)).tried("read", path)?;
+        Ok(Self::new(path, file, blobs))
+    }
+
+    /// Returns where the valid prefix ends, as far as it was read.
+    pub fn position(&self) -> Position {
+        self.position
+    }
+
+    /// Returns the record that was read last as it is written, without its seal.
+    pub(super) fn text(&self) -> Vec<u8> {
+        let body = line::unseal(&self.line).map_or(&[][..], |(body, _)| body);
+        [body, b"}"].concat()
+    }
+
+    pub(super) fn blobs(&self) -> &Blobs {
+        &self.blobs
+    }
+
+    /// Reads the next record.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the file can't be read; what is wrong with its content is found, not failed with.
+    pub fn read(&mut self) -> Result<Found, JournalError> {
+        let ended = match self.next_line()? {
+            0 => return Ok(Found::End),
+            _ => self.line.pop_if(|byte| *byte == b'\n').is_some(),
+        };
+        if !ended {
+            let too_long = self.line.len() as u64 >= LONGEST_LINE;
+            return Ok(Found::Damage(if too_long { Damage::TooLong } else { Damage::NoEnd }));
+        }
+        let Position { offset, seq, crc } = self.position;
+        let crc = match line::open(&self.line, crc) {
+            Ok(crc) => crc,
+            Err(damage) => return Ok(Found::Damage(damage)),
+        };
+        let stored = match line::read(&self.line, &self.blobs) {
+            Ok(Ok(stored)) => stored,
+            Ok(Err(why)) => return Ok(Found::NotUnderstood(why)),
+            Err(damage) => return Ok(Found::Damage(damage)),
+        };
+        if stored.seq != seq {
+            return Ok(Found::Damage(Damage::Place(stored.seq)));
+        }
+        if matches!(stored.content, Content::Header(_)) != (seq == 0) {
+            return Ok(Found::Damage(Damage::Header));
+        }
+        self.position = Position { offset: offset + self.line.len() as u64 + 1, seq: seq + 1, crc };
+        Ok(Found::Record(Box::new(stored)))
+    }
+
+    /// Counts the records behind damage that are intact in themselves: damage before them is none of a torn end.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the file can't be read.
+    pub fn behind(mut self) -> Result<u64, JournalError> {
+        let offset = self.position.offset;
+        self.input.seek(SeekFrom::Start(offset)).tried("read", &self.path)?;
+        // What is damaged may be the checksum alone, or anything but the checksum.
+        let mut before = vec![];
+        let mut behind = 0;
+        loop {
+            if self.next_line()? == 0 {
+                return Ok(behind);
+            }
+            let ended = self.line.pop_if(|byte| *byte == b'\n').is_some();
+            let is_intact = |before: &u32| line::open(&self.line, *before).is_ok();
+            behind += u64::from(ended && before.iter().any(is_intact));
+            before = match line::unseal(&self.line) {
+                Ok((body, crc)) => vec![crc, line::checksum(body, self.position.crc)],
+                Err(_) => vec![],
+            };
+        }
+    }
+
+    fn next_line(&mut self) -> Result<usize, JournalError> {
+        self.line.clear();
+        let mut input = self.input.by_ref().take(LONGEST_LINE);
+        input.read_until(b'\n', &mut self.line).tried("read", &self.path)
+    }
+}

@@ -1,0 +1,317 @@
+//! Folding a journal again, through the same machine that wrote it, offline.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+use std::sync::Arc;
+
+use super::error::{JournalError, ReadOnly};
+use super::header::{Ended, Header, Resumed, Setting, Wall};
+use super::line::{Content, Stored, StoredMark};
+use super::mail::MailId;
+use super::reader::{Damage, Found, Position, Reader};
+use crate::machine::{
+    Event, EventKind, Fold, Intent, Mark, Outcomes, Resumption, Slot, State, Verdict,
+};
+use crate::model::{CallId, EffectId, Time};
+
+/// Where a session stands, and what a resume needs to know of how it came there.
+#[derive(Clone, Debug)]
+pub struct Past {
+    /// What the session was begun with.
+    pub header: Header,
+    /// What it works with by now.
+    pub setting: Setting,
+    /// Where it stands.
+    pub fold: Fold,
+    /// What follows from the newest event.
+    pub outcomes: Outcomes,
+    /// The time of the newest record.
+    pub at: Time,
+    /// The time of day when the time of the session was zero, as far as the newest process knew.
+    pub dawn: Wall,
+    /// How the newest run ended; none when it did not, or when the session went on after it.
+    pub ended: Option<Ended>,
+    /// What the newest record says, when the session has just gone on.
+    pub(super) resumption: Option<Resumption>,
+    /// Messages from other processes that records contain.
+    pub(super) arrived: BTreeSet<MailId>,
+    /// What the calls that run were cleared for.
+    intents: HashMap<CallId, Intent>,
+    /// The files that calls have replaced since the session went on, as they left them.
+    written: BTreeMap<Arc<str>, Option<Arc<str>>>,
+}
+
+/// What became of a record.
+#[derive(Debug)]
+pub struct Replayed {
+    /// Where the run stood when the record came.
+    pub met: Mark,
+    /// Whether the run went on with it; what followed is what [`Past::outcomes`] says then.
+    pub went_on: bool,
+    /// Where the replay left the stored path, if it did here.
+    pub difference: Option<Difference>,
+}
+
+/// A record that met another state than it meets now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The record.
+    pub seq: u64,
+    /// What it says.
+    pub what: String,
+    /// Where the run stood that wrote it.
+    pub stored: StoredMark,
+    /// Where it stands now.
+    pub found: Mark,
+    /// The record whose outcome is another one.
+    pub after: u64,
+}
+
+/// Where the valid prefix of a journal ends, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct End {
+    /// The valid prefix.
+    pub position: Position,
+    /// What comes behind it.
+    pub kind: EndKind,
+}
+
+/// What comes behind the valid prefix of a journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EndKind {
+    /// Nothing.
+    Whole,
+    /// What a crash leaves: half a record, and nothing intact behind it.
+    Torn(Damage),
+    /// Something because of which the session can only be read.
+    ReadOnly(ReadOnly),
+}
+
+impl Past {
+    /// Begins with the header of a session.
+    pub fn start(header: Header) -> Self {
+        let (fold, outcomes) = header.start();
+        Self {
+            setting: header.setting.clone(),
+            dawn: header.created,
+            header,
+            fold,
+            outcomes,
+            at: Time::START,
+            ended: None,
+            resumption: None,
+            arrived: BTreeSet::new(),
+            intents: HashMap::new(),
+            written: BTreeMap::new(),
+        }
+    }
+
+    /// Takes the next record in.
+    pub fn take(mut self, stored: &Stored) -> (Self, Replayed) {
+        let met = Mark::of(&self.fold, &self.outcomes.effects);
+        let difference = self.difference(stored, met);
+        self.at = self.at.max(stored.at);
+        self.arrived.extend(&stored.mail);
+        let went_on = match &stored.content {
+            Content::Event(event) => {
+                (self.ended, self.resumption) = (None, None);
+                self.remember(event);
+                (self.fold, self.outcomes) = self.fold.accept(stored.at, event.clone());
+                true
+            }
+            Content::Resumed(resumed) => {
+                let Resumed { setting, resumption } = Resumed::clone(resumed);
+                (self.ended, self.resumption) = (None, Some(resumption.clone()));
+                self.setting = setting.unwrap_or(self.setting);
+                self.dawn = stored.ts.map_or(self.dawn, |now| now.before(stored.at));
+                self.remember_found(&resumption);
+                (self.fold, self.outcomes) = self.fold.resume(stored.at, resumption);
+                true
+            }
+            Content::Ended(ended) => {
+                self.ended = Some(ended.clone());
+                false
+            }
+            Content::Header(_) | Content::Partial(_) | Content::Other => false,
+        };
+        (self, Replayed { met, went_on, difference })
+    }
+
+    /// Returns what a call that runs was cleared for.
+    pub(super) fn intent(&self, call: &CallId) -> Option<&Intent> {
+        self.intents.get(call)
+    }
+
+    /// Returns the files that calls have replaced since the session went on, with the digests of what they left.
+    pub fn written(&self) -> &BTreeMap<Arc<str>, Option<Arc<str>>> {
+        &self.written
+    }
+
+    /// Marks are compared only when their digests cover the same.
+    fn difference(&self, stored: &Stored, found: Mark) -> Option<Difference> {
+        let mark = stored.met.as_ref()?;
+        if self.header.marks != Mark::RELEASE || mark.is(found) {
+            return None;
+        }
+        Some(Difference {
+            seq: stored.seq,
+            what: stored.content.name().to_owned(),
+            stored: mark.clone(),
+            found,
+            after: stored.seq.saturating_sub(1),
+        })
+    }
+
+    /// Remembers what a resume has to know of an event.
+    fn remember(&mut self, event: &Event) {
+        match event {
+            Event::Vetted { id, verdict: Verdict::Cleared { intent, .. } } => {
+                if let Some(call) = call_of(&self.fold.state, *id) {
+                    self.intents.insert(call, intent.clone());
+                }
+            }
+            Event::Settled { id, result } => {
+                let call = call_of(&self.fold.state, *id);
+                if let Some(intent) = call.and_then(|call| self.intents.remove(&call))
+                    && result.is_ok()
+                {
+                    self.remember_files(&intent);
+                }
+            }
+            Event::Replied { .. } => self.intents.clear(),
+            Event::Vetted { .. }
+            | Event::Tick { .. }
+            | Event::Interrupt { .. }
+            | Event::StoreFailed { .. }
+            | Event::Defect { .. }
+            | Event::Prepared { .. }
+            | Event::Failed { .. }
+            | Event::Checked { .. } => {}
+        }
+    }
+
+    /// The session goes on. From now on only what it writes itself is remembered: what others had changed before, the
+    /// model was told.
+    fn remember_found(&mut self, resumption: &Resumption) {
+        self.written.clear();
+        let intents = std::mem::take(&mut self.intents);
+        for found in resumption.found.iter().filter(|found| found.result.is_ok()) {
+            if let Some(intent) = intents.get(&found.call) {
+                self.remember_files(intent);
+            }
+        }
+    }
+
+    fn remember_files(&mut self, intent: &Intent) {
+        match intent {
+            Intent::Edit { files } => {
+                for image in files.iter() {
+                    self.written.insert(Arc::clone(&image.path), image.after.clone());
+                }
+            }
+            Intent::Pure | Intent::Opaque => {}
+        }
+    }
+}
+
+/// Returns the call that an effect belongs to.
+pub(super) fn call_of(state: &State, effect: EffectId) -> Option<CallId> {
+    let State::Executing(state) = state else { return None };
+    let open = state.calls.iter().find(|call| match call.slot {
+        Slot::Vetting { id, .. } | Slot::Running { id, .. } => id == effect,
+        Slot::Queued | Slot::Settled(_) => false,
+    });
+    open.map(|call| call.call.id.clone())
+}
+
+/// Folds a journal record by record; `see` is shown each one with what became of it.
+///
+/// # Errors
+///
+/// Fails when the file can't be read, or when not even its header is there.
+pub(super) fn replay(
+    mut reader: Reader,
+    session: super::SessionId,
+    mut see: impl FnMut(&Past, &Stored, &Replayed),
+) -> Result<(Past, End), JournalError> {
+    let read_only = |why| JournalError::ReadOnly { session, why };
+    let headless = |damage| ReadOnly::Damaged { seq: 0, offset: 0, damage, behind: 0 };
+    let mut past = match reader.read()? {
+        Found::Record(stored) => match stored.content {
+            Content::Header(header) => Past::start(*header),
+            _ => return Err(read_only(headless(Damage::Header))),
+        },
+        Found::End => return Err(read_only(headless(Damage::NoEnd))),
+        Found::Damage(damage) => return Err(read_only(headless(damage))),
+        Found::NotUnderstood(why) => {
+            return Err(read_only(ReadOnly::NotUnderstood { seq: 0, why }));
+        }
+    };
+    let is_newer = past.header.format > super::FORMAT;
+    let kind = loop {
+        match reader.read()? {
+            Found::Record(stored) => {
+                let (next, replayed) = past.take(&stored);
+                see(&next, &stored, &replayed);
+                past = next;
+            }
+            Found::End => break EndKind::Whole,
+            Found::NotUnderstood(why) => {
+                let seq = reader.position().seq;
+                break EndKind::ReadOnly(ReadOnly::NotUnderstood { seq, why });
+            }
+            Found::Damage(damage) => break EndKind::Torn(damage),
+        }
+    };
+    let position = reader.position();
+    let kind = match kind {
+        _ if is_newer => EndKind::ReadOnly(ReadOnly::Newer { format: past.header.format }),
+        EndKind::Torn(damage) => match reader.behind()? {
+            0 => EndKind::Torn(damage),
+            behind => {
+                let Position { seq, offset, .. } = position;
+                EndKind::ReadOnly(ReadOnly::Damaged { seq, offset, damage, behind })
+            }
+        },
+        other => other,
+    };
+    Ok((past, End { position, kind }))
+}
+
+impl Content {
+    /// Returns a name for what a record says.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Header(_) => "header",
+            Self::Event(event) => match event.kind() {
+                EventKind::Tick => "tick",
+                EventKind::Interrupt => "interrupt",
+                EventKind::StoreFailed => "store_failed",
+                EventKind::Defect => "defect",
+                EventKind::Prepared => "prepared",
+                EventKind::Replied => "replied",
+                EventKind::Failed => "failed",
+                EventKind::Vetted => "vetted",
+                EventKind::Settled => "settled",
+                EventKind::Checked => "checked",
+            },
+            Self::Partial(_) => "partial",
+            Self::Resumed(_) => "resumed",
+            Self::Ended(_) => "ended",
+            Self::Other => "other",
+        }
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seq, what, stored, found, after } = self;
+        write!(f, "record {after} leads elsewhere than it did: record {seq} ({what}) ")?;
+        let (was, is) = (&stored.state, found.state.name());
+        if was == is {
+            write!(f, "was met in {was} as it is now, but with another account or other effects")
+        } else {
+            write!(f, "was met in {was}, and now it is met in {is}")
+        }
+    }
+}

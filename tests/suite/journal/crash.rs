@@ -1,0 +1,344 @@
+//! A process that is killed at each of its system calls, or that fails in each of them.
+//!
+//! The test binary starts itself as the victim: one thread that runs a session of three steps, or goes on with it.
+//! `strace` watches that thread alone, so that every call has a number that is the same each time.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use architect::journal::{Durability, EndKind, JournalError, Repair};
+use architect::machine::{State, StateKind, StopReason};
+use architect::model::Time;
+use crossbeam_channel::{Receiver, unbounded};
+use wait_timeout::ChildExt as _;
+
+use super::world::World;
+
+/// Where the victim finds its world.
+const WORLD: &str = "ARCHITECT_TEST_WORLD";
+
+/// How long anything may take here.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Calls that nobody outside can notice; before and after them the world is the same.
+const UNSEEN: [&str; 24] = [
+    "brk",
+    "clock_gettime",
+    "close",
+    "fcntl",
+    "fstat",
+    "futex",
+    "getdents64",
+    "geteuid",
+    "getpid",
+    "getrandom",
+    "ioctl",
+    "lseek",
+    "madvise",
+    "mmap",
+    "mprotect",
+    "munmap",
+    "newfstatat",
+    "poll",
+    "prctl",
+    "readlink",
+    "rt_sigaction",
+    "rt_sigprocmask",
+    "sigaltstack",
+    "statx",
+];
+
+/// The victim. On its own this test does nothing.
+#[test]
+fn victim() {
+    let Some(root) = std::env::var_os(WORLD) else { return };
+    // Where a process may not watch any other one of its user, it may watch this one.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::set_ptracer(rustix::process::PTracer::Any);
+    let thread = fs::read_link("/proc/thread-self").unwrap();
+    println!("\nthread {}", thread.file_name().unwrap().to_str().unwrap());
+    std::io::stdin().read_exact(&mut [0]).unwrap();
+    let ended = life(Path::new(&root)).unwrap_or_else(|error| error.to_string());
+    println!("\nended {ended}");
+}
+
+/// Runs a session to its end, or goes on with it, and tells how it ended.
+fn life(root: &Path) -> Result<String, JournalError> {
+    let world = World::try_at(root, Durability::Full)?;
+    let fold = match world.store.resolve("last") {
+        Ok(session) => {
+            let opened = world.store.reopen(session, Repair::Refuse)?;
+            let at = opened.past.at;
+            let going = opened.go_on(world.try_how(None)?)?;
+            world.play_alone(going.journal, going.fold, going.outcomes, at)
+        }
+        Err(JournalError::Unknown(_)) => {
+            let (journal, fold, outcomes) = world.try_begin()?;
+            world.play_alone(journal, fold, outcomes, Time::START)
+        }
+        Err(error) => return Err(error),
+    };
+    let State::Done(done) = &fold.state else { panic!("a run that ends is done") };
+    Ok(done.outcome.reason.to_string())
+}
+
+/// A victim with who watches it.
+struct Watched {
+    victim: Child,
+    strace: Child,
+    said: Receiver<String>,
+}
+
+/// Returns the lines that a child says, as they come.
+fn lines(from: impl Read + Send + 'static) -> Receiver<String> {
+    let (send, receive) = unbounded();
+    thread::spawn(move || {
+        BufReader::new(from).lines().map_while(Result::ok).try_for_each(|line| send.send(line))
+    });
+    receive
+}
+
+/// Waits for a line and returns what comes behind its beginning.
+fn behind(lines: &Receiver<String>, beginning: &str) -> Option<String> {
+    let until = Instant::now() + PATIENCE;
+    while let Ok(line) = lines.recv_deadline(until) {
+        if let Some(rest) = line.strip_prefix(beginning) {
+            return Some(rest.to_owned());
+        }
+    }
+    None
+}
+
+impl Watched {
+    /// Starts a victim; `strace` is told how to watch it, and writes what it sees to `log`.
+    #[allow(clippy::zombie_processes)] // both are waited for in `end`
+    fn start(world: &Path, log: &Path, how: &[&str]) -> Result<Self, String> {
+        let mut victim = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "journal::crash::victim", "--nocapture", "--test-threads=1"])
+            .env(WORLD, world)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let said = lines(victim.stdout.take().unwrap());
+        let thread = behind(&said, "thread ").expect("the victim tells its thread");
+        let mut strace = Command::new("strace")
+            .args(["-p", &thread, "-o", log.to_str().unwrap()])
+            .args(how)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("there is no strace: {error}"))?;
+        let watches = lines(strace.stderr.take().unwrap());
+        if behind(&watches, "strace: Process ").is_none_or(|rest| !rest.ends_with("attached")) {
+            let _ = (victim.kill(), victim.wait(), strace.kill(), strace.wait());
+            return Err("strace may not watch a process here".to_owned());
+        }
+        // The first call of the victim may be its last: it is the one that waits for this.
+        let _ = victim.stdin.take().unwrap().write_all(b"\n");
+        Ok(Self { victim, strace, said })
+    }
+
+    /// Waits for the end of both, and returns how the victim ended and what it said about that.
+    fn end(mut self) -> (ExitStatus, Option<String>) {
+        let status = self.victim.wait_timeout(PATIENCE).unwrap();
+        let status = status.unwrap_or_else(|| {
+            let _ = (self.victim.kill(), self.strace.kill());
+            panic!("the victim hangs")
+        });
+        assert!(self.strace.wait_timeout(PATIENCE).unwrap().is_some(), "strace hangs");
+        (status, behind(&self.said, "ended "))
+    }
+}
+
+/// A folder in memory, where there is one: here nothing has to survive the end of the machine.
+fn folder() -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    let new = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+    new.unwrap()
+}
+
+/// One system call: its name, and how many calls of that name there were with it.
+#[derive(Clone, Debug, PartialEq)]
+struct Call {
+    name: String,
+    nth: usize,
+}
+
+/// Returns the calls that a victim makes in this world, in their order; an error where that can't be seen.
+fn calls(world: &Path) -> Result<Vec<Call>, String> {
+    let log = world.join("strace.log");
+    let (status, ended) = Watched::start(world, &log, &[])?.end();
+    assert!(status.success() && ended.as_deref() == Some("llm_done"), "{ended:?}");
+    let mut counts = HashMap::new();
+    let text = fs::read_to_string(log).unwrap();
+    let mut calls = Vec::new();
+    for line in text.lines() {
+        let Some((name, arguments)) = line.split_once('(') else { continue };
+        if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+            continue;
+        }
+        let nth: &mut usize = counts.entry(name.to_owned()).or_default();
+        *nth += 1;
+        // What the victim tells this test is no part of its work.
+        let is_told = name == "write" && arguments.starts_with("1,");
+        if !is_told && !UNSEEN.contains(&name) {
+            calls.push(Call { name: name.to_owned(), nth: *nth });
+        }
+    }
+    Ok(calls)
+}
+
+/// Looks at a world whose process is gone, goes on in it, and looks again.
+fn survives(root: &Path, case: &str) -> World {
+    let world = World::at(root, Durability::Os);
+    assert!(world.ran().len() <= 1, "{case}: a command ran twice");
+    let listed = world.store.list().unwrap();
+    let Some(listed) = listed.first() else { return world };
+    let session = listed.session;
+    let before = world.past(session);
+    let fold = world.resume(session, None);
+    let State::Done(done) = &fold.state else { panic!("{case}") };
+    assert_eq!(done.outcome.reason, StopReason::LlmDone, "{case}");
+    assert!(world.ran().len() <= 1, "{case}: a command ran twice");
+    // What was known before is still known.
+    let entries = before.fold.conversation.entries();
+    assert_eq!(&fold.conversation.entries()[..entries.len()], entries, "{case}");
+    let replayed = world.store.replay(session, |_, _, replayed| {
+        assert_eq!(replayed.difference, None, "{case}");
+    });
+    let (past, end) = replayed.unwrap();
+    assert_eq!((past.fold, end.kind), (fold, EndKind::Whole), "{case}");
+    world
+}
+
+/// After all that, the files are as the model wanted them.
+fn is_complete(world: &World, case: &str) {
+    if !world.store.list().unwrap().is_empty() {
+        assert_eq!(world.file("a.txt").as_deref(), Some("first\n"), "{case}");
+        assert_eq!(world.file("b.txt").as_deref(), Some("second\n"), "{case}");
+    }
+}
+
+/// Does something for each call, on both cores.
+fn each(calls: Vec<Call>, work: impl Fn(&Call) + Sync) {
+    let calls = Mutex::new(calls.into_iter());
+    let next = || calls.lock().unwrap_or_else(std::sync::PoisonError::into_inner).next();
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while let Some(call) = next() {
+                    work(&call);
+                }
+            });
+        }
+    });
+}
+
+/// Returns a world whose session was killed in the middle of a command.
+fn interrupted() -> (tempfile::TempDir, PathBuf) {
+    let folder = folder();
+    let root = folder.path().to_owned();
+    let world = World::at(&root, Durability::Os);
+    let session = super::resume::dies_at(&world, "vetted", 1);
+    assert_eq!(world.past(session).fold.state.kind(), StateKind::Executing);
+    (folder, root)
+}
+
+/// Returns the calls of a session that are made in a world of its own; says so where they can't be seen.
+#[allow(clippy::print_stdout)] // the one place for the reason of a skipped test
+fn rehearse(world: &Path) -> Vec<Call> {
+    calls(world).unwrap_or_else(|why| {
+        println!("skipped: {why}");
+        Vec::new()
+    })
+}
+
+/// Kills a victim in this world when it makes this call.
+fn kill(root: &Path, call: &Call) {
+    let how = format!("inject={}:signal=KILL:when={}", call.name, call.nth);
+    let log = root.join("strace.log");
+    let (status, _) = Watched::start(root, &log, &["-e", &how]).unwrap().end();
+    assert_eq!(status.signal(), Some(9), "{how}");
+    is_complete(&survives(root, &how), &how);
+}
+
+/// Fault S1: the session, killed at each system call, goes on; every record that was written is there.
+#[test]
+fn a_session_survives_being_killed_at_any_system_call() {
+    let calls = rehearse(folder().path());
+    assert!(calls.is_empty() || calls.len() > 50, "{}", calls.len());
+    each(calls, |call| kill(folder().path(), call));
+}
+
+/// Fault S18: so does going on with it.
+#[test]
+fn going_on_survives_being_killed_at_any_system_call() {
+    let calls = rehearse(&interrupted().1);
+    each(calls, |call| kill(&interrupted().1, call));
+}
+
+/// Lets a call of a victim fail, and returns how the victim says that it ended.
+fn fail(root: &Path, call: &Call, error: &str) -> String {
+    let how = format!("inject={}:error={error}:when={}", call.name, call.nth);
+    let log = root.join("strace.log");
+    let (status, ended) = Watched::start(root, &log, &["-e", &how]).unwrap().end();
+    assert!(status.success(), "{how}: {ended:?}");
+    survives(root, &how);
+    ended.unwrap()
+}
+
+/// Fault G14.
+#[test]
+fn a_call_that_is_interrupted_is_made_again() {
+    let mut calls = rehearse(folder().path());
+    let again =
+        ["read", "write", "pwrite64", "openat", "fallocate", "fsync", "fdatasync", "ftruncate"];
+    calls.retain(|call| again.contains(&&*call.name));
+    each(calls, |call| {
+        let folder = folder();
+        assert_eq!(fail(folder.path(), call, "EINTR"), "llm_done", "{call:?}");
+        is_complete(&World::at(folder.path(), Durability::Os), "{call:?}");
+    });
+}
+
+/// Faults S3 and S4: a record that could not be kept is the end, and says so; a sync that failed is the end, too.
+#[test]
+fn a_full_disk_and_a_broken_one_end_the_run() {
+    let mut calls = rehearse(folder().path());
+    let writes =
+        ["mkdir", "write", "pwrite64", "fallocate", "fsync", "fdatasync", "rename", "renameat"];
+    calls.retain(|call| writes.contains(&&*call.name));
+    // The record of the end and what makes it durable come when the run is over.
+    let last = |name: &str| calls.iter().filter(|call| call.name == name).count();
+    let (last_write, last_sync) = (last("pwrite64"), last("fdatasync"));
+    each(calls, |call| {
+        for error in ["ENOSPC", "EIO", "EDQUOT"] {
+            let folder = folder();
+            let ended = fail(folder.path(), call, error);
+            // The first of each belongs to the header, without which there is no session.
+            let is_write = call.name == "pwrite64" && (2..last_write).contains(&call.nth);
+            let is_sync = call.name == "fdatasync" && (2..last_sync).contains(&call.nth);
+            let is_end = ended == "store_error";
+            assert!(is_end || !(is_write || is_sync), "{call:?} {error}: {ended}");
+            if is_write {
+                let world = World::at(folder.path(), Durability::Os);
+                let session = world.store.list().unwrap()[0].session;
+                let mut records = Vec::new();
+                let see = |name: &'static str| records.push(name);
+                let mut see = see;
+                world.store.replay(session, |_, stored, _| see(stored.content.name())).unwrap();
+                assert!(records.contains(&"store_failed"), "{call:?} {error}: {records:?}");
+            }
+        }
+    });
+}

@@ -1,0 +1,9 @@
+//! Sessions: what is written, what survives, and how they go on.
+
+mod copies;
+mod crash;
+mod damage;
+mod replay;
+mod resume;
+mod store;
+mod world;

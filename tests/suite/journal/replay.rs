@@ -1,0 +1,106 @@
+//! A journal, folded again, leads to where the run was.
+
+use std::fmt::Write as _;
+
+use architect::journal::{Content, EndKind, Stored};
+use architect::machine::StateKind;
+
+use super::world::World;
+
+#[test]
+fn a_replay_ends_where_the_run_ended() {
+    let world = World::new();
+    let (session, fold) = world.run();
+    let mut differences = Vec::new();
+    let replayed = world.store.replay(session, |_, _, replayed| {
+        differences.extend(replayed.difference.clone());
+    });
+    let (past, end) = replayed.unwrap();
+    assert_eq!(differences, []);
+    assert_eq!(end.kind, EndKind::Whole);
+    assert_eq!(past.fold, fold);
+    assert_eq!(past.fold.state.kind(), StateKind::Done);
+    let ended = past.ended.unwrap();
+    assert_eq!((&*ended.reason, ended.steps, ended.calls), ("llm_done", 3, 4));
+}
+
+#[test]
+fn every_record_meets_the_state_that_it_met() {
+    let world = World::new();
+    let (session, _) = world.run();
+    let mut met = Vec::new();
+    let see = |stored: &Stored| {
+        let state = stored.met.as_ref().map_or("", |mark| &mark.state);
+        format!("{} in {state}", stored.content.name())
+    };
+    world.store.replay(session, |_, stored, _| met.push(see(stored))).unwrap();
+    // The calls of the third turn run side by side.
+    met.retain(|line| !line.contains("Executing"));
+    assert_eq!(
+        met,
+        [
+            "prepared in Preparing",
+            "replied in Calling.Sending",
+            "prepared in Preparing",
+            "replied in Calling.Sending",
+            "prepared in Preparing",
+            "replied in Calling.Sending",
+            "prepared in Preparing",
+            "replied in Calling.Sending",
+            "checked in Calling.Checking",
+            "ended in Done",
+        ]
+    );
+}
+
+#[test]
+fn a_run_that_was_changed_in_the_middle_is_told_from_the_first_event_on() {
+    let world = World::new();
+    let (session, _) = world.run();
+    let path = world.journal(session);
+    let text = std::fs::read_to_string(&path).unwrap();
+    // What the tools were told is the same, but the first reply cost more.
+    let forged = text.replacen("\"input\":100", "\"input\":101", 1);
+    std::fs::write(&path, resealed(&forged)).unwrap();
+    let mut differences = Vec::new();
+    let replayed = world.store.replay(session, |_, _, replayed| {
+        differences.extend(replayed.difference.clone());
+    });
+    assert_eq!(replayed.unwrap().1.kind, EndKind::Whole);
+    assert_eq!(
+        differences[0].to_string(),
+        "record 2 leads elsewhere than it did: record 3 (vetted) was met in Executing as it is now, but with another \
+         account or other effects"
+    );
+}
+
+/// Returns a journal with checksums that fit.
+pub(super) fn resealed(text: &str) -> String {
+    let mut crc = 0;
+    let mut sealed = String::new();
+    for line in text.lines() {
+        let (body, _) = line.rsplit_once(",\"crc\":").unwrap();
+        let mut hasher = crc32fast::Hasher::new_with_initial(crc);
+        hasher.update(body.as_bytes());
+        crc = hasher.finalize();
+        writeln!(sealed, "{body},\"crc\":\"{crc:08x}\"}}").unwrap();
+    }
+    sealed
+}
+
+#[test]
+fn the_times_of_calls_and_syncs_are_told() {
+    let world = World::new();
+    let (session, _) = world.run();
+    let mut calls = 0;
+    let see = |stored: &Stored| match &stored.content {
+        Content::Event(architect::machine::Event::Replied { .. }) => {
+            calls += 1;
+            assert!(stored.call.unwrap().first_byte.is_some());
+        }
+        _ => assert_eq!(stored.call, None),
+    };
+    let mut see = see;
+    world.store.replay(session, |_, stored, _| see(stored)).unwrap();
+    assert_eq!(calls, 4);
+}
