@@ -1,0 +1,130 @@
+//! What the journal costs: one record without a sync, and a long session from its file to where it stands.
+
+use std::fs;
+use std::hint::black_box;
+use std::path::Path;
+use std::time::SystemTime;
+
+use architect::journal::{Begin, Durability, FileJournal, SessionId, Setting, Store, Workspace};
+use architect::machine::{Event, Facts, Fold, Intent, Mark, Outcomes, State, Verdict};
+use architect::model::{
+    Access, EffectId, Finish, Item, Limits, LoopRules, Origin, Part, Reply, Rules, Span, Time,
+    Tokens, ToolCall, ToolResult, ToolStatus, Usage,
+};
+use architect::port::{Journal as _, Record};
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+
+fn begin(store: &Store, workspace: &Path) -> (FileJournal, Fold, Outcomes) {
+    let setting = Setting {
+        model: "scripted/none".into(),
+        agent: "build".into(),
+        workspace: Workspace::look(workspace).unwrap(),
+        system: "Be brief.".into(),
+        tools: [].into(),
+        schema: None,
+        options: serde_json::Value::Null,
+    };
+    let limits = Limits { max_steps: u32::MAX, ..Limits::default() };
+    let loops = LoopRules { warn: u32::MAX, end: u32::MAX };
+    let begin = Begin {
+        now: SystemTime::now(),
+        setting,
+        rules: Rules { limits, loops, ..Rules::default() },
+        fixed: 0,
+        history: vec![],
+        task: Item::user(Origin::Task, "task"),
+    };
+    let (journal, header) = store.create(SessionId::fresh(), begin).unwrap();
+    let (fold, outcomes) = header.start();
+    (journal, fold, outcomes)
+}
+
+/// The event that a run waits for: a turn reads a file of this size.
+fn awaited(fold: &Fold, text: &str) -> Event {
+    let id = fold.state.outstanding()[0];
+    match &fold.state {
+        State::Preparing(_) => {
+            let facts = Facts { context: Tokens(1_000), bound: Tokens(1_200), exchanges: 3 };
+            Event::Prepared { id, facts, messages: [].into() }
+        }
+        State::Calling(_) => {
+            let call = format!("call_{}", id.0);
+            let call = ToolCall::new(call.as_str().into(), "read_file", r#"{"path":"src/lib.rs"}"#);
+            let reply = Reply {
+                parts: [Part::Text("Let me look.".into()), Part::Call(call)].into(),
+                finish: Finish::ToolCalls,
+                usage: Usage { input: Tokens(1_000), output: Tokens(50), ..Usage::default() },
+                model: None,
+            };
+            Event::Replied { id, reply, access: [Access::read("src/lib.rs")].into() }
+        }
+        State::Executing(executing) => vetted_or_settled(executing, id, text),
+        _ => unreachable!("the run only turns round"),
+    }
+}
+
+fn vetted_or_settled(state: &architect::machine::Executing, id: EffectId, text: &str) -> Event {
+    let call = &state.calls[0];
+    match call.slot {
+        architect::machine::Slot::Vetting { .. } => {
+            let limit = Span::secs(60);
+            let grounds = "reads are allowed".into();
+            let verdict = Verdict::Cleared { limit, intent: Intent::Pure, grounds };
+            Event::Vetted { id, verdict }
+        }
+        _ => {
+            let result = ToolResult::new(call.call.id.clone(), ToolStatus::Ok, text);
+            Event::Settled { id, result }
+        }
+    }
+}
+
+fn records(c: &mut Criterion) {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Store::open(&temp.path().join("state"), Durability::Os).unwrap();
+    let (mut journal, fold, outcomes) = begin(&store, temp.path());
+    let met = Mark::of(&fold, &outcomes.effects);
+    let mut group = c.benchmark_group("one record without a sync");
+    for (name, bytes) in [("of 300 bytes", 100), ("of 8 kB", 8_000)] {
+        let result = ToolResult::new("call_1".into(), ToolStatus::Ok, "x".repeat(bytes));
+        let event = Event::Settled { id: EffectId(1), result };
+        group.bench_function(name, |b| {
+            b.iter(|| journal.append(Time(1), Record::Event { event: &event, met, call: None }).unwrap());
+        });
+    }
+    group.finish();
+    c.bench_function("the mark of a record", |b| {
+        b.iter(|| black_box(Mark::of(&fold, &outcomes.effects)));
+    });
+}
+
+/// A session of 100 MB: a thousand times a hundred kilobytes would say less than many turns do.
+fn resume(c: &mut Criterion) {
+    const SIZE: u64 = 100 << 20;
+    let temp = tempfile::tempdir().unwrap();
+    let store = Store::open(&temp.path().join("state"), Durability::Os).unwrap();
+    let (mut journal, mut fold, mut outcomes) = begin(&store, temp.path());
+    let session = journal.session();
+    let path = temp.path().join(format!("state/sessions/{session}.jsonl"));
+    let text = "fn main() { println!(\"a line of code\"); }\n".repeat(150);
+    let mut at = Time(0);
+    while fs::metadata(&path).unwrap().len() < SIZE {
+        for _ in 0..100 {
+            at = at.after(Span(10));
+            let event = awaited(&fold, &text);
+            let met = Mark::of(&fold, &outcomes.effects);
+            journal.append(at, Record::Event { event: &event, met, call: None }).unwrap();
+            (fold, outcomes) = fold.accept(at, event);
+        }
+    }
+    drop(journal);
+    let mut group = c.benchmark_group("a session of 100 MB");
+    group.sample_size(10).throughput(Throughput::Bytes(SIZE));
+    group.bench_function("folded", |b| {
+        b.iter(|| black_box(store.replay(session, |_, _, _| {}).unwrap()));
+    });
+    group.finish();
+}
+
+criterion_group!(benches, records, resume);
+criterion_main!(benches);
