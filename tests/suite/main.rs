@@ -3,5 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)] // in tests, helpers included
 
 mod config;
+mod hooks;
 mod house;
 mod runner;
