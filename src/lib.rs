@@ -16,6 +16,39 @@
 //! | 1 | [`machine`] | pure: one file per state, events, effects, deadlines, the statechart |
 //! | 0 | [`model`] | words: ids, message, usage, money, rules |
 
+//!
+//! # A run in twenty lines
+//!
+//! A scripted model, no tools, and hands that work on the spot:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use architect::llm::scripted::{Script, ScriptPosition, ScriptedModel};
+//! use architect::machine::{Conversation, Fold, State};
+//! use architect::model::{Item, Origin, Rules};
+//! use architect::port::{NoChecks, NoJournal, NoMail, NoTools, Nobody};
+//! use architect::runner::{Brief, Driver, Inline, Ports};
+//!
+//! let script = Script::from_toml("hello", "[[turn]]\ntext = 'Hello.'")?;
+//! let brief = Brief { system: "Be brief.".into(), tools: [].into(), schema: None };
+//! let ports = Ports {
+//!     model: Box::new(ScriptedModel::new(script, ScriptPosition::default())),
+//!     tools: Arc::new(NoTools),
+//!     journal: Box::new(NoJournal),
+//!     observer: Box::new(Nobody),
+//!     mailbox: Box::new(NoMail),
+//!     checks: Arc::new(NoChecks),
+//! };
+//! let task = Item::user(Origin::Task, "Say hello.");
+//! let (fold, first) = Fold::start(Rules::default(), Conversation::new(brief.bytes()), task);
+//! let fold = Driver::new(Inline::new(), ports, brief, fold).run(first);
+//!
+//! let State::Done(done) = &fold.state else { unreachable!("a driver drives to the end") };
+//! assert_eq!(done.outcome.reason.name(), "llm_done");
+//! assert_eq!(done.outcome.output.as_deref(), Some("Hello."));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
 pub mod app;
 pub mod config;
 pub mod exec;

@@ -4,6 +4,12 @@ mod cli;
 
 use std::process::ExitCode;
 
+use architect::exec::helper;
+
 fn main() -> ExitCode {
+    // Before anything else: as a supervisor of commands this is another program.
+    if helper::is_requested(std::env::args_os().nth(1).as_deref()) {
+        return helper::main();
+    }
     cli::main()
 }

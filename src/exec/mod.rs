@@ -1,1 +1,33 @@
-//! Floor 3: supervised and confined processes.
+//! Floor 3: commands — supervised, confined, and gone without a trace when they end.
+//!
+//! [`Supervisor`] runs a [`Command`] and returns its [`Outcome`]. It does so in a process of its own, which is this
+//! program started again ([`helper`]): the leader of a session without a terminal, the parent of every process that
+//! loses its own, confined as the [`Policy`] says before it starts anything. It stays up for the next command. Its end
+//! of the connection to the engine tells it when the engine is gone, however that came about; it then kills what runs.
+//!
+//! A command has no terminal and no input, an environment without secrets ([`clean`]), and a time limit: first it is
+//! asked to end, then it is killed, with everything that it started. Of what it writes, head and tail are kept.
+
+mod capture;
+#[cfg(target_os = "linux")]
+mod children;
+mod command;
+mod confine;
+mod env;
+pub mod helper;
+mod nameless;
+mod policy;
+mod supervise;
+mod supervisor;
+#[cfg(target_os = "linux")]
+mod sys;
+mod tree;
+mod wire;
+mod worker;
+
+pub use capture::Capture;
+pub use command::{Command, End, ExecError, Input, Outcome};
+pub use confine::{Enforced, Hole, Level};
+pub use env::{Filter, clean};
+pub use policy::{Mode, Need, Network, Policy, ResourceLimits};
+pub use supervisor::Supervisor;

@@ -79,7 +79,7 @@ mod tests {
 
     /// One micro-dollar for each token of input, ten for each of output.
     const PRICE: Price =
-        Price { input: 1_000_000, output: 10_000_000, cached_input: 0, cache_write: 0 };
+        Price { input: 1_000_000, output: 10_000_000, cached_input: 0, cache_write: 0, long: None };
 
     fn run(limits: Limits) -> Run {
         Run::new(Rules { limits, price: Some(PRICE), ..Rules::default() })

@@ -26,7 +26,7 @@ pub use digest::Digest;
 pub use fault::{Fault, FaultClass, FaultKind, RetryAdvice};
 pub use ids::{CallId, EffectId};
 pub use item::{Exchange, Item, Mismatch, Origin, UserMessage};
-pub use money::{Micros, Price};
+pub use money::{LongPrice, Micros, Price};
 pub use plain::plain;
 pub use reply::{Finish, Opaque, Part, Reply};
 pub use result::{FileAction, FileChange, ToolResult, ToolStatus};

@@ -64,31 +64,64 @@ pub struct Price {
     pub cached_input: u64,
     /// A million input tokens that were written to the cache.
     pub cache_write: u64,
+    /// What a whole call costs whose input is long, where the provider then asks for more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub long: Option<LongPrice>,
+}
+
+/// What a call costs whose input is long: micro-dollars for a million tokens of each kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct LongPrice {
+    /// The longest input that is not long.
+    pub above: Tokens,
+    /// A million input tokens that no cache served, or that were written to it.
+    pub input: u64,
+    /// A million output tokens.
+    pub output: u64,
+    /// A million input tokens that were read from the cache.
+    pub cached_input: u64,
 }
 
 impl Price {
     /// Returns what `usage` costs, rounded up to a whole micro-dollar.
     pub fn cost(&self, usage: &Usage) -> Micros {
+        let price = self.of(usage.input);
         let special = usage.cached_input + usage.cache_write;
         sum([
-            (usage.input.minus(special), self.input),
-            (usage.cached_input, self.cached_input),
-            (usage.cache_write, self.cache_write),
-            (usage.output, self.output),
+            (usage.input.minus(special), price.input),
+            (usage.cached_input, price.cached_input),
+            (usage.cache_write, price.cache_write),
+            (usage.output, price.output),
         ])
     }
 
     /// Returns the most that a call with at most this much input and output can cost.
     pub fn worst(&self, input: Tokens, output: Tokens) -> Micros {
-        sum([(input, self.dearest_input()), (output, self.output)])
+        let price = self.of(input);
+        sum([(input, price.dearest_input()), (output, price.output)])
     }
 
     /// Returns how much output `money` buys beside `input`, or nothing when it doesn't even buy the input.
     pub fn output_for(&self, money: Micros, input: Tokens) -> Option<Tokens> {
-        let input = u128::from(input.0) * u128::from(self.dearest_input());
+        let price = self.of(input);
+        let input = u128::from(input.0) * u128::from(price.dearest_input());
         let rest = (u128::from(money.0) * 1_000_000).checked_sub(input)?;
-        let tokens = rest.checked_div(u128::from(self.output)).unwrap_or(u128::from(u64::MAX));
+        let tokens = rest.checked_div(u128::from(price.output)).unwrap_or(u128::from(u64::MAX));
         Some(Tokens(u64::try_from(tokens).unwrap_or(u64::MAX)))
+    }
+
+    /// Returns the price of a call with this much input. A long call is never cheaper than a short one.
+    fn of(&self, input: Tokens) -> Self {
+        match self.long.filter(|long| input > long.above) {
+            None => *self,
+            Some(long) => Self {
+                input: self.input.max(long.input),
+                output: self.output.max(long.output),
+                cached_input: self.cached_input.max(long.cached_input),
+                cache_write: self.cache_write.max(long.input),
+                long: None,
+            },
+        }
     }
 
     /// Any part of the input may be served from the cache, written to it, or neither.
@@ -112,6 +145,7 @@ mod tests {
         output: 10_000_000,
         cached_input: 1_250_000,
         cache_write: 3_125_000,
+        long: None,
     };
 
     fn usage(input: u64, output: u64, cached_input: u64, cache_write: u64) -> Usage {
@@ -146,6 +180,23 @@ mod tests {
         assert!(PRICE.worst(input, output) <= money);
         assert!(PRICE.worst(input, output + Tokens(1)) > money);
         assert_eq!(PRICE.output_for(Micros(10), input), None);
+    }
+
+    #[test]
+    fn a_long_input_makes_the_whole_call_dearer() {
+        let long = LongPrice {
+            above: Tokens(1_000),
+            input: 5_000_000,
+            output: 15_000_000,
+            cached_input: 2_500_000,
+        };
+        let price = Price { long: Some(long), ..PRICE };
+        assert_eq!(price.cost(&usage(1_000, 10, 0, 0)), PRICE.cost(&usage(1_000, 10, 0, 0)));
+        assert_eq!(price.cost(&usage(1_001, 10, 1, 0)), Micros(5_000 + 3 + 150));
+        let (money, input) = (Micros(12_345), Tokens(2_000));
+        let output = price.output_for(money, input).unwrap();
+        assert!(price.worst(input, output) <= money);
+        assert!(price.worst(input, output + Tokens(1)) > money);
     }
 
     #[test]

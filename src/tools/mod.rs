@@ -1,1 +1,51 @@
-//! Floor 4: the tools, and who may call them.
+//! Floor 4: the tools that a model can call, and whether it may.
+//!
+//! A tool implements [`Tool`]; library users add theirs in the same way. The [`Registry`] is the toolbox of a run: every
+//! call goes through it, in the same order whatever the tool — is there such a tool, are its arguments what it takes, do
+//! the rules allow it ([`permission`]), what would it do, does the user agree — and only then it runs. What is too long
+//! for the model is shortened, and its whole is kept ([`Results`]).
+//!
+//! A file for each tool: [`standard`] returns them in the order in which the model sees them.
+
+mod advice;
+mod denial;
+mod edit;
+mod edit_file;
+mod list_files;
+mod near;
+mod pattern;
+pub mod permission;
+mod read_file;
+mod registry;
+mod replace;
+mod results;
+mod run_command;
+mod schema;
+mod settings;
+mod tool;
+mod write_file;
+
+pub use registry::{Judged, Planned, Registry};
+pub use results::{InMemory, Results};
+pub use schema::{parse, spec};
+pub use settings::{CommandSettings, Delete, Effect, MaxTokens, Settings};
+pub use tool::{Context, Kind, Length, Output, Plan, Prepared, Target, Tool};
+
+use crate::exec::Supervisor;
+use crate::workspace::Root;
+
+/// Returns the tools of this program, in the order in which the model sees them.
+pub fn standard(root: &Root, supervisor: &Supervisor, settings: &Settings) -> Vec<Box<dyn Tool>> {
+    let budget = results::bytes(settings.max_result_tokens.0);
+    vec![
+        Box::new(read_file::ReadFile::new(root.clone(), budget)),
+        Box::new(write_file::WriteFile::new(root.clone())),
+        Box::new(edit_file::EditFile::new(root.clone())),
+        Box::new(list_files::ListFiles::new(root.clone())),
+        Box::new(run_command::RunCommand::new(
+            root.clone(),
+            supervisor.clone(),
+            settings.commands.clone(),
+        )),
+    ]
+}

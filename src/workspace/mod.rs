@@ -1,1 +1,24 @@
-//! Floor 3: the workspace — paths that cannot leave it, and its index.
+//! Floor 3: the workspace — files below one folder, reached by a handle that nothing can lead out of.
+//!
+//! [`Root`] is the handle. A path is a [`RelPath`] before anything is opened: relative, without `..`; the system then
+//! resolves it beneath the handle, so that neither a symbolic link nor a folder that is swapped meanwhile leads outside.
+//! Reading never blocks on a pipe or a device. Writing replaces a file as a whole ([`Batch`]): whatever goes wrong, the
+//! old content is still there. [`Text`] keeps what is not content: byte order mark, encoding, line ends.
+
+mod batch;
+mod digest;
+mod error;
+mod lines;
+mod listing;
+mod path;
+mod root;
+mod text;
+
+pub use batch::{Batch, Before, Change};
+pub use digest::sha256;
+pub use error::FileError;
+pub use lines::{Page, PageLimits};
+pub use listing::{Entry, Kind};
+pub use path::{PathError, RelPath, shown};
+pub use root::{Opened, Root};
+pub use text::{Encoding, LineEnd, Text, is_binary};

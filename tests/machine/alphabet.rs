@@ -14,7 +14,13 @@ pub(crate) const STALE: EffectId = EffectId(u64::MAX);
 pub(crate) fn rules() -> Rules {
     Rules {
         limits: Limits { max_steps: 2, ..Limits::default() },
-        price: Some(Price { input: 1_000_000, output: 1_000_000, cached_input: 0, cache_write: 0 }),
+        price: Some(Price {
+            input: 1_000_000,
+            output: 1_000_000,
+            cached_input: 0,
+            cache_write: 0,
+            long: None,
+        }),
         output: OutputRules {
             max: None,
             ceiling: Tokens(40),

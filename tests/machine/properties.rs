@@ -165,6 +165,7 @@ fn rules() -> impl Strategy<Value = Rules> {
                 output: 3_000_000,
                 cached_input: 0,
                 cache_write: 0,
+                long: None,
             });
             rules.checked = checked;
             rules.context.window = Tokens(window);

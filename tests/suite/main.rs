@@ -6,3 +6,6 @@ mod config;
 mod hooks;
 mod house;
 mod runner;
+mod support;
+mod tools;
+mod wires;

@@ -1,0 +1,131 @@
+//! What a command writes: its beginning and its end, whatever lies between.
+
+use std::collections::VecDeque;
+
+/// The beginning and the end of an output, in bounded memory.
+#[derive(Clone, Debug, Default)]
+pub struct Capture {
+    head: Vec<u8>,
+    tail: VecDeque<u8>,
+    room: usize,
+    total: u64,
+}
+
+impl Capture {
+    /// Returns an empty capture that keeps so many bytes of the beginning, and as many of the end.
+    pub fn new(room: usize) -> Self {
+        Self { room, ..Self::default() }
+    }
+
+    /// Takes in what was written next.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.total += bytes.len() as u64;
+        let (head, rest) = bytes.split_at(bytes.len().min(self.room - self.head.len()));
+        self.head.extend_from_slice(head);
+        let rest = &rest[rest.len().saturating_sub(self.room)..];
+        let surplus = (self.tail.len() + rest.len()).saturating_sub(self.room);
+        self.tail.drain(..surplus);
+        self.tail.extend(rest);
+    }
+
+    /// Returns how many bytes were written.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Returns how many bytes between the beginning and the end were dropped.
+    pub fn omitted(&self) -> u64 {
+        self.total - (self.head.len() + self.tail.len()) as u64
+    }
+
+    /// Returns the output as text; where bytes were dropped, it says how many.
+    ///
+    /// What is no UTF-8 is replaced, and control characters are shown as escapes; they are for terminals.
+    pub fn text(&self) -> String {
+        let (front, back) = self.tail.as_slices();
+        let mut bytes = self.head.clone();
+        if self.omitted() > 0 {
+            // Both cuts fall between lines where there are lines.
+            let end = memchr::memrchr(b'\n', &bytes).map_or(bytes.len(), |end| end + 1);
+            let tail = [front, back].concat();
+            let start = memchr::memchr(b'\n', &tail).map_or(0, |start| start + 1);
+            let omitted = self.total - (end + tail.len() - start) as u64;
+            bytes.truncate(end);
+            bytes.extend(format!("[... {omitted} bytes omitted ...]\n").into_bytes());
+            bytes.extend_from_slice(&tail[start..]);
+        } else {
+            bytes.extend_from_slice(front);
+            bytes.extend_from_slice(back);
+        }
+        plain(&String::from_utf8_lossy(&bytes))
+    }
+}
+
+/// Returns a text without control characters but line ends and tabs.
+fn plain(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    while let Some(char) = chars.next() {
+        match char {
+            '\n' | '\t' => plain.push(char),
+            '\r' if chars.peek() == Some(&'\n') => {}
+            char if char.is_control() => plain.extend(char.escape_default()),
+            char => plain.push(char),
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn capture(pieces: &[&[u8]], room: usize) -> Capture {
+        let mut capture = Capture::new(room);
+        for piece in pieces {
+            capture.push(piece);
+        }
+        capture
+    }
+
+    #[test]
+    fn a_short_output_is_kept_whole() {
+        assert_eq!(capture(&[b"ab", b"cd"], 2).text(), "abcd");
+        assert_eq!(capture(&[b"ab", b"cd"], 2).omitted(), 0);
+    }
+
+    #[test]
+    fn of_a_long_output_head_and_tail_are_kept_by_whole_lines() {
+        let capture = capture(&[b"one\ntwo\nthree\nfour\n"], 7);
+        assert_eq!(capture.text(), "one\n[... 10 bytes omitted ...]\nfour\n");
+    }
+
+    /// Fault T7: cuts fall between characters, and nothing reaches a terminal.
+    #[test]
+    fn what_is_no_text_is_shown_as_text() {
+        assert_eq!(
+            capture(&[b"a\xffb\x1b[31m\0\r\nc"], 100).text(),
+            "a\u{fffd}b\\u{1b}[31m\\u{0}\nc"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn head_and_tail_are_what_was_written(
+            pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..20),
+            room in 1usize..50,
+        ) {
+            let all = pieces.concat();
+            let pieces: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
+            let capture = capture(&pieces, room);
+            let tail: Vec<u8> = capture.tail.iter().copied().collect();
+            prop_assert_eq!(&capture.head, &all[..all.len().min(room)]);
+            prop_assert!(all.ends_with(&tail));
+            prop_assert_eq!(capture.total(), all.len() as u64);
+            prop_assert!(capture.tail.len() <= room);
+            prop_assert_eq!(capture.omitted() == 0, all.len() <= 2 * room);
+        }
+    }
+}

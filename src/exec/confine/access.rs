@@ -1,0 +1,116 @@
+//! The access rules of a thread: what it, and everything that it starts, may do with files, sockets and signals.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use landlock::{
+    ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible, LandlockStatus, Ruleset,
+    RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
+    path_beneath_rules,
+};
+
+use super::Hole;
+
+/// The rules that this program knows.
+const KNOWN: ABI = ABI::V9;
+
+/// Devices that are no more than files.
+const DEVICES: [&str; 8] = [
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/tty",
+    "/dev/ptmx",
+    "/dev/pts",
+];
+
+/// What may be done.
+pub(super) struct Rules<'a> {
+    /// What may be written; none for everything.
+    pub writable: Option<&'a [PathBuf]>,
+    /// Whether connections over TCP are possible.
+    pub tcp: Tcp,
+}
+
+/// Whether connections over TCP are possible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tcp {
+    /// They are.
+    Free,
+    /// They are not.
+    None,
+}
+
+/// Applies the rules to this thread. Returns what the kernel's version of them leaves open.
+///
+/// # Errors
+///
+/// Fails when the kernel knows no such rules, or does not apply them.
+pub(super) fn apply(rules: &Rules<'_>) -> io::Result<Vec<Hole>> {
+    let status =
+        ruleset(rules).and_then(RulesetCreated::restrict_self).map_err(io::Error::other)?;
+    // Without support in the kernel, the library says that all is well.
+    let abi = match (status.ruleset, status.landlock) {
+        (RulesetStatus::NotEnforced, LandlockStatus::NotEnabled) => {
+            return Err(io::Error::other("Landlock is not enabled in this kernel"));
+        }
+        (RulesetStatus::NotEnforced, _) => {
+            return Err(io::Error::other("this kernel has no Landlock"));
+        }
+        (_, LandlockStatus::Available { effective_abi, .. }) => effective_abi,
+        _ => ABI::V1,
+    };
+    Ok(holes(abi))
+}
+
+/// Returns what a version of the rules leaves open.
+fn holes(abi: ABI) -> Vec<Hole> {
+    let mut holes = vec![Hole::Metadata];
+    if abi < ABI::V3 {
+        // Files elsewhere can be cut off.
+        holes.push(Hole::Files);
+    }
+    if abi < ABI::V6 {
+        holes.push(Hole::Signals);
+    }
+    if abi < ABI::V9 {
+        holes.push(Hole::LocalSockets);
+    }
+    holes
+}
+
+fn ruleset(rules: &Rules<'_>) -> Result<RulesetCreated, RulesetError> {
+    let mut ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .scope(Scope::from_all(KNOWN))?;
+    if rules.tcp == Tcp::None {
+        ruleset = ruleset.handle_access(AccessNet::from_all(KNOWN))?;
+    }
+    let Some(writable) = rules.writable else { return ruleset.create() };
+    let all = AccessFs::from_all(KNOWN);
+    let read = AccessFs::from_read(KNOWN);
+    // No command makes devices; whoever is root could.
+    let write = all & !(AccessFs::MakeChar | AccessFs::MakeBlock);
+    let device = AccessFs::ReadFile
+        | AccessFs::WriteFile
+        | AccessFs::Truncate
+        | AccessFs::ReadDir
+        | AccessFs::IoctlDev;
+    ruleset
+        .handle_access(all)?
+        .create()?
+        // Everything can be looked at, but for devices: who reads a disk reads every file on it.
+        .add_rules(path_beneath_rules(["/"], AccessFs::ReadDir))?
+        .add_rules(path_beneath_rules(top_level(), read))?
+        .add_rules(path_beneath_rules(DEVICES, device))?
+        .add_rules(path_beneath_rules(writable, write))
+}
+
+/// Returns what lies in the root folder, without the devices.
+fn top_level() -> Vec<PathBuf> {
+    let entries = fs::read_dir("/").into_iter().flatten().flatten().map(|entry| entry.path());
+    entries.filter(|path| path != Path::new("/dev")).collect()
+}

@@ -1,0 +1,53 @@
+//! The thread that starts commands.
+//!
+//! Rules of the kernel that are taken on by a thread hold for what it starts. So it is a thread of its own that takes
+//! them on: the supervisor itself stays outside, where a command cannot reach it.
+
+use std::ffi::OsString;
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+use rustix::process::Pid;
+
+use crate::exec::supervise::Start;
+
+/// Starts commands from a thread of its own.
+pub(super) struct Spawner {
+    start: Sender<Start>,
+    started: Receiver<io::Result<Pid>>,
+}
+
+impl Spawner {
+    /// Starts the thread and has it take on the rules. Commands get these variables besides their own.
+    pub(super) fn new<T: Send + 'static>(
+        env: Vec<(OsString, OsString)>,
+        take_on: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> io::Result<(Self, T)> {
+        let (start, to_start) = channel::<Start>();
+        let (tell, started) = channel();
+        let (tell_ready, ready) = channel();
+        let body = move || {
+            let taken_on = take_on();
+            let is_confined = taken_on.is_ok();
+            if tell_ready.send(taken_on).is_err() || !is_confined {
+                return;
+            }
+            // The thread must not end before its process: some of what it starts is tied to it.
+            while let Ok(start) = to_start.recv() {
+                if tell.send(start.spawn_adding(&env)).is_err() {
+                    return;
+                }
+            }
+        };
+        thread::Builder::new().name("spawner".to_owned()).spawn(body)?;
+        let taken_on = ready.recv().map_err(io::Error::other)??;
+        Ok((Self { start, started }, taken_on))
+    }
+
+    /// Starts a command.
+    pub(super) fn spawn(&self, start: Start) -> io::Result<Pid> {
+        self.start.send(start).map_err(|_| io::ErrorKind::BrokenPipe)?;
+        self.started.recv().map_err(io::Error::other)?
+    }
+}

@@ -1,0 +1,131 @@
+//! The other side: this program, started again as a supervisor of commands.
+//!
+//! It is a process of its own because an engine with many threads and many secrets is nothing that a command should be
+//! started from, and because it outlives the engine by the moment that it takes to clean up. Whoever starts it without
+//! being an engine gains nothing: it can only take away what its starter may do.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::process::ExitCode;
+
+use rustix::io::fcntl_dupfd_cloexec;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, setsid};
+
+use super::policy::Policy;
+use super::wire::{Ask, Link, Received};
+
+/// The argument with which the program is started as a supervisor.
+pub const ARGUMENT: &str = "__exec";
+
+/// The argument after it, with which it is started as the first process of a namespace: it then has its instructions
+/// on standard input, and the engine at the other end of standard output.
+pub(super) const FIRST: &str = "first";
+
+/// Returns whether the program was started as a supervisor; it then has to do nothing but [`main`].
+pub fn is_requested(first: Option<&OsStr>) -> bool {
+    first == Some(OsStr::new(ARGUMENT))
+}
+
+/// Supervises commands until the engine is gone. The engine is at the other end of standard input.
+pub fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn run() -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    super::sys::keep_files_to_ourselves();
+    // Without a terminal nobody can be asked for a password, and nothing typed there ends us.
+    let _ = setsid();
+    reset_signals()?;
+    #[cfg(target_os = "linux")]
+    if std::env::args_os().nth(2).as_deref() == Some(OsStr::new(FIRST)) {
+        let link = Link::over(fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?);
+        rustix::stdio::dup2_stdout(fs::File::open("/dev/null")?)?;
+        let inherited = serde_json::from_reader(io::stdin())?;
+        return super::confine::first_process(&link, inherited);
+    }
+    let link = Link::over(fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?);
+    let Some(Received { message: Ask::Confine { policy, ceiling, why }, .. }) =
+        link.receive::<Ask>()?
+    else {
+        return Err(io::ErrorKind::InvalidData.into());
+    };
+    limit(&policy);
+    serve(link, policy, ceiling, why)
+}
+
+#[cfg(target_os = "linux")]
+use super::confine::serve;
+
+#[cfg(not(target_os = "linux"))]
+fn serve(
+    link: Link,
+    policy: Policy,
+    _: super::confine::Level,
+    _: Option<String>,
+) -> io::Result<()> {
+    use super::confine::{Enforced, Level};
+    use super::supervise::{self, Start};
+    use super::tree::Tree;
+    use super::wire::Tell;
+
+    #[cfg(target_os = "macos")]
+    let (enforced, wrap) = if policy.is_off() {
+        (Ok(Enforced::nothing()), None)
+    } else {
+        let enforced = Enforced { level: Level::Seatbelt, holes: Vec::new(), why: None };
+        (Ok(enforced), Some(super::confine::seatbelt::profile(&policy)))
+    };
+    #[cfg(not(target_os = "macos"))]
+    let (enforced, wrap) =
+        (Enforced::unconfined(&policy, "not on this system".to_owned()), None::<String>);
+    match enforced {
+        Ok(enforced) => link.send(&Tell::Ready(enforced), &[], &[])?,
+        Err(why) => return link.send(&Tell::Unable(why), &[], &[]),
+    }
+    supervise::serve(&link, Tree::Group, |mut start: Start| {
+        if let Some(profile) = &wrap {
+            let sandbox = ["/usr/bin/sandbox-exec", "-p", profile].map(std::ffi::OsString::from);
+            start.words.argv.splice(..0, sandbox);
+        }
+        start.spawn()
+    })
+}
+
+/// What whoever started the engine had chosen to ignore, a command would ignore as well. A signal that is caught here is
+/// an ordinary one again for what is started.
+fn reset_signals() -> io::Result<()> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM};
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+
+    for signal in [SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
+    }
+    Ok(())
+}
+
+/// Limits what commands may use up; each inherits these limits.
+fn limit(policy: &Policy) {
+    let lower = |resource, most: Option<u64>| {
+        let now = getrlimit(resource);
+        let least = |limit: Option<u64>| match (limit, most) {
+            (Some(limit), Some(most)) => Some(limit.min(most)),
+            (limit, most) => limit.or(most),
+        };
+        // What cannot be lowered is left.
+        let _ = setrlimit(
+            resource,
+            Rlimit { current: least(now.current), maximum: least(now.maximum) },
+        );
+    };
+    lower(Resource::Core, Some(0));
+    lower(Resource::Fsize, policy.limits.file_size);
+    lower(Resource::Nofile, policy.limits.open_files);
+    // When memory runs out, it is the command that has to go. Everybody may say so of himself.
+    let _ = fs::write("/proc/self/oom_score_adj", "800");
+}

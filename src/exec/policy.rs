@@ -1,0 +1,105 @@
+//! How commands are confined, as a plain value.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::confine::Level;
+
+/// How commands are confined.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Policy {
+    /// What they may write.
+    pub mode: Mode,
+    /// Whether they may use the network.
+    pub network: Network,
+    /// What happens when the system cannot confine them like this.
+    pub need: Need,
+    /// The highest level that is tried.
+    pub ceiling: Level,
+    /// The workspace.
+    pub workspace: PathBuf,
+    /// A folder for temporary files, theirs alone.
+    pub temp: PathBuf,
+    /// What else they may write: the caches of package managers.
+    pub writable: Vec<PathBuf>,
+    /// What they may not write although it lies in the workspace.
+    pub protected: Vec<PathBuf>,
+    /// What they may neither read nor write.
+    pub hidden: Vec<PathBuf>,
+    /// What they may use up.
+    pub limits: ResourceLimits,
+}
+
+/// What commands may write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// Temporary files.
+    ReadOnly,
+    /// The workspace, temporary files, and what the policy names.
+    #[default]
+    WorkspaceWrite,
+    /// Whatever the user may.
+    Off,
+}
+
+/// Whether commands may use the network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Network {
+    /// They may.
+    #[default]
+    On,
+    /// They may reach themselves at the most.
+    Off,
+}
+
+/// What happens when the system cannot confine commands as the policy says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Need {
+    /// They are confined as far as it can, and that is reported.
+    #[default]
+    Preferred,
+    /// None is started.
+    Required,
+}
+
+/// What a command may use up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ResourceLimits {
+    /// The largest file that it may write, in bytes.
+    pub file_size: Option<u64>,
+    /// Files that it may have open at the same time.
+    pub open_files: Option<u64>,
+}
+
+impl Default for ResourceLimits {
+    fn default() -> Self {
+        Self { file_size: Some(16 << 30), open_files: None }
+    }
+}
+
+impl Policy {
+    /// Returns a policy that confines nothing.
+    pub fn off(workspace: impl Into<PathBuf>) -> Self {
+        Self {
+            mode: Mode::Off,
+            network: Network::On,
+            need: Need::Preferred,
+            ceiling: Level::Namespaces,
+            workspace: workspace.into(),
+            temp: std::env::temp_dir(),
+            writable: Vec::new(),
+            protected: Vec::new(),
+            hidden: Vec::new(),
+            limits: ResourceLimits::default(),
+        }
+    }
+
+    /// Returns whether there is anything to confine.
+    pub fn is_off(&self) -> bool {
+        self.mode == Mode::Off && self.network == Network::On
+    }
+}

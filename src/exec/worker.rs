@@ -1,0 +1,158 @@
+//! One worker: a process, or a thread, that supervises one command after the other.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::command::ExecError;
+use super::confine::{Enforced, Level};
+use super::helper;
+use super::policy::Policy;
+use super::supervise::{Start, serve};
+use super::tree::Tree;
+use super::wire::{Ask, Link, Received, Tell};
+
+/// What workers are made of.
+pub(super) enum Means {
+    /// A program that hands control to [`helper::main`].
+    Process(PathBuf),
+    /// A thread of this process.
+    Thread,
+}
+
+/// A worker that has told how it confines commands.
+pub(super) struct Worker {
+    pub link: Link,
+    pub enforced: Enforced,
+    /// None when it is a thread, which ends with its link.
+    process: Option<Child>,
+}
+
+/// What a worker says about a level.
+enum Agreed {
+    Ready(Enforced),
+    Lower(String),
+}
+
+/// How long a worker may take to end once nobody needs it.
+const GOODBYE: Duration = Duration::from_secs(6);
+
+impl Worker {
+    /// Starts a worker.
+    pub(super) fn start(
+        means: &Means,
+        policy: &Policy,
+        env: &[(OsString, OsString)],
+    ) -> Result<Self, ExecError> {
+        match means {
+            Means::Thread => Self::thread(policy, env),
+            Means::Process(program) => Self::descend(program, policy, env),
+        }
+    }
+
+    /// Goes down the ladder of levels, until one can be had.
+    fn descend(
+        program: &PathBuf,
+        policy: &Policy,
+        env: &[(OsString, OsString)],
+    ) -> Result<Self, ExecError> {
+        let mut ceiling = policy.ceiling;
+        let mut why = None;
+        loop {
+            let mut worker = Self::process(program, env).map_err(ExecError::Supervisor)?;
+            match worker.agree(policy, ceiling, why)? {
+                Agreed::Ready(enforced) => {
+                    worker.enforced = enforced;
+                    return Ok(worker);
+                }
+                Agreed::Lower(reason) if ceiling == Level::Namespaces => {
+                    ceiling = Level::Landlock;
+                    why = Some(reason);
+                }
+                Agreed::Lower(reason) => return Err(ExecError::Unconfined(reason)),
+            }
+        }
+    }
+
+    fn process(program: &PathBuf, env: &[(OsString, OsString)]) -> io::Result<Self> {
+        let (link, theirs) = Link::pair()?;
+        let process = std::process::Command::new(program)
+            .arg(helper::ARGUMENT)
+            .env_clear()
+            .envs(env.iter().map(|(name, value)| (name, value)))
+            .current_dir("/")
+            .stdin(theirs.into_socket())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        Ok(Self { link, enforced: Enforced::nothing(), process: Some(process) })
+    }
+
+    /// Tells the worker how to confine, and hears how far it can.
+    fn agree(
+        &mut self,
+        policy: &Policy,
+        ceiling: Level,
+        why: Option<String>,
+    ) -> Result<Agreed, ExecError> {
+        let failed = ExecError::Supervisor;
+        let ask = Ask::Confine { policy: policy.clone(), ceiling, why };
+        self.link.send(&ask, &[], &[]).map_err(failed)?;
+        match self.link.receive::<Tell>().map_err(failed)? {
+            Some(Received { message: Tell::Ready(enforced), .. }) => Ok(Agreed::Ready(enforced)),
+            Some(Received { message: Tell::Lower(why), .. }) => Ok(Agreed::Lower(why)),
+            Some(Received { message: Tell::Unable(why), .. }) => Err(ExecError::Unconfined(why)),
+            Some(_) | None => {
+                let error = "the program did not answer as a supervisor does";
+                Err(failed(io::Error::new(io::ErrorKind::InvalidData, error)))
+            }
+        }
+    }
+
+    fn thread(policy: &Policy, env: &[(OsString, OsString)]) -> Result<Self, ExecError> {
+        let why = "commands are not run by the architect program".to_owned();
+        let enforced = Enforced::unconfined(policy, why).map_err(ExecError::Unconfined)?;
+        let (link, theirs) = Link::pair().map_err(ExecError::Supervisor)?;
+        let env = env.to_vec();
+        let body = move || {
+            let start = |start: Start| start.spawn_with(&env);
+            if let Err(error) = serve(&theirs, Tree::Group, start) {
+                log::debug!("a supervising thread has ended: {error}");
+            }
+        };
+        let started = thread::Builder::new().name("supervisor".to_owned()).spawn(body);
+        started.map_err(|error| ExecError::NoRoom(error.to_string()))?;
+        Ok(Self { link, enforced, process: None })
+    }
+
+    /// Returns whether the worker is still there.
+    pub(super) fn is_alive(&mut self) -> bool {
+        let mut fds = [PollFd::new(&self.link, PollFlags::IN)];
+        // It says nothing while it waits; there is only its end to be heard.
+        matches!(poll(&mut fds, Some(&Timespec::default())), Ok(0))
+    }
+}
+
+impl Drop for Worker {
+    /// Ends the worker, and with it whatever it supervises.
+    fn drop(&mut self) {
+        let Some(process) = &mut self.process else { return };
+        let _ = rustix::net::shutdown(&self.link, rustix::net::Shutdown::Both);
+        let until = Instant::now() + GOODBYE;
+        let mut pause = Duration::from_micros(100);
+        while let Ok(None) = process.try_wait() {
+            if Instant::now() >= until {
+                let _ = process.kill();
+                let _ = process.wait();
+                return;
+            }
+            thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(20));
+        }
+    }
+}

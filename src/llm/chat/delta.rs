@@ -1,0 +1,230 @@
+//! What a chunk of a stream consists of, and a whole reply too: it is one chunk with messages instead of deltas.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::llm::decode::Count;
+use crate::model::{Tokens, Usage};
+
+/// A chunk, or a whole reply.
+#[derive(Deserialize)]
+pub(super) struct Chunk<'a> {
+    #[serde(borrow, default)]
+    pub(super) model: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    pub(super) choices: Option<Vec<Choice<'a>>>,
+    #[serde(borrow, default)]
+    pub(super) usage: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    pub(super) error: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Choice<'a> {
+    #[serde(default)]
+    pub(super) index: Option<u64>,
+    #[serde(borrow, default, alias = "message")]
+    pub(super) delta: Option<Delta<'a>>,
+    #[serde(borrow, default)]
+    pub(super) finish_reason: Option<Text<'a>>,
+    /// OpenRouter reports an upstream failure inside the choice.
+    #[serde(borrow, default)]
+    pub(super) error: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+pub(super) struct Delta<'a> {
+    #[serde(borrow, default)]
+    pub(super) content: Content<'a>,
+    #[serde(borrow, default)]
+    pub(super) refusal: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    pub(super) reasoning_content: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    pub(super) reasoning: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    pub(super) reasoning_details: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    pub(super) tool_calls: Option<Vec<CallDelta<'a>>>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct CallDelta<'a> {
+    #[serde(default)]
+    pub(super) index: Option<u64>,
+    #[serde(borrow, default)]
+    pub(super) id: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    pub(super) function: Option<FunctionDelta<'a>>,
+}
+
+#[derive(Default, Deserialize)]
+pub(super) struct FunctionDelta<'a> {
+    #[serde(borrow, default)]
+    pub(super) name: Option<Text<'a>>,
+    /// Text, or with some servers the object itself.
+    #[serde(borrow, default)]
+    pub(super) arguments: Option<&'a RawValue>,
+}
+
+/// A text that is borrowed where it has no escapes.
+#[derive(Deserialize)]
+pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
+
+/// Content is text, or with some servers a list of parts, of which some are thoughts.
+#[derive(Default)]
+pub(super) struct Content<'a> {
+    pub(super) text: Cow<'a, str>,
+    pub(super) thoughts: String,
+}
+
+impl FunctionDelta<'_> {
+    /// Returns the arguments as text.
+    pub(super) fn arguments(&self) -> Result<Cow<'_, str>, serde_json::Error> {
+        match self.arguments.map(RawValue::get) {
+            None | Some("null") => Ok(Cow::Borrowed("")),
+            Some(json) if json.starts_with('"') => {
+                serde_json::from_str::<Text<'_>>(json).map(|text| text.0)
+            }
+            Some(json) => Ok(Cow::Borrowed(json)),
+        }
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Content<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ContentVisitor)
+    }
+}
+
+struct ContentVisitor;
+
+impl<'de> Visitor<'de> for ContentVisitor {
+    type Value = Content<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text or a list of parts")
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Content<'de>, E> {
+        Ok(Content { text: Cow::Borrowed(text), thoughts: String::new() })
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Content<'de>, E> {
+        Ok(Content { text: Cow::Owned(text.to_owned()), thoughts: String::new() })
+    }
+
+    fn visit_unit<E>(self) -> Result<Content<'de>, E> {
+        Ok(Content::default())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Content<'de>, A::Error> {
+        while fields.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Content::default())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Content<'de>, A::Error> {
+        #[derive(Deserialize)]
+        struct Piece<'a> {
+            #[serde(borrow, default)]
+            text: Content<'a>,
+            #[serde(borrow, default)]
+            thinking: Content<'a>,
+        }
+        let (mut text, mut thoughts) = (String::new(), String::new());
+        while let Some(piece) = parts.next_element::<Piece<'_>>()? {
+            text.push_str(&piece.text.text);
+            thoughts.push_str(&piece.thinking.text);
+        }
+        Ok(Content { text: text.into(), thoughts })
+    }
+}
+
+/// Returns the usage that a server reports; none when it is not one.
+pub(super) fn usage(json: &str) -> Option<Usage> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Reported {
+        prompt_tokens: Count,
+        completion_tokens: Count,
+        total_tokens: Count,
+        prompt_tokens_details: Option<InputDetails>,
+        completion_tokens_details: Option<OutputDetails>,
+        /// DeepSeek.
+        prompt_cache_hit_tokens: Count,
+        /// Moonshot.
+        cached_tokens: Count,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct InputDetails {
+        cached_tokens: Count,
+        cache_write_tokens: Count,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct OutputDetails {
+        reasoning_tokens: Count,
+    }
+    let told: Reported = serde_json::from_str(json).ok()?;
+    let (input, written) = (told.prompt_tokens.0?, told.completion_tokens.0?);
+    let details = told.prompt_tokens_details.unwrap_or_default();
+    let cached = [details.cached_tokens, told.prompt_cache_hit_tokens, told.cached_tokens];
+    let cached = cached.into_iter().find_map(|count| count.0).unwrap_or(0);
+    let reasoning = told.completion_tokens_details.unwrap_or_default().reasoning_tokens.tokens();
+    // xAI counts reasoning beside the output, everybody else as a part of it.
+    let is_beside = reasoning.0 > 0 && told.total_tokens.0 == Some(input + written + reasoning.0);
+    let output = if is_beside { Tokens(written) + reasoning } else { Tokens(written) };
+    Some(Usage {
+        input: Tokens(input),
+        output,
+        cached_input: Tokens(cached),
+        cache_write: details.cache_write_tokens.tokens(),
+        reasoning,
+        estimated: false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn usage_is_read_in_every_dialect() {
+        let numbers = |json| {
+            let usage = usage(json).unwrap();
+            [usage.input, usage.output, usage.cached_input, usage.reasoning].map(|tokens| tokens.0)
+        };
+        let openai = r#"{"prompt_tokens":9,"completion_tokens":5,"total_tokens":14,
+            "prompt_tokens_details":{"cached_tokens":4},"completion_tokens_details":{"reasoning_tokens":2}}"#;
+        assert_eq!(numbers(openai), [9, 5, 4, 2]);
+        let deepseek = r#"{"prompt_tokens":9,"completion_tokens":5,"prompt_cache_hit_tokens":3}"#;
+        assert_eq!(numbers(deepseek), [9, 5, 3, 0]);
+        let xai = r#"{"prompt_tokens":9,"completion_tokens":5,"total_tokens":16,
+            "completion_tokens_details":{"reasoning_tokens":2}}"#;
+        assert_eq!(numbers(xai), [9, 7, 0, 2]);
+    }
+
+    /// Fault L55.
+    #[test]
+    fn usage_that_is_none_is_none() {
+        for json in ["{}", "[]", "7", r#"{"prompt_tokens":-1,"completion_tokens":2}"#] {
+            assert_eq!(usage(json), None, "{json}");
+        }
+    }
+
+    #[test]
+    fn content_is_text_or_parts() {
+        let content = |json| serde_json::from_str::<Content<'_>>(json).unwrap();
+        assert!(matches!(content(r#""abc""#).text, Cow::Borrowed("abc")));
+        assert_eq!(content(r#""a\nb""#).text, "a\nb");
+        assert_eq!(content("null").text, "");
+        let parts = r#"[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]},{"type":"text","text":"ok"}]"#;
+        let parts = content(parts);
+        assert_eq!((&*parts.text, &*parts.thoughts), ("ok", "hm"));
+    }
+}

@@ -1,0 +1,285 @@
+//! From a model's name to the model: which wire, which address, which key.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use super::chat::{Chat, Quirks};
+use super::exchange::{Carrier, Target, WireModel};
+use super::fault::Masks;
+use super::models::Table;
+use super::provider::{Provider, Speaks};
+use super::scripted::{BadScript, Script, ScriptPosition, ScriptedModel};
+use super::spec::ModelSpec;
+use super::wire::Wire;
+use crate::net::{
+    BadEndpoint, BadSecret, Client, Endpoint, HeaderMap, HeaderName, HeaderValue, Limits, NetError,
+    Options, ProxyChoice, Roots, Secret, header,
+};
+use crate::port::Model;
+
+/// How a model is reached.
+#[derive(Clone, Debug)]
+pub struct WireSettings {
+    /// Another address of the same wire format.
+    pub api_base: Option<String>,
+    /// The variable that holds the key of that address.
+    pub api_key_env: Option<String>,
+    /// Whether keys may be sent unencrypted to another machine.
+    pub allow_http: bool,
+    /// Whether replies are streamed.
+    pub stream: bool,
+    /// Whether the provider's cache is used, where it has to be asked for.
+    pub prompt_caching: bool,
+    /// What the requests of one session have in common, for the provider's cache.
+    pub cache_key: Option<String>,
+    /// How long to wait for a connection.
+    pub connect_timeout: Duration,
+    /// How long to wait for an answer to begin.
+    pub timeout: Duration,
+    /// How long an answer may be silent.
+    pub idle_timeout: Duration,
+    /// Where a script begins.
+    pub position: ScriptPosition,
+}
+
+/// Why a model cannot be reached as it is set up.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ConnectError {
+    /// There is no key.
+    #[error("there is no key for {provider}: the variable {} is not set", variables.join(" or "))]
+    NoKey {
+        /// The provider.
+        provider: &'static str,
+        /// Where a key was looked for.
+        variables: Vec<String>,
+    },
+    /// The key cannot be one.
+    #[error("the key in {variable} {cause}")]
+    BadKey {
+        /// Where it is.
+        variable: String,
+        /// What is wrong with it.
+        cause: BadSecret,
+    },
+    /// The address cannot be used.
+    #[error(transparent)]
+    Address(#[from] BadEndpoint),
+    /// The means of the connection cannot be used: the proxy, the certificates.
+    #[error(transparent)]
+    Means(#[from] NetError),
+    /// The script cannot be played.
+    #[error(transparent)]
+    Script(#[from] BadScript),
+    /// The file cannot be read.
+    #[error("could not read {path}: {cause}")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        cause: String,
+    },
+}
+
+/// Reads a variable of the environment.
+pub type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// Without streaming the answer begins when the whole reply is written, which takes so many times as long.
+const WHOLE_REPLY: u32 = 10;
+
+impl Default for WireSettings {
+    fn default() -> Self {
+        Self {
+            api_base: None,
+            api_key_env: None,
+            allow_http: false,
+            stream: true,
+            prompt_caching: true,
+            cache_key: None,
+            connect_timeout: Duration::from_secs(10),
+            timeout: Duration::from_secs(60),
+            idle_timeout: Duration::from_secs(120),
+            position: ScriptPosition::default(),
+        }
+    }
+}
+
+/// Returns the model, ready to be asked. Nothing is sent before that.
+///
+/// The environment is asked for the keys, `…_BASE_URL`, `OLLAMA_HOST`, the proxies (`HTTPS_PROXY`, `HTTP_PROXY`,
+/// `ALL_PROXY`, `NO_PROXY`) and `SSL_CERT_FILE`. An address on this machine is reached without a proxy.
+///
+/// # Errors
+///
+/// Fails when something is missing or wrong in the set-up.
+pub fn connect(
+    model: &ModelSpec,
+    settings: &WireSettings,
+    table: &Table,
+    env: Env<'_>,
+) -> Result<Box<dyn Model>, ConnectError> {
+    match model {
+        ModelSpec::Scripted(path) => {
+            let script = Script::load(path)?;
+            Ok(Box::new(ScriptedModel::new(script, settings.position.clone())))
+        }
+        ModelSpec::Replay(path) => {
+            Err(ConnectError::Unreadable { path: path.clone(), cause: "not yet".to_owned() })
+        }
+        ModelSpec::Remote { provider, name } => {
+            let endpoint = endpoint(*provider, settings, env)?;
+            let client = client(&endpoint, settings, env)?;
+            remote(*provider, name, settings, table, env, &endpoint, Arc::new(client))
+        }
+    }
+}
+
+fn remote(
+    provider: Provider,
+    name: &str,
+    settings: &WireSettings,
+    _: &Table,
+    env: Env<'_>,
+    endpoint: &Endpoint,
+    carrier: Arc<dyn Carrier>,
+) -> Result<Box<dyn Model>, ConnectError> {
+    let facts = provider.facts();
+    let key = key(provider, settings, env, endpoint)?;
+    let mark: Arc<str> = format!("{}/{name}", facts.name).into();
+    let (wire, path): (Arc<dyn Wire>, String) = match facts.speaks {
+        Speaks::Chat | Speaks::Responses | Speaks::Anthropic | Speaks::Gemini => {
+            let chat = Chat {
+                name: mark,
+                model: name.to_owned(),
+                quirks: Quirks::of(facts.name, endpoint.host()),
+                streams: settings.stream,
+                cache_key: settings.cache_key.clone(),
+            };
+            (Arc::new(chat), "/chat/completions".to_owned())
+        }
+    };
+    let mut headers = HeaderMap::new();
+    let accept = if settings.stream { "text/event-stream" } else { "application/json" };
+    headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if let Some(Key { secret, variable }) = &key {
+        let (name, value) = key_header(facts.speaks, variable, secret);
+        let cannot =
+            |_| ConnectError::BadKey { variable: variable.clone(), cause: BadSecret::Malformed };
+        let mut value = HeaderValue::from_str(&value).map_err(cannot)?;
+        value.set_sensitive(true);
+        headers.insert(name, value);
+    }
+    let target = Target {
+        url: endpoint.join(&path),
+        headers,
+        masks: Masks::new(key.map(|key| key.secret)),
+        may_truncate: provider == Provider::Ollama,
+    };
+    Ok(Box::new(WireModel::new(wire, carrier, target)))
+}
+
+/// Returns where a provider is reached.
+fn endpoint(
+    provider: Provider,
+    settings: &WireSettings,
+    env: Env<'_>,
+) -> Result<Endpoint, ConnectError> {
+    let facts = provider.facts();
+    let own = settings.api_base.clone().or_else(|| facts.base_env.and_then(env));
+    let Some(own) = own.filter(|own| !own.trim().is_empty()) else {
+        return Ok(Endpoint::parse(facts.base, settings.allow_http)?);
+    };
+    // `OLLAMA_HOST` may be a host alone.
+    let own = match provider {
+        Provider::Ollama
+            if !own.rsplit(']').next().unwrap_or(&own).contains("://") && !has_port(&own) =>
+        {
+            format!("{}:11434", own.trim())
+        }
+        _ => own,
+    };
+    let endpoint = Endpoint::parse(&own, settings.allow_http)?;
+    let is_bare = endpoint.path().is_empty() && !facts.path.is_empty();
+    Ok(if is_bare { endpoint.with_path(facts.path) } else { endpoint })
+}
+
+fn has_port(host: &str) -> bool {
+    host.trim().rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok())
+}
+
+fn client(
+    endpoint: &Endpoint,
+    settings: &WireSettings,
+    env: Env<'_>,
+) -> Result<Client, ConnectError> {
+    let (first_byte, idle) = match settings.stream {
+        true => (settings.timeout, settings.idle_timeout),
+        false => (settings.timeout.saturating_mul(WHOLE_REPLY), settings.idle_timeout),
+    };
+    let limits = Limits { connect: settings.connect_timeout, first_byte, idle };
+    let set = |names: &[&str]| {
+        names.iter().find_map(|name| env(name)).filter(|value| !value.trim().is_empty())
+    };
+    let proxies: &[&str] = match endpoint.is_secure() {
+        true => &["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"],
+        // The capital spelling can be set from outside in some servers, so that nobody reads it for plain HTTP.
+        false => &["http_proxy", "ALL_PROXY", "all_proxy"],
+    };
+    let proxy = match set(proxies).filter(|_| !endpoint.is_here()) {
+        None => ProxyChoice::Direct,
+        Some(address) => ProxyChoice::Through {
+            address,
+            except: set(&["NO_PROXY", "no_proxy"]).unwrap_or_default(),
+        },
+    };
+    let roots = set(&["SSL_CERT_FILE"]).map_or(Roots::System, |path| Roots::File(path.into()));
+    Ok(Client::new(&Options { limits, proxy, roots })?)
+}
+
+/// A key, with where it was found.
+struct Key {
+    secret: Secret,
+    variable: String,
+}
+
+fn key(
+    provider: Provider,
+    settings: &WireSettings,
+    env: Env<'_>,
+    endpoint: &Endpoint,
+) -> Result<Option<Key>, ConnectError> {
+    let facts = provider.facts();
+    let named = settings.api_key_env.clone();
+    let is_open = named.is_none() && (facts.is_open || endpoint.is_here());
+    let variables = match named {
+        Some(named) => vec![named],
+        None => facts.key_env.iter().map(|name| (*name).to_owned()).collect(),
+    };
+    let found = variables
+        .iter()
+        .find_map(|variable| Some((variable, env(variable).filter(|key| !key.trim().is_empty())?)));
+    match found {
+        Some((variable, key)) => match Secret::new(&key) {
+            Ok(secret) => Ok(Some(Key { secret, variable: variable.clone() })),
+            Err(cause) => Err(ConnectError::BadKey { variable: variable.clone(), cause }),
+        },
+        None if is_open => Ok(None),
+        None => Err(ConnectError::NoKey { provider: facts.name, variables }),
+    }
+}
+
+/// Returns the header that carries a key.
+fn key_header(speaks: Speaks, variable: &str, key: &Secret) -> (HeaderName, String) {
+    match speaks {
+        Speaks::Anthropic if variable != "ANTHROPIC_AUTH_TOKEN" => {
+            (HeaderName::from_static("x-api-key"), key.expose().to_owned())
+        }
+        Speaks::Gemini => (HeaderName::from_static("x-goog-api-key"), key.expose().to_owned()),
+        Speaks::Anthropic | Speaks::Chat | Speaks::Responses => {
+            (header::AUTHORIZATION, format!("Bearer {}", key.expose()))
+        }
+    }
+}

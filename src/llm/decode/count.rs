@@ -1,0 +1,88 @@
+//! Numbers of tokens as providers write them, which is not always as numbers of tokens.
+
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use crate::model::Tokens;
+
+/// A count that may be missing, or be something that is no count: both are nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Count(pub(crate) Option<u64>);
+
+/// More tokens than any model reads or writes in one call.
+const ABSURD: u64 = 1_000_000_000;
+
+impl Count {
+    /// Returns the count; none counts as zero.
+    pub(crate) fn tokens(self) -> Tokens {
+        Tokens(self.0.unwrap_or(0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Count {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(CountVisitor)
+    }
+}
+
+struct CountVisitor;
+
+impl<'de> Visitor<'de> for CountVisitor {
+    type Value = Count;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a number of tokens")
+    }
+
+    fn visit_u64<E>(self, count: u64) -> Result<Count, E> {
+        Ok(Count(Some(count).filter(|count| *count < ABSURD)))
+    }
+
+    fn visit_i64<E>(self, count: i64) -> Result<Count, E> {
+        Ok(Count(u64::try_from(count).ok().filter(|count| *count < ABSURD)))
+    }
+
+    fn visit_f64<E>(self, count: f64) -> Result<Count, E> {
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // checked by the range
+        let whole = (0.0..1e9).contains(&count).then_some(count as u64);
+        Ok(Count(whole))
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Count, E> {
+        Ok(Count(None))
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Count, E> {
+        Ok(Count(None))
+    }
+
+    fn visit_unit<E>(self) -> Result<Count, E> {
+        Ok(Count(None))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Count, A::Error> {
+        while items.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Count(None))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Count, A::Error> {
+        while fields.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Count(None))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fault L55.
+    #[test]
+    fn what_is_no_count_is_nothing_and_no_error() {
+        let count = |json| serde_json::from_str::<Count>(json).unwrap().0;
+        assert_eq!(count("12"), Some(12));
+        assert_eq!(count("12.0"), Some(12));
+        for json in ["-1", "null", "\"12\"", "1e300", "18446744073709551615", "[1]", "{\"a\":1}"] {
+            assert_eq!(count(json), None, "{json}");
+        }
+    }
+}

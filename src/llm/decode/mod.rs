@@ -1,0 +1,9 @@
+//! Reading replies: what every wire's reader gathers, and what becomes of it once the terminal event has come.
+
+mod count;
+mod draft;
+mod names;
+
+pub(super) use count::Count;
+pub(super) use draft::{Draft, Piece, Said, estimate};
+pub(super) use names::Names;

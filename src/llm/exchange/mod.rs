@@ -1,0 +1,9 @@
+//! One exchange with a provider, the same for every wire format: a request is put together from what was encoded
+//! before, it is carried there and back, and its answer is told from what is none.
+
+mod call;
+mod carrier;
+mod model;
+
+pub(super) use carrier::Carrier;
+pub(super) use model::{Target, WireModel};

@@ -1,0 +1,303 @@
+//! What is known of models beforehand: prices, windows, short names.
+//!
+//! The table is part of the repository and has a date; a file of the user's can be laid over it. What it does not know
+//! it does not guess: a model without a row has no price.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use thiserror::Error;
+
+use super::provider::Provider;
+use super::spec::ModelSpec;
+use crate::model::{LongPrice, Micros, Price, Tokens};
+
+/// The table that is part of this release.
+const BUILT_IN: &str = include_str!("table.toml");
+
+/// What is known of models.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Table {
+    date: String,
+    aliases: BTreeMap<String, String>,
+    rows: Vec<ModelFacts>,
+}
+
+/// What is known of one model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelFacts {
+    /// Who serves it.
+    pub provider: Provider,
+    /// The name that the provider knows it by.
+    pub id: String,
+    /// What it costs.
+    pub price: Option<Price>,
+    /// The most that a request may have.
+    pub window: Option<Tokens>,
+    /// The most that a reply can have.
+    pub max_output: Option<Tokens>,
+}
+
+/// Why a table cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum BadTable {
+    /// The file cannot be read.
+    #[error("could not read {path}: {cause}")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        cause: String,
+    },
+    /// It is not what a table looks like.
+    #[error("{path}: {cause}")]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it, and where.
+        cause: String,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    date: Option<String>,
+    #[serde(default)]
+    aliases: BTreeMap<String, String>,
+    #[serde(default)]
+    models: BTreeMap<String, BTreeMap<String, Row>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Row {
+    window: Option<u64>,
+    output: Option<u64>,
+    price: Option<Dollars>,
+    long: Option<LongDollars>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Dollars {
+    input: f64,
+    output: f64,
+    cached_input: Option<f64>,
+    cache_write: Option<f64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LongDollars {
+    above: u64,
+    input: f64,
+    output: f64,
+    cached_input: Option<f64>,
+}
+
+impl Table {
+    /// Returns the table of this release.
+    pub fn built_in() -> Self {
+        // A test reads it; a release cannot have a broken one.
+        Self::read(BUILT_IN).unwrap_or_default()
+    }
+
+    /// Returns the table with the rows and aliases of a file of the user's laid over it.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the file cannot be read or is no table.
+    pub fn with_file(mut self, path: PathBuf) -> Result<Self, BadTable> {
+        let text = std::fs::read_to_string(&path).map_err(|error| BadTable::Unreadable {
+            path: path.clone(),
+            cause: error.to_string(),
+        })?;
+        let over = Self::read(&text).map_err(|cause| BadTable::Malformed { path, cause })?;
+        self.rows.retain(|row| !over.rows.iter().any(|new| new.is_same(row)));
+        self.rows.extend(over.rows);
+        self.aliases.extend(over.aliases);
+        self.date = if over.date.is_empty() { self.date } else { over.date };
+        Ok(self)
+    }
+
+    fn read(text: &str) -> Result<Self, String> {
+        let file: File = toml::from_str(text).map_err(|error| error.to_string())?;
+        let mut rows = Vec::new();
+        for (word, models) in file.models {
+            let provider = Provider::named(&word)
+                .ok_or_else(|| format!("[models.{word}]: '{word}' is no provider"))?;
+            for (id, row) in models {
+                let facts = row.facts(provider, id.clone());
+                rows.push(facts.ok_or_else(|| format!("the price of '{id}' is no price"))?);
+            }
+        }
+        Ok(Self { date: file.date.unwrap_or_default(), aliases: file.aliases, rows })
+    }
+
+    /// Returns the day on which the table was last held against the providers' lists (`2026-08-21`).
+    pub fn date(&self) -> &str {
+        &self.date
+    }
+
+    /// Returns the model of a name that stands alone: an alias, or a name that the table has.
+    pub fn find(&self, name: &str) -> Option<&ModelFacts> {
+        let (provider, name) = match self.aliases.get(name).and_then(|name| name.split_once('/')) {
+            Some((provider, name)) => (Provider::named(provider), name),
+            None => (None, name),
+        };
+        self.rows.iter().find(|row| row.id == name && provider.is_none_or(|p| row.provider == p))
+    }
+
+    /// Returns what is known of a model: by its exact name, or as the longest name of its provider that its own begins
+    /// with.
+    pub fn lookup(&self, model: &ModelSpec) -> Option<&ModelFacts> {
+        let ModelSpec::Remote { provider, name } = model else { return None };
+        let (provider, name) = match provider {
+            Provider::OpenAiChat => (Provider::OpenAi, name.as_str()),
+            // OpenRouter passes on the prices of those who serve their models themselves.
+            Provider::OpenRouter => match name.split_once('/')? {
+                ("openai", name) => (Provider::OpenAi, name),
+                ("anthropic", name) => (Provider::Anthropic, name),
+                ("google", name) => (Provider::Gemini, name),
+                ("x-ai", name) => (Provider::Xai, name),
+                _ => return None,
+            },
+            other => (*other, name.as_str()),
+        };
+        // OpenRouter writes versions with a point where Anthropic has a hyphen.
+        let name = match provider {
+            Provider::Anthropic => name.replace('.', "-"),
+            _ => name.to_owned(),
+        };
+        let fits = |row: &&ModelFacts| {
+            let rest = name.strip_prefix(&row.id);
+            row.provider == provider
+                && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', ':', '@']))
+        };
+        self.rows.iter().filter(fits).max_by_key(|row| row.id.len())
+    }
+}
+
+impl ModelFacts {
+    fn is_same(&self, other: &Self) -> bool {
+        (self.provider, &self.id) == (other.provider, &other.id)
+    }
+}
+
+impl Row {
+    fn facts(self, provider: Provider, id: String) -> Option<ModelFacts> {
+        let price = match (self.price, self.long) {
+            (None, Some(_)) => return None,
+            (None, None) => None,
+            (Some(price), long) => Some(price.price(long)?),
+        };
+        let (window, max_output) = (self.window.map(Tokens), self.output.map(Tokens));
+        Some(ModelFacts { provider, id, price, window, max_output })
+    }
+}
+
+impl Dollars {
+    fn price(&self, long: Option<LongDollars>) -> Option<Price> {
+        let input = micros(self.input)?;
+        let long = match long {
+            None => None,
+            Some(long) => Some(LongPrice {
+                above: Tokens(long.above),
+                input: micros(long.input)?,
+                output: micros(long.output)?,
+                cached_input: micros(long.cached_input.unwrap_or(long.input))?,
+            }),
+        };
+        Some(Price {
+            input,
+            output: micros(self.output)?,
+            cached_input: self.cached_input.map_or(Some(input), micros)?,
+            cache_write: self.cache_write.map_or(Some(input), micros)?,
+            long,
+        })
+    }
+}
+
+fn micros(dollars: f64) -> Option<u64> {
+    Micros::from_dollars(dollars).map(|micros| micros.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lookup(table: &Table, model: &str) -> Option<(String, Option<u64>)> {
+        let spec = ModelSpec::parse(model, table, false).unwrap();
+        table.lookup(&spec).map(|row| (row.id.clone(), row.price.map(|price| price.input)))
+    }
+
+    fn found(model: &str) -> Option<(String, Option<u64>)> {
+        lookup(&Table::built_in(), model)
+    }
+
+    #[test]
+    fn the_table_of_this_release_can_be_read() {
+        let table = Table::read(BUILT_IN).unwrap();
+        assert!(table.rows.len() > 80);
+        assert_eq!(table.date().len(), 10);
+        assert!(table.aliases.keys().all(|alias| table.find(alias).is_some()));
+        for row in &table.rows {
+            let price = row.price.unwrap();
+            assert!(
+                price.cached_input <= price.input && price.input <= price.cache_write,
+                "{row:?}"
+            );
+            assert!(price.input <= price.output, "{row:?}");
+            assert!(row.max_output <= row.window, "{row:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_looked_up_exactly_and_then_as_the_longest_beginning() {
+        let is = |id: &str, price| Some((id.to_owned(), Some(price)));
+        assert_eq!(found("openai/gpt-4o"), is("gpt-4o", 2_500_000));
+        assert_eq!(found("openai-chat/gpt-4o-2024-05-13"), is("gpt-4o-2024-05-13", 5_000_000));
+        assert_eq!(found("openai/gpt-5.5-2026-04-23"), is("gpt-5.5", 5_000_000));
+        assert_eq!(found("openai/gpt-5.5-pro-2026"), is("gpt-5.5-pro", 30_000_000));
+        assert_eq!(found("openrouter/anthropic/claude-opus-4.8"), is("claude-opus-4-8", 5_000_000));
+        assert_eq!(found("deepseek/deepseek-v4-pro"), is("deepseek-v4-pro", 435_000));
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_guessed() {
+        for model in [
+            "openai/gpt-5.99",
+            "openai/gpt-6",
+            "anthropic/gpt-4o",
+            "openrouter/qwen/qwen3",
+            "ollama/gpt-4o",
+            "scripted/gpt-4o",
+        ] {
+            assert_eq!(found(model), None, "{model}");
+        }
+    }
+
+    #[test]
+    fn a_file_of_the_users_is_laid_over_the_table() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("prices.toml");
+        let rows = "[aliases]\nmine = \"ollama/tiny\"\n[models.openai]\n\"gpt-4o\" = { price = { input = 7.0, output = 9.0 } }\n\
+            [models.ollama]\n\"tiny\" = { window = 4096 }\n";
+        std::fs::write(&path, rows).unwrap();
+        let table = Table::built_in().with_file(path.clone()).unwrap();
+        assert_eq!(lookup(&table, "openai/gpt-4o"), Some(("gpt-4o".to_owned(), Some(7_000_000))));
+        assert_eq!(lookup(&table, "mine"), Some(("tiny".to_owned(), None)));
+        for wrong in [
+            "[models.nobody]\n\"a\" = {}",
+            "[models.openai]\n\"a\" = { prize = 1 }",
+            "[models.openai]\n\"a\" = { price = { input = -1.0, output = 1.0 } }",
+        ] {
+            std::fs::write(&path, wrong).unwrap();
+            let refused = Table::built_in().with_file(path.clone());
+            assert!(matches!(refused, Err(BadTable::Malformed { .. })), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What a wire format has to be able to do; the exchange itself is the same for all of them.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::decode::{Draft, Said};
+use super::encode::Pen;
+use super::fault::ApiError;
+use crate::model::{Fault, FaultKind, Item, Tokens};
+use crate::net::sse::Event;
+use crate::port::ToolSpec;
+
+/// A wire format: how a conversation is written, and how a reply is read.
+pub(super) trait Wire: Send + Sync {
+    /// Returns what marks the blocks that only this wire and this model understand.
+    fn name(&self) -> &Arc<str>;
+
+    /// Writes everything up to the conversation.
+    fn head(&self, frame: &Frame<'_>, out: &mut Vec<u8>);
+
+    /// Writes an entry of the conversation.
+    fn item(&self, item: &Item, pen: &mut Pen<'_>);
+
+    /// Writes a message of the user.
+    fn user(&self, text: &str, pen: &mut Pen<'_>);
+
+    /// Returns whether the end of the conversation is marked for the provider's cache.
+    fn marks(&self) -> bool {
+        false
+    }
+
+    /// Writes everything after the conversation.
+    fn tail(&self, max_output: Option<Tokens>, out: &mut Vec<u8>);
+
+    /// Returns a reader for a reply that is streamed.
+    fn decoder(&self) -> Box<dyn Decoder>;
+
+    /// Reads a reply that came in one piece.
+    fn whole(&self, body: &str) -> Result<Draft, Fault>;
+
+    /// Returns what an error of this provider means, where the words that all of them use don't say.
+    fn kind(&self, _: &ApiError) -> Option<FaultKind> {
+        None
+    }
+}
+
+/// What goes along with a conversation.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Frame<'a> {
+    /// The system prompt.
+    pub(super) system: &'a str,
+    /// The tools.
+    pub(super) tools: &'a [ToolSpec],
+    /// The JSON Schema of the final answer.
+    pub(super) schema: Option<&'a Value>,
+}
+
+/// Reads a reply that is streamed.
+pub(super) trait Decoder: Send {
+    /// Takes in one event.
+    fn event(&mut self, event: Event<'_>, said: &mut Said) -> Result<(), Fault>;
+
+    /// Returns whether the terminal event has come.
+    fn is_complete(&self) -> bool;
+
+    /// Returns the reply, when it is complete at the end of the stream.
+    fn end(self: Box<Self>) -> Result<Draft, Fault>;
+}
+
+/// Returns the fault of a stream that ended before its terminal event.
+pub(super) fn cut_off() -> Fault {
+    Fault::new(FaultKind::Truncated, "the reply ended before its terminal event")
+}
+
+/// Returns the fault of a reply that breaks its own protocol.
+pub(super) fn broken(what: impl std::fmt::Display) -> Fault {
+    Fault::new(FaultKind::Protocol, format!("the reply breaks its protocol: {what}"))
+}
+
+/// Returns the fault of JSON that is none; one that ends too early was cut off.
+pub(super) fn bad_json(error: &serde_json::Error) -> Fault {
+    if error.is_eof() { cut_off() } else { broken(error) }
+}

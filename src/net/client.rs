@@ -1,0 +1,381 @@
+//! One HTTP exchange at a time, with a limit for each of its phases and an end that anybody can ask for.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use std::{fmt, fs};
+
+use ureq::config::AutoHeaderValue;
+use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig};
+use ureq::{Agent, BodyReader, Proxy, SendBody, http};
+
+use super::body::Body;
+use super::drain::Drain;
+use super::error::{Context, NetError, Stage};
+use super::{HeaderMap, header};
+use crate::port::{Cancel, OnCancel};
+
+pub use http::Method;
+
+/// Makes exchanges with servers, and keeps connections for the next one. Clones share them.
+#[derive(Clone, Debug)]
+pub struct Client(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    config: ureq::config::Config,
+    limits: Limits,
+    current: Mutex<Line>,
+    drain: Drain,
+}
+
+/// An agent with the connections it keeps. When one exchange is cancelled, all of them are closed, and a new line takes
+/// the place of this one.
+#[derive(Clone, Debug)]
+struct Line {
+    agent: Agent,
+    number: u64,
+    /// Whether it may have a connection that was used before, and that the server may have closed meanwhile.
+    kept: Arc<AtomicBool>,
+}
+
+/// How long the phases of an exchange may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Finding the address; and again for connecting and agreeing on encryption.
+    pub connect: Duration,
+    /// From the request to the head of the answer.
+    pub first_byte: Duration,
+    /// Between two pieces of the answer.
+    pub idle: Duration,
+}
+
+/// How a client reaches servers.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The time limits.
+    pub limits: Limits,
+    /// The proxy.
+    pub proxy: ProxyChoice,
+    /// The certificates that are trusted.
+    pub roots: Roots,
+}
+
+/// Which proxy requests go through.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ProxyChoice {
+    /// None.
+    #[default]
+    Direct,
+    /// The one at this address, except for the hosts of the list (`NO_PROXY`).
+    Through {
+        /// Its address, `http://host:port` or `socks5://host:port`.
+        address: String,
+        /// The hosts that are reached without it, separated by commas.
+        except: String,
+    },
+}
+
+/// Which certificates are trusted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Roots {
+    /// Those of the system.
+    #[default]
+    System,
+    /// Those in this file, in PEM form, and no others.
+    File(PathBuf),
+}
+
+/// A request.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Its method.
+    pub method: Method,
+    /// The address.
+    pub url: String,
+    /// The headers, but for those that follow from the body.
+    pub headers: HeaderMap,
+    /// The body.
+    pub body: Body,
+}
+
+/// An answer whose head has arrived. Reading goes on with [`Response::read`].
+pub struct Response {
+    /// The status code.
+    pub status: u16,
+    /// The headers.
+    pub headers: HeaderMap,
+    host: String,
+    reader: BodyReader<'static>,
+    read: u64,
+    /// Takes the way to cancel back when the answer is dropped.
+    guard: Option<OnCancel>,
+    cancel: Cancel,
+    client: Client,
+    kept: Arc<AtomicBool>,
+}
+
+/// The most that is read of one answer.
+const LARGEST: u64 = 64 << 20;
+
+/// Long enough for a tool to run between two calls.
+const IDLE_CONNECTION: Duration = Duration::from_secs(90);
+
+impl Limits {
+    /// Returns how long a connection may be silent. The library knows one limit for every read, so that the wait for
+    /// the head has to fit into it.
+    pub(super) fn silence(&self) -> Duration {
+        self.idle.max(self.first_byte)
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(10),
+            first_byte: Duration::from_secs(60),
+            idle: Duration::from_secs(120),
+        }
+    }
+}
+
+impl Client {
+    /// Returns a client without connections.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the proxy's address is none, or the file of certificates cannot be used.
+    pub fn new(options: &Options) -> Result<Self, NetError> {
+        let request = |cause| NetError::Request { cause };
+        let proxy = match &options.proxy {
+            ProxyChoice::Direct => None,
+            ProxyChoice::Through { address, except } => {
+                let proxy = proxy(address, except);
+                Some(proxy.ok_or_else(|| request("the proxy's address is none".to_owned()))?)
+            }
+        };
+        let roots = match &options.roots {
+            Roots::System => RootCerts::PlatformVerifier,
+            Roots::File(path) => {
+                let certificates = certificates(path).map_err(|cause| {
+                    request(format!(
+                        "could not use the certificates in {}: {cause}",
+                        path.display()
+                    ))
+                })?;
+                RootCerts::Specific(Arc::new(certificates))
+            }
+        };
+        let limits = options.limits;
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .proxy(proxy)
+            .tls_config(TlsConfig::builder().root_certs(roots).build())
+            .user_agent(AutoHeaderValue::Provided(Arc::new(
+                concat!("architect/", env!("CARGO_PKG_VERSION")).to_owned(),
+            )))
+            .timeout_resolve(Some(limits.connect))
+            .timeout_connect(Some(limits.connect))
+            .timeout_recv_response(Some(limits.first_byte))
+            .timeout_per_read(Some(limits.silence()))
+            .timeout_per_write(Some(limits.silence()))
+            .max_idle_age(IDLE_CONNECTION)
+            .build();
+        let current = Mutex::new(Line::new(&config, 0));
+        Ok(Self(Arc::new(Shared { config, limits, current, drain: Drain::default() })))
+    }
+
+    /// Sends a request and waits for the head of the answer.
+    ///
+    /// A connection that the server closed while nobody used it is replaced by a new one, once and silently. Nothing
+    /// else is tried again, and no redirect is followed.
+    ///
+    /// # Errors
+    ///
+    /// Fails with what happened on the way. A status that says so is no error here.
+    pub fn send(&self, request: &Request, cancel: &Cancel) -> Result<Response, NetError> {
+        let line = self.line();
+        match self.exchange(&line, request, cancel) {
+            Err(NetError::Lost { .. }) if line.kept.load(Ordering::Relaxed) => {
+                self.replace(&line);
+                self.exchange(&self.line(), request, cancel)
+            }
+            answered => answered,
+        }
+    }
+
+    fn exchange(
+        &self,
+        line: &Line,
+        request: &Request,
+        cancel: &Cancel,
+    ) -> Result<Response, NetError> {
+        let guard = {
+            let (client, line) = (self.clone(), line.clone());
+            cancel.on_cancel(move || {
+                client.replace(&line);
+                line.agent.shutdown();
+            })
+        };
+        let host = host(&request.url);
+        let answer = || {
+            let mut reader = request.body.reader();
+            let mut sent = http::Request::builder().method(&request.method).uri(&request.url);
+            if let Some(headers) = sent.headers_mut() {
+                headers.clone_from(&request.headers);
+                headers.insert(header::CONTENT_LENGTH, request.body.len().into());
+                // Compression would hold back what a stream has to say.
+                headers.insert(header::ACCEPT_ENCODING, http::HeaderValue::from_static("identity"));
+            }
+            line.agent
+                .run(sent.body(SendBody::from_reader(&mut reader)).map_err(ureq::Error::Http)?)
+        };
+        let answered = answer();
+        if cancel.is_cancelled() {
+            return Err(NetError::Cancelled);
+        }
+        let answered = answered.map_err(|error| self.context(&host, Stage::Head).explain(error))?;
+        let (head, body) = answered.into_parts();
+        Ok(Response {
+            status: head.status.as_u16(),
+            headers: head.headers,
+            host,
+            reader: body.into_reader(),
+            read: 0,
+            guard: Some(guard),
+            cancel: cancel.clone(),
+            client: self.clone(),
+            kept: Arc::clone(&line.kept),
+        })
+    }
+
+    fn context<'a>(&'a self, host: &'a str, stage: Stage) -> Context<'a> {
+        let proxy = self.0.config.proxy().map(|proxy| format!("{}:{}", proxy.host(), proxy.port()));
+        Context { host, proxy, limits: &self.0.limits, stage }
+    }
+
+    fn line(&self) -> Line {
+        self.0.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Puts a new line in the place of this one, unless that has been done.
+    fn replace(&self, line: &Line) {
+        let mut current = self.0.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.number == line.number {
+            *current = Line::new(&self.0.config, line.number + 1);
+        }
+    }
+}
+
+impl Line {
+    fn new(config: &ureq::config::Config, number: u64) -> Self {
+        let kept = Arc::new(AtomicBool::new(false));
+        Self { agent: config.new_agent(), number, kept }
+    }
+}
+
+impl Response {
+    /// Reads the next piece of the body; nothing when it has ended.
+    ///
+    /// An end may also be a connection that was closed early, where the body has neither a length nor chunks. Who needs
+    /// to know has to look for an end in the content.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the body is damaged, too large or too late, or the exchange was cancelled.
+    pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize, NetError> {
+        let read = self.reader.read(buffer);
+        if self.cancel.is_cancelled() {
+            return Err(NetError::Cancelled);
+        }
+        let count = read.map_err(|error| {
+            self.client.context(&self.host, Stage::Body).explain(ureq::Error::from(error))
+        })?;
+        self.read += count as u64;
+        if self.read > LARGEST {
+            return Err(NetError::TooLarge { host: self.host.clone(), limit: LARGEST });
+        }
+        if count == 0
+            && !self.header("connection").is_some_and(|text| text.eq_ignore_ascii_case("close"))
+        {
+            self.kept.store(true, Ordering::Relaxed);
+        }
+        Ok(count)
+    }
+
+    /// Reads the body to its end, or so much of it.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Response::read`] does.
+    pub fn read_all(&mut self, most: usize) -> Result<Vec<u8>, NetError> {
+        let (mut body, mut buffer) = (Vec::new(), vec![0; 16 << 10]);
+        while body.len() < most {
+            match self.read(&mut buffer)? {
+                0 => break,
+                count => body.extend_from_slice(&buffer[..count]),
+            }
+        }
+        body.truncate(most);
+        Ok(body)
+    }
+
+    /// Leaves the answer, whose content is complete; its connection is used again if its end comes soon.
+    pub fn leave(mut self) {
+        self.guard = None;
+        self.cancel = Cancel::new();
+        let client = self.client.clone();
+        client.0.drain.take(self);
+    }
+
+    /// Reads on to the end, unless there is more than `most`.
+    pub(super) fn finish(mut self, most: u64) {
+        let (limit, mut buffer) = (self.read + most, [0; 4 << 10]);
+        while self.read < limit && self.read(&mut buffer).is_ok_and(|count| count > 0) {}
+    }
+
+    /// Returns a header as text.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+}
+
+impl fmt::Debug for Response {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Response").field("status", &self.status).finish_non_exhaustive()
+    }
+}
+
+/// Returns host and port of an address, for people.
+fn host(url: &str) -> String {
+    let uri: Result<http::Uri, _> = url.parse();
+    uri.ok().and_then(|uri| Some(uri.authority()?.as_str().to_owned())).unwrap_or_default()
+}
+
+fn proxy(address: &str, except: &str) -> Option<Proxy> {
+    let proxy = Proxy::new(address).ok()?;
+    let mut builder = Proxy::builder(proxy.protocol()).host(proxy.host()).port(proxy.port());
+    if let Some(name) = proxy.username() {
+        builder = builder.username(name);
+    }
+    if let Some(password) = proxy.password() {
+        builder = builder.password(password);
+    }
+    let hosts = except.split(',').map(str::trim).filter(|host| !host.is_empty());
+    hosts.fold(builder, ureq::ProxyBuilder::no_proxy).build().ok()
+}
+
+fn certificates(path: &Path) -> Result<Vec<Certificate<'static>>, String> {
+    let pem = fs::read(path).map_err(|error| error.to_string())?;
+    let mut found = Vec::new();
+    for item in ureq::tls::parse_pem(&pem) {
+        if let PemItem::Certificate(certificate) = item.map_err(|error| error.to_string())? {
+            found.push(certificate);
+        }
+    }
+    if found.is_empty() { Err("there are none".to_owned()) } else { Ok(found) }
+}

@@ -1,0 +1,173 @@
+//! Where requests go.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use thiserror::Error;
+use ureq::http::Uri;
+
+/// An address under which an interface lives: scheme, host, and the path that all of its addresses begin with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Scheme, host and port.
+    origin: String,
+    host: String,
+    /// The path without a slash at its end; empty for the root.
+    path: String,
+    query: Option<String>,
+    secure: bool,
+}
+
+/// Why an address cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum BadEndpoint {
+    /// It is no address of the form `https://host/path`.
+    #[error("'{0}' is not an address of the form https://host/path")]
+    Malformed(String),
+    /// It has a user name or a password in it, which would end up in logs.
+    #[error("the address of {0} has a user name or a password in it")]
+    Credentials(String),
+    /// It is not encrypted and leads to another machine, so that everybody on the way could read the key.
+    #[error("http://{0} is not encrypted, and a key sent there could be read on the way")]
+    Unencrypted(String),
+}
+
+impl Endpoint {
+    /// Reads an address. Without a scheme, one that leads to this machine is taken as `http`, any other as `https`.
+    ///
+    /// # Errors
+    ///
+    /// Fails when it is no address, carries credentials, or is `http` to another machine while `allow_http` is false.
+    pub fn parse(text: &str, allow_http: bool) -> Result<Self, BadEndpoint> {
+        let text = text.trim();
+        let malformed = || BadEndpoint::Malformed(text.to_owned());
+        let full = if text.contains("://") {
+            text.to_owned()
+        } else {
+            let host: Uri = format!("http://{text}").parse().map_err(|_| malformed())?;
+            let is_here = host.host().is_some_and(is_here);
+            format!("{}://{text}", if is_here { "http" } else { "https" })
+        };
+        let uri: Uri = full.parse().map_err(|_| malformed())?;
+        let authority = uri.authority().ok_or_else(malformed)?;
+        let host = authority.host().to_owned();
+        if authority.as_str().contains('@') {
+            return Err(BadEndpoint::Credentials(host));
+        }
+        let secure = match uri.scheme_str() {
+            Some("https") => true,
+            Some("http") if allow_http || is_here(&host) => false,
+            Some("http") => return Err(BadEndpoint::Unencrypted(host)),
+            _ => return Err(malformed()),
+        };
+        if host.is_empty() {
+            return Err(malformed());
+        }
+        Ok(Self {
+            origin: format!("{}://{authority}", if secure { "https" } else { "http" }),
+            path: uri.path().trim_end_matches('/').to_owned(),
+            query: uri.query().map(str::to_owned),
+            host,
+            secure,
+        })
+    }
+
+    /// Returns the address of `path` below this one.
+    pub fn join(&self, path: &str) -> String {
+        let Self { origin, path: base, query, .. } = self;
+        match query {
+            Some(query) if path.contains('?') => format!("{origin}{base}{path}&{query}"),
+            Some(query) => format!("{origin}{base}{path}?{query}"),
+            None => format!("{origin}{base}{path}"),
+        }
+    }
+
+    /// Returns the host.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Returns the path, without a slash at its end.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Returns the same address with another path.
+    pub fn with_path(self, path: &str) -> Self {
+        Self { path: path.to_owned(), ..self }
+    }
+
+    /// Returns whether it leads to this machine, so that no proxy is in between.
+    pub fn is_here(&self) -> bool {
+        is_here(&self.host)
+    }
+
+    /// Returns whether what is sent there is encrypted.
+    pub fn is_secure(&self) -> bool {
+        self.secure
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.origin, self.path)
+    }
+}
+
+/// Returns whether a host is this machine, by its name alone.
+fn is_here(host: &str) -> bool {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let address: Result<IpAddr, _> = bare.parse();
+    match address {
+        // Nobody listens elsewhere on the unspecified address; local servers are often told to listen there.
+        Ok(address) => address.is_loopback() || address.is_unspecified(),
+        Err(_) => host.eq_ignore_ascii_case("localhost"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn join(base: &str) -> String {
+        Endpoint::parse(base, false).unwrap().join("/chat")
+    }
+
+    #[test]
+    fn paths_are_joined_whatever_the_slashes() {
+        assert_eq!(join("https://api.example.com/v1/"), "https://api.example.com/v1/chat");
+        assert_eq!(join("https://api.example.com"), "https://api.example.com/chat");
+        assert_eq!(join("https://h/v1?version=2"), "https://h/v1/chat?version=2");
+        assert_eq!(join("http://[::1]:8080/v1"), "http://[::1]:8080/v1/chat");
+    }
+
+    #[test]
+    fn a_missing_scheme_is_the_one_that_leaks_nothing() {
+        assert_eq!(join("localhost:11434"), "http://localhost:11434/chat");
+        assert_eq!(join("0.0.0.0:11434"), "http://0.0.0.0:11434/chat");
+        assert_eq!(join("example.com/v1"), "https://example.com/v1/chat");
+    }
+
+    /// Fault L7.
+    #[test]
+    fn a_key_does_not_travel_unencrypted_unless_it_is_allowed() {
+        for far in ["http://example.com/v1", "http://10.0.0.1", "http://localhost.example.com"] {
+            assert!(matches!(Endpoint::parse(far, false), Err(BadEndpoint::Unencrypted(_))));
+            assert!(Endpoint::parse(far, true).is_ok());
+        }
+        for near in ["http://127.0.0.1:1", "http://localhost", "http://[::1]:1", "http://127.9.9.9"]
+        {
+            assert!(Endpoint::parse(near, false).is_ok(), "{near}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused() {
+        for text in ["", "ftp://host", "http://", "https:///path", "ws://host", "a b"] {
+            let refused = Endpoint::parse(text, true);
+            assert!(matches!(refused, Err(BadEndpoint::Malformed(_))), "{text:?} {refused:?}");
+        }
+        let refused = Endpoint::parse("https://me:canary@host/v1", true);
+        assert_eq!(refused, Err(BadEndpoint::Credentials("host".to_owned())));
+    }
+}

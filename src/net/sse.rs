@@ -1,0 +1,239 @@
+//! Server-sent events, read as they arrive.
+//!
+//! The parser follows the event-stream format of the HTML standard: lines end with CR, LF or both, a byte order mark may
+//! come first, a colon begins a comment, data may take several lines, and the space after a colon may be missing. Pieces
+//! may be cut anywhere, also inside a character. It differs in one thing: text that is not UTF-8 is an error, since a
+//! damaged reply must not be taken for a whole one.
+
+use thiserror::Error;
+
+/// The longest line, and the most data of one event.
+pub const LONGEST: usize = 8 << 20;
+
+/// One event of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event<'a> {
+    /// Its name; empty when the stream gives none.
+    pub name: &'a str,
+    /// Its data, the lines joined by line feeds.
+    pub data: &'a str,
+}
+
+/// Why a stream cannot be read on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum SseError {
+    /// A line, or the data of an event, is longer than [`LONGEST`].
+    #[error("the stream has an event of more than {} MiB", LONGEST >> 20)]
+    TooLong,
+    /// A line is not UTF-8.
+    #[error("the stream is not UTF-8")]
+    NotUtf8,
+}
+
+/// Reads a stream piece by piece.
+#[derive(Debug, Default)]
+pub struct Parser {
+    /// The beginning of a line whose end has not arrived.
+    line: Vec<u8>,
+    name: String,
+    data: String,
+    has_data: bool,
+    begun: bool,
+    /// The last line ended with CR; an LF that comes next belongs to it.
+    after_cr: bool,
+}
+
+const BOM: &[u8] = b"\xef\xbb\xbf";
+
+impl Parser {
+    /// Returns a parser at the beginning of a stream.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes in the next piece, and tells `sink` each event that it completes.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the stream cannot be read on, and with what `sink` fails with.
+    pub fn push<E: From<SseError>>(
+        &mut self,
+        mut piece: &[u8],
+        mut sink: impl FnMut(Event<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        while !piece.is_empty() {
+            if std::mem::take(&mut self.after_cr) && piece[0] == b'\n' {
+                piece = &piece[1..];
+                continue;
+            }
+            let Some(end) = piece.iter().position(|byte| matches!(byte, b'\r' | b'\n')) else {
+                self.keep(piece)?;
+                break;
+            };
+            let (line, rest) = (&piece[..end], &piece[end + 1..]);
+            self.after_cr = piece[end] == b'\r';
+            piece = rest;
+            if self.line.is_empty() {
+                self.line(line, &mut sink)?;
+            } else {
+                self.keep(line)?;
+                let whole = std::mem::take(&mut self.line);
+                self.line(&whole, &mut sink)?;
+                // The room that the line took serves the next one.
+                self.line = whole;
+                self.line.clear();
+            }
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, piece: &[u8]) -> Result<(), SseError> {
+        if self.line.len() + piece.len() > LONGEST {
+            return Err(SseError::TooLong);
+        }
+        self.line.extend_from_slice(piece);
+        Ok(())
+    }
+
+    fn line<E: From<SseError>>(
+        &mut self,
+        mut line: &[u8],
+        sink: &mut impl FnMut(Event<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if !std::mem::replace(&mut self.begun, true) {
+            line = line.strip_prefix(BOM).unwrap_or(line);
+        }
+        if line.is_empty() {
+            return self.dispatch(sink);
+        }
+        let line = std::str::from_utf8(line).map_err(|_| SseError::NotUtf8)?;
+        let (field, value) = line.split_once(':').unwrap_or((line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match field {
+            "data" => {
+                if self.data.len() + value.len() >= LONGEST {
+                    return Err(SseError::TooLong.into());
+                }
+                if std::mem::replace(&mut self.has_data, true) {
+                    self.data.push('\n');
+                }
+                self.data.push_str(value);
+            }
+            "event" => value.clone_into(&mut self.name),
+            // Comments have an empty name; `id` and `retry` are for streams that are resumed.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn dispatch<E>(&mut self, sink: &mut impl FnMut(Event<'_>) -> Result<(), E>) -> Result<(), E> {
+        let told = match std::mem::take(&mut self.has_data) {
+            true => sink(Event { name: &self.name, data: &self.data }),
+            false => Ok(()),
+        };
+        self.name.clear();
+        self.data.clear();
+        told
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(pieces: &[&[u8]]) -> Result<Vec<(String, String)>, SseError> {
+        let mut parser = Parser::new();
+        let mut events = Vec::new();
+        for piece in pieces {
+            parser.push(piece, |event| {
+                events.push((event.name.to_owned(), event.data.to_owned()));
+                Ok::<_, SseError>(())
+            })?;
+        }
+        Ok(events)
+    }
+
+    fn texts(stream: &str) -> Vec<String> {
+        read(&[stream.as_bytes()]).unwrap().into_iter().map(|(_, data)| data).collect()
+    }
+
+    /// Every trap of the format at once.
+    const NASTY: &str = "\u{feff}: comment\r\ndata: one\r\n\r\nevent:tick\ndata:two\ndata: zwei\n\n\
+        data\n\n\rdata:  three\r\rid: 7\nretry: 10\n\nevent: lost\n\ndata: \u{1f980}ä\u{2028}x\nfoo: bar\n\n\
+        data: unfinished";
+
+    #[test]
+    fn every_form_that_the_standard_allows_is_understood() {
+        let events = read(&[NASTY.as_bytes()]).unwrap();
+        let expected = [
+            ("", "one"),
+            ("tick", "two\nzwei"),
+            ("", ""),
+            ("", " three"),
+            ("", "\u{1f980}ä\u{2028}x"),
+        ];
+        let events: Vec<_> = events.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
+        assert_eq!(events, expected);
+    }
+
+    /// Faults L38 and L41.
+    #[test]
+    fn where_a_stream_is_cut_makes_no_difference() {
+        let bytes = NASTY.as_bytes();
+        let whole = read(&[bytes]).unwrap();
+        for i in 0..=bytes.len() {
+            for j in i..=bytes.len() {
+                assert_eq!(read(&[&bytes[..i], &bytes[i..j], &bytes[j..]]).unwrap(), whole);
+            }
+        }
+        let single: Vec<&[u8]> = bytes.chunks(1).collect();
+        assert_eq!(read(&single).unwrap(), whole);
+    }
+
+    #[test]
+    fn an_event_that_its_blank_line_does_not_end_is_none() {
+        assert_eq!(texts("data: a\n"), [""; 0]);
+        assert_eq!(texts("data: a\n\ndata: b"), ["a"]);
+    }
+
+    #[test]
+    fn text_that_is_not_utf8_is_an_error_but_a_cut_character_is_not() {
+        assert_eq!(read(&[b"data: \xf0\x9f", b"\xa6\x80\n\n"]).unwrap()[0].1, "\u{1f980}");
+        assert_eq!(read(&[b"data: \xff\n"]), Err(SseError::NotUtf8));
+    }
+
+    /// Fault L39.
+    #[test]
+    fn an_endless_line_ends_at_the_cap() {
+        let piece = vec![b'x'; 1 << 20];
+        let pieces = vec![piece.as_slice(); 9];
+        assert_eq!(read(&pieces), Err(SseError::TooLong));
+        let line = [b"data: ".as_slice(), &piece, b"\n"].concat();
+        assert_eq!(read(&[line.as_slice(); 9]), Err(SseError::TooLong));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_in_any_pieces_are_read_alike(
+            bytes in prop::collection::vec(
+                prop_oneof![Just(b'\n'), Just(b'\r'), Just(b':'), Just(b' '), Just(b'd'), any::<u8>()],
+                0..200,
+            ),
+            cuts in prop::collection::vec(0usize..200, 0..8),
+        ) {
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(bytes.len())).collect();
+            cuts.extend([0, bytes.len()]);
+            cuts.sort_unstable();
+            let pieces: Vec<&[u8]> = cuts.windows(2).map(|cut| &bytes[cut[0]..cut[1]]).collect();
+            prop_assert_eq!(read(&pieces), read(&[&bytes]));
+        }
+
+        #[test]
+        fn what_was_written_is_read_back(data in "\\PC{0,40}(\n\\PC{0,40}){0,3}") {
+            let stream = format!("data: {}\n\n", data.replace('\n', "\ndata: "));
+            prop_assert_eq!(texts(&stream), [data]);
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Whether it was the confinement that stopped a command, and how that could be allowed.
+//!
+//! The system tells a command no more than "permission denied". What the command then says is read here, and held
+//! against what this process, which is not confined, may do with the same file.
+
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, access};
+
+use crate::exec::{Mode, Network, Policy};
+
+/// What a program says when it may not write.
+const FILES: [&str; 8] = [
+    "Read-only file system",
+    "Permission denied",
+    "Operation not permitted",
+    "EROFS",
+    "EACCES",
+    "EPERM",
+    "Errno 13]",
+    "Errno 30]",
+];
+
+/// What a program says when there is no network.
+const NETWORK: [&str; 12] = [
+    "Network is unreachable",
+    "network is unreachable",
+    "No route to host",
+    "Could not resolve host",
+    "Couldn't resolve host",
+    "Temporary failure in name resolution",
+    "Name or service not known",
+    "ENETUNREACH",
+    "EAI_AGAIN",
+    "ENOTFOUND",
+    "no such host",
+    "socket: Operation not permitted",
+];
+
+/// Lines of an output that are looked at, from its end.
+const LOOKED_AT: usize = 200;
+
+/// Returns what the confinement stopped, for the model; none when nothing points to it.
+pub(super) fn explained(output: &str, policy: &Policy, cwd: &Path) -> Option<String> {
+    let lines = || output.lines().rev().take(LOOKED_AT);
+    let says = |line: &str, all: &[&str]| all.iter().any(|text| line.contains(text));
+    if policy.network == Network::Off && lines().any(|line| says(line, &NETWORK)) {
+        return Some(
+            "sandbox denied: the network is off; the user can allow it with --network on"
+                .to_owned(),
+        );
+    }
+    if policy.mode == Mode::Off {
+        return None;
+    }
+    lines().filter(|line| says(line, &FILES)).find_map(|line| {
+        let path = paths(line, cwd).find(|path| is_ours(path, policy))?;
+        Some(if policy.protected.iter().any(|protected| path.starts_with(protected)) {
+            format!(
+                "sandbox denied: {} is protected, and no command may write it; the user can allow it with \
+                 --sandbox off",
+                path.display()
+            )
+        } else {
+            let allowed = match policy.mode {
+                Mode::ReadOnly => "writing anything but temporary files",
+                Mode::WorkspaceWrite | Mode::Off => "writing outside the workspace",
+            };
+            format!(
+                "sandbox denied: {allowed} ({}); the user can allow it with sandbox.writable in the configuration, or \
+                 with --sandbox off. Temporary files belong into $TMPDIR",
+                path.display()
+            )
+        })
+    })
+}
+
+/// Returns whether it was the confinement that stopped writing there, and not the system's own rules.
+fn is_ours(path: &Path, policy: &Policy) -> bool {
+    let mut writable = vec![&policy.temp];
+    if policy.mode == Mode::WorkspaceWrite {
+        writable.push(&policy.workspace);
+        writable.extend(&policy.writable);
+    }
+    let is_protected = policy.protected.iter().any(|protected| path.starts_with(protected));
+    if !is_protected && writable.iter().any(|root| path.starts_with(root)) {
+        return false;
+    }
+    // What does not exist is made in the folder above it.
+    let existing = path.ancestors().find(|path| path.exists());
+    existing.is_some_and(|existing| access(existing, Access::WRITE_OK).is_ok())
+}
+
+/// Returns what in a line may be a path.
+fn paths<'a>(line: &'a str, cwd: &'a Path) -> impl Iterator<Item = PathBuf> + 'a {
+    let is_end = |char: char| char.is_whitespace() || "'\"`‘’“”,;()<>".contains(char);
+    line.split(is_end)
+        .map(|word| word.trim_end_matches(':'))
+        .filter(|word| !word.is_empty() && (word.contains('/') || cwd.join(word).exists()))
+        .map(|word| lexical(&cwd.join(word)))
+}
+
+/// Takes `..` back without looking at the files.
+fn lexical(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            std::path::Component::ParentDir => {
+                plain.pop();
+            }
+            std::path::Component::CurDir => {}
+            part => plain.push(part),
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Place {
+        _folder: tempfile::TempDir,
+        policy: Policy,
+    }
+
+    fn place() -> Place {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        for name in ["w", "w/.git", "out", "t"] {
+            std::fs::create_dir(root.join(name)).unwrap();
+        }
+        let policy = Policy {
+            mode: Mode::WorkspaceWrite,
+            network: Network::Off,
+            temp: root.join("t"),
+            protected: vec![root.join("w/.git")],
+            ..Policy::off(root.join("w"))
+        };
+        Place { _folder: folder, policy }
+    }
+
+    fn said(place: &Place, output: &str) -> Option<String> {
+        explained(output, &place.policy, &place.policy.workspace)
+    }
+
+    #[test]
+    fn a_write_elsewhere_is_ours_and_one_inside_is_not() {
+        let place = place();
+        for line in [
+            "touch: cannot touch '../out/x': Read-only file system",
+            "bash: line 1: ../out/x: Permission denied",
+            "OSError: [Errno 30] Read-only file system: '../out/x'",
+        ] {
+            let said = said(&place, line).unwrap();
+            assert!(said.starts_with("sandbox denied: writing outside the workspace (/"), "{said}");
+        }
+        assert!(
+            said(&place, "rm: .git/x: Read-only file system").unwrap().contains("is protected")
+        );
+        assert_eq!(said(&place, "cat: ./locked: Permission denied"), None);
+        assert_eq!(said(&place, "bash: line 1: ../t/x: Permission denied"), None);
+        assert_eq!(said(&place, "all is well"), None);
+    }
+
+    #[test]
+    fn a_missing_network_is_ours() {
+        let place = place();
+        let line = "curl: (6) Could not resolve host: example.org";
+        assert!(said(&place, line).unwrap().contains("--network on"));
+    }
+}

@@ -1,0 +1,103 @@
+//! Changes of files, as all tools that edit make them.
+
+use std::sync::Arc;
+
+use super::tool::{Output, Plan};
+use crate::machine::{Image, Intent};
+use crate::model::{FileAction, FileChange};
+use crate::workspace::{Batch, Before, Change, RelPath, Root, sha256};
+
+/// The largest file that is edited.
+pub(super) const LIMIT: u64 = 64 << 20;
+
+/// One or more files that change together, with what they were and what they will be.
+pub(super) struct Edit {
+    changes: Vec<Change>,
+    told: Vec<FileChange>,
+}
+
+impl Edit {
+    /// Returns the change of one file; a content of none is a file that is not there.
+    pub(super) fn new(path: RelPath, before: Option<&[u8]>, after: Option<Arc<[u8]>>) -> Self {
+        let mut edit = Self { changes: Vec::new(), told: Vec::new() };
+        edit.add(path, before, after, None);
+        edit
+    }
+
+    /// Adds the change of another file.
+    pub(super) fn add(
+        &mut self,
+        path: RelPath,
+        before: Option<&[u8]>,
+        after: Option<Arc<[u8]>>,
+        mode: Option<u32>,
+    ) {
+        let action = match (before, &after) {
+            (None, _) => FileAction::Created,
+            (Some(_), Some(_)) => FileAction::Modified,
+            (Some(_), None) => FileAction::Deleted,
+        };
+        let (added, removed) = lines_changed(before, after.as_deref());
+        self.told.push(FileChange { path: path.to_string().into(), action, added, removed });
+        self.changes.push(Change { path, before: Before::of(before), after, mode });
+    }
+
+    /// Returns what a resume needs to know, and which files change.
+    pub(super) fn plan(&self) -> Plan {
+        let image = |change: &Change| Image {
+            path: change.path.to_string().into(),
+            before: change.before.digest(),
+            after: change.after.as_deref().map(sha256),
+        };
+        let files = self.changes.iter().map(image).collect();
+        Plan { intent: Intent::Edit { files }, changes: self.told.clone() }
+    }
+
+    /// Makes the change, and tells what was done.
+    pub(super) fn run(self, root: &Root) -> Output {
+        if let Err(error) = Batch::new(self.changes).apply(root) {
+            return Output::failed(error);
+        }
+        let text: Vec<String> = self.told.iter().map(described).collect();
+        Output { changes: self.told, ..Output::ok(text.join("\n")) }
+    }
+}
+
+fn described(change: &FileChange) -> String {
+    let FileChange { path, action, added, removed } = change;
+    match action {
+        FileAction::Created => format!("Created {path} ({added} lines)."),
+        FileAction::Modified => format!("Changed {path} (+{added} -{removed} lines)."),
+        FileAction::Deleted => format!("Deleted {path} ({removed} lines)."),
+    }
+}
+
+/// Returns how many lines were added and removed. What is the same at both ends is not counted; in between every line
+/// is.
+fn lines_changed(before: Option<&[u8]>, after: Option<&[u8]>) -> (u64, u64) {
+    let before: Vec<&[u8]> = lines(before.unwrap_or_default());
+    let after: Vec<&[u8]> = lines(after.unwrap_or_default());
+    let start = before.iter().zip(&after).take_while(|(a, b)| a == b).count();
+    let ends = before[start..].iter().rev().zip(after[start..].iter().rev());
+    let end = ends.take_while(|(a, b)| a == b).count();
+    ((after.len() - start - end) as u64, (before.len() - start - end) as u64)
+}
+
+fn lines(content: &[u8]) -> Vec<&[u8]> {
+    content.split_inclusive(|byte| *byte == b'\n').collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changed_lines_are_counted_between_what_stays() {
+        let count = |a: &str, b: &str| lines_changed(Some(a.as_bytes()), Some(b.as_bytes()));
+        assert_eq!(count("a\nb\nc\n", "a\nx\ny\nc\n"), (2, 1));
+        assert_eq!(count("a\n", "a\n"), (0, 0));
+        assert_eq!(count("a\na\n", "a\n"), (0, 1));
+        assert_eq!(lines_changed(None, Some(b"a\nb")), (2, 0));
+        assert_eq!(lines_changed(Some(b"a\nb"), None), (0, 2));
+    }
+}

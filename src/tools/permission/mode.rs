@@ -1,0 +1,27 @@
+//! When the user is asked.
+
+use serde::{Deserialize, Serialize};
+
+/// When the user is asked, where no rule decides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ConfirmMode {
+    /// Before every call.
+    ConfirmAll,
+    /// Before a call that changes something.
+    #[default]
+    ConfirmSensitive,
+    /// Never.
+    Yolo,
+}
+
+impl ConfirmMode {
+    /// Returns the name that the user writes.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ConfirmAll => "confirm-all",
+            Self::ConfirmSensitive => "confirm-sensitive",
+            Self::Yolo => "yolo",
+        }
+    }
+}

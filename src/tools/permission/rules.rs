@@ -1,0 +1,5 @@
+//! The rules of the user.
+
+/// The rules of the user.
+#[derive(Clone, Debug, Default)]
+pub struct Rules {}

@@ -1,0 +1,172 @@
+//! `read_file`: a text file, or a page of it.
+
+use std::fmt::Write as _;
+use std::io::{Cursor, Read};
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::schema;
+use super::tool::{Context, Kind, Length, Output, Prepared, Target, Tool};
+use crate::model::Access;
+use crate::port::ToolSpec;
+use crate::workspace::{
+    Encoding, FileError, Opened, Page, PageLimits, RelPath, Root, Text, is_binary,
+};
+
+/// Reads files.
+pub(super) struct ReadFile {
+    root: Root,
+    spec: ToolSpec,
+    budget: Option<usize>,
+}
+
+/// What the model says.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    /// The file, relative to the workspace.
+    path: String,
+    /// The first line to read, counted from 1. Default: 1.
+    offset: Option<u64>,
+    /// How many lines to read. Default: all.
+    limit: Option<u64>,
+}
+
+struct Call {
+    root: Root,
+    path: RelPath,
+    /// First line and number of lines, where a page was asked for.
+    page: Option<(u64, Option<u64>)>,
+    budget: Option<usize>,
+}
+
+/// The most that is loaded of a file that is read as a whole.
+const WHOLE: u64 = 4 << 20;
+
+/// The most of a line that is shown.
+const LINE: usize = 16 * 1024;
+
+/// The most that is read to find a page.
+const SCAN: u64 = 256 << 20;
+
+/// The most of a file that is loaded because its characters are wider than a byte.
+const WIDE: u64 = 64 << 20;
+
+impl ReadFile {
+    /// Returns the tool; a page has so many bytes at the most.
+    pub(super) fn new(root: Root, budget: Option<usize>) -> Self {
+        let spec = schema::spec::<Arguments>(
+            "read_file",
+            "Reads a text file. Without offset and limit the whole file is read; a long one is shortened in the \
+             middle, so read it in pages with offset and limit.",
+        );
+        Self { root, spec, budget }
+    }
+}
+
+impl Tool for ReadFile {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn prepare(&self, arguments: &str) -> Result<Box<dyn Prepared>, String> {
+        let Arguments { path, offset, limit } = schema::parse(&self.spec, arguments)?;
+        let path = self.root.resolve(&path).map_err(|error| error.to_string())?;
+        let page = (offset.is_some() || limit.is_some()).then(|| (offset.unwrap_or(1), limit));
+        Ok(Box::new(Call { root: self.root.clone(), path, page, budget: self.budget }))
+    }
+}
+
+impl Prepared for Call {
+    fn kind(&self) -> Kind {
+        Kind::Reads
+    }
+
+    fn access(&self) -> Access {
+        Access::read(&self.path.to_string())
+    }
+
+    fn targets(&self) -> Vec<Target> {
+        vec![Target::Read(self.path.to_string())]
+    }
+
+    fn summary(&self) -> String {
+        self.path.to_string()
+    }
+
+    fn run(self: Box<Self>, _: &Context<'_>) -> Output {
+        match self.read() {
+            Ok(output) => output,
+            Err(error) => Output::failed(super::advice::missing(&self.root, &error)),
+        }
+    }
+}
+
+impl Call {
+    fn read(&self) -> Result<Output, FileError> {
+        let Opened { mut file, size } = self.root.open_file(&self.path)?;
+        let failed = |source| FileError::Io { action: "read", path: self.path.clone(), source };
+        let mut start = Vec::new();
+        (&mut file).take(8 * 1024).read_to_end(&mut start).map_err(failed)?;
+        if is_binary(&start) {
+            return Ok(Output::failed(format!(
+                "'{}' is a binary file of {size} bytes; it cannot be shown as text.",
+                self.path
+            )));
+        }
+        if start.is_empty() {
+            return Ok(Output::ok("(the file is empty)"));
+        }
+        if !Encoding::of(&start).is_wide() {
+            return self.page(start.chain(file)).map_err(failed);
+        }
+        let Some(text) = Text::read(self.root.read(&self.path, WIDE)?) else {
+            let text = format!("'{}' begins like UTF-16 text, but is none.", self.path);
+            return Ok(Output::failed(text));
+        };
+        self.page(Cursor::new(text.content)).map_err(failed)
+    }
+
+    fn page(&self, text: impl Read) -> std::io::Result<Output> {
+        let (first, lines) = self.page.unwrap_or((1, None));
+        // A page has to fit, for it is not shortened any more; nobody asks for it twice.
+        let bytes = match (self.page, self.budget) {
+            (Some(_), Some(budget)) => budget.saturating_sub(200).max(400),
+            _ => usize::try_from(WHOLE).unwrap_or(usize::MAX),
+        };
+        let limits = PageLimits {
+            lines: lines.unwrap_or(u64::MAX),
+            bytes,
+            line: LINE.min(bytes),
+            scan: SCAN,
+        };
+        let page = Page::read(text, first, limits)?;
+        let total = page.total.map_or_else(|| "many".to_owned(), |total| total.to_string());
+        if page.lines == 0 {
+            return Ok(Output::failed(format!(
+                "'{}' has {total} lines; there is no line {first}.",
+                self.path
+            )));
+        }
+        let mark = if first <= 1 { "\u{feff}" } else { "" };
+        let content = String::from_utf8_lossy(&page.content);
+        let mut text = content.strip_prefix(mark).unwrap_or(&content).to_owned();
+        let is_part = self.page.is_some() || page.is_full;
+        if is_part {
+            if !text.ends_with('\n') {
+                text.push('\n');
+            }
+            let _ = write!(text, "[lines {}-{} of {total}", page.first, page.last());
+            if page.is_full {
+                let _ = write!(text, "; read on with offset {}", page.last() + 1);
+            }
+            text.push(']');
+        }
+        if std::str::from_utf8(&page.content).is_err() {
+            text += "\n[not UTF-8: some characters are shown as \u{fffd}]";
+        }
+        let length = if self.page.is_some() { Length::Fitted } else { Length::Any };
+        Ok(Output { length, ..Output::ok(text) })
+    }
+}

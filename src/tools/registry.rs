@@ -1,0 +1,291 @@
+//! The registry: every call goes through it, whatever the tool.
+
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::permission::{Answer, Confirm, Decision, Judge, Nobody, Question};
+use super::results::{self, InMemory, Results};
+use super::settings::{Effect, Settings};
+use super::tool::{Context, Kind, Length, Output, Plan, Prepared, Tool};
+use crate::machine::Intent;
+use crate::model::{Access, Arguments, CallId, Span, ToolCall, ToolResult, ToolStatus};
+use crate::port::{Job, Scope, ToolSpec, Toolbox, Vetted};
+
+/// The tools that a model may call, with the rules for their use.
+pub struct Registry {
+    tools: Vec<Box<dyn Tool>>,
+    specs: Arc<[ToolSpec]>,
+    judge: Judge,
+    confirm: Box<dyn Confirm>,
+    results: Arc<dyn Results>,
+    settings: Settings,
+    planned: Arc<Mutex<Vec<Planned>>>,
+}
+
+/// A call that was described instead of made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// The tool.
+    pub tool: Arc<str>,
+    /// The call in one line.
+    pub summary: String,
+}
+
+/// A call that may run, as far as arguments and rules go.
+pub struct Judged {
+    prepared: Box<dyn Prepared>,
+    /// What was decided; never a refusal.
+    pub decision: Decision,
+}
+
+impl Registry {
+    /// Returns a registry of these tools; their order is the one that the model sees. Nobody can be asked, and long
+    /// results are kept in memory.
+    pub fn new(tools: Vec<Box<dyn Tool>>, settings: Settings) -> Self {
+        let specs = tools.iter().map(|tool| tool.spec());
+        let specs = specs.filter(|spec| settings.allows(&spec.name)).cloned().collect();
+        Self {
+            tools,
+            specs,
+            judge: Judge::new(settings.mode),
+            confirm: Box::new(Nobody),
+            results: Arc::new(InMemory::default()),
+            settings,
+            planned: Arc::default(),
+        }
+    }
+
+    /// Returns the registry with somebody who can be asked.
+    pub fn asking(self, confirm: impl Confirm + 'static) -> Self {
+        Self { confirm: Box::new(confirm), ..self }
+    }
+
+    /// Returns the registry with another place for long results. The `read_output` tool has to know the same one.
+    pub fn keeping(self, results: Arc<dyn Results>) -> Self {
+        Self { results, ..self }
+    }
+
+    /// Returns the calls that were described instead of made, oldest first.
+    pub fn planned(&self) -> Vec<Planned> {
+        self.planned.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Judges a call by its arguments and the rules, without asking anybody and without doing anything.
+    ///
+    /// Whoever changes the arguments of a call, a hook say, has the changed call judged again.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the answer to a call that cannot run.
+    pub fn judge(&self, call: &ToolCall) -> Result<Judged, ToolResult> {
+        let prepared = self.prepare(call)?;
+        match self.judge.decide(&call.name, &*prepared) {
+            Decision::Deny(why) => {
+                let text = format!("Denied: {why}.");
+                Err(ToolResult::new(call.id.clone(), ToolStatus::Denied, text))
+            }
+            decision @ (Decision::Allow(_) | Decision::Ask(_)) => Ok(Judged { prepared, decision }),
+        }
+    }
+
+    fn prepare(&self, call: &ToolCall) -> Result<Box<dyn Prepared>, ToolResult> {
+        let answer = |status, text: String| ToolResult::new(call.id.clone(), status, text);
+        let available = || {
+            let names: Vec<&str> = self.specs.iter().map(|spec| &*spec.name).collect();
+            names.join(", ")
+        };
+        let Some(tool) = self.tools.iter().find(|tool| tool.spec().name == call.name) else {
+            let text = format!("Tool '{}' not found. Available tools: {}.", call.name, available());
+            return Err(answer(ToolStatus::Unknown, text));
+        };
+        if !self.settings.allows(&call.name) {
+            let text = format!(
+                "Denied: tool '{}' is not among the tools of this agent (allowed_tools). Available tools: {}.",
+                call.name,
+                available()
+            );
+            return Err(answer(ToolStatus::Denied, text));
+        }
+        let malformed = |error| answer(ToolStatus::Malformed, error);
+        match &call.arguments {
+            Arguments::Complete { text } => tool.prepare(text).map_err(malformed),
+            Arguments::Malformed { error, .. } => {
+                Err(malformed(format!("Invalid arguments for {}: {error}.", call.name)))
+            }
+            Arguments::Cut { .. } => {
+                let text = "Not run: the call was cut off by the output limit.";
+                Err(answer(ToolStatus::Cut, text.to_owned()))
+            }
+        }
+    }
+
+    fn clear(&self, call: &ToolCall, judged: Judged, scope: &Scope) -> Vetted {
+        let Judged { mut prepared, decision } = judged;
+        let plan = match prepared.plan() {
+            Ok(plan) => plan,
+            Err(output) => return Vetted::Refused(self.answer(&call.id, output)),
+        };
+        let is_described =
+            self.settings.effect == Effect::Described && prepared.kind() != Kind::Reads;
+        let grounds = match decision {
+            _ if is_described => "dry run".to_owned(),
+            Decision::Allow(grounds) => format!("allowed: {grounds}"),
+            Decision::Ask(why) | Decision::Deny(why) => {
+                match self.ask(call, &*prepared, &why, scope) {
+                    Ok(grounds) => grounds,
+                    Err(vetted) => return vetted,
+                }
+            }
+        };
+        let Plan { intent, .. } = plan;
+        if is_described {
+            return Vetted::Cleared {
+                job: self.described(call, &*prepared),
+                limit: Span::secs(10),
+                intent: Intent::Pure,
+                grounds: grounds.into(),
+            };
+        }
+        let limit = prepared.limit();
+        let job = Box::new(Cleared {
+            call: call.id.clone(),
+            prepared,
+            results: Arc::clone(&self.results),
+            budget: results::bytes(self.settings.max_result_tokens.0),
+        });
+        Vetted::Cleared { job, limit, intent, grounds: grounds.into() }
+    }
+
+    /// Asks the user; returns on what grounds the call may run.
+    fn ask(
+        &self,
+        call: &ToolCall,
+        prepared: &dyn Prepared,
+        why: &str,
+        scope: &Scope,
+    ) -> Result<String, Vetted> {
+        let denied = |text: String| {
+            Err(Vetted::Refused(ToolResult::new(call.id.clone(), ToolStatus::Denied, text)))
+        };
+        let summary = prepared.summary();
+        match self.confirm.ask(&Question { tool: &call.name, summary: &summary, why }, scope) {
+            Answer::Yes => Ok("confirmed by the user".to_owned()),
+            Answer::No => denied("Denied: the user said no. Don't try the same again.".to_owned()),
+            Answer::Abort => Err(Vetted::Abort),
+            Answer::Nobody => denied(format!(
+                "Denied: {} needs a confirmation ({why}), and there is no terminal to ask on. The user can allow it \
+                 with --mode yolo, or with a rule like --allow '{}'.",
+                call.name,
+                example(&call.name, prepared)
+            )),
+        }
+    }
+
+    fn described(&self, call: &ToolCall, prepared: &dyn Prepared) -> Box<dyn Job> {
+        let planned = Planned { tool: Arc::clone(&call.name), summary: prepared.summary() };
+        let text = format!(
+            "Dry run: {} was not run; it would have been: {}. Go on as if it had succeeded.",
+            call.name, planned.summary
+        );
+        Box::new(Described {
+            planned,
+            list: Arc::clone(&self.planned),
+            result: ToolResult::new(call.id.clone(), ToolStatus::Ok, text),
+        })
+    }
+
+    fn answer(&self, call: &CallId, output: Output) -> ToolResult {
+        let budget = results::bytes(self.settings.max_result_tokens.0);
+        finish(call, output, &*self.results, budget)
+    }
+}
+
+impl Toolbox for Registry {
+    fn specs(&self) -> Arc<[ToolSpec]> {
+        Arc::clone(&self.specs)
+    }
+
+    fn access(&self, call: &ToolCall) -> Access {
+        match self.judge(call) {
+            Ok(Judged { prepared, decision: Decision::Allow(_) }) => prepared.access(),
+            // Two questions at a time would confuse everybody.
+            Ok(_) => Access::Exclusive,
+            // It will not run at all.
+            Err(_) => Access::Read([].into()),
+        }
+    }
+
+    fn vet(&self, call: &ToolCall, scope: &Scope) -> Vetted {
+        match self.judge(call) {
+            Ok(judged) => self.clear(call, judged, scope),
+            Err(result) => Vetted::Refused(result),
+        }
+    }
+}
+
+/// A call that was cleared.
+struct Cleared {
+    call: CallId,
+    prepared: Box<dyn Prepared>,
+    results: Arc<dyn Results>,
+    budget: Option<usize>,
+}
+
+impl Job for Cleared {
+    fn run(self: Box<Self>, scope: &Scope) -> ToolResult {
+        let output = self.prepared.run(&Context { scope, call: &self.call });
+        finish(&self.call, output, &*self.results, self.budget)
+    }
+}
+
+/// A call that is only described.
+struct Described {
+    planned: Planned,
+    list: Arc<Mutex<Vec<Planned>>>,
+    result: ToolResult,
+}
+
+impl Job for Described {
+    fn run(self: Box<Self>, _: &Scope) -> ToolResult {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner).push(self.planned);
+        self.result
+    }
+}
+
+/// Makes the result of an output: what is too long is shortened, and its whole is kept.
+fn finish(call: &CallId, output: Output, store: &dyn Results, budget: Option<usize>) -> ToolResult {
+    let Output { status, text, whole, changes, length } = output;
+    let short = match length {
+        Length::Any => budget.and_then(|budget| results::shorten(&text, budget)),
+        Length::Fitted => None,
+    };
+    let is_part = whole.is_some() || short.is_some();
+    let mut shown = short.unwrap_or_else(|| text.clone());
+    if is_part {
+        store.keep(call, whole.unwrap_or_else(|| text.into()));
+        if !shown.ends_with('\n') {
+            shown.push('\n');
+        }
+        let _ = write!(shown, "[The whole is stored: read_output with call_id \"{call}\".]");
+    }
+    ToolResult { changes, ..ToolResult::new(call.clone(), status, shown) }
+}
+
+/// Returns a rule that would allow a call.
+fn example(tool: &str, prepared: &dyn Prepared) -> String {
+    use super::tool::Target;
+
+    let target = prepared.targets().into_iter().next().map(|target| match target {
+        Target::Read(path) | Target::Write(path) => path,
+        Target::Command(line) => line,
+    });
+    target.map_or_else(|| tool.to_owned(), |target| format!("{tool}({target})"))
+}
+
+impl Settings {
+    /// Returns whether the agent may use a tool.
+    fn allows(&self, tool: &str) -> bool {
+        let matches = |pattern: &String| super::pattern::matches(pattern, tool);
+        self.allowed_tools.as_ref().is_none_or(|allowed| allowed.iter().any(matches))
+    }
+}

@@ -1,0 +1,185 @@
+//! Replacing one piece of a text, and only that.
+
+use std::borrow::Cow;
+
+use memchr::memmem;
+
+/// Why a piece was not replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NotReplaced {
+    /// It is nowhere in the text.
+    Missing,
+    /// It is in the text so many times.
+    Ambiguous(usize),
+    /// What would stand there is what stands there already.
+    Unchanged,
+}
+
+/// How many places may be replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Places {
+    /// Exactly one, which there has to be.
+    One,
+    /// All there are.
+    All,
+}
+
+/// Replaces `old` by `new`. Line ends are not compared: a model writes line feeds whatever the file has, and the file
+/// keeps what it has. Returns the new text, and how many places were replaced.
+///
+/// # Errors
+///
+/// Fails when `old` is not there, or there more than once although one place was meant.
+pub(super) fn replace(
+    text: &[u8],
+    old: &[u8],
+    new: &[u8],
+    places: Places,
+) -> Result<(Vec<u8>, usize), NotReplaced> {
+    let (old, new) = (with_lf(old), with_lf(new));
+    let plain = with_lf(text);
+    let found: Vec<usize> = memmem::find_iter(&plain, &old).collect();
+    match (found.len(), places) {
+        (0, _) => return Err(NotReplaced::Missing),
+        (1, _) | (_, Places::All) => {}
+        (_, Places::One) => return Err(NotReplaced::Ambiguous(found.len())),
+    }
+    if places == Places::One && overlaps(&plain, &old, found[0]) {
+        return Err(NotReplaced::Ambiguous(2));
+    }
+    let original = Original::of(text, plain.len());
+    let mut after = Vec::with_capacity(text.len() + new.len());
+    let mut copied = 0;
+    for start in &found {
+        let (from, to) = (original.place(*start), original.place(start + old.len()));
+        after.extend_from_slice(&text[copied..from]);
+        if ends_with_crlf(text, from, to) {
+            after.extend(with_crlf(&new));
+        } else {
+            after.extend_from_slice(&new);
+        }
+        copied = to;
+    }
+    after.extend_from_slice(&text[copied..]);
+    if after == text { Err(NotReplaced::Unchanged) } else { Ok((after, found.len())) }
+}
+
+/// Returns whether the piece is found a second time that shares characters with the first.
+fn overlaps(text: &[u8], piece: &[u8], first: usize) -> bool {
+    memmem::find(&text[first + 1..], piece).is_some()
+}
+
+/// Returns whether the lines of a piece, or of its surroundings when it is within a line, end with CR LF.
+fn ends_with_crlf(text: &[u8], from: usize, to: usize) -> bool {
+    let first_end =
+        |bytes: &[u8]| memchr::memchr(b'\n', bytes).map(|end| end > 0 && bytes[end - 1] == b'\r');
+    let last_end =
+        |bytes: &[u8]| memchr::memrchr(b'\n', bytes).map(|end| end > 0 && bytes[end - 1] == b'\r');
+    first_end(&text[from..to])
+        .or_else(|| first_end(&text[from..]))
+        .or_else(|| last_end(&text[..from]))
+        .unwrap_or(false)
+}
+
+/// Where the places of a text with line feeds alone are in the original.
+struct Original {
+    /// The places, in the text with line feeds alone, before which a carriage return was left out.
+    left_out: Vec<usize>,
+}
+
+impl Original {
+    fn of(text: &[u8], length: usize) -> Self {
+        let mut left_out = Vec::with_capacity(text.len() - length);
+        if text.len() > length {
+            for at in memmem::find_iter(text, b"\r\n") {
+                left_out.push(at - left_out.len());
+            }
+        }
+        Self { left_out }
+    }
+
+    /// Returns where a place is; before the carriage return when it is between it and its line feed.
+    fn place(&self, place: usize) -> usize {
+        place + self.left_out.partition_point(|left_out| *left_out < place)
+    }
+}
+
+/// Returns a text with each CR LF as LF.
+fn with_lf(text: &[u8]) -> Cow<'_, [u8]> {
+    if memmem::find(text, b"\r\n").is_none() {
+        return Cow::Borrowed(text);
+    }
+    let mut plain = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = memmem::find(rest, b"\r\n") {
+        plain.extend_from_slice(&rest[..at]);
+        plain.push(b'\n');
+        rest = &rest[at + 2..];
+    }
+    plain.extend_from_slice(rest);
+    Cow::Owned(plain)
+}
+
+/// Returns a text with each line end as CR LF.
+pub(super) fn with_crlf(text: &[u8]) -> Vec<u8> {
+    let mut wide = Vec::with_capacity(text.len() + 16);
+    for byte in with_lf(text).iter() {
+        if *byte == b'\n' {
+            wide.push(b'\r');
+        }
+        wide.push(*byte);
+    }
+    wide
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn one(text: &str, old: &str, new: &str) -> Result<String, NotReplaced> {
+        let replaced = replace(text.as_bytes(), old.as_bytes(), new.as_bytes(), Places::One);
+        replaced.map(|(text, _)| String::from_utf8(text).unwrap())
+    }
+
+    #[test]
+    fn exactly_one_place_is_replaced() {
+        assert_eq!(one("a b c", "b", "x").unwrap(), "a x c");
+        assert_eq!(one("a b c", "z", "x"), Err(NotReplaced::Missing));
+        assert_eq!(one("a a", "a", "x"), Err(NotReplaced::Ambiguous(2)));
+        assert_eq!(one("aaa", "aa", "x"), Err(NotReplaced::Ambiguous(2)));
+        assert_eq!(one("a", "a", "a"), Err(NotReplaced::Unchanged));
+        let all = replace(b"a a", b"a", b"x", Places::All).unwrap();
+        assert_eq!(all, (b"x x".to_vec(), 2));
+    }
+
+    #[test]
+    fn line_ends_stay_what_they_are() {
+        assert_eq!(one("a\r\nb\r\nc\r\n", "a\nb\n", "x\ny\nz\n").unwrap(), "x\r\ny\r\nz\r\nc\r\n");
+        assert_eq!(one("a\r\nb", "b", "x\ny").unwrap(), "a\r\nx\r\ny");
+        assert_eq!(one("a\nb\n", "a\r\nb", "x\r\ny").unwrap(), "x\ny\n");
+        assert_eq!(one("a\r\nb\nc\n", "c", "x\ny").unwrap(), "a\r\nb\nx\ny\n");
+    }
+
+    #[test]
+    fn a_piece_that_ends_at_a_line_end_leaves_it_alone() {
+        assert_eq!(one("a\r\nb\r\n", "a", "x").unwrap(), "x\r\nb\r\n");
+        assert_eq!(one("a\r\nb\r\n", "\nb", "\nx").unwrap(), "a\r\nx\r\n");
+    }
+
+    proptest! {
+        #[test]
+        fn a_replacement_is_the_same_with_both_line_ends(
+            before in "[ab\n]{0,12}", old in "[xy\n]{0,3}x", new in "[cd\n]{0,6}", after in "[ab\n]{0,12}",
+        ) {
+            let text = format!("{before}{old}{after}");
+            let wide = |text: &str| String::from_utf8(with_crlf(text.as_bytes())).unwrap();
+            // Without any line end in the file, the new ones are the usual ones.
+            prop_assume!(text.contains('\n'));
+            if let Ok(replaced) = one(&text, &old, &new) {
+                prop_assert_eq!(one(&wide(&text), &old, &new).unwrap(), wide(&replaced));
+            }
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The whole of what was too long for the model, and how it is shortened.
+
+use std::collections::VecDeque;
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::model::CallId;
+
+/// Keeps the whole text of results that the model has seen shortened.
+pub trait Results: Send + Sync + Debug {
+    /// Keeps the text of a call's result.
+    fn keep(&self, call: &CallId, text: Arc<str>);
+
+    /// Returns the text that was kept for a call.
+    fn get(&self, call: &CallId) -> Option<Arc<str>>;
+}
+
+/// Keeps texts in memory; the oldest give way when there are too many.
+#[derive(Debug)]
+pub struct InMemory {
+    room: usize,
+    texts: Mutex<VecDeque<(CallId, Arc<str>)>>,
+}
+
+/// Lines that a shortened text keeps of the beginning.
+const HEAD: usize = 40;
+
+/// Lines that a shortened text keeps of the end.
+const TAIL: usize = 20;
+
+/// Bytes that make up a token, roughly.
+const TOKEN: usize = 4;
+
+impl Default for InMemory {
+    fn default() -> Self {
+        Self::new(8 << 20)
+    }
+}
+
+impl InMemory {
+    /// Returns a store for so many bytes.
+    pub fn new(room: usize) -> Self {
+        Self { room, texts: Mutex::default() }
+    }
+}
+
+impl Results for InMemory {
+    fn keep(&self, call: &CallId, text: Arc<str>) {
+        let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
+        texts.retain(|(other, _)| other != call);
+        texts.push_back((call.clone(), text));
+        let size = |texts: &VecDeque<(CallId, Arc<str>)>| -> usize {
+            texts.iter().map(|(_, text)| text.len()).sum()
+        };
+        while texts.len() > 1 && size(&texts) > self.room {
+            texts.pop_front();
+        }
+    }
+
+    fn get(&self, call: &CallId) -> Option<Arc<str>> {
+        let texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
+        texts.iter().find(|(other, _)| other == call).map(|(_, text)| Arc::clone(text))
+    }
+}
+
+/// Returns how many bytes a result of so many tokens may have; none when there is no limit.
+pub(super) fn bytes(tokens: u64) -> Option<usize> {
+    (tokens > 0).then(|| usize::try_from(tokens).unwrap_or(usize::MAX).saturating_mul(TOKEN))
+}
+
+/// Returns a text of so many bytes at the most, with a note about what was left out; none when it is short enough.
+///
+/// The first 40 and the last 20 lines are kept. Where they are too long themselves, so is their middle left out.
+pub(super) fn shorten(text: &str, room: usize) -> Option<String> {
+    if text.len() <= room {
+        return None;
+    }
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    if lines.len() <= HEAD + TAIL {
+        return Some(cut(text, room));
+    }
+    let head = lines[..HEAD].concat();
+    let tail = lines[lines.len() - TAIL..].concat();
+    let omitted = lines.len() - HEAD - TAIL;
+    let share = room / 3;
+    let (head, tail) = if head.len() + tail.len() <= room {
+        (head, tail)
+    } else {
+        (at_most(head, 2 * share), at_most(tail, share))
+    };
+    let end = if head.ends_with('\n') { "" } else { "\n" };
+    Some(format!("{head}{end}[... {omitted} lines omitted ...]\n{tail}"))
+}
+
+fn at_most(text: String, room: usize) -> String {
+    if text.len() > room { cut(&text, room) } else { text }
+}
+
+/// Returns the first two thirds and the last third of what a text may have.
+fn cut(text: &str, room: usize) -> String {
+    let head = boundary(text, room / 3 * 2);
+    let tail = boundary(text, text.len() - room / 3);
+    let omitted = tail - head;
+    format!("{}\n[... {omitted} bytes omitted ...]\n{}", &text[..head], &text[tail..])
+}
+
+/// Returns the last place up to `index` where a text can be cut.
+fn boundary(text: &str, index: usize) -> usize {
+    (0..=index.min(text.len())).rev().find(|index| text.is_char_boundary(*index)).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_first_forty_and_the_last_twenty_lines_are_kept() {
+        let lines: Vec<String> = (1..=100).map(|n| format!("line {n}\n")).collect();
+        let text = lines.concat();
+        let short = shorten(&text, 600).unwrap();
+        let lines: Vec<&str> = short.lines().collect();
+        assert_eq!(lines.len(), 61);
+        assert_eq!((lines[0], lines[39]), ("line 1", "line 40"));
+        assert_eq!(lines[40], "[... 40 lines omitted ...]");
+        assert_eq!((lines[41], lines[60]), ("line 81", "line 100"));
+        assert_eq!(shorten(&text, 1_000), None);
+    }
+
+    #[test]
+    fn a_few_long_lines_lose_their_middle() {
+        let short = shorten(&"é".repeat(1_000), 300).unwrap();
+        assert!(short.contains("[... 1700 bytes omitted ...]"), "{short}");
+    }
+
+    #[test]
+    fn the_oldest_texts_give_way() {
+        let store = InMemory::new(10);
+        store.keep(&"a".into(), "12345678".into());
+        store.keep(&"b".into(), "1234".into());
+        assert_eq!(store.get(&"a".into()), None);
+        assert_eq!(store.get(&"b".into()).as_deref(), Some("1234"));
+    }
+
+    proptest! {
+        #[test]
+        fn a_shortened_text_is_short(line in ".{0,80}", count in 1usize..200, room in 200usize..2_000) {
+            let text = format!("{line}\n").repeat(count);
+            if let Some(short) = shorten(&text, room) {
+                prop_assert!(short.len() <= room + 150, "{} of {room}", short.len());
+            }
+        }
+    }
+}

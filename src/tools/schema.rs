@@ -1,0 +1,150 @@
+//! From the type of a tool's arguments to its schema, and from their text to a value.
+
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::port::ToolSpec;
+
+/// Returns what a model is told of a tool whose arguments have this type.
+///
+/// The schema keeps to what all providers understand: nothing is referred to, every type is a single one, and no other
+/// properties are allowed.
+pub fn spec<Arguments: JsonSchema>(name: &str, description: &str) -> ToolSpec {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.meta_schema = None;
+        settings.inline_subschemas = true;
+    });
+    let schema = settings.into_generator().into_root_schema_for::<Arguments>();
+    let mut schema = schema.to_value();
+    simplify(&mut schema);
+    if let Value::Object(schema) = &mut schema {
+        schema.remove("title");
+        schema.remove("description");
+        schema.entry("properties").or_insert_with(|| Value::Object(Map::new()));
+        schema.insert("additionalProperties".to_owned(), Value::Bool(false));
+    }
+    ToolSpec { name: name.into(), description: description.into(), schema }
+}
+
+/// An optional value is one that may be left out; that it may also be `null` is not said.
+fn simplify(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            fields.remove("format");
+            if fields.get("default") == Some(&Value::Null) {
+                fields.remove("default");
+            }
+            if let Some(Value::Array(types)) = fields.get_mut("type") {
+                types.retain(|kind| kind != "null");
+                if let [only] = types.as_mut_slice() {
+                    let only = only.take();
+                    fields.insert("type".to_owned(), only);
+                }
+            }
+            if let Some(Value::Array(values)) = fields.get_mut("enum") {
+                values.retain(|value| !value.is_null());
+            }
+            fields.values_mut().for_each(simplify);
+        }
+        Value::Array(items) => items.iter_mut().for_each(simplify),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// Reads the arguments of a call.
+///
+/// # Errors
+///
+/// Fails with what is wrong, where, and what the tool takes.
+pub fn parse<Arguments: DeserializeOwned>(
+    spec: &ToolSpec,
+    text: &str,
+) -> Result<Arguments, String> {
+    serde_json::from_str(text).map_err(|error| {
+        format!("Invalid arguments for {}: {error}. It takes {}.", spec.name, takes(spec))
+    })
+}
+
+/// Returns the arguments that a tool takes, for a sentence.
+fn takes(spec: &ToolSpec) -> String {
+    let empty = Map::new();
+    let properties = spec.schema["properties"].as_object().unwrap_or(&empty);
+    let is_required = |name: &str| {
+        spec.schema["required"].as_array().is_some_and(|all| all.iter().any(|n| n == name))
+    };
+    let one = |(name, schema): (&String, &Value)| {
+        let kind = schema["type"].as_str().unwrap_or("value");
+        let need = if is_required(name) { "required" } else { "optional" };
+        format!("{name} ({kind}, {need})")
+    };
+    let all: Vec<String> = properties.iter().map(one).collect();
+    if all.is_empty() { "no arguments".to_owned() } else { all.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+    use serde_json::json;
+
+    use super::*;
+
+    /// A doc comment for people.
+    #[derive(Debug, Deserialize, JsonSchema)]
+    #[serde(deny_unknown_fields)]
+    struct Arguments {
+        /// The file.
+        #[allow(dead_code)]
+        path: String,
+        /// The line.
+        #[allow(dead_code)]
+        offset: Option<u64>,
+        /// How.
+        #[allow(dead_code)]
+        mode: Option<How>,
+    }
+
+    #[derive(Debug, Deserialize, JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    enum How {
+        Overwrite,
+        Append,
+    }
+
+    fn tool() -> ToolSpec {
+        spec::<Arguments>("read", "Reads.")
+    }
+
+    #[test]
+    fn a_schema_is_plain() {
+        let expected = json!({
+            "type": "object",
+            "properties": {
+                "path": {"description": "The file.", "type": "string"},
+                "offset": {"description": "The line.", "type": "integer", "minimum": 0},
+                "mode": {"description": "How.", "type": "string", "enum": ["overwrite", "append"]},
+            },
+            "additionalProperties": false,
+            "required": ["path"],
+        });
+        assert_eq!(tool().schema, expected);
+    }
+
+    /// Fault L45.
+    #[test]
+    fn malformed_arguments_say_what_is_wrong_and_where() {
+        let said = |text: &str| parse::<Arguments>(&tool(), text).unwrap_err();
+        let takes = "It takes path (string, required), offset (integer, optional), \
+                     mode (string, optional).";
+        let missing =
+            format!("Invalid arguments for read: missing field `path` at line 1 column 2. {takes}");
+        assert_eq!(said("{}"), missing);
+        assert!(
+            said(r#"{"path":"a","ofset":1}"#).contains("unknown field `ofset`, expected one of")
+        );
+        assert!(said(r#"{"path":"a","offset":"1"}"#).contains("invalid type: string \"1\""));
+        assert!(said(r#"{"path":"a","path":"b"}"#).contains("duplicate field `path`"));
+        assert!(parse::<Arguments>(&tool(), r#"{"path":"a","offset":null}"#).is_ok());
+    }
+}

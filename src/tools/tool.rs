@@ -1,0 +1,152 @@
+//! What a tool is.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::machine::Intent;
+use crate::model::{Access, CallId, FileChange, Span, ToolStatus};
+use crate::port::{Scope, ToolSpec};
+
+/// A tool: what the model is told of it, and how it understands its arguments.
+///
+/// The registry asks for everything in the same order: [`prepare`](Self::prepare), then the rules for its use, then
+/// [`plan`](Prepared::plan), then [`run`](Prepared::run).
+pub trait Tool: Send + Sync {
+    /// Returns what the model is told.
+    fn spec(&self) -> &ToolSpec;
+
+    /// Understands the arguments, the text of a JSON object. Quick, and without I/O.
+    ///
+    /// # Errors
+    ///
+    /// Fails with what is wrong with the arguments, and where; the model reads it.
+    fn prepare(&self, arguments: &str) -> Result<Box<dyn Prepared>, String>;
+}
+
+/// A call whose arguments are understood.
+pub trait Prepared: Send {
+    /// Returns what kind of thing the call does.
+    fn kind(&self) -> Kind;
+
+    /// Returns what the call touches, for its order among others.
+    fn access(&self) -> Access;
+
+    /// Returns what the rules for its use are asked about.
+    fn targets(&self) -> Vec<Target> {
+        Vec::new()
+    }
+
+    /// Returns the call in one line, for people.
+    fn summary(&self) -> String;
+
+    /// Returns how long the call may take before it is left alone; longer than any limit of its own.
+    fn limit(&self) -> Span {
+        Span::secs(120)
+    }
+
+    /// Finds out what the call will do, without doing it. May read files.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the answer to the call, when it can be told already that it will not succeed.
+    fn plan(&mut self) -> Result<Plan, Output> {
+        Ok(Plan::of(self.kind()))
+    }
+
+    /// Makes the call.
+    fn run(self: Box<Self>, context: &Context<'_>) -> Output;
+}
+
+/// What kind of thing a call does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// It reads.
+    Reads,
+    /// It changes files of the workspace.
+    Changes,
+    /// It runs a command.
+    Command,
+    /// It does what somebody else's tool does; nobody here knows what that is.
+    Foreign,
+}
+
+/// Something that a rule can be about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// A file or folder that is read, or below which is searched.
+    Read(String),
+    /// A file that is written.
+    Write(String),
+    /// A command line.
+    Command(String),
+}
+
+/// What a call is going to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// What a resume needs to know.
+    pub intent: Intent,
+    /// The files that it is going to change.
+    pub changes: Vec<FileChange>,
+}
+
+/// What a call may use while it runs.
+#[derive(Debug)]
+pub struct Context<'a> {
+    /// Its scope.
+    pub scope: &'a Scope,
+    /// Its id.
+    pub call: &'a CallId,
+}
+
+/// The answer to a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// How it ended.
+    pub status: ToolStatus,
+    /// What the model is told.
+    pub text: String,
+    /// The whole of which the text is only a part.
+    pub whole: Option<Arc<str>>,
+    /// The files that were changed.
+    pub changes: Vec<FileChange>,
+    /// Whether the text may be shortened when it is long; what comes in pages is not.
+    pub length: Length,
+}
+
+/// Whether a text may be shortened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Length {
+    /// When it is too long.
+    Any,
+    /// It has been cut to the allowed length already.
+    Fitted,
+}
+
+impl Plan {
+    /// Returns the plan of a call of which no more is known than its kind.
+    pub fn of(kind: Kind) -> Self {
+        let intent = match kind {
+            Kind::Reads => Intent::Pure,
+            Kind::Changes | Kind::Command | Kind::Foreign => Intent::Opaque,
+        };
+        Self { intent, changes: Vec::new() }
+    }
+}
+
+impl Output {
+    /// Returns the answer of a call that did what it was asked for.
+    pub fn ok(text: impl Into<String>) -> Self {
+        Self::new(ToolStatus::Ok, text)
+    }
+
+    /// Returns the answer of a call that could not do it.
+    pub fn failed(why: impl fmt::Display) -> Self {
+        Self::new(ToolStatus::Failed, why.to_string())
+    }
+
+    /// Returns an answer.
+    pub fn new(status: ToolStatus, text: impl Into<String>) -> Self {
+        Self { status, text: text.into(), whole: None, changes: Vec::new(), length: Length::Any }
+    }
+}

@@ -1,0 +1,145 @@
+//! `write_file`: a whole file, or something at its end.
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::edit::Edit;
+use super::replace::with_crlf;
+use super::schema;
+use super::tool::{Context, Kind, Output, Plan, Prepared, Target, Tool};
+use crate::model::Access;
+use crate::port::ToolSpec;
+use crate::workspace::{FileError, LineEnd, RelPath, Root, Text, is_binary};
+
+/// Writes files.
+pub(super) struct WriteFile {
+    root: Root,
+    spec: ToolSpec,
+}
+
+/// What the model says.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    /// The file, relative to the workspace. Folders that are missing are made.
+    path: String,
+    /// The text.
+    content: String,
+    /// Whether the text replaces the file or is added at its end. Default: overwrite.
+    #[serde(default)]
+    mode: Mode,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Mode {
+    #[default]
+    Overwrite,
+    Append,
+}
+
+struct Call {
+    root: Root,
+    path: RelPath,
+    content: String,
+    mode: Mode,
+    edit: Option<Edit>,
+}
+
+impl WriteFile {
+    /// Returns the tool.
+    pub(super) fn new(root: Root) -> Self {
+        let spec = schema::spec::<Arguments>(
+            "write_file",
+            "Writes a text file: makes a new one, replaces one, or adds to the end of one. To change a part of a file, \
+             use edit_file.",
+        );
+        Self { root, spec }
+    }
+}
+
+impl Tool for WriteFile {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn prepare(&self, arguments: &str) -> Result<Box<dyn Prepared>, String> {
+        let Arguments { path, content, mode } = schema::parse(&self.spec, arguments)?;
+        let path = self.root.resolve(&path).map_err(|error| error.to_string())?;
+        Ok(Box::new(Call { root: self.root.clone(), path, content, mode, edit: None }))
+    }
+}
+
+impl Prepared for Call {
+    fn kind(&self) -> Kind {
+        Kind::Changes
+    }
+
+    fn access(&self) -> Access {
+        Access::write(&self.path.to_string())
+    }
+
+    fn targets(&self) -> Vec<Target> {
+        vec![Target::Write(self.path.to_string())]
+    }
+
+    fn summary(&self) -> String {
+        let lines = self.content.lines().count();
+        match self.mode {
+            Mode::Overwrite => format!("{} ({lines} lines)", self.path),
+            Mode::Append => format!("{} (+{lines} lines)", self.path),
+        }
+    }
+
+    fn plan(&mut self) -> Result<Plan, Output> {
+        let edit = self.edit().map_err(Output::failed)?;
+        let plan = edit.plan();
+        self.edit = Some(edit);
+        Ok(plan)
+    }
+
+    fn run(self: Box<Self>, _: &Context<'_>) -> Output {
+        let edit = match self.edit {
+            Some(edit) => edit,
+            None => match self.edit() {
+                Ok(edit) => edit,
+                Err(error) => return Output::failed(error),
+            },
+        };
+        edit.run(&self.root)
+    }
+}
+
+impl Call {
+    fn edit(&self) -> Result<Edit, FileError> {
+        let path = self.root.canonical(&self.path)?;
+        let before = match self.root.read(&path, super::edit::LIMIT) {
+            Ok(content) => Some(content),
+            Err(FileError::Missing(_)) => None,
+            Err(error) => return Err(error),
+        };
+        let after = match &before {
+            Some(before) => self.over(before),
+            None => self.content.as_bytes().into(),
+        };
+        Ok(Edit::new(path, before.as_deref(), Some(after)))
+    }
+
+    /// Returns the new content of a file that has one. Its encoding and its line ends stay.
+    fn over(&self, before: &[u8]) -> Arc<[u8]> {
+        let Some(text) = Text::read(before.to_vec()).filter(|_| !is_binary(before)) else {
+            return self.content.as_bytes().into();
+        };
+        let content = match text.line_end() {
+            Some(LineEnd::CrLf) => with_crlf(self.content.as_bytes()),
+            Some(LineEnd::Lf | LineEnd::Mixed) | None => self.content.as_bytes().to_vec(),
+        };
+        let content = match self.mode {
+            Mode::Overwrite => content,
+            Mode::Append => [text.content.as_slice(), &content].concat(),
+        };
+        text.with(&content).unwrap_or(content).into()
+    }
+}

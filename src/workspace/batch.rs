@@ -1,0 +1,393 @@
+//! Changes of files that happen all together or not at all.
+//!
+//! Every new content is first written beside its file and made durable. Then each file is looked at again, and only
+//! when all are still what they were taken for, the new ones take their places by renaming. Should that fail half-way,
+//! what was done is undone.
+
+use std::fs::{File, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::sync::Arc;
+
+use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
+use rustix::fs::{Gid, Mode, Uid, fchmod, fchown};
+use uuid::Uuid;
+
+use super::digest::sha256;
+use super::error::FileError;
+use super::path::RelPath;
+use super::root::Root;
+
+/// Some changes that belong together.
+#[derive(Debug, Default)]
+pub struct Batch {
+    changes: Vec<Change>,
+}
+
+/// What becomes of one file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The file.
+    pub path: RelPath,
+    /// What it has to be when the change is made.
+    pub before: Before,
+    /// Its new content; none when it is deleted.
+    pub after: Option<Arc<[u8]>>,
+    /// Its new permissions; none to keep them, or to take the usual ones for a new file.
+    pub mode: Option<u32>,
+}
+
+/// What a file has to be when it is changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Before {
+    /// There is none.
+    Absent,
+    /// It has the content with this SHA-256 digest.
+    Digest(Arc<str>),
+}
+
+/// The most that is read to see whether a file is still the same.
+const LIMIT: u64 = 1 << 30;
+
+/// A change that is ready: its new content lies beside the file, or there is none.
+struct Staged<'a> {
+    change: &'a Change,
+    folder: Dir,
+    name: std::ffi::OsString,
+    /// The file beside; gone once it has taken its place.
+    beside: Option<String>,
+}
+
+/// Whether the old file is kept until all changes are made. One change alone needs no way back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Old {
+    Kept,
+    Dropped,
+}
+
+/// A change that was made, and how it is taken back.
+struct Made<'a> {
+    folder: &'a Dir,
+    name: &'a std::ffi::OsStr,
+    /// Where the old file lies meanwhile; none when there was none.
+    old: Option<String>,
+}
+
+impl Before {
+    /// Returns what a content has to be.
+    pub fn of(content: Option<&[u8]>) -> Self {
+        content.map_or(Self::Absent, |content| Self::Digest(sha256(content)))
+    }
+
+    /// Returns the digest; none when there is no file.
+    pub fn digest(&self) -> Option<Arc<str>> {
+        match self {
+            Self::Absent => None,
+            Self::Digest(digest) => Some(Arc::clone(digest)),
+        }
+    }
+}
+
+impl Batch {
+    /// Returns a batch of these changes; no file occurs twice.
+    pub fn new(changes: Vec<Change>) -> Self {
+        Self { changes }
+    }
+
+    /// Makes the changes.
+    ///
+    /// # Errors
+    ///
+    /// Fails when one of them cannot be made; every file is then what it was.
+    pub fn apply(&self, root: &Root) -> Result<(), FileError> {
+        let mut staged = Vec::with_capacity(self.changes.len());
+        for change in &self.changes {
+            staged.push(Staged::new(root, change)?);
+        }
+        for change in &self.changes {
+            change.check(root)?;
+        }
+        let mut made: Vec<Made<'_>> = Vec::with_capacity(staged.len());
+        let keep = if self.changes.len() > 1 { Old::Kept } else { Old::Dropped };
+        for change in &mut staged {
+            match change.make(keep) {
+                Ok(done) => made.push(done),
+                Err(error) => {
+                    made.iter().rev().for_each(Made::undo);
+                    return Err(error);
+                }
+            }
+        }
+        made.iter().for_each(Made::settle);
+        Ok(())
+    }
+}
+
+impl Change {
+    /// Fails unless the file is what it was taken for.
+    fn check(&self, root: &Root) -> Result<(), FileError> {
+        let found = match root.read(&self.path, LIMIT) {
+            Ok(content) => Before::Digest(sha256(&content)),
+            Err(FileError::Missing(_)) => Before::Absent,
+            Err(error) => return Err(error),
+        };
+        if found == self.before { Ok(()) } else { Err(FileError::Changed(self.path.clone())) }
+    }
+}
+
+impl<'a> Staged<'a> {
+    fn new(root: &Root, change: &'a Change) -> Result<Self, FileError> {
+        let path = &change.path;
+        let failed = |error: io::Error| FileError::of("write", path, error);
+        let (Some(parent), Some(name)) = (path.parent(), path.name()) else {
+            return Err(FileError::IsDirectory(path.clone()));
+        };
+        if change.before == Before::Absent {
+            root.dir()
+                .create_dir_all(parent.as_path())
+                .map_err(|error| FileError::of("create the directory of", path, error))?;
+        }
+        let folder = root.dir().open_dir(parent.as_path()).map_err(failed)?;
+        let mut staged = Self { change, folder, name: name.to_owned(), beside: None };
+        if let Some(content) = &change.after {
+            staged.write(content)?;
+        }
+        Ok(staged)
+    }
+
+    /// Writes the new content beside the file, with the owner and the permissions that it will have.
+    fn write(&mut self, content: &[u8]) -> Result<(), FileError> {
+        let path = &self.change.path;
+        let failed = |error: io::Error| FileError::of("write", path, error);
+        let old = match self.change.before {
+            Before::Absent => None,
+            Before::Digest(_) => Some(self.folder.metadata(&self.name).map_err(failed)?),
+        };
+        let name = beside();
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        if old.is_some() {
+            // Nobody may read it before it has the permissions of the old one.
+            options.mode(0o600);
+        }
+        let file = self.folder.open_with(&name, &options).map_err(failed)?;
+        self.beside = Some(name);
+        let mut file = file.into_std();
+        file.write_all(content).map_err(failed)?;
+        if let Some(old) = old {
+            let (uid, gid) = owner(&old);
+            keep_owner(&file, uid, gid).map_err(|()| FileError::Owner(path.clone()))?;
+            let mode = cap_std::fs::PermissionsExt::mode(&old.permissions());
+            set_mode(&file, self.change.mode.unwrap_or(mode)).map_err(failed)?;
+        } else if let Some(mode) = self.change.mode {
+            set_mode(&file, mode).map_err(failed)?;
+        }
+        file.sync_all().map_err(failed)
+    }
+
+    /// Puts the new file in its place.
+    fn make(&mut self, keep: Old) -> Result<Made<'_>, FileError> {
+        let path = &self.change.path;
+        let failed = |error: io::Error| FileError::of("replace", path, error);
+        let old = match (&self.change.before, keep) {
+            (Before::Absent, _) | (Before::Digest(_), Old::Dropped) => None,
+            (Before::Digest(_), Old::Kept) => {
+                // The old file gets a second name, so that its place is never empty.
+                let old = beside();
+                let linked = self.folder.hard_link(&self.name, &self.folder, &old);
+                // Some file systems have no hard links.
+                linked
+                    .or_else(|_| self.folder.copy(&self.name, &self.folder, &old).map(|_| ()))
+                    .map_err(failed)?;
+                Some(old)
+            }
+        };
+        let done = match &self.beside {
+            Some(beside) => self.folder.rename(beside, &self.folder, &self.name),
+            None => self.folder.remove_file(&self.name),
+        };
+        if let Err(error) = done {
+            if let Some(old) = old {
+                let _ = self.folder.remove_file(old);
+            }
+            return Err(failed(error));
+        }
+        self.beside = None;
+        Ok(Made { folder: &self.folder, name: &self.name, old })
+    }
+}
+
+impl Drop for Staged<'_> {
+    fn drop(&mut self) {
+        if let Some(beside) = &self.beside {
+            let _ = self.folder.remove_file(beside);
+        }
+    }
+}
+
+impl Made<'_> {
+    fn undo(&self) {
+        let undone = match &self.old {
+            Some(old) => self.folder.rename(old, self.folder, self.name),
+            None => self.folder.remove_file(self.name),
+        };
+        if let Err(error) = undone {
+            log::error!("could not take back a change of {}: {error}", self.name.display());
+        }
+    }
+
+    fn settle(&self) {
+        if let Some(old) = &self.old {
+            let _ = self.folder.remove_file(old);
+        }
+    }
+}
+
+/// Returns a name for a file that lies beside another one for a moment.
+fn beside() -> String {
+    format!(".architect-{}.tmp", Uuid::now_v7().simple())
+}
+
+fn owner(meta: &cap_std::fs::Metadata) -> (u32, u32) {
+    use cap_std::fs::MetadataExt;
+    (meta.uid(), meta.gid())
+}
+
+/// Gives a file its owner, unless it has it already.
+fn keep_owner(file: &File, uid: u32, gid: u32) -> Result<(), ()> {
+    let meta = file.metadata().map_err(|_| ())?;
+    if meta.gid() != gid {
+        // Somebody who may not give files away may still be in the group.
+        let _ = fchown(file, None, Some(Gid::from_raw(gid)));
+    }
+    if meta.uid() == uid {
+        return Ok(());
+    }
+    fchown(file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid))).map_err(|_| ())
+}
+
+fn set_mode(file: &File, mode: u32) -> io::Result<()> {
+    let mode = Permissions::from_mode(mode & 0o7777).mode();
+    Ok(fchmod(file, Mode::from_raw_mode(mode))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+
+    use super::*;
+
+    fn workspace() -> (tempfile::TempDir, Root) {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        (folder, root)
+    }
+
+    fn change(path: &str, before: Option<&str>, after: Option<&str>) -> Change {
+        Change {
+            path: RelPath::new(path).unwrap(),
+            before: Before::of(before.map(str::as_bytes)),
+            after: after.map(|text| text.as_bytes().into()),
+            mode: None,
+        }
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let name = |entry: io::Result<fs::DirEntry>| entry.unwrap().file_name();
+        let mut names: Vec<_> =
+            fs::read_dir(folder).unwrap().map(|e| name(e).into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn files_are_created_replaced_and_deleted_and_nothing_is_left_beside_them() {
+        let (folder, root) = workspace();
+        fs::write(folder.path().join("a"), "1").unwrap();
+        fs::write(folder.path().join("b"), "2").unwrap();
+        let changes =
+            [("a", Some("1"), Some("one")), ("b", Some("2"), None), ("n/c", None, Some("3"))];
+        let changes = changes.map(|(path, before, after)| change(path, before, after));
+        Batch::new(changes.into()).apply(&root).unwrap();
+        assert_eq!(fs::read_to_string(folder.path().join("a")).unwrap(), "one");
+        assert_eq!(fs::read_to_string(folder.path().join("n/c")).unwrap(), "3");
+        assert_eq!(names(folder.path()), ["a", "n"]);
+        assert_eq!(names(&folder.path().join("n")), ["c"]);
+    }
+
+    /// Faults T20, T24: a change that cannot be made leaves everything as it was.
+    #[test]
+    fn all_or_nothing() {
+        let (folder, root) = workspace();
+        fs::write(folder.path().join("a"), "1").unwrap();
+        fs::write(folder.path().join("b"), "2").unwrap();
+        fs::create_dir(folder.path().join("c")).unwrap();
+        for bad in [
+            change("b", Some("not this"), Some("x")),
+            change("b", None, Some("x")),
+            change("c", None, Some("x")),
+            change("b/x", None, Some("x")),
+        ] {
+            let batch = Batch::new(vec![change("a", Some("1"), Some("one")), bad]);
+            assert!(batch.apply(&root).is_err());
+            assert_eq!(fs::read_to_string(folder.path().join("a")).unwrap(), "1");
+            assert_eq!(names(folder.path()), ["a", "b", "c"]);
+        }
+    }
+
+    #[test]
+    fn what_was_renamed_already_is_taken_back_when_a_later_one_fails() {
+        let (folder, root) = workspace();
+        fs::write(folder.path().join("a"), "1").unwrap();
+        let first = change("a", Some("1"), Some("one"));
+        let mut staged = Staged::new(&root, &first).unwrap();
+        let made = staged.make(Old::Kept).unwrap();
+        assert_eq!(fs::read_to_string(folder.path().join("a")).unwrap(), "one");
+        made.undo();
+        drop(staged);
+        assert_eq!(fs::read_to_string(folder.path().join("a")).unwrap(), "1");
+        assert_eq!(names(folder.path()), ["a"]);
+    }
+
+    #[test]
+    fn permissions_are_kept_and_can_be_set() {
+        let (folder, root) = workspace();
+        let file = folder.path().join("a");
+        fs::write(&file, "1").unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o751)).unwrap();
+        Batch::new(vec![change("a", Some("1"), Some("2"))]).apply(&root).unwrap();
+        assert_eq!(fs::metadata(&file).unwrap().mode() & 0o7777, 0o751);
+        let changed = Change { mode: Some(0o600), ..change("a", Some("2"), Some("3")) };
+        Batch::new(vec![changed]).apply(&root).unwrap();
+        assert_eq!(fs::metadata(&file).unwrap().mode() & 0o7777, 0o600);
+    }
+
+    /// Fault T20: another name of the same file, which may lie outside, keeps the old content.
+    #[test]
+    fn a_hard_link_is_not_written_through() {
+        let (folder, root) = workspace();
+        let outside = tempfile::tempdir_in(folder.path().parent().unwrap()).unwrap();
+        fs::write(outside.path().join("a"), "1").unwrap();
+        fs::hard_link(outside.path().join("a"), folder.path().join("a")).unwrap();
+        Batch::new(vec![change("a", Some("1"), Some("2"))]).apply(&root).unwrap();
+        assert_eq!(fs::read_to_string(outside.path().join("a")).unwrap(), "1");
+        assert_eq!(fs::read_to_string(folder.path().join("a")).unwrap(), "2");
+    }
+
+    /// Fault T20.
+    #[test]
+    fn a_link_is_followed_inside_and_refused_outside() {
+        let (folder, root) = workspace();
+        fs::create_dir(folder.path().join("d")).unwrap();
+        fs::write(folder.path().join("d/a"), "1").unwrap();
+        symlink("d/a", folder.path().join("inside")).unwrap();
+        symlink("/etc/hostname", folder.path().join("outside")).unwrap();
+        symlink("nothing", folder.path().join("dangling")).unwrap();
+        let canonical = |path: &str| root.canonical(&RelPath::new(path).unwrap());
+        assert_eq!(canonical("inside").unwrap().to_string(), "d/a");
+        assert!(matches!(canonical("outside"), Err(FileError::Escapes(_))));
+        assert!(matches!(canonical("dangling"), Err(FileError::Dangling(_))));
+    }
+}

@@ -1,0 +1,90 @@
+//! What lies in a folder.
+
+use std::ffi::OsString;
+use std::io;
+
+use cap_std::fs::{FileType, FileTypeExt};
+
+use super::error::FileError;
+use super::path::RelPath;
+use super::root::Root;
+
+/// One entry of a folder.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Entry {
+    /// Its name.
+    pub name: OsString,
+    /// What it is; symbolic links are not followed.
+    pub kind: Kind,
+}
+
+/// What a path leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A folder.
+    Directory,
+    /// A symbolic link.
+    Link,
+    /// A named pipe.
+    Pipe,
+    /// A socket.
+    Socket,
+    /// A device.
+    Device,
+}
+
+impl Kind {
+    /// Returns what this is, for a sentence.
+    pub fn described(self) -> &'static str {
+        match self {
+            Self::File => "a file",
+            Self::Directory => "a directory",
+            Self::Link => "a symbolic link",
+            Self::Pipe => "a named pipe",
+            Self::Socket => "a socket",
+            Self::Device => "a device",
+        }
+    }
+
+    pub(super) fn of(kind: FileType) -> Self {
+        if kind.is_file() {
+            Self::File
+        } else if kind.is_dir() {
+            Self::Directory
+        } else if kind.is_symlink() {
+            Self::Link
+        } else if kind.is_fifo() {
+            Self::Pipe
+        } else if kind.is_socket() {
+            Self::Socket
+        } else {
+            Self::Device
+        }
+    }
+}
+
+impl Root {
+    /// Returns what lies in a folder, sorted by name; no more than `most` entries, and whether there are more.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the folder cannot be read. An entry that vanishes meanwhile is left out.
+    pub fn list(&self, path: &RelPath, most: usize) -> Result<(Vec<Entry>, bool), FileError> {
+        let failed = |error: io::Error| FileError::of("list", path, error);
+        let mut entries = Vec::new();
+        let mut more = false;
+        for entry in self.dir().read_dir(path.as_path()).map_err(failed)? {
+            let Ok(entry) = entry else { continue };
+            let Ok(kind) = entry.file_type() else { continue };
+            if entries.len() == most {
+                more = true;
+                break;
+            }
+            entries.push(Entry { name: entry.file_name(), kind: Kind::of(kind) });
+        }
+        entries.sort();
+        Ok((entries, more))
+    }
+}

@@ -1,0 +1,205 @@
+//! Paths below the workspace, and how they are shown.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt::{self, Write as _};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Component, Path, PathBuf};
+
+use thiserror::Error;
+
+/// A path below the workspace: relative, and without `.` and `..`. The empty path is the workspace itself.
+///
+/// It is text for people and models ([`Display`](fmt::Display)) and exact for the system: a name that is no valid text
+/// is shown with escapes, and found again by them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RelPath(PathBuf);
+
+/// Why a text is no path below the workspace.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PathError {
+    /// It leads outside.
+    #[error("path '{0}' is outside the workspace; use a path relative to the workspace")]
+    Outside(String),
+    /// It has a NUL byte in it.
+    #[error("path '{0}' contains a NUL character")]
+    Nul(String),
+}
+
+impl RelPath {
+    /// The workspace itself.
+    pub fn root() -> Self {
+        Self::default()
+    }
+
+    /// Reads a relative path. `..` is taken back lexically, as long as it stays inside.
+    ///
+    /// # Errors
+    ///
+    /// Fails for an absolute path, and for one that leads outside.
+    pub fn new(path: impl AsRef<Path>) -> Result<Self, PathError> {
+        let path = path.as_ref();
+        let outside = || PathError::Outside(shown(path.as_os_str()));
+        if path.as_os_str().as_bytes().contains(&0) {
+            return Err(PathError::Nul(shown(path.as_os_str())));
+        }
+        let mut inside = PathBuf::new();
+        for component in path.components() {
+            match component {
+                Component::CurDir => {}
+                Component::Normal(name) => inside.push(name),
+                Component::ParentDir if inside.pop() => {}
+                Component::ParentDir | Component::RootDir | Component::Prefix(_) => {
+                    return Err(outside());
+                }
+            }
+        }
+        Ok(Self(inside))
+    }
+
+    /// Returns the path for the system; `.` for the workspace itself.
+    pub fn as_path(&self) -> &Path {
+        if self.is_root() { Path::new(".") } else { &self.0 }
+    }
+
+    /// Returns whether this is the workspace itself.
+    pub fn is_root(&self) -> bool {
+        self.0.as_os_str().is_empty()
+    }
+
+    /// Returns the path of an entry below this one.
+    pub fn join(&self, name: &OsStr) -> Self {
+        Self(self.0.join(name))
+    }
+
+    /// Returns the folder that the path lies in; none for the workspace itself.
+    pub fn parent(&self) -> Option<Self> {
+        self.0.parent().map(|parent| Self(parent.to_owned()))
+    }
+
+    /// Returns the last part of the path; none for the workspace itself.
+    pub fn name(&self) -> Option<&OsStr> {
+        self.0.file_name()
+    }
+
+    /// Returns the parts of the path, outermost first.
+    pub fn parts(&self) -> impl Iterator<Item = &OsStr> {
+        self.0.iter()
+    }
+
+    /// Returns whether this path is `other` or lies below it.
+    pub fn is_below(&self, other: &Self) -> bool {
+        self.0.starts_with(&other.0)
+    }
+
+    /// Returns the path that a shown path with escapes stands for; none when it has none.
+    pub(super) fn unescaped(&self) -> Option<Self> {
+        unescape(self.0.as_os_str().as_bytes())
+            .and_then(|bytes| Self::new(PathBuf::from(OsString::from_vec(bytes))).ok())
+    }
+}
+
+impl fmt::Display for RelPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&shown(self.as_path().as_os_str()))
+    }
+}
+
+/// Returns a name as people and models see it: what is no text, and what would change how text is shown, is escaped.
+pub fn shown(name: &OsStr) -> String {
+    let mut text = String::with_capacity(name.len());
+    for chunk in name.as_bytes().utf8_chunks() {
+        for char in chunk.valid().chars() {
+            if is_plain(char) {
+                text.push(char);
+            } else {
+                let _ = write!(text, "\\u{{{:x}}}", u32::from(char));
+            }
+        }
+        for byte in chunk.invalid() {
+            let _ = write!(text, "\\x{byte:02x}");
+        }
+    }
+    text
+}
+
+/// Returns whether a character neither controls a terminal nor turns the direction of text.
+fn is_plain(char: char) -> bool {
+    let turns = matches!(
+        char,
+        '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{61c}'
+    );
+    !char.is_control() && !turns
+}
+
+/// Returns the bytes that a text with escapes stands for; none when there are no escapes.
+fn unescape(text: &[u8]) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text;
+    let mut found = false;
+    while let Some((&first, more)) = rest.split_first() {
+        if let Some((decoded, after)) = escape(rest) {
+            bytes.extend(decoded);
+            rest = after;
+            found = true;
+        } else {
+            bytes.push(first);
+            rest = more;
+        }
+    }
+    found.then_some(bytes)
+}
+
+/// Reads one escape, `\xNN` or `\u{N…}`, from the start of a text.
+fn escape(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+    if let Some(rest) = text.strip_prefix(b"\\x") {
+        let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
+        return Some((vec![u8::from_str_radix(digits, 16).ok()?], &rest[2..]));
+    }
+    let rest = text.strip_prefix(b"\\u{")?;
+    let end = rest.iter().take(7).position(|byte| *byte == b'}')?;
+    let code = u32::from_str_radix(std::str::from_utf8(&rest[..end]).ok()?, 16).ok()?;
+    let char = char::from_u32(code)?;
+    Some((char.to_string().into_bytes(), &rest[end + 1..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_path_is_taken_back_lexically_only_inside() {
+        assert_eq!(RelPath::new("./a/../b//c/.").unwrap().to_string(), "b/c");
+        assert!(RelPath::new("a/..").unwrap().is_root());
+        for outside in ["..", "a/../../b", "/etc/passwd", "a/b/../../.."] {
+            assert_eq!(RelPath::new(outside), Err(PathError::Outside(outside.into())));
+        }
+        assert!(matches!(RelPath::new("a\0b"), Err(PathError::Nul(_))));
+    }
+
+    #[test]
+    fn what_would_change_the_display_is_escaped() {
+        assert_eq!(shown(OsStr::new("a\n\x1b[31m\u{202e}é")), "a\\u{a}\\u{1b}[31m\\u{202e}é");
+        assert_eq!(shown(OsStr::from_bytes(b"a\xff")), "a\\xff");
+    }
+
+    proptest! {
+        /// Fault R8.
+        #[test]
+        fn every_name_is_found_again_by_what_is_shown(bytes in "[^/\0\\\\]{1,20}", odd in 0x80..=0xffu8) {
+            let mut name = bytes.into_bytes();
+            name.push(odd);
+            let path = RelPath(PathBuf::from(OsString::from_vec(name)));
+            prop_assert_eq!(RelPath(PathBuf::from(path.to_string())).unescaped(), Some(path));
+        }
+
+        #[test]
+        fn no_path_leads_outside(text in "[./a]{0,12}") {
+            if let Ok(path) = RelPath::new(&text) {
+                prop_assert!(path.parts().all(|part| part != ".." && part != "."));
+                prop_assert!(path.as_path().is_relative());
+            }
+        }
+    }
+}

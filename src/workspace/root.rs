@@ -1,0 +1,261 @@
+//! The handle of the workspace.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
+use rustix::fs::OFlags;
+
+use super::error::FileError;
+use super::listing::Kind;
+use super::path::{PathError, RelPath};
+
+/// The workspace: a folder, held open. Everything below it is reached through this handle. Clones are the same one.
+#[derive(Clone, Debug)]
+pub struct Root {
+    dir: Arc<Dir>,
+    path: PathBuf,
+    given: PathBuf,
+}
+
+/// A regular file, open for reading.
+#[derive(Debug)]
+pub struct Opened {
+    /// The file.
+    pub file: File,
+    /// Its size in bytes.
+    pub size: u64,
+}
+
+impl Root {
+    /// Opens a folder as a workspace.
+    ///
+    /// # Errors
+    ///
+    /// Fails when it is no folder that can be read.
+    pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
+        let given = std::path::absolute(path)?;
+        let path = given.canonicalize()?;
+        let dir = Dir::open_ambient_dir(&path, ambient_authority())?;
+        Ok(Self { dir: Arc::new(dir), path, given })
+    }
+
+    /// Returns the absolute path of the workspace, without symbolic links.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn dir(&self) -> &Dir {
+        &self.dir
+    }
+
+    /// Returns the path that a text from a model means. An absolute path is fine when it lies inside; a name that was
+    /// shown with escapes is found by them.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the path leads outside.
+    pub fn resolve(&self, text: &str) -> Result<RelPath, PathError> {
+        let path = Path::new(text);
+        let inside = [&self.path, &self.given]
+            .into_iter()
+            .find_map(|root| path.is_absolute().then(|| path.strip_prefix(root).ok()).flatten());
+        let path = RelPath::new(inside.unwrap_or(path))?;
+        match path.unescaped() {
+            Some(unescaped) if !self.exists(&path) && self.exists(&unescaped) => Ok(unescaped),
+            _ => Ok(path),
+        }
+    }
+
+    /// Returns whether there is something, be it a link to nothing.
+    pub fn exists(&self, path: &RelPath) -> bool {
+        self.dir.symlink_metadata(path.as_path()).is_ok()
+    }
+
+    /// Returns what a path leads to, symbolic links followed as long as they stay inside.
+    ///
+    /// # Errors
+    ///
+    /// Fails when there is nothing, or the way to it leads outside.
+    pub fn kind(&self, path: &RelPath) -> Result<Kind, FileError> {
+        let found = self.dir.metadata(path.as_path());
+        found
+            .map(|found| Kind::of(found.file_type()))
+            .map_err(|e| FileError::of("look at", path, e))
+    }
+
+    /// Returns what a path itself is, without following a symbolic link.
+    ///
+    /// # Errors
+    ///
+    /// Fails when there is nothing, or the way to it leads outside.
+    pub fn kind_itself(&self, path: &RelPath) -> Result<Kind, FileError> {
+        let found = self.dir.symlink_metadata(path.as_path());
+        found
+            .map(|found| Kind::of(found.file_type()))
+            .map_err(|e| FileError::of("look at", path, e))
+    }
+
+    /// Opens a regular file for reading. Never blocks: a pipe, a socket or a device is refused.
+    ///
+    /// # Errors
+    ///
+    /// Fails when there is no regular file, or it cannot be read.
+    pub fn open_file(&self, path: &RelPath) -> Result<Opened, FileError> {
+        let mut options = OpenOptions::new();
+        // Without NONBLOCK, opening a pipe would wait for its other end.
+        options.read(true).custom_flags((OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed());
+        let failed = |error: io::Error| {
+            // Opening a socket, or a device without a driver, fails with errors that say little.
+            match self.kind(path) {
+                Ok(kind @ (Kind::Pipe | Kind::Socket | Kind::Device)) => {
+                    FileError::Special(path.clone(), kind)
+                }
+                Ok(_) | Err(_) if self.is_dangling(path, &error) => {
+                    FileError::Dangling(path.clone())
+                }
+                Ok(_) | Err(_) => FileError::of("read", path, error),
+            }
+        };
+        let file = self.dir.open_with(path.as_path(), &options).map_err(failed)?;
+        let meta = file.metadata().map_err(|error| FileError::of("read", path, error))?;
+        match Kind::of(meta.file_type()) {
+            Kind::File => Ok(Opened { file: file.into_std(), size: meta.len() }),
+            Kind::Directory => Err(FileError::IsDirectory(path.clone())),
+            kind @ (Kind::Link | Kind::Pipe | Kind::Socket | Kind::Device) => {
+                Err(FileError::Special(path.clone(), kind))
+            }
+        }
+    }
+
+    fn is_dangling(&self, path: &RelPath, error: &io::Error) -> bool {
+        error.kind() == io::ErrorKind::NotFound && matches!(self.kind_itself(path), Ok(Kind::Link))
+    }
+
+    /// Reads a whole file of at most `limit` bytes.
+    ///
+    /// # Errors
+    ///
+    /// Fails when there is no regular file, it cannot be read, or it is larger.
+    pub fn read(&self, path: &RelPath, limit: u64) -> Result<Vec<u8>, FileError> {
+        let too_large = |size| FileError::TooLarge { path: path.clone(), size, limit };
+        let Opened { file, size } = self.open_file(path)?;
+        if size > limit {
+            return Err(too_large(size));
+        }
+        let mut content = Vec::new();
+        // A file in /proc has no size, and another one may grow; neither may fill the memory.
+        let read = file.take(limit + 1).read_to_end(&mut content);
+        read.map_err(|error| FileError::of("read", path, error))?;
+        if content.len() as u64 > limit {
+            return Err(too_large(content.len() as u64));
+        }
+        Ok(content)
+    }
+
+    /// Returns the path that a path really leads to, symbolic links inside the workspace followed.
+    ///
+    /// # Errors
+    ///
+    /// Fails when a link leads outside or to nothing.
+    pub fn canonical(&self, path: &RelPath) -> Result<RelPath, FileError> {
+        match self.dir.symlink_metadata(path.as_path()) {
+            Ok(meta) if meta.is_symlink() => {}
+            // What is no link itself is replaced where it stands; links on the way to it are followed by the system.
+            Ok(_) => return Ok(path.clone()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(path.clone()),
+            Err(error) => return Err(FileError::of("look at", path, error)),
+        }
+        let canonical = self.dir.canonicalize(path.as_path()).map_err(|error| {
+            if self.is_dangling(path, &error) {
+                FileError::Dangling(path.clone())
+            } else {
+                FileError::of("look at", path, error)
+            }
+        })?;
+        Ok(RelPath::new(canonical)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::time::Instant;
+
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    use super::*;
+
+    fn workspace() -> (tempfile::TempDir, Root) {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("d")).unwrap();
+        fs::write(folder.path().join("d/a"), "text").unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        (folder, root)
+    }
+
+    fn read(root: &Root, path: &str) -> Result<Vec<u8>, FileError> {
+        root.read(&root.resolve(path)?, 1_000)
+    }
+
+    #[test]
+    fn an_absolute_path_inside_is_as_good_as_a_relative_one() {
+        let (folder, root) = workspace();
+        let absolute = folder.path().join("d/a");
+        assert_eq!(read(&root, absolute.to_str().unwrap()).unwrap(), b"text");
+        assert_eq!(read(&root, "d/../d/a").unwrap(), b"text");
+        assert!(matches!(read(&root, "/etc/hostname"), Err(FileError::Path(_))));
+    }
+
+    /// Faults T19, R6: what is no file says what it is, and never blocks.
+    #[test]
+    fn what_is_no_regular_file_is_refused_at_once() {
+        let (folder, root) = workspace();
+        let pipe = folder.path().join("pipe");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(folder.path().join("socket")).unwrap();
+        symlink("self", folder.path().join("self")).unwrap();
+        symlink("nothing", folder.path().join("dangling")).unwrap();
+        symlink("/etc/hostname", folder.path().join("outside")).unwrap();
+        symlink("/dev/zero", folder.path().join("zero")).unwrap();
+        let begun = Instant::now();
+        let said = |path| read(&root, path).unwrap_err().to_string();
+        assert_eq!(said("pipe"), "'pipe' is a named pipe, not a regular file");
+        assert_eq!(said("socket"), "'socket' is a socket, not a regular file");
+        assert_eq!(said("d"), "'d' is a directory, not a file");
+        assert_eq!(said("d/a/b"), "'d/a/b' is not a directory");
+        assert_eq!(said("none"), "'none' does not exist");
+        assert_eq!(said("dangling"), "'dangling' is a symbolic link whose target does not exist");
+        assert_eq!(said("self"), "'self' is a symbolic link that leads back to itself");
+        for escape in ["outside", "zero"] {
+            let expected =
+                format!("'{escape}' leads outside the workspace through a symbolic link");
+            assert_eq!(said(escape), expected);
+        }
+        assert!(begun.elapsed().as_secs() < 5);
+    }
+
+    #[test]
+    fn no_more_is_loaded_than_allowed() {
+        let (folder, root) = workspace();
+        fs::write(folder.path().join("large"), vec![b'x'; 1_001]).unwrap();
+        assert!(matches!(read(&root, "large"), Err(FileError::TooLarge { size: 1_001, .. })));
+    }
+
+    /// Fault R8.
+    #[test]
+    fn a_name_that_is_no_text_is_found_by_what_was_shown() {
+        use std::os::unix::ffi::OsStrExt;
+        let (folder, root) = workspace();
+        let name = std::ffi::OsStr::from_bytes(b"odd\xff\x1b");
+        fs::write(folder.path().join(name), "odd").unwrap();
+        let (entries, _) = root.list(&RelPath::root(), 10).unwrap();
+        let shown: Vec<_> = entries.iter().map(|entry| super::super::shown(&entry.name)).collect();
+        assert_eq!(shown, ["d", "odd\\xff\\u{1b}"]);
+        assert_eq!(read(&root, &shown[1]).unwrap(), b"odd");
+    }
+}

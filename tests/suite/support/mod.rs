@@ -1,0 +1,6 @@
+//! What several end-to-end tests need.
+
+#![allow(dead_code)] // no test needs all of it
+
+pub(crate) mod chat;
+pub(crate) mod server;

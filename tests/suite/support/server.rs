@@ -1,0 +1,320 @@
+//! A real HTTP server on loopback that does what a test tells it to.
+//!
+//! Each request takes the next [`Reply`], whichever connection it comes on. Nothing here waits for ever: reading, hanging and
+//! the server's own threads end after [`LONGEST`] at the latest, and with the server.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The longest that anything here waits.
+pub(crate) const LONGEST: Duration = Duration::from_secs(30);
+
+/// A server; it ends when it is dropped.
+pub(crate) struct Server {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    replies: Vec<Reply>,
+    /// Whether the last reply serves all further requests too.
+    repeats: bool,
+    next: AtomicUsize,
+    connections: AtomicUsize,
+    requests: Mutex<Vec<Received>>,
+    over: AtomicBool,
+}
+
+/// A request as it arrived.
+#[derive(Clone, Debug)]
+pub(crate) struct Received {
+    pub(crate) method: String,
+    pub(crate) path: String,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: String,
+    /// The number of its connection, counted from one.
+    pub(crate) connection: usize,
+    /// When it had arrived.
+    pub(crate) at: Instant,
+}
+
+/// What a request is answered with: bytes, pauses, and an end.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reply(Vec<Act>);
+
+#[derive(Clone, Debug)]
+enum Act {
+    Write(Vec<u8>),
+    Wait(Duration),
+    /// Says nothing more until the client goes away.
+    Hang,
+    /// Closes the connection.
+    Close,
+    /// Writes the same again and again, until the client goes away.
+    Drip(Vec<u8>, Duration),
+}
+
+impl Reply {
+    /// Returns a whole answer with a length.
+    pub(crate) fn new(status: u16, body: &str) -> Self {
+        Self::with(status, &[("content-type", "application/json")], body)
+    }
+
+    /// Returns a whole answer with these headers.
+    pub(crate) fn with(status: u16, headers: &[(&str, &str)], body: &str) -> Self {
+        let head = head(status, headers, &format!("content-length: {}\r\n", body.len()));
+        Self::raw(format!("{head}{body}"))
+    }
+
+    /// Returns an event stream, each piece in a chunk of its own.
+    pub(crate) fn stream<T: AsRef<str>>(pieces: impl IntoIterator<Item = T>) -> Self {
+        pieces
+            .into_iter()
+            .fold(Self::open_stream(), |reply, piece| reply.chunk(piece.as_ref()))
+            .end()
+    }
+
+    /// Returns the head of an event stream.
+    pub(crate) fn open_stream() -> Self {
+        let headers = [("content-type", "text/event-stream")];
+        Self::raw(head(200, &headers, "transfer-encoding: chunked\r\n"))
+    }
+
+    /// Returns these bytes as they are.
+    pub(crate) fn raw(bytes: impl Into<Vec<u8>>) -> Self {
+        Self(vec![Act::Write(bytes.into())])
+    }
+
+    /// Returns a silence without end.
+    pub(crate) fn silence() -> Self {
+        Self(vec![Act::Hang])
+    }
+
+    /// Returns a connection that is closed without a word.
+    pub(crate) fn closed() -> Self {
+        Self(vec![Act::Close])
+    }
+
+    /// Goes on with bytes.
+    pub(crate) fn then(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.0.push(Act::Write(bytes.into()));
+        self
+    }
+
+    /// Goes on with a chunk.
+    pub(crate) fn chunk(self, piece: &str) -> Self {
+        self.then(chunk(piece.as_bytes()))
+    }
+
+    /// Goes on with the end of the chunks.
+    pub(crate) fn end(self) -> Self {
+        self.then("0\r\n\r\n")
+    }
+
+    /// Goes on after a pause.
+    pub(crate) fn wait(mut self, pause: Duration) -> Self {
+        self.0.push(Act::Wait(pause));
+        self
+    }
+
+    /// Waits before everything else.
+    pub(crate) fn after(mut self, pause: Duration) -> Self {
+        self.0.insert(0, Act::Wait(pause));
+        self
+    }
+
+    /// Says nothing more, and keeps the connection open.
+    pub(crate) fn hang(mut self) -> Self {
+        self.0.push(Act::Hang);
+        self
+    }
+
+    /// Closes the connection.
+    pub(crate) fn close(mut self) -> Self {
+        self.0.push(Act::Close);
+        self
+    }
+
+    /// Goes on with the same chunk for ever.
+    pub(crate) fn drip(mut self, piece: &str, pause: Duration) -> Self {
+        self.0.push(Act::Drip(chunk(piece.as_bytes()), pause));
+        self
+    }
+}
+
+fn head(status: u16, headers: &[(&str, &str)], more: &str) -> String {
+    let headers: Vec<_> =
+        headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    format!("HTTP/1.1 {status} Test\r\n{}{more}\r\n", headers.concat())
+}
+
+/// Returns bytes as a chunk of a chunked body.
+pub(crate) fn chunk(bytes: &[u8]) -> Vec<u8> {
+    [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat()
+}
+
+impl Server {
+    /// Returns a server that answers with these replies, one for each request; further ones get a 599.
+    pub(crate) fn new(replies: impl IntoIterator<Item = Reply>) -> Self {
+        Self::start(replies, false)
+    }
+
+    /// Returns a server whose last reply serves all further requests too.
+    pub(crate) fn repeating(replies: impl IntoIterator<Item = Reply>) -> Self {
+        Self::start(replies, true)
+    }
+
+    fn start(replies: impl IntoIterator<Item = Reply>, repeats: bool) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let shared = Arc::new(Shared {
+            replies: replies.into_iter().collect(),
+            repeats,
+            next: AtomicUsize::new(0),
+            connections: AtomicUsize::new(0),
+            requests: Mutex::new(Vec::new()),
+            over: AtomicBool::new(false),
+        });
+        let accepting = Arc::clone(&shared);
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                if accepting.over.load(Ordering::SeqCst) {
+                    break;
+                }
+                let (Ok(stream), shared) = (stream, Arc::clone(&accepting)) else { break };
+                thread::spawn(move || {
+                    let number = shared.connections.fetch_add(1, Ordering::SeqCst) + 1;
+                    // A client that goes away is what many tests are about.
+                    let _ = shared.serve(&stream, number);
+                });
+            }
+        });
+        Self { address, shared }
+    }
+
+    /// Returns `http://127.0.0.1:port` with a path.
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// Returns the requests that have arrived.
+    pub(crate) fn requests(&self) -> Vec<Received> {
+        self.shared.requests.lock().unwrap().clone()
+    }
+
+    /// Returns how many connections were made.
+    pub(crate) fn connections(&self) -> usize {
+        self.shared.connections.load(Ordering::SeqCst)
+    }
+
+    /// Waits until so many requests have arrived.
+    pub(crate) fn wait_for(&self, count: usize) -> Vec<Received> {
+        let until = Instant::now() + LONGEST;
+        loop {
+            let requests = self.requests();
+            if requests.len() >= count {
+                return requests;
+            }
+            assert!(Instant::now() < until, "{} of {count} requests came", requests.len());
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shared.over.store(true, Ordering::SeqCst);
+        // Wakes the accepting thread.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+impl Shared {
+    fn serve(&self, stream: &TcpStream, connection: usize) -> io::Result<()> {
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(LONGEST))?;
+        stream.set_write_timeout(Some(LONGEST))?;
+        let mut reader = BufReader::new(stream.try_clone()?);
+        while let Some(received) = receive(&mut reader, connection)? {
+            self.requests.lock().unwrap().push(received);
+            let number = self.next.fetch_add(1, Ordering::SeqCst);
+            let last = self.replies.len().saturating_sub(1);
+            let number = if self.repeats { number.min(last) } else { number };
+            let none = Reply::new(599, "the test has no reply for this request");
+            for act in &self.replies.get(number).unwrap_or(&none).0 {
+                if !self.act(act, stream)? {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether the connection goes on.
+    fn act(&self, act: &Act, mut stream: &TcpStream) -> io::Result<bool> {
+        match act {
+            Act::Write(bytes) => stream.write_all(bytes)?,
+            Act::Wait(pause) => thread::sleep(*pause),
+            Act::Close => {
+                stream.shutdown(std::net::Shutdown::Both)?;
+                return Ok(false);
+            }
+            Act::Hang => {
+                // Returns at once when the client closes its side.
+                let _ = stream.read(&mut [0; 1]);
+                return Ok(false);
+            }
+            Act::Drip(bytes, pause) => {
+                let until = Instant::now() + LONGEST;
+                while Instant::now() < until && !self.over.load(Ordering::SeqCst) {
+                    stream.write_all(bytes)?;
+                    thread::sleep(*pause);
+                }
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn receive(reader: &mut impl BufRead, connection: usize) -> io::Result<Option<Received>> {
+    let mut line = String::new();
+    if reader.read_line(&mut line)? == 0 {
+        return Ok(None);
+    }
+    let mut words = line.split_whitespace().map(str::to_owned);
+    let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let mut headers = Vec::new();
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line)? <= 2 {
+            break;
+        }
+        if let Some((name, value)) = line.split_once(':') {
+            headers.push((name.to_lowercase(), value.trim().to_owned()));
+        }
+    }
+    let length = headers.iter().find(|(name, _)| name == "content-length");
+    let length = length.and_then(|(_, value)| value.parse().ok()).unwrap_or(0);
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body)?;
+    let body = String::from_utf8_lossy(&body).into_owned();
+    Ok(Some(Received { method, path, headers, body, connection, at: Instant::now() }))
+}
+
+impl Received {
+    /// Returns a header.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// Returns the body as JSON.
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.body).unwrap()
+    }
+}

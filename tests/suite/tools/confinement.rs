@@ -1,0 +1,341 @@
+//! What a confined command can do, and what it cannot: each row of the matrix, at each level.
+
+use std::fs;
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use architect::exec::{Enforced, Hole, Level, Mode, Need, Network, Policy};
+use rustix::net::{AddressFamily, Protocol, SocketType, socket};
+use serde_json::json;
+
+use super::world::{World, yolo};
+
+/// A confined workspace, and what lies around it.
+struct Cage {
+    world: World,
+    enforced: Enforced,
+    outside: PathBuf,
+}
+
+impl Cage {
+    /// Returns a cage of this level; none when the system has no such level.
+    fn new(level: Level, change: impl FnOnce(&mut Policy)) -> Option<Self> {
+        let world = World::with(yolo(), |policy| {
+            policy.mode = Mode::WorkspaceWrite;
+            policy.ceiling = level;
+            let around = policy.workspace.parent().unwrap().to_owned();
+            for folder in ["outside", "state", "w/.git/hooks", "w/.architect"] {
+                fs::create_dir_all(around.join(folder)).unwrap();
+            }
+            fs::write(around.join("outside/file"), "secret\n").unwrap();
+            fs::write(around.join("state/journal"), "journal\n").unwrap();
+            policy.protected =
+                vec![policy.workspace.join(".git/hooks"), policy.workspace.join(".architect")];
+            policy.hidden = vec![around.join("state")];
+            change(policy);
+        });
+        let enforced = world.supervisor.enforced().unwrap();
+        let outside = world.path.parent().unwrap().join("outside");
+        if enforced.level == level {
+            Some(Self { world, enforced, outside })
+        } else {
+            eprintln!("skipped: {level} cannot be had here: {enforced:?}");
+            None
+        }
+    }
+
+    fn run(&self, command: &str) -> String {
+        let call = json!({"command": command, "timeout": 20});
+        self.world.call("run_command", &call).text.to_string()
+    }
+
+    /// Returns whether a command succeeds.
+    fn can(&self, command: &str) -> bool {
+        let said = self.run(command);
+        let can = said.contains("[exit code 0");
+        println!("{} {command}: {}", if can { "can" } else { "cannot" }, said.replace('\n', " | "));
+        can
+    }
+
+    /// Returns whether [`inside`] can do something.
+    fn manages(&self, what: &str) -> bool {
+        let test = std::env::current_exe().unwrap();
+        self.can(&format!(
+            "INSIDE='{what}' '{}' --exact tools::confinement::inside --ignored",
+            test.display()
+        ))
+    }
+}
+
+/// Not a test by itself: what a confined process tries, as `INSIDE` says.
+#[test]
+#[ignore = "started by the other tests inside a cage"]
+fn inside() {
+    let what = std::env::var("INSIDE").unwrap();
+    let (what, argument) = what.split_once(' ').unwrap();
+    let address = || argument.parse::<std::net::SocketAddr>().unwrap();
+    let udp = |own: &str| {
+        let socket = UdpSocket::bind(own)?;
+        socket.send_to(b"x", address()).map(|_| ())
+    };
+    let make = |family, kind, protocol: u32| {
+        let protocol = std::num::NonZeroU32::new(protocol).map(Protocol::from_raw);
+        socket(AddressFamily::from_raw(family), kind, protocol).map(|_| ()).map_err(Into::into)
+    };
+    let done: std::io::Result<()> = match what {
+        "tcp" => TcpStream::connect_timeout(&address(), Duration::from_secs(2)).map(|_| ()),
+        "bind" => TcpListener::bind(address()).map(|_| ()),
+        "udp" => udp("0.0.0.0:0"),
+        "udp6" => udp("[::]:0"),
+        "unix" => UnixStream::connect(argument).map(|_| ()),
+        "abstract" => {
+            let address = SocketAddr::from_abstract_name(argument).unwrap();
+            UnixStream::connect_addr(&address).map(|_| ())
+        }
+        "packet" => make(17, SocketType::RAW, 0),
+        "vsock" => make(40, SocketType::STREAM, 0),
+        "audit" => make(16, SocketType::RAW, 9),
+        "loopback" => TcpListener::bind("127.0.0.1:0")
+            .and_then(|listener| TcpStream::connect(listener.local_addr()?).map(|_| ())),
+        other => panic!("{other}"),
+    };
+    done.unwrap();
+}
+
+/// Row X1, files: a command writes in its workspace and nowhere else.
+fn files_outside_cannot_be_changed(cage: &Cage) {
+    let o = cage.outside.display().to_string();
+    assert!(cage.can("touch a && mkdir d && mv a d/b && ln d/b c && ln -s c e && rm -r d"));
+    assert!(cage.can("f=$(mktemp) && echo x > $f && rm $f"));
+    assert!(cage.can("echo x > /dev/null && head -c 4 /dev/urandom > r && echo x > /dev/shm/own"));
+    assert!(cage.can(&format!("cat {o}/file")), "reading is free");
+    for denied in [
+        format!("echo x > {o}/new"),
+        format!("echo x >> {o}/file"),
+        format!("truncate -s 0 {o}/file"),
+        format!("rm {o}/file"),
+        format!("mkdir {o}/d"),
+        format!("mv {o}/file stolen"),
+        format!("touch own && mv own {o}/own"),
+        format!("ln {o}/file linked && echo x >> linked"),
+        format!("ln -s {o} way && echo x > way/new"),
+        format!("ln -s {o}/file to && echo x >> to"),
+        format!("exec 3< {o}; echo x > /proc/self/fd/3/new"),
+        format!("cd {o} && touch here"),
+        "echo x > /proc/self/comm".to_owned(),
+        "mknod dev b 1 1".to_owned(),
+        "dd if=/dev/vda of=disk count=1 2>/dev/null || dd if=/dev/sda of=disk count=1".to_owned(),
+    ] {
+        assert!(!cage.can(&denied), "{denied}");
+    }
+    assert_eq!(fs::read_to_string(cage.outside.join("file")).unwrap(), "secret\n");
+    assert_eq!(fs::read_dir(&cage.outside).unwrap().count(), 1);
+    assert!(!Path::new("/dev/shm/own").exists() || cage.enforced.level == Level::Landlock);
+    let _ = fs::remove_file("/dev/shm/own");
+}
+
+/// Row X1, the rest of the system.
+fn the_engine_and_the_system_cannot_be_touched(cage: &Cage) {
+    let engine = std::process::id();
+    for denied in [
+        format!("kill -0 {engine}"),
+        "kill -9 $PPID; sleep 0.2; kill -0 $PPID && false".to_owned(),
+        format!("cat /proc/{engine}/environ"),
+        format!("head -c 1 /proc/{engine}/mem"),
+        format!("ls -l /proc/{engine}/fd/"),
+        "unshare -Ur true".to_owned(),
+        "unshare -n true".to_owned(),
+        "mount -t tmpfs x /mnt".to_owned(),
+        "chroot / true".to_owned(),
+        "sudo -n true".to_owned(),
+        "su -c true nobody".to_owned(),
+    ] {
+        assert!(!cage.can(&denied), "{denied}");
+    }
+    for denied in ["packet -", "vsock -", "audit -"] {
+        assert!(!cage.manages(denied), "{denied}");
+    }
+    let status = cage.run("grep -E 'CapEff|CapBnd|NoNewPrivs|Seccomp:' /proc/self/status");
+    assert!(status.contains("CapEff:\t0000000000000000"), "{status}");
+    assert!(status.contains("NoNewPrivs:\t1") && status.contains("Seccomp:\t2"), "{status}");
+    assert!(cage.can("true"), "the supervisor is still there");
+}
+
+#[test]
+fn with_namespaces_nothing_is_left_open() {
+    let Some(cage) = Cage::new(Level::Namespaces, |_| {}) else { return };
+    assert_eq!(cage.enforced.holes, []);
+    files_outside_cannot_be_changed(&cage);
+    the_engine_and_the_system_cannot_be_touched(&cage);
+    let o = cage.outside.display().to_string();
+    let listener = UnixListener::bind(cage.outside.join("socket")).unwrap();
+    // The cage was made before there was this socket; another one knows it.
+    drop(cage);
+    drop(listener);
+    let Some(cage) = Cage::new(Level::Namespaces, |policy| {
+        let mut init = Command::new("git");
+        init.args(["init", "-q", "."]).current_dir(&policy.workspace);
+        assert!(init.status().unwrap().success());
+        let outside = policy.workspace.parent().unwrap().join("outside");
+        std::mem::forget(UnixListener::bind(outside.join("socket")).unwrap());
+    }) else {
+        return;
+    };
+    assert_ne!(o, cage.outside.display().to_string());
+    let o = cage.outside.display();
+    for denied in [
+        format!("chmod 777 {o}/file"),
+        format!("touch -d yesterday {o}/file"),
+        "echo x > .git/hooks/pre-commit".to_owned(),
+        "mv .git/hooks .git/other".to_owned(),
+        "echo x > .architect/config.toml".to_owned(),
+        "cat ../state/journal".to_owned(),
+        "echo x >> ../state/journal".to_owned(),
+    ] {
+        assert!(!cage.can(&denied), "{denied}");
+    }
+    assert!(!cage.manages(&format!("unix {o}/socket")));
+    assert!(
+        !cage.can("ls /proc | grep -x 1000000 || ls /proc | grep -cE '^[0-9]+$' | grep -E '...'")
+    );
+    assert!(cage.can("git config user.email a@b && git config user.name a"));
+    assert!(cage.can("touch new && git status && git add -A && git commit -qm x"));
+}
+
+#[test]
+fn with_access_rules_alone_the_holes_are_named() {
+    let Some(cage) = Cage::new(Level::Landlock, |_| {}) else { return };
+    for hole in [Hole::Metadata, Hole::Protected, Hole::Hidden] {
+        assert!(cage.enforced.holes.contains(&hole), "{:?}", cage.enforced);
+    }
+    files_outside_cannot_be_changed(&cage);
+    if !cage.enforced.holes.contains(&Hole::Signals) {
+        the_engine_and_the_system_cannot_be_touched(&cage);
+    }
+}
+
+/// Row X10: nothing leaves when the network is off. With namespaces the machine still reaches itself.
+#[test]
+fn without_a_network_nothing_leaves() {
+    for level in [Level::Namespaces, Level::Landlock] {
+        let Some(cage) = Cage::new(level, |policy| policy.network = Network::Off) else { continue };
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let there = listener.local_addr().unwrap();
+        let name = format!("architect-test-{}", std::process::id());
+        let address = SocketAddr::from_abstract_name(&name).unwrap();
+        let _abstract = UnixListener::bind_addr(&address);
+        for denied in [
+            format!("tcp {there}"),
+            "tcp 192.0.2.1:80".to_owned(),
+            "udp 192.0.2.1:53".to_owned(),
+            "udp6 [2001:db8::1]:53".to_owned(),
+            format!("abstract {name}"),
+        ] {
+            assert!(!cage.manages(&denied), "{level}: {denied}");
+        }
+        for denied in [
+            format!("echo > /dev/tcp/127.0.0.1/{}", there.port()),
+            "getent hosts example.org".to_owned(),
+            format!("curl -s -m 3 http://{there}/"),
+        ] {
+            assert!(!cage.can(&denied), "{level}: {denied}");
+        }
+        assert_eq!(cage.manages("loopback -"), level == Level::Namespaces);
+        let said = cage.run("curl -s -m 3 http://192.0.2.1/; cat < /dev/tcp/192.0.2.1/80");
+        assert!(said.contains("sandbox denied: the network is off"), "{said}");
+    }
+}
+
+#[test]
+fn with_a_network_the_machine_can_be_reached() {
+    let Some(cage) = Cage::new(Level::Namespaces, |_| {}) else { return };
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    assert!(cage.manages(&format!("tcp {}", listener.local_addr().unwrap())));
+    assert!(cage.manages("loopback -"));
+}
+
+#[test]
+fn a_read_only_workspace_is_not_written() {
+    for level in [Level::Namespaces, Level::Landlock] {
+        let Some(cage) = Cage::new(level, |policy| policy.mode = Mode::ReadOnly) else { continue };
+        assert!(!cage.can("touch a"), "{level}");
+        assert!(cage.can("f=$(mktemp) && echo x > $f && cat $f && ls"), "{level}");
+    }
+}
+
+/// Outside the usual folder for temporary files, that folder is a private one.
+#[test]
+fn temporary_files_are_private() {
+    let Some(base) = elsewhere() else { return };
+    let Some(cage) = Cage::new(Level::Namespaces, |policy| {
+        policy.workspace = base.path().join("w");
+        fs::create_dir(&policy.workspace).unwrap();
+        policy.protected.clear();
+    }) else {
+        return;
+    };
+    assert!(cage.can("cd /tmp && echo x > architect-own && mktemp && test $TMPDIR = /tmp"));
+    assert!(!Path::new("/tmp/architect-own").exists());
+    assert!(cage.can("cat /tmp/architect-own"), "one command finds what another one left there");
+}
+
+/// Returns a folder that is not below the usual one for temporary files.
+fn elsewhere() -> Option<tempfile::TempDir> {
+    let found = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).ok();
+    if found.is_none() {
+        eprintln!("skipped: this user can write nowhere but in /tmp");
+    }
+    found
+}
+
+/// Row X2: what is required and cannot be had starts nothing; what is preferred says why it is less.
+#[test]
+fn a_level_that_cannot_be_had_is_refused_or_said() {
+    let world = World::with(yolo(), |policy| {
+        policy.mode = Mode::WorkspaceWrite;
+        policy.need = Need::Required;
+        policy.ceiling = Level::None;
+    });
+    assert!(world.supervisor.enforced().is_err());
+    let said = world.err("run_command", &json!({"command": "touch x"}));
+    assert!(said.contains("commands cannot be confined here as required"), "{said}");
+    assert!(!world.path.join("x").exists());
+    let world = World::with(yolo(), |policy| {
+        policy.mode = Mode::WorkspaceWrite;
+        policy.ceiling = Level::None;
+    });
+    let enforced = world.supervisor.enforced().unwrap();
+    assert_eq!(enforced.level, Level::None);
+    assert!(enforced.why.is_some() && enforced.holes.contains(&Hole::Files), "{enforced:?}");
+}
+
+/// Fault T14.
+#[test]
+fn a_denial_says_that_it_is_one_and_how_to_allow_it() {
+    let Some(cage) = Cage::new(Level::Namespaces, |_| {}) else { return };
+    let said = cage.run(&format!("touch {}/x", cage.outside.display()));
+    assert!(said.contains("sandbox denied: writing outside the workspace"), "{said}");
+    assert!(said.contains("sandbox.writable"), "{said}");
+    let own = cage.run("mkdir locked && chmod 555 locked && mkdir locked/x");
+    assert!(!own.contains("sandbox denied"), "{own}");
+}
+
+/// Row X15: whoever starts the helper gains nothing by it.
+#[test]
+fn the_helper_does_nothing_for_anybody_else() {
+    for argument in [&["__exec"][..], &["__exec", "first"], &["__exec", "first", "{}"]] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_architect"))
+            .args(argument)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdin.take());
+        assert!(!child.wait_with_output().unwrap().status.success());
+    }
+}

@@ -1,0 +1,170 @@
+//! Reading and changing files.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::sync::Arc;
+
+use architect::machine::{Image, Intent};
+use architect::model::{FileAction, FileChange};
+use architect::workspace::sha256;
+use serde_json::json;
+
+use super::world::World;
+
+#[test]
+fn a_file_is_read_as_it_is_or_in_pages() {
+    let world = World::new();
+    world.write("a", "one\ntwo\nthree\nfour");
+    assert_eq!(world.ok("read_file", &json!({"path": "a"})), "one\ntwo\nthree\nfour");
+    let page = world.ok("read_file", &json!({"path": "a", "offset": 2, "limit": 2}));
+    assert_eq!(page, "two\nthree\n[lines 2-3 of 4; read on with offset 4]");
+    let page = world.ok("read_file", &json!({"path": "a", "offset": 4}));
+    assert_eq!(page, "four\n[lines 4-4 of 4]");
+    let said = world.err("read_file", &json!({"path": "a", "offset": 9}));
+    assert_eq!(said, "'a' has 4 lines; there is no line 9.");
+}
+
+/// Fault T19.
+#[test]
+fn odd_files_are_read_or_named() {
+    let world = World::new();
+    world.write("empty", "");
+    world.write("binary", b"\x7fELF\0\0");
+    world.write("bom", "\u{feff}text");
+    world.write("latin", b"caf\xe9\n");
+    let wide: Vec<u8> = "\u{feff}wide é".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    world.write("wide", wide);
+    let read = |path: &str| world.call("read_file", &json!({"path": path})).text.to_string();
+    assert_eq!(read("empty"), "(the file is empty)");
+    assert_eq!(read("binary"), "'binary' is a binary file of 6 bytes; it cannot be shown as text.");
+    assert_eq!(read("bom"), "text");
+    assert_eq!(read("wide"), "wide é");
+    assert!(read("latin").starts_with("caf\u{fffd}\n"));
+    assert!(read("latni").contains("Did you mean 'latin'?"));
+}
+
+/// Fault R5.
+#[test]
+fn a_page_of_an_enormous_file_is_read_without_loading_it() {
+    let world = World::new();
+    world.write("big", "first\n".repeat(2_000));
+    let file = fs::OpenOptions::new().write(true).open(world.path.join("big")).unwrap();
+    file.set_len(1 << 40).unwrap();
+    let said = world.ok("read_file", &json!({"path": "big", "offset": 3, "limit": 1}));
+    assert_eq!(said, "first\n[lines 3-3 of many; read on with offset 4]");
+}
+
+#[test]
+fn a_file_is_written_and_added_to() {
+    let world = World::new();
+    let result = world.call("write_file", &json!({"path": "d/a", "content": "one\n"}));
+    assert_eq!(&*result.text, "Created d/a (1 lines).");
+    let change =
+        FileChange { path: "d/a".into(), action: FileAction::Created, added: 1, removed: 0 };
+    assert_eq!(result.changes, [change]);
+    world.ok("write_file", &json!({"path": "d/a", "content": "two\n", "mode": "append"}));
+    assert_eq!(world.read("d/a"), "one\ntwo\n");
+    let said = world.ok("write_file", &json!({"path": "d/a", "content": "new\n"}));
+    assert_eq!(said, "Changed d/a (+1 -2 lines).");
+}
+
+#[test]
+fn one_piece_of_a_file_is_edited() {
+    let world = World::new();
+    world.write("a", "one two two\n");
+    let edit = |old: &str, new: &str, all: bool| {
+        let arguments = json!({"path": "a", "old_str": old, "new_str": new, "replace_all": all});
+        world.call("edit_file", &arguments).text.to_string()
+    };
+    assert!(edit("three", "x", false).starts_with("old_str not found in a. "));
+    assert!(edit("two", "x", false).starts_with("old_str appears 2 times in a. "));
+    assert_eq!(world.read("a"), "one two two\n");
+    assert_eq!(edit("one", "1", false), "Changed a (+1 -1 lines).");
+    assert_eq!(edit("two", "2", true), "Changed a (+1 -1 lines). 2 places replaced.");
+    assert_eq!(world.read("a"), "1 2 2\n");
+}
+
+#[test]
+fn what_is_not_content_survives_an_edit() {
+    let world = World::new();
+    world.write("crlf", "\u{feff}one\r\ntwo\r\nlast");
+    fs::set_permissions(world.path.join("crlf"), fs::Permissions::from_mode(0o755)).unwrap();
+    let edit = json!({"path": "crlf", "old_str": "two\n", "new_str": "2\n3\n"});
+    world.ok("edit_file", &edit);
+    assert_eq!(world.read("crlf"), "\u{feff}one\r\n2\r\n3\r\nlast");
+    assert_eq!(world.mode("crlf"), 0o755);
+    world.ok("write_file", &json!({"path": "crlf", "content": "new\nfile\n"}));
+    assert_eq!(world.read("crlf"), "\u{feff}new\r\nfile\r\n");
+    assert_eq!(world.mode("crlf"), 0o755);
+    world.write("latin", b"caf\xe9 = 1\n");
+    world.ok("edit_file", &json!({"path": "latin", "old_str": "= 1", "new_str": "= 2"}));
+    assert_eq!(fs::read(world.path.join("latin")).unwrap(), b"caf\xe9 = 2\n");
+}
+
+/// Fault T20.
+#[test]
+fn a_link_is_edited_through_inside_and_refused_outside() {
+    let world = World::new();
+    world.write("d/real", "one\n");
+    symlink("d/real", world.path.join("inside")).unwrap();
+    let outside = world.path.parent().unwrap().join("outside");
+    fs::write(&outside, "secret\n").unwrap();
+    symlink(&outside, world.path.join("link")).unwrap();
+    symlink("..", world.path.join("up")).unwrap();
+    world.ok("edit_file", &json!({"path": "inside", "old_str": "one", "new_str": "two"}));
+    assert_eq!(world.read("d/real"), "two\n");
+    assert!(fs::symlink_metadata(world.path.join("inside")).unwrap().is_symlink());
+    for path in ["link", "up/outside", "../outside", outside.to_str().unwrap()] {
+        for (tool, arguments) in [
+            ("read_file", json!({"path": path})),
+            ("write_file", json!({"path": path, "content": "x"})),
+            ("edit_file", json!({"path": path, "old_str": "secret", "new_str": "x"})),
+        ] {
+            let said = world.err(tool, &arguments);
+            assert!(said.contains("outside the workspace"), "{tool} {path}: {said}");
+        }
+    }
+    assert_eq!(fs::read_to_string(outside).unwrap(), "secret\n");
+}
+
+/// Fault T22: what a call was judged by has to be what it changes.
+#[test]
+fn a_file_that_changes_between_judgement_and_edit_is_left_alone() {
+    let world = World::new();
+    world.write("a", "one\n");
+    let edit = json!({"path": "a", "old_str": "one", "new_str": "two"});
+    let clear = world.vet("edit_file", &edit).unwrap();
+    world.write("a", "one, but another\n");
+    let result = clear.job.run(&super::world::scope());
+    assert!(result.text.contains("'a' changed in the meantime"), "{}", result.text);
+    assert_eq!(world.read("a"), "one, but another\n");
+}
+
+/// A resume can tell from the digests whether an edit happened.
+#[test]
+fn the_intent_of_an_edit_names_the_digests_before_and_after() {
+    let world = World::new();
+    world.write("a", "one\n");
+    let edit = json!({"path": "a", "old_str": "one", "new_str": "two"});
+    let image = |path: &str, before: Option<Arc<str>>, after: Option<Arc<str>>| Intent::Edit {
+        files: [Image { path: path.into(), before, after }].into(),
+    };
+    let intent = world.vet("edit_file", &edit).unwrap().intent;
+    assert_eq!(intent, image("a", Some(sha256(b"one\n")), Some(sha256(b"two\n"))));
+    let new = json!({"path": "b", "content": "x"});
+    let intent = world.vet("write_file", &new).unwrap().intent;
+    assert_eq!(intent, image("b", None, Some(sha256(b"x"))));
+    assert_eq!(world.vet("list_files", &json!({})).unwrap().intent, Intent::Pure);
+}
+
+#[test]
+fn folders_are_listed() {
+    let world = World::new();
+    for path in ["b.rs", "a.txt", "d/c.rs", "d/e/f.rs", ".git/config"] {
+        world.write(path, "");
+    }
+    assert_eq!(world.ok("list_files", &json!({})), ".git/\na.txt\nb.rs\nd/");
+    let found = world.ok("list_files", &json!({"pattern": "*.rs", "recursive": true}));
+    assert_eq!(found, "b.rs\nd/c.rs\nd/e/f.rs");
+    assert!(world.err("list_files", &json!({"path": "x"})).contains("'x' does not exist"));
+}

@@ -1,0 +1,7 @@
+//! The tools, on real files and with real processes.
+
+mod commands;
+mod confinement;
+mod files;
+mod registry;
+mod world;

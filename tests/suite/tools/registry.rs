@@ -1,0 +1,126 @@
+//! What every call goes through.
+
+use architect::model::{Access, ToolCall, ToolStatus};
+use architect::port::Toolbox;
+use architect::tools::permission::ConfirmMode;
+use architect::tools::{Effect, Settings};
+use serde_json::{Value, json};
+
+use super::world::{World, yolo};
+
+/// The schemas are valid JSON Schema, and in the subset that every provider takes.
+#[test]
+fn schemas_are_valid_and_plain() {
+    fn check(schema: &Value) {
+        if let Value::Object(fields) = schema {
+            for key in ["$ref", "$defs", "definitions", "anyOf", "oneOf", "allOf", "format"] {
+                assert!(!fields.contains_key(key), "{key} in {schema}");
+            }
+            assert!(fields.get("type").is_none_or(Value::is_string), "{schema}");
+            fields.values().for_each(check);
+        }
+    }
+    for spec in &*World::new().registry.specs() {
+        assert!(jsonschema::meta::is_valid(&spec.schema), "{}", spec.name);
+        assert_eq!(spec.schema["type"], "object");
+        assert_eq!(spec.schema["additionalProperties"], false);
+        check(&spec.schema);
+    }
+}
+
+/// Fault L47.
+#[test]
+fn an_unknown_tool_is_answered_with_those_there_are() {
+    let result = World::new().call("grepp", &json!({}));
+    assert_eq!(result.status, ToolStatus::Unknown);
+    let expected = "Tool 'grepp' not found. Available tools: read_file, write_file, edit_file, ";
+    assert!(result.text.starts_with(expected), "{}", result.text);
+}
+
+/// Faults L44, L45.
+#[test]
+fn malformed_arguments_are_answered_with_what_is_wrong() {
+    let world = World::new();
+    let result = world.call("read_file", &json!({"file": "a"}));
+    assert_eq!(result.status, ToolStatus::Malformed);
+    assert!(
+        result.text.contains("unknown field `file`, expected one of `path`"),
+        "{}",
+        result.text
+    );
+    let result = world.call("read_file", &json!([1]));
+    assert_eq!(result.status, ToolStatus::Malformed);
+    assert!(result.text.contains("expected a JSON object, found an array"), "{}", result.text);
+}
+
+#[test]
+fn only_the_tools_of_the_agent_can_run() {
+    let allowed_tools = Some(vec!["read_*".to_owned()]);
+    let world = World::with(Settings { allowed_tools, ..yolo() }, |_| {});
+    let names: Vec<_> = world.registry.specs().iter().map(|spec| spec.name.to_string()).collect();
+    assert!(names.iter().all(|name| name.starts_with("read_")), "{names:?}");
+    let result = world.call("write_file", &json!({"path": "a", "content": "b"}));
+    assert_eq!(result.status, ToolStatus::Denied);
+    assert!(result.text.contains("not among the tools of this agent"), "{}", result.text);
+}
+
+/// Faults T29, T30: without a terminal nobody is waited for.
+#[test]
+fn what_needs_a_confirmation_is_refused_when_nobody_is_there() {
+    let world = World::with(Settings { mode: ConfirmMode::ConfirmSensitive, ..yolo() }, |_| {});
+    world.write("a", "text");
+    world.ok("read_file", &json!({"path": "a"}));
+    let result = world.call("run_command", &json!({"command": "touch x"}));
+    assert_eq!(result.status, ToolStatus::Denied);
+    assert!(result.text.contains("--allow 'run_command(touch x)'"), "{}", result.text);
+    assert!(!world.path.join("x").exists());
+}
+
+#[test]
+fn the_grounds_of_a_call_are_known() {
+    let world = World::new();
+    let clear = world.vet("list_files", &json!({})).unwrap();
+    assert_eq!(&*clear.grounds, "allowed: mode yolo");
+}
+
+#[test]
+fn a_dry_run_reads_and_describes_the_rest() {
+    let world = World::with(Settings { effect: Effect::Described, ..yolo() }, |_| {});
+    world.write("a", "text");
+    assert_eq!(world.ok("read_file", &json!({"path": "a"})), "text");
+    let said = world.ok("write_file", &json!({"path": "b", "content": "x\n"}));
+    assert!(said.contains("it would have been: b (1 lines)"), "{said}");
+    world.ok("run_command", &json!({"command": "touch c"}));
+    assert!(!world.path.join("b").exists() && !world.path.join("c").exists());
+    let planned = world.registry.planned();
+    let planned: Vec<_> = planned.iter().map(|p| format!("{} {}", p.tool, p.summary)).collect();
+    assert_eq!(planned, ["write_file b (1 lines)", "run_command touch c"]);
+}
+
+#[test]
+fn calls_that_do_not_touch_the_same_may_run_together() {
+    let world = World::new();
+    let access = |tool: &str, arguments: Value| {
+        world.registry.access(&ToolCall::new("c".into(), tool, &arguments.to_string()))
+    };
+    assert_eq!(access("read_file", json!({"path": "./d/../a"})), Access::read("a"));
+    assert_eq!(access("write_file", json!({"path": "a", "content": ""})), Access::write("a"));
+    assert_eq!(access("run_command", json!({"command": "ls"})), Access::Exclusive);
+    let world = World::with(Settings { mode: ConfirmMode::ConfirmAll, ..yolo() }, |_| {});
+    let call = ToolCall::new("c".into(), "list_files", "{}");
+    assert_eq!(world.registry.access(&call), Access::Exclusive);
+}
+
+#[test]
+fn a_long_result_is_shortened_and_kept() {
+    let world = World::new();
+    let lines: Vec<String> = (1..=2_000).map(|n| format!("line {n}\n")).collect();
+    world.write("long", lines.concat());
+    let said = world.ok("read_file", &json!({"path": "long"}));
+    assert!(said.starts_with("line 1\n"), "{said}");
+    assert!(said.contains("line 40\n[... 1940 lines omitted ...]\nline 1981\n"), "{said}");
+    assert!(
+        said.ends_with("[The whole is stored: read_output with call_id \"call-1\".]"),
+        "{said}"
+    );
+}

@@ -1,0 +1,148 @@
+//! A workspace with its tools, for a test.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use architect::exec::{Filter, Policy, Supervisor, clean};
+use architect::machine::Intent;
+use architect::model::{Span, ToolCall, ToolResult, ToolStatus};
+use architect::port::{Cancel, Job, Scope, Sleep, Toolbox, Vetted};
+use architect::tools::permission::ConfirmMode;
+use architect::tools::{Registry, Settings, standard};
+use architect::workspace::Root;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A workspace in a temporary folder, and the tools on it.
+pub(crate) struct World {
+    _folder: TempDir,
+    pub(crate) path: PathBuf,
+    pub(crate) supervisor: Supervisor,
+    pub(crate) registry: Registry,
+}
+
+/// A call that was cleared, and what was said about it.
+pub(crate) struct Clear {
+    pub(crate) job: Box<dyn Job>,
+    pub(crate) intent: Intent,
+    pub(crate) grounds: Arc<str>,
+}
+
+struct RealSleep;
+
+impl Sleep for RealSleep {
+    fn sleep(&self, span: Span, cancel: &Cancel) -> bool {
+        cancel.wait(span.into())
+    }
+}
+
+/// Returns settings that ask nobody.
+pub(crate) fn yolo() -> Settings {
+    Settings { mode: ConfirmMode::Yolo, ..Settings::default() }
+}
+
+/// Returns a scope of which nobody lets go.
+pub(crate) fn scope() -> Scope {
+    scope_of(&Cancel::new())
+}
+
+/// Returns a scope with this token.
+pub(crate) fn scope_of(cancel: &Cancel) -> Scope {
+    Scope::new(cancel.clone(), Arc::new(RealSleep))
+}
+
+impl World {
+    /// Returns a world in which everything is allowed and nothing confined.
+    pub(crate) fn new() -> Self {
+        Self::with(yolo(), |_| {})
+    }
+
+    /// Returns a world with these settings, and a policy to be changed.
+    pub(crate) fn with(settings: Settings, policy: impl FnOnce(&mut Policy)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().canonicalize().unwrap();
+        let temp = path.join("tmp");
+        let workspace = path.join("w");
+        for folder in [&temp, &workspace] {
+            fs::create_dir(folder).unwrap();
+        }
+        let mut wanted = Policy { temp: temp.clone(), ..Policy::off(&workspace) };
+        policy(&mut wanted);
+        let workspace = wanted.workspace.canonicalize().unwrap();
+        let env = clean(std::env::vars_os(), &Filter { rule: &|_| None }, &temp);
+        let supervisor = Supervisor::at(env!("CARGO_BIN_EXE_architect"), wanted, env);
+        let root = Root::open(&workspace).unwrap();
+        let registry = Registry::new(standard(&root, &supervisor, &settings), settings);
+        Self { _folder: folder, path: workspace, supervisor, registry }
+    }
+
+    /// Writes a file of the workspace.
+    pub(crate) fn write(&self, path: &str, content: impl AsRef<[u8]>) {
+        let path = self.path.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+
+    /// Reads a file of the workspace.
+    pub(crate) fn read(&self, path: &str) -> String {
+        String::from_utf8_lossy(&fs::read(self.path.join(path)).unwrap()).into_owned()
+    }
+
+    /// Returns the permissions of a file.
+    pub(crate) fn mode(&self, path: &str) -> u32 {
+        fs::metadata(self.path.join(path)).unwrap().permissions().mode() & 0o7777
+    }
+
+    /// Has a call judged.
+    pub(crate) fn vet(&self, tool: &str, arguments: &Value) -> Result<Clear, ToolResult> {
+        let call = ToolCall::new("call-1".into(), tool, &arguments.to_string());
+        match self.registry.vet(&call, &scope()) {
+            Vetted::Cleared { job, intent, grounds, .. } => Ok(Clear { job, intent, grounds }),
+            Vetted::Refused(result) => Err(result),
+            Vetted::Abort => panic!("aborted"),
+        }
+    }
+
+    /// Makes a call.
+    pub(crate) fn call(&self, tool: &str, arguments: &Value) -> ToolResult {
+        match self.vet(tool, arguments) {
+            Ok(clear) => clear.job.run(&scope()),
+            Err(result) => result,
+        }
+    }
+
+    /// Makes a call that has to succeed, and returns what the model is told.
+    pub(crate) fn ok(&self, tool: &str, arguments: &Value) -> String {
+        let result = self.call(tool, arguments);
+        assert_eq!(result.status, ToolStatus::Ok, "{}", result.text);
+        result.text.to_string()
+    }
+
+    /// Makes a call that must not succeed, and returns what the model is told.
+    pub(crate) fn err(&self, tool: &str, arguments: &Value) -> String {
+        let result = self.call(tool, arguments);
+        assert_ne!(result.status, ToolStatus::Ok, "{}", result.text);
+        result.text.to_string()
+    }
+}
+
+/// Waits until something is so; fails when it is not within ten seconds.
+pub(crate) fn eventually(what: &str, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(10), "not within ten seconds: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Returns how many processes sleep for so many seconds; each test has its own number.
+pub(crate) fn sleeping(seconds: &str) -> usize {
+    let line = format!("sleep\x00{seconds}\x00");
+    let is_it = |process: &Path| {
+        fs::read(process.join("cmdline")).is_ok_and(|found| found == line.as_bytes())
+    };
+    fs::read_dir("/proc").unwrap().flatten().filter(|process| is_it(&process.path())).count()
+}

@@ -1,0 +1,183 @@
+//! Calls a model as the runner does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use architect::llm::models::Table;
+use architect::llm::{ConnectError, ModelSpec, WireSettings, connect};
+use architect::machine::{Entry, EntryId, Purpose};
+use architect::model::{
+    Exchange, Fault, Item, Origin, Reply, Span, Tokens, ToolResult, ToolStatus,
+};
+use architect::port::{Ask, Cancel, Delta, Model, Scope, Sleep, ToolSpec};
+use serde_json::Value;
+
+use crate::support::server::Server;
+
+/// The key that must not be seen anywhere but in its header.
+pub(crate) const KEY: &str = "canary-key-0123456789";
+
+/// A model with a conversation.
+pub(crate) struct Caller {
+    pub(crate) model: Box<dyn Model>,
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) tools: Arc<[ToolSpec]>,
+    pub(crate) system: Arc<str>,
+    pub(crate) instruction: Option<String>,
+    pub(crate) schema: Option<Arc<Value>>,
+    pub(crate) max_output: Option<Tokens>,
+    pub(crate) attempt: u32,
+    next: u64,
+}
+
+/// What came of a call.
+#[derive(Debug)]
+pub(crate) struct Called {
+    pub(crate) reply: Result<Reply, Fault>,
+    pub(crate) deltas: Vec<Delta>,
+}
+
+struct RealSleep;
+
+impl Sleep for RealSleep {
+    fn sleep(&self, span: Span, cancel: &Cancel) -> bool {
+        cancel.wait(span.into())
+    }
+}
+
+/// Returns settings with limits that a test can wait for.
+pub(crate) fn quick(server: &Server, path: &str) -> WireSettings {
+    WireSettings {
+        api_base: Some(server.url(path)),
+        connect_timeout: Duration::from_millis(500),
+        timeout: Duration::from_millis(400),
+        idle_timeout: Duration::from_millis(400),
+        ..WireSettings::default()
+    }
+}
+
+/// Returns settings with limits that no test reaches.
+pub(crate) fn patient(server: &Server, path: &str) -> WireSettings {
+    WireSettings {
+        timeout: Duration::from_secs(20),
+        idle_timeout: Duration::from_secs(20),
+        connect_timeout: Duration::from_secs(10),
+        ..quick(server, path)
+    }
+}
+
+/// Returns a scope that nobody cancels.
+pub(crate) fn scope() -> Scope {
+    Scope::new(Cancel::new(), Arc::new(RealSleep))
+}
+
+pub(crate) fn scope_of(cancel: &Cancel) -> Scope {
+    Scope::new(cancel.clone(), Arc::new(RealSleep))
+}
+
+/// Every variable that ends in `KEY` is set.
+pub(crate) fn env(name: &str) -> Option<String> {
+    name.ends_with("KEY").then(|| KEY.to_owned())
+}
+
+impl Caller {
+    /// Returns a model at a server, which is asked one thing.
+    pub(crate) fn new(model: &str, settings: &WireSettings) -> Self {
+        Self::with_env(model, settings, &env).unwrap()
+    }
+
+    pub(crate) fn with_env(
+        model: &str,
+        settings: &WireSettings,
+        env: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Self, ConnectError> {
+        let table = Table::built_in();
+        let spec = ModelSpec::parse(model, &table, settings.api_base.is_some()).unwrap();
+        let model = connect(&spec, settings, &table, env)?;
+        let mut caller = Self {
+            model,
+            entries: Vec::new(),
+            tools: [].into(),
+            system: "be good".into(),
+            instruction: None,
+            schema: None,
+            max_output: None,
+            attempt: 1,
+            next: 0,
+        };
+        caller.say("do it");
+        Ok(caller)
+    }
+
+    /// Adds a message of the user.
+    pub(crate) fn say(&mut self, text: &str) {
+        self.push(Item::user(Origin::Task, text));
+    }
+
+    /// Adds an entry.
+    pub(crate) fn push(&mut self, item: Item) {
+        self.entries.push(Entry { id: EntryId(self.next), item });
+        self.next += 1;
+    }
+
+    /// Adds a reply, with an answer to each of its tool calls.
+    pub(crate) fn accept(&mut self, reply: Reply) {
+        let results: Vec<_> = reply
+            .calls()
+            .map(|call| {
+                ToolResult::new(call.id.clone(), ToolStatus::Ok, format!("{} ran", call.name))
+            })
+            .collect();
+        self.push(match results.is_empty() {
+            true => Item::Assistant(reply),
+            false => Item::Exchange(Exchange::new(reply, results).unwrap()),
+        });
+    }
+
+    /// Calls the model, and looks whether anything shows the key.
+    pub(crate) fn call(&mut self) -> Called {
+        self.call_in(&scope())
+    }
+
+    pub(crate) fn call_in(&mut self, scope: &Scope) -> Called {
+        let ask = Ask {
+            purpose: Purpose::Agent,
+            attempt: self.attempt,
+            system: &self.system,
+            tools: &self.tools,
+            entries: &self.entries,
+            instruction: self.instruction.as_deref(),
+            max_output: self.max_output,
+            schema: self.schema.as_ref(),
+        };
+        let mut deltas = Vec::new();
+        let call = self.model.prepare(&ask).unwrap();
+        let reply = call.run(scope, &mut |delta| deltas.push(delta));
+        let called = Called { reply, deltas };
+        let shown = format!("{called:?}");
+        assert!(!shown.contains(KEY), "the key shows: {shown}");
+        called
+    }
+}
+
+impl Called {
+    pub(crate) fn reply(self) -> Reply {
+        self.reply.unwrap()
+    }
+
+    pub(crate) fn fault(self) -> Fault {
+        match self.reply {
+            Err(fault) => fault,
+            Ok(reply) => panic!("no fault but {reply:?}"),
+        }
+    }
+
+    /// Returns the text that was streamed.
+    pub(crate) fn streamed(&self) -> String {
+        let text = |delta: &Delta| match delta {
+            Delta::Text(text) => Some(text.clone()),
+            Delta::Begun | Delta::Reasoning(_) => None,
+        };
+        self.deltas.iter().filter_map(text).collect()
+    }
+}

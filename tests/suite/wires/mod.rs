@@ -1,0 +1,7 @@
+//! The wires, through real sockets: what is sent, what is understood, what is a fault and which one.
+
+mod caller;
+mod cancel;
+mod chat;
+mod gzip;
+mod transport;

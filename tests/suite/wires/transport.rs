@@ -1,0 +1,333 @@
+//! The way to a server and back: what can go wrong below HTTP and in its first lines.
+
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use architect::llm::{ConnectError, WireSettings};
+use architect::model::{Fault, FaultClass, FaultKind};
+
+use super::caller::{Caller, KEY, env, patient, quick};
+use crate::support::chat::text;
+use crate::support::server::{Reply, Server};
+
+const MODEL: &str = "openai-chat/fake";
+
+fn fault(reply: Reply) -> Fault {
+    let server = Server::new([reply]);
+    Caller::new(MODEL, &quick(&server, "/v1")).call().fault()
+}
+
+/// Calls something that may not even be there, within seconds.
+fn fault_at(address: &str, with: impl FnOnce(&mut WireSettings)) -> Fault {
+    let mut settings = WireSettings {
+        api_base: Some(address.to_owned()),
+        connect_timeout: Duration::from_millis(300),
+        allow_http: true,
+        ..WireSettings::default()
+    };
+    with(&mut settings);
+    let begun = Instant::now();
+    let fault = Caller::new(MODEL, &settings).call().fault();
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    fault
+}
+
+/// Fault L1.
+#[test]
+fn nobody_who_listens_is_named() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let fault = fault_at(&format!("http://{address}/v1"), |_| {});
+    assert_eq!(
+        (fault.kind, fault.class(), fault.billed),
+        (FaultKind::Connect, FaultClass::Transient, false)
+    );
+    assert!(fault.message.contains(&address.to_string()), "{}", fault.message);
+}
+
+/// Fault L2. Where there is no route the system says so at once.
+#[test]
+fn an_address_that_swallows_everything_is_given_up_soon() {
+    let fault = fault_at("http://192.0.2.1/v1", |_| {});
+    assert!(matches!(fault.kind, FaultKind::Timeout | FaultKind::Connect), "{fault:?}");
+    assert_eq!(fault.class(), FaultClass::Transient);
+}
+
+/// Fault L3.
+#[test]
+fn a_name_that_leads_nowhere_is_named() {
+    let fault = fault_at("https://nowhere.invalid/v1", |settings| {
+        settings.connect_timeout = Duration::from_secs(2);
+    });
+    assert!(matches!(fault.kind, FaultKind::Connect | FaultKind::Timeout), "{fault:?}");
+    assert!(fault.message.contains("nowhere.invalid"));
+}
+
+/// Fault L4: `localhost` may be two addresses, and the server listens on one.
+#[test]
+fn the_next_address_is_tried() {
+    let server = Server::new([text("a")]);
+    let mut settings = patient(&server, "");
+    settings.api_base = Some(server.url("/v1").replace("127.0.0.1", "localhost"));
+    assert_eq!(&*Caller::new(MODEL, &settings).call().reply().text(), "a");
+}
+
+/// Fault L6.
+#[test]
+fn a_handshake_that_stalls_is_bound_like_a_connection() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let fault = fault_at(&format!("https://{address}/v1"), |_| {});
+    assert_eq!(
+        (fault.kind, fault.class()),
+        (FaultKind::Timeout, FaultClass::Transient),
+        "{fault:?}"
+    );
+}
+
+#[test]
+fn a_server_that_does_not_encrypt_is_not_trusted() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        use std::io::{Read, Write};
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = stream.read(&mut [0; 64]);
+        let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+    });
+    let fault = fault_at(&format!("https://{address}/v1"), |_| {});
+    assert_eq!((fault.kind, fault.class()), (FaultKind::Tls, FaultClass::Fatal), "{fault:?}");
+}
+
+/// Fault L8.
+#[test]
+fn a_proxy_that_refuses_is_named() {
+    let proxy = Server::new([Reply::new(407, "")]);
+    let settings = WireSettings {
+        api_base: Some("https://model.invalid/v1".to_owned()),
+        ..WireSettings::default()
+    };
+    let address = proxy.url("");
+    let env = |name: &str| match name {
+        "HTTPS_PROXY" => Some(address.clone()),
+        name => env(name),
+    };
+    let fault = Caller::with_env(MODEL, &settings, &env).unwrap().call().fault();
+    assert_eq!((fault.kind, fault.class()), (FaultKind::Connect, FaultClass::Fatal));
+    assert!(fault.message.contains(address.trim_start_matches("http://")), "{}", fault.message);
+    assert!(proxy.requests()[0].method == "CONNECT");
+    assert!(!format!("{:?}", proxy.requests()).contains(KEY));
+}
+
+#[test]
+fn this_machine_is_reached_without_a_proxy() {
+    let server = Server::new([text("a")]);
+    let env = |name: &str| match name {
+        "HTTPS_PROXY" | "http_proxy" | "ALL_PROXY" => Some("http://127.0.0.1:1".to_owned()),
+        name => env(name),
+    };
+    let mut caller = Caller::with_env(MODEL, &patient(&server, "/v1"), &env).unwrap();
+    assert_eq!(&*caller.call().reply().text(), "a");
+}
+
+/// Fault L9: the key does not go where a redirect leads.
+#[test]
+fn a_redirect_is_not_followed() {
+    let elsewhere = Server::new([text("gotcha")]);
+    let there = elsewhere.url("/v1/chat/completions");
+    for status in [301, 302, 307, 308] {
+        let fault = fault(Reply::with(status, &[("location", &there)], ""));
+        assert_eq!((fault.kind, fault.class()), (FaultKind::NotAnApi, FaultClass::Fatal));
+        assert!(fault.message.contains(&there), "{}", fault.message);
+    }
+    assert_eq!(elsewhere.connections(), 0);
+}
+
+/// Faults L10 to L17, L24 and L25, each once through a socket; the table is with the judge.
+#[test]
+fn a_status_becomes_a_fault_with_what_was_said() {
+    let error = r#"{"error":{"message":"you said something wrong"}}"#;
+    for (status, kind, class) in [
+        (400, FaultKind::Request, FaultClass::Fatal),
+        (401, FaultKind::Auth, FaultClass::Fatal),
+        (413, FaultKind::Overflow, FaultClass::Overflow),
+        (429, FaultKind::RateLimited, FaultClass::Transient),
+        (503, FaultKind::Server, FaultClass::Transient),
+        (529, FaultKind::Server, FaultClass::Transient),
+    ] {
+        let fault = fault(Reply::new(status, error));
+        assert_eq!((fault.kind, fault.class(), fault.billed), (kind, class, false), "{status}");
+        assert!(fault.message.contains("you said something wrong"), "{}", fault.message);
+    }
+}
+
+/// Faults L18 to L20.
+#[test]
+fn headers_say_how_long_to_wait() {
+    let wait = |headers: &[(&str, &str)]| fault(Reply::with(429, headers, "")).wait.unwrap().0;
+    assert_eq!(wait(&[("Retry-After", "7")]), 7_000_000);
+    assert_eq!(wait(&[("Retry-After-Ms", "350"), ("Retry-After", "7")]), 350_000);
+    let date = [
+        ("Date", "Sun, 06 Nov 1994 08:49:37 GMT"),
+        ("Retry-After", "Sun, 06 Nov 1994 08:49:47 GMT"),
+    ];
+    assert_eq!(wait(&date), 10_000_000);
+}
+
+#[test]
+fn an_error_that_breaks_off_still_has_its_status() {
+    let cut = "HTTP/1.1 503 Busy\r\ncontent-length: 100\r\n\r\n{\"error\":";
+    assert_eq!(fault(Reply::raw(cut).close()).kind, FaultKind::Server);
+}
+
+/// Fault L31, for the head of the answer.
+#[test]
+fn a_server_that_says_nothing_is_given_up() {
+    let fault = fault(Reply::silence());
+    assert_eq!(
+        (fault.kind, fault.class(), fault.billed),
+        (FaultKind::Timeout, FaultClass::Transient, true)
+    );
+    assert!(
+        fault.message.contains("waiting for the answer took more than 0.4 s"),
+        "{}",
+        fault.message
+    );
+}
+
+/// Fault L31, within the answer; what keeps a stream alive resets the limit.
+#[test]
+fn silence_within_an_answer_is_bound_and_a_ping_is_no_silence() {
+    let fault = fault(Reply::open_stream().chunk(": hello\n\n").hang());
+    assert_eq!(fault.kind, FaultKind::Timeout);
+    assert!(fault.message.contains("silence within the answer"), "{}", fault.message);
+    let pause = Duration::from_millis(150);
+    let pings = (0..5).fold(Reply::open_stream(), |reply, _| reply.chunk(": ping\n\n").wait(pause));
+    let words = crate::support::chat::delta(&serde_json::json!({"content": "late"}));
+    let server =
+        Server::new([pings.chunk(&words).chunk(&crate::support::chat::finish("stop")).end()]);
+    let reply = Caller::new(MODEL, &quick(&server, "/v1")).call().reply();
+    assert_eq!(&*reply.text(), "late");
+}
+
+/// Fault L42.
+#[test]
+fn a_body_that_lies_about_itself_is_a_fault() {
+    let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+    let not_hex = Reply::raw(format!("{chunked}zz\r\ndata: a\r\n")).close();
+    assert_eq!(fault(not_hex).kind, FaultKind::Truncated);
+    let too_short = Reply::raw("HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n: hello\n\n").close();
+    assert_eq!(fault(too_short).kind, FaultKind::Truncated);
+    let no_http = fault(Reply::raw("SSH-2.0-OpenSSH_9.9\r\n\r\n").close());
+    assert_eq!(no_http.kind, FaultKind::NotAnApi);
+}
+
+/// Fault L43: compressed, though nobody asked; and a bomb.
+#[test]
+fn a_compressed_answer_is_read_within_the_cap() {
+    let gzip = |bytes: &[u8]| {
+        let headers = format!(
+            "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: {}\r\n\r\n",
+            bytes.len()
+        );
+        Reply::raw([headers.as_bytes(), bytes].concat())
+    };
+    // `data: [DONE]` after a finished text, by gzip.
+    let plain = super::gzip::stored(
+        b"data: {\"choices\":[{\"delta\":{\"content\":\"packed\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n",
+    );
+    let server = Server::new([gzip(&plain)]);
+    let reply = Caller::new(MODEL, &patient(&server, "/v1")).call().reply();
+    assert_eq!(&*reply.text(), "packed");
+    let bomb = super::gzip::zeros(100 << 20);
+    assert!(bomb.len() < 1 << 20);
+    let server = Server::new([gzip(&bomb)]);
+    let fault = Caller::new(MODEL, &patient(&server, "/v1")).call().fault();
+    assert_eq!(fault.kind, FaultKind::Protocol, "{fault:?}");
+}
+
+/// Fault L57.
+#[test]
+fn a_connection_that_breaks_while_sending_is_tried_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        use std::io::Read;
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = stream.read(&mut [0; 1024]);
+    });
+    let settings =
+        WireSettings { api_base: Some(format!("http://{address}/v1")), ..WireSettings::default() };
+    let mut caller = Caller::new(MODEL, &settings);
+    caller.say(&"x".repeat(5 << 20));
+    let fault = caller.call().fault();
+    assert_eq!(
+        (fault.kind, fault.class()),
+        (FaultKind::Connect, FaultClass::Transient),
+        "{fault:?}"
+    );
+}
+
+#[test]
+fn a_connection_is_used_again() {
+    let server = Server::repeating([text("a")]);
+    let mut caller = Caller::new(MODEL, &patient(&server, "/v1"));
+    for _ in 0..20 {
+        caller.call().reply();
+        // The end of the body is read by another thread.
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(server.connections(), 1);
+}
+
+/// A server that never ends its stream after the last event does not hold the reply back.
+#[test]
+fn a_reply_is_there_with_its_last_event() {
+    use crate::support::chat::{delta, end, finish};
+    let words = delta(&serde_json::json!({"content": "a"}));
+    let open = Reply::open_stream().chunk(&words).chunk(&finish("stop")).chunk(&end()).hang();
+    let server = Server::repeating([open]);
+    let mut caller = Caller::new(MODEL, &patient(&server, "/v1"));
+    let begun = Instant::now();
+    for _ in 0..3 {
+        caller.call().reply();
+    }
+    assert!(begun.elapsed() < Duration::from_secs(5));
+}
+
+/// Fault L58.
+#[test]
+fn a_kept_connection_that_the_server_closed_is_replaced_once_and_silently() {
+    // The server closes after the head of the second request has come.
+    let server = Server::new([text("first"), Reply::closed(), text("second")]);
+    let mut caller = Caller::new(MODEL, &patient(&server, "/v1"));
+    assert_eq!(&*caller.call().reply().text(), "first");
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(&*caller.call().reply().text(), "second");
+    assert_eq!(server.connections(), 2);
+    // On a fresh connection it is a fault.
+    let server = Server::new([Reply::closed(), text("never")]);
+    let fault = Caller::new(MODEL, &patient(&server, "/v1")).call().fault();
+    assert_eq!((fault.kind, server.requests().len()), (FaultKind::Connect, 1));
+}
+
+/// Faults L7 and K4.
+#[test]
+fn what_is_wrong_with_the_setup_is_known_before_anything_is_sent() {
+    let settings =
+        |base: &str| WireSettings { api_base: Some(base.to_owned()), ..WireSettings::default() };
+    let refused = |base: &str, env: &dyn Fn(&str) -> Option<String>| {
+        Caller::with_env(MODEL, &settings(base), env).err().unwrap()
+    };
+    let error = refused("http://example.com/v1", &env);
+    assert!(matches!(error, ConnectError::Address(_)), "{error}");
+    let error = refused("https://example.com/v1", &|_| None);
+    assert_eq!(
+        error.to_string(),
+        "there is no key for openai-chat: the variable OPENAI_API_KEY is not set"
+    );
+    let error =
+        refused("https://example.com/v1", &|name| env(name).map(|_| "two\nlines".to_owned()));
+    assert!(error.to_string().starts_with("the key in OPENAI_API_KEY has a character"), "{error}");
+}
