@@ -8,4 +8,5 @@ mod house;
 mod runner;
 mod support;
 mod tools;
+mod view;
 mod wires;

@@ -1,0 +1,86 @@
+//! What there is to know of a run before it begins.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::machine::{Purpose, Status, StopReason};
+
+/// What there is to know of a run before it begins, apart from its rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct About {
+    /// The session.
+    pub session_id: Arc<str>,
+    /// The agent.
+    pub agent: Arc<str>,
+    /// The model, as `provider/name`.
+    pub model: Arc<str>,
+    /// The workspace.
+    pub workspace: Arc<str>,
+    /// The task, as the user gave it.
+    pub task: Arc<str>,
+    /// How commands are confined, where that is worth telling.
+    pub sandbox: Option<Arc<str>>,
+    /// The time of day at which it begins.
+    pub began: Timestamp,
+    /// What its calls with tools are charged to.
+    pub source: Source,
+    /// Whether its answer has to be JSON that satisfies a schema.
+    pub structured: bool,
+    /// The exit code of a partial run, where the user wants another one.
+    pub exit_on_partial: Option<u8>,
+}
+
+/// What a model call is charged to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// The task itself.
+    Agent,
+    /// The last word after a watchdog.
+    Closing,
+    /// Summaries of older parts of the conversation.
+    Compaction,
+    /// The evaluation of an answer.
+    Eval,
+    /// The plan that goes before a task.
+    Plan,
+}
+
+impl About {
+    /// Returns the exit code of a run that ended for this reason.
+    pub fn exit_code(&self, reason: StopReason) -> u8 {
+        match (self.exit_on_partial, reason.status(), reason) {
+            // Who interrupts a run wants the exit code of the signal.
+            (Some(code), Status::Partial, reason)
+                if !matches!(reason, StopReason::UserInterrupt(_)) =>
+            {
+                code
+            }
+            (_, _, reason) => reason.exit_code(),
+        }
+    }
+
+    /// Returns what a call of the run is charged to.
+    pub fn charged_to(&self, purpose: Purpose) -> Source {
+        match purpose {
+            Purpose::Agent => self.source,
+            Purpose::Closing => Source::Closing,
+            Purpose::Compaction => Source::Compaction,
+        }
+    }
+}
+
+impl Source {
+    /// Returns the name that users see; it never changes.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Agent => "agent",
+            Self::Closing => "closing",
+            Self::Compaction => "compaction",
+            Self::Eval => "eval",
+            Self::Plan => "plan",
+        }
+    }
+}

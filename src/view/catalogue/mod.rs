@@ -1,0 +1,272 @@
+//! Everything that the log says to people, in each language.
+//!
+//! A sentence is a [`Message`] with typed parameters, and each language is one `match` over all of them: a translation
+//! that is missing does not compile. Texts that come from outside (errors, names, paths) have to be clean already.
+
+mod english;
+mod spanish;
+
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use super::public::{Steering, SummaryBy, Unfinished, Used};
+use crate::machine::{CloseReason, Purpose, StopReason};
+use crate::model::{FaultKind, Micros, Span, Tokens, ToolStatus};
+use crate::port::HookOutcome;
+
+/// A language of the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lang {
+    /// English.
+    #[default]
+    En,
+    /// Spanish.
+    Es,
+}
+
+/// A language that there is no catalogue for.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("unknown language '{0}'; there are: en, es")]
+pub struct UnknownLang(String);
+
+/// Something that the log says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Message<'a> {
+    /// A run begins.
+    Session {
+        /// The session.
+        id: &'a str,
+        /// The model.
+        model: &'a str,
+        /// The agent.
+        agent: &'a str,
+        /// Whether the session has run before.
+        resumed: bool,
+    },
+    /// A request goes to the model.
+    Call {
+        /// What it is for.
+        purpose: Purpose,
+        /// The step that its tool calls would be.
+        step: u32,
+        /// Messages in it.
+        messages: u32,
+    },
+    /// A complete reply came.
+    Answered {
+        /// How many tools it calls.
+        tool_calls: u32,
+    },
+    /// A request failed.
+    CallFailed {
+        /// What happened.
+        fault: FaultKind,
+        /// What the provider or the network says.
+        message: &'a str,
+    },
+    /// Nobody waits for a request any more.
+    CallCancelled,
+    /// The text that was shown so far belongs to an attempt that does not count.
+    Discarded,
+    /// A request will be sent again.
+    Retry {
+        /// The attempt, counted from one.
+        attempt: u32,
+        /// How long it waits.
+        wait: Span,
+    },
+    /// The model is asked to go on.
+    Unfinished {
+        /// What about its reply is not whole.
+        why: Unfinished,
+    },
+    /// How a tool call ended.
+    Tool {
+        /// How.
+        status: ToolStatus,
+        /// What is said about it; empty when the tool did what it was asked for.
+        error: &'a str,
+    },
+    /// So many lines were written.
+    Lines {
+        /// How many.
+        lines: usize,
+    },
+    /// So many lines take the place of so many.
+    Change {
+        /// Lines before.
+        old: usize,
+        /// Lines after.
+        new: usize,
+    },
+    /// Lines of a file.
+    Range {
+        /// The first one, counted from one.
+        from: u64,
+        /// The last one; none for the end of the file.
+        to: Option<u64>,
+    },
+    /// Something is looked for somewhere.
+    Within {
+        /// What.
+        what: &'a str,
+        /// Where.
+        place: &'a str,
+    },
+    /// So many files.
+    Files {
+        /// How many.
+        files: usize,
+    },
+    /// A hook came back.
+    Hook {
+        /// Its name.
+        name: &'a str,
+        /// How it ended.
+        outcome: HookOutcome,
+        /// What it said; may be empty.
+        said: &'a str,
+    },
+    /// A message of the user reached the run.
+    Steering {
+        /// When the model reads it.
+        kind: Steering,
+        /// The message.
+        text: &'a str,
+    },
+    /// The context is being compacted.
+    Compacting {
+        /// How large it is.
+        context: Tokens,
+    },
+    /// The context was compacted.
+    Compacted {
+        /// How large it is now.
+        context: Tokens,
+        /// Who wrote the summary.
+        by: SummaryBy,
+    },
+    /// A watchdog closes the run.
+    Closing {
+        /// Which one.
+        reason: CloseReason,
+    },
+    /// A call may write less, since the budget is nearly used up.
+    OutputLowered {
+        /// To what.
+        to: Tokens,
+    },
+    /// More money was used than the user wants to hear of.
+    Spent {
+        /// How much.
+        cost: Micros,
+    },
+    /// The same turns were made again and again.
+    Loop {
+        /// How often in a row.
+        times: u32,
+    },
+    /// The run is over.
+    Ended {
+        /// Why.
+        reason: StopReason,
+        /// Replies whose tool calls ran.
+        steps: u32,
+    },
+    /// What all calls used.
+    Costs {
+        /// Money, where the model has a price.
+        cost: Option<Micros>,
+        /// Tokens.
+        used: Used,
+    },
+    /// The model has not answered yet.
+    Waiting,
+    /// So many tools run.
+    Running {
+        /// How many.
+        tools: usize,
+    },
+}
+
+impl Message<'_> {
+    /// Returns the sentence in a language.
+    pub fn say(&self, lang: Lang) -> String {
+        match lang {
+            Lang::En => english::say(self),
+            Lang::Es => spanish::say(self),
+        }
+    }
+}
+
+impl FromStr for Lang {
+    type Err = UnknownLang;
+
+    /// Reads a language code; a region is ignored (`es_MX`, `en-GB`).
+    fn from_str(code: &str) -> Result<Self, UnknownLang> {
+        let language = code.split(['_', '-', '.']).next().unwrap_or_default();
+        match language.to_ascii_lowercase().as_str() {
+            "en" => Ok(Self::En),
+            "es" => Ok(Self::Es),
+            _ => Err(UnknownLang(code.to_owned())),
+        }
+    }
+}
+
+/// Returns a number with its noun, in the singular or the plural.
+fn count(number: impl TryInto<u64> + Copy, one: &str, many: &str) -> String {
+    let number = number.try_into().unwrap_or(u64::MAX);
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
+/// Returns a number whose thousands are set apart.
+fn grouped(number: u64, mark: &str) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push_str(mark);
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_language_is_known_by_its_code_whatever_its_region() {
+        assert_eq!("es_MX.UTF-8".parse(), Ok(Lang::Es));
+        assert_eq!("EN".parse(), Ok(Lang::En));
+        let error = "tlh".parse::<Lang>().unwrap_err();
+        assert_eq!(error.to_string(), "unknown language 'tlh'; there are: en, es");
+    }
+
+    #[test]
+    fn numbers_agree_with_their_nouns() {
+        let call = |messages| {
+            let message = Message::Call { purpose: Purpose::Agent, step: 1, messages };
+            [message.say(Lang::En), message.say(Lang::Es)]
+        };
+        assert_eq!(
+            call(1),
+            ["Step 1 → LLM call (1 message)", "Paso 1 → llamada al LLM (1 mensaje)"]
+        );
+        assert_eq!(
+            call(3),
+            ["Step 1 → LLM call (3 messages)", "Paso 1 → llamada al LLM (3 mensajes)"]
+        );
+    }
+
+    #[test]
+    fn large_numbers_are_grouped_as_the_language_does() {
+        assert_eq!(grouped(1_234_567, ","), "1,234,567");
+        assert_eq!(
+            [grouped(0, ","), grouped(999, ","), grouped(1_000, ".")],
+            ["0", "999", "1.000"]
+        );
+    }
+}

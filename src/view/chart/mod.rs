@@ -1,0 +1,108 @@
+//! The statechart of a run, drawn: what `architect machine` prints.
+//!
+//! All four formats come from the one chart that the machine is tested against ([`Chart`]); none of them is drawn by
+//! hand. [`words`] makes its names readable, and arrows that lead from one state to the same other one are one arrow.
+
+mod dot;
+mod mermaid;
+mod scxml;
+mod words;
+
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use crate::machine::chart::{self, Arrow, Chart, ChartError, Node};
+
+/// A format of the statechart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// A Mermaid state diagram, for Markdown.
+    #[default]
+    Mermaid,
+    /// A Graphviz graph.
+    Dot,
+    /// State Chart XML, the W3C's exchange format.
+    Scxml,
+    /// The chart itself: an XState v5 configuration.
+    Json,
+}
+
+/// A format that there is none of.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("unknown format '{0}'; there are: mermaid, dot, scxml, json")]
+pub struct UnknownFormat(String);
+
+impl FromStr for Format {
+    type Err = UnknownFormat;
+
+    fn from_str(word: &str) -> Result<Self, UnknownFormat> {
+        match word {
+            "mermaid" => Ok(Self::Mermaid),
+            "dot" => Ok(Self::Dot),
+            "scxml" => Ok(Self::Scxml),
+            "json" => Ok(Self::Json),
+            _ => Err(UnknownFormat(word.to_owned())),
+        }
+    }
+}
+
+/// Returns the statechart of a run in a format.
+///
+/// # Errors
+///
+/// Fails when the chart that was built into the program is damaged; a test sees to it that it isn't.
+pub fn draw(format: Format) -> Result<String, ChartError> {
+    let chart = Chart::of_run()?;
+    Ok(match format {
+        Format::Mermaid => mermaid::draw(&chart),
+        Format::Dot => dot::draw(&chart),
+        Format::Scxml => scxml::draw(&chart),
+        Format::Json => chart::SOURCE.to_owned(),
+    })
+}
+
+/// Returns an overview as a Mermaid diagram: the states at the top, and the events that lead from one to another.
+///
+/// # Errors
+///
+/// Fails when the chart that was built into the program is damaged; a test sees to it that it isn't.
+pub fn overview() -> Result<String, ChartError> {
+    Ok(mermaid::overview(&Chart::of_run()?))
+}
+
+/// All arrows between two states, drawn as one.
+struct Bundle<'a> {
+    from: &'a str,
+    to: &'a str,
+    arrows: Vec<&'a Arrow>,
+}
+
+impl Bundle<'_> {
+    /// Returns what leads along the arrows, a line for each event.
+    fn labels(&self, chart: &Chart) -> Vec<String> {
+        words::labels(chart, &self.arrows)
+    }
+}
+
+/// Returns the states directly within another one, or at the top.
+fn children<'a>(chart: &'a Chart, parent: &'a str) -> impl Iterator<Item = &'a Node> {
+    chart.nodes.iter().filter(move |node| match node.path.rsplit_once('.') {
+        Some((above, _)) => above == parent,
+        None => parent.is_empty(),
+    })
+}
+
+/// Returns the arrows of a chart, those between the same two states together, in the order of the first of them.
+fn bundles(chart: &Chart) -> Vec<Bundle<'_>> {
+    let mut bundles: Vec<Bundle<'_>> = Vec::new();
+    for arrow in &chart.arrows {
+        match bundles.iter_mut().find(|bundle| bundle.from == arrow.from && bundle.to == arrow.to) {
+            Some(bundle) => bundle.arrows.push(arrow),
+            None => {
+                bundles.push(Bundle { from: &arrow.from, to: &arrow.to, arrows: vec![arrow] });
+            }
+        }
+    }
+    bundles
+}

@@ -1,0 +1,58 @@
+//! One value, one line of JSON.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+use serde_json::Serializer;
+use serde_json::ser::Formatter;
+
+use super::clean;
+
+/// Returns a value as one line of JSON, its line end included.
+///
+/// Characters that could mislead a terminal or a reader that splits lines generously (U+2028) are written as `\uXXXX`,
+/// which is the same JSON.
+///
+/// # Errors
+///
+/// Fails for a value that JSON cannot express.
+pub fn line(value: &impl Serialize) -> Result<Vec<u8>, serde_json::Error> {
+    let mut bytes = Vec::with_capacity(256);
+    value.serialize(&mut Serializer::with_formatter(&mut bytes, Tame))?;
+    bytes.push(b'\n');
+    Ok(bytes)
+}
+
+/// Compact JSON without a harmful character.
+struct Tame;
+
+impl Formatter for Tame {
+    fn write_string_fragment<W>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()>
+    where
+        W: ?Sized + Write,
+    {
+        let mut rest = fragment;
+        while let Some((at, c)) = rest.char_indices().find(|(_, c)| clean::is_harmful(*c)) {
+            writer.write_all(&rest.as_bytes()[..at])?;
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                write!(writer, "\\u{unit:04x}")?;
+            }
+            rest = &rest[at + c.len_utf8()..];
+        }
+        writer.write_all(rest.as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_one_line_end_and_no_harmful_character_and_reads_back() {
+        let text = "a\nb\u{2028}c\u{1b}d\u{202e}e\u{e0041}f\u{7f}ü🔧";
+        let line = String::from_utf8(line(&text).unwrap()).unwrap();
+        assert_eq!(line.matches('\n').count(), 1);
+        assert!(!line.trim_end().contains(clean::is_harmful), "{line}");
+        assert_eq!(serde_json::from_str::<String>(&line).unwrap(), text);
+    }
+}

@@ -1,0 +1,153 @@
+//! The result document, as a type. Its JSON is a contract: fields are added, never renamed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+
+use crate::machine::{Status, StopReason};
+use crate::model::{FileAction, Micros, Span};
+use crate::view::Source;
+use crate::view::public::{SCHEMA, Used, maybe_dollars, millis, seconds};
+
+/// What a run came to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RunResult {
+    /// The version of the document.
+    pub schema: u32,
+    /// The session; null when there is none yet.
+    pub session_id: Option<Arc<str>>,
+    /// How the run went, in one word.
+    pub status: Status,
+    /// Why it ended; null when it did not even begin.
+    #[serde(serialize_with = "name")]
+    pub stop_reason: Option<StopReason>,
+    /// The exit code.
+    pub exit_code: u8,
+    /// The final answer, or a sentence that says why there is none.
+    pub output: Arc<str>,
+    /// The final answer as JSON, when a schema was asked for and is satisfied.
+    pub structured_output: Option<Value>,
+    /// Replies whose tool calls ran.
+    pub steps: u32,
+    /// Model calls of every kind.
+    pub llm_calls: u32,
+    /// How long it took.
+    #[serde(rename = "duration_seconds", serialize_with = "seconds")]
+    pub duration: Span,
+    /// The model, as `provider/name`.
+    pub model: Option<Arc<str>>,
+    /// The tool calls, in call order.
+    pub tools_used: Vec<ToolUsed>,
+    /// The files that are not what they were, each once.
+    pub files_modified: Vec<FileModified>,
+    /// What all calls used.
+    pub usage: Used,
+    /// What all calls cost; null when the model has no price.
+    #[serde(serialize_with = "maybe_dollars")]
+    pub cost: Option<Micros>,
+    /// The same money, by what it was spent on.
+    pub costs: Costs,
+    /// The tool calls that were denied.
+    pub denied: Vec<Denied>,
+    /// What went wrong, when something did.
+    pub error: Option<Arc<str>>,
+}
+
+/// One tool call.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ToolUsed {
+    /// The tool.
+    pub name: Arc<str>,
+    /// Whether it did what it was asked for.
+    pub success: bool,
+    /// The file or folder that the call names, if it names one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<Arc<str>>,
+    /// How long it ran.
+    #[serde(rename = "duration_ms", serialize_with = "millis")]
+    pub duration: Span,
+    /// Why it failed, if it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<Arc<str>>,
+}
+
+/// One file that is not what it was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FileModified {
+    /// The file, relative to the workspace.
+    pub path: Arc<str>,
+    /// What was done to it, all in all.
+    pub action: FileAction,
+    /// Lines that were added, all in all.
+    #[serde(skip)]
+    pub added: u64,
+    /// Lines that were removed, all in all.
+    #[serde(skip)]
+    pub removed: u64,
+}
+
+/// What the calls cost, by what they were for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Costs {
+    /// All of it; null when the model has no price.
+    #[serde(rename = "total_cost_usd", serialize_with = "maybe_dollars")]
+    pub total: Option<Micros>,
+    /// What each kind of call cost.
+    #[serde(serialize_with = "by_source")]
+    pub by_source: BTreeMap<Source, Micros>,
+}
+
+/// A tool call that was denied.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Denied {
+    /// The tool.
+    pub tool: Arc<str>,
+    /// What it was called with.
+    pub arguments: Arc<Value>,
+    /// Why it was denied, and by which rule.
+    pub reason: Arc<str>,
+}
+
+/// The exit code for configuration, usage, an unknown session or agent.
+const REFUSED: u8 = 3;
+
+impl RunResult {
+    /// Returns the document of a run that did not begin: its configuration is wrong, say.
+    pub fn refused(error: impl Into<Arc<str>>) -> Self {
+        let error = error.into();
+        Self {
+            schema: SCHEMA,
+            session_id: None,
+            status: Status::Failed,
+            stop_reason: None,
+            exit_code: REFUSED,
+            output: Arc::clone(&error),
+            structured_output: None,
+            steps: 0,
+            llm_calls: 0,
+            duration: Span::ZERO,
+            model: None,
+            tools_used: Vec::new(),
+            files_modified: Vec::new(),
+            usage: Used::default(),
+            cost: None,
+            costs: Costs::default(),
+            denied: Vec::new(),
+            error: Some(error),
+        }
+    }
+}
+
+#[allow(clippy::ref_option, clippy::trivially_copy_pass_by_ref)] // asked for by serde
+fn name<S: Serializer>(reason: &Option<StopReason>, to: S) -> Result<S::Ok, S::Error> {
+    match reason {
+        Some(reason) => to.serialize_str(reason.name()),
+        None => to.serialize_none(),
+    }
+}
+
+fn by_source<S: Serializer>(costs: &BTreeMap<Source, Micros>, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_map(costs.iter().map(|(source, cost)| (source, cost.dollars())))
+}

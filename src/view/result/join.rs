@@ -1,0 +1,43 @@
+//! The result of several runs that belong together: a plan and its execution, an answer and its evaluation.
+
+use std::collections::BTreeMap;
+
+use super::files::Files;
+use super::{Costs, RunResult};
+use crate::model::{FileChange, Micros, Span};
+use crate::view::public::Used;
+
+impl RunResult {
+    /// Returns the result of runs that were made one after the other: one of them, the `speaker`, says how it all went;
+    /// what they used and did counts together. Returns nothing when there is no such run.
+    pub fn joined(runs: &[Self], speaker: usize) -> Option<Self> {
+        let mut files = Files::default();
+        let mut usage = Used::default();
+        let mut by_source = BTreeMap::new();
+        for run in runs {
+            usage += run.usage;
+            for file in &run.files_modified {
+                let (path, action) = (file.path.clone(), file.action);
+                files.add(&FileChange { path, action, added: file.added, removed: file.removed });
+            }
+            for (source, cost) in &run.costs.by_source {
+                let sum: &mut Micros = by_source.entry(*source).or_default();
+                *sum = *sum + *cost;
+            }
+        }
+        let costs = runs.iter().filter_map(|run| run.cost);
+        let cost = costs.reduce(|sum, cost| sum + cost);
+        Some(Self {
+            steps: runs.iter().map(|run| run.steps).sum(),
+            llm_calls: runs.iter().map(|run| run.llm_calls).sum(),
+            duration: Span(runs.iter().map(|run| run.duration.0).sum()),
+            tools_used: runs.iter().flat_map(|run| run.tools_used.clone()).collect(),
+            files_modified: files.told(),
+            usage,
+            cost,
+            costs: Costs { total: cost, by_source },
+            denied: runs.iter().flat_map(|run| run.denied.clone()).collect(),
+            ..runs.get(speaker)?.clone()
+        })
+    }
+}

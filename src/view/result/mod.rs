@@ -1,0 +1,10 @@
+//! The result document: what a run came to, for scripts.
+
+mod document;
+mod files;
+mod join;
+mod output;
+mod tally;
+
+pub use document::{Costs, Denied, FileModified, RunResult, ToolUsed};
+pub use tally::Tally;

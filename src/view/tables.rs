@@ -1,0 +1,211 @@
+//! The tables that users read: in the README, in `--help`. They are made of the types, so they can't be wrong.
+
+use std::fmt::Write as _;
+
+use super::public::Kind;
+use crate::machine::{CloseReason, LlmFailure, StopReason};
+use crate::model::Signal;
+
+/// A table of short texts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Table {
+    head: Vec<String>,
+    rows: Vec<Vec<String>>,
+    /// The columns whose texts are names, to be set as code.
+    names: Vec<usize>,
+}
+
+/// Returns the table of how a run can end: stop reasons, statuses and exit codes.
+pub fn stop_reasons() -> Table {
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for reason in StopReason::ALL {
+        let [name, status, when] = [reason.name(), reason.status().name(), when(reason)];
+        let exit = exit(reason);
+        match rows.last_mut().filter(|row| row[3] == when) {
+            Some(row) => {
+                add(&mut row[0], name);
+                add(&mut row[2], &exit);
+            }
+            None => rows.push(vec![name.into(), status.into(), exit, when.into()]),
+        }
+    }
+    let refused = "Configuration, usage, unknown session or agent: before any model call";
+    rows.push(vec!["—".into(), "—".into(), "3".into(), refused.into()]);
+    Table::new(["stop_reason", "status", "exit", "when"], rows, &[0, 1])
+}
+
+/// Returns the table of the public events.
+pub fn events() -> Table {
+    let rows = Kind::ALL.iter().map(|(name, what)| vec![(*name).into(), (*what).into()]);
+    Table::new(["type", "what"], rows.collect(), &[0])
+}
+
+fn add(list: &mut String, item: &str) {
+    if !list.split(", ").any(|known| known == item) {
+        list.push_str(", ");
+        list.push_str(item);
+    }
+}
+
+fn exit(reason: StopReason) -> String {
+    let code = reason.exit_code();
+    match reason {
+        StopReason::UserInterrupt(Signal::Interrupt) => format!("{code} (SIGINT)"),
+        StopReason::UserInterrupt(Signal::Terminate) => format!("{code} (SIGTERM)"),
+        StopReason::UserInterrupt(Signal::Hangup) => format!("{code} (SIGHUP)"),
+        StopReason::UserInterrupt(Signal::Pipe) => format!("{code} (stdout closed)"),
+        StopReason::LlmError(LlmFailure::Auth) => format!("{code} (authentication)"),
+        StopReason::LlmError(LlmFailure::Timeout) => format!("{code} (timed out)"),
+        StopReason::LlmDone
+        | StopReason::Closed(_)
+        | StopReason::Truncated
+        | StopReason::EmptyResponse
+        | StopReason::Refused
+        | StopReason::InvalidToolCalls
+        | StopReason::SchemaNotMet
+        | StopReason::LlmError(LlmFailure::Other)
+        | StopReason::StoreError
+        | StopReason::InternalError => code.to_string(),
+    }
+}
+
+/// Returns when a run ends for this reason; reasons with the same sentence share a row.
+fn when(reason: StopReason) -> &'static str {
+    match reason {
+        StopReason::LlmDone => "A complete, non-empty final text and no tool call",
+        StopReason::Closed(
+            CloseReason::MaxSteps
+            | CloseReason::Timeout
+            | CloseReason::ContextFull
+            | CloseReason::BudgetExceeded,
+        ) => "A watchdog; the model was asked to sum up, without tools",
+        StopReason::Closed(CloseReason::LoopDetected) => {
+            "The same turn five times in a row (a steering message after three)"
+        }
+        StopReason::Truncated
+        | StopReason::EmptyResponse
+        | StopReason::Refused
+        | StopReason::InvalidToolCalls => "The model's own end that is not an answer; each bounded",
+        StopReason::SchemaNotMet => "`--output-schema`, after its bounded repairs",
+        StopReason::UserInterrupt(_) => "Somebody asked the run to stop; no further model call",
+        StopReason::LlmError(_) => "The model could not be reached, or did not accept the request",
+        StopReason::StoreError => "The journal could not be kept",
+        StopReason::InternalError => "A defect of this program",
+    }
+}
+
+impl Table {
+    fn new<const N: usize>(head: [&str; N], rows: Vec<Vec<String>>, names: &[usize]) -> Self {
+        Self { head: head.map(str::to_owned).into(), rows, names: names.into() }
+    }
+
+    /// Returns the table in Markdown.
+    pub fn markdown(&self) -> String {
+        let code = |cell: &str| match cell {
+            "—" => cell.to_owned(),
+            names => format!("`{}`", names.replace(", ", "`, `")),
+        };
+        let cell = |(column, cell): (usize, &String)| {
+            if self.names.contains(&column) { code(cell) } else { cell.clone() }
+        };
+        let mut text = format!("| {} |\n", self.head.join(" | "));
+        let _ = writeln!(text, "|{}", "---|".repeat(self.head.len()));
+        for row in &self.rows {
+            let cells: Vec<String> = row.iter().enumerate().map(cell).collect();
+            let _ = writeln!(text, "| {} |", cells.join(" | "));
+        }
+        text
+    }
+
+    /// Returns the table as lines for a terminal: a cell with several items has a line for each, and a sentence in the
+    /// last column is wrapped.
+    pub fn text(&self) -> String {
+        let lines = |row: &[String]| -> Vec<Vec<String>> {
+            let last = row.len().saturating_sub(1);
+            let items = |(column, cell): (usize, &String)| match column == last {
+                true => wrapped(cell, SENTENCE),
+                false => cell.split(", ").map(str::to_owned).collect(),
+            };
+            row.iter().enumerate().map(items).collect()
+        };
+        let rows: Vec<_> =
+            [&self.head].into_iter().chain(&self.rows).map(|row| lines(row)).collect();
+        let width = |column: usize| {
+            rows.iter().flat_map(|row| &row[column]).map(|item| item.chars().count()).max()
+        };
+        let widths: Vec<usize> =
+            (0..self.head.len()).map(|column| width(column).unwrap_or(0)).collect();
+        let mut text = String::new();
+        for row in &rows {
+            let height = row.iter().map(Vec::len).max().unwrap_or(0);
+            for line in 0..height {
+                let cell = |(items, width): (&Vec<String>, &usize)| {
+                    let item = items.get(line).map_or("", String::as_str);
+                    format!("{item:<width$}")
+                };
+                let cells: Vec<String> = row.iter().zip(&widths).map(cell).collect();
+                let _ = writeln!(text, "{}", cells.join("  ").trim_end());
+            }
+        }
+        text
+    }
+}
+
+/// How wide the last column of a table is on a terminal.
+const SENTENCE: usize = 28;
+
+/// Returns a sentence in lines of this width.
+fn wrapped(sentence: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in sentence.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_of_stop_reasons_fits_a_terminal() {
+        insta::assert_snapshot!(stop_reasons().text(), @r#"
+    stop_reason         status   exit                 when
+    llm_done            success  0                    A complete, non-empty final
+                                                      text and no tool call
+    max_steps           partial  2                    A watchdog; the model was
+    timeout                                           asked to sum up, without
+    context_full                                      tools
+    budget_exceeded
+    loop_detected       partial  2                    The same turn five times in
+                                                      a row (a steering message
+                                                      after three)
+    truncated           partial  2                    The model's own end that is
+    empty_response                                    not an answer; each bounded
+    refused
+    invalid_tool_calls
+    schema_not_met      partial  2                    `--output-schema`, after its
+                                                      bounded repairs
+    user_interrupt      partial  130 (SIGINT)         Somebody asked the run to
+                                 143 (SIGTERM)        stop; no further model call
+                                 129 (SIGHUP)
+                                 141 (stdout closed)
+    llm_error           failed   1                    The model could not be
+                                 4 (authentication)   reached, or did not accept
+                                 5 (timed out)        the request
+    store_error         failed   1                    The journal could not be
+                                                      kept
+    internal_error      failed   1                    A defect of this program
+    —                   —        3                    Configuration, usage,
+                                                      unknown session or agent:
+                                                      before any model call
+    "#);
+    }
+}

@@ -1,0 +1,165 @@
+//! The log for people.
+
+use architect::model::{Fault, FaultKind, Finish, Limits};
+use architect::view::human::{HumanLog, Look};
+use architect::view::{Lang, Output};
+
+use super::stage::{Page, Stage, Turn, breaks, calls, ends, says};
+
+fn edit() -> Vec<Turn> {
+    let edit = r#"{"path":"src/main.py","old_str":"a\nb\nc","new_str":"a\nb\nc\nd\ne"}"#;
+    vec![
+        calls(
+            "I look first.",
+            &[("c1", "read_file", r#"{"path":"src/main.py"}"#), ("c2", "edit_file", edit)],
+        ),
+        says("The greeting is mended."),
+    ]
+}
+
+fn logged(stage: Stage, look: Look) -> String {
+    let page = Page::default();
+    let log: Box<dyn Output> = Box::new(HumanLog::plain(page.clone(), look).unwrap());
+    stage.play(vec![log]).1.unwrap();
+    page.text()
+}
+
+#[test]
+fn a_run_is_logged_step_by_step() {
+    let look = Look { shows_costs: true, ..Look::default() };
+    insta::assert_snapshot!(logged(Stage::new(edit()), look), @r#"
+    ▶ Session s-1 · scripted/demo · build
+
+    🔄 Step 1 → LLM call (1 message)
+       ✓ LLM answered with 2 tool calls
+       💬 I look first.
+
+       🔧 read_file → src/main.py
+          ✓ OK
+       🔧 edit_file → src/main.py (3→5 lines)
+          ✓ OK
+          🔍 Hook ruff: ✓
+
+    🔄 Step 2 → LLM call (4 messages)
+       ✓ LLM answered
+    ✅ Agent completed (1 step)
+    💰 $0.000900 · 200 tokens in, 40 out
+    "#);
+}
+
+#[test]
+fn a_run_is_logged_in_spanish() {
+    let look = Look { lang: Lang::Es, shows_costs: true, ..Look::default() };
+    insta::assert_snapshot!(logged(Stage::new(edit()), look), @r#"
+    ▶ Sesión s-1 · scripted/demo · build
+
+    🔄 Paso 1 → llamada al LLM (1 mensaje)
+       ✓ El LLM respondió con 2 llamadas a herramientas
+       💬 I look first.
+
+       🔧 read_file → src/main.py
+          ✓ OK
+       🔧 edit_file → src/main.py (3→5 líneas)
+          ✓ OK
+          🔍 Hook ruff: ✓
+
+    🔄 Paso 2 → llamada al LLM (4 mensajes)
+       ✓ El LLM respondió
+    ✅ Agente completado (1 paso)
+    💰 $0.000900 · 200 tokens de entrada, 40 de salida
+    "#);
+}
+
+#[test]
+fn what_goes_wrong_is_logged_with_its_reason() {
+    let turns = vec![
+        breaks("Half", Fault::new(FaultKind::Truncated, "the stream ended early")),
+        calls(
+            "",
+            &[
+                ("c1", "rm", r#"{"path":"/"}"#),
+                ("c2", "fail", "{}"),
+                ("c3", "hostile", "{\"a\u{1b}[2J"),
+            ],
+        ),
+        ends("", Finish::Stop),
+        breaks("", Fault::new(FaultKind::Auth, "401 from the provider: no such key")),
+    ];
+    insta::assert_snapshot!(logged(Stage::new(turns), Look::default()), @r#"
+    ▶ Session s-1 · scripted/demo · build
+
+    🔄 Step 1 → LLM call (1 message)
+       ✗ LLM call failed: the reply was cut off (the stream ended early)
+       ⏳ Attempt 2 in 737 ms
+       ✓ LLM answered with 3 tool calls
+
+       🔧 rm → path=/
+          ⛔ denied by the rule run_command(rm *)
+       🔧 fail
+          ✗ old_str not found in a.txt
+       🔧 hostile → {"a\u{1b}[2J
+          ✓ OK
+
+    🔄 Step 2 → LLM call (5 messages)
+       ✓ LLM answered
+       ⏳ Empty reply; asking again
+
+    🔄 Step 2 → LLM call (5 messages)
+       ✗ LLM call failed: not authorised (401 from the provider: no such key)
+    ❌ Agent failed: not authorised (1 step)
+    "#);
+}
+
+#[test]
+fn a_watchdog_is_logged() {
+    let mut stage =
+        Stage::new(vec![calls("", &[("c1", "ls", "{}")]), ends("I did half of it.", Finish::Stop)]);
+    stage.rules.limits = Limits { max_steps: 1, ..Limits::default() };
+    insta::assert_snapshot!(logged(stage, Look::default()), @r#"
+    ▶ Session s-1 · scripted/demo · build
+
+    🔄 Step 1 → LLM call (1 message)
+       ✓ LLM answered with 1 tool call
+
+       🔧 ls
+          ✓ OK
+    ⚠️  Step limit reached (max_steps); the LLM is asked to sum up
+
+    🔄 Closing → LLM call without tools (4 messages)
+       ✓ LLM answered
+    ⚠️  Agent stopped: max_steps (1 step)
+    "#);
+}
+
+/// Calls that run at the same time are told one after the other, in call order.
+#[test]
+fn what_belongs_to_a_tool_stays_together() {
+    let turns = vec![
+        calls(
+            "",
+            &[
+                ("c1", "slow", r#"{"ms":500}"#),
+                ("c2", "fail", r#"{"ms":5}"#),
+                ("c3", "ls", r#"{"ms":7}"#),
+            ],
+        ),
+        says("Done."),
+    ];
+    insta::assert_snapshot!(logged(Stage::new(turns), Look::default()), @r#"
+    ▶ Session s-1 · scripted/demo · build
+
+    🔄 Step 1 → LLM call (1 message)
+       ✓ LLM answered with 3 tool calls
+
+       🔧 slow → ms=500
+          ✓ OK
+       🔧 fail → ms=5
+          ✗ old_str not found in a.txt
+       🔧 ls → ms=7
+          ✓ OK
+
+    🔄 Step 2 → LLM call (5 messages)
+       ✓ LLM answered
+    ✅ Agent completed (1 step)
+    "#);
+}

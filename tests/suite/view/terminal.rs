@@ -1,0 +1,113 @@
+//! What reaches a terminal, whatever models, tools and users say.
+
+use std::sync::Arc;
+
+use architect::model::Finish;
+use architect::runner::SystemClock;
+use architect::view::human::{HumanLog, Look};
+use architect::view::{Lang, Output, Place, Text};
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::stage::{Page, Stage, calls, ends, says};
+
+/// The only sequences that drive the terminal: clearing the line, and colours.
+const OURS: [&str; 7] = [
+    "\r\u{1b}[2K",
+    "\u{1b}[0m",
+    "\u{1b}[1m",
+    "\u{1b}[2m",
+    "\u{1b}[31m",
+    "\u{1b}[32m",
+    "\u{1b}[33m",
+];
+
+/// Texts that try to drive the terminal, by other sequences than ours.
+fn hostile() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![
+        Just("\u{1b}]0;title\u{7}".to_owned()),
+        Just("\u{1b}]52;c;aGk=\u{1b}\\".to_owned()),
+        Just("\u{1b}[2J\u{1b}[H\u{1b}[?25l".to_owned()),
+        Just("\u{9b}5A\u{90}x\u{9c}".to_owned()),
+        Just("\u{202e}\u{2066}\u{200f}\u{61c}".to_owned()),
+        Just("\u{2028}\u{feff}\u{e0041}".to_owned()),
+        Just("\r\u{8}\u{7f}\u{0}\u{b}".to_owned()),
+        Just("ünïcödé 🔧\n\tline".to_owned()),
+        any::<String>().prop_map(|text| text.replace("\u{1b}[", "\u{1b}")),
+    ];
+    prop::collection::vec(piece, 1..4).prop_map(|pieces| pieces.concat())
+}
+
+fn is_allowed(c: char) -> bool {
+    let reversing = matches!(c,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    c == '\n' || c == '\t' || !(c.is_control() || reversing)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Fault X9, and the invariant that the bytes on a terminal are of a closed set.
+    #[test]
+    fn nothing_but_the_log_itself_drives_the_terminal(
+        texts in prop::collection::vec(hostile(), 7),
+        is_styled: bool,
+    ) {
+        let page = Page::default();
+        let look = Look { lang: Lang::En, is_styled, shows_costs: true };
+        let clock = Arc::new(SystemClock::start());
+        let log = HumanLog::live(page.clone(), look, clock, || 80).unwrap();
+        let answer = Text::new(page.clone(), Place::Terminal).unwrap();
+        let arguments = json!({ "path": texts[0], "command": texts[1], "say": texts[2], texts[3].as_str(): 1 });
+        let arguments = arguments.to_string();
+        let tools = [("c1", "fail"), ("c2", "run_command"), ("c3", "edit_file"), ("c4", texts[4].as_str())];
+        let tools = tools.map(|(id, name)| (id, name, arguments.as_str()));
+        // An answer that is shown while it arrives, and one that is not.
+        let last = match is_styled {
+            true => says(&texts[6]),
+            false => ends(&texts[6], Finish::Stop),
+        };
+        let mut stage = Stage::new(vec![calls(&texts[5], &tools), last]);
+        // A text of nothing but spaces is no answer.
+        stage.turns.extend([says("Well."), says("Well.")]);
+        stage.about.session_id = texts[3].as_str().into();
+        stage.about.model = texts[4].as_str().into();
+        let outputs: Vec<Box<dyn Output>> = vec![Box::new(log), Box::new(answer)];
+        stage.play(outputs).1.unwrap();
+        let mut text = page.text();
+        for ours in OURS {
+            text = text.replace(ours, "");
+        }
+        let wrong: Vec<char> = text.chars().filter(|c| !is_allowed(*c)).collect();
+        prop_assert!(wrong.is_empty(), "{wrong:?} in {text:?}");
+    }
+}
+
+#[test]
+fn a_live_log_shows_text_while_it_arrives_and_how_long_things_took() {
+    let page = Page::default();
+    let look = Look { is_styled: true, ..Look::default() };
+    let clock = Arc::new(SystemClock::start());
+    let log = HumanLog::live(page.clone(), look, clock, || 80).unwrap();
+    let turns = vec![calls("I look.", &[("c1", "ls", "{}")]), says("Done.")];
+    Stage::new(turns).play(vec![Box::new(log)]).1.unwrap();
+    // The spinner is drawn by the time of day, and cleared before anything else is written.
+    let text = page.text();
+    let written = text.split("\r\u{1b}[2K").filter(|piece| !piece.ends_with(" s"));
+    let text = written.collect::<String>().replace('\u{1b}', "␛");
+    insta::assert_snapshot!(text, @r#"
+    ␛[2m▶ Session s-1 · scripted/demo · build␛[0m
+
+    🔄 ␛[1mStep 1 → LLM call (1 message)␛[0m
+    I look.
+       ␛[32m✓␛[0m LLM answered with 1 tool call␛[2m  800 ms␛[0m
+
+       🔧 ␛[1mls␛[0m
+          ␛[32m✓␛[0m OK
+
+    🔄 ␛[1mStep 2 → LLM call (3 messages)␛[0m
+    Done.
+       ␛[32m✓␛[0m LLM answered␛[2m  400 ms␛[0m
+    ✅ ␛[1mAgent completed (1 step)␛[0m
+    "#);
+}
