@@ -1,0 +1,197 @@
+//! What a hook is.
+
+use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
+use std::sync::Arc;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use super::answer::Answer;
+use super::occasion::Occasion;
+use crate::model::wildcard;
+use crate::port::{HookOutcome, HookPoint, Scope};
+
+/// Something that is asked at a point of a run.
+pub trait Hook: Send + Sync {
+    /// Is shown an occasion, and answers. When the scope is cancelled, it returns soon, and nobody looks at what it
+    /// returns.
+    ///
+    /// # Errors
+    ///
+    /// Fails when it has no answer.
+    fn ask(&self, occasion: &Occasion, scope: &Scope) -> Result<Answer, HookError>;
+
+    /// Returns how long an answer may take at the most; the machine waits so much longer for what the hook is part of.
+    fn limit(&self) -> Duration {
+        Duration::from_secs(10)
+    }
+}
+
+/// A function is a hook.
+impl<F> Hook for F
+where
+    F: Fn(&Occasion, &Scope) -> Result<Answer, HookError> + Send + Sync,
+{
+    fn ask(&self, occasion: &Occasion, scope: &Scope) -> Result<Answer, HookError> {
+        self(occasion, scope)
+    }
+}
+
+/// Why a hook had no answer.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum HookError {
+    /// It could not be started.
+    #[error("it could not be started: {0}")]
+    Start(String),
+    /// It took too long and was killed.
+    #[error("it took longer than {} s and was killed", .0.as_secs_f64())]
+    TimedOut(Duration),
+    /// It ended with a code that means neither yes nor no.
+    #[error("it ended with exit code {code}{}", said(.stderr))]
+    Exit {
+        /// The code.
+        code: i32,
+        /// What it wrote to its standard error.
+        stderr: String,
+    },
+    /// It was ended by a signal.
+    #[error("it was ended by signal {0}")]
+    Signal(i32),
+    /// What it printed is no answer.
+    #[error("{0}")]
+    Output(String),
+    /// It broke down.
+    #[error("it broke down: {0}")]
+    Panic(String),
+    /// Nobody waited for it any more.
+    #[error("it was cancelled")]
+    Cancelled,
+}
+
+impl HookError {
+    pub(super) fn outcome(&self) -> HookOutcome {
+        match self {
+            Self::TimedOut(_) => HookOutcome::TimedOut,
+            Self::Start(_)
+            | Self::Exit { .. }
+            | Self::Signal(_)
+            | Self::Output(_)
+            | Self::Panic(_)
+            | Self::Cancelled => HookOutcome::Failed,
+        }
+    }
+}
+
+fn said(stderr: &str) -> String {
+    match stderr.trim() {
+        "" => String::new(),
+        text => format!(": {text}"),
+    }
+}
+
+/// What it means when a hook has no answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnFailure {
+    /// The user is warned, and the run goes on.
+    #[default]
+    Ignore,
+    /// It counts as a no.
+    Block,
+}
+
+/// Where a hook is asked, and about what.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// Its name.
+    pub name: Arc<str>,
+    /// The point.
+    pub point: HookPoint,
+    /// The tools that it is asked about, as a pattern on their names; none is every tool.
+    pub tools: Option<String>,
+    /// The files that it is asked about; none is every file.
+    pub files: Option<GlobSet>,
+    /// What it means when it has no answer.
+    pub on_failure: OnFailure,
+}
+
+impl Place {
+    /// Returns the place of a hook that is asked about everything at a point.
+    pub fn at(point: HookPoint, name: &str) -> Self {
+        Self { name: name.into(), point, tools: None, files: None, on_failure: OnFailure::Ignore }
+    }
+
+    /// Returns the place for these files only: patterns as `.gitignore` has them, where one without `/` is about the
+    /// file's name alone.
+    ///
+    /// # Errors
+    ///
+    /// Fails with what is wrong with a pattern.
+    pub fn for_files<'a>(
+        self,
+        patterns: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Self, globset::Error> {
+        let mut set = GlobSetBuilder::new();
+        for pattern in patterns {
+            set.add(glob(pattern)?);
+        }
+        let set = set.build()?;
+        Ok(Self { files: (!set.is_empty()).then_some(set), ..self })
+    }
+
+    pub(super) fn is_about_tool(&self, tool: &str) -> bool {
+        match self.tools.as_deref() {
+            None | Some("") => true,
+            Some(pattern) => wildcard(pattern, tool),
+        }
+    }
+
+    pub(super) fn is_about(&self, occasion: &Occasion) -> bool {
+        let fits_file = match (&self.files, occasion) {
+            (Some(files), Occasion::PostEdit { file, .. }) => files.is_match(&**file),
+            _ => true,
+        };
+        self.point == occasion.point()
+            && occasion.tool().is_none_or(|tool| self.is_about_tool(tool))
+            && fits_file
+    }
+}
+
+fn glob(pattern: &str) -> Result<Glob, globset::Error> {
+    let anywhere = match pattern.trim_start_matches('/') {
+        name if !pattern.contains('/') => format!("**/{name}"),
+        path => path.to_owned(),
+    };
+    GlobBuilder::new(&anywhere).literal_separator(true).build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fits(patterns: &[&str], file: &str) -> bool {
+        let place =
+            Place::at(HookPoint::PostEdit, "h").for_files(patterns.iter().copied()).unwrap();
+        let (call, tool) = ("c".into(), "edit_file".into());
+        place.is_about(&Occasion::PostEdit { call, tool, file: file.into() })
+    }
+
+    #[test]
+    fn a_pattern_without_a_slash_is_about_names_and_one_with_it_about_paths() {
+        assert!(fits(&["*.rs"], "src/a.rs") && fits(&["*.rs"], "a.rs") && fits(&[], "x"));
+        assert!(fits(&["src/**/*.{js,ts}"], "src/a/b.ts") && fits(&["/src/*.rs"], "src/a.rs"));
+        assert!(!fits(&["*.rs"], "a.rst") && !fits(&["src/*.rs"], "src/a/b.rs"));
+        assert!(!fits(&["src/*.rs"], "lib/src/a.rs"));
+    }
+
+    #[test]
+    fn a_matcher_is_about_the_names_of_tools() {
+        let place = |tools: &str| {
+            let tools = Some(tools.to_owned());
+            Place { tools, ..Place::at(HookPoint::PreToolUse, "h") }
+        };
+        assert!(place("edit_file|write_*").is_about_tool("write_file"));
+        assert!(place("").is_about_tool("x") && place("*").is_about_tool("x"));
+        assert!(!place("run_command").is_about_tool("read_file"));
+    }
+}

@@ -1,0 +1,121 @@
+//! Hooks around model calls.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::list::{Blocked, Hooks};
+use super::occasion::Occasion;
+use super::prelude::HookedPrelude;
+use crate::machine::Purpose;
+use crate::model::{Fault, FaultKind, Reply};
+use crate::port::{Ask, Delta, Model, ModelCall, Scope, ToolSpec};
+
+/// A model with hooks around its calls. What the hooks before a call change is collected by the [`HookedPrelude`].
+pub struct HookedModel {
+    model: Box<dyn Model>,
+    shared: Arc<Shared>,
+}
+
+/// What the hooks before a call and those around it know together.
+pub(super) struct Shared {
+    pub(super) hooks: Arc<Hooks>,
+    next: Mutex<NextCall>,
+}
+
+/// What the next call is like, as far as hooks decide.
+#[derive(Default)]
+pub(super) struct NextCall {
+    /// Another system prompt.
+    pub(super) system: Option<Arc<str>>,
+    /// The tools that are left.
+    pub(super) tools: Option<Arc<[ToolSpec]>>,
+    /// The hook that does not want it to be made.
+    pub(super) blocked: Option<Blocked>,
+    /// What the model has to be told by hooks that looked at its last reply.
+    pub(super) context: Vec<String>,
+    /// Whether the context was compacted since the last call.
+    pub(super) was_compacted: bool,
+}
+
+/// Returns a model with hooks around its calls, and what has to be done before them: both belong to one run, whose task,
+/// system prompt and tools these are.
+pub fn around(
+    model: Box<dyn Model>,
+    hooks: Arc<Hooks>,
+    prompt: Arc<str>,
+    system: Arc<str>,
+    tools: Arc<[ToolSpec]>,
+) -> (HookedModel, HookedPrelude) {
+    let shared = Arc::new(Shared { hooks, next: Mutex::default() });
+    let prelude = HookedPrelude::new(Arc::clone(&shared), prompt, system, tools);
+    (HookedModel { model, shared }, prelude)
+}
+
+impl Shared {
+    pub(super) fn next(&self) -> MutexGuard<'_, NextCall> {
+        self.next.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Model for HookedModel {
+    fn prepare(&mut self, ask: &Ask<'_>) -> Result<Box<dyn ModelCall>, Fault> {
+        let mut next = self.shared.next();
+        let call = match ask.purpose {
+            Purpose::Agent => {
+                if let Some(blocked) = next.blocked.take() {
+                    return Err(refused("the call", &blocked));
+                }
+                let system = next.system.as_ref().unwrap_or(ask.system);
+                let tools = next.tools.as_ref().unwrap_or(ask.tools);
+                self.model.prepare(&Ask { system, tools, ..*ask })?
+            }
+            Purpose::Compaction | Purpose::Closing => self.model.prepare(ask)?,
+        };
+        let (purpose, attempt) = (ask.purpose, ask.attempt);
+        Ok(Box::new(HookedCall { call, purpose, attempt, shared: Arc::clone(&self.shared) }))
+    }
+}
+
+/// A request with hooks around it.
+struct HookedCall {
+    call: Box<dyn ModelCall>,
+    purpose: Purpose,
+    attempt: u32,
+    shared: Arc<Shared>,
+}
+
+impl ModelCall for HookedCall {
+    fn run(self: Box<Self>, scope: &Scope, sink: &mut dyn FnMut(Delta)) -> Result<Reply, Fault> {
+        let Self { call, purpose, attempt, shared } = *self;
+        let hooks = &shared.hooks;
+        if purpose == Purpose::Compaction && attempt == 1 {
+            shared.next().was_compacted = true;
+            if let Some(blocked) = hooks.pass(Occasion::PreCompact, scope).blocked {
+                return Err(refused("the summary", &blocked));
+            }
+        }
+        let reply = match call.run(scope, sink) {
+            Ok(reply) => reply,
+            Err(fault) => {
+                let (fault_kind, message) = (Some(fault.kind), Arc::clone(&fault.message));
+                hooks.pass(Occasion::OnError { fault: fault_kind, message }, scope);
+                return Err(fault);
+            }
+        };
+        if purpose != Purpose::Agent {
+            return Ok(reply);
+        }
+        let tools = reply.calls().map(|call| Arc::clone(&call.name)).collect();
+        let passage = hooks.pass(Occasion::PostLlmCall { text: reply.text(), tools }, scope);
+        if let Some(blocked) = &passage.blocked {
+            return Err(Fault { billed: true, ..refused("the reply", blocked) });
+        }
+        shared.next().context.extend(passage.context());
+        Ok(reply)
+    }
+}
+
+/// A hook's no to a model call ends the run, as a provider's no would.
+fn refused(what: &str, blocked: &Blocked) -> Fault {
+    let message = format!("hook {} refuses {what}: {}", blocked.hook, blocked.reason);
+    Fault::new(FaultKind::Refused, message)
+}

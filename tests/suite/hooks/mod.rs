@@ -1,0 +1,5 @@
+//! Hooks: what they see, what they change, what they stop.
+
+mod calls;
+mod points;
+mod world;
