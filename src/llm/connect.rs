@@ -6,14 +6,18 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use super::anthropic::{self, Anthropic};
 use super::chat::{Chat, Quirks};
 use super::exchange::{Carrier, Target, WireModel};
 use super::fault::Masks;
+use super::gemini::Gemini;
 use super::models::Table;
-use super::provider::{Provider, Speaks};
+use super::provider::{Facts, Provider, Speaks};
+use super::responses::{Host, Responses};
 use super::scripted::{BadScript, Script, ScriptPosition, ScriptedModel};
 use super::spec::ModelSpec;
 use super::wire::Wire;
+use crate::model::Tokens;
 use crate::net::{
     BadEndpoint, BadSecret, Client, Endpoint, HeaderMap, HeaderName, HeaderValue, Limits, NetError,
     Options, ProxyChoice, Roots, Secret, header,
@@ -131,39 +135,31 @@ pub fn connect(
         ModelSpec::Remote { provider, name } => {
             let endpoint = endpoint(*provider, settings, env)?;
             let client = client(&endpoint, settings, env)?;
-            remote(*provider, name, settings, table, env, &endpoint, Arc::new(client))
+            remote((*provider, name), settings, table, env, &endpoint, Arc::new(client))
         }
     }
 }
 
+/// Returns a model that is reached by a carrier.
 fn remote(
-    provider: Provider,
-    name: &str,
+    model: (Provider, &str),
     settings: &WireSettings,
-    _: &Table,
+    table: &Table,
     env: Env<'_>,
     endpoint: &Endpoint,
     carrier: Arc<dyn Carrier>,
 ) -> Result<Box<dyn Model>, ConnectError> {
+    let (provider, _) = model;
     let facts = provider.facts();
     let key = key(provider, settings, env, endpoint)?;
-    let mark: Arc<str> = format!("{}/{name}", facts.name).into();
-    let (wire, path): (Arc<dyn Wire>, String) = match facts.speaks {
-        Speaks::Chat | Speaks::Responses | Speaks::Anthropic | Speaks::Gemini => {
-            let chat = Chat {
-                name: mark,
-                model: name.to_owned(),
-                quirks: Quirks::of(facts.name, endpoint.host()),
-                streams: settings.stream,
-                cache_key: settings.cache_key.clone(),
-            };
-            (Arc::new(chat), "/chat/completions".to_owned())
-        }
-    };
+    let (wire, path) = wire(model, &facts, settings, table, endpoint);
     let mut headers = HeaderMap::new();
     let accept = if settings.stream { "text/event-stream" } else { "application/json" };
     headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if facts.speaks == Speaks::Anthropic {
+        headers.insert("anthropic-version", HeaderValue::from_static(anthropic::VERSION));
+    }
     if let Some(Key { secret, variable }) = &key {
         let (name, value) = key_header(facts.speaks, variable, secret);
         let cannot =
@@ -180,6 +176,52 @@ fn remote(
     };
     Ok(Box::new(WireModel::new(wire, carrier, target)))
 }
+
+/// Returns the wire format of a model, and the path of its requests.
+fn wire(
+    (provider, name): (Provider, &str),
+    facts: &Facts,
+    settings: &WireSettings,
+    table: &Table,
+    endpoint: &Endpoint,
+) -> (Arc<dyn Wire>, String) {
+    let mark: Arc<str> = format!("{}/{name}", facts.name).into();
+    let (model, streams) = (name.to_owned(), settings.stream);
+    let cache_key = settings.cache_key.clone().filter(|_| settings.prompt_caching);
+    match facts.speaks {
+        Speaks::Chat => {
+            let quirks = Quirks::of(facts.name, endpoint.host());
+            let wire = Chat { name: mark, model, quirks, streams, cache_key };
+            (Arc::new(wire), "/chat/completions".to_owned())
+        }
+        Speaks::Responses => {
+            let is_openai = endpoint.host().ends_with("api.openai.com");
+            let host = if is_openai { Host::OpenAi } else { Host::Other };
+            let wire = Responses { name: mark, model, host, streams, cache_key };
+            (Arc::new(wire), "/responses".to_owned())
+        }
+        Speaks::Anthropic => {
+            let spec = ModelSpec::Remote { provider, name: name.to_owned() };
+            let limit = table.lookup(&spec).and_then(|facts| facts.max_output);
+            let max_output = limit.map_or(UNKNOWN_OUTPUT, |limit| limit.min(USUAL_OUTPUT));
+            let caches = settings.prompt_caching;
+            let wire = Anthropic { name: mark, model, streams, caches, max_output };
+            (Arc::new(wire), "/messages".to_owned())
+        }
+        Speaks::Gemini => {
+            let wire = Gemini { name: mark, model, streams };
+            let path = wire.path();
+            (Arc::new(wire), path)
+        }
+    }
+}
+
+/// The output limit where one is mandatory and nobody asks for another. A higher one takes away from the room that the
+/// request has, and a longer reply goes on in the next one.
+const USUAL_OUTPUT: Tokens = Tokens(32_000);
+
+/// The output limit of a model that the table does not know.
+const UNKNOWN_OUTPUT: Tokens = Tokens(8_192);
 
 /// Returns where a provider is reached.
 fn endpoint(
@@ -202,8 +244,13 @@ fn endpoint(
         _ => own,
     };
     let endpoint = Endpoint::parse(&own, settings.allow_http)?;
-    let is_bare = endpoint.path().is_empty() && !facts.path.is_empty();
-    Ok(if is_bare { endpoint.with_path(facts.path) } else { endpoint })
+    let path = match (facts.speaks, endpoint.path()) {
+        // The provider's own libraries are given the address without the version.
+        (Speaks::Anthropic, path) if !path.ends_with("/v1") => format!("{path}/v1"),
+        (_, "") => facts.path.to_owned(),
+        (_, path) => path.to_owned(),
+    };
+    Ok(endpoint.with_path(&path))
 }
 
 fn has_port(host: &str) -> bool {

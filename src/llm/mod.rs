@@ -7,14 +7,17 @@
 //! A reply counts only when its terminal event came, and one call is one attempt: when it is tried again is the machine's
 //! decision. No key is ever part of an error, a log or a recording.
 
+mod anthropic;
 mod chat;
 mod connect;
 mod decode;
 mod encode;
 mod exchange;
 mod fault;
+mod gemini;
 pub mod models;
 mod provider;
+mod responses;
 mod schema;
 pub mod scripted;
 mod spec;

@@ -31,7 +31,7 @@ pub(super) trait Wire: Send + Sync {
     }
 
     /// Writes everything after the conversation.
-    fn tail(&self, max_output: Option<Tokens>, out: &mut Vec<u8>);
+    fn tail(&self, frame: &Frame<'_>, max_output: Option<Tokens>, out: &mut Vec<u8>);
 
     /// Returns a reader for a reply that is streamed.
     fn decoder(&self) -> Box<dyn Decoder>;

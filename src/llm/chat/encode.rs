@@ -220,7 +220,7 @@ mod tests {
             chat.item(item, &mut pen);
         }
         pen.close(false);
-        chat.tail(Some(Tokens(100)), &mut out);
+        chat.tail(frame, Some(Tokens(100)), &mut out);
         serde_json::from_slice(&out).unwrap()
     }
 

@@ -46,7 +46,7 @@ impl Wire for Chat {
         encode::user(self, text, pen);
     }
 
-    fn tail(&self, max_output: Option<Tokens>, out: &mut Vec<u8>) {
+    fn tail(&self, _: &Frame<'_>, max_output: Option<Tokens>, out: &mut Vec<u8>) {
         encode::tail(self, max_output, out);
     }
 

@@ -79,7 +79,7 @@ impl WireModel {
             wire.user(instruction, &mut pen);
         }
         pen.close(wire.marks() && ask.instruction.is_none());
-        wire.tail(ask.max_output, &mut tail);
+        wire.tail(&frame(ask), ask.max_output, &mut tail);
         Request {
             method: Method::POST,
             url: self.target.url.clone(),
@@ -102,9 +102,7 @@ impl WireModel {
             return Arc::clone(&head.bytes);
         }
         let mut bytes = Vec::new();
-        let schema = ask.schema.map(|schema| &**schema);
-        let frame = Frame { system: ask.system, tools: ask.tools, schema };
-        self.wire.head(&frame, &mut bytes);
+        self.wire.head(&frame(ask), &mut bytes);
         let bytes = Arc::new(bytes);
         if self.heads.len() == HEADS {
             self.heads.remove(0);
@@ -134,6 +132,10 @@ impl Model for WireModel {
             request,
         }))
     }
+}
+
+fn frame<'a>(ask: &Ask<'a>) -> Frame<'a> {
+    Frame { system: ask.system, tools: ask.tools, schema: ask.schema.map(|schema| &**schema) }
 }
 
 /// Returns whether two shared values are the same; the pointers mostly tell.

@@ -1,0 +1,330 @@
+//! Writing a request.
+
+use super::Gemini;
+use crate::llm::encode::{Group, Pen, json};
+use crate::llm::schema;
+use crate::llm::wire::Frame;
+use crate::model::{Arguments, CallId, Item, Opaque, Part, Reply, Tokens, ToolCall, ToolResult};
+
+static USER: Group =
+    Group { open: r#"{"role":"user","parts":["#, between: ",", close: "]}", marked: "]}" };
+
+/// Answers to calls stand in a message of their own: there have to be as many of them as there were calls.
+static ANSWERS: Group =
+    Group { open: r#"{"role":"user","parts":["#, between: ",", close: "]}", marked: "]}" };
+
+static MODEL: Group =
+    Group { open: r#"{"role":"model","parts":["#, between: ",", close: "]}", marked: "]}" };
+
+/// What stands for the signature of a call that another model made, as the provider documents it.
+const FOREIGN: &str = "skip_thought_signature_validator";
+
+pub(super) fn head(wire: &Gemini, frame: &Frame<'_>, out: &mut Vec<u8>) {
+    let mut system = frame.system.trim_end().to_owned();
+    if let Some(schema) = frame.schema.filter(|_| !enforces(wire, frame)) {
+        system.push_str(&schema::in_words(schema));
+    }
+    json::raw(out, "{");
+    if !system.trim().is_empty() {
+        json::raw(out, r#""systemInstruction":{"parts":[{"text":"#);
+        json::text(out, &system);
+        json::raw(out, "}]},");
+    }
+    for (index, tool) in frame.tools.iter().enumerate() {
+        json::raw(out, if index == 0 { r#""tools":[{"functionDeclarations":["# } else { "," });
+        json::raw(out, r#"{"name":"#);
+        json::text(out, &tool.name);
+        json::raw(out, r#","description":"#);
+        json::text(out, &tool.description);
+        json::raw(out, r#","parametersJsonSchema":"#);
+        json::value(out, &tool.schema);
+        json::raw(out, "}");
+    }
+    json::raw(out, if frame.tools.is_empty() { "" } else { "]}]," });
+    json::raw(out, r#""contents":["#);
+}
+
+pub(super) fn tail(
+    wire: &Gemini,
+    frame: &Frame<'_>,
+    max_output: Option<Tokens>,
+    out: &mut Vec<u8>,
+) {
+    json::raw(out, r#"],"generationConfig":{"#);
+    if let Some(Tokens(limit)) = max_output {
+        json::raw(out, r#""maxOutputTokens":"#);
+        json::value(out, &limit);
+    }
+    if let Some(schema) = frame.schema.filter(|_| enforces(wire, frame)) {
+        json::raw(out, if max_output.is_some() { "," } else { "" });
+        json::raw(out, r#""responseMimeType":"application/json","responseJsonSchema":"#);
+        json::value(out, schema);
+    }
+    json::raw(out, "}}");
+}
+
+/// Returns whether the provider itself holds the answer to a schema; the older models don't beside tools.
+fn enforces(wire: &Gemini, frame: &Frame<'_>) -> bool {
+    frame.tools.is_empty() || !wire.is_old()
+}
+
+pub(super) fn item(wire: &Gemini, item: &Item, pen: &mut Pen<'_>) {
+    match item {
+        Item::User(message) => user(&message.text, pen),
+        Item::Assistant(reply) => assistant(wire, reply, pen),
+        Item::Exchange(exchange) => {
+            assistant(wire, exchange.reply(), pen);
+            for (call, result) in exchange.reply().calls().zip(exchange.results()) {
+                answer(call, result, pen);
+            }
+        }
+    }
+}
+
+pub(super) fn user(text: &str, pen: &mut Pen<'_>) {
+    if !text.trim().is_empty() {
+        pen.add(&USER, |out| {
+            json::raw(out, r#"{"text":"#);
+            json::text(out, text);
+            json::raw(out, "}");
+        });
+    }
+}
+
+fn assistant(wire: &Gemini, reply: &Reply, pen: &mut Pen<'_>) {
+    // A signature stands before the part that it belongs to; one at the end has a part of its own.
+    let mut signature: Option<&str> = None;
+    let mut may_need_one = !wire.is_old();
+    for part in reply.parts.iter() {
+        match part {
+            Part::Opaque(Opaque { wire: of, json }) => {
+                if *of != wire.name {
+                    continue;
+                }
+                flush(signature.take(), pen);
+                match alone(json) {
+                    Some(alone) => signature = Some(alone),
+                    None => pen.add(&MODEL, |out| json::raw(out, json)),
+                }
+            }
+            Part::Text(text) if text.is_empty() => {}
+            Part::Text(text) => {
+                let signature = signature.take();
+                pen.add(&MODEL, |out| {
+                    json::raw(out, r#"{"text":"#);
+                    json::text(out, text);
+                    close(signature, out);
+                });
+            }
+            Part::Call(call) => {
+                let signature = signature.take();
+                // Only the first call of a reply has to be signed.
+                let is_foreign = std::mem::take(&mut may_need_one) && signature.is_none();
+                pen.add(&MODEL, |out| {
+                    json::raw(out, r#"{"functionCall":{"name":"#);
+                    json::tool_name(out, &call.name);
+                    json::raw(out, r#","args":"#);
+                    json::raw(
+                        out,
+                        match &call.arguments {
+                            Arguments::Complete { text } => text,
+                            Arguments::Malformed { .. } | Arguments::Cut { .. } => "{}",
+                        },
+                    );
+                    id(&call.id, out);
+                    json::raw(out, "}");
+                    if is_foreign {
+                        json::raw(out, r#","thoughtSignature":"#);
+                        json::text(out, FOREIGN);
+                    }
+                    close(signature, out);
+                });
+            }
+        }
+    }
+    flush(signature, pen);
+}
+
+/// Writes a signature that belongs to no part.
+fn flush(signature: Option<&str>, pen: &mut Pen<'_>) {
+    if signature.is_some() {
+        pen.add(&MODEL, |out| {
+            json::raw(out, r#"{"text":"""#);
+            close(signature, out);
+        });
+    }
+}
+
+/// Ends a part, with its signature.
+fn close(signature: Option<&str>, out: &mut Vec<u8>) {
+    if let Some(signature) = signature {
+        json::raw(out, ",");
+        json::raw(out, signature);
+    }
+    json::raw(out, "}");
+}
+
+fn answer(call: &ToolCall, result: &ToolResult, pen: &mut Pen<'_>) {
+    pen.add(&ANSWERS, |out| {
+        json::raw(out, r#"{"functionResponse":{"name":"#);
+        json::tool_name(out, &call.name);
+        json::raw(out, r#","response":{"#);
+        json::text(out, if result.is_ok() { "output" } else { "error" });
+        json::raw(out, ":");
+        let text = if result.text.trim().is_empty() { "(no output)" } else { &result.text };
+        json::text(out, text);
+        json::raw(out, "}");
+        id(&call.id, out);
+        json::raw(out, "}}");
+    });
+}
+
+/// Writes an id that the provider gave; it does not know those that were made up for it.
+fn id(id: &CallId, out: &mut Vec<u8>) {
+    let made_up = id.as_str().strip_prefix("call_").is_some_and(|rest| {
+        rest.split('_')
+            .all(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
+    });
+    if !made_up {
+        json::raw(out, r#","id":"#);
+        json::text(out, id.as_str());
+    }
+}
+
+/// Returns the field of an object that is a signature alone, and no part with one.
+fn alone(json: &str) -> Option<&str> {
+    let object: serde_json::Map<String, serde_json::Value> = serde_json::from_str(json).ok()?;
+    let is_alone = object.len() == 1 && object.contains_key("thoughtSignature");
+    json.strip_prefix('{')?.strip_suffix('}').filter(|_| is_alone)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::llm::wire::Wire;
+    use crate::model::{Exchange, Finish, Origin, ToolStatus, Usage};
+    use crate::port::ToolSpec;
+
+    fn wire(model: &str) -> Gemini {
+        Gemini { name: "gemini/m".into(), model: model.to_owned(), streams: true }
+    }
+
+    fn signature(of: &str) -> Part {
+        let json = r#"{"thoughtSignature":"aGk\u003d"}"#;
+        Part::Opaque(Opaque { wire: of.into(), json: json.into() })
+    }
+
+    fn reply(parts: Vec<Part>) -> Reply {
+        Reply { parts: parts.into(), finish: Finish::Stop, usage: Usage::default(), model: None }
+    }
+
+    fn exchange(mut parts: Vec<Part>, ids: &[&str]) -> Item {
+        let call = |id: &&str| Part::Call(ToolCall::new((*id).into(), "grep", r#"{"a":1}"#));
+        parts.extend(ids.iter().map(call));
+        let result = |id: &&str| ToolResult::new((*id).into(), ToolStatus::Ok, "found");
+        let results: Vec<_> = ids.iter().map(result).collect();
+        Item::Exchange(Exchange::new(reply(parts), results).unwrap())
+    }
+
+    fn text(wire: &Gemini, frame: &Frame<'_>, items: &[Item]) -> String {
+        let mut out = Vec::new();
+        wire.head(frame, &mut out);
+        let mut pen = Pen::new(&mut out, None);
+        for item in items {
+            wire.item(item, &mut pen);
+        }
+        pen.close(false);
+        wire.tail(frame, Some(Tokens(9)), &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    fn contents(model: &str, items: &[Item]) -> Value {
+        let frame = Frame { system: "", tools: &[], schema: None };
+        let text = text(&wire(model), &frame, items);
+        serde_json::from_str::<Value>(&text).unwrap()["contents"].clone()
+    }
+
+    #[test]
+    fn a_request_has_what_google_documents() {
+        let tools = [ToolSpec {
+            name: "grep".into(),
+            description: "finds".into(),
+            schema: json!({"type": "object"}),
+        }];
+        let frame = Frame { system: "be good", tools: &tools, schema: None };
+        let items = [
+            Item::user(Origin::Task, "do"),
+            exchange(vec![Part::Text("on it".into()), signature("gemini/m")], &["own", "call_1_1"]),
+            Item::user(Origin::Steering, "hurry"),
+        ];
+        let request: Value =
+            serde_json::from_str(&text(&wire("gemini-3.7-flash"), &frame, &items)).unwrap();
+        let answer = json!({"output": "found"});
+        assert_eq!(
+            request,
+            json!({
+                "systemInstruction": {"parts": [{"text": "be good"}]},
+                "tools": [{"functionDeclarations": [{"name": "grep", "description": "finds",
+                    "parametersJsonSchema": {"type": "object"}}]}],
+                "contents": [
+                    {"role": "user", "parts": [{"text": "do"}]},
+                    {"role": "model", "parts": [
+                        {"text": "on it"},
+                        {"functionCall": {"name": "grep", "args": {"a": 1}, "id": "own"},
+                            "thoughtSignature": "aGk="},
+                        {"functionCall": {"name": "grep", "args": {"a": 1}}},
+                    ]},
+                    {"role": "user", "parts": [
+                        {"functionResponse": {"name": "grep", "response": answer, "id": "own"}},
+                        {"functionResponse": {"name": "grep", "response": answer}},
+                    ]},
+                    {"role": "user", "parts": [{"text": "hurry"}]},
+                ],
+                "generationConfig": {"maxOutputTokens": 9},
+            })
+        );
+    }
+
+    /// Fault L61.
+    #[test]
+    fn a_signature_goes_back_byte_for_byte_where_it_came_from() {
+        let frame = Frame { system: "", tools: &[], schema: None };
+        let items = [exchange(vec![signature("gemini/m")], &["own"])];
+        assert!(
+            text(&wire("gemini-3-pro"), &frame, &items)
+                .contains(r#""thoughtSignature":"aGk\u003d""#)
+        );
+        let at_the_end = reply(vec![Part::Text("a".into()), signature("gemini/m")]);
+        assert_eq!(
+            contents("gemini-3-pro", &[Item::Assistant(at_the_end)])[0]["parts"],
+            json!([{"text": "a"}, {"text": "", "thoughtSignature": "aGk="}])
+        );
+    }
+
+    #[test]
+    fn a_call_of_another_model_is_signed_as_such_where_signatures_are_mandatory() {
+        let items = [exchange(vec![signature("gemini/other")], &["a", "b"])];
+        let signatures = |model| {
+            let parts = contents(model, &items)[0]["parts"].clone();
+            [0, 1].map(|index| parts[index]["thoughtSignature"].clone())
+        };
+        assert_eq!(signatures("gemini-3-pro"), [json!(FOREIGN), Value::Null]);
+        assert_eq!(signatures("gemini-2.5-pro"), [Value::Null, Value::Null]);
+    }
+
+    #[test]
+    fn a_schema_stands_beside_tools_only_where_that_is_possible() {
+        let tools = [ToolSpec { name: "t".into(), description: "d".into(), schema: json!({}) }];
+        let schema = json!({"type": "object"});
+        let frame = Frame { system: "s", tools: &tools, schema: Some(&schema) };
+        let request =
+            |model| serde_json::from_str::<Value>(&text(&wire(model), &frame, &[])).unwrap();
+        assert_eq!(request("gemini-3-pro")["generationConfig"]["responseJsonSchema"], schema);
+        let old = request("gemini-2.5-pro");
+        assert_eq!(old["generationConfig"], json!({"maxOutputTokens": 9}));
+        let system = old["systemInstruction"]["parts"][0]["text"].as_str().unwrap().to_owned();
+        assert!(system.contains("JSON Schema"));
+    }
+}

@@ -1,0 +1,288 @@
+//! Writing a request.
+
+use super::item::Frame as MessageFrame;
+use super::{Host, Responses};
+use crate::llm::encode::{Group, Pen, json};
+use crate::llm::schema;
+use crate::llm::wire::Frame;
+use crate::model::{Arguments, Item, Opaque, Part, Reply, Tokens, ToolResult};
+
+/// The input is one flat list.
+static ITEM: Group = Group { open: "", between: ",", close: "", marked: "" };
+
+pub(super) fn head(wire: &Responses, frame: &Frame<'_>, out: &mut Vec<u8>) {
+    json::raw(out, r#"{"model":"#);
+    json::text(out, &wire.model);
+    json::raw(out, r#","store":false"#);
+    if reasons(&wire.model) {
+        json::raw(out, r#","include":["reasoning.encrypted_content"]"#);
+    }
+    if wire.streams {
+        json::raw(out, r#","stream":true"#);
+    }
+    if wire.host == Host::OpenAi {
+        if wire.streams {
+            // Padding that hides the length of tokens from who watches the line; it is a third of the stream.
+            json::raw(out, r#","stream_options":{"include_obfuscation":false}"#);
+        }
+        if let Some(key) = &wire.cache_key {
+            json::raw(out, r#","prompt_cache_key":"#);
+            json::text(out, key);
+        }
+    }
+    let system = frame.system.trim_end();
+    if !system.trim().is_empty() {
+        json::raw(out, r#","instructions":"#);
+        json::text(out, system);
+    }
+    for (index, tool) in frame.tools.iter().enumerate() {
+        json::raw(out, if index == 0 { r#","tools":["# } else { "," });
+        json::raw(out, r#"{"type":"function","name":"#);
+        json::text(out, &tool.name);
+        json::raw(out, r#","description":"#);
+        json::text(out, &tool.description);
+        json::raw(out, r#","parameters":"#);
+        json::value(out, &tool.schema);
+        // Strict is the default here, and takes schemas of one kind only.
+        json::raw(out, r#","strict":false}"#);
+    }
+    json::raw(out, if frame.tools.is_empty() { "" } else { "]" });
+    if let Some(schema) = frame.schema {
+        json::raw(out, r#","text":{"format":{"type":"json_schema","name":"answer","strict":"#);
+        json::value(out, &schema::is_strict(schema));
+        json::raw(out, r#","schema":"#);
+        json::value(out, schema);
+        json::raw(out, "}}");
+    }
+    json::raw(out, r#","input":["#);
+}
+
+pub(super) fn tail(max_output: Option<Tokens>, out: &mut Vec<u8>) {
+    json::raw(out, "]");
+    if let Some(Tokens(limit)) = max_output {
+        json::raw(out, r#","max_output_tokens":"#);
+        json::value(out, &limit.max(LEAST_OUTPUT));
+    }
+    json::raw(out, "}");
+}
+
+/// A lower limit is refused.
+const LEAST_OUTPUT: u64 = 16;
+
+pub(super) fn item(wire: &Responses, item: &Item, pen: &mut Pen<'_>) {
+    match item {
+        Item::User(message) => user(&message.text, pen),
+        Item::Assistant(reply) => assistant(wire, reply, pen),
+        Item::Exchange(exchange) => {
+            assistant(wire, exchange.reply(), pen);
+            for result in exchange.results() {
+                answer(result, pen);
+            }
+        }
+    }
+}
+
+pub(super) fn user(text: &str, pen: &mut Pen<'_>) {
+    if !text.trim().is_empty() {
+        pen.add(&ITEM, |out| {
+            json::raw(out, r#"{"role":"user","content":[{"type":"input_text","text":"#);
+            json::text(out, text);
+            json::raw(out, "}]}");
+        });
+    }
+}
+
+fn assistant(wire: &Responses, reply: &Reply, pen: &mut Pen<'_>) {
+    let is_sent = |part: &&Part| match part {
+        Part::Text(text) => !text.trim().is_empty(),
+        Part::Call(_) => true,
+        Part::Opaque(opaque) => opaque.wire == wire.name,
+    };
+    let mut parts: Vec<&Part> = reply.parts.iter().filter(is_sent).collect();
+    // An item of reasoning is refused without the item that it led to.
+    while let Some(Part::Opaque(Opaque { json, .. })) = parts.last() {
+        if !leads_on(json) {
+            break;
+        }
+        parts.pop();
+    }
+    let mut frame = None;
+    for part in parts {
+        match part {
+            Part::Opaque(Opaque { json, .. }) => match MessageFrame::read(json) {
+                Some(read) => frame = Some(read),
+                None => pen.add(&ITEM, |out| json::raw(out, json)),
+            },
+            Part::Text(text) => {
+                let frame = frame.take();
+                pen.add(&ITEM, |out| {
+                    json::raw(
+                        out,
+                        r#"{"type":"message","role":"assistant","content":[{"type":"output_text","text":"#,
+                    );
+                    json::text(out, text);
+                    json::raw(out, "}]");
+                    if let Some(MessageFrame { phase, .. }) = frame {
+                        json::raw(out, r#","phase":"#);
+                        json::text(out, &phase);
+                    }
+                    json::raw(out, "}");
+                });
+            }
+            Part::Call(call) => pen.add(&ITEM, |out| {
+                json::raw(out, r#"{"type":"function_call","call_id":"#);
+                json::text(out, call.id.as_str());
+                json::raw(out, r#","name":"#);
+                json::tool_name(out, &call.name);
+                json::raw(out, r#","arguments":"#);
+                json::text(
+                    out,
+                    match &call.arguments {
+                        Arguments::Complete { text } => text,
+                        Arguments::Malformed { .. } | Arguments::Cut { .. } => "{}",
+                    },
+                );
+                json::raw(out, "}");
+            }),
+        }
+    }
+}
+
+fn answer(result: &ToolResult, pen: &mut Pen<'_>) {
+    pen.add(&ITEM, |out| {
+        json::raw(out, r#"{"type":"function_call_output","call_id":"#);
+        json::text(out, result.call.as_str());
+        json::raw(out, r#","output":"#);
+        let text = if result.text.trim().is_empty() { "(no output)" } else { &result.text };
+        json::text(out, text);
+        json::raw(out, "}");
+    });
+}
+
+/// Returns whether an item makes sense only before another one.
+fn leads_on(json: &str) -> bool {
+    let item: Option<serde_json::Value> = serde_json::from_str(json).ok();
+    item.is_none_or(|item| item["type"] == "reasoning" || item["type"] == "message")
+}
+
+/// Returns whether a model has reasoning to encrypt; those that have none refuse to be asked for it.
+fn reasons(model: &str) -> bool {
+    !["gpt-4", "gpt-3", "chatgpt-"].iter().any(|old| model.starts_with(old))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::llm::wire::Wire;
+    use crate::model::{Exchange, Finish, Origin, ToolCall, ToolStatus, Usage};
+    use crate::port::ToolSpec;
+
+    fn wire(model: &str, host: Host) -> Responses {
+        let cache_key = Some("session".to_owned());
+        Responses {
+            name: "openai/m".into(),
+            model: model.to_owned(),
+            host,
+            streams: true,
+            cache_key,
+        }
+    }
+
+    fn opaque(json: &str) -> Part {
+        Part::Opaque(Opaque { wire: "openai/m".into(), json: json.into() })
+    }
+
+    fn reply(parts: Vec<Part>) -> Reply {
+        Reply { parts: parts.into(), finish: Finish::Stop, usage: Usage::default(), model: None }
+    }
+
+    fn exchange(mut parts: Vec<Part>) -> Item {
+        parts.push(Part::Call(ToolCall::new("c1".into(), "grep", r#"{"a":1}"#)));
+        let result = ToolResult::new("c1".into(), ToolStatus::Ok, "found");
+        Item::Exchange(Exchange::new(reply(parts), vec![result]).unwrap())
+    }
+
+    fn text(wire: &Responses, frame: &Frame<'_>, items: &[Item]) -> String {
+        let mut out = Vec::new();
+        wire.head(frame, &mut out);
+        let mut pen = Pen::new(&mut out, None);
+        for item in items {
+            wire.item(item, &mut pen);
+        }
+        pen.close(false);
+        wire.tail(frame, Some(Tokens(1)), &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    fn input(items: &[Item]) -> String {
+        let frame = Frame { system: "", tools: &[], schema: None };
+        text(&wire("gpt-5.5", Host::Other), &frame, items)
+    }
+
+    const REASONING: &str =
+        r#"{"id":"rs_1","type":"reasoning","summary":[],"encrypted_content":"gAAA\u003d","n":1.0}"#;
+
+    #[test]
+    fn a_request_has_what_openai_documents() {
+        let tools = [ToolSpec {
+            name: "grep".into(),
+            description: "finds".into(),
+            schema: json!({"type": "object"}),
+        }];
+        let frame = Frame { system: "be good", tools: &tools, schema: None };
+        let phase = opaque(r#"{"type":"message","phase":"commentary"}"#);
+        let items = [
+            Item::user(Origin::Task, "do"),
+            exchange(vec![opaque(REASONING), phase, Part::Text("on it".into())]),
+        ];
+        let request: Value =
+            serde_json::from_str(&text(&wire("gpt-5.5", Host::OpenAi), &frame, &items)).unwrap();
+        assert_eq!(
+            request,
+            json!({
+                "model": "gpt-5.5",
+                "store": false,
+                "include": ["reasoning.encrypted_content"],
+                "stream": true,
+                "stream_options": {"include_obfuscation": false},
+                "prompt_cache_key": "session",
+                "instructions": "be good",
+                "tools": [{"type": "function", "name": "grep", "description": "finds",
+                    "parameters": {"type": "object"}, "strict": false}],
+                "input": [
+                    {"role": "user", "content": [{"type": "input_text", "text": "do"}]},
+                    {"id": "rs_1", "type": "reasoning", "summary": [],
+                        "encrypted_content": "gAAA=", "n": 1.0},
+                    {"type": "message", "role": "assistant", "phase": "commentary",
+                        "content": [{"type": "output_text", "text": "on it"}]},
+                    {"type": "function_call", "call_id": "c1", "name": "grep", "arguments": "{\"a\":1}"},
+                    {"type": "function_call_output", "call_id": "c1", "output": "found"},
+                ],
+                "max_output_tokens": 16,
+            })
+        );
+    }
+
+    /// Fault L61.
+    #[test]
+    fn reasoning_goes_back_byte_for_byte_and_never_alone() {
+        assert!(input(&[exchange(vec![opaque(REASONING)])]).contains(REASONING));
+        let alone = Item::Assistant(reply(vec![Part::Text("a".into()), opaque(REASONING)]));
+        assert!(!input(&[alone]).contains("rs_1"));
+        let search = r#"{"type":"web_search_call","id":"ws_1","status":"completed"}"#;
+        let ends = Item::Assistant(reply(vec![opaque(search)]));
+        assert!(input(&[ends]).contains(search));
+    }
+
+    #[test]
+    fn options_go_only_where_they_are_known() {
+        let frame = Frame { system: "", tools: &[], schema: None };
+        let other = text(&wire("gpt-5.5", Host::Other), &frame, &[]);
+        assert!(!other.contains("obfuscation") && !other.contains("prompt_cache_key"));
+        assert!(
+            !text(&wire("gpt-4o", Host::OpenAi), &frame, &[]).contains("include\":[\"reasoning")
+        );
+    }
+}
