@@ -7,9 +7,11 @@
 //!
 //! [`Show`] ties them together: its [`Watcher`] is the observer of a run, and whoever keeps the show can end it on every
 //! way out of the program. Everything here is made of the public events; there is no second truth. Nothing opens a
-//! file, a socket or a terminal: what is written goes through writers that are given.
+//! file, a socket or a terminal: what is written goes through writers that are given, but for [`save`], which replaces
+//! a file whole.
 
 mod about;
+mod file;
 mod json;
 mod output;
 mod show;
@@ -22,12 +24,15 @@ pub mod chart;
 pub mod clean;
 pub mod human;
 pub mod jsonl;
+pub mod otel;
 pub mod public;
+pub mod report;
 pub mod result;
 pub mod tables;
 
 pub use about::{About, Source};
 pub use catalogue::{Lang, UnknownLang};
+pub use file::{SaveError, save};
 pub use json::Json;
 pub use output::{Optional, Output};
 pub use result::RunResult;

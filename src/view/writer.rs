@@ -42,6 +42,15 @@ pub(super) trait Sink<T>: Send {
     /// Fails when that cannot be written.
     fn flush(&mut self) -> io::Result<()>;
 
+    /// Writes out everything, since nothing more will come.
+    ///
+    /// # Errors
+    ///
+    /// Fails when that cannot be written.
+    fn close(&mut self) -> io::Result<()> {
+        self.flush()
+    }
+
     /// Returns how soon [`beat`](Self::beat) wants to be called when nothing is to be written until then.
     fn pulse(&self) -> Option<Duration> {
         None
@@ -200,7 +209,7 @@ fn work<T>(mut sink: impl Sink<T>, jobs: &Receiver<Job<T>>, lost: &OnceLock<Lost
         }
     }
     if lost.get().is_none()
-        && let Err(error) = sink.flush()
+        && let Err(error) = sink.close()
     {
         let _ = lost.set(Lost::from(&error));
     }

@@ -3,8 +3,10 @@
 mod answer;
 mod chart;
 mod log;
+mod otel;
 mod reader;
 mod readme;
+mod report;
 mod stage;
 mod stream;
 mod terminal;

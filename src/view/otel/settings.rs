@@ -1,0 +1,204 @@
+//! Whether and where traces are sent, from the environment that all OpenTelemetry programs share.
+
+use std::fmt;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use super::ids::TraceParent;
+
+/// Where traces are sent.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// The address.
+    pub url: String,
+    /// Further headers; they may be secret.
+    pub headers: Vec<(String, String)>,
+    /// The name of the service, and what else describes this process.
+    pub resource: Vec<(String, String)>,
+    /// How long one request may take.
+    pub timeout: Duration,
+    /// What the run is a part of.
+    pub parent: Option<TraceParent>,
+}
+
+/// Why traces cannot be sent.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum SettingsError {
+    /// Another protocol is asked for.
+    #[error("{name}: the protocol '{value}' is not supported; there is only http/json")]
+    Protocol {
+        /// The variable.
+        name: &'static str,
+        /// Its value.
+        value: String,
+    },
+    /// The address is none.
+    #[error("{name}: '{value}' is no http address")]
+    Address {
+        /// The variable.
+        name: &'static str,
+        /// Its value.
+        value: String,
+    },
+}
+
+const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+const TRACES_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
+const PROTOCOLS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"];
+const HEADERS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"];
+const TIMEOUTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT"];
+
+/// How long a request may take when nobody says otherwise.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+impl Settings {
+    /// Reads the environment; returns nothing when no traces are wanted.
+    ///
+    /// # Errors
+    ///
+    /// Fails when traces are wanted in a way that cannot be had.
+    pub fn from_env(env: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, SettingsError> {
+        let env = |name: &str| env(name).filter(|value| !value.trim().is_empty());
+        let is_off = env("OTEL_SDK_DISABLED").is_some_and(|off| off.eq_ignore_ascii_case("true"))
+            || env("OTEL_TRACES_EXPORTER").is_some_and(|exporter| exporter != "otlp");
+        let Some((name, value)) = address(&env).filter(|_| !is_off) else { return Ok(None) };
+        if !(value.starts_with("http://") || value.starts_with("https://")) {
+            return Err(SettingsError::Address { name, value });
+        }
+        let protocol = PROTOCOLS.into_iter().find_map(|name| Some((name, env(name)?)));
+        // Whoever takes the binary form over HTTP takes JSON at the same address.
+        if let Some((name, value)) = protocol.filter(|(_, value)| !value.starts_with("http/")) {
+            return Err(SettingsError::Protocol { name, value });
+        }
+        let parent: Option<TraceParent> = env("TRACEPARENT").and_then(|parent| parent.parse().ok());
+        if parent.is_some_and(|parent| !parent.is_sampled) {
+            return Ok(None);
+        }
+        let headers = HEADERS.into_iter().find_map(&env).map(|list| pairs(&list));
+        let timeout = TIMEOUTS.into_iter().find_map(&env).and_then(|millis| millis.parse().ok());
+        let mut resource = env("OTEL_RESOURCE_ATTRIBUTES").map(|list| pairs(&list));
+        let service = env("OTEL_SERVICE_NAME").map(|name| ("service.name".to_owned(), name));
+        let resource = resource.get_or_insert_default();
+        if let Some(service) = service {
+            resource.retain(|(name, _)| *name != service.0);
+            resource.push(service);
+        } else if !resource.iter().any(|(name, _)| name == "service.name") {
+            resource.push(("service.name".to_owned(), "architect".to_owned()));
+        }
+        Ok(Some(Self {
+            url: value,
+            headers: headers.unwrap_or_default(),
+            resource: std::mem::take(resource),
+            timeout: timeout.map_or(TIMEOUT, Duration::from_millis),
+            parent,
+        }))
+    }
+}
+
+/// Returns the address for traces, and the variable that it comes from.
+fn address(env: &impl Fn(&str) -> Option<String>) -> Option<(&'static str, String)> {
+    let own = env(TRACES_ENDPOINT).map(|url| (TRACES_ENDPOINT, url));
+    own.or_else(|| {
+        env(ENDPOINT).map(|url| (ENDPOINT, format!("{}/v1/traces", url.trim_end_matches('/'))))
+    })
+}
+
+/// Reads `key=value,key=value`, with values in percent-encoding.
+fn pairs(list: &str) -> Vec<(String, String)> {
+    let pair = |pair: &str| {
+        let (name, value) = pair.split_once('=')?;
+        Some((name.trim().to_owned(), decoded(value.trim())))
+    };
+    list.split(',').filter_map(pair).filter(|(name, _)| !name.is_empty()).collect()
+}
+
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        let hex = tail.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
+        let code = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        match (first, code) {
+            (b'%', Some(code)) => {
+                bytes.push(code);
+                rest = &tail[2..];
+            }
+            (byte, _) => {
+                bytes.push(*byte);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+impl fmt::Debug for Settings {
+    /// Leaves the values of headers out.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let headers: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
+        f.debug_struct("Settings")
+            .field("url", &self.url)
+            .field("headers", &headers)
+            .field("resource", &self.resource)
+            .field("timeout", &self.timeout)
+            .field("parent", &self.parent)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(vars: &[(&str, &str)]) -> Result<Option<Settings>, SettingsError> {
+        Settings::from_env(|name| {
+            vars.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn nothing_is_sent_unless_somebody_asks_for_it() {
+        let on = (ENDPOINT, "http://127.0.0.1:4318/");
+        assert_eq!(read(&[]), Ok(None));
+        assert_eq!(read(&[on, ("OTEL_SDK_DISABLED", "true")]), Ok(None));
+        assert_eq!(read(&[on, ("OTEL_TRACES_EXPORTER", "none")]), Ok(None));
+        let unsampled = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
+        assert_eq!(read(&[on, ("TRACEPARENT", unsampled)]), Ok(None));
+        let settings = read(&[on]).unwrap().unwrap();
+        assert_eq!(settings.url, "http://127.0.0.1:4318/v1/traces");
+        assert_eq!(settings.resource, [("service.name".to_owned(), "architect".to_owned())]);
+    }
+
+    #[test]
+    fn what_is_meant_for_traces_alone_counts_first() {
+        let settings = read(&[
+            (ENDPOINT, "http://127.0.0.1:1"),
+            (TRACES_ENDPOINT, "http://127.0.0.1:2/in"),
+            (HEADERS[1], "authorization=Bearer%20x, a = b"),
+            ("OTEL_SERVICE_NAME", "ci"),
+            ("OTEL_RESOURCE_ATTRIBUTES", "service.name=other,team=core"),
+            (TIMEOUTS[1], "250"),
+        ]);
+        let settings = settings.unwrap().unwrap();
+        assert_eq!(settings.url, "http://127.0.0.1:2/in");
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(settings.headers, [pair("authorization", "Bearer x"), pair("a", "b")]);
+        assert_eq!(settings.resource, [pair("team", "core"), pair("service.name", "ci")]);
+        assert_eq!(settings.timeout, Duration::from_millis(250));
+        assert!(!format!("{settings:?}").contains("Bearer"));
+    }
+
+    #[test]
+    fn what_cannot_be_had_is_said() {
+        let error = |vars| read(vars).unwrap_err().to_string();
+        assert_eq!(
+            error(&[(ENDPOINT, "http://127.0.0.1:4317"), (PROTOCOLS[1], "grpc")]),
+            "OTEL_EXPORTER_OTLP_PROTOCOL: the protocol 'grpc' is not supported; there is only http/json"
+        );
+        assert_eq!(
+            error(&[(TRACES_ENDPOINT, "127.0.0.1:4318")]),
+            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: '127.0.0.1:4318' is no http address"
+        );
+    }
+}

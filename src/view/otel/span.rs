@@ -1,0 +1,94 @@
+//! A span: something that took its time.
+
+use jiff::Timestamp;
+
+use super::ids::SpanId;
+
+/// Something that took its time.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Span {
+    pub(super) id: SpanId,
+    pub(super) parent: Option<SpanId>,
+    pub(super) name: String,
+    pub(super) kind: SpanKind,
+    pub(super) began: Timestamp,
+    pub(super) ended: Timestamp,
+    pub(super) attributes: Vec<(&'static str, Attribute)>,
+    pub(super) events: Vec<Happening>,
+    /// Why it failed, if it did.
+    pub(super) error: Option<String>,
+}
+
+/// Something that happened while it went on.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Happening {
+    pub(super) at: Timestamp,
+    pub(super) name: &'static str,
+}
+
+/// Which side of a call a span is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SpanKind {
+    /// It stays within the process.
+    Internal,
+    /// It asks somebody else.
+    Client,
+}
+
+/// The value of an attribute.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Attribute {
+    Text(String),
+    Number(u64),
+    Real(f64),
+    Texts(Vec<String>),
+}
+
+impl Span {
+    /// Adds an attribute.
+    pub(super) fn set(&mut self, name: &'static str, value: impl Into<Attribute>) {
+        self.attributes.push((name, value.into()));
+    }
+
+    /// Notes that it failed; `kind` is one of few words.
+    pub(super) fn fail(&mut self, kind: impl Into<String>, message: impl Into<String>) {
+        self.set("error.type", kind.into());
+        self.error = Some(message.into());
+    }
+}
+
+impl From<&str> for Attribute {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Attribute {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<u64> for Attribute {
+    fn from(number: u64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<u32> for Attribute {
+    fn from(number: u32) -> Self {
+        Self::Number(number.into())
+    }
+}
+
+impl From<f64> for Attribute {
+    fn from(number: f64) -> Self {
+        Self::Real(number)
+    }
+}
+
+impl From<Vec<String>> for Attribute {
+    fn from(texts: Vec<String>) -> Self {
+        Self::Texts(texts)
+    }
+}

@@ -1,0 +1,142 @@
+//! Traces, as a collector gets them over a real socket.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use architect::model::{Fault, FaultKind};
+use architect::view::otel::{Export, Settings, Telemetry};
+use architect::view::{Output, RunResult};
+use serde_json::Value;
+
+use super::stage::{Stage, about, breaks, calls, says};
+
+const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+/// Takes one request, and answers it.
+fn collector() -> (String, JoinHandle<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let taking = thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let request = request(&mut socket);
+        socket.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").unwrap();
+        request
+    });
+    (url, taking)
+}
+
+/// Reads a request of a length that it says.
+fn request(socket: &mut TcpStream) -> String {
+    let (mut text, mut piece) = (String::new(), [0; 1 << 16]);
+    loop {
+        let read = socket.read(&mut piece).unwrap();
+        assert!(read > 0, "the request ended early: {text}");
+        text.push_str(std::str::from_utf8(&piece[..read]).unwrap());
+        let length = text.lines().find_map(|line| line.strip_prefix("content-length: "));
+        if let (Some((_, body)), Some(length)) = (text.split_once("\r\n\r\n"), length)
+            && body.len() >= length.parse().unwrap()
+        {
+            return text;
+        }
+    }
+}
+
+fn settings(url: &str) -> Settings {
+    let settings = Settings::from_env(|name| match name {
+        "OTEL_EXPORTER_OTLP_ENDPOINT" => Some(url.to_owned()),
+        "OTEL_EXPORTER_OTLP_HEADERS" => Some("x-key=secret".to_owned()),
+        "TRACEPARENT" => Some(PARENT.to_owned()),
+        _ => None,
+    });
+    settings.unwrap().unwrap()
+}
+
+fn send(export: &Export<'_>) -> Result<(), String> {
+    let agent = ureq::Agent::config_builder()
+        .timeout_global(Some(export.timeout))
+        .proxy(None)
+        .build()
+        .new_agent();
+    let mut request = agent.post(export.url);
+    for (name, value) in export.headers {
+        request = request.header(name, value);
+    }
+    request.send(export.body).map(|_| ()).map_err(|error| error.to_string())
+}
+
+fn run(url: &str) -> (RunResult, String) {
+    let edit = r#"{"path":"secret-name.py","old_str":"a","new_str":"b"}"#;
+    let stage = Stage::new(vec![
+        breaks("Half", Fault::new(FaultKind::Truncated, "the stream ended early")),
+        calls("I look.", &[("c1", "edit_file", edit), ("c2", "fail", "{}")]),
+        says("Done."),
+    ]);
+    let telemetry = Telemetry::new(settings(url), &about(), send).unwrap();
+    let parent = telemetry.parent().to_string();
+    let outputs: Vec<Box<dyn Output>> = vec![Box::new(telemetry)];
+    let (result, finished) = stage.play(outputs);
+    finished.unwrap();
+    (result, parent)
+}
+
+#[test]
+fn a_run_is_a_tree_of_spans_with_the_names_of_the_conventions() {
+    let (url, taking) = collector();
+    let (_, parent) = run(&url);
+    let request = taking.join().unwrap();
+    let (head, body) = request.split_once("\r\n\r\n").unwrap();
+    let head = head.to_lowercase();
+    assert!(head.starts_with("post /v1/traces http/1.1"), "{head}");
+    assert!(head.contains("content-type: application/json") && head.contains("x-key: secret"));
+    assert!(!head.contains("transfer-encoding"), "{head}");
+    assert!(!body.contains("secret-name") && !body.contains("I look"), "{body}");
+    let mut body: Value = serde_json::from_str(body).unwrap();
+    let spans = body["resourceSpans"][0]["scopeSpans"][0]["spans"].take();
+    let spans = spans.as_array().unwrap();
+    let root = spans.iter().find(|span| span["name"] == "invoke_agent build").unwrap();
+    assert_eq!(root["parentSpanId"], "b7ad6b7169203331");
+    assert_eq!(parent, format!("00-0af7651916cd43dd8448eb211c80319c-{}-01", root["spanId"].as_str().unwrap()));
+    for span in spans {
+        assert_eq!(span["traceId"], "0af7651916cd43dd8448eb211c80319c");
+        assert!(span == root || span["parentSpanId"] == root["spanId"]);
+    }
+    let told: Vec<String> = spans.iter().map(told).collect();
+    insta::assert_snapshot!(told.join("\n"), @"");
+}
+
+/// Returns a span in a few lines.
+fn told(span: &Value) -> String {
+    let millis = |name: &str| span[name].as_str().unwrap().parse::<u64>().unwrap() / 1_000_000;
+    let took = millis("endTimeUnixNano") - millis("startTimeUnixNano");
+    let attributes = span["attributes"].as_array().unwrap().iter();
+    let attributes = attributes.map(|pair| {
+        let value = pair["value"].as_object().unwrap().values().next().unwrap();
+        format!("  {} = {value}", pair["key"].as_str().unwrap())
+    });
+    let events = span["events"].as_array().into_iter().flatten();
+    let events = events.map(|event| format!("  * {}", event["name"].as_str().unwrap()));
+    let lines: Vec<String> = attributes.chain(events).collect();
+    let (name, kind, status) = (span["name"].as_str().unwrap(), &span["kind"], &span["status"]);
+    format!("{name}, kind {kind}, {took} ms, status {status}\n{}", lines.join("\n"))
+}
+
+#[test]
+fn a_collector_that_is_gone_costs_a_run_nothing() {
+    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let begun = Instant::now();
+    let (result, _) = run(&format!("http://{gone}"));
+    assert_eq!(result.exit_code, 0);
+    assert!(begun.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn a_collector_that_never_answers_is_waited_for_only_briefly() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let begun = Instant::now();
+    let (result, _) = run(&format!("http://{}", silent.local_addr().unwrap()));
+    assert_eq!(result.exit_code, 0);
+    assert!(begun.elapsed() < Duration::from_secs(6));
+}

@@ -1,0 +1,196 @@
+//! The report of a run, in each of its formats.
+
+use architect::view::report::{Format, Report};
+use architect::view::{About, RunResult};
+
+use super::stage::{Stage, about, calls, says};
+
+/// What would do something if it were not made inert.
+const HOSTILE: &str =
+    "Mend | the <script>alert(1)</script>\n<!-- x --> @me #1 [l](javascript:x) ![i](http://x) `c`";
+
+fn run(answer: &str) -> (About, RunResult) {
+    let edit = r#"{"path":"src/main.py","old_str":"a","new_str":"b"}"#;
+    let tools =
+        [("c1", "edit_file", edit), ("c2", "rm", r#"{"path":"/|x"}"#), ("c3", "fail", "{}")];
+    let (result, _) = Stage::new(vec![calls("", &tools), says(answer)]).play(vec![]);
+    (about(), result)
+}
+
+fn rendered(format: Format, task: &str, answer: &str) -> String {
+    let (mut about, result) = run(answer);
+    about.task = task.into();
+    Report { about: &about, result: &result }.render(format)
+}
+
+#[test]
+fn a_report_in_markdown_tells_what_was_done_and_what_it_cost() {
+    insta::assert_snapshot!(rendered(Format::Markdown, "Mend the greeting", "It is **mended**."), @r#"
+    # ✅ Mend the greeting
+
+    **Completed** · llm_done (exit 0) · 1 step · 2 LLM calls · 1.2 s · \$0.000900
+
+    - session: `s-1`
+    - model: `scripted/demo`
+    - agent: `build`
+    - began: `2026-01-02T03:04:05Z`
+
+    ## Task
+
+    > Mend the greeting  
+
+    ## Answer
+
+    It is **mended**.
+
+    ## Files
+
+    | file | change | lines |
+    |---|---|---|
+    | `src/main.py` | modified | +5 −3 |
+
+    ## Tool calls
+
+    | tool | path | result | time |
+    |---|---|---|---|
+    | `edit_file` | `src/main.py` | ok | 0 µs |
+    | `rm` | `/\|x` | denied by the rule run_command(rm \*) | 0 µs |
+    | `fail` |  | old_str not found in a.txt | 0 µs |
+
+    ## Denied
+
+    | tool | arguments | reason |
+    |---|---|---|
+    | `rm` | `{"path":"/\|x"}` | denied by the rule run_command(rm \*) |
+
+    ## Usage
+
+    | what | how much |
+    |---|---|
+    | input tokens | 200 |
+    | output tokens | 40 |
+    | cost: agent | \$0.000900 |
+    | cost: total | \$0.000900 |
+    "#);
+}
+
+#[test]
+fn a_report_for_github_is_a_comment_with_folded_tables() {
+    insta::assert_snapshot!(rendered(Format::Github, "Mend the greeting", "It is **mended**."), @r#"
+    <!-- architect-report -->
+    ### ✅ Mend the greeting
+
+    **Completed** · llm_done (exit 0) · 1 step · 2 LLM calls · 1.2 s · \$0.000900
+
+    It is **mended**.
+
+    <details>
+    <summary>Files (1)</summary>
+
+    | file | change | lines |
+    |---|---|---|
+    | `src/main.py` | modified | +5 −3 |
+
+    </details>
+
+    <details>
+    <summary>Tool calls (3)</summary>
+
+    | tool | path | result | time |
+    |---|---|---|---|
+    | `edit_file` | `src/main.py` | ok | 0 µs |
+    | `rm` | `/\|x` | denied by the rule run_command(rm \*) | 0 µs |
+    | `fail` |  | old_str not found in a.txt | 0 µs |
+
+    </details>
+
+    <details>
+    <summary>Denied (1)</summary>
+
+    | tool | arguments | reason |
+    |---|---|---|
+    | `rm` | `{"path":"/\|x"}` | denied by the rule run_command(rm \*) |
+
+    </details>
+
+    <details>
+    <summary>Usage</summary>
+
+    | what | how much |
+    |---|---|
+    | input tokens | 200 |
+    | output tokens | 40 |
+    | cost: agent | \$0.000900 |
+    | cost: total | \$0.000900 |
+
+    </details>
+
+    <details>
+    <summary>Task and run</summary>
+
+    > Mend the greeting  
+
+    - session: `s-1`
+    - model: `scripted/demo`
+    - agent: `build`
+    - began: `2026-01-02T03:04:05Z`
+
+    </details>
+    "#);
+}
+
+#[test]
+fn a_report_in_json_is_the_result_with_what_was_known_before() {
+    let json = rendered(Format::Json, "Mend the greeting", "Done.");
+    let document: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        (&document["task"], &document["output"]),
+        (&"Mend the greeting".into(), &"Done.".into())
+    );
+    assert_eq!((&document["steps"], &document["exit_code"]), (&1.into(), &0.into()));
+}
+
+#[test]
+fn nothing_in_the_task_or_the_answer_does_anything_in_markdown() {
+    for format in [Format::Markdown, Format::Github] {
+        let text = rendered(format, HOSTILE, HOSTILE);
+        for live in ["<script", "<!-- x", "@me", "#1", "[l](", "[i](", "Mend | the", "`javascript"] {
+            assert!(!text.contains(live), "{live} is live in {text}");
+        }
+    }
+}
+
+#[test]
+fn nothing_in_the_task_or_the_answer_does_anything_in_html() {
+    let text = rendered(Format::Html, HOSTILE, &format!("{HOSTILE}\" onload='x' \u{202e}"));
+    for live in ["<script", "<!-- x", "\" onload='", "\u{202e}"] {
+        assert!(!text.contains(live), "{live} is live in {text}");
+    }
+    assert!(text.contains("Mend | the &lt;script&gt;alert(1)&lt;/script&gt;"));
+}
+
+#[test]
+fn a_comment_fits_whatever_a_run_says() {
+    let (mut about, mut result) = run(&"a | b `<x> @me*\n".repeat(20_000));
+    about.task = "<&@#|".repeat(50_000).into();
+    let tool = result.tools_used[2].clone();
+    result.tools_used = vec![tool; 5_000];
+    let text = Report { about: &about, result: &result }.render(Format::Github);
+    assert!(text.len() <= 60_000, "{}", text.len());
+    assert!(text.contains("more"));
+    assert_eq!(text.matches("<details>").count(), text.matches("</details>").count());
+}
+
+    let long = "## What was wrong\n\nThe function `greet` in `src/main.py` compared the name with **an empty string** after it had been stripped twice, so that a name of spaces passed.\n\n- The check now comes first.\n- A test shows it: `python -m unittest` fails before and passes after.\n\n```python\ndef greet(name: str) -> str:\n    return f\"Hello, {name.strip() or 'world'}!\"\n```\n\nA_very_long_word_without_any_space_".to_owned() + &"x".repeat(300);
+    let (mut about, mut result) = run(&long);
+    about.task = "Mend the greeting so that a name of nothing but spaces is greeted as the world, and show by a test that it works".into();
+    let mut tool = result.tools_used[2].clone();
+    tool.path = Some(
+        "packages/service/very/deeply/nested/folder/with/a/long/path/to_a_module.test.ts".into(),
+    );
+    tool.error = Some("error[E0308]: mismatched types: expected `String`, found `&str`; consider calling `.to_string()` on it here and there and everywhere".into());
+    result.tools_used.push(tool);
+    let report = Report { about: &about, result: &result };
+    std::fs::write("/tmp/viewpics/report.html", report.render(Format::Html)).unwrap();
+    std::fs::write("/tmp/viewpics/report.md", report.render(Format::Github)).unwrap();
+}
