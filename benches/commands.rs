@@ -52,7 +52,8 @@ fn main() {
         let mut taken = vec![Vec::new(); ways.len()];
         for round in 0..ROUNDS + 20 {
             let one = time(|| start(argv, &workspace));
-            let all: Vec<_> = ways.iter().map(|(_, way)| time(|| run(way, argv, &workspace))).collect();
+            let all: Vec<_> =
+                ways.iter().map(|(_, way)| time(|| run(way, argv, &workspace))).collect();
             // The first rounds warm up.
             if round >= 20 {
                 plain.push(one);

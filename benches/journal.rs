@@ -89,7 +89,9 @@ fn records(c: &mut Criterion) {
         let result = ToolResult::new("call_1".into(), ToolStatus::Ok, "x".repeat(bytes));
         let event = Event::Settled { id: EffectId(1), result };
         group.bench_function(name, |b| {
-            b.iter(|| journal.append(Time(1), Record::Event { event: &event, met, call: None }).unwrap());
+            b.iter(|| {
+                journal.append(Time(1), Record::Event { event: &event, met, call: None }).unwrap()
+            });
         });
     }
     group.finish();

@@ -98,7 +98,10 @@ fn a_run_is_a_tree_of_spans_with_the_names_of_the_conventions() {
     let spans = spans.as_array().unwrap();
     let root = spans.iter().find(|span| span["name"] == "invoke_agent build").unwrap();
     assert_eq!(root["parentSpanId"], "b7ad6b7169203331");
-    assert_eq!(parent, format!("00-0af7651916cd43dd8448eb211c80319c-{}-01", root["spanId"].as_str().unwrap()));
+    assert_eq!(
+        parent,
+        format!("00-0af7651916cd43dd8448eb211c80319c-{}-01", root["spanId"].as_str().unwrap())
+    );
     for span in spans {
         assert_eq!(span["traceId"], "0af7651916cd43dd8448eb211c80319c");
         assert!(span == root || span["parentSpanId"] == root["spanId"]);

@@ -154,7 +154,8 @@ fn a_report_in_json_is_the_result_with_what_was_known_before() {
 fn nothing_in_the_task_or_the_answer_does_anything_in_markdown() {
     for format in [Format::Markdown, Format::Github] {
         let text = rendered(format, HOSTILE, HOSTILE);
-        for live in ["<script", "<!-- x", "@me", "#1", "[l](", "[i](", "Mend | the", "`javascript"] {
+        for live in ["<script", "<!-- x", "@me", "#1", "[l](", "[i](", "Mend | the", "`javascript"]
+        {
             assert!(!text.contains(live), "{live} is live in {text}");
         }
     }
@@ -179,18 +180,4 @@ fn a_comment_fits_whatever_a_run_says() {
     assert!(text.len() <= 60_000, "{}", text.len());
     assert!(text.contains("more"));
     assert_eq!(text.matches("<details>").count(), text.matches("</details>").count());
-}
-
-    let long = "## What was wrong\n\nThe function `greet` in `src/main.py` compared the name with **an empty string** after it had been stripped twice, so that a name of spaces passed.\n\n- The check now comes first.\n- A test shows it: `python -m unittest` fails before and passes after.\n\n```python\ndef greet(name: str) -> str:\n    return f\"Hello, {name.strip() or 'world'}!\"\n```\n\nA_very_long_word_without_any_space_".to_owned() + &"x".repeat(300);
-    let (mut about, mut result) = run(&long);
-    about.task = "Mend the greeting so that a name of nothing but spaces is greeted as the world, and show by a test that it works".into();
-    let mut tool = result.tools_used[2].clone();
-    tool.path = Some(
-        "packages/service/very/deeply/nested/folder/with/a/long/path/to_a_module.test.ts".into(),
-    );
-    tool.error = Some("error[E0308]: mismatched types: expected `String`, found `&str`; consider calling `.to_string()` on it here and there and everywhere".into());
-    result.tools_used.push(tool);
-    let report = Report { about: &about, result: &result };
-    std::fs::write("/tmp/viewpics/report.html", report.render(Format::Html)).unwrap();
-    std::fs::write("/tmp/viewpics/report.md", report.render(Format::Github)).unwrap();
 }
