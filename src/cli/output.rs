@@ -28,3 +28,14 @@ pub(crate) fn complain(text: &str) {
         let _ = stderr.write_all(b"\n");
     }
 }
+
+/// Returns an error with its causes, on one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    text
+}
