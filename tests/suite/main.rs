@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // in tests, helpers included
 
+mod cli;
 mod config;
 mod hooks;
 mod house;

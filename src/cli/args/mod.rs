@@ -133,14 +133,15 @@ pub(crate) struct ListArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ConfigArgs {
-    #[command(subcommand)]
-    pub(crate) command: Option<ConfigCommand>,
+    /// What to do
+    #[arg(value_enum, default_value = "show")]
+    pub(crate) command: ConfigCommand,
 
     #[command(flatten)]
     pub(crate) settings: SettingsArgs,
 }
 
-#[derive(Clone, Copy, Debug, Subcommand)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ConfigCommand {
     /// Every key with its value and where that comes from
     Show,

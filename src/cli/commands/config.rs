@@ -10,7 +10,7 @@ use crate::cli::settings::{self, Remembered};
 
 pub(crate) fn run(args: &ConfigArgs, world: &World) -> Result<u8, Failure> {
     let (config, _) = settings::read(&args.settings, None, world, &Remembered::default())?;
-    let text = match args.command.unwrap_or(ConfigCommand::Show) {
+    let text = match args.command {
         ConfigCommand::Show => show(&config),
         ConfigCommand::Check => {
             format!("the configuration is right ({} notices)\n", config.notices.len())
