@@ -79,10 +79,9 @@ impl AppError {
             | Self::Schema(_)
             | Self::Exec(ExecError::Unconfined(_))
             | Self::Hooks(_) => true,
-            Self::Journal(error) => match error {
-                JournalError::Io { .. } | JournalError::Index(_) => false,
-                _ => true,
-            },
+            Self::Journal(error) => {
+                !matches!(error, JournalError::Io { .. } | JournalError::Index(_))
+            }
             Self::Exec(_) | Self::System { .. } => false,
         }
     }

@@ -41,7 +41,7 @@ impl Failure {
     }
 
     /// Returns the failure of a write to standard output.
-    pub(crate) fn from_stdout(error: io::Error) -> Self {
+    pub(crate) fn from_stdout(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => {
                 Self { kind: Kind::Pipe, message: String::new(), hints: Vec::new() }

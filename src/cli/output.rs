@@ -17,7 +17,7 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
         }
         stdout.flush()
     });
-    written.map_err(Failure::from_stdout)
+    written.map_err(|error| Failure::from_stdout(&error))
 }
 
 /// Writes to standard error; when nobody reads that, there is nobody to tell.

@@ -140,7 +140,7 @@ fn flags(args: &SettingsArgs, output: Option<&OutputArgs>) -> Flags {
 }
 
 /// Returns how a value is typed.
-fn word(value: impl ValueEnum) -> String {
+fn word<T: ValueEnum + Copy>(value: T) -> String {
     value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 

@@ -1,5 +1,7 @@
 //! Arguments as they are typed. What they mean is decided elsewhere: here nothing is opened, looked up or resolved.
 
+#![allow(clippy::struct_excessive_bools)] // a flag is what it is
+
 mod output;
 mod sessions;
 mod settings;

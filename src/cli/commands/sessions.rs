@@ -147,10 +147,10 @@ fn show(store: &Store, name: &str, as_json: bool) -> Result<(), Failure> {
     for item in items {
         match item {
             Item::User(message) => {
-                text.push_str(&format!("\n── user\n{}\n", clean::block(&message.text)))
+                text.push_str(&format!("\n── user\n{}\n", clean::block(&message.text)));
             }
             Item::Assistant(reply) => {
-                text.push_str(&format!("\n── model\n{}\n", clean::block(&reply.text())))
+                text.push_str(&format!("\n── model\n{}\n", clean::block(&reply.text())));
             }
             Item::Exchange(exchange) => {
                 text.push_str(&format!("\n── model\n{}\n", clean::block(&exchange.reply().text())));
@@ -173,7 +173,7 @@ fn export(store: &Store, name: &str) -> Result<(), Failure> {
     match store.export(session, &mut io::stdout().lock()) {
         Ok(_) => Ok(()),
         Err(JournalError::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => {
-            Err(Failure::from_stdout(source))
+            Err(Failure::from_stdout(&source))
         }
         Err(error) => Err(error.into()),
     }
