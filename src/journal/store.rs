@@ -267,7 +267,7 @@ impl Store {
         let path = self.path(session);
         let file = self.found(session, File::open(&path))?;
         match file.try_lock_shared() {
-            Ok(()) => Ok(false),
+            Ok(()) => file.unlock().tried("unlock", &path).map(|()| false),
             Err(TryLockError::WouldBlock) => Ok(true),
             Err(TryLockError::Error(error)) => Err(error).tried("lock", &path),
         }
