@@ -342,6 +342,11 @@ impl Store {
         self.sessions.join(session.to_string())
     }
 
+    /// Returns the file of the index across the sessions.
+    pub(super) fn index(&self) -> PathBuf {
+        self.sessions.with_file_name("index.db")
+    }
+
     /// Returns a name that no journal has.
     pub(super) fn temporary(&self) -> PathBuf {
         self.sessions.join(format!(".{}", Uuid::now_v7()))
