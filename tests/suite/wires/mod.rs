@@ -4,4 +4,6 @@ mod caller;
 mod cancel;
 mod chat;
 mod gzip;
+mod recorded;
+mod recordings;
 mod transport;
