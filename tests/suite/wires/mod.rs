@@ -2,6 +2,7 @@
 
 mod caller;
 mod cancel;
+mod cassette;
 mod chat;
 mod gzip;
 mod recorded;
