@@ -200,6 +200,7 @@ fn remote(
         value.set_sensitive(true);
         headers.insert(name, value);
     }
+    let key_in = key.as_ref().map(|key| key.variable.clone());
     let masks = Masks::new(key.map(|key| key.secret));
     let carrier = match &settings.record {
         Some(recorder) => recorder.wrap(carrier, wire.name(), masks.clone()),
@@ -209,6 +210,7 @@ fn remote(
         url: url.unwrap_or_else(|| endpoint.join(&path)),
         headers,
         masks,
+        key_in,
         may_truncate: provider == Provider::Ollama,
     };
     Ok(Box::new(WireModel::new(wire, carrier, target)))

@@ -66,13 +66,9 @@ impl Line {
 impl Piece {
     /// Returns a piece; `mask` takes the keys out of what is text.
     pub(super) fn new(n: usize, bytes: &[u8], mask: impl FnOnce(&str) -> String) -> Self {
-        match std::str::from_utf8(bytes) {
-            Ok(text) => Self { n, text: Some(mask(text)), hex: None },
-            Err(_) => {
-                let hex = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-                Self { n, text: None, hex: Some(hex) }
-            }
-        }
+        let text = std::str::from_utf8(bytes).ok().map(mask);
+        let hex = || bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(digit).collect();
+        Self { n, hex: text.is_none().then(hex), text }
     }
 
     /// Returns its bytes; nothing when it has none, or they cannot be read.
@@ -86,6 +82,10 @@ impl Piece {
             _ => None,
         }
     }
+}
+
+fn digit(half: u8) -> char {
+    char::from_digit(half.into(), 16).unwrap_or('0')
 }
 
 /// Returns the headers of a request that are no secret.

@@ -53,9 +53,9 @@ fn play(path: &Path, settings: &WireSettings) -> Result<Caller, ConnectError> {
 fn twice(caller: &mut Caller) -> Vec<String> {
     let mut seen = Vec::new();
     for _ in 0..2 {
-        let called = caller.call();
-        seen.push(format!("{:?} {:?}", called.streamed(), called.reply));
-        if let Ok(reply) = called.reply {
+        let what = caller.call();
+        seen.push(format!("{:?} {:?}", what.streamed(), what.reply));
+        if let Ok(reply) = what.reply {
             caller.accept(reply);
         }
     }

@@ -7,4 +7,7 @@ mod chat;
 mod gzip;
 mod recorded;
 mod recordings;
+mod requests;
+mod runs;
 mod transport;
+mod validate;

@@ -71,9 +71,15 @@ pub(crate) fn all(wire: Wire) -> Vec<Recording> {
     streams.iter().map(|path| read(wire, path)).collect()
 }
 
+/// Returns the recording with tool calls.
+pub(crate) fn tools(wire: Wire) -> Recording {
+    one(wire, if wire == Wire::Anthropic { "tool" } else { "tools" })
+}
+
 /// Returns one recording.
 pub(crate) fn one(wire: Wire, name: &str) -> Recording {
-    let found = all(wire).into_iter().find(|recording| recording.name.ends_with(name));
+    let whole = format!("{}/{name}", wire.folder());
+    let found = all(wire).into_iter().find(|recording| recording.name == whole);
     found.unwrap_or_else(|| panic!("there is no recording {name}"))
 }
 

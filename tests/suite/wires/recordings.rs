@@ -112,7 +112,7 @@ fn a_stream_that_ends_properly_before_it_says_why_is_truncated() {
                 .iter()
                 .any(|why| event.contains(why))
         };
-        let why = events.iter().position(|event| says_why(&event)).unwrap_or(events.len() - 1);
+        let why = events.iter().position(says_why).unwrap_or(events.len() - 1);
         for count in 1..=why {
             let fault = streamed(recording.wire, &events[..count]).fault();
             assert_eq!(fault.kind, FaultKind::Truncated, "{} {count}", recording.name);
