@@ -6,6 +6,7 @@ mod config;
 mod hooks;
 mod house;
 mod journal;
+mod mcp;
 mod runner;
 mod support;
 mod tools;
