@@ -8,6 +8,7 @@ mod config;
 mod hooks;
 mod house;
 mod journal;
+mod mcp;
 mod runner;
 mod support;
 mod tools;
