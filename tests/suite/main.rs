@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)] // in tests, helpers included
 
 mod config;
+mod context;
 mod hooks;
 mod house;
 mod journal;
