@@ -43,11 +43,12 @@ pub struct Order {
 }
 
 /// Who sees a run, and who can be asked.
+#[derive(Clone)]
 pub struct Stage {
     /// Who sees it.
     pub show: Show,
     /// Who can be asked.
-    pub confirm: Box<dyn Confirm>,
+    pub confirm: Arc<dyn Confirm>,
     /// How commands are confined, where that is worth telling.
     pub sandbox: Option<Arc<str>>,
 }
@@ -159,13 +160,9 @@ impl Setup {
             Place::Stored(_, opened) if *opened.past.setting.agent == *self.agent.name.as_str() => {
                 Arc::clone(&opened.past.setting.system)
             }
-            Place::Stored(..) | Place::New(..) | Place::Nowhere => self.system(),
+            Place::Stored(..) | Place::New(..) | Place::Nowhere => self.system(place),
         };
         Brief { system, tools: tools.specs(), schema: self.schema.clone() }
-    }
-
-    fn system(&self) -> Arc<str> {
-        Arc::clone(&self.agent.system_prompt)
     }
 
     fn rules(&self, session: &str, place: &Place) -> Rules {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::context::Changes;
 use super::error::AppError;
 use super::model::Chosen;
 use super::sandbox::Sandbox;
@@ -15,6 +16,7 @@ use crate::llm::Recorder;
 use crate::workspace::Root;
 
 /// Everything that a run needs, found and checked before anything begins.
+#[derive(Clone)]
 pub struct Setup {
     /// The configuration.
     pub config: Config,
@@ -32,6 +34,7 @@ pub struct Setup {
     pub schema: Option<Arc<Value>>,
     /// Where the exchange with the model is written down.
     pub record: Option<Recorder>,
+    pub(super) changes: Option<Changes>,
     pub(super) root: Root,
     pub(super) depth: u32,
 }
@@ -73,19 +76,10 @@ impl Setup {
             effect: Effect::Real,
             schema: None,
             record: None,
+            changes: None,
             root,
             depth,
         })
-    }
-
-    /// Returns the same for another agent.
-    ///
-    /// # Errors
-    ///
-    /// Fails when there is no such agent.
-    pub fn with_agent(mut self, agent: &str) -> Result<Self, AppError> {
-        self.agent = self.config.agent(agent)?;
-        Ok(self)
     }
 
     /// Returns the same for an answer that satisfies this JSON Schema.

@@ -40,7 +40,7 @@ pub(super) fn of(
 /// What the tools of one run need of it.
 pub(super) struct Means<'a> {
     /// Who is asked.
-    pub(super) confirm: Box<dyn Confirm>,
+    pub(super) confirm: Arc<dyn Confirm>,
     /// Whose tools there are besides the own ones.
     pub(super) servers: &'a Servers,
     /// Where the whole of long results is kept; none for memory.

@@ -55,6 +55,9 @@ fn begin(args: &RunArgs, world: World) -> Result<u8, Failure> {
     if let Some(path) = &args.output_schema {
         setup = setup.answering(schema(path)?)?;
     }
+    if let Some(since) = &args.context_git_diff {
+        setup = setup.showing_changes(since)?;
+    }
     if let Some(path) = &args.record {
         let record =
             Recorder::create(path).map_err(|error| Failure::usage(output::chain(&error)))?;

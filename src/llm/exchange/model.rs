@@ -6,10 +6,12 @@ use serde_json::Value;
 
 use super::call::Call;
 use super::carrier::Carrier;
+use super::steady::Steady;
 use crate::llm::decode::Names;
 use crate::llm::encode::{Pen, Script};
 use crate::llm::fault::Masks;
 use crate::llm::wire::{Frame, Wire};
+use crate::machine::Purpose;
 use crate::model::{Fault, FaultKind};
 use crate::net::{Body, HeaderMap, Method, Request};
 use crate::port::{Ask, Model, ModelCall, ToolSpec};
@@ -23,6 +25,7 @@ pub(crate) struct WireModel {
     script: Script,
     names: Names,
     heads: Vec<Head>,
+    steady: Steady,
 }
 
 /// Where requests go, and with which headers.
@@ -59,6 +62,7 @@ impl WireModel {
             script: Script::default(),
             names: Names::default(),
             heads: Vec::new(),
+            steady: Steady::default(),
         }
     }
 
@@ -126,6 +130,8 @@ impl Model for WireModel {
             return Err(Fault::new(FaultKind::Request, "there is nothing to ask"));
         }
         let request = self.request(ask);
+        let head = (ask.purpose == Purpose::Agent).then(|| self.head(ask));
+        let warning = head.and_then(|head| self.steady.see(&head, ask.entries));
         Ok(Box::new(Call {
             wire: Arc::clone(&self.wire),
             carrier: Arc::clone(&self.carrier),
@@ -133,6 +139,7 @@ impl Model for WireModel {
             names: self.names.after(ask.entries),
             attempt: ask.attempt,
             request,
+            warning,
         }))
     }
 }

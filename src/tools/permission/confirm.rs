@@ -1,5 +1,7 @@
 //! Asking the user.
 
+use std::sync::Arc;
+
 use crate::port::Scope;
 
 /// Somebody who can be asked whether a call may run.
@@ -42,7 +44,7 @@ impl Confirm for Nobody {
     }
 }
 
-impl<C: Confirm + ?Sized> Confirm for Box<C> {
+impl<C: Confirm + ?Sized> Confirm for Arc<C> {
     fn ask(&self, question: &Question<'_>, scope: &Scope) -> Answer {
         (**self).ask(question, scope)
     }
