@@ -19,7 +19,7 @@ use super::tools::{self, Means};
 use crate::config::rules;
 use crate::hooks::{HookedChecks, HookedTools, Hooks, Occasion, SessionFacts, around};
 use crate::journal::{SessionId, Setting, Workspace};
-use crate::machine::{Fold, State, StopReason};
+use crate::machine::{Fold, Outcome, State, Status, StopReason};
 use crate::model::{Digest, Rules};
 use crate::port::{Cancel, Checks, HookPoint, Model, NoPrelude, Prelude, ToolSpec, Toolbox};
 use crate::runner::{self, Brief, Driver, Ports, SystemClock, Threads, listen};
@@ -61,6 +61,21 @@ pub struct Ended {
     pub fold: Fold,
     /// What it would have done, when it was only to be described.
     pub planned: Vec<Planned>,
+}
+
+impl Ended {
+    /// Returns how the run ended.
+    pub fn outcome(&self) -> Option<&Outcome> {
+        match &self.fold.state {
+            State::Done(done) => Some(&done.outcome),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the model said that it was done.
+    pub fn is_success(&self) -> bool {
+        self.outcome().is_some_and(|outcome| outcome.reason.status() == Status::Success)
+    }
 }
 
 impl Setup {

@@ -82,6 +82,16 @@ impl Setup {
         })
     }
 
+    /// Returns the same with another configuration, of the same workspace.
+    pub fn configured(&self, config: Config) -> Self {
+        Self { config, ..self.clone() }
+    }
+
+    /// Returns the same for another agent, whose answer is free.
+    pub fn acting_as(&self, agent: Agent) -> Self {
+        Self { agent, schema: None, ..self.clone() }
+    }
+
     /// Returns the same for an answer that satisfies this JSON Schema.
     ///
     /// # Errors
