@@ -16,6 +16,7 @@ mod near;
 mod pattern;
 pub mod permission;
 mod read_file;
+mod read_output;
 mod registry;
 mod replace;
 mod results;
@@ -26,10 +27,10 @@ mod tool;
 mod write_file;
 
 pub use registry::{Judged, Planned, Registry};
-pub use results::{InMemory, Results};
+pub use results::{InMemory, Kept, Results};
 pub use schema::{parse, spec};
 pub use settings::{CommandSettings, Delete, Effect, MaxTokens, Settings};
-pub use tool::{Context, Kind, Length, Output, Plan, Prepared, Target, Tool};
+pub use tool::{CommandTarget, Context, Kind, Length, Output, Plan, Prepared, Target, Tool};
 
 use crate::exec::Supervisor;
 use crate::workspace::Root;

@@ -3,5 +3,7 @@
 mod commands;
 mod confinement;
 mod files;
+mod guardrails;
+mod permissions;
 mod registry;
 mod world;
