@@ -8,11 +8,14 @@
 //! A file for each tool: [`standard`] returns them in the order in which the model sees them.
 
 mod advice;
+mod apply_patch;
+mod delete_file;
 mod denial;
 mod edit;
 mod edit_file;
 mod list_files;
 mod near;
+mod patch;
 mod pattern;
 pub mod permission;
 mod read_file;
@@ -38,15 +41,20 @@ use crate::workspace::Root;
 /// Returns the tools of this program, in the order in which the model sees them.
 pub fn standard(root: &Root, supervisor: &Supervisor, settings: &Settings) -> Vec<Box<dyn Tool>> {
     let budget = results::bytes(settings.max_result_tokens.0);
-    vec![
+    let mut tools: Vec<Box<dyn Tool>> = vec![
         Box::new(read_file::ReadFile::new(root.clone(), budget)),
         Box::new(write_file::WriteFile::new(root.clone())),
         Box::new(edit_file::EditFile::new(root.clone())),
+        Box::new(apply_patch::ApplyPatch::new(root.clone(), settings.delete)),
         Box::new(list_files::ListFiles::new(root.clone())),
         Box::new(run_command::RunCommand::new(
             root.clone(),
             supervisor.clone(),
             settings.commands.clone(),
         )),
-    ]
+    ];
+    if settings.delete == Delete::Allowed {
+        tools.push(Box::new(delete_file::DeleteFile::new(root.clone())));
+    }
+    tools
 }

@@ -81,7 +81,7 @@ fn meet_paths(word: &str, pattern: &str) -> bool {
     loop {
         match (words.next(), patterns.next()) {
             (None, None) => return true,
-            (Some(_), Some("**")) | (None, Some("**")) => return true,
+            (_, Some("**")) => return true,
             (Some(word), Some(pattern)) if meet_names(word, pattern) => {}
             _ => return false,
         }

@@ -4,6 +4,7 @@ mod commands;
 mod confinement;
 mod files;
 mod guardrails;
+mod patches;
 mod permissions;
 mod registry;
 mod world;
