@@ -44,7 +44,7 @@ impl Registry {
     /// Returns a registry of these tools and `read_output`; their order is the one that the model sees. Nobody can be
     /// asked, and long results are kept in memory.
     pub fn new(tools: Vec<Box<dyn Tool>>, settings: Settings) -> Self {
-        let judge = Judge::new(settings.mode, settings.rules.clone(), settings.guardrails.clone());
+        let judge = settings.judge();
         let registry = Self {
             tools,
             specs: [].into(),

@@ -6,5 +6,7 @@ mod files;
 mod guardrails;
 mod patches;
 mod permissions;
+mod races;
 mod registry;
+mod search;
 mod world;
