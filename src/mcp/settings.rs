@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::exec::Supervisor;
 use crate::model::wildcard;
+use crate::net::{Limits, Options, ProxyChoice, Roots};
 
 /// A server.
 #[derive(Clone, Debug)]
@@ -33,6 +34,13 @@ pub enum Transport {
         args: Vec<String>,
         /// Variables for it, which may be secret.
         env: Vec<(String, String)>,
+    },
+    /// An address. That nothing secret goes to another machine unencrypted is for the caller to see to.
+    Http {
+        /// The address.
+        url: String,
+        /// Headers for each request, which may be secret.
+        headers: Vec<(String, String)>,
     },
 }
 
@@ -62,6 +70,8 @@ pub struct Setup {
     pub supervisor: Supervisor,
     /// The folder that they run in.
     pub folder: PathBuf,
+    /// How those are reached that have an address. How long that may take is said by each.
+    pub net: Options,
     /// How much a server may say.
     pub caps: Caps,
     /// How long a server is waited for that may not know the newest era, before the older one is tried.
@@ -97,6 +107,11 @@ impl Setup {
         Self {
             folder: supervisor.policy().workspace.clone(),
             supervisor,
+            net: Options {
+                limits: Limits::default(),
+                proxy: ProxyChoice::default(),
+                roots: Roots::default(),
+            },
             caps: Caps::default(),
             probe: Duration::from_secs(10),
             restart: Duration::from_secs(30),
@@ -129,8 +144,9 @@ impl Filter {
 impl Transport {
     /// Returns what must not be shown where the server is quoted. What is short would hide half of every text.
     pub(super) fn secrets(&self) -> Vec<String> {
-        let Self::Stdio { env, .. } = self;
-        let values = env.iter().map(|(_, value)| value.clone());
+        let (Self::Stdio { env: pairs, .. } | Self::Http { headers: pairs, .. }) = self;
+        // The word before a key says what kind of key it is.
+        let values = pairs.iter().map(|(_, value)| value.trim_start_matches("Bearer ").to_owned());
         values.filter(|value| value.len() >= 8).collect()
     }
 }
@@ -142,6 +158,9 @@ impl fmt::Debug for Transport {
             Self::Stdio { command, args, .. } => {
                 let mut shown = f.debug_struct("Stdio");
                 shown.field("command", command).field("args", args).finish_non_exhaustive()
+            }
+            Self::Http { url, .. } => {
+                f.debug_struct("Http").field("url", url).finish_non_exhaustive()
             }
         }
     }

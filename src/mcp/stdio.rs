@@ -152,7 +152,7 @@ impl Channel for Stdio {
         result
     }
 
-    fn tell(&self, message: Value, wait: &Wait<'_>) -> Result<(), ServerError> {
+    fn tell(&self, message: Value, _: &'static str, wait: &Wait<'_>) -> Result<(), ServerError> {
         self.send(message, wait)
     }
 

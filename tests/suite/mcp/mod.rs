@@ -1,5 +1,7 @@
 //! Servers of further tools: real processes and real sockets.
 
+mod http;
+mod published;
 mod server;
 mod stdio;
 mod tools;

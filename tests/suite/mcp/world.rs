@@ -89,6 +89,13 @@ impl World {
         }
     }
 
+    /// Returns a server at this address.
+    pub(crate) fn address(url: &str, headers: &[(&str, &str)]) -> Spec {
+        let headers = headers.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+        let transport = Transport::Http { url: url.to_owned(), headers: headers.collect() };
+        Spec { transport, ..Self::program("h", "", &[]) }
+    }
+
     fn log_file(&self, server: &str) -> PathBuf {
         self.workspace().join(format!("{server}.log"))
     }
