@@ -120,7 +120,8 @@ impl Connection {
                 Some(offered) => self.begin(offered, wait),
                 None => self.initialize(WITH_SESSION[0], wait),
             },
-            Err(ServerError::Status { status: 400..500, .. }) => {
+            // Some answer what they do not know with nothing.
+            Err(ServerError::Status { status: 400..500, .. } | ServerError::Malformed(_)) => {
                 self.initialize(WITH_SESSION[0], wait)
             }
             Err(ServerError::TimedOut(_)) => match self.initialize(WITH_SESSION[0], wait) {

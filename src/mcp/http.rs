@@ -66,6 +66,13 @@ struct Watch {
 
 const SESSION: &str = "mcp-session-id";
 
+/// How long a server is left alone before a stream is resumed, if it does not say.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The least and the most of that.
+const LEAST_PAUSE: Duration = Duration::from_millis(100);
+const MOST_PAUSE: Duration = Duration::from_secs(30);
+
 /// What is read of an answer that is none.
 const GLIMPSE: usize = 16 << 10;
 
@@ -199,7 +206,9 @@ impl Shared {
                 headers.insert(name, value);
             }
         };
-        own.iter().for_each(|(name, value)| set(name, value));
+        for (name, value) in own {
+            set(name, value);
+        }
         // The first request of a session is about the version itself.
         if message["method"] != "initialize" {
             set("mcp-protocol-version", version);
@@ -284,7 +293,8 @@ impl Shared {
         reply.unwrap_or_else(|| Err(malformed("it answers something else")))
     }
 
-    /// Reads events up to the one that is the answer.
+    /// Reads events up to the one that is the answer. A stream that ends before can be resumed where its events have
+    /// ids, in the eras that have sessions.
     fn events(
         &self,
         response: &mut Response,
@@ -293,20 +303,64 @@ impl Shared {
     ) -> Result<Value, ServerError> {
         let (mut parser, mut buffer) = (sse::Parser::new(), vec![0; 16 << 10]);
         let mut reply = None;
-        while reply.is_none() {
-            let count = response.read(&mut buffer).map_err(|error| self.lost(&error, wait))?;
-            if count == 0 {
-                return Err(ServerError::Cut);
+        let broken = loop {
+            match response.read(&mut buffer) {
+                Ok(0) => break ServerError::Cut,
+                Ok(count) => {
+                    let taken: Result<(), sse::SseError> = parser.push(&buffer[..count], |event| {
+                        let said = Said::parse(event.data.as_bytes()).unwrap_or_default();
+                        let own = said.into_iter().find_map(|said| self.heard(said, request, wait));
+                        reply = reply.take().or(own);
+                        Ok(())
+                    });
+                    taken.map_err(|error| ServerError::Malformed(error.to_string()))?;
+                }
+                Err(error) => break self.lost(&error, wait),
             }
-            let taken: Result<(), sse::SseError> = parser.push(&buffer[..count], |event| {
-                let said = Said::parse(event.data.as_bytes()).unwrap_or_default();
-                let own = said.into_iter().find_map(|said| self.heard(said, request, wait));
-                reply = reply.take().or(own);
-                Ok(())
-            });
-            taken.map_err(|error| ServerError::Malformed(error.to_string()))?;
+            if let Some(reply) = reply {
+                return reply;
+            }
+        };
+        match parser.last_id() {
+            Some(last) if broken.is_loss() && request.version != NEWEST => {
+                let pause = parser.retry().unwrap_or(PAUSE).clamp(LEAST_PAUSE, MOST_PAUSE);
+                self.resume(last, pause, request, wait)
+            }
+            _ => Err(broken),
         }
-        reply.unwrap_or(Err(ServerError::Cut))
+    }
+
+    /// Asks for the rest of a stream.
+    fn resume(
+        &self,
+        last: &str,
+        pause: Duration,
+        request: &Request,
+        wait: &Wait<'_>,
+    ) -> Result<Value, ServerError> {
+        if wait.cancel.wait(pause.min(wait.left())) {
+            return Err(ServerError::Cancelled);
+        }
+        if wait.left().is_zero() {
+            return Err(wait.over());
+        }
+        let mut headers = self.headers.clone();
+        headers.remove(header::CONTENT_TYPE);
+        headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
+        headers.insert("mcp-protocol-version", HeaderValue::from_static(request.version));
+        headers.insert("last-event-id", HeaderValue::from_str(last).map_err(|_| ServerError::Cut)?);
+        if let Some(session) = self.session() {
+            headers.insert(SESSION, session);
+        }
+        let body = Body::new();
+        self.exchange(Sending::Surely, Method::GET, headers, body, wait, |response, wait| {
+            // What this stream answers with is not about the call any more.
+            if response.status == 200 {
+                self.events(response, request, wait)
+            } else {
+                Err(ServerError::Cut)
+            }
+        })
     }
 
     /// Takes what a server says; returns the answer to the request, if it is that.

@@ -121,14 +121,13 @@ pub(super) fn headers(request: &Request) -> Vec<(String, String)> {
 
 /// Returns a text as the value of a header: as it is, or in Base64 where it could not stand there.
 fn encoded(text: &str) -> String {
-    let is_plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\t'))
-        && !text.starts_with([' ', '\t'])
-        && !text.ends_with([' ', '\t'])
-        && !(text.starts_with("=?base64?") && text.ends_with("?="));
-    match is_plain {
-        true => text.to_owned(),
-        false => format!("=?base64?{}?=", BASE64_STANDARD.encode(text)),
+    let is_visible = text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\t'));
+    let is_padded = text.starts_with([' ', '\t']) || text.ends_with([' ', '\t']);
+    let looks_encoded = text.starts_with("=?base64?") && text.ends_with("?=");
+    if is_visible && !is_padded && !looks_encoded {
+        return text.to_owned();
     }
+    format!("=?base64?{}?=", BASE64_STANDARD.encode(text))
 }
 
 #[cfg(test)]

@@ -163,6 +163,20 @@ fn a_session_that_is_over_begins_again_once() {
 
 /// Fault M15.
 #[test]
+fn a_stream_that_breaks_off_is_resumed_where_it_was() {
+    let first = Reply::stream(["id: e1\nretry: 150\ndata:\n\n"]);
+    let rest = Reply::stream([format!("id: e2\ndata: {}\n\n", message(4, &said("late")))]);
+    let (server, started) = started(and(legacy(), [first, rest]), 10 * SECOND);
+    assert_eq!(started.ok("do it", ""), "late");
+    let requests = server.requests();
+    assert_eq!(requests[5].method, "GET");
+    assert_eq!(requests[5].header("last-event-id"), Some("e1"));
+    assert_eq!(requests[5].header("mcp-session-id"), Some("session-1"));
+    assert!(requests[5].at - requests[4].at >= Duration::from_millis(150));
+}
+
+/// Fault M15.
+#[test]
 fn a_session_that_never_lasts_is_told() {
     let gone = || Reply::new(404, "");
     let replies = and(legacy(), and(and(vec![gone()], session(1)), [gone()]));
@@ -195,7 +209,10 @@ fn a_server_that_cannot_be_used_says_why() {
         (vec![Reply::new(403, "{}")], "it refuses whoever is not authorized (403)"),
         (vec![moved], "it redirects to https://elsewhere.example/mcp, which is not followed"),
         (vec![quoting], "it answered with status 500; the last that it said: bad key ***"),
-        (vec![page()], "its answer is not what the protocol says: it is of the kind \"text/html\""),
+        (
+            vec![page(), page()],
+            "its answer is not what the protocol says: it is of the kind \"text/html\"",
+        ),
         (closed.into(), "it cannot be reached: the connection to 127.0.0.1"),
         (vec![Reply::new(404, "x"), Reply::new(405, "")], "it answered with status 405"),
         (vec![Reply::silence(), Reply::silence()], "it did not answer within"),

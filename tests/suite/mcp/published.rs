@@ -2,6 +2,8 @@
 //!
 //! `MCP_PUBLISHED` is the folder with `node_modules` and a Python environment `venv` that has them.
 
+#![allow(clippy::print_stdout)] // whoever runs these wants to see something
+
 use architect::exec::Mode;
 use architect::mcp::{Answer, Spec};
 use architect::model::ToolStatus;
@@ -89,4 +91,40 @@ fn git() {
     assert!(made.unwrap().success());
     let started = start(&world, python("mcp-server-git", &["-r", path.to_str().unwrap()]));
     println!("{}", call(&started, "git_status", &json!({ "repo_path": path })));
+}
+
+/// Uses the server whose address is the last argument: its tools are listed, and those of the conformance suite called.
+#[test]
+#[ignore = "needs an address"]
+fn client() {
+    let Some(url) = std::env::args().next_back().filter(|url| url.starts_with("http://")) else {
+        return;
+    };
+    let world = World::new();
+    let started = start(&world, World::address(&url, &[]));
+    for tool in ["add_numbers", "test_reconnection", "echo"] {
+        if started.servers.tools().iter().any(|known| known.remote_name() == tool) {
+            println!("{}", call(&started, tool, &json!({ "a": 2, "b": 3, "message": "hello" })));
+        }
+    }
+}
+
+/// The published conformance suite, as far as it is about tools.
+#[test]
+#[ignore = "needs published servers"]
+fn conformance() {
+    let suite =
+        format!("{}/node_modules/@modelcontextprotocol/conformance/dist/index.js", folder());
+    let own = std::env::current_exe().unwrap();
+    let own =
+        format!("{} mcp::published::client --exact --ignored --nocapture", own.to_str().unwrap());
+    for scenario in ["initialize", "tools_call", "sse-retry"] {
+        let mut command = std::process::Command::new("node");
+        command.args([&suite, "client", "--command", &own, "--scenario", scenario]);
+        let output = command.output().unwrap();
+        let said =
+            String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
+        println!("{scenario}: {said}");
+        assert!(output.status.success(), "{scenario}");
+    }
 }
