@@ -230,11 +230,13 @@ impl Journal for FileJournal {
 }
 
 impl Drop for FileJournal {
-    /// Gives back what was reserved. A poisoned file is left as it is, for whoever looks into it.
+    /// Gives back what was reserved, and the lock. A poisoned file is left as it is, for whoever looks into it.
     fn drop(&mut self) {
         if !matches!(self.health, Health::Poisoned(_)) {
             let _ = self.reserve.release(&self.file, self.position.offset);
         }
+        // A child that another thread has forked, and that has not yet begun its program, has the open file, too.
+        let _ = self.file.unlock();
     }
 }
 

@@ -53,7 +53,11 @@ const GLIMPSE: usize = 1 << 10;
 impl ModelCall for Call {
     fn run(self: Box<Self>, scope: &Scope, sink: &mut dyn FnMut(Delta)) -> Result<Reply, Fault> {
         self.exchange(scope, sink).map_err(|fault| {
-            let message = fault::readable(&self.target.masks.mask(&fault.message));
+            let mut message = fault::readable(&self.target.masks.mask(&fault.message));
+            if let (FaultKind::Auth, Some(variable)) = (fault.kind, &self.target.key_in) {
+                message.push_str("; the key is the one in ");
+                message.push_str(variable);
+            }
             Fault { message: message.into(), ..fault }
         })
     }

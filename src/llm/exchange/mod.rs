@@ -5,5 +5,5 @@ mod call;
 mod carrier;
 mod model;
 
-pub(super) use carrier::Carrier;
+pub(super) use carrier::{Carrier, Incoming};
 pub(super) use model::{Target, WireModel};

@@ -14,7 +14,8 @@ use crate::model::{Fault, FaultKind};
 use crate::net::{Body, HeaderMap, Method, Request};
 use crate::port::{Ask, Model, ModelCall, ToolSpec};
 
-/// A model behind a wire format. It keeps what it has encoded, and encodes only what is new.
+/// A model behind a wire format. It keeps what it has encoded, and encodes only what is new; entries are known by their
+/// ids, so that it serves one conversation.
 pub(crate) struct WireModel {
     wire: Arc<dyn Wire>,
     carrier: Arc<dyn Carrier>,
@@ -31,6 +32,8 @@ pub(crate) struct Target {
     pub(crate) headers: HeaderMap,
     /// What must not be shown.
     pub(crate) masks: Masks,
+    /// The variable that the key comes from, for who has to mend it.
+    pub(crate) key_in: Option<String>,
     /// Warns when the provider counts far fewer tokens than were sent: some servers cut off silently what does not fit.
     pub(crate) may_truncate: bool,
 }
@@ -167,6 +170,7 @@ mod tests {
             url: "http://localhost".to_owned(),
             headers: HeaderMap::new(),
             masks: Masks::default(),
+            key_in: None,
             may_truncate: false,
         };
         WireModel::new(Arc::new(wire), Arc::new(Client::new(&options).unwrap()), target)

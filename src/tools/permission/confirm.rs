@@ -41,3 +41,9 @@ impl Confirm for Nobody {
         Answer::Nobody
     }
 }
+
+impl<C: Confirm + ?Sized> Confirm for Box<C> {
+    fn ask(&self, question: &Question<'_>, scope: &Scope) -> Answer {
+        (**self).ask(question, scope)
+    }
+}

@@ -3,6 +3,7 @@
 mod copies;
 mod crash;
 mod damage;
+mod index;
 mod replay;
 mod resume;
 mod store;
