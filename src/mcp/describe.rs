@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::mirror::{self, Mirror};
+use super::http::{self, Mirror};
 use super::settings::{Caps, Filter};
 use super::tool::Hints;
 use crate::model::{Digest, plain};
@@ -104,7 +104,7 @@ impl Described {
         Ok(Self {
             remote: name.to_owned(),
             description: cut(description.unwrap_or_default(), caps.description),
-            mirrors: mirror::mirrors(&schema)?,
+            mirrors: http::mirrors(&schema)?,
             schema,
             hints: Hints::of(item.get("annotations")),
         })

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::connection::{Question, Wait};
 use super::describe::Described;
-use super::mirror::Mirror;
+use super::http::Mirror;
 use super::outcome::Answer;
 use super::server::{Repeat, Server};
 use crate::model::{CallId, Span, ToolStatus};

@@ -9,12 +9,12 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Map, Value};
 
-use super::era::NEWEST;
-use super::message::Request;
+use crate::mcp::era::NEWEST;
+use crate::mcp::message::Request;
 
 /// An argument that is repeated in a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Mirror {
+pub(in crate::mcp) struct Mirror {
     /// The name of the header.
     header: String,
     /// Where the argument stands: the names on the way to it.
@@ -31,7 +31,7 @@ const EXACT: u64 = (1 << 53) - 1;
 /// # Errors
 ///
 /// Fails with what is wrong, and the tool must not be used.
-pub(super) fn mirrors(schema: &Value) -> Result<Vec<Mirror>, String> {
+pub(in crate::mcp) fn mirrors(schema: &Value) -> Result<Vec<Mirror>, String> {
     let (mut found, mut path) = (Vec::new(), Vec::new());
     collect(schema, &mut path, &mut found)?;
     // What stands anywhere else was not found on the way.
@@ -89,7 +89,7 @@ fn is_token(byte: u8) -> bool {
 
 impl Mirror {
     /// Returns the header for the arguments of a call; none when the argument is left out.
-    pub(super) fn of(&self, arguments: &Map<String, Value>) -> Option<(String, String)> {
+    pub(in crate::mcp) fn of(&self, arguments: &Map<String, Value>) -> Option<(String, String)> {
         let (first, rest) = self.path.split_first()?;
         let value = rest.iter().try_fold(arguments.get(first)?, |value, name| value.get(name))?;
         let text = match value {
