@@ -52,6 +52,9 @@ pub enum AppError {
     /// Commands cannot be run as configured.
     #[error(transparent)]
     Exec(#[from] ExecError),
+    /// A server of tools that is required can't be had.
+    #[error("{0}")]
+    Server(String),
     /// Hooks start this program again and again.
     #[error(transparent)]
     Hooks(#[from] TooDeep),
@@ -78,6 +81,7 @@ impl AppError {
             | Self::Workspace { .. }
             | Self::Schema(_)
             | Self::Exec(ExecError::Unconfined(_))
+            | Self::Server(_)
             | Self::Hooks(_) => true,
             Self::Journal(error) => {
                 !matches!(error, JournalError::Io { .. } | JournalError::Index(_))

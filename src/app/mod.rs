@@ -13,6 +13,7 @@ pub mod demo;
 mod error;
 mod gates;
 mod hooks;
+mod mcp;
 mod model;
 mod outputs;
 mod run;

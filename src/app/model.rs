@@ -7,7 +7,7 @@ use super::world::World;
 use crate::config::{self, Config, UnknownPrice};
 use crate::llm::models::Table;
 use crate::llm::scripted::{Script, ScriptPosition, ScriptedModel};
-use crate::llm::{ModelSpec, WireSettings, connect};
+use crate::llm::{ModelSpec, Recorder, WireSettings, connect};
 use crate::port::Model;
 
 /// The model that was chosen, with what is known of it.
@@ -32,6 +32,16 @@ pub enum Source {
         /// What it says.
         script: Script,
     },
+}
+
+/// What a model has to know of the session that asks it.
+pub(super) struct InSession<'a> {
+    /// Its name, which requests have in common for the provider's cache.
+    pub(super) name: &'a str,
+    /// How many calls it has made; a script and a recording go on after them.
+    pub(super) calls: u32,
+    /// Where the exchange is written down.
+    pub(super) record: &'a Option<Recorder>,
 }
 
 impl Chosen {
@@ -98,18 +108,18 @@ impl Chosen {
         }
     }
 
-    /// Returns the model, ready to be asked; a script goes on after so many calls.
+    /// Returns the model, ready to be asked.
     ///
     /// # Errors
     ///
     /// Fails when something is missing or wrong in the set-up: its key, its address.
-    pub fn connect(
+    pub(super) fn connect(
         &self,
         config: &Config,
         world: &World,
-        cache_key: &str,
-        calls: u32,
+        session: InSession<'_>,
     ) -> Result<Box<dyn Model>, AppError> {
+        let InSession { name, calls, record } = session;
         let position = ScriptPosition::after(calls as usize);
         match &self.source {
             Source::Script { script, .. } => {
@@ -123,7 +133,8 @@ impl Chosen {
                     allow_http: llm.allow_http,
                     stream: llm.stream,
                     prompt_caching: llm.prompt_caching,
-                    cache_key: Some(cache_key.to_owned()),
+                    cache_key: Some(name.to_owned()),
+                    record: record.clone(),
                     timeout: llm.timeout.into(),
                     idle_timeout: llm.idle_timeout.into(),
                     position,

@@ -9,6 +9,8 @@ use super::checks::InOrder;
 use super::error::AppError;
 use super::gates::Gates;
 use super::hooks;
+use super::mcp;
+use super::model::InSession;
 use super::outputs::Whole;
 use super::schema::Schema;
 use super::session::{First, Place, Start, Written};
@@ -74,8 +76,11 @@ impl Setup {
         let about = About { session_id: Arc::clone(&name), sandbox, ..self.about(&order) };
         let Order { task, place, options, .. } = order;
         let hooks = Arc::new(hooks::of(&self.config, &self.sandbox, self.facts(&name, &place))?);
-        let model = self.model.connect(&self.config, &self.world, &name, place.calls())?;
-        let means = Means { confirm, whole: place.outputs(session).map(Whole) };
+        let asking = InSession { name: &name, calls: place.calls(), record: &self.record };
+        let model = self.model.connect(&self.config, &self.world, asking)?;
+        let servers = mcp::start(&self.config, &self.sandbox, &Cancel::new())?;
+        let whole = place.outputs(session).map(Whole);
+        let means = Means { confirm, servers: &servers, whole };
         let registry = Arc::new(tools::of(
             &self.config,
             &self.agent,
@@ -117,6 +122,7 @@ impl Setup {
         };
         let fold = Driver::new(hands, ports, brief, fold).run(outcomes);
         tell_end(&hooks, &fold);
+        servers.stop();
         Ok(Ended { session, fold, planned: registry.planned() })
     }
 

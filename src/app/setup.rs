@@ -11,6 +11,7 @@ use super::schema::Schema;
 use super::world::World;
 use crate::config::{Agent, Config};
 use crate::hooks::Hooks;
+use crate::llm::Recorder;
 use crate::workspace::Root;
 
 /// Everything that a run needs, found and checked before anything begins.
@@ -29,6 +30,8 @@ pub struct Setup {
     pub effect: Effect,
     /// The JSON Schema of the answer.
     pub schema: Option<Arc<Value>>,
+    /// Where the exchange with the model is written down.
+    pub record: Option<Recorder>,
     pub(super) root: Root,
     pub(super) depth: u32,
 }
@@ -69,6 +72,7 @@ impl Setup {
             sandbox,
             effect: Effect::Real,
             schema: None,
+            record: None,
             root,
             depth,
         })

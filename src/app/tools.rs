@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use super::mcp;
 use super::outputs::Whole;
 use super::sandbox::Sandbox;
 use super::setup::Effect;
 use crate::config::{self, Agent, Config};
-use crate::tools::permission::{Confirm, ConfirmMode, Nobody};
+use crate::mcp::Servers;
+use crate::tools::permission::{Confirm, ConfirmMode};
 use crate::tools::{CommandSettings, Delete, MaxTokens, Registry, Settings, standard};
 use crate::workspace::Root;
 
@@ -20,10 +22,11 @@ pub(super) fn of(
     root: &Root,
     sandbox: &Sandbox,
     effect: Effect,
-    means: Means,
+    means: Means<'_>,
 ) -> Registry {
     let settings = settings(config, agent, effect);
     let mut tools = standard(root, &sandbox.model, &settings);
+    tools.extend(mcp::tools(means.servers));
     if !config.settings.commands.enabled {
         tools.retain(|tool| &*tool.spec().name != COMMAND);
     }
@@ -35,17 +38,13 @@ pub(super) fn of(
 }
 
 /// What the tools of one run need of it.
-pub(super) struct Means {
+pub(super) struct Means<'a> {
     /// Who is asked.
     pub(super) confirm: Box<dyn Confirm>,
+    /// Whose tools there are besides the own ones.
+    pub(super) servers: &'a Servers,
     /// Where the whole of long results is kept; none for memory.
     pub(super) whole: Option<Whole>,
-}
-
-impl Default for Means {
-    fn default() -> Self {
-        Self { confirm: Box::new(Nobody), whole: None }
-    }
 }
 
 fn settings(config: &Config, agent: &Agent, effect: Effect) -> Settings {

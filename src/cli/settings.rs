@@ -83,7 +83,10 @@ pub(crate) fn read(
         sets: [before.sets.clone(), own].concat(),
         flags: flags.flags,
     };
-    let config = load(&sources).map_err(AppError::from)?;
+    let mut config = load(&sources).map_err(AppError::from)?;
+    if args.disable_mcp {
+        config.settings.mcp.servers.clear();
+    }
     for notice in &config.notices {
         log::warn!("{notice}");
     }

@@ -93,6 +93,16 @@ pub(crate) enum SessionsCommand {
         /// The session: its id, the beginning of it, or `last`
         session: String,
     },
+    /// Find what was said
+    Search {
+        /// Words that all have to occur; \"two words\" have to stand together, word* may go on
+        text: String,
+        /// How many
+        #[arg(short = 'n', long, default_value_t = 50)]
+        limit: usize,
+    },
+    /// What was spent, by day, model and purpose
+    Costs,
     /// Write a session as JSON lines to standard output
     Export {
         /// The session: its id, the beginning of it, or `last`

@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use architect::app::{World, store};
+use architect::journal::Index;
 use serde_json::json;
 
 use crate::cli::args::CleanupArgs;
@@ -16,7 +17,7 @@ pub(crate) fn run(args: &CleanupArgs, world: &World) -> Result<u8, Failure> {
     let days = args.older_than.unwrap_or(config.settings.sessions.cleanup_after_days);
     let age = Duration::from_secs(u64::from(days) * DAY);
     let before = SystemTime::now().checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH);
-    let removed = store(&config, world)?.clean_up(before)?;
+    let removed = Index::open(&store(&config, world)?)?.clean_up(before)?;
     let text = if args.json {
         let removed: Vec<String> = removed.iter().map(ToString::to_string).collect();
         json!({ "removed": removed }).to_string()

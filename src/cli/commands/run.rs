@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use architect::app::{Chosen, Effect, Order, Place, Setup, World, store};
 use architect::journal::SessionId;
+use architect::llm::Recorder;
 use architect::view::{RunResult, Source, jsonl};
 use serde_json::Value;
 
@@ -53,6 +54,11 @@ fn begin(args: &RunArgs, world: World) -> Result<u8, Failure> {
     }
     if let Some(path) = &args.output_schema {
         setup = setup.answering(schema(path)?)?;
+    }
+    if let Some(path) = &args.record {
+        let record =
+            Recorder::create(path).map_err(|error| Failure::usage(output::chain(&error)))?;
+        setup.record = Some(record);
     }
     let order = Order {
         task: Some(Arc::from(text)),

@@ -5,9 +5,8 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use architect::app::{World, store};
-use architect::journal::{JournalError, Past, SessionId, Store};
-use architect::machine::State;
-use architect::model::Item;
+use architect::journal::index::{CostRow, Hit, MessageRow, Role, SessionDetail, SessionRow};
+use architect::journal::{Index, JournalError, Store};
 use architect::view::clean;
 use serde_json::{Value, json};
 
@@ -15,163 +14,131 @@ use crate::cli::args::{SessionsArgs, SessionsCommand};
 use crate::cli::error::Failure;
 use crate::cli::{output, settings};
 
-/// Sessions that are listed when nobody says how many.
+/// Sessions that are listed, and messages that are found, when nobody says how many.
 const USUAL: usize = 50;
 
 pub(crate) fn run(args: &SessionsArgs, world: &World) -> Result<u8, Failure> {
     let store = store(&settings::of_sets(&args.set, world)?, world)?;
-    match &args.command {
-        None => list(&store, USUAL, args.json)?,
-        Some(SessionsCommand::List { limit }) => list(&store, *limit, args.json)?,
-        Some(SessionsCommand::Show { session }) => show(&store, session, args.json)?,
-        Some(SessionsCommand::Export { session }) => export(&store, session)?,
-        Some(SessionsCommand::Import { file }) => import(&store, file, args.json)?,
-        Some(SessionsCommand::Rm { session }) => {
+    let text = match args.command.as_ref().unwrap_or(&SessionsCommand::List { limit: USUAL }) {
+        SessionsCommand::List { limit } => list(&store, *limit, args.json)?,
+        SessionsCommand::Show { session } => show(&store, session, args.json)?,
+        SessionsCommand::Search { text, limit } => search(&store, text, *limit, args.json)?,
+        SessionsCommand::Costs => costs(&store, args.json)?,
+        SessionsCommand::Export { session } => return export(&store, session),
+        SessionsCommand::Import { file } => import(&store, file, args.json)?,
+        SessionsCommand::Rm { session } => {
             let session = store.resolve(session)?;
-            store.remove(session)?;
-            tell(
-                args.json,
-                &json!({ "removed": [session.to_string()] }),
-                &format!("session {session} removed"),
-            )?;
+            Index::open(&store)?.remove(session)?;
+            either(args.json, &json!({ "removed": [session] }), || {
+                format!("session {session} removed")
+            })
         }
-    }
+    };
+    output::print(&text)?;
     Ok(0)
 }
 
-fn tell(as_json: bool, json: &Value, text: &str) -> Result<(), Failure> {
-    if as_json { output::print(&json.to_string()) } else { output::print(text) }
+fn either(as_json: bool, json: &Value, text: impl FnOnce() -> String) -> String {
+    if as_json { json.to_string() } else { text() }
 }
 
-fn list(store: &Store, limit: usize, as_json: bool) -> Result<(), Failure> {
-    let sessions = store.list()?;
-    let mut rows = Vec::new();
-    for listed in sessions.iter().rev().take(limit) {
-        match store.replay(listed.session, |_, _, _| {}) {
-            Ok((past, _)) => rows.push(Row::of(store, listed.session, &past)),
-            // One that is removed meanwhile, or damaged, hides no other.
-            Err(error) => log::warn!("{}: {error}", listed.session),
-        }
-    }
-    if as_json {
-        let rows: Vec<Value> = rows.iter().map(Row::json).collect();
-        return output::print(&json!(rows).to_string());
-    }
-    if rows.is_empty() {
-        output::complain("There are no sessions.");
-        return Ok(());
-    }
-    let mut text =
-        format!("{:<36}  {:<15} {:>5}  {:<24} task\n", "session", "state", "steps", "model");
-    for row in &rows {
-        let model = clean::headline(&row.model, 24);
-        let task = clean::headline(&row.task, 60);
+fn list(store: &Store, limit: usize, as_json: bool) -> Result<String, Failure> {
+    let mut rows = Index::open(store)?.list()?;
+    rows.truncate(limit);
+    Ok(either(as_json, &json!(rows), || table(&rows)))
+}
+
+fn table(rows: &[SessionRow]) -> String {
+    let mut text = format!(
+        "{:<36}  {:<16}  {:<10} {:>5} {:>8}  task\n",
+        "session", "last written", "status", "steps", "cost"
+    );
+    for row in rows {
+        let when = row.modified.get(..16).unwrap_or(&row.modified).replace('T', " ");
+        let cost = row.cost.map_or("-".to_owned(), |cost| format!("${:.4}", cost.dollars()));
+        let task = clean::headline(row.prompt.as_deref().unwrap_or_default(), 60);
         text.push_str(&format!(
-            "{:<36}  {:<15} {:>5}  {model:<24} {task}\n",
-            row.session, row.state, row.steps
+            "{}  {when:<16}  {:<10} {:>5} {cost:>8}  {task}\n",
+            row.session_id, row.status, row.steps
         ));
     }
-    output::print(&text)
+    text
 }
 
-/// What is told of a session in a list.
-struct Row {
-    session: SessionId,
-    state: &'static str,
-    steps: u32,
-    model: String,
-    agent: String,
-    workspace: String,
-    task: String,
-    cost: f64,
-    parent: Option<String>,
+fn show(store: &Store, name: &str, as_json: bool) -> Result<String, Failure> {
+    let detail = Index::open(store)?.show(store.resolve(name)?)?;
+    Ok(either(as_json, &json!(detail), || told(&detail)))
 }
 
-impl Row {
-    fn of(store: &Store, session: SessionId, past: &Past) -> Self {
-        let run = past.fold.state.run();
-        let state = match &past.fold.state {
-            State::Done(done) => done.outcome.reason.name(),
-            _ if store.is_running(session).unwrap_or(false) => "running",
-            _ => "interrupted",
-        };
-        Self {
-            session,
-            state,
-            steps: run.steps,
-            model: past.setting.model.to_string(),
-            agent: past.setting.agent.to_string(),
-            workspace: past.setting.workspace.root.display().to_string(),
-            task: match &past.header.task {
-                Item::User(message) => message.text.to_string(),
-                Item::Assistant(_) | Item::Exchange(_) => String::new(),
-            },
-            cost: run.spent.cost.dollars(),
-            parent: past
-                .header
-                .lineage
-                .map(|lineage| format!("{}@{}", lineage.session, lineage.seq)),
-        }
-    }
-
-    fn json(&self) -> Value {
-        json!({
-            "session_id": self.session.to_string(),
-            "state": self.state,
-            "steps": self.steps,
-            "model": self.model,
-            "agent": self.agent,
-            "workspace": self.workspace,
-            "task": self.task,
-            "cost": self.cost,
-            "parent": self.parent,
-        })
-    }
-}
-
-fn show(store: &Store, name: &str, as_json: bool) -> Result<(), Failure> {
-    let session = store.resolve(name)?;
-    let (past, _) = store.replay(session, |_, _, _| {})?;
-    let row = Row::of(store, session, &past);
-    let items: Vec<&Item> =
-        past.fold.conversation.entries().iter().map(|entry| &entry.item).collect();
-    if as_json {
-        let mut json = row.json();
-        json["messages"] = serde_json::to_value(&items).unwrap_or_default();
-        return output::print(&json.to_string());
-    }
+fn told(detail: &SessionDetail) -> String {
+    let SessionDetail { session, messages, files, .. } = detail;
+    let maybe = |text: &Option<String>| clean::line(text.as_deref().unwrap_or("-")).into_owned();
     let mut text = format!(
-        "session    {}\nstate      {}\nmodel      {}\nagent      {}\nworkspace  {}\nsteps      {}\n",
-        row.session, row.state, row.model, row.agent, row.workspace, row.steps
+        "session    {}\nstatus     {} ({})\nmodel      {}\nagent      {}\nworkspace  {}\nsteps      {}\n",
+        session.session_id,
+        session.status,
+        maybe(&session.stop_reason),
+        maybe(&session.model),
+        maybe(&session.agent),
+        maybe(&session.workspace),
+        session.steps
     );
-    for item in items {
-        match item {
-            Item::User(message) => {
-                text.push_str(&format!("\n── user\n{}\n", clean::block(&message.text)));
-            }
-            Item::Assistant(reply) => {
-                text.push_str(&format!("\n── model\n{}\n", clean::block(&reply.text())));
-            }
-            Item::Exchange(exchange) => {
-                text.push_str(&format!("\n── model\n{}\n", clean::block(&exchange.reply().text())));
-                for (call, result) in exchange.reply().calls().zip(exchange.results()) {
-                    let arguments = clean::headline(call.arguments.text(), 200);
-                    text.push_str(&format!(
-                        "\n── {} {arguments}\n{}\n",
-                        call.name,
-                        clean::block(&result.text)
-                    ));
-                }
-            }
-        }
+    if let Some(parent) = session.parent {
+        text.push_str(&format!("forked of  {parent}\n"));
     }
-    output::print(&text)
+    for file in files {
+        let path = clean::line(&file.path);
+        text.push_str(&format!("changed    {path} (+{} −{})\n", file.added, file.removed));
+    }
+    messages.iter().for_each(|message| text.push_str(&said(message)));
+    text
 }
 
-fn export(store: &Store, name: &str) -> Result<(), Failure> {
+fn said(message: &MessageRow) -> String {
+    let name = clean::line(message.name.as_deref().unwrap_or_default()).into_owned();
+    let text = match message.role {
+        Role::ToolCall => clean::headline(&message.text, 200),
+        _ => clean::block(&message.text).into_owned(),
+    };
+    format!("\n── {} {name} @{}\n{text}\n", message.role, message.seq)
+}
+
+fn search(store: &Store, text: &str, limit: usize, as_json: bool) -> Result<String, Failure> {
+    let hits = Index::open(store)?.search(text, limit)?;
+    let line = |hit: &Hit| {
+        let snippet = clean::headline(&hit.snippet, 160);
+        format!("{}@{}  {:<11}  {snippet}\n", hit.session_id, hit.seq, hit.role.name())
+    };
+    Ok(either(as_json, &json!(hits), || match hits.len() {
+        0 => "nothing found\n".to_owned(),
+        _ => hits.iter().map(line).collect(),
+    }))
+}
+
+fn costs(store: &Store, as_json: bool) -> Result<String, Failure> {
+    let rows = Index::open(store)?.costs()?;
+    Ok(either(as_json, &json!(rows), || {
+        let head = "day         model                            for         calls      input     output      cost\n";
+        let line = |row: &CostRow| {
+            let cost = row.cost.map_or("-".to_owned(), |cost| format!("${:.4}", cost.dollars()));
+            format!(
+                "{}  {:<32} {:<10} {:>6} {:>10} {:>10} {cost:>9}\n",
+                row.day,
+                clean::headline(&row.model, 32),
+                row.purpose,
+                row.llm_calls,
+                row.input_tokens.0,
+                row.output_tokens.0
+            )
+        };
+        head.to_owned() + &rows.iter().map(line).collect::<String>()
+    }))
+}
+
+fn export(store: &Store, name: &str) -> Result<u8, Failure> {
     let session = store.resolve(name)?;
     match store.export(session, &mut io::stdout().lock()) {
-        Ok(_) => Ok(()),
+        Ok(_) => Ok(0),
         Err(JournalError::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => {
             Err(Failure::from_stdout(&source))
         }
@@ -179,14 +146,12 @@ fn export(store: &Store, name: &str) -> Result<(), Failure> {
     }
 }
 
-fn import(store: &Store, file: &Path, as_json: bool) -> Result<(), Failure> {
+fn import(store: &Store, file: &Path, as_json: bool) -> Result<String, Failure> {
     let imported = store.import(file, SystemTime::now())?;
-    let session = imported.session.to_string();
-    let torn = if imported.torn { "; its end was torn and left out" } else { "" };
-    let text = format!("session {session}: {} records{torn}", imported.records);
-    tell(
-        as_json,
-        &json!({ "session_id": session, "records": imported.records, "torn": imported.torn }),
-        &text,
-    )
+    let (session, records, torn) = (imported.session, imported.records, imported.torn);
+    let json = json!({ "session_id": session, "records": records, "torn": torn });
+    Ok(either(as_json, &json, || {
+        let torn = if torn { "; its end was torn and left out" } else { "" };
+        format!("session {session}: {records} records{torn}")
+    }))
 }

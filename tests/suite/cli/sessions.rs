@@ -12,8 +12,10 @@ fn a_session_is_stored_listed_shown_replayed_and_removed() {
     let (world, server) = (World::new(), Server::new([chat::text("Fine.")]));
     let id = world.ask(&server, &["--json"]).json()["session_id"].as_str().unwrap().to_owned();
     let list = world.run(&["sessions", "--json"]).json();
-    assert_eq!((&list[0]["session_id"], &list[0]["state"]), (&json!(id), &json!("llm_done")));
+    assert_eq!((&list[0]["session_id"], &list[0]["stop_reason"]), (&json!(id), &json!("llm_done")));
     assert!(world.run(&["sessions", "show", "last"]).out.contains("Fine."));
+    let found = world.run(&["sessions", "search", "fine", "--json"]).json();
+    assert_eq!(found[0]["session_id"], json!(id));
     let verified = world.run(&["replay", &id[..30], "--verify"]);
     assert_eq!(verified.code, 0, "{}{}", verified.out, verified.err);
     assert_eq!(world.run(&["sessions", "rm", &id]).code, 0);
