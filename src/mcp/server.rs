@@ -12,6 +12,7 @@ use super::error::ServerError;
 use super::http::Http;
 use super::settings::{Setup, Spec, Transport};
 use super::stdio::Stdio;
+use crate::net::{Limits, Options};
 
 /// A server.
 pub(super) struct Server {
@@ -120,9 +121,11 @@ impl Server {
                 let argv = [command].into_iter().chain(args).map(OsString::from).collect();
                 Ok(Box::new(Stdio::start(argv, env, secrets, &self.setup)?))
             }
-            Transport::Http { url, headers } => {
-                let timeout = self.spec.timeout;
-                Ok(Box::new(Http::new(url, headers, secrets, timeout, &self.setup)?))
+            Transport::Http { url, headers, way } => {
+                let limits =
+                    Limits { first_byte: self.spec.timeout, idle: self.spec.timeout, ..way.limits };
+                let way = Options { limits, ..way.clone() };
+                Ok(Box::new(Http::new(url, headers, secrets, way, &self.setup)?))
             }
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::exec::Supervisor;
 use crate::model::wildcard;
-use crate::net::{Limits, Options, ProxyChoice, Roots};
+use crate::net::Options;
 
 /// A server.
 #[derive(Clone, Debug)]
@@ -41,6 +41,8 @@ pub enum Transport {
         url: String,
         /// Headers for each request, which may be secret.
         headers: Vec<(String, String)>,
+        /// The way there. How long an answer may take is said by the server's own limit.
+        way: Options,
     },
 }
 
@@ -70,8 +72,6 @@ pub struct Setup {
     pub supervisor: Supervisor,
     /// The folder that they run in.
     pub folder: PathBuf,
-    /// How those are reached that have an address. How long that may take is said by each.
-    pub net: Options,
     /// How much a server may say.
     pub caps: Caps,
     /// How long a server is waited for that may not know the newest era, before the older one is tried.
@@ -107,11 +107,6 @@ impl Setup {
         Self {
             folder: supervisor.policy().workspace.clone(),
             supervisor,
-            net: Options {
-                limits: Limits::default(),
-                proxy: ProxyChoice::default(),
-                roots: Roots::default(),
-            },
             caps: Caps::default(),
             probe: Duration::from_secs(10),
             restart: Duration::from_secs(30),

@@ -20,7 +20,7 @@ use super::message::{Request, Said, cancelled};
 use super::settings::Setup;
 use crate::model::plain;
 use crate::net::{
-    Body, Client, Endpoint, HeaderMap, HeaderName, HeaderValue, Limits, Method, NetError, Options,
+    Body, Client, Endpoint, HeaderMap, HeaderName, HeaderValue, Method, NetError, Options,
     Request as Post, Response, header,
 };
 use crate::port::Cancel;
@@ -76,7 +76,7 @@ impl Http {
         url: &str,
         headers: &[(String, String)],
         secrets: Vec<String>,
-        timeout: Duration,
+        options: Options,
         setup: &Setup,
     ) -> Result<Self, ServerError> {
         let start = ServerError::Start;
@@ -92,11 +92,10 @@ impl Http {
         let kinds = HeaderValue::from_static("application/json, text/event-stream");
         all.insert(header::ACCEPT, kinds);
         all.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let limits = Limits { first_byte: timeout, idle: timeout, ..setup.net.limits };
         Ok(Self(Arc::new(Shared {
             url: url.to_owned(),
             headers: all,
-            options: Options { limits, ..setup.net.clone() },
+            options,
             clients: Mutex::default(),
             session: Mutex::new(Session::None),
             secrets,
