@@ -94,7 +94,7 @@ impl Setup {
         let hooks = Arc::new(hooks::of(&self.config, &self.sandbox, self.facts(&name, &place))?);
         let asking = InSession { name: &name, calls: place.calls(), record: &self.record };
         let model = self.model.connect(&self.config, &self.world, asking)?;
-        let servers = mcp::start(&self.config, &self.sandbox, &Cancel::new())?;
+        let servers = mcp::start(&self.config, &self.world, &self.sandbox, &Cancel::new())?;
         let whole = place.outputs(session).map(Whole);
         let means = Means { confirm, servers: &servers, whole };
         let registry = Arc::new(tools::of(

@@ -7,6 +7,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
+use super::http::{self, Mirror};
 use super::settings::{Caps, Filter};
 use super::tool::Hints;
 use crate::model::{Digest, plain};
@@ -22,6 +23,8 @@ pub(super) struct Described {
     pub schema: Value,
     /// What the server says of its effects.
     pub hints: Hints,
+    /// Which of its arguments are repeated in headers, where there are headers.
+    pub mirrors: Vec<Mirror>,
 }
 
 /// The longest name that all providers take.
@@ -101,6 +104,7 @@ impl Described {
         Ok(Self {
             remote: name.to_owned(),
             description: cut(description.unwrap_or_default(), caps.description),
+            mirrors: http::mirrors(&schema)?,
             schema,
             hints: Hints::of(item.get("annotations")),
         })

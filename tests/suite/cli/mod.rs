@@ -8,4 +8,4 @@ mod interrupts;
 mod sessions;
 mod tools;
 mod workflows;
-mod world;
+pub(crate) mod world;
