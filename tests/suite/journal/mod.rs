@@ -7,4 +7,5 @@ mod index;
 mod replay;
 mod resume;
 mod store;
+mod trace;
 mod world;

@@ -269,16 +269,22 @@ impl ModelCall for Endless {
     }
 }
 
-/// Fault G1.
-#[test]
-fn what_a_call_said_before_an_interrupt_is_kept_as_an_event_and_is_no_history() {
-    let world = World::new();
+/// Begins a session that is interrupted while the model speaks.
+pub(super) fn interrupted_session(world: &World) -> SessionId {
     let (journal, fold, outcomes) = world.begin();
     let session = journal.session();
     let cast = Cast { model: Box::new(Endless), ..Cast::new(journal) };
     let fold =
         world.play_before(cast, fold, outcomes, Time::START, |inbox| Box::new(Impatient(inbox)));
     assert_eq!(reason(&fold), Some(StopReason::UserInterrupt(Signal::Interrupt)));
+    session
+}
+
+/// Fault G1.
+#[test]
+fn what_a_call_said_before_an_interrupt_is_kept_as_an_event_and_is_no_history() {
+    let world = World::new();
+    let session = interrupted_session(&world);
     let mut partial = None;
     let replayed = world.store.replay(session, |_, stored, _| {
         if let Content::Partial(found) = &stored.content {
