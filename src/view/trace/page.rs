@@ -159,6 +159,7 @@ fn class(phase: Phase) -> &'static str {
         Phase::Tools => "p-tools",
         Phase::Checks => "p-checks",
         Phase::Sync => "p-sync",
+        Phase::Ending => "p-ending",
     }
 }
 

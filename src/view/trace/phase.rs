@@ -26,11 +26,13 @@ pub enum Phase {
     Checks,
     /// Making the journal durable.
     Sync,
+    /// The run is over, and what was cancelled comes to its end.
+    Ending,
 }
 
 impl Phase {
     /// Every phase, in the order in which a step goes through them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Preparing,
         Self::Encoding,
         Self::FirstByte,
@@ -40,6 +42,7 @@ impl Phase {
         Self::Tools,
         Self::Checks,
         Self::Sync,
+        Self::Ending,
     ];
 
     /// Returns its name, for people.
@@ -54,6 +57,7 @@ impl Phase {
             Self::Tools => "tools",
             Self::Checks => "checks",
             Self::Sync => "sync",
+            Self::Ending => "ending",
         }
     }
 
@@ -61,7 +65,8 @@ impl Phase {
     /// is known before it comes back.
     pub(super) fn of(fold: &Fold) -> Self {
         match &fold.state {
-            State::Preparing(_) | State::Done(_) => Self::Preparing,
+            State::Preparing(_) => Self::Preparing,
+            State::Done(_) => Self::Ending,
             State::Executing(state) => {
                 let runs = |slot: &Slot| matches!(slot, Slot::Running { .. });
                 match state.calls.iter().any(|call| runs(&call.slot)) {

@@ -4,6 +4,7 @@ mod copies;
 mod crash;
 mod damage;
 mod index;
+mod kept;
 mod replay;
 mod resume;
 mod store;
