@@ -62,14 +62,14 @@ impl Messages {
     pub(super) fn said(&mut self, seq: u64, at: Time, fold: &Fold, outcomes: &Outcomes) {
         let entries = fold.conversation.entries();
         let is_new = |entry: &&Entry| self.newest.is_none_or(|newest| entry.id > newest);
-        let is_summary = |note: &Note| matches!(note, Note::Compacted { .. });
-        let new: Vec<&Entry> = match outcomes.notes.iter().any(is_summary) {
+        let was_compacted =
+            outcomes.notes.iter().any(|note| matches!(note, Note::Compacted { .. }));
+        let new: Vec<&Entry> = if was_compacted {
             // A summary is newer than what stands behind it.
-            true => entries.iter().filter(is_new).collect(),
-            false => {
-                let count = entries.iter().rev().take_while(is_new).count();
-                entries[entries.len() - count..].iter().collect()
-            }
+            entries.iter().filter(is_new).collect()
+        } else {
+            let count = entries.iter().rev().take_while(is_new).count();
+            entries[entries.len() - count..].iter().collect()
         };
         let newest = new.iter().map(|entry| entry.id).max();
         for entry in new {

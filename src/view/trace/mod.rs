@@ -96,7 +96,7 @@ fn state_name<S: Serializer>(state: &StateKind, to: S) -> Result<S::Ok, S::Error
     to.serialize_str(state.name())
 }
 
-#[allow(clippy::ref_option)] // asked for by serde
+#[allow(clippy::ref_option, clippy::trivially_copy_pass_by_ref)] // asked for by serde
 fn reason_name<S: Serializer>(reason: &Option<StopReason>, to: S) -> Result<S::Ok, S::Error> {
     reason.map(StopReason::name).serialize(to)
 }

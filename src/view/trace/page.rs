@@ -10,7 +10,7 @@ use super::phase::Phase;
 use super::table::share;
 use super::timeline::{CallEnd, CallSpan, ToolSpan};
 use super::{Trace, chart, curves};
-use crate::machine::{Purpose, Status};
+use crate::machine::{Purpose, Status, StopReason};
 use crate::model::{Origin, Span, Time, ToolStatus};
 use crate::view::clean;
 use crate::view::markup::escaped;
@@ -67,7 +67,7 @@ fn header(page: &mut String, trace: &Trace) {
         Speaker::User { origin: Origin::Task } => Some(clean::headline(&message.text, HEADLINE)),
         _ => None,
     });
-    let kind = match trace.stop_reason.map(|reason| reason.status()) {
+    let kind = match trace.stop_reason.map(StopReason::status) {
         Some(Status::Success) => "success",
         Some(Status::Failed) => "failed",
         Some(Status::Partial) | None => "partial",
@@ -224,24 +224,15 @@ fn call_row(trace: &Trace, call: &CallSpan) -> String {
     )
 }
 
-fn tool_row(trace: &Trace, tool: &ToolSpan) -> String {
-    let arguments = clean::headline(&tool.arguments, HEADLINE);
-    let begun = tool.begun.unwrap_or(tool.ended);
-    let parts = [(Phase::Hooks, begun.since(tool.judged)), (Phase::Tools, tool.ended.since(begun))];
-    let bad = tool.status != Some(ToolStatus::Ok);
-    let end = if bad { format!("{} · {arguments}", status(tool.status)) } else { arguments };
-    let took = tool.ended.since(tool.judged);
-    row(
-        trace,
-        &Row {
-            what: &clean::line(&tool.name),
-            end: &end,
-            bad,
-            begun: tool.judged,
-            took,
-            parts: &parts,
-        },
-    )
+fn tool_row(trace: &Trace, span: &ToolSpan) -> String {
+    let arguments = clean::headline(&span.arguments, HEADLINE);
+    let begun = span.begun.unwrap_or(span.ended);
+    let parts = [(Phase::Hooks, begun.since(span.judged)), (Phase::Tools, span.ended.since(begun))];
+    let bad = span.status != Some(ToolStatus::Ok);
+    let end = if bad { format!("{} · {arguments}", status(span.status)) } else { arguments };
+    let what = clean::line(&span.name);
+    let took = span.ended.since(span.judged);
+    row(trace, &Row { what: &what, end: &end, bad, begun: span.judged, took, parts: &parts })
 }
 
 fn status(status: Option<ToolStatus>) -> &'static str {

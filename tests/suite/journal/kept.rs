@@ -9,13 +9,11 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use architect::journal::{EndKind, Fork, Instead, Past, SessionId};
-use architect::machine::{Entry, Mark, Purpose, State};
-use architect::model::{
-    ContextRules, Fault, Item, Origin, Part, Reply, Rules, Time, Tokens, ToolCall, ToolStatus,
-    Usage,
-};
+use architect::machine::{Entry, Mark, State};
+use architect::model::{Fault, Item, Origin, Part, Rules, Time, ToolStatus};
 use architect::port::{Ask, Model, ModelCall};
 
+use super::half_done::{Reads, narrow};
 use super::replay::resealed;
 use super::resume::{dies_at, interrupted_session};
 use super::world::{Cast, Say, World, reply, rules};
@@ -53,7 +51,7 @@ fn replayed(path: &Path) -> (World, SessionId, Past) {
     (world, imported.session, past)
 }
 
-/// Where each journal leads. A line is added for each journal, and none is ever changed.
+/// Fault S12. Where each journal leads: a line is added for each journal, and none is ever changed.
 #[test]
 fn every_journal_that_was_kept_leads_where_it_led() {
     let mut told = String::new();
@@ -118,27 +116,6 @@ impl Model for Greeter {
     }
 }
 
-/// A model that reads the same file a few times, with requests that grow until somebody sums them up.
-struct Reader(u32);
-
-impl Model for Reader {
-    fn prepare(&mut self, ask: &Ask<'_>) -> Result<Box<dyn ModelCall>, Fault> {
-        let words = |text: &str| vec![Part::Text(text.into())];
-        self.0 += 1;
-        let parts = match (ask.purpose, self.0) {
-            (Purpose::Compaction, _) => words("The note was read; it says n."),
-            (_, turn @ 1..6) => {
-                let id = format!("r{turn}");
-                vec![Part::Call(ToolCall::new((&*id).into(), "read", r#"{"path":"note"}"#))]
-            }
-            _ => words("It says n."),
-        };
-        let input = Tokens(400 * ask.entries.len() as u64);
-        let usage = Usage { input, output: Tokens(10), ..Usage::default() };
-        Ok(Box::new(Say(Reply { usage, ..reply(parts) })))
-    }
-}
-
 fn play(world: &World, rules: Rules, model: impl Model + 'static) -> SessionId {
     let (journal, fold, outcomes) = world.try_begin_by(rules).unwrap();
     let session = journal.session();
@@ -149,13 +126,7 @@ fn play(world: &World, rules: Rules, model: impl Model + 'static) -> SessionId {
 
 fn compacted(world: &World) -> SessionId {
     fs::write(world.workspace().join("note"), "n").unwrap();
-    let context = ContextRules {
-        window: Tokens(2_000),
-        summarize_after: 2,
-        keep_recent: 1,
-        ..ContextRules::default()
-    };
-    let session = play(world, Rules { context, ..rules() }, Reader(0));
+    let session = play(world, narrow(), Reads::default());
     let is_summary = |entry: &Entry| matches!(&entry.item, Item::User(message) if message.origin == Origin::Summary);
     assert!(world.past(session).fold.conversation.entries().iter().any(is_summary));
     session
@@ -178,11 +149,13 @@ fn forked(world: &World) -> SessionId {
     child
 }
 
+type Maker = fn(&World) -> SessionId;
+
 /// Makes a journal for each way in which sessions differ.
 #[test]
 fn journals_are_made() {
     let Some(to) = std::env::var_os("ARCHITECT_TEST_JOURNALS").map(PathBuf::from) else { return };
-    let makers: [(&str, fn(&World) -> SessionId); 7] = [
+    let makers: [(&str, Maker); 7] = [
         ("text", |world| play(world, rules(), Greeter)),
         ("tools", |world| world.run().0),
         ("interrupted", interrupted_session),

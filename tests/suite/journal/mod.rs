@@ -3,7 +3,9 @@
 mod copies;
 mod crash;
 mod damage;
+mod half_done;
 mod index;
+mod interrupts;
 mod kept;
 mod replay;
 mod resume;
