@@ -3,11 +3,13 @@
 //! [`Root`] is the handle. A path is a [`RelPath`] before anything is opened: relative, without `..`; the system then
 //! resolves it beneath the handle, so that neither a symbolic link nor a folder that is swapped meanwhile leads outside.
 //! Reading never blocks on a pipe or a device. Writing replaces a file as a whole ([`Batch`]): whatever goes wrong, the
-//! old content is still there. [`Text`] keeps what is not content: byte order mark, encoding, line ends.
+//! old content is still there. [`Text`] keeps what is not content: byte order mark, encoding, line ends. The
+//! [`index`] tells how a workspace is laid out.
 
 mod batch;
 mod digest;
 mod error;
+pub mod index;
 mod lines;
 mod listing;
 mod path;

@@ -6,15 +6,18 @@ use serde_json::Value;
 
 use super::call::Call;
 use super::carrier::Carrier;
+use super::steady::Steady;
 use crate::llm::decode::Names;
 use crate::llm::encode::{Pen, Script};
 use crate::llm::fault::Masks;
 use crate::llm::wire::{Frame, Wire};
+use crate::machine::Purpose;
 use crate::model::{Fault, FaultKind};
 use crate::net::{Body, HeaderMap, Method, Request};
 use crate::port::{Ask, Model, ModelCall, ToolSpec};
 
-/// A model behind a wire format. It keeps what it has encoded, and encodes only what is new.
+/// A model behind a wire format. It keeps what it has encoded, and encodes only what is new; entries are known by their
+/// ids, so that it serves one conversation.
 pub(crate) struct WireModel {
     wire: Arc<dyn Wire>,
     carrier: Arc<dyn Carrier>,
@@ -22,6 +25,7 @@ pub(crate) struct WireModel {
     script: Script,
     names: Names,
     heads: Vec<Head>,
+    steady: Steady,
 }
 
 /// Where requests go, and with which headers.
@@ -31,6 +35,8 @@ pub(crate) struct Target {
     pub(crate) headers: HeaderMap,
     /// What must not be shown.
     pub(crate) masks: Masks,
+    /// The variable that the key comes from, for who has to mend it.
+    pub(crate) key_in: Option<String>,
     /// Warns when the provider counts far fewer tokens than were sent: some servers cut off silently what does not fit.
     pub(crate) may_truncate: bool,
 }
@@ -56,6 +62,7 @@ impl WireModel {
             script: Script::default(),
             names: Names::default(),
             heads: Vec::new(),
+            steady: Steady::default(),
         }
     }
 
@@ -123,6 +130,8 @@ impl Model for WireModel {
             return Err(Fault::new(FaultKind::Request, "there is nothing to ask"));
         }
         let request = self.request(ask);
+        let head = (ask.purpose == Purpose::Agent).then(|| self.head(ask));
+        let warning = head.and_then(|head| self.steady.see(&head, ask.entries));
         Ok(Box::new(Call {
             wire: Arc::clone(&self.wire),
             carrier: Arc::clone(&self.carrier),
@@ -130,6 +139,7 @@ impl Model for WireModel {
             names: self.names.after(ask.entries),
             attempt: ask.attempt,
             request,
+            warning,
         }))
     }
 }
@@ -167,6 +177,7 @@ mod tests {
             url: "http://localhost".to_owned(),
             headers: HeaderMap::new(),
             masks: Masks::default(),
+            key_in: None,
             may_truncate: false,
         };
         WireModel::new(Arc::new(wire), Arc::new(Client::new(&options).unwrap()), target)

@@ -1,5 +1,7 @@
 //! Asking the user.
 
+use std::sync::Arc;
+
 use crate::port::Scope;
 
 /// Somebody who can be asked whether a call may run.
@@ -39,5 +41,11 @@ pub struct Nobody;
 impl Confirm for Nobody {
     fn ask(&self, _: &Question<'_>, _: &Scope) -> Answer {
         Answer::Nobody
+    }
+}
+
+impl<C: Confirm + ?Sized> Confirm for Arc<C> {
+    fn ask(&self, question: &Question<'_>, scope: &Scope) -> Answer {
+        (**self).ask(question, scope)
     }
 }

@@ -75,6 +75,7 @@ struct KeyValue<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
+#[allow(clippy::enum_variant_names)] // the protocol's names
 enum AnyValue<'a> {
     StringValue(&'a str),
     IntValue(String),

@@ -4,4 +4,4 @@ mod commands;
 mod confinement;
 mod files;
 mod registry;
-mod world;
+pub(crate) mod world;

@@ -30,7 +30,7 @@ fn collector() -> (String, JoinHandle<String>) {
 
 /// Reads a request of a length that it says.
 fn request(socket: &mut TcpStream) -> String {
-    let (mut text, mut piece) = (String::new(), [0; 1 << 16]);
+    let (mut text, mut piece) = (String::new(), vec![0; 1 << 16]);
     loop {
         let read = socket.read(&mut piece).unwrap();
         assert!(read > 0, "the request ended early: {text}");
@@ -107,7 +107,66 @@ fn a_run_is_a_tree_of_spans_with_the_names_of_the_conventions() {
         assert!(span == root || span["parentSpanId"] == root["spanId"]);
     }
     let told: Vec<String> = spans.iter().map(told).collect();
-    insta::assert_snapshot!(told.join("\n"), @"");
+    insta::assert_snapshot!(told.join("\n"), @r#"
+    chat demo, kind 3, 100 ms, status {"code":2,"message":"the stream ended early"}
+      gen_ai.operation.name = "chat"
+      gen_ai.provider.name = "scripted"
+      gen_ai.request.model = "demo"
+      architect.attempt = "1"
+      architect.purpose = "agent"
+      error.type = "truncated"
+      gen_ai.response.time_to_first_chunk = 0.1
+      architect.cost_usd = 0.0
+    chat demo, kind 3, 800 ms, status {"code":0}
+      gen_ai.operation.name = "chat"
+      gen_ai.provider.name = "scripted"
+      gen_ai.request.model = "demo"
+      architect.attempt = "2"
+      architect.purpose = "agent"
+      gen_ai.usage.input_tokens = "100"
+      gen_ai.usage.output_tokens = "20"
+      gen_ai.response.finish_reasons = {"values":[{"stringValue":"tool_calls"}]}
+      gen_ai.response.time_to_first_chunk = 0.8
+      architect.cost_usd = 0.00045
+    execute_tool edit_file, kind 1, 10 ms, status {"code":0}
+      gen_ai.operation.name = "execute_tool"
+      gen_ai.tool.name = "edit_file"
+      gen_ai.tool.type = "function"
+      gen_ai.tool.call.id = "c1"
+    execute_tool fail, kind 1, 10 ms, status {"code":2,"message":"failed"}
+      gen_ai.operation.name = "execute_tool"
+      gen_ai.tool.name = "fail"
+      gen_ai.tool.type = "function"
+      gen_ai.tool.call.id = "c2"
+      error.type = "failed"
+    chat demo, kind 3, 400 ms, status {"code":0}
+      gen_ai.operation.name = "chat"
+      gen_ai.provider.name = "scripted"
+      gen_ai.request.model = "demo"
+      architect.attempt = "1"
+      architect.purpose = "agent"
+      gen_ai.usage.input_tokens = "100"
+      gen_ai.usage.output_tokens = "20"
+      gen_ai.response.finish_reasons = {"values":[{"stringValue":"stop"}]}
+      gen_ai.response.time_to_first_chunk = 0.4
+      architect.cost_usd = 0.00045
+    invoke_agent build, kind 1, 2047 ms, status {"code":0}
+      gen_ai.operation.name = "invoke_agent"
+      gen_ai.provider.name = "scripted"
+      gen_ai.request.model = "demo"
+      gen_ai.agent.name = "build"
+      gen_ai.agent.version = "0.1.0"
+      gen_ai.conversation.id = "s-1"
+      gen_ai.usage.input_tokens = "200"
+      gen_ai.usage.output_tokens = "40"
+      architect.stop_reason = "llm_done"
+      architect.exit_code = "0"
+      architect.steps = "1"
+      architect.llm_calls = "2"
+      architect.cost_usd = 0.0009
+      * retry
+      * hook_complete
+    "#);
 }
 
 /// Returns a span in a few lines.

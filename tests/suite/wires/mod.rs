@@ -2,6 +2,12 @@
 
 mod caller;
 mod cancel;
+mod cassette;
 mod chat;
 mod gzip;
+mod recorded;
+mod recordings;
+mod requests;
+mod runs;
 mod transport;
+mod validate;

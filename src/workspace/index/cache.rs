@@ -1,0 +1,76 @@
+//! Where an index is stored between two runs: a small file in the user's cache folder.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Index, IndexSettings};
+use crate::workspace::digest::sha256;
+use crate::workspace::root::Root;
+
+/// The file for one workspace with these settings.
+pub(super) struct Cache {
+    folder: PathBuf,
+    name: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    /// Seconds since 1970.
+    made: u64,
+    index: Index,
+}
+
+/// Changes whenever an index means something else.
+const RELEASE: u8 = 1;
+
+/// The largest file that is believed, in bytes.
+const LARGEST: u64 = 4 << 20;
+
+impl Cache {
+    /// Returns the file, when there is a folder for it and it is ever used.
+    pub(super) fn new(root: &Root, settings: &IndexSettings) -> Option<Self> {
+        let mut key = vec![RELEASE];
+        key.extend_from_slice(root.path().as_os_str().as_bytes());
+        key.extend_from_slice(&settings.largest.to_le_bytes());
+        for pattern in &settings.exclude {
+            key.push(0);
+            key.extend_from_slice(pattern.as_bytes());
+        }
+        let name = format!("index-{}.json", &sha256(&key)[..32]);
+        settings.cache.clone().map(|folder| Self { folder, name })
+    }
+
+    /// Returns the stored index and its age. One that cannot be read, or comes from the future, is none.
+    pub(super) fn read(&self) -> Option<(Index, Duration)> {
+        let mut text = String::new();
+        let file = File::open(self.folder.join(&self.name)).ok()?;
+        file.take(LARGEST).read_to_string(&mut text).ok()?;
+        let Stored { made, index } = serde_json::from_str(&text).ok()?;
+        Some((index, Duration::from_secs(now().checked_sub(made)?)))
+    }
+
+    /// Stores an index. Without, the next run makes its own.
+    pub(super) fn write(&self, index: &Index) {
+        if let Err(error) = self.try_write(index) {
+            log::debug!("the index is not stored in {}: {error}", self.folder.display());
+        }
+    }
+
+    fn try_write(&self, index: &Index) -> io::Result<()> {
+        fs::create_dir_all(&self.folder)?;
+        let stored = Stored { made: now(), index: index.clone() };
+        let mut file = tempfile::NamedTempFile::new_in(&self.folder)?;
+        file.write_all(&serde_json::to_vec(&stored)?)?;
+        file.persist(self.folder.join(&self.name))?;
+        Ok(())
+    }
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

@@ -1,0 +1,287 @@
+//! The index: how many files a workspace has, in which languages, and how they are laid out.
+//!
+//! It looks at names and sizes, never into a file, and follows no symbolic link. The walk is parallel and obeys
+//! `.gitignore` and its like. It has a deadline: whoever asks waits no longer than that, and learns whether the answer
+//! is whole ([`Reach`]); a walk that takes longer goes on behind, for the cache. What is kept of it is small, however
+//! large the workspace is: a tree in full up to [`Tree::DETAILED`] files, and two levels of it beyond.
+
+mod cache;
+mod guarded;
+mod language;
+mod tree;
+mod walk;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use self::cache::Cache;
+use self::walk::Walk;
+use super::root::Root;
+
+pub use self::tree::{Node, Tree};
+
+/// What is known of the files of a workspace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Index {
+    /// How many regular files there are.
+    pub files: u64,
+    /// How many of them are written in which language; the most frequent first.
+    pub languages: Vec<(String, u64)>,
+    /// How they are laid out.
+    pub tree: Tree,
+    /// Files with instructions for agents that lie in a folder of their own, by path.
+    pub guides: Vec<String>,
+}
+
+/// How an index is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexSettings {
+    /// The size in bytes above which a file counts for no language: it is data.
+    pub largest: u64,
+    /// Patterns of what is left out, besides what `.gitignore` says.
+    pub exclude: Vec<String>,
+    /// How long an index that was stored is used again.
+    pub ttl: Duration,
+    /// How long to wait for a new one.
+    pub patience: Duration,
+    /// The folder in which it is stored; none to store nothing.
+    pub cache: Option<PathBuf>,
+}
+
+/// An index, and how far it can be relied on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Indexed {
+    /// The index.
+    pub index: Index,
+    /// How far it can be relied on.
+    pub reach: Reach,
+}
+
+/// How far an index can be relied on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// It has all files, as they are now or were when it was stored a short while ago.
+    Whole,
+    /// It has all files as they were this long ago; there was no time for a new one.
+    Old(Duration),
+    /// It has some of the files; there was no time for the rest, or there are too many.
+    Part,
+}
+
+/// Why no index can be made.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum IndexError {
+    /// A pattern of what is left out is none.
+    #[error("the pattern '{pattern}' of what the index leaves out cannot be used: {source}")]
+    Pattern {
+        /// The pattern.
+        pattern: String,
+        /// What is wrong with it.
+        source: ignore::Error,
+    },
+}
+
+/// The names of files with instructions for agents.
+const GUIDES: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
+
+/// The most of them that are told.
+const MOST_GUIDES: usize = 50;
+
+impl Default for IndexSettings {
+    fn default() -> Self {
+        Self {
+            largest: 1_000_000,
+            exclude: Vec::new(),
+            ttl: Duration::from_secs(300),
+            patience: Duration::from_millis(250),
+            cache: None,
+        }
+    }
+}
+
+impl Index {
+    /// Returns the index of a workspace: the stored one while it is new enough, else a new one.
+    ///
+    /// # Errors
+    ///
+    /// Fails when a pattern of what is left out is none. Folders that cannot be read are left out.
+    pub fn of(root: &Root, settings: &IndexSettings) -> Result<Indexed, IndexError> {
+        let cache = Cache::new(root, settings);
+        let stored = cache.as_ref().and_then(Cache::read);
+        if let Some((index, age)) = &stored
+            && *age < settings.ttl
+        {
+            return Ok(Indexed { index: index.clone(), reach: Reach::Whole });
+        }
+        let due = Instant::now() + settings.patience;
+        let walk = Walk::start(root, settings, cache)?;
+        let reach = match walk.wait(due) {
+            true => Reach::Whole,
+            false => match stored {
+                Some((index, age)) => return Ok(Indexed { index, reach: Reach::Old(age) }),
+                None => Reach::Part,
+            },
+        };
+        Ok(Indexed { index: walk.index(), reach })
+    }
+
+    /// Returns the index of files that were found in any order.
+    fn new(found: &[walk::Found]) -> Self {
+        let mut languages: BTreeMap<&str, u64> = BTreeMap::new();
+        for language in found.iter().filter_map(|file| file.language) {
+            *languages.entry(language).or_default() += 1;
+        }
+        let mut languages: Vec<_> =
+            languages.into_iter().map(|(name, files)| (name.to_owned(), files)).collect();
+        languages.sort_by_key(|(_, files)| std::cmp::Reverse(*files));
+        let mut guides: Vec<String> = found
+            .iter()
+            .filter(|file| file.path.parent().is_some_and(|folder| !folder.is_root()))
+            .filter(|file| file.path.name().is_some_and(|name| GUIDES.iter().any(|g| name == *g)))
+            .map(|file| file.path.to_string())
+            .collect();
+        guides.sort();
+        guides.truncate(MOST_GUIDES);
+        let tree = Tree::new(found.iter().map(|file| &file.path), found.len());
+        Self { files: found.len() as u64, languages, tree, guides }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    use super::*;
+
+    fn put(folder: &Path, path: &str, text: &str) {
+        let path = folder.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn workspace(paths: &[&str]) -> (tempfile::TempDir, Root) {
+        let folder = tempfile::tempdir().unwrap();
+        paths.iter().for_each(|path| put(folder.path(), path, "x"));
+        let root = Root::open(folder.path()).unwrap();
+        (folder, root)
+    }
+
+    fn patient() -> IndexSettings {
+        IndexSettings { patience: Duration::from_secs(20), ..IndexSettings::default() }
+    }
+
+    fn index(root: &Root) -> Index {
+        let indexed = Index::of(root, &patient()).unwrap();
+        assert_eq!(indexed.reach, Reach::Whole);
+        indexed.index
+    }
+
+    fn names(tree: &Tree) -> Vec<&str> {
+        tree.entries.keys().map(String::as_str).collect()
+    }
+
+    #[test]
+    fn files_are_counted_by_language_the_most_frequent_first() {
+        let (_folder, root) = workspace(&["a.py", "src/b.rs", "src/c.rs", "Makefile", "odd.xyz"]);
+        let index = index(&root);
+        assert_eq!(index.files, 5);
+        let languages: Vec<_> = index.languages.iter().map(|(n, files)| (&**n, *files)).collect();
+        assert_eq!(languages, [("Rust", 2), ("Make", 1), ("Python", 1)]);
+    }
+
+    #[test]
+    fn what_git_ignores_and_what_is_excluded_is_left_out() {
+        let (folder, root) = workspace(&["a.rs", "target/b.rs", "gen/c.rs", "deep/gen/d.rs", ".e"]);
+        put(folder.path(), ".gitignore", "/target\n");
+        put(folder.path(), ".git/config", "");
+        let settings = IndexSettings { exclude: vec!["gen".to_owned()], ..patient() };
+        let indexed = Index::of(&root, &settings).unwrap();
+        assert_eq!(names(&indexed.index.tree), [".e", ".gitignore", "a.rs"]);
+        let wrong = IndexSettings { exclude: vec!["[".to_owned()], ..patient() };
+        assert!(matches!(Index::of(&root, &wrong), Err(IndexError::Pattern { .. })));
+    }
+
+    #[test]
+    fn links_lead_nowhere_and_large_files_count_for_no_language() {
+        let (folder, root) = workspace(&["a.rs"]);
+        symlink("/etc", folder.path().join("etc")).unwrap();
+        symlink("a.rs", folder.path().join("b.rs")).unwrap();
+        put(folder.path(), "large.json", &"1".repeat(1_000_001));
+        let index = index(&root);
+        assert_eq!((index.files, index.languages), (2, vec![("Rust".to_owned(), 1)]));
+    }
+
+    /// Fault R6: a pipe, or a device behind a link, in place of a list of patterns must not be waited for.
+    #[test]
+    fn a_list_of_patterns_that_is_no_file_leaves_its_folder_out() {
+        for list in [".gitignore", ".ignore", ".git/info/exclude"] {
+            let (folder, root) = workspace(&["a.rs", "pipe/b.rs", "zero/c.rs"]);
+            for place in ["pipe", "zero"] {
+                let path = folder.path().join(place).join(list);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                match place {
+                    "pipe" => mknodat(CWD, &path, FileType::Fifo, Mode::RUSR, 0).unwrap(),
+                    _ => symlink("/dev/zero", &path).unwrap(),
+                }
+            }
+            assert_eq!(names(&index(&root).tree), ["a.rs"], "{list}");
+        }
+    }
+
+    #[test]
+    fn a_stored_index_is_used_again_until_it_is_too_old() {
+        let (folder, root) = workspace(&["a.rs"]);
+        let cache = tempfile::tempdir().unwrap();
+        let settings = IndexSettings { cache: Some(cache.path().join("new")), ..patient() };
+        let files = |settings: &IndexSettings| Index::of(&root, settings).unwrap().index.files;
+        assert_eq!(files(&settings), 1);
+        put(folder.path(), "b.rs", "x");
+        assert_eq!(files(&settings), 1);
+        assert_eq!(files(&IndexSettings { ttl: Duration::ZERO, ..settings.clone() }), 2);
+        // Other settings have another index.
+        put(folder.path(), "c.rs", "x");
+        assert_eq!(files(&IndexSettings { largest: 5, ..settings.clone() }), 3);
+        for entry in fs::read_dir(cache.path().join("new")).unwrap() {
+            fs::write(entry.unwrap().path(), "{").unwrap();
+        }
+        assert_eq!(files(&settings), 3);
+    }
+
+    #[test]
+    fn without_time_the_old_index_is_better_than_a_part() {
+        let (folder, root) = workspace(&["a.rs"]);
+        let cache = tempfile::tempdir().unwrap();
+        let hasty = IndexSettings { patience: Duration::ZERO, ..patient() };
+        assert_eq!(Index::of(&root, &hasty).unwrap().reach, Reach::Part);
+        let settings = IndexSettings { cache: Some(cache.path().to_owned()), ..patient() };
+        assert_eq!(Index::of(&root, &settings).unwrap().reach, Reach::Whole);
+        put(folder.path(), "b.rs", "x");
+        let hasty = IndexSettings { ttl: Duration::ZERO, ..hasty };
+        let hasty = IndexSettings { cache: settings.cache.clone(), ..hasty };
+        let indexed = Index::of(&root, &hasty).unwrap();
+        assert!(matches!(indexed.reach, Reach::Old(_)), "{:?}", indexed.reach);
+        // The walk goes on behind, for the cache.
+        let due = Instant::now() + Duration::from_secs(20);
+        let files = || Cache::new(&root, &settings).unwrap().read().unwrap().0.files;
+        while files() < 2 {
+            assert!(Instant::now() < due, "the walk never came to its end");
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn guides_in_folders_are_told_by_path() {
+        let (_folder, root) =
+            workspace(&["AGENTS.md", "b/CLAUDE.md", "a/AGENTS.md", "a/README.md"]);
+        assert_eq!(index(&root).guides, ["a/AGENTS.md", "b/CLAUDE.md"]);
+    }
+}
