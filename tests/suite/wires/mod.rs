@@ -9,5 +9,6 @@ mod recorded;
 mod recordings;
 mod requests;
 mod runs;
+mod servers;
 mod transport;
 mod validate;
