@@ -5,6 +5,7 @@ mod cancel;
 mod cassette;
 mod chat;
 mod gzip;
+mod money;
 mod recorded;
 mod recordings;
 mod requests;
