@@ -11,5 +11,6 @@ mod recordings;
 mod requests;
 mod runs;
 mod servers;
+mod tls;
 mod transport;
 mod validate;
