@@ -96,7 +96,8 @@ impl Setup {
         let model = self.model.connect(&self.config, &self.world, asking)?;
         let servers = mcp::start(&self.config, &self.world, &self.sandbox, &Cancel::new())?;
         let whole = place.outputs(session).map(Whole);
-        let means = Means { confirm, servers: &servers, whole };
+        let used = place.conversation().map(tools::used).unwrap_or_default();
+        let means = Means { confirm, servers: &servers, whole, used };
         let registry = Arc::new(tools::of(
             &self.config,
             &self.agent,
@@ -104,7 +105,7 @@ impl Setup {
             &self.sandbox,
             self.effect,
             means,
-        ));
+        )?);
         let brief = self.brief(&*registry, &place);
         let rules = self.rules(&name, &place);
         let parallel = rules.bounds.parallel;

@@ -9,6 +9,7 @@ use super::error::AppError;
 use super::model::Chosen;
 use super::sandbox::Sandbox;
 use super::schema::Schema;
+use super::tools;
 use super::world::World;
 use crate::config::{Agent, Config};
 use crate::hooks::Hooks;
@@ -63,6 +64,7 @@ impl Setup {
         let depth = world.variable(DEPTH).and_then(|depth| depth.parse().ok()).unwrap_or(0);
         Hooks::check_depth(depth)?;
         let agent = config.agent(agent)?;
+        tools::settings(&config, &agent, Effect::Real)?;
         let path = config.workspace.clone();
         let root =
             Root::open(&path).map_err(|cause| AppError::Workspace { path: path.clone(), cause })?;
