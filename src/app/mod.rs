@@ -23,7 +23,9 @@ mod sandbox;
 mod schema;
 mod session;
 mod setup;
+mod telemetry;
 mod tools;
+mod trace;
 mod world;
 
 pub use error::AppError;
@@ -32,4 +34,6 @@ pub use run::{Ended, Order, Stage};
 pub use sandbox::Sandbox;
 pub use session::{Place, store};
 pub use setup::{Effect, Setup};
+pub use telemetry::telemetry;
+pub use trace::trace;
 pub use world::World;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use architect::app::{Ended, Order, Place, Setup, Stage};
+use architect::app::{Ended, Order, Place, Setup, Stage, telemetry};
 use architect::config::EvaluationMode;
 use architect::machine::StopReason;
 use architect::model::Signal;
@@ -49,6 +49,9 @@ pub(crate) fn run(setup: &Setup, order: Order, way: Way, args: &OutputArgs) -> R
         sandbox,
     };
     let about = setup.about(&order);
+    if let Some(telemetry) = telemetry(&setup.world, &about) {
+        show.add(telemetry);
+    }
     let Evaluated { runs, speaker, verdict } = work(setup, order, way, &stage)?;
     let results = show.results(StopReason::InternalError, "the run broke down");
     let (Some(result), Some(ended)) = (RunResult::joined(&results, speaker), runs.get(speaker))

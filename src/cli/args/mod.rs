@@ -51,6 +51,8 @@ pub(crate) enum Command {
     Steer(MailArgs),
     /// Tell a running session something for when it would have ended
     Followup(MailArgs),
+    /// Tell where the time of a session went
+    Trace(TraceArgs),
     /// Print the statechart that a run follows
     Machine(MachineArgs),
     /// List the agents
