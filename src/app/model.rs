@@ -115,7 +115,7 @@ impl Chosen {
     /// Fails when something is missing or wrong: its key, its address.
     pub fn check(&self, config: &Config, world: &World) -> Result<(), AppError> {
         let session = InSession { name: "", calls: 0, record: &None };
-        self.connect(config, world, session).map(drop)
+        self.connect(config, world, &session).map(drop)
     }
 
     /// Returns the model, ready to be asked.
@@ -127,9 +127,9 @@ impl Chosen {
         &self,
         config: &Config,
         world: &World,
-        session: InSession<'_>,
+        session: &InSession<'_>,
     ) -> Result<Box<dyn Model>, AppError> {
-        let InSession { name, calls, record } = session;
+        let InSession { name, calls, record } = *session;
         let position = ScriptPosition::after(calls as usize);
         match &self.source {
             Source::Script { script, .. } => {

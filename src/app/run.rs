@@ -93,7 +93,7 @@ impl Setup {
         let Order { task, place, options, .. } = order;
         let hooks = Arc::new(hooks::of(&self.config, &self.sandbox, self.facts(&name, &place))?);
         let asking = InSession { name: &name, calls: place.calls(), record: &self.record };
-        let model = self.model.connect(&self.config, &self.world, asking)?;
+        let model = self.model.connect(&self.config, &self.world, &asking)?;
         let servers = mcp::start(&self.config, &self.world, &self.sandbox, &Cancel::new())?;
         let whole = place.outputs(session).map(Whole);
         let used = place.conversation().map(tools::used).unwrap_or_default();

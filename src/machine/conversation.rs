@@ -114,6 +114,7 @@ impl Conversation {
         }
     }
 
+    #[allow(clippy::needless_pass_by_value)] // it is used up
     fn compact(&mut self, summary: Summary, keep: u32, fit: Tokens) {
         let mut newer = VecDeque::from(self.entries.split_off(self.cut(keep)));
         let older = std::mem::take(&mut self.entries);
