@@ -293,7 +293,7 @@ impl Call {
             }
             NotApplied::Hunk(index) => {
                 let hunk = &hunks[index];
-                let hint = near::hint(content, &hunk.old().concat());
+                let hint = near::hint(content, &hunk.before().concat());
                 let (number, line) = (index + 1, hunk.at);
                 format!(
                     "Hunk {number} for '{path}' (line {line} of the patch) does not fit: its lines are not in the file. {hint}\n"

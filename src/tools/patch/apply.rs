@@ -1,5 +1,7 @@
 //! What hunks make of a content.
 
+use std::fmt::Write as _;
+
 use flickzeug::{ApplyConfig, Diff, FuzzyConfig};
 
 use super::hunk::{Hunk, Line};
@@ -31,7 +33,7 @@ fn exactly(content: &[u8], hunks: &[Hunk]) -> Result<Vec<u8>, usize> {
     let mut new = Vec::with_capacity(content.len());
     let (mut done, mut offset) = (0, 0_isize);
     for (index, hunk) in hunks.iter().enumerate() {
-        let old = hunk.old();
+        let old = hunk.before();
         // A hunk without old lines stands behind the line that its header names.
         let expected =
             if old.is_empty() { hunk.old_start } else { hunk.old_start.saturating_sub(1) };
@@ -39,7 +41,7 @@ fn exactly(content: &[u8], hunks: &[Hunk]) -> Result<Vec<u8>, usize> {
         let at = place(&lines, done, expected, hunk, &old).ok_or(index)?;
         offset += at.cast_signed() - expected.cast_signed();
         new.extend(lines[done..at].concat());
-        for line in hunk.new() {
+        for line in hunk.after() {
             new.extend(line.as_bytes());
         }
         done = at + old.len();
@@ -92,9 +94,9 @@ fn written(hunks: &[Hunk]) -> String {
     let mut text = String::from("--- a\n+++ b\n");
     let mut shift = 0_isize;
     for hunk in hunks {
-        let (old, new) = (hunk.old().len(), hunk.new().len());
+        let (old, new) = (hunk.before().len(), hunk.after().len());
         let start = hunk.old_start.saturating_add_signed(shift);
-        text += &format!("@@ -{},{old} +{start},{new} @@\n", hunk.old_start);
+        let _ = writeln!(text, "@@ -{},{old} +{start},{new} @@", hunk.old_start);
         shift += new.cast_signed() - old.cast_signed();
         for line in &hunk.lines {
             let (mark, line) = match line {

@@ -24,7 +24,7 @@ pub(in crate::tools) enum Line {
 
 impl Hunk {
     /// Returns the lines that have to be there before.
-    pub(in crate::tools) fn old(&self) -> Vec<&str> {
+    pub(in crate::tools) fn before(&self) -> Vec<&str> {
         let old = self.lines.iter().filter_map(|line| match line {
             Line::Same(text) | Line::Removed(text) => Some(text.as_str()),
             Line::Added(_) => None,
@@ -33,7 +33,7 @@ impl Hunk {
     }
 
     /// Returns the lines that are there afterwards.
-    pub(super) fn new(&self) -> Vec<&str> {
+    pub(super) fn after(&self) -> Vec<&str> {
         let new = self.lines.iter().filter_map(|line| match line {
             Line::Same(text) | Line::Added(text) => Some(text.as_str()),
             Line::Removed(_) => None,

@@ -228,8 +228,8 @@ mod tests {
             "Modified run run Some(493) 0",
         ];
         assert_eq!(told, expected);
-        assert_eq!(found[1].hunks[0].new(), ["--- x\n", "+++ y\n"]);
-        assert_eq!(found[2].hunks[0].old(), ["x"]);
+        assert_eq!(found[1].hunks[0].after(), ["--- x\n", "+++ y\n"]);
+        assert_eq!(found[2].hunks[0].before(), ["x"]);
     }
 
     #[test]
@@ -237,9 +237,9 @@ mod tests {
         let patch = "--- a\n+++ b\n@@ -1,9 +1,9 @@\n 1\n-2\n+3\n@@ -8 +8 @@\n-8\n+9\n";
         let found = sections(patch).unwrap();
         assert_eq!(found[0].hunks.len(), 2);
-        assert_eq!(found[0].hunks[0].old(), ["1\n", "2\n"]);
+        assert_eq!(found[0].hunks[0].before(), ["1\n", "2\n"]);
         let short = "--- a\n+++ b\n@@ -1 +1 @@\n 1\n-2\n+3\n";
-        assert_eq!(sections(short).unwrap()[0].hunks[0].old(), ["1\n", "2\n"]);
+        assert_eq!(sections(short).unwrap()[0].hunks[0].before(), ["1\n", "2\n"]);
     }
 
     /// Fault T24.

@@ -145,7 +145,7 @@ impl Sink for &mut Hits {
 
     fn context(&mut self, _: &Searcher, found: &SinkContext<'_>) -> Result<bool, Self::Error> {
         let is_wanted = match found.kind() {
-            SinkContextKind::After => self.matches as usize <= self.most,
+            SinkContextKind::After => self.matches <= self.most as u64,
             SinkContextKind::Before | SinkContextKind::Other => self.shown < self.most,
         };
         if is_wanted {

@@ -143,7 +143,7 @@ fn files_outside_cannot_be_changed(cage: &Cage) {
     let _ = fs::remove_file(&own);
 }
 
-/// Row X1, the rest of the system.
+/// Row X1, the rest of the system; fault T18.
 fn the_engine_and_the_system_cannot_be_touched(cage: &Cage) {
     let engine = std::process::id();
     for denied in [

@@ -200,14 +200,14 @@ fn patches_of_a_real_history_give_what_git_gives() {
     let history =
         std::env::var("ARCHITECT_TEST_HISTORY").unwrap_or_else(|_| source.display().to_string());
     let history = Path::new(&history);
+    // A copy without its history shows nothing.
     if !history.join(".git").exists() && !history.join("HEAD").exists() {
-        eprintln!("skipped: there is no history here");
         return;
     }
     let list = git(history, &["log", "--no-merges", "--format=%H %P", "-n", "150"]);
     let mut applied = 0;
     for line in String::from_utf8(list).unwrap().lines() {
-        let Some((commit, parent)) = line.split_once(" ").filter(|(_, parent)| !parent.is_empty())
+        let Some((commit, parent)) = line.split_once(' ').filter(|(_, parent)| !parent.is_empty())
         else {
             continue;
         };
@@ -242,5 +242,5 @@ fn patches_of_a_real_history_give_what_git_gives() {
         assert!(files(&world.path) == wanted, "{commit} differs");
         applied += 1;
     }
-    println!("{applied} patches");
+    assert!(applied > 0, "the history has nothing to apply");
 }
