@@ -28,9 +28,9 @@ impl Spawner {
         let (tell, started) = channel();
         let (tell_ready, ready) = channel();
         let body = move || {
-            let taken_on = take_on();
-            let is_confined = taken_on.is_ok();
-            if tell_ready.send(taken_on).is_err() || !is_confined {
+            let outcome = take_on();
+            let is_confined = outcome.is_ok();
+            if tell_ready.send(outcome).is_err() || !is_confined {
                 return;
             }
             // The thread must not end before its process: some of what it starts is tied to it.
