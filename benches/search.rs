@@ -3,6 +3,8 @@
 //! `cargo bench --bench search` makes a workspace of a hundred thousand files and prints, for each pattern, the median
 //! time of the tool and of `rg` with the same options, where that is on the `PATH`. Both take turns.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)] // a program for developers
+
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;

@@ -41,8 +41,8 @@ impl Spawner {
             }
         };
         thread::Builder::new().name("spawner".to_owned()).spawn(body)?;
-        let taken_on = ready.recv().map_err(io::Error::other)??;
-        Ok((Self { start, started }, taken_on))
+        let reached = ready.recv().map_err(io::Error::other)??;
+        Ok((Self { start, started }, reached))
     }
 
     /// Starts a command.

@@ -103,7 +103,8 @@ fn without_files() {
     // The limit is about numbers, and the lowest free one is taken next.
     let next = fs::File::open("/dev/null").unwrap().as_raw_fd().unsigned_abs().into();
     let limit = |current| {
-        setrlimit(Resource::Nofile, Rlimit { current: Some(current), maximum: Some(4096) }).unwrap()
+        setrlimit(Resource::Nofile, Rlimit { current: Some(current), maximum: Some(4096) })
+            .unwrap();
     };
     limit(next);
     for (tool, arguments) in [
