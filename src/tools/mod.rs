@@ -6,6 +6,41 @@
 //! for the model is shortened, and its whole is kept ([`Results`]).
 //!
 //! A file for each tool: [`standard`] returns them in the order in which the model sees them.
+//!
+//! # The tools of a run
+//!
+//! ```
+//! use architect::exec::{Policy, Supervisor};
+//! use architect::model::ToolCall;
+//! use architect::port::Toolbox;
+//! use architect::tools::permission::{FilePatterns, Guardrails, Limits, Rules};
+//! use architect::tools::{Registry, Settings, standard};
+//! use architect::workspace::Root;
+//!
+//! # let folder = tempfile::tempdir()?;
+//! # let workspace = folder.path();
+//! let settings = Settings {
+//!     rules: Rules::parse(&["run_command(git push *)"], &[], &["run_command(git *)"])?,
+//!     guardrails: Guardrails {
+//!         sensitive: FilePatterns::parse(&[".env*"])?,
+//!         limits: Limits { files: Some(20), ..Limits::default() },
+//!         ..Guardrails::default()
+//!     },
+//!     ..Settings::default()
+//! };
+//! let root = Root::open(workspace)?;
+//! let supervisor = Supervisor::in_process(Policy::off(workspace), Vec::new());
+//! // `.asking(…)` says who confirms calls, `.keeping(…)` where the whole of long results goes.
+//! let tools = Registry::new(standard(&root, &supervisor, &settings), settings);
+//!
+//! let push = ToolCall::new("1".into(), "run_command", r#"{"command": "git add -A && git push"}"#);
+//! let refusal = tools.refusal(&push).expect("a denial goes before a permission");
+//! assert_eq!(
+//!     &*refusal.text,
+//!     "Denied: rule run_command(git push *) of permissions.deny is against it."
+//! );
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod advice;
 mod apply_patch;

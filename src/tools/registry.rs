@@ -135,8 +135,8 @@ impl Registry {
             Ok(plan) => plan,
             Err(output) => return Vetted::Refused(self.answer(&call.id, output)),
         };
-        let is_described =
-            self.settings.effect == Effect::Described && prepared.kind() != Kind::Reads;
+        let reads = prepared.kind() == Kind::Reads || decision.is_for_reading();
+        let is_described = self.settings.effect == Effect::Described && !reads;
         let decision = match self.decide_really(call, &*prepared, decision) {
             Ok(decision) => decision,
             Err(why) => return Vetted::Refused(denied(call, &why)),

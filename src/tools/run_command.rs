@@ -158,6 +158,10 @@ impl Call {
             End::Exited(0) => (ToolStatus::Ok, "exit code 0".to_owned()),
             End::Exited(126) => (ToolStatus::Failed, "exit code 126: not executable".to_owned()),
             End::Exited(127) => (ToolStatus::Failed, "exit code 127: command not found".to_owned()),
+            End::Exited(code @ 129..=159) => {
+                let signal = signal_name(code - 128);
+                (ToolStatus::Failed, format!("exit code {code}, as after signal {signal}"))
+            }
             End::Exited(code) => (ToolStatus::Failed, format!("exit code {code}")),
             End::Signalled(signal) => {
                 (ToolStatus::Failed, format!("ended by signal {}", signal_name(signal)))

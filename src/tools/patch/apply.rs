@@ -1,5 +1,7 @@
 //! What hunks make of a content.
 
+use std::fmt::Write as _;
+
 use flickzeug::{ApplyConfig, Diff, FuzzyConfig};
 
 use super::hunk::{Hunk, Line};
@@ -94,7 +96,7 @@ fn written(hunks: &[Hunk]) -> String {
     for hunk in hunks {
         let (old, new) = (hunk.before().len(), hunk.after().len());
         let start = hunk.old_start.saturating_add_signed(shift);
-        text += &format!("@@ -{},{old} +{start},{new} @@\n", hunk.old_start);
+        let _ = writeln!(text, "@@ -{},{old} +{start},{new} @@", hunk.old_start);
         shift += new.cast_signed() - old.cast_signed();
         for line in &hunk.lines {
             let (mark, line) = match line {

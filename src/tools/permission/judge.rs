@@ -36,6 +36,13 @@ enum Allowed {
     Not(String),
 }
 
+impl Decision {
+    /// Returns whether the call may run because it changes nothing.
+    pub fn is_for_reading(&self) -> bool {
+        matches!(self, Self::Allow(grounds) if grounds == READS)
+    }
+}
+
 impl Judge {
     /// Returns a judge.
     pub fn new(mode: ConfirmMode, rules: Rules, guardrails: Guardrails) -> Self {

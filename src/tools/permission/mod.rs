@@ -9,6 +9,7 @@ mod command;
 mod confirm;
 mod files;
 mod guard;
+mod guarded;
 mod guardrails;
 mod judge;
 mod mode;
@@ -19,6 +20,7 @@ mod shell;
 
 pub use confirm::{Answer, Confirm, Nobody, Question};
 pub use files::FilePatterns;
+pub use guarded::GuardedFiles;
 pub use guardrails::{BlockedCommands, CommandScope, GuardrailError, Guardrails, Limits};
 pub use judge::{Decision, Judge};
 pub use mode::ConfirmMode;

@@ -59,6 +59,9 @@ impl Permit<'_> {
             Body::Group { words, .. } if words.iter().any(|word| word.form == Form::Evaluated) => {
                 Err("it has an expression in which commands may be hidden".to_owned())
             }
+            Body::Group { variable: Some(name), .. } if !is_harmless(name) => {
+                Err(format!("it sets the variable {name}"))
+            }
             // What is in them is looked at by itself.
             Body::Group { .. } | Body::Function { .. } => Ok(()),
         }

@@ -145,9 +145,7 @@ impl Sink for &mut Hits {
 
     fn context(&mut self, _: &Searcher, found: &SinkContext<'_>) -> Result<bool, Self::Error> {
         let is_wanted = match found.kind() {
-            SinkContextKind::After => {
-                usize::try_from(self.matches).is_ok_and(|count| count <= self.most)
-            }
+            SinkContextKind::After => self.matches <= self.most as u64,
             SinkContextKind::Before | SinkContextKind::Other => self.shown < self.most,
         };
         if is_wanted {

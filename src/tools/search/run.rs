@@ -80,8 +80,7 @@ impl Search {
         match walked {
             Walked::All => {}
             Walked::Late => {
-                text +=
-                    "[not all files were searched: it took too long; narrow path or file_pattern]\n"
+                text += "[not all files were searched: it took too long; narrow path or file_pattern]\n";
             }
             Walked::Cancelled => text += "[not all files were searched]\n",
         }

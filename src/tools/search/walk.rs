@@ -4,10 +4,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use globset::{GlobBuilder, GlobMatcher};
+use globset::GlobMatcher;
 use ignore::{WalkBuilder, WalkState};
 
 use crate::port::Cancel;
+use crate::tools::pattern::glob;
 use crate::tools::permission::Judge;
 use crate::tools::tool::Target;
 use crate::workspace::{FileError, Kind, RelPath, Root};
@@ -49,8 +50,7 @@ const LONGEST: Duration = Duration::from_secs(60);
 pub(in crate::tools) fn names(pattern: &str) -> Result<GlobMatcher, String> {
     let pattern = pattern.trim_start_matches("./");
     let anywhere = if pattern.contains('/') { pattern.to_owned() } else { format!("**/{pattern}") };
-    let glob = GlobBuilder::new(&anywhere).literal_separator(true).build();
-    glob.map(|glob| glob.compile_matcher()).map_err(|error| error.to_string())
+    glob(&anywhere)
 }
 
 impl Walk {

@@ -1,9 +1,13 @@
 //! What no rule and no mode allows: guarded files, blocked commands, and too much of anything.
 
+use std::fs;
+
+use architect::exec::{Level, Mode};
 use architect::tools::Settings;
 use architect::tools::permission::{
     BlockedCommands, CommandScope, FilePatterns, Guardrails, Limits, Rules,
 };
+use architect::workspace::Root;
 use serde_json::json;
 
 use super::world::{World, yolo};
@@ -146,4 +150,36 @@ fn a_run_does_no_more_than_its_limits_allow() {
     assert!(said.contains("guardrails.max_lines_changed is 5; 4 lines"), "{said}");
     assert!(!refused(&world, "true"));
     assert!(refused(&world, "true"));
+}
+
+/// What a program opens by itself is stopped by the confinement, which knows the files.
+#[test]
+fn guarded_files_are_confined_as_well() {
+    let guardrails = Guardrails {
+        sensitive: patterns(&[".env"]),
+        protected: patterns(&["keep/**"]),
+        ..Guardrails::default()
+    };
+    let found = guardrails.clone();
+    let world = World::with(Settings { guardrails, ..yolo() }, |policy| {
+        policy.mode = Mode::WorkspaceWrite;
+        for (path, content) in
+            [(".env", "SECRET"), ("d/.env", "SECRET"), ("keep/a", "1"), (".gitignore", ".env")]
+        {
+            let path = policy.workspace.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        }
+        let files = found.files(&Root::open(&policy.workspace).unwrap());
+        assert_eq!((files.sensitive.len(), files.protected.len()), (2, 1), "{files:?}");
+        policy.hidden.extend(files.sensitive);
+        policy.protected.extend(files.protected);
+    });
+    if world.supervisor.enforced().unwrap().level != Level::Namespaces {
+        return;
+    }
+    let run = |line: &str| world.call("run_command", &json!({"command": line})).text.to_string();
+    let said = run("cat $(echo .e)nv d/$(echo .e)nv; echo x > $(echo keep)/a; grep -r SECRET .");
+    assert!(!said.contains("SECRET\n") && !said.contains(":SECRET"), "{said}");
+    assert_eq!(world.read("keep/a"), "1");
 }

@@ -2,8 +2,10 @@
 
 mod commands;
 mod confinement;
+mod engine;
 mod files;
 mod guardrails;
+mod odd;
 mod patches;
 mod permissions;
 mod races;

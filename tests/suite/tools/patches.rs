@@ -182,6 +182,70 @@ fn patches_of_random_changes_give_what_git_gives() {
     assert_eq!(applied, 60);
 }
 
+/// Where the file has moved on since the patch was made, what `patch` makes of it is what the tool makes of it.
+#[test]
+fn patches_with_offsets_and_fuzz_give_what_patch_gives() {
+    if Command::new("patch").arg("--version").output().is_err() {
+        return;
+    }
+    let mut seed = 11_u64;
+    let mut random = move |below: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) as usize % below
+    };
+    let (mut same, mut refused) = (0, 0);
+    for _ in 0..80 {
+        let world = world();
+        let old: Vec<String> = (0..60).map(|n| format!("line {n}\n")).collect();
+        let mut new = old.clone();
+        for place in [10, 30, 50] {
+            new[place + random(4)] = format!("changed at {place}\n");
+        }
+        world.write("old", old.concat());
+        world.write("new", new.concat());
+        let diff = Command::new("diff")
+            .args(["-u", "old", "new"])
+            .current_dir(&world.path)
+            .output()
+            .unwrap();
+        let patch = String::from_utf8(diff.stdout).unwrap();
+        let mut drifted = old;
+        for _ in 0..random(6) {
+            let at = random(drifted.len());
+            match random(3) {
+                0 => drifted.insert(at, format!("drifted {}\n", random(1_000))),
+                1 => drop(drifted.remove(at)),
+                _ => drifted[at] = format!("drifted {}\n", random(1_000)),
+            }
+        }
+        let patch = patch.replace("--- old", "--- file").replace("+++ new", "+++ file");
+        world.write("theirs", drifted.concat());
+        world.write("file", drifted.concat());
+        world.write("p", &patch);
+        let mut theirs = Command::new("patch");
+        theirs.args(["-s", "-f", "--no-backup-if-mismatch", "-r", "-", "-i", "p", "theirs"]);
+        let fits = theirs.current_dir(&world.path).output().unwrap().status.success();
+        let result = world.call("apply_patch", &json!({"patch": patch}));
+        if fits {
+            assert_eq!(
+                result.status,
+                ToolStatus::Ok,
+                "{}\n{patch}\n{}",
+                result.text,
+                drifted.concat()
+            );
+            assert_eq!(world.read("file"), world.read("theirs"), "{patch}\n{}", drifted.concat());
+            same += 1;
+        } else {
+            if result.status != ToolStatus::Ok {
+                assert_eq!(world.read("file"), drifted.concat());
+            }
+            refused += 1;
+        }
+    }
+    assert!(same > 20 && refused > 5, "{same} {refused}");
+}
+
 /// Takes a patch back with git, applies it with the tool, and compares.
 fn restore(world: &World, patch: &str, wanted: &[(String, Vec<u8>)]) {
     let file = world.path.parent().unwrap().join("patch");
@@ -200,14 +264,14 @@ fn patches_of_a_real_history_give_what_git_gives() {
     let history =
         std::env::var("ARCHITECT_TEST_HISTORY").unwrap_or_else(|_| source.display().to_string());
     let history = Path::new(&history);
+    // A copy without its history shows nothing.
     if !history.join(".git").exists() && !history.join("HEAD").exists() {
-        eprintln!("skipped: there is no history here");
         return;
     }
     let list = git(history, &["log", "--no-merges", "--format=%H %P", "-n", "150"]);
     let mut applied = 0;
     for line in String::from_utf8(list).unwrap().lines() {
-        let Some((commit, parent)) = line.split_once(" ").filter(|(_, parent)| !parent.is_empty())
+        let Some((commit, parent)) = line.split_once(' ').filter(|(_, parent)| !parent.is_empty())
         else {
             continue;
         };
@@ -242,5 +306,5 @@ fn patches_of_a_real_history_give_what_git_gives() {
         assert!(files(&world.path) == wanted, "{commit} differs");
         applied += 1;
     }
-    println!("{applied} patches");
+    assert!(applied > 0, "the history has nothing to apply");
 }

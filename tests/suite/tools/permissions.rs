@@ -104,6 +104,7 @@ fn a_permission_does_not_reach_beyond_its_part() {
         "bash x.sh",
         "git status $((a[$(touch x)]))",
         "cat < /dev/tcp/host/80",
+        "for PATH in .; do git status; done",
     ] {
         assert!(command(&world, line).is_err(), "{line}: {:?}", command(&world, line));
     }

@@ -46,7 +46,7 @@ impl Command {
                 let values = simple.assignments.iter().flat_map(|set| &set.values);
                 values.chain(&simple.words).for_each(|word| word.each(see));
             }
-            Body::Group { scripts, words } => {
+            Body::Group { scripts, words, .. } => {
                 for word in words {
                     word.each(see);
                 }
