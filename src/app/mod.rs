@@ -9,6 +9,7 @@
 //! variables and folders come in as a [`World`].
 
 mod checks;
+pub mod context;
 pub mod demo;
 mod error;
 mod gates;
@@ -16,6 +17,7 @@ mod hooks;
 mod mcp;
 mod model;
 mod outputs;
+mod prompt;
 mod run;
 mod sandbox;
 mod schema;

@@ -108,6 +108,16 @@ impl Chosen {
         }
     }
 
+    /// Checks whether the model can be reached as it is set up, without reaching for it.
+    ///
+    /// # Errors
+    ///
+    /// Fails when something is missing or wrong: its key, its address.
+    pub fn check(&self, config: &Config, world: &World) -> Result<(), AppError> {
+        let session = InSession { name: "", calls: 0, record: &None };
+        self.connect(config, world, session).map(drop)
+    }
+
     /// Returns the model, ready to be asked.
     ///
     /// # Errors

@@ -5,6 +5,7 @@
 
 mod cli;
 mod config;
+mod context;
 mod hooks;
 mod house;
 mod journal;

@@ -57,6 +57,8 @@ pub(crate) enum Command {
     Agents(ListArgs),
     /// Show the configuration, check it, or say where it lies
     Config(ConfigArgs),
+    /// Say what is wrong with the set-up, and what to do about it
+    Doctor(ListArgs),
     /// Write a commented configuration file into this project
     Init(InitArgs),
     /// Print a completion script for a shell

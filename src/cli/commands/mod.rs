@@ -5,6 +5,7 @@ mod cleanup;
 mod completions;
 mod config;
 mod demo;
+mod doctor;
 mod fork;
 mod init;
 mod machine;
@@ -37,6 +38,7 @@ pub(crate) fn run(command: Command) -> Result<u8, Failure> {
         Command::Machine(args) => machine::run(&args),
         Command::Agents(args) => agents::run(&args, &world),
         Command::Config(args) => config::run(&args, &world),
+        Command::Doctor(args) => doctor::run(&args, &world),
         Command::Init(args) => init::run(&args, &world),
         Command::Completions { shell } => completions::run(shell),
     }

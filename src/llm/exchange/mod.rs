@@ -4,6 +4,7 @@
 mod call;
 mod carrier;
 mod model;
+mod steady;
 
 pub(super) use carrier::{Carrier, Incoming};
 pub(super) use model::{Target, WireModel};

@@ -7,4 +7,5 @@ mod info;
 mod interrupts;
 mod sessions;
 mod tools;
+mod workflows;
 pub(crate) mod world;

@@ -169,6 +169,9 @@ fn anthropic(body: &Value, wrong: &mut Wrong) {
         wrong.unless(!ends.ends_with("thinking"), &place, "ends with a thought");
     }
     wrong.unless(open.is_empty(), "messages", "end with a call that nobody answers");
+    let defined = !list(&body["tools"]).is_empty();
+    wrong.unless(ids.is_empty() || defined, "tools", "are not defined, but were called");
+    wrong.unless(defined || body.get("tool_choice").is_none(), "tool_choice", "without tools");
     let marks = body.to_string().matches(r#""cache_control":{"#).count();
     wrong.unless(marks <= 4, "cache_control", "stands in more than four places");
 }

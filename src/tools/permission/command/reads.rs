@@ -332,7 +332,7 @@ fn git(words: &[Word]) -> bool {
             [word, more @ ..]
                 if matches!(&*word.text, "--no-pager" | "-P" | "--no-optional-locks") =>
             {
-                rest = more
+                rest = more;
             }
             _ => break,
         }

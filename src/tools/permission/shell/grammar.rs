@@ -67,11 +67,12 @@ impl Reader {
                     self.next();
                     pipeline.in_background = true;
                 }
-                Some(';') if matches!(self.peek_at(1), Some(';' | '&')) => {
-                    if !matches!(end, End::Case) {
+                Some(';') if matches!(self.peek_at(1), Some(';' | '&')) => match end {
+                    End::Case => {}
+                    End::Text | End::Bracket | End::Words(_) => {
                         return Err(Unreadable("a case ends where there is none"));
                     }
-                }
+                },
                 Some(';' | '\n') => {
                     self.next();
                 }

@@ -47,8 +47,12 @@ impl Command {
                 values.chain(&simple.words).for_each(|word| word.each(see));
             }
             Body::Group { scripts, words } => {
-                words.iter().for_each(|word| word.each(see));
-                scripts.iter().for_each(|script| script.each(see));
+                for word in words {
+                    word.each(see);
+                }
+                for script in scripts {
+                    script.each(see);
+                }
             }
             Body::Function { body, .. } => body.each(see),
         }
