@@ -76,3 +76,29 @@ fn text_is_utf_8_whatever_the_locale_says() {
         assert_eq!((ran.code, ran.out.trim()), (0, "Fertig – ça va 🎉."), "{locale}");
     }
 }
+
+/// A rule that does not mean what its author thinks is found before a run depends on it.
+#[test]
+fn examples_are_held_against_the_rules() {
+    let world = World::new();
+    let folder = world.home().join(".config/architect");
+    std::fs::create_dir_all(&folder).unwrap();
+    let rules = "[permissions]\nallow = ['run_command(git *)', 'write_file(src/**)']\ndeny = ['run_command(git push *)']\n";
+    let check = |examples: &str| {
+        let text = format!("{rules}[permissions.examples]\n{examples}");
+        std::fs::write(folder.join("config.toml"), text).unwrap();
+        world.run(&["config", "check"])
+    };
+    let ran = check(
+        "'run_command(git log; git push -f)' = 'deny'\n'run_command(git status)' = 'allow'\n\
+         'run_command(make)' = 'ask'\n'write_file(src/a.rs)' = 'allow'\n'mcp_git_log' = 'ask'\n",
+    );
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let ran = check("'run_command(git status; make)' = 'allow'\n'write_file' = 'ask'\n");
+    assert_eq!(ran.code, 3);
+    assert!(ran.err.contains("config.toml:5:"), "{}", ran.err);
+    assert!(ran.err.contains("expected allow, but it is ask: "), "{}", ran.err);
+    assert!(ran.err.contains("this is no call"), "{}", ran.err);
+    let ran = check("'run_command(x)' = 'maybe'\n");
+    assert!(ran.err.contains("\"deny\" or \"ask\" or \"allow\""), "{}", ran.err);
+}
