@@ -12,6 +12,7 @@ mod checks;
 pub mod context;
 pub mod demo;
 mod error;
+mod examples;
 mod gates;
 mod hooks;
 mod mcp;
@@ -29,6 +30,7 @@ mod trace;
 mod world;
 
 pub use error::AppError;
+pub use examples::check;
 pub use model::{Chosen, Source as ModelSource};
 pub use run::{Ended, Order, Stage};
 pub use sandbox::Sandbox;

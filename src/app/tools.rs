@@ -105,7 +105,7 @@ pub(super) fn settings(
 }
 
 fn rules(config: &Config) -> Result<Rules, Problem> {
-    let Permissions { deny, ask, allow } = &config.settings.permissions;
+    let Permissions { deny, ask, allow, .. } = &config.settings.permissions;
     for (key, texts) in
         [("permissions.deny", deny), ("permissions.ask", ask), ("permissions.allow", allow)]
     {

@@ -57,7 +57,7 @@ pub use settings::{
     AgentSettings, Commands, ConfirmMode, Context, Costs, Durability, Evaluation, EvaluationMode,
     Guardrails, HookSettings, Hooks, Indexer, Language, LimitSettings, Llm, LogLevel, Logging, Mcp,
     McpServer, McpTransport, Network, OnFailure, Permissions, QualityGate, Sandbox, SandboxMode,
-    Sessions, Settings, UnknownPrice, Workspace,
+    Sessions, Settings, UnknownPrice, Verdict, Workspace,
 };
 pub use template::{Preset, template};
 pub use text::{Argument, Hidden, HttpUrl, Name, PathPattern, VariableName, Word};

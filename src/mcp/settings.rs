@@ -93,6 +93,8 @@ pub struct Caps {
     pub result: usize,
     /// Tools of a server.
     pub tools: usize,
+    /// Bytes of all that a server's tools say of themselves; it goes into every request to a model.
+    pub list: usize,
     /// Pages of the list of tools.
     pub pages: usize,
     /// Bytes of a tool's description.
@@ -122,6 +124,7 @@ impl Default for Caps {
             noise: 1_000,
             result: 1 << 20,
             tools: 256,
+            list: 256 << 10,
             pages: 100,
             description: 4 << 10,
             schema: 64 << 10,

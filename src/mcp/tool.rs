@@ -45,7 +45,7 @@ const MARGIN: Duration = Duration::from_secs(20);
 
 impl Tool {
     pub(super) fn new(name: &str, described: Described, server: Arc<Server>) -> Self {
-        let Described { remote, description, schema, hints, mirrors } = described;
+        let Described { remote, description, schema, hints, mirrors, .. } = described;
         let spec = ToolSpec { name: name.into(), description: description.into(), schema };
         Self(Arc::new(Pinned { spec, remote, hints, mirrors, server }))
     }
