@@ -128,7 +128,7 @@ fn entry(pieces: &[Piece], finish: &Finish, number: usize) -> Item {
 /// answered: at the end there are results, a message, or a paused turn.
 fn conversation(story: &[Happens]) -> Conversation {
     let mut conversation = Conversation::new(0);
-    let mut append = |conversation: &mut Conversation, item| {
+    let append = |conversation: &mut Conversation, item| {
         conversation.apply(Change::Append { item });
     };
     append(&mut conversation, Item::user(Origin::Task, "the task"));
