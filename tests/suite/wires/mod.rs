@@ -4,6 +4,7 @@ mod caller;
 mod cancel;
 mod cassette;
 mod chat;
+mod growth;
 mod gzip;
 mod money;
 mod recorded;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use architect::model::{FaultClass, FaultKind, Finish, Tokens};
+use architect::model::{Fault, FaultClass, FaultKind, Finish, Tokens};
 use architect::port::{Delta, ToolSpec};
 use serde_json::{Value, json};
 
@@ -223,10 +223,10 @@ fn each_server_is_understood_in_its_own_accent() {
         let server = Server::new([Reply::stream(&row.stream), text("done")]);
         let mut caller = Caller::new(row.model, &patient(&server, "/v1"));
         caller.tools = tools();
-        let called = caller.call();
+        let what = caller.call();
         let thought = Delta::Reasoning(row.thought.to_owned());
-        assert_eq!(called.deltas.contains(&thought), !row.thought.is_empty(), "{}", row.model);
-        let reply = called.reply();
+        assert_eq!(what.deltas.contains(&thought), !row.thought.is_empty(), "{}", row.model);
+        let reply = what.reply();
         let read: Vec<_> =
             reply.calls().map(|call| (&*call.name, call.arguments.text().to_owned())).collect();
         let (a, b) = (r#"{"text":"a"}"#.to_owned(), r#"{"path":"b"}"#.to_owned());
@@ -301,14 +301,17 @@ fn reasoning_goes_back_to_who_wants_it() {
     }
 }
 
-/// Faults L11 and L34: errors in the words of each server, before a stream and within one.
+/// Calls a server that answers with this.
+fn fault(model: &str, reply: Reply) -> Fault {
+    let server = Server::new([reply]);
+    Caller::new(model, &patient(&server, "/v1")).call().fault()
+}
+
+/// Fault L11, and others that each server says in words of its own.
 #[test]
-fn each_server_fails_in_its_own_words() {
+#[allow(clippy::too_many_lines)] // a table
+fn each_server_refuses_in_its_own_words() {
     use FaultKind::{Overflow, Protocol, Quota, RateLimited, Refused, Request, Server as Trouble};
-    let fault = |model: &str, reply: Reply| {
-        let server = Server::new([reply]);
-        Caller::new(model, &patient(&server, "/v1")).call().fault()
-    };
     for (model, status, body, kind) in [
         (
             "llama-cpp/m",
@@ -406,6 +409,12 @@ fn each_server_fails_in_its_own_words() {
             "{model} {body}"
         );
     }
+}
+
+/// Fault L34, in the words of each server.
+#[test]
+fn each_server_breaks_a_stream_off_in_its_own_words() {
+    use FaultKind::{RateLimited, Refused, Server as Trouble};
     for (model, data, kind) in [
         (
             "openrouter/m",

@@ -50,8 +50,8 @@ impl Encrypted {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("https://{}/v1", listener.local_addr().unwrap());
         let heard = Arc::new(Mutex::new(String::new()));
-        let hears = Arc::clone(&heard);
-        thread::spawn(move || serve(&listener, &Arc::new(config), &hears));
+        let notes = Arc::clone(&heard);
+        thread::spawn(move || serve(&listener, &Arc::new(config), &notes));
         Self { url, folder, heard }
     }
 
@@ -81,7 +81,7 @@ impl Encrypted {
 }
 
 /// Answers each connection once; one on which nobody agrees is closed.
-fn serve(listener: &TcpListener, config: &Arc<ServerConfig>, heard: &Mutex<String>) {
+fn serve(listener: &TcpListener, config: &Arc<ServerConfig>, notes: &Mutex<String>) {
     for stream in listener.incoming().take(4) {
         let stream = stream.unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -101,7 +101,7 @@ fn serve(listener: &TcpListener, config: &Arc<ServerConfig>, heard: &Mutex<Strin
         if head.is_empty() || reader.read_exact(&mut body).is_err() {
             continue;
         }
-        heard.lock().unwrap().push_str(&head);
+        notes.lock().unwrap().push_str(&head);
         let text = whole_text("sealed");
         let stream = reader.get_mut();
         let answer = format!(
