@@ -57,7 +57,7 @@ impl Repo {
         let path = self.at(&format!("trap-{name}"));
         fs::write(
             &path,
-            format!("#!/bin/sh\n: > '{}'\ncat\n", self.at(&format!("sprung-{name}")).display()),
+            format!("#!/bin/sh\n: > '{}'\nexit 1\n", self.at(&format!("sprung-{name}")).display()),
         )
         .unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
@@ -153,12 +153,17 @@ fn nothing_that_the_repository_names_is_run() {
     assert_eq!(added(&changes), ["+changed"; 3]);
     assert_eq!(repo.sprung(), [""; 0]);
     // The traps are real: a plain git springs them.
-    let plain = Command::new("git").arg("diff").current_dir(repo.at("repo")).output().unwrap();
-    drop(plain);
-    let sprung = repo.sprung();
-    for name in ["sprung-clean", "sprung-driver", "sprung-included", "sprung-monitor"] {
-        assert!(sprung.iter().any(|sprung| sprung == name), "{name}: {sprung:?}");
+    let off = ["-c", "filter.p.process=", "-c", "filter.p.required=false"];
+    for arguments in [
+        &["diff", "--no-ext-diff", "--", "a.txt"][..],
+        &["diff", "--", "src/b.txt"],
+        &[&off[..], &["diff", "--", "src/b.txt"]].concat(),
+        &["diff", "--", "c.txt"],
+    ] {
+        Command::new("git").args(arguments).current_dir(repo.at("repo")).output().unwrap();
     }
+    let names = ["clean", "driver", "external", "included", "monitor", "process", "textconv"];
+    assert_eq!(repo.sprung(), names.map(|name| format!("sprung-{name}")));
 }
 
 /// Fault X5.
