@@ -261,7 +261,7 @@ fn gemini(contents: &[Value]) -> Option<String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn every_history_is_valid_on_every_wire(turns in prop::collection::vec(turn(), 1..40)) {
