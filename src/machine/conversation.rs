@@ -77,7 +77,9 @@ impl Conversation {
     /// for each kind.
     pub(super) fn records(&self, keep: u32) -> String {
         let mut ledger = self.ledger.clone();
-        self.older(keep).iter().for_each(|entry| ledger.add(&entry.item));
+        for entry in self.older(keep) {
+            ledger.add(&entry.item);
+        }
         ledger.records()
     }
 
@@ -85,7 +87,7 @@ impl Conversation {
     pub fn apply(&mut self, change: Change) {
         match change {
             Change::Append { item } => self.push(item),
-            Change::Compact { summary, keep, fit } => self.compact(summary, keep, fit),
+            Change::Compact { summary, keep, fit } => self.compact(&summary, keep, fit),
         }
     }
 
@@ -121,11 +123,13 @@ impl Conversation {
         self.entries.iter().take_while(|entry| is_pinned(&entry.item)).count()
     }
 
-    fn compact(&mut self, summary: Summary, keep: u32, fit: Tokens) {
+    fn compact(&mut self, summary: &Summary, keep: u32, fit: Tokens) {
         let mut newer = VecDeque::from(self.entries.split_off(self.cut(keep)));
         let older = std::mem::take(&mut self.entries);
-        older.iter().for_each(|entry| self.ledger.add(&entry.item));
-        if let Summary::Written(text) = &summary {
+        for entry in &older {
+            self.ledger.add(&entry.item);
+        }
+        if let Summary::Written(text) = summary {
             self.ledger.write(text);
         }
         self.retain_pinned(older);

@@ -116,7 +116,7 @@ pub(super) fn inert(text: &str) -> String {
         match c {
             // Within a word it means nothing.
             '_' if before.is_alphanumeric() && after.starts_with(char::is_alphanumeric) => {
-                inert.push(c)
+                inert.push(c);
             }
             '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '~' | '$' => inert.extend(['\\', c]),
             '<' => inert.push_str("&lt;"),

@@ -64,15 +64,12 @@ pub(super) fn blocks(text: &str) -> Vec<Block<'_>> {
     let mut blocks = Vec::new();
     let mut lines = text.lines();
     while let Some(line) = lines.next() {
-        blocks.push(match Fence::of(line) {
-            Some(fence) => Block::Code {
-                language: fence.language,
-                lines: lines.by_ref().take_while(|line| !fence.ends_at(line)).collect(),
-            },
-            None => {
-                let (mark, rest) = marked(line);
-                Block::Line { mark, words: words(rest) }
-            }
+        blocks.push(if let Some(fence) = Fence::of(line) {
+            let lines = lines.by_ref().take_while(|line| !fence.ends_at(line)).collect();
+            Block::Code { language: fence.language, lines }
+        } else {
+            let (mark, rest) = marked(line);
+            Block::Line { mark, words: words(rest) }
         });
     }
     blocks
@@ -150,7 +147,7 @@ fn closing(text: &str, length: usize) -> Option<usize> {
 /// Adds words in which `**` means something, if it comes in pairs.
 fn strong<'a>(text: &'a str, words: &mut Vec<Words<'a>>) {
     let pieces: Vec<&str> = text.split("**").collect();
-    if pieces.len() % 2 == 0 {
+    if pieces.len().is_multiple_of(2) {
         words.push(Words::Plain(text));
         return;
     }

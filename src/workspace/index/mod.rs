@@ -170,7 +170,9 @@ mod tests {
 
     fn workspace(paths: &[&str]) -> (tempfile::TempDir, Root) {
         let folder = tempfile::tempdir().unwrap();
-        paths.iter().for_each(|path| put(folder.path(), path, "x"));
+        for path in paths {
+            put(folder.path(), path, "x");
+        }
         let root = Root::open(folder.path()).unwrap();
         (folder, root)
     }
