@@ -77,7 +77,9 @@ impl Conversation {
     /// for each kind.
     pub(super) fn records(&self, keep: u32) -> String {
         let mut ledger = self.ledger.clone();
-        self.older(keep).iter().for_each(|entry| ledger.add(&entry.item));
+        for entry in self.older(keep) {
+            ledger.add(&entry.item);
+        }
         ledger.records()
     }
 
@@ -85,7 +87,7 @@ impl Conversation {
     pub fn apply(&mut self, change: Change) {
         match change {
             Change::Append { item } => self.push(item),
-            Change::Compact { summary, keep, fit } => self.compact(summary, keep, fit),
+            Change::Compact { summary, keep, fit } => self.compact(&summary, keep, fit),
         }
     }
 
@@ -105,21 +107,29 @@ impl Conversation {
         self.entries.push(Entry { id, item });
     }
 
-    /// Returns where the newest `keep` turns begin.
+    /// Returns where the newest `keep` turns begin; the words with which the user began always come before.
     fn cut(&self, keep: u32) -> usize {
         let turns = self.entries.iter().enumerate().rev().filter(|(_, entry)| is_turn(&entry.item));
         match keep.checked_sub(1) {
             None => self.entries.len(),
-            Some(before) => turns.map(|(index, _)| index).nth(before as usize).unwrap_or(0),
+            Some(before) => {
+                turns.map(|(index, _)| index).nth(before as usize).unwrap_or_else(|| self.opening())
+            }
         }
     }
 
-    #[allow(clippy::needless_pass_by_value)] // it is used up
-    fn compact(&mut self, summary: Summary, keep: u32, fit: Tokens) {
+    /// Returns with how many words of the user the conversation begins.
+    fn opening(&self) -> usize {
+        self.entries.iter().take_while(|entry| is_pinned(&entry.item)).count()
+    }
+
+    fn compact(&mut self, summary: &Summary, keep: u32, fit: Tokens) {
         let mut newer = VecDeque::from(self.entries.split_off(self.cut(keep)));
         let older = std::mem::take(&mut self.entries);
-        older.iter().for_each(|entry| self.ledger.add(&entry.item));
-        if let Summary::Written(text) = &summary {
+        for entry in &older {
+            self.ledger.add(&entry.item);
+        }
+        if let Summary::Written(text) = summary {
             self.ledger.write(text);
         }
         self.retain_pinned(older);
@@ -144,13 +154,18 @@ impl Conversation {
     /// Keeps the user's own words, and takes everything else out of the count.
     fn retain_pinned(&mut self, entries: Vec<Entry>) {
         for entry in entries {
-            if matches!(&entry.item, Item::User(message) if message.origin.is_pinned()) {
+            if is_pinned(&entry.item) {
                 self.entries.push(entry);
             } else {
                 self.gauge.remove(context::bytes(&entry.item));
             }
         }
     }
+}
+
+/// Returns whether an entry is the user's own word.
+fn is_pinned(item: &Item) -> bool {
+    matches!(item, Item::User(message) if message.origin.is_pinned())
 }
 
 /// Returns whether an entry is something the model said, with all that belongs to it.

@@ -1,4 +1,4 @@
-//! Floor 6: runs made of runs.
+//! Floor 7: runs made of runs.
 //!
 //! Each of them shares one budget: what a run has used is taken from the limits of the next one ([`limits`]). All are
 //! shown before the same audience, and their results go together in the end.

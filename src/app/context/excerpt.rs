@@ -13,10 +13,10 @@ pub(super) struct Excerpt {
 }
 
 /// Reads so many bytes of a file at the most; nothing of one that is no text.
-pub(super) fn read(root: &Root, path: &RelPath, room: usize) -> Result<Excerpt, FileError> {
+pub(super) fn read(root: &Root, path: &RelPath, most: usize) -> Result<Excerpt, FileError> {
     let Opened { file, size } = root.open_file(path)?;
     let mut bytes = Vec::new();
-    let read = file.take(room as u64).read_to_end(&mut bytes);
+    let read = file.take(most as u64).read_to_end(&mut bytes);
     read.map_err(|source| FileError::Io { action: "read", path: path.clone(), source })?;
     let size = size.max(bytes.len() as u64);
     let Some(text) = Text::read(bytes.clone()).filter(|text| !is_binary(&text.content)) else {
@@ -36,11 +36,11 @@ pub(super) fn read(root: &Root, path: &RelPath, room: usize) -> Result<Excerpt, 
 mod tests {
     use super::*;
 
-    fn excerpt(content: &[u8], room: usize) -> (String, u64) {
+    fn excerpt(content: &[u8], most: usize) -> (String, u64) {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("a"), content).unwrap();
         let root = Root::open(folder.path()).unwrap();
-        let Excerpt { text, omitted } = read(&root, &RelPath::new("a").unwrap(), room).unwrap();
+        let Excerpt { text, omitted } = read(&root, &RelPath::new("a").unwrap(), most).unwrap();
         (text, omitted)
     }
 

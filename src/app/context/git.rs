@@ -114,8 +114,9 @@ impl<'a> Repository<'a> {
         for name in names.lines() {
             let Some(setting) = name.strip_prefix("filter.") else { continue };
             let Some((driver, _)) = setting.rsplit_once('.') else { continue };
-            // The output was made plain: what was no text is replaced, and control characters are escapes.
-            if driver.contains(['\\', '\u{fffd}']) {
+            // The output was made plain: what was no text is replaced, and control characters are escapes. A name with
+            // `=` cannot be told apart from its value.
+            if driver.contains(['\\', '\u{fffd}', '=']) {
                 return false;
             }
             for key in FILTER {
@@ -147,17 +148,14 @@ impl<'a> Repository<'a> {
         set("PATH", self.git.program.parent().unwrap_or(Path::new("/usr/bin")).as_os_str());
         set("GIT_DIR", self.top.join(".git").as_os_str());
         set("GIT_WORK_TREE", self.top.as_os_str());
-        let fixed = SETTINGS.iter().map(|(name, value)| (*name, *value));
-        let found = self.settings.iter().map(|(name, value)| (name.as_str(), *value));
-        let mut count = 0;
-        for (name, value) in fixed.chain(found) {
-            set(&format!("GIT_CONFIG_KEY_{count}"), OsStr::new(name));
-            set(&format!("GIT_CONFIG_VALUE_{count}"), OsStr::new(value));
-            count += 1;
-        }
-        set("GIT_CONFIG_COUNT", OsStr::new(&count.to_string()));
         argv.push(self.git.program.clone().into());
         argv.push("--no-pager".into());
+        let fixed = SETTINGS.iter().map(|(name, value)| (*name, *value));
+        let found = self.settings.iter().map(|(name, value)| (name.as_str(), *value));
+        for (name, value) in fixed.chain(found) {
+            argv.push("-c".into());
+            argv.push(format!("{name}={value}").into());
+        }
         argv.extend(question.iter().map(OsString::from));
         let command =
             Command { timeout: Some(TIMEOUT), keep, ..Command::new(argv, self.workspace) };

@@ -37,15 +37,15 @@ struct Place {
 pub(super) fn section(root: &Root, guides: &[String]) -> Section {
     let mut section = Section::default();
     let mut told: Vec<String> = Vec::new();
-    let mut room = ROOM;
+    let mut left = ROOM;
     let places = places(root);
     for name in NAMES {
         for place in &places {
             let heading = format!("{}{name}", place.way);
             let path = place.folder.join(name.as_ref());
-            let most = if room < SCRAP { 0 } else { ROOM_OF_ONE.min(room) };
+            let most = if left < SCRAP { 0 } else { ROOM_OF_ONE.min(left) };
             match excerpt::read(&place.root, &path, most) {
-                Ok(found) => tell(&mut section, &mut told, &mut room, &heading, &found),
+                Ok(found) => tell(&mut section, &mut told, &mut left, &heading, &found),
                 Err(error) if error.is_missing() => {}
                 Err(error) => section.notices.push(format!("{heading} is left out: {error}")),
             }
@@ -67,7 +67,7 @@ pub(super) fn section(root: &Root, guides: &[String]) -> Section {
 fn tell(
     section: &mut Section,
     told: &mut Vec<String>,
-    room: &mut usize,
+    left: &mut usize,
     heading: &str,
     found: &Excerpt,
 ) {
@@ -85,7 +85,7 @@ fn tell(
     if found.omitted > 0 {
         let _ = writeln!(section.text, "\n[... {} bytes omitted ...]", found.omitted);
     }
-    *room = room.saturating_sub(text.len());
+    *left = left.saturating_sub(text.len());
     told.push(text.to_owned());
 }
 

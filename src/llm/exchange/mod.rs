@@ -5,6 +5,8 @@ mod call;
 mod carrier;
 mod model;
 mod steady;
+#[cfg(test)]
+mod valid;
 
 pub(super) use carrier::{Carrier, Incoming};
 pub(super) use model::{Target, WireModel};

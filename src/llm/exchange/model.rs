@@ -187,7 +187,7 @@ fn same_arc<T: ?Sized + PartialEq>(a: &Arc<T>, b: &Arc<T>) -> bool {
 mod tests {
     use super::*;
     use crate::llm::chat::{Chat, Quirks};
-    use crate::machine::{Entry, EntryId, Purpose};
+    use crate::machine::{Entry, EntryId};
     use crate::model::{
         Exchange, Finish, Item, Origin, Part, Reply, ToolCall, ToolResult, ToolStatus, Usage,
     };

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use architect::app::context::{Changes, ChangesError, Git, GitRef, changes};
-use architect::exec::{Filter, Policy, Supervisor, clean};
+use architect::exec::{Filter, Mode, Network, Policy, Supervisor, clean};
 use architect::port::Cancel;
 use architect::workspace::Root;
 use tempfile::TempDir;
@@ -57,7 +57,7 @@ impl Repo {
         let path = self.at(&format!("trap-{name}"));
         fs::write(
             &path,
-            format!("#!/bin/sh\n: > '{}'\ncat\n", self.at(&format!("sprung-{name}")).display()),
+            format!("#!/bin/sh\n: > '{}'\nexit 1\n", self.at(&format!("sprung-{name}")).display()),
         )
         .unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
@@ -72,9 +72,21 @@ impl Repo {
         names
     }
 
+    /// Asks without confinement, so that traps would be sprung.
     fn since(&self, workspace: &str, reference: &str) -> Result<Changes, ChangesError> {
+        self.since_under(workspace, reference, &Policy::off(self.at(workspace)))
+    }
+
+    fn since_under(
+        &self,
+        workspace: &str,
+        reference: &str,
+        policy: &Policy,
+    ) -> Result<Changes, ChangesError> {
         let path = self.at(workspace);
-        let policy = Policy { temp: self.folder.path().to_owned(), ..Policy::off(&path) };
+        let temp = self.at("temp");
+        fs::create_dir_all(&temp).unwrap();
+        let policy = Policy { temp, ..policy.clone() };
         // What a git that called us has set must not lead elsewhere.
         let engine = std::env::vars_os()
             .chain([("GIT_INDEX_FILE".into(), "/nowhere".into()), ("GIT_DIR".into(), "/".into())]);
@@ -115,6 +127,15 @@ fn an_unknown_commit_and_a_folder_without_repository_are_told() {
 }
 
 #[test]
+fn a_git_that_may_write_nothing_and_reach_nobody_tells_the_same() {
+    let repo = Repo::new();
+    repo.put("repo/a.txt", "one\nmore\n");
+    let off = Policy::off(repo.at("repo"));
+    let policy = Policy { mode: Mode::ReadOnly, network: Network::Off, ..off };
+    assert_eq!(added(&repo.since_under("repo", "HEAD", &policy).unwrap()), ["+more"]);
+}
+
+#[test]
 fn a_long_patch_loses_its_middle() {
     let repo = Repo::new();
     repo.put("repo/a.txt", &"a line that is new\n".repeat(20_000));
@@ -140,7 +161,7 @@ fn nothing_that_the_repository_names_is_run() {
     repo.git(&["config", "filter.one.clean", &repo.trap("clean")]);
     repo.git(&["config", "filter.p.process", &repo.trap("process")]);
     repo.git(&["config", "filter.p.required", "true"]);
-    repo.git(&["config", "filter.a=b.c d.clean", &repo.trap("odd")]);
+    repo.git(&["config", "filter.b.c d.clean", &repo.trap("odd")]);
     repo.put("repo/.git/more", &format!("[filter \"two\"]\nclean = {}\n", repo.trap("included")));
     repo.git(&["config", "include.path", "more"]);
     repo.git(&["config", "core.pager", &repo.trap("pager")]);
@@ -153,12 +174,17 @@ fn nothing_that_the_repository_names_is_run() {
     assert_eq!(added(&changes), ["+changed"; 3]);
     assert_eq!(repo.sprung(), [""; 0]);
     // The traps are real: a plain git springs them.
-    let plain = Command::new("git").arg("diff").current_dir(repo.at("repo")).output().unwrap();
-    drop(plain);
-    let sprung = repo.sprung();
-    for name in ["sprung-clean", "sprung-driver", "sprung-included", "sprung-monitor"] {
-        assert!(sprung.iter().any(|sprung| sprung == name), "{name}: {sprung:?}");
+    let off = ["-c", "filter.p.process=", "-c", "filter.p.required=false"];
+    for arguments in [
+        &["diff", "--no-ext-diff", "--", "a.txt"][..],
+        &["diff", "--", "src/b.txt"],
+        &[&off[..], &["diff", "--", "src/b.txt"]].concat(),
+        &["diff", "--", "c.txt"],
+    ] {
+        Command::new("git").args(arguments).current_dir(repo.at("repo")).output().unwrap();
     }
+    let names = ["clean", "driver", "external", "included", "monitor", "process", "textconv"];
+    assert_eq!(repo.sprung(), names.map(|name| format!("sprung-{name}")));
 }
 
 /// Fault X5.
@@ -190,12 +216,14 @@ fn nothing_is_fetched_and_no_other_folder_is_shown() {
 
 #[test]
 fn a_filter_whose_name_cannot_be_told_stops_it() {
-    let repo = Repo::new();
-    let config = repo.at("repo/.git/config");
-    let mut text = fs::read(&config).unwrap();
-    text.extend_from_slice(b"[filter \"odd\x01\xff\"]\nclean = true\n");
-    fs::write(&config, text).unwrap();
-    assert!(matches!(repo.since("repo", "HEAD"), Err(ChangesError::Filters)));
+    for name in [&b"odd\x01"[..], b"\xff", b"a=b", b"a\\\\b"] {
+        let repo = Repo::new();
+        let config = repo.at("repo/.git/config");
+        let mut text = fs::read(&config).unwrap();
+        text.extend([b"[filter \"", name, b"\"]\nclean = true\n"].concat());
+        fs::write(&config, text).unwrap();
+        assert!(matches!(repo.since("repo", "HEAD"), Err(ChangesError::Filters)), "{name:?}");
+    }
 }
 
 /// Removes every loose object that holds a file.

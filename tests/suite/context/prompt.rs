@@ -42,7 +42,49 @@ fn a_system_prompt_tells_all_that_is_known_of_a_project() {
     let path = folder.path().canonicalize().unwrap();
     let platform = format!("{} {}", std::env::consts::OS, std::env::consts::ARCH);
     let text = text.replace(path.to_str().unwrap(), "/w").replace(&platform, "linux x86_64");
-    insta::assert_snapshot!(text, @"");
+    insta::assert_snapshot!(text, @r"
+    You are a coding agent.
+
+    ## Environment
+
+    * Workspace: /w (paths in tool calls are relative to it)
+    * Platform: linux x86_64
+    * Version control: git
+
+    ## Project Instructions
+
+    The project asks for this. Follow it unless the user's task says otherwise; where two of these texts differ, the one that comes first counts.
+
+    ### AGENTS.md
+
+    # Rules
+
+    Run `make test` before you finish.
+
+    Parts of the project have their own; read the nearest one before you work there: src/web/AGENTS.md
+
+    ## Skills
+
+    Instructions for certain kinds of work. When the task is of such a kind, read the file with `read_file` before you begin, and follow it.
+
+    * `release` (.agents/skills/release/SKILL.md): Cut one.
+
+    ## Project Structure
+
+    4 files. By language: Markdown 3, Python 1.
+
+    ```
+    .agents/
+      skills/
+        release/
+          SKILL.md
+    AGENTS.md
+    src/
+      main.py
+      web/
+        AGENTS.md
+    ```
+    ");
 }
 
 #[test]
