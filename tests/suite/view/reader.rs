@@ -119,7 +119,8 @@ fn a_reader_who_stalls_holds_up_neither_the_run_nor_its_end() {
     let result = show.results(StopReason::InternalError, "").remove(0);
     let patience = Patience::AtMost(Duration::from_millis(50));
     assert_eq!(show.finish(&result, patience), Err(Lost::Stalled));
-    assert!(begun.elapsed() < Duration::from_secs(5));
+    // Whoever waited for this reader would wait for ever.
+    assert!(begun.elapsed() < Duration::from_secs(30));
     drop(reader);
 }
 
