@@ -70,7 +70,7 @@ enum SoFar {
 pub struct Hush(Option<Arc<Desk<Draw>>>);
 
 /// The most characters of what a tool or a hook says.
-const LONGEST: usize = 200;
+const LONGEST: usize = 360;
 
 /// How long a question waits for the spinner to go away.
 const CLEARING: Duration = Duration::from_millis(300);
