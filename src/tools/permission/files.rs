@@ -53,6 +53,15 @@ impl FilePatterns {
         std::iter::once(place).chain(ends).find_map(|end| self.find(end))
     }
 
+    /// Returns a pattern that is about something in a folder; the empty one is the workspace.
+    pub(super) fn within(&self, folder: &str) -> Option<&str> {
+        let is_within = |text: &&str| {
+            let rest = anchored(text).strip_prefix(folder).map(str::to_owned);
+            folder.is_empty() || rest.is_some_and(|rest| rest.starts_with('/'))
+        };
+        self.texts.iter().map(String::as_str).find(is_within)
+    }
+
     /// Returns the pattern of which a file may also be one of those that a shell puts in the place of `word`.
     pub(super) fn may_find(&self, word: &str) -> Option<&str> {
         let word = word.trim_start_matches("./");

@@ -44,6 +44,19 @@ pub(super) fn named(
         };
         let said = program.name().is_some_and(|name| TALKERS.contains(&name));
         let words = if said { &[] } else { program.words.as_slice() };
+        // Whoever takes a folder away takes what is in it.
+        let taken = if matches!(program.name(), Some("rm" | "mv")) { &words[1..] } else { &[] };
+        let taken = taken.iter().filter(|word| !word.text.starts_with('-')).find_map(|word| {
+            let within = |list: &FilePatterns, name: &str| {
+                line.places(word)
+                    .iter()
+                    .find_map(|place| about(&word.text, list.within(place), name))
+            };
+            within(sensitive, SENSITIVE).or_else(|| within(protected, PROTECTED))
+        });
+        if taken.is_some() {
+            return taken;
+        }
         let mut read = words.iter().chain(redirected(&[Redirect::Read, Redirect::Write]));
         let found = read.find_map(|word| find(line, word, sensitive, SENSITIVE));
         found.or_else(|| {

@@ -80,7 +80,7 @@ fn sensitive_files_are_neither_read_nor_changed() {
 
 #[test]
 fn protected_files_can_be_read() {
-    let protected = patterns(&["Cargo.lock", "tests/**"]);
+    let protected = patterns(&["Cargo.lock", "tests/**", "config/prod.toml"]);
     let world = world(Guardrails { protected, ..Guardrails::default() });
     world.write("Cargo.lock", "1");
     world.write("tests/a", "1");
@@ -96,6 +96,9 @@ fn protected_files_can_be_read() {
         "tee tests/a",
         "git checkout tests/a",
         "rm -r tests",
+        "rm -rf .",
+        "mv config x",
+        "cd config && rm -rf ../config",
         "rm Cargo.*",
     ] {
         assert!(refused(&world, line), "{line}");

@@ -248,9 +248,7 @@ fn runs_input(command: &Command) -> bool {
     let mut runs = false;
     command.each(&mut |command| {
         let Body::Simple(simple) = &command.body else { return };
-        let mut all = vec![simple.words.as_slice()];
-        all.extend(program::guesses(&simple.words));
-        runs |= all.into_iter().any(reads_program);
+        runs |= program::all(simple).iter().any(|simple| reads_program(&simple.words));
     });
     runs
 }
@@ -294,9 +292,8 @@ fn runs_fetched(command: &Command) -> bool {
 /// Returns the names of the programs that a command may run by itself.
 fn programs(command: &Command) -> Vec<String> {
     let Body::Simple(simple) = &command.body else { return Vec::new() };
-    let mut all = vec![simple.words.as_slice()];
-    all.extend(program::guesses(&simple.words));
-    all.into_iter().filter_map(program::name).map(str::to_owned).collect()
+    let all = program::all(simple);
+    all.iter().filter_map(|simple| program::name(&simple.words)).map(str::to_owned).collect()
 }
 
 #[cfg(test)]
@@ -499,6 +496,8 @@ mod tests {
             "rm -rf {a,b}",
             "echo x | tee y",
             "cd /tmp && rm -rf x",
+            "find . | xargs grep sudo",
+            "timeout 5 grep su x",
             "rm -f /",
         ] {
             assert_eq!(why(line), None, "{line}");

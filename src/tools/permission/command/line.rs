@@ -75,31 +75,15 @@ impl Line {
                 self.scripts.extend(shell::read(&redirection.target.text));
             }
         }
-        self.add_program(&simple, command.redirections.clone(), 0);
-    }
-
-    fn add_program(&mut self, simple: &Simple, redirections: Vec<Redirection>, depth: usize) {
-        if depth > 8 {
-            return;
-        }
-        self.enter(&simple.words);
-        match program::inner(simple) {
-            Inner::Programs(inner) => {
-                for simple in &inner {
-                    self.add_program(simple, Vec::new(), depth + 1);
-                }
-            }
-            Inner::Script(script) => self.scripts.push(script),
-            Inner::Nothing | Inner::Input | Inner::Unknown => {}
-        }
-        for words in program::guesses(&simple.words) {
-            let guess = Simple { assignments: Vec::new(), words: words.to_vec() };
-            if let Inner::Script(script) = program::inner(&guess) {
+        for (index, part) in program::all(&simple).into_iter().enumerate() {
+            self.enter(&part.words);
+            if let Inner::Script(script) = program::inner(&part) {
                 self.scripts.push(script);
             }
-            self.programs.push(Program { words: guess.words, redirections: Vec::new() });
+            // What a program writes by a redirection is its own, not that of what it runs.
+            let own = if index == 0 { command.redirections.clone() } else { Vec::new() };
+            self.programs.push(Program { words: part.words, redirections: own });
         }
-        self.programs.push(Program { words: simple.words.clone(), redirections });
     }
 
     /// Follows a change of the folder.

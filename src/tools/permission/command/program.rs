@@ -130,19 +130,55 @@ pub(in crate::tools::permission) fn inner(simple: &Simple) -> Inner {
     }
 }
 
-/// Returns every end of some words that may be a program which they run.
-pub(in crate::tools::permission) fn guesses(words: &[Word]) -> impl Iterator<Item = &[Word]> {
-    let runs_others = name(words).is_some_and(|name| {
+/// Programs that are found in one command at the most, before the rest of its words is only looked through for names.
+const MOST: usize = 64;
+
+/// Words that a program is taken to have whose beginning is guessed.
+const GUESSED: usize = 256;
+
+/// Returns every program that a command may run, itself first: those that it names, and where its arguments are not
+/// understood, those that it may name.
+pub(in crate::tools::permission) fn all(simple: &Simple) -> Vec<Simple> {
+    let mut all = Vec::new();
+    let mut next = vec![simple.clone()];
+    let mut steps = 0;
+    while let Some(simple) = next.pop() {
+        let words = simple.words.as_slice();
+        steps += 1;
+        let mut guessed = Vec::new();
+        match inner(&simple) {
+            _ if steps > MOST => {
+                guessed.extend(words.iter().map(|word| of_words(std::slice::from_ref(word))));
+                next.clear();
+            }
+            Inner::Programs(programs) => next.extend(programs),
+            Inner::Unknown if runs_others(words) => {
+                let end = |from: usize| words.len().min(from + GUESSED);
+                guessed.extend((1..end(1)).map(|from| of_words(&words[from..end(from)])));
+            }
+            Inner::Nothing | Inner::Script(_) | Inner::Input | Inner::Unknown => {}
+        }
+        all.push(simple);
+        all.append(&mut guessed);
+    }
+    all
+}
+
+/// Returns whether some words run a program that runs others.
+fn runs_others(words: &[Word]) -> bool {
+    name(words).is_some_and(|name| {
         OPAQUE.contains(&name) || WRAPPERS.iter().any(|wrapper| wrapper.name == name)
-    });
-    let from = if runs_others { 1 } else { words.len() };
-    (from..words.len()).map(|from| &words[from..])
+    })
+}
+
+fn of_words(words: &[Word]) -> Simple {
+    Simple { assignments: Vec::new(), words: words.to_vec() }
 }
 
 fn program(words: &[Word]) -> Inner {
     match words {
         [] => Inner::Nothing,
-        words => Inner::Programs(vec![Simple { assignments: Vec::new(), words: words.to_vec() }]),
+        words => Inner::Programs(vec![of_words(words)]),
     }
 }
 

@@ -9,11 +9,15 @@ const DEEPEST: usize = 24;
 /// The longest line that is read.
 const LONGEST: usize = 128 * 1024;
 
+/// Here-documents of one line; taking one out costs as much as the line is long.
+const DOCUMENTS: usize = 64;
+
 /// A command line and how far it was read.
 pub(super) struct Reader {
     chars: Vec<char>,
     at: usize,
     pub(super) depth: usize,
+    documents: usize,
 }
 
 impl Reader {
@@ -25,7 +29,7 @@ impl Reader {
         if text.len() > LONGEST {
             return Err(Unreadable("it is too long"));
         }
-        Ok(Self { chars: text.chars().collect(), at: 0, depth })
+        Ok(Self { chars: text.chars().collect(), at: 0, depth, documents: 0 })
     }
 
     /// Goes one level deeper.
@@ -108,6 +112,10 @@ impl Reader {
         delimiter: &str,
         without_tabs: bool,
     ) -> Result<String, Unreadable> {
+        self.documents += 1;
+        if self.documents > DOCUMENTS {
+            return Err(Unreadable("it has too many here-documents"));
+        }
         let rest = &self.chars[self.at..];
         let end = rest.iter().position(|char| *char == '\n');
         let Some(line) = end.map(|end| self.at + end + 1) else {

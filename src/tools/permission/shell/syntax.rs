@@ -137,7 +137,8 @@ impl Word {
 
     /// Returns what the word may become when its braces are expanded.
     pub(in crate::tools::permission) fn expanded(&self) -> Vec<Self> {
-        if !self.has_braces {
+        // Each group of braces is one step deeper.
+        if !self.has_braces || self.text.len() > 1_000 {
             return vec![self.clone()];
         }
         let texts = braces(&self.text);

@@ -94,6 +94,26 @@ fn redirections_are_found() {
     assert_eq!(redirections("> a")[0], (write, "a".into()));
 }
 
+/// Fault X14: a line that is made to take long does not.
+#[test]
+fn no_line_takes_long() {
+    let begun = std::time::Instant::now();
+    for line in [
+        "{a,b}".repeat(20_000),
+        "env ".repeat(30_000),
+        format!("xargs -Z {}", "a ".repeat(60_000)),
+        "cat <<E\nE\n".repeat(10_000),
+        format!("echo {}", "$(a) ".repeat(20_000)),
+        "a|".repeat(60_000) + "a",
+        "{a,".repeat(40_000),
+        "cd a;".repeat(20_000),
+    ] {
+        let line = crate::tools::permission::command::Line::read(&line, "");
+        let _ = crate::tools::permission::command::forbidden(&line);
+    }
+    assert!(begun.elapsed().as_secs() < 30, "{:?}", begun.elapsed());
+}
+
 #[test]
 fn what_cannot_be_read_is_said_so() {
     for line in [
