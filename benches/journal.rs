@@ -1,5 +1,7 @@
 //! What the journal costs: one record without a sync, and a long session from its file to where it stands.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout)] // a benchmark prints
+
 use std::fs;
 use std::hint::black_box;
 use std::path::Path;
@@ -65,17 +67,14 @@ fn awaited(fold: &Fold, text: &str) -> Event {
 
 fn vetted_or_settled(state: &architect::machine::Executing, id: EffectId, text: &str) -> Event {
     let call = &state.calls[0];
-    match call.slot {
-        architect::machine::Slot::Vetting { .. } => {
-            let limit = Span::secs(60);
-            let grounds = "reads are allowed".into();
-            let verdict = Verdict::Cleared { limit, intent: Intent::Pure, grounds };
-            Event::Vetted { id, verdict }
-        }
-        _ => {
-            let result = ToolResult::new(call.call.id.clone(), ToolStatus::Ok, text);
-            Event::Settled { id, result }
-        }
+    if let architect::machine::Slot::Vetting { .. } = call.slot {
+        let limit = Span::secs(60);
+        let grounds = "reads are allowed".into();
+        let verdict = Verdict::Cleared { limit, intent: Intent::Pure, grounds };
+        Event::Vetted { id, verdict }
+    } else {
+        let result = ToolResult::new(call.call.id.clone(), ToolStatus::Ok, text);
+        Event::Settled { id, result }
     }
 }
 
@@ -90,7 +89,7 @@ fn records(c: &mut Criterion) {
         let event = Event::Settled { id: EffectId(1), result };
         group.bench_function(name, |b| {
             b.iter(|| {
-                journal.append(Time(1), Record::Event { event: &event, met, call: None }).unwrap()
+                journal.append(Time(1), Record::Event { event: &event, met, call: None }).unwrap();
             });
         });
     }

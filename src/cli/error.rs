@@ -2,6 +2,12 @@
 
 use std::io;
 
+use architect::app::AppError;
+use architect::config::ConfigError;
+use architect::exec::ExecError;
+use architect::journal::JournalError;
+use architect::llm::{BadModel, ConnectError};
+
 use super::{USAGE, output};
 
 /// A command that could not be carried out.
@@ -35,7 +41,7 @@ impl Failure {
     }
 
     /// Returns the failure of a write to standard output.
-    pub(crate) fn from_stdout(error: io::Error) -> Self {
+    pub(crate) fn from_stdout(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => {
                 Self { kind: Kind::Pipe, message: String::new(), hints: Vec::new() }
@@ -59,6 +65,11 @@ impl Failure {
         }
     }
 
+    /// Returns what is wrong.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     /// Writes the failure to standard error.
     pub(crate) fn print(&self) {
         if self.kind == Kind::Pipe {
@@ -69,5 +80,80 @@ impl Failure {
             text.push_str(&format!("  hint: {hint}\n"));
         }
         output::complain(&text);
+    }
+}
+
+impl From<AppError> for Failure {
+    fn from(error: AppError) -> Self {
+        let failure = match &error {
+            AppError::Config(error) => return of_config(error),
+            _ if error.is_usage() => Self::usage(error.to_string()),
+            _ => Self::failed(error.to_string()),
+        };
+        hints(&error).into_iter().fold(failure, Self::hint)
+    }
+}
+
+impl From<JournalError> for Failure {
+    fn from(error: JournalError) -> Self {
+        AppError::from(error).into()
+    }
+}
+
+/// Shows the line that each problem is in.
+fn of_config(error: &ConfigError) -> Failure {
+    let mut message = String::from("the configuration is wrong");
+    for problem in &error.problems {
+        message.push_str(&format!("\n  {problem}"));
+        if let Some(excerpt) = problem.excerpt() {
+            let (indent, mark) = (" ".repeat(excerpt.column - 1), "^".repeat(excerpt.width));
+            message.push_str(&format!("\n    | {}\n    | {indent}{mark}", excerpt.line));
+        }
+    }
+    Failure::usage(message)
+        .hint("`architect config show` tells every key with its value and where that comes from")
+}
+
+/// Returns what the user can do about an error.
+fn hints(error: &AppError) -> Vec<String> {
+    let hint = |text: &str| vec![text.to_owned()];
+    match error {
+        AppError::NoModel => vec![
+            "name one: --model PROVIDER/NAME, or `model` in [llm] of the configuration".to_owned(),
+            "`architect demo` shows a whole run without a model".to_owned(),
+        ],
+        AppError::Model(BadModel::UnknownName(_)) => {
+            hint("with --api-base any name is taken, as that of an OpenAI-compatible server")
+        }
+        AppError::Connect(ConnectError::NoKey { .. }) => {
+            hint("set the variable, or name another one with --api-key-env")
+        }
+        AppError::NoPrice(_) => hint(
+            "give its price in the file of `costs.prices_file`, or go on without counting money: --set costs.unknown_price=warn",
+        ),
+        AppError::Workspace { .. } => hint("name another folder with --workspace"),
+        AppError::Exec(ExecError::Unconfined(_)) => {
+            hint("`architect doctor` tells what this system can do; --sandbox off confines nothing")
+        }
+        AppError::Journal(JournalError::Busy { session, .. }) => vec![
+            format!("`architect steer {session} MESSAGE` tells the running session something"),
+            format!("`architect fork {session}` goes on from a copy"),
+        ],
+        AppError::Journal(JournalError::Idle(session)) => {
+            vec![format!("`architect resume {session} PROMPT` goes on with it")]
+        }
+        AppError::Journal(JournalError::Unknown(_) | JournalError::NotAnId(_)) => {
+            hint("`architect sessions list` shows the sessions that there are")
+        }
+        AppError::Journal(JournalError::ReadOnly { session, .. }) => vec![
+            format!("`architect fork {session}@SEQ` goes on from a copy of what is intact"),
+            format!("`architect resume {session} --repair` cuts off what is damaged"),
+        ],
+        AppError::Journal(
+            JournalError::Io { .. } | JournalError::NoHome | JournalError::Untrusted { .. },
+        ) => hint(
+            "--ephemeral runs without storing the session; `sessions.dir` names another folder",
+        ),
+        _ => Vec::new(),
     }
 }

@@ -2,10 +2,15 @@
 
 mod args;
 mod commands;
+mod confirm;
 mod error;
 mod help;
+mod logging;
 mod output;
 mod prompt;
+mod settings;
+mod show;
+mod task;
 
 use std::process::ExitCode;
 
@@ -20,6 +25,7 @@ pub(crate) const USAGE: u8 = 3;
 
 /// Reads the arguments, does what they say, and returns the exit code.
 pub(crate) fn main() -> ExitCode {
+    logging::set_up();
     let done = match Cli::try_parse() {
         Ok(cli) => commands::run(cli.command),
         Err(error) => usage(&error),

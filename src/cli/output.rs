@@ -17,7 +17,7 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
         }
         stdout.flush()
     });
-    written.map_err(Failure::from_stdout)
+    written.map_err(|error| Failure::from_stdout(&error))
 }
 
 /// Writes to standard error; when nobody reads that, there is nobody to tell.
@@ -27,4 +27,15 @@ pub(crate) fn complain(text: &str) {
     if !text.ends_with('\n') {
         let _ = stderr.write_all(b"\n");
     }
+}
+
+/// Returns an error with its causes, on one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    text
 }

@@ -1,6 +1,6 @@
 //! Floor 4: configuration, in layers, each value with where it comes from.
 //!
-//! [`load`] reads the layers and puts them above each other, the last one on top:
+//! [`load()`] reads the layers and puts them above each other, the last one on top:
 //!
 //! 1. what the program brings along,
 //! 2. the user's folder: `config.toml`, `agents/*.md`,

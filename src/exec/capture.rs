@@ -38,6 +38,12 @@ impl Capture {
         self.total - (self.head.len() + self.tail.len()) as u64
     }
 
+    /// Returns the output byte by byte; none when bytes were dropped.
+    pub fn whole(&self) -> Option<Vec<u8>> {
+        let (front, back) = self.tail.as_slices();
+        (self.omitted() == 0).then(|| [&self.head, front, back].concat())
+    }
+
     /// Returns the output as text; where bytes were dropped, it says how many.
     ///
     /// What is no UTF-8 is replaced, and control characters are shown as escapes; they are for terminals.
@@ -94,6 +100,8 @@ mod tests {
     fn a_short_output_is_kept_whole() {
         assert_eq!(capture(&[b"ab", b"cd"], 2).text(), "abcd");
         assert_eq!(capture(&[b"ab", b"cd"], 2).omitted(), 0);
+        assert_eq!(capture(&[b"a\xff", b"cd"], 2).whole().unwrap(), b"a\xffcd");
+        assert_eq!(capture(&[b"ab", b"cde"], 2).whole(), None);
     }
 
     #[test]

@@ -5,6 +5,8 @@
 //! loses its own, confined as the [`Policy`] says before it starts anything. It stays up for the next command. Its end
 //! of the connection to the engine tells it when the engine is gone, however that came about; it then kills what runs.
 //!
+//! [`Supervisor::open`] starts a command that stays, with its standard files in the engine's hands.
+//!
 //! A command has no terminal and no input, an environment without secrets ([`clean`]), and a time limit: first it is
 //! asked to end, then it is killed, with everything that it started. Of what it writes, head and tail are kept.
 
@@ -17,6 +19,7 @@ mod env;
 pub mod helper;
 mod nameless;
 mod policy;
+mod process;
 mod supervise;
 mod supervisor;
 #[cfg(target_os = "linux")]
@@ -30,4 +33,5 @@ pub use command::{Command, End, ExecError, Input, Outcome};
 pub use confine::{Enforced, Hole, Level};
 pub use env::{Filter, clean};
 pub use policy::{Mode, Need, Network, Policy, ResourceLimits};
+pub use process::{Pipes, Process};
 pub use supervisor::Supervisor;

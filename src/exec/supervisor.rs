@@ -281,7 +281,7 @@ impl Gathering<'_> {
     }
 }
 
-fn pipe() -> Result<(io::PipeReader, io::PipeWriter), ExecError> {
+pub(super) fn pipe() -> Result<(io::PipeReader, io::PipeWriter), ExecError> {
     io::pipe().map_err(|error| match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::MFILE | Errno::NFILE) => ExecError::NoFiles(error.to_string()),
         Some(_) | None => ExecError::Supervisor(error),

@@ -130,6 +130,7 @@ mod tests {
         Answer::parse(stdout).map_err(|error| error.to_string())
     }
 
+    #[allow(clippy::unnecessary_wraps)] // compared with what parsing returns
     fn block(reason: &str) -> Result<Answer, String> {
         Ok(Answer::Block { reason: reason.to_owned() })
     }

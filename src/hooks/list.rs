@@ -297,6 +297,7 @@ mod tests {
         }
     }
 
+    #[allow(clippy::unnecessary_wraps)] // the shape of a hook
     fn says_no(_: &Occasion, _: &Scope) -> Result<Answer, HookError> {
         Ok(Answer::Block { reason: "\u{1b}[31mno canary\u{1b}[0m".to_owned() })
     }

@@ -5,7 +5,8 @@
 //! fails, hangs or breaks down hurts nothing else; whether it then counts as a no is said by its [`OnFailure`].
 //!
 //! A hook is anything that implements [`Hook`]. [`ShellHook`] is a command: it gets the occasion as JSON on its standard
-//! input, and its exit code and its standard output are the answer. `post_edit` hooks are commands for one file.
+//! input, and its exit code and its standard output are the answer. `post_edit` hooks are commands for one file. Commands
+//! run in a [`Shell`], which a [`Supervisor`](crate::exec::Supervisor) is.
 //!
 //! Three wrappers bring hooks to where things happen: [`HookedTools`] around a toolbox, [`HookedModel`] around a model
 //! with [`HookedPrelude`] before its calls, [`HookedChecks`] around the checks of an answer. What begins and ends a
@@ -20,6 +21,7 @@ mod model;
 mod occasion;
 mod prelude;
 mod shell;
+mod supervised;
 mod tools;
 
 pub use answer::{Answer, Changes};

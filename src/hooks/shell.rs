@@ -47,7 +47,7 @@ pub struct Ran {
 }
 
 /// The most that a command may write as its answer.
-pub const LARGEST: usize = 1 << 20;
+pub(super) const LARGEST: usize = 1 << 20;
 
 /// The exit code that means no.
 pub(super) const NO: i32 = 2;

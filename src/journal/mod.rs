@@ -1,4 +1,14 @@
 //! Floor 4: the journal of sessions.
+//!
+//! ```text
+//!  run ──▶ FileJournal ──▶ sessions/ID.jsonl ──▶ Reader ──▶ replay ──▶ Past ──▶ resume, fork
+//!          (writer, line)   (blobs, mail beside)                 └────▶ index, trace, export
+//! ```
+//!
+//! One line of JSON for each record, with its place and a checksum that goes on from the line before; one process
+//! writes, anybody reads. Everything else — where a session stands, how it goes on, the [`index`] across sessions — is
+//! folded from these lines.
+
 mod blobs;
 mod copy;
 mod error;
@@ -17,11 +27,14 @@ mod store;
 mod workspace;
 mod writer;
 
+pub mod index;
+
 pub use copy::{Fork, Imported, Instead};
 pub use error::{JournalError, ReadOnly};
 pub use header::{Begin, Ended, FORMAT, Header, Lineage, Resumed, Setting, Wall};
 pub use history::{History, NoHistory, Repairs};
 pub use id::SessionId;
+pub use index::Index;
 pub use line::{Content, Partial, Stored, StoredMark};
 pub use mail::{Letter, LetterKind, Mail, MailId};
 pub use outputs::{Outputs, Page};

@@ -267,7 +267,7 @@ impl Store {
         let path = self.path(session);
         let file = self.found(session, File::open(&path))?;
         match file.try_lock_shared() {
-            Ok(()) => Ok(false),
+            Ok(()) => file.unlock().tried("unlock", &path).map(|()| false),
             Err(TryLockError::WouldBlock) => Ok(true),
             Err(TryLockError::Error(error)) => Err(error).tried("lock", &path),
         }
@@ -340,6 +340,11 @@ impl Store {
     /// Returns the folder of what belongs to a session beside its journal.
     pub(super) fn beside(&self, session: SessionId) -> PathBuf {
         self.sessions.join(session.to_string())
+    }
+
+    /// Returns the file of the index across the sessions.
+    pub(super) fn index(&self) -> PathBuf {
+        self.sessions.with_file_name("index.db")
     }
 
     /// Returns a name that no journal has.

@@ -162,9 +162,9 @@ impl FileJournal {
         let is_whole = self.file.metadata().is_ok_and(|found| found.len() == self.position.offset);
         let taken_back = is_whole || self.reserve.release(&self.file, self.position.offset).is_ok();
         self.health = match (&self.health, taken_back) {
-            (Health::Sound | Health::Full(_), true) => Health::Full(said(why)),
-            (Health::Ending, true) => Health::Ending,
-            _ => Health::Poisoned(said(why)),
+            // Also when it is the end that did not fit: a later record that is shorter must not stand for it.
+            (Health::Sound | Health::Full(_) | Health::Ending, true) => Health::Full(said(why)),
+            (_, false) | (Health::Poisoned(_), _) => Health::Poisoned(said(why)),
         };
     }
 
@@ -230,11 +230,13 @@ impl Journal for FileJournal {
 }
 
 impl Drop for FileJournal {
-    /// Gives back what was reserved. A poisoned file is left as it is, for whoever looks into it.
+    /// Gives back what was reserved, and the lock. A poisoned file is left as it is, for whoever looks into it.
     fn drop(&mut self) {
         if !matches!(self.health, Health::Poisoned(_)) {
             let _ = self.reserve.release(&self.file, self.position.offset);
         }
+        // A child that another thread has forked, and that has not yet begun its program, has the open file, too.
+        let _ = self.file.unlock();
     }
 }
 

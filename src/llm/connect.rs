@@ -1,12 +1,12 @@
 //! From a model's name to the model: which wire, which address, which key.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
 
 use super::anthropic::{self, Anthropic};
+use super::cassette::{BadRecording, OnDifference, Player, Recorder, Recording, ReplayModel};
 use super::chat::{Chat, Quirks};
 use super::exchange::{Carrier, Target, WireModel};
 use super::fault::Masks;
@@ -15,12 +15,12 @@ use super::models::Table;
 use super::provider::{Facts, Provider, Speaks};
 use super::responses::{Host, Responses};
 use super::scripted::{BadScript, Script, ScriptPosition, ScriptedModel};
-use super::spec::ModelSpec;
+use super::spec::{BadModel, ModelSpec};
 use super::wire::Wire;
 use crate::model::Tokens;
 use crate::net::{
     BadEndpoint, BadSecret, Client, Endpoint, HeaderMap, HeaderName, HeaderValue, Limits, NetError,
-    Options, ProxyChoice, Roots, Secret, header,
+    Options, Secret, header,
 };
 use crate::port::Model;
 
@@ -45,8 +45,12 @@ pub struct WireSettings {
     pub timeout: Duration,
     /// How long an answer may be silent.
     pub idle_timeout: Duration,
-    /// Where a script begins.
+    /// Where a script or a recording begins.
     pub position: ScriptPosition,
+    /// What a recording does where a request is not the one that was recorded.
+    pub on_difference: OnDifference,
+    /// Writes down what is asked and answered.
+    pub record: Option<Recorder>,
 }
 
 /// Why a model cannot be reached as it is set up.
@@ -77,14 +81,12 @@ pub enum ConnectError {
     /// The script cannot be played.
     #[error(transparent)]
     Script(#[from] BadScript),
-    /// The file cannot be read.
-    #[error("could not read {path}: {cause}")]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        cause: String,
-    },
+    /// The recording cannot be played.
+    #[error(transparent)]
+    Recording(#[from] BadRecording),
+    /// The recording has a model in it that this release does not know.
+    #[error(transparent)]
+    Recorded(#[from] BadModel),
 }
 
 /// Reads a variable of the environment.
@@ -106,6 +108,8 @@ impl Default for WireSettings {
             timeout: Duration::from_secs(60),
             idle_timeout: Duration::from_secs(120),
             position: ScriptPosition::default(),
+            on_difference: OnDifference::default(),
+            record: None,
         }
     }
 }
@@ -129,15 +133,45 @@ pub fn connect(
             let script = Script::load(path)?;
             Ok(Box::new(ScriptedModel::new(script, settings.position.clone())))
         }
-        ModelSpec::Replay(path) => {
-            Err(ConnectError::Unreadable { path: path.clone(), cause: "not yet".to_owned() })
-        }
+        ModelSpec::Replay(path) => replay(Recording::load(path)?, settings, table),
         ModelSpec::Remote { provider, name } => {
             let endpoint = endpoint(*provider, settings, env)?;
             let client = client(&endpoint, settings, env)?;
-            remote((*provider, name), settings, table, env, &endpoint, Arc::new(client))
+            let key = key(*provider, settings, env, &endpoint)?;
+            let reached = Reached { carrier: Arc::new(client), endpoint, url: None, key };
+            remote((*provider, name), settings, table, reached)
         }
     }
+}
+
+/// Returns a model that answers as those of a recording did; each keeps its own wire and address.
+fn replay(
+    recording: Recording,
+    settings: &WireSettings,
+    table: &Table,
+) -> Result<Box<dyn Model>, ConnectError> {
+    let player = Player::new(recording, settings.position.clone(), settings.on_difference);
+    let mut models = Vec::new();
+    for (model, url, stream) in player.models() {
+        let ModelSpec::Remote { provider, name } = ModelSpec::parse(model, table, false)? else {
+            return Err(BadModel::UnknownName(model.to_owned()).into());
+        };
+        let settings = WireSettings { stream, ..settings.clone() };
+        let endpoint = Endpoint::parse(url, true)?;
+        let carrier: Arc<dyn Carrier> = Arc::new(player.clone());
+        let reached = Reached { carrier, endpoint, url: Some(url.to_owned()), key: None };
+        models.push((model.to_owned(), remote((provider, &name), &settings, table, reached)?));
+    }
+    Ok(Box::new(ReplayModel::new(player, models)))
+}
+
+/// How a model is reached.
+struct Reached {
+    carrier: Arc<dyn Carrier>,
+    endpoint: Endpoint,
+    /// The whole address, where it does not follow from the endpoint.
+    url: Option<String>,
+    key: Option<Key>,
 }
 
 /// Returns a model that is reached by a carrier.
@@ -145,14 +179,12 @@ fn remote(
     model: (Provider, &str),
     settings: &WireSettings,
     table: &Table,
-    env: Env<'_>,
-    endpoint: &Endpoint,
-    carrier: Arc<dyn Carrier>,
+    reached: Reached,
 ) -> Result<Box<dyn Model>, ConnectError> {
     let (provider, _) = model;
     let facts = provider.facts();
-    let key = key(provider, settings, env, endpoint)?;
-    let (wire, path) = wire(model, &facts, settings, table, endpoint);
+    let Reached { carrier, endpoint, url, key } = reached;
+    let (wire, path) = wire(model, &facts, settings, table, &endpoint);
     let mut headers = HeaderMap::new();
     let accept = if settings.stream { "text/event-stream" } else { "application/json" };
     headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
@@ -168,10 +200,17 @@ fn remote(
         value.set_sensitive(true);
         headers.insert(name, value);
     }
+    let key_in = key.as_ref().map(|key| key.variable.clone());
+    let masks = Masks::new(key.map(|key| key.secret));
+    let carrier = match &settings.record {
+        Some(recorder) => recorder.wrap(carrier, wire.name(), masks.clone()),
+        None => carrier,
+    };
     let target = Target {
-        url: endpoint.join(&path),
+        url: url.unwrap_or_else(|| endpoint.join(&path)),
         headers,
-        masks: Masks::new(key.map(|key| key.secret)),
+        masks,
+        key_in,
         may_truncate: provider == Provider::Ollama,
     };
     Ok(Box::new(WireModel::new(wire, carrier, target)))
@@ -267,23 +306,7 @@ fn client(
         false => (settings.timeout.saturating_mul(WHOLE_REPLY), settings.idle_timeout),
     };
     let limits = Limits { connect: settings.connect_timeout, first_byte, idle };
-    let set = |names: &[&str]| {
-        names.iter().find_map(|name| env(name)).filter(|value| !value.trim().is_empty())
-    };
-    let proxies: &[&str] = match endpoint.is_secure() {
-        true => &["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"],
-        // The capital spelling can be set from outside in some servers, so that nobody reads it for plain HTTP.
-        false => &["http_proxy", "ALL_PROXY", "all_proxy"],
-    };
-    let proxy = match set(proxies).filter(|_| !endpoint.is_here()) {
-        None => ProxyChoice::Direct,
-        Some(address) => ProxyChoice::Through {
-            address,
-            except: set(&["NO_PROXY", "no_proxy"]).unwrap_or_default(),
-        },
-    };
-    let roots = set(&["SSL_CERT_FILE"]).map_or(Roots::System, |path| Roots::File(path.into()));
-    Ok(Client::new(&Options { limits, proxy, roots })?)
+    Ok(Client::new(&Options::of_environment(endpoint, limits, env))?)
 }
 
 /// A key, with where it was found.

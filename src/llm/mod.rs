@@ -8,6 +8,7 @@
 //! decision. No key is ever part of an error, a log or a recording.
 
 mod anthropic;
+mod cassette;
 mod chat;
 mod connect;
 mod decode;
@@ -23,6 +24,7 @@ pub mod scripted;
 mod spec;
 mod wire;
 
+pub use cassette::{BadRecording, OnDifference, RecordError, Recorder, Recording};
 pub use connect::{ConnectError, Env, WireSettings, connect};
 pub use provider::Provider;
 pub use spec::{BadModel, ModelSpec};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::strict::Strict;
 use super::{CallId, Digest};
 
 /// One tool call of a reply.
@@ -44,10 +45,11 @@ pub enum Arguments {
 }
 
 impl ToolCall {
-    /// Returns a call whose arguments are judged by whether their text is a JSON object; an empty text is `{}`.
+    /// Returns a call whose arguments are judged by whether their text is a JSON object with each key once; an empty text
+    /// is `{}`.
     pub fn new(id: CallId, name: &str, arguments: &str) -> Self {
         let text: Arc<str> = if arguments.trim().is_empty() { "{}" } else { arguments }.into();
-        let (arguments, digest) = match serde_json::from_str(&text) {
+        let (arguments, digest) = match serde_json::from_str(&text).map(|Strict(value)| value) {
             Ok(value @ Value::Object(_)) => (Arguments::Complete { text }, Digest::of_json(&value)),
             Ok(value) => {
                 let error = format!("expected a JSON object, found {}", kind(&value)).into();
@@ -112,6 +114,22 @@ mod tests {
         assert_eq!(&*error, "expected a JSON object, found an array");
         let Arguments::Malformed { error, .. } = call(r#"{"a":"#).arguments else { panic!() };
         assert_eq!(&*error, "EOF while parsing a value at line 1 column 5");
+    }
+
+    /// Fault L46.
+    #[test]
+    fn arguments_that_can_be_read_in_two_ways_are_malformed() {
+        for (text, error) in [
+            (r#"{"path":"a","path":"b"}"#, "the key 'path' stands twice at line 1 column 18"),
+            (r#"{"a":[{"b":1,"b":1}]}"#, "the key 'b' stands twice at line 1 column 16"),
+            (r#"{"a":1e999}"#, "number out of range at line 1 column 10"),
+            (r#"{"a":"\ud83d"}"#, "unexpected end of hex escape at line 1 column 13"),
+        ] {
+            let Arguments::Malformed { error: told, .. } = call(text).arguments else { panic!() };
+            assert_eq!(&*told, error);
+        }
+        let odd = r#"{"a":[-1,0.5,null,true,{"b":"\u00e4"}]}"#;
+        assert!(matches!(call(odd).arguments, Arguments::Complete { .. }));
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod reply;
 mod result;
 mod rules;
 mod signal;
+mod strict;
 mod time;
 mod tokens;
 mod wildcard;

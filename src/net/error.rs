@@ -4,11 +4,13 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use ureq::Timeout;
 
 /// Why an exchange failed. No request header or body is ever part of it.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
 pub enum NetError {
     /// Nobody listens there, or there is no way to it.
     #[error("could not connect to {host}: {cause}")]
@@ -100,7 +102,8 @@ pub enum NetError {
 }
 
 /// A phase of an exchange that has a time limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Phase {
     /// Finding the address, connecting and agreeing on encryption.
     Connecting,

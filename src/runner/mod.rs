@@ -20,4 +20,4 @@ pub use driver::{Brief, Driver, Ports};
 pub use hands::{Arrival, Hands, Lane, Post, Run, Work};
 pub use inline::{Inline, VirtualClock};
 pub use signals::{SignalError, listen};
-pub use threads::{Inbox, Threads};
+pub use threads::{Inbox, Threads, scope};

@@ -20,12 +20,12 @@ pub struct SignalError(#[from] std::io::Error);
 /// Listens to SIGINT, SIGTERM and SIGHUP from now on, on a thread of its own.
 ///
 /// A signal that was ignored when the process began stays ignored (`nohup`). On the second signal `farewell` is called
-/// and the process ends at once, with the exit code of that signal.
+/// with it and the process ends at once, with the exit code of that signal.
 ///
 /// # Errors
 ///
 /// Fails when the system refuses the handlers or the thread.
-pub fn listen(inbox: Inbox, farewell: impl Fn() + Send + 'static) -> Result<(), SignalError> {
+pub fn listen(inbox: Inbox, farewell: impl Fn(Signal) + Send + 'static) -> Result<(), SignalError> {
     let ignored = ignored();
     let listened =
         [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored & bit(*signal) == 0);
@@ -38,7 +38,7 @@ pub fn listen(inbox: Inbox, farewell: impl Fn() + Send + 'static) -> Result<(), 
                 _ => Signal::Interrupt,
             };
             if count > 0 {
-                farewell();
+                farewell(signal);
                 process::exit(i32::from(signal.exit_code()));
             }
             inbox.post(Arrival::Event(Event::Interrupt { signal }));

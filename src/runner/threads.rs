@@ -98,7 +98,7 @@ impl Hands for Threads {
         let body = move || {
             let ear = post.clone();
             let voice = Arc::new(move |notice| ear.post(Arrival::Notice { id, notice }));
-            let scope = Scope::new(cancel, Arc::new(RealSleep)).telling(voice);
+            let scope = scope(cancel).telling(voice);
             let deliver = |arrival| post.post(arrival);
             match catch_unwind(AssertUnwindSafe(|| run(&scope, &deliver))) {
                 Ok(arrival) => post.post(arrival),
@@ -145,6 +145,11 @@ impl Hands for Threads {
         let gone = self.alive.1.recv_timeout(grace.into());
         gone == Err(RecvTimeoutError::Disconnected)
     }
+}
+
+/// Returns a scope that waits in real time, and to which nobody listens.
+pub fn scope(cancel: Cancel) -> Scope {
+    Scope::new(cancel, Arc::new(RealSleep))
 }
 
 /// Waits in real time.

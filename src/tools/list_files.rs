@@ -79,7 +79,15 @@ impl Prepared for Call {
     }
 
     fn targets(&self) -> Vec<Target> {
-        vec![Target::Read(self.path.to_string())]
+        vec![Target::Search(self.path.to_string())]
+    }
+
+    fn real_targets(&self) -> Vec<Target> {
+        self.root
+            .real(&self.path)
+            .map(|path| Target::Search(path.to_string()))
+            .into_iter()
+            .collect()
     }
 
     fn summary(&self) -> String {

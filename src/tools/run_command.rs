@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::schema;
 use super::settings::CommandSettings;
-use super::tool::{Context, Kind, Output, Prepared, Target, Tool};
+use super::tool::{CommandTarget, Context, Kind, Output, Prepared, Target, Tool};
 use crate::exec::{Command, End, Level, Outcome, Supervisor};
 use crate::model::{Access, Span, ToolStatus};
 use crate::port::ToolSpec;
@@ -114,7 +114,9 @@ impl Prepared for Call {
     }
 
     fn targets(&self) -> Vec<Target> {
-        vec![Target::Command(self.command.clone())]
+        let folder = if self.cwd.is_root() { String::new() } else { self.cwd.to_string() };
+        let env = self.env.keys().cloned().collect();
+        vec![Target::Command(CommandTarget { line: self.command.clone(), folder, env })]
     }
 
     fn summary(&self) -> String {

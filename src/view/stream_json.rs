@@ -31,6 +31,15 @@ impl StreamJson {
     pub fn new(out: impl Write + Send + 'static) -> io::Result<Self> {
         Writer::start("stream", Plain(out)).map(Self)
     }
+
+    /// Returns the last line alone, for a run that did not begin.
+    ///
+    /// # Errors
+    ///
+    /// Fails for a result that JSON cannot express; there is none.
+    pub fn last(result: &RunResult) -> Result<Vec<u8>, serde_json::Error> {
+        jsonl::line(&Last { r#type: "result", result })
+    }
 }
 
 impl Output for StreamJson {

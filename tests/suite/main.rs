@@ -1,12 +1,15 @@
 //! The product from outside: its command line, its files, its house.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // in tests, helpers included
+#![allow(clippy::print_stdout, clippy::print_stderr)] // a test that is skipped says why
 
+mod cli;
 mod config;
 mod context;
 mod hooks;
 mod house;
 mod journal;
+mod mcp;
 mod runner;
 mod support;
 mod tools;

@@ -28,9 +28,9 @@ impl Spawner {
         let (tell, started) = channel();
         let (tell_ready, ready) = channel();
         let body = move || {
-            let taken_on = take_on();
-            let is_confined = taken_on.is_ok();
-            if tell_ready.send(taken_on).is_err() || !is_confined {
+            let confined = take_on();
+            let is_confined = confined.is_ok();
+            if tell_ready.send(confined).is_err() || !is_confined {
                 return;
             }
             // The thread must not end before its process: some of what it starts is tied to it.
@@ -41,8 +41,8 @@ impl Spawner {
             }
         };
         thread::Builder::new().name("spawner".to_owned()).spawn(body)?;
-        let taken_on = ready.recv().map_err(io::Error::other)??;
-        Ok((Self { start, started }, taken_on))
+        let confined = ready.recv().map_err(io::Error::other)??;
+        Ok((Self { start, started }, confined))
     }
 
     /// Starts a command.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Names;
-use crate::model::{Finish, Opaque, Part, Reply, Tokens, ToolCall, Usage};
+use crate::model::{Arguments, Finish, Opaque, Part, Reply, Tokens, ToolCall, Usage};
 use crate::port::Delta;
 
 /// What a wire found in a reply, in the order of the reply.
@@ -93,10 +93,14 @@ impl Said {
     }
 }
 
-/// Marks the last call, which is the one that the output limit cut off, if any.
+/// Marks the last call, which is the one that the output limit cut off, if any. Arguments of which nothing came look like
+/// none; such a call may have been cut off before them.
 fn cut_last(parts: &mut [Part]) {
     if let Some(Part::Call(call)) = parts.last_mut() {
-        *call = call.clone().cut_short();
+        *call = match call.arguments.text().trim() {
+            "{}" => ToolCall { arguments: Arguments::Cut { text: "".into() }, ..call.clone() },
+            _ => call.clone().cut_short(),
+        };
     }
 }
 
@@ -116,7 +120,6 @@ pub(crate) fn estimate(sent: usize, written: usize) -> Usage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Arguments;
 
     fn call(arguments: &str) -> Piece {
         let (id, name) = (String::new(), "grep".to_owned());
@@ -142,8 +145,12 @@ mod tests {
         let arguments: Vec<_> = reply.calls().map(|call| &call.arguments).collect();
         assert!(matches!(arguments[0], Arguments::Malformed { .. }));
         assert_eq!(*arguments[1], Arguments::Cut { text: "{\"a".into() });
-        let reply = seal(draft(vec![call("{}")], Finish::Length));
-        assert!(matches!(reply.calls().next().unwrap().arguments, Arguments::Complete { .. }));
+        let last = |arguments| {
+            let reply = seal(draft(vec![call(arguments)], Finish::Length));
+            reply.calls().next().unwrap().arguments.clone()
+        };
+        assert!(matches!(last(r#"{"a":1}"#), Arguments::Complete { .. }));
+        assert_eq!([last(""), last("{}")], [(); 2].map(|()| Arguments::Cut { text: "".into() }));
     }
 
     /// Fault L55.

@@ -58,7 +58,11 @@ impl ModelCall for Call {
             scope.tell(Notice::Warning { text: text.as_str().into() });
         }
         self.exchange(scope, sink).map_err(|fault| {
-            let message = fault::readable(&self.target.masks.mask(&fault.message));
+            let mut message = fault::readable(&self.target.masks.mask(&fault.message));
+            if let (FaultKind::Auth, Some(variable)) = (fault.kind, &self.target.key_in) {
+                message.push_str("; the key is the one in ");
+                message.push_str(variable);
+            }
             Fault { message: message.into(), ..fault }
         })
     }

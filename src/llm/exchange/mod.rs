@@ -8,5 +8,5 @@ mod steady;
 #[cfg(test)]
 mod valid;
 
-pub(super) use carrier::Carrier;
+pub(super) use carrier::{Carrier, Incoming};
 pub(super) use model::{Target, WireModel};

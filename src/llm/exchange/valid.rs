@@ -134,6 +134,7 @@ fn models() -> Vec<(&'static str, WireModel)> {
             url: "http://localhost".to_owned(),
             headers: HeaderMap::new(),
             masks: Masks::default(),
+            key_in: None,
             may_truncate: false,
         };
         WireModel::new(wire, Arc::new(Client::new(&options).unwrap()), target)

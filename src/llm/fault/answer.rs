@@ -43,6 +43,8 @@ pub(crate) fn judge(
         // A refused key stays one, whatever the text says beside it.
         (401, _) => FaultKind::Auth,
         (402, _) => FaultKind::Quota,
+        // Some servers call every error their own; a model that is not there does not come by waiting.
+        (404, Some(FaultKind::Server)) => FaultKind::Request,
         // A provider in trouble may say anything.
         (500.., Some(FaultKind::Overflow | FaultKind::Quota | FaultKind::RateLimited)) => {
             in_words.unwrap_or(by_status)
@@ -67,10 +69,12 @@ pub(crate) fn judge(
     };
     let is_overloaded =
         status == 529 || error.is_some_and(|error| error.kind.contains("overloaded"));
-    let wait = retry_after(headers)
-        .or_else(|| json.as_ref().and_then(wait_in_details))
-        .or_else(|| wait_in_words(&said))
-        .or(is_overloaded.then_some(OVERLOADED));
+    let asked = retry_after(headers).or_else(|| json.as_ref().and_then(wait_in_details));
+    let message = match asked {
+        Some(wait) => format!("{message}; it asks to wait {} s", wait.as_secs_f64()),
+        None => message,
+    };
+    let wait = asked.or_else(|| wait_in_words(&said)).or(is_overloaded.then_some(OVERLOADED));
     let retry = match headers.get("x-should-retry").map(HeaderValue::as_bytes) {
         Some(b"true") => RetryAdvice::Yes,
         Some(b"false") => RetryAdvice::No,

@@ -86,6 +86,7 @@ struct Feedback {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[derive(Default)]
+#[allow(clippy::struct_field_names)] // the provider's names
 struct Reported {
     prompt_token_count: Count,
     tool_use_prompt_token_count: Count,
@@ -119,7 +120,7 @@ impl Reader {
             return Err(judge_event(&error, |_| None));
         }
         self.model = self.model.take().or(chunk.model_version);
-        self.usage = chunk.usage_metadata.and_then(|told| told.usage()).or(self.usage);
+        self.usage = chunk.usage_metadata.and_then(Reported::usage).or(self.usage);
         if chunk.prompt_feedback.and_then(|feedback| feedback.block_reason).is_some() {
             self.finish = Some(Finish::Refused);
         }

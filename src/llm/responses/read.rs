@@ -175,7 +175,7 @@ impl Reader {
                 self.items.push(Some(item::read(json)?));
             }
         }
-        self.ended = Some(Ended { finish, usage: usage.and_then(|usage| usage.usage()), model });
+        self.ended = Some(Ended { finish, usage: usage.and_then(Reported::usage), model });
         Ok(())
     }
 }

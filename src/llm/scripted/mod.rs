@@ -87,7 +87,8 @@ impl ScriptPosition {
         self.0.load(Ordering::Relaxed)
     }
 
-    fn take(&self) -> usize {
+    /// Returns which call comes next, and counts it.
+    pub(in crate::llm) fn take(&self) -> usize {
         self.0.fetch_add(1, Ordering::Relaxed)
     }
 }

@@ -1,11 +1,19 @@
 //! Asking the user.
 
+use std::sync::Arc;
+
 use crate::port::Scope;
 
 /// Somebody who can be asked whether a call may run.
 pub trait Confirm: Send + Sync {
     /// Asks, and waits for the answer; not longer than the scope lasts.
     fn ask(&self, question: &Question<'_>, scope: &Scope) -> Answer;
+}
+
+impl<C: Confirm + ?Sized> Confirm for Box<C> {
+    fn ask(&self, question: &Question<'_>, scope: &Scope) -> Answer {
+        (**self).ask(question, scope)
+    }
 }
 
 /// What the user is asked.
@@ -39,5 +47,11 @@ pub struct Nobody;
 impl Confirm for Nobody {
     fn ask(&self, _: &Question<'_>, _: &Scope) -> Answer {
         Answer::Nobody
+    }
+}
+
+impl<C: Confirm + ?Sized> Confirm for Arc<C> {
+    fn ask(&self, question: &Question<'_>, scope: &Scope) -> Answer {
+        (**self).ask(question, scope)
     }
 }

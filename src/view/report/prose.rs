@@ -65,8 +65,10 @@ pub(super) fn blocks(text: &str) -> Vec<Block<'_>> {
     let mut lines = text.lines();
     while let Some(line) = lines.next() {
         blocks.push(if let Some(fence) = Fence::of(line) {
-            let lines = lines.by_ref().take_while(|line| !fence.ends_at(line)).collect();
-            Block::Code { language: fence.language, lines }
+            Block::Code {
+                language: fence.language,
+                lines: lines.by_ref().take_while(|line| !fence.ends_at(line)).collect(),
+            }
         } else {
             let (mark, rest) = marked(line);
             Block::Line { mark, words: words(rest) }

@@ -14,8 +14,8 @@ use architect::journal::{
 };
 use architect::machine::{Entry, Fold, Image, Intent, Outcomes};
 use architect::model::{
-    Access, Fault, Finish, Item, Origin, Part, Reply, Rules, Span, Time, Tokens, ToolCall,
-    ToolResult, ToolStatus, Usage,
+    Access, Fault, FileAction, FileChange, Finish, Item, Origin, Part, Price, Reply, Rules, Span,
+    Time, Tokens, ToolCall, ToolResult, ToolStatus, Usage,
 };
 use architect::port::{
     Ask, Delta, Job, Journal, Mailbox, Model, ModelCall, NoChecks, Nobody, Observer, Scope,
@@ -82,10 +82,18 @@ impl World {
     }
 
     pub(crate) fn try_begin(&self) -> Result<(FileJournal, Fold, Outcomes), JournalError> {
+        self.try_begin_by(rules())
+    }
+
+    /// Begins a session that obeys other rules.
+    pub(crate) fn try_begin_by(
+        &self,
+        rules: Rules,
+    ) -> Result<(FileJournal, Fold, Outcomes), JournalError> {
         let begin = Begin {
             now: SystemTime::now(),
             setting: self.setting()?,
-            rules: rules(),
+            rules,
             fixed: 100,
             history: vec![],
             task: Item::user(Origin::Task, "do it"),
@@ -212,7 +220,9 @@ impl Cast {
 }
 
 pub(crate) fn rules() -> Rules {
-    Rules { seed: 7, checked: true, ..Rules::default() }
+    // A dollar for a million tokens of input, ten for output: a call of this world costs two hundredths of a cent.
+    let price = Price { input: 1_000_000, output: 10_000_000, ..Price::default() };
+    Rules { seed: 7, checked: true, price: Some(price), ..Rules::default() }
 }
 
 /// A model that says what its script has at this point of the conversation: a file is written, a command runs, both are
@@ -349,13 +359,28 @@ impl Toolbox for Kit {
 impl Job for Work {
     fn run(self: Box<Self>, _: &Scope) -> ToolResult {
         match self.work() {
-            Ok(text) => ToolResult::new(self.call.id, ToolStatus::Ok, text),
+            Ok(text) => {
+                let changes = self.changes();
+                ToolResult { changes, ..ToolResult::new(self.call.id, ToolStatus::Ok, text) }
+            }
             Err(error) => ToolResult::new(self.call.id, ToolStatus::Failed, error.to_string()),
         }
     }
 }
 
 impl Work {
+    fn changes(&self) -> Vec<FileChange> {
+        match &*self.call.name {
+            "write" => vec![FileChange {
+                path: argument(&self.call, "path").into(),
+                action: FileAction::Created,
+                added: 1,
+                removed: 0,
+            }],
+            _ => vec![],
+        }
+    }
+
     fn work(&self) -> io::Result<String> {
         let argument = |name| argument(&self.call, name);
         match &*self.call.name {

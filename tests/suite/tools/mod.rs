@@ -3,5 +3,10 @@
 mod commands;
 mod confinement;
 mod files;
+mod guardrails;
+mod patches;
+mod permissions;
+mod races;
 mod registry;
-mod world;
+mod search;
+pub(crate) mod world;

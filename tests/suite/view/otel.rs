@@ -30,7 +30,7 @@ fn collector() -> (String, JoinHandle<String>) {
 
 /// Reads a request of a length that it says.
 fn request(socket: &mut TcpStream) -> String {
-    let (mut text, mut piece) = (String::new(), [0; 1 << 16]);
+    let (mut text, mut piece) = (String::new(), vec![0; 1 << 16]);
     loop {
         let read = socket.read(&mut piece).unwrap();
         assert!(read > 0, "the request ended early: {text}");

@@ -2,6 +2,15 @@
 
 mod caller;
 mod cancel;
+mod cassette;
 mod chat;
 mod gzip;
+mod money;
+mod recorded;
+mod recordings;
+mod requests;
+mod runs;
+mod servers;
+mod tls;
 mod transport;
+mod validate;

@@ -276,7 +276,7 @@ fn a_connection_is_used_again() {
     for _ in 0..20 {
         caller.call().reply();
         // The end of the body is read by another thread.
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(25));
     }
     assert_eq!(server.connections(), 1);
 }

@@ -1,0 +1,124 @@
+//! The demonstration: a real run on a throw-away workspace, with a model that plays a script.
+//!
+//! Everything but the model is real: files, tools, confinement, the journal. No configuration is read, no key is needed,
+//! and nothing is left behind.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::error::AppError;
+use super::model::Chosen;
+use super::run::Order;
+use super::session::{Place, store};
+use super::setup::Setup;
+use super::world::World;
+use crate::config::{Sources, load};
+use crate::exec::Command;
+use crate::llm::scripted::Script;
+use crate::port::Cancel;
+use crate::view::Source;
+
+/// The files of the workspace.
+const FILES: [(&str, &str); 3] = [
+    ("AGENTS.md", include_str!("workspace/AGENTS.md")),
+    ("convert.sh", include_str!("workspace/convert.sh")),
+    ("test.sh", include_str!("workspace/test.sh")),
+];
+
+/// What the model says.
+const SCRIPT: &str = include_str!("script.toml");
+
+/// What the user says.
+const TASK: &str = "The test fails. Find out why, and mend it.";
+
+/// The test, and how long it may take.
+const TEST: (&str, Duration) = ("sh test.sh", Duration::from_secs(30));
+
+/// A workspace with a failing test, and everything that is needed to have it mended.
+pub struct Demo {
+    /// The set-up of the run.
+    pub setup: Setup,
+    folder: TempDir,
+}
+
+impl Demo {
+    /// Makes the workspace.
+    ///
+    /// # Errors
+    ///
+    /// Fails when it can't be made.
+    pub fn new(world: World) -> Result<Self, AppError> {
+        let failed = |error: std::io::Error| {
+            AppError::system("make the workspace of the demonstration", &error)
+        };
+        let folder =
+            tempfile::Builder::new().prefix("architect-demo-").tempdir().map_err(failed)?;
+        let workspace = folder.path().join("workspace");
+        fs::create_dir(&workspace).map_err(failed)?;
+        for (name, content) in FILES {
+            fs::write(workspace.join(name), content).map_err(failed)?;
+        }
+        let sessions = folder.path().join("sessions");
+        let sets = [
+            "indexer.cache_ttl=0".to_owned(),
+            "agents.build.confirm_mode=yolo".to_owned(),
+            format!("sessions.dir={}", sessions.display()),
+        ];
+        let config = load(&Sources { cwd: workspace, sets: sets.into(), ..Sources::default() })?;
+        let script = Script::from_toml("the demonstration", SCRIPT)?;
+        let model = Chosen::scripted("scripted/demo", script);
+        let setup = Setup::new(config, world, "build", model)?;
+        Ok(Self { setup, folder })
+    }
+
+    /// Returns the workspace.
+    pub fn workspace(&self) -> &Path {
+        &self.setup.config.workspace
+    }
+
+    /// Returns what the model has to do.
+    ///
+    /// # Errors
+    ///
+    /// Fails when there is no room for its session.
+    pub fn order(&self) -> Result<Order, AppError> {
+        let store = store(&self.setup.config, &self.setup.world)?;
+        Ok(Order {
+            task: Some(Arc::from(TASK)),
+            place: Place::New(store, None),
+            options: Value::Null,
+            source: Source::Agent,
+            exit_on_partial: None,
+        })
+    }
+
+    /// Runs the test of the workspace; returns whether it passes, and what it prints.
+    ///
+    /// # Errors
+    ///
+    /// Fails when it can't be run.
+    pub fn test(&self) -> Result<(bool, String), AppError> {
+        let (line, timeout) = TEST;
+        let command = Command { timeout: Some(timeout), ..self.setup.sandbox.command(line) };
+        let outcome = self.setup.sandbox.model.run(&command, &Cancel::new())?;
+        let said = [outcome.stdout.text(), outcome.stderr.text()].concat();
+        Ok((outcome.end.is_success(), said))
+    }
+
+    /// Returns the command that tests the workspace.
+    pub fn test_command(&self) -> &'static str {
+        TEST.0
+    }
+
+    /// Leaves the workspace where it is, and returns its folder.
+    pub fn keep(self) -> PathBuf {
+        let Self { setup, folder } = self;
+        drop(folder.keep());
+        setup.config.workspace
+    }
+}

@@ -1,0 +1,112 @@
+//! Why a run could not be set up.
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+use crate::config::{ConfigError, Problem};
+use crate::exec::ExecError;
+use crate::hooks::TooDeep;
+use crate::journal::JournalError;
+use crate::llm::models::BadTable;
+use crate::llm::scripted::BadScript;
+use crate::llm::{BadModel, ConnectError};
+
+/// Why a run could not be set up.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum AppError {
+    /// A setting is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// No model is chosen.
+    #[error("no model is chosen")]
+    NoModel,
+    /// What is chosen names no model.
+    #[error(transparent)]
+    Model(#[from] BadModel),
+    /// The table of prices cannot be used.
+    #[error(transparent)]
+    Table(#[from] BadTable),
+    /// The model cannot be reached as it is set up.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// A run with a budget needs a price.
+    #[error("the run has a budget, and nobody knows what {0} costs")]
+    NoPrice(String),
+    /// The workspace cannot be used.
+    #[error("could not open the workspace {}: {cause}", .path.display())]
+    Workspace {
+        /// The folder.
+        path: PathBuf,
+        /// What the system says.
+        cause: io::Error,
+    },
+    /// The schema of the answer is none.
+    #[error("the schema of the answer {0}")]
+    Schema(String),
+    /// The session cannot be stored, or gone on with.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// Commands cannot be run as configured.
+    #[error(transparent)]
+    Exec(#[from] ExecError),
+    /// What changed in the workspace can't be told.
+    #[error("could not tell what has changed: {0}")]
+    Changes(String),
+    /// A server of tools that is required can't be had.
+    #[error("{0}")]
+    Server(String),
+    /// Hooks start this program again and again.
+    #[error(transparent)]
+    Hooks(#[from] TooDeep),
+    /// The system refuses something that every run needs.
+    #[error("could not {what}: {cause}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What the system says.
+        cause: String,
+    },
+}
+
+impl AppError {
+    /// Returns whether the user can mend it: arguments, configuration, names. Otherwise the system is to blame.
+    pub fn is_usage(&self) -> bool {
+        match self {
+            Self::Config(_)
+            | Self::NoModel
+            | Self::Model(_)
+            | Self::Table(_)
+            | Self::Connect(_)
+            | Self::NoPrice(_)
+            | Self::Workspace { .. }
+            | Self::Schema(_)
+            | Self::Exec(ExecError::Unconfined(_))
+            | Self::Server(_)
+            | Self::Changes(_)
+            | Self::Hooks(_) => true,
+            Self::Journal(error) => {
+                !matches!(error, JournalError::Io { .. } | JournalError::Index(_))
+            }
+            Self::Exec(_) | Self::System { .. } => false,
+        }
+    }
+
+    pub(super) fn system(what: &'static str, cause: &dyn std::fmt::Display) -> Self {
+        Self::System { what, cause: cause.to_string() }
+    }
+}
+
+impl From<Problem> for AppError {
+    fn from(problem: Problem) -> Self {
+        Self::Config(vec![problem].into())
+    }
+}
+
+impl From<BadScript> for AppError {
+    fn from(script: BadScript) -> Self {
+        Self::Connect(script.into())
+    }
+}

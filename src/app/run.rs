@@ -1,0 +1,269 @@
+//! One run, from its first effects to its end.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::checks::InOrder;
+use super::error::AppError;
+use super::gates::Gates;
+use super::hooks;
+use super::mcp;
+use super::model::InSession;
+use super::outputs::Whole;
+use super::schema::Schema;
+use super::session::{First, Place, Start, Written};
+use super::setup::{Effect, Setup};
+use super::tools::{self, Means};
+use crate::config::rules;
+use crate::hooks::{HookedChecks, HookedTools, Hooks, Occasion, SessionFacts, around};
+use crate::journal::{SessionId, Setting, Workspace};
+use crate::machine::{Fold, Outcome, State, Status, StopReason};
+use crate::model::{Digest, Rules};
+use crate::port::{Cancel, Checks, HookPoint, Model, NoPrelude, Prelude, ToolSpec, Toolbox};
+use crate::runner::{self, Brief, Driver, Ports, SystemClock, Threads, listen};
+use crate::tools::Planned;
+use crate::tools::permission::Confirm;
+use crate::view::{About, Show, Source};
+
+/// What one run is to do.
+#[derive(Debug)]
+pub struct Order {
+    /// What the user says; none lets a stored session go on as it was.
+    pub task: Option<Arc<str>>,
+    /// Where it is written down.
+    pub place: Place,
+    /// What whoever began it wants to find in its journal again.
+    pub options: Value,
+    /// What its calls are charged to.
+    pub source: Source,
+    /// The exit code of a partial run, where the user wants another one.
+    pub exit_on_partial: Option<u8>,
+}
+
+/// Who sees a run, and who can be asked.
+#[derive(Clone)]
+pub struct Stage {
+    /// Who sees it.
+    pub show: Show,
+    /// Who can be asked.
+    pub confirm: Arc<dyn Confirm>,
+    /// How commands are confined, where that is worth telling.
+    pub sandbox: Option<Arc<str>>,
+}
+
+/// A run that is over.
+pub struct Ended {
+    /// The session that it was.
+    pub session: SessionId,
+    /// Where it stands.
+    pub fold: Fold,
+    /// What it would have done, when it was only to be described.
+    pub planned: Vec<Planned>,
+}
+
+impl Ended {
+    /// Returns how the run ended.
+    pub fn outcome(&self) -> Option<&Outcome> {
+        match &self.fold.state {
+            State::Done(done) => Some(&done.outcome),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the model said that it was done.
+    pub fn is_success(&self) -> bool {
+        self.outcome().is_some_and(|outcome| outcome.reason.status() == Status::Success)
+    }
+}
+
+impl Setup {
+    /// Drives a run to its end before a show. The end itself is for the caller to tell, since it may not be the only
+    /// run.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the run could not begin; nothing was sent then.
+    pub fn run(&self, order: Order, stage: Stage) -> Result<Ended, AppError> {
+        let Stage { show, confirm, sandbox } = stage;
+        let session = order.place.session();
+        let name: Arc<str> = session.to_string().into();
+        let about = About { session_id: Arc::clone(&name), sandbox, ..self.about(&order) };
+        let Order { task, place, options, .. } = order;
+        let hooks = Arc::new(hooks::of(&self.config, &self.sandbox, self.facts(&name, &place))?);
+        let asking = InSession { name: &name, calls: place.calls(), record: &self.record };
+        let model = self.model.connect(&self.config, &self.world, asking)?;
+        let servers = mcp::start(&self.config, &self.world, &self.sandbox, &Cancel::new())?;
+        let whole = place.outputs(session).map(Whole);
+        let used = place.conversation().map(tools::used).unwrap_or_default();
+        let means = Means { confirm, servers: &servers, whole, used };
+        let registry = Arc::new(tools::of(
+            &self.config,
+            &self.agent,
+            &self.root,
+            &self.sandbox,
+            self.effect,
+            means,
+        )?);
+        let brief = self.brief(&*registry, &place);
+        let rules = self.rules(&name, &place);
+        let parallel = rules.bounds.parallel;
+        let first = First { task: task.clone(), rules, fixed: brief.bytes() };
+        let start = place.begin(session, first, || self.setting(&brief, options))?;
+        let Start { fold, outcomes, at, written } = start;
+
+        let clock = Arc::new(SystemClock::resume(at));
+        let hands = Threads::new(clock, parallel);
+        let farewell = show.clone();
+        listen(hands.inbox(), move |signal| {
+            farewell.farewell(StopReason::UserInterrupt(signal));
+        })
+        .map_err(|error| AppError::system("listen to signals", &error))?;
+
+        let checks = self.checks();
+        let toolbox: Arc<dyn Toolbox> = Arc::<crate::tools::Registry>::clone(&registry);
+        let hooked = Hooked::new(Arc::clone(&hooks), model, toolbox, checks, &brief, task);
+        let ports = Ports {
+            tools: hooked.tools,
+            checks: hooked.checks,
+            prelude: hooked.prelude,
+            observer: Box::new(show.watch(about)),
+            ..Ports::new(hooked.model)
+        };
+        let ports = match written {
+            None => ports,
+            Some(Written { journal, mail }) => {
+                Ports { journal: Box::new(journal), mailbox: Box::new(mail), ..ports }
+            }
+        };
+        let fold = Driver::new(hands, ports, brief, fold).run(outcomes);
+        tell_end(&hooks, &fold);
+        servers.stop();
+        Ok(Ended { session, fold, planned: registry.planned() })
+    }
+
+    /// Returns what is known of a run before it begins, but for its session.
+    pub fn about(&self, order: &Order) -> About {
+        About {
+            session_id: "".into(),
+            agent: self.agent.name.as_str().into(),
+            model: self.model.name(),
+            workspace: self.root.path().to_string_lossy().into(),
+            task: order.task.clone().unwrap_or_default(),
+            sandbox: None,
+            began: Timestamp::now(),
+            source: order.source,
+            structured: self.schema.is_some(),
+            exit_on_partial: order.exit_on_partial,
+        }
+    }
+
+    fn facts(&self, session: &Arc<str>, place: &Place) -> SessionFacts {
+        SessionFacts {
+            id: Arc::clone(session),
+            workspace: self.root.path().to_owned(),
+            agent: self.agent.name.as_str().into(),
+            model: self.model.name(),
+            is_resumed: place.is_stored(),
+            depth: self.depth,
+        }
+    }
+
+    /// The system prompt of a stored session stays as it was while its agent does, so that the provider's cache holds.
+    fn brief(&self, tools: &dyn Toolbox, place: &Place) -> Brief {
+        let system = match place {
+            Place::Stored(_, opened) if *opened.past.setting.agent == *self.agent.name.as_str() => {
+                Arc::clone(&opened.past.setting.system)
+            }
+            Place::Stored(..) | Place::New(..) | Place::Nowhere => self.system(place),
+        };
+        Brief { system, tools: tools.specs(), schema: self.schema.clone() }
+    }
+
+    fn rules(&self, session: &str, place: &Place) -> Rules {
+        let seed = Digest::EMPTY.and(session.as_bytes()).0;
+        let rules = rules(&self.config.settings, &self.agent, &self.model.facts, seed);
+        // A session that others can reach may have a follow-up waiting.
+        let checked = rules.checked || self.schema.is_some() || !matches!(place, Place::Nowhere);
+        Rules { checked, ..rules }
+    }
+
+    fn setting(&self, brief: &Brief, options: Value) -> Result<Setting, AppError> {
+        Ok(Setting {
+            model: self.model.name(),
+            agent: self.agent.name.as_str().into(),
+            workspace: Workspace::look(self.root.path())?,
+            system: Arc::clone(&brief.system),
+            tools: Arc::clone(&brief.tools),
+            schema: brief.schema.clone(),
+            options,
+        })
+    }
+
+    /// The schema first: it costs nothing. Then the commands.
+    fn checks(&self) -> Arc<dyn Checks> {
+        let mut checks: Vec<Arc<dyn Checks>> = Vec::new();
+        if let Some(Ok(schema)) = self.schema.as_deref().map(Schema::new) {
+            checks.push(Arc::new(schema));
+        }
+        let gates = &self.config.settings.guardrails.quality_gates;
+        if !gates.is_empty() && self.effect == Effect::Real {
+            checks.push(Arc::new(Gates::new(gates, self.sandbox.clone())));
+        }
+        Arc::new(InOrder(checks))
+    }
+}
+
+/// The ports that hooks are around.
+struct Hooked {
+    model: Box<dyn Model>,
+    tools: Arc<dyn Toolbox>,
+    checks: Arc<dyn Checks>,
+    prelude: Arc<dyn Prelude>,
+}
+
+impl Hooked {
+    /// Without hooks everything stays as it is.
+    fn new(
+        hooks: Arc<Hooks>,
+        model: Box<dyn Model>,
+        tools: Arc<dyn Toolbox>,
+        checks: Arc<dyn Checks>,
+        brief: &Brief,
+        task: Option<Arc<str>>,
+    ) -> Self {
+        if !HookPoint::ALL.into_iter().any(|point| hooks.any_at(point)) {
+            return Self { model, tools, checks, prelude: Arc::new(NoPrelude) };
+        }
+        let (system, specs): (_, Arc<[ToolSpec]>) =
+            (Arc::clone(&brief.system), Arc::clone(&brief.tools));
+        let task = task.unwrap_or_default();
+        let (model, prelude) = around(model, Arc::clone(&hooks), task, system, specs);
+        Self {
+            model: Box::new(model),
+            tools: Arc::new(HookedTools::new(tools, Arc::clone(&hooks))),
+            checks: Arc::new(HookedChecks::new(checks, hooks)),
+            prelude: Arc::new(prelude),
+        }
+    }
+}
+
+/// Tells the hooks that the run is over. They can't change that.
+fn tell_end(hooks: &Hooks, fold: &Fold) {
+    let State::Done(done) = &fold.state else { return };
+    let outcome = &done.outcome;
+    let scope = runner::scope(Cancel::new());
+    if let Some(error) = outcome.error.clone() {
+        hooks.pass(Occasion::OnError { fault: None, message: error }, &scope);
+    }
+    hooks.pass(
+        Occasion::SessionEnd {
+            status: outcome.reason.status().name().into(),
+            stop_reason: outcome.reason.name().into(),
+            output: outcome.output.clone().unwrap_or_default(),
+            steps: done.run.steps,
+        },
+        &scope,
+    );
+}

@@ -1,0 +1,122 @@
+//! How commands are run: confined as the settings say, without secrets, with a temporary folder of their own.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tempfile::TempDir;
+
+use super::error::AppError;
+use super::world::World;
+use crate::config::{self, Config};
+use crate::exec::{
+    Command, Enforced, Filter, Level, Mode, Need, Network, Policy, Supervisor, clean,
+};
+use crate::model::wildcard;
+
+/// Where commands run: those of the model confined, those of the user as the user.
+#[derive(Clone)]
+pub struct Sandbox {
+    /// Runs the model's commands, and the quality gates that judge its work.
+    pub model: Supervisor,
+    /// Runs the user's own commands: hooks.
+    pub user: Supervisor,
+    /// Gone with the last clone.
+    _temp: Arc<TempDir>,
+}
+
+/// What a command may not write although it lies in the workspace: what the user's own programs would run or obey.
+const PROTECTED: [&str; 3] = [".git/hooks", ".git/config", ".architect"];
+
+impl Sandbox {
+    /// Returns what commands run in. Nothing is started before the first command, except to see that a level which is
+    /// required can be had.
+    ///
+    /// # Errors
+    ///
+    /// Fails when there is no room for temporary files, or a required level can't be had.
+    pub fn new(config: &Config, world: &World, workspace: PathBuf) -> Result<Self, AppError> {
+        let temp = tempfile::Builder::new()
+            .prefix("architect-")
+            .tempdir()
+            .map_err(|error| AppError::system("make a temporary folder", &error))?;
+        let env = environment(config, world, &temp);
+        let policy = policy(config, world, workspace.clone(), &temp);
+        let needs = policy.need == Need::Required;
+        let free = Policy { temp: temp.path().to_owned(), ..Policy::off(workspace) };
+        let sandbox = Self {
+            model: Supervisor::new(policy, env.clone()),
+            user: Supervisor::new(free, env),
+            _temp: Arc::new(temp),
+        };
+        if needs {
+            sandbox.model.enforced()?;
+        }
+        Ok(sandbox)
+    }
+
+    /// Returns how commands are really confined, in words for the log.
+    ///
+    /// # Errors
+    ///
+    /// Fails when no command can be run.
+    pub fn described(&self) -> Result<String, AppError> {
+        let Enforced { level, holes, why } = self.model.enforced()?;
+        let level = match level {
+            Level::None => "not confined",
+            Level::Seatbelt => "confined by the system's sandbox",
+            Level::Landlock => "confined by Landlock and a system call filter",
+            Level::Namespaces => "confined by namespaces, Landlock and a system call filter",
+        };
+        let open = match holes.len() {
+            0 => String::new(),
+            _ => format!("; left open: {holes:?}").to_lowercase(),
+        };
+        let why = why.map_or(String::new(), |why| format!(" ({why})"));
+        Ok(format!("{level}{open}{why}"))
+    }
+
+    /// Returns a command of the workspace, for a shell.
+    pub(super) fn command(&self, line: &str) -> Command {
+        Command::shell(line, &self.model.policy().workspace)
+    }
+}
+
+fn policy(config: &Config, world: &World, workspace: PathBuf, temp: &TempDir) -> Policy {
+    let sandbox = &config.settings.sandbox;
+    let state = world.folders().state.into_iter().chain(config.settings.sessions.dir.clone());
+    Policy {
+        mode: match sandbox.mode {
+            config::SandboxMode::ReadOnly => Mode::ReadOnly,
+            config::SandboxMode::WorkspaceWrite => Mode::WorkspaceWrite,
+            config::SandboxMode::Off => Mode::Off,
+        },
+        network: match sandbox.network {
+            config::Network::On => Network::On,
+            config::Network::Off => Network::Off,
+        },
+        need: if sandbox.required { Need::Required } else { Need::Preferred },
+        ceiling: Level::Namespaces,
+        temp: temp.path().to_owned(),
+        writable: sandbox.writable.clone(),
+        protected: PROTECTED.iter().map(|path| workspace.join(path)).chain(state).collect(),
+        workspace,
+        ..Policy::off("")
+    }
+}
+
+fn environment(
+    config: &Config,
+    world: &World,
+    temp: &TempDir,
+) -> Vec<(std::ffi::OsString, std::ffi::OsString)> {
+    let commands = &config.settings.commands;
+    let among = |list: &[String], name: &str| list.iter().any(|item| wildcard(item, name));
+    let rule = |name: &str| {
+        if among(&commands.env_exclude, name) {
+            Some(false)
+        } else {
+            among(&commands.env_include, name).then_some(true)
+        }
+    };
+    clean(world.variables.iter().cloned(), &Filter { rule: &rule }, temp.path())
+}

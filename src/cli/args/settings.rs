@@ -1,0 +1,134 @@
+//! What configures a run: each option overrides a value of the configuration.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+/// What configures a run; each of these overrides a value of the configuration.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Configuration")]
+pub(crate) struct SettingsArgs {
+    /// The model, as PROVIDER/NAME: openai, openai-chat, anthropic, gemini, ollama, openrouter, scripted/FILE,
+    /// replay/FILE; or a name that the model table knows
+    #[arg(short, long, value_name = "PROVIDER/NAME")]
+    pub(crate) model: Option<String>,
+
+    /// Another endpoint of the same wire format
+    #[arg(long, value_name = "URL")]
+    pub(crate) api_base: Option<String>,
+
+    /// The environment variable that holds the key
+    #[arg(long, value_name = "NAME")]
+    pub(crate) api_key_env: Option<String>,
+
+    /// The agent: build, plan, resume, review, or one of the configuration
+    #[arg(short, long, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
+
+    /// What has to be confirmed; the agent decides when it is not given
+    #[arg(long, visible_alias = "confirm-mode", value_enum)]
+    pub(crate) mode: Option<Mode>,
+
+    /// The folder to work in; the current one when it is not given
+    #[arg(short, long, visible_short_alias = 'C', value_name = "DIR")]
+    pub(crate) workspace: Option<PathBuf>,
+
+    /// Another configuration file, read after the usual ones
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// A profile of the configuration
+    #[arg(long, value_name = "NAME")]
+    pub(crate) profile: Option<String>,
+
+    /// One value of the configuration, as in `limits.max_steps=10`
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+
+    /// Trust this folder's own configuration
+    #[arg(long)]
+    pub(crate) trust: bool,
+
+    /// Steps that may be made (replies whose tools run); 0 is a limit
+    #[arg(long, value_name = "N")]
+    pub(crate) max_steps: Option<u32>,
+
+    /// Money that may be spent, in US dollars
+    #[arg(long, value_name = "USD")]
+    pub(crate) budget: Option<f64>,
+
+    /// Tokens that may be used, input and output together
+    #[arg(long, value_name = "N")]
+    pub(crate) max_tokens: Option<u64>,
+
+    /// Seconds that the whole run may take, its closing included
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) timeout: Option<f64>,
+
+    /// Seconds that one model call may take, its retries included
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) step_timeout: Option<f64>,
+
+    /// Describe everything that would change something, instead of doing it
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    /// How commands are confined
+    #[arg(long, value_enum)]
+    pub(crate) sandbox: Option<Sandbox>,
+
+    /// Whether commands may use the network
+    #[arg(long, value_enum)]
+    pub(crate) network: Option<Network>,
+
+    /// Allow what matches a rule, as in `run_command(git *)`
+    #[arg(long, value_name = "RULE")]
+    pub(crate) allow: Vec<String>,
+
+    /// Deny what matches a rule, as in `write_file(src/**)`
+    #[arg(long, value_name = "RULE")]
+    pub(crate) deny: Vec<String>,
+
+    /// Don't run commands
+    #[arg(long)]
+    pub(crate) no_commands: bool,
+
+    /// Don't use tools of MCP servers
+    #[arg(long)]
+    pub(crate) disable_mcp: bool,
+
+    /// Another file that names MCP servers
+    #[arg(long, value_name = "FILE")]
+    pub(crate) mcp_config: Option<PathBuf>,
+
+    /// Let a model judge the result: not at all, once, or until it is good
+    #[arg(long, value_enum)]
+    pub(crate) self_eval: Option<SelfEval>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Mode {
+    ConfirmAll,
+    ConfirmSensitive,
+    Yolo,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Sandbox {
+    ReadOnly,
+    WorkspaceWrite,
+    Off,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Network {
+    On,
+    Off,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SelfEval {
+    Off,
+    Basic,
+    Full,
+}

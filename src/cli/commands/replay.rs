@@ -1,0 +1,64 @@
+//! `architect replay`: a session is folded again through the same machine, offline.
+
+use architect::app::{World, store};
+use architect::journal::{Difference, EndKind};
+use architect::machine::State;
+use serde_json::json;
+
+use crate::cli::args::ReplayArgs;
+use crate::cli::error::Failure;
+use crate::cli::output;
+use crate::cli::settings::{self, Remembered};
+
+pub(crate) fn run(args: &ReplayArgs, world: &World) -> Result<u8, Failure> {
+    let (config, _) = settings::read(&args.settings, None, world, &Remembered::default())?;
+    let store = store(&config, world)?;
+    let session = store.resolve(&args.session)?;
+    let (mut records, mut difference): (u64, Option<Difference>) = (0, None);
+    let (past, end) = store.replay(session, |_, _, replayed| {
+        records += 1;
+        if difference.is_none() {
+            difference.clone_from(&replayed.difference);
+        }
+    })?;
+    let state = past.fold.state.kind().name();
+    let reason = match &past.fold.state {
+        State::Done(done) => Some(done.outcome.reason.name()),
+        _ => None,
+    };
+    let is_whole = end.kind == EndKind::Whole;
+    let text = if args.json {
+        json!({
+            "session_id": session.to_string(),
+            "records": records,
+            "state": state,
+            "stop_reason": reason,
+            "whole": is_whole,
+            "difference": difference.as_ref().map(|found| json!({
+                "seq": found.seq, "event": found.what,
+            })),
+        })
+        .to_string()
+    } else {
+        let ending = ending(&end.kind);
+        let reason = reason.map_or(String::new(), |reason| format!(" ({reason})"));
+        match &difference {
+            None if args.verify => {
+                format!("{records} records, all as stored: {state}{reason}{ending}")
+            }
+            Some(found) if args.verify => format!("record {} differs: {found}", found.seq),
+            _ => format!("{records} records: {state}{reason}{ending}"),
+        }
+    };
+    output::print(&text)?;
+    Ok(u8::from(args.verify && difference.is_some()))
+}
+
+/// Says how a journal ends that does not end as it should.
+fn ending(kind: &EndKind) -> String {
+    match kind {
+        EndKind::Whole => String::new(),
+        EndKind::Torn(damage) => format!("; what comes behind is torn ({damage})"),
+        EndKind::ReadOnly(why) => format!("; the rest is not readable: {why}"),
+    }
+}

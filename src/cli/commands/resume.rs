@@ -1,0 +1,76 @@
+//! `architect resume`: a session goes on from where it was stored.
+
+use std::sync::Arc;
+
+use architect::app::{Chosen, Order, Place, Setup, World, store};
+use architect::journal::{Repair, SessionId, Store};
+use architect::view::Source;
+
+use crate::cli::args::{OutputArgs, ResumeArgs, SettingsArgs};
+use crate::cli::error::Failure;
+use crate::cli::settings::{self, FIRST_AGENT, Remembered};
+use crate::cli::task::{self, Way};
+use crate::cli::{logging, prompt, show};
+
+pub(crate) fn run(args: &ResumeArgs, world: World) -> Result<u8, Failure> {
+    let done = begin(args, world);
+    if let Err(failure) = &done {
+        super::run::refuse(failure, show::format(&args.output))?;
+    }
+    done
+}
+
+fn begin(args: &ResumeArgs, world: World) -> Result<u8, Failure> {
+    let store = here(&args.settings, &world)?;
+    let session = store.resolve(&args.session)?;
+    let prompt = args.prompt.as_deref().map(|text| prompt::read(Some(text), false)).transpose()?;
+    let repair = if args.repair { Repair::Cut } else { Repair::Refuse };
+    let how = How { repair, prompt, settings: &args.settings, output: &args.output };
+    go_on(store, session, how, world)
+}
+
+/// How a session goes on.
+pub(super) struct How<'a> {
+    pub(super) repair: Repair,
+    pub(super) prompt: Option<String>,
+    pub(super) settings: &'a SettingsArgs,
+    pub(super) output: &'a OutputArgs,
+}
+
+/// Returns the store that the options of a command name, whatever a session remembers.
+pub(super) fn here(args: &SettingsArgs, world: &World) -> Result<Store, Failure> {
+    Ok(store(&settings::of_sets(&args.set, world)?, world)?)
+}
+
+/// Goes on with a session as it remembers, and as the options say now.
+pub(super) fn go_on(
+    store: Store,
+    session: SessionId,
+    how: How<'_>,
+    world: World,
+) -> Result<u8, Failure> {
+    let opened = store.reopen(session, how.repair)?;
+    if let Some(torn) = &opened.torn {
+        log::warn!("the end of the journal was torn; it is saved as {}", torn.display());
+    }
+    let mut before = Remembered::of_json(&opened.past.setting.options);
+    // It works where it worked, wherever the command is typed.
+    let root = &opened.past.setting.workspace.root;
+    before.sets.push(format!("workspace.root={}", root.display()));
+    let (config, remembered) = settings::read(how.settings, Some(how.output), &world, &before)?;
+    logging::start(how.output.verbose, config.settings.logging.level);
+    let model = Chosen::of(&config, &world)?;
+    let agent = remembered.agent.as_deref().unwrap_or(FIRST_AGENT);
+    let mut setup = Setup::new(config, world, agent, model)?;
+    if let Some(schema) = opened.past.setting.schema.as_deref() {
+        setup = setup.answering(schema.clone())?;
+    }
+    let order = Order {
+        task: how.prompt.map(Arc::from),
+        place: Place::Stored(store, Box::new(opened)),
+        options: remembered.to_json(),
+        source: Source::Agent,
+        exit_on_partial: how.output.exit_code_on_partial,
+    };
+    task::run(&setup, order, Way::Straight, how.output)
+}

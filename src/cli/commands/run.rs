@@ -1,0 +1,82 @@
+//! `architect run`: one task, to the end.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use architect::app::{Chosen, Effect, Order, Place, Setup, World, store};
+use architect::journal::SessionId;
+use architect::llm::Recorder;
+use architect::view::{RunResult, Source, jsonl};
+use serde_json::Value;
+
+use crate::cli::args::{OutputFormat, RunArgs};
+use crate::cli::error::Failure;
+use crate::cli::settings::{self, FIRST_AGENT, Remembered};
+use crate::cli::task::{self, Way};
+use crate::cli::{logging, output, prompt, show};
+
+pub(crate) fn run(args: &RunArgs, world: World) -> Result<u8, Failure> {
+    let done = begin(args, world);
+    if let Err(failure) = &done {
+        refuse(failure, show::format(&args.output))?;
+    }
+    done
+}
+
+/// A program that reads the output gets its document on every way out.
+pub(super) fn refuse(failure: &Failure, format: OutputFormat) -> Result<(), Failure> {
+    let result = RunResult { exit_code: failure.code(), ..RunResult::refused(failure.message()) };
+    let text = match format {
+        OutputFormat::Text => return Ok(()),
+        OutputFormat::Json => jsonl::line(&result),
+        OutputFormat::StreamJson => architect::view::StreamJson::last(&result),
+    };
+    output::print(&String::from_utf8_lossy(&text.unwrap_or_default()))
+}
+
+fn begin(args: &RunArgs, world: World) -> Result<u8, Failure> {
+    let (config, remembered) =
+        settings::read(&args.settings, Some(&args.output), &world, &Remembered::default())?;
+    logging::start(args.output.verbose, config.settings.logging.level);
+    let text = prompt::read(args.prompt.as_deref(), args.stdin)?;
+    let place = match (args.ephemeral, &args.session) {
+        (true, _) => Place::Nowhere,
+        (false, session) => {
+            let session = session.as_deref().map(str::parse::<SessionId>).transpose()?;
+            Place::New(store(&config, &world)?, session)
+        }
+    };
+    let model = Chosen::of(&config, &world)?;
+    let agent = remembered.agent.as_deref().unwrap_or(FIRST_AGENT);
+    let mut setup = Setup::new(config, world, agent, model)?;
+    if args.settings.dry_run {
+        setup.effect = Effect::Described;
+    }
+    if let Some(path) = &args.output_schema {
+        setup = setup.answering(schema(path)?)?;
+    }
+    if let Some(since) = &args.context_git_diff {
+        setup = setup.showing_changes(since)?;
+    }
+    if let Some(path) = &args.record {
+        let record =
+            Recorder::create(path).map_err(|error| Failure::usage(output::chain(&error)))?;
+        setup.record = Some(record);
+    }
+    let order = Order {
+        task: Some(Arc::from(text)),
+        place,
+        options: remembered.to_json(),
+        source: Source::Agent,
+        exit_on_partial: args.output.exit_code_on_partial,
+    };
+    let way = if args.plan_first { Way::PlanFirst } else { Way::Straight };
+    task::run(&setup, order, way, &args.output)
+}
+
+fn schema(path: &Path) -> Result<Value, Failure> {
+    let wrong = |what: String| Failure::usage(format!("{}: {what}", path.display()));
+    let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    serde_json::from_str(&text).map_err(|error| wrong(format!("is not JSON: {error}")))
+}

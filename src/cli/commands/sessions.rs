@@ -1,0 +1,157 @@
+//! `architect sessions`: the stored sessions.
+
+use std::io;
+use std::path::Path;
+use std::time::SystemTime;
+
+use architect::app::{World, store};
+use architect::journal::index::{CostRow, Hit, MessageRow, Role, SessionDetail, SessionRow};
+use architect::journal::{Index, JournalError, Store};
+use architect::view::clean;
+use serde_json::{Value, json};
+
+use crate::cli::args::{SessionsArgs, SessionsCommand};
+use crate::cli::error::Failure;
+use crate::cli::{output, settings};
+
+/// Sessions that are listed, and messages that are found, when nobody says how many.
+const USUAL: usize = 50;
+
+pub(crate) fn run(args: &SessionsArgs, world: &World) -> Result<u8, Failure> {
+    let store = store(&settings::of_sets(&args.set, world)?, world)?;
+    let text = match args.command.as_ref().unwrap_or(&SessionsCommand::List { limit: USUAL }) {
+        SessionsCommand::List { limit } => list(&store, *limit, args.json)?,
+        SessionsCommand::Show { session } => show(&store, session, args.json)?,
+        SessionsCommand::Search { text, limit } => search(&store, text, *limit, args.json)?,
+        SessionsCommand::Costs => costs(&store, args.json)?,
+        SessionsCommand::Export { session } => return export(&store, session),
+        SessionsCommand::Import { file } => import(&store, file, args.json)?,
+        SessionsCommand::Rm { session } => {
+            let session = store.resolve(session)?;
+            Index::open(&store)?.remove(session)?;
+            either(args.json, &json!({ "removed": [session] }), || {
+                format!("session {session} removed")
+            })
+        }
+    };
+    output::print(&text)?;
+    Ok(0)
+}
+
+fn either(as_json: bool, json: &Value, text: impl FnOnce() -> String) -> String {
+    if as_json { json.to_string() } else { text() }
+}
+
+fn list(store: &Store, limit: usize, as_json: bool) -> Result<String, Failure> {
+    let mut rows = Index::open(store)?.list()?;
+    rows.truncate(limit);
+    Ok(either(as_json, &json!(rows), || table(&rows)))
+}
+
+fn table(rows: &[SessionRow]) -> String {
+    let mut text = format!(
+        "{:<36}  {:<16}  {:<10} {:>5} {:>8}  task\n",
+        "session", "last written", "status", "steps", "cost"
+    );
+    for row in rows {
+        let when = row.modified.get(..16).unwrap_or(&row.modified).replace('T', " ");
+        let cost = row.cost.map_or("-".to_owned(), |cost| format!("${:.4}", cost.dollars()));
+        let task = clean::headline(row.prompt.as_deref().unwrap_or_default(), 60);
+        text.push_str(&format!(
+            "{}  {when:<16}  {:<10} {:>5} {cost:>8}  {task}\n",
+            row.session_id, row.status, row.steps
+        ));
+    }
+    text
+}
+
+fn show(store: &Store, name: &str, as_json: bool) -> Result<String, Failure> {
+    let detail = Index::open(store)?.show(store.resolve(name)?)?;
+    Ok(either(as_json, &json!(detail), || told(&detail)))
+}
+
+fn told(detail: &SessionDetail) -> String {
+    let SessionDetail { session, messages, files, .. } = detail;
+    let maybe = |text: &Option<String>| clean::line(text.as_deref().unwrap_or("-")).into_owned();
+    let mut text = format!(
+        "session    {}\nstatus     {} ({})\nmodel      {}\nagent      {}\nworkspace  {}\nsteps      {}\n",
+        session.session_id,
+        session.status,
+        maybe(&session.stop_reason),
+        maybe(&session.model),
+        maybe(&session.agent),
+        maybe(&session.workspace),
+        session.steps
+    );
+    if let Some(parent) = session.parent {
+        text.push_str(&format!("forked of  {parent}\n"));
+    }
+    for file in files {
+        let path = clean::line(&file.path);
+        text.push_str(&format!("changed    {path} (+{} −{})\n", file.added, file.removed));
+    }
+    messages.iter().for_each(|message| text.push_str(&said(message)));
+    text
+}
+
+fn said(message: &MessageRow) -> String {
+    let name = clean::line(message.name.as_deref().unwrap_or_default()).into_owned();
+    let text = match message.role {
+        Role::ToolCall => clean::headline(&message.text, 200),
+        _ => clean::block(&message.text).into_owned(),
+    };
+    format!("\n── {} {name} @{}\n{text}\n", message.role, message.seq)
+}
+
+fn search(store: &Store, text: &str, limit: usize, as_json: bool) -> Result<String, Failure> {
+    let hits = Index::open(store)?.search(text, limit)?;
+    let line = |hit: &Hit| {
+        let snippet = clean::headline(&hit.snippet, 160);
+        format!("{}@{}  {:<11}  {snippet}\n", hit.session_id, hit.seq, hit.role.name())
+    };
+    Ok(either(as_json, &json!(hits), || match hits.len() {
+        0 => "nothing found\n".to_owned(),
+        _ => hits.iter().map(line).collect(),
+    }))
+}
+
+fn costs(store: &Store, as_json: bool) -> Result<String, Failure> {
+    let rows = Index::open(store)?.costs()?;
+    Ok(either(as_json, &json!(rows), || {
+        let head = "day         model                            for         calls      input     output      cost\n";
+        let line = |row: &CostRow| {
+            let cost = row.cost.map_or("-".to_owned(), |cost| format!("${:.4}", cost.dollars()));
+            format!(
+                "{}  {:<32} {:<10} {:>6} {:>10} {:>10} {cost:>9}\n",
+                row.day,
+                clean::headline(&row.model, 32),
+                row.purpose,
+                row.llm_calls,
+                row.input_tokens.0,
+                row.output_tokens.0
+            )
+        };
+        head.to_owned() + &rows.iter().map(line).collect::<String>()
+    }))
+}
+
+fn export(store: &Store, name: &str) -> Result<u8, Failure> {
+    let session = store.resolve(name)?;
+    match store.export(session, &mut io::stdout().lock()) {
+        Ok(_) => Ok(0),
+        Err(JournalError::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => {
+            Err(Failure::from_stdout(&source))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn import(store: &Store, file: &Path, as_json: bool) -> Result<String, Failure> {
+    let imported = store.import(file, SystemTime::now())?;
+    let (session, records, torn) = (imported.session, imported.records, imported.torn);
+    let json = json!({ "session_id": session, "records": records, "torn": torn });
+    Ok(either(as_json, &json, || {
+        let torn = if torn { "; its end was torn and left out" } else { "" };
+        format!("session {session}: {records} records{torn}")
+    }))
+}

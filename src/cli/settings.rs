@@ -1,0 +1,184 @@
+//! From options to a configuration.
+
+use architect::app::{AppError, World};
+use architect::config::{Config, Flag, Sources, Trust, load};
+use clap::ValueEnum;
+use serde_json::{Value, json};
+
+use super::args::{OutputArgs, SettingsArgs};
+use super::error::Failure;
+
+/// The agent that works when nobody names another one.
+pub(crate) const FIRST_AGENT: &str = "build";
+
+/// What a session remembers of the options that it was begun with, so that it goes on in the same way.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Remembered {
+    /// As `--set` takes them.
+    pub(crate) sets: Vec<String>,
+    pub(crate) agent: Option<String>,
+    pub(crate) config: Option<String>,
+    pub(crate) profile: Option<String>,
+}
+
+/// Options that stand for keys of the configuration, with what is remembered of them.
+#[derive(Default)]
+struct Flags {
+    flags: Vec<Flag>,
+    sets: Vec<String>,
+}
+
+impl Flags {
+    fn one(&mut self, key: &'static str, option: &str, value: Option<String>) {
+        if let Some(value) = value {
+            self.sets.push(format!("{key}={value}"));
+            self.flags.push(Flag { key, value, option: option.to_owned() });
+        }
+    }
+
+    fn each(&mut self, key: &'static str, option: &str, values: &[String]) {
+        for value in values {
+            self.flags.push(Flag { key, value: value.clone(), option: option.to_owned() });
+        }
+        if !values.is_empty() {
+            self.sets.push(format!("{key}={}", json!(values)));
+        }
+    }
+}
+
+/// Returns the configuration of a run, and what its session has to remember.
+///
+/// # Errors
+///
+/// Fails with everything that is wrong with it.
+pub(crate) fn read(
+    args: &SettingsArgs,
+    output: Option<&OutputArgs>,
+    world: &World,
+    before: &Remembered,
+) -> Result<(Config, Remembered), Failure> {
+    let flags = flags(args, output);
+    let agent = args.agent.clone().or_else(|| before.agent.clone());
+    let mut own = args.set.clone();
+    if let Some(mode) = args.mode {
+        let name = agent.as_deref().unwrap_or(FIRST_AGENT);
+        own.push(format!("agents.{name}.confirm_mode={}", word(mode)));
+    }
+    let remembered = Remembered {
+        sets: [before.sets.clone(), own.clone(), flags.sets].concat(),
+        agent,
+        config: args.config.as_ref().map_or(before.config.clone(), |path| {
+            Some(world.cwd.join(path).to_string_lossy().into_owned())
+        }),
+        profile: args.profile.clone().or_else(|| before.profile.clone()),
+    };
+    let sources = Sources {
+        folders: world.folders(),
+        cwd: world.cwd.clone(),
+        variables: world.texts().collect(),
+        trust: if args.trust { Trust::Granted } else { Trust::Stored },
+        file: remembered.config.as_ref().map(Into::into),
+        mcp_files: args.mcp_config.iter().cloned().collect(),
+        profile: remembered.profile.clone(),
+        sets: [before.sets.clone(), own].concat(),
+        flags: flags.flags,
+    };
+    let mut config = load(&sources).map_err(AppError::from)?;
+    if args.disable_mcp {
+        config.settings.mcp.servers.clear();
+    }
+    for notice in &config.notices {
+        log::warn!("{notice}");
+    }
+    Ok((config, remembered))
+}
+
+/// Returns the configuration of a command that needs no more than the store of sessions.
+///
+/// # Errors
+///
+/// Fails with everything that is wrong with it.
+pub(crate) fn of_sets(sets: &[String], world: &World) -> Result<Config, Failure> {
+    let sources = Sources {
+        folders: world.folders(),
+        cwd: world.cwd.clone(),
+        variables: world.texts().collect(),
+        sets: sets.to_vec(),
+        ..Sources::default()
+    };
+    Ok(load(&sources).map_err(AppError::from)?)
+}
+
+fn flags(args: &SettingsArgs, output: Option<&OutputArgs>) -> Flags {
+    let mut flags = Flags::default();
+    let text = |number: Option<f64>| number.map(|number| number.to_string());
+    let off = |is_set: bool| is_set.then(|| "false".to_owned());
+    flags.one("llm.model", "--model", args.model.clone());
+    flags.one("llm.api_base", "--api-base", args.api_base.clone());
+    flags.one("llm.api_key_env", "--api-key-env", args.api_key_env.clone());
+    let workspace = args.workspace.as_ref().map(|path| path.to_string_lossy().into_owned());
+    flags.one("workspace.root", "--workspace", workspace);
+    flags.one("limits.max_steps", "--max-steps", args.max_steps.map(|n| n.to_string()));
+    flags.one("limits.budget_usd", "--budget", text(args.budget));
+    flags.one("limits.max_tokens", "--max-tokens", args.max_tokens.map(|n| n.to_string()));
+    flags.one("limits.timeout", "--timeout", text(args.timeout));
+    flags.one("limits.step_timeout", "--step-timeout", text(args.step_timeout));
+    flags.one("sandbox.mode", "--sandbox", args.sandbox.map(word));
+    flags.one("sandbox.network", "--network", args.network.map(word));
+    // Who asks for a confinement wants to have it.
+    let required = args.sandbox.is_some_and(|mode| word(mode) != "off");
+    flags.one("sandbox.required", "--sandbox", required.then(|| "true".to_owned()));
+    flags.each("permissions.allow", "--allow", &args.allow);
+    flags.each("permissions.deny", "--deny", &args.deny);
+    flags.one("commands.enabled", "--no-commands", off(args.no_commands));
+    flags.one("evaluation.mode", "--self-eval", args.self_eval.map(word));
+    if let Some(output) = output {
+        flags.one("llm.stream", "--no-stream", off(output.no_stream));
+        flags.one("language", "--lang", output.lang.map(word));
+        let file = output.log_file.as_ref().map(|path| path.to_string_lossy().into_owned());
+        flags.one("logging.file", "--log-file", file);
+        flags.one("logging.level", "--log-level", output.log_level.map(word));
+    }
+    flags
+}
+
+/// Returns how a value is typed.
+fn word<T: ValueEnum + Copy>(value: T) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
+impl Remembered {
+    /// Returns it as a session keeps it.
+    pub(crate) fn to_json(&self) -> Value {
+        let Self { sets, agent, config, profile } = self;
+        json!({ "sets": sets, "agent": agent, "config": config, "profile": profile })
+    }
+
+    /// Returns what a session kept; what it did not keep is not there.
+    pub(crate) fn of_json(value: &Value) -> Self {
+        let text = |key: &str| value[key].as_str().map(str::to_owned);
+        let sets = value["sets"].as_array().into_iter().flatten();
+        Self {
+            sets: sets.filter_map(|set| set.as_str().map(str::to_owned)).collect(),
+            agent: text("agent"),
+            config: text("config"),
+            profile: text("profile"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_session_remembers_reads_back() {
+        let remembered = Remembered {
+            sets: vec!["limits.max_steps=3".into()],
+            agent: Some("plan".into()),
+            ..Remembered::default()
+        };
+        assert_eq!(Remembered::of_json(&remembered.to_json()), remembered);
+        assert_eq!(Remembered::of_json(&Value::Null), Remembered::default());
+    }
+}

@@ -1,0 +1,161 @@
+//! Running a task, and telling what came of it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use architect::app::{Ended, Order, Place, Setup, Stage, telemetry};
+use architect::config::EvaluationMode;
+use architect::machine::StopReason;
+use architect::model::Signal;
+use architect::view::report::{self, Report};
+use architect::view::{About, Lost, Patience, RunResult, save};
+use architect::workflow::{Again, Evaluated, evaluated, plan_first};
+
+use super::args::{OutputArgs, OutputFormat};
+use super::confirm::asker;
+use super::error::Failure;
+use super::output;
+use super::show::{self, Audience};
+
+/// In what way a task is run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// At once.
+    #[default]
+    Straight,
+    /// By a plan.
+    PlanFirst,
+}
+
+/// Runs a task before its audience, tells the result, and returns the exit code.
+///
+/// # Errors
+///
+/// Fails when it could not begin, and when its result could not be written.
+pub(crate) fn run(setup: &Setup, order: Order, way: Way, args: &OutputArgs) -> Result<u8, Failure> {
+    // What can't be written is told before money is spent.
+    for path in [&args.output_file, &args.report_file].into_iter().flatten() {
+        writable(path)?;
+    }
+    let format = report_format(args)?;
+    let Audience { show, hush } = show::audience(args, &setup.config, &setup.world)?;
+    let sandbox = match args.verbose {
+        0 => None,
+        _ => Some(Arc::from(setup.sandbox.described()?)),
+    };
+    let stage = Stage {
+        show: show.clone(),
+        confirm: asker(hush, args.output_format.is_none() && !args.json),
+        sandbox,
+    };
+    let about = setup.about(&order);
+    if let Some(telemetry) = telemetry(&setup.world, &about) {
+        show.add(telemetry);
+    }
+    let Evaluated { runs, speaker, verdict } = work(setup, order, way, &stage)?;
+    let results = show.results(StopReason::InternalError, "the run broke down");
+    let (Some(result), Some(ended)) = (RunResult::joined(&results, speaker), runs.get(speaker))
+    else {
+        return Err(Failure::failed("the run left no result"));
+    };
+    let mut result = with_plan(result, ended);
+    result.evaluation = verdict.and_then(|verdict| serde_json::to_value(verdict).ok());
+    let about = About { session_id: ended.session.to_string().into(), ..about };
+    let saved = files(args, format, &about, &result);
+    match show.finish(&result, Patience::UntilRead) {
+        Ok(()) => {}
+        Err(Lost::Gone) => return Ok(Signal::Pipe.exit_code()),
+        Err(lost) => return Err(Failure::failed(lost.to_string())),
+    }
+    saved?;
+    Ok(result.exit_code)
+}
+
+/// Makes the runs of a task.
+fn work(setup: &Setup, order: Order, way: Way, stage: &Stage) -> Result<Evaluated, Failure> {
+    let task = order.task.clone().unwrap_or_default();
+    let store = match &order.place {
+        Place::Nowhere => None,
+        Place::New(store, _) | Place::Stored(store, _) => Some(store.clone()),
+    };
+    let (options, exit_on_partial) = (order.options.clone(), order.exit_on_partial);
+    let again = Again { store, options, exit_on_partial };
+    let runs = match way {
+        Way::Straight => vec![setup.run(order, stage.clone())?],
+        Way::PlanFirst => plan_first(setup, order, stage)?,
+    };
+    match setup.config.settings.evaluation.mode {
+        EvaluationMode::Off => {
+            Ok(Evaluated { speaker: runs.len().saturating_sub(1), runs, verdict: None })
+        }
+        EvaluationMode::Basic | EvaluationMode::Full => {
+            Ok(evaluated(setup, &task, runs, &again, stage)?)
+        }
+    }
+}
+
+/// Returns the result of a dry run with what it would have done.
+fn with_plan(mut result: RunResult, ended: &Ended) -> RunResult {
+    if !ended.planned.is_empty() {
+        let mut text =
+            format!("{}\n\nThis was a dry run. It would have:\n", result.output.trim_end());
+        for planned in &ended.planned {
+            text.push_str(&format!("- {}: {}\n", planned.tool, planned.summary));
+        }
+        result.output = text.into();
+    }
+    result
+}
+
+/// Writes the answer and the report to their files.
+fn files(
+    args: &OutputArgs,
+    format: report::Format,
+    about: &About,
+    result: &RunResult,
+) -> Result<(), Failure> {
+    let failed = |error: architect::view::SaveError| Failure::failed(output::chain(&error));
+    if let Some(path) = &args.output_file {
+        let text = match show::format(args) {
+            OutputFormat::Text => format!("{}\n", result.output.trim_end()).into_bytes(),
+            OutputFormat::Json | OutputFormat::StreamJson => {
+                architect::view::jsonl::line(result).unwrap_or_default()
+            }
+        };
+        save(path, &text).map_err(failed)?;
+    }
+    let text = || Report { about, result }.render(format);
+    match (&args.report_file, args.report) {
+        (Some(path), _) => save(path, text().as_bytes()).map_err(failed)?,
+        // Standard output has the answer.
+        (None, Some(_)) => output::complain(&text()),
+        (None, None) => {}
+    }
+    Ok(())
+}
+
+fn report_format(args: &OutputArgs) -> Result<report::Format, Failure> {
+    use super::args::Report;
+    let asked = args.report.map(|report| match report {
+        Report::Json => report::Format::Json,
+        Report::Markdown => report::Format::Markdown,
+        Report::Github => report::Format::Github,
+        Report::Html => report::Format::Html,
+    });
+    match (asked, &args.report_file) {
+        (Some(format), _) => Ok(format),
+        (None, Some(path)) => report::Format::of(path).ok_or_else(|| {
+            Failure::usage(format!("the ending of {} tells no format of a report", path.display()))
+                .hint("end it in .json, .md or .html, or name the format with --report")
+        }),
+        (None, None) => Ok(report::Format::Markdown),
+    }
+}
+
+/// Sees to it that a file can be written, as far as that can be told before.
+fn writable(path: &Path) -> Result<(), Failure> {
+    if path.is_dir() {
+        return Err(Failure::usage(format!("{} is a folder", path.display())));
+    }
+    Ok(())
+}

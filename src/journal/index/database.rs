@@ -1,0 +1,141 @@
+//! The database of the index: its tables, and who may use it.
+
+use std::ffi::OsString;
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::Connection;
+
+/// What the tables are; a release that changes them counts it up, and every other one is thrown away.
+const RELEASE: u32 = 1;
+
+/// How long another process may keep the database; nobody waits for an index longer than that.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// The tables. The texts of the messages are stored once, and the search has an index of their words.
+const TABLES: &str = "
+    BEGIN;
+    CREATE TABLE sessions (
+        key INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        bytes INTEGER NOT NULL,
+        modified INTEGER NOT NULL,
+        created TEXT,
+        parent TEXT,
+        parent_seq INTEGER,
+        model TEXT,
+        agent TEXT,
+        workspace TEXT,
+        prompt TEXT,
+        status TEXT,
+        reason TEXT,
+        steps INTEGER NOT NULL DEFAULT 0,
+        calls INTEGER NOT NULL DEFAULT 0,
+        tokens INTEGER NOT NULL DEFAULT 0,
+        cost INTEGER,
+        records INTEGER NOT NULL DEFAULT 0,
+        problem TEXT
+    );
+    CREATE TABLE messages (
+        key INTEGER PRIMARY KEY,
+        session INTEGER NOT NULL,
+        seq INTEGER NOT NULL,
+        ts TEXT NOT NULL,
+        role TEXT NOT NULL,
+        name TEXT,
+        text TEXT NOT NULL
+    );
+    CREATE INDEX messages_of ON messages (session);
+    CREATE VIRTUAL TABLE words USING fts5 (
+        text, content = 'messages', content_rowid = 'key', tokenize = 'unicode61 remove_diacritics 2'
+    );
+    CREATE TABLE events (
+        session INTEGER NOT NULL,
+        seq INTEGER NOT NULL,
+        at INTEGER NOT NULL,
+        ts TEXT NOT NULL,
+        state TEXT NOT NULL,
+        event TEXT NOT NULL,
+        PRIMARY KEY (session, seq)
+    ) WITHOUT ROWID;
+    CREATE TABLE calls (
+        session INTEGER NOT NULL,
+        seq INTEGER NOT NULL,
+        ts TEXT NOT NULL,
+        model TEXT NOT NULL,
+        purpose TEXT NOT NULL,
+        input INTEGER NOT NULL,
+        output INTEGER NOT NULL,
+        cached INTEGER NOT NULL,
+        cost INTEGER,
+        PRIMARY KEY (session, seq)
+    ) WITHOUT ROWID;
+    CREATE TABLE files (
+        session INTEGER NOT NULL,
+        path TEXT NOT NULL,
+        action TEXT NOT NULL,
+        added INTEGER NOT NULL,
+        removed INTEGER NOT NULL,
+        PRIMARY KEY (session, path)
+    ) WITHOUT ROWID;
+    COMMIT;
+";
+
+/// Opens the database in a file, which nobody but the user may read.
+pub(super) fn open(path: &Path) -> rusqlite::Result<Connection> {
+    // SQLite itself would make it readable for everybody; when this fails, it says why.
+    let _ = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
+    let database = connect(Connection::open(path)?)?;
+    match release(&database)? {
+        Some(RELEASE) => Ok(database),
+        None => furnish(database),
+        Some(_) => {
+            drop(database);
+            discard(path);
+            open_new(path)
+        }
+    }
+}
+
+fn open_new(path: &Path) -> rusqlite::Result<Connection> {
+    let _ = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
+    furnish(connect(Connection::open(path)?)?)
+}
+
+/// Opens one that is gone with this process.
+pub(super) fn in_memory() -> rusqlite::Result<Connection> {
+    furnish(connect(Connection::open_in_memory()?)?)
+}
+
+/// Removes the file, the half-done changes that belong to it behind it.
+pub(super) fn discard(path: &Path) {
+    for ending in ["", "-journal", "-wal", "-shm"] {
+        let mut name = OsString::from(path);
+        name.push(ending);
+        let _ = fs::remove_file(name);
+    }
+}
+
+fn connect(database: Connection) -> rusqlite::Result<Connection> {
+    database.busy_timeout(PATIENCE)?;
+    // What a crash of the machine takes is made anew; a file on a network would not stand a shared memory beside it.
+    database.pragma_update(None, "synchronous", "OFF")?;
+    database.pragma_update(None, "journal_mode", "TRUNCATE")?;
+    Ok(database)
+}
+
+/// Returns which release made the tables; none when there are none.
+fn release(database: &Connection) -> rusqlite::Result<Option<u32>> {
+    let tables: u32 =
+        database.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    let release = database.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    Ok((tables > 0 || release > 0).then_some(release))
+}
+
+fn furnish(database: Connection) -> rusqlite::Result<Connection> {
+    database.execute_batch(TABLES)?;
+    database.pragma_update(None, "user_version", RELEASE)?;
+    Ok(database)
+}

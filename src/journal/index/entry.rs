@@ -1,0 +1,268 @@
+//! One journal, record by record, as the rows of the tables.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rusqlite::{Transaction, params};
+
+use super::answers::Role;
+use crate::journal::{Content, End, EndKind, Past, Replayed, Stored, Wall};
+use crate::machine::{Check, Event, StateKind, Verdict};
+use crate::model::{
+    CallId, FileAction, FileChange, Item, Micros, Origin, Reply, ToolResult, UserMessage,
+};
+
+/// The rows of one session, while its journal is read.
+pub(super) struct Entry<'a> {
+    change: &'a Transaction<'a>,
+    key: i64,
+    /// The names of the tools that were called.
+    names: HashMap<CallId, Arc<str>>,
+    /// What the calls so far have cost.
+    spent: Micros,
+    /// Whether the header was written.
+    begun: bool,
+    /// What failed first; nothing more is written then.
+    failed: rusqlite::Result<()>,
+}
+
+/// Where a row belongs: its record, and the time of day.
+#[derive(Clone, Copy)]
+struct At {
+    seq: u64,
+    ts: Wall,
+}
+
+/// The longest first line of a task that is kept, in characters.
+const LONGEST_PROMPT: usize = 200;
+
+impl<'a> Entry<'a> {
+    pub(super) fn new(change: &'a Transaction<'a>, key: i64) -> Self {
+        let names = HashMap::new();
+        Self { change, key, names, spent: Micros::ZERO, begun: false, failed: Ok(()) }
+    }
+
+    /// Takes the next record; `past` has it already.
+    pub(super) fn record(&mut self, past: &Past, stored: &Stored, replayed: &Replayed) {
+        if self.failed.is_ok() {
+            self.failed = self.begin(past).and_then(|()| self.rows(past, stored, replayed));
+        }
+    }
+
+    /// Writes what the whole amounts to.
+    pub(super) fn finish(mut self, past: &Past, end: &End) -> rusqlite::Result<()> {
+        std::mem::replace(&mut self.failed, Ok(()))?;
+        self.begin(past)?;
+        let run = past.fold.state.run();
+        let (header, setting) = (&past.header, &past.setting);
+        let ended = past.ended.as_ref();
+        let problem = match &end.kind {
+            EndKind::Whole | EndKind::Torn(_) => None,
+            EndKind::ReadOnly(why) => Some(why.to_string()),
+        };
+        let sql = "UPDATE sessions SET created = ?2, parent = ?3, parent_seq = ?4, model = ?5, agent = ?6, \
+             workspace = ?7, prompt = ?8, status = ?9, reason = ?10, steps = ?11, calls = ?12, tokens = ?13, \
+             cost = ?14, records = ?15, problem = ?16 WHERE key = ?1";
+        self.change.prepare_cached(sql)?.execute(params![
+            self.key,
+            header.created.to_string(),
+            header.lineage.map(|lineage| lineage.session.to_string()),
+            header.lineage.map(|lineage| lineage.seq),
+            &*setting.model,
+            &*setting.agent,
+            setting.workspace.root.to_string_lossy(),
+            prompt(&header.task),
+            ended.map_or("unfinished", |ended| &ended.status),
+            ended.map(|ended| &ended.reason),
+            run.steps,
+            run.calls,
+            run.spent.tokens.0,
+            is_priced(past).then_some(run.spent.cost.0),
+            end.position.seq,
+            problem,
+        ])?;
+        Ok(())
+    }
+
+    /// Writes what the session was begun with: messages before its first event.
+    fn begin(&mut self, past: &Past) -> rusqlite::Result<()> {
+        if self.begun {
+            return Ok(());
+        }
+        self.begun = true;
+        let at = At { seq: 0, ts: past.header.created };
+        for item in past.header.history.iter().chain([&past.header.task]) {
+            match item {
+                Item::User(message) => self.told(at, message)?,
+                Item::Assistant(reply) => self.said(at, reply, Role::Assistant)?,
+                Item::Exchange(exchange) => {
+                    self.said(at, exchange.reply(), Role::Assistant)?;
+                    for result in exchange.results() {
+                        self.answered(at, result)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn rows(&mut self, past: &Past, stored: &Stored, replayed: &Replayed) -> rusqlite::Result<()> {
+        let at = At { seq: stored.seq, ts: past.dawn.after(stored.at) };
+        let state = replayed.met.state;
+        let sql = "INSERT INTO events (session, seq, at, ts, state, event) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+        self.change.prepare_cached(sql)?.execute(params![
+            self.key,
+            at.seq,
+            stored.at.0,
+            at.ts.to_string(),
+            state.name(),
+            stored.content.name(),
+        ])?;
+        match &stored.content {
+            Content::Event(event) => self.event(past, at, state, event),
+            Content::Partial(partial) => self.message(at, Role::Partial, None, &partial.text),
+            Content::Resumed(resumed) => {
+                let found = &resumed.resumption.found;
+                found.iter().try_for_each(|found| self.answered(at, &found.result))
+            }
+            Content::Header(_) | Content::Ended(_) | Content::Other => Ok(()),
+        }
+    }
+
+    fn event(
+        &mut self,
+        past: &Past,
+        at: At,
+        state: StateKind,
+        event: &Event,
+    ) -> rusqlite::Result<()> {
+        match event {
+            Event::Prepared { messages, .. } => {
+                messages.iter().try_for_each(|message| self.told(at, message))
+            }
+            Event::Replied { reply, .. } => {
+                let (purpose, role) = match state {
+                    StateKind::CompactingSending => ("compaction", Role::Summary),
+                    StateKind::ClosingSending => ("closing", Role::Assistant),
+                    _ => ("agent", Role::Assistant),
+                };
+                self.said(at, reply, role)?;
+                self.paid(past, at, purpose, reply)
+            }
+            Event::Settled { result, .. }
+            | Event::Vetted { verdict: Verdict::Refused { result }, .. } => {
+                self.answered(at, result)
+            }
+            Event::Checked { check, .. } => match check {
+                Check::Passed => Ok(()),
+                Check::SentBack { message } | Check::Unfit { message } => {
+                    self.message(at, Role::User, Some(origin(Origin::Check)), message)
+                }
+                Check::FollowUp { message } => {
+                    self.message(at, Role::User, Some(origin(Origin::FollowUp)), message)
+                }
+            },
+            Event::Vetted { .. }
+            | Event::Tick { .. }
+            | Event::Interrupt { .. }
+            | Event::StoreFailed { .. }
+            | Event::Defect { .. }
+            | Event::Failed { .. } => Ok(()),
+        }
+    }
+
+    fn told(&mut self, at: At, message: &UserMessage) -> rusqlite::Result<()> {
+        let role = match message.origin {
+            Origin::Summary => Role::Summary,
+            _ => Role::User,
+        };
+        self.message(at, role, Some(origin(message.origin)), &message.text)
+    }
+
+    fn said(&mut self, at: At, reply: &Reply, role: Role) -> rusqlite::Result<()> {
+        if reply.has_text() {
+            self.message(at, role, None, &reply.text())?;
+        }
+        for call in reply.calls() {
+            self.names.insert(call.id.clone(), Arc::clone(&call.name));
+            self.message(at, Role::ToolCall, Some(&call.name), call.arguments.text())?;
+        }
+        Ok(())
+    }
+
+    fn answered(&mut self, at: At, result: &ToolResult) -> rusqlite::Result<()> {
+        let name = self.names.get(&result.call).cloned();
+        self.message(at, Role::ToolResult, name.as_deref(), &result.text)?;
+        result.changes.iter().try_for_each(|change| self.changed(change))
+    }
+
+    fn changed(&self, change: &FileChange) -> rusqlite::Result<()> {
+        let sql = "INSERT INTO files (session, path, action, added, removed) VALUES (?1, ?2, ?3, ?4, ?5) \
+             ON CONFLICT DO UPDATE SET action = excluded.action, added = added + excluded.added, \
+             removed = removed + excluded.removed";
+        let FileChange { path, action, added, removed } = change;
+        let values = params![self.key, &**path, action_name(*action), added, removed];
+        self.change.prepare_cached(sql)?.execute(values).map(|_| ())
+    }
+
+    /// What a reply cost is what has been spent since the one before.
+    fn paid(&mut self, past: &Past, at: At, purpose: &str, reply: &Reply) -> rusqlite::Result<()> {
+        let spent = past.fold.state.run().spent.cost;
+        let cost = is_priced(past).then(|| spent.minus(self.spent).0);
+        self.spent = spent;
+        let sql = "INSERT INTO calls (session, seq, ts, model, purpose, input, output, cached, cost) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+        let usage = &reply.usage;
+        self.change.prepare_cached(sql)?.execute(params![
+            self.key,
+            at.seq,
+            at.ts.to_string(),
+            &*past.setting.model,
+            purpose,
+            usage.input.0,
+            usage.output.0,
+            usage.cached_input.0,
+            cost,
+        ])?;
+        Ok(())
+    }
+
+    fn message(&self, at: At, role: Role, name: Option<&str>, text: &str) -> rusqlite::Result<()> {
+        let sql = "INSERT INTO messages (session, seq, ts, role, name, text) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+        let values = params![self.key, at.seq, at.ts.to_string(), role.name(), name, text];
+        let key = self.change.prepare_cached(sql)?.insert(values)?;
+        let sql = "INSERT INTO words (rowid, text) VALUES (?1, ?2)";
+        self.change.prepare_cached(sql)?.execute(params![key, text]).map(|_| ())
+    }
+}
+
+fn is_priced(past: &Past) -> bool {
+    past.fold.state.run().rules.price.is_some()
+}
+
+/// Returns the first line of a task that says something.
+fn prompt(task: &Item) -> Option<String> {
+    let Item::User(message) = task else { return None };
+    let line = message.text.lines().map(str::trim).find(|line| !line.is_empty())?;
+    Some(line.chars().take(LONGEST_PROMPT).collect())
+}
+
+fn origin(origin: Origin) -> &'static str {
+    match origin {
+        Origin::Task => "task",
+        Origin::Steering => "steering",
+        Origin::FollowUp => "follow_up",
+        Origin::System => "system",
+        Origin::Check => "check",
+        Origin::Summary => "summary",
+    }
+}
+
+/// Returns the name under which the database knows an action.
+pub(super) fn action_name(action: FileAction) -> &'static str {
+    match action {
+        FileAction::Created => "created",
+        FileAction::Modified => "modified",
+        FileAction::Deleted => "deleted",
+    }
+}

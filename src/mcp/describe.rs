@@ -1,0 +1,223 @@
+//! The tools of a server as they are taken over: filtered, named, capped.
+//!
+//! A list of tools is text from somebody else that goes into every request to a model, so each part of it has a limit,
+//! and what goes beyond is cut or left out, and said.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+use super::http::{self, Mirror};
+use super::settings::{Caps, Filter};
+use super::tool::Hints;
+use crate::model::{Digest, plain};
+
+/// A tool as a server describes it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Described {
+    /// Its name on the server.
+    pub remote: String,
+    /// What it does.
+    pub description: String,
+    /// The schema of its arguments.
+    pub schema: Value,
+    /// What the server says of its effects.
+    pub hints: Hints,
+    /// Which of its arguments are repeated in headers, where there are headers.
+    pub mirrors: Vec<Mirror>,
+}
+
+/// The longest name that all providers take.
+const LONGEST: usize = 64;
+
+/// The longest name that a server may give.
+const LONGEST_REMOTE: usize = 128;
+
+/// How many tools that are left out are named.
+const NAMED: usize = 3;
+
+/// Returns the tools of a list that are used, in their order, and what was left out of them.
+pub(super) fn described(
+    items: Vec<Value>,
+    filter: &Filter,
+    caps: &Caps,
+) -> (Vec<Described>, Vec<String>) {
+    let (mut tools, mut refused, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
+    let mut surplus = 0;
+    for item in items {
+        let name = item.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        if !name.is_empty() && !filter.lets(&name) {
+            continue;
+        }
+        match Described::of(item, &name, caps) {
+            Err(why) => refused.push((name, why)),
+            Ok(_) if seen.contains(&name) => refused.push((name, "its name stands twice".into())),
+            Ok(_) if tools.len() == caps.tools => surplus += 1,
+            Ok(tool) => {
+                seen.insert(name);
+                tools.push(tool);
+            }
+        }
+    }
+    let mut notes = Vec::new();
+    if surplus > 0 {
+        let most = caps.tools;
+        notes.push(format!(
+            "only the first {most} tools are used and {surplus} are left out; choose with `enabled_tools`"
+        ));
+    }
+    if !refused.is_empty() {
+        let named = refused.iter().take(NAMED);
+        let named: Vec<_> = named.map(|(name, why)| format!("{} ({why})", short(name))).collect();
+        let more = match refused.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(", and {more} more"),
+        };
+        notes.push(format!("these tools are left out: {}{more}", named.join(", ")));
+    }
+    (tools, notes)
+}
+
+impl Described {
+    fn of(mut item: Value, name: &str, caps: &Caps) -> Result<Self, String> {
+        if name.is_empty() {
+            return Err("it has no name".to_owned());
+        }
+        if name.len() > LONGEST_REMOTE || name.chars().any(char::is_control) {
+            return Err("its name is too long, or not for people".to_owned());
+        }
+        let Some(Value::Object(mut schema)) = item.get_mut("inputSchema").map(Value::take) else {
+            return Err("it does not say what its arguments are".to_owned());
+        };
+        schema.remove("$schema");
+        match schema.entry("type").or_insert_with(|| "object".into()) {
+            Value::String(kind) if kind == "object" => {}
+            _ => return Err("its arguments are no object".to_owned()),
+        }
+        let schema = Value::Object(schema);
+        let size = schema.to_string().len();
+        if size > caps.schema {
+            return Err(format!("the schema of its arguments has {size} bytes"));
+        }
+        let text = |value: Option<&Value>| value.and_then(Value::as_str).map(plain);
+        let description = text(item.get("description")).or_else(|| text(item.get("title")));
+        Ok(Self {
+            remote: name.to_owned(),
+            description: cut(description.unwrap_or_default(), caps.description),
+            mirrors: http::mirrors(&schema)?,
+            schema,
+            hints: Hints::of(item.get("annotations")),
+        })
+    }
+}
+
+/// Returns a name for a tool that all providers take and that no other tool has.
+pub(super) fn name(server: &str, remote: &str, taken: &mut HashSet<String>) -> String {
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let name: String =
+        format!("mcp_{server}_{remote}").chars().map(|c| if fits(c) { c } else { '_' }).collect();
+    let name = if name.len() > LONGEST || taken.contains(&name) {
+        // The beginning is for people, the end tells it from others.
+        let digest = Digest::of(server).with(Digest::of(remote)).to_string();
+        let end = &digest[..digest.len().min(8)];
+        format!("{}_{end}", &name[..name.len().min(LONGEST - end.len() - 1)])
+    } else {
+        name
+    };
+    taken.insert(name.clone());
+    name
+}
+
+fn short(name: &str) -> String {
+    match name {
+        "" => "one".to_owned(),
+        name => format!("`{}`", name.chars().take(40).collect::<String>().escape_debug()),
+    }
+}
+
+/// Returns a text of so many bytes at the most.
+pub(super) fn cut(mut text: String, most: usize) -> String {
+    if text.len() > most {
+        let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn tool(name: &str) -> Value {
+        json!({ "name": name, "description": "d", "inputSchema": { "type": "object" } })
+    }
+
+    fn names(items: Vec<Value>, caps: &Caps) -> (Vec<String>, Vec<String>) {
+        let (tools, notes) = described(items, &Filter::default(), caps);
+        (tools.into_iter().map(|tool| tool.remote).collect(), notes)
+    }
+
+    /// Fault M10.
+    #[test]
+    fn what_is_hostile_is_left_out_and_said() {
+        let mut long = tool("long");
+        long["inputSchema"]["description"] = "x".repeat(100_000).into();
+        let items = vec![
+            tool("good"),
+            tool("good"),
+            json!({ "name": "bare" }),
+            json!({ "name": "list", "inputSchema": { "type": "array" } }),
+            tool("\u{1b}[31m"),
+            tool(""),
+            json!("no tool"),
+            long,
+        ];
+        let (names, notes) = names(items, &Caps::default());
+        assert_eq!(names, ["good"]);
+        let expected = "these tools are left out: `good` (its name stands twice), `bare` (it does not say what its \
+                        arguments are), `list` (its arguments are no object), and 4 more";
+        assert_eq!(notes, [expected]);
+    }
+
+    /// Fault M10.
+    #[test]
+    fn there_are_only_so_many_tools_and_each_says_only_so_much() {
+        let items = (0..10_000).map(|n| tool(&format!("t{n}"))).collect();
+        let (used, notes) = names(items, &Caps::default());
+        assert_eq!(used.len(), 256);
+        assert!(notes[0].contains("9744 are left out"), "{notes:?}");
+        let mut wordy = tool("wordy");
+        wordy["description"] = "é".repeat(5 << 20).into();
+        let (tools, _) = described(vec![wordy], &Filter::default(), &Caps::default());
+        assert_eq!(tools[0].description.len(), (4 << 10) + "…".len());
+    }
+
+    #[test]
+    fn a_tool_that_is_filtered_out_takes_no_room() {
+        let filter = Filter { enabled: Some(vec!["b*".to_owned()]), disabled: Vec::new() };
+        let caps = Caps { tools: 1, ..Caps::default() };
+        let (tools, notes) = described(vec![tool("a"), tool("b1")], &filter, &caps);
+        assert_eq!((tools[0].remote.as_str(), notes.len()), ("b1", 0));
+    }
+
+    /// Fault M10.
+    #[test]
+    fn names_are_plain_short_and_never_the_same() {
+        let mut taken = HashSet::new();
+        let mut named = |server: &str, tool: &str| name(server, tool, &mut taken);
+        assert_eq!(named("git", "log"), "mcp_git_log");
+        assert_eq!(named("git", "a.b c"), "mcp_git_a_b_c");
+        let others = [
+            named("git", "a_b_c"),
+            named("a", "b_c"),
+            named("a_b", "c"),
+            named("x", &"y".repeat(100)),
+            named("x", &"y".repeat(101)),
+        ];
+        assert!(others.iter().all(|name| name.len() <= 64 && name.is_ascii()), "{others:?}");
+        assert_eq!(taken.len(), 7);
+    }
+}

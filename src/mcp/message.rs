@@ -1,0 +1,215 @@
+//! Messages: what is said to a server, and what a server says.
+
+use serde_json::{Map, Value, json};
+
+use super::error::Refusal;
+
+/// A request to a server.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Request {
+    /// Its number, which no other request of the connection has.
+    pub id: u64,
+    /// What is asked for.
+    pub method: &'static str,
+    /// The rest.
+    pub params: Map<String, Value>,
+    /// The version of the protocol that it is made in.
+    pub version: &'static str,
+    /// Headers for its arguments, where there are headers.
+    pub mirrored: Vec<(String, String)>,
+}
+
+/// Something that a server says.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Said {
+    /// The answer to a request.
+    Reply {
+        /// The request; none when it is not one of ours.
+        id: Option<u64>,
+        /// The answer.
+        outcome: Result<Value, Refusal>,
+    },
+    /// A request to the client.
+    Request {
+        /// Its id, which the answer has to carry.
+        id: Value,
+        /// What is asked for.
+        method: String,
+    },
+    /// How far a request has come.
+    Progress {
+        /// The request.
+        id: u64,
+        /// What the server says of it.
+        text: String,
+    },
+    /// Something else that needs no answer.
+    Notification,
+}
+
+/// The number of the error for what is not done here.
+const NO_SUCH_METHOD: i64 = -32601;
+
+impl Request {
+    pub(super) fn to_json(&self) -> Value {
+        json!({ "jsonrpc": "2.0", "id": self.id, "method": self.method, "params": self.params })
+    }
+}
+
+/// Returns the message that takes a request back.
+pub(super) fn cancelled(id: u64) -> Value {
+    notification("notifications/cancelled", &json!({ "requestId": id }))
+}
+
+/// Returns a message that needs no answer.
+pub(super) fn notification(method: &str, params: &Value) -> Value {
+    json!({ "jsonrpc": "2.0", "method": method, "params": params })
+}
+
+/// Returns the answer to a request of a server: it may know that we are there, and that is all.
+pub(super) fn answer(id: &Value, method: &str) -> Value {
+    if method == "ping" {
+        return json!({ "jsonrpc": "2.0", "id": id, "result": {} });
+    }
+    let message = format!("{method} is not supported");
+    let error = json!({ "code": NO_SUCH_METHOD, "message": message });
+    json!({ "jsonrpc": "2.0", "id": id, "error": error })
+}
+
+impl Said {
+    /// Reads a message, or several that came in one; none when it is something else.
+    pub(super) fn parse(text: &[u8]) -> Option<Vec<Self>> {
+        match serde_json::from_slice(text).ok()? {
+            Value::Array(items) => items.into_iter().map(Self::of).collect(),
+            value => Self::of(value).map(|said| vec![said]),
+        }
+    }
+
+    fn of(value: Value) -> Option<Self> {
+        let Value::Object(mut fields) = value else { return None };
+        if fields.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
+            return None;
+        }
+        let id = fields.remove("id");
+        match fields.remove("method") {
+            Some(Value::String(method)) => Some(match id {
+                Some(id) => Self::Request { id, method },
+                None => Self::notified(&method, fields.get("params")),
+            }),
+            Some(_) => None,
+            None => {
+                let outcome = match (fields.remove("result"), fields.remove("error")) {
+                    (_, Some(error)) => Err(Refusal::of(&error)),
+                    (Some(result), None) => Ok(result),
+                    (None, None) => return None,
+                };
+                // Ours are numbers; a text that looks like one is not ours.
+                Some(Self::Reply { id: id.as_ref().and_then(Value::as_u64), outcome })
+            }
+        }
+    }
+
+    fn notified(method: &str, params: Option<&Value>) -> Self {
+        let progress = || {
+            let params = params?;
+            let id = params.get("progressToken")?.as_u64()?;
+            let number = |name: &str| params.get(name).and_then(Value::as_f64);
+            let text = match (params.get("message").and_then(Value::as_str), number("total")) {
+                (Some(message), _) => message.chars().take(200).collect(),
+                (None, Some(total)) => format!("{} of {total}", number("progress")?),
+                (None, None) => format!("{}", number("progress")?),
+            };
+            Some(Self::Progress { id, text })
+        };
+        match method {
+            "notifications/progress" => progress().unwrap_or(Self::Notification),
+            _ => Self::Notification,
+        }
+    }
+}
+
+impl Refusal {
+    fn of(error: &Value) -> Self {
+        let message = error.get("message").and_then(Value::as_str).unwrap_or("no reason was given");
+        Self {
+            code: error.get("code").and_then(Value::as_i64).unwrap_or_default(),
+            message: message.chars().take(2_000).collect(),
+            data: error.get("data").cloned().unwrap_or_default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Option<Vec<Said>> {
+        Said::parse(text.as_bytes())
+    }
+
+    /// Fault M7.
+    #[test]
+    fn only_a_reply_with_a_number_of_ours_has_one() {
+        let id = |id: &str| match parse(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":1}}"#)) {
+            Some(said) => match said.as_slice() {
+                [Said::Reply { id, .. }] => *id,
+                other => panic!("{other:?}"),
+            },
+            None => panic!("nothing"),
+        };
+        assert_eq!(id("7"), Some(7));
+        for other in ["\"7\"", "null", "-1", "1.5", "{}"] {
+            assert_eq!(id(other), None, "{other}");
+        }
+    }
+
+    /// Fault M5.
+    #[test]
+    fn what_is_no_message_is_none() {
+        for text in [
+            "",
+            "hello",
+            "{}",
+            "[1]",
+            "{\"jsonrpc\":\"2.0\"}",
+            "{\"jsonrpc\":\"2.0\",\"method\":1}",
+            "{\"jsonrpc\":\"1.0\",\"id\":1,\"result\":1}",
+            "\u{0}",
+        ] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+        assert_eq!(Said::parse(b"\xff{}"), None);
+        assert_eq!(parse(&"[".repeat(100_000)), None);
+    }
+
+    #[test]
+    fn a_batch_is_read_as_its_messages() {
+        let text = r#"[{"jsonrpc":"2.0","method":"notifications/message"},
+            {"jsonrpc":"2.0","id":"a","method":"roots/list"}]"#;
+        let request = Said::Request { id: "a".into(), method: "roots/list".into() };
+        assert_eq!(parse(text), Some(vec![Said::Notification, request]));
+    }
+
+    #[test]
+    fn progress_is_told_in_words() {
+        let text = |params: &str| {
+            let text = format!(
+                r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{params}}}"#
+            );
+            parse(&text).unwrap().remove(0)
+        };
+        let progress = |text: &str| Said::Progress { id: 3, text: text.to_owned() };
+        assert_eq!(text(r#"{"progressToken":3,"progress":1,"total":4}"#), progress("1 of 4"));
+        assert_eq!(text(r#"{"progressToken":3,"progress":1,"message":"a"}"#), progress("a"));
+        assert_eq!(text(r#"{"progressToken":"x","progress":1}"#), Said::Notification);
+    }
+
+    /// Fault M11.
+    #[test]
+    fn a_server_may_ask_whether_we_are_there_and_nothing_else() {
+        assert_eq!(answer(&"p".into(), "ping")["result"], json!({}));
+        for method in ["sampling/createMessage", "elicitation/create", "roots/list", "x"] {
+            assert_eq!(answer(&1.into(), method)["error"]["code"], NO_SUCH_METHOD, "{method}");
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! A tool of a server.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value, json};
+
+use super::connection::{Question, Wait};
+use super::describe::Described;
+use super::http::Mirror;
+use super::outcome::Answer;
+use super::server::{Repeat, Server};
+use crate::model::{CallId, Span, ToolStatus};
+use crate::port::{Notice, Scope, ToolSpec};
+
+/// A tool of a server, pinned for the run. Clones are the same tool.
+#[derive(Clone)]
+pub struct Tool(Arc<Pinned>);
+
+struct Pinned {
+    spec: ToolSpec,
+    remote: String,
+    hints: Hints,
+    mirrors: Vec<Mirror>,
+    server: Arc<Server>,
+}
+
+/// What a server says of a tool's effects. Nobody has checked it, and no permission follows from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hints {
+    /// It changes nothing.
+    pub read_only: bool,
+    /// It may destroy something.
+    pub destructive: bool,
+    /// A second call with the same arguments changes nothing more.
+    pub idempotent: bool,
+}
+
+/// The least time between two words about a call's progress.
+const PROGRESS: Duration = Duration::from_millis(250);
+
+/// Time beyond a server's own limits before a call is left alone.
+const MARGIN: Duration = Duration::from_secs(20);
+
+impl Tool {
+    pub(super) fn new(name: &str, described: Described, server: Arc<Server>) -> Self {
+        let Described { remote, description, schema, hints, mirrors } = described;
+        let spec = ToolSpec { name: name.into(), description: description.into(), schema };
+        Self(Arc::new(Pinned { spec, remote, hints, mirrors, server }))
+    }
+
+    /// Returns what the model is told.
+    pub fn spec(&self) -> &ToolSpec {
+        &self.0.spec
+    }
+
+    /// Returns the name of its server.
+    pub fn server(&self) -> &str {
+        &self.0.server.spec.name
+    }
+
+    /// Returns its name on its server.
+    pub fn remote_name(&self) -> &str {
+        &self.0.remote
+    }
+
+    /// Returns what its server says of its effects.
+    pub fn hints(&self) -> Hints {
+        self.0.hints
+    }
+
+    /// Returns how long a call may take before it is left alone; longer than any limit of its own.
+    pub fn limit(&self) -> Span {
+        Span::from(self.0.server.spec.timeout.saturating_add(MARGIN))
+    }
+
+    /// Understands the arguments of a call, the text of a JSON object. Whether they fit the schema is for the server to
+    /// say.
+    ///
+    /// # Errors
+    ///
+    /// Fails with what is wrong with them; the model reads it.
+    pub fn arguments(&self, text: &str) -> Result<Map<String, Value>, String> {
+        let name = &self.0.spec.name;
+        let arguments: Map<String, Value> = serde_json::from_str(text)
+            .map_err(|error| format!("Invalid arguments for {name}: {error}."))?;
+        let required = self.0.spec.schema["required"].as_array().into_iter().flatten();
+        let missing = required.filter_map(Value::as_str).find(|key| !arguments.contains_key(*key));
+        match missing {
+            Some(key) => Err(format!("Invalid arguments for {name}: missing field `{key}`.")),
+            None => Ok(arguments),
+        }
+    }
+
+    /// Makes a call, and waits for its result.
+    pub fn call(&self, arguments: Map<String, Value>, call: &CallId, scope: &Scope) -> Answer {
+        let Pinned { spec, remote, hints, mirrors, server } = &*self.0;
+        if scope.cancel.is_cancelled() {
+            return Answer { status: ToolStatus::Interrupted, text: "interrupted".to_owned() };
+        }
+        let told = Cell::new(None::<Instant>);
+        let progress = |text: &str| {
+            if told.get().is_none_or(|before| before.elapsed() >= PROGRESS) {
+                told.set(Some(Instant::now()));
+                let text = format!("{}: {text}", spec.name).into();
+                scope.tell(Notice::Progress { text });
+            }
+        };
+        let mirrored = mirrors.iter().filter_map(|mirror| mirror.of(&arguments)).collect();
+        // By the id a server that wants to can tell a call from its repetition.
+        let params = [
+            ("name", remote.as_str().into()),
+            ("arguments", Value::Object(arguments)),
+            ("_meta", json!({ "architect/callId": call.as_str() })),
+        ];
+        let params = params.map(|(name, value)| (name.to_owned(), value)).into_iter().collect();
+        let question = Question { mirrored, ..Question::new("tools/call", params) };
+        let wait = Wait::new(server.spec.timeout, &scope.cancel, &progress);
+        let is_harmless = hints.idempotent || hints.read_only;
+        let repeat = if is_harmless { Repeat::Harmless } else { Repeat::Never };
+        match server.call(&question, repeat, &wait) {
+            Ok(result) => Answer::of(&result, server.setup.caps.result),
+            Err(error) => Answer::failed(&server.spec.name, &error),
+        }
+    }
+}
+
+impl Hints {
+    /// Reads what a server says; what it does not say is the worst.
+    pub(super) fn of(annotations: Option<&Value>) -> Self {
+        let says = |name: &str| annotations?.get(name)?.as_bool();
+        Self {
+            read_only: says("readOnlyHint").unwrap_or(false),
+            destructive: says("destructiveHint").unwrap_or(true),
+            idempotent: says("idempotentHint").unwrap_or(false),
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! A command line with everything that it may run.
+
+use std::collections::BTreeMap;
+
+use super::program::{self, Inner};
+use crate::tools::permission::shell::{
+    self, Assignment, Body, Command, Form, Pipeline, Redirect, Redirection, Script, Simple,
+    Unreadable, Word,
+};
+
+/// A command line with everything that it may run, those parts included that are hidden in others.
+///
+/// What is gathered here is meant for saying no: it may hold more than what would run. For saying yes, the script itself
+/// is walked.
+#[derive(Clone, Debug)]
+pub(in crate::tools::permission) struct Line {
+    /// The line as it was given.
+    pub raw: String,
+    /// What it says, if it could be read.
+    pub script: Result<Script, Unreadable>,
+    /// The scripts in it, from the outermost on.
+    pub scripts: Vec<Script>,
+    /// The programs in it.
+    pub programs: Vec<Program>,
+    /// Folders in which it may be while it runs, relative to the workspace or absolute.
+    pub folders: Vec<String>,
+}
+
+/// A program that a line may run.
+#[derive(Clone, Debug)]
+pub(in crate::tools::permission) struct Program {
+    /// Its name and its arguments.
+    pub words: Vec<Word>,
+    /// Where it reads from and writes to.
+    pub redirections: Vec<Redirection>,
+}
+
+/// Scripts within scripts that are looked into at the most.
+const MOST: usize = 256;
+
+impl Line {
+    /// Reads a command line that runs in a folder.
+    pub(in crate::tools::permission) fn read(raw: &str, folder: &str) -> Self {
+        let script = shell::read(raw);
+        let mut line = Self {
+            raw: raw.to_owned(),
+            scripts: script.iter().cloned().collect(),
+            script,
+            programs: Vec::new(),
+            folders: vec![folder.to_owned()],
+        };
+        let mut next = 0;
+        while next < line.scripts.len().min(MOST) {
+            let script = line.scripts[next].clone();
+            next += 1;
+            let known = known(&script);
+            script.each(&mut |command| line.add(command, &known));
+        }
+        line
+    }
+
+    fn add(&mut self, command: &Command, known: &BTreeMap<String, String>) {
+        let simple = match &command.body {
+            Body::Simple(simple) => Simple {
+                assignments: simple.assignments.clone(),
+                words: spelled(&simple.words, known),
+            },
+            Body::Group { .. } | Body::Function { .. } => Simple::default(),
+        };
+        for redirection in &command.redirections {
+            let is_read = redirection.kind == Redirect::Here
+                && program::inner(&simple) == Inner::Input
+                && redirection.target.is_literal();
+            if is_read {
+                self.scripts.extend(shell::read(&redirection.target.text));
+            }
+        }
+        self.add_program(&simple, command.redirections.clone(), 0);
+    }
+
+    fn add_program(&mut self, simple: &Simple, redirections: Vec<Redirection>, depth: usize) {
+        if depth > 8 {
+            return;
+        }
+        self.enter(&simple.words);
+        match program::inner(simple) {
+            Inner::Programs(inner) => {
+                for simple in &inner {
+                    self.add_program(simple, Vec::new(), depth + 1);
+                }
+            }
+            Inner::Script(script) => self.scripts.push(script),
+            Inner::Nothing | Inner::Input | Inner::Unknown => {}
+        }
+        for words in program::guesses(&simple.words) {
+            let guess = Simple { assignments: Vec::new(), words: words.to_vec() };
+            if let Inner::Script(script) = program::inner(&guess) {
+                self.scripts.push(script);
+            }
+            self.programs.push(Program { words: guess.words, redirections: Vec::new() });
+        }
+        self.programs.push(Program { words: simple.words.clone(), redirections });
+    }
+
+    /// Follows a change of the folder.
+    fn enter(&mut self, words: &[Word]) {
+        if !matches!(program::name(words), Some("cd" | "pushd")) || self.folders.len() >= MOST {
+            return;
+        }
+        let target = words[1..].iter().find(|word| !word.text.starts_with('-'));
+        let entered = target.map_or_else(|| vec![HOME.to_owned()], |word| self.places(word));
+        self.folders.extend(entered);
+        self.folders.sort();
+        self.folders.dedup();
+    }
+
+    /// Calls `see` for every pipeline in it.
+    pub(in crate::tools::permission) fn each_pipeline(&self, see: &mut dyn FnMut(&Pipeline)) {
+        for script in &self.scripts {
+            script.pipelines.iter().for_each(&mut *see);
+            script.each(&mut |command| {
+                if let Body::Group { scripts, .. } = &command.body {
+                    scripts.iter().flat_map(|script| &script.pipelines).for_each(&mut *see);
+                }
+                for word in words_of(command) {
+                    word.scripts.iter().flat_map(|script| &script.pipelines).for_each(&mut *see);
+                }
+            });
+        }
+    }
+
+    /// Returns the places that a word may mean as a path, without `.` and `..` where that can be told. The home is
+    /// [`HOME`].
+    pub(in crate::tools::permission) fn places(&self, word: &Word) -> Vec<String> {
+        let text = word.text.as_str();
+        let is_literal = word.form < Form::Computed;
+        match text.chars().next() {
+            Some('/') => vec![lexical(text)],
+            Some('~') if !is_literal => {
+                let rest = text.split_once('/').map_or("", |(_, rest)| rest);
+                vec![lexical(&format!("{HOME}/{rest}"))]
+            }
+            Some('$') if !is_literal && text.starts_with(HOME) => vec![lexical(text)],
+            // Behind quotes it is a name like any other.
+            Some('$') if is_literal => vec![format!("\\{text}")],
+            _ => self.folders.iter().map(|folder| join(folder, text)).collect(),
+        }
+    }
+}
+
+/// The home of the user.
+pub(super) const HOME: &str = "$HOME";
+
+impl Program {
+    /// Returns the name of the program, without its folder; none when it cannot be told.
+    pub(in crate::tools::permission) fn name(&self) -> Option<&str> {
+        program::name(&self.words)
+    }
+}
+
+/// Returns all words of a command that are its own.
+pub(super) fn words_of(command: &Command) -> Vec<&Word> {
+    let mut words: Vec<&Word> = match &command.body {
+        Body::Simple(Simple { assignments, words }) => {
+            let values = assignments.iter().flat_map(|Assignment { values, .. }| values);
+            values.chain(words).collect()
+        }
+        Body::Group { words, .. } => words.iter().collect(),
+        Body::Function { .. } => Vec::new(),
+    };
+    words.extend(command.redirections.iter().map(|redirection| &redirection.target));
+    words
+}
+
+/// Returns the variables whose value stands in the script.
+fn known(script: &Script) -> BTreeMap<String, String> {
+    let mut known = BTreeMap::new();
+    script.each(&mut |command| {
+        let Body::Simple(simple) = &command.body else { return };
+        for Assignment { name, values } in &simple.assignments {
+            if let [value] = values.as_slice()
+                && value.is_literal()
+            {
+                known.insert(name.clone(), value.text.clone());
+            }
+        }
+    });
+    known
+}
+
+/// Returns words with their braces expanded, and with the values of variables that are known.
+fn spelled(words: &[Word], known: &BTreeMap<String, String>) -> Vec<Word> {
+    let value = |word: &Word| match word.form {
+        Form::Computed => word.text.strip_prefix('$').and_then(|name| known.get(name)),
+        Form::Literal | Form::Pattern | Form::Evaluated => None,
+    };
+    let one = |word: Word| match value(&word) {
+        Some(value) => value.split_whitespace().map(Word::literal).collect(),
+        None if word.has_braces && !word.text.contains(['{', '$', '~', '*', '?']) => {
+            vec![Word::literal(&word.text)]
+        }
+        None => vec![word],
+    };
+    words.iter().flat_map(Word::expanded).flat_map(one).collect()
+}
+
+/// Returns a path below a folder, or the path itself when it is absolute.
+fn join(folder: &str, path: &str) -> String {
+    match path.starts_with('/') || folder.is_empty() {
+        true => lexical(path),
+        false => lexical(&format!("{folder}/{path}")),
+    }
+}
+
+/// Takes `.` and `..` back without looking at the files.
+pub(super) fn lexical(path: &str) -> String {
+    let is_absolute = path.starts_with('/');
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => match parts.last() {
+                Some(&(HOME | "..")) => parts.push(".."),
+                Some(_) => {
+                    parts.pop();
+                }
+                None if is_absolute => {}
+                None => parts.push(".."),
+            },
+            part => parts.push(part),
+        }
+    }
+    let joined = parts.join("/");
+    if is_absolute { format!("/{joined}") } else { joined }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn programs(line: &str) -> Vec<String> {
+        let text = |program: &Program| -> String {
+            program.words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ")
+        };
+        Line::read(line, "").programs.iter().map(text).filter(|text| !text.is_empty()).collect()
+    }
+
+    #[test]
+    fn hidden_programs_are_found() {
+        for line in [
+            "rm x",
+            "sh -c 'rm x'",
+            "bash -c \"sh -c 'rm x'\"",
+            "env A=b nohup rm x",
+            "timeout --odd 5 rm x",
+            "sudo -u y rm x",
+            "xargs -Z rm x",
+            "r=rm; $r x",
+            "c='rm x'; $c",
+            "{rm,x}",
+            "bash <<< 'rm x'",
+            "bash << E\nrm x\nE",
+            "find . -exec rm x \\;",
+            "eval 'rm x'",
+            "f() { rm x; }",
+            "sudo sh -c 'rm x'",
+        ] {
+            assert!(programs(line).contains(&"rm x".to_owned()), "{line}: {:?}", programs(line));
+        }
+    }
+
+    #[test]
+    fn folders_are_followed() {
+        let line = Line::read("cd a && cd ../b; (cd /; x)", "w");
+        for folder in ["w", "w/a", "w/b", "/"] {
+            assert!(line.folders.iter().any(|found| found == folder), "{:?}", line.folders);
+        }
+    }
+
+    #[test]
+    fn paths_are_made_plain() {
+        for (path, plain) in [
+            ("/usr/../etc/.", "/etc"),
+            ("/..", "/"),
+            ("a/../..", ".."),
+            ("$HOME/..", "$HOME/.."),
+            ("./", ""),
+        ] {
+            assert_eq!(lexical(path), plain);
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! What a command line does, as far as that can be told from its text.
+//!
+//! There are two ways to look at it. To say *no*, everything is gathered that may run ([`Line`]), rather too much than
+//! too little. To say *yes*, the line has to be understood as a whole, and each of its parts has to be known.
+
+mod forbidden;
+mod line;
+mod program;
+mod reads;
+
+pub(super) use forbidden::forbidden;
+pub(super) use line::{Line, Program};
+pub(super) use program::{Inner, inner, name};
+pub(super) use reads::{is_harmless, only_reads};

@@ -1,0 +1,342 @@
+//! Programs, and programs that run other programs.
+
+use crate::tools::permission::shell::{self, Assignment, Form, Script, Simple, Word};
+
+/// What a program runs besides itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::tools::permission) enum Inner {
+    /// Nothing that can be seen from here.
+    Nothing,
+    /// Other programs, and does nothing else.
+    Programs(Vec<Simple>),
+    /// A script for a shell, and does nothing else.
+    Script(Script),
+    /// A script that it reads from its input.
+    Input,
+    /// Something, but what cannot be told.
+    Unknown,
+}
+
+/// A program that runs the program in its arguments.
+struct Wrapper {
+    name: &'static str,
+    /// Options that stand for themselves.
+    plain: &'static [&'static str],
+    /// Options that take a value.
+    valued: &'static [&'static str],
+    /// Arguments before the program.
+    operands: usize,
+}
+
+const fn wrapper(
+    name: &'static str,
+    plain: &'static [&'static str],
+    valued: &'static [&'static str],
+    operands: usize,
+) -> Wrapper {
+    Wrapper { name, plain, valued, operands }
+}
+
+const WRAPPERS: [Wrapper; 14] = [
+    wrapper("nohup", &[], &[], 0),
+    wrapper("setsid", &["-f", "-w", "-c", "--fork", "--wait", "--ctty"], &[], 0),
+    wrapper("nice", &[], &["-n", "--adjustment"], 0),
+    wrapper("ionice", &["-t"], &["-c", "-n", "--class", "--classdata"], 0),
+    wrapper("stdbuf", &[], &["-i", "-o", "-e", "--input", "--output", "--error"], 0),
+    wrapper(
+        "timeout",
+        &["-f", "-p", "-v", "--foreground", "--preserve-status", "--verbose"],
+        &["-k", "-s", "--kill-after", "--signal"],
+        1,
+    ),
+    wrapper("time", &["-p", "-v", "--portability", "--verbose"], &["-f", "--format"], 0),
+    wrapper("command", &["-p"], &[], 0),
+    wrapper("builtin", &[], &[], 0),
+    wrapper("exec", &["-c", "-l", "-cl"], &["-a"], 0),
+    wrapper("busybox", &[], &[], 0),
+    wrapper("toybox", &[], &[], 0),
+    wrapper("chrt", &["-b", "-f", "-i", "-o", "-r"], &[], 1),
+    wrapper("taskset", &["-a", "-c"], &[], 1),
+];
+
+/// Programs that run others in ways that are not looked into; what they name may be what they run.
+const OPAQUE: [&str; 26] = [
+    "bwrap",
+    "caffeinate",
+    "chroot",
+    "dbus-run-session",
+    "doas",
+    "entr",
+    "env",
+    "fakeroot",
+    "firejail",
+    "flock",
+    "ltrace",
+    "nsenter",
+    "numactl",
+    "parallel",
+    "pkexec",
+    "proot",
+    "rlwrap",
+    "runuser",
+    "script",
+    "setpriv",
+    "strace",
+    "sudo",
+    "systemd-run",
+    "unbuffer",
+    "unshare",
+    "xargs",
+];
+
+const SHELLS: [&str; 9] = ["ash", "bash", "dash", "ksh", "mksh", "rbash", "sh", "yash", "zsh"];
+
+/// Returns the name of the program that some words run, without its folder; none when it cannot be told.
+pub(in crate::tools::permission) fn name(words: &[Word]) -> Option<&str> {
+    let first = words.first().filter(|word| word.is_literal())?;
+    first.text.rsplit('/').next().filter(|name| !name.is_empty())
+}
+
+/// Returns whether a program is a shell.
+pub(in crate::tools::permission) fn is_shell(name: &str) -> bool {
+    SHELLS.contains(&name)
+}
+
+/// Returns what some words run besides the program that they name.
+pub(in crate::tools::permission) fn inner(simple: &Simple) -> Inner {
+    let words = simple.words.as_slice();
+    let Some(name) = name(words) else { return Inner::Unknown };
+    let rest = &words[1..];
+    match name {
+        "env" => env(rest),
+        "xargs" => xargs(rest),
+        "find" => find(rest),
+        "eval" => script_of(rest),
+        "watch" => match operands(rest, &["-t", "-x", "-c", "-d", "-e", "-g"], &["-n"], 0) {
+            Some(rest) => script_of(rest),
+            None => Inner::Unknown,
+        },
+        "trap" => match rest {
+            [] => Inner::Nothing,
+            [action, ..] if !action.may_be_option() => script_of(std::slice::from_ref(action)),
+            _ => Inner::Unknown,
+        },
+        name if is_shell(name) => shell(rest),
+        name => match WRAPPERS.iter().find(|wrapper| wrapper.name == name) {
+            Some(wrapper) => wrapped(wrapper, rest),
+            None if OPAQUE.contains(&name) => Inner::Unknown,
+            None => Inner::Nothing,
+        },
+    }
+}
+
+/// Returns every end of some words that may be a program which they run.
+pub(in crate::tools::permission) fn guesses(words: &[Word]) -> impl Iterator<Item = &[Word]> {
+    let runs_others = name(words).is_some_and(|name| {
+        OPAQUE.contains(&name) || WRAPPERS.iter().any(|wrapper| wrapper.name == name)
+    });
+    let from = if runs_others { 1 } else { words.len() };
+    (from..words.len()).map(|from| &words[from..])
+}
+
+fn program(words: &[Word]) -> Inner {
+    match words {
+        [] => Inner::Nothing,
+        words => Inner::Programs(vec![Simple { assignments: Vec::new(), words: words.to_vec() }]),
+    }
+}
+
+fn wrapped(wrapper: &Wrapper, rest: &[Word]) -> Inner {
+    if wrapper.name == "command"
+        && rest.first().is_some_and(|word| word.text == "-v" || word.text == "-V")
+    {
+        return Inner::Nothing;
+    }
+    let inner = operands(rest, wrapper.plain, wrapper.valued, wrapper.operands);
+    inner.map_or(Inner::Unknown, program)
+}
+
+/// Returns what follows the options and so many operands; none when an option is not known.
+fn operands<'a>(
+    mut rest: &'a [Word],
+    plain: &[&str],
+    valued: &[&str],
+    operands: usize,
+) -> Option<&'a [Word]> {
+    while let Some((word, more)) = rest.split_first() {
+        if !word.may_be_option() || word.text == "-" {
+            break;
+        }
+        let text = word.is_literal().then_some(word.text.as_str())?;
+        let is_glued = |option: &&&str| match option.starts_with("--") {
+            true => text.strip_prefix(**option).is_some_and(|value| value.starts_with('=')),
+            false => text.len() > option.len() && text.starts_with(**option),
+        };
+        rest = if text == "--" {
+            rest = more;
+            break;
+        } else if plain.contains(&text) {
+            more
+        } else if valued.contains(&text) {
+            more.get(1..)?
+        } else if valued.iter().any(|option| is_glued(&option)) {
+            more
+        } else {
+            return None;
+        };
+    }
+    rest.get(operands..)
+}
+
+fn env(rest: &[Word]) -> Inner {
+    let plain = ["-i", "-", "-0", "-v", "--ignore-environment", "--debug"];
+    let Some(mut rest) = operands(rest, &plain, &["-u", "--unset", "-C", "--chdir"], 0) else {
+        return Inner::Unknown;
+    };
+    if rest.first().is_some_and(|word| word.text == "-") {
+        rest = &rest[1..];
+    }
+    let mut assignments = Vec::new();
+    while let Some((word, more)) = rest.split_first() {
+        let Some((name, value)) = word.text.split_once('=') else { break };
+        let value = Word { text: value.to_owned(), ..word.clone() };
+        assignments.push(Assignment { name: name.to_owned(), values: vec![value] });
+        rest = more;
+    }
+    match rest {
+        [] => Inner::Nothing,
+        words => Inner::Programs(vec![Simple { assignments, words: words.to_vec() }]),
+    }
+}
+
+fn xargs(rest: &[Word]) -> Inner {
+    let plain = ["-0", "-r", "-t", "-x", "--null", "--no-run-if-empty", "--verbose", "-0r", "-r0"];
+    let valued = [
+        "-n",
+        "-P",
+        "-I",
+        "-L",
+        "-d",
+        "-s",
+        "-a",
+        "-E",
+        "--max-args",
+        "--max-procs",
+        "--delimiter",
+    ];
+    let Some(rest) = operands(rest, &plain, &valued, 0) else { return Inner::Unknown };
+    let mut words = rest.to_vec();
+    if words.is_empty() {
+        words.push(Word::literal("echo"));
+    }
+    // What it reads may be anything.
+    let read = Word { text: "$input".to_owned(), form: Form::Computed, ..Word::default() };
+    words.push(read);
+    program(&words)
+}
+
+fn find(rest: &[Word]) -> Inner {
+    let runs = |word: &Word| matches!(&*word.text, "-exec" | "-execdir" | "-ok" | "-okdir");
+    let mut programs = Vec::new();
+    let mut rest = rest;
+    while let Some(at) = rest.iter().position(runs) {
+        rest = &rest[at + 1..];
+        let end = rest.iter().position(|word| matches!(&*word.text, ";" | "+"));
+        let words = &rest[..end.unwrap_or(rest.len())];
+        // The name of a file that it finds; it begins with the folder where it looks.
+        let words = words.iter().map(|word| match word.text.contains("{}") {
+            true => Word { form: Form::Computed, has_braces: false, ..word.clone() },
+            false => word.clone(),
+        });
+        programs.push(Simple { assignments: Vec::new(), words: words.collect() });
+        rest = &rest[end.unwrap_or(rest.len())..];
+    }
+    if programs.is_empty() { Inner::Nothing } else { Inner::Programs(programs) }
+}
+
+fn shell(rest: &[Word]) -> Inner {
+    let mut words = rest.iter();
+    let mut is_script = false;
+    while let Some(word) = words.next() {
+        let text = word.text.as_str();
+        if !word.is_literal() && word.may_be_option() {
+            return Inner::Unknown;
+        }
+        match text {
+            "-o" | "-O" | "+o" | "+O" => {
+                words.next();
+            }
+            "--rcfile" | "--init-file" => return Inner::Unknown,
+            "-" => {}
+            _ if text.starts_with("--") => {}
+            _ if text.starts_with('-') && text.contains('s') && !text.contains('c') => {
+                return Inner::Input;
+            }
+            _ if text.starts_with(['-', '+']) => is_script |= text.contains('c'),
+            _ if is_script => return script_of(std::slice::from_ref(word)),
+            "/dev/stdin" | "/proc/self/fd/0" | "/dev/fd/0" => return Inner::Input,
+            // A file with a script.
+            _ => return Inner::Nothing,
+        }
+    }
+    if is_script { Inner::Unknown } else { Inner::Input }
+}
+
+/// Returns the script that words make up.
+fn script_of(words: &[Word]) -> Inner {
+    if words.iter().any(|word| word.form > Form::Pattern) {
+        return Inner::Unknown;
+    }
+    let text: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
+    shell::read(&text.join(" ")).map_or(Inner::Unknown, Inner::Script)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tools::permission::shell::Body;
+
+    fn inner_of(line: &str) -> Inner {
+        let script = shell::read(line).unwrap();
+        let Body::Simple(simple) = &script.pipelines[0].stages[0].body else { panic!("{line}") };
+        inner(simple)
+    }
+
+    #[test]
+    fn what_is_wrapped_is_found() {
+        for line in [
+            "env -i -u C A=b ls x",
+            "nohup ls x",
+            "timeout -k 1 -s9 5 ls x",
+            "nice -n 5 ls x",
+            "command ls x",
+            "exec -a y ls x",
+            "stdbuf -oL ls x",
+            "busybox ls x",
+            "find . -name y -exec ls x \\;",
+        ] {
+            let Inner::Programs(found) = inner_of(line) else { panic!("{line}") };
+            let words: Vec<&str> = found[0].words.iter().map(|word| word.text.as_str()).collect();
+            assert_eq!(words, ["ls", "x"], "{line}");
+        }
+    }
+
+    #[test]
+    fn scripts_are_found() {
+        for line in [
+            "sh -c 'ls x'",
+            "bash -lc 'ls x'",
+            "bash -e -o pipefail -c 'ls x' y",
+            "eval ls x",
+            "trap 'ls x' EXIT",
+        ] {
+            assert_eq!(inner_of(line), Inner::Script(shell::read("ls x").unwrap()), "{line}");
+        }
+        assert_eq!(inner_of("bash -s -- x"), Inner::Input);
+        assert_eq!(inner_of("sh"), Inner::Input);
+        assert_eq!(inner_of("sh file"), Inner::Nothing);
+        for line in ["sh -c \"$x\"", "$x y", "timeout --what 5 ls", "sudo ls", "xargs --what ls"] {
+            assert_eq!(inner_of(line), Inner::Unknown, "{line}");
+        }
+    }
+}

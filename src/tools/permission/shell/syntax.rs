@@ -1,0 +1,189 @@
+//! What a command line consists of.
+
+/// Commands, one after the other.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::tools::permission) struct Script {
+    /// What is run.
+    pub pipelines: Vec<Pipeline>,
+}
+
+/// Commands of which each reads what the one before it writes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::tools::permission) struct Pipeline {
+    /// The commands, the first one first.
+    pub stages: Vec<Command>,
+    /// Whether nobody waits for it.
+    pub in_background: bool,
+}
+
+/// One command, with where it reads from and writes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::tools::permission) struct Command {
+    /// What it is.
+    pub body: Body,
+    /// Where it reads from and writes to.
+    pub redirections: Vec<Redirection>,
+}
+
+/// What a command is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::tools::permission) enum Body {
+    /// A program, a builtin of the shell, or variables that are set.
+    Simple(Simple),
+    /// A group, a loop, a condition: scripts, and the words that decide about them.
+    Group {
+        /// What may be run.
+        scripts: Vec<Script>,
+        /// The words at its head.
+        words: Vec<Word>,
+    },
+    /// The definition of a function.
+    Function {
+        /// Its name.
+        name: String,
+        /// What it does.
+        body: Box<Command>,
+    },
+}
+
+/// A program with its arguments, or a builtin of the shell.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::tools::permission) struct Simple {
+    /// The variables that are set before it.
+    pub assignments: Vec<Assignment>,
+    /// Its name and its arguments; none when only variables are set.
+    pub words: Vec<Word>,
+}
+
+/// A variable that is set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::tools::permission) struct Assignment {
+    /// Its name.
+    pub name: String,
+    /// Its value; several for an array.
+    pub values: Vec<Word>,
+}
+
+/// A word, as far as it can be told what it will be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::tools::permission) struct Word {
+    /// Its text without quotes. What is only known when it runs stands there as it is written.
+    pub text: String,
+    /// How far the text is what the program will see.
+    pub form: Form,
+    /// Whether it has braces that stand for several words.
+    pub has_braces: bool,
+    /// Scripts whose output is a part of it.
+    pub scripts: Vec<Script>,
+}
+
+/// How far the text of a word is what a program will see.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(in crate::tools::permission) enum Form {
+    /// It is.
+    #[default]
+    Literal,
+    /// It is a pattern for names of files.
+    Pattern,
+    /// A part of it is only known when it runs: a variable, the home, the output of a command.
+    Computed,
+    /// The shell evaluates it as an expression, in which again commands may be hidden.
+    Evaluated,
+}
+
+/// Where a command reads from or writes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::tools::permission) struct Redirection {
+    /// What is done.
+    pub kind: Redirect,
+    /// The file; for a here-document its text.
+    pub target: Word,
+}
+
+/// What a redirection does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::tools::permission) enum Redirect {
+    /// It reads a file.
+    Read,
+    /// It writes a file.
+    Write,
+    /// It takes another one that is open already.
+    Duplicate,
+    /// It reads the text that stands there.
+    Here,
+}
+
+impl Word {
+    /// Returns a word that is what it seems.
+    pub(in crate::tools::permission) fn literal(text: &str) -> Self {
+        Self { text: text.to_owned(), ..Self::default() }
+    }
+
+    /// Returns whether the text is what the program will see.
+    pub(in crate::tools::permission) fn is_literal(&self) -> bool {
+        self.form == Form::Literal
+    }
+
+    /// Returns whether the program may see something that looks like an option although this does not.
+    pub(in crate::tools::permission) fn may_be_option(&self) -> bool {
+        match self.form {
+            Form::Literal => self.text.starts_with('-'),
+            Form::Pattern => self.text.starts_with(['-', '*', '?', '[']),
+            Form::Computed | Form::Evaluated => !self.text.starts_with(['/', '~', '.']),
+        }
+    }
+
+    /// Returns what the word may become when its braces are expanded.
+    pub(in crate::tools::permission) fn expanded(&self) -> Vec<Self> {
+        if !self.has_braces {
+            return vec![self.clone()];
+        }
+        let texts = braces(&self.text);
+        texts.into_iter().take(64).map(|text| Self { text, ..self.clone() }).collect()
+    }
+}
+
+/// Expands the braces of a text: `a{b,c}` is `ab` and `ac`.
+fn braces(text: &str) -> Vec<String> {
+    let mut depth = 0;
+    let (mut start, mut commas) = (None, Vec::new());
+    for (at, char) in text.char_indices() {
+        match char {
+            '{' => {
+                depth += 1;
+                if depth == 1 {
+                    start = Some(at);
+                    commas.clear();
+                }
+            }
+            ',' if depth == 1 => commas.push(at),
+            '}' if depth > 0 => {
+                depth -= 1;
+                if let (0, Some(start), false) = (depth, start, commas.is_empty()) {
+                    let (before, after) = (&text[..start], &text[at + 1..]);
+                    let begins = std::iter::once(start).chain(commas.iter().copied());
+                    let ends = commas.iter().copied().chain(std::iter::once(at));
+                    let pieces = begins.zip(ends).map(|(from, to)| &text[from + 1..to]);
+                    return pieces
+                        .flat_map(|piece| braces(&format!("{before}{piece}{after}")))
+                        .take(64)
+                        .collect();
+                }
+            }
+            _ => {}
+        }
+    }
+    vec![text.to_owned()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::braces;
+
+    #[test]
+    fn braces_stand_for_several_words() {
+        assert_eq!(braces("a{b,c{d,e}}f"), ["abf", "acdf", "acef"]);
+        assert_eq!(braces("{a}"), ["{a}"]);
+        assert_eq!(braces("{a,b}{c,d}"), ["ac", "ad", "bc", "bd"]);
+    }
+}

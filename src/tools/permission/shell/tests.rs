@@ -1,0 +1,147 @@
+//! What is read of a line, held against what a shell makes of it.
+
+use std::process::Command as Process;
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Returns the words of every program in a line, those of inner ones included.
+fn programs(line: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    read(line).unwrap_or_else(|why| panic!("{line}: {}", why.0)).each(&mut |command| {
+        if let Body::Simple(simple) = &command.body {
+            let words: Vec<&str> = simple.words.iter().map(|word| word.text.as_str()).collect();
+            found.push(words.join("|"));
+        }
+    });
+    found
+}
+
+#[test]
+fn every_program_of_a_line_is_found() {
+    for (line, expected) in [
+        ("ls; touch x", &["ls", "touch|x"][..]),
+        ("a && b || c & d", &["a", "b", "c", "d"]),
+        ("a | b |& c", &["a", "b", "c"]),
+        ("echo $(touch x) `touch y`", &["echo|$(…)|$(…)", "touch|x", "touch|y"]),
+        ("echo \"$(touch \"a b\")\"", &["echo|$(…)", "touch|a b"]),
+        ("cat <(touch x) > >(touch y)", &["cat|$(…)", "touch|x", "touch|y"]),
+        ("(a; b); { c; d; }", &["a", "b", "c", "d"]),
+        ("if a; then b; elif c; then d; else e; fi", &["a", "b", "c", "d", "e"]),
+        ("while a; do b; done < f", &["a", "b"]),
+        ("for x in $(a) b; do c $x; done", &["a", "c|$x"]),
+        ("case $x in a|b) c;; (d) e ;; *) f; esac", &["c", "e", "f"]),
+        ("f() { a; }; function g { b; }", &["a", "b"]),
+        ("X=$(a) b", &["b", "a"]),
+        ("a=(x $(b)); c", &["", "b", "c"]),
+        ("! a; time -p b", &["a", "b"]),
+        ("[[ -n $(a) && x < y ]] && b", &["[[|-n|$(…)|&|&|x|<|y|]]", "a", "b"]),
+        ("a # b; c\nd", &["a", "d"]),
+        ("a \\\n b", &["a|b"]),
+        ("cat <<E | sh\n$(a)\nE\nb", &["cat", "a", "sh", "b"]),
+        ("cat <<'E'\n$(a)\nE\nb", &["cat", "b"]),
+        ("echo ${x:-$(a)} $((1 + $(b)))", &["echo|${x:-$(…)}|$((…))", "a", "b"]),
+        ("echo a#b", &["echo|a#b"]),
+    ] {
+        assert_eq!(programs(line), expected, "{line}");
+    }
+}
+
+#[test]
+fn quotes_are_taken_away() {
+    for (line, expected) in [
+        (r#"s"u"d'o' x"#, "sudo|x"),
+        (r"\sudo x", "sudo|x"),
+        (r"$'\x73udo' $'a\tb'", "sudo|a\tb"),
+        (r#"'a b' "c $x" "\$d""#, "a b|c $x|$d"),
+        ("${HOME}/x", "$HOME/x"),
+    ] {
+        assert_eq!(programs(line), [expected], "{line}");
+    }
+}
+
+#[test]
+fn what_is_not_certain_is_known_to_be_so() {
+    let form = |line: &str| match &read(line).unwrap().pipelines[0].stages[0].body {
+        Body::Simple(simple) => simple.words[0].form,
+        body => panic!("{body:?}"),
+    };
+    assert_eq!(form("'$x*~'"), Form::Literal);
+    assert_eq!(form("a*"), Form::Pattern);
+    for computed in ["$x", "\"$x\"", "~", "{a,b}", "$(a)", "$((1+2))"] {
+        assert_eq!(form(computed), Form::Computed, "{computed}");
+    }
+    for evaluated in ["$((x))", "${x@P}", "${!x}", "${x[1]}", "${x:y}"] {
+        assert_eq!(form(evaluated), Form::Evaluated, "{evaluated}");
+    }
+}
+
+#[test]
+fn redirections_are_found() {
+    let redirections = |line: &str| {
+        let script = read(line).unwrap();
+        let found = script.pipelines[0].stages[0].redirections.iter();
+        found.map(|found| (found.kind, found.target.text.clone())).collect::<Vec<_>>()
+    };
+    let (read, write, same) = (Redirect::Read, Redirect::Write, Redirect::Duplicate);
+    let expected = [(read, "a".into()), (write, "b".into()), (same, "1".into())];
+    assert_eq!(redirections("x < a > b 2>&1"), expected);
+    assert_eq!(redirections("x &> a")[0], (write, "a".into()));
+    assert_eq!(redirections("x >& a")[0], (write, "a".into()));
+    assert_eq!(redirections("{ x; } >> a")[0], (write, "a".into()));
+    assert_eq!(redirections("x <<< a")[0], (Redirect::Here, "a".into()));
+    assert_eq!(redirections("> a")[0], (write, "a".into()));
+}
+
+#[test]
+fn what_cannot_be_read_is_said_so() {
+    for line in [
+        "a 'b",
+        "a \"b",
+        "a $(b",
+        "a)",
+        "a `b",
+        "a &&",
+        "a !(b)",
+        "if a; then b",
+        "coproc a",
+        "cat << E",
+        "a ;; b",
+        "fi (",
+        "a b(c)",
+        "$((a); (b))",
+    ] {
+        assert!(read(line).is_err(), "{line}");
+    }
+    assert!(read(&"(".repeat(100_000)).is_err());
+    assert!(read(&"$(".repeat(100_000)).is_err());
+    assert!(read(&"${".repeat(60_000)).is_err());
+    assert_eq!(read("").unwrap(), Script::default());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Fault X14: whatever the line is, reading ends, and in peace.
+    #[test]
+    fn no_line_breaks_the_reader(line in "[a-c$(){}<>|&;'\"`\\\\ \n#=\\[\\]*~!]{0,40}") {
+        let _ = read(&line);
+    }
+
+    /// Fault X14: where the reader says that there is one program with these words, so does the shell.
+    #[test]
+    fn a_shell_sees_the_same_words(line in "[ab'\"\\\\ =#;|&-]{0,12}") {
+        let Ok(script) = read(&format!("printf '[%s]' {line}")) else { return Ok(()) };
+        let [pipeline] = script.pipelines.as_slice() else { return Ok(()) };
+        let [stage] = pipeline.stages.as_slice() else { return Ok(()) };
+        let Body::Simple(simple) = &stage.body else { return Ok(()) };
+        let is_certain = simple.words.iter().all(Word::is_literal) && !pipeline.in_background;
+        if is_certain && simple.words.len() > 2 {
+            let shell = Process::new("bash").args(["-c", &format!("printf '[%s]' {line}")]).output();
+            let seen = String::from_utf8(shell.unwrap().stdout).unwrap();
+            let read: String = simple.words[2..].iter().map(|word| format!("[{}]", word.text)).collect();
+            prop_assert_eq!(read, seen);
+        }
+    }
+}

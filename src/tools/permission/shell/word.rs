@@ -1,0 +1,310 @@
+//! Words: quotes, variables, the output of other commands.
+
+use super::Unreadable;
+use super::reader::{Reader, ends_word, is_name, is_variable};
+use super::syntax::{Form, Word};
+
+type Read<T> = Result<T, Unreadable>;
+
+impl Reader {
+    /// Reads a word; none when there is none here.
+    pub(super) fn word(&mut self) -> Read<Option<Word>> {
+        let mut word = Word::default();
+        let begun = self.position();
+        while let Some(char) = self.peek() {
+            match char {
+                '<' | '>' if self.peek_at(1) == Some('(') => {
+                    self.take("<");
+                    self.take(">");
+                    self.output(&mut word)?;
+                }
+                _ if ends_word(char) => break,
+                '\'' => {
+                    self.next();
+                    self.single(&mut word.text)?;
+                }
+                '"' => {
+                    self.next();
+                    self.double(&mut word, Some('"'))?;
+                }
+                '\\' => {
+                    self.next();
+                    match self.next() {
+                        Some('\n') => {}
+                        Some(char) => word.text.push(char),
+                        None => word.text.push('\\'),
+                    }
+                }
+                '$' | '`' => self.expansion(&mut word)?,
+                _ => {
+                    let is_first = self.position() == begun;
+                    self.next();
+                    word.text.push(char);
+                    match char {
+                        '*' | '?' | '[' => word.at_least(Form::Pattern),
+                        '{' => {
+                            word.at_least(Form::Computed);
+                            word.has_braces = true;
+                        }
+                        '~' if is_first || word.text.ends_with("=~") => {
+                            word.at_least(Form::Computed);
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+        if word.text == "[" {
+            // Nothing that it could be a pattern for.
+            word.form = Form::Literal;
+        }
+        Ok((self.position() > begun).then_some(word))
+    }
+
+    /// Reads what stands between single quotes, the first of which was taken.
+    fn single(&mut self, text: &mut String) -> Read<()> {
+        loop {
+            match self.next() {
+                Some('\'') => return Ok(()),
+                Some(char) => text.push(char),
+                None => return Err(Unreadable("a quote is not closed")),
+            }
+        }
+    }
+
+    /// Reads what stands between double quotes, or in the text of a here-document, which ends with the text.
+    pub(super) fn double(&mut self, word: &mut Word, end: Option<char>) -> Read<()> {
+        loop {
+            match self.peek() {
+                char if char == end => {
+                    self.next();
+                    return Ok(());
+                }
+                None => return Err(Unreadable("a quote is not closed")),
+                Some('\\') => {
+                    self.next();
+                    match self.next() {
+                        Some('\n') => {}
+                        Some(char @ ('$' | '`' | '"' | '\\')) => word.text.push(char),
+                        Some(char) => word.text.extend(['\\', char]),
+                        None => return Err(Unreadable("a quote is not closed")),
+                    }
+                }
+                // Inside, the other kind of quotes has no meaning behind a dollar.
+                Some('$') if matches!(self.peek_at(1), Some('\'' | '"')) => {
+                    self.next();
+                    word.text.push('$');
+                }
+                Some('$' | '`') => self.expansion(word)?,
+                Some(char) => {
+                    self.next();
+                    word.text.push(char);
+                }
+            }
+        }
+    }
+
+    /// Reads what begins with a dollar or a backtick.
+    fn expansion(&mut self, word: &mut Word) -> Read<()> {
+        self.deeper()?;
+        self.expanded(word)?;
+        self.depth -= 1;
+        Ok(())
+    }
+
+    fn expanded(&mut self, word: &mut Word) -> Read<()> {
+        if self.take("`") {
+            return self.backticks(word);
+        }
+        self.next();
+        match self.peek() {
+            Some('(') if self.peek_at(1) == Some('(') => self.arithmetic(word),
+            Some('(') => self.output(word),
+            Some('[') => Err(Unreadable("it uses $[…]")),
+            Some('{') => self.parameter(word),
+            Some('\'') => {
+                self.next();
+                self.escaped(&mut word.text)
+            }
+            Some('"') => {
+                self.next();
+                self.double(word, Some('"'))
+            }
+            Some(char) if is_name(char) || "@*#?-$!".contains(char) => {
+                word.at_least(Form::Computed);
+                word.text.push('$');
+                if !is_name(char) || char.is_ascii_digit() {
+                    self.next();
+                    word.text.push(char);
+                } else {
+                    while let Some(char) = self.peek().filter(|char| is_name(*char)) {
+                        self.next();
+                        word.text.push(char);
+                    }
+                }
+                Ok(())
+            }
+            Some(_) | None => {
+                word.text.push('$');
+                Ok(())
+            }
+        }
+    }
+
+    /// Reads a script in brackets whose output becomes a part of the word.
+    fn output(&mut self, word: &mut Word) -> Read<()> {
+        let script = self.bracketed()?;
+        word.at_least(Form::Computed);
+        word.text += "$(…)";
+        word.scripts.push(script);
+        Ok(())
+    }
+
+    fn backticks(&mut self, word: &mut Word) -> Read<()> {
+        let mut text = String::new();
+        loop {
+            match self.next() {
+                Some('`') => break,
+                Some('\\') => match self.next() {
+                    Some(char @ ('`' | '\\' | '$')) => text.push(char),
+                    Some(char) => text.extend(['\\', char]),
+                    None => return Err(Unreadable("a backtick is not closed")),
+                },
+                Some(char) => text.push(char),
+                None => return Err(Unreadable("a backtick is not closed")),
+            }
+        }
+        word.at_least(Form::Computed);
+        word.text += "$(…)";
+        word.scripts.push(super::script(&text, self.depth + 1)?);
+        Ok(())
+    }
+
+    /// Reads `((…))`; what stands in it is harmless only when it has no names in it.
+    pub(super) fn arithmetic(&mut self, word: &mut Word) -> Read<()> {
+        self.take("((");
+        let mut inner = Word::default();
+        let mut depth = 2;
+        while depth > 0 {
+            match self.peek() {
+                None => return Err(Unreadable("an expression is not closed")),
+                Some('$' | '`') => self.expansion(&mut inner)?,
+                Some('\'' | '"' | '\\') => {
+                    return Err(Unreadable("an expression has quotes in it"));
+                }
+                Some(char) => {
+                    self.next();
+                    inner.text.push(char);
+                    depth += i32::from(char == '(') - i32::from(char == ')');
+                    // Otherwise it is a script that begins with a group.
+                    if depth == 1 && char == ')' && self.peek() != Some(')') {
+                        return Err(Unreadable("two brackets may be an expression or a script"));
+                    }
+                }
+            }
+        }
+        let is_plain = inner.form == Form::Literal && !inner.text.contains(char::is_alphabetic);
+        word.at_least(if is_plain { Form::Computed } else { Form::Evaluated });
+        word.text += "$((…))";
+        word.scripts.append(&mut inner.scripts);
+        Ok(())
+    }
+
+    /// Reads `${…}`.
+    fn parameter(&mut self, word: &mut Word) -> Read<()> {
+        self.next();
+        let mut inner = Word::default();
+        loop {
+            match self.peek() {
+                None => return Err(Unreadable("a brace is not closed")),
+                Some('}') => break,
+                Some('$' | '`') => self.expansion(&mut inner)?,
+                Some('\'') => {
+                    self.next();
+                    self.single(&mut inner.text)?;
+                }
+                Some('"') => {
+                    self.next();
+                    self.double(&mut inner, Some('"'))?;
+                }
+                Some('\\') => {
+                    self.next();
+                    inner.text.extend(self.next());
+                }
+                Some(char) => {
+                    self.next();
+                    inner.text.push(char);
+                }
+            }
+        }
+        self.next();
+        let name: String = inner.text.chars().take_while(|char| is_name(*char)).collect();
+        let rest = &inner.text[name.len()..];
+        let is_plain = match rest.chars().next() {
+            None => true,
+            Some('-' | '=' | '?' | '+' | '#' | '%' | '/' | '^' | ',') => !name.is_empty(),
+            Some(':') => rest[1..].starts_with(['-', '=', '?', '+']),
+            Some(_) => false,
+        };
+        word.at_least(inner.form.max(if is_plain { Form::Computed } else { Form::Evaluated }));
+        if is_variable(&name) && rest.is_empty() {
+            word.text.extend(["$", &name]);
+        } else {
+            word.text.extend(["${", &inner.text, "}"]);
+        }
+        word.scripts.append(&mut inner.scripts);
+        Ok(())
+    }
+
+    /// Reads `$'…'`, in which characters may be written by their numbers.
+    fn escaped(&mut self, text: &mut String) -> Read<()> {
+        loop {
+            match self.next() {
+                None => return Err(Unreadable("a quote is not closed")),
+                Some('\'') => return Ok(()),
+                Some('\\') => {
+                    let Some(kind) = self.next() else {
+                        return Err(Unreadable("a quote is not closed"));
+                    };
+                    let char = match kind {
+                        'n' => '\n',
+                        't' => '\t',
+                        'r' => '\r',
+                        'a' => '\u{7}',
+                        'b' => '\u{8}',
+                        'e' | 'E' => '\u{1b}',
+                        'f' => '\u{c}',
+                        'v' => '\u{b}',
+                        '\\' | '\'' | '"' | '?' => kind,
+                        'x' => self.number(16, 2)?,
+                        'u' => self.number(16, 4)?,
+                        'U' => self.number(16, 8)?,
+                        '0'..='7' => {
+                            self.back_to(self.position() - 1);
+                            self.number(8, 3)?
+                        }
+                        _ => return Err(Unreadable("a quote has an escape that is not known")),
+                    };
+                    text.push(char);
+                }
+                Some(char) => text.push(char),
+            }
+        }
+    }
+
+    /// Reads the number of a character.
+    fn number(&mut self, radix: u32, most: usize) -> Read<char> {
+        let mut code = 0;
+        let mut digits = 0;
+        while let Some(digit) = self.peek().and_then(|char| char.to_digit(radix)) {
+            if digits == most {
+                break;
+            }
+            code = code * radix + digit;
+            digits += 1;
+            self.next();
+        }
+        let char = char::from_u32(code).filter(|char| digits > 0 && *char != '\0');
+        char.ok_or(Unreadable("a quote has an escape that is not known"))
+    }
+}

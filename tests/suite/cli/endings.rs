@@ -1,0 +1,102 @@
+//! How a run ends, and with which exit code.
+
+use serde_json::json;
+
+use super::world::{World, end};
+use crate::support::chat;
+use crate::support::server::{Reply, Server};
+
+const READ: (&str, &str, &str) = ("c", "read_file", r#"{"path": "a"}"#);
+
+fn finished(text: &str, reason: &str) -> Reply {
+    Reply::stream([chat::delta(&json!({"content": text})), chat::finish(reason), chat::end()])
+}
+
+#[test]
+fn after_the_last_step_the_model_sums_up_without_tools() {
+    let world = World::new();
+    world.write("a", "1").write("b", "2");
+    let server = Server::new([chat::calls(&[READ]), chat::text("I read a.")]);
+    let ran = world.ask(&server, &["--max-steps", "1", "--json"]);
+    assert_eq!(ran.end(), end(2, "max_steps", "partial"));
+    assert_eq!(ran.json()["output"], "I read a.");
+    let closing = server.requests()[1].json();
+    assert!(closing.get("tools").is_none_or(|tools| tools == &json!([])), "{closing}");
+    let messages = closing["messages"].as_array().unwrap();
+    let text = messages.last().unwrap()["content"].as_str().unwrap();
+    assert!(text.starts_with("[SYSTEM] "), "{text}");
+}
+
+/// Zero is a limit, and no limit is overshot.
+#[test]
+fn no_step_is_made_when_none_is_allowed() {
+    let (world, server) = (World::new(), Server::new([chat::text("Nothing was done.")]));
+    let ran = world.ask(&server, &["--max-steps", "0", "--json"]);
+    assert_eq!(ran.end(), end(2, "max_steps", "partial"));
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[test]
+fn a_partial_run_can_have_another_exit_code() {
+    let (world, server) = (World::new(), Server::new([chat::text("Nothing.")]));
+    let ran = world.ask(&server, &["--max-steps", "0", "--exit-code-on-partial", "0"]);
+    assert_eq!(ran.code, 0);
+}
+
+#[test]
+fn a_reply_that_is_too_long_is_continued_and_at_last_truncated() {
+    let world = World::new();
+    let server = Server::new([finished("one ", "length"), finished("two", "stop")]);
+    let ran = world.ask(&server, &["--json"]);
+    assert_eq!(ran.end(), end(0, "llm_done", "success"));
+    let messages = server.requests()[1].json()["messages"].clone();
+    let last = messages.as_array().unwrap().last().unwrap().clone();
+    assert!(last["content"].as_str().unwrap().contains("Continue from where you left off."));
+    let server = Server::repeating([finished("more ", "length")]);
+    let ran = world.ask(&server, &["--json"]);
+    assert_eq!(ran.end(), end(2, "truncated", "partial"));
+    assert_eq!(server.requests().len(), 4);
+}
+
+#[test]
+fn an_empty_reply_is_asked_for_again_twice() {
+    let (world, server) = (World::new(), Server::repeating([finished("", "stop")]));
+    let ran = world.ask(&server, &["--json"]);
+    assert_eq!(ran.end(), end(2, "empty_response", "partial"));
+    assert_eq!(server.requests().len(), 3);
+}
+
+#[test]
+fn a_filtered_reply_is_refused() {
+    let (world, server) = (World::new(), Server::new([finished("", "content_filter")]));
+    assert_eq!(world.ask(&server, &["--json"]).end(), end(2, "refused", "partial"));
+}
+
+#[test]
+fn the_same_turn_again_and_again_is_a_loop() {
+    let world = World::new();
+    world.write("a", "1");
+    let mut replies = vec![chat::calls(&[READ]); 5];
+    replies.push(chat::text("I am stuck."));
+    let server = Server::new(replies);
+    let ran = world.ask(&server, &["--json"]);
+    assert_eq!(ran.end(), end(2, "loop_detected", "partial"));
+    assert_eq!(ran.json()["output"], "I am stuck.");
+}
+
+#[test]
+fn a_budget_is_reserved_before_the_call() {
+    let world = World::new();
+    let script = "price = { input = 1000000.0, output = 1000000.0 }\n[[turn]]\ntext = 'Expensive.'";
+    let ran = world.play(script, &["--budget", "0.01", "--json"]);
+    assert_eq!(ran.end(), end(2, "budget_exceeded", "partial"));
+    assert_eq!((&ran.json()["llm_calls"], &ran.json()["cost"]), (&json!(0), &json!(0.0)));
+}
+
+#[test]
+fn a_budget_needs_a_price() {
+    let (world, server) = (World::new(), Server::new([]));
+    let ran = world.ask(&server, &["--budget", "1"]);
+    assert_eq!(ran.code, 3);
+    assert!(ran.err.contains("hint: ") && server.requests().is_empty(), "{}", ran.err);
+}

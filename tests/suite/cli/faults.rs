@@ -1,0 +1,91 @@
+//! Servers that misbehave.
+
+use std::time::Duration;
+
+use super::world::{World, end};
+use crate::support::chat;
+use crate::support::server::{Reply, Server};
+
+/// No waiting between attempts but what a server asks for.
+const QUICK: [&str; 2] = ["--set", "llm.retries=2"];
+
+#[test]
+fn a_wrong_key_is_exit_code_4_and_is_not_tried_again() {
+    let body = r#"{"error": {"message": "Incorrect API key provided: sk-test-canary"}}"#;
+    let (world, server) = (World::new(), Server::repeating([Reply::new(401, body)]));
+    let ran = world.ask(&server, &["--json"]);
+    assert_eq!(ran.end(), end(4, "llm_error", "failed"));
+    assert!(ran.json()["output"].as_str().unwrap().starts_with("Unrecoverable LLM error: "));
+    assert_eq!(server.requests().len(), 1);
+    assert!(!ran.out.contains("canary") && !ran.err.contains("canary"), "{}{}", ran.out, ran.err);
+}
+
+#[test]
+fn without_a_key_nothing_begins() {
+    let world = World::new();
+    let ran = world.run(&["run", "Do it.", "--model", "openai-chat/gpt-4o"]);
+    assert_eq!(ran.code, 3);
+    assert!(ran.err.contains("OPENAI_API_KEY") && ran.err.contains("hint: "), "{}", ran.err);
+}
+
+#[test]
+fn a_server_says_how_long_to_wait() {
+    let wait = Reply::with(429, &[("retry-after", "1")], "{}");
+    let (world, server) = (World::new(), Server::new([wait, chat::text("Fine.")]));
+    let ran = world.ask(&server, &[]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, "Fine.\n"), "{}", ran.err);
+    let requests = server.requests();
+    assert!(requests[1].at - requests[0].at >= Duration::from_secs(1));
+}
+
+#[test]
+fn a_server_that_is_down_is_asked_once_more_for_each_retry() {
+    let (world, server) = (World::new(), Server::repeating([Reply::new(503, "{}")]));
+    let ran = world.ask(&server, &[&QUICK[..], &["--json"]].concat());
+    assert_eq!(ran.end(), end(1, "llm_error", "failed"));
+    assert_eq!(server.requests().len(), 3);
+}
+
+#[test]
+fn a_server_that_never_answers_is_exit_code_5() {
+    let (world, server) = (World::new(), Server::repeating([Reply::silence()]));
+    let args = ["--json", "--set", "llm.timeout=0.2", "--set", "llm.retries=1"];
+    let ran = world.ask(&server, &args);
+    assert_eq!(ran.end(), end(5, "llm_error", "failed"), "{}", ran.err);
+    assert_eq!(server.requests().len(), 2);
+}
+
+/// A stream that just ends is no reply: nothing of it counts, and its tool calls don't run.
+#[test]
+fn a_cut_stream_is_retried_whole() {
+    let world = World::new();
+    let call = r#"{"tool_calls": [{"index": 0, "id": "c", "function": {"name": "write_file",
+        "arguments": "{\"path\": \"x\", \"content\": \"\"}"}}]}"#;
+    let call = serde_json::from_str(call).unwrap();
+    let cut = Reply::open_stream().chunk(&chat::delta(&call)).close();
+    let server = Server::new([cut, chat::text("Fine.")]);
+    let ran = world.ask(&server, &["--mode", "yolo", "--json"]);
+    assert_eq!(ran.end(), end(0, "llm_done", "success"));
+    assert!(!world.path("x").exists());
+    assert_eq!(server.requests()[0].body, server.requests()[1].body);
+    assert_eq!(ran.json()["steps"], 0);
+}
+
+#[test]
+fn the_timeout_is_hard() {
+    let (world, server) = (World::new(), Server::repeating([Reply::silence()]));
+    let ran = world.ask(&server, &["--timeout", "2", "--json"]);
+    assert_eq!(ran.end(), end(2, "timeout", "partial"));
+    assert!(ran.took < Duration::from_secs(3), "{:?}", ran.took);
+}
+
+#[test]
+fn a_command_does_not_outlive_the_timeout() {
+    let world = World::new();
+    let call = ("c", "run_command", r#"{"command": "sleep 4733.1"}"#);
+    let server = Server::new([chat::calls(&[call]), Reply::silence()]);
+    let ran = world.ask(&server, &["--timeout", "2", "--mode", "yolo", "--json"]);
+    assert_eq!(ran.end(), end(2, "timeout", "partial"));
+    assert!(ran.took < Duration::from_secs(3), "{:?}", ran.took);
+    assert_eq!(super::world::running("4733.1"), 0);
+}

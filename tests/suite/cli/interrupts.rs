@@ -1,0 +1,97 @@
+//! Signals at the wrong moment.
+
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+
+use super::world::{Ran, World, end, eventually, finish, running};
+use crate::support::chat;
+use crate::support::server::{Reply, Server};
+
+fn send(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+/// Sends a signal, and returns how the run then ends, within a second.
+fn interrupted(child: Child, signal: Signal) -> Ran {
+    let begun = Instant::now();
+    send(&child, signal);
+    let ran = finish(child);
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    ran
+}
+
+fn streaming() -> Server {
+    let piece = chat::delta(&json!({"content": "word "}));
+    Server::new([Reply::open_stream().drip(&piece, Duration::from_millis(20))])
+}
+
+#[test]
+fn a_stream_is_cut_off_at_once() {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
+        let (world, server) = (World::new(), streaming());
+        let child = world.task(&server, &["--json"]).spawn().unwrap();
+        server.wait_for(1);
+        let ran = interrupted(child, signal);
+        assert_eq!(ran.end(), end(code, "user_interrupt", "partial"), "{}", ran.err);
+        assert_eq!(server.requests().len(), 1);
+    }
+}
+
+#[test]
+fn a_command_is_ended_with_all_that_it_started() {
+    let world = World::new();
+    let call = ("c", "run_command", r#"{"command": "setsid sleep 4733.2 & sleep 4733.2"}"#);
+    let server = Server::new([chat::calls(&[call])]);
+    let child = world.task(&server, &["--json", "--mode", "yolo"]).spawn().unwrap();
+    eventually("both run", || running("4733.2") == 2);
+    let ran = interrupted(child, Signal::INT);
+    assert_eq!(ran.end(), end(130, "user_interrupt", "partial"), "{}", ran.err);
+    assert_eq!(running("4733.2"), 0);
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[test]
+fn a_wait_for_the_next_attempt_is_cut_short() {
+    let reply = Reply::with(429, &[("retry-after", "30")], "{}");
+    let (world, server) = (World::new(), Server::new([reply]));
+    let child = world.task(&server, &["--json"]).spawn().unwrap();
+    server.wait_for(1);
+    let ran = interrupted(child, Signal::INT);
+    assert_eq!(ran.code, 130, "{}", ran.err);
+}
+
+#[test]
+fn the_second_signal_ends_the_process_and_the_last_line_is_still_the_result() {
+    let world = World::new();
+    // It ignores the first request to end, so that the run is still there.
+    let call = (
+        "c",
+        "run_command",
+        r#"{"command": "trap '' TERM; touch on; sleep 4733.3; sleep 4733.3"}"#,
+    );
+    let server = Server::new([chat::calls(&[call])]);
+    let args = ["--output-format", "stream-json", "--mode", "yolo"];
+    let child = world.task(&server, &args).spawn().unwrap();
+    eventually("it runs", || world.path("on").exists() && running("4733.3") > 0);
+    send(&child, Signal::INT);
+    std::thread::sleep(Duration::from_millis(100));
+    let ran = interrupted(child, Signal::INT);
+    assert_eq!(ran.code, 130, "{}", ran.err);
+    assert_eq!(ran.lines().last().unwrap()["type"], "result");
+    eventually("nothing is left", || running("4733.3") == 0);
+}
+
+#[test]
+fn nothing_of_a_run_survives_kill_9() {
+    let world = World::new();
+    let call = ("c", "run_command", r#"{"command": "setsid sleep 4733.4 & sleep 4733.4"}"#);
+    let server = Server::new([chat::calls(&[call])]);
+    let child = world.task(&server, &["--mode", "yolo"]).spawn().unwrap();
+    eventually("both run", || running("4733.4") == 2);
+    send(&child, Signal::KILL);
+    finish(child);
+    eventually("nothing is left", || running("4733.4") == 0);
+}

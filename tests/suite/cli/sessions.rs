@@ -1,0 +1,118 @@
+//! Sessions: stored, listed, gone on with.
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+
+use super::world::{World, end, eventually, finish};
+use crate::support::chat;
+use crate::support::server::{Reply, Server};
+
+#[test]
+fn a_session_is_stored_listed_shown_replayed_and_removed() {
+    let (world, server) = (World::new(), Server::new([chat::text("Fine.")]));
+    let id = world.ask(&server, &["--json"]).json()["session_id"].as_str().unwrap().to_owned();
+    let list = world.run(&["sessions", "--json"]).json();
+    assert_eq!((&list[0]["session_id"], &list[0]["stop_reason"]), (&json!(id), &json!("llm_done")));
+    assert!(world.run(&["sessions", "show", "last"]).out.contains("Fine."));
+    let found = world.run(&["sessions", "search", "fine", "--json"]).json();
+    assert_eq!(found[0]["session_id"], json!(id));
+    let verified = world.run(&["replay", &id[..30], "--verify"]);
+    assert_eq!(verified.code, 0, "{}{}", verified.out, verified.err);
+    let trace = world.run(&["trace", "last", "--json"]).json();
+    assert_eq!((&trace["session_id"], &trace["llm_calls"]), (&json!(id), &json!(1)));
+    assert_eq!(world.run(&["trace", "last", "--html", "trace.html"]).code, 0);
+    assert!(world.read("trace.html").contains("Fine."));
+    assert_eq!(world.run(&["sessions", "rm", &id]).code, 0);
+    assert_eq!(world.run(&["sessions", "--json"]).json(), json!([]));
+    let gone = world.run(&["sessions", "show", &id]);
+    assert_eq!(gone.code, 3, "{}", gone.err);
+}
+
+#[test]
+fn an_ephemeral_run_leaves_nothing_behind() {
+    let (world, server) = (World::new(), Server::new([chat::text("Fine.")]));
+    assert_eq!(world.ask(&server, &["--ephemeral"]).code, 0);
+    assert_eq!(std::fs::read_dir(world.home()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_session_goes_on_with_all_that_was_said() {
+    let world = World::new();
+    let server = Server::new([chat::text("One."), chat::text("Two.")]);
+    assert_eq!(world.ask(&server, &[]).code, 0);
+    let mut resume = world.command(&["resume", "last", "And now?", "--json"]);
+    let ran = finish(resume.env("OPENAI_API_KEY", "k").spawn().unwrap());
+    assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.err);
+    let messages = server.requests()[1].json()["messages"].clone();
+    let texts: Vec<_> = messages.as_array().unwrap()[1..]
+        .iter()
+        .map(|message| message["content"].clone())
+        .collect();
+    assert_eq!(texts, ["Do it.", "One.", "And now?"]);
+}
+
+/// Fault S1.
+#[test]
+fn a_killed_session_goes_on_and_no_tool_runs_twice() {
+    let world = World::new();
+    let call = ("c", "run_command", r#"{"command": "echo ran >> log"}"#);
+    let server = Server::new([chat::calls(&[call]), Reply::silence(), chat::text("Done.")]);
+    let child = world.task(&server, &["--mode", "yolo"]).spawn().unwrap();
+    server.wait_for(2);
+    kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
+    finish(child);
+    let mut resume = world.command(&["resume", "last", "--json"]);
+    let ran = finish(resume.env("OPENAI_API_KEY", "k").spawn().unwrap());
+    assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.err);
+    assert_eq!(world.read("log"), "ran\n");
+    assert_eq!(world.run(&["replay", "last", "--verify"]).code, 0);
+}
+
+#[test]
+fn a_fork_leaves_the_original_as_it_is() {
+    let world = World::new();
+    let server = Server::new([chat::text("One."), chat::text("Other.")]);
+    let first = world.ask(&server, &["--json"]).json();
+    let mut fork = world.command(&["fork", "last", "Try again.", "--json"]);
+    let ran = finish(fork.env("OPENAI_API_KEY", "k").spawn().unwrap());
+    assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.err);
+    assert_ne!(ran.json()["session_id"], first["session_id"]);
+    let original = world.run(&["sessions", "show", first["session_id"].as_str().unwrap()]);
+    assert!(original.out.contains("One.") && !original.out.contains("Other."));
+}
+
+#[test]
+fn a_running_session_is_steered_from_outside_and_is_busy() {
+    let world = World::new();
+    let call = ("c", "run_command", r#"{"command": "until test -f go; do sleep 0.02; done"}"#);
+    let server = Server::new([chat::calls(&[call]), chat::text("As you say.")]);
+    let child = world.task(&server, &["--mode", "yolo"]).spawn().unwrap();
+    server.wait_for(1);
+    let busy = world.run(&["resume", "last"]);
+    assert_eq!(busy.code, 3);
+    assert!(busy.err.contains("is busy") && busy.err.contains("architect steer"), "{}", busy.err);
+    let steered = world.run(&["steer", "last", "Be brief."]);
+    assert_eq!(steered.code, 0, "{}", steered.err);
+    world.write("go", "");
+    assert_eq!(finish(child).code, 0);
+    let messages = server.requests()[1].json()["messages"].clone();
+    let last = messages.as_array().unwrap().last().unwrap()["content"].clone();
+    assert_eq!(last, "[STEERING] Be brief.");
+    let idle = world.run(&["steer", "last", "Anybody?"]);
+    assert_eq!(idle.code, 3, "{}", idle.err);
+}
+
+#[test]
+fn a_session_is_exported_and_imported_elsewhere() {
+    let (world, other) = (World::new(), World::new());
+    let server = Server::new([chat::text("Fine.")]);
+    assert_eq!(world.ask(&server, &[]).code, 0);
+    let exported = world.run(&["sessions", "export", "last"]);
+    other.write("session.jsonl", &exported.out);
+    let imported = other.run(&["sessions", "import", "session.jsonl", "--json"]);
+    assert_eq!(imported.code, 0, "{}", imported.err);
+    assert!(other.run(&["sessions", "show", "last"]).out.contains("Fine."));
+    let removed = other.run(&["cleanup", "--older-than", "0", "--json"]).json();
+    assert_eq!(removed["removed"].as_array().unwrap().len(), 1);
+    eventually("it is gone", || other.run(&["sessions", "--json"]).json() == json!([]));
+}

@@ -1,0 +1,110 @@
+//! Tools, asked for by a model behind a wire.
+
+use serde_json::json;
+
+use super::world::{World, end};
+use crate::support::chat;
+use crate::support::server::Server;
+
+/// Returns the last messages of a request.
+fn last(server: &Server, request: usize, count: usize) -> Vec<serde_json::Value> {
+    let messages = server.requests()[request].json()["messages"].as_array().unwrap().clone();
+    messages[messages.len() - count..].to_vec()
+}
+
+#[test]
+fn a_file_is_written_and_the_result_goes_back() {
+    let world = World::new();
+    let call = ("c1", "write_file", r#"{"path": "hello.txt", "content": "hi\n"}"#);
+    let server = Server::new([chat::calls(&[call]), chat::text("Written.")]);
+    let ran = world.ask(&server, &["--mode", "yolo", "--json"]);
+    assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.err);
+    assert_eq!(world.read("hello.txt"), "hi\n");
+    let json = ran.json();
+    assert_eq!(json["files_modified"], json!([{"path": "hello.txt", "action": "created"}]));
+    assert_eq!((&json["steps"], &json["llm_calls"]), (&json!(1), &json!(2)));
+    assert_eq!(json["tools_used"][0]["success"], true);
+    let [call, result] = &last(&server, 1, 2)[..] else { panic!() };
+    assert_eq!(call["tool_calls"][0]["id"], "c1");
+    assert_eq!((&result["role"], &result["tool_call_id"]), (&json!("tool"), &json!("c1")));
+}
+
+#[test]
+fn parallel_reads_are_answered_in_call_order() {
+    let world = World::new();
+    world.write("a", "first\n").write("b", "second\n").write("c", "third\n");
+    let calls = ["a", "b", "c"].map(|name| (name, format!("{{\"path\": \"{name}\"}}")));
+    let calls: Vec<_> = calls.iter().map(|(id, args)| (*id, "read_file", args.as_str())).collect();
+    let server = Server::new([chat::calls(&calls), chat::text("Read.")]);
+    assert_eq!(world.ask(&server, &[]).code, 0);
+    let results = last(&server, 1, 3);
+    let text = |index: usize| results[index]["content"].as_str().unwrap().to_owned();
+    assert!(text(0).contains("first") && text(1).contains("second") && text(2).contains("third"));
+    assert_eq!([0, 1, 2].map(|index| results[index]["tool_call_id"].clone()), ["a", "b", "c"]);
+}
+
+#[test]
+fn an_unknown_tool_and_malformed_arguments_are_answered_and_the_run_goes_on() {
+    let world = World::new();
+    let calls =
+        [("c1", "fly", "{}"), ("c2", "read_file", "{\"path\": "), ("c3", "read_file", "{}")];
+    let server = Server::new([chat::calls(&calls), chat::text("I see.")]);
+    let ran = world.ask(&server, &["--json"]);
+    assert_eq!(ran.end(), end(0, "llm_done", "success"));
+    let results = last(&server, 1, 3);
+    let text = |index: usize| results[index]["content"].as_str().unwrap().to_owned();
+    assert!(text(0).starts_with("Tool 'fly' not found. Available tools: "), "{}", text(0));
+    assert!(text(1).starts_with("Invalid arguments for read_file"), "{}", text(1));
+    assert!(text(2).contains("path"), "{}", text(2));
+}
+
+/// Without a terminal nobody can be asked, and nobody waits.
+#[test]
+fn a_call_that_needs_a_confirmation_is_refused_with_how_to_allow_it() {
+    let world = World::new();
+    let call = ("c1", "write_file", r#"{"path": "x", "content": ""}"#);
+    let server = Server::new([chat::calls(&[call]), chat::text("I could not.")]);
+    let ran = world.ask(&server, &["--json"]);
+    assert_eq!(ran.code, 0);
+    assert!(!world.path("x").exists());
+    assert_eq!(ran.json()["denied"][0]["tool"], "write_file");
+    assert!(last(&server, 1, 1)[0]["content"].as_str().unwrap().contains("--mode yolo"));
+}
+
+#[test]
+fn a_dry_run_changes_nothing_and_lists_what_it_would_have_done() {
+    let world = World::new();
+    let calls = [
+        ("c1", "write_file", r#"{"path": "x", "content": ""}"#),
+        ("c2", "run_command", r#"{"command": "touch y"}"#),
+    ];
+    let server = Server::new([chat::calls(&calls), chat::text("Done.")]);
+    let ran = world.ask(&server, &["--mode", "yolo", "--dry-run"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(!world.path("x").exists() && !world.path("y").exists());
+    assert!(ran.out.contains("- write_file: ") && ran.out.contains("touch y"), "{}", ran.out);
+}
+
+#[test]
+fn a_command_has_no_key_in_its_environment() {
+    let world = World::new();
+    let call = (
+        "c1",
+        "run_command",
+        r#"{"command": "env > env.txt; cat /proc/$PPID/environ >> env.txt; true"}"#,
+    );
+    let server = Server::new([chat::calls(&[call]), chat::text("Done.")]);
+    assert_eq!(world.ask(&server, &["--mode", "yolo"]).code, 0);
+    assert!(!world.read("env.txt").contains("canary"));
+}
+
+#[test]
+fn a_quality_gate_sends_the_answer_back_until_it_passes() {
+    let world = World::new();
+    let gate = "guardrails.quality_gates=[{ name = 'there', command = 'test -f x || (echo no x; false)' }]";
+    let call = ("c1", "write_file", r#"{"path": "x", "content": ""}"#);
+    let server = Server::new([chat::text("Done."), chat::calls(&[call]), chat::text("Now it is.")]);
+    let ran = world.ask(&server, &["--mode", "yolo", "--set", gate]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, "Now it is.\n"), "{}", ran.err);
+    assert!(last(&server, 1, 1)[0]["content"].as_str().unwrap().contains("no x"));
+}

@@ -1,0 +1,83 @@
+//! Hooks that are real commands.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use architect::exec::{Policy, Supervisor};
+use architect::hooks::{Answer, Hook, HookError, Occasion, SessionFacts, ShellHook};
+use architect::port::Cancel;
+
+use crate::tools::world::{eventually, scope_of, sleeping};
+
+/// Asks a hook that is this command, about a task of so many bytes.
+fn ask_about(command: &str, prompt: &str, cancel: &Cancel) -> Result<Answer, HookError> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = vec![("PATH".into(), std::env::var_os("PATH").unwrap())];
+    let policy = Policy::off(folder.path());
+    let shell = Supervisor::at(env!("CARGO_BIN_EXE_architect"), policy, path);
+    let session = SessionFacts {
+        id: "s".into(),
+        workspace: folder.path().to_owned(),
+        ..SessionFacts::default()
+    };
+    let hook = ShellHook::new(command, Duration::from_secs(1), session.into(), Arc::new(shell));
+    hook.ask(&Occasion::SessionStart { prompt: prompt.into() }, &scope_of(cancel))
+}
+
+fn ask(command: &str) -> Result<Answer, HookError> {
+    ask_about(command, "the task", &Cancel::new())
+}
+
+#[test]
+fn a_command_reads_the_occasion_and_its_output_is_the_answer() {
+    let said = ask(r#"grep -q '"the task"' && echo "{\"additionalContext\":\"$ARCHITECT_HOOK\"}""#);
+    assert_eq!(said, Ok(Answer::context("session_start")));
+}
+
+/// Faults H1 and H3.
+#[test]
+fn the_end_of_a_command_is_its_answer() {
+    assert_eq!(ask("true"), Ok(Answer::default()));
+    let no = Answer::Block { reason: "not today\n".to_owned() };
+    assert_eq!(ask("echo not today >&2; exit 2"), Ok(no));
+    assert!(matches!(ask("exit 7"), Err(HookError::Exit { code: 7, .. })));
+    assert_eq!(ask("kill -SEGV $$"), Err(HookError::Signal(11)));
+    assert!(matches!(ask("/no/such/program"), Err(HookError::Start(_))));
+    assert!(matches!(ask("/etc/passwd"), Err(HookError::Start(_))));
+}
+
+/// Fault H2.
+#[test]
+fn a_command_that_hangs_is_killed_with_all_it_started() {
+    let hangs = ask("trap '' TERM; setsid sleep 87611 & sleep 87611");
+    assert_eq!(hangs, Err(HookError::TimedOut(Duration::from_secs(1))));
+    eventually("nothing is left", || sleeping("87611") == 0);
+}
+
+#[test]
+fn a_cancelled_command_ends_soon() {
+    let (cancel, begun) = (Cancel::new(), Instant::now());
+    let canceller = cancel.clone();
+    let asking = std::thread::spawn(move || ask_about("sleep 87612", "", &cancel));
+    eventually("it runs", || sleeping("87612") == 1);
+    canceller.cancel();
+    assert_eq!(asking.join().unwrap(), Err(HookError::Cancelled));
+    assert!(begun.elapsed() < Duration::from_secs(8));
+}
+
+/// Fault H4.
+#[test]
+fn an_answer_has_an_end_and_is_text() {
+    let most = r#"printf '{"additionalContext":"%01048000d"}' 0"#;
+    assert!(matches!(ask(most), Ok(Answer::GoOn(_))));
+    let more = r#"printf '{"additionalContext":"%01049000d"}' 0"#;
+    assert_eq!(ask(more), Err(HookError::Output("its output is too long".to_owned())));
+    assert!(matches!(ask(r"printf '{\377}'"), Err(HookError::Output(_))));
+}
+
+/// Fault H9.
+#[test]
+fn a_command_need_not_read_what_it_is_given() {
+    let prompt = "x".repeat(1 << 20);
+    assert_eq!(ask_about("true", &prompt, &Cancel::new()), Ok(Answer::default()));
+}

@@ -1,0 +1,296 @@
+//! Whatever happened in a conversation, what is sent is what providers accept.
+
+use std::sync::Arc;
+
+use architect::machine::{Change, Conversation, Entry, EntryId, Summary};
+use architect::model::{
+    Exchange, Finish, Item, Opaque, Origin, Part, Reply as Answer, Tokens, ToolCall, ToolResult,
+    ToolStatus, Usage,
+};
+use architect::port::ToolSpec;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::caller::{Caller, patient};
+use super::recorded::Wire;
+use super::validate::{validate, validate_mistral};
+use crate::support::server::{Reply, Server};
+
+/// One thing that happens in a conversation.
+#[derive(Clone, Debug)]
+enum Happens {
+    Told(Origin, String),
+    Replied(Vec<Piece>, Finish),
+    Compacted { keep: u32, fit: u64, written: bool },
+}
+
+/// A part of a reply.
+#[derive(Clone, Debug)]
+enum Piece {
+    Text(String),
+    /// Name, arguments, the beginning of its id, and what became of it.
+    Call(String, String, &'static str, ToolStatus, String),
+    /// A block that only one provider understands: which, and the block.
+    Opaque(Wire, &'static str),
+}
+
+/// What the providers write and want back.
+const BLOCKS: [(Wire, &str); 7] = [
+    (Wire::Anthropic, r#"{"type":"thinking","thinking":"hm","signature":"aGk="}"#),
+    (Wire::Anthropic, r#"{"type":"redacted_thinking","data":"aGk="}"#),
+    (
+        Wire::Anthropic,
+        r#"{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{}}"#,
+    ),
+    (
+        Wire::Responses,
+        r#"{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"aGk="}"#,
+    ),
+    (Wire::Responses, r#"{"type":"message","phase":"commentary"}"#),
+    (Wire::Responses, r#"{"type":"web_search_call","id":"ws_1","status":"completed"}"#),
+    (Wire::Gemini, r#"{"thoughtSignature":"aGk="}"#),
+];
+
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof![Just(String::new()), Just(" \n".to_owned()), "[a-zä🦀\"\\\\\n ]{1,20}"]
+}
+
+fn piece() -> impl Strategy<Value = Piece> {
+    let name = prop_oneof![Just("grep".to_owned()), "[a-z.ä ]{0,12}", Just("x".repeat(99))];
+    let arguments = prop_oneof![
+        Just(r#"{"a":[1,{"b":null}]}"#.to_owned()),
+        Just("{}".to_owned()),
+        Just(String::new()),
+        Just("{\"a".to_owned()),
+        Just("[1]".to_owned()),
+        Just("{\"a\":\"\u{2028}\u{7f}\"}".to_owned()),
+    ];
+    let id = prop::sample::select(vec!["toolu_", "call_", "functions.grep:", "a b/ä"]);
+    let status = prop::sample::select(vec![
+        ToolStatus::Ok,
+        ToolStatus::Failed,
+        ToolStatus::Cut,
+        ToolStatus::Skipped,
+        ToolStatus::Interrupted,
+        ToolStatus::InDoubt,
+    ]);
+    prop_oneof![
+        text().prop_map(Piece::Text),
+        (name, arguments, id, status, text())
+            .prop_map(|(n, a, i, s, t)| Piece::Call(n, a, i, s, t)),
+        prop::sample::select(BLOCKS.to_vec()).prop_map(|(wire, json)| Piece::Opaque(wire, json)),
+    ]
+}
+
+fn happens() -> impl Strategy<Value = Happens> {
+    let origin = prop::sample::select(vec![
+        Origin::Task,
+        Origin::Steering,
+        Origin::FollowUp,
+        Origin::System,
+        Origin::Check,
+    ]);
+    let finish = prop::sample::select(vec![Finish::Stop, Finish::Length, Finish::Pause]);
+    prop_oneof![
+        2 => (origin, text()).prop_map(|(origin, text)| Happens::Told(origin, text)),
+        6 => (prop::collection::vec(piece(), 0..5), finish).prop_map(|(p, f)| Happens::Replied(p, f)),
+        1 => (0_u32..4, 0_u64..400, any::<bool>())
+            .prop_map(|(keep, fit, written)| Happens::Compacted { keep, fit, written }),
+    ]
+}
+
+/// Returns the entry that a reply becomes; ids are numbered, since no id stands twice in a conversation.
+fn entry(pieces: &[Piece], finish: &Finish, number: usize) -> Item {
+    let (mut parts, mut results) = (Vec::new(), Vec::new());
+    for (index, piece) in pieces.iter().enumerate() {
+        parts.push(match piece {
+            Piece::Text(text) => Part::Text(text.as_str().into()),
+            Piece::Opaque(wire, json) => {
+                Part::Opaque(Opaque { wire: wire.model().into(), json: (*json).into() })
+            }
+            Piece::Call(name, arguments, id, status, text) => {
+                let id = format!("{id}{number}_{index}");
+                let call = ToolCall::new(id.as_str().into(), name, arguments);
+                results.push(ToolResult::new(call.id.clone(), *status, text.as_str()));
+                Part::Call(if *status == ToolStatus::Cut { call.cut_short() } else { call })
+            }
+        });
+    }
+    let parts = parts.into();
+    let reply = Answer { parts, finish: finish.clone(), usage: Usage::default(), model: None };
+    match results.is_empty() {
+        true => Item::Assistant(reply),
+        false => Item::Exchange(Exchange::new(reply, results).unwrap()),
+    }
+}
+
+/// Returns the conversation in which all of this happened. The machine asks on only after an entry that is to be
+/// answered: at the end there are results, a message, or a paused turn.
+fn conversation(story: &[Happens]) -> Conversation {
+    let mut conversation = Conversation::new(0);
+    let append = |conversation: &mut Conversation, item| {
+        conversation.apply(Change::Append { item });
+    };
+    append(&mut conversation, Item::user(Origin::Task, "the task"));
+    for (number, happens) in story.iter().enumerate() {
+        match happens {
+            Happens::Told(origin, text) => {
+                append(&mut conversation, Item::user(*origin, text.as_str()));
+            }
+            Happens::Replied(pieces, finish) => {
+                append(&mut conversation, entry(pieces, finish, number));
+            }
+            Happens::Compacted { keep, fit, written } => {
+                let summary = match written {
+                    true => Summary::Written("did things".into()),
+                    false => Summary::Mechanical,
+                };
+                conversation.apply(Change::Compact { summary, keep: *keep, fit: Tokens(*fit) });
+            }
+        }
+    }
+    append(&mut conversation, Item::user(Origin::System, "go on"));
+    conversation
+}
+
+/// A caller of each model, with the server that sees what it sends.
+struct Bench {
+    server: Server,
+    caller: Caller,
+    validate: fn(&Value) -> Vec<String>,
+    /// How many conversations there were: a model serves one, so that the entries of the next one have names of their own.
+    number: u64,
+}
+
+impl Bench {
+    fn new(model: &str, validate: fn(&Value) -> Vec<String>) -> Self {
+        // Nothing has to be understood of the answer.
+        let server = Server::repeating([Reply::new(400, "")]);
+        let caller = Caller::new(model, &patient(&server, "/v1"));
+        Self { server, caller, validate, number: 0 }
+    }
+
+    fn all() -> Vec<Self> {
+        vec![
+            Self::new(Wire::Anthropic.model(), |body| validate(Wire::Anthropic, body)),
+            Self::new(Wire::Chat.model(), |body| validate(Wire::Chat, body)),
+            Self::new(Wire::Gemini.model(), |body| validate(Wire::Gemini, body)),
+            Self::new(Wire::Responses.model(), |body| validate(Wire::Responses, body)),
+            Self::new("openrouter/x/y", |body| validate(Wire::Chat, body)),
+            Self::new("deepseek/deepseek-v4-pro", |body| validate(Wire::Chat, body)),
+            Self::new("mistral/codestral", validate_mistral),
+        ]
+    }
+
+    /// Returns what is wrong with the request for a conversation.
+    fn wrong(&mut self, conversation: &Conversation, closing: bool) -> Vec<String> {
+        self.number += 1_000;
+        let renamed = |entry: &Entry| Entry {
+            id: EntryId(entry.id.0 + self.number),
+            item: entry.item.clone(),
+        };
+        self.caller.entries = conversation.entries().iter().map(renamed).collect();
+        self.caller.instruction = closing.then(|| "[SYSTEM] sum up".to_owned());
+        let spec = |name: &str| ToolSpec {
+            name: name.into(),
+            description: "does".into(),
+            schema: json!({"type": "object", "properties": {"a": {}}}),
+        };
+        self.caller.tools = match closing {
+            true => Arc::new([]),
+            false => [spec("grep"), spec("read_file")].into(),
+        };
+        self.caller.call().fault();
+        let sent = self.server.requests().pop().unwrap().json();
+        let mut wrong = (self.validate)(&sent);
+        if closing && sent.get("tools").is_some() && sent["tool_choice"]["type"] != "none" {
+            wrong.push("tools may be called although none were given".to_owned());
+        }
+        wrong
+    }
+}
+
+#[test]
+fn whatever_happened_is_told_in_a_way_that_providers_accept() {
+    let benches = std::sync::Mutex::new(Bench::all());
+    let config =
+        ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() };
+    proptest!(config, |(story in prop::collection::vec(happens(), 0..12), closing: bool)| {
+        let conversation = conversation(&story);
+        for bench in benches.lock().unwrap().iter_mut() {
+            let wrong = bench.wrong(&conversation, closing);
+            let sent = bench.server.requests().pop().unwrap().body;
+            prop_assert!(wrong.is_empty(), "{wrong:?}\n{sent}");
+        }
+    });
+}
+
+/// A validator that accepts everything would show nothing.
+#[test]
+fn validators_refuse_what_providers_refuse() {
+    let refused = |wire, body: Value| assert!(!validate(wire, &body).is_empty(), "{body}");
+    let tool_use = json!({"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "n", "input": {}}]});
+    let result = json!({"type": "tool_result", "tool_use_id": "a", "content": "x"});
+    let user = json!({"role": "user", "content": [{"type": "text", "text": "hi"}]});
+    let anthropic = |messages: Value| json!({"model": "m", "max_tokens": 1, "messages": messages});
+    let answered = json!({"role": "user", "content": [result]});
+    let mut right = anthropic(json!([user, tool_use, answered]));
+    refused(Wire::Anthropic, right.clone());
+    right["tools"] = json!([{"name": "n", "input_schema": {"type": "object"}}]);
+    assert_eq!(validate(Wire::Anthropic, &right), [""; 0]);
+    for messages in [
+        json!([tool_use, answered]),
+        json!([user, user]),
+        json!([user, tool_use]),
+        json!([user, tool_use, user]),
+        json!([user, tool_use, {"role": "user", "content": [result, result]}]),
+        json!([user, tool_use, {"role": "user", "content": [{"type": "text", "text": "a"}, result]}]),
+        json!([{"role": "user", "content": [{"type": "text", "text": " "}]}]),
+        json!([user, {"role": "assistant", "content": [{"type": "thinking", "thinking": "", "signature": "a"}]}]),
+    ] {
+        refused(Wire::Anthropic, anthropic(messages));
+    }
+    let call = json!({"role": "assistant", "content": null, "tool_calls": [
+        {"id": "a", "type": "function", "function": {"name": "n", "arguments": "{}"}}]});
+    let tool = json!({"role": "tool", "tool_call_id": "a", "content": "x"});
+    let user = json!({"role": "user", "content": "hi"});
+    let chat = |messages: Value| json!({"model": "m", "messages": messages});
+    assert_eq!(validate(Wire::Chat, &chat(json!([user, call, tool]))), [""; 0]);
+    for messages in [
+        json!([user, call]),
+        json!([user, call, user]),
+        json!([user, call, tool, tool]),
+        json!([user, tool]),
+        json!([user, {"role": "assistant", "content": null}]),
+    ] {
+        refused(Wire::Chat, chat(messages));
+    }
+    let call = json!({"type": "function_call", "call_id": "a", "name": "n", "arguments": "{}"});
+    let output = json!({"type": "function_call_output", "call_id": "a", "output": "x"});
+    let thought = json!({"type": "reasoning", "encrypted_content": "x"});
+    let responses = |input: Value| json!({"model": "m", "store": false, "input": input});
+    assert_eq!(validate(Wire::Responses, &responses(json!([thought, call, output]))), [""; 0]);
+    for input in [
+        json!([call]),
+        json!([output]),
+        json!([call, output, output]),
+        json!([call, output, thought]),
+        json!([call, call, output, output]),
+    ] {
+        refused(Wire::Responses, responses(input));
+    }
+    let user = json!({"role": "user", "parts": [{"text": "hi"}]});
+    let call = json!({"role": "model", "parts": [{"functionCall": {"name": "n", "args": {}}, "thoughtSignature": "a"}]});
+    let answer =
+        json!({"role": "user", "parts": [{"functionResponse": {"name": "n", "response": {}}}]});
+    assert_eq!(validate(Wire::Gemini, &json!({"contents": [user, call, answer]})), [""; 0]);
+    for contents in [
+        json!([user, call]),
+        json!([user, call, user]),
+        json!([user, answer]),
+        json!([call, answer]),
+        json!([user, {"role": "model", "parts": [{"functionCall": {"name": "n", "args": {}}}]}, answer]),
+    ] {
+        refused(Wire::Gemini, json!({"contents": contents}));
+    }
+}

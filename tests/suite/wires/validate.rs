@@ -1,0 +1,364 @@
+//! Whether a provider would accept a request: the rules that each of them documents or enforces, written down once more
+//! and without a look at how requests are made.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+use super::recorded::Wire;
+
+/// Returns what a provider would refuse in a request; nothing when it would accept it.
+pub(crate) fn validate(wire: Wire, body: &Value) -> Vec<String> {
+    let mut wrong = Wrong::default();
+    match wire {
+        Wire::Anthropic => anthropic(body, &mut wrong),
+        Wire::Chat => chat(body, &mut wrong),
+        Wire::Gemini => gemini(body, &mut wrong),
+        Wire::Responses => responses(body, &mut wrong),
+    }
+    wrong.0
+}
+
+/// What Mistral insists on beside what everybody does.
+pub(crate) fn validate_mistral(body: &Value) -> Vec<String> {
+    let mut wrong = Wrong::default();
+    chat(body, &mut wrong);
+    let messages = list(&body["messages"]);
+    for (index, pair) in messages.windows(2).enumerate() {
+        if pair[0]["role"] == "tool"
+            && !["tool", "assistant"].iter().any(|r| pair[1]["role"] == **r)
+        {
+            wrong.say(&format!("messages.{}", index + 1), "comes after a tool's");
+        }
+    }
+    for id in
+        messages.iter().flat_map(|message| list(&message["tool_calls"])).map(|call| &call["id"])
+    {
+        let id = text(id);
+        wrong.unless(id.len() == 9 && id.bytes().all(|b| b.is_ascii_alphanumeric()), "id", id);
+    }
+    let last = messages.last().map_or("", |message| text(&message["role"]));
+    wrong.unless(["user", "tool"].contains(&last), "the last role", last);
+    wrong.unless(body.get("stream_options").is_none(), "stream_options", "is not known");
+    wrong.0
+}
+
+#[derive(Default)]
+struct Wrong(Vec<String>);
+
+impl Wrong {
+    fn say(&mut self, place: &str, what: &str) {
+        self.0.push(format!("{place}: {what}"));
+    }
+
+    fn unless(&mut self, is_right: bool, place: &str, what: &str) {
+        if !is_right {
+            self.say(place, what);
+        }
+    }
+
+    /// A text with something in it.
+    fn text(&mut self, value: &Value, place: &str) {
+        let is_text = value.as_str().is_some_and(|text| !text.trim().is_empty());
+        self.unless(is_text, place, "is no text with something in it");
+    }
+
+    fn name(&mut self, name: &Value, place: &str) {
+        let name = text(name);
+        let fits = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
+        self.unless(fits && (1..=64).contains(&name.len()), place, "is no name of a tool");
+    }
+
+    /// Arguments as text, which some servers read, though the providers do not.
+    fn arguments(&mut self, arguments: &Value, place: &str) {
+        let read: Result<Value, _> = serde_json::from_str(text(arguments));
+        self.unless(read.is_ok_and(|value| value.is_object()), place, "is no object");
+    }
+
+    fn tools<'a>(&mut self, tools: impl IntoIterator<Item = &'a Value>, schema: &str) {
+        let mut names = HashSet::new();
+        for tool in tools {
+            self.name(&tool["name"], "tools");
+            self.unless(names.insert(text(&tool["name"])), "tools", "two have the same name");
+            self.unless(
+                tool[schema]["type"] == "object",
+                "tools",
+                "takes something else than an object",
+            );
+        }
+    }
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn anthropic(body: &Value, wrong: &mut Wrong) {
+    wrong.text(&body["model"], "model");
+    wrong.unless(
+        body["max_tokens"].as_u64().is_some_and(|most| most > 0),
+        "max_tokens",
+        "is missing",
+    );
+    wrong.tools(list(&body["tools"]), "input_schema");
+    list(&body["system"]).iter().for_each(|block| wrong.text(&block["text"], "system"));
+    let messages = list(&body["messages"]);
+    wrong.unless(
+        messages.first().is_some_and(|m| m["role"] == "user"),
+        "messages.0",
+        "is not the user's",
+    );
+    let (mut ids, mut open): (HashSet<&str>, Vec<&str>) = Default::default();
+    let mut before = "";
+    for (index, message) in messages.iter().enumerate() {
+        let place = format!("messages.{index}");
+        let (role, blocks) = (text(&message["role"]), list(&message["content"]));
+        wrong.unless(["user", "assistant"].contains(&role), &place, "has no role");
+        wrong.unless(role != before, &place, "has the role of the one before");
+        wrong.unless(!blocks.is_empty(), &place, "is empty");
+        before = role;
+        let results = blocks.iter().take_while(|block| block["type"] == "tool_result");
+        let answered: Vec<_> = results.map(|block| text(&block["tool_use_id"])).collect();
+        let mut sorted = (answered.clone(), std::mem::take(&mut open));
+        sorted.0.sort_unstable();
+        sorted.1.sort_unstable();
+        wrong.unless(
+            sorted.0 == sorted.1,
+            &place,
+            "does not begin with an answer to each call before it",
+        );
+        for block in &blocks[answered.len()..] {
+            match (text(&block["type"]), role) {
+                ("text", _) => wrong.text(&block["text"], &place),
+                ("tool_use", "assistant") => {
+                    let id = text(&block["id"]);
+                    wrong.name(&block["id"], &place);
+                    wrong.name(&block["name"], &place);
+                    wrong.unless(
+                        block["input"].is_object(),
+                        &place,
+                        "has a call without an object",
+                    );
+                    wrong.unless(ids.insert(id), &place, "has a call whose id was there before");
+                    open.push(id);
+                }
+                ("thinking", "assistant") => {
+                    wrong.text(&block["signature"], &place);
+                    wrong.unless(
+                        block["thinking"].is_string(),
+                        &place,
+                        "has a thought without text",
+                    );
+                    wrong.unless(block.get("cache_control").is_none(), &place, "marks a thought");
+                }
+                ("redacted_thinking", "assistant") => wrong.text(&block["data"], &place),
+                ("server_tool_use", "assistant") => {}
+                (kind, _) => {
+                    wrong.say(&place, &format!("has a block '{kind}' that it cannot have"))
+                }
+            }
+        }
+        for result in &blocks[..answered.len()] {
+            wrong.text(&result["content"], &place);
+        }
+        let ends = blocks.last().map_or("", |block| text(&block["type"]));
+        wrong.unless(!ends.ends_with("thinking"), &place, "ends with a thought");
+    }
+    wrong.unless(open.is_empty(), "messages", "end with a call that nobody answers");
+    let defined = !list(&body["tools"]).is_empty();
+    wrong.unless(ids.is_empty() || defined, "tools", "are not defined, but were called");
+    wrong.unless(defined || body.get("tool_choice").is_none(), "tool_choice", "without tools");
+    let marks = body.to_string().matches(r#""cache_control":{"#).count();
+    wrong.unless(marks <= 4, "cache_control", "stands in more than four places");
+}
+
+fn chat(body: &Value, wrong: &mut Wrong) {
+    wrong.text(&body["model"], "model");
+    wrong.tools(list(&body["tools"]).iter().map(|tool| &tool["function"]), "parameters");
+    wrong.unless(
+        body.get("tools").is_none_or(|tools| !list(tools).is_empty()),
+        "tools",
+        "are none",
+    );
+    let streams = body["stream"] == true;
+    wrong.unless(
+        streams || body.get("stream_options").is_none(),
+        "stream_options",
+        "without a stream",
+    );
+    let messages = list(&body["messages"]);
+    wrong.unless(
+        messages.iter().any(|m| m["role"] == "user"),
+        "messages",
+        "have none of the user's",
+    );
+    let (mut ids, mut open): (HashSet<&str>, Vec<&str>) = Default::default();
+    let mut before = "";
+    for (index, message) in messages.iter().enumerate() {
+        let (place, role) = (format!("messages.{index}"), text(&message["role"]));
+        if role != "tool" {
+            wrong.unless(open.is_empty(), &place, "comes before each call is answered");
+            open.clear();
+        }
+        match role {
+            "system" => {
+                wrong.unless(index == 0, &place, "is a system prompt in the middle");
+                wrong.text(&message["content"], &place);
+            }
+            "user" => {
+                wrong.unless(before != "user", &place, "is the second of the user's in a row");
+                wrong.text(&message["content"], &place);
+            }
+            "tool" => {
+                let id = text(&message["tool_call_id"]);
+                let at = open.iter().position(|open| *open == id);
+                wrong.unless(at.is_some(), &place, "answers no call of the message before");
+                at.map(|at| open.remove(at));
+                wrong.text(&message["content"], &place);
+            }
+            "assistant" => {
+                let calls = list(&message["tool_calls"]);
+                match &message["content"] {
+                    Value::Null => {
+                        wrong.unless(!calls.is_empty(), &place, "has neither text nor calls")
+                    }
+                    content => wrong.text(content, &place),
+                }
+                for call in calls {
+                    let id = text(&call["id"]);
+                    wrong.unless(
+                        !id.is_empty() && id.len() <= 64,
+                        &place,
+                        "has a call without an id",
+                    );
+                    wrong.unless(ids.insert(id), &place, "has a call whose id was there before");
+                    wrong.unless(call["type"] == "function", &place, "has a call of no type");
+                    wrong.name(&call["function"]["name"], &place);
+                    wrong.arguments(&call["function"]["arguments"], &place);
+                    open.push(id);
+                }
+            }
+            other => wrong.say(&place, &format!("has the role '{other}'")),
+        }
+        before = role;
+    }
+    wrong.unless(open.is_empty(), "messages", "end with a call that nobody answers");
+}
+
+fn responses(body: &Value, wrong: &mut Wrong) {
+    wrong.text(&body["model"], "model");
+    wrong.unless(body["store"] == false, "store", "is not off");
+    wrong.unless(
+        body["max_output_tokens"].as_u64().is_none_or(|most| most >= 16),
+        "max_output_tokens",
+        "is too low",
+    );
+    wrong.tools(list(&body["tools"]), "parameters");
+    let input = list(&body["input"]);
+    wrong.unless(!input.is_empty(), "input", "is empty");
+    let (mut ids, mut open): (HashSet<&str>, HashSet<&str>) = Default::default();
+    let mut waits = false;
+    for (index, item) in input.iter().enumerate() {
+        let place = format!("input.{index}");
+        let kind = item["type"].as_str().unwrap_or("message");
+        let is_models = kind != "function_call_output" && item["role"] != "user";
+        wrong.unless(is_models || !waits, &place, "comes where the item of a thought belongs");
+        waits = kind == "reasoning";
+        if kind != "function_call_output" && item["role"] == "user" {
+            wrong.unless(open.is_empty(), &place, "comes before each call is answered");
+        }
+        match kind {
+            "message" => {
+                let part = if item["role"] == "user" { "input_text" } else { "output_text" };
+                wrong.unless(!list(&item["content"]).is_empty(), &place, "is empty");
+                for content in list(&item["content"]) {
+                    wrong.unless(content["type"] == part, &place, "has a part that it cannot have");
+                    wrong.text(&content["text"], &place);
+                }
+            }
+            "reasoning" => wrong.text(&item["encrypted_content"], &place),
+            "function_call" => {
+                let id = text(&item["call_id"]);
+                wrong.unless((1..=64).contains(&id.len()), &place, "has no id");
+                wrong.unless(ids.insert(id), &place, "has an id that was there before");
+                wrong.name(&item["name"], &place);
+                wrong.arguments(&item["arguments"], &place);
+                open.insert(id);
+            }
+            "function_call_output" => {
+                let id = text(&item["call_id"]);
+                wrong.unless(open.remove(id), &place, "answers no call, or one a second time");
+                wrong.text(&item["output"], &place);
+            }
+            "web_search_call" => {}
+            other => wrong.say(&place, &format!("is of type '{other}'")),
+        }
+    }
+    wrong.unless(!waits, "input", "ends with a thought");
+    wrong.unless(open.is_empty(), "input", "has a call that nobody answers");
+}
+
+fn gemini(body: &Value, wrong: &mut Wrong) {
+    for tools in list(&body["tools"]) {
+        wrong.tools(list(&tools["functionDeclarations"]), "parametersJsonSchema");
+    }
+    for part in list(&body["systemInstruction"]["parts"]) {
+        wrong.text(&part["text"], "systemInstruction");
+    }
+    let contents = list(&body["contents"]);
+    wrong.unless(
+        contents.first().is_some_and(|c| c["role"] == "user"),
+        "contents.0",
+        "is not the user's",
+    );
+    let mut before = "";
+    for (index, content) in contents.iter().enumerate() {
+        let (place, role) = (format!("contents.{index}"), text(&content["role"]));
+        let parts = list(&content["parts"]);
+        wrong.unless(["user", "model"].contains(&role), &place, "has no role");
+        wrong.unless(!parts.is_empty(), &place, "is empty");
+        for part in parts {
+            let data = ["text", "functionCall", "functionResponse"];
+            let count = data.iter().filter(|key| part.get(**key).is_some()).count();
+            wrong.unless(count == 1, &place, "has a part that is not one thing");
+            let is_signed = part.get("thoughtSignature").is_some();
+            if let Some(text) = part.get("text").filter(|_| !is_signed) {
+                wrong.unless(text != "", &place, "has a part without text");
+            }
+            wrong.unless(
+                role == "model" || part.get("functionCall").is_none(),
+                &place,
+                "calls, but is the user's",
+            );
+        }
+        let calls: Vec<_> = parts.iter().filter_map(|part| part.get("functionCall")).collect();
+        for (number, call) in calls.iter().enumerate() {
+            wrong.name(&call["name"], &place);
+            wrong.unless(call["args"].is_object(), &place, "has a call without an object");
+            let is_signed = parts.iter().any(|part| {
+                part.get("functionCall") == Some(*call) && part.get("thoughtSignature").is_some()
+            });
+            wrong.unless(number > 0 || is_signed, &place, "has a first call that is not signed");
+        }
+        if !calls.is_empty() {
+            wrong.unless(before == "user", &place, "calls, but does not come after the user");
+            let next = contents.get(index + 1).map_or(&[][..], |next| list(&next["parts"]));
+            let answers: Vec<_> = next.iter().map(|part| &part["functionResponse"]).collect();
+            let names = |list: &[&Value]| -> Vec<String> {
+                list.iter().map(|call| format!("{} {}", call["name"], call["id"])).collect()
+            };
+            wrong.unless(names(&calls) == names(&answers), &place, "is not answered call by call");
+        }
+        let answers = parts.iter().filter(|part| part.get("functionResponse").is_some()).count();
+        let called = match index.checked_sub(1).map(|before| list(&contents[before]["parts"])) {
+            Some(parts) => parts.iter().filter(|part| part.get("functionCall").is_some()).count(),
+            None => 0,
+        };
+        wrong.unless(answers == called, &place, "has not as many answers as there were calls");
+        before = role;
+    }
+}
