@@ -150,8 +150,14 @@ impl Model for WireModel {
             return Err(Fault::new(FaultKind::Request, "there is nothing to ask"));
         }
         let request = self.request(ask);
-        let head = (ask.purpose == Purpose::Agent).then(|| self.head(ask));
-        let warning = head.and_then(|head| self.steady.see(&head, ask.entries));
+        let warning = match ask.purpose {
+            Purpose::Agent => {
+                let (tools, _) = self.tools(ask);
+                let head = self.head(&Ask { tools: &tools, ..*ask });
+                self.steady.see(&head, ask.entries)
+            }
+            Purpose::Compaction | Purpose::Closing => None,
+        };
         Ok(Box::new(Call {
             wire: Arc::clone(&self.wire),
             carrier: Arc::clone(&self.carrier),
