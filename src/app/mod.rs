@@ -21,6 +21,7 @@ mod sandbox;
 mod schema;
 mod session;
 mod setup;
+mod staging;
 mod tools;
 mod world;
 
@@ -30,4 +31,5 @@ pub use run::{Ended, Order, Stage};
 pub use sandbox::Sandbox;
 pub use session::{Place, store};
 pub use setup::{Effect, Setup};
+pub use staging::Rehearsal;
 pub use world::World;

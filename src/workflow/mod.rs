@@ -1,1 +1,3 @@
-//! Floor 6: runs made of runs.
+//! Floor 7: runs made of runs, and runs that are known beforehand.
+
+pub mod scenario;

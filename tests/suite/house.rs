@@ -4,14 +4,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The rooms, floor by floor, from the ground.
-const FLOORS: [&[&str]; 7] = [
+const FLOORS: [&[&str]; 8] = [
     &["model"],
     &["machine"],
     &["port"],
     &["net", "exec", "workspace"],
     &["llm", "tools", "mcp", "hooks", "journal", "view", "config"],
     &["runner"],
-    &["app", "workflow"],
+    &["app"],
+    &["workflow"],
 ];
 
 /// The longest file that is read in one sitting, its tests included.

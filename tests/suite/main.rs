@@ -10,6 +10,8 @@ mod house;
 mod journal;
 mod mcp;
 mod runner;
+mod scenarios;
+mod simulator;
 mod support;
 mod tools;
 mod view;

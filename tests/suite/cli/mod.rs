@@ -7,4 +7,4 @@ mod info;
 mod interrupts;
 mod sessions;
 mod tools;
-mod world;
+pub(crate) mod world;
