@@ -3,7 +3,7 @@
 //! `cargo bench --bench commands` prints a table: the median and the 95th percentile of each way, in milliseconds, and
 //! the difference to the plain start. The ways take turns, so that all of them see the same machine.
 
-#![allow(clippy::expect_used, clippy::print_stdout)] // a benchmark prints
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)] // a program for developers
 
 use std::path::Path;
 use std::process::{Command as Plain, Stdio};

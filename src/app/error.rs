@@ -52,6 +52,9 @@ pub enum AppError {
     /// Commands cannot be run as configured.
     #[error(transparent)]
     Exec(#[from] ExecError),
+    /// What changed in the workspace can't be told.
+    #[error("could not tell what has changed: {0}")]
+    Changes(String),
     /// A server of tools that is required can't be had.
     #[error("{0}")]
     Server(String),
@@ -82,6 +85,7 @@ impl AppError {
             | Self::Schema(_)
             | Self::Exec(ExecError::Unconfined(_))
             | Self::Server(_)
+            | Self::Changes(_)
             | Self::Hooks(_) => true,
             Self::Journal(error) => {
                 !matches!(error, JournalError::Io { .. } | JournalError::Index(_))

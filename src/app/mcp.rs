@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use super::error::AppError;
 use super::sandbox::Sandbox;
+use super::world::World;
 use crate::config::{Config, Hidden, McpServer, McpTransport};
 use crate::mcp::{self, Answer, Filter, Necessity, Servers, Spec, Transport};
 use crate::model::{Access, Span};
+use crate::net::{Endpoint, Limits, Options};
 use crate::port::{Cancel, ToolSpec};
 use crate::tools::{Context, Kind, Output, Prepared, Tool};
 
@@ -17,10 +19,18 @@ use crate::tools::{Context, Kind, Output, Prepared, Tool};
 /// Fails when one that is required can't be had.
 pub(super) fn start(
     config: &Config,
+    world: &World,
     sandbox: &Sandbox,
     cancel: &Cancel,
 ) -> Result<Servers, AppError> {
-    let specs: Vec<Spec> = config.settings.mcp.servers.iter().filter_map(spec).collect();
+    let mut specs = Vec::new();
+    for server in &config.settings.mcp.servers {
+        match spec(server, world) {
+            Ok(spec) => specs.push(spec),
+            Err(error) if server.required => return Err(error),
+            Err(error) => log::warn!("{error}"),
+        }
+    }
     if specs.is_empty() {
         return Ok(Servers::default());
     }
@@ -40,25 +50,34 @@ pub(super) fn tools(servers: &Servers) -> impl Iterator<Item = Box<dyn Tool>> + 
     servers.tools().iter().map(|tool| Box::new(Remote(tool.clone())) as Box<dyn Tool>)
 }
 
-fn spec(server: &McpServer) -> Option<Spec> {
-    let pairs = |map: &BTreeMap<String, Hidden>| {
+fn spec(server: &McpServer, world: &World) -> Result<Spec, AppError> {
+    let pairs = |map: &BTreeMap<String, Hidden>| -> Vec<(String, String)> {
         map.iter().map(|(name, value)| (name.clone(), value.reveal().to_owned())).collect()
     };
+    let wrong = |what: String| AppError::Server(format!("MCP server `{}`: {what}", server.name));
     let transport = match &server.transport {
         McpTransport::Stdio { command, args, env } => Transport::Stdio {
             command: command.clone(),
             args: args.iter().map(|arg| arg.as_str().to_owned()).collect(),
             env: pairs(env),
         },
-        McpTransport::Http { .. } => {
-            log::warn!(
-                "the MCP server `{}` is left out: servers at an address are not supported yet",
-                server.name
-            );
-            return None;
+        McpTransport::Http { url, headers, token_env } => {
+            let mut headers = pairs(headers);
+            if let Some(name) = token_env {
+                let token = world.variable(name.as_str()).map(str::trim);
+                let token = token.filter(|token| !token.is_empty());
+                let token = token.ok_or_else(|| wrong(format!("{name}, its token, is not set")))?;
+                headers.push(("Authorization".to_owned(), format!("Bearer {token}")));
+            }
+            // Whether it may be unencrypted was asked when the configuration was read.
+            let endpoint = Endpoint::parse(url.as_str(), true);
+            let endpoint = endpoint.map_err(|error| wrong(error.to_string()))?;
+            let env = |name: &str| world.variable(name).map(str::to_owned);
+            let way = Options::of_environment(&endpoint, Limits::default(), &env);
+            Transport::Http { url: url.as_str().to_owned(), headers, way }
         }
     };
-    Some(Spec {
+    Ok(Spec {
         name: server.name.as_str().to_owned(),
         transport,
         timeout: server.timeout.into(),

@@ -9,27 +9,35 @@
 //! variables and folders come in as a [`World`].
 
 mod checks;
+pub mod context;
 pub mod demo;
 mod error;
+mod examples;
 mod gates;
 mod hooks;
 mod mcp;
 mod model;
 mod outputs;
+mod prompt;
 mod run;
 mod sandbox;
 mod schema;
 mod session;
 mod setup;
 mod staging;
+mod telemetry;
 mod tools;
+mod trace;
 mod world;
 
 pub use error::AppError;
+pub use examples::check;
 pub use model::{Chosen, Source as ModelSource};
 pub use run::{Ended, Order, Stage};
 pub use sandbox::Sandbox;
 pub use session::{Place, store};
 pub use setup::{Effect, Setup};
 pub use staging::Rehearsal;
+pub use telemetry::telemetry;
+pub use trace::trace;
 pub use world::World;

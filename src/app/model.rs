@@ -1,5 +1,6 @@
 //! Which model a run asks, what is known of it, and how it is reached.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::error::AppError;
@@ -7,7 +8,7 @@ use super::world::World;
 use crate::config::{self, Config, UnknownPrice};
 use crate::llm::models::Table;
 use crate::llm::scripted::{Script, ScriptPosition, ScriptedModel};
-use crate::llm::{ModelSpec, Recorder, WireSettings, connect};
+use crate::llm::{ConnectError, ModelSpec, Recorder, Recording, WireSettings, connect};
 use crate::port::Model;
 
 /// The model that was chosen, with what is known of it.
@@ -64,7 +65,7 @@ impl Chosen {
                 let name = format!("scripted/{}", path.display()).into();
                 Self::script(name, Script::load(&path)?, table)
             }
-            ModelSpec::Replay(path) => Self::named(ModelSpec::Replay(world.cwd.join(path)), table),
+            ModelSpec::Replay(path) => Self::replay(world.cwd.join(path), table)?,
             ModelSpec::Remote { .. } => Self::named(spec, table),
         };
         let is_free = settings.limits.budget_usd.is_none()
@@ -90,6 +91,14 @@ impl Chosen {
         Self { source: Source::Script { name, script }, facts, table }
     }
 
+    /// What was recorded costs what it cost then.
+    fn replay(path: PathBuf, table: Table) -> Result<Self, AppError> {
+        let recorded = Recording::load(&path).map_err(ConnectError::from)?;
+        let recorded = ModelSpec::parse(recorded.model(), &table, true)?;
+        let source = Source::Named(ModelSpec::Replay(path));
+        Ok(Self { source, ..Self::named(recorded, table) })
+    }
+
     fn named(spec: ModelSpec, table: Table) -> Self {
         let row = table.lookup(&spec);
         let facts = config::ModelFacts {
@@ -108,6 +117,16 @@ impl Chosen {
         }
     }
 
+    /// Checks whether the model can be reached as it is set up, without reaching for it.
+    ///
+    /// # Errors
+    ///
+    /// Fails when something is missing or wrong: its key, its address.
+    pub fn check(&self, config: &Config, world: &World) -> Result<(), AppError> {
+        let session = InSession { name: "", calls: 0, record: &None };
+        self.connect(config, world, &session).map(drop)
+    }
+
     /// Returns the model, ready to be asked.
     ///
     /// # Errors
@@ -117,9 +136,9 @@ impl Chosen {
         &self,
         config: &Config,
         world: &World,
-        session: InSession<'_>,
+        session: &InSession<'_>,
     ) -> Result<Box<dyn Model>, AppError> {
-        let InSession { name, calls, record } = session;
+        let InSession { name, calls, record } = *session;
         let position = ScriptPosition::after(calls as usize);
         match &self.source {
             Source::Script { script, .. } => {

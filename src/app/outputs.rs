@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::journal::Outputs;
 use crate::model::CallId;
-use crate::tools::Results;
+use crate::tools::{Kept, Results};
 
 /// Keeps the whole of long results beside the journal of their session.
 #[derive(Debug)]
@@ -18,9 +18,9 @@ impl Results for Whole {
         }
     }
 
-    fn get(&self, call: &CallId) -> Option<Arc<str>> {
-        let page =
-            self.0.page(call, 1, u64::MAX).inspect_err(|error| log::warn!("{error}")).ok()??;
-        Some(page.text.into())
+    fn page(&self, call: &CallId, first: u64, lines: u64) -> Option<Kept> {
+        let page = self.0.page(call, first, lines);
+        let page = page.inspect_err(|error| log::warn!("{error}")).ok()??;
+        Some(Kept { text: page.text, total: page.lines })
     }
 }

@@ -20,7 +20,7 @@ use super::tools::{self, Means};
 use crate::config::rules;
 use crate::hooks::{HookedChecks, HookedTools, Hooks, Occasion, SessionFacts, around};
 use crate::journal::{SessionId, Setting, Workspace};
-use crate::machine::{Fold, State};
+use crate::machine::{Fold, Outcome, State, Status};
 use crate::model::{Digest, Rules};
 use crate::port::{Cancel, Checks, HookPoint, Model, NoPrelude, Prelude, ToolSpec, Toolbox};
 use crate::runner::{self, Brief, Driver, Ports};
@@ -44,11 +44,12 @@ pub struct Order {
 }
 
 /// Who sees a run, and who can be asked.
+#[derive(Clone)]
 pub struct Stage {
     /// Who sees it.
     pub show: Show,
     /// Who can be asked.
-    pub confirm: Box<dyn Confirm>,
+    pub confirm: Arc<dyn Confirm>,
     /// How commands are confined, where that is worth telling.
     pub sandbox: Option<Arc<str>>,
 }
@@ -61,6 +62,21 @@ pub struct Ended {
     pub fold: Fold,
     /// What it would have done, when it was only to be described.
     pub planned: Vec<Planned>,
+}
+
+impl Ended {
+    /// Returns how the run ended.
+    pub fn outcome(&self) -> Option<&Outcome> {
+        match &self.fold.state {
+            State::Done(done) => Some(&done.outcome),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the model said that it was done.
+    pub fn is_success(&self) -> bool {
+        self.outcome().is_some_and(|outcome| outcome.reason.status() == Status::Success)
+    }
 }
 
 impl Setup {
@@ -89,10 +105,11 @@ impl Setup {
         let Order { task, place, options, .. } = order;
         let hooks = Arc::new(hooks::of(&self.config, &self.sandbox, self.facts(&name, &place))?);
         let asking = InSession { name: &name, calls: place.calls(), record: &self.record };
-        let model = staging.model(self.model.connect(&self.config, &self.world, asking)?);
-        let servers = mcp::start(&self.config, &self.sandbox, &Cancel::new())?;
+        let model = staging.model(self.model.connect(&self.config, &self.world, &asking)?);
+        let servers = mcp::start(&self.config, &self.world, &self.sandbox, &Cancel::new())?;
         let whole = place.outputs(session).map(Whole);
-        let means = Means { confirm, servers: &servers, whole };
+        let used = place.conversation().map(tools::used).unwrap_or_default();
+        let means = Means { confirm, servers: &servers, whole, used };
         let registry = Arc::new(tools::of(
             &self.config,
             &self.agent,
@@ -100,7 +117,7 @@ impl Setup {
             &self.sandbox,
             self.effect,
             means,
-        ));
+        )?);
         let brief = self.brief(&*registry, &place);
         let rules = self.rules(&name, &place);
         let parallel = rules.bounds.parallel;
@@ -164,13 +181,9 @@ impl Setup {
             Place::Stored(_, opened) if *opened.past.setting.agent == *self.agent.name.as_str() => {
                 Arc::clone(&opened.past.setting.system)
             }
-            Place::Stored(..) | Place::New(..) | Place::Nowhere => self.system(),
+            Place::Stored(..) | Place::New(..) | Place::Nowhere => self.system(place),
         };
         Brief { system, tools: tools.specs(), schema: self.schema.clone() }
-    }
-
-    fn system(&self) -> Arc<str> {
-        Arc::clone(&self.agent.system_prompt)
     }
 
     fn rules(&self, session: &str, place: &Place) -> Rules {

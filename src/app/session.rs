@@ -80,6 +80,14 @@ impl Place {
         }
     }
 
+    /// Returns what was said in the session before.
+    pub(super) fn conversation(&self) -> Option<&Conversation> {
+        match self {
+            Self::Nowhere | Self::New(..) => None,
+            Self::Stored(_, opened) => Some(&opened.past.fold.conversation),
+        }
+    }
+
     /// Returns whether the session goes on.
     pub(super) fn is_stored(&self) -> bool {
         matches!(self, Self::Stored(..))

@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::context::Changes;
 use super::error::AppError;
 use super::model::Chosen;
 use super::sandbox::Sandbox;
 use super::schema::Schema;
+use super::tools;
 use super::world::World;
 use crate::config::{Agent, Config};
 use crate::hooks::Hooks;
@@ -15,6 +17,7 @@ use crate::llm::Recorder;
 use crate::workspace::Root;
 
 /// Everything that a run needs, found and checked before anything begins.
+#[derive(Clone)]
 pub struct Setup {
     /// The configuration.
     pub config: Config,
@@ -32,6 +35,7 @@ pub struct Setup {
     pub schema: Option<Arc<Value>>,
     /// Where the exchange with the model is written down.
     pub record: Option<Recorder>,
+    pub(super) changes: Option<Changes>,
     pub(super) root: Root,
     pub(super) depth: u32,
 }
@@ -60,6 +64,7 @@ impl Setup {
         let depth = world.variable(DEPTH).and_then(|depth| depth.parse().ok()).unwrap_or(0);
         Hooks::check_depth(depth)?;
         let agent = config.agent(agent)?;
+        tools::settings(&config, &agent, Effect::Real)?;
         let path = config.workspace.clone();
         let root =
             Root::open(&path).map_err(|cause| AppError::Workspace { path: path.clone(), cause })?;
@@ -73,19 +78,20 @@ impl Setup {
             effect: Effect::Real,
             schema: None,
             record: None,
+            changes: None,
             root,
             depth,
         })
     }
 
-    /// Returns the same for another agent.
-    ///
-    /// # Errors
-    ///
-    /// Fails when there is no such agent.
-    pub fn with_agent(mut self, agent: &str) -> Result<Self, AppError> {
-        self.agent = self.config.agent(agent)?;
-        Ok(self)
+    /// Returns the same with another configuration, of the same workspace.
+    pub fn configured(&self, config: Config) -> Self {
+        Self { config, ..self.clone() }
+    }
+
+    /// Returns the same for another agent, whose answer is free.
+    pub fn acting_as(&self, agent: Agent) -> Self {
+        Self { agent, schema: None, ..self.clone() }
     }
 
     /// Returns the same for an answer that satisfies this JSON Schema.

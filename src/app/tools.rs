@@ -6,9 +6,14 @@ use super::mcp;
 use super::outputs::Whole;
 use super::sandbox::Sandbox;
 use super::setup::Effect;
-use crate::config::{self, Agent, Config};
+use crate::config::{self, Agent, Config, PathPattern, Permissions, Problem};
+use crate::machine::Conversation;
 use crate::mcp::Servers;
-use crate::tools::permission::{Confirm, ConfirmMode};
+use crate::model::Item;
+use crate::tools::permission::{
+    BlockedCommands, CommandScope, Confirm, ConfirmMode, FilePatterns, Guardrails, Limits, Rule,
+    Rules, Used,
+};
 use crate::tools::{CommandSettings, Delete, MaxTokens, Registry, Settings, standard};
 use crate::workspace::Root;
 
@@ -23,40 +28,69 @@ pub(super) fn of(
     sandbox: &Sandbox,
     effect: Effect,
     means: Means<'_>,
-) -> Registry {
-    let settings = settings(config, agent, effect);
+) -> Result<Registry, Problem> {
+    let settings = settings(config, agent, effect)?;
     let mut tools = standard(root, &sandbox.model, &settings);
     tools.extend(mcp::tools(means.servers));
     if !config.settings.commands.enabled {
         tools.retain(|tool| &*tool.spec().name != COMMAND);
     }
-    let registry = Registry::new(tools, settings).asking(means.confirm);
-    match means.whole {
+    let registry = Registry::new(tools, settings).asking(means.confirm).continuing(means.used);
+    Ok(match means.whole {
         Some(whole) => registry.keeping(Arc::new(whole)),
         None => registry,
-    }
+    })
 }
 
 /// What the tools of one run need of it.
 pub(super) struct Means<'a> {
     /// Who is asked.
-    pub(super) confirm: Box<dyn Confirm>,
+    pub(super) confirm: Arc<dyn Confirm>,
     /// Whose tools there are besides the own ones.
     pub(super) servers: &'a Servers,
     /// Where the whole of long results is kept; none for memory.
     pub(super) whole: Option<Whole>,
+    /// What the session has done before.
+    pub(super) used: Used,
 }
 
-fn settings(config: &Config, agent: &Agent, effect: Effect) -> Settings {
+/// Returns what a session has done so far, as far as its limits are concerned.
+pub(super) fn used(conversation: &Conversation) -> Used {
+    let mut used = Used::default();
+    for entry in conversation.entries() {
+        let Item::Exchange(exchange) = &entry.item else { continue };
+        for (call, result) in exchange.reply().calls().zip(exchange.results()) {
+            used.commands += u64::from(&*call.name == COMMAND);
+            for change in &result.changes {
+                used.files.insert(Arc::clone(&change.path));
+                used.lines += change.added + change.removed;
+            }
+        }
+    }
+    used
+}
+
+/// Returns the settings of the tools.
+///
+/// # Errors
+///
+/// Fails when a rule, a pattern or an expression is none.
+pub(super) fn settings(
+    config: &Config,
+    agent: &Agent,
+    effect: Effect,
+) -> Result<Settings, Problem> {
     let settings = &config.settings;
     let commands = &settings.commands;
-    Settings {
+    Ok(Settings {
         allowed_tools: Some(agent.allowed_tools.clone()),
         mode: match agent.confirm_mode {
             config::ConfirmMode::ConfirmAll => ConfirmMode::ConfirmAll,
             config::ConfirmMode::ConfirmSensitive => ConfirmMode::ConfirmSensitive,
             config::ConfirmMode::Yolo => ConfirmMode::Yolo,
         },
+        rules: rules(config)?,
+        guardrails: guardrails(config)?,
         commands: CommandSettings {
             default_timeout: commands.default_timeout.0.div_ceil(1_000_000).max(1),
             max_output_lines: commands.max_output_lines as usize,
@@ -67,6 +101,43 @@ fn settings(config: &Config, agent: &Agent, effect: Effect) -> Settings {
             Effect::Described => crate::tools::Effect::Described,
         },
         max_result_tokens: MaxTokens(settings.context.max_tool_result_tokens.0),
-        ..Settings::default()
+    })
+}
+
+fn rules(config: &Config) -> Result<Rules, Problem> {
+    let Permissions { deny, ask, allow, .. } = &config.settings.permissions;
+    for (key, texts) in
+        [("permissions.deny", deny), ("permissions.ask", ask), ("permissions.allow", allow)]
+    {
+        for text in texts {
+            Rule::parse(text).map_err(|error| config.problem(key, error.to_string()))?;
+        }
     }
+    Rules::parse(deny, ask, allow)
+        .map_err(|error| config.problem("permissions.deny", error.to_string()))
+}
+
+fn guardrails(config: &Config) -> Result<Guardrails, Problem> {
+    let (guardrails, commands) = (&config.settings.guardrails, &config.settings.commands);
+    let files = |key: &str, patterns: &[PathPattern]| {
+        let texts: Vec<&str> = patterns.iter().map(PathPattern::as_str).collect();
+        FilePatterns::parse(&texts).map_err(|error| config.problem(key, error.to_string()))
+    };
+    let blocked = BlockedCommands::parse(&commands.blocked_patterns)
+        .map_err(|error| config.problem("commands.blocked_patterns", error.to_string()))?;
+    Ok(Guardrails {
+        protected: files("guardrails.protected_files", &guardrails.protected_files)?,
+        sensitive: files("guardrails.sensitive_files", &guardrails.sensitive_files)?,
+        blocked,
+        safe: commands.safe_commands.clone(),
+        commands: match commands.allowed_only {
+            true => CommandScope::AllowedOnly,
+            false => CommandScope::All,
+        },
+        limits: Limits {
+            files: guardrails.max_files_modified.map(u64::from),
+            lines: guardrails.max_lines_changed,
+            commands: guardrails.max_commands_executed.map(u64::from),
+        },
+    })
 }

@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
+use std::sync::Arc;
 use std::time::Duration;
 
 use architect::port::Scope;
@@ -19,8 +20,8 @@ struct Terminal {
 const PULSE: Duration = Duration::from_millis(100);
 
 /// Returns who can be asked: the user, when there is a terminal.
-pub(crate) fn asker(hush: Option<Hush>, may_ask: bool) -> Box<dyn Confirm> {
-    if may_ask && open().is_some() { Box::new(Terminal { hush }) } else { Box::new(Nobody) }
+pub(crate) fn asker(hush: Option<Hush>, may_ask: bool) -> Arc<dyn Confirm> {
+    if may_ask && open().is_some() { Arc::new(Terminal { hush }) } else { Arc::new(Nobody) }
 }
 
 /// Opens the terminal; also when standard input is a pipe.

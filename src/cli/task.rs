@@ -3,11 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use architect::app::{Ended, Order, Setup, Stage};
+use architect::app::{Ended, Order, Place, Setup, Stage, telemetry};
+use architect::config::EvaluationMode;
 use architect::machine::StopReason;
 use architect::model::Signal;
 use architect::view::report::{self, Report};
 use architect::view::{About, Lost, Patience, RunResult, save};
+use architect::workflow::{Again, Evaluated, evaluated, plan_first};
 
 use super::args::{OutputArgs, OutputFormat};
 use super::confirm::asker;
@@ -15,12 +17,22 @@ use super::error::Failure;
 use super::output;
 use super::show::{self, Audience};
 
+/// In what way a task is run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// At once.
+    #[default]
+    Straight,
+    /// By a plan.
+    PlanFirst,
+}
+
 /// Runs a task before its audience, tells the result, and returns the exit code.
 ///
 /// # Errors
 ///
 /// Fails when it could not begin, and when its result could not be written.
-pub(crate) fn run(setup: &Setup, order: Order, args: &OutputArgs) -> Result<u8, Failure> {
+pub(crate) fn run(setup: &Setup, order: Order, way: Way, args: &OutputArgs) -> Result<u8, Failure> {
     // What can't be written is told before money is spent.
     for path in [&args.output_file, &args.report_file].into_iter().flatten() {
         writable(path)?;
@@ -37,12 +49,17 @@ pub(crate) fn run(setup: &Setup, order: Order, args: &OutputArgs) -> Result<u8, 
         sandbox,
     };
     let about = setup.about(&order);
-    let ended = setup.run(order, stage)?;
+    if let Some(telemetry) = telemetry(&setup.world, &about) {
+        show.add(telemetry);
+    }
+    let Evaluated { runs, speaker, verdict } = work(setup, order, way, &stage)?;
     let results = show.results(StopReason::InternalError, "the run broke down");
-    let Some(result) = RunResult::joined(&results, results.len().saturating_sub(1)) else {
+    let (Some(result), Some(ended)) = (RunResult::joined(&results, speaker), runs.get(speaker))
+    else {
         return Err(Failure::failed("the run left no result"));
     };
-    let result = with_plan(result, &ended);
+    let mut result = with_plan(result, ended);
+    result.evaluation = verdict.and_then(|verdict| serde_json::to_value(verdict).ok());
     let about = About { session_id: ended.session.to_string().into(), ..about };
     let saved = files(args, format, &about, &result);
     match show.finish(&result, Patience::UntilRead) {
@@ -52,6 +69,29 @@ pub(crate) fn run(setup: &Setup, order: Order, args: &OutputArgs) -> Result<u8, 
     }
     saved?;
     Ok(result.exit_code)
+}
+
+/// Makes the runs of a task.
+fn work(setup: &Setup, order: Order, way: Way, stage: &Stage) -> Result<Evaluated, Failure> {
+    let task = order.task.clone().unwrap_or_default();
+    let store = match &order.place {
+        Place::Nowhere => None,
+        Place::New(store, _) | Place::Stored(store, _) => Some(store.clone()),
+    };
+    let (options, exit_on_partial) = (order.options.clone(), order.exit_on_partial);
+    let again = Again { store, options, exit_on_partial };
+    let runs = match way {
+        Way::Straight => vec![setup.run(order, stage.clone())?],
+        Way::PlanFirst => plan_first(setup, order, stage)?,
+    };
+    match setup.config.settings.evaluation.mode {
+        EvaluationMode::Off => {
+            Ok(Evaluated { speaker: runs.len().saturating_sub(1), runs, verdict: None })
+        }
+        EvaluationMode::Basic | EvaluationMode::Full => {
+            Ok(evaluated(setup, &task, runs, &again, stage)?)
+        }
+    }
 }
 
 /// Returns the result of a dry run with what it would have done.

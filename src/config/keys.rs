@@ -98,6 +98,7 @@ pub(super) const KEYS: &[Key] = &[
     key("permissions.allow", Sum, Nothing),
     key("permissions.ask", Sum, Add),
     key("permissions.deny", Sum, Add),
+    key("permissions.examples", One, Nothing),
     key("sandbox.mode", One, Ahead(&["read-only", "workspace-write", "off"])),
     key("sandbox.network", One, Ahead(&["off", "on"])),
     key("sandbox.required", One, Only(true)),

@@ -1,6 +1,6 @@
 //! Floor 4: configuration, in layers, each value with where it comes from.
 //!
-//! [`load`] reads the layers and puts them above each other, the last one on top:
+//! [`load()`] reads the layers and puts them above each other, the last one on top:
 //!
 //! 1. what the program brings along,
 //! 2. the user's folder: `config.toml`, `agents/*.md`,
@@ -57,7 +57,7 @@ pub use settings::{
     AgentSettings, Commands, ConfirmMode, Context, Costs, Durability, Evaluation, EvaluationMode,
     Guardrails, HookSettings, Hooks, Indexer, Language, LimitSettings, Llm, LogLevel, Logging, Mcp,
     McpServer, McpTransport, Network, OnFailure, Permissions, QualityGate, Sandbox, SandboxMode,
-    Sessions, Settings, UnknownPrice, Workspace,
+    Sessions, Settings, UnknownPrice, Verdict, Workspace,
 };
 pub use template::{Preset, template};
 pub use text::{Argument, Hidden, HttpUrl, Name, PathPattern, VariableName, Word};

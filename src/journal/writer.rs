@@ -162,9 +162,9 @@ impl FileJournal {
         let is_whole = self.file.metadata().is_ok_and(|found| found.len() == self.position.offset);
         let taken_back = is_whole || self.reserve.release(&self.file, self.position.offset).is_ok();
         self.health = match (&self.health, taken_back) {
-            (Health::Sound | Health::Full(_), true) => Health::Full(said(why)),
-            (Health::Ending, true) => Health::Ending,
-            _ => Health::Poisoned(said(why)),
+            // Also when it is the end that did not fit: a later record that is shorter must not stand for it.
+            (Health::Sound | Health::Full(_) | Health::Ending, true) => Health::Full(said(why)),
+            (_, false) | (Health::Poisoned(_), _) => Health::Poisoned(said(why)),
         };
     }
 

@@ -20,7 +20,7 @@ use super::wire::Wire;
 use crate::model::Tokens;
 use crate::net::{
     BadEndpoint, BadSecret, Client, Endpoint, HeaderMap, HeaderName, HeaderValue, Limits, NetError,
-    Options, ProxyChoice, Roots, Secret, header,
+    Options, Secret, header,
 };
 use crate::port::Model;
 
@@ -306,23 +306,7 @@ fn client(
         false => (settings.timeout.saturating_mul(WHOLE_REPLY), settings.idle_timeout),
     };
     let limits = Limits { connect: settings.connect_timeout, first_byte, idle };
-    let set = |names: &[&str]| {
-        names.iter().find_map(|name| env(name)).filter(|value| !value.trim().is_empty())
-    };
-    let proxies: &[&str] = match endpoint.is_secure() {
-        true => &["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"],
-        // The capital spelling can be set from outside in some servers, so that nobody reads it for plain HTTP.
-        false => &["http_proxy", "ALL_PROXY", "all_proxy"],
-    };
-    let proxy = match set(proxies).filter(|_| !endpoint.is_here()) {
-        None => ProxyChoice::Direct,
-        Some(address) => ProxyChoice::Through {
-            address,
-            except: set(&["NO_PROXY", "no_proxy"]).unwrap_or_default(),
-        },
-    };
-    let roots = set(&["SSL_CERT_FILE"]).map_or(Roots::System, |path| Roots::File(path.into()));
-    Ok(Client::new(&Options { limits, proxy, roots })?)
+    Ok(Client::new(&Options::of_environment(endpoint, limits, env))?)
 }
 
 /// A key, with where it was found.

@@ -4,6 +4,8 @@
 //! requests are put together (`encode`), carried (`exchange`), how replies become what the machine knows (`decode`), and what
 //! went wrong (`fault`). A wire format itself is a folder of its own and does nothing else than write and read.
 //!
+//! [`Recorder`] writes down what a model is asked and answers, and `replay/FILE` plays it (`cassette`).
+//!
 //! A reply counts only when its terminal event came, and one call is one attempt: when it is tried again is the machine's
 //! decision. No key is ever part of an error, a log or a recording.
 

@@ -25,6 +25,11 @@ pub(super) trait Wire: Send + Sync {
     /// Writes a message of the user.
     fn user(&self, text: &str, pen: &mut Pen<'_>);
 
+    /// Returns whether a conversation in which tools were called has to define them, also where none may be called.
+    fn defines_tools(&self) -> bool {
+        false
+    }
+
     /// Returns whether the end of the conversation is marked for the provider's cache.
     fn marks(&self) -> bool {
         false
@@ -52,8 +57,20 @@ pub(super) struct Frame<'a> {
     pub(super) system: &'a str,
     /// The tools.
     pub(super) tools: &'a [ToolSpec],
+    /// Whether the model may call them now.
+    pub(super) calls: Calls,
     /// The JSON Schema of the final answer.
     pub(super) schema: Option<&'a Value>,
+}
+
+/// Whether tools may be called.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Calls {
+    /// As the model likes.
+    #[default]
+    Allowed,
+    /// None: the tools are defined for the sake of earlier calls.
+    Off,
 }
 
 /// Reads a reply that is streamed.

@@ -33,6 +33,11 @@ const RATIOS: std::ops::RangeInclusive<u64> = 2_000..=6_000;
 /// Bytes per thousand tokens of text that no tokenizer in use exceeds for prose or code of any language.
 const DENSEST: u64 = 2_000;
 
+/// More bytes than this to a token are not believed: the server has counted only a part of what it was sent. A short
+/// request may have any density.
+const LIGHTEST: u64 = 16;
+const SHORT: u64 = 16_000;
+
 /// What the frame of a message, a call or a result takes on the wire.
 const FRAME: u64 = 16;
 
@@ -53,9 +58,11 @@ impl Gauge {
         self.counted = None;
     }
 
-    /// Takes the provider's count of what was just sent into account.
+    /// Takes the provider's count of what was just sent into account, unless it cannot be the count of all of it: some
+    /// servers silently cut off what does not fit.
     pub(super) fn count(&mut self, usage: &Usage) {
-        if usage.estimated || usage.input == Tokens::ZERO {
+        let is_part = self.bytes > SHORT && usage.input.0.saturating_mul(LIGHTEST) < self.bytes;
+        if usage.estimated || usage.input == Tokens::ZERO || is_part {
             return;
         }
         self.counted = Some(Counted { tokens: usage.input, bytes: self.bytes });
@@ -155,6 +162,15 @@ mod tests {
         gauge.count(&usage(1));
         gauge.add(6_000);
         assert_eq!(gauge.estimate(), Tokens(1 + 1_000));
+    }
+
+    #[test]
+    fn a_server_that_counts_a_part_is_not_believed() {
+        let mut gauge = Gauge::new(140_000);
+        gauge.count(&usage(4_096));
+        assert_eq!(gauge, Gauge::new(140_000));
+        gauge.count(&usage(20_000));
+        assert_eq!(gauge.estimate(), Tokens(20_000));
     }
 
     #[test]

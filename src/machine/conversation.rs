@@ -3,16 +3,16 @@
 //! Its entries hold the invariant of every wire format: a tool call and its answer are one entry ([`Exchange`]), so no
 //! cut can come between them, and the user's own words are never replaced.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::fmt::Write as _;
-use std::sync::Arc;
+use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
 use super::context::{self, Gauge};
 use super::effect::{Change, Summary};
 use super::event::Facts;
-use crate::model::{Exchange, FileAction, Item, Origin, Tokens, Usage};
+use super::ledger::Ledger;
+use super::rereads;
+use crate::model::{Item, Origin, Tokens, Usage};
 
 /// The history as the model sees it, oldest first.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -20,6 +20,9 @@ pub struct Conversation {
     entries: Vec<Entry>,
     next: EntryId,
     gauge: Gauge,
+    /// What stands for the entries that are gone.
+    #[serde(default)]
+    ledger: Ledger,
 }
 
 /// One entry with its name.
@@ -38,17 +41,11 @@ pub struct Entry {
 #[serde(transparent)]
 pub struct EntryId(pub u64);
 
-/// The longest mechanical summary, in bytes; when it grows beyond, its oldest lines go.
-const LONGEST_SUMMARY: usize = 8_000;
-
-/// What a summary begins with, so that the model knows what it reads.
-const SUMMARY: &str =
-    "[SUMMARY] Earlier parts of this conversation were replaced by this summary.\n\n";
-
 impl Conversation {
     /// Returns an empty conversation that goes along with this many bytes of system prompt and tools.
     pub fn new(fixed: u64) -> Self {
-        Self { entries: Vec::new(), next: EntryId(0), gauge: Gauge::new(fixed) }
+        let (entries, ledger) = (Vec::new(), Ledger::default());
+        Self { entries, next: EntryId(0), gauge: Gauge::new(fixed), ledger }
     }
 
     /// Returns the entries, oldest first.
@@ -76,11 +73,21 @@ impl Conversation {
         &self.entries[..self.cut(keep)]
     }
 
+    /// Returns what is known for certain of what a compaction replaces, and of what others replaced before it: a line
+    /// for each kind.
+    pub(super) fn records(&self, keep: u32) -> String {
+        let mut ledger = self.ledger.clone();
+        for entry in self.older(keep) {
+            ledger.add(&entry.item);
+        }
+        ledger.records()
+    }
+
     /// Applies what the machine decided.
     pub fn apply(&mut self, change: Change) {
         match change {
             Change::Append { item } => self.push(item),
-            Change::Compact { summary, keep, fit } => self.compact(summary, keep, fit),
+            Change::Compact { summary, keep, fit } => self.compact(&summary, keep, fit),
         }
     }
 
@@ -90,44 +97,51 @@ impl Conversation {
     }
 
     fn push(&mut self, item: Item) {
+        let item = match item {
+            Item::Exchange(exchange) => Item::Exchange(rereads::noted(&self.entries, exchange)),
+            Item::User(_) | Item::Assistant(_) => item,
+        };
         self.gauge.add(context::bytes(&item));
         let id = self.next;
         self.next.0 += 1;
         self.entries.push(Entry { id, item });
     }
 
-    /// Returns where the newest `keep` turns begin.
+    /// Returns where the newest `keep` turns begin; the words with which the user began always come before.
     fn cut(&self, keep: u32) -> usize {
         let turns = self.entries.iter().enumerate().rev().filter(|(_, entry)| is_turn(&entry.item));
         match keep.checked_sub(1) {
             None => self.entries.len(),
-            Some(before) => turns.map(|(index, _)| index).nth(before as usize).unwrap_or(0),
+            Some(before) => {
+                turns.map(|(index, _)| index).nth(before as usize).unwrap_or_else(|| self.opening())
+            }
         }
     }
 
-    fn compact(&mut self, summary: Summary, keep: u32, fit: Tokens) {
+    /// Returns with how many words of the user the conversation begins.
+    fn opening(&self) -> usize {
+        self.entries.iter().take_while(|entry| is_pinned(&entry.item)).count()
+    }
+
+    fn compact(&mut self, summary: &Summary, keep: u32, fit: Tokens) {
         let mut newer = VecDeque::from(self.entries.split_off(self.cut(keep)));
         let older = std::mem::take(&mut self.entries);
-        let mut ledger = match summary {
-            Summary::Written(text) => Ledger { earlier: vec![text], ..Ledger::default() },
-            Summary::Mechanical => {
-                let mut ledger = Ledger::default();
-                for entry in &older {
-                    ledger.add(&entry.item);
-                }
-                ledger
-            }
-        };
+        for entry in &older {
+            self.ledger.add(&entry.item);
+        }
+        if let Summary::Written(text) = summary {
+            self.ledger.write(text);
+        }
         self.retain_pinned(older);
         // Then whole turns go, oldest first, until the rest fits beside the summary; the newest one stays.
         let mut turns = newer.iter().filter(|entry| is_turn(&entry.item)).count();
-        while turns > 1 && self.gauge.estimate() + self.size(ledger.text()) > fit {
+        while turns > 1 && self.gauge.estimate() + self.size(self.ledger.text()) > fit {
             let Some(entry) = newer.pop_front() else { break };
             turns -= usize::from(is_turn(&entry.item));
-            ledger.add(&entry.item);
+            self.ledger.add(&entry.item);
             self.retain_pinned(vec![entry]);
         }
-        if let Some(text) = ledger.text() {
+        if let Some(text) = self.ledger.text() {
             self.push(Item::user(Origin::Summary, text));
         }
         self.entries.extend(newer);
@@ -140,13 +154,18 @@ impl Conversation {
     /// Keeps the user's own words, and takes everything else out of the count.
     fn retain_pinned(&mut self, entries: Vec<Entry>) {
         for entry in entries {
-            if matches!(&entry.item, Item::User(message) if message.origin.is_pinned()) {
+            if is_pinned(&entry.item) {
                 self.entries.push(entry);
             } else {
                 self.gauge.remove(context::bytes(&entry.item));
             }
         }
     }
+}
+
+/// Returns whether an entry is the user's own word.
+fn is_pinned(item: &Item) -> bool {
+    matches!(item, Item::User(message) if message.origin.is_pinned())
 }
 
 /// Returns whether an entry is something the model said, with all that belongs to it.
@@ -157,83 +176,12 @@ fn is_turn(item: &Item) -> bool {
     }
 }
 
-/// What a mechanical summary tells: earlier summaries, the tools that ran, the files that changed.
-#[derive(Default)]
-struct Ledger {
-    earlier: Vec<Arc<str>>,
-    tools: BTreeMap<Arc<str>, (u32, u32)>,
-    files: BTreeMap<Arc<str>, FileAction>,
-    said: Option<Arc<str>>,
-}
-
-impl Ledger {
-    fn add(&mut self, item: &Item) {
-        match item {
-            Item::User(message) if message.origin == Origin::Summary => {
-                let text = message.text.strip_prefix(SUMMARY).unwrap_or(&message.text);
-                self.earlier.push(text.into());
-            }
-            Item::User(_) => {}
-            Item::Assistant(reply) => self.said = Some(reply.text()),
-            Item::Exchange(exchange) => self.exchange(exchange),
-        }
-    }
-
-    fn exchange(&mut self, exchange: &Exchange) {
-        for (call, result) in exchange.reply().calls().zip(exchange.results()) {
-            let (runs, failures) = self.tools.entry(Arc::clone(&call.name)).or_default();
-            *runs += 1;
-            *failures += u32::from(!result.is_ok());
-            for change in &result.changes {
-                self.files.insert(Arc::clone(&change.path), change.action);
-            }
-        }
-    }
-
-    /// Returns the summary, or nothing when there is nothing to be summed up.
-    fn text(&self) -> Option<String> {
-        let mut text = self.earlier.join("\n");
-        if !self.tools.is_empty() {
-            let tools = self.tools.iter().map(|(name, (runs, failures))| match failures {
-                0 => format!("{name} ×{runs}"),
-                _ => format!("{name} ×{runs} ({failures} failed)"),
-            });
-            let tools: Vec<String> = tools.collect();
-            let _ = write!(text, "\nTools that ran: {}.", tools.join(", "));
-        }
-        if !self.files.is_empty() {
-            let files = self.files.iter().map(|(path, action)| match action {
-                FileAction::Created => format!("{path} (created)"),
-                FileAction::Modified => path.to_string(),
-                FileAction::Deleted => format!("{path} (deleted)"),
-            });
-            let files: Vec<String> = files.collect();
-            let _ = write!(text, "\nFiles that changed: {}.", files.join(", "));
-        }
-        if let Some(said) = &self.said {
-            let head: String = said.chars().take(500).collect();
-            let _ = write!(text, "\nThe newest answer among them began: {head}");
-        }
-        let text = text.trim_start();
-        (!text.is_empty()).then(|| format!("{SUMMARY}{}", tail(text, LONGEST_SUMMARY)))
-    }
-}
-
-/// Returns the last lines of a text that fit.
-fn tail(text: &str, longest: usize) -> &str {
-    let Some(from) = text.len().checked_sub(longest).filter(|from| *from > 0) else { return text };
-    match text.char_indices().find(|(index, c)| *index >= from && *c == '\n') {
-        Some((index, _)) => &text[index + 1..],
-        None => {
-            text.char_indices().find(|(index, _)| *index >= from).map_or("", |(i, _)| &text[i..])
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{FileChange, Finish, Part, Reply, ToolCall, ToolResult, ToolStatus};
+    use crate::model::{
+        Exchange, FileAction, FileChange, Finish, Part, Reply, ToolCall, ToolResult, ToolStatus,
+    };
 
     fn exchange(name: &str, text: &str) -> Item {
         let call = ToolCall::new(name.into(), name, "{}");
@@ -282,18 +230,18 @@ mod tests {
     #[test]
     fn the_newest_exchanges_and_the_users_words_stay() {
         let conversation = compacted(5, 2, 100_000, Summary::Written("did things".into()));
-        let summary = format!("{SUMMARY}did things");
-        let expected = ["the task", "[STEERING] mind the gap", &summary, "tool3", "tool4"];
-        assert_eq!(texts(&conversation), expected);
+        let texts = texts(&conversation);
+        let expected = ["the task", "[STEERING] mind the gap", &texts[2], "tool3", "tool4"];
+        assert_eq!(texts, expected);
+        assert!(texts[2].contains("did things\n\nFiles that changed: tool0 (created), tool1"));
     }
 
     #[test]
     fn a_mechanical_summary_tells_tools_and_files() {
         let conversation = compacted(3, 1, 100_000, Summary::Mechanical);
-        let summary = format!(
-            "{SUMMARY}Tools that ran: tool0 ×1, tool1 ×1.\n\
-             Files that changed: tool0 (created), tool1 (created)."
-        );
+        let summary = "[SUMMARY] Earlier parts of this conversation were replaced by this summary.\n\n\
+                       Files that changed: tool0 (created), tool1 (created).\n\
+                       Tools that ran: tool0 ×1, tool1 ×1.";
         assert_eq!(texts(&conversation)[2], summary);
     }
 
@@ -315,7 +263,8 @@ mod tests {
             fit: Tokens(100_000),
         });
         let texts = texts(&conversation);
-        assert!(texts[2].contains("did things\nTools that ran: tool3 ×1."), "{texts:?}");
+        assert!(texts[2].contains("did things\n\nFiles that changed: tool0"), "{texts:?}");
+        assert!(texts[2].contains("tool2 ×1, tool3 ×1."), "{texts:?}");
     }
 
     #[test]
@@ -350,12 +299,5 @@ mod tests {
                 }
             }
         }));
-    }
-
-    #[test]
-    fn a_summary_that_grows_loses_its_oldest_lines() {
-        assert_eq!(tail("one\ntwo\nthree", 9), "three");
-        assert_eq!(tail("one\ntwo", 100), "one\ntwo");
-        assert_eq!(tail("äöü", 3), "ü");
     }
 }

@@ -7,6 +7,7 @@ use super::conversation::{Conversation, Entry};
 use super::deadline::Deadline;
 use super::effect::{Effect, Note};
 use super::event::{Event, EventKind};
+use super::instructions;
 use super::next::Next;
 use super::resume::{self, Resumption};
 use super::state::{self, State, StateKind};
@@ -94,6 +95,19 @@ impl Fold {
             | State::Closing(_)
             | State::Done(_) => &[],
         }
+    }
+
+    /// Returns what a model is told that sums up: what to write under which headings, and what is known for certain.
+    pub fn how_to_sum_up(&self) -> String {
+        let records = match &self.state {
+            State::Compacting(state) => self.conversation.records(state.keep()),
+            State::Preparing(_)
+            | State::Calling(_)
+            | State::Executing(_)
+            | State::Closing(_)
+            | State::Done(_) => String::new(),
+        };
+        instructions::sum_up(&records)
     }
 
     fn step(self, event: Event, outcomes: &mut Outcomes) -> Self {

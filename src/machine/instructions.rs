@@ -42,6 +42,42 @@ pub(super) fn close(reason: CloseReason) -> Item {
     Item::user(Origin::System, format!("[SYSTEM] {instruction}"))
 }
 
+/// Asks for a summary of the older part of the conversation; `records` is what is known of it for certain.
+pub(super) fn sum_up(records: &str) -> String {
+    let mut text = SUM_UP.to_owned();
+    if !records.is_empty() {
+        text.push_str("\n\nThese records are kept beside your summary, so don't repeat them:\n\n");
+        text.push_str(records.trim_end());
+    }
+    text
+}
+
+const SUM_UP: &str = "\
+[SYSTEM] The conversation above gets too long and will be replaced by your summary of it. Don't call tools and don't \
+go on with the task. The user's own messages stay as they are. Write the summary under exactly these headings, with \
+\"none\" where there is nothing to say:
+
+## Goal
+## Done
+## In progress
+## Decisions
+## Constraints
+## Errors
+## Next
+
+Under Decisions say why; under Errors say what failed and what was tried against it; under Next say what to do first. \
+Be exact about names, paths, commands and numbers; leave out what no later step needs.";
+
+/// Tells the model that it has an answer already.
+pub(super) fn known(turns: usize) -> String {
+    // The newest turn that there is was one turn ago.
+    let ago = match turns + 1 {
+        1 => "1 turn ago".to_owned(),
+        turns => format!("{turns} turns ago"),
+    };
+    format!("[The same call had the same answer {ago}; nothing has changed since.]")
+}
+
 /// Tells the model that its turns repeat.
 pub(super) fn repeating(times: u32) -> Item {
     let text = format!(

@@ -16,7 +16,8 @@
 //!
 //! A file for each state: [`Preparing`], [`Compacting`], [`Calling`], [`Executing`], [`Closing`], [`Done`]. What several
 //! of them need has a file of its own: the account of the [`Run`], reservation (`budget`), retries (`attempt`,
-//! `retry`), the order of tool calls (`order`), loop detection (`repeats`), the size of the context (`context`).
+//! `retry`), the order of tool calls (`order`), loop detection (`repeats`), the size of the context (`context`), and what
+//! stands for what was compacted (`ledger`).
 //!
 //! The specification is the statechart `statecharts/run.json`; [`chart`] reads it, and tests hold the code against it.
 
@@ -38,11 +39,13 @@ mod executing;
 mod fold;
 mod guard;
 mod instructions;
+mod ledger;
 mod mark;
 mod next;
 mod order;
 mod preparing;
 mod repeats;
+mod rereads;
 mod resume;
 mod retry;
 mod run;

@@ -17,7 +17,12 @@ pub(super) trait Channel: Send + Sync {
     fn ask(&self, request: &Request, wait: &Wait<'_>) -> Result<Value, ServerError>;
 
     /// Sends something that needs no answer.
-    fn tell(&self, message: Value, wait: &Wait<'_>) -> Result<(), ServerError>;
+    fn tell(
+        &self,
+        message: Value,
+        version: &'static str,
+        wait: &Wait<'_>,
+    ) -> Result<(), ServerError>;
 
     /// Returns why the channel has ended, if it has.
     fn ended(&self) -> Option<ServerError>;
@@ -41,6 +46,15 @@ pub(super) struct Connection {
     channel: Box<dyn Channel>,
     era: Era,
     next: AtomicU64,
+}
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub(super) struct Question {
+    pub method: &'static str,
+    pub params: Map<String, Value>,
+    /// Headers for its arguments, where there are headers.
+    pub mirrored: Vec<(String, String)>,
 }
 
 /// A list of tools, as far as it was read.
@@ -73,6 +87,12 @@ impl<'a> Wait<'a> {
     }
 }
 
+impl Question {
+    pub(super) fn new(method: &'static str, params: Map<String, Value>) -> Self {
+        Self { method, params, mirrored: Vec::new() }
+    }
+}
+
 impl Connection {
     /// Agrees with a server on an era, unless that is known from an earlier connection. A server that may not know the
     /// newest one has so long to say so.
@@ -100,6 +120,10 @@ impl Connection {
                 Some(offered) => self.begin(offered, wait),
                 None => self.initialize(WITH_SESSION[0], wait),
             },
+            // Some answer what they do not know with nothing.
+            Err(ServerError::Status { status: 400..500, .. } | ServerError::Malformed(_)) => {
+                self.initialize(WITH_SESSION[0], wait)
+            }
             Err(ServerError::TimedOut(_)) => match self.initialize(WITH_SESSION[0], wait) {
                 // It was only slow.
                 Err(ServerError::Refused(_)) => {
@@ -114,7 +138,8 @@ impl Connection {
 
     /// Asks a server which versions it speaks; only servers of the newest era can be asked that.
     fn discover(&self, wait: &Wait<'_>) -> Result<Vec<String>, ServerError> {
-        let result = self.request_in(Era::Stateless, "server/discover", Map::new(), wait)?;
+        let question = Question::new("server/discover", Map::new());
+        let result = self.request_in(Era::Stateless, question, wait)?;
         let malformed = || ServerError::Malformed("it names no versions".to_owned());
         era::versions(result.get("supportedVersions")).ok_or_else(malformed)
     }
@@ -133,11 +158,13 @@ impl Connection {
             ("clientInfo", era::client()),
         ];
         let params = params.map(|(name, value)| (name.to_owned(), value)).into_iter().collect();
-        let result = self.request_in(Era::Session(version), "initialize", params, wait)?;
+        let question = Question::new("initialize", params);
+        let result = self.request_in(Era::Session(version), question, wait)?;
         let theirs = result.get("protocolVersion").and_then(Value::as_str).unwrap_or_default();
         let known = WITH_SESSION.into_iter().find(|known| *known == theirs);
         let agreed = known.ok_or_else(|| ServerError::Version(vec![theirs.to_owned()]))?;
-        self.channel.tell(notification("notifications/initialized", &json!({})), wait)?;
+        let begun = notification("notifications/initialized", &json!({}));
+        self.channel.tell(begun, agreed, wait)?;
         Ok(Era::Session(agreed))
     }
 
@@ -147,7 +174,8 @@ impl Connection {
         for _ in 0..pages {
             let cursor_now =
                 cursor.take().map(|cursor| ("cursor".to_owned(), Value::String(cursor)));
-            let mut page = self.request("tools/list", cursor_now.into_iter().collect(), wait)?;
+            let question = Question::new("tools/list", cursor_now.into_iter().collect());
+            let mut page = self.request(question, wait)?;
             match page.get_mut("tools").map(Value::take) {
                 Some(Value::Array(items)) => tools.extend(items),
                 _ => return Err(ServerError::Malformed("a page without tools".to_owned())),
@@ -168,20 +196,19 @@ impl Connection {
     /// Makes a request and waits for its result.
     pub(super) fn request(
         &self,
-        method: &'static str,
-        params: Map<String, Value>,
+        question: Question,
         wait: &Wait<'_>,
     ) -> Result<Value, ServerError> {
-        self.request_in(self.era, method, params, wait)
+        self.request_in(self.era, question, wait)
     }
 
     fn request_in(
         &self,
         era: Era,
-        method: &'static str,
-        mut params: Map<String, Value>,
+        question: Question,
         wait: &Wait<'_>,
     ) -> Result<Value, ServerError> {
+        let Question { method, mut params, mirrored } = question;
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let mut meta = era.meta();
         if let Some(Value::Object(own)) = params.remove("_meta") {
@@ -193,7 +220,7 @@ impl Connection {
         if !meta.is_empty() {
             params.insert("_meta".to_owned(), Value::Object(meta));
         }
-        self.channel.ask(&Request { id, method, params, version: era.version() }, wait)
+        self.channel.ask(&Request { id, method, params, version: era.version(), mirrored }, wait)
     }
 
     /// Returns the era that was agreed on.

@@ -7,6 +7,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
+use super::http::{self, Mirror};
 use super::settings::{Caps, Filter};
 use super::tool::Hints;
 use crate::model::{Digest, plain};
@@ -20,8 +21,12 @@ pub(super) struct Described {
     pub description: String,
     /// The schema of its arguments.
     pub schema: Value,
+    /// How many bytes that is.
+    pub schema_size: usize,
     /// What the server says of its effects.
     pub hints: Hints,
+    /// Which of its arguments are repeated in headers, where there are headers.
+    pub mirrors: Vec<Mirror>,
 }
 
 /// The longest name that all providers take.
@@ -40,7 +45,7 @@ pub(super) fn described(
     caps: &Caps,
 ) -> (Vec<Described>, Vec<String>) {
     let (mut tools, mut refused, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
-    let mut surplus = 0;
+    let (mut size, mut surplus) = (0, 0);
     for item in items {
         let name = item.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
         if !name.is_empty() && !filter.lets(&name) {
@@ -49,18 +54,25 @@ pub(super) fn described(
         match Described::of(item, &name, caps) {
             Err(why) => refused.push((name, why)),
             Ok(_) if seen.contains(&name) => refused.push((name, "its name stands twice".into())),
-            Ok(_) if tools.len() == caps.tools => surplus += 1,
+            // The first that has no room ends the list: what comes later is not chosen by its size.
+            Ok(tool)
+                if surplus > 0 || tools.len() == caps.tools || size + tool.size() > caps.list =>
+            {
+                surplus += 1;
+            }
             Ok(tool) => {
                 seen.insert(name);
+                size += tool.size();
                 tools.push(tool);
             }
         }
     }
     let mut notes = Vec::new();
     if surplus > 0 {
-        let most = caps.tools;
+        let used = tools.len();
         notes.push(format!(
-            "only the first {most} tools are used and {surplus} are left out; choose with `enabled_tools`"
+            "only the first {used} tools are used and {surplus} are left out, since all of them go into every request; \
+             choose with `enabled_tools`"
         ));
     }
     if !refused.is_empty() {
@@ -92,18 +104,25 @@ impl Described {
             _ => return Err("its arguments are no object".to_owned()),
         }
         let schema = Value::Object(schema);
-        let size = schema.to_string().len();
-        if size > caps.schema {
-            return Err(format!("the schema of its arguments has {size} bytes"));
+        let schema_size = schema.to_string().len();
+        if schema_size > caps.schema {
+            return Err(format!("the schema of its arguments has {schema_size} bytes"));
         }
         let text = |value: Option<&Value>| value.and_then(Value::as_str).map(plain);
         let description = text(item.get("description")).or_else(|| text(item.get("title")));
         Ok(Self {
             remote: name.to_owned(),
             description: cut(description.unwrap_or_default(), caps.description),
+            mirrors: http::mirrors(&schema)?,
             schema,
+            schema_size,
             hints: Hints::of(item.get("annotations")),
         })
+    }
+
+    /// Returns how many bytes it says of itself.
+    fn size(&self) -> usize {
+        self.remote.len() + self.description.len() + self.schema_size
     }
 }
 
@@ -185,6 +204,15 @@ mod tests {
         let (used, notes) = names(items, &Caps::default());
         assert_eq!(used.len(), 256);
         assert!(notes[0].contains("9744 are left out"), "{notes:?}");
+        let long = |name: String| {
+            let mut tool = tool(&name);
+            tool["description"] = "x".repeat(4 << 10).into();
+            tool
+        };
+        let items = (0..100).map(|n| long(format!("t{n}"))).chain([tool("small")]).collect();
+        let (used, notes) = names(items, &Caps::default());
+        assert_eq!((used.len(), used.last().unwrap().as_str()), (63, "t62"));
+        assert!(notes[0].contains("38 are left out"), "{notes:?}");
         let mut wordy = tool("wordy");
         wordy["description"] = "é".repeat(5 << 20).into();
         let (tools, _) = described(vec![wordy], &Filter::default(), &Caps::default());

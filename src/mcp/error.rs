@@ -32,6 +32,29 @@ pub enum ServerError {
     /// It speaks none of the versions of the protocol that are known here.
     #[error("it speaks version {} of the protocol, which is not known here", .0.join(", "))]
     Version(Vec<String>),
+    /// It cannot be reached.
+    #[error("it cannot be reached: {0}")]
+    Unreachable(String),
+    /// It wants to know who is asking.
+    #[error("it refuses whoever is not authorized ({0}); give it a token or headers")]
+    Unauthorized(u16),
+    /// It is somewhere else.
+    #[error("it redirects to {0}, which is not followed; give that address if it is right")]
+    Redirected(String),
+    /// It answered with a status that says that it cannot.
+    #[error("it answered with status {status}{}", quoted(.said))]
+    Status {
+        /// The status.
+        status: u16,
+        /// What else it said.
+        said: String,
+    },
+    /// Its answer broke off.
+    #[error("its answer broke off")]
+    Cut,
+    /// It does not know the session any more.
+    #[error("it does not know the session any more")]
+    SessionOver,
     /// It answered with an error.
     #[error("it answered with an error: {0}")]
     Refused(Refusal),
@@ -89,9 +112,14 @@ impl Problem {
 }
 
 impl ServerError {
-    /// Returns whether the connection has ended with this error, so that the next call needs another one.
-    pub(super) fn ends_connection(&self) -> bool {
-        matches!(self, Self::Died { .. } | Self::Misbehaved(_))
+    /// Returns whether a request or its answer was lost, and not only late.
+    pub(super) fn is_loss(&self) -> bool {
+        matches!(self, Self::Died { .. } | Self::Misbehaved(_) | Self::Unreachable(_) | Self::Cut)
+    }
+
+    /// Returns whether a call may have had an effect although it has no answer.
+    pub(super) fn leaves_doubt(&self) -> bool {
+        self.is_loss() || matches!(self, Self::TimedOut(_))
     }
 }
 

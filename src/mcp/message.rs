@@ -15,6 +15,8 @@ pub(super) struct Request {
     pub params: Map<String, Value>,
     /// The version of the protocol that it is made in.
     pub version: &'static str,
+    /// Headers for its arguments, where there are headers.
+    pub mirrored: Vec<(String, String)>,
 }
 
 /// Something that a server says.

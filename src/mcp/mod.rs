@@ -19,7 +19,7 @@ mod connection;
 mod describe;
 mod era;
 mod error;
-mod lines;
+mod http;
 mod message;
 mod outcome;
 mod server;

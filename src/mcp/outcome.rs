@@ -61,14 +61,10 @@ impl Answer {
             ServerError::Cancelled => ToolStatus::Interrupted,
             _ => ToolStatus::Failed,
         };
-        let doubt = match error {
-            ServerError::Died { .. } | ServerError::Misbehaved(_) | ServerError::TimedOut(_) => {
-                " The call may have had an effect or not."
-            }
-            _ => "",
-        };
+        let doubt =
+            if error.leaves_doubt() { " The call may have had an effect or not." } else { "" };
         let text = match error {
-            ServerError::Refused(refusal) => format!("{}{doubt}", refusal.message),
+            ServerError::Refused(refusal) => refusal.message.clone(),
             error => format!("MCP server '{server}': {error}.{doubt}"),
         };
         Self { status, text: plain(&text) }

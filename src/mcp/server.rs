@@ -4,13 +4,15 @@ use std::ffi::OsString;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::connection::{Channel, Connection, Wait};
+use super::connection::{Channel, Connection, Question, Wait};
 use super::era::{Era, WITH_SESSION};
 use super::error::ServerError;
+use super::http::Http;
 use super::settings::{Setup, Spec, Transport};
 use super::stdio::Stdio;
+use crate::net::{Limits, Options};
 
 /// A server.
 pub(super) struct Server {
@@ -51,15 +53,16 @@ impl Server {
     /// Makes a call. A server that has ended is started again for it.
     pub(super) fn call(
         &self,
-        params: &Map<String, Value>,
+        question: &Question,
         repeat: Repeat,
         wait: &Wait<'_>,
     ) -> Result<Value, ServerError> {
-        let call =
-            |connection: Arc<Connection>| connection.request("tools/call", params.clone(), wait);
+        let call = |connection: Arc<Connection>| connection.request(question.clone(), wait);
         match call(self.connection(wait)?) {
-            // What a call may have done before its server died must not happen twice.
-            Err(error) if error.ends_connection() && repeat == Repeat::Harmless => {
+            // It was not even looked at.
+            Err(ServerError::SessionOver) => call(self.connection(wait)?),
+            // What a call may have done before it was lost must not happen twice.
+            Err(error) if error.is_loss() && repeat == Repeat::Harmless => {
                 call(self.connection(wait).map_err(|_| error)?)
             }
             answered => answered,
@@ -76,9 +79,16 @@ impl Server {
     fn connection(&self, wait: &Wait<'_>) -> Result<Arc<Connection>, ServerError> {
         let mut life = self.life();
         let life = life.as_mut().ok_or(ServerError::Cancelled)?;
-        match &life.connection {
-            Some(connection) if connection.ended().is_none() => return Ok(Arc::clone(connection)),
-            _ => {}
+        let ended = match &life.connection {
+            Some(connection) => match connection.ended() {
+                None => return Ok(Arc::clone(connection)),
+                ended => ended,
+            },
+            None => None,
+        };
+        // A session that is over is no sign that something is wrong.
+        if ended == Some(ServerError::SessionOver) {
+            return self.connect(life, wait);
         }
         let pause = self.setup.restart;
         if life.restarted.is_some_and(|before| before.elapsed() < pause) {
@@ -110,6 +120,12 @@ impl Server {
             Transport::Stdio { command, args, env } => {
                 let argv = [command].into_iter().chain(args).map(OsString::from).collect();
                 Ok(Box::new(Stdio::start(argv, env, secrets, &self.setup)?))
+            }
+            Transport::Http { url, headers, way } => {
+                let limits =
+                    Limits { first_byte: self.spec.timeout, idle: self.spec.timeout, ..way.limits };
+                let way = Options { limits, ..way.clone() };
+                Ok(Box::new(Http::new(url, headers, secrets, way, &self.setup)?))
             }
         }
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::exec::Supervisor;
 use crate::model::wildcard;
+use crate::net::Options;
 
 /// A server.
 #[derive(Clone, Debug)]
@@ -33,6 +34,15 @@ pub enum Transport {
         args: Vec<String>,
         /// Variables for it, which may be secret.
         env: Vec<(String, String)>,
+    },
+    /// An address. That nothing secret goes to another machine unencrypted is for the caller to see to.
+    Http {
+        /// The address.
+        url: String,
+        /// Headers for each request, which may be secret.
+        headers: Vec<(String, String)>,
+        /// The way there. How long an answer may take is said by the server's own limit.
+        way: Options,
     },
 }
 
@@ -83,6 +93,8 @@ pub struct Caps {
     pub result: usize,
     /// Tools of a server.
     pub tools: usize,
+    /// Bytes of all that a server's tools say of themselves; it goes into every request to a model.
+    pub list: usize,
     /// Pages of the list of tools.
     pub pages: usize,
     /// Bytes of a tool's description.
@@ -112,6 +124,7 @@ impl Default for Caps {
             noise: 1_000,
             result: 1 << 20,
             tools: 256,
+            list: 256 << 10,
             pages: 100,
             description: 4 << 10,
             schema: 64 << 10,
@@ -129,8 +142,9 @@ impl Filter {
 impl Transport {
     /// Returns what must not be shown where the server is quoted. What is short would hide half of every text.
     pub(super) fn secrets(&self) -> Vec<String> {
-        let Self::Stdio { env, .. } = self;
-        let values = env.iter().map(|(_, value)| value.clone());
+        let (Self::Stdio { env: pairs, .. } | Self::Http { headers: pairs, .. }) = self;
+        // The word before a key says what kind of key it is.
+        let values = pairs.iter().map(|(_, value)| value.trim_start_matches("Bearer ").to_owned());
         values.filter(|value| value.len() >= 8).collect()
     }
 }
@@ -142,6 +156,9 @@ impl fmt::Debug for Transport {
             Self::Stdio { command, args, .. } => {
                 let mut shown = f.debug_struct("Stdio");
                 shown.field("command", command).field("args", args).finish_non_exhaustive()
+            }
+            Self::Http { url, .. } => {
+                f.debug_struct("Http").field("url", url).finish_non_exhaustive()
             }
         }
     }

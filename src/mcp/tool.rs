@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
-use super::connection::Wait;
+use super::connection::{Question, Wait};
 use super::describe::Described;
+use super::http::Mirror;
 use super::outcome::Answer;
 use super::server::{Repeat, Server};
 use crate::model::{CallId, Span, ToolStatus};
@@ -21,6 +22,7 @@ struct Pinned {
     spec: ToolSpec,
     remote: String,
     hints: Hints,
+    mirrors: Vec<Mirror>,
     server: Arc<Server>,
 }
 
@@ -43,9 +45,9 @@ const MARGIN: Duration = Duration::from_secs(20);
 
 impl Tool {
     pub(super) fn new(name: &str, described: Described, server: Arc<Server>) -> Self {
-        let Described { remote, description, schema, hints } = described;
+        let Described { remote, description, schema, hints, mirrors, .. } = described;
         let spec = ToolSpec { name: name.into(), description: description.into(), schema };
-        Self(Arc::new(Pinned { spec, remote, hints, server }))
+        Self(Arc::new(Pinned { spec, remote, hints, mirrors, server }))
     }
 
     /// Returns what the model is told.
@@ -93,7 +95,7 @@ impl Tool {
 
     /// Makes a call, and waits for its result.
     pub fn call(&self, arguments: Map<String, Value>, call: &CallId, scope: &Scope) -> Answer {
-        let Pinned { spec, remote, hints, server } = &*self.0;
+        let Pinned { spec, remote, hints, mirrors, server } = &*self.0;
         if scope.cancel.is_cancelled() {
             return Answer { status: ToolStatus::Interrupted, text: "interrupted".to_owned() };
         }
@@ -105,6 +107,7 @@ impl Tool {
                 scope.tell(Notice::Progress { text });
             }
         };
+        let mirrored = mirrors.iter().filter_map(|mirror| mirror.of(&arguments)).collect();
         // By the id a server that wants to can tell a call from its repetition.
         let params = [
             ("name", remote.as_str().into()),
@@ -112,10 +115,11 @@ impl Tool {
             ("_meta", json!({ "architect/callId": call.as_str() })),
         ];
         let params = params.map(|(name, value)| (name.to_owned(), value)).into_iter().collect();
+        let question = Question { mirrored, ..Question::new("tools/call", params) };
         let wait = Wait::new(server.spec.timeout, &scope.cancel, &progress);
         let is_harmless = hints.idempotent || hints.read_only;
         let repeat = if is_harmless { Repeat::Harmless } else { Repeat::Never };
-        match server.call(&params, repeat, &wait) {
+        match server.call(&question, repeat, &wait) {
             Ok(result) => Answer::of(&result, server.setup.caps.result),
             Err(error) => Answer::failed(&server.spec.name, &error),
         }

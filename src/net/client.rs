@@ -208,6 +208,21 @@ impl Client {
         }
     }
 
+    /// Does the same for a request that must not arrive twice: a connection that was lost is not replaced, since nobody
+    /// knows what the server has read of it.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Client::send`] does.
+    pub fn send_once(&self, request: &Request, cancel: &Cancel) -> Result<Response, NetError> {
+        let line = self.line();
+        let answered = self.exchange(&line, request, cancel);
+        if let Err(NetError::Lost { .. }) = answered {
+            self.replace(&line);
+        }
+        answered
+    }
+
     fn exchange(
         &self,
         line: &Line,

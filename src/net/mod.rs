@@ -8,6 +8,7 @@ mod body;
 mod client;
 mod drain;
 mod endpoint;
+mod environment;
 mod error;
 mod retry_after;
 mod secret;

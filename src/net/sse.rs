@@ -5,6 +5,8 @@
 //! may be cut anywhere, also inside a character. It differs in one thing: text that is not UTF-8 is an error, since a
 //! damaged reply must not be taken for a whole one.
 
+use std::time::Duration;
+
 use thiserror::Error;
 
 /// The longest line, and the most data of one event.
@@ -38,6 +40,8 @@ pub struct Parser {
     name: String,
     data: String,
     has_data: bool,
+    id: String,
+    retry: Option<Duration>,
     begun: bool,
     /// The last line ended with CR; an LF that comes next belongs to it.
     after_cr: bool,
@@ -49,6 +53,16 @@ impl Parser {
     /// Returns a parser at the beginning of a stream.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Returns the id of the last event that had one: from there a stream can be resumed.
+    pub fn last_id(&self) -> Option<&str> {
+        (!self.id.is_empty()).then_some(&*self.id)
+    }
+
+    /// Returns how long the server wants to be left alone before a stream is resumed, if it said so.
+    pub fn retry(&self) -> Option<Duration> {
+        self.retry
     }
 
     /// Takes in the next piece, and tells `sink` each event that it completes.
@@ -120,7 +134,11 @@ impl Parser {
                 self.data.push_str(value);
             }
             "event" => value.clone_into(&mut self.name),
-            // Comments have an empty name; `id` and `retry` are for streams that are resumed.
+            "id" if !value.contains('\0') => value.clone_into(&mut self.id),
+            "retry" if value.bytes().all(|byte| byte.is_ascii_digit()) => {
+                self.retry = value.parse().ok().map(Duration::from_millis).or(self.retry);
+            }
+            // Comments have an empty name.
             _ => {}
         }
         Ok(())
@@ -190,6 +208,15 @@ mod tests {
         }
         let single: Vec<&[u8]> = bytes.chunks(1).collect();
         assert_eq!(read(&single).unwrap(), whole);
+    }
+
+    #[test]
+    fn a_stream_says_where_and_when_it_can_be_resumed() {
+        let mut parser = Parser::new();
+        let text = b"id: a\nretry: 500\ndata:\n\nid: b\nretry: soon\n\n";
+        parser.push(text, |_| Ok::<_, SseError>(())).unwrap();
+        assert_eq!(parser.last_id(), Some("b"));
+        assert_eq!(parser.retry(), Some(Duration::from_millis(500)));
     }
 
     #[test]

@@ -11,13 +11,6 @@ use crate::model::{
 };
 use crate::port::{Ask, CallTimes, Cancel, Record, Scope, Vetted};
 
-/// What a model is told that sums up.
-const SUMMARIZE: &str = "\
-[SYSTEM] The conversation above gets too long and will be replaced by your summary of it. Don't call tools and don't \
-go on with the task. Write the summary under these headings: Goal; Done; In progress; Decisions; Files read and \
-changed; Constraints; Errors; Next. Be exact about names, paths, commands and numbers; leave out what no later step \
-needs.";
-
 impl<H: Hands> Driver<H> {
     /// Returns whether what justifies an effect has to be durable before it is done.
     pub(super) fn has_to_be_durable(&self, effect: &Effect) -> bool {
@@ -86,11 +79,12 @@ impl<H: Hands> Driver<H> {
 
     fn call(&mut self, id: EffectId, purpose: Purpose, attempt: u32, max_output: Option<Tokens>) {
         let no_tools = [].into();
+        let summarizing = (purpose == Purpose::Compaction).then(|| self.fold.how_to_sum_up());
         let conversation = &self.fold.conversation;
-        let (tools, entries, instruction) = match purpose {
-            Purpose::Agent => (&self.brief.tools, conversation.entries(), None),
-            Purpose::Compaction => (&no_tools, self.fold.to_sum_up(), Some(SUMMARIZE)),
-            Purpose::Closing => (&no_tools, conversation.entries(), None),
+        let (tools, entries) = match purpose {
+            Purpose::Agent => (&self.brief.tools, conversation.entries()),
+            Purpose::Compaction => (&no_tools, self.fold.to_sum_up()),
+            Purpose::Closing => (&no_tools, conversation.entries()),
         };
         let ask = Ask {
             purpose,
@@ -98,7 +92,7 @@ impl<H: Hands> Driver<H> {
             system: &self.brief.system,
             tools,
             entries,
-            instruction,
+            instruction: summarizing.as_deref(),
             max_output,
             schema: self.brief.schema.as_ref().filter(|_| purpose == Purpose::Agent),
         };

@@ -11,6 +11,7 @@ use crate::workspace::{Batch, Before, Change, RelPath, Root, sha256};
 pub(super) const LIMIT: u64 = 64 << 20;
 
 /// One or more files that change together, with what they were and what they will be.
+#[derive(Default)]
 pub(super) struct Edit {
     changes: Vec<Change>,
     told: Vec<FileChange>,
@@ -19,7 +20,7 @@ pub(super) struct Edit {
 impl Edit {
     /// Returns the change of one file; a content of none is a file that is not there.
     pub(super) fn new(path: RelPath, before: Option<&[u8]>, after: Option<Arc<[u8]>>) -> Self {
-        let mut edit = Self { changes: Vec::new(), told: Vec::new() };
+        let mut edit = Self::default();
         edit.add(path, before, after, None);
         edit
     }

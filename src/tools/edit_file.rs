@@ -81,6 +81,10 @@ impl Prepared for Call {
         vec![Target::Write(self.path.to_string())]
     }
 
+    fn real_targets(&self) -> Vec<Target> {
+        self.root.real(&self.path).map(|path| Target::Write(path.to_string())).into_iter().collect()
+    }
+
     fn summary(&self) -> String {
         let lines = |text: &str| text.lines().count();
         let (old, new) = (lines(&self.arguments.old_str), lines(&self.arguments.new_str));

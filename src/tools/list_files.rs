@@ -1,6 +1,6 @@
 //! `list_files`: what lies in a folder.
 
-use globset::{GlobBuilder, GlobMatcher};
+use globset::GlobMatcher;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -64,9 +64,8 @@ impl Tool for ListFiles {
 }
 
 fn glob(pattern: &str) -> Result<GlobMatcher, String> {
-    let glob = GlobBuilder::new(pattern).literal_separator(true).build();
-    glob.map(|glob| glob.compile_matcher())
-        .map_err(|error| format!("Invalid arguments for list_files: pattern: {error}."))
+    let invalid = |error| format!("Invalid arguments for list_files: pattern: {error}.");
+    super::pattern::glob(pattern).map_err(invalid)
 }
 
 impl Prepared for Call {
@@ -79,7 +78,15 @@ impl Prepared for Call {
     }
 
     fn targets(&self) -> Vec<Target> {
-        vec![Target::Read(self.path.to_string())]
+        vec![Target::Search(self.path.to_string())]
+    }
+
+    fn real_targets(&self) -> Vec<Target> {
+        self.root
+            .real(&self.path)
+            .map(|path| Target::Search(path.to_string()))
+            .into_iter()
+            .collect()
     }
 
     fn summary(&self) -> String {

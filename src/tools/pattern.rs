@@ -1,5 +1,7 @@
 //! Patterns in which `*` stands for any text.
 
+use globset::{GlobBuilder, GlobMatcher};
+
 /// Returns whether a text is what a pattern says; `*` stands for any text, also none.
 pub(super) fn matches(pattern: &str, text: &str) -> bool {
     let mut pieces = pattern.split('*');
@@ -18,6 +20,33 @@ pub(super) fn matches(pattern: &str, text: &str) -> bool {
         rest = &rest[at + piece.len()..];
     }
     true
+}
+
+/// The longest pattern for names of files.
+const LONGEST: usize = 1_000;
+
+/// Braces in each other that a pattern for names of files may have.
+const DEEPEST: usize = 8;
+
+/// Reads a pattern for names of files, in which `*` does not stand for `/`.
+///
+/// # Errors
+///
+/// Fails with what is wrong with it. One that is nested without end would end the process.
+pub(super) fn glob(pattern: &str) -> Result<GlobMatcher, String> {
+    let mut depth = 0_usize;
+    for char in pattern.chars() {
+        match char {
+            '{' => depth += 1,
+            '}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > DEEPEST || pattern.len() > LONGEST {
+            return Err("it is too long, or its braces are nested too deeply".to_owned());
+        }
+    }
+    let glob = GlobBuilder::new(pattern).literal_separator(true).build();
+    glob.map(|glob| glob.compile_matcher()).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

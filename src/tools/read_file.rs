@@ -91,6 +91,10 @@ impl Prepared for Call {
         vec![Target::Read(self.path.to_string())]
     }
 
+    fn real_targets(&self) -> Vec<Target> {
+        self.root.real(&self.path).map(|path| Target::Read(path.to_string())).into_iter().collect()
+    }
+
     fn summary(&self) -> String {
         self.path.to_string()
     }

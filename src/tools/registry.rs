@@ -3,12 +3,13 @@
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::permission::{Answer, Confirm, Decision, Judge, Nobody, Question};
+use super::permission::{Answer, Confirm, Decision, Judge, Nobody, Question, Quota, Use, Used};
+use super::read_output::{self, ReadOutput};
 use super::results::{self, InMemory, Results};
 use super::settings::{Effect, Settings};
-use super::tool::{Context, Kind, Length, Output, Plan, Prepared, Tool};
+use super::tool::{Context, Kind, Length, Output, Plan, Prepared, Target, Tool};
 use crate::machine::Intent;
-use crate::model::{Access, Arguments, CallId, Span, ToolCall, ToolResult, ToolStatus};
+use crate::model::{Access, Arguments, CallId, Span, ToolCall, ToolResult, ToolStatus, wildcard};
 use crate::port::{Job, Scope, ToolSpec, Toolbox, Vetted};
 
 /// The tools that a model may call, with the rules for their use.
@@ -19,6 +20,7 @@ pub struct Registry {
     confirm: Box<dyn Confirm>,
     results: Arc<dyn Results>,
     settings: Settings,
+    quota: Quota,
     planned: Arc<Mutex<Vec<Planned>>>,
 }
 
@@ -39,20 +41,21 @@ pub struct Judged {
 }
 
 impl Registry {
-    /// Returns a registry of these tools; their order is the one that the model sees. Nobody can be asked, and long
-    /// results are kept in memory.
+    /// Returns a registry of these tools and `read_output`; their order is the one that the model sees. Nobody can be
+    /// asked, and long results are kept in memory.
     pub fn new(tools: Vec<Box<dyn Tool>>, settings: Settings) -> Self {
-        let specs = tools.iter().map(|tool| tool.spec());
-        let specs = specs.filter(|spec| settings.allows(&spec.name)).cloned().collect();
-        Self {
+        let judge = settings.judge();
+        let registry = Self {
             tools,
-            specs,
-            judge: Judge::new(settings.mode),
+            specs: [].into(),
+            judge,
             confirm: Box::new(Nobody),
             results: Arc::new(InMemory::default()),
+            quota: Quota::new(settings.guardrails.limits, Used::default()),
             settings,
             planned: Arc::default(),
-        }
+        };
+        registry.keeping(Arc::new(InMemory::default()))
     }
 
     /// Returns the registry with somebody who can be asked.
@@ -60,9 +63,19 @@ impl Registry {
         Self { confirm: Box::new(confirm), ..self }
     }
 
-    /// Returns the registry with another place for long results. The `read_output` tool has to know the same one.
-    pub fn keeping(self, results: Arc<dyn Results>) -> Self {
+    /// Returns the registry with another place for long results, from which `read_output` reads.
+    pub fn keeping(mut self, results: Arc<dyn Results>) -> Self {
+        let budget = results::bytes(self.settings.max_result_tokens.0);
+        self.tools.retain(|tool| &*tool.spec().name != read_output::NAME);
+        self.tools.push(Box::new(ReadOutput::new(Arc::clone(&results), budget)));
+        let specs = self.tools.iter().map(|tool| tool.spec());
+        self.specs = specs.filter(|spec| self.settings.allows(&spec.name)).cloned().collect();
         Self { results, ..self }
+    }
+
+    /// Returns the registry of a run that has done something already, which counts against its limits.
+    pub fn continuing(self, used: Used) -> Self {
+        Self { quota: Quota::new(self.settings.guardrails.limits, used), ..self }
     }
 
     /// Returns the calls that were described instead of made, oldest first.
@@ -80,10 +93,7 @@ impl Registry {
     pub fn judge(&self, call: &ToolCall) -> Result<Judged, ToolResult> {
         let prepared = self.prepare(call)?;
         match self.judge.decide(&call.name, &*prepared) {
-            Decision::Deny(why) => {
-                let text = format!("Denied: {why}.");
-                Err(ToolResult::new(call.id.clone(), ToolStatus::Denied, text))
-            }
+            Decision::Deny(why) => Err(denied(call, &why)),
             decision @ (Decision::Allow(_) | Decision::Ask(_)) => Ok(Judged { prepared, decision }),
         }
     }
@@ -125,8 +135,17 @@ impl Registry {
             Ok(plan) => plan,
             Err(output) => return Vetted::Refused(self.answer(&call.id, output)),
         };
-        let is_described =
-            self.settings.effect == Effect::Described && prepared.kind() != Kind::Reads;
+        let reads = prepared.kind() == Kind::Reads || decision.is_for_reading();
+        let is_described = self.settings.effect == Effect::Described && !reads;
+        let decision = match self.decide_really(call, &*prepared, decision) {
+            Ok(decision) => decision,
+            Err(why) => return Vetted::Refused(denied(call, &why)),
+        };
+        let commands = u64::from(prepared.kind() == Kind::Command);
+        let using = Use { changes: &plan.changes, commands };
+        if let Some(why) = self.quota.exceeded(using).filter(|_| !is_described) {
+            return Vetted::Refused(denied(call, &why));
+        }
         let grounds = match decision {
             _ if is_described => "dry run".to_owned(),
             Decision::Allow(grounds) => format!("allowed: {grounds}"),
@@ -137,7 +156,6 @@ impl Registry {
                 }
             }
         };
-        let Plan { intent, .. } = plan;
         if is_described {
             return Vetted::Cleared {
                 job: self.described(call, &*prepared),
@@ -146,6 +164,10 @@ impl Registry {
                 grounds: grounds.into(),
             };
         }
+        if let Err(why) = self.quota.take(using) {
+            return Vetted::Refused(denied(call, &why));
+        }
+        let Plan { intent, .. } = plan;
         let limit = prepared.limit();
         let job = Box::new(Cleared {
             call: call.id.clone(),
@@ -154,6 +176,24 @@ impl Registry {
             budget: results::bytes(self.settings.max_result_tokens.0),
         });
         Vetted::Cleared { job, limit, intent, grounds: grounds.into() }
+    }
+
+    /// Decides again when a call touches something by another name than it says.
+    fn decide_really(
+        &self,
+        call: &ToolCall,
+        prepared: &dyn Prepared,
+        decision: Decision,
+    ) -> Result<Decision, String> {
+        let targets = prepared.real_targets();
+        if targets.is_empty() {
+            return Ok(decision);
+        }
+        match (decision, self.judge.decide_about(&call.name, prepared.kind(), &targets)) {
+            (_, Decision::Deny(why)) | (Decision::Deny(why), _) => Err(why),
+            (Decision::Ask(why), _) | (_, Decision::Ask(why)) => Ok(Decision::Ask(why)),
+            (allow @ Decision::Allow(_), Decision::Allow(_)) => Ok(allow),
+        }
     }
 
     /// Asks the user; returns on what grounds the call may run.
@@ -174,7 +214,7 @@ impl Registry {
             Answer::Abort => Err(Vetted::Abort),
             Answer::Nobody => denied(format!(
                 "Denied: {} needs a confirmation ({why}), and there is no terminal to ask on. The user can allow it \
-                 with --mode yolo, or with a rule like --allow '{}'.",
+                 with --mode yolo, or with a rule like --allow {}.",
                 call.name,
                 example(&call.name, prepared)
             )),
@@ -213,6 +253,10 @@ impl Toolbox for Registry {
             // It will not run at all.
             Err(_) => Access::Read([].into()),
         }
+    }
+
+    fn refusal(&self, call: &ToolCall) -> Option<ToolResult> {
+        self.judge(call).err()
     }
 
     fn vet(&self, call: &ToolCall, scope: &Scope) -> Vetted {
@@ -271,21 +315,26 @@ fn finish(call: &CallId, output: Output, store: &dyn Results, budget: Option<usi
     ToolResult { changes, ..ToolResult::new(call.clone(), status, shown) }
 }
 
-/// Returns a rule that would allow a call.
-fn example(tool: &str, prepared: &dyn Prepared) -> String {
-    use super::tool::Target;
+/// Returns the answer to a call that may not run.
+fn denied(call: &ToolCall, why: &str) -> ToolResult {
+    let text = format!("Denied: {why}.");
+    ToolResult::new(call.id.clone(), ToolStatus::Denied, text)
+}
 
+/// Returns a rule that would allow a call, for a shell.
+fn example(tool: &str, prepared: &dyn Prepared) -> String {
     let target = prepared.targets().into_iter().next().map(|target| match target {
-        Target::Read(path) | Target::Write(path) => path,
-        Target::Command(line) => line,
+        Target::Read(path) | Target::Write(path) | Target::Search(path) => path,
+        Target::Command(command) => command.line.trim().to_owned(),
     });
-    target.map_or_else(|| tool.to_owned(), |target| format!("{tool}({target})"))
+    let rule = target.map_or_else(|| tool.to_owned(), |target| format!("{tool}({target})"));
+    format!("'{}'", rule.replace('\'', r"'\''"))
 }
 
 impl Settings {
     /// Returns whether the agent may use a tool.
     fn allows(&self, tool: &str) -> bool {
-        let matches = |pattern: &String| super::pattern::matches(pattern, tool);
+        let matches = |pattern: &String| wildcard(pattern, tool);
         self.allowed_tools.as_ref().is_none_or(|allowed| allowed.iter().any(matches))
     }
 }

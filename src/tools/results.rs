@@ -11,8 +11,18 @@ pub trait Results: Send + Sync + Debug {
     /// Keeps the text of a call's result.
     fn keep(&self, call: &CallId, text: Arc<str>);
 
-    /// Returns the text that was kept for a call.
-    fn get(&self, call: &CallId) -> Option<Arc<str>>;
+    /// Returns up to so many lines of the text that was kept for a call, from one on that is counted from 1; none when
+    /// nothing was kept. Fewer lines are fine when they are long.
+    fn page(&self, call: &CallId, first: u64, lines: u64) -> Option<Kept>;
+}
+
+/// Some lines of a text that was kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// The lines, with their ends.
+    pub text: String,
+    /// Lines of the whole text.
+    pub total: u64,
 }
 
 /// Keeps texts in memory; the oldest give way when there are too many.
@@ -57,9 +67,13 @@ impl Results for InMemory {
         }
     }
 
-    fn get(&self, call: &CallId) -> Option<Arc<str>> {
+    fn page(&self, call: &CallId, first: u64, lines: u64) -> Option<Kept> {
         let texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
-        texts.iter().find(|(other, _)| other == call).map(|(_, text)| Arc::clone(text))
+        let (_, text) = texts.iter().find(|(other, _)| other == call)?;
+        let number = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+        let (skipped, lines) = (number(first.max(1) - 1), number(lines));
+        let page = text.split_inclusive('\n').skip(skipped).take(lines).collect();
+        Some(Kept { text: page, total: text.split_inclusive('\n').count() as u64 })
     }
 }
 
@@ -105,7 +119,7 @@ fn cut(text: &str, room: usize) -> String {
 }
 
 /// Returns the last place up to `index` where a text can be cut.
-fn boundary(text: &str, index: usize) -> usize {
+pub(super) fn boundary(text: &str, index: usize) -> usize {
     (0..=index.min(text.len())).rev().find(|index| text.is_char_boundary(*index)).unwrap_or(0)
 }
 
@@ -139,8 +153,9 @@ mod tests {
         let store = InMemory::new(10);
         store.keep(&"a".into(), "12345678".into());
         store.keep(&"b".into(), "1234".into());
-        assert_eq!(store.get(&"a".into()), None);
-        assert_eq!(store.get(&"b".into()).as_deref(), Some("1234"));
+        assert_eq!(store.page(&"a".into(), 1, 9), None);
+        let kept = Kept { text: "1234".to_owned(), total: 1 };
+        assert_eq!(store.page(&"b".into(), 1, 9), Some(kept));
     }
 
     proptest! {

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::schema;
 use super::settings::CommandSettings;
-use super::tool::{Context, Kind, Output, Prepared, Target, Tool};
+use super::tool::{CommandTarget, Context, Kind, Output, Prepared, Target, Tool};
 use crate::exec::{Command, End, Level, Outcome, Supervisor};
 use crate::model::{Access, Span, ToolStatus};
 use crate::port::ToolSpec;
@@ -114,7 +114,9 @@ impl Prepared for Call {
     }
 
     fn targets(&self) -> Vec<Target> {
-        vec![Target::Command(self.command.clone())]
+        let folder = if self.cwd.is_root() { String::new() } else { self.cwd.to_string() };
+        let env = self.env.keys().cloned().collect();
+        vec![Target::Command(CommandTarget { line: self.command.clone(), folder, env })]
     }
 
     fn summary(&self) -> String {
@@ -156,6 +158,10 @@ impl Call {
             End::Exited(0) => (ToolStatus::Ok, "exit code 0".to_owned()),
             End::Exited(126) => (ToolStatus::Failed, "exit code 126: not executable".to_owned()),
             End::Exited(127) => (ToolStatus::Failed, "exit code 127: command not found".to_owned()),
+            End::Exited(code @ 129..=159) => {
+                let signal = signal_name(code - 128);
+                (ToolStatus::Failed, format!("exit code {code}, as after signal {signal}"))
+            }
             End::Exited(code) => (ToolStatus::Failed, format!("exit code {code}")),
             End::Signalled(signal) => {
                 (ToolStatus::Failed, format!("ended by signal {}", signal_name(signal)))

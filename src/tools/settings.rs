@@ -1,6 +1,6 @@
 //! What the user has set for tools.
 
-use super::permission::{ConfirmMode, Guardrails, Rules};
+use super::permission::{ConfirmMode, Guardrails, Judge, Rules};
 
 /// What the user has set for tools.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +21,13 @@ pub struct Settings {
     pub effect: Effect,
     /// How long the result of a tool may be, in tokens; zero for as long as it is.
     pub max_result_tokens: MaxTokens,
+}
+
+impl Settings {
+    /// Returns the judge of calls that follows these settings.
+    pub fn judge(&self) -> Judge {
+        Judge::new(self.mode, self.rules.clone(), self.guardrails.clone())
+    }
 }
 
 /// How long a result may be.

@@ -36,6 +36,11 @@ pub trait Prepared: Send {
         Vec::new()
     }
 
+    /// Returns what the call touches by another name than its arguments say: where symbolic links lead. Looks at files.
+    fn real_targets(&self) -> Vec<Target> {
+        Vec::new()
+    }
+
     /// Returns the call in one line, for people.
     fn summary(&self) -> String;
 
@@ -73,12 +78,25 @@ pub enum Kind {
 /// Something that a rule can be about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
-    /// A file or folder that is read, or below which is searched.
+    /// A file that is read.
     Read(String),
+    /// A folder that is listed, or below which is searched.
+    Search(String),
     /// A file that is written.
     Write(String),
     /// A command line.
-    Command(String),
+    Command(CommandTarget),
+}
+
+/// A command line as rules see it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct CommandTarget {
+    /// What the shell gets.
+    pub line: String,
+    /// The folder in which it runs, relative to the workspace.
+    pub folder: String,
+    /// The names of the variables that it gets besides the usual ones.
+    pub env: Vec<String>,
 }
 
 /// What a call is going to do.

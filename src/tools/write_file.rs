@@ -85,6 +85,10 @@ impl Prepared for Call {
         vec![Target::Write(self.path.to_string())]
     }
 
+    fn real_targets(&self) -> Vec<Target> {
+        self.root.real(&self.path).map(|path| Target::Write(path.to_string())).into_iter().collect()
+    }
+
     fn summary(&self) -> String {
         let lines = self.content.lines().count();
         match self.mode {

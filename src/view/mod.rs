@@ -13,6 +13,7 @@
 mod about;
 mod file;
 mod json;
+mod markup;
 mod output;
 mod show;
 mod stream_json;
@@ -29,6 +30,7 @@ pub mod public;
 pub mod report;
 pub mod result;
 pub mod tables;
+pub mod trace;
 
 pub use about::{About, Source};
 pub use catalogue::{Lang, UnknownLang};

@@ -41,6 +41,12 @@ impl Show {
         Self(Arc::new(Mutex::new(Inner { outputs, runs: Vec::new() })))
     }
 
+    /// Adds an output, before the first run.
+    pub fn add(&self, output: Box<dyn Output>) {
+        // What the user reads last is written last.
+        self.lock().outputs.insert(0, output);
+    }
+
     /// Returns the observer of the next run. Its events are numbered after those of the runs before it.
     pub fn watch(&self, about: About) -> Watcher {
         let about = Arc::new(about);

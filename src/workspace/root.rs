@@ -156,6 +156,30 @@ impl Root {
         Ok(content)
     }
 
+    /// Returns where a path leads by its real name, all symbolic links on the way followed, be there a file or not; none
+    /// when that is the path itself, or cannot be told.
+    pub fn real(&self, path: &RelPath) -> Option<RelPath> {
+        let mut existing = path.clone();
+        let mut rest = Vec::new();
+        let mut real = loop {
+            if existing.is_root() {
+                break RelPath::root();
+            }
+            match self.dir.canonicalize(existing.as_path()) {
+                Ok(real) => break RelPath::new(real).ok()?,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    rest.push(existing.name()?.to_owned());
+                    existing = existing.parent()?;
+                }
+                Err(_) => return None,
+            }
+        };
+        for name in rest.iter().rev() {
+            real = real.join(name);
+        }
+        (real != *path).then_some(real)
+    }
+
     /// Returns the path that a path really leads to, symbolic links inside the workspace followed.
     ///
     /// # Errors

@@ -1,14 +1,14 @@
 //! Long random lives of a run, with its conversation: what holds over a whole life, not only across a step.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use architect::machine::{
-    Conversation, Effect, Event, Fold, Found, Opening, Outcomes, Purpose, Resumption, Slot, State,
-    StateKind, StopReason, Verdict,
+    Conversation, Effect, EntryId, Event, Fold, Found, Opening, Outcomes, Purpose, Resumption,
+    Slot, State, StateKind, StopReason, Verdict,
 };
 use architect::model::{
-    Access, CallId, EffectId, Fault, FaultKind, Finish, Item, Limits, Micros, Origin, Price, Rules,
-    Signal, Span, Tokens, ToolResult, ToolStatus,
+    Access, CallId, EffectId, Fault, FaultKind, FileAction, FileChange, Finish, Item, Limits,
+    Micros, Origin, Price, Rules, Signal, Span, Tokens, ToolResult, ToolStatus,
 };
 use proptest::prelude::*;
 
@@ -21,12 +21,23 @@ struct Life {
     sent: Vec<(Purpose, u32)>,
     issued: HashSet<EffectId>,
     ended: u32,
+    /// The user's own words so far.
+    pinned: BTreeSet<EntryId>,
+    /// The files that were changed so far.
+    files: BTreeSet<String>,
 }
 
 impl Life {
     fn begin(rules: Rules) -> Self {
         let (fold, outcomes) = Fold::start(rules, Conversation::new(40), alphabet::task());
-        let mut life = Self { fold, sent: Vec::new(), issued: HashSet::new(), ended: 0 };
+        let mut life = Self {
+            fold,
+            sent: Vec::new(),
+            issued: HashSet::new(),
+            ended: 0,
+            pinned: BTreeSet::new(),
+            files: BTreeSet::new(),
+        };
         life.note(&outcomes);
         life
     }
@@ -61,6 +72,8 @@ impl Life {
         self.fold = fold;
         self.note(&outcomes);
         self.check_conversation();
+        self.check_pinned();
+        self.check_room(&outcomes);
         self
     }
 
@@ -69,6 +82,13 @@ impl Life {
         match event {
             Event::Prepared { id, messages, .. } => {
                 Event::Prepared { id, messages, facts: self.fold.conversation.facts() }
+            }
+            // Each tool changes a file of its own.
+            Event::Settled { id, mut result } => {
+                let path = format!("f{}.x", self.fold.state.run().next.0).into();
+                let action = FileAction::Modified;
+                result.changes.push(FileChange { path, action, added: 1, removed: 1 });
+                Event::Settled { id, result }
             }
             event => event,
         }
@@ -96,6 +116,7 @@ impl Life {
         self.fold = fold;
         self.note(&outcomes);
         self.check_conversation();
+        self.check_pinned();
         self
     }
 
@@ -130,9 +151,51 @@ impl Life {
         assert_eq!(ids.len(), entries.len());
     }
 
+    /// No compaction, interrupt or resume loses the user's words, or forgets a file that was changed.
+    fn check_pinned(&mut self) {
+        let entries = self.fold.conversation.entries();
+        let mut pinned = BTreeSet::new();
+        let mut told = String::new();
+        for entry in entries {
+            match &entry.item {
+                Item::User(message) if message.origin.is_pinned() => {
+                    pinned.insert(entry.id);
+                }
+                Item::User(message) if message.origin == Origin::Summary => {
+                    told.push_str(&message.text);
+                }
+                Item::Exchange(exchange) => {
+                    for change in exchange.results().iter().flat_map(|result| &result.changes) {
+                        told.push_str(&change.path);
+                        self.files.insert(change.path.to_string());
+                    }
+                }
+                Item::User(_) | Item::Assistant(_) => {}
+            }
+        }
+        assert!(pinned.is_superset(&self.pinned), "the user's words are gone");
+        let forgotten: Vec<_> = self.files.iter().filter(|file| !told.contains(*file)).collect();
+        assert!(forgotten.is_empty(), "{forgotten:?} of {told}");
+        self.pinned = pinned;
+    }
+
+    /// No call of the agent is made with a context that is too full.
+    fn check_room(&self, outcomes: &Outcomes) {
+        let (State::Calling(state), true) = (&self.fold.state, calls_agent(outcomes)) else {
+            return;
+        };
+        let context = &state.run.rules.context;
+        assert!(state.facts.context <= context.window.percent(context.full));
+    }
+
     fn sent(&self, purpose: Purpose) -> usize {
         self.sent.iter().filter(|(sent, _)| *sent == purpose).count()
     }
+}
+
+fn calls_agent(outcomes: &Outcomes) -> bool {
+    let is_call = |effect: &Effect| matches!(effect, Effect::Call { purpose: Purpose::Agent, .. });
+    outcomes.effects.iter().any(is_call)
 }
 
 fn rules() -> impl Strategy<Value = Rules> {

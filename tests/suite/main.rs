@@ -6,6 +6,7 @@
 mod bytes;
 mod cli;
 mod config;
+mod context;
 mod hooks;
 mod house;
 mod journal;

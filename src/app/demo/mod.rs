@@ -65,6 +65,7 @@ impl Demo {
         }
         let sessions = folder.path().join("sessions");
         let sets = [
+            "indexer.cache_ttl=0".to_owned(),
             "agents.build.confirm_mode=yolo".to_owned(),
             format!("sessions.dir={}", sessions.display()),
         ];

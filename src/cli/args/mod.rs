@@ -55,12 +55,16 @@ pub(crate) enum Command {
     Followup(MailArgs),
     /// Play scenarios: scripted models, with what is expected of the run
     Test(TestArgs),
+    /// Tell where the time of a session went
+    Trace(TraceArgs),
     /// Print the statechart that a run follows
     Machine(MachineArgs),
     /// List the agents
     Agents(ListArgs),
     /// Show the configuration, check it, or say where it lies
     Config(ConfigArgs),
+    /// Say what is wrong with the set-up, and what to do about it
+    Doctor(ListArgs),
     /// Write a commented configuration file into this project
     Init(InitArgs),
     /// Print a completion script for a shell

@@ -147,3 +147,21 @@ pub(crate) struct MailArgs {
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
 }
+
+#[derive(Debug, Args)]
+pub(crate) struct TraceArgs {
+    /// The session: its id, the beginning of it, or `last`
+    pub(crate) session: String,
+
+    /// Write a page with the chart, the timeline and every message instead
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// One value of the configuration, as in `sessions.dir=/tmp/sessions`
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+}

@@ -13,6 +13,7 @@ pub(crate) fn run(args: &ConfigArgs, world: &World) -> Result<u8, Failure> {
     let text = match args.command {
         ConfigCommand::Show => show(&config),
         ConfigCommand::Check => {
+            architect::app::check(&config)?;
             format!("the configuration is right ({} notices)\n", config.notices.len())
         }
         ConfigCommand::Path => paths(&config),

@@ -5,7 +5,8 @@ use architect::app::demo::Demo;
 
 use crate::cli::args::DemoArgs;
 use crate::cli::error::Failure;
-use crate::cli::{output, task};
+use crate::cli::output;
+use crate::cli::task::{self, Way};
 
 pub(crate) fn run(args: &DemoArgs, world: World) -> Result<u8, Failure> {
     let demo = Demo::new(world)?;
@@ -18,7 +19,7 @@ pub(crate) fn run(args: &DemoArgs, world: World) -> Result<u8, Failure> {
     if test(&demo, "before", &say)? {
         return Err(Failure::failed("the test passes before anything was done"));
     }
-    let code = task::run(&demo.setup, demo.order()?, &args.output)?;
+    let code = task::run(&demo.setup, demo.order()?, Way::Straight, &args.output)?;
     let passes = test(&demo, "after", &say)?;
     if args.keep {
         say(&format!("The workspace stays at {}", demo.keep().display()));

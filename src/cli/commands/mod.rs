@@ -5,6 +5,7 @@ mod cleanup;
 mod completions;
 mod config;
 mod demo;
+mod doctor;
 mod fork;
 mod init;
 mod machine;
@@ -14,6 +15,7 @@ mod resume;
 mod run;
 mod sessions;
 mod test;
+mod trace;
 
 use architect::app::World;
 use architect::journal::LetterKind;
@@ -36,9 +38,11 @@ pub(crate) fn run(command: Command) -> Result<u8, Failure> {
         Command::Steer(args) => mail::run(&args, LetterKind::Steering, &world),
         Command::Followup(args) => mail::run(&args, LetterKind::FollowUp, &world),
         Command::Test(args) => test::run(&args, &world),
+        Command::Trace(args) => trace::run(&args, &world),
         Command::Machine(args) => machine::run(&args),
         Command::Agents(args) => agents::run(&args, &world),
         Command::Config(args) => config::run(&args, &world),
+        Command::Doctor(args) => doctor::run(&args, &world),
         Command::Init(args) => init::run(&args, &world),
         Command::Completions { shell } => completions::run(shell),
     }

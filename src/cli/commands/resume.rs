@@ -9,7 +9,8 @@ use architect::view::Source;
 use crate::cli::args::{OutputArgs, ResumeArgs, SettingsArgs};
 use crate::cli::error::Failure;
 use crate::cli::settings::{self, FIRST_AGENT, Remembered};
-use crate::cli::{logging, prompt, show, task};
+use crate::cli::task::{self, Way};
+use crate::cli::{logging, prompt, show};
 
 pub(crate) fn run(args: &ResumeArgs, world: World) -> Result<u8, Failure> {
     let done = begin(args, world);
@@ -71,5 +72,5 @@ pub(super) fn go_on(
         source: Source::Agent,
         exit_on_partial: how.output.exit_code_on_partial,
     };
-    task::run(&setup, order, how.output)
+    task::run(&setup, order, Way::Straight, how.output)
 }

@@ -13,7 +13,8 @@ use serde_json::Value;
 use crate::cli::args::{OutputFormat, RunArgs};
 use crate::cli::error::Failure;
 use crate::cli::settings::{self, FIRST_AGENT, Remembered};
-use crate::cli::{logging, output, prompt, show, task};
+use crate::cli::task::{self, Way};
+use crate::cli::{logging, output, prompt, show};
 
 pub(crate) fn run(args: &RunArgs, world: World) -> Result<u8, Failure> {
     let done = begin(args, world);
@@ -55,6 +56,9 @@ fn begin(args: &RunArgs, world: World) -> Result<u8, Failure> {
     if let Some(path) = &args.output_schema {
         setup = setup.answering(schema(path)?)?;
     }
+    if let Some(since) = &args.context_git_diff {
+        setup = setup.showing_changes(since)?;
+    }
     if let Some(path) = &args.record {
         let record =
             Recorder::create(path).map_err(|error| Failure::usage(output::chain(&error)))?;
@@ -67,7 +71,8 @@ fn begin(args: &RunArgs, world: World) -> Result<u8, Failure> {
         source: Source::Agent,
         exit_on_partial: args.output.exit_code_on_partial,
     };
-    task::run(&setup, order, &args.output)
+    let way = if args.plan_first { Way::PlanFirst } else { Way::Straight };
+    task::run(&setup, order, way, &args.output)
 }
 
 fn schema(path: &Path) -> Result<Value, Failure> {

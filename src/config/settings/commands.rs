@@ -1,5 +1,6 @@
 //! Commands, the workspace, permissions and confinement.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::run::time_limit;
@@ -67,7 +68,21 @@ pub struct Permissions {
     pub ask: Vec<String>,
     /// Calls that never run.
     pub deny: Vec<String>,
+    /// Calls, written like rules, and what has to be decided about them; `config check` sees to it that it is.
+    pub examples: BTreeMap<String, Verdict>,
 }
+
+/// What is decided about a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It never runs.
+    Deny,
+    /// The user is asked.
+    Ask,
+    /// It runs.
+    Allow,
+}
+words!(Verdict { "deny" => Deny, "ask" => Ask, "allow" => Allow });
 
 impl Permissions {
     pub(super) fn read(from: &mut Reader<'_>) -> Self {
@@ -75,6 +90,7 @@ impl Permissions {
             allow: from.or("allow", Vec::new()),
             ask: from.or("ask", Vec::new()),
             deny: from.or("deny", Vec::new()),
+            examples: from.pairs("examples"),
         }
     }
 }

@@ -11,7 +11,7 @@ mod run;
 use std::collections::BTreeMap;
 
 pub use agents::{AgentSettings, ConfirmMode};
-pub use commands::{Commands, Network, Permissions, Sandbox, SandboxMode, Workspace};
+pub use commands::{Commands, Network, Permissions, Sandbox, SandboxMode, Verdict, Workspace};
 pub use guardrails::{Guardrails, QualityGate};
 pub use hooks::{HookSettings, Hooks, OnFailure};
 pub use llm::{Llm, UnknownPrice};

@@ -28,9 +28,9 @@ impl Spawner {
         let (tell, started) = channel();
         let (tell_ready, ready) = channel();
         let body = move || {
-            let confined = take_on();
-            let is_confined = confined.is_ok();
-            if tell_ready.send(confined).is_err() || !is_confined {
+            let outcome = take_on();
+            let is_confined = outcome.is_ok();
+            if tell_ready.send(outcome).is_err() || !is_confined {
                 return;
             }
             // The thread must not end before its process: some of what it starts is tied to it.
@@ -41,8 +41,8 @@ impl Spawner {
             }
         };
         thread::Builder::new().name("spawner".to_owned()).spawn(body)?;
-        let confined = ready.recv().map_err(io::Error::other)??;
-        Ok((Self { start, started }, confined))
+        let reached = ready.recv().map_err(io::Error::other)??;
+        Ok((Self { start, started }, reached))
     }
 
     /// Starts a command.

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::Anthropic;
 use crate::llm::encode::{Group, Pen, json};
 use crate::llm::schema;
-use crate::llm::wire::Frame;
+use crate::llm::wire::{Calls, Frame};
 use crate::model::{Arguments, CallId, Item, Opaque, Part, Reply, Tokens, ToolResult};
 
 /// The user's messages and tool results in a row are blocks of one message, which is what the provider makes of them
@@ -64,9 +64,12 @@ pub(super) fn head(wire: &Anthropic, frame: &Frame<'_>, out: &mut Vec<u8>) {
     json::raw(out, r#","messages":["#);
 }
 
-pub(super) fn tail(max_output: Tokens, out: &mut Vec<u8>) {
+pub(super) fn tail(frame: &Frame<'_>, max_output: Tokens, out: &mut Vec<u8>) {
     json::raw(out, r#"],"max_tokens":"#);
     json::value(out, &max_output.0);
+    if frame.calls == Calls::Off {
+        json::raw(out, r#","tool_choice":{"type":"none"}"#);
+    }
     json::raw(out, "}");
 }
 
@@ -209,7 +212,7 @@ mod tests {
     }
 
     fn messages(items: &[Item]) -> Value {
-        let frame = Frame { system: "", tools: &[], schema: None };
+        let frame = Frame { system: "", tools: &[], calls: Calls::Allowed, schema: None };
         let text = text(&wire(false), &frame, items, false);
         serde_json::from_str::<Value>(&text).unwrap()["messages"].clone()
     }
@@ -223,7 +226,7 @@ mod tests {
             description: "finds".into(),
             schema: json!({"type": "object"}),
         }];
-        let frame = Frame { system: "be good", tools: &tools, schema: None };
+        let frame = Frame { system: "be good", tools: &tools, calls: Calls::Allowed, schema: None };
         let items = [
             Item::user(Origin::Task, "do"),
             exchange(vec![opaque("anthropic/m", THOUGHT)], "c:1", ToolStatus::Failed),
@@ -258,7 +261,7 @@ mod tests {
 
     #[test]
     fn without_caching_there_are_no_marks() {
-        let frame = Frame { system: "s", tools: &[], schema: None };
+        let frame = Frame { system: "s", tools: &[], calls: Calls::Allowed, schema: None };
         let items = [Item::user(Origin::Task, "do")];
         assert!(!text(&wire(false), &frame, &items, false).contains("cache_control"));
     }
@@ -266,7 +269,7 @@ mod tests {
     /// Fault L61.
     #[test]
     fn a_thought_goes_back_byte_for_byte_to_the_model_that_had_it() {
-        let frame = Frame { system: "", tools: &[], schema: None };
+        let frame = Frame { system: "", tools: &[], calls: Calls::Allowed, schema: None };
         let item = |of: &str| [exchange(vec![opaque(of, THOUGHT)], "c", ToolStatus::Ok)];
         assert!(text(&wire(false), &frame, &item("anthropic/m"), false).contains(THOUGHT));
         assert!(!text(&wire(false), &frame, &item("anthropic/n"), false).contains("thinking"));
@@ -296,7 +299,8 @@ mod tests {
         let strict = json!({"type": "object", "properties": {}, "additionalProperties": false});
         let loose = json!({"type": "object"});
         let request = |schema| {
-            let frame = Frame { system: "s", tools: &[], schema: Some(schema) };
+            let frame =
+                Frame { system: "s", tools: &[], calls: Calls::Allowed, schema: Some(schema) };
             serde_json::from_str::<Value>(&text(&wire(false), &frame, &[], false)).unwrap()
         };
         assert_eq!(request(&strict)["output_config"]["format"]["schema"], strict);

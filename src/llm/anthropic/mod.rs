@@ -45,12 +45,17 @@ impl Wire for Anthropic {
         encode::user(text, pen);
     }
 
+    /// Otherwise: "Requests which include `tool_use` or `tool_result` blocks must define tools."
+    fn defines_tools(&self) -> bool {
+        true
+    }
+
     fn marks(&self) -> bool {
         self.caches
     }
 
-    fn tail(&self, _: &Frame<'_>, max_output: Option<Tokens>, out: &mut Vec<u8>) {
-        encode::tail(max_output.unwrap_or(self.max_output), out);
+    fn tail(&self, frame: &Frame<'_>, max_output: Option<Tokens>, out: &mut Vec<u8>) {
+        encode::tail(frame, max_output.unwrap_or(self.max_output), out);
     }
 
     fn decoder(&self) -> Box<dyn Decoder> {

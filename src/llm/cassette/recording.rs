@@ -183,7 +183,7 @@ mod tests {
     }
 
     fn read(lines: &[&str]) -> Result<Recording, (usize, String)> {
-        Recording::read(&lines.iter().map(|line| format!("{line}\n")).collect::<String>())
+        Recording::read(&[lines, &[""]].concat().join("\n"))
     }
 
     #[test]

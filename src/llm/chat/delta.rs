@@ -21,6 +21,18 @@ pub(super) struct Chunk<'a> {
     pub(super) usage: Option<&'a RawValue>,
     #[serde(borrow, default)]
     pub(super) error: Option<&'a RawValue>,
+    /// vLLM says `error` here, and what happened beside it.
+    #[serde(borrow, default)]
+    pub(super) object: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    pub(super) x_groq: Option<Groq<'a>>,
+}
+
+/// Where Groq reports what was used, also when it is not asked.
+#[derive(Deserialize)]
+pub(super) struct Groq<'a> {
+    #[serde(borrow, default)]
+    pub(super) usage: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]

@@ -188,7 +188,7 @@ mod tests {
 
     use super::*;
     use crate::llm::chat::Quirks;
-    use crate::llm::wire::Wire;
+    use crate::llm::wire::{Calls, Wire};
     use crate::model::{Exchange, Finish, Origin, ToolCall, ToolStatus, Usage};
     use crate::port::ToolSpec;
 
@@ -225,7 +225,7 @@ mod tests {
     }
 
     fn messages(chat: &Chat, items: &[Item]) -> Value {
-        let frame = Frame { system: "", tools: &[], schema: None };
+        let frame = Frame { system: "", tools: &[], calls: Calls::Allowed, schema: None };
         request(chat, &frame, items)["messages"].clone()
     }
 
@@ -240,7 +240,8 @@ mod tests {
             description: "finds".into(),
             schema: json!({"type": "object"}),
         }];
-        let frame = Frame { system: "be\"good", tools: &tools, schema: None };
+        let frame =
+            Frame { system: "be\"good", tools: &tools, calls: Calls::Allowed, schema: None };
         let text = Part::Text("on it".into());
         let items = [task("do"), exchange(vec![text], "c1", "{\"a\":1}"), task("hurry")];
         let request = request(&chat("openai-chat", "api.openai.com"), &frame, &items);
@@ -289,7 +290,7 @@ mod tests {
     fn mistral_gets_the_order_the_ids_and_the_options_that_it_insists_on() {
         let mistral = chat("mistral", "api.mistral.ai");
         let items = [exchange(vec![], "call_1_0", "{}"), task("go on")];
-        let frame = Frame { system: "", tools: &[], schema: None };
+        let frame = Frame { system: "", tools: &[], calls: Calls::Allowed, schema: None };
         let request = request(&mistral, &frame, &items);
         assert_eq!(request["max_tokens"], 100);
         assert!(request.get("stream_options").is_none() && request.get("tools").is_none());
@@ -324,7 +325,7 @@ mod tests {
     #[test]
     fn a_schema_is_strict_where_it_can_be() {
         let schema = json!({"type": "object", "properties": {"a": {"type": "string"}}});
-        let frame = Frame { system: "s", tools: &[], schema: Some(&schema) };
+        let frame = Frame { system: "s", tools: &[], calls: Calls::Allowed, schema: Some(&schema) };
         let format = &request(&chat("vllm", ""), &frame, &[task("t")])["response_format"];
         assert_eq!(format["json_schema"]["strict"], false);
         assert_eq!(format["json_schema"]["schema"], schema);

@@ -68,18 +68,21 @@ impl Reader {
     fn chunk(&mut self, json: &str, said: &mut Said) -> Result<(), Fault> {
         let chunk: Chunk<'_> = serde_json::from_str(json).map_err(|error| bad_json(&error))?;
         if let Some(error) = chunk.error {
-            return Err(reported(error));
+            return Err(reported(error.get()));
+        }
+        if chunk.object.is_some_and(|object| object.0 == "error") {
+            return Err(reported(json));
         }
         if let (None, Some(Text(model))) = (&self.model, chunk.model) {
             self.model = Some(model.into_owned()).filter(|model| !model.is_empty());
         }
-        if let Some(told) = chunk.usage {
+        if let Some(told) = chunk.usage.or(chunk.x_groq.and_then(|groq| groq.usage)) {
             self.usage = usage(told.get()).or(self.usage);
         }
         let first = |choice: &Choice<'_>| choice.index.unwrap_or(0) == 0;
         for choice in chunk.choices.unwrap_or_default().into_iter().filter(first) {
             if let Some(error) = choice.error {
-                return Err(reported(error));
+                return Err(reported(error.get()));
             }
             if let Some(delta) = choice.delta {
                 self.delta(delta, said)?;
@@ -259,8 +262,8 @@ fn finish(reason: &str) -> Result<Option<Finish>, Fault> {
 }
 
 /// Returns the fault of an error inside a reply.
-fn reported(error: &RawValue) -> Fault {
-    let error: Option<Value> = serde_json::from_str(error.get()).ok();
+fn reported(error: &str) -> Fault {
+    let error: Option<Value> = serde_json::from_str(error).ok();
     judge_event(&error.as_ref().and_then(ApiError::read).unwrap_or_default(), |_| None)
 }
 

@@ -25,6 +25,11 @@ impl Names {
         }
     }
 
+    /// Returns whether a tool was ever called.
+    pub(crate) fn any(&self) -> bool {
+        !self.used.is_empty()
+    }
+
     /// Returns the names for the reply to these entries.
     pub(crate) fn after(&mut self, entries: &[Entry]) -> Self {
         self.reply = entries.last().map_or(0, |entry| entry.id.0 + 1);

@@ -10,7 +10,7 @@ use crate::llm::wire::{Decoder, Wire, broken, cut_off};
 use crate::model::{Fault, FaultKind, Reply};
 use crate::net::Request;
 use crate::net::sse::{Parser, SseError};
-use crate::port::{Delta, ModelCall, Scope};
+use crate::port::{Delta, ModelCall, Notice, Scope};
 
 /// A request that is ready to be sent.
 pub(super) struct Call {
@@ -20,6 +20,8 @@ pub(super) struct Call {
     pub(super) names: Names,
     pub(super) attempt: u32,
     pub(super) request: Request,
+    /// What is wrong with the request although it can be sent.
+    pub(super) warning: Option<String>,
 }
 
 /// What an answer turns out to be, told by its first visible byte: servers mislabel what they send.
@@ -52,6 +54,9 @@ const GLIMPSE: usize = 1 << 10;
 
 impl ModelCall for Call {
     fn run(self: Box<Self>, scope: &Scope, sink: &mut dyn FnMut(Delta)) -> Result<Reply, Fault> {
+        if let Some(text) = &self.warning {
+            scope.tell(Notice::Warning { text: text.as_str().into() });
+        }
         self.exchange(scope, sink).map_err(|fault| {
             let mut message = fault::readable(&self.target.masks.mask(&fault.message));
             if let (FaultKind::Auth, Some(variable)) = (fault.kind, &self.target.key_in) {
@@ -73,7 +78,9 @@ impl Call {
         // From here on the provider may charge for what it does, whatever becomes of it.
         let draft = self.read(incoming, sink).map_err(|fault| Fault { billed: true, ..fault })?;
         let reply = draft.seal(self.wire.name(), &self.names, self.request.body.len());
-        self.look_for_truncation(&reply);
+        if let Some(text) = self.truncation(&reply) {
+            scope.tell(Notice::Warning { text: text.into() });
+        }
         Ok(reply)
     }
 
@@ -152,15 +159,16 @@ impl Call {
         fault::judge(&answer, &self.target.masks, |error| self.wire.kind(error))
     }
 
-    /// Warns when the server counted far fewer tokens than it was sent.
-    fn look_for_truncation(&self, reply: &Reply) {
+    /// Returns a warning when the server counted far fewer tokens than it was sent.
+    fn truncation(&self, reply: &Reply) -> Option<String> {
         let (counted, sent) = (reply.usage.input.0, self.request.body.len() as u64);
-        if self.target.may_truncate && !reply.usage.estimated && counted * 12 < sent {
-            log::warn!(
+        let is_cut = self.target.may_truncate && !reply.usage.estimated && counted * 12 < sent;
+        is_cut.then(|| {
+            format!(
                 "the server read {counted} tokens of a request of {sent} bytes: its context window is probably \
                  smaller than the conversation, and it forgets the beginning silently"
-            );
-        }
+            )
+        })
     }
 }
 

@@ -6,10 +6,12 @@ use serde_json::Value;
 
 use super::call::Call;
 use super::carrier::Carrier;
+use super::steady::Steady;
 use crate::llm::decode::Names;
 use crate::llm::encode::{Pen, Script};
 use crate::llm::fault::Masks;
-use crate::llm::wire::{Frame, Wire};
+use crate::llm::wire::{Calls, Frame, Wire};
+use crate::machine::Purpose;
 use crate::model::{Fault, FaultKind};
 use crate::net::{Body, HeaderMap, Method, Request};
 use crate::port::{Ask, Model, ModelCall, ToolSpec};
@@ -23,6 +25,9 @@ pub(crate) struct WireModel {
     script: Script,
     names: Names,
     heads: Vec<Head>,
+    steady: Steady,
+    /// The tools that were last given to the model.
+    tools: Arc<[ToolSpec]>,
 }
 
 /// Where requests go, and with which headers.
@@ -59,6 +64,8 @@ impl WireModel {
             script: Script::default(),
             names: Names::default(),
             heads: Vec::new(),
+            steady: Steady::default(),
+            tools: [].into(),
         }
     }
 
@@ -70,25 +77,42 @@ impl WireModel {
 
     /// Writes the next request down.
     pub(super) fn request(&mut self, ask: &Ask<'_>) -> Request {
-        let head = self.head(ask);
-        let (wire, names) = (&*self.wire, &mut self.names);
+        let (wire, names) = (Arc::clone(&self.wire), &mut self.names);
         let part = self.script.of(ask.entries, |item, pen| {
             names.note(item);
             wire.item(item, pen);
         });
+        let (tools, calls) = self.tools(ask);
+        let ask = &Ask { tools: &tools, ..*ask };
+        let head = self.head(ask);
         let mut tail = Vec::with_capacity(256);
         let mut pen = Pen::new(&mut tail, part.open);
         if let Some(instruction) = ask.instruction {
             wire.user(instruction, &mut pen);
         }
         pen.close(wire.marks() && ask.instruction.is_none());
-        wire.tail(&frame(ask), ask.max_output, &mut tail);
+        wire.tail(&Frame { calls, ..frame(ask) }, ask.max_output, &mut tail);
         Request {
             method: Method::POST,
             url: self.target.url.clone(),
             headers: self.target.headers.clone(),
             body: Body::new().and(head).and_part(part.bytes, part.end).and(tail),
         }
+    }
+
+    /// Returns the tools that go along, and whether they may be called. Where those of earlier calls have to be defined,
+    /// they are the same as before, so that the beginning of the request stays the same too.
+    fn tools(&mut self, ask: &Ask<'_>) -> (Arc<[ToolSpec]>, Calls) {
+        if !ask.tools.is_empty() {
+            self.tools = Arc::clone(ask.tools);
+        }
+        if ask.tools.is_empty() && self.wire.defines_tools() && self.names.any() {
+            if self.tools.is_empty() {
+                self.tools = [no_tool()].into();
+            }
+            return (Arc::clone(&self.tools), Calls::Off);
+        }
+        (Arc::clone(ask.tools), Calls::Allowed)
     }
 
     fn head(&mut self, ask: &Ask<'_>) -> Arc<Vec<u8>> {
@@ -126,6 +150,8 @@ impl Model for WireModel {
             return Err(Fault::new(FaultKind::Request, "there is nothing to ask"));
         }
         let request = self.request(ask);
+        let head = (ask.purpose == Purpose::Agent).then(|| self.head(ask));
+        let warning = head.and_then(|head| self.steady.see(&head, ask.entries));
         Ok(Box::new(Call {
             wire: Arc::clone(&self.wire),
             carrier: Arc::clone(&self.carrier),
@@ -133,12 +159,23 @@ impl Model for WireModel {
             names: self.names.after(ask.entries),
             attempt: ask.attempt,
             request,
+            warning,
         }))
     }
 }
 
 fn frame<'a>(ask: &Ask<'a>) -> Frame<'a> {
-    Frame { system: ask.system, tools: ask.tools, schema: ask.schema.map(|schema| &**schema) }
+    let schema = ask.schema.map(|schema| &**schema);
+    Frame { system: ask.system, tools: ask.tools, calls: Calls::Allowed, schema }
+}
+
+/// Stands for tools that nobody knows any more, where a session is resumed for its last words.
+fn no_tool() -> ToolSpec {
+    ToolSpec {
+        name: "none".into(),
+        description: "There is no tool.".into(),
+        schema: serde_json::json!({"type": "object", "properties": {}}),
+    }
 }
 
 /// Returns whether two shared values are the same; the pointers mostly tell.
@@ -150,7 +187,7 @@ fn same_arc<T: ?Sized + PartialEq>(a: &Arc<T>, b: &Arc<T>) -> bool {
 mod tests {
     use super::*;
     use crate::llm::chat::{Chat, Quirks};
-    use crate::machine::{Entry, EntryId, Purpose};
+    use crate::machine::{Entry, EntryId};
     use crate::model::{
         Exchange, Finish, Item, Origin, Part, Reply, ToolCall, ToolResult, ToolStatus, Usage,
     };

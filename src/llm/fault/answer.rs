@@ -43,6 +43,8 @@ pub(crate) fn judge(
         // A refused key stays one, whatever the text says beside it.
         (401, _) => FaultKind::Auth,
         (402, _) => FaultKind::Quota,
+        // Some servers call every error their own; a model that is not there does not come by waiting.
+        (404, Some(FaultKind::Server)) => FaultKind::Request,
         // A provider in trouble may say anything.
         (500.., Some(FaultKind::Overflow | FaultKind::Quota | FaultKind::RateLimited)) => {
             in_words.unwrap_or(by_status)

@@ -33,7 +33,9 @@ pub(crate) fn explain(error: &NetError, attempt: u32) -> Fault {
             message.push_str("; is the address of the provider right?");
         }
         NetError::Tls { cause, .. }
-            if cause.contains("NotValidYet") || cause.contains("Expired") =>
+            if ["NotValidYet", "not valid yet", "Expired", "expired"]
+                .iter()
+                .any(|words| cause.contains(words)) =>
         {
             message.push_str("; is the clock of this machine right?");
         }
@@ -71,6 +73,7 @@ mod tests {
         };
         assert!(tls("invalid peer certificate: UnknownIssuer").message.contains("SSL_CERT_FILE"));
         assert!(tls("invalid peer certificate: NotValidYet").message.contains("clock"));
+        assert!(tls("invalid peer certificate: certificate expired: …").message.contains("clock"));
         assert_eq!(tls("").class(), FaultClass::Fatal);
     }
 

@@ -57,6 +57,10 @@ impl ApiError {
                     .unwrap_or_default();
                 let mut found = Self { message, ..Self::default() };
                 found.fill_in(error);
+                // OpenRouter names no kind for what it does not pass on.
+                if found.kind.is_empty() && error.pointer("/metadata/flagged_input").is_some() {
+                    "moderation".clone_into(&mut found.kind);
+                }
                 // OpenRouter hides what the model's own server said one floor deeper.
                 if let Some(raw) = error.pointer("/metadata/raw") {
                     found.message = format!("{}: {}", found.message, text(raw));
@@ -169,6 +173,9 @@ const TROUBLE: [&str; 11] = [
 const REFUSED: [&str; 5] =
     ["content_filter", "content_policy", "responsibleaipolicy", "moderation", "safety_policy"];
 
+/// Words of a provider that could not read what its own model wrote; the next attempt may be better.
+const GARBLED: [&str; 2] = ["tool_use_failed", "output_parse_failed"];
+
 /// Returns what an error's own words say, the most certain first; nothing when they say nothing known.
 pub(crate) fn kind_of_words(error: &ApiError) -> Option<FaultKind> {
     let message = error.message.to_lowercase();
@@ -191,6 +198,8 @@ pub(crate) fn kind_of_words(error: &ApiError) -> Option<FaultKind> {
         Some(FaultKind::Refused)
     } else if is_rate {
         Some(FaultKind::RateLimited)
+    } else if labelled(&GARBLED) {
+        Some(FaultKind::Protocol)
     } else if labelled(&TROUBLE) || message.contains("overloaded") {
         Some(FaultKind::Server)
     } else if labelled(&["invalid_request", "not_found", "invalid_argument", "invalid_prompt"]) {
@@ -275,6 +284,10 @@ mod tests {
             (r#"{"error":{"message":"m","type":"authentication_error"}}"#, FaultKind::Auth),
             (r#"{"error":{"message":"m","code":"content_filter"}}"#, FaultKind::Refused),
             (r#"{"error":{"message":"m","status":"UNAVAILABLE"}}"#, FaultKind::Server),
+            (
+                r#"{"error":{"message":"m","type":"invalid_request_error","code":"tool_use_failed"}}"#,
+                FaultKind::Protocol,
+            ),
         ] {
             assert_eq!(kind(json), Some(expected), "{json}");
         }

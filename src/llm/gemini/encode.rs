@@ -203,7 +203,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::llm::wire::Wire;
+    use crate::llm::wire::{Calls, Wire};
     use crate::model::{Exchange, Finish, Origin, ToolStatus, Usage};
     use crate::port::ToolSpec;
 
@@ -241,7 +241,7 @@ mod tests {
     }
 
     fn contents(model: &str, items: &[Item]) -> Value {
-        let frame = Frame { system: "", tools: &[], schema: None };
+        let frame = Frame { system: "", tools: &[], calls: Calls::Allowed, schema: None };
         let text = text(&wire(model), &frame, items);
         serde_json::from_str::<Value>(&text).unwrap()["contents"].clone()
     }
@@ -253,7 +253,7 @@ mod tests {
             description: "finds".into(),
             schema: json!({"type": "object"}),
         }];
-        let frame = Frame { system: "be good", tools: &tools, schema: None };
+        let frame = Frame { system: "be good", tools: &tools, calls: Calls::Allowed, schema: None };
         let items = [
             Item::user(Origin::Task, "do"),
             exchange(vec![Part::Text("on it".into()), signature("gemini/m")], &["own", "call_1_1"]),
@@ -290,7 +290,7 @@ mod tests {
     /// Fault L61.
     #[test]
     fn a_signature_goes_back_byte_for_byte_where_it_came_from() {
-        let frame = Frame { system: "", tools: &[], schema: None };
+        let frame = Frame { system: "", tools: &[], calls: Calls::Allowed, schema: None };
         let items = [exchange(vec![signature("gemini/m")], &["own"])];
         assert!(
             text(&wire("gemini-3-pro"), &frame, &items)
@@ -318,7 +318,8 @@ mod tests {
     fn a_schema_stands_beside_tools_only_where_that_is_possible() {
         let tools = [ToolSpec { name: "t".into(), description: "d".into(), schema: json!({}) }];
         let schema = json!({"type": "object"});
-        let frame = Frame { system: "s", tools: &tools, schema: Some(&schema) };
+        let frame =
+            Frame { system: "s", tools: &tools, calls: Calls::Allowed, schema: Some(&schema) };
         let request =
             |model| serde_json::from_str::<Value>(&text(&wire(model), &frame, &[])).unwrap();
         assert_eq!(request("gemini-3-pro")["generationConfig"]["responseJsonSchema"], schema);

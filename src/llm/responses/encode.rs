@@ -175,7 +175,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::llm::wire::Wire;
+    use crate::llm::wire::{Calls, Wire};
     use crate::model::{Exchange, Finish, Origin, ToolCall, ToolStatus, Usage};
     use crate::port::ToolSpec;
 
@@ -217,7 +217,7 @@ mod tests {
     }
 
     fn input(items: &[Item]) -> String {
-        let frame = Frame { system: "", tools: &[], schema: None };
+        let frame = Frame { system: "", tools: &[], calls: Calls::Allowed, schema: None };
         text(&wire("gpt-5.5", Host::Other), &frame, items)
     }
 
@@ -231,7 +231,7 @@ mod tests {
             description: "finds".into(),
             schema: json!({"type": "object"}),
         }];
-        let frame = Frame { system: "be good", tools: &tools, schema: None };
+        let frame = Frame { system: "be good", tools: &tools, calls: Calls::Allowed, schema: None };
         let phase = opaque(r#"{"type":"message","phase":"commentary"}"#);
         let items = [
             Item::user(Origin::Task, "do"),
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn options_go_only_where_they_are_known() {
-        let frame = Frame { system: "", tools: &[], schema: None };
+        let frame = Frame { system: "", tools: &[], calls: Calls::Allowed, schema: None };
         let other = text(&wire("gpt-5.5", Host::Other), &frame, &[]);
         assert!(!other.contains("obfuscation") && !other.contains("prompt_cache_key"));
         assert!(

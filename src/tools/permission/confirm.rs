@@ -1,11 +1,19 @@
 //! Asking the user.
 
+use std::sync::Arc;
+
 use crate::port::Scope;
 
 /// Somebody who can be asked whether a call may run.
 pub trait Confirm: Send + Sync {
     /// Asks, and waits for the answer; not longer than the scope lasts.
     fn ask(&self, question: &Question<'_>, scope: &Scope) -> Answer;
+}
+
+impl<C: Confirm + ?Sized> Confirm for Box<C> {
+    fn ask(&self, question: &Question<'_>, scope: &Scope) -> Answer {
+        (**self).ask(question, scope)
+    }
 }
 
 /// What the user is asked.
@@ -42,7 +50,7 @@ impl Confirm for Nobody {
     }
 }
 
-impl<C: Confirm + ?Sized> Confirm for Box<C> {
+impl<C: Confirm + ?Sized> Confirm for Arc<C> {
     fn ask(&self, question: &Question<'_>, scope: &Scope) -> Answer {
         (**self).ask(question, scope)
     }

@@ -1,12 +1,22 @@
 //! The decision about a call.
 
+use super::command::{Line, forbidden};
+use super::guard;
+use super::guardrails::{CommandScope, Guardrails};
 use super::mode::ConfirmMode;
-use crate::tools::tool::{Kind, Prepared};
+use super::permit::Permit;
+use super::rules::{Rule, Rules, spellings};
+use super::shell::Redirect;
+use crate::tools::tool::{CommandTarget, Kind, Prepared, Target};
 
-/// Decides about calls.
+/// Decides about calls, by their arguments alone: it asks nobody and looks at no file.
+///
+/// In this order: what nobody may do; denials; questions; permissions; and where no rule says anything, the mode.
 #[derive(Clone, Debug, Default)]
 pub struct Judge {
     mode: ConfirmMode,
+    rules: Rules,
+    guardrails: Guardrails,
 }
 
 /// What was decided about a call, and by what.
@@ -20,24 +30,200 @@ pub enum Decision {
     Deny(String),
 }
 
+/// How far a command line is allowed by rules and by what is known of it.
+enum Allowed {
+    By(String),
+    Not(String),
+}
+
+impl Decision {
+    /// Returns whether the call may run because it changes nothing.
+    pub fn is_for_reading(&self) -> bool {
+        matches!(self, Self::Allow(grounds) if grounds == READS)
+    }
+}
+
 impl Judge {
     /// Returns a judge.
-    pub fn new(mode: ConfirmMode) -> Self {
-        Self { mode }
+    pub fn new(mode: ConfirmMode, rules: Rules, guardrails: Guardrails) -> Self {
+        Self { mode, rules, guardrails }
     }
 
     /// Decides about a call.
-    pub fn decide(&self, _: &str, call: &dyn Prepared) -> Decision {
-        let mode = self.mode.name();
-        match (self.mode, call.kind()) {
-            (ConfirmMode::Yolo, _) => Decision::Allow(format!("mode {mode}")),
-            (ConfirmMode::ConfirmSensitive, Kind::Reads) => Decision::Allow("it only reads".into()),
-            (ConfirmMode::ConfirmSensitive, Kind::Changes | Kind::Command | Kind::Foreign) => {
-                Decision::Ask(format!("mode {mode} asks before a call that changes something"))
-            }
-            (ConfirmMode::ConfirmAll, _) => {
-                Decision::Ask(format!("mode {mode} asks before every call"))
+    pub fn decide(&self, tool: &str, call: &dyn Prepared) -> Decision {
+        self.decide_about(tool, call.kind(), &call.targets())
+    }
+
+    /// Decides about a call of this kind that touches this.
+    pub fn decide_about(&self, tool: &str, kind: Kind, targets: &[Target]) -> Decision {
+        if let Some(why) = targets.iter().find_map(|target| self.guarded(target)) {
+            return Decision::Deny(why);
+        }
+        let about_all = |rules: &[Rule]| rules.iter().find(|rule| rule.is_about_all(tool)).cloned();
+        let touched = |rules: &[Rule]| {
+            about_all(rules)
+                .or_else(|| targets.iter().find_map(|target| touching(rules, tool, target)))
+        };
+        if let Some(rule) = touched(&self.rules.deny) {
+            return Decision::Deny(format!(
+                "rule {} of permissions.deny is against it",
+                rule.as_str()
+            ));
+        }
+        if let Some(rule) = touched(&self.rules.ask) {
+            return Decision::Ask(format!("rule {} of permissions.ask", rule.as_str()));
+        }
+        if let Some(rule) = about_all(&self.rules.allow) {
+            return Decision::Allow(format!("rule {} of permissions.allow", rule.as_str()));
+        }
+        match targets {
+            [Target::Command(command)] => self.command(command),
+            targets => self.files(tool, kind, targets),
+        }
+    }
+
+    /// Returns whether a tool may look into a file that it comes across while it searches.
+    pub fn may_search(&self, tool: &str, path: &str) -> bool {
+        let is_denied =
+            |rule: &Rule| rule.touches_path(tool, path) || rule.touches_path("read_file", path);
+        self.guardrails.sensitive.find(path).is_none() && !self.rules.deny.iter().any(is_denied)
+    }
+
+    /// Returns why nobody may do something with a target.
+    fn guarded(&self, target: &Target) -> Option<String> {
+        let Guardrails { protected, sensitive, blocked, .. } = &self.guardrails;
+        let named = |path: &str, list: &str, pattern: &str| {
+            format!("'{path}' is a file that the user protects ({list} has {pattern})")
+        };
+        let is_sensitive = |path: &str| {
+            let pattern = sensitive.find(path)?;
+            Some(named(path, "guardrails.sensitive_files", pattern))
+        };
+        match target {
+            Target::Read(path) | Target::Search(path) => is_sensitive(path),
+            Target::Write(path) => is_sensitive(path).or_else(|| {
+                let pattern = protected.find(path)?;
+                Some(named(path, "guardrails.protected_files", pattern))
+            }),
+            Target::Command(command) => {
+                let line = Line::read(&command.line, &command.folder);
+                if let Some(why) = forbidden(&line) {
+                    return Some(format!("{why}; no rule and no mode allows that"));
+                }
+                let parts = line.programs.iter().flat_map(|program| spellings(&program.words));
+                let texts = std::iter::once(line.raw.clone()).chain(parts);
+                let by = texts.into_iter().find_map(|text| blocked.find(&text).map(str::to_owned));
+                by.map(|by| format!("commands.blocked_patterns has {by}"))
+                    .or_else(|| guard::named(&line, protected, sensitive))
             }
         }
     }
+
+    fn command(&self, command: &CommandTarget) -> Decision {
+        let line = Line::read(&command.line, &command.folder);
+        let some = |rules: &[Rule]| rules.iter().any(Rule::is_about_some_commands);
+        if let Err(why) = &line.script
+            && (some(&self.rules.deny) || some(&self.rules.ask))
+            && !self.rules.allow.iter().any(|rule| rule.is_line(&command.line))
+        {
+            let why = why.0;
+            return Decision::Ask(format!(
+                "the command cannot be held against the rules, because {why}"
+            ));
+        }
+        match (self.allowed(&line, command), self.mode) {
+            (Allowed::By(grounds), mode) if mode != ConfirmMode::ConfirmAll || grounds != READS => {
+                Decision::Allow(grounds)
+            }
+            (Allowed::Not(why), _) if self.guardrails.commands == CommandScope::AllowedOnly => {
+                Decision::Deny(format!(
+                    "commands.allowed_only is set, and {why}; a rule of permissions.allow would allow it"
+                ))
+            }
+            (_, ConfirmMode::Yolo) => Decision::Allow(self.mode.grounds()),
+            (_, ConfirmMode::ConfirmAll) => Decision::Ask(self.mode.grounds()),
+            (Allowed::Not(why) | Allowed::By(why), ConfirmMode::ConfirmSensitive) => {
+                Decision::Ask(why)
+            }
+        }
+    }
+
+    /// Returns whether rules allow a command line, or it only reads.
+    fn allowed(&self, line: &Line, command: &CommandTarget) -> Allowed {
+        if let Some(rule) = self.rules.allow.iter().find(|rule| rule.is_line(&command.line)) {
+            return Allowed::By(format!("rule {} of permissions.allow", rule.as_str()));
+        }
+        let script = match &line.script {
+            Ok(script) => script,
+            Err(why) => {
+                return Allowed::Not(format!("what it does cannot be told, because {}", why.0));
+            }
+        };
+        let permit = Permit { rules: &self.rules.allow, safe: &self.guardrails.safe, line };
+        match permit.all(script, &command.env) {
+            Ok(grounds) if grounds.is_empty() => Allowed::By(READS.to_owned()),
+            Ok(grounds) => Allowed::By(grounds.join(", ")),
+            Err(why) => Allowed::Not(why),
+        }
+    }
+
+    fn files(&self, tool: &str, kind: Kind, targets: &[Target]) -> Decision {
+        let allowing = |target: &Target| match target {
+            Target::Read(path) | Target::Write(path) | Target::Search(path) => {
+                self.rules.allow.iter().find(|rule| rule.fits_path(tool, path))
+            }
+            Target::Command(_) => None,
+        };
+        let rules: Option<Vec<&Rule>> = targets.iter().map(allowing).collect();
+        if let Some(rule) = rules.unwrap_or_default().first() {
+            return Decision::Allow(format!("rule {} of permissions.allow", rule.as_str()));
+        }
+        match (self.mode, kind) {
+            (ConfirmMode::Yolo, _) => Decision::Allow(self.mode.grounds()),
+            (ConfirmMode::ConfirmSensitive, Kind::Reads) => Decision::Allow(READS.to_owned()),
+            (ConfirmMode::ConfirmSensitive | ConfirmMode::ConfirmAll, _) => {
+                Decision::Ask(self.mode.grounds())
+            }
+        }
+    }
+}
+
+/// Why what only reads is allowed.
+const READS: &str = "it only reads";
+
+/// Returns the rule that is about a target, as a denial or a question means it.
+fn touching(rules: &[Rule], tool: &str, target: &Target) -> Option<Rule> {
+    let found = match target {
+        Target::Read(path) | Target::Write(path) => {
+            rules.iter().find(|rule| rule.touches_path(tool, path))
+        }
+        Target::Search(folder) => rules.iter().find(|rule| rule.touches_folder(tool, folder)),
+        Target::Command(command) => {
+            let line = Line::read(&command.line, &command.folder);
+            return touching_command(rules, &line);
+        }
+    };
+    found.cloned()
+}
+
+fn touching_command(rules: &[Rule], line: &Line) -> Option<Rule> {
+    let about_line = || rules.iter().find(|rule| rule.fits_command(line.raw.trim()));
+    let about_part = || {
+        let mut texts = line.programs.iter().flat_map(|program| spellings(&program.words));
+        texts.find_map(|text| rules.iter().find(|rule| rule.fits_command(&text)))
+    };
+    // What a redirection does is what the tool for files would do.
+    let about_file = || {
+        let files = line.programs.iter().flat_map(|program| &program.redirections);
+        files.into_iter().find_map(|file| {
+            let tool = match file.kind {
+                Redirect::Read => "read_file",
+                Redirect::Write => "write_file",
+                Redirect::Duplicate | Redirect::Here => return None,
+            };
+            let places = line.places(&file.target);
+            rules.iter().find(|rule| places.iter().any(|place| rule.touches_path(tool, place)))
+        })
+    };
+    about_line().or_else(about_part).or_else(about_file).cloned()
 }

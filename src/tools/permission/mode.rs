@@ -24,4 +24,15 @@ impl ConfirmMode {
             Self::Yolo => "yolo",
         }
     }
+
+    /// Returns what is said when the mode decides.
+    pub(super) fn grounds(self) -> String {
+        match self {
+            Self::ConfirmAll => "mode confirm-all asks before every call".to_owned(),
+            Self::ConfirmSensitive => {
+                "mode confirm-sensitive asks before a call that changes something".to_owned()
+            }
+            Self::Yolo => "mode yolo".to_owned(),
+        }
+    }
 }

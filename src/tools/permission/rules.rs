@@ -1,5 +1,300 @@
-//! The rules of the user.
+//! The rules of the user: `tool(pattern)`, for a denial, a question or a permission.
+//!
+//! * `read_file` is about every call of a tool; `mcp_*` and `edit_file|write_file` about those of several.
+//! * `write_file(src/**)` is about paths below the workspace: `*` stands for anything but `/`, `**` for anything. In a
+//!   denial and a question, a name without `/` is meant in every folder.
+//! * `run_command(git *)` is about a part of a command line: program and arguments with one space between them, `*`
+//!   standing for anything, and a ` *` at the end also for nothing.
 
-/// The rules of the user.
+use globset::{GlobBuilder, GlobMatcher};
+use thiserror::Error;
+
+use super::shell::Word;
+use crate::model::wildcard;
+use crate::tools::pattern;
+
+/// The rules of the user. A denial goes before a question, and a question before a permission.
 #[derive(Clone, Debug, Default)]
-pub struct Rules {}
+pub struct Rules {
+    pub(super) deny: Vec<Rule>,
+    pub(super) ask: Vec<Rule>,
+    pub(super) allow: Vec<Rule>,
+}
+
+/// One rule.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    text: String,
+    tool: String,
+    about: About,
+}
+
+/// Which calls of its tool a rule is about.
+#[derive(Clone, Debug)]
+enum About {
+    All,
+    Some { pattern: String, path: Option<GlobMatcher> },
+}
+
+/// Why a text is no rule.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum RuleError {
+    /// It has no tool, or its brackets don't match.
+    #[error("'{0}' is no rule; a rule is tool or tool(pattern), like run_command(git *)")]
+    Form(String),
+    /// The tool is no name.
+    #[error("rule '{rule}': '{tool}' is no name of a tool; * and | may stand in it")]
+    Tool {
+        /// The rule.
+        rule: String,
+        /// What stands there instead of a name.
+        tool: String,
+    },
+    /// The pattern cannot be used for paths.
+    #[error("rule '{rule}': {error}")]
+    Path {
+        /// The rule.
+        rule: String,
+        /// What is wrong with its pattern.
+        error: String,
+    },
+    /// Nobody knows what the arguments of a server's tool mean.
+    #[error("rule '{0}': a rule for the tools of a server takes no pattern")]
+    Foreign(String),
+}
+
+/// The one tool whose patterns are about commands.
+const COMMAND: &str = "run_command";
+
+impl Rules {
+    /// Reads rules.
+    ///
+    /// # Errors
+    ///
+    /// Fails at the first text that is no rule.
+    pub fn parse<T: AsRef<str>>(deny: &[T], ask: &[T], allow: &[T]) -> Result<Self, RuleError> {
+        let read = |texts: &[T]| -> Result<Vec<Rule>, RuleError> {
+            texts.iter().map(|text| Rule::parse(text.as_ref())).collect()
+        };
+        Ok(Self { deny: read(deny)?, ask: read(ask)?, allow: read(allow)? })
+    }
+}
+
+impl Rule {
+    /// Reads a rule.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the text is none.
+    pub fn parse(text: &str) -> Result<Self, RuleError> {
+        let text = text.trim();
+        let (tool, pattern) = match text.split_once('(') {
+            None => (text, None),
+            Some((tool, rest)) => {
+                let pattern = rest.strip_suffix(')').map(str::trim);
+                let pattern = pattern.filter(|pattern| !pattern.is_empty());
+                (tool, Some(pattern.ok_or_else(|| RuleError::Form(text.to_owned()))?))
+            }
+        };
+        let is_name = |c: char| c.is_ascii_alphanumeric() || "_-*|".contains(c);
+        if tool.is_empty() || text.ends_with(')') != pattern.is_some() {
+            return Err(RuleError::Form(text.to_owned()));
+        }
+        if !tool.chars().all(is_name) {
+            return Err(RuleError::Tool { rule: text.to_owned(), tool: tool.to_owned() });
+        }
+        let about = match pattern {
+            None | Some("*" | "**") => About::All,
+            Some(_) if tool.starts_with("mcp_") => return Err(RuleError::Foreign(text.to_owned())),
+            Some(pattern) => {
+                let glob = GlobBuilder::new(pattern.trim_start_matches("./"));
+                let path = glob.clone().literal_separator(true).build();
+                let path = match path {
+                    Ok(path) => Some(path.compile_matcher()),
+                    Err(_) if tool == COMMAND => None,
+                    Err(error) => {
+                        let error = error.to_string();
+                        return Err(RuleError::Path { rule: text.to_owned(), error });
+                    }
+                };
+                About::Some { pattern: pattern.to_owned(), path }
+            }
+        };
+        Ok(Self { text: text.to_owned(), tool: tool.to_owned(), about })
+    }
+
+    /// Returns the rule as the user wrote it.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Returns whether the rule is about a tool at all.
+    pub(super) fn is_about(&self, tool: &str) -> bool {
+        wildcard(&self.tool, tool)
+    }
+
+    /// Returns whether the rule is about every call of a tool.
+    pub(super) fn is_about_all(&self, tool: &str) -> bool {
+        self.is_about(tool) && matches!(self.about, About::All)
+    }
+
+    /// Returns whether the rule is about a path, as a permission means it.
+    pub(super) fn fits_path(&self, tool: &str, path: &str) -> bool {
+        self.is_about(tool)
+            && match &self.about {
+                About::All => true,
+                About::Some { path: glob, .. } => {
+                    glob.as_ref().is_some_and(|glob| glob.is_match(path))
+                }
+            }
+    }
+
+    /// Returns whether the rule is about a path, as a denial or a question means it: a name means every file of that
+    /// name, and a folder what lies in it.
+    pub(super) fn touches_path(&self, tool: &str, path: &str) -> bool {
+        if self.fits_path(tool, path) {
+            return true;
+        }
+        let About::Some { pattern, .. } = &self.about else { return false };
+        let pattern = pattern.trim_start_matches("./").trim_end_matches('/');
+        let name = path.rsplit('/').next().unwrap_or_default();
+        let is_inside = || path.match_indices('/').any(|(at, _)| self.fits_path(tool, &path[..at]));
+        self.is_about(tool)
+            && (is_inside() || (!pattern.contains('/') && self.fits_path(tool, name)))
+    }
+
+    /// Returns whether the rule is about a folder that is searched: about itself, or about everything in it.
+    pub(super) fn touches_folder(&self, tool: &str, folder: &str) -> bool {
+        let below =
+            if folder.is_empty() || folder == "." { "x".into() } else { format!("{folder}/x") };
+        self.touches_path(tool, folder)
+            || (!matches!(self.about, About::All) && self.fits_path(tool, &below))
+    }
+
+    /// Returns whether the rule is about a command, as a permission means it.
+    pub(super) fn fits_command(&self, text: &str) -> bool {
+        self.is_about(COMMAND)
+            && match &self.about {
+                About::All => true,
+                About::Some { pattern, .. } => command_fits(pattern, text),
+            }
+    }
+
+    /// Returns whether the rule names a command line as a whole.
+    pub(super) fn is_line(&self, line: &str) -> bool {
+        let About::Some { pattern, .. } = &self.about else { return self.is_about(COMMAND) };
+        self.is_about(COMMAND) && pattern == line.trim()
+    }
+
+    /// Returns whether the rule is about some commands and not about others.
+    pub(super) fn is_about_some_commands(&self) -> bool {
+        self.is_about(COMMAND) && matches!(self.about, About::Some { .. })
+    }
+}
+
+fn command_fits(pattern: &str, text: &str) -> bool {
+    let alone = pattern.strip_suffix(" *").is_some_and(|program| pattern::matches(program, text));
+    alone || pattern::matches(pattern, text)
+}
+
+/// Returns a command as rules see it. What would make one word of it look like several is quoted.
+pub(super) fn exact(words: &[Word]) -> String {
+    let word = |word: &Word| {
+        let is_plain = !word.text.is_empty()
+            && !word.text.contains(|c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '\\'));
+        if is_plain { word.text.clone() } else { format!("'{}'", word.text.replace('\'', "'\\''")) }
+    };
+    words.iter().map(word).collect::<Vec<_>>().join(" ")
+}
+
+/// Returns the ways in which a command may be meant by a denial: as it is, without quotes, without the folder of its
+/// program, without the options before its first argument.
+pub(super) fn spellings(words: &[Word]) -> Vec<String> {
+    let plain = |words: &[&str]| words.join(" ");
+    let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
+    let [program, rest @ ..] = texts.as_slice() else { return Vec::new() };
+    let name = program.rsplit('/').next().unwrap_or(program);
+    let mut all = vec![exact(words), plain(&texts), plain(&[&[name], rest].concat())];
+    for skipped in 1..=rest.len() {
+        // An option may have a value.
+        let is_option = |at: usize| rest.get(at).is_some_and(|text| text.starts_with('-'));
+        if !(is_option(skipped - 1) || skipped > 1 && is_option(skipped - 2)) {
+            break;
+        }
+        all.push(plain(&[&[name], &rest[skipped..]].concat()));
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(text: &str) -> Rule {
+        Rule::parse(text).unwrap()
+    }
+
+    #[test]
+    fn a_text_that_is_no_rule_is_told_why() {
+        let why = |text: &str| Rule::parse(text).unwrap_err().to_string();
+        let form = "is no rule; a rule is tool or tool(pattern), like run_command(git *)";
+        for text in ["", "(x)", "a(", "a()", "a)", "a(b)c"] {
+            assert_eq!(why(text), format!("'{text}' {form}"));
+        }
+        assert_eq!(
+            why("read file(x)"),
+            "rule 'read file(x)': 'read file' is no name of a tool; * and | may stand in it"
+        );
+        assert!(why("read_file([)").starts_with("rule 'read_file([)': error parsing glob"));
+        assert!(why("mcp_a_b(x)").ends_with("takes no pattern"));
+    }
+
+    #[test]
+    fn a_path_is_meant_from_the_workspace_on() {
+        let src = rule("write_file(src/**)");
+        assert!(src.fits_path("write_file", "src/a/b.rs"));
+        assert!(
+            !src.fits_path("edit_file", "src/a/b.rs") && !src.fits_path("write_file", "a/src/b")
+        );
+        assert!(rule("write_file|edit_file(*.rs)").fits_path("edit_file", "a.rs"));
+        assert!(!rule("*_file(*.rs)").fits_path("edit_file", "d/a.rs"));
+    }
+
+    #[test]
+    fn a_denial_means_a_name_everywhere_and_a_folder_with_all_in_it() {
+        let env = rule("read_file(.env)");
+        assert!(env.touches_path("read_file", "d/.env") && !env.fits_path("read_file", "d/.env"));
+        assert!(rule("read_file(d)").touches_path("read_file", "d/e/f"));
+        assert!(rule("grep(d/**)").touches_folder("grep", "d"));
+        assert!(!rule("grep(d/**)").touches_folder("grep", "."));
+        assert!(rule("grep(**)").touches_folder("grep", "."));
+    }
+
+    #[test]
+    fn a_command_is_meant_with_its_arguments() {
+        let git = rule("run_command(git *)");
+        assert!(git.fits_command("git") && git.fits_command("git push origin"));
+        assert!(!git.fits_command("gitk") && !git.fits_command("x git y"));
+        assert!(rule("run_command(npm run test:*)").fits_command("npm run test:unit"));
+        assert!(rule("run_command").fits_command("anything"));
+        assert!(rule("run_command(a; b)").is_line("a; b"));
+        assert!(!rule("run_command(a*)").is_line("a; b"));
+    }
+
+    #[test]
+    fn a_denial_is_not_escaped_by_spelling() {
+        let words = |text: &str| text.split(' ').map(Word::literal).collect::<Vec<_>>();
+        let push = rule("run_command(git push *)");
+        for text in
+            ["git push", "/usr/bin/git push x", "git -C d push", "git --no-pager -c a=b push x"]
+        {
+            assert!(spellings(&words(text)).iter().any(|text| push.fits_command(text)), "{text}");
+        }
+        assert!(!spellings(&words("git log push")).iter().any(|text| push.fits_command(text)));
+        assert_eq!(
+            exact(&[Word::literal("a"), Word::literal("b c"), Word::literal("")]),
+            "a 'b c' ''"
+        );
+    }
+}

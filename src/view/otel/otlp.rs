@@ -74,13 +74,15 @@ struct KeyValue<'a> {
 }
 
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-#[allow(clippy::enum_variant_names)] // the protocol's names
 enum AnyValue<'a> {
-    StringValue(&'a str),
-    IntValue(String),
-    DoubleValue(f64),
-    ArrayValue { values: Vec<AnyValue<'a>> },
+    #[serde(rename = "stringValue")]
+    Text(&'a str),
+    #[serde(rename = "intValue")]
+    Number(String),
+    #[serde(rename = "doubleValue")]
+    Real(f64),
+    #[serde(rename = "arrayValue")]
+    List { values: Vec<AnyValue<'a>> },
 }
 
 /// Returns the body of a request.
@@ -95,7 +97,7 @@ pub(super) fn body(
 ) -> Result<Vec<u8>, serde_json::Error> {
     let attributes = resource
         .iter()
-        .map(|(key, value)| KeyValue { key, value: AnyValue::StringValue(value) })
+        .map(|(key, value)| KeyValue { key, value: AnyValue::Text(value) })
         .collect();
     let scope = Scope { name: env!("CARGO_PKG_NAME"), version: env!("CARGO_PKG_VERSION") };
     let spans = spans.iter().map(|span| wire_span(trace, span)).collect();
@@ -138,12 +140,12 @@ fn wire_event(happening: &Happening) -> WireEvent {
 
 fn any_value(value: &Attribute) -> AnyValue<'_> {
     match value {
-        Attribute::Text(text) => AnyValue::StringValue(text),
-        Attribute::Number(number) => AnyValue::IntValue(number.to_string()),
-        Attribute::Real(number) => AnyValue::DoubleValue(*number),
-        Attribute::Texts(texts) => AnyValue::ArrayValue {
-            values: texts.iter().map(|text| AnyValue::StringValue(text)).collect(),
-        },
+        Attribute::Text(text) => AnyValue::Text(text),
+        Attribute::Number(number) => AnyValue::Number(number.to_string()),
+        Attribute::Real(number) => AnyValue::Real(*number),
+        Attribute::Texts(texts) => {
+            AnyValue::List { values: texts.iter().map(|text| AnyValue::Text(text)).collect() }
+        }
     }
 }
 

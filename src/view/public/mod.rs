@@ -18,7 +18,7 @@ pub use event::{
     PublicEvent, Retry, RetryCause, SafetyNet, Severity, StateChange, Steering, SteeringReceived,
     SummaryBy, TextDelta, ToolCallEnd, ToolCallStart, Unfinished,
 };
-pub(super) use numbers::{maybe_dollars, millis, seconds};
+pub(super) use numbers::{maybe_dollars, maybe_millis, millis, seconds};
 pub use projector::Projector;
 pub use used::Used;
 

@@ -30,7 +30,10 @@ pub(in crate::view) fn millis<S: Serializer>(span: &Span, to: S) -> Result<S::Ok
 
 /// Writes a time in milliseconds, if it is known.
 #[allow(clippy::ref_option)] // asked for by serde
-pub(super) fn maybe_millis<S: Serializer>(span: &Option<Span>, to: S) -> Result<S::Ok, S::Error> {
+pub(in crate::view) fn maybe_millis<S: Serializer>(
+    span: &Option<Span>,
+    to: S,
+) -> Result<S::Ok, S::Error> {
     match span {
         Some(span) => millis(span, to),
         None => to.serialize_none(),

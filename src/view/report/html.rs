@@ -7,6 +7,7 @@ use super::prose::{Block, Mark, Words, blocks};
 use super::sections::{Facts, names, numbers, tables, title, verdict};
 use crate::machine::Status;
 use crate::view::clean;
+use crate::view::markup::escaped;
 
 /// The page loads nothing and runs nothing, whatever stands in it.
 const POLICY: &str =
@@ -125,20 +126,5 @@ fn table(facts: &Facts) -> String {
         html.push_str("</tr>\n");
     }
     html.push_str("</tbody>\n</table>\n</div>\n");
-    html
-}
-
-fn escaped(text: &str) -> String {
-    let mut html = String::with_capacity(text.len() + 16);
-    for c in text.chars() {
-        match c {
-            '&' => html.push_str("&amp;"),
-            '<' => html.push_str("&lt;"),
-            '>' => html.push_str("&gt;"),
-            '"' => html.push_str("&quot;"),
-            '\'' => html.push_str("&#39;"),
-            c => html.push(c),
-        }
-    }
     html
 }

@@ -65,10 +65,8 @@ pub(super) fn blocks(text: &str) -> Vec<Block<'_>> {
     let mut lines = text.lines();
     while let Some(line) = lines.next() {
         blocks.push(if let Some(fence) = Fence::of(line) {
-            Block::Code {
-                language: fence.language,
-                lines: lines.by_ref().take_while(|line| !fence.ends_at(line)).collect(),
-            }
+            let lines = lines.by_ref().take_while(|line| !fence.ends_at(line)).collect();
+            Block::Code { language: fence.language, lines }
         } else {
             let (mark, rest) = marked(line);
             Block::Line { mark, words: words(rest) }

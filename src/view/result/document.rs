@@ -53,6 +53,9 @@ pub struct RunResult {
     pub denied: Vec<Denied>,
     /// What went wrong, when something did.
     pub error: Option<Arc<str>>,
+    /// What the self-evaluation says, when there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evaluation: Option<Value>,
 }
 
 /// One tool call.
@@ -136,6 +139,7 @@ impl RunResult {
             costs: Costs::default(),
             denied: Vec::new(),
             error: Some(error),
+            evaluation: None,
         }
     }
 }

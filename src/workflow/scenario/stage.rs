@@ -137,7 +137,7 @@ fn run(scenario: &Scenario, setup: &Setup, notes: &Notes) -> Result<(Ended, RunR
         source: Source::Agent,
         exit_on_partial: None,
     };
-    let confirm = Box::new(User(scenario.confirm));
+    let confirm = Arc::new(User(scenario.confirm));
     let (show, ended) = match scenario.time {
         TimeKind::Virtual => {
             let late = Late::default();

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 /// The lists that a walk reads in each folder.
-const LISTS: [&str; 3] = [".gitignore", ".ignore", ".git/info/exclude"];
+const LISTS: [&str; 2] = [".gitignore", ".ignore"];
 
 /// The largest list that is read, in bytes.
 const LARGEST: u64 = 1 << 20;
@@ -14,7 +14,7 @@ const LARGEST: u64 = 1 << 20;
 /// Returns whether each list in a folder is a regular file of a sensible size, or missing.
 pub(super) fn is_readable(folder: &Path) -> bool {
     LISTS.iter().all(|list| match std::fs::metadata(folder.join(list)) {
-        Ok(meta) => meta.is_dir() || meta.is_file() && meta.len() <= LARGEST,
+        Ok(meta) => meta.is_file() && meta.len() <= LARGEST || meta.is_dir(),
         Err(_) => true,
     })
 }

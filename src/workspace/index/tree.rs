@@ -83,7 +83,9 @@ impl Tree {
             })
             .collect();
         let each = (SECOND / folders.len().max(1)).clamp(NARROWEST, BROADEST);
-        folders.into_iter().for_each(|folder| folder.keep(each));
+        for folder in folders {
+            folder.keep(each);
+        }
     }
 
     /// Keeps so many entries: folders before files, for they tell more.

@@ -62,7 +62,7 @@ impl Walk {
         let walk = Self { shared: Arc::clone(&shared), goes_on: cache.is_some() };
         let (path, largest) = (root.path().to_owned(), settings.largest);
         let job = move || {
-            match guarded::is_readable(&path) {
+            match path.ancestors().all(guarded::is_readable) {
                 true => shared.walk(&builder, &path, largest),
                 false => shared.stopped.store(true, Ordering::Relaxed),
             }
@@ -150,15 +150,16 @@ fn builder(root: &Path, excluded: Override) -> WalkBuilder {
     builder
         .hidden(false)
         .require_git(false)
+        // To find it, a `.git` that is a file would be followed to wherever it leads.
+        .git_exclude(false)
         // Lists of the folders above count in a repository only; a home may ignore all that lies in it.
         .parents(root.ancestors().any(|folder| folder.join(".git").exists()))
         .overrides(excluded)
         .current_dir(root)
         .filter_entry(|entry| {
             let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
-            !is_folder
-                || !CONTROL.iter().any(|name| entry.file_name() == *name)
-                    && guarded::is_readable(entry.path())
+            !CONTROL.iter().any(|name| entry.file_name() == *name)
+                && (!is_folder || guarded::is_readable(entry.path()))
         });
     builder
 }

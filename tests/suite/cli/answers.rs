@@ -120,3 +120,13 @@ fn the_answer_can_have_to_satisfy_a_schema() {
     let ran = world.ask(&server, &["--output-schema", "schema.json", "--json"]);
     assert_eq!(ran.end(), end(2, "schema_not_met", "partial"));
 }
+
+#[test]
+fn a_recording_plays_the_run_again_without_a_server() {
+    let (world, server) = (World::new(), Server::new([chat::text("All is well.")]));
+    assert_eq!(world.ask(&server, &["--record", "run.jsonl"]).code, 0);
+    drop(server);
+    assert!(!world.read("run.jsonl").contains("canary"));
+    let ran = world.run(&["run", "Do it.", "--model", "replay/run.jsonl"]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, "All is well.\n"), "{}", ran.err);
+}

@@ -91,6 +91,17 @@ fn the_configuration_tells_where_each_value_comes_from() {
 }
 
 #[test]
+fn the_doctor_says_what_is_wrong() {
+    let world = World::new();
+    let ran = world.run(&["doctor"]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.out.contains("✗ model") && ran.out.contains("sandbox"), "{}", ran.out);
+    let model = world.script("[[turn]]\ntext = 'x'");
+    let ran = world.run(&["doctor", "--model", &model, "--json"]);
+    assert_eq!(ran.code, 0, "{}", ran.out);
+}
+
+#[test]
 fn a_configuration_is_begun_once() {
     let world = World::new();
     assert_eq!(world.run(&["init", "--preset", "rust"]).code, 0);

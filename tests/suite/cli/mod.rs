@@ -6,5 +6,7 @@ mod faults;
 mod info;
 mod interrupts;
 mod sessions;
+mod telemetry;
 mod tools;
+mod workflows;
 pub(crate) mod world;

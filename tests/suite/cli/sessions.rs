@@ -18,6 +18,10 @@ fn a_session_is_stored_listed_shown_replayed_and_removed() {
     assert_eq!(found[0]["session_id"], json!(id));
     let verified = world.run(&["replay", &id[..30], "--verify"]);
     assert_eq!(verified.code, 0, "{}{}", verified.out, verified.err);
+    let trace = world.run(&["trace", "last", "--json"]).json();
+    assert_eq!((&trace["session_id"], &trace["llm_calls"]), (&json!(id), &json!(1)));
+    assert_eq!(world.run(&["trace", "last", "--html", "trace.html"]).code, 0);
+    assert!(world.read("trace.html").contains("Fine."));
     assert_eq!(world.run(&["sessions", "rm", &id]).code, 0);
     assert_eq!(world.run(&["sessions", "--json"]).json(), json!([]));
     let gone = world.run(&["sessions", "show", &id]);

@@ -1,5 +1,6 @@
 //! Configuration: files, variables and options, above each other.
 
+mod command;
 mod layers;
 mod problems;
 mod project;

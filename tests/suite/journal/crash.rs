@@ -283,7 +283,8 @@ fn kill(root: &Path, call: &Call) {
     is_complete(&survives(root, &how), &how);
 }
 
-/// Fault S1: the session, killed at each system call, goes on; every record that was written is there.
+/// Faults S1 and S9: the session, killed at each system call, goes on; every record that was
+/// written is there, and no lock of the dead process is.
 #[test]
 fn a_session_survives_being_killed_at_any_system_call() {
     let calls = rehearse(folder().path());
@@ -296,6 +297,40 @@ fn a_session_survives_being_killed_at_any_system_call() {
 fn going_on_survives_being_killed_at_any_system_call() {
     let calls = rehearse(&interrupted().1);
     each(calls, |call| kill(&interrupted().1, call));
+}
+
+/// Fault S5: a limit on the size of files is met like a full disk, wherever it falls.
+#[test]
+fn a_file_that_may_not_grow_ends_the_run() {
+    let mut ends = Vec::new();
+    for blocks in (1..20).chain([100_000]) {
+        let folder = tempfile::tempdir().unwrap();
+        // Shells count in blocks of 512 bytes; without the trap the limit would end the process.
+        let limited = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
+        let mut victim = Command::new("sh")
+            .args(["-c", &limited])
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", "journal::crash::victim", "--nocapture", "--test-threads=1"])
+            .env(WORLD, folder.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let said = lines(victim.stdout.take().unwrap());
+        victim.stdin.take().unwrap().write_all(b"\n").unwrap();
+        let status = victim.wait_timeout(PATIENCE).unwrap();
+        assert!(status.expect("it ends").success(), "{blocks}");
+        ends.extend(behind(&said, "ended "));
+        survives(folder.path(), &format!("{blocks} blocks"));
+    }
+    assert_eq!(ends.pop().as_deref(), Some("llm_done"));
+    // Where the space that is kept free counts, not even the header fits.
+    let is_told = |end: &String| end == "store_error" || end.contains("File too large");
+    assert!(
+        is_told(&ends[0]) && ends.iter().all(|end| is_told(end) || end == "llm_done"),
+        "{ends:?}"
+    );
 }
 
 /// Lets a call of a victim fail, and returns how the victim says that it ended.

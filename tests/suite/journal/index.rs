@@ -57,7 +57,8 @@ fn the_session_that_was_written_to_last_comes_first() {
         let file = fs::File::options().append(true).open(world.journal(session)).unwrap();
         file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).unwrap();
     };
-    (touch(first, 1), touch(second, 2));
+    touch(first, 1);
+    touch(second, 2);
     assert_eq!(order(), [second, first]);
     touch(first, 3);
     assert_eq!(order(), [first, second]);

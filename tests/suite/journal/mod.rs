@@ -3,8 +3,12 @@
 mod copies;
 mod crash;
 mod damage;
+mod half_done;
 mod index;
+mod interrupts;
+mod kept;
 mod replay;
 mod resume;
 mod store;
+mod trace;
 mod world;

@@ -19,9 +19,9 @@ use architect::runner::{Arrival, Inbox};
 use super::world::{Cast, Say, Script, World, reply, turns};
 
 /// A journal whose process dies before the record with this number: nothing is written any more, its end neither.
-struct Dies<J> {
-    journal: J,
-    records: usize,
+pub(super) struct Dies<J> {
+    pub(super) journal: J,
+    pub(super) records: usize,
 }
 
 impl<J: Journal> Journal for Dies<J> {
@@ -67,7 +67,7 @@ fn results(fold: &Fold) -> Vec<&ToolResult> {
     exchanges.flatten().collect()
 }
 
-fn result<'a>(fold: &'a Fold, call: &str) -> &'a ToolResult {
+pub(super) fn result<'a>(fold: &'a Fold, call: &str) -> &'a ToolResult {
     let call = CallId::from(call);
     results(fold).into_iter().find(|result| result.call == call).unwrap()
 }
@@ -81,7 +81,7 @@ fn told(fold: &Fold) -> Vec<(Origin, &str)> {
     messages.collect()
 }
 
-fn reason(fold: &Fold) -> Option<StopReason> {
+pub(super) fn reason(fold: &Fold) -> Option<StopReason> {
     match &fold.state {
         State::Done(done) => Some(done.outcome.reason),
         _ => None,
@@ -89,7 +89,7 @@ fn reason(fold: &Fold) -> Option<StopReason> {
 }
 
 /// Every record of a session meets the state that it met.
-fn verified(world: &World, session: SessionId) {
+pub(super) fn verified(world: &World, session: SessionId) {
     let mut differences = Vec::new();
     let replayed = world.store.replay(session, |_, _, replayed| {
         differences.extend(replayed.difference.clone());
@@ -156,6 +156,7 @@ fn of_a_command_that_was_running_nobody_knows_and_the_answer_is_stored() {
     assert!(result.text.starts_with("Outcome unknown: the engine stopped"), "{}", result.text);
 }
 
+/// Fault S15.
 #[test]
 fn an_edit_is_decided_by_what_the_file_is() {
     let judged = |content: Option<&str>| {
@@ -269,16 +270,22 @@ impl ModelCall for Endless {
     }
 }
 
-/// Fault G1.
-#[test]
-fn what_a_call_said_before_an_interrupt_is_kept_as_an_event_and_is_no_history() {
-    let world = World::new();
+/// Begins a session that is interrupted while the model speaks.
+pub(super) fn interrupted_session(world: &World) -> SessionId {
     let (journal, fold, outcomes) = world.begin();
     let session = journal.session();
     let cast = Cast { model: Box::new(Endless), ..Cast::new(journal) };
     let fold =
         world.play_before(cast, fold, outcomes, Time::START, |inbox| Box::new(Impatient(inbox)));
     assert_eq!(reason(&fold), Some(StopReason::UserInterrupt(Signal::Interrupt)));
+    session
+}
+
+/// Fault G1.
+#[test]
+fn what_a_call_said_before_an_interrupt_is_kept_as_an_event_and_is_no_history() {
+    let world = World::new();
+    let session = interrupted_session(&world);
     let mut partial = None;
     let replayed = world.store.replay(session, |_, stored, _| {
         if let Content::Partial(found) = &stored.content {

@@ -82,10 +82,18 @@ impl World {
     }
 
     pub(crate) fn try_begin(&self) -> Result<(FileJournal, Fold, Outcomes), JournalError> {
+        self.try_begin_by(rules())
+    }
+
+    /// Begins a session that obeys other rules.
+    pub(crate) fn try_begin_by(
+        &self,
+        rules: Rules,
+    ) -> Result<(FileJournal, Fold, Outcomes), JournalError> {
         let begin = Begin {
             now: SystemTime::now(),
             setting: self.setting()?,
-            rules: rules(),
+            rules,
             fixed: 100,
             history: vec![],
             task: Item::user(Origin::Task, "do it"),

@@ -3,7 +3,7 @@
 //! Its variable `MCP_TEST` says how it behaves from the start, and its tools do what else a server can do. What the test
 //! harness prints first is noise before the first message, which servers really make.
 
-#![allow(clippy::print_stderr)] // as servers do
+#![allow(clippy::print_stdout, clippy::print_stderr)] // as servers do
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};

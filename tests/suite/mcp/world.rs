@@ -7,6 +7,7 @@ use std::time::Duration;
 use architect::exec::{Filter as Variables, Policy, Supervisor, clean};
 use architect::mcp::{Answer, Filter, Necessity, Problem, Servers, Setup, Spec, Tool, Transport};
 use architect::model::ToolStatus;
+use architect::net::{Limits, Options, ProxyChoice, Roots};
 use architect::port::{Cancel, Scope};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -87,6 +88,15 @@ impl World {
             tools: Filter::default(),
             necessity: Necessity::Optional,
         }
+    }
+
+    /// Returns a server at this address.
+    pub(crate) fn address(url: &str, headers: &[(&str, &str)]) -> Spec {
+        let headers = headers.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+        let way =
+            Options { limits: Limits::default(), proxy: ProxyChoice::Direct, roots: Roots::System };
+        let transport = Transport::Http { url: url.to_owned(), headers: headers.collect(), way };
+        Spec { transport, ..Self::program("h", "", &[]) }
     }
 
     fn log_file(&self, server: &str) -> PathBuf {

@@ -1,5 +1,6 @@
 //! The driver: the same loop on the spot and on threads.
 
+mod long;
 mod world;
 
 use std::thread;

@@ -55,10 +55,15 @@ pub(crate) fn calls(calls: &[(&str, &str, &str)]) -> Reply {
 
 /// Returns a reply in one piece, as it comes when nothing is streamed.
 pub(crate) fn whole(text: &str) -> Reply {
+    Reply::new(200, &whole_text(text))
+}
+
+/// Returns the body of a reply in one piece.
+pub(crate) fn whole_text(text: &str) -> String {
     let (input, output) = USAGE;
     let body = json!({"id": "c1", "object": "chat.completion", "model": "fake-1",
         "choices": [{"index": 0, "message": {"role": "assistant", "content": text},
             "finish_reason": "stop"}],
         "usage": {"prompt_tokens": input, "completion_tokens": output}});
-    Reply::new(200, &body.to_string())
+    body.to_string()
 }

@@ -68,6 +68,7 @@ fn a_file_is_written_and_added_to() {
     assert_eq!(said, "Changed d/a (+1 -2 lines).");
 }
 
+/// Fault T21.
 #[test]
 fn one_piece_of_a_file_is_edited() {
     let world = World::new();

@@ -128,7 +128,7 @@ fn entry(pieces: &[Piece], finish: &Finish, number: usize) -> Item {
 /// answered: at the end there are results, a message, or a paused turn.
 fn conversation(story: &[Happens]) -> Conversation {
     let mut conversation = Conversation::new(0);
-    let mut append = |conversation: &mut Conversation, item| {
+    let append = |conversation: &mut Conversation, item| {
         conversation.apply(Change::Append { item });
     };
     append(&mut conversation, Item::user(Origin::Task, "the task"));
@@ -201,8 +201,12 @@ impl Bench {
             false => [spec("grep"), spec("read_file")].into(),
         };
         self.caller.call().fault();
-        let sent = self.server.requests().pop().unwrap();
-        (self.validate)(&sent.json())
+        let sent = self.server.requests().pop().unwrap().json();
+        let mut wrong = (self.validate)(&sent);
+        if closing && sent.get("tools").is_some() && sent["tool_choice"]["type"] != "none" {
+            wrong.push("tools may be called although none were given".to_owned());
+        }
+        wrong
     }
 }
 
@@ -230,7 +234,10 @@ fn validators_refuse_what_providers_refuse() {
     let user = json!({"role": "user", "content": [{"type": "text", "text": "hi"}]});
     let anthropic = |messages: Value| json!({"model": "m", "max_tokens": 1, "messages": messages});
     let answered = json!({"role": "user", "content": [result]});
-    assert_eq!(validate(Wire::Anthropic, &anthropic(json!([user, tool_use, answered]))), [""; 0]);
+    let mut right = anthropic(json!([user, tool_use, answered]));
+    refused(Wire::Anthropic, right.clone());
+    right["tools"] = json!([{"name": "n", "input_schema": {"type": "object"}}]);
+    assert_eq!(validate(Wire::Anthropic, &right), [""; 0]);
     for messages in [
         json!([tool_use, answered]),
         json!([user, user]),

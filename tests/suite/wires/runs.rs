@@ -1,11 +1,14 @@
 //! Whole runs over real sockets, in virtual time: what becomes of each way in which a model call can end.
 
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
 use architect::llm::connect;
 use architect::llm::models::Table;
 use architect::llm::{ModelSpec, WireSettings};
 use architect::machine::{CloseReason, Conversation, Fold, LlmFailure, State, StopReason};
-use architect::model::{Item, Origin, Rules, ToolStatus};
-use architect::runner::{Brief, Driver, Inline, Ports};
+use architect::model::{Item, Limits, Origin, Rules, Span, ToolStatus};
+use architect::runner::{Brief, Driver, Hands, Inline, Ports, SystemClock, Threads};
 use serde_json::json;
 
 use super::caller::{KEY, env, patient};
@@ -34,14 +37,18 @@ fn run(wire: Wire, replies: impl IntoIterator<Item = Reply>) -> Ran {
 }
 
 fn drive(model: &str, settings: &WireSettings) -> Fold {
+    drive_with(Inline::new(), Rules::default(), model, settings)
+}
+
+fn drive_with(hands: impl Hands, rules: Rules, model: &str, settings: &WireSettings) -> Fold {
     let table = Table::built_in();
     let spec = ModelSpec::parse(model, &table, true).unwrap();
     let model = connect(&spec, settings, &table, &env).unwrap();
     let brief = Brief { system: "be good".into(), tools: [].into(), schema: None };
     let conversation = Conversation::new(brief.bytes());
     let task = Item::user(Origin::Task, "the task");
-    let (fold, first) = Fold::start(Rules::default(), conversation, task);
-    Driver::new(Inline::new(), Ports::new(model), brief, fold).run(first)
+    let (fold, first) = Fold::start(rules, conversation, task);
+    Driver::new(hands, Ports::new(model), brief, fold).run(first)
 }
 
 impl Ran {
@@ -66,8 +73,7 @@ impl Ran {
     }
 
     fn seconds(&self) -> f64 {
-        std::time::Duration::from_micros(self.done().run.now.0 - self.done().run.began.0)
-            .as_secs_f64()
+        Duration::from_micros(self.done().run.now.0 - self.done().run.began.0).as_secs_f64()
     }
 
     /// Returns what became of each tool call.
@@ -328,6 +334,28 @@ fn a_request_that_does_not_fit_is_made_smaller_and_tried_again() {
         assert_eq!(ran.reason(), StopReason::LlmDone, "{wire:?}");
         let compacted = &ran.requests[4];
         assert!(compacted.body.len() < ran.requests[2].body.len(), "{}", compacted.body);
+    }
+}
+
+/// Faults L31, L32 and L33: however busy a stream is, a model call has an end, and the run says its last words.
+#[test]
+fn a_stream_without_end_ends_at_the_limit_of_a_step() {
+    let words = delta(&json!({"content": "and on "}));
+    for endless in [": ping\n\n", words.as_str()] {
+        let server = Server::new([
+            Reply::open_stream().drip(endless, Duration::from_millis(5)),
+            text("that is all"),
+        ]);
+        let limits = Limits { step_timeout: Some(Span::millis(300)), ..Limits::default() };
+        let rules = Rules { limits, ..Rules::default() };
+        let threads = Threads::new(Arc::new(SystemClock::start()), 1);
+        let begun = Instant::now();
+        let settings = patient(&server, "/v1");
+        let fold = drive_with(threads, rules, Wire::Chat.model(), &settings);
+        assert!(begun.elapsed() < Duration::from_secs(5));
+        let ran = Ran { fold, requests: server.requests() };
+        assert_eq!(ran.reason(), StopReason::Closed(CloseReason::Timeout));
+        assert_eq!(ran.output(), "that is all");
     }
 }
 

@@ -105,7 +105,9 @@ fn anthropic(body: &Value, wrong: &mut Wrong) {
         "is missing",
     );
     wrong.tools(list(&body["tools"]), "input_schema");
-    list(&body["system"]).iter().for_each(|block| wrong.text(&block["text"], "system"));
+    for block in list(&body["system"]) {
+        wrong.text(&block["text"], "system");
+    }
     let messages = list(&body["messages"]);
     wrong.unless(
         messages.first().is_some_and(|m| m["role"] == "user"),
@@ -158,7 +160,7 @@ fn anthropic(body: &Value, wrong: &mut Wrong) {
                 ("redacted_thinking", "assistant") => wrong.text(&block["data"], &place),
                 ("server_tool_use", "assistant") => {}
                 (kind, _) => {
-                    wrong.say(&place, &format!("has a block '{kind}' that it cannot have"))
+                    wrong.say(&place, &format!("has a block '{kind}' that it cannot have"));
                 }
             }
         }
@@ -169,6 +171,9 @@ fn anthropic(body: &Value, wrong: &mut Wrong) {
         wrong.unless(!ends.ends_with("thinking"), &place, "ends with a thought");
     }
     wrong.unless(open.is_empty(), "messages", "end with a call that nobody answers");
+    let defined = !list(&body["tools"]).is_empty();
+    wrong.unless(ids.is_empty() || defined, "tools", "are not defined, but were called");
+    wrong.unless(defined || body.get("tool_choice").is_none(), "tool_choice", "without tools");
     let marks = body.to_string().matches(r#""cache_control":{"#).count();
     wrong.unless(marks <= 4, "cache_control", "stands in more than four places");
 }
@@ -221,7 +226,7 @@ fn chat(body: &Value, wrong: &mut Wrong) {
                 let calls = list(&message["tool_calls"]);
                 match &message["content"] {
                     Value::Null => {
-                        wrong.unless(!calls.is_empty(), &place, "has neither text nor calls")
+                        wrong.unless(!calls.is_empty(), &place, "has neither text nor calls");
                     }
                     content => wrong.text(content, &place),
                 }

@@ -128,7 +128,7 @@ fn of_program(line: &Line, program: &Program) -> Option<String> {
         "tee" | "shred" | "truncate" | "blkdiscard" | "sgdisk" | "parted" => {
             operands().find_map(to_device)
         }
-        "cp" | "mv" | "install" | "ln" => operands().last().and_then(to_device),
+        "cp" | "mv" | "install" | "ln" => operands().next_back().and_then(to_device),
         name => by_name(name),
     }
 }
@@ -233,7 +233,7 @@ fn download(line: &Line) -> Option<String> {
 fn fetches(command: &Command) -> bool {
     let mut fetches = false;
     command.each(&mut |command| {
-        fetches |= programs(command).iter().any(|name| DOWNLOADS.contains(&name.as_str()))
+        fetches |= programs(command).iter().any(|name| DOWNLOADS.contains(&name.as_str()));
     });
     fetches
 }
@@ -250,7 +250,7 @@ fn runs_input(command: &Command) -> bool {
         let Body::Simple(simple) = &command.body else { return };
         let mut all = vec![simple.words.as_slice()];
         all.extend(program::guesses(&simple.words));
-        runs |= all.into_iter().any(|words| reads_program(words));
+        runs |= all.into_iter().any(reads_program);
     });
     runs
 }

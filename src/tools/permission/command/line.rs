@@ -85,7 +85,9 @@ impl Line {
         self.enter(&simple.words);
         match program::inner(simple) {
             Inner::Programs(inner) => {
-                inner.iter().for_each(|simple| self.add_program(simple, Vec::new(), depth + 1));
+                for simple in &inner {
+                    self.add_program(simple, Vec::new(), depth + 1);
+                }
             }
             Inner::Script(script) => self.scripts.push(script),
             Inner::Nothing | Inner::Input | Inner::Unknown => {}

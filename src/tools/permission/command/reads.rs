@@ -6,7 +6,7 @@
 use crate::tools::permission::shell::{Form, Simple, Word};
 
 /// Programs that change nothing, whatever their arguments are.
-const ALWAYS: [&str; 77] = [
+const ALWAYS: [&str; 75] = [
     ":",
     "[",
     "arch",
@@ -34,7 +34,6 @@ const ALWAYS: [&str; 77] = [
     "factor",
     "false",
     "fgrep",
-    "file",
     "fmt",
     "fold",
     "free",
@@ -82,7 +81,6 @@ const ALWAYS: [&str; 77] = [
     "uname",
     "unexpand",
     "uptime",
-    "wait",
     "wc",
 ];
 
@@ -144,13 +142,20 @@ pub(in crate::tools::permission) fn only_reads(simple: &Simple) -> bool {
         "read" => rest.iter().all(|word| word.text == "-r" || is_own(word)),
         "set" => rest.iter().all(|word| word.is_literal() && is_plain_setting(&word.text)),
         "date" => date(rest),
+        "file" => {
+            none(&|word| is_doubtful(word) || has_letter(word, 'C') || word.text.starts_with("--c"))
+        }
+        "wait" => none(&|word| word.may_be_option()),
         "env" | "hostname" => rest.is_empty(),
         "command" => rest.first().is_some_and(|word| matches!(&*word.text, "-v" | "-V")),
         "sort" => rest.iter().all(sorts),
         "uniq" => none(&|word| !word.is_literal()) && operands(rest) <= 1,
-        "tree" => {
-            none(&|word| is_doubtful(word) || has_letter(word, 'o') || word.text.starts_with("--o"))
-        }
+        "tree" => none(&|word| {
+            is_doubtful(word)
+                || has_letter(word, 'o')
+                || has_letter(word, 'R')
+                || word.text.starts_with("--o")
+        }),
         "rg" => none(&|word| {
             is_doubtful(word)
                 || word.text.starts_with("--pre")
@@ -332,7 +337,7 @@ fn git(words: &[Word]) -> bool {
             [word, more @ ..]
                 if matches!(&*word.text, "--no-pager" | "-P" | "--no-optional-locks") =>
             {
-                rest = more
+                rest = more;
             }
             _ => break,
         }
@@ -465,6 +470,12 @@ mod tests {
             "git tag v1",
             "awk 1",
             "tree -o x",
+            "tree -R -H x",
+            "file -C x",
+            "wait -p x",
+            "tree -R -H x",
+            "file -C x",
+            "wait -p x",
             "python --version -c x",
             "git config user.name x",
             "hostname x",

@@ -67,11 +67,12 @@ impl Reader {
                     self.next();
                     pipeline.in_background = true;
                 }
-                Some(';') if matches!(self.peek_at(1), Some(';' | '&')) => {
-                    if !matches!(end, End::Case) {
+                Some(';') if matches!(self.peek_at(1), Some(';' | '&')) => match end {
+                    End::Case => {}
+                    End::Text | End::Bracket | End::Words(_) => {
                         return Err(Unreadable("a case ends where there is none"));
                     }
-                }
+                },
                 Some(';' | '\n') => {
                     self.next();
                 }
@@ -139,12 +140,12 @@ impl Reader {
 
     /// Reads a simple command as a whole, or the body of another one.
     fn body(&mut self) -> Read<Result<Command, Body>> {
-        let group = |scripts| Ok(Err(Body::Group { scripts, words: Vec::new() }));
+        let group = |scripts| Ok(Err(Body::Group { scripts, words: Vec::new(), variable: None }));
         if self.peek() == Some('(') && self.peek_at(1) == Some('(') {
             let mut word = Word::default();
             self.arithmetic(&mut word)?;
             word.at_least(Form::Evaluated);
-            return Ok(Err(Body::Group { scripts: Vec::new(), words: vec![word] }));
+            return Ok(Err(Body::Group { scripts: Vec::new(), words: vec![word], variable: None }));
         }
         if self.peek() == Some('(') {
             return group(vec![self.bracketed()?]);
@@ -202,7 +203,7 @@ impl Reader {
 
     fn each(&mut self) -> Read<Body> {
         self.skip_blank();
-        let mut words = Vec::new();
+        let (mut words, mut variable) = (Vec::new(), None);
         if self.peek() == Some('(') {
             let mut word = Word::default();
             self.arithmetic(&mut word)?;
@@ -210,7 +211,7 @@ impl Reader {
             words.push(word);
         } else {
             let name = self.word()?.filter(|name| name.is_literal() && is_variable(&name.text));
-            name.ok_or(Unreadable("a loop has no variable"))?;
+            variable = Some(name.ok_or(Unreadable("a loop has no variable"))?.text);
             self.skip_lines();
             if self.take_keyword("in") {
                 self.skip_blank();
@@ -226,7 +227,8 @@ impl Reader {
         if !self.take_keyword("do") {
             return Err(Unreadable("a loop has no do"));
         }
-        Ok(Body::Group { scripts: vec![self.until(&["done"])?.0], words })
+        let scripts = vec![self.until(&["done"])?.0];
+        Ok(Body::Group { scripts, words, variable })
     }
 
     fn case(&mut self) -> Read<Body> {
@@ -240,7 +242,7 @@ impl Reader {
         loop {
             self.skip_lines();
             if self.take_keyword("esac") {
-                return Ok(Body::Group { scripts, words });
+                return Ok(Body::Group { scripts, words, variable: None });
             }
             self.take("(");
             loop {

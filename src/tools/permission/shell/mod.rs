@@ -46,9 +46,13 @@ impl Command {
                 let values = simple.assignments.iter().flat_map(|set| &set.values);
                 values.chain(&simple.words).for_each(|word| word.each(see));
             }
-            Body::Group { scripts, words } => {
-                words.iter().for_each(|word| word.each(see));
-                scripts.iter().for_each(|script| script.each(see));
+            Body::Group { scripts, words, .. } => {
+                for word in words {
+                    word.each(see);
+                }
+                for script in scripts {
+                    script.each(see);
+                }
             }
             Body::Function { body, .. } => body.each(see),
         }

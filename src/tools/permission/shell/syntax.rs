@@ -36,6 +36,8 @@ pub(in crate::tools::permission) enum Body {
         scripts: Vec<Script>,
         /// The words at its head.
         words: Vec<Word>,
+        /// The variable that it sets, if it is a loop over words.
+        variable: Option<String>,
     },
     /// The definition of a function.
     Function {

@@ -140,7 +140,8 @@ proptest! {
         if is_certain && simple.words.len() > 2 {
             let shell = Process::new("bash").args(["-c", &format!("printf '[%s]' {line}")]).output();
             let seen = String::from_utf8(shell.unwrap().stdout).unwrap();
-            let read: String = simple.words[2..].iter().map(|word| format!("[{}]", word.text)).collect();
+            let words: Vec<&str> = simple.words[2..].iter().map(|word| word.text.as_str()).collect();
+            let read = format!("[{}]", words.join("]["));
             prop_assert_eq!(read, seen);
         }
     }

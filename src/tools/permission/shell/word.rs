@@ -247,10 +247,11 @@ impl Reader {
             Some(_) => false,
         };
         word.at_least(inner.form.max(if is_plain { Form::Computed } else { Form::Evaluated }));
-        word.text += &match is_variable(&name) && rest.is_empty() {
-            true => format!("${name}"),
-            false => format!("${{{}}}", inner.text),
-        };
+        if is_variable(&name) && rest.is_empty() {
+            word.text.extend(["$", &name]);
+        } else {
+            word.text.extend(["${", &inner.text, "}"]);
+        }
         word.scripts.append(&mut inner.scripts);
         Ok(())
     }

@@ -5,6 +5,9 @@
 //! about. An answer that nobody waits for, because it comes too late, twice, or under a number that was never given, is
 //! passed over.
 
+mod lines;
+mod reader;
+
 use std::collections::HashMap;
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,10 +19,11 @@ use serde_json::Value;
 
 use super::connection::{Channel, Wait};
 use super::error::{Refusal, ServerError};
-use super::lines::{Got, Lines};
 use super::message::{Request, Said, answer, cancelled};
 use super::settings::Setup;
 use crate::exec::{Capture, Command, Pipes, Process};
+use lines::Lines;
+use reader::Reader;
 
 /// A server that is a process.
 pub(super) struct Stdio {
@@ -152,7 +156,7 @@ impl Channel for Stdio {
         result
     }
 
-    fn tell(&self, message: Value, wait: &Wait<'_>) -> Result<(), ServerError> {
+    fn tell(&self, message: Value, _: &'static str, wait: &Wait<'_>) -> Result<(), ServerError> {
         self.send(message, wait)
     }
 
@@ -252,54 +256,6 @@ fn write(mut stdin: PipeWriter, messages: &Receiver<Value>) {
         line.push(b'\n');
         if stdin.write_all(&line).is_err() {
             break;
-        }
-    }
-}
-
-/// Reads what a server says, until it says nothing more or too much.
-struct Reader {
-    shared: Arc<Shared>,
-    process: Arc<Process>,
-    lines: Lines<PipeReader>,
-    noise: usize,
-}
-
-impl Reader {
-    fn run(mut self) {
-        let misbehaved = self.listen().map(ServerError::Misbehaved);
-        let error = misbehaved.unwrap_or_else(|| {
-            let end = self.process.wait(LAST_BREATH);
-            ServerError::Died { end, said: self.shared.complained() }
-        });
-        self.shared.end(&error);
-        self.process.stop();
-    }
-
-    /// Returns what a server did for which it is ended; none when it has ended by itself.
-    fn listen(&mut self) -> Option<String> {
-        let (mut line, mut noise) = (Vec::new(), 0);
-        loop {
-            match self.lines.next(&mut line) {
-                Ok(Got::Line) => {}
-                Ok(Got::TooLong) => {
-                    let longest = self.lines.longest;
-                    return Some(format!("sent a message of more than {longest} bytes"));
-                }
-                Ok(Got::End) | Err(_) => return None,
-            }
-            let Some(said) = Said::parse(&line) else {
-                noise += 1;
-                if noise > self.noise {
-                    return Some(format!("wrote {noise} lines in a row that are no messages"));
-                }
-                continue;
-            };
-            noise = 0;
-            for said in said {
-                self.shared.take(said);
-            }
-            // A large message is not kept in memory for the small ones that follow.
-            line.shrink_to(64 << 10);
         }
     }
 }

@@ -1,0 +1,195 @@
+//! What the project asks of agents: `AGENTS.md`, the nearest first; `CLAUDE.md`; `.architect.md`.
+//!
+//! They lie in the workspace, and in the folders above it up to the top of its repository.
+
+use std::fmt::Write as _;
+
+use super::excerpt::{self, Excerpt};
+use super::{Section, git};
+use crate::workspace::{RelPath, Root};
+
+/// The files, in the order in which they are told.
+const NAMES: [&str; 3] = ["AGENTS.md", "CLAUDE.md", ".architect.md"];
+
+/// The most of one file, in bytes.
+const ROOM_OF_ONE: usize = 32 * 1024;
+
+/// The most of all of them together, in bytes.
+const ROOM: usize = 64 * 1024;
+
+/// With less room than this, in bytes, a beginning says too little.
+const SCRAP: usize = 1024;
+
+const PREFACE: &str = "\
+The project asks for this. Follow it unless the user's task says otherwise; where two of these texts differ, the one \
+that comes first counts.
+";
+
+/// A place where instructions may lie.
+struct Place {
+    root: Root,
+    folder: RelPath,
+    /// What leads there from the workspace: nothing, `../`, `../../`.
+    way: String,
+}
+
+/// Returns the instructions; `guides` are further files of that kind, which lie deeper.
+pub(super) fn section(root: &Root, guides: &[String]) -> Section {
+    let mut section = Section::default();
+    let mut told: Vec<String> = Vec::new();
+    let mut left = ROOM;
+    let places = places(root);
+    for name in NAMES {
+        for place in &places {
+            let heading = format!("{}{name}", place.way);
+            let path = place.folder.join(name.as_ref());
+            let most = if left < SCRAP { 0 } else { ROOM_OF_ONE.min(left) };
+            match excerpt::read(&place.root, &path, most) {
+                Ok(found) => tell(&mut section, &mut told, &mut left, &heading, &found),
+                Err(error) if error.is_missing() => {}
+                Err(error) => section.notices.push(format!("{heading} is left out: {error}")),
+            }
+        }
+    }
+    if !told.is_empty() {
+        section.text.insert_str(0, PREFACE);
+    }
+    if !guides.is_empty() {
+        let _ = write!(
+            section.text,
+            "\nParts of the project have their own; read the nearest one before you work there: {}\n",
+            guides.join(", ")
+        );
+    }
+    section
+}
+
+fn tell(
+    section: &mut Section,
+    told: &mut Vec<String>,
+    left: &mut usize,
+    heading: &str,
+    found: &Excerpt,
+) {
+    let text = found.text.trim();
+    let is_known = told.iter().any(|known| known == text) || text.starts_with("@AGENTS.md");
+    if found.omitted > 0 {
+        let bytes = found.omitted;
+        section.notices.push(format!("{heading} is too long; its last {bytes} bytes are left out"));
+    }
+    // Many projects keep one text under two names, or let one name point to the other.
+    if text.is_empty() || is_known && found.omitted == 0 {
+        return;
+    }
+    let _ = write!(section.text, "\n### {heading}\n\n{text}\n");
+    if found.omitted > 0 {
+        let _ = writeln!(section.text, "\n[... {} bytes omitted ...]", found.omitted);
+    }
+    *left = left.saturating_sub(text.len());
+    told.push(text.to_owned());
+}
+
+/// Returns where instructions may lie, the nearest first.
+fn places(root: &Root) -> Vec<Place> {
+    let mut places =
+        vec![Place { root: root.clone(), folder: RelPath::root(), way: String::new() }];
+    let above = git::top(root.path()).filter(|top| *top != root.path());
+    let Some(above) = above.and_then(|top| Root::open(top).ok()) else { return places };
+    let inside = root.path().strip_prefix(above.path()).ok();
+    let mut folder = inside.and_then(|inside| RelPath::new(inside).ok());
+    let mut way = String::new();
+    while let Some(parent) = folder.and_then(|folder| folder.parent()) {
+        way.push_str("../");
+        places.push(Place { root: above.clone(), folder: parent.clone(), way: way.clone() });
+        folder = Some(parent);
+    }
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+
+    use super::*;
+
+    fn put(folder: &Path, path: &str, text: &str) {
+        fs::create_dir_all(folder.join(path).parent().unwrap()).unwrap();
+        fs::write(folder.join(path), text).unwrap();
+    }
+
+    fn told(folder: &Path) -> Section {
+        section(&Root::open(folder).unwrap(), &[])
+    }
+
+    fn headings(section: &Section) -> Vec<&str> {
+        section.text.lines().filter_map(|line| line.strip_prefix("### ")).collect()
+    }
+
+    #[test]
+    fn the_nearest_agents_file_comes_first_and_the_other_names_after() {
+        let folder = tempfile::tempdir().unwrap();
+        for (path, text) in [
+            ("AGENTS.md", "outside"),
+            ("repo/.git/config", ""),
+            ("repo/AGENTS.md", "far"),
+            ("repo/.architect.md", "own"),
+            ("repo/a/b/AGENTS.md", "near"),
+            ("repo/a/CLAUDE.md", "other"),
+        ] {
+            put(folder.path(), path, text);
+        }
+        let section = told(&folder.path().join("repo/a/b"));
+        let expected = ["AGENTS.md", "../../AGENTS.md", "../CLAUDE.md", "../../.architect.md"];
+        assert_eq!(headings(&section), expected);
+        assert!(section.text.contains("### AGENTS.md\n\nnear\n") && section.notices.is_empty());
+        // Without a repository nothing above the workspace counts.
+        assert_eq!(headings(&told(&folder.path().join("repo"))), ["AGENTS.md", ".architect.md"]);
+    }
+
+    #[test]
+    fn one_text_under_two_names_is_told_once() {
+        let folder = tempfile::tempdir().unwrap();
+        put(folder.path(), "AGENTS.md", "the rules\n");
+        symlink("AGENTS.md", folder.path().join("CLAUDE.md")).unwrap();
+        put(folder.path(), ".architect.md", "@AGENTS.md\n");
+        assert_eq!(headings(&told(folder.path())), ["AGENTS.md"]);
+    }
+
+    #[test]
+    fn a_long_file_is_cut_and_a_link_outside_is_left_out_and_both_are_told() {
+        let folder = tempfile::tempdir().unwrap();
+        put(folder.path(), "AGENTS.md", &"a line\n".repeat(10_000));
+        symlink("/etc/passwd", folder.path().join("CLAUDE.md")).unwrap();
+        let section = told(folder.path());
+        assert!(section.text.len() < 33 * 1024 && section.text.contains("bytes omitted ...]"));
+        assert_eq!(section.notices.len(), 2, "{:?}", section.notices);
+        assert!(section.notices[1].starts_with("CLAUDE.md is left out: "));
+    }
+
+    #[test]
+    fn all_files_together_have_a_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        put(folder.path(), ".git/config", "");
+        for (depth, name) in ["", "a/", "a/b/", "a/b/c/"].iter().enumerate() {
+            put(
+                folder.path(),
+                &format!("{name}AGENTS.md"),
+                &format!("line {depth}\n").repeat(4_000),
+            );
+        }
+        let section = told(&folder.path().join("a/b/c"));
+        assert!(section.text.len() < 66 * 1024, "{}", section.text.len());
+        assert_eq!(headings(&section).len(), 3);
+        assert!(section.notices.iter().any(|notice| notice.starts_with("../../../AGENTS.md")));
+    }
+
+    #[test]
+    fn deeper_files_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        assert!(section(&root, &["a/AGENTS.md".to_owned()]).text.contains("there: a/AGENTS.md"));
+        assert!(section(&root, &[]).text.is_empty());
+    }
+}

@@ -1,0 +1,97 @@
+//! What a model is told before its task: the system prompt.
+//!
+//! It has the agent's own prompt, where it runs, what the project asks of agents, which skills there are, how the
+//! project is laid out, and what has changed since a commit when the user asks for that. The same files make the same
+//! bytes, for a provider's prompt cache holds only as long as no byte changes: there is no clock in it, and a date only
+//! when one is given. Everything of the workspace is read through its confined handle, and every part has a size that
+//! it does not exceed; what is left out is said so, to the model in its place and to the user as a notice.
+
+mod changes;
+mod excerpt;
+mod git;
+mod instructions;
+mod skills;
+mod structure;
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+pub use self::changes::{Changes, ChangesError, changes};
+pub use self::git::{Git, GitRef, GitRefError};
+use crate::workspace::index::{Index, IndexSettings, Indexed};
+use crate::workspace::{RelPath, Root};
+
+/// What a system prompt is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Inputs<'a> {
+    /// The agent's own prompt.
+    pub agent: &'a str,
+    /// The workspace.
+    pub root: &'a Root,
+    /// How the workspace is indexed; none tells nothing of its structure.
+    pub index: Option<&'a IndexSettings>,
+    /// The date, when the model is to know it.
+    pub date: Option<&'a str>,
+    /// What has changed, when the model is to know it.
+    pub changes: Option<&'a Changes>,
+}
+
+/// A system prompt, and what the user should know of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SystemPrompt {
+    /// The prompt.
+    pub text: Arc<str>,
+    /// What was left out or could not be read, a sentence each.
+    pub notices: Vec<String>,
+}
+
+/// A part of the prompt under a heading.
+#[derive(Debug, Default)]
+struct Section {
+    /// Its text, without the heading; empty for a part that there is no reason to tell.
+    text: String,
+    notices: Vec<String>,
+}
+
+/// Returns the system prompt.
+pub fn system_prompt(inputs: &Inputs<'_>) -> SystemPrompt {
+    let (indexed, wrong) = match inputs.index.map(|settings| Index::of(inputs.root, settings)) {
+        Some(Ok(indexed)) => (Some(indexed), None),
+        Some(Err(error)) => (None, Some(error.to_string())),
+        None => (None, None),
+    };
+    let guides = indexed.as_ref().map_or(&[][..], |indexed: &Indexed| &indexed.index.guides);
+    let sections = [
+        ("Environment", environment(inputs)),
+        ("Project Instructions", instructions::section(inputs.root, guides)),
+        ("Skills", skills::section(inputs.root)),
+        ("Project Structure", indexed.as_ref().map(structure::section).unwrap_or_default()),
+        ("Changes", inputs.changes.map(changes::section).unwrap_or_default()),
+    ];
+    let mut text = inputs.agent.trim().to_owned();
+    let mut notices = Vec::from_iter(wrong);
+    for (heading, section) in sections {
+        notices.extend(section.notices);
+        if !section.text.is_empty() {
+            let _ = write!(text, "\n\n## {heading}\n\n{}", section.text.trim_end());
+        }
+    }
+    text.push('\n');
+    SystemPrompt { text: text.into(), notices }
+}
+
+fn environment(inputs: &Inputs<'_>) -> Section {
+    let path = crate::workspace::shown(inputs.root.path().as_os_str());
+    let mut text = format!(
+        "* Workspace: {path} (paths in tool calls are relative to it)\n* Platform: {} {}\n",
+        std::env::consts::OS,
+        std::env::consts::ARCH
+    );
+    if RelPath::new(".git").is_ok_and(|path| inputs.root.exists(&path)) {
+        text.push_str("* Version control: git\n");
+    }
+    if let Some(date) = inputs.date {
+        let _ = writeln!(text, "* Date: {date}");
+    }
+    Section { text, notices: Vec::new() }
+}

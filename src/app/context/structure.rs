@@ -1,0 +1,126 @@
+//! How the project is laid out, as the model reads it.
+
+use std::fmt::Write as _;
+
+use super::Section;
+use crate::workspace::index::{Indexed, Node, Reach, Tree};
+
+/// The most languages that are named.
+const LANGUAGES: usize = 10;
+
+/// Returns the structure of a workspace.
+pub(super) fn section(indexed: &Indexed) -> Section {
+    let index = &indexed.index;
+    let (total, notice) = match indexed.reach {
+        Reach::Whole => (format!("{} files.", index.files), None),
+        Reach::Old(age) => (
+            format!("{} files, as of a while ago.", index.files),
+            Some(format!(
+                "there was no time to index the workspace; its structure is told as of {} minutes ago",
+                age.as_secs().div_ceil(60)
+            )),
+        ),
+        Reach::Part => (
+            format!("At least {} files; not all of them were looked at.", index.files),
+            Some(format!(
+                "there was no time to index all of the workspace; its structure is told for {} files",
+                index.files
+            )),
+        ),
+    };
+    let mut text = total;
+    if !index.languages.is_empty() {
+        let named = index.languages.iter().take(LANGUAGES);
+        let named: Vec<String> = named.map(|(name, files)| format!("{name} {files}")).collect();
+        let _ = write!(text, " By language: {}.", named.join(", "));
+    }
+    if index.files > 0 {
+        text.push_str("\n\n```\n");
+        let detailed = index.files <= Tree::DETAILED as u64;
+        tree(&mut text, &index.tree, 0, detailed);
+        text.push_str("```\n");
+    }
+    Section { text, notices: Vec::from_iter(notice) }
+}
+
+/// Writes a folder's entries, and what lies in them. Where not all is told, each folder has the count of its files.
+fn tree(text: &mut String, folder: &Tree, depth: usize, detailed: bool) {
+    let indent = "  ".repeat(depth);
+    for (name, node) in &folder.entries {
+        match node {
+            Node::File => {
+                let _ = writeln!(text, "{indent}{name}");
+            }
+            Node::Folder(below) => {
+                let count = if detailed { String::new() } else { format!(" ({})", below.files) };
+                let _ = writeln!(text, "{indent}{name}/{count}");
+                tree(text, below, depth + 1, detailed);
+            }
+        }
+    }
+    if folder.more > 0 {
+        let _ = writeln!(text, "{indent}… and {} more", folder.more);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::workspace::Root;
+    use crate::workspace::index::{Index, IndexSettings};
+
+    fn told(paths: impl Iterator<Item = String>) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        for path in paths {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "").unwrap();
+        }
+        let root = Root::open(folder.path()).unwrap();
+        let patience = Duration::from_secs(20);
+        let settings = IndexSettings { patience, ..IndexSettings::default() };
+        section(&Index::of(&root, &settings).unwrap()).text
+    }
+
+    #[test]
+    fn a_small_project_is_told_file_by_file() {
+        let paths = ["README.md", "src/main.rs", "src/a/b.rs"].map(str::to_owned);
+        insta::assert_snapshot!(told(paths.into_iter()), @r"
+        3 files. By language: Rust 2, Markdown 1.
+
+        ```
+        README.md
+        src/
+          a/
+            b.rs
+          main.rs
+        ```
+        ");
+    }
+
+    #[test]
+    fn a_large_one_is_told_by_two_levels_and_counts() {
+        let paths = (0..400).map(|n| format!("src/p{}/deep/{n}.py", n % 2));
+        insta::assert_snapshot!(told(paths.chain(["x".to_owned()])), @r"
+        401 files. By language: Python 400.
+
+        ```
+        src/ (400)
+          p0/ (200)
+          p1/ (200)
+        x
+        ```
+        ");
+    }
+
+    #[test]
+    fn what_is_not_whole_says_so_to_both() {
+        for reach in [Reach::Part, Reach::Old(Duration::from_secs(400))] {
+            let section = section(&Indexed { index: Index::default(), reach });
+            assert_eq!(section.notices.len(), 1);
+            assert!(section.text.contains("not all") || section.text.contains("a while ago"));
+        }
+    }
+}

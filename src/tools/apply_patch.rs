@@ -1,0 +1,321 @@
+//! `apply_patch`: a unified diff of any number of files.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::edit::{Edit, LIMIT};
+use super::patch::{NotApplied, Section, What, applied, sections};
+use super::settings::Delete;
+use super::tool::{Context, Kind, Output, Plan, Prepared, Target, Tool};
+use super::{advice, near, schema};
+use crate::model::Access;
+use crate::port::ToolSpec;
+use crate::workspace::{FileError, RelPath, Root, Text, is_binary};
+
+/// Applies patches.
+pub(super) struct ApplyPatch {
+    root: Root,
+    delete: Delete,
+    spec: ToolSpec,
+}
+
+/// What the model says.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    /// A unified diff, as `git diff` writes it.
+    patch: String,
+    /// The file, for a patch without the lines `---` and `+++`.
+    path: Option<String>,
+}
+
+/// A section with the files that it is about.
+struct Part {
+    section: Section,
+    old: Option<RelPath>,
+    new: Option<RelPath>,
+}
+
+struct Call {
+    root: Root,
+    parts: Vec<Part>,
+    edit: Option<Edit>,
+}
+
+/// A file while the patch is worked out.
+#[derive(Clone)]
+struct File {
+    before: Option<Vec<u8>>,
+    now: Option<Vec<u8>>,
+    mode: Option<u32>,
+    is_touched: bool,
+}
+
+impl ApplyPatch {
+    /// Returns the tool.
+    pub(super) fn new(root: Root, delete: Delete) -> Self {
+        let spec = schema::spec::<Arguments>(
+            "apply_patch",
+            "Applies a unified diff, as git diff writes it, to any number of files; files can be created, deleted and \
+             renamed. Either all of it is applied or nothing. Line numbers may be wrong by some lines, and so may one or \
+             two lines at the edges of a hunk.",
+        );
+        Self { root, delete, spec }
+    }
+
+    fn part(&self, section: Section, path: Option<&str>) -> Result<Part, String> {
+        let resolve = |name: &Option<String>| match name {
+            Some(name) => self.root.resolve(name).map(Some).map_err(|error| error.to_string()),
+            None => Ok(None),
+        };
+        let (mut old, mut new) = (resolve(&section.old)?, resolve(&section.new)?);
+        if old.is_none() && new.is_none() {
+            let path =
+                path.ok_or("the patch names no file; give it in path, or add lines --- and +++")?;
+            old = resolve(&Some(path.to_owned()))?;
+            new.clone_from(&old);
+        }
+        if section.what == What::Deleted && self.delete == Delete::Refused {
+            let name = section.old.unwrap_or_default();
+            return Err(format!(
+                "it deletes {name}, and files may not be deleted; the user can allow it with workspace.allow_delete"
+            ));
+        }
+        Ok(Part { section, old, new })
+    }
+}
+
+impl Tool for ApplyPatch {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn prepare(&self, arguments: &str) -> Result<Box<dyn Prepared>, String> {
+        let Arguments { patch, path } = schema::parse(&self.spec, arguments)?;
+        let invalid = |why: String| format!("Invalid arguments for apply_patch: {why}.");
+        let sections = sections(&patch).map_err(|why| invalid(format!("patch: {why}")))?;
+        let parts = sections.into_iter().map(|section| self.part(section, path.as_deref()));
+        let parts = parts.collect::<Result<Vec<_>, _>>().map_err(invalid)?;
+        Ok(Box::new(Call { root: self.root.clone(), parts, edit: None }))
+    }
+}
+
+impl Prepared for Call {
+    fn kind(&self) -> Kind {
+        Kind::Changes
+    }
+
+    fn access(&self) -> Access {
+        Access::Write(self.paths().map(|path| path.to_string().into()).collect())
+    }
+
+    fn targets(&self) -> Vec<Target> {
+        self.paths().map(|path| Target::Write(path.to_string())).collect()
+    }
+
+    fn real_targets(&self) -> Vec<Target> {
+        let real = self.paths().filter_map(|path| self.root.real(path));
+        real.map(|path| Target::Write(path.to_string())).collect()
+    }
+
+    fn summary(&self) -> String {
+        let paths: Vec<String> = self.paths().map(ToString::to_string).collect();
+        paths.join(", ")
+    }
+
+    fn plan(&mut self) -> Result<Plan, Output> {
+        let edit = self.edit().map_err(Output::failed)?;
+        let plan = edit.plan();
+        self.edit = Some(edit);
+        Ok(plan)
+    }
+
+    fn run(self: Box<Self>, _: &Context<'_>) -> Output {
+        let edit = match self.edit {
+            Some(edit) => edit,
+            None => match self.edit() {
+                Ok(edit) => edit,
+                Err(why) => return Output::failed(why),
+            },
+        };
+        edit.run(&self.root)
+    }
+}
+
+impl Call {
+    /// Returns the files, each once, in the order in which the patch has them.
+    fn paths(&self) -> impl Iterator<Item = &RelPath> {
+        let mut paths: Vec<&RelPath> = Vec::new();
+        for path in self.parts.iter().flat_map(|part| [&part.old, &part.new]).flatten() {
+            if !paths.contains(&path) {
+                paths.push(path);
+            }
+        }
+        paths.into_iter()
+    }
+
+    fn edit(&self) -> Result<Edit, String> {
+        let mut files: BTreeMap<RelPath, File> = BTreeMap::new();
+        for part in &self.parts {
+            self.work_out(part, &mut files).map_err(|why| format!("{why} Nothing was changed."))?;
+        }
+        let mut edit = Edit::default();
+        for (path, file) in files.into_iter().filter(|(_, file)| file.is_touched) {
+            if file.before.is_none() && file.now.is_none() {
+                continue;
+            }
+            edit.add(path, file.before.as_deref(), file.now.map(Into::into), file.mode);
+        }
+        Ok(edit)
+    }
+
+    fn work_out(&self, part: &Part, files: &mut BTreeMap<RelPath, File>) -> Result<(), String> {
+        let Part { section, old, new } = part;
+        let old = old.as_ref().map(|path| self.load(path, files)).transpose()?;
+        let new = new.as_ref().map(|path| self.load(path, files)).transpose()?;
+        let hunks = &section.hunks;
+        match (section.what, old, new) {
+            (What::Created, _, Some(path)) => {
+                let file = &files[&path];
+                if file.now.is_some() {
+                    return Err(format!("'{path}' exists already, and the patch creates it."));
+                }
+                let content = applied(&[], hunks).map_err(|_| {
+                    format!("The patch creates '{path}', but its hunk removes lines.")
+                })?;
+                put(files, &path, Some(content), section.mode);
+            }
+            (What::Deleted, Some(path), _) => {
+                let left = self.patched(&path, files[&path].now.as_deref(), section)?;
+                if !left.is_empty() {
+                    return Err(format!(
+                        "The patch deletes '{path}', which has lines that the patch does not name."
+                    ));
+                }
+                put(files, &path, None, None);
+            }
+            (What::Renamed | What::Copied, Some(from), Some(to)) => {
+                let source = files[&from].clone();
+                // What an earlier section put there is not what this one means.
+                let content = source.before.as_deref().or(source.now.as_deref());
+                let content = match hunks.is_empty() {
+                    true => {
+                        content.map(<[u8]>::to_vec).ok_or_else(|| missing(&self.root, &from))?
+                    }
+                    false => self.patched(&from, content, section)?,
+                };
+                let target = &files[&to];
+                if target.now.is_some() && !target.is_touched && from != to {
+                    return Err(format!(
+                        "'{to}' exists already, and the patch gives its name to '{from}'."
+                    ));
+                }
+                if section.what == What::Renamed && source.now == source.before {
+                    put(files, &from, None, None);
+                }
+                put(files, &to, Some(content), section.mode.or(source.mode));
+            }
+            (What::Modified, Some(path), _) | (What::Modified, None, Some(path)) => {
+                let file = &files[&path];
+                let content = match hunks.is_empty() {
+                    true => file.now.clone().ok_or_else(|| missing(&self.root, &path))?,
+                    false => self.patched(&path, file.now.as_deref(), section)?,
+                };
+                if hunks.is_empty() && section.mode == file.mode {
+                    return Err(format!("Nothing would change in '{path}'."));
+                }
+                put(files, &path, Some(content), section.mode.or(file.mode));
+            }
+            (..) => return Err("The patch does not say which file it is about.".to_owned()),
+        }
+        Ok(())
+    }
+
+    /// Loads a file, and returns its real path.
+    fn load(&self, path: &RelPath, files: &mut BTreeMap<RelPath, File>) -> Result<RelPath, String> {
+        let failed = |error| advice::missing(&self.root, &error) + ".";
+        let path = self.root.canonical(path).map_err(failed)?;
+        if !files.contains_key(&path) {
+            let file = match self.root.read(&path, LIMIT) {
+                Ok(content) => {
+                    let mode = self
+                        .root
+                        .open_file(&path)
+                        .ok()
+                        .and_then(|opened| opened.file.metadata().ok());
+                    let mode = mode.map(|meta| meta.permissions().mode() & 0o777);
+                    let before = Some(content);
+                    File { now: before.clone(), before, mode, is_touched: false }
+                }
+                Err(FileError::Missing(_)) => {
+                    File { before: None, now: None, mode: None, is_touched: false }
+                }
+                Err(error) => return Err(failed(error)),
+            };
+            files.insert(path.clone(), file);
+        }
+        Ok(path)
+    }
+
+    /// Returns what a section makes of a file.
+    fn patched(
+        &self,
+        path: &RelPath,
+        content: Option<&[u8]>,
+        section: &Section,
+    ) -> Result<Vec<u8>, String> {
+        let content = content.ok_or_else(|| missing(&self.root, path))?;
+        if is_binary(content) {
+            return Err(format!("'{path}' is a binary file; only text can be patched."));
+        }
+        let hunks = &section.hunks;
+        if hunks.is_empty() {
+            return Ok(Vec::new());
+        }
+        let plain = applied(content, hunks);
+        let not_applied = match (plain, Text::read(content.to_vec())) {
+            (Ok(new), _) => return Ok(new),
+            // The patch may be about the text without its mark or in another encoding.
+            (Err(why), Some(text)) if text.content != content => {
+                match applied(&text.content, hunks).map(|new| text.with(&new)) {
+                    Ok(Some(new)) => return Ok(new),
+                    Ok(None) | Err(_) => why,
+                }
+            }
+            (Err(why), _) => why,
+        };
+        Err(match not_applied {
+            NotApplied::Unchanged => {
+                format!("The patch changes nothing in '{path}'; it may have been applied already.")
+            }
+            NotApplied::Hunk(index) => {
+                let hunk = &hunks[index];
+                let hint = near::hint(content, &hunk.before().concat());
+                let (number, line) = (index + 1, hunk.at);
+                format!(
+                    "Hunk {number} for '{path}' (line {line} of the patch) does not fit: its lines are not in the file. {hint}\n"
+                )
+            }
+        })
+    }
+}
+
+fn missing(root: &Root, path: &RelPath) -> String {
+    advice::missing(root, &FileError::Missing(path.clone())) + "."
+}
+
+fn put(
+    files: &mut BTreeMap<RelPath, File>,
+    path: &RelPath,
+    now: Option<Vec<u8>>,
+    mode: Option<u32>,
+) {
+    if let Some(file) = files.get_mut(path) {
+        file.now = now;
+        file.mode = mode.or(file.mode);
+        file.is_touched = true;
+    }
+}

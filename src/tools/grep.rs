@@ -1,0 +1,80 @@
+//! `grep`: lines with a text in them.
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::permission::Judge;
+use super::schema;
+use super::search::{Search, Text, Walk, names};
+use super::search_code::{SearchCall, count};
+use super::tool::{Prepared, Tool};
+use crate::port::ToolSpec;
+use crate::workspace::Root;
+
+/// Searches for texts.
+pub(super) struct Grep {
+    root: Root,
+    judge: Arc<Judge>,
+    spec: ToolSpec,
+}
+
+const NAME: &str = "grep";
+
+/// What the model says.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    /// The text, letter by letter.
+    text: String,
+    /// The folder or file, relative to the workspace. Default: the workspace.
+    path: Option<String>,
+    /// A glob for the files, like `*.rs` or `src/**/*.py`.
+    file_pattern: Option<String>,
+    /// Matches to show. Default: 30.
+    max_results: Option<u64>,
+    /// Whether upper and lower case differ. Default: true.
+    case_sensitive: Option<bool>,
+}
+
+impl Grep {
+    /// Returns the tool.
+    pub(super) fn new(root: Root, judge: Arc<Judge>) -> Self {
+        let spec = schema::spec::<Arguments>(
+            NAME,
+            "Searches the content of files for a text as it is. Files that the project ignores, and binary files, are \
+             left out.",
+        );
+        Self { root, judge, spec }
+    }
+}
+
+impl Tool for Grep {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn prepare(&self, arguments: &str) -> Result<Box<dyn Prepared>, String> {
+        let arguments: Arguments = schema::parse(&self.spec, arguments)?;
+        let Arguments { text, path, file_pattern, max_results, case_sensitive } = arguments;
+        if text.is_empty() || text.contains('\n') {
+            return Err(format!(
+                "Invalid arguments for {NAME}: text has to be a part of one line."
+            ));
+        }
+        let matcher = Search::matcher(&text, Text::Literal, case_sensitive.unwrap_or(true));
+        let matcher =
+            matcher.map_err(|error| format!("Invalid arguments for {NAME}: text: {error}."))?;
+        let invalid = |error| format!("Invalid arguments for {NAME}: file_pattern: {error}.");
+        let walk = Walk {
+            path: self.root.resolve(path.as_deref().unwrap_or(".")).map_err(|e| e.to_string())?,
+            root: self.root.clone(),
+            names: file_pattern.map(|names| self::names(&names)).transpose().map_err(invalid)?,
+            judge: Arc::clone(&self.judge),
+            tool: NAME,
+        };
+        let most = count(max_results.unwrap_or(30).max(1), 1_000);
+        Ok(Box::new(SearchCall { search: Search { walk, matcher, context: 0, most }, text }))
+    }
+}

@@ -1,0 +1,12 @@
+//! Patches: what a unified diff says, and what it makes of a file.
+//!
+//! [`sections`] takes a patch apart, file by file; it knows what `git diff` writes. [`applied`] makes the new content of
+//! one file: exactly where that can be, as `patch` does with offsets and fuzz where it can't.
+
+mod apply;
+mod hunk;
+mod name;
+mod section;
+
+pub(super) use apply::{NotApplied, applied};
+pub(super) use section::{Section, What, sections};

@@ -1,0 +1,257 @@
+//! What a patch says about each file.
+
+use super::hunk::{self, Hunk};
+use super::name;
+
+/// What a patch says about one file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::tools) struct Section {
+    /// What happens.
+    pub what: What,
+    /// The file before; none when it is new, or not named.
+    pub old: Option<String>,
+    /// The file afterwards; none when it is deleted, or not named.
+    pub new: Option<String>,
+    /// Its new permissions, as git tells them.
+    pub mode: Option<u32>,
+    /// What changes in it.
+    pub hunks: Vec<Hunk>,
+}
+
+/// What happens to a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::tools) enum What {
+    /// It is changed.
+    Modified,
+    /// It is made.
+    Created,
+    /// It is deleted.
+    Deleted,
+    /// It gets another name.
+    Renamed,
+    /// Another one is made from it.
+    Copied,
+}
+
+/// The headers of a section, as far as they were read.
+#[derive(Default)]
+struct Headers {
+    git: Option<(String, String)>,
+    what: Option<What>,
+    mode: Option<u32>,
+    from: Option<String>,
+    to: Option<String>,
+    is_binary: bool,
+}
+
+/// Takes a patch apart.
+///
+/// # Errors
+///
+/// Fails with what is wrong with it, and where.
+pub(in crate::tools) fn sections(patch: &str) -> Result<Vec<Section>, String> {
+    let lines: Vec<&str> = patch.split_inclusive('\n').collect();
+    let mut sections: Vec<Section> = Vec::new();
+    let mut headers = Headers::default();
+    let mut at = 0;
+    while let Some(line) = lines.get(at) {
+        let next = lines.get(at + 1).copied().unwrap_or_default();
+        if let Some(names) = line.strip_prefix("diff --git ") {
+            close(&mut headers, &mut sections)?;
+            headers.git = name::of_git(names);
+            headers.what = Some(What::Modified);
+            at += 1;
+        } else if line.starts_with("--- ") && next.starts_with("+++ ") {
+            let (old, new) = (name::of_line(&line[4..]), name::of_line(&next[4..]));
+            at += 2;
+            let (hunks, read) = hunks(&lines, at)?;
+            at += read;
+            sections.push(section(std::mem::take(&mut headers), old, new, hunks)?);
+        } else if line.starts_with("@@") {
+            let (hunks, read) = hunks(&lines, at)?;
+            at += read;
+            let names = headers.git.clone().unzip();
+            let section = match headers.git {
+                Some(_) => section(std::mem::take(&mut headers), names.0, names.1, hunks)?,
+                None => Section { what: What::Modified, old: None, new: None, mode: None, hunks },
+            };
+            sections.push(section);
+        } else {
+            headers.read(line);
+            at += 1;
+        }
+    }
+    close(&mut headers, &mut sections)?;
+    if sections.is_empty() {
+        return Err(
+            "it has no hunks; a hunk begins with a line like '@@ -10,6 +10,8 @@'".to_owned()
+        );
+    }
+    Ok(sections)
+}
+
+/// Ends a section without hunks.
+fn close(headers: &mut Headers, sections: &mut Vec<Section>) -> Result<(), String> {
+    let headers = std::mem::take(headers);
+    let tells = headers.mode.is_some()
+        || headers.is_binary
+        || headers.what.is_some_and(|what| what != What::Modified);
+    if !tells {
+        return Ok(());
+    }
+    let (old, new) = headers.git.clone().unzip();
+    sections.push(section(headers, old, new, Vec::new())?);
+    Ok(())
+}
+
+impl Headers {
+    /// Reads a line of the headers of git. Anything else stands there for people.
+    fn read(&mut self, line: &str) {
+        let line = line.trim_end_matches(['\r', '\n']);
+        let name =
+            |text: &str| name::quoted(text).map_or_else(|| text.to_owned(), |(name, _)| name);
+        let mode = |text: &str| u32::from_str_radix(text.trim(), 8).ok();
+        let first = |prefix: &str| line.strip_prefix(prefix);
+        if let Some(text) = first("new file mode ") {
+            (self.what, self.mode) = (Some(What::Created), mode(text));
+        } else if first("deleted file mode ").is_some() {
+            self.what = Some(What::Deleted);
+        } else if let Some(text) = first("new mode ") {
+            self.mode = mode(text);
+        } else if let Some(text) = first("rename from ") {
+            (self.what, self.from) = (Some(What::Renamed), Some(name(text)));
+        } else if let Some(text) = first("rename to ") {
+            (self.what, self.to) = (Some(What::Renamed), Some(name(text)));
+        } else if let Some(text) = first("copy from ") {
+            (self.what, self.from) = (Some(What::Copied), Some(name(text)));
+        } else if let Some(text) = first("copy to ") {
+            (self.what, self.to) = (Some(What::Copied), Some(name(text)));
+        } else if line == "GIT binary patch" || first("Binary files ").is_some() {
+            self.is_binary = true;
+        }
+    }
+}
+
+fn section(
+    headers: Headers,
+    old: Option<String>,
+    new: Option<String>,
+    hunks: Vec<Hunk>,
+) -> Result<Section, String> {
+    let plain = |name: Option<String>| name.map(|name| name::plain(&name).to_owned());
+    let what = match (headers.what, &old, &new) {
+        (Some(what), ..) if what != What::Modified => what,
+        (_, None, Some(_)) => What::Created,
+        (_, Some(_), None) => What::Deleted,
+        _ => What::Modified,
+    };
+    let (old, new) = match what {
+        What::Renamed | What::Copied => (headers.from.or(plain(old)), headers.to.or(plain(new))),
+        What::Created => (None, plain(new)),
+        What::Deleted => (plain(old), None),
+        What::Modified => {
+            // Some tools name the old file after a copy of theirs.
+            let new = plain(new);
+            (new.clone().or(plain(old)), new)
+        }
+    };
+    let named = new.as_ref().or(old.as_ref()).map_or("a file", String::as_str);
+    if headers.is_binary {
+        return Err(format!("it changes {named}, a binary file; only text can be patched"));
+    }
+    match headers.mode.map(|mode| mode & 0o170_000) {
+        None | Some(0o100_000) => {}
+        Some(_) => {
+            return Err(format!(
+                "{named} is a symbolic link or a submodule there; only files can be patched"
+            ));
+        }
+    }
+    if old.is_none() && new.is_none() {
+        return Err("the names of a file cannot be told".to_owned());
+    }
+    Ok(Section { what, old, new, mode: headers.mode.map(|mode| mode & 0o777), hunks })
+}
+
+/// Reads the hunks from a line on. Returns them, and how many lines they are.
+fn hunks(lines: &[&str], from: usize) -> Result<(Vec<Hunk>, usize), String> {
+    let mut hunks = Vec::new();
+    let mut at = from;
+    while let Some(line) = lines.get(at).filter(|line| line.starts_with("@@")) {
+        let [old_start, old, _, new] = hunk::header(line).ok_or_else(|| {
+            let line = line.trim_end();
+            format!("line {} is '{line}', and should be like '@@ -10,6 +10,8 @@'", at + 1)
+        })?;
+        let (body, read) = hunk::body(&lines[at + 1..], old, new).map_err(|wrong| {
+            let line = lines[at + 1 + wrong].trim_end();
+            let number = at + wrong + 2;
+            format!(
+                "line {number} is '{line}'; inside a hunk, a line begins with a space, '+' or '-'"
+            )
+        })?;
+        if body.is_empty() {
+            return Err(format!("the hunk at line {} has no lines", at + 1));
+        }
+        hunks.push(Hunk { at: at + 1, old_start, lines: body });
+        at += 1 + read;
+    }
+    Ok((hunks, at - from))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_git_writes_is_understood() {
+        let patch = "From x\nSubject: y\n---\n a | 2 +-\n\ndiff --git a/a b/a\nindex 1..2 100644\n--- a/a\n+++ b/a\n\
+                     @@ -1 +1 @@\n-1\n+2\ndiff --git a/new b/new\nnew file mode 100755\nindex 0..1\n--- /dev/null\n\
+                     +++ b/new\n@@ -0,0 +1,2 @@\n+--- x\n++++ y\ndiff --git a/old b/old\ndeleted file mode 100644\n\
+                     --- a/old\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n\\ No newline at end of file\n\
+                     diff --git a/from b/to\nsimilarity index 100%\nrename from from\nrename to to\n\
+                     diff --git a/empty b/empty\nnew file mode 100644\nindex 0..0\n\
+                     diff --git a/run b/run\nold mode 100644\nnew mode 100755\n-- \n2.40\n";
+        let found = sections(patch).unwrap();
+        let told: Vec<String> = found
+            .iter()
+            .map(|s| {
+                let (old, new) = (s.old.as_deref().unwrap_or("-"), s.new.as_deref().unwrap_or("-"));
+                format!("{:?} {old} {new} {:?} {}", s.what, s.mode, s.hunks.len())
+            })
+            .collect();
+        let expected = [
+            "Modified a a None 1",
+            "Created - new Some(493) 1",
+            "Deleted old - None 1",
+            "Renamed from to None 0",
+            "Created - empty Some(420) 0",
+            "Modified run run Some(493) 0",
+        ];
+        assert_eq!(told, expected);
+        assert_eq!(found[1].hunks[0].after(), ["--- x\n", "+++ y\n"]);
+        assert_eq!(found[2].hunks[0].before(), ["x"]);
+    }
+
+    #[test]
+    fn wrong_numbers_are_counted_again() {
+        let patch = "--- a\n+++ b\n@@ -1,9 +1,9 @@\n 1\n-2\n+3\n@@ -8 +8 @@\n-8\n+9\n";
+        let found = sections(patch).unwrap();
+        assert_eq!(found[0].hunks.len(), 2);
+        assert_eq!(found[0].hunks[0].before(), ["1\n", "2\n"]);
+        let short = "--- a\n+++ b\n@@ -1 +1 @@\n 1\n-2\n+3\n";
+        assert_eq!(sections(short).unwrap()[0].hunks[0].before(), ["1\n", "2\n"]);
+    }
+
+    /// Fault T24.
+    #[test]
+    fn what_is_no_patch_is_said_so() {
+        let why = |patch: &str| sections(patch).unwrap_err();
+        assert!(why("").contains("no hunks"));
+        assert!(why("--- a\n+++ b\n@@\n-a\n+b\n").contains("line 3 is '@@', and should be like"));
+        assert!(
+            why("--- a\n+++ b\n@@ -1,3 +1,3 @@\n-a\nb\n").contains("line 5 is 'b'; inside a hunk")
+        );
+        assert!(why("diff --git a/x b/x\nBinary files a/x and b/x differ\n").contains("binary"));
+        assert!(why("diff --git a/x b/x\nnew file mode 120000\n--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n+y\n").contains("symbolic link"));
+    }
+}

@@ -1,0 +1,94 @@
+//! How much a run has done, held against how much it may do.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::guardrails::Limits;
+use crate::model::FileChange;
+
+/// What a run has done so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Used {
+    /// The files that it has changed.
+    pub files: BTreeSet<Arc<str>>,
+    /// Lines that it has added and removed.
+    pub lines: u64,
+    /// Commands that it has started.
+    pub commands: u64,
+}
+
+/// Counts what a run does, and says no when it becomes too much.
+#[derive(Debug, Default)]
+pub struct Quota {
+    limits: Limits,
+    used: Mutex<Used>,
+}
+
+/// What a call is going to use.
+#[derive(Clone, Copy, Debug)]
+pub struct Use<'a> {
+    /// The files that it is going to change.
+    pub changes: &'a [FileChange],
+    /// Commands that it is going to start.
+    pub commands: u64,
+}
+
+impl Quota {
+    /// Returns a quota of which something is used already.
+    pub fn new(limits: Limits, used: Used) -> Self {
+        Self { limits, used: Mutex::new(used) }
+    }
+
+    /// Returns why a call would be too much; none when it would not.
+    pub fn exceeded(&self, call: Use<'_>) -> Option<String> {
+        self.check(&self.lock(), call)
+    }
+
+    /// Counts a call.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the reason when it is too much; nothing is counted then.
+    pub fn take(&self, call: Use<'_>) -> Result<(), String> {
+        let mut used = self.lock();
+        if let Some(why) = self.check(&used, call) {
+            return Err(why);
+        }
+        used.files.extend(call.changes.iter().map(|change| Arc::clone(&change.path)));
+        used.lines += lines(call.changes);
+        used.commands += call.commands;
+        Ok(())
+    }
+
+    fn check(&self, used: &Used, call: Use<'_>) -> Option<String> {
+        let new = call.changes.iter().filter(|change| !used.files.contains(&change.path)).count();
+        let more = |done: u64, new: u64, limit: Option<u64>| {
+            limit.filter(|limit| done + new > *limit && new > 0)
+        };
+        let files = used.files.len() as u64;
+        if let Some(limit) = more(files, new as u64, self.limits.files) {
+            let which = "guardrails.max_files_modified";
+            return Some(format!(
+                "{which} is {limit}, and {files} files have been changed already"
+            ));
+        }
+        if let Some(limit) = more(used.lines, lines(call.changes), self.limits.lines) {
+            let (which, done) = ("guardrails.max_lines_changed", used.lines);
+            let new = lines(call.changes);
+            return Some(format!(
+                "{which} is {limit}; {done} lines have been changed already, and this call changes {new}"
+            ));
+        }
+        let limit = more(used.commands, call.commands, self.limits.commands)?;
+        let which = "guardrails.max_commands_executed";
+        Some(format!("{which} is {limit}, and as many commands have been run already"))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Used> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn lines(changes: &[FileChange]) -> u64 {
+    changes.iter().map(|change| change.added + change.removed).sum()
+}

@@ -1,0 +1,135 @@
+//! `read_output`: the whole of a result that was too long, page by page.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::results::{Results, boundary};
+use super::schema;
+use super::tool::{Context, Kind, Length, Output, Prepared, Tool};
+use crate::model::{Access, CallId};
+use crate::port::ToolSpec;
+
+/// The name of the tool.
+pub(super) const NAME: &str = "read_output";
+
+/// Reads stored results.
+pub(super) struct ReadOutput {
+    results: Arc<dyn Results>,
+    spec: ToolSpec,
+    budget: Option<usize>,
+}
+
+/// What the model says.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    /// The id that the shortened result names.
+    call_id: String,
+    /// The first line to read, counted from 1. Default: 1.
+    offset: Option<u64>,
+    /// How many lines to read. Default: 200.
+    limit: Option<u64>,
+}
+
+struct Call {
+    results: Arc<dyn Results>,
+    id: CallId,
+    first: u64,
+    lines: u64,
+    budget: usize,
+}
+
+/// Lines of a page when the model does not say.
+const LINES: u64 = 200;
+
+/// Bytes of a page when results may have any length.
+const ROOM: usize = 64 * 1024;
+
+impl ReadOutput {
+    /// Returns the tool; a page has so many bytes at the most.
+    pub(super) fn new(results: Arc<dyn Results>, budget: Option<usize>) -> Self {
+        let spec = schema::spec::<Arguments>(
+            NAME,
+            "Reads the whole of a tool result that was shortened, in pages. The shortened result names its call_id.",
+        );
+        Self { results, spec, budget }
+    }
+}
+
+impl Tool for ReadOutput {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn prepare(&self, arguments: &str) -> Result<Box<dyn Prepared>, String> {
+        let Arguments { call_id, offset, limit } = schema::parse(&self.spec, arguments)?;
+        Ok(Box::new(Call {
+            results: Arc::clone(&self.results),
+            id: call_id.as_str().into(),
+            first: offset.unwrap_or(1).max(1),
+            lines: limit.unwrap_or(LINES).max(1),
+            budget: self.budget.map_or(ROOM, |budget| budget.saturating_sub(200).max(400)),
+        }))
+    }
+}
+
+impl Prepared for Call {
+    fn kind(&self) -> Kind {
+        Kind::Reads
+    }
+
+    fn access(&self) -> Access {
+        Access::Read([].into())
+    }
+
+    fn summary(&self) -> String {
+        self.id.to_string()
+    }
+
+    fn run(self: Box<Self>, _: &Context<'_>) -> Output {
+        let Some(kept) = self.results.page(&self.id, self.first, self.lines) else {
+            let text = format!("No result of call_id '{}' is stored.", self.id);
+            return Output::failed(text);
+        };
+        if kept.text.is_empty() {
+            let (id, total, first) = (&self.id, kept.total, self.first);
+            let text = format!("The result of '{id}' has {total} lines; there is no line {first}.");
+            return Output::failed(text);
+        }
+        let (mut text, lines) = fitting(&kept.text, self.budget);
+        let last = self.first + lines - 1;
+        if !text.ends_with('\n') {
+            text.push('\n');
+        }
+        let _ = write!(text, "[lines {}-{last} of {}", self.first, kept.total);
+        if last < kept.total {
+            let _ = write!(text, "; read on with offset {}", last + 1);
+        }
+        text.push(']');
+        Output { length: Length::Fitted, ..Output::ok(text) }
+    }
+}
+
+/// Returns the first lines of a text that fit into so many bytes, and how many they are. The first one is cut when it
+/// alone is too long.
+fn fitting(text: &str, room: usize) -> (String, u64) {
+    let mut page = String::new();
+    let mut lines = 0;
+    for line in text.split_inclusive('\n') {
+        if lines > 0 && page.len() + line.len() > room {
+            break;
+        }
+        lines += 1;
+        if line.len() > room {
+            let end = boundary(line, room);
+            page.push_str(&line[..end]);
+            let _ = writeln!(page, "[... {} bytes of this line omitted ...]", line.len() - end);
+            break;
+        }
+        page.push_str(line);
+    }
+    (page, lines)
+}

@@ -1,0 +1,127 @@
+//! The files of the workspace that a search looks at.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use globset::GlobMatcher;
+use ignore::{WalkBuilder, WalkState};
+
+use crate::port::Cancel;
+use crate::tools::pattern::glob;
+use crate::tools::permission::Judge;
+use crate::tools::tool::Target;
+use crate::workspace::{FileError, Kind, RelPath, Root};
+
+/// The files below a folder, as far as a search may look at them.
+#[derive(Clone)]
+pub(in crate::tools) struct Walk {
+    /// The workspace.
+    pub root: Root,
+    /// The folder, or a single file.
+    pub path: RelPath,
+    /// What the names of the files have to be.
+    pub names: Option<GlobMatcher>,
+    /// Who says which files may be looked at.
+    pub judge: Arc<Judge>,
+    /// The tool that looks at them.
+    pub tool: &'static str,
+}
+
+/// How a walk ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::tools) enum Walked {
+    /// It has seen all files.
+    #[default]
+    All,
+    /// Its time was over before.
+    Late,
+    /// Nobody waits for it any more.
+    Cancelled,
+}
+
+/// Something that looks at files, on a thread of its own.
+pub(in crate::tools) type Look<'a> = Box<dyn FnMut(RelPath) + Send + 'a>;
+
+/// How long a walk may take.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// Returns what names of files have to be: a pattern without `/` is about the name alone.
+pub(in crate::tools) fn names(pattern: &str) -> Result<GlobMatcher, String> {
+    let pattern = pattern.trim_start_matches("./");
+    let anywhere = if pattern.contains('/') { pattern.to_owned() } else { format!("**/{pattern}") };
+    glob(&anywhere)
+}
+
+impl Walk {
+    /// Looks at each file, in no order, from several threads, each with something of its own that looks.
+    ///
+    /// # Errors
+    ///
+    /// Fails when there is no such folder or file.
+    pub(in crate::tools) fn each<'a>(
+        &self,
+        cancel: &Cancel,
+        looking: &dyn Fn() -> Look<'a>,
+    ) -> Result<Walked, FileError> {
+        if self.root.kind(&self.path)? == Kind::File {
+            looking()(self.path.clone());
+            return Ok(Walked::All);
+        }
+        let ended = Mutex::new(Walked::All);
+        let begun = Instant::now();
+        let from = self.root.path().join(self.path.as_path());
+        let mut walk = WalkBuilder::new(&from);
+        // What begins with a dot belongs to the project; what git keeps for itself does not.
+        walk.hidden(false).require_git(false).git_global(false).follow_links(false);
+        walk.filter_entry(|entry| entry.file_name() != ".git");
+        let ended_by = &ended;
+        walk.build_parallel().run(|| {
+            let mut look = looking();
+            Box::new(move |entry| {
+                let stop = match () {
+                    () if cancel.is_cancelled() => Walked::Cancelled,
+                    () if begun.elapsed() > LONGEST => Walked::Late,
+                    () => Walked::All,
+                };
+                if stop != Walked::All {
+                    *ended_by.lock().unwrap_or_else(PoisonError::into_inner) = stop;
+                    return WalkState::Quit;
+                }
+                // What cannot be read, or is gone by now, has nothing to show.
+                let Ok(entry) = entry else { return WalkState::Continue };
+                if entry.file_type().is_some_and(|kind| kind.is_file())
+                    && let Some(path) = self.wanted(entry.path())
+                {
+                    look(path);
+                }
+                WalkState::Continue
+            })
+        });
+        Ok(ended.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns the path of a file that was come across, if it is one of those that are wanted.
+    fn wanted(&self, found: &Path) -> Option<RelPath> {
+        let path = found.strip_prefix(self.root.path()).ok()?;
+        if let Some(names) = &self.names {
+            let below = path.strip_prefix(self.path.as_path()).unwrap_or(path);
+            if !names.is_match(path) && !names.is_match(below) {
+                return None;
+            }
+        }
+        let path = RelPath::new(path).ok()?;
+        self.judge.may_search(self.tool, &path.to_string()).then_some(path)
+    }
+
+    /// Returns where it looks, for the order among other calls; the empty text for the whole workspace.
+    pub(in crate::tools) fn place(&self) -> String {
+        if self.path.is_root() { String::new() } else { self.path.to_string() }
+    }
+
+    /// Returns where it really looks, when a symbolic link leads there.
+    pub(in crate::tools) fn real_targets(&self) -> Vec<Target> {
+        let real = self.root.real(&self.path);
+        real.map(|path| Target::Search(path.to_string())).into_iter().collect()
+    }
+}

@@ -1,0 +1,251 @@
+//! When each request and each tool call began and ended.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::moment;
+use crate::machine::{Effect, Event, Fold, Outcomes, Purpose, State, Verdict};
+use crate::model::{CallId, EffectId, Micros, Span, Time, ToolCall, ToolStatus, Usage};
+use crate::port::CallTimes;
+use crate::view::public::{maybe_dollars, maybe_millis, millis};
+
+/// A request to the model.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CallSpan {
+    /// What it was for.
+    pub purpose: Purpose,
+    /// The attempt, counted from one.
+    pub attempt: u32,
+    /// When it was sent.
+    #[serde(rename = "begun_ms", serialize_with = "moment")]
+    pub begun: Time,
+    /// How long it took.
+    #[serde(rename = "time_ms", serialize_with = "millis")]
+    pub took: Span,
+    /// How long writing it down took.
+    #[serde(rename = "encode_ms", serialize_with = "maybe_millis")]
+    pub encode: Option<Span>,
+    /// From there to the first byte of the reply.
+    #[serde(rename = "first_byte_ms", serialize_with = "maybe_millis")]
+    pub first_byte: Option<Span>,
+    /// How it ended.
+    #[serde(flatten)]
+    pub end: CallEnd,
+}
+
+/// How a request ended.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "end", rename_all = "snake_case")]
+pub enum CallEnd {
+    /// With a reply.
+    Replied {
+        /// Tokens of the request.
+        input_tokens: u64,
+        /// Tokens of the reply.
+        output_tokens: u64,
+        /// The part of the request that was read from the provider's cache.
+        cached_input_tokens: u64,
+        /// What it cost, in dollars, with what was lost before it; none when the model has no price.
+        #[serde(serialize_with = "maybe_dollars")]
+        cost: Option<Micros>,
+    },
+    /// Without one.
+    Failed {
+        /// Why.
+        why: Arc<str>,
+    },
+    /// It was cancelled: by an interrupt, or because its time was over.
+    Cancelled,
+    /// The process ended meanwhile.
+    Lost,
+    /// It is still under way, as far as the journal tells.
+    Open,
+}
+
+/// A tool call.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ToolSpan {
+    /// The call.
+    pub call: CallId,
+    /// The tool.
+    pub name: Arc<str>,
+    /// What the tool is called with, as the model wrote it.
+    pub arguments: Arc<str>,
+    /// When its judging began.
+    #[serde(rename = "judged_ms", serialize_with = "moment")]
+    pub judged: Time,
+    /// When it began to run; none when it did not.
+    #[serde(rename = "begun_ms", serialize_with = "maybe_moment")]
+    pub begun: Option<Time>,
+    /// When it was answered.
+    #[serde(rename = "ended_ms", serialize_with = "moment")]
+    pub ended: Time,
+    /// How it ended; none when nobody knows.
+    pub status: Option<ToolStatus>,
+}
+
+#[allow(clippy::ref_option)] // asked for by serde
+fn maybe_moment<S: serde::Serializer>(time: &Option<Time>, to: S) -> Result<S::Ok, S::Error> {
+    maybe_millis(&time.map(|time| time.since(Time::START)), to)
+}
+
+/// The spans, while they are collected.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Timeline {
+    calls: Vec<CallSpan>,
+    tools: Vec<ToolSpan>,
+    /// Which of the requests are under way.
+    open_calls: HashMap<EffectId, usize>,
+    /// Which of the tool calls are being judged, or run.
+    open_tools: HashMap<EffectId, usize>,
+    spent: Micros,
+}
+
+impl Timeline {
+    /// An event came, and led here.
+    pub(super) fn event(&mut self, at: Time, event: &Event, times: Option<CallTimes>, fold: &Fold) {
+        match event {
+            Event::Replied { id, reply, .. } => {
+                let run = fold.state.run();
+                let cost = run.spent.cost.minus(self.spent);
+                self.spent = run.spent.cost;
+                let end = replied(&reply.usage, run.rules.price.map(|_| cost));
+                self.call_ended(*id, at, times, end);
+            }
+            Event::Failed { id, fault } => {
+                let why = Arc::clone(&fault.message);
+                self.call_ended(*id, at, times, CallEnd::Failed { why });
+            }
+            Event::Vetted { id, verdict } => {
+                if let Some(index) = self.open_tools.remove(id) {
+                    let status = match verdict {
+                        Verdict::Refused { result } => Some(result.status),
+                        Verdict::Abort => Some(ToolStatus::Denied),
+                        Verdict::Cleared { .. } => None,
+                    };
+                    let tool = &mut self.tools[index];
+                    (tool.ended, tool.status) = (at, status);
+                }
+            }
+            Event::Settled { id, result } => {
+                if let Some(index) = self.open_tools.remove(id) {
+                    let tool = &mut self.tools[index];
+                    (tool.ended, tool.status) = (at, Some(result.status));
+                }
+            }
+            Event::Tick { .. }
+            | Event::Interrupt { .. }
+            | Event::StoreFailed { .. }
+            | Event::Defect { .. }
+            | Event::Prepared { .. }
+            | Event::Checked { .. } => {}
+        }
+        // What the machine has settled itself, because a time was over or somebody interrupted the run.
+        if matches!(fold.state, State::Done(_)) {
+            self.cancel_all(at);
+        }
+    }
+
+    /// Effects follow.
+    pub(super) fn effects(&mut self, at: Time, outcomes: &Outcomes) {
+        for effect in &outcomes.effects {
+            match effect {
+                Effect::Call { id, purpose, attempt, .. } => {
+                    self.open_calls.insert(*id, self.calls.len());
+                    self.calls.push(CallSpan {
+                        purpose: *purpose,
+                        attempt: *attempt,
+                        begun: at,
+                        took: Span::ZERO,
+                        encode: None,
+                        first_byte: None,
+                        end: CallEnd::Open,
+                    });
+                }
+                Effect::Vet { id, call } => {
+                    self.open_tools.insert(*id, self.tools.len());
+                    self.tools.push(judged(call, at));
+                }
+                Effect::Run { id, call } => {
+                    if let Some(index) = self.tools.iter().rposition(|tool| tool.call == call.id) {
+                        self.tools[index].begun = Some(at);
+                        self.open_tools.insert(*id, index);
+                    }
+                }
+                Effect::Cancel { id } => {
+                    self.call_ended(*id, at, None, CallEnd::Cancelled);
+                    if let Some(index) = self.open_tools.remove(id) {
+                        let tool = &mut self.tools[index];
+                        (tool.ended, tool.status) = (at, Some(ToolStatus::Interrupted));
+                    }
+                }
+                Effect::Prepare { .. } | Effect::Check { .. } | Effect::End => {}
+            }
+        }
+    }
+
+    /// The process of what was under way is gone.
+    pub(super) fn died(&mut self, at: Time) {
+        let open: Vec<EffectId> = self.open_calls.keys().copied().collect();
+        for id in open {
+            self.call_ended(id, at, None, CallEnd::Lost);
+        }
+        for (_, index) in self.open_tools.drain() {
+            self.tools[index].ended = at;
+        }
+    }
+
+    fn cancel_all(&mut self, at: Time) {
+        let open: Vec<EffectId> = self.open_calls.keys().copied().collect();
+        for id in open {
+            self.call_ended(id, at, None, CallEnd::Cancelled);
+        }
+        for (_, index) in self.open_tools.drain() {
+            let tool = &mut self.tools[index];
+            (tool.ended, tool.status) = (at, Some(ToolStatus::Interrupted));
+        }
+    }
+
+    fn call_ended(&mut self, id: EffectId, at: Time, times: Option<CallTimes>, end: CallEnd) {
+        if let Some(index) = self.open_calls.remove(&id) {
+            let call = &mut self.calls[index];
+            (call.took, call.end) = (at.since(call.begun), end);
+            call.encode = times.map(|times| times.encode);
+            call.first_byte = times.and_then(|times| times.first_byte);
+        }
+    }
+
+    /// Returns the spans; what is still open ends here.
+    pub(super) fn finish(mut self, at: Time) -> (Vec<CallSpan>, Vec<ToolSpan>) {
+        for index in self.open_calls.into_values() {
+            self.calls[index].took = at.since(self.calls[index].begun);
+        }
+        for index in self.open_tools.into_values() {
+            self.tools[index].ended = at;
+        }
+        (self.calls, self.tools)
+    }
+}
+
+fn replied(usage: &Usage, cost: Option<Micros>) -> CallEnd {
+    CallEnd::Replied {
+        input_tokens: usage.input.0,
+        output_tokens: usage.output.0,
+        cached_input_tokens: usage.cached_input.0,
+        cost,
+    }
+}
+
+fn judged(call: &ToolCall, at: Time) -> ToolSpan {
+    ToolSpan {
+        call: call.id.clone(),
+        name: Arc::clone(&call.name),
+        arguments: call.arguments.text().into(),
+        judged: at,
+        begun: None,
+        ended: at,
+        status: None,
+    }
+}

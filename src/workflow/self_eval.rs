@@ -1,0 +1,246 @@
+//! Self-evaluation: another run of the same model judges what came of a task.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::limits::rest;
+use crate::app::{AppError, Ended, Order, Place, Setup, Stage};
+use crate::config::{Agent, Config, ConfirmMode, EvaluationMode, Hooks, Mcp, Name};
+use crate::journal::{Repair, SessionId, Store};
+use crate::machine::{Fold, State};
+use crate::model::{Item, ToolStatus};
+use crate::view::{Source, clean};
+
+/// What the evaluation says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// Whether the task was done, all of it.
+    pub completed: bool,
+    /// How sure that is, from 0 to 1.
+    pub confidence: f64,
+    /// What is wrong or missing.
+    #[serde(default)]
+    pub issues: Vec<String>,
+    /// What should be done about it.
+    #[serde(default)]
+    pub suggestion: String,
+}
+
+/// Runs with what was said of them.
+pub struct Evaluated {
+    /// The runs, evaluations among them, in order.
+    pub runs: Vec<Ended>,
+    /// The run whose answer counts.
+    pub speaker: usize,
+    /// What was said of that answer; none when no evaluation could be had.
+    pub verdict: Option<Verdict>,
+}
+
+/// What the model that judges is told.
+const JUDGE: &str = "You judge whether a coding task was completed. You are shown the task, what was done, and the final \
+     answer. Be strict: what is claimed and not supported by what was done is not done. Answer with one JSON object and \
+     nothing else:\n{\"completed\": true or false, \"confidence\": a number from 0 to 1, \"issues\": [\"what is wrong or \
+     missing\"], \"suggestion\": \"what should be done next\"}";
+
+/// The most that is shown of what was done, in bytes.
+const SHOWN: usize = 24 << 10;
+
+/// The most that is shown of one call, in characters, twice.
+const LINE: usize = 300;
+
+/// How a run goes on that was not judged good.
+#[derive(Clone, Debug)]
+pub struct Again {
+    /// Where its session is stored; one that is not can't go on.
+    pub store: Option<Store>,
+    /// What the order of the task had.
+    pub options: Value,
+    /// What the order of the task had.
+    pub exit_on_partial: Option<u8>,
+}
+
+/// Has the newest of these runs evaluated; with `full`, a bad result is worked on again in the same session, as often
+/// as the settings say. The answer that was judged best counts.
+///
+/// # Errors
+///
+/// Fails when a run could not begin.
+pub fn evaluated(
+    setup: &Setup,
+    task: &str,
+    runs: Vec<Ended>,
+    again: &Again,
+    stage: &Stage,
+) -> Result<Evaluated, AppError> {
+    let settings = &setup.config.settings.evaluation;
+    let retries = match settings.mode {
+        EvaluationMode::Full => settings.max_retries,
+        EvaluationMode::Off | EvaluationMode::Basic => 0,
+    };
+    let mut newest = runs.len().saturating_sub(1);
+    let mut all = Evaluated { speaker: newest, runs, verdict: None };
+    for attempt in 0..=retries {
+        let Some(verdict) = all.judge(setup, task, newest, stage)? else { break };
+        let is_good = verdict.completed && verdict.confidence >= settings.confidence_threshold;
+        let message = verdict.message();
+        if all.verdict.as_ref().is_none_or(|best| best.rank() <= verdict.rank()) {
+            (all.speaker, all.verdict) = (newest, Some(verdict));
+        }
+        if is_good || attempt == retries {
+            break;
+        }
+        let Some(order) = again.order(all.runs[newest].session, message)? else { break };
+        let config = rest(&setup.config, all.folds());
+        let ended = setup.configured(config).run(order, stage.clone())?;
+        newest = all.runs.len();
+        let is_success = ended.is_success();
+        all.runs.push(ended);
+        if !is_success {
+            break;
+        }
+    }
+    Ok(all)
+}
+
+impl Evaluated {
+    fn folds(&self) -> impl Iterator<Item = &Fold> {
+        self.runs.iter().map(|run| &run.fold)
+    }
+
+    /// Has a run judged. What can't be judged has no verdict: a run that did not succeed, a judge without an answer.
+    fn judge(
+        &mut self,
+        setup: &Setup,
+        task: &str,
+        run: usize,
+        stage: &Stage,
+    ) -> Result<Option<Verdict>, AppError> {
+        let Some(judged) = self.runs.get(run).filter(|run| run.is_success()) else {
+            return Ok(None);
+        };
+        let task = format!("## Task\n\n{task}\n\n{}", shown(&judged.fold));
+        let judge = judge(setup, rest(&setup.config, self.folds()));
+        let order = Order {
+            task: Some(task.into()),
+            place: Place::Nowhere,
+            options: Value::Null,
+            source: Source::Eval,
+            exit_on_partial: None,
+        };
+        let ended = judge.run(order, stage.clone())?;
+        let verdict = ended.outcome().and_then(|outcome| Verdict::read(outcome.output.as_deref()?));
+        if verdict.is_none() {
+            log::warn!("the evaluation of the answer has no verdict");
+        }
+        self.runs.push(ended);
+        Ok(verdict)
+    }
+}
+
+/// Returns the set-up of the judge: it has no tools, and neither hooks nor gates are about it.
+fn judge(setup: &Setup, mut config: Config) -> Setup {
+    config.settings.guardrails.quality_gates.clear();
+    config.settings.hooks = Hooks::default();
+    config.settings.mcp = Mcp::default();
+    config.settings.indexer.enabled = false;
+    let agent = Agent {
+        name: Name::parse("eval").unwrap_or_else(|| setup.agent.name.clone()),
+        description: String::new(),
+        system_prompt: JUDGE.into(),
+        allowed_tools: Vec::new(),
+        confirm_mode: ConfirmMode::Yolo,
+        max_steps: 1,
+    };
+    setup.configured(config).acting_as(agent)
+}
+
+/// Returns what was done, as the judge sees it: the calls with their ends, and the answer.
+fn shown(fold: &Fold) -> String {
+    let mut done = String::new();
+    for entry in fold.conversation.entries() {
+        let Item::Exchange(exchange) = &entry.item else { continue };
+        for (call, result) in exchange.reply().calls().zip(exchange.results()) {
+            let arguments = clean::headline(call.arguments.text(), LINE);
+            let said = clean::headline(&result.text, LINE);
+            let status = if result.status == ToolStatus::Ok { "ok" } else { "failed" };
+            done.push_str(&format!("- {} {arguments} → {}: {said}\n", call.name, status));
+        }
+    }
+    // The newest calls tell most.
+    let from = done.len().saturating_sub(SHOWN);
+    let from = (from..=done.len()).find(|at| done.is_char_boundary(*at)).unwrap_or(0);
+    let answer = match &fold.state {
+        State::Done(end) => end.outcome.output.as_deref().unwrap_or_default(),
+        _ => "",
+    };
+    format!("## What was done\n\n{}\n## Final answer\n\n{answer}", &done[from..])
+}
+
+impl Again {
+    fn order(&self, session: SessionId, message: String) -> Result<Option<Order>, AppError> {
+        let Some(store) = &self.store else { return Ok(None) };
+        let opened = store.reopen(session, Repair::Refuse)?;
+        Ok(Some(Order {
+            task: Some(message.into()),
+            place: Place::Stored(store.clone(), Box::new(opened)),
+            options: self.options.clone(),
+            source: Source::Agent,
+            exit_on_partial: self.exit_on_partial,
+        }))
+    }
+}
+
+impl Verdict {
+    /// Reads a verdict: the whole text as JSON, else what stands in a fence, else the first thing in braces.
+    fn read(text: &str) -> Option<Self> {
+        let fenced = || {
+            let (_, rest) = text.split_once("```")?;
+            let (inside, _) = rest.split_once("```")?;
+            Some(inside.trim_start_matches(|c: char| c.is_ascii_alphanumeric()))
+        };
+        let braced = || Some(&text[text.find('{')?..]);
+        let parse = |text: &str| {
+            // What follows the object does not matter.
+            let mut read = serde_json::Deserializer::from_str(text.trim()).into_iter::<Self>();
+            read.next()?.ok()
+        };
+        let verdict = parse(text).or_else(|| parse(fenced()?)).or_else(|| parse(braced()?))?;
+        Some(Self { confidence: verdict.confidence.clamp(0.0, 1.0), ..verdict })
+    }
+
+    /// Returns what orders verdicts, the best last.
+    fn rank(&self) -> (bool, u64) {
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // between 0 and 1000
+        (self.completed, (self.confidence * 1_000.0) as u64)
+    }
+
+    /// Returns what the model is told that has to go on.
+    fn message(&self) -> String {
+        let issues: String = self.issues.iter().map(|issue| format!("- {issue}\n")).collect();
+        format!(
+            "An evaluation of your work finds the task not completed.\n{issues}{}\nGo on until it is.",
+            self.suggestion
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verdict_is_read_in_each_of_its_wrappings() {
+        let json = r#"{"completed": true, "confidence": 0.9}"#;
+        for text in [
+            json.to_owned(),
+            format!("Here it is:\n```json\n{json}\n```\nDone."),
+            format!("I think {json} is fair."),
+        ] {
+            let verdict = Verdict::read(&text).unwrap();
+            assert!(verdict.completed && verdict.issues.is_empty(), "{text}");
+        }
+        for text in ["", "yes", "{}", "{\"completed\": 1}"] {
+            assert_eq!(Verdict::read(text), None, "{text}");
+        }
+    }
+}

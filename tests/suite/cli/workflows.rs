@@ -1,0 +1,66 @@
+//! Runs made of runs: a plan before the work, an evaluation behind it.
+
+use serde_json::json;
+
+use super::world::{World, end};
+use crate::support::chat;
+use crate::support::server::Server;
+
+/// Returns what the model is told last in a request.
+fn told(server: &Server, request: usize) -> String {
+    let body = server.requests()[request].json();
+    let messages = body["messages"].as_array().unwrap();
+    messages.last().unwrap()["content"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_plan_goes_before_the_work_and_both_are_counted() {
+    let world = World::new();
+    let call = ("c", "write_file", r#"{"path": "x", "content": ""}"#);
+    let server =
+        Server::new([chat::text("1. Write x."), chat::calls(&[call]), chat::text("Written.")]);
+    let ran = world.ask(&server, &["--plan-first", "--mode", "yolo", "--json"]);
+    assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.err);
+    assert_eq!((&ran.json()["output"], &ran.json()["llm_calls"]), (&json!("Written."), &json!(3)));
+    assert!(told(&server, 1).starts_with("Do it.\n\n## Plan\n\n1. Write x."));
+    let tools = server.requests()[0].json()["tools"].to_string();
+    assert!(tools.contains("read_file") && !tools.contains("write_file"), "{tools}");
+}
+
+#[test]
+fn a_basic_evaluation_is_told_and_changes_nothing() {
+    let world = World::new();
+    let verdict = r#"{"completed": false, "confidence": 0.9, "issues": ["no test"]}"#;
+    let server = Server::new([chat::text("Done."), chat::text(verdict)]);
+    let ran = world.ask(&server, &["--self-eval", "basic", "--json"]);
+    assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.err);
+    let json = ran.json();
+    assert_eq!((&json["output"], &json["llm_calls"]), (&json!("Done."), &json!(2)));
+    assert_eq!(json["evaluation"]["issues"], json!(["no test"]));
+}
+
+#[test]
+fn a_full_evaluation_sends_the_work_back_into_the_same_session() {
+    let world = World::new();
+    let bad = r#"{"completed": false, "confidence": 0.9, "issues": ["no test"]}"#;
+    let good = r#"{"completed": true, "confidence": 0.95}"#;
+    let replies = ["Done.", bad, "Now with a test.", good].map(chat::text);
+    let server = Server::new(replies);
+    let ran = world.ask(&server, &["--self-eval", "full", "--json"]);
+    assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.err);
+    assert_eq!(ran.json()["output"], "Now with a test.");
+    let again = server.requests()[2].json()["messages"].to_string();
+    assert!(again.contains("Do it.") && again.contains("no test"), "{again}");
+    assert_eq!(world.run(&["sessions", "--json"]).json().as_array().unwrap().len(), 1);
+}
+
+/// What the first run has spent, the second one does not have.
+#[test]
+fn the_runs_share_their_limits() {
+    let world = World::new();
+    let server = Server::repeating([chat::text("A plan.")]);
+    let used = (chat::USAGE.0 + chat::USAGE.1).to_string();
+    let ran = world.ask(&server, &["--plan-first", "--max-tokens", &used, "--json"]);
+    assert_eq!(ran.code, 2, "{}", ran.err);
+    assert_eq!(ran.json()["stop_reason"], "budget_exceeded");
+}

@@ -1,0 +1,4 @@
+//! What a model is told before its task.
+
+mod changes;
+mod prompt;

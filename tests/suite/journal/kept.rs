@@ -1,0 +1,192 @@
+//! The journals in `tests/journals`: each replays to where it once led, for ever, in every later release.
+//!
+//! `ARCHITECT_TEST_JOURNALS=DIR cargo test --test suite journals_are_made` makes them with this release. It never
+//! replaces one: a journal that was released stays as it is.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use architect::journal::{EndKind, Fork, Instead, Past, SessionId};
+use architect::machine::{Entry, Mark, State};
+use architect::model::{Fault, Item, Origin, Part, Rules, Time, ToolStatus};
+use architect::port::{Ask, Model, ModelCall};
+
+use super::half_done::{Reads, narrow};
+use super::replay::resealed;
+use super::resume::{dies_at, interrupted_session};
+use super::world::{Cast, Say, World, reply, rules};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/journals")
+}
+
+/// Returns the journals, by the folder of their format and their name.
+fn journals() -> Vec<PathBuf> {
+    let list = |folder: &Path| {
+        let mut found: Vec<_> =
+            fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        found.sort();
+        found
+    };
+    let formats = list(&folder()).into_iter().filter(|path| path.is_dir());
+    let files: Vec<PathBuf> = formats.flat_map(|format| list(&format)).collect();
+    files.into_iter().filter(|path| path.extension().is_some_and(|e| e == "jsonl")).collect()
+}
+
+fn name(path: &Path) -> String {
+    path.strip_prefix(folder()).unwrap().display().to_string()
+}
+
+/// Takes a journal into a world of its own, and folds it again; nothing in it may differ.
+fn replayed(path: &Path) -> (World, SessionId, Past) {
+    let world = World::new();
+    let imported = world.store.import(path, SystemTime::now()).unwrap();
+    let replayed = world.store.replay(imported.session, |_, _, replayed| {
+        assert_eq!(replayed.difference, None, "{}", path.display());
+    });
+    let (past, end) = replayed.unwrap();
+    assert_eq!(end.kind, EndKind::Whole, "{}", path.display());
+    (world, imported.session, past)
+}
+
+/// Fault S12. Where each journal leads: a line is added for each journal, and none is ever changed.
+#[test]
+fn every_journal_that_was_kept_leads_where_it_led() {
+    let mut told = String::new();
+    for path in journals() {
+        let (_, _, past) = replayed(&path);
+        let run = past.fold.state.run();
+        let reason = match &past.fold.state {
+            State::Done(done) => done.outcome.reason.name(),
+            _ => "open",
+        };
+        let mark = Mark::of(&past.fold, &past.outcomes.effects);
+        writeln!(
+            told,
+            "{}: {} {reason}, {} steps, {} calls, {}, {} entries, {}",
+            name(&path),
+            mark.state.name(),
+            run.steps,
+            run.calls,
+            run.spent.cost,
+            past.fold.conversation.entries().len(),
+            mark.digest
+        )
+        .unwrap();
+    }
+    insta::assert_snapshot!(told, @r"
+    format-1/compaction.jsonl: Done llm_done, 4 steps, 6 calls, $0.008200, 4 entries, 04115a8c5b03db90
+    format-1/crashed.jsonl: Executing open, 2 steps, 2 calls, $0.000400, 2 entries, bac2a5903a5d083c
+    format-1/fork.jsonl: Done llm_done, 3 steps, 4 calls, $0.000800, 6 entries, 5cbb2a7ec0b6be89
+    format-1/interrupted.jsonl: Done user_interrupt, 0 steps, 1 calls, $0.000035, 1 entries, 99b5351d086ade6e
+    format-1/resumed.jsonl: Done llm_done, 3 steps, 4 calls, $0.000800, 6 entries, 902da57e75f6db51
+    format-1/text.jsonl: Done llm_done, 0 steps, 1 calls, $0.000200, 2 entries, 00b6e7820f2f2c9c
+    format-1/tools.jsonl: Done llm_done, 3 steps, 4 calls, $0.000800, 5 entries, 28ff9975454bf0ff
+    ");
+}
+
+#[test]
+fn every_journal_that_was_kept_is_exported_byte_for_byte() {
+    for path in journals() {
+        let (world, session, _) = replayed(&path);
+        let mut out = Vec::new();
+        world.store.export(session, &mut out).unwrap();
+        assert!(out == fs::read(&path).unwrap(), "{}", path.display());
+    }
+}
+
+#[test]
+fn every_session_that_was_kept_can_be_gone_on_with() {
+    for path in journals() {
+        let (world, session, _) = replayed(&path);
+        let fold = world.resume(session, Some("and further"));
+        let State::Done(done) = &fold.state else { panic!("{}", path.display()) };
+        assert_eq!(done.outcome.reason.name(), "llm_done", "{}", path.display());
+    }
+}
+
+/// A model that says one sentence.
+struct Greeter;
+
+impl Model for Greeter {
+    fn prepare(&mut self, _: &Ask<'_>) -> Result<Box<dyn ModelCall>, Fault> {
+        Ok(Box::new(Say(reply(vec![Part::Text("Hello.".into())]))))
+    }
+}
+
+fn play(world: &World, rules: Rules, model: impl Model + 'static) -> SessionId {
+    let (journal, fold, outcomes) = world.try_begin_by(rules).unwrap();
+    let session = journal.session();
+    let cast = Cast { model: Box::new(model), ..Cast::new(journal) };
+    world.play(cast, fold, outcomes, Time::START);
+    session
+}
+
+fn compacted(world: &World) -> SessionId {
+    fs::write(world.workspace().join("note"), "n").unwrap();
+    let session = play(world, narrow(), Reads::default());
+    let is_summary = |entry: &Entry| matches!(&entry.item, Item::User(message) if message.origin == Origin::Summary);
+    assert!(world.past(session).fold.conversation.entries().iter().any(is_summary));
+    session
+}
+
+fn forked(world: &World) -> SessionId {
+    let (session, _) = world.run();
+    let mut settled = 0;
+    let see = |seq, name: &str| {
+        if name == "settled" && settled == 0 {
+            settled = seq;
+        }
+    };
+    let mut see = see;
+    world.store.replay(session, |_, stored, _| see(stored.seq, stored.content.name())).unwrap();
+    let instead = Some(Instead { status: ToolStatus::Failed, text: "disk on fire".into() });
+    let fork = Fork { after: Some(settled), instead, now: SystemTime::now() };
+    let child = world.store.fork(session, &fork).unwrap();
+    world.resume(child, Some("otherwise"));
+    child
+}
+
+type Maker = fn(&World) -> SessionId;
+
+/// Makes a journal for each way in which sessions differ.
+#[test]
+fn journals_are_made() {
+    let Some(to) = std::env::var_os("ARCHITECT_TEST_JOURNALS").map(PathBuf::from) else { return };
+    let makers: [(&str, Maker); 7] = [
+        ("text", |world| play(world, rules(), Greeter)),
+        ("tools", |world| world.run().0),
+        ("interrupted", interrupted_session),
+        ("crashed", |world| dies_at(world, "vetted", 1)),
+        ("resumed", |world| {
+            let session = dies_at(world, "vetted", 1);
+            world.resume(session, Some("go on"));
+            session
+        }),
+        ("compaction", compacted),
+        ("fork", forked),
+    ];
+    fs::create_dir_all(&to).unwrap();
+    for (name, make) in makers {
+        let path = to.join(name).with_extension("jsonl");
+        if path.exists() {
+            continue;
+        }
+        let world = World::new();
+        let session = make(&world);
+        let mut out = Vec::new();
+        world.store.export(session, &mut out).unwrap();
+        fs::write(path, resealed(&scrubbed(&world, &String::from_utf8(out).unwrap()))).unwrap();
+    }
+}
+
+/// Takes out what tells of the machine on which a journal was made.
+fn scrubbed(world: &World, text: &str) -> String {
+    use std::os::unix::fs::MetadataExt;
+    let root = fs::canonicalize(world.workspace()).unwrap();
+    let found = fs::metadata(&root).unwrap();
+    let place = format!("\"device\":{},\"inode\":{}", found.dev(), found.ino());
+    text.replace(root.to_str().unwrap(), "/workspace").replace(&place, "\"device\":1,\"inode\":1")
+}

@@ -1,0 +1,217 @@
+//! Where the time of a session went, told from its journal.
+
+use architect::journal::{Content, Past, Replayed, SessionId, Stored};
+use architect::machine::{Event, StateKind};
+use architect::model::{Signal, Span, ToolStatus};
+use architect::view::trace::{CallEnd, Phase, Speaker, Step, Subject, Trace, Tracer, What};
+
+use super::world::World;
+
+/// Traces a session as the command line does.
+pub(super) fn trace(world: &World, session: SessionId) -> Trace {
+    let mut tracer = None;
+    let see = |past: &Past, stored: &Stored, replayed: &Replayed| {
+        let tracer = tracer.get_or_insert_with(|| begin(past));
+        let what = match &stored.content {
+            Content::Event(event) => What::Event(event),
+            Content::Resumed(_) => What::Resumed,
+            Content::Partial(partial) => What::Partial(&partial.text),
+            Content::Header(_) | Content::Ended(_) | Content::Other => What::Nothing,
+        };
+        tracer.add(&Step {
+            seq: stored.seq,
+            at: stored.at,
+            what,
+            met: replayed.met.state,
+            call: stored.call,
+            sync: stored.sync,
+            fold: &past.fold,
+            outcomes: &past.outcomes,
+        });
+    };
+    let (past, _) = world.store.replay(session, see).unwrap();
+    tracer.unwrap_or_else(|| begin(&past)).finish(&past.fold)
+}
+
+fn begin(past: &Past) -> Tracer {
+    let (fold, outcomes) = past.header.start();
+    let subject = Subject {
+        session_id: past.header.session.to_string(),
+        created: past.header.created.to_string(),
+        program: past.header.program.clone(),
+        model: past.setting.model.to_string(),
+        agent: past.setting.agent.to_string(),
+        workspace: past.setting.workspace.root.display().to_string(),
+    };
+    Tracer::begin(subject, &fold, &outcomes)
+}
+
+fn sum(spans: impl Iterator<Item = Span>) -> u64 {
+    spans.map(|span| span.0).sum()
+}
+
+#[test]
+fn all_the_time_of_a_session_is_that_of_a_state_and_of_a_phase() {
+    let world = World::new();
+    let (session, fold) = world.run();
+    let trace = trace(&world, session);
+    let at = world.past(session).at;
+    assert_eq!(trace.duration.0, at.0);
+    assert_eq!(sum(trace.states.iter().map(|state| state.time)), at.0);
+    let phases = trace.states.iter().flat_map(|state| &state.phases);
+    assert_eq!(sum(phases.map(|phase| phase.time)), at.0);
+    assert_eq!((trace.steps, trace.llm_calls), (3, 4));
+    assert_eq!(trace.cost, Some(fold.state.run().spent.cost));
+    // A command that starts a shell takes longer than nothing.
+    let executing = trace.states.iter().find(|s| s.state == StateKind::Executing).unwrap();
+    assert!(executing.phases.iter().any(|p| p.phase == Phase::Tools && p.time > Span::ZERO));
+}
+
+#[test]
+fn the_ways_are_those_that_the_run_took() {
+    let world = World::new();
+    let (session, _) = world.run();
+    let trace = trace(&world, session);
+    let way = |edge: &architect::view::trace::Edge| {
+        format!("{} -{}-> {} {}", edge.from.name(), edge.event, edge.to.name(), edge.count)
+    };
+    let ways: Vec<String> = trace.edges.iter().map(way).collect();
+    assert_eq!(
+        ways,
+        [
+            "Preparing -PREPARED-> Calling.Sending 4",
+            "Calling.Sending -REPLIED-> Calling.Checking 1",
+            "Calling.Sending -REPLIED-> Executing 3",
+            "Calling.Checking -CHECKED-> Done 1",
+            "Executing -SETTLED-> Preparing 3",
+        ]
+    );
+    let visits: Vec<u32> = trace.states.iter().map(|state| state.visits).collect();
+    assert_eq!(visits, [4, 4, 1, 3, 1]);
+}
+
+#[test]
+fn requests_and_tools_have_their_times_and_their_ends() {
+    let world = World::new();
+    let (session, _) = world.run();
+    let trace = trace(&world, session);
+    assert_eq!(trace.calls.len(), 4);
+    for call in &trace.calls {
+        assert!(matches!(call.end, CallEnd::Replied { input_tokens: 100, .. }), "{call:?}");
+        assert!(call.encode.unwrap().0 + call.first_byte.unwrap().0 <= call.took.0, "{call:?}");
+    }
+    let tools: Vec<_> = trace.tools.iter().map(|tool| (&*tool.name, tool.status)).collect();
+    let ok = Some(ToolStatus::Ok);
+    assert_eq!(tools, [("write", ok), ("run", ok), ("read", ok), ("write", ok)]);
+    for tool in &trace.tools {
+        assert!(tool.judged <= tool.begun.unwrap() && tool.begun.unwrap() <= tool.ended);
+    }
+}
+
+#[test]
+fn every_message_is_there_once_and_in_order() {
+    let world = World::new();
+    let (session, _) = world.run();
+    world.resume(session, Some("and now?"));
+    let trace = trace(&world, session);
+    let who = |speaker: &Speaker| match speaker {
+        Speaker::User { .. } => "user",
+        Speaker::Assistant => "assistant",
+        Speaker::ToolCall { .. } => "call",
+        Speaker::ToolResult { .. } => "result",
+        Speaker::Partial => "partial",
+    };
+    let said: Vec<&str> = trace.messages.iter().map(|message| who(&message.speaker)).collect();
+    let expected =
+        "user assistant call result call result call result call result assistant user assistant";
+    assert_eq!(said.join(" "), expected);
+    assert!(trace.messages.is_sorted_by_key(|message| (message.seq, message.at)));
+}
+
+#[test]
+fn what_was_under_way_when_the_process_died_is_told() {
+    let world = World::new();
+    let session = super::resume::dies_at(&world, "vetted", 1);
+    let before = trace(&world, session);
+    assert_eq!((before.state, before.stop_reason), (StateKind::Executing, None));
+    assert_eq!(before.tools.last().unwrap().status, None);
+    let last = before.messages.last().unwrap();
+    assert!(matches!(&last.speaker, Speaker::ToolCall { name } if **name == *"run"), "{last:?}");
+    world.resume(session, None);
+    let after = trace(&world, session);
+    assert!(after.edges.iter().any(|edge| edge.event == "RESUMED"), "{:?}", after.edges);
+    assert!(after.html().contains("outcome unknown"));
+}
+
+#[test]
+fn a_session_that_has_only_begun_has_a_trace() {
+    let world = World::new();
+    let session = world.begin().0.session();
+    let trace = trace(&world, session);
+    assert_eq!((trace.duration, trace.state), (Span::ZERO, StateKind::Preparing));
+    assert_eq!(trace.messages.len(), 1);
+    assert!(trace.html().contains("stands in Preparing") && trace.table().contains("total"));
+}
+
+#[test]
+fn an_interrupt_is_a_way_to_the_end() {
+    let world = World::new();
+    let session = super::resume::interrupted_session(&world);
+    let trace = trace(&world, session);
+    let signal = Event::Interrupt { signal: Signal::Interrupt };
+    assert!(trace.edges.iter().any(|edge| edge.event == signal.kind().name()));
+    assert_eq!(trace.calls.last().unwrap().end, CallEnd::Cancelled);
+    assert!(trace.messages.iter().any(|message| message.speaker == Speaker::Partial));
+}
+
+#[test]
+fn a_table_has_a_line_for_each_state_and_phase() {
+    let world = World::new();
+    let (session, _) = world.run();
+    let table = trace(&world, session).table();
+    let names: Vec<&str> =
+        table.lines().skip(2).filter_map(|line| line.split("  ").find(|n| !n.is_empty())).collect();
+    let expected =
+        ["state", "Preparing", "Calling.Sending", "first byte", "Executing", "tools", "total"];
+    for name in expected {
+        assert!(names.contains(&name), "{name}: {table}");
+    }
+}
+
+#[test]
+fn a_page_loads_nothing_and_nothing_in_it_is_markup() {
+    let world = World::new();
+    let (session, _) = world.run();
+    world.resume(session, Some("<script>alert(1)</script> & \"more\" \u{202e}"));
+    let page = trace(&world, session).html();
+    assert!(!page.contains("<script") && !page.contains("http:") && !page.contains("https:"));
+    assert!(!page.contains('\u{202e}') && page.contains("&lt;script&gt;alert(1)"));
+    assert!(page.contains("default-src 'none'"));
+    for tag in ["section", "details", "svg", "g", "span", "ol", "li", "table", "div", "pre"] {
+        let opened =
+            page.matches(&format!("<{tag}>")).count() + page.matches(&format!("<{tag} ")).count();
+        assert_eq!(opened, page.matches(&format!("</{tag}>")).count(), "{tag}");
+    }
+}
+
+/// Writes a page for whoever wants to look at one: `ARCHITECT_TEST_PAGE=FILE cargo test a_page_to_look_at`.
+#[test]
+fn a_page_to_look_at() {
+    let Some(file) = std::env::var_os("ARCHITECT_TEST_PAGE") else { return };
+    let world = World::new();
+    let session = super::resume::dies_at(&world, "vetted", 1);
+    world.resume(session, Some("Go on, and <b>mind</b> the gap."));
+    std::fs::write(file, trace(&world, session).html()).unwrap();
+}
+
+#[test]
+fn a_trace_is_json_too() {
+    let world = World::new();
+    let (session, _) = world.run();
+    let json = serde_json::to_value(trace(&world, session)).unwrap();
+    assert_eq!(json["session_id"], session.to_string());
+    assert_eq!((&json["stop_reason"], &json["state"]), (&"llm_done".into(), &"Done".into()));
+    assert_eq!(json["calls"][0]["end"], "replied");
+    assert_eq!(json["messages"][0]["role"], "user");
+    assert!(json["states"][0]["phases"].is_array());
+}

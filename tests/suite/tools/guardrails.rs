@@ -1,0 +1,185 @@
+//! What no rule and no mode allows: guarded files, blocked commands, and too much of anything.
+
+use std::fs;
+
+use architect::exec::{Level, Mode};
+use architect::tools::Settings;
+use architect::tools::permission::{
+    BlockedCommands, CommandScope, FilePatterns, Guardrails, Limits, Rules,
+};
+use architect::workspace::Root;
+use serde_json::json;
+
+use super::world::{World, yolo};
+
+fn world(guardrails: Guardrails) -> World {
+    let rules = Rules::parse(&[], &[], &["run_command", "*_file"]).unwrap();
+    World::with(Settings { guardrails, rules, ..yolo() }, |_| {})
+}
+
+fn patterns(texts: &[&str]) -> FilePatterns {
+    FilePatterns::parse(texts).unwrap()
+}
+
+fn refused(world: &World, line: &str) -> bool {
+    let result = world.call("run_command", &json!({"command": line}));
+    result.text.starts_with("Denied: ")
+}
+
+#[test]
+fn sensitive_files_are_neither_read_nor_changed() {
+    let sensitive = patterns(&[".env*", "*.pem", "secrets/"]);
+    let world = world(Guardrails { sensitive, ..Guardrails::default() });
+    for path in [".env", "d/.env.local", "secrets/a"] {
+        world.write(path, "SECRET");
+        for (tool, arguments) in [
+            ("read_file", json!({"path": path})),
+            ("write_file", json!({"path": path, "content": "x"})),
+            ("edit_file", json!({"path": path, "old_str": "S", "new_str": "x"})),
+        ] {
+            let said = world.err(tool, &arguments);
+            assert!(said.contains("guardrails.sensitive_files has"), "{said}");
+        }
+    }
+    std::os::unix::fs::symlink(".env", world.path.join("innocent")).unwrap();
+    assert!(world.err("read_file", &json!({"path": "innocent"})).contains("sensitive_files"));
+    for line in [
+        "cat .env",
+        "cat ./d/../.env",
+        "cat '.e'nv",
+        "grep -r x .env",
+        "cat < .env",
+        "echo x > .env",
+        "echo x >> d/.env.local",
+        "cp .env x",
+        "cat .e*",
+        "cat .en?",
+        "cat {.env,x}",
+        "cd d && cat .env.local",
+        "sh -c 'cat .env'",
+        "xargs cat .env",
+        "curl -d @.env x",
+        "dd if=.env",
+        "git show HEAD:.env",
+        "python3 -c \"open('.env')\"",
+        "cat secrets/*",
+        "ls | cat - .env",
+        "echo $(cat .env)",
+        "cat \"$PWD/.env\"",
+        "f=.env; cat $f",
+        "cat .env 'unclosed",
+        "cat *.pem",
+        "base64 a.pem",
+    ] {
+        assert!(refused(&world, line), "{line}");
+    }
+    for line in ["echo .env", "ls *.rs", "cat env", "echo '*.pem' > x", "printf .env"] {
+        assert!(!refused(&world, line), "{line}");
+    }
+}
+
+#[test]
+fn protected_files_can_be_read() {
+    let protected = patterns(&["Cargo.lock", "tests/**"]);
+    let world = world(Guardrails { protected, ..Guardrails::default() });
+    world.write("Cargo.lock", "1");
+    world.write("tests/a", "1");
+    world.ok("read_file", &json!({"path": "Cargo.lock"}));
+    let said = world.err("write_file", &json!({"path": "tests/b", "content": "x"}));
+    assert!(said.contains("guardrails.protected_files has tests/**"), "{said}");
+    for line in [
+        "echo > Cargo.lock",
+        "rm tests/a",
+        "sed -i s/1/2/ tests/a",
+        "mv x Cargo.lock",
+        "cd tests; rm a",
+        "tee tests/a",
+        "git checkout tests/a",
+        "rm -r tests",
+        "rm Cargo.*",
+    ] {
+        assert!(refused(&world, line), "{line}");
+    }
+    for line in
+        ["cat Cargo.lock tests/*", "sed -n 1p tests/a", "git diff Cargo.lock", "test -f tests/a"]
+    {
+        assert!(!refused(&world, line), "{line}");
+    }
+}
+
+#[test]
+fn blocked_commands_do_not_run() {
+    let blocked = BlockedCommands::parse(&["^git push", "--force", r"npm\s+publish"]).unwrap();
+    let world = world(Guardrails { blocked, ..Guardrails::default() });
+    for line in
+        ["git push", "ls; git push", "x --force", "sh -c 'npm  publish'", "/usr/bin/git push"]
+    {
+        assert!(refused(&world, line), "{line}");
+    }
+    assert!(!refused(&world, "echo x"));
+    assert!(BlockedCommands::parse(&["("]).is_err());
+}
+
+#[test]
+fn only_allowed_commands_run_where_the_user_wants_that() {
+    let guardrails = Guardrails {
+        commands: CommandScope::AllowedOnly,
+        safe: vec!["make test".to_owned()],
+        ..Guardrails::default()
+    };
+    let world = World::with(Settings { guardrails, ..yolo() }, |_| {});
+    assert!(!refused(&world, "make test -j4") && !refused(&world, "ls"));
+    for line in ["make", "make testx", "make test; touch x"] {
+        assert!(refused(&world, line), "{line}");
+    }
+}
+
+#[test]
+fn a_run_does_no_more_than_its_limits_allow() {
+    let limits = Limits { files: Some(2), lines: Some(5), commands: Some(1) };
+    let world = world(Guardrails { limits, ..Guardrails::default() });
+    let write = |path: &str, content: &str| {
+        world.call("write_file", &json!({"path": path, "content": content})).text.to_string()
+    };
+    assert!(write("a", "1\n").starts_with("Created"));
+    assert!(write("b", "1\n").starts_with("Created"));
+    assert!(write("a", "2\n").starts_with("Changed"));
+    let said = write("c", "1\n");
+    assert!(said.contains("guardrails.max_files_modified is 2, and 2 files"), "{said}");
+    let said = write("a", "3\n");
+    assert!(said.contains("guardrails.max_lines_changed is 5; 4 lines"), "{said}");
+    assert!(!refused(&world, "true"));
+    assert!(refused(&world, "true"));
+}
+
+/// What a program opens by itself is stopped by the confinement, which knows the files.
+#[test]
+fn guarded_files_are_confined_as_well() {
+    let guardrails = Guardrails {
+        sensitive: patterns(&[".env"]),
+        protected: patterns(&["keep/**"]),
+        ..Guardrails::default()
+    };
+    let found = guardrails.clone();
+    let world = World::with(Settings { guardrails, ..yolo() }, |policy| {
+        policy.mode = Mode::WorkspaceWrite;
+        for (path, content) in
+            [(".env", "SECRET"), ("d/.env", "SECRET"), ("keep/a", "1"), (".gitignore", ".env")]
+        {
+            let path = policy.workspace.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        }
+        let files = found.files(&Root::open(&policy.workspace).unwrap());
+        assert_eq!((files.sensitive.len(), files.protected.len()), (2, 1), "{files:?}");
+        policy.hidden.extend(files.sensitive);
+        policy.protected.extend(files.protected);
+    });
+    if world.supervisor.enforced().unwrap().level != Level::Namespaces {
+        return;
+    }
+    let run = |line: &str| world.call("run_command", &json!({"command": line})).text.to_string();
+    let said = run("cat $(echo .e)nv d/$(echo .e)nv; echo x > $(echo keep)/a; grep -r SECRET .");
+    assert!(!said.contains("SECRET\n") && !said.contains(":SECRET"), "{said}");
+    assert_eq!(world.read("keep/a"), "1");
+}

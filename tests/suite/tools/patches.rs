@@ -1,0 +1,310 @@
+//! `apply_patch`, held against what git makes of the same patch.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use architect::model::{FileAction, ToolStatus};
+use architect::tools::{Delete, Settings};
+use serde_json::json;
+
+use super::world::{World, yolo};
+
+fn world() -> World {
+    World::with(Settings { delete: Delete::Allowed, ..yolo() }, |_| {})
+}
+
+fn git(folder: &Path, args: &[&str]) -> Vec<u8> {
+    let plain = [
+        "-c",
+        "core.quotePath=true",
+        "-c",
+        "core.fsmonitor=false",
+        "-c",
+        "core.hooksPath=/dev/null",
+    ];
+    let mut git = Command::new("git");
+    git.args(plain).args(args).current_dir(folder).env("GIT_CONFIG_GLOBAL", "/dev/null");
+    let done = git.output().unwrap();
+    assert!(done.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&done.stderr));
+    done.stdout
+}
+
+/// Returns the files of a folder with their content, besides git's own.
+fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() && path.file_name().unwrap() != ".git" {
+                folders.push(path);
+            } else if path.is_file() {
+                let name = path.strip_prefix(folder).unwrap().to_str().unwrap().to_owned();
+                found.push((name, fs::read(&path).unwrap()));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn files_are_changed_created_deleted_and_renamed_together() {
+    let world = world();
+    world.write("a", "1\n2\n3\n");
+    world.write("old", "x\n");
+    world.write("from", "r\n");
+    let patch = "diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -1,3 +1,3 @@\n 1\n-2\n+two\n 3\n\
+                 diff --git a/new b/d/new\nnew file mode 100755\n--- /dev/null\n+++ b/d/new\n@@ -0,0 +1 @@\n+n\n\
+                 diff --git a/old b/old\ndeleted file mode 100644\n--- a/old\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n\
+                 diff --git a/from b/to\nsimilarity index 50%\nrename from from\nrename to to\n";
+    let result = world.call("apply_patch", &json!({"patch": patch}));
+    assert_eq!(result.status, ToolStatus::Ok, "{}", result.text);
+    let told: Vec<_> = result.changes.iter().map(|change| (&*change.path, change.action)).collect();
+    let (created, modified, deleted) =
+        (FileAction::Created, FileAction::Modified, FileAction::Deleted);
+    assert_eq!(
+        told,
+        [("a", modified), ("d/new", created), ("from", deleted), ("old", deleted), ("to", created)]
+    );
+    let files: Vec<_> = files(&world.path);
+    let named: Vec<_> =
+        files.iter().map(|(name, content)| (name.as_str(), content.as_slice())).collect();
+    assert_eq!(named, [("a", &b"1\ntwo\n3\n"[..]), ("d/new", b"n\n"), ("to", b"r\n")]);
+    assert_eq!(world.mode("d/new"), 0o755);
+}
+
+/// Fault T24: what cannot be applied as a whole leaves every file as it was.
+#[test]
+fn a_patch_is_applied_as_a_whole_or_not_at_all() {
+    let world = world();
+    world.write("a", "1\n2\n");
+    world.write("b", "x\n");
+    fs::create_dir(world.path.join("folder")).unwrap();
+    let good = "--- a/a\n+++ b/a\n@@ -1,2 +1,2 @@\n 1\n-2\n+two\n";
+    let before = files(&world.path);
+    let long = format!(
+        "--- a/b\n+++ b/b\n@@ -1 +1,200000 @@\n-y\n{}",
+        "+line of a long hunk\n".repeat(200_000)
+    );
+    for (bad, why) in [
+        (
+            "--- a/b\n+++ b/b\n@@ -1 +1 @@\n-y\n+z\n",
+            "Hunk 1 for 'b' (line 9 of the patch) does not fit",
+        ),
+        ("--- a/none\n+++ b/none\n@@ -1 +1 @@\n-y\n+z\n", "'none' does not exist"),
+        ("--- a/../out\n+++ b/../out\n@@ -1 +1 @@\n-y\n+z\n", "outside the workspace"),
+        ("--- /etc/hostname\n+++ /etc/hostname\n@@ -1 +1 @@\n-y\n+z\n", "outside the workspace"),
+        ("--- /dev/null\n+++ b/b\n@@ -0,0 +1 @@\n+z\n", "'b' exists already"),
+        ("--- a/b\n+++ /dev/null\n@@ -1 +0,0 @@\n-y\n", "does not fit"),
+        ("--- a/folder\n+++ b/folder\n@@ -1 +1 @@\n-y\n+z\n", "is a directory"),
+        ("diff --git a/b b/folder\nrename from b\nrename to folder\n", "is a directory"),
+        ("--- a/b\n+++ b/b\n@@ -1 +1 @@\n-x\n+x\n", "changes nothing in 'b'"),
+        ("--- a/b\n+++ b/b\n@@\n-x\n+y\n", "should be like '@@ -10,6 +10,8 @@'"),
+        (long.as_str(), "does not fit"),
+    ] {
+        let result = world.call("apply_patch", &json!({"patch": format!("{good}{bad}")}));
+        assert_ne!(result.status, ToolStatus::Ok, "{bad}");
+        assert!(result.text.contains(why), "{}", result.text);
+        assert_eq!(files(&world.path), before, "{why}");
+    }
+}
+
+#[test]
+fn a_patch_without_names_is_for_the_path() {
+    let world = world();
+    world.write("a", "1\n");
+    let patch = "@@ -1 +1 @@\n-1\n+2\n";
+    assert!(world.err("apply_patch", &json!({"patch": patch})).contains("names no file"));
+    world.ok("apply_patch", &json!({"patch": patch, "path": "a"}));
+    assert_eq!(world.read("a"), "2\n");
+}
+
+#[test]
+fn deletions_need_to_be_allowed() {
+    let world = World::new();
+    world.write("a", "1\n");
+    let patch = "--- a/a\n+++ /dev/null\n@@ -1 +0,0 @@\n-1\n";
+    assert!(world.err("apply_patch", &json!({"patch": patch})).contains("workspace.allow_delete"));
+    assert!(world.err("delete_file", &json!({"path": "a"})).contains("not found"));
+    let world = self::world();
+    world.write("a", "1\n");
+    world.ok("delete_file", &json!({"path": "a"}));
+    assert!(!world.path.join("a").exists());
+    assert!(world.err("delete_file", &json!({"path": "a"})).contains("does not exist"));
+}
+
+/// Patches that git writes of random changes give what git gives, also when the file has moved on meanwhile.
+#[test]
+fn patches_of_random_changes_give_what_git_gives() {
+    let mut seed = 7_u64;
+    let mut random = move |below: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) as usize % below
+    };
+    let mut applied = 0;
+    for round in 0..60 {
+        let world = world();
+        git(&world.path, &["init", "-q", "."]);
+        let end = if round % 5 == 0 { "\r\n" } else { "\n" };
+        let mut lines: Vec<String> =
+            (0..40).map(|n| format!("line {}{end}", n * random(5))).collect();
+        if round % 7 == 0 {
+            lines.push("last".to_owned());
+        }
+        for name in ["a", "b é", "c"] {
+            world.write(name, lines.concat());
+        }
+        git(&world.path, &["add", "-A"]);
+        for _ in 0..=random(4) {
+            let at = random(lines.len());
+            match random(3) {
+                0 => lines.insert(at, format!("new {}{end}", random(9))),
+                1 => drop(lines.remove(at)),
+                _ => lines[at] = format!("changed {}{end}", random(9)),
+            }
+        }
+        for name in ["a", "b é"] {
+            world.write(name, lines.concat());
+        }
+        match random(3) {
+            0 => fs::rename(world.path.join("c"), world.path.join("renamed")).unwrap(),
+            1 => fs::remove_file(world.path.join("c")).unwrap(),
+            _ => world.write("new", lines.concat()),
+        }
+        git(&world.path, &["add", "-A", "-N"]);
+        let patch = String::from_utf8(git(&world.path, &["diff", "-M", "--no-ext-diff"])).unwrap();
+        let wanted = files(&world.path);
+        restore(&world, &patch, &wanted);
+        applied += 1;
+    }
+    assert_eq!(applied, 60);
+}
+
+/// Where the file has moved on since the patch was made, what `patch` makes of it is what the tool makes of it.
+#[test]
+fn patches_with_offsets_and_fuzz_give_what_patch_gives() {
+    if Command::new("patch").arg("--version").output().is_err() {
+        return;
+    }
+    let mut seed = 11_u64;
+    let mut random = move |below: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) as usize % below
+    };
+    let (mut same, mut refused) = (0, 0);
+    for _ in 0..80 {
+        let world = world();
+        let old: Vec<String> = (0..60).map(|n| format!("line {n}\n")).collect();
+        let mut new = old.clone();
+        for place in [10, 30, 50] {
+            new[place + random(4)] = format!("changed at {place}\n");
+        }
+        world.write("old", old.concat());
+        world.write("new", new.concat());
+        let diff = Command::new("diff")
+            .args(["-u", "old", "new"])
+            .current_dir(&world.path)
+            .output()
+            .unwrap();
+        let patch = String::from_utf8(diff.stdout).unwrap();
+        let mut drifted = old;
+        for _ in 0..random(6) {
+            let at = random(drifted.len());
+            match random(3) {
+                0 => drifted.insert(at, format!("drifted {}\n", random(1_000))),
+                1 => drop(drifted.remove(at)),
+                _ => drifted[at] = format!("drifted {}\n", random(1_000)),
+            }
+        }
+        let patch = patch.replace("--- old", "--- file").replace("+++ new", "+++ file");
+        world.write("theirs", drifted.concat());
+        world.write("file", drifted.concat());
+        world.write("p", &patch);
+        let mut theirs = Command::new("patch");
+        theirs.args(["-s", "-f", "--no-backup-if-mismatch", "-r", "-", "-i", "p", "theirs"]);
+        let fits = theirs.current_dir(&world.path).output().unwrap().status.success();
+        let result = world.call("apply_patch", &json!({"patch": patch}));
+        if fits {
+            assert_eq!(
+                result.status,
+                ToolStatus::Ok,
+                "{}\n{patch}\n{}",
+                result.text,
+                drifted.concat()
+            );
+            assert_eq!(world.read("file"), world.read("theirs"), "{patch}\n{}", drifted.concat());
+            same += 1;
+        } else {
+            if result.status != ToolStatus::Ok {
+                assert_eq!(world.read("file"), drifted.concat());
+            }
+            refused += 1;
+        }
+    }
+    assert!(same > 20 && refused > 5, "{same} {refused}");
+}
+
+/// Takes a patch back with git, applies it with the tool, and compares.
+fn restore(world: &World, patch: &str, wanted: &[(String, Vec<u8>)]) {
+    let file = world.path.parent().unwrap().join("patch");
+    fs::write(&file, patch).unwrap();
+    git(&world.path, &["apply", "-R", "--whitespace=nowarn", file.to_str().unwrap()]);
+    assert_ne!(files(&world.path), wanted);
+    let result = world.call("apply_patch", &json!({"patch": patch}));
+    assert_eq!(result.status, ToolStatus::Ok, "{}\n{patch}", result.text);
+    assert_eq!(files(&world.path), wanted, "{patch}");
+}
+
+/// The changes of this project itself, as far as it has its history with it.
+#[test]
+fn patches_of_a_real_history_give_what_git_gives() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let history =
+        std::env::var("ARCHITECT_TEST_HISTORY").unwrap_or_else(|_| source.display().to_string());
+    let history = Path::new(&history);
+    // A copy without its history shows nothing.
+    if !history.join(".git").exists() && !history.join("HEAD").exists() {
+        return;
+    }
+    let list = git(history, &["log", "--no-merges", "--format=%H %P", "-n", "150"]);
+    let mut applied = 0;
+    for line in String::from_utf8(list).unwrap().lines() {
+        let Some((commit, parent)) = line.split_once(' ').filter(|(_, parent)| !parent.is_empty())
+        else {
+            continue;
+        };
+        let patch = git(history, &["diff", "-M", "--no-ext-diff", "--no-textconv", parent, commit]);
+        let Ok(patch) = String::from_utf8(patch) else { continue };
+        let is_text = !patch.contains("\nBinary files ")
+            && !patch.contains(" mode 120000")
+            && !patch.contains(" 160000");
+        if !is_text || patch.len() > 2_000_000 || patch.is_empty() {
+            continue;
+        }
+        let world = world();
+        let names = git(history, &["diff", "--no-renames", "--name-status", "-z", parent, commit]);
+        let names = String::from_utf8(names).unwrap();
+        let fields: Vec<&str> = names.split_terminator('\0').collect();
+        let mut wanted = Vec::new();
+        for pair in fields.chunks(2) {
+            let [status, name] = pair else { panic!("{pair:?}") };
+            if *status != "A" {
+                world.write(name, git(history, &["show", &format!("{parent}:{name}")]));
+            }
+            if *status != "D" {
+                wanted.push((
+                    (*name).to_owned(),
+                    git(history, &["show", &format!("{commit}:{name}")]),
+                ));
+            }
+        }
+        wanted.sort();
+        let result = world.call("apply_patch", &json!({"patch": patch}));
+        assert_eq!(result.status, ToolStatus::Ok, "{commit}: {}", result.text);
+        assert!(files(&world.path) == wanted, "{commit} differs");
+        applied += 1;
+    }
+    assert!(applied > 0, "the history has nothing to apply");
+}

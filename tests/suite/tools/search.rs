@@ -1,0 +1,135 @@
+//! Searching files by their content and by their names.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::time::{Duration, Instant};
+
+use architect::tools::Settings;
+use architect::tools::permission::{FilePatterns, Guardrails, Rules};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use serde_json::json;
+
+use super::world::{World, yolo};
+
+#[test]
+fn lines_are_found_with_what_stands_around_them() {
+    let world = World::new();
+    world.write("src/a.rs", "one\ntwo\nfn main() {\n  x\n}\nlast\n");
+    world.write("b.txt", "fn other\n");
+    let said = world.ok("search_code", &json!({"pattern": r"fn \w+", "context_lines": 1}));
+    assert_eq!(said, "b.txt\n1:fn other\n\nsrc/a.rs\n2-two\n3:fn main() {\n4-  x");
+    let said = world.ok("search_code", &json!({"pattern": "FN", "case_sensitive": false, "file_pattern": "*.rs", "context_lines": 0}));
+    assert_eq!(said, "src/a.rs\n3:fn main() {");
+    let said = world.ok("search_code", &json!({"pattern": "fn", "path": "src"}));
+    assert!(said.starts_with("src/a.rs\n"), "{said}");
+    assert_eq!(world.ok("search_code", &json!({"pattern": "nothing"})), "No matches.");
+    let said = world.err("search_code", &json!({"pattern": "("}));
+    assert!(
+        said.contains("unclosed group")
+            && said.ends_with("To search for a text as it is, use grep."),
+        "{said}"
+    );
+    assert!(
+        world
+            .err("search_code", &json!({"pattern": "x", "path": "none"}))
+            .contains("'none' does not exist")
+    );
+}
+
+#[test]
+fn a_text_is_found_letter_by_letter() {
+    let world = World::new();
+    world.write("a", "x.y(\nxay(\n");
+    assert_eq!(world.ok("grep", &json!({"text": "x.y("})), "a\n1:x.y(");
+    assert_eq!(world.ok("grep", &json!({"text": "X.Y(", "case_sensitive": false})), "a\n1:x.y(");
+    world.write("many", "hit\n".repeat(100));
+    let said = world.ok("grep", &json!({"text": "hit", "max_results": 2}));
+    assert_eq!(
+        said,
+        "many\n1:hit\n2:hit\n[2 of 100 matches in 1 files are shown; narrow the search, or raise max_results]"
+    );
+}
+
+#[test]
+fn files_are_found_by_name_and_by_path() {
+    let world = World::new();
+    for path in ["a.rs", "src/b.rs", "src/d/c.rs", "src/d/x.py", ".github/w.yml"] {
+        world.write(path, "");
+    }
+    let find = |pattern: &str| world.ok("find_files", &json!({"pattern": pattern}));
+    assert_eq!(find("*.rs"), "a.rs\nsrc/b.rs\nsrc/d/c.rs");
+    assert_eq!(find("src/**/*.rs"), "src/b.rs\nsrc/d/c.rs");
+    assert_eq!(find("*.yml"), ".github/w.yml");
+    assert_eq!(find("*.go"), "No files.");
+    let below = world.ok("find_files", &json!({"pattern": "d/*.py", "path": "src"}));
+    assert_eq!(below, "src/d/x.py");
+}
+
+/// Faults T23, R6, R7, R12: what is ignored, binary, special or a link is left out, and nothing waits.
+#[test]
+fn only_text_of_the_project_is_searched() {
+    let world = World::new();
+    world.write(".gitignore", "target/\n*.log\n");
+    world.write("target/a", "hit");
+    world.write("x.log", "hit");
+    world.write(".git/config", "hit");
+    world.write("binary", b"hit\0\n");
+    world.write("latin", b"caf\xe9 hit\n");
+    let wide: Vec<u8> = "\u{feff}wide hit\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    world.write("wide", wide);
+    mknodat(CWD, world.path.join("pipe"), FileType::Fifo, Mode::RUSR, 0).unwrap();
+    symlink("/etc", world.path.join("etc")).unwrap();
+    symlink("loop", world.path.join("loop")).unwrap();
+    symlink("/dev/zero", world.path.join("zero")).unwrap();
+    let begun = Instant::now();
+    let said = world.ok("grep", &json!({"text": "hit"}));
+    assert_eq!(said, "latin\n1:caf\u{fffd} hit\n\nwide\n1:wide hit");
+    assert!(
+        world
+            .err("grep", &json!({"text": "root", "path": "etc"}))
+            .contains("outside the workspace")
+    );
+    assert!(begun.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn guarded_files_are_not_searched() {
+    let sensitive = FilePatterns::parse(&[".env"]).unwrap();
+    let guardrails = Guardrails { sensitive, ..Guardrails::default() };
+    let rules = Rules::parse(&["read_file(private/**)"], &[], &[]).unwrap();
+    let world = World::with(Settings { guardrails, rules, ..yolo() }, |_| {});
+    for path in [".env", "d/.env", "private/a", "open"] {
+        world.write(path, "hit\n");
+    }
+    assert_eq!(world.ok("grep", &json!({"text": "hit"})), "open\n1:hit");
+    assert_eq!(world.ok("search_code", &json!({"pattern": "h.t"})), "open\n1:hit");
+    assert!(world.err("grep", &json!({"text": "hit", "path": ".env"})).contains("sensitive_files"));
+    symlink(".env", world.path.join("plain")).unwrap();
+    assert!(
+        world.err("grep", &json!({"text": "hit", "path": "plain"})).contains("sensitive_files")
+    );
+}
+
+/// Faults T23, R4: an expression that is hard for others, and many files.
+#[test]
+fn a_search_takes_little_time() {
+    let world = World::new();
+    world.write("hard", format!("{}\n", "a".repeat(100_000)));
+    for folder in 0..50 {
+        for file in 0..100 {
+            world.write(&format!("d{folder}/f{file}"), "text\n");
+        }
+    }
+    let begun = Instant::now();
+    let said = world.ok("search_code", &json!({"pattern": "(a+)+$b|^(a|aa)+c"}));
+    assert_eq!(said, "No matches.");
+    let said = world.ok("grep", &json!({"text": "text"}));
+    assert!(
+        said.starts_with("d0/f0\n1:text\n") && said.contains("[30 of 5000 matches in 5000 files"),
+        "{said}"
+    );
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    fs::write(world.path.join("line"), vec![b'x'; 3_000_000]).unwrap();
+    let said = world.ok("grep", &json!({"text": "xxx", "path": "line"}));
+    assert!(said.len() < 600, "{}", said.len());
+}

@@ -1,0 +1,144 @@
+//! Encrypted connections: who is trusted, and that nobody else gets to see a key.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use architect::llm::WireSettings;
+use architect::model::{Fault, FaultClass, FaultKind, Reply};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use tempfile::TempDir;
+
+use super::caller::{Caller, KEY, env};
+use crate::support::chat::whole_text;
+
+/// A server with a certificate, and the file with the authority that signed it.
+struct Encrypted {
+    url: String,
+    folder: TempDir,
+    /// What it was sent, once it could read that.
+    heard: Arc<Mutex<String>>,
+}
+
+impl Encrypted {
+    /// Returns a server whose certificate is for this name, after a last change.
+    fn new(name: &str, change: impl FnOnce(&mut CertificateParams)) -> Self {
+        let mut authority = CertificateParams::new([]).unwrap();
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let root = authority.self_signed(&key).unwrap();
+        let issuer = Issuer::new(authority, key);
+        let mut leaf = CertificateParams::new([name.to_owned()]).unwrap();
+        change(&mut leaf);
+        let key = KeyPair::generate().unwrap();
+        let certificate = leaf.signed_by(&key, &issuer).unwrap();
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.der().clone()], key)
+            .unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("root.pem"), root.pem()).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("https://{}/v1", listener.local_addr().unwrap());
+        let heard = Arc::new(Mutex::new(String::new()));
+        let notes = Arc::clone(&heard);
+        thread::spawn(move || serve(&listener, &Arc::new(config), &notes));
+        Self { url, folder, heard }
+    }
+
+    /// Calls it, trusting its authority or only those of the system.
+    fn call(&self, trusts: bool) -> Result<Reply, Fault> {
+        let settings = WireSettings {
+            api_base: Some(self.url.clone()),
+            connect_timeout: Duration::from_secs(5),
+            timeout: Duration::from_secs(10),
+            stream: false,
+            ..WireSettings::default()
+        };
+        let root = self.folder.path().join("root.pem").display().to_string();
+        let env = |name: &str| match name {
+            "SSL_CERT_FILE" if trusts => Some(root.clone()),
+            name => env(name),
+        };
+        Caller::with_env("openai-chat/fake", &settings, &env).unwrap().call().reply
+    }
+
+    fn fault(&self, trusts: bool) -> Fault {
+        let fault = self.call(trusts).unwrap_err();
+        assert_eq!((fault.kind, fault.class()), (FaultKind::Tls, FaultClass::Fatal), "{fault:?}");
+        assert_eq!(*self.heard.lock().unwrap(), "", "nothing was said to who is not trusted");
+        fault
+    }
+}
+
+/// Answers each connection once; one on which nobody agrees is closed.
+fn serve(listener: &TcpListener, config: &Arc<ServerConfig>, notes: &Mutex<String>) {
+    for stream in listener.incoming().take(4) {
+        let stream = stream.unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let connection = ServerConnection::new(Arc::clone(config)).unwrap();
+        let mut reader = BufReader::new(StreamOwned::new(connection, stream));
+        let (mut head, mut length) = (String::new(), 0);
+        while let Ok(count @ 1..) = reader.read_line(&mut head) {
+            let line = head[head.len() - count..].to_lowercase();
+            if let Some(value) = line.strip_prefix("content-length:") {
+                length = value.trim().parse().unwrap();
+            }
+            if line == "\r\n" {
+                break;
+            }
+        }
+        let mut body = vec![0; length];
+        if head.is_empty() || reader.read_exact(&mut body).is_err() {
+            continue;
+        }
+        notes.lock().unwrap().push_str(&head);
+        let text = whole_text("sealed");
+        let stream = reader.get_mut();
+        let answer = format!(
+            "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{text}",
+            text.len()
+        );
+        stream.write_all(answer.as_bytes()).unwrap();
+        stream.conn.send_close_notify();
+        let _ = stream.flush();
+    }
+}
+
+#[test]
+fn an_authority_of_ones_own_is_trusted_when_it_is_named() {
+    let server = Encrypted::new("127.0.0.1", |_| {});
+    assert_eq!(&*server.call(true).unwrap().text(), "sealed");
+    assert!(server.heard.lock().unwrap().contains(KEY));
+}
+
+/// Fault L5.
+#[test]
+fn an_authority_that_nobody_named_is_not_trusted() {
+    let fault = Encrypted::new("127.0.0.1", |_| {}).fault(false);
+    assert!(fault.message.contains("SSL_CERT_FILE"), "{}", fault.message);
+}
+
+/// Faults L5 and C3.
+#[test]
+fn a_certificate_of_yesterday_is_not_trusted() {
+    let past = |leaf: &mut CertificateParams| leaf.not_after = date_time_ymd(2001, 1, 1);
+    let fault = Encrypted::new("127.0.0.1", past).fault(true);
+    assert!(fault.message.contains("clock"), "{}", fault.message);
+}
+
+/// Fault L5.
+#[test]
+fn a_certificate_for_another_host_is_not_trusted() {
+    let fault = Encrypted::new("elsewhere.example", |_| {}).fault(true);
+    assert!(fault.message.contains("127.0.0.1"), "{}", fault.message);
+}
