@@ -8,7 +8,7 @@
 //! | floor | rooms | what |
 //! |---|---|---|
 //! | bin | `cli` | arguments as typed, then what they mean; terminal; errors with hints; exit codes |
-//! | 7 | [`workflow`] | runs made of runs: a plan first, an evaluation behind |
+//! | 7 | [`workflow`] | runs made of runs: a plan first, an evaluation behind; scenarios |
 //! | 6 | [`app`] | composition: the only place that knows every adapter |
 //! | 5 | [`runner`] | the driver; effect → port call, one arm each; the inline driver for tests and benchmarks |
 //! | 4 | [`llm`], [`tools`], [`mcp`], [`hooks`], [`journal`], [`view`], [`config`] | one adapter family each |

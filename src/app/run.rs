@@ -15,14 +15,15 @@ use super::outputs::Whole;
 use super::schema::Schema;
 use super::session::{First, Place, Start, Written};
 use super::setup::{Effect, Setup};
+use super::staging::{Live, Staging};
 use super::tools::{self, Means};
 use crate::config::rules;
 use crate::hooks::{HookedChecks, HookedTools, Hooks, Occasion, SessionFacts, around};
 use crate::journal::{SessionId, Setting, Workspace};
-use crate::machine::{Fold, Outcome, State, Status, StopReason};
+use crate::machine::{Fold, Outcome, State, Status};
 use crate::model::{Digest, Rules};
 use crate::port::{Cancel, Checks, HookPoint, Model, NoPrelude, Prelude, ToolSpec, Toolbox};
-use crate::runner::{self, Brief, Driver, Ports, SystemClock, Threads, listen};
+use crate::runner::{self, Brief, Driver, Ports};
 use crate::tools::Planned;
 use crate::tools::permission::Confirm;
 use crate::view::{About, Show, Source};
@@ -86,6 +87,17 @@ impl Setup {
     ///
     /// Fails when the run could not begin; nothing was sent then.
     pub fn run(&self, order: Order, stage: Stage) -> Result<Ended, AppError> {
+        let live = Live(stage.show.clone());
+        self.drive(order, stage, live)
+    }
+
+    /// Drives a run to its end, wherever it takes place.
+    pub(super) fn drive(
+        &self,
+        order: Order,
+        stage: Stage,
+        mut staging: impl Staging,
+    ) -> Result<Ended, AppError> {
         let Stage { show, confirm, sandbox } = stage;
         let session = order.place.session();
         let name: Arc<str> = session.to_string().into();
@@ -93,7 +105,7 @@ impl Setup {
         let Order { task, place, options, .. } = order;
         let hooks = Arc::new(hooks::of(&self.config, &self.sandbox, self.facts(&name, &place))?);
         let asking = InSession { name: &name, calls: place.calls(), record: &self.record };
-        let model = self.model.connect(&self.config, &self.world, &asking)?;
+        let model = staging.model(self.model.connect(&self.config, &self.world, &asking)?);
         let servers = mcp::start(&self.config, &self.world, &self.sandbox, &Cancel::new())?;
         let whole = place.outputs(session).map(Whole);
         let used = place.conversation().map(tools::used).unwrap_or_default();
@@ -113,14 +125,7 @@ impl Setup {
         let start = place.begin(session, first, || self.setting(&brief, options))?;
         let Start { fold, outcomes, at, written } = start;
 
-        let clock = Arc::new(SystemClock::resume(at));
-        let hands = Threads::new(clock, parallel);
-        let farewell = show.clone();
-        listen(hands.inbox(), move |signal| {
-            farewell.farewell(StopReason::UserInterrupt(signal));
-        })
-        .map_err(|error| AppError::system("listen to signals", &error))?;
-
+        let (hands, around) = staging.hands(at, parallel)?;
         let checks = self.checks();
         let toolbox: Arc<dyn Toolbox> = Arc::<crate::tools::Registry>::clone(&registry);
         let hooked = Hooked::new(Arc::clone(&hooks), model, toolbox, checks, &brief, task);
@@ -137,7 +142,7 @@ impl Setup {
                 Ports { journal: Box::new(journal), mailbox: Box::new(mail), ..ports }
             }
         };
-        let fold = Driver::new(hands, ports, brief, fold).run(outcomes);
+        let fold = Driver::new(hands, around(ports), brief, fold).run(outcomes);
         tell_end(&hooks, &fold);
         servers.stop();
         Ok(Ended { session, fold, planned: registry.planned() })

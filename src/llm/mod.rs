@@ -18,6 +18,8 @@ mod encode;
 mod exchange;
 mod fault;
 mod gemini;
+#[cfg(test)]
+mod mangled;
 pub mod models;
 mod provider;
 mod responses;

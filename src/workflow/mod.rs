@@ -1,10 +1,11 @@
-//! Floor 7: runs made of runs.
+//! Floor 7: runs made of runs, and runs that are known beforehand ([`scenario`]).
 //!
-//! Each of them shares one budget: what a run has used is taken from the limits of the next one ([`limits`]). All are
-//! shown before the same audience, and their results go together in the end.
+//! Runs that belong together share one budget: what a run has used is taken from the limits of the next one ([`limits`]).
+//! All are shown before the same audience, and their results go together in the end.
 
 mod limits;
 mod plan_first;
+pub mod scenario;
 mod self_eval;
 
 pub use plan_first::plan_first;

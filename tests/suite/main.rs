@@ -3,14 +3,18 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)] // in tests, helpers included
 #![allow(clippy::print_stdout, clippy::print_stderr)] // a test that is skipped says why
 
+mod bytes;
 mod cli;
 mod config;
 mod context;
 mod hooks;
 mod house;
 mod journal;
+mod matrix;
 mod mcp;
 mod runner;
+mod scenarios;
+mod simulator;
 mod support;
 mod tools;
 mod view;

@@ -5,6 +5,7 @@
 mod output;
 mod sessions;
 mod settings;
+mod test;
 
 use std::path::PathBuf;
 
@@ -14,6 +15,7 @@ use clap_complete::Shell;
 pub(crate) use output::*;
 pub(crate) use sessions::*;
 pub(crate) use settings::*;
+pub(crate) use test::*;
 
 /// A headless coding agent for CI, cron, pipes and terminals.
 #[derive(Debug, Parser)]
@@ -51,6 +53,8 @@ pub(crate) enum Command {
     Steer(MailArgs),
     /// Tell a running session something for when it would have ended
     Followup(MailArgs),
+    /// Play scenarios: scripted models, with what is expected of the run
+    Test(TestArgs),
     /// Tell where the time of a session went
     Trace(TraceArgs),
     /// Print the statechart that a run follows

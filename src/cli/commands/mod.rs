@@ -14,6 +14,7 @@ mod replay;
 mod resume;
 mod run;
 mod sessions;
+mod test;
 mod trace;
 
 use architect::app::World;
@@ -36,6 +37,7 @@ pub(crate) fn run(command: Command) -> Result<u8, Failure> {
         Command::Cleanup(args) => cleanup::run(&args, &world),
         Command::Steer(args) => mail::run(&args, LetterKind::Steering, &world),
         Command::Followup(args) => mail::run(&args, LetterKind::FollowUp, &world),
+        Command::Test(args) => test::run(&args, &world),
         Command::Trace(args) => trace::run(&args, &world),
         Command::Machine(args) => machine::run(&args),
         Command::Agents(args) => agents::run(&args, &world),

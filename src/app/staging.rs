@@ -1,0 +1,84 @@
+//! Where a run takes place: in the world, or on a stage that looks like it.
+
+use std::sync::Arc;
+
+use super::error::AppError;
+use super::run::{Ended, Order, Stage};
+use super::setup::Setup;
+use crate::machine::StopReason;
+use crate::model::Time;
+use crate::port::Model;
+use crate::runner::{Hands, Ports, SystemClock, Threads, listen};
+use crate::view::Show;
+
+/// What is different between a run in the world and a rehearsal of it. Everything else is the same code.
+pub(super) trait Staging {
+    /// Where the work is done.
+    type Hands: Hands;
+
+    /// Returns the model that is asked in place of this one.
+    fn model(&mut self, model: Box<dyn Model>) -> Box<dyn Model>;
+
+    /// Returns the hands of a run that stands at this time, with so many tools at a time.
+    fn hands(self, at: Time, parallel: u32) -> Result<(Self::Hands, Around), AppError>;
+}
+
+/// Replaces ports of a run.
+pub(super) type Around = Box<dyn FnOnce(Ports) -> Ports>;
+
+/// The world: threads, real time, signals of the system.
+pub(super) struct Live(pub(super) Show);
+
+impl Staging for Live {
+    type Hands = Threads;
+
+    fn model(&mut self, model: Box<dyn Model>) -> Box<dyn Model> {
+        model
+    }
+
+    fn hands(self, at: Time, parallel: u32) -> Result<(Threads, Around), AppError> {
+        let hands = Threads::new(Arc::new(SystemClock::resume(at)), parallel);
+        let Self(show) = self;
+        listen(hands.inbox(), move |signal| show.farewell(StopReason::UserInterrupt(signal)))
+            .map_err(|error| AppError::system("listen to signals", &error))?;
+        Ok((hands, Box::new(|ports| ports)))
+    }
+}
+
+/// A stage: the real set-up with other hands, a model that is listened to, and ports of one's own.
+pub struct Rehearsal<H> {
+    /// Where the work is done, and by which clock. It has to stand where the session stands.
+    pub hands: H,
+    /// Returns the model that is asked in place of the chosen one: a witness around it, say.
+    pub model: Box<dyn Fn(Box<dyn Model>) -> Box<dyn Model>>,
+    /// Replaces other ports: the mailbox, say.
+    pub ports: Box<dyn FnOnce(Ports) -> Ports>,
+}
+
+impl<H: Hands> Staging for Rehearsal<H> {
+    type Hands = H;
+
+    fn model(&mut self, model: Box<dyn Model>) -> Box<dyn Model> {
+        (self.model)(model)
+    }
+
+    fn hands(self, _: Time, _: u32) -> Result<(H, Around), AppError> {
+        Ok((self.hands, self.ports))
+    }
+}
+
+impl Setup {
+    /// Drives a run to its end on a stage of one's own. Signals of the system are not listened to.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the run could not begin.
+    pub fn rehearse<H: Hands>(
+        &self,
+        order: Order,
+        stage: Stage,
+        rehearsal: Rehearsal<H>,
+    ) -> Result<Ended, AppError> {
+        self.drive(order, stage, rehearsal)
+    }
+}

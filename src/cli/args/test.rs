@@ -1,0 +1,32 @@
+//! Scenarios.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+#[derive(Debug, Args)]
+pub(crate) struct TestArgs {
+    /// Scenarios: files, or folders with files that end in .toml
+    #[arg(required_unless_present = "from")]
+    pub(crate) paths: Vec<PathBuf>,
+
+    /// Write the expectations anew, as they hold
+    #[arg(long)]
+    pub(crate) update: bool,
+
+    /// Print one JSON document
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Write the results for a build server
+    #[arg(long, value_name = "FILE")]
+    pub(crate) junit: Option<PathBuf>,
+
+    /// Print a scenario made of this session: its replies, tool results and files
+    #[arg(long, value_name = "SESSION", conflicts_with_all = ["paths", "update", "json", "junit"])]
+    pub(crate) from: Option<String>,
+
+    /// With --from, settings that name the store
+    #[arg(long, value_name = "KEY=VALUE", requires = "from")]
+    pub(crate) set: Vec<String>,
+}

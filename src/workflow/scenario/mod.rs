@@ -1,0 +1,57 @@
+//! Scenarios: runs whose model is written down, with what is expected of them.
+//!
+//! Everything but the model is real — configuration, tools, confinement, journal — on a throw-away workspace. The work is
+//! done on the spot and time is virtual: a reply that is an hour late takes no time, and two runs are the same to the
+//! byte. No key, no network, no file of the user is read.
+//!
+//! ```toml
+//! about = "A command that fails is shown to the model, which mends the file."
+//! prompt = "Make the test pass."
+//! mode = "yolo"                     # as --mode; also: agent, dry_run, sets, config, schema, confirm, time
+//! sets = ["limits.max_steps=5"]     # as --set
+//!
+//! [workspace]                       # files
+//! "test.sh" = "grep -q right answer.txt\n"
+//! "answer.txt" = "wrong\n"
+//!
+//! [[turn]]                          # what the model says, turn by turn: see `llm::scripted`
+//! calls = [{ name = "run_command", arguments = { command = "sh test.sh" } }]
+//!
+//! [[turn]]
+//! calls = [{ name = "write_file", arguments = { path = "answer.txt", content = "right\n" } }]
+//!
+//! [[turn]]
+//! text = "Done."
+//!
+//! [[at]]                            # what happens meanwhile: steer, follow_up or signal, at an event
+//! event = "tool_call_end name=run_command"
+//! nth = 1
+//! steer = "Be quick."
+//!
+//! [expect]                          # the last section of the file; `--update` writes it anew
+//! exit_code = 0
+//! output = "Done."
+//! events = ["tool_call_end status=failed", "agent_end"]   # in this order; others may come between
+//! files = { "answer.txt" = "right\n" }
+//!
+//! [[expect.tools]]
+//! name = "run_command"
+//! text = { contains = ["exit code 1"] }
+//! ```
+//!
+//! What is expected is held against what was seen as text, so that a failure is a difference one can read: [`Verdict`].
+
+mod expect;
+mod file;
+mod past_files;
+mod report;
+mod run;
+mod session;
+mod stage;
+mod witness;
+
+pub use expect::{EventPattern, Expect, ExpectedFile, ExpectedRequest, ExpectedTool, Like, Text};
+pub use file::{At, Confirmation, Happening, NoScenario, Scenario, SignalName, TimeKind};
+pub use report::{Tested, json, junit, text};
+pub use run::{Verdict, find, test_all};
+pub use session::from_session;

@@ -1,0 +1,149 @@
+//! What became of scenarios, for people and for programs.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::run::Verdict;
+
+/// A scenario that was played.
+#[derive(Clone, Debug)]
+pub struct Tested {
+    /// Its file.
+    pub path: PathBuf,
+    /// What it shows.
+    pub about: Option<String>,
+    /// What became of it.
+    pub verdict: Verdict,
+    /// How long it took by the clock of the machine.
+    pub took: Duration,
+}
+
+impl Tested {
+    /// Returns whether everything was as expected.
+    pub fn passed(&self) -> bool {
+        self.verdict == Verdict::Passed
+    }
+
+    /// Returns what was not as expected.
+    fn complaint(&self) -> Option<&str> {
+        match &self.verdict {
+            Verdict::Passed => None,
+            Verdict::Differs { difference, .. } => Some(difference),
+            Verdict::Broken(why) => Some(why),
+        }
+    }
+}
+
+/// Returns one line for each scenario, what is different in those that failed, and the sum.
+pub fn text(tested: &[Tested]) -> String {
+    let mut text = String::new();
+    for one in tested {
+        let mark = if one.passed() { "✓" } else { "✗" };
+        text.push_str(&format!("{mark} {} ({} ms)\n", one.path.display(), one.took.as_millis()));
+        for line in one.complaint().unwrap_or_default().lines() {
+            text.push_str(&format!("    {line}\n"));
+        }
+    }
+    let failed = tested.iter().filter(|one| !one.passed()).count();
+    text + &format!("{} passed, {failed} failed\n", tested.len() - failed)
+}
+
+/// Returns all of it as one document.
+pub fn json(tested: &[Tested]) -> Value {
+    let failed = tested.iter().filter(|one| !one.passed()).count();
+    let scenario = |one: &Tested| {
+        json!({
+            "path": one.path,
+            "about": one.about,
+            "passed": one.passed(),
+            "duration_ms": millis(one.took),
+            "difference": one.complaint(),
+        })
+    };
+    json!({
+        "schema": 1,
+        "passed": tested.len() - failed,
+        "failed": failed,
+        "scenarios": tested.iter().map(scenario).collect::<Vec<_>>(),
+    })
+}
+
+/// Returns all of it in the format that build servers read.
+pub fn junit(tested: &[Tested]) -> String {
+    let count = |of: fn(&Verdict) -> bool| tested.iter().filter(|one| of(&one.verdict)).count();
+    let failures = count(|verdict| matches!(verdict, Verdict::Differs { .. }));
+    let errors = count(|verdict| matches!(verdict, Verdict::Broken(_)));
+    let seconds: f64 = tested.iter().map(|one| one.took.as_secs_f64()).sum();
+    let mut text = format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n  <testsuite name=\"architect\" \
+         tests=\"{}\" failures=\"{failures}\" errors=\"{errors}\" time=\"{seconds:.3}\">\n",
+        tested.len()
+    );
+    for one in tested {
+        let name = escaped(&one.path.to_string_lossy());
+        let time = one.took.as_secs_f64();
+        text.push_str(&format!(
+            "    <testcase classname=\"architect\" name=\"{name}\" time=\"{time:.3}\""
+        ));
+        let (tag, message) = match &one.verdict {
+            Verdict::Passed => {
+                text.push_str("/>\n");
+                continue;
+            }
+            Verdict::Differs { .. } => ("failure", "not as expected"),
+            Verdict::Broken(_) => ("error", "could not be played"),
+        };
+        let what = escaped(one.complaint().unwrap_or_default());
+        text.push_str(&format!(
+            ">\n      <{tag} message=\"{message}\">{what}</{tag}>\n    </testcase>\n"
+        ));
+    }
+    text + "  </testsuite>\n</testsuites>\n"
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Returns a text as XML may carry it.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\n' | '\t' => escaped.push(c),
+            // XML has no way to write them.
+            c if c.is_control() || c == '\u{fffe}' || c == '\u{ffff}' => escaped.push('\u{fffd}'),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tested(verdict: Verdict) -> Tested {
+        Tested { path: "a<b>.toml".into(), about: None, verdict, took: Duration::from_millis(5) }
+    }
+
+    #[test]
+    fn each_format_tells_what_failed_and_why() {
+        let all = [tested(Verdict::Passed), tested(Verdict::Broken("no \u{1b} & more".into()))];
+        assert_eq!(
+            text(&all),
+            "✓ a<b>.toml (5 ms)\n✗ a<b>.toml (5 ms)\n    no \u{1b} & more\n1 passed, 1 failed\n"
+        );
+        assert_eq!(json(&all)["scenarios"][1]["difference"], "no \u{1b} & more");
+        let xml = junit(&all);
+        assert!(xml.contains("tests=\"2\" failures=\"0\" errors=\"1\""));
+        assert!(xml.contains("name=\"a&lt;b&gt;.toml\""));
+        assert!(xml.contains("no \u{fffd} &amp; more</error>"));
+    }
+}

@@ -1,0 +1,74 @@
+//! Hands that work on the spot, with panics caught as on threads, and signals that come by chance.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex};
+
+use architect::machine::{Deadline, Event};
+use architect::model::{Signal, Span, Time};
+use architect::port::Clock;
+use architect::runner::{Arrival, Hands, Inline, Work};
+
+use super::chance::Chance;
+
+/// What a process that dies leaves: an unwinding that nobody prints.
+pub(super) struct Crash;
+
+pub(super) struct SimulatedHands {
+    pub(super) inline: Inline,
+    pub(super) chance: Chance,
+    /// Whether signals and crashes come by chance.
+    pub(super) is_wild: bool,
+    /// How often the driver may still wait.
+    pub(super) waits: u32,
+}
+
+impl SimulatedHands {
+    pub(super) fn new(from: Time, chance: Chance, is_wild: bool) -> Self {
+        Self { inline: Inline::resume(from), chance, is_wild, waits: 20_000 }
+    }
+}
+
+impl Hands for SimulatedHands {
+    fn clock(&self) -> Arc<dyn Clock> {
+        self.inline.clock()
+    }
+
+    fn start(&mut self, work: Work) {
+        let Work { id, lane, cancel, run, lost } = work;
+        let lost = Arc::new(Mutex::new(Some(lost)));
+        let on_panic = Arc::clone(&lost);
+        let late = Span(self.chance.below(3));
+        let run =
+            Box::new(move |scope: &architect::port::Scope, post: &architect::runner::Post<'_>| {
+                // Work that begins a little later changes the order of what arrives.
+                scope.sleep(late);
+                catch_unwind(AssertUnwindSafe(|| run(scope, post))).unwrap_or_else(|_| {
+                    let lost = on_panic.lock().unwrap().take().unwrap();
+                    lost("internal error: it broke down")
+                })
+            });
+        let lost = Box::new(move |why: &str| lost.lock().unwrap().take().unwrap()(why));
+        self.inline.start(Work { id, lane, cancel, run, lost });
+    }
+
+    fn wait(&mut self, deadline: Option<Deadline>) -> Option<Arrival> {
+        self.waits -= 1;
+        assert!(self.waits > 0, "the run comes to no end");
+        if self.is_wild && self.chance.once_in(150) {
+            std::panic::resume_unwind(Box::new(Crash));
+        }
+        if self.is_wild && self.chance.once_in(400) {
+            let signal = self.chance.of(&Signal::ALL);
+            return Some(Arrival::Event(Event::Interrupt { signal }));
+        }
+        self.inline.wait(deadline)
+    }
+
+    fn ready(&mut self) -> Option<Arrival> {
+        self.inline.ready()
+    }
+
+    fn settle(&mut self, grace: Span) -> bool {
+        self.inline.settle(grace)
+    }
+}

@@ -1,0 +1,95 @@
+//! The driver over a simulated world: chance says what the model answers, how long it takes, what tools do, and when the
+//! journal fails or the process dies. Time is virtual, and a seed is a whole world.
+//!
+//! After every event the machine's invariants are checked; before every effect, that what justifies it is durable; after
+//! every life, that its journal folds to where it stood. `SEEDS=100000` lives more lives, `SEED=7` lives one.
+
+#[path = "../../machine/invariants.rs"]
+mod invariants;
+
+mod chance;
+mod hands;
+mod journal;
+mod life;
+mod model;
+mod tools;
+
+use life::{Life, Trouble};
+
+/// How many worlds are lived through when nobody says how many.
+const SEEDS: u64 = 10_000;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// Lives a life, and says which one it was when it breaks something.
+fn live(seed: u64, trouble: Trouble) -> Life {
+    let lived = std::panic::catch_unwind(|| Life::live(seed, trouble));
+    lived.unwrap_or_else(|_| panic!("SEED={seed} with {trouble:?} breaks it"))
+}
+
+#[test]
+fn whatever_happens_a_run_ends_and_breaks_no_invariant() {
+    let seeds = number("SEED").map_or(0..number("SEEDS").unwrap_or(SEEDS), |seed| seed..seed + 1);
+    let mut reasons = std::collections::BTreeSet::new();
+    let mut crashes = 0;
+    for seed in seeds.clone() {
+        let life = live(seed, Trouble::Chance);
+        reasons.insert(life.reason());
+        crashes += life.crashes;
+    }
+    if seeds.end - seeds.start >= SEEDS {
+        // A simulation in which nothing happens shows nothing.
+        assert!(reasons.len() >= 14, "only these ends were met: {reasons:?}");
+        assert!(crashes > seeds.end / 4, "only {crashes} crashes");
+    }
+}
+
+#[test]
+fn the_same_seed_is_the_same_life() {
+    for seed in 0..20 {
+        let (first, second) = (live(seed, Trouble::Chance), live(seed, Trouble::Chance));
+        assert_eq!(first.records, second.records, "seed {seed}");
+    }
+}
+
+/// A journal that fails at its Nth use, once or from then on: the run ends there, and says why.
+#[test]
+fn the_nth_use_of_the_journal_fails() {
+    for seed in 0..4 {
+        let uses = live(seed, Trouble::None).uses;
+        assert!(uses > 5, "seed {seed} hardly writes");
+        for nth in 0..uses {
+            for trouble in [Trouble::FailsOnce(nth), Trouble::FailsFrom(nth)] {
+                let life = live(seed, trouble);
+                // What fails at the very end may only have been the record of the end.
+                let is_told = life.reason() == "store_error" || nth + 3 >= uses;
+                assert!(is_told, "seed {seed}, {trouble:?} of {uses}: {}", life.reason());
+            }
+        }
+    }
+}
+
+/// The process dies at the Nth use of the journal, and the session goes on.
+#[test]
+fn the_process_dies_at_the_nth_use_of_the_journal() {
+    for seed in 0..8 {
+        let uses = live(seed, Trouble::None).uses;
+        for nth in 0..uses {
+            assert_eq!(live(seed, Trouble::DiesAt(nth)).crashes, 1, "seed {seed}, {nth}");
+        }
+    }
+}
+
+/// Nobody reads any more, from the Nth thing on that is shown: the run ends soon.
+#[test]
+fn the_reader_leaves_at_the_nth_thing_that_is_shown() {
+    for seed in 0..4 {
+        let shown = live(seed, Trouble::None).shown;
+        for nth in 0..shown.min(60) {
+            let reason = live(seed, Trouble::ReaderLeaves(nth)).reason();
+            assert!(reason == "user_interrupt" || nth + 4 >= shown, "seed {seed}, {nth}: {reason}");
+        }
+    }
+}
