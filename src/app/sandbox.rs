@@ -12,6 +12,7 @@ use crate::exec::{
     Command, Enforced, Filter, Level, Mode, Need, Network, Policy, Supervisor, clean,
 };
 use crate::model::wildcard;
+use crate::tools::permission::GuardedFiles;
 
 /// Where commands run: those of the model confined, those of the user as the user.
 #[derive(Clone)]
@@ -34,13 +35,20 @@ impl Sandbox {
     /// # Errors
     ///
     /// Fails when there is no room for temporary files, or a required level can't be had.
-    pub fn new(config: &Config, world: &World, workspace: PathBuf) -> Result<Self, AppError> {
+    pub fn new(
+        config: &Config,
+        world: &World,
+        workspace: PathBuf,
+        guarded: GuardedFiles,
+    ) -> Result<Self, AppError> {
         let temp = tempfile::Builder::new()
             .prefix("architect-")
             .tempdir()
             .map_err(|error| AppError::system("make a temporary folder", &error))?;
         let env = environment(config, world, &temp);
-        let policy = policy(config, world, workspace.clone(), &temp);
+        let mut policy = policy(config, world, workspace.clone(), &temp);
+        policy.protected.extend(guarded.protected);
+        policy.hidden.extend(guarded.sensitive);
         let needs = policy.need == Need::Required;
         let free = Policy { temp: temp.path().to_owned(), ..Policy::off(workspace) };
         let sandbox = Self {

@@ -64,11 +64,12 @@ impl Setup {
         let depth = world.variable(DEPTH).and_then(|depth| depth.parse().ok()).unwrap_or(0);
         Hooks::check_depth(depth)?;
         let agent = config.agent(agent)?;
-        tools::settings(&config, &agent, Effect::Real)?;
+        let settings = tools::settings(&config, &agent, Effect::Real)?;
         let path = config.workspace.clone();
         let root =
             Root::open(&path).map_err(|cause| AppError::Workspace { path: path.clone(), cause })?;
-        let sandbox = Sandbox::new(&config, &world, root.path().to_owned())?;
+        let guarded = settings.guardrails.files(&root);
+        let sandbox = Sandbox::new(&config, &world, root.path().to_owned(), guarded)?;
         Ok(Self {
             config,
             world,

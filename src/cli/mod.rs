@@ -13,9 +13,12 @@ mod show;
 mod task;
 
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use clap::Parser;
 use clap::error::ErrorKind;
+use signal_hook::consts::SIGXFSZ;
 
 use args::Cli;
 use error::Failure;
@@ -26,6 +29,7 @@ pub(crate) const USAGE: u8 = 3;
 /// Reads the arguments, does what they say, and returns the exit code.
 pub(crate) fn main() -> ExitCode {
     logging::set_up();
+    take_errors_instead_of_signals();
     let done = match Cli::try_parse() {
         Ok(cli) => commands::run(cli.command),
         Err(error) => usage(&error),
@@ -36,6 +40,15 @@ pub(crate) fn main() -> ExitCode {
             failure.print();
             ExitCode::from(failure.code())
         }
+    }
+}
+
+/// A file that may not grow any more is an error of its write, which is told and stored; by itself the system would end
+/// the process. (A reader that has gone is such an error already.)
+fn take_errors_instead_of_signals() {
+    let nobody_looks = Arc::new(AtomicBool::new(false));
+    if let Err(error) = signal_hook::flag::register(SIGXFSZ, nobody_looks) {
+        log::warn!("a limit on the size of files would end the process: {error}");
     }
 }
 

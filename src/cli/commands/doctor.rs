@@ -3,6 +3,7 @@
 use architect::app::{Chosen, Sandbox, World, store};
 use architect::config::Config;
 use architect::llm::models::Table;
+use architect::tools::permission::GuardedFiles;
 use serde_json::json;
 
 use crate::cli::args::ListArgs;
@@ -103,7 +104,8 @@ fn keys(world: &World) -> Finding {
 }
 
 fn sandbox(config: &Config, world: &World) -> Finding {
-    let described = Sandbox::new(config, world, config.workspace.clone())
+    let workspace = config.workspace.clone();
+    let described = Sandbox::new(config, world, workspace, GuardedFiles::default())
         .and_then(|sandbox| sandbox.described());
     match described {
         Ok(said) if said.contains("left open") || said.starts_with("not confined") => {

@@ -89,3 +89,18 @@ fn a_command_does_not_outlive_the_timeout() {
     assert!(ran.took < Duration::from_secs(3), "{:?}", ran.took);
     assert_eq!(super::world::running("4733.1"), 0);
 }
+
+/// A limit on the size of files is an error with a hint, and not the end by a signal.
+#[test]
+fn a_file_that_may_not_grow_ends_the_run_with_words() {
+    let (world, server) = (World::new(), Server::repeating([chat::text("Fine.")]));
+    let task = world.task(&server, &["--json"]);
+    let words: Vec<_> = std::iter::once(task.get_program()).chain(task.get_args()).collect();
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", "ulimit -f 4; exec \"$0\" \"$@\""]).args(words);
+    shell.current_dir(world.path("")).env("HOME", world.home());
+    let piped = std::process::Stdio::piped;
+    let ran = super::world::finish(shell.stdout(piped()).stderr(piped()).spawn().unwrap());
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    assert_eq!(ran.json()["status"], "failed");
+}

@@ -225,7 +225,7 @@ struct Inspector {
 impl Inspector {
     fn inspect(&mut self, at: Time, event: &Event, after: &Fold) {
         let mut state = self.before.take().expect("a run begins before anything happens").state;
-        let mut steps = |state: State, event: Event| {
+        let steps = |state: State, event: Event| {
             let next = step(state.clone(), event.clone());
             let broken = invariants::broken(&state, &event, &next);
             assert!(broken.is_empty(), "{broken:#?}");
