@@ -1,49 +1,15 @@
 //! Where the time of a session went, told from its journal.
 
-use architect::journal::{Content, Past, Replayed, SessionId, Stored};
+use architect::journal::SessionId;
 use architect::machine::{Event, StateKind};
 use architect::model::{Signal, Span, ToolStatus};
-use architect::view::trace::{CallEnd, Phase, Speaker, Step, Subject, Trace, Tracer, What};
+use architect::view::trace::{CallEnd, Phase, Speaker, Trace};
 
 use super::world::World;
 
 /// Traces a session as the command line does.
 pub(super) fn trace(world: &World, session: SessionId) -> Trace {
-    let mut tracer = None;
-    let see = |past: &Past, stored: &Stored, replayed: &Replayed| {
-        let tracer = tracer.get_or_insert_with(|| begin(past));
-        let what = match &stored.content {
-            Content::Event(event) => What::Event(event),
-            Content::Resumed(_) => What::Resumed,
-            Content::Partial(partial) => What::Partial(&partial.text),
-            Content::Header(_) | Content::Ended(_) | Content::Other => What::Nothing,
-        };
-        tracer.add(&Step {
-            seq: stored.seq,
-            at: stored.at,
-            what,
-            met: replayed.met.state,
-            call: stored.call,
-            sync: stored.sync,
-            fold: &past.fold,
-            outcomes: &past.outcomes,
-        });
-    };
-    let (past, _) = world.store.replay(session, see).unwrap();
-    tracer.unwrap_or_else(|| begin(&past)).finish(&past.fold)
-}
-
-fn begin(past: &Past) -> Tracer {
-    let (fold, outcomes) = past.header.start();
-    let subject = Subject {
-        session_id: past.header.session.to_string(),
-        created: past.header.created.to_string(),
-        program: past.header.program.clone(),
-        model: past.setting.model.to_string(),
-        agent: past.setting.agent.to_string(),
-        workspace: past.setting.workspace.root.display().to_string(),
-    };
-    Tracer::begin(subject, &fold, &outcomes)
+    architect::app::trace(&world.store, session).unwrap()
 }
 
 fn sum(spans: impl Iterator<Item = Span>) -> u64 {
