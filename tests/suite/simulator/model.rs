@@ -98,7 +98,7 @@ fn reply(chance: &Chance, ask: &Ask<'_>, mood: Mood) -> Reply {
     let call = |index: u64| {
         let arguments = ["{}", "{\"path\":\"a\"}", "{\"path\":\"b\"}", "{", "null", ""];
         let id = format!("c{}_{index}", chance.below(1_000_000));
-        ToolCall::new(CallId::from(id.as_str()), &chance.of(&NAMES), &chance.of(&arguments))
+        ToolCall::new(CallId::from(id.as_str()), chance.of(&NAMES), chance.of(&arguments))
     };
     let calls =
         |many: u64| -> Vec<Part> { (0..many).map(|index| Part::Call(call(index))).collect() };
