@@ -7,6 +7,7 @@ use architect::model::{
 use architect::port::{Ask, Delta, Model, ModelCall, Scope};
 
 use super::chance::Chance;
+use super::hands::break_down;
 use super::journal::Shared;
 use super::tools::NAMES;
 
@@ -71,7 +72,7 @@ impl ModelCall for Answer {
         }
         scope.sleep(self.delay);
         if self.breaks_down {
-            std::panic::resume_unwind(Box::new("the model broke down"));
+            break_down();
         }
         self.reply
     }
