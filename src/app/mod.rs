@@ -37,7 +37,7 @@ pub use run::{Ended, Order, Stage};
 pub use sandbox::Sandbox;
 pub use session::{Place, store};
 pub use setup::{Effect, Setup};
-pub use staging::Rehearsal;
+pub use staging::{Listening, Rehearsal};
 pub use telemetry::telemetry;
 pub use trace::trace;
 pub use world::World;

@@ -45,12 +45,15 @@ impl Staging for Live {
     }
 }
 
+/// Puts a witness around a model.
+pub type Listening = dyn Fn(Box<dyn Model>) -> Box<dyn Model>;
+
 /// A stage: the real set-up with other hands, a model that is listened to, and ports of one's own.
 pub struct Rehearsal<H> {
     /// Where the work is done, and by which clock. It has to stand where the session stands.
     pub hands: H,
     /// Returns the model that is asked in place of the chosen one: a witness around it, say.
-    pub model: Box<dyn Fn(Box<dyn Model>) -> Box<dyn Model>>,
+    pub model: Box<Listening>,
     /// Replaces other ports: the mailbox, say.
     pub ports: Box<dyn FnOnce(Ports) -> Ports>,
 }

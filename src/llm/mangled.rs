@@ -51,7 +51,7 @@ impl Damage {
             Self::Flip(at, byte) => bytes[at % length] = *byte,
             Self::Cut(at) => bytes.truncate(at % length),
             Self::Remove(at, many) => {
-                drop(bytes.drain(at % length..(at % length + many).min(length)))
+                drop(bytes.drain(at % length..(at % length + many).min(length)));
             }
             Self::Repeat(at, many) => {
                 let piece = bytes[at % length..(at % length + many).min(length)].to_vec();
@@ -62,8 +62,11 @@ impl Damage {
     }
 }
 
+/// A wire with its streams.
+type Recorded = (Box<dyn Wire>, Vec<Vec<u8>>);
+
 /// Returns every wire with the streams that were recorded of it.
-fn wires() -> Vec<(Box<dyn Wire>, Vec<Vec<u8>>)> {
+fn wires() -> Vec<Recorded> {
     let (name, model) = (std::sync::Arc::from("w"), "m".to_owned());
     let (streams, caches, max_output, cache_key) = (true, true, Tokens(9), None);
     let all: [(&str, Box<dyn Wire>); 4] = [

@@ -37,8 +37,7 @@ pub(crate) fn run(args: &TestArgs, world: &World) -> Result<u8, Failure> {
 
 /// Reads all of them before one is played; everything that is wrong is told at once.
 fn read(args: &TestArgs) -> Result<Vec<Scenario>, Failure> {
-    let paths = scenario::find(&args.paths)
-        .map_err(|error| Failure::usage(format!("could not find the scenarios: {error}")))?;
+    let paths = scenario::find(&args.paths).map_err(|error| Failure::usage(error.to_string()))?;
     if paths.is_empty() {
         return Err(Failure::usage("there are no scenarios there"));
     }

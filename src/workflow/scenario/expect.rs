@@ -161,12 +161,16 @@ impl Expect {
                 .map(|(path, file)| (path.clone(), file.settle(seen.files.get(path))))
                 .collect(),
             tools: self.tools.as_ref().map(|tools| {
-                let all = ExpectedTool { name: some(), status: some(), text: like() };
+                let all = ExpectedTool {
+                    name: Some(UNLIKE.to_owned()),
+                    status: Some(UNLIKE.to_owned()),
+                    text: Some(Text::Exact(UNLIKE.to_owned())),
+                };
                 each(tools, &seen.tools, &all, ExpectedTool::settle)
             }),
             requests: self.requests.as_ref().map(|requests| {
                 let all = ExpectedRequest {
-                    purpose: some(),
+                    purpose: Some(UNLIKE.to_owned()),
                     new: Some(Vec::new()),
                     ..ExpectedRequest::default()
                 };
@@ -179,10 +183,10 @@ impl Expect {
     fn usual(seen: &Witnessed) -> Self {
         let asked = Self {
             exit_code: Some(0),
-            stop_reason: some(),
+            stop_reason: Some(UNLIKE.to_owned()),
             steps: Some(0),
             llm_calls: Some(0),
-            output: like(),
+            output: Some(Text::Exact(UNLIKE.to_owned())),
             files: seen
                 .changed()
                 .map(|path| (path.to_owned(), ExpectedFile::Exists(false)))
@@ -194,14 +198,8 @@ impl Expect {
     }
 }
 
-/// Returns a text that nothing is equal to, so that what is seen takes its place.
-fn some() -> Option<String> {
-    Some("\0".to_owned())
-}
-
-fn like() -> Option<Text> {
-    Some(Text::Exact("\0".to_owned()))
-}
+/// A text that nothing is equal to, so that what is seen takes its place.
+const UNLIKE: &str = "\0";
 
 /// Holds a list against what was seen; what goes beyond the list is told as `beyond` asks for.
 fn each<E, S>(expected: &[E], seen: &[S], beyond: &E, settle: impl Fn(&E, &S) -> E) -> Vec<E> {
@@ -273,7 +271,13 @@ impl EventPattern {
                 None => false,
                 Some((key, value)) => match &event[key] {
                     Value::String(text) => text == value,
-                    other => other.to_string() == value,
+                    Value::Null
+                    | Value::Bool(_)
+                    | Value::Number(_)
+                    | Value::Array(_)
+                    | Value::Object(_) => {
+                        serde_json::from_str(value).is_ok_and(|v: Value| v == event[key])
+                    }
                 },
             })
     }

@@ -68,13 +68,13 @@ impl PastFiles {
             let now = read(root, path);
             match self.replaced.get(path) {
                 Some((None, _)) => {}
-                Some((Some(digest), _)) => match self.undone(path, digest, now.clone()) {
-                    Some(text) => drop(files.insert(path.clone(), text)),
-                    None => {
-                        files.extend(now.map(|now| (path.clone(), now)));
+                Some((Some(digest), _)) => {
+                    let undone = self.undone(path, digest, now.clone());
+                    if undone.is_none() {
                         unknown.push(path.clone());
                     }
-                },
+                    files.extend(undone.or(now).map(|text| (path.clone(), text)));
+                }
                 None => files.extend(now.map(|now| (path.clone(), now))),
             }
         }

@@ -10,7 +10,7 @@ use rayon::ThreadPoolBuilder;
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 
 use super::expect::Expect;
-use super::file::{Scenario, section};
+use super::file::{NoScenario, Scenario, section};
 use super::report::Tested;
 use super::stage;
 use crate::app::World;
@@ -39,11 +39,15 @@ const ENDING: &str = "toml";
 /// # Errors
 ///
 /// Fails when a path can't be read.
-pub fn find(paths: &[PathBuf]) -> io::Result<Vec<PathBuf>> {
+pub fn find(paths: &[PathBuf]) -> Result<Vec<PathBuf>, NoScenario> {
     let mut found = Vec::new();
     for path in paths {
-        if fs::metadata(path)?.is_dir() {
-            below(path, &mut found)?;
+        let unreadable = |error: io::Error| NoScenario::Unreadable {
+            path: path.clone(),
+            cause: error.to_string(),
+        };
+        if fs::metadata(path).map_err(unreadable)?.is_dir() {
+            below(path, &mut found).map_err(unreadable)?;
         } else {
             found.push(path.clone());
         }

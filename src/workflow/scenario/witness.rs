@@ -114,7 +114,9 @@ impl Output for Prompter {
         for happening in due {
             match happening {
                 Happening::Steer(text) => {
-                    inner.steering.push(UserMessage { origin: Origin::Steering, text: text.into() })
+                    inner
+                        .steering
+                        .push(UserMessage { origin: Origin::Steering, text: text.into() });
                 }
                 Happening::FollowUp(text) => inner.follow_ups.push_back(text.into()),
                 Happening::Signal(name) => {

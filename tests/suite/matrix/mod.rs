@@ -128,7 +128,7 @@ fn drawn(matrix: &Matrix, bound: &BTreeMap<String, BTreeSet<String>>) -> String 
         let _ = write!(text, "\n## {section}\n\n| row | fault | shown by |\n|---|---|---|\n");
         for (id, title) in rows {
             let tests =
-                bound.get(id).map(|tests| Vec::from_iter(tests.iter().cloned()).join("<br>"));
+                bound.get(id).map(|tests| tests.iter().cloned().collect::<Vec<_>>().join("<br>"));
             let open = matrix.open.get(id).map(|why| format!("— {why}"));
             let _ = writeln!(text, "| {id} | {title} | {} |", tests.or(open).unwrap_or_default());
         }

@@ -13,7 +13,7 @@ impl Chance {
         Self(Arc::new(Mutex::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5bd1_e995)))
     }
 
-    /// Returns the next number (SplitMix64).
+    /// Returns the next number (`SplitMix64`).
     pub(super) fn next(&self) -> u64 {
         let mut state = self.0.lock().unwrap();
         *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -1,6 +1,6 @@
 //! Hands that work on the spot, with panics caught as on threads, and signals that come by chance.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex};
 
 use architect::machine::{Deadline, Event};
@@ -12,6 +12,14 @@ use super::chance::Chance;
 
 /// What a process that dies leaves: an unwinding that nobody prints.
 pub(super) struct Crash;
+
+/// What work that breaks down leaves.
+pub(super) struct Breakdown;
+
+/// Breaks down, without a word.
+pub(super) fn break_down() -> ! {
+    resume_unwind(Box::new(Breakdown))
+}
 
 pub(super) struct SimulatedHands {
     pub(super) inline: Inline,
@@ -42,7 +50,11 @@ impl Hands for SimulatedHands {
             Box::new(move |scope: &architect::port::Scope, post: &architect::runner::Post<'_>| {
                 // Work that begins a little later changes the order of what arrives.
                 scope.sleep(late);
-                catch_unwind(AssertUnwindSafe(|| run(scope, post))).unwrap_or_else(|_| {
+                catch_unwind(AssertUnwindSafe(|| run(scope, post))).unwrap_or_else(|panic| {
+                    // What a test asserts is no breakdown of the world.
+                    if !panic.is::<Breakdown>() {
+                        resume_unwind(panic);
+                    }
                     let lost = on_panic.lock().unwrap().take().unwrap();
                     lost("internal error: it broke down")
                 })
@@ -55,7 +67,7 @@ impl Hands for SimulatedHands {
         self.waits -= 1;
         assert!(self.waits > 0, "the run comes to no end");
         if self.is_wild && self.chance.once_in(150) {
-            std::panic::resume_unwind(Box::new(Crash));
+            resume_unwind(Box::new(Crash));
         }
         if self.is_wild && self.chance.once_in(400) {
             let signal = self.chance.of(&Signal::ALL);

@@ -14,7 +14,7 @@ use super::life::Trouble;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Kept {
     Event(Event),
-    Resumed(Resumption),
+    Resumed(Box<Resumption>),
     Partial,
     Ended,
 }

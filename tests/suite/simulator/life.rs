@@ -102,7 +102,7 @@ impl Life {
                 found: found(&fold),
                 opening: if chance.once_in(2) { Opening::GoOn } else { Opening::Message },
             };
-            disk.add_durably(at, Kept::Resumed(resumption.clone()));
+            disk.add_durably(at, Kept::Resumed(Box::new(resumption.clone())));
             (fold, first) = fold.resume(at, resumption);
         };
         let (stored, _) = replay(&rules, &disk);
@@ -163,7 +163,7 @@ fn replay(rules: &Rules, disk: &Shared) -> (Fold, Time) {
         last = last.max(*at);
         fold = match kept {
             Kept::Event(event) => fold.accept(*at, event.clone()).0,
-            Kept::Resumed(resumption) => fold.resume(*at, resumption.clone()).0,
+            Kept::Resumed(resumption) => fold.resume(*at, Resumption::clone(resumption)).0,
             Kept::Partial | Kept::Ended => fold,
         };
     }

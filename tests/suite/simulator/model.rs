@@ -7,6 +7,7 @@ use architect::model::{
 use architect::port::{Ask, Delta, Model, ModelCall, Scope};
 
 use super::chance::Chance;
+use super::hands::break_down;
 use super::journal::Shared;
 use super::tools::NAMES;
 
@@ -71,7 +72,7 @@ impl ModelCall for Answer {
         }
         scope.sleep(self.delay);
         if self.breaks_down {
-            std::panic::resume_unwind(Box::new("the model broke down"));
+            break_down();
         }
         self.reply
     }
@@ -98,7 +99,7 @@ fn reply(chance: &Chance, ask: &Ask<'_>, mood: Mood) -> Reply {
     let call = |index: u64| {
         let arguments = ["{}", "{\"path\":\"a\"}", "{\"path\":\"b\"}", "{", "null", ""];
         let id = format!("c{}_{index}", chance.below(1_000_000));
-        ToolCall::new(CallId::from(id.as_str()), &chance.of(&NAMES), &chance.of(&arguments))
+        ToolCall::new(CallId::from(id.as_str()), chance.of(&NAMES), chance.of(&arguments))
     };
     let calls =
         |many: u64| -> Vec<Part> { (0..many).map(|index| Part::Call(call(index))).collect() };

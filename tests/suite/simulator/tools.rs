@@ -8,6 +8,7 @@ use architect::model::{Access, CallId, Span, ToolCall, ToolResult, ToolStatus, U
 use architect::port::{Checks, Job, Mailbox, Scope, ToolSpec, Toolbox, Vetted};
 
 use super::chance::Chance;
+use super::hands::break_down;
 use super::journal::{Kept, Shared};
 use super::model::Mood;
 
@@ -51,7 +52,7 @@ impl Toolbox for SimulatedTools {
             return Vetted::Abort;
         }
         if self.chance.once_in(100) {
-            std::panic::resume_unwind(Box::new("the judge broke down"));
+            break_down();
         }
         match &*call.name {
             "unknown" => return refused(ToolStatus::Unknown),
@@ -80,7 +81,7 @@ impl Job for Doing {
         match &*call.name {
             "same" => return ToolResult::new(call.id, ToolStatus::Ok, "the same"),
             "hang" => drop(scope.sleep(Span::secs(1_000_000_000))),
-            "break" => std::panic::resume_unwind(Box::new("the tool broke down")),
+            "break" => break_down(),
             _ => drop(scope.sleep(tools.chance.delay())),
         }
         let status = tools.chance.of(&[
