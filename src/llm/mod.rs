@@ -1,6 +1,6 @@
 //! Floor 4: models behind wires, from scripts, and from recordings.
 //!
-//! [`connect`] makes a model of a name ([`ModelSpec`]) and [`WireSettings`]. What the wire formats share is written once: how
+//! [`connect`](connect()) makes a model of a name ([`ModelSpec`]) and [`WireSettings`]. What the wire formats share is written once: how
 //! requests are put together (`encode`), carried (`exchange`), how replies become what the machine knows (`decode`), and what
 //! went wrong (`fault`). A wire format itself is a folder of its own and does nothing else than write and read.
 //!

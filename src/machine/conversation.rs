@@ -1,6 +1,6 @@
 //! The conversation: a typed history, folded from what the machine decides.
 //!
-//! Its entries hold the invariant of every wire format: a tool call and its answer are one entry ([`Exchange`]), so no
+//! Its entries hold the invariant of every wire format: a tool call and its answer are one entry ([`Exchange`](crate::model::Exchange)), so no
 //! cut can come between them, and the user's own words are never replaced.
 
 use std::collections::VecDeque;

@@ -2,7 +2,7 @@
 //!
 //! [`step`] leads from a [`State`] and an [`Event`] to the [`Next`] state, with the [`Effect`]s that are to be done and
 //! the [`Note`]s that are to be shown. It is total, it owns the state, and it is pure: it reads no clock, no
-//! environment and no random source, does no I/O, and never panics. Time arrives as an event; [`deadline`] tells when
+//! environment and no random source, does no I/O, and never panics. Time arrives as an event; [`deadline`](deadline()) tells when
 //! the machine wants to be woken although nothing happened, and why.
 //!
 //! Three rules carry everything else:

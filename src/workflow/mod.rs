@@ -1,6 +1,6 @@
 //! Floor 7: runs made of runs, and runs that are known beforehand ([`scenario`]).
 //!
-//! Runs that belong together share one budget: what a run has used is taken from the limits of the next one ([`limits`]).
+//! Runs that belong together share one budget: what a run has used is taken from the limits of the next one (`limits`).
 //! All are shown before the same audience, and their results go together in the end.
 
 mod limits;

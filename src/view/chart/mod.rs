@@ -1,7 +1,7 @@
 //! The statechart of a run, drawn: what `architect machine` prints.
 //!
 //! All four formats come from the one chart that the machine is tested against ([`Chart`]); none of them is drawn by
-//! hand. [`words`] makes its names readable, and arrows that lead from one state to the same other one are one arrow.
+//! hand. `words` makes its names readable, and arrows that lead from one state to the same other one are one arrow.
 
 mod dot;
 mod mermaid;
