@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::Trace;
+use super::{CallEnd, Trace};
 use crate::model::Span;
 use crate::view::clean;
 
@@ -45,7 +45,22 @@ fn headline(trace: &Trace) -> String {
         "{} · {} · {end} · {} steps · {} calls · {} tokens{cost}",
         trace.subject.session_id, trace.subject.model, trace.steps, trace.llm_calls, trace.tokens.0
     );
-    format!("{}\n\n", clean::line(&line))
+    format!("{}\n{}\n", clean::line(&line), cache(trace))
+}
+
+/// Says how much of the requests the provider has read from its cache; nothing when it has counted nothing.
+fn cache(trace: &Trace) -> String {
+    let (mut input, mut cached) = (0, 0);
+    for call in &trace.calls {
+        if let CallEnd::Replied { input_tokens, cached_input_tokens, .. } = &call.end {
+            input += input_tokens;
+            cached += cached_input_tokens;
+        }
+    }
+    match input {
+        0 => String::new(),
+        _ => format!("prompt cache: {} of {input} input tokens\n", share(Span(cached), Span(input))),
+    }
 }
 
 /// Returns a part of the whole in hundredths.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use architect::journal::{Durability, Store};
 use serde_json::Value;
 use wait_timeout::ChildExt;
 
@@ -101,6 +102,23 @@ impl World {
         let path = self.folder.path().join("script.toml");
         fs::write(&path, script).unwrap();
         format!("scripted/{}", path.display())
+    }
+}
+
+/// Whatever a test was about: each journal that it leaves behind replays to where its run stood.
+impl Drop for World {
+    fn drop(&mut self) {
+        let root = self.home().join(".local/state/architect");
+        if std::thread::panicking() || !root.join("sessions").exists() {
+            return;
+        }
+        let store = Store::open(&root, Durability::Os).unwrap();
+        for listed in store.list().unwrap() {
+            let replayed = store.replay(listed.session, |_, stored, replayed| {
+                assert_eq!(replayed.difference, None, "record {}", stored.seq);
+            });
+            assert!(replayed.is_ok(), "{replayed:?}");
+        }
     }
 }
 
