@@ -59,7 +59,9 @@ fn cache(trace: &Trace) -> String {
     }
     match input {
         0 => String::new(),
-        _ => format!("prompt cache: {} of {input} input tokens\n", share(Span(cached), Span(input))),
+        _ => {
+            format!("prompt cache: {} of {input} input tokens\n", share(Span(cached), Span(input)))
+        }
     }
 }
 
