@@ -104,3 +104,15 @@ fn a_file_that_may_not_grow_ends_the_run_with_words() {
     assert_eq!(ran.code, 1, "{}", ran.err);
     assert_eq!(ran.json()["status"], "failed");
 }
+
+/// Some servers forget the beginning of what is too long for them, and say nothing; the count that they report does.
+#[test]
+fn a_server_that_reads_only_a_part_is_told_of() {
+    let (world, server) = (World::new(), Server::new([chat::text("Fine.")]));
+    let base = server.url("/v1");
+    let args = ["run", "Do it.", "--model", "ollama/fake", "--api-base", &base];
+    let ran = world.run(&args);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(server.requests()[0].body.len() as u64 > 12 * chat::USAGE.0);
+    assert!(ran.err.contains("it forgets the beginning silently"), "{}", ran.err);
+}
