@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use super::world::World;
 use crate::net::{
-    Body, Client, Endpoint, HeaderMap, HeaderName, HeaderValue, Limits, Method, Options,
-    ProxyChoice, Request, Roots,
+    Body, Client, Endpoint, HeaderMap, HeaderName, HeaderValue, Limits, Method, Options, Request,
 };
 use crate::port::Cancel;
 use crate::view::About;
@@ -37,20 +36,13 @@ pub fn telemetry(world: &World, about: &About) -> Option<Box<dyn Output>> {
 
 fn client(settings: &Settings, world: &World) -> Result<Arc<Client>, String> {
     let endpoint = Endpoint::parse(&settings.url, true).map_err(|error| error.to_string())?;
-    let proxy =
-        world.variable("HTTPS_PROXY").filter(|_| endpoint.is_secure() && !endpoint.is_here());
-    let proxy = proxy.map_or(ProxyChoice::Direct, |address| ProxyChoice::Through {
-        address: address.to_owned(),
-        except: world.variable("NO_PROXY").unwrap_or_default().to_owned(),
-    });
-    let roots = world.variable("SSL_CERT_FILE");
-    let roots = roots.map_or(Roots::System, |path| Roots::File(path.into()));
     let limits = Limits {
         connect: settings.timeout.min(Duration::from_secs(5)),
         first_byte: settings.timeout,
         idle: settings.timeout,
     };
-    let client = Client::new(&Options { limits, proxy, roots });
+    let env = |name: &str| world.variable(name).map(str::to_owned);
+    let client = Client::new(&Options::of_environment(&endpoint, limits, &env));
     client.map(Arc::new).map_err(|error| error.to_string())
 }
 

@@ -10,12 +10,6 @@ pub trait Confirm: Send + Sync {
     fn ask(&self, question: &Question<'_>, scope: &Scope) -> Answer;
 }
 
-impl<C: Confirm + ?Sized> Confirm for Box<C> {
-    fn ask(&self, question: &Question<'_>, scope: &Scope) -> Answer {
-        (**self).ask(question, scope)
-    }
-}
-
 /// What the user is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Question<'a> {
