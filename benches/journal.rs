@@ -30,6 +30,7 @@ fn begin(store: &Store, workspace: &Path) -> (FileJournal, Fold, Outcomes) {
     let loops = LoopRules { warn: u32::MAX, end: u32::MAX };
     let begin = Begin {
         now: SystemTime::now(),
+        dispatched_by: None,
         setting,
         rules: Rules { limits, loops, ..Rules::default() },
         fixed: 0,

@@ -39,8 +39,8 @@ pub enum Source {
 pub(super) struct InSession<'a> {
     /// Its name, which requests have in common for the provider's cache.
     pub(super) name: &'a str,
-    /// How many calls it has made; a script and a recording go on after them.
-    pub(super) calls: u32,
+    /// Where a script and a recording go on.
+    pub(super) position: ScriptPosition,
     /// Where the exchange is written down.
     pub(super) record: &'a Option<Recorder>,
 }
@@ -123,7 +123,7 @@ impl Chosen {
     ///
     /// Fails when something is missing or wrong: its key, its address.
     pub fn check(&self, config: &Config, world: &World) -> Result<(), AppError> {
-        let session = InSession { name: "", calls: 0, record: &None };
+        let session = InSession { name: "", position: ScriptPosition::default(), record: &None };
         self.connect(config, world, &session).map(drop)
     }
 
@@ -138,8 +138,8 @@ impl Chosen {
         world: &World,
         session: &InSession<'_>,
     ) -> Result<Box<dyn Model>, AppError> {
-        let InSession { name, calls, record } = *session;
-        let position = ScriptPosition::after(calls as usize);
+        let InSession { name, position, record } = session;
+        let position = position.clone();
         match &self.source {
             Source::Script { script, .. } => {
                 Ok(Box::new(ScriptedModel::new(script.clone(), position)))
@@ -152,8 +152,8 @@ impl Chosen {
                     allow_http: llm.allow_http,
                     stream: llm.stream,
                     prompt_caching: llm.prompt_caching,
-                    cache_key: Some(name.to_owned()),
-                    record: record.clone(),
+                    cache_key: Some((*name).to_owned()),
+                    record: (*record).clone(),
                     timeout: llm.timeout.into(),
                     idle_timeout: llm.idle_timeout.into(),
                     position,

@@ -15,17 +15,20 @@ use super::outputs::Whole;
 use super::schema::Schema;
 use super::session::{First, Place, Start, Written};
 use super::setup::{Effect, Setup};
+use super::shared::Shared;
 use super::staging::{Live, Staging};
+use super::subagents::Crew;
 use super::tools::{self, Means};
 use crate::config::rules;
 use crate::hooks::{HookedChecks, HookedTools, Hooks, Occasion, SessionFacts, around};
 use crate::journal::{SessionId, Setting, Workspace};
+use crate::llm::scripted::ScriptPosition;
 use crate::machine::{Fold, Outcome, State, Status};
 use crate::model::{Digest, Rules};
 use crate::port::{Cancel, Checks, HookPoint, Model, NoPrelude, Prelude, ToolSpec, Toolbox};
 use crate::runner::{self, Brief, Driver, Ports};
-use crate::tools::Planned;
 use crate::tools::permission::Confirm;
+use crate::tools::{Common, Planned};
 use crate::view::{About, Show, Source};
 
 /// What one run is to do.
@@ -88,15 +91,16 @@ impl Setup {
     /// Fails when the run could not begin; nothing was sent then.
     pub fn run(&self, order: Order, stage: Stage) -> Result<Ended, AppError> {
         let live = Live(stage.show.clone());
-        self.drive(order, stage, live)
+        self.drive(order, stage, live, None)
     }
 
-    /// Drives a run to its end, wherever it takes place.
+    /// Drives a run to its end, wherever it takes place. One that was dispatched by another one shares with that.
     pub(super) fn drive(
         &self,
         order: Order,
         stage: Stage,
         mut staging: impl Staging,
+        shared: Option<Shared>,
     ) -> Result<Ended, AppError> {
         let Stage { show, confirm, sandbox } = stage;
         let session = order.place.session();
@@ -104,12 +108,25 @@ impl Setup {
         let about = About { session_id: Arc::clone(&name), sandbox, ..self.about(&order) };
         let Order { task, place, options, .. } = order;
         let hooks = Arc::new(hooks::of(&self.config, &self.sandbox, self.facts(&name, &place))?);
-        let asking = InSession { name: &name, calls: place.calls(), record: &self.record };
+        let is_own = shared.is_none();
+        let shared = match shared {
+            Some(shared) => shared,
+            None => self.share(&place)?,
+        };
+        let position = shared.position.clone();
+        let asking = InSession { name: &name, position, record: &self.record };
         let model = staging.model(self.model.connect(&self.config, &self.world, &asking)?);
-        let servers = mcp::start(&self.config, &self.world, &self.sandbox, &Cancel::new())?;
         let whole = place.outputs(session).map(Whole);
-        let used = place.conversation().map(tools::used).unwrap_or_default();
-        let means = Means { confirm, servers: &servers, whole, used };
+        let crew = is_own.then(|| Crew {
+            setup: self.clone(),
+            session,
+            store: place.store().cloned(),
+            options: options.clone(),
+            confirm: Arc::clone(&confirm),
+            shared: shared.clone(),
+            nesting: staging.nesting(),
+        });
+        let means = Means { confirm, shared: &shared, whole, crew };
         let registry = Arc::new(tools::of(
             &self.config,
             &self.agent,
@@ -144,8 +161,22 @@ impl Setup {
         };
         let fold = Driver::new(hands, around(ports), brief, fold).run(outcomes);
         tell_end(&hooks, &fold);
-        servers.stop();
+        if is_own {
+            shared.servers.stop();
+        }
         Ok(Ended { session, fold, planned: registry.planned() })
+    }
+
+    /// Returns what the run will have in common with those that it dispatches.
+    fn share(&self, place: &Place) -> Result<Shared, AppError> {
+        let servers = mcp::start(&self.config, &self.world, &self.sandbox, &Cancel::new())?;
+        let settings = tools::settings(&self.config, &self.agent, self.effect)?;
+        let used = place.conversation().map(tools::used).unwrap_or_default();
+        Ok(Shared {
+            servers: Arc::new(servers),
+            account: Common::new(&settings, used),
+            position: ScriptPosition::after(place.calls() as usize),
+        })
     }
 
     /// Returns what is known of a run before it begins, but for its session.
@@ -181,7 +212,9 @@ impl Setup {
             Place::Stored(_, opened) if *opened.past.setting.agent == *self.agent.name.as_str() => {
                 Arc::clone(&opened.past.setting.system)
             }
-            Place::Stored(..) | Place::New(..) | Place::Nowhere => self.system(place),
+            Place::Stored(..) | Place::New(..) | Place::Dispatched(..) | Place::Nowhere => {
+                self.system(place)
+            }
         };
         Brief { system, tools: tools.specs(), schema: self.schema.clone() }
     }

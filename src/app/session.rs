@@ -7,8 +7,8 @@ use super::error::AppError;
 use super::world::World;
 use crate::config::{self, Config};
 use crate::journal::{
-    Begin, Durability, FileJournal, GoOn, Going, JournalError, Mail, Opened, Outputs, SessionId,
-    Setting, Store,
+    Begin, Dispatcher, Durability, FileJournal, GoOn, Going, JournalError, Mail, Opened, Outputs,
+    SessionId, Setting, Store,
 };
 use crate::machine::{Conversation, Fold, Outcomes};
 use crate::model::{Item, Origin, Rules, Time};
@@ -20,6 +20,8 @@ pub enum Place {
     Nowhere,
     /// It is a new session of this store, with this id or a fresh one.
     New(Store, Option<SessionId>),
+    /// It is a new session of this store, sent by another one.
+    Dispatched(Store, SessionId, Dispatcher),
     /// A stored session goes on.
     Stored(Store, Box<Opened>),
 }
@@ -67,15 +69,25 @@ impl Place {
     pub(super) fn session(&self) -> SessionId {
         match self {
             Self::Nowhere | Self::New(_, None) => SessionId::fresh(),
-            Self::New(_, Some(session)) => *session,
+            Self::New(_, Some(session)) | Self::Dispatched(_, session, _) => *session,
             Self::Stored(_, opened) => opened.past.header.session,
+        }
+    }
+
+    /// Returns where it is written down; none when it is not.
+    pub(super) fn store(&self) -> Option<&Store> {
+        match self {
+            Self::Nowhere => None,
+            Self::New(store, _) | Self::Dispatched(store, ..) | Self::Stored(store, _) => {
+                Some(store)
+            }
         }
     }
 
     /// Returns how many calls the session has made before.
     pub(super) fn calls(&self) -> u32 {
         match self {
-            Self::Nowhere | Self::New(..) => 0,
+            Self::Nowhere | Self::New(..) | Self::Dispatched(..) => 0,
             Self::Stored(_, opened) => opened.past.fold.state.run().sends,
         }
     }
@@ -83,7 +95,7 @@ impl Place {
     /// Returns what was said in the session before.
     pub(super) fn conversation(&self) -> Option<&Conversation> {
         match self {
-            Self::Nowhere | Self::New(..) => None,
+            Self::Nowhere | Self::New(..) | Self::Dispatched(..) => None,
             Self::Stored(_, opened) => Some(&opened.past.fold.conversation),
         }
     }
@@ -97,7 +109,9 @@ impl Place {
     pub(super) fn outputs(&self, session: SessionId) -> Option<Outputs> {
         match self {
             Self::Nowhere => None,
-            Self::New(store, _) | Self::Stored(store, _) => Some(store.outputs(session)),
+            Self::New(store, _) | Self::Dispatched(store, ..) | Self::Stored(store, _) => {
+                Some(store.outputs(session))
+            }
         }
     }
 
@@ -111,14 +125,18 @@ impl Place {
         let First { task, rules, fixed } = first;
         let item = |task: Option<Arc<str>>| Item::user(Origin::Task, task.unwrap_or_default());
         let now = SystemTime::now();
+        let dispatched_by = match &self {
+            Self::Dispatched(_, _, dispatcher) => Some(dispatcher.clone()),
+            Self::Nowhere | Self::New(..) | Self::Stored(..) => None,
+        };
         match self {
             Self::Nowhere => {
                 let (fold, outcomes) = Fold::start(rules, Conversation::new(fixed), item(task));
                 Ok(Start { fold, outcomes, at: Time::START, written: None })
             }
-            Self::New(store, _) => {
+            Self::New(store, _) | Self::Dispatched(store, ..) => {
                 let (history, task, setting) = (Vec::new(), item(task), setting()?);
-                let begin = Begin { now, setting, rules, fixed, history, task };
+                let begin = Begin { now, dispatched_by, setting, rules, fixed, history, task };
                 let (journal, header) = store.create(session, begin)?;
                 let (fold, outcomes) = header.start();
                 let written = Some(Written { mail: journal.mail(), journal });

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::error::AppError;
 use super::run::{Ended, Order, Stage};
 use super::setup::Setup;
+use super::subagents::Nesting;
 use crate::machine::StopReason;
 use crate::model::Time;
 use crate::port::Model;
@@ -18,6 +19,9 @@ pub(super) trait Staging {
 
     /// Returns the model that is asked in place of this one.
     fn model(&mut self, model: Box<dyn Model>) -> Box<dyn Model>;
+
+    /// Returns by which clock runs within the run go.
+    fn nesting(&self) -> Nesting;
 
     /// Returns the hands of a run that stands at this time, with so many tools at a time.
     fn hands(self, at: Time, parallel: u32) -> Result<(Self::Hands, Around), AppError>;
@@ -34,6 +38,10 @@ impl Staging for Live {
 
     fn model(&mut self, model: Box<dyn Model>) -> Box<dyn Model> {
         model
+    }
+
+    fn nesting(&self) -> Nesting {
+        Nesting::Live
     }
 
     fn hands(self, at: Time, parallel: u32) -> Result<(Threads, Around), AppError> {
@@ -56,6 +64,8 @@ pub struct Rehearsal<H> {
     pub model: Box<Listening>,
     /// Replaces other ports: the mailbox, say.
     pub ports: Box<dyn FnOnce(Ports) -> Ports>,
+    /// By which clock runs within the run go.
+    pub nesting: Nesting,
 }
 
 impl<H: Hands> Staging for Rehearsal<H> {
@@ -63,6 +73,10 @@ impl<H: Hands> Staging for Rehearsal<H> {
 
     fn model(&mut self, model: Box<dyn Model>) -> Box<dyn Model> {
         (self.model)(model)
+    }
+
+    fn nesting(&self) -> Nesting {
+        self.nesting
     }
 
     fn hands(self, _: Time, _: u32) -> Result<(H, Around), AppError> {
@@ -82,6 +96,6 @@ impl Setup {
         stage: Stage,
         rehearsal: Rehearsal<H>,
     ) -> Result<Ended, AppError> {
-        self.drive(order, stage, rehearsal)
+        self.drive(order, stage, rehearsal, None)
     }
 }

@@ -6,15 +6,16 @@ use super::mcp;
 use super::outputs::Whole;
 use super::sandbox::Sandbox;
 use super::setup::Effect;
+use super::shared::Shared;
+use super::subagents::Crew;
 use crate::config::{self, Agent, Config, PathPattern, Permissions, Problem};
 use crate::machine::Conversation;
-use crate::mcp::Servers;
-use crate::model::Item;
+use crate::model::{Item, wildcard};
 use crate::tools::permission::{
     BlockedCommands, CommandScope, Confirm, ConfirmMode, FilePatterns, Guardrails, Limits, Rule,
     Rules, Used,
 };
-use crate::tools::{CommandSettings, Delete, MaxTokens, Registry, Settings, standard};
+use crate::tools::{CommandSettings, Delete, MaxTokens, READ_OUTPUT, Registry, Settings, standard};
 use crate::workspace::Root;
 
 /// The tool that the settings can take away.
@@ -31,11 +32,19 @@ pub(super) fn of(
 ) -> Result<Registry, Problem> {
     let settings = settings(config, agent, effect)?;
     let mut tools = standard(root, &sandbox.model, &settings);
-    tools.extend(mcp::tools(means.servers));
     if !config.settings.commands.enabled {
         tools.retain(|tool| &*tool.spec().name != COMMAND);
     }
-    let registry = Registry::new(tools, settings).asking(means.confirm).continuing(means.used);
+    let foreign: Vec<_> = mcp::tools(&means.shared.servers).collect();
+    if let Some(crew) = means.crew {
+        let names = tools.iter().chain(&foreign).map(|tool| Arc::clone(&tool.spec().name));
+        let has = |tool: &Arc<str>| agent.allowed_tools.iter().any(|own| wildcard(own, tool));
+        let names: Vec<Arc<str>> = names.chain([READ_OUTPUT.into()]).filter(has).collect();
+        tools.push(crew.tool(&names));
+    }
+    tools.extend(foreign);
+    let account = means.shared.account.clone();
+    let registry = Registry::new(tools, settings).asking(means.confirm).sharing(account);
     Ok(match means.whole {
         Some(whole) => registry.keeping(Arc::new(whole)),
         None => registry,
@@ -46,12 +55,12 @@ pub(super) fn of(
 pub(super) struct Means<'a> {
     /// Who is asked.
     pub(super) confirm: Arc<dyn Confirm>,
-    /// Whose tools there are besides the own ones.
-    pub(super) servers: &'a Servers,
+    /// What it has in common with other runs of the task.
+    pub(super) shared: &'a Shared,
     /// Where the whole of long results is kept; none for memory.
     pub(super) whole: Option<Whole>,
-    /// What the session has done before.
-    pub(super) used: Used,
+    /// Who can be dispatched; nobody by who is dispatched.
+    pub(super) crew: Option<Crew>,
 }
 
 /// Returns what a session has done so far, as far as its limits are concerned.

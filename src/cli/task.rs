@@ -76,7 +76,9 @@ fn work(setup: &Setup, order: Order, way: Way, stage: &Stage) -> Result<Evaluate
     let task = order.task.clone().unwrap_or_default();
     let store = match &order.place {
         Place::Nowhere => None,
-        Place::New(store, _) | Place::Stored(store, _) => Some(store.clone()),
+        Place::New(store, _) | Place::Dispatched(store, ..) | Place::Stored(store, _) => {
+            Some(store.clone())
+        }
     };
     let (options, exit_on_partial) = (order.options.clone(), order.exit_on_partial);
     let again = Again { store, options, exit_on_partial };

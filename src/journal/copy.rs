@@ -71,7 +71,9 @@ impl Store {
         }
         let replaced = fork.instead.as_ref().map(|_| after);
         let lineage = Some(Lineage { session: parent, seq: after, replaced });
-        let header = Header { session: child, created: fork.now.into(), lineage, ..past.header };
+        let created = fork.now.into();
+        let header =
+            Header { session: child, created, lineage, dispatched_by: None, ..past.header };
         let blobs = self.blobs(child);
         self.write_copy(child, |out| {
             let mut copy = Copy { out, crc: 0 };

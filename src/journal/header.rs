@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::id::SessionId;
 use super::workspace::Workspace;
 use crate::machine::{Change, Conversation, Fold, Mark, Outcomes, Resumption};
-use crate::model::{Item, Rules, Time};
+use crate::model::{CallId, Item, Rules, Time};
 use crate::port::ToolSpec;
 
 /// The format that this release writes. A release that adds something which an older one must not overlook counts it up.
@@ -32,6 +32,9 @@ pub struct Header {
     /// Where it comes from, when it is a fork or was imported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lineage: Option<Lineage>,
+    /// Who sent it, when another session did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dispatched_by: Option<Dispatcher>,
     /// What it works with.
     pub setting: Setting,
     /// The rules that it obeys.
@@ -78,6 +81,15 @@ pub struct Lineage {
     pub replaced: Option<u64>,
 }
 
+/// A session that has sent another one to work on a part of its task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dispatcher {
+    /// The session.
+    pub session: SessionId,
+    /// The tool call of it.
+    pub call: CallId,
+}
+
 /// A session goes on: after a crash, an interrupt or its end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resumed {
@@ -116,6 +128,8 @@ pub struct Wall(Timestamp);
 pub struct Begin {
     /// When.
     pub now: SystemTime,
+    /// Who sent it, when another session did.
+    pub dispatched_by: Option<Dispatcher>,
     /// What it works with.
     pub setting: Setting,
     /// The rules that it obeys.
@@ -131,7 +145,7 @@ pub struct Begin {
 impl Header {
     /// Returns the header of a session that begins like this.
     pub fn new(session: SessionId, begin: Begin) -> Self {
-        let Begin { now, setting, rules, fixed, history, task } = begin;
+        let Begin { now, dispatched_by, setting, rules, fixed, history, task } = begin;
         Self {
             format: FORMAT,
             marks: Mark::RELEASE,
@@ -139,6 +153,7 @@ impl Header {
             program: concat!("architect ", env!("CARGO_PKG_VERSION")).to_owned(),
             created: now.into(),
             lineage: None,
+            dispatched_by,
             setting,
             rules,
             fixed,

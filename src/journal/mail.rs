@@ -144,7 +144,8 @@ impl Mail {
             | Event::Replied { .. }
             | Event::Failed { .. }
             | Event::Vetted { .. }
-            | Event::Settled { .. } => Vec::new(),
+            | Event::Settled { .. }
+            | Event::Charged { .. } => Vec::new(),
         }
     }
 

@@ -31,7 +31,7 @@ pub mod index;
 
 pub use copy::{Fork, Imported, Instead};
 pub use error::{JournalError, ReadOnly};
-pub use header::{Begin, Ended, FORMAT, Header, Lineage, Resumed, Setting, Wall};
+pub use header::{Begin, Dispatcher, Ended, FORMAT, Header, Lineage, Resumed, Setting, Wall};
 pub use history::{History, NoHistory, Repairs};
 pub use id::SessionId;
 pub use index::Index;

@@ -186,6 +186,7 @@ impl Past {
             | Event::Defect { .. }
             | Event::Prepared { .. }
             | Event::Failed { .. }
+            | Event::Charged { .. }
             | Event::Checked { .. } => {}
         }
     }
@@ -209,7 +210,7 @@ impl Past {
                     self.written.insert(Arc::clone(&image.path), image.after.clone());
                 }
             }
-            Intent::Pure | Intent::Opaque => {}
+            Intent::Pure | Intent::Opaque | Intent::Delegated { .. } => {}
         }
     }
 }
@@ -293,6 +294,7 @@ impl Content {
                 EventKind::Failed => "failed",
                 EventKind::Vetted => "vetted",
                 EventKind::Settled => "settled",
+                EventKind::Charged => "charged",
                 EventKind::Checked => "checked",
             },
             Self::Partial(_) => "partial",

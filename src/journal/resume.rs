@@ -200,7 +200,15 @@ impl Files {
             let result = match past.intent(&call) {
                 Some(Intent::Pure) => return None,
                 Some(Intent::Edit { files }) => self.judge(call.clone(), files)?,
-                Some(Intent::Opaque) | None => in_doubt(call.clone(), UNKNOWN.to_owned()),
+                Some(Intent::Delegated { session: Some(session) }) => in_doubt(
+                    call.clone(),
+                    format!(
+                        "{UNKNOWN} What the sub-agent did is written down in the session {session}."
+                    ),
+                ),
+                Some(Intent::Opaque | Intent::Delegated { session: None }) | None => {
+                    in_doubt(call.clone(), UNKNOWN.to_owned())
+                }
             };
             Some(Found { call, result })
         };
@@ -269,6 +277,6 @@ fn running(state: &State) -> Vec<CallId> {
 fn images<'a>(past: &'a Past, call: &CallId) -> &'a [Image] {
     match past.intent(call) {
         Some(Intent::Edit { files }) => files,
-        Some(Intent::Pure | Intent::Opaque) | None => &[],
+        Some(Intent::Pure | Intent::Opaque | Intent::Delegated { .. }) | None => &[],
     }
 }

@@ -1,5 +1,6 @@
 //! The folder in which sessions are kept.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -16,11 +17,11 @@ use super::header::{Begin, Header};
 use super::id::SessionId;
 use super::mail::{Letter, Mail, MailId};
 use super::outputs::Outputs;
-use super::reader::{Position, Reader};
+use super::reader::{Found, Position, Reader};
 use super::replay::{End, EndKind, Past, Replayed, replay};
 use super::resume::Opened;
 use super::writer::{FileJournal, Files, lock};
-use super::{Durability, Stored, folder};
+use super::{Content, Durability, Stored, folder};
 
 /// The sessions of a user.
 #[derive(Clone, Debug)]
@@ -235,7 +236,8 @@ impl Store {
         Ok(found)
     }
 
-    /// Returns the session that a name means: an id, its beginning, or `last` for the one that was written to last.
+    /// Returns the session that a name means: an id, its beginning, or `last` for the one that was written to last, of
+    /// those that no other one has sent.
     ///
     /// # Errors
     ///
@@ -244,7 +246,9 @@ impl Store {
         let unknown = || JournalError::Unknown(name.chars().take(80).collect());
         let listed = self.list()?;
         if name == "last" {
-            let last = listed.iter().max_by_key(|listed| (listed.modified, listed.session));
+            let mut listed = listed;
+            listed.sort_unstable_by_key(|listed| Reverse((listed.modified, listed.session)));
+            let last = listed.iter().find(|listed| !self.is_dispatched(listed.session));
             return last.map(|listed| listed.session).ok_or_else(unknown);
         }
         let is_prefix =
@@ -256,6 +260,13 @@ impl Store {
             [session] => Ok(*session),
             _ => Err(JournalError::Ambiguous { prefix: name.to_owned(), found }),
         }
+    }
+
+    /// Returns whether another session has sent this one. What can't be read was sent by nobody.
+    fn is_dispatched(&self, session: SessionId) -> bool {
+        let header = self.reader(session).and_then(|mut reader| reader.read());
+        let Ok(Found::Record(stored)) = header else { return false };
+        matches!(stored.content, Content::Header(header) if header.dispatched_by.is_some())
     }
 
     /// Returns whether a process runs the session.

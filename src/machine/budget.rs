@@ -10,7 +10,7 @@ use crate::model::{Micros, Price, Tokens};
 pub(super) struct Unaffordable;
 
 /// The part of a budget that is kept for the closing call at the most.
-const CLOSING_SHARE: u64 = 5;
+pub(super) const CLOSING_SHARE: u64 = 5;
 
 /// Room for the instruction with which a closing call ends.
 const INSTRUCTION: Tokens = Tokens(200);

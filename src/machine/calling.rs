@@ -200,9 +200,10 @@ impl Calling {
             Event::Replied { reply, access, .. } => self.replied(reply, &access),
             Event::Failed { fault, .. } => self.failed(Out::default(), fault),
             Event::Checked { check, .. } => self.checked(check),
-            Event::Prepared { .. } | Event::Vetted { .. } | Event::Settled { .. } => {
-                Out::default().to(State::Calling(self))
-            }
+            Event::Prepared { .. }
+            | Event::Vetted { .. }
+            | Event::Settled { .. }
+            | Event::Charged { .. } => Out::default().to(State::Calling(self)),
         }
     }
 

@@ -113,9 +113,10 @@ impl Closing {
                 }
                 Done::end(run, out, StopReason::Closed(reason))
             }
-            Event::Vetted { .. } | Event::Settled { .. } | Event::Checked { .. } => {
-                Out::default().to(State::Closing(self))
-            }
+            Event::Vetted { .. }
+            | Event::Settled { .. }
+            | Event::Charged { .. }
+            | Event::Checked { .. } => Out::default().to(State::Closing(self)),
         }
     }
 

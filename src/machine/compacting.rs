@@ -90,6 +90,7 @@ impl Compacting {
             Event::Prepared { .. }
             | Event::Vetted { .. }
             | Event::Settled { .. }
+            | Event::Charged { .. }
             | Event::Checked { .. } => Out::default().to(State::Compacting(self)),
         }
     }

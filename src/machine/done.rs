@@ -63,6 +63,7 @@ impl Done {
             | Event::Failed { .. }
             | Event::Vetted { .. }
             | Event::Settled { .. }
+            | Event::Charged { .. }
             | Event::Checked { .. } => Out::default().to(State::Done(self)),
         }
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::allowance::Allowance;
 use super::stop::CloseReason;
 use crate::model::{EffectId, FaultKind, Item, Micros, Span, Tokens, ToolCall};
 
@@ -42,6 +43,9 @@ pub enum Effect {
         id: EffectId,
         /// The call.
         call: ToolCall,
+        /// What it may use, when it makes model calls of its own; `Charged` tells what it has used.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        allowance: Option<Allowance>,
     },
     /// Check a final answer.
     Check {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
-    Access, EffectId, Fault, Reply, Signal, Span, Time, Tokens, ToolResult, UserMessage,
+    Access, EffectId, Fault, Micros, Reply, Signal, Span, Time, Tokens, ToolResult, Usage,
+    UserMessage,
 };
 
 /// Something that happened. The machine sees the world through these alone.
@@ -73,6 +74,15 @@ pub enum Event {
         /// With what.
         result: ToolResult,
     },
+    /// A tool that runs has used something of its allowance. Not the end of its effect.
+    Charged {
+        /// The effect that runs.
+        id: EffectId,
+        /// What a model call of it used.
+        usage: Usage,
+        /// What that cost; nothing when the model has no price.
+        cost: Micros,
+    },
     /// A final answer was checked.
     Checked {
         /// The effect that this completes.
@@ -128,6 +138,11 @@ pub enum Intent {
     },
     /// Whether the call happened cannot be told.
     Opaque,
+    /// The call is a run of its own, which has an allowance. How far it came cannot be told from here.
+    Delegated {
+        /// The session in which it is written down, if it is.
+        session: Option<Arc<str>>,
+    },
 }
 
 /// One file that an edit replaces: SHA-256 digests in hexadecimal, none where there is no file.
@@ -185,13 +200,15 @@ pub enum EventKind {
     Vetted,
     /// [`Event::Settled`]
     Settled,
+    /// [`Event::Charged`]
+    Charged,
     /// [`Event::Checked`]
     Checked,
 }
 
 impl EventKind {
     /// Every kind.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Tick,
         Self::Interrupt,
         Self::StoreFailed,
@@ -201,6 +218,7 @@ impl EventKind {
         Self::Failed,
         Self::Vetted,
         Self::Settled,
+        Self::Charged,
         Self::Checked,
     ];
 
@@ -216,6 +234,7 @@ impl EventKind {
             Self::Failed => "FAILED",
             Self::Vetted => "VETTED",
             Self::Settled => "SETTLED",
+            Self::Charged => "CHARGED",
             Self::Checked => "CHECKED",
         }
     }
@@ -234,7 +253,16 @@ impl Event {
             Self::Failed { .. } => EventKind::Failed,
             Self::Vetted { .. } => EventKind::Vetted,
             Self::Settled { .. } => EventKind::Settled,
+            Self::Charged { .. } => EventKind::Charged,
             Self::Checked { .. } => EventKind::Checked,
+        }
+    }
+
+    /// Returns the effect that the event is about; it is heard only while that effect is outstanding.
+    pub fn about(&self) -> Option<EffectId> {
+        match self {
+            Self::Charged { id, .. } => Some(*id),
+            event => event.completes(),
         }
     }
 
@@ -244,7 +272,8 @@ impl Event {
             Self::Tick { .. }
             | Self::Interrupt { .. }
             | Self::StoreFailed { .. }
-            | Self::Defect { .. } => None,
+            | Self::Defect { .. }
+            | Self::Charged { .. } => None,
             Self::Prepared { id, .. }
             | Self::Replied { id, .. }
             | Self::Failed { id, .. }

@@ -4,17 +4,18 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::allowance::Allowance;
 use super::closing::Closing;
 use super::deadline::{Deadline, Deadlines, Why};
 use super::done::Done;
 use super::effect::{Change, Effect, Note};
-use super::event::{Event, Verdict};
+use super::event::{Event, Intent, Verdict};
 use super::instructions;
 use super::next::{Next, Out};
 use super::order::{self, Progress, Waiting};
 use super::preparing::Preparing;
 use super::repeats::Repeats;
-use super::run::Run;
+use super::run::{Run, Spent};
 use super::state::State;
 use super::stop::{CloseReason, StopReason};
 use crate::model::{
@@ -63,6 +64,9 @@ pub enum Slot {
         id: EffectId,
         /// When it is given up.
         due: Time,
+        /// What it may still use, when it makes model calls of its own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        left: Option<Allowance>,
     },
     /// It is answered.
     Settled(ToolResult),
@@ -89,6 +93,14 @@ impl Slot {
         match self {
             Self::Queued | Self::Settled(_) => None,
             Self::Vetting { due, .. } | Self::Running { due, .. } => Some(*due),
+        }
+    }
+
+    /// Returns what is set aside for the call.
+    fn left(&self) -> Option<Allowance> {
+        match self {
+            Self::Running { left, .. } => *left,
+            Self::Queued | Self::Vetting { .. } | Self::Settled(_) => None,
         }
     }
 }
@@ -186,6 +198,12 @@ impl Executing {
             .any(|call| matches!(call.slot, Slot::Running { id: open, .. } if open == id))
     }
 
+    /// Returns what this call may still use, when it runs and makes model calls of its own.
+    pub(super) fn allowance(&self, id: EffectId) -> Option<Allowance> {
+        let call = self.calls.iter().find(|call| call.slot.awaited() == Some(id));
+        call.and_then(|call| call.slot.left())
+    }
+
     pub(super) fn step(self, event: Event) -> Next {
         match event {
             Event::Tick { now } => self.tick(now),
@@ -200,6 +218,9 @@ impl Executing {
             }
             Event::Vetted { id, verdict } => self.vetted(id, verdict),
             Event::Settled { id, result } => self.settled(id, result),
+            Event::Charged { id, usage, cost } => {
+                self.charged(id, Spent { cost, tokens: usage.total() })
+            }
             Event::Prepared { .. }
             | Event::Replied { .. }
             | Event::Failed { .. }
@@ -255,14 +276,20 @@ impl Executing {
     fn vetted(mut self, id: EffectId, verdict: Verdict) -> Next {
         let mut out = Out::default();
         let now = self.run.now;
+        let others = self.calls.iter().filter_map(|call| call.slot.left());
+        let allowance = Allowance::of(&self.run, others);
         let Some(call) = self.calls.iter_mut().find(|call| call.slot.awaited() == Some(id)) else {
             return out.to(State::Executing(self));
         };
         match verdict {
-            Verdict::Cleared { limit, .. } => {
+            Verdict::Cleared { limit, intent, .. } => {
                 let id = self.run.next.take();
-                out.effect(Effect::Run { id, call: call.call.clone() });
-                call.slot = Slot::Running { id, due: now.after(limit) };
+                let allowance = match intent {
+                    Intent::Delegated { .. } => Some(allowance),
+                    Intent::Pure | Intent::Edit { .. } | Intent::Opaque => None,
+                };
+                out.effect(Effect::Run { id, call: call.call.clone(), allowance });
+                call.slot = Slot::Running { id, due: now.after(limit), left: allowance };
                 out.to(State::Executing(self))
             }
             Verdict::Refused { result } => {
@@ -275,6 +302,20 @@ impl Executing {
                 self.interrupt(Signal::Interrupt)
             }
         }
+    }
+
+    /// Takes what a call has used out of what is set aside for it.
+    fn charged(mut self, id: EffectId, spent: Spent) -> Next {
+        let mut out = Out::default();
+        for call in &mut self.calls {
+            if let Slot::Running { id: open, left: Some(left), .. } = &mut call.slot
+                && *open == id
+            {
+                *left = left.after(spent);
+            }
+        }
+        self.run.spend(spent, &mut out);
+        out.to(State::Executing(self))
     }
 
     fn settled(mut self, id: EffectId, result: ToolResult) -> Next {

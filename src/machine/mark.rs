@@ -1,5 +1,6 @@
 //! A short fingerprint of where a run stands, so that a replay can tell where it left the stored path.
 
+use super::allowance::Allowance;
 use super::deadline::Why;
 use super::effect::{Effect, Purpose};
 use super::fold::Fold;
@@ -76,9 +77,18 @@ impl Sum {
                 name(3, *id);
                 self.0.extend_from_slice(call.id.as_str().as_bytes());
             }
-            Effect::Run { id, call } => {
+            Effect::Run { id, call, allowance } => {
                 name(4, *id);
                 self.0.extend_from_slice(call.id.as_str().as_bytes());
+                // Marks of releases that knew no allowances stay as they were.
+                if let Some(Allowance { cost, tokens, time }) = allowance {
+                    let limits = [
+                        cost.map(|cost| cost.0),
+                        tokens.map(|tokens| tokens.0),
+                        time.map(|time| time.0),
+                    ];
+                    self.add(limits.map(|limit| limit.unwrap_or(u64::MAX)));
+                }
             }
             Effect::Check { id, answer } => {
                 name(5, *id);

@@ -15,7 +15,7 @@
 //! * **Every cycle consumes something bounded**: steps, attempts, compactions, continuations, repairs, money or time.
 //!
 //! A file for each state: [`Preparing`], [`Compacting`], [`Calling`], [`Executing`], [`Closing`], [`Done`]. What several
-//! of them need has a file of its own: the account of the [`Run`], reservation (`budget`), retries (`attempt`,
+//! of them need has a file of its own: the account of the [`Run`], reservation (`budget`, `allowance`), retries (`attempt`,
 //! `retry`), the order of tool calls (`order`), loop detection (`repeats`), the size of the context (`context`), and what
 //! stands for what was compacted (`ledger`).
 //!
@@ -23,6 +23,7 @@
 
 pub mod chart;
 
+mod allowance;
 mod attempt;
 mod budget;
 mod calling;
@@ -52,6 +53,7 @@ mod run;
 mod state;
 mod stop;
 
+pub use allowance::Allowance;
 pub use attempt::Attempt;
 pub use calling::{Calling, Stage as CallStage};
 pub use closing::{Closing, Stage as CloseStage};

@@ -107,6 +107,7 @@ impl Preparing {
             | Event::Failed { .. }
             | Event::Vetted { .. }
             | Event::Settled { .. }
+            | Event::Charged { .. }
             | Event::Checked { .. } => Out::default().to(State::Preparing(self)),
         }
     }

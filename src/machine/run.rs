@@ -114,9 +114,14 @@ impl Run {
     /// Charges what a reply used.
     pub(super) fn charge(&mut self, usage: &Usage, out: &mut Out) {
         let cost = self.rules.price.map_or(Micros::ZERO, |price| price.cost(usage));
+        self.spend(Spent { cost, tokens: usage.total() }, out);
+    }
+
+    /// Charges what was used, whoever used it.
+    pub(super) fn spend(&mut self, spent: Spent, out: &mut Out) {
         let before = self.spent.cost;
-        self.spent.cost = before + cost;
-        self.spent.tokens = self.spent.tokens + usage.total();
+        self.spent.cost = before + spent.cost;
+        self.spent.tokens = self.spent.tokens + spent.tokens;
         if let Some(warn) = self.rules.limits.warn_at
             && before < warn
             && self.spent.cost >= warn

@@ -111,9 +111,9 @@ pub(super) fn due(state: &State, now: Time) -> Option<Why> {
 
 /// Leads from a state to the next one. Total: every event has its answer in every state.
 ///
-/// A completion that is not awaited changes nothing, whatever it says.
+/// What is about an effect that is not outstanding changes nothing, whatever it says.
 pub fn step(state: State, event: Event) -> Next {
-    if event.completes().is_some() && !state.awaits(&event) {
+    if event.about().is_some() && !state.awaits(&event) {
         return Out::default().to(state);
     }
     match state {
@@ -190,7 +190,7 @@ impl State {
         }
     }
 
-    /// Returns whether the event completes an effect that is outstanding, in the way in which that effect completes.
+    /// Returns whether the event is about an effect that is outstanding, in a way that belongs to that effect.
     pub fn awaits(&self, event: &Event) -> bool {
         match event {
             Event::Tick { .. }
@@ -201,6 +201,14 @@ impl State {
             Event::Replied { id, .. } | Event::Failed { id, .. } => self.asks() == Some(*id),
             Event::Vetted { id, .. } => match self {
                 Self::Executing(state) => state.vets(*id),
+                Self::Preparing(_)
+                | Self::Compacting(_)
+                | Self::Calling(_)
+                | Self::Closing(_)
+                | Self::Done(_) => false,
+            },
+            Event::Charged { id, .. } => match self {
+                Self::Executing(state) => state.allowance(*id).is_some(),
                 Self::Preparing(_)
                 | Self::Compacting(_)
                 | Self::Calling(_)

@@ -245,9 +245,9 @@ impl<H: Hands> Driver<H> {
     fn accept(mut self, event: &Event) -> Self {
         if let Some(id) = event.completes() {
             self.tokens.remove(&id);
-            if !self.fold.state.awaits(event) {
-                return self;
-            }
+        }
+        if event.about().is_some() && !self.fold.state.awaits(event) {
+            return self;
         }
         let at = self.clock.now();
         let call = event.completes().and_then(|id| self.times(id));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::driver::{Cleared, Driver, Timing};
 use super::hands::{Arrival, Hands, Lane, Post, Work};
-use crate::machine::{Check, Conversation, Effect, Event, Facts, Intent, Purpose};
+use crate::machine::{Allowance, Check, Conversation, Effect, Event, Facts, Intent, Purpose};
 use crate::model::{
     Access, EffectId, Fault, FaultKind, Reply, Tokens, ToolCall, ToolResult, ToolStatus,
     UserMessage,
@@ -34,7 +34,9 @@ impl<H: Hands> Driver<H> {
                 self.call(id, purpose, attempt, max_output);
             }
             Effect::Vet { id, call } if self.is_awaited(id) => self.vet(id, call),
-            Effect::Run { id, call } if self.is_awaited(id) => self.run_tool(id, call),
+            Effect::Run { id, call, allowance } if self.is_awaited(id) => {
+                self.run_tool(id, call, allowance);
+            }
             Effect::Check { id, answer } if self.is_awaited(id) => self.check(id, &answer),
             Effect::Cancel { id } => self.cancel(id),
             Effect::Prepare { .. }
@@ -142,7 +144,7 @@ impl<H: Hands> Driver<H> {
         );
     }
 
-    fn run_tool(&mut self, id: EffectId, call: ToolCall) {
+    fn run_tool(&mut self, id: EffectId, call: ToolCall, allowance: Option<Allowance>) {
         let lost = call.id.clone();
         let Some(Cleared { job, .. }) = self.jobs.remove(&call.id) else {
             let text = "internal error: the call was cleared, but there is nothing to run";
@@ -155,7 +157,7 @@ impl<H: Hands> Driver<H> {
             Lane::Pool,
             move |scope, _| {
                 let begun = clock.now();
-                let mut result = job.run(scope);
+                let mut result = job.run(&scope.clone().allowing(allowance));
                 result.took = clock.now().since(begun);
                 Arrival::Event(Event::Settled { id, result })
             },

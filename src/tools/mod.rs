@@ -68,7 +68,8 @@ mod settings;
 mod tool;
 mod write_file;
 
-pub use registry::{Judged, Planned, Registry};
+pub use read_output::NAME as READ_OUTPUT;
+pub use registry::{Common, Judged, Planned, Registry};
 pub use results::{InMemory, Kept, Results};
 pub use schema::{parse, spec};
 pub use settings::{CommandSettings, Delete, Effect, MaxTokens, Settings};

@@ -13,7 +13,7 @@ use crate::model::{Access, CallId};
 use crate::port::ToolSpec;
 
 /// The name of the tool.
-pub(super) const NAME: &str = "read_output";
+pub const NAME: &str = "read_output";
 
 /// Reads stored results.
 pub(super) struct ReadOutput {

@@ -20,7 +20,14 @@ pub struct Registry {
     confirm: Box<dyn Confirm>,
     results: Arc<dyn Results>,
     settings: Settings,
-    quota: Quota,
+    common: Common,
+}
+
+/// What the registries of one task have in common, when several agents work on it: how much of its limits is used, and
+/// what was only described.
+#[derive(Clone, Debug, Default)]
+pub struct Common {
+    quota: Arc<Quota>,
     planned: Arc<Mutex<Vec<Planned>>>,
 }
 
@@ -51,9 +58,8 @@ impl Registry {
             judge,
             confirm: Box::new(Nobody),
             results: Arc::new(InMemory::default()),
-            quota: Quota::new(settings.guardrails.limits, Used::default()),
+            common: Common::new(&settings, Used::default()),
             settings,
-            planned: Arc::default(),
         };
         registry.keeping(Arc::new(InMemory::default()))
     }
@@ -73,14 +79,14 @@ impl Registry {
         Self { results, ..self }
     }
 
-    /// Returns the registry of a run that has done something already, which counts against its limits.
-    pub fn continuing(self, used: Used) -> Self {
-        Self { quota: Quota::new(self.settings.guardrails.limits, used), ..self }
+    /// Returns the registry of a run whose account is shared with others, or was begun before.
+    pub fn sharing(self, common: Common) -> Self {
+        Self { common, ..self }
     }
 
     /// Returns the calls that were described instead of made, oldest first.
     pub fn planned(&self) -> Vec<Planned> {
-        self.planned.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.common.planned.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Judges a call by its arguments and the rules, without asking anybody and without doing anything.
@@ -135,15 +141,16 @@ impl Registry {
             Ok(plan) => plan,
             Err(output) => return Vetted::Refused(self.answer(&call.id, output)),
         };
-        let reads = prepared.kind() == Kind::Reads || decision.is_for_reading();
-        let is_described = self.settings.effect == Effect::Described && !reads;
+        let is_harmless =
+            matches!(prepared.kind(), Kind::Reads | Kind::Delegates) || decision.is_for_reading();
+        let is_described = self.settings.effect == Effect::Described && !is_harmless;
         let decision = match self.decide_really(call, &*prepared, decision) {
             Ok(decision) => decision,
             Err(why) => return Vetted::Refused(denied(call, &why)),
         };
         let commands = u64::from(prepared.kind() == Kind::Command);
         let using = Use { changes: &plan.changes, commands };
-        if let Some(why) = self.quota.exceeded(using).filter(|_| !is_described) {
+        if let Some(why) = self.common.quota.exceeded(using).filter(|_| !is_described) {
             return Vetted::Refused(denied(call, &why));
         }
         let grounds = match decision {
@@ -164,7 +171,7 @@ impl Registry {
                 grounds: grounds.into(),
             };
         }
-        if let Err(why) = self.quota.take(using) {
+        if let Err(why) = self.common.quota.take(using) {
             return Vetted::Refused(denied(call, &why));
         }
         let Plan { intent, .. } = plan;
@@ -229,7 +236,7 @@ impl Registry {
         );
         Box::new(Described {
             planned,
-            list: Arc::clone(&self.planned),
+            list: Arc::clone(&self.common.planned),
             result: ToolResult::new(call.id.clone(), ToolStatus::Ok, text),
         })
     }
@@ -237,6 +244,14 @@ impl Registry {
     fn answer(&self, call: &CallId, output: Output) -> ToolResult {
         let budget = results::bytes(self.settings.max_result_tokens.0);
         finish(call, output, &*self.results, budget)
+    }
+}
+
+impl Common {
+    /// Returns the account of a task of which something is done already; that counts against its limits.
+    pub fn new(settings: &Settings, used: Used) -> Self {
+        let quota = Quota::new(settings.guardrails.limits, used);
+        Self { quota: Arc::new(quota), planned: Arc::default() }
     }
 }
 

@@ -73,6 +73,8 @@ pub enum Kind {
     Command,
     /// It does what somebody else's tool does; nobody here knows what that is.
     Foreign,
+    /// It lets another agent work, each of whose calls is judged by itself.
+    Delegates,
 }
 
 /// Something that a rule can be about.
@@ -146,7 +148,7 @@ impl Plan {
     pub fn of(kind: Kind) -> Self {
         let intent = match kind {
             Kind::Reads => Intent::Pure,
-            Kind::Changes | Kind::Command | Kind::Foreign => Intent::Opaque,
+            Kind::Changes | Kind::Command | Kind::Foreign | Kind::Delegates => Intent::Opaque,
         };
         Self { intent, changes: Vec::new() }
     }

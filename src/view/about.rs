@@ -46,6 +46,8 @@ pub enum Source {
     Eval,
     /// The plan that goes before a task.
     Plan,
+    /// The sub-agents of the task.
+    Subagent,
 }
 
 impl About {
@@ -81,6 +83,7 @@ impl Source {
             Self::Compaction => "compaction",
             Self::Eval => "eval",
             Self::Plan => "plan",
+            Self::Subagent => "subagent",
         }
     }
 }

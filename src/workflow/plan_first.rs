@@ -23,7 +23,9 @@ pub fn plan_first(setup: &Setup, order: Order, stage: &Stage) -> Result<Vec<Ende
     let planner = setup.acting_as(agent);
     let place = match &order.place {
         Place::Nowhere => Place::Nowhere,
-        Place::New(store, _) | Place::Stored(store, _) => Place::New(store.clone(), None),
+        Place::New(store, _) | Place::Dispatched(store, ..) | Place::Stored(store, _) => {
+            Place::New(store.clone(), None)
+        }
     };
     let planning = Order {
         task: Some(Arc::clone(&task)),

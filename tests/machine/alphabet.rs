@@ -1,6 +1,6 @@
 //! The small world in which the machine is explored: few kinds of each event, and rules with small bounds.
 
-use architect::machine::{Check, Event, Facts, Intent, State, StateKind, Verdict, deadline};
+use architect::machine::{Check, Event, Facts, Intent, Slot, State, StateKind, Verdict, deadline};
 use architect::model::{
     Access, Backoff, Bounds, CallId, ContextRules, Digest, EffectId, Fault, FaultKind, Finish,
     Item, Limits, LoopRules, Micros, Origin, OutputRules, Part, Price, Reply, Rules, Signal, Span,
@@ -60,11 +60,14 @@ pub(crate) struct World {
     pub(crate) words: Words,
 }
 
-/// How many words a world has. Many words reach every arrow; few words reach further.
+/// How many words a world has. Many words reach every arrow; few words reach further. Runs within the run have a world
+/// of their own, since what is set aside for them makes another state of almost every one.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Words {
     Many,
     Few,
+    Delegating,
+    All,
 }
 
 pub(crate) fn worlds() -> Vec<World> {
@@ -84,12 +87,14 @@ pub(crate) fn worlds() -> Vec<World> {
     let tokens = Limits { max_tokens: Some(Tokens(190)), max_steps: 1, ..limits.clone() };
     let nothing = Limits { max_steps: 0, budget: Some(Micros(0)), ..limits.clone() };
     let short = Limits { max_steps: 1, ..limits.clone() };
+    let both = Limits { budget: Some(Micros(300)), max_tokens: Some(Tokens(280)), ..short.clone() };
     vec![
         world("checked", Words::Many, short, true),
         world("money", Words::Many, money, false),
         world("tokens", Words::Many, tokens, false),
         world("time", Words::Many, time, true),
         world("nothing", Words::Many, nothing, false),
+        world("delegating", Words::Delegating, both, false),
         world("turns", Words::Few, Limits { max_steps: 4, ..limits }, false),
     ]
 }
@@ -113,9 +118,12 @@ pub(crate) fn events(state: &State, words: Words) -> Vec<Event> {
     for id in state.outstanding() {
         events.extend(completions(state, id));
     }
-    if words == Words::Few {
-        events.retain(is_common);
-    }
+    events.retain(|event| match words {
+        Words::Many => !is_delegated(event),
+        Words::Few => is_common(event) && !is_delegated(event),
+        Words::Delegating => is_common(event),
+        Words::All => true,
+    });
     events
 }
 
@@ -135,8 +143,18 @@ fn is_common(event: &Event) -> bool {
         Event::StoreFailed { .. }
         | Event::Defect { .. }
         | Event::Settled { .. }
+        | Event::Charged { .. }
         | Event::Checked { .. } => true,
     }
+}
+
+/// Returns whether only a world with runs within the run knows the event.
+fn is_delegated(event: &Event) -> bool {
+    let intent = match event {
+        Event::Vetted { verdict: Verdict::Cleared { intent, .. }, .. } => Some(intent),
+        _ => None,
+    };
+    matches!(event, Event::Charged { .. }) || matches!(intent, Some(Intent::Delegated { .. }))
 }
 
 /// Every completion that an effect with this id may have, of the right kind and of all the wrong ones.
@@ -153,7 +171,29 @@ fn completions(state: &State, id: EffectId) -> Vec<Event> {
     events.extend(some(vetted(state, id), all(&[StateKind::Executing])));
     events.extend(some(settled(state, id), all(&[StateKind::Executing])));
     events.extend(some(checked(id), all(&[StateKind::CallingChecking])));
+    events.extend(charged(state, id));
     events
+}
+
+/// A run within the run uses all that it still has; one without limits uses a little, again and again.
+fn charged(state: &State, id: EffectId) -> Option<Event> {
+    let left = match state {
+        State::Executing(executing) => executing.calls.iter().find_map(|call| match call.slot {
+            Slot::Running { id: open, left, .. } if open == id => left,
+            _ => None,
+        }),
+        _ => None,
+    };
+    let spent = match left {
+        None if id == STALE => (Micros(1), Tokens(1)),
+        None => return None,
+        Some(left) => (left.cost.unwrap_or(Micros(1)), left.tokens.unwrap_or(Tokens(1))),
+    };
+    let (cost, input) = spent;
+    if spent == (Micros::ZERO, Tokens::ZERO) {
+        return None;
+    }
+    Some(Event::Charged { id, usage: Usage { input, ..Usage::default() }, cost })
 }
 
 /// All of the events where they are due, and one of them where they are not.
@@ -246,12 +286,10 @@ fn failed(id: EffectId) -> Vec<Event> {
 fn call_of(state: &State, id: EffectId) -> CallId {
     let State::Executing(executing) = state else { return "none".into() };
     let position = state.outstanding().iter().position(|open| *open == id);
-    let open = executing.calls.iter().filter(|call| {
-        matches!(
-            call.slot,
-            architect::machine::Slot::Vetting { .. } | architect::machine::Slot::Running { .. }
-        )
-    });
+    let open = executing
+        .calls
+        .iter()
+        .filter(|call| matches!(call.slot, Slot::Vetting { .. } | Slot::Running { .. }));
     position
         .and_then(|index| open.map(|call| call.call.id.clone()).nth(index))
         .unwrap_or("none".into())
@@ -264,8 +302,10 @@ fn answer(state: &State, id: EffectId, status: ToolStatus) -> ToolResult {
 
 fn vetted(state: &State, id: EffectId) -> Vec<Event> {
     let refused = |status| Verdict::Refused { result: answer(state, id, status) };
+    let cleared = |intent| Verdict::Cleared { limit: Span(50), intent, grounds: "".into() };
     [
-        Verdict::Cleared { limit: Span(50), intent: Intent::Opaque, grounds: "".into() },
+        cleared(Intent::Opaque),
+        cleared(Intent::Delegated { session: None }),
         refused(ToolStatus::Unknown),
         refused(ToolStatus::Denied),
         Verdict::Abort,

@@ -90,7 +90,8 @@ fn a_tool_that_runs_twice_is_found() {
         let mut next = step(state, event);
         if let (true, State::Executing(executing)) = (settles, &mut next.state) {
             let id = executing.run.next.take();
-            next.effects.push(Effect::Run { id, call: executing.calls[0].call.clone() });
+            let call = executing.calls[0].call.clone();
+            next.effects.push(Effect::Run { id, call, allowance: None });
         }
         next
     }

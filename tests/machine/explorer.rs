@@ -85,7 +85,7 @@ fn canonical(mut state: State) -> State {
         State::Executing(state) => {
             for call in &mut state.calls {
                 match &mut call.slot {
-                    Slot::Vetting { id, due } | Slot::Running { id, due } => {
+                    Slot::Vetting { id, due } | Slot::Running { id, due, .. } => {
                         fresh(id);
                         *due = due.before(shift);
                     }

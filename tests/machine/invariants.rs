@@ -6,7 +6,7 @@ use architect::machine::{
     Attempt, CallStage, Change, CloseReason, Effect, Event, Next, Purpose, Slot, State, StateKind,
     StopReason, deadline,
 };
-use architect::model::{EffectId, Item, Micros, Tokens};
+use architect::model::{EffectId, Item, Limits, Micros, Tokens};
 
 /// Returns what a step breaks.
 pub(crate) fn broken(before: &State, event: &Event, next: &Next) -> Vec<String> {
@@ -32,6 +32,7 @@ pub(crate) fn broken(before: &State, event: &Event, next: &Next) -> Vec<String> 
     hold("steps grow by one and stay within their limit", steps(before, next));
     hold("nothing spent comes back", spent(before, next));
     hold("no call is made that the budget does not cover", budget(next));
+    hold("what is set aside for runs within the run fits what is left", aside(&next.state));
     hold("time goes forward", before.run().now <= next.state.run().now);
     hold(
         "somebody is awaited, or a moment is",
@@ -57,7 +58,7 @@ fn issued(effect: &Effect) -> Option<EffectId> {
 fn bookkeeping(before: &State, event: &Event, next: &Next) -> bool {
     let mut open: BTreeSet<EffectId> = before.outstanding().into_iter().collect();
     if before.awaits(event) {
-        open.remove(&event.completes().unwrap());
+        event.completes().inspect(|id| assert!(open.remove(id)));
     }
     for effect in &next.effects {
         match effect {
@@ -80,7 +81,7 @@ fn bookkeeping(before: &State, event: &Event, next: &Next) -> bool {
 }
 
 fn stale(before: &State, event: &Event, next: &Next) -> bool {
-    if event.completes().is_none() || before.awaits(event) {
+    if event.about().is_none() || before.awaits(event) {
         return true;
     }
     next.state == *before
@@ -224,6 +225,23 @@ fn budget(next: &Next) -> bool {
         limits.budget.is_none_or(|budget| run.spent.cost + cost <= budget)
             && limits.max_tokens.is_none_or(|most| run.spent.tokens + facts.bound + output <= most)
     })
+}
+
+/// What every run within the run may still use, with what was used already, is within the limits.
+fn aside(state: &State) -> bool {
+    let State::Executing(executing) = state else { return true };
+    let left = executing.calls.iter().filter_map(|call| match call.slot {
+        Slot::Running { left, .. } => left,
+        Slot::Queued | Slot::Vetting { .. } | Slot::Settled(_) => None,
+    });
+    let Limits { budget, max_tokens, .. } = &executing.run.rules.limits;
+    let spent = executing.run.spent;
+    let (cost, tokens) = left.fold((spent.cost, spent.tokens), |(cost, tokens), left| {
+        (cost + left.cost.unwrap_or_default(), tokens + left.tokens.unwrap_or_default())
+    });
+    // A run that has used its limit up has nothing to set aside.
+    budget.is_none_or(|budget| cost <= budget.max(spent.cost))
+        && max_tokens.is_none_or(|most| tokens <= most.max(spent.tokens))
 }
 
 /// What the types leave open.

@@ -48,7 +48,7 @@ impl Life {
 
     fn live(mut self, choices: &[u16], allowed: impl Fn(&State, &Event) -> bool) -> Self {
         for choice in choices {
-            let mut events = alphabet::events(&self.fold.state, Words::Many);
+            let mut events = alphabet::events(&self.fold.state, Words::All);
             // Lives that are cut off from outside are told often enough; most go on.
             events.retain(|event| {
                 allowed(&self.fold.state, event) && (choice % 64 == 0 || !cuts_off(event))
@@ -260,7 +260,10 @@ fn is_answer(state: &State, event: &Event) -> bool {
     let waits = matches!(state.kind(), StateKind::CallingWaiting | StateKind::CompactingWaiting);
     match event {
         Event::Tick { .. } => waits,
-        Event::Interrupt { .. } | Event::StoreFailed { .. } | Event::Defect { .. } => false,
+        Event::Interrupt { .. }
+        | Event::StoreFailed { .. }
+        | Event::Defect { .. }
+        | Event::Charged { .. } => false,
         event => state.awaits(event),
     }
 }
@@ -389,7 +392,7 @@ proptest! {
     fn the_invariants_of_a_step_hold_everywhere(rules in rules(), choices in choices(150)) {
         let mut state = architect::machine::start(rules, alphabet::task()).state;
         for choice in choices {
-            let mut events = alphabet::events(&state, Words::Many);
+            let mut events = alphabet::events(&state, Words::All);
             let event = events.swap_remove(usize::from(choice) % events.len());
             let next = architect::machine::step(state.clone(), event.clone());
             let broken = invariants::broken(&state, &event, &next);
@@ -405,7 +408,7 @@ fn a_run_that_never_does_anything_new_ends_as_a_loop() {
     let mut life = Life::begin(rules);
     let reply = alphabet::reply(vec![alphabet::call("c", "{}")], Finish::ToolCalls);
     while !life.is_over() {
-        let events = alphabet::events(&life.fold.state, Words::Many);
+        let events = alphabet::events(&life.fold.state, Words::All);
         let mut awaited = events.into_iter().filter(|event| life.fold.state.awaits(event));
         let event = match awaited.next().expect("something is awaited") {
             Event::Replied { id, .. } => {

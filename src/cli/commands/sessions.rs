@@ -84,7 +84,7 @@ fn told(detail: &SessionDetail) -> String {
         session.steps
     );
     if let Some(parent) = session.parent {
-        text.push_str(&format!("forked of  {parent}\n"));
+        text.push_str(&format!("parent     {parent}\n"));
     }
     for file in files {
         let path = clean::line(&file.path);

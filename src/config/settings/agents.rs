@@ -18,7 +18,7 @@ pub struct AgentSettings {
     pub max_steps: Option<u32>,
 }
 
-/// When the user is asked before a tool call runs.
+/// When the user is asked before a tool call runs; the strictest mode first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ConfirmMode {
     /// Before each call.

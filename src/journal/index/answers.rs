@@ -38,7 +38,7 @@ pub struct SessionRow {
     pub workspace: Option<String>,
     /// The first line of its task that says something.
     pub prompt: Option<String>,
-    /// The session that it was forked from.
+    /// The session that it was forked from, or sent by.
     pub parent: Option<SessionId>,
     /// Records in its journal.
     pub records: u64,

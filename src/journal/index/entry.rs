@@ -56,6 +56,8 @@ impl<'a> Entry<'a> {
         let run = past.fold.state.run();
         let (header, setting) = (&past.header, &past.setting);
         let ended = past.ended.as_ref();
+        let dispatcher = header.dispatched_by.as_ref().map(|dispatcher| dispatcher.session);
+        let parent = header.lineage.map(|lineage| lineage.session).or(dispatcher);
         let problem = match &end.kind {
             EndKind::Whole | EndKind::Torn(_) => None,
             EndKind::ReadOnly(why) => Some(why.to_string()),
@@ -66,7 +68,7 @@ impl<'a> Entry<'a> {
         self.change.prepare_cached(sql)?.execute(params![
             self.key,
             header.created.to_string(),
-            header.lineage.map(|lineage| lineage.session.to_string()),
+            parent.map(|session| session.to_string()),
             header.lineage.map(|lineage| lineage.seq),
             &*setting.model,
             &*setting.agent,
@@ -167,7 +169,8 @@ impl<'a> Entry<'a> {
             | Event::Interrupt { .. }
             | Event::StoreFailed { .. }
             | Event::Defect { .. }
-            | Event::Failed { .. } => Ok(()),
+            | Event::Failed { .. }
+            | Event::Charged { .. } => Ok(()),
         }
     }
 

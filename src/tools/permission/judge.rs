@@ -181,6 +181,9 @@ impl Judge {
         match (self.mode, kind) {
             (ConfirmMode::Yolo, _) => Decision::Allow(self.mode.grounds()),
             (ConfirmMode::ConfirmSensitive, Kind::Reads) => Decision::Allow(READS.to_owned()),
+            (ConfirmMode::ConfirmSensitive, Kind::Delegates) => {
+                Decision::Allow("what the other agent does is judged by itself".to_owned())
+            }
             (ConfirmMode::ConfirmSensitive | ConfirmMode::ConfirmAll, _) => {
                 Decision::Ask(self.mode.grounds())
             }

@@ -373,7 +373,7 @@ impl Output for HumanLog {
                 }
             }
             Kind::AgentEnd(end) => self.ended(end),
-            Kind::StateChange(_) => Ok(()),
+            Kind::StateChange(_) | Kind::SubagentCall(_) => Ok(()),
         }
     }
 

@@ -71,7 +71,7 @@ impl Spans {
             | Kind::SafetyNet(_)
             | Kind::LoopDetected(_)
             | Kind::Error(_) => self.happened(at, event.kind.name()),
-            Kind::StateChange(_) | Kind::TextDelta(_) => {}
+            Kind::StateChange(_) | Kind::TextDelta(_) | Kind::SubagentCall(_) => {}
         }
         Vec::new()
     }

@@ -49,6 +49,8 @@ pub enum Kind {
     ToolCallStart(ToolCallStart),
     /// A tool call is answered.
     ToolCallEnd(ToolCallEnd),
+    /// A sub-agent made a model call.
+    SubagentCall(SubagentCall),
     /// A hook came back.
     HookComplete(HookComplete),
     /// A message of the user reached the run.
@@ -313,6 +315,19 @@ pub struct ToolCallEnd {
     pub step: u32,
 }
 
+/// See [`Kind::SubagentCall`].
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SubagentCall {
+    /// The tool call that the sub-agent works for.
+    pub tool_call_id: CallId,
+    /// What the model call used.
+    #[serde(serialize_with = "usage")]
+    pub usage: Usage,
+    /// What it cost, where the model has a price.
+    #[serde(rename = "cost_usd", serialize_with = "maybe_dollars")]
+    pub cost: Option<Micros>,
+}
+
 /// See [`Kind::HookComplete`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HookComplete {
@@ -438,7 +453,7 @@ pub enum Severity {
 
 impl Kind {
     /// The names of all kinds of events with what they tell, in the order of the documentation.
-    pub const ALL: [(&'static str, &'static str); 16] = [
+    pub const ALL: [(&'static str, &'static str); 17] = [
         ("agent_start", "A run begins: schema, version, agent, model, workspace, limits."),
         ("agent_end", "A run is over: status, stop reason, exit code, steps, calls, cost."),
         ("state_change", "The machine went from one state to another, and how long it was there."),
@@ -448,6 +463,7 @@ impl Kind {
         ("text_delta", "A piece of a reply; it counts only when its call ends as `replied`."),
         ("tool_call_start", "A tool call is judged, and then runs: tool and arguments."),
         ("tool_call_end", "It is answered: status, duration, output, changed files."),
+        ("subagent_call", "A sub-agent made a model call: its tool call, usage and cost."),
         ("hook_complete", "A hook came back: point, outcome, duration."),
         ("steering_received", "A message of the user reached the run."),
         ("compaction_triggered", "The context is being compacted."),
@@ -469,6 +485,7 @@ impl Kind {
             Self::TextDelta(_) => "text_delta",
             Self::ToolCallStart(_) => "tool_call_start",
             Self::ToolCallEnd(_) => "tool_call_end",
+            Self::SubagentCall(_) => "subagent_call",
             Self::HookComplete(_) => "hook_complete",
             Self::SteeringReceived(_) => "steering_received",
             Self::CompactionTriggered(_) => "compaction_triggered",

@@ -16,7 +16,7 @@ pub use event::{
     AgentEnd, AgentStart, ApiCallEnd, ApiCallStart, CallOutcome, CompactionComplete,
     CompactionTriggered, Error, GivenLimits, HookComplete, Kind, LoopDetected, Measure,
     PublicEvent, Retry, RetryCause, SafetyNet, Severity, StateChange, Steering, SteeringReceived,
-    SummaryBy, TextDelta, ToolCallEnd, ToolCallStart, Unfinished,
+    SubagentCall, SummaryBy, TextDelta, ToolCallEnd, ToolCallStart, Unfinished,
 };
 pub(super) use numbers::{maybe_dollars, maybe_millis, millis, seconds};
 pub use projector::Projector;

@@ -10,10 +10,12 @@ use super::tools::Tools;
 use super::{
     AgentEnd, AgentStart, ApiCallStart, CompactionComplete, CompactionTriggered, Error,
     GivenLimits, HookComplete, Kind, LoopDetected, Measure, PublicEvent, Retry, RetryCause, SCHEMA,
-    SafetyNet, Severity, StateChange, Steering, SteeringReceived, SummaryBy, TextDelta, Unfinished,
+    SafetyNet, Severity, StateChange, Steering, SteeringReceived, SubagentCall, SummaryBy,
+    TextDelta, Unfinished,
 };
 use crate::machine::{
-    Check, Effect, Event, Fold, Note, Outcome, Outcomes, Run, Spent, State, StateKind, StopReason,
+    Check, Effect, Event, Fold, Note, Outcome, Outcomes, Run, Slot, Spent, State, StateKind,
+    StopReason,
 };
 use crate::model::{EffectId, Finish, Item, Origin, Time, Tokens};
 use crate::port::{Delta, HookRun, Notice, Seen};
@@ -110,6 +112,7 @@ impl Projector {
     /// First what is over, then what the machine notes, then where it went, then what begins.
     fn event(&mut self, at: Time, event: &Event, fold: &Fold, outcomes: &Outcomes) {
         self.call_ended(at, event, fold, outcomes);
+        self.delegated(at, event, fold);
         self.spent = fold.state.run().spent;
         for end in self.tools.ended(fold) {
             self.tell(at, end);
@@ -165,6 +168,20 @@ impl Projector {
         let Run { rules, spent, .. } = fold.state.run();
         let charge = Charge::between(self.spent, *spent, event, rules.price.is_some());
         self.tell(at, Kind::ApiCallEnd(call.end(at, outcome, charge)));
+    }
+
+    /// Tells what a run within the run has used.
+    fn delegated(&mut self, at: Time, event: &Event, fold: &Fold) {
+        let (Event::Charged { id, usage, cost }, State::Executing(state)) = (event, &fold.state)
+        else {
+            return;
+        };
+        let is_it = |slot: &Slot| matches!(slot, Slot::Running { id: open, .. } if open == id);
+        if let Some(call) = state.calls.iter().find(|call| is_it(&call.slot)) {
+            let (tool_call_id, usage) = (call.call.id.clone(), *usage);
+            let cost = state.run.rules.price.map(|_| *cost);
+            self.tell(at, Kind::SubagentCall(SubagentCall { tool_call_id, usage, cost }));
+        }
     }
 
     /// Tells which messages of the user the run has taken in.

@@ -9,7 +9,7 @@ use super::files::Files;
 use super::output::output;
 use super::{Costs, Denied, RunResult, ToolUsed};
 use crate::machine::StopReason;
-use crate::model::{CallId, Micros, Span, ToolStatus};
+use crate::model::{CallId, Micros, Span, ToolStatus, Usage};
 use crate::view::public::{
     AgentEnd, ApiCallEnd, ApiCallStart, Kind, PublicEvent, SCHEMA, ToolCallEnd, ToolCallStart, Used,
 };
@@ -67,6 +67,7 @@ impl Tally {
             Kind::ApiCallEnd(end) => self.call_ended(end),
             Kind::ToolCallStart(start) => self.tool_started(start),
             Kind::ToolCallEnd(end) => self.tool_ended(end),
+            Kind::SubagentCall(call) => self.pay(&call.usage, call.cost, Source::Subagent),
             Kind::AgentEnd(end) => self.end = Some(end.clone()),
             Kind::AgentStart(_)
             | Kind::StateChange(_)
@@ -160,10 +161,14 @@ impl Tally {
     }
 
     fn call_ended(&mut self, end: &ApiCallEnd) {
-        self.used += end.usage.into();
-        if let Some(cost) = end.cost {
+        self.pay(&end.usage, end.cost, self.about.charged_to(end.purpose));
+    }
+
+    fn pay(&mut self, usage: &Usage, cost: Option<Micros>, source: Source) {
+        self.used += (*usage).into();
+        if let Some(cost) = cost {
             self.has_price = true;
-            let source = self.by_source.entry(self.about.charged_to(end.purpose)).or_default();
+            let source = self.by_source.entry(source).or_default();
             *source = *source + cost;
         }
     }

@@ -135,6 +135,7 @@ impl Timeline {
                     (tool.ended, tool.status) = (at, Some(result.status));
                 }
             }
+            Event::Charged { cost, .. } => self.spent = self.spent + *cost,
             Event::Tick { .. }
             | Event::Interrupt { .. }
             | Event::StoreFailed { .. }
@@ -168,7 +169,7 @@ impl Timeline {
                     self.open_tools.insert(*id, self.tools.len());
                     self.tools.push(judged(call, at));
                 }
-                Effect::Run { id, call } => {
+                Effect::Run { id, call, .. } => {
                     if let Some(index) = self.tools.iter().rposition(|tool| tool.call == call.id) {
                         self.tools[index].begun = Some(at);
                         self.open_tools.insert(*id, index);

@@ -10,7 +10,7 @@ use super::file::section;
 use super::past_files::PastFiles;
 use super::witness::status;
 use crate::journal::{Content, JournalError, Past, SessionId, Store, Stored};
-use crate::machine::{Check, Event, State, Verdict};
+use crate::machine::{Check, Event, Intent, State, Verdict};
 use crate::model::{
     Fault, Finish, Item, Origin, Part, Price, Reply, RetryAdvice, Signal, ToolResult,
 };
@@ -121,7 +121,14 @@ const ELSEWHERE: [&str; 5] = ["llm.", "workspace.root", "sessions.", "logging.",
 /// Fails when there is no such session, or it can't be read.
 pub fn from_session(store: &Store, session: SessionId) -> Result<String, JournalError> {
     let mut told = Told::default();
-    let (past, _) = store.replay(session, |past, stored, _| told.take(past, stored))?;
+    let (past, _) = store.replay(session, |past, stored, _| {
+        told.take(past, stored);
+        // Who was dispatched asked the same model, before the next turn of this session.
+        if let Some(session) = delegated(stored) {
+            let child = store.replay(session, |_, stored, _| told.take_in(stored));
+            let _ = child.inspect_err(|error| log::warn!("{error}"));
+        }
+    })?;
     let root = past.header.setting.workspace.root.clone();
     let (workspace, unknown) = told.files.before(&root);
     let files = told.files.after(&root).into_iter().map(|(path, text)| {
@@ -152,6 +159,15 @@ pub fn from_session(store: &Store, session: SessionId) -> Result<String, Journal
         .map(|path| format!("# What {path} was before is not known; it is as it stands now.\n"))
         .collect();
     Ok(format!("{unknown}{head}\n{}", section(&expect)))
+}
+
+/// Returns the session of a run within the run that begins here.
+fn delegated(stored: &Stored) -> Option<SessionId> {
+    let Content::Event(Event::Vetted { verdict, .. }) = &stored.content else { return None };
+    let Verdict::Cleared { intent: Intent::Delegated { session }, .. } = verdict else {
+        return None;
+    };
+    session.as_deref()?.parse().ok()
 }
 
 fn sets(options: &Value) -> Vec<String> {
@@ -228,6 +244,33 @@ impl Told {
             | Event::Settled { result, .. } => self.answered(result),
             Event::Vetted { verdict: Verdict::Abort, .. }
             | Event::Checked { .. }
+            | Event::Charged { .. }
+            | Event::Tick { .. }
+            | Event::StoreFailed { .. }
+            | Event::Defect { .. } => {}
+        }
+    }
+
+    /// Takes in what a run within the run tells: its turns, and what it changed.
+    fn take_in(&mut self, stored: &Stored) {
+        let Content::Event(event) = &stored.content else { return };
+        match event {
+            Event::Replied { reply, .. } => {
+                self.turns.push(Turn::of(reply));
+                self.files.called(reply);
+            }
+            Event::Failed { fault, .. } => {
+                self.turns.push(Turn { error: Some(Error::of(fault)), ..Turn::default() });
+            }
+            Event::Vetted { verdict: Verdict::Cleared { intent, .. }, .. } => {
+                self.files.cleared(intent);
+            }
+            Event::Vetted { .. }
+            | Event::Prepared { .. }
+            | Event::Settled { .. }
+            | Event::Charged { .. }
+            | Event::Checked { .. }
+            | Event::Interrupt { .. }
             | Event::Tick { .. }
             | Event::StoreFailed { .. }
             | Event::Defect { .. } => {}

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use super::file::{Confirmation, Scenario, TimeKind};
 use super::witness::{Called, Letters, Listener, Notes, Prompter, Way, Witnessed};
 use crate::app::{
-    AppError, Chosen, Effect, Ended, Order, Place, Rehearsal, Setup, Stage, World, store,
+    AppError, Chosen, Effect, Ended, Nesting, Order, Place, Rehearsal, Setup, Stage, World, store,
 };
 use crate::config::{Sources, load};
 use crate::journal::SessionId;
@@ -145,14 +145,14 @@ fn run(scenario: &Scenario, setup: &Setup, notes: &Notes) -> Result<(Ended, RunR
             let show = shown(notes, Box::new(move |arrival| queue.push(arrival)));
             let stage = Stage { show: show.clone(), confirm, sandbox: None };
             let hands = Rehearsed { inline: Inline::new(), late };
-            (show, setup.rehearse(order, stage, rehearsal(hands, notes))?)
+            (show, setup.rehearse(order, stage, rehearsal(hands, notes, Nesting::Rehearsed))?)
         }
         TimeKind::Real => {
             let hands = Threads::new(Arc::new(SystemClock::start()), PARALLEL);
             let inbox = hands.inbox();
             let show = shown(notes, Box::new(move |arrival| inbox.post(arrival)));
             let stage = Stage { show: show.clone(), confirm, sandbox: None };
-            (show, setup.rehearse(order, stage, rehearsal(hands, notes))?)
+            (show, setup.rehearse(order, stage, rehearsal(hands, notes, Nesting::Live))?)
         }
     };
     let broken = "the run left no result";
@@ -164,7 +164,7 @@ fn shown(notes: &Notes, way: Way) -> Show {
     Show::new(vec![Box::new(Prompter { notes: notes.clone(), way })])
 }
 
-fn rehearsal<H>(hands: H, notes: &Notes) -> Rehearsal<H> {
+fn rehearsal<H>(hands: H, notes: &Notes, nesting: Nesting) -> Rehearsal<H> {
     let (listening, mail) = (notes.clone(), notes.clone());
     Rehearsal {
         hands,
@@ -172,6 +172,7 @@ fn rehearsal<H>(hands: H, notes: &Notes) -> Rehearsal<H> {
             Box::new(Listener { notes: listening.clone(), model }) as Box<dyn Model>
         }),
         ports: Box::new(|ports| Ports { mailbox: Box::new(Letters(mail)), ..ports }),
+        nesting,
     }
 }
 

@@ -6,6 +6,7 @@ mod faults;
 mod info;
 mod interrupts;
 mod sessions;
+mod subagents;
 mod telemetry;
 mod tools;
 mod workflows;

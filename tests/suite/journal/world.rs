@@ -92,6 +92,7 @@ impl World {
     ) -> Result<(FileJournal, Fold, Outcomes), JournalError> {
         let begin = Begin {
             now: SystemTime::now(),
+            dispatched_by: None,
             setting: self.setting()?,
             rules,
             fixed: 100,

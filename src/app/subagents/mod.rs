@@ -1,0 +1,27 @@
+//! Sub-agents: a tool with which one agent lets another one work on a part of its task.
+//!
+//! ```text
+//!  dispatch_subagent ─▶ Crew (which agents, which tools) ─▶ child (a Setup within the allowance) ─▶ Driver ─▶ report
+//! ```
+//!
+//! A sub-agent is a run like any other: the same machine, a journal of its own, hooks, rules. What it may do is never
+//! more than what its dispatcher may do: it has only tools that both agents have, the stricter of both confirmation
+//! modes, a share of what is left of money, tokens and time, and it counts against the same limits on files, lines and
+//! commands. It dispatches nobody itself.
+
+mod child;
+mod crew;
+mod dispatch;
+mod meter;
+mod report;
+
+pub(super) use crew::Crew;
+
+/// By which clock the run within the run goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nesting {
+    /// On threads, by the clock of the machine.
+    Live,
+    /// On the spot, by a clock that only exists in a rehearsal.
+    Rehearsed,
+}

@@ -1,0 +1,219 @@
+//! Agents that are dispatched by another one.
+
+use serde_json::{Value, json};
+
+use super::world::{World, end, eventually, finish};
+use crate::support::chat;
+use crate::support::server::{Reply, Server};
+
+fn dispatch(id: &'static str, agent: &str) -> (&'static str, &'static str, String) {
+    let arguments = json!({"agent": agent, "task": format!("Look into {id}.")});
+    (id, "dispatch_subagent", arguments.to_string())
+}
+
+fn dispatching(calls: &[(&'static str, &'static str, String)]) -> Reply {
+    let calls: Vec<_> = calls.iter().map(|(id, name, args)| (*id, *name, args.as_str())).collect();
+    chat::calls(&calls)
+}
+
+fn body(server: &Server, request: usize) -> Value {
+    server.requests()[request].json()
+}
+
+fn told(server: &Server, request: usize) -> String {
+    let body = body(server, request);
+    let messages = body["messages"].as_array().unwrap();
+    messages.last().unwrap()["content"].as_str().unwrap().to_owned()
+}
+
+fn tools(server: &Server, request: usize) -> Vec<String> {
+    let body = body(server, request);
+    let tools = body["tools"].as_array().unwrap();
+    tools.iter().map(|tool| tool["function"]["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_sub_agent_works_with_a_fresh_view_and_reports() {
+    let world = World::new();
+    world.write("a.txt", "one\n");
+    let read = ("r", "read_file", r#"{"path": "a.txt"}"#);
+    let server = Server::new([
+        dispatching(&[dispatch("d", "review")]),
+        chat::calls(&[read]),
+        chat::text("It says one."),
+        chat::text("The review is good."),
+    ]);
+    let ran = world.ask(&server, &["--json"]);
+    assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.err);
+    let child = body(&server, 1);
+    assert_eq!(child["messages"].as_array().unwrap().len(), 2);
+    assert!(
+        child["messages"][0]["content"].as_str().unwrap().contains("a coding agent that reviews")
+    );
+    assert_eq!(told(&server, 1), "Look into d.");
+    let names = tools(&server, 1);
+    assert!(names.contains(&"read_file".to_owned()) && names.contains(&"read_output".to_owned()));
+    assert!(!names.iter().any(|name| name == "write_file" || name == "dispatch_subagent"));
+    assert_eq!(told(&server, 3), "It says one.");
+    // Its calls are paid for by who sent it, and told apart.
+    let usage = &ran.json()["usage"];
+    assert_eq!(usage["input_tokens"], 4 * chat::USAGE.0);
+    assert_eq!((&ran.json()["steps"], &ran.json()["llm_calls"]), (&json!(1), &json!(2)));
+    let sessions = world.run(&["sessions", "--json"]).json();
+    assert_eq!(sessions.as_array().unwrap().len(), 2);
+}
+
+/// An agent that may only read can't have somebody else write.
+#[test]
+fn nobody_is_dispatched_with_more_than_the_dispatcher_has() {
+    let world = World::new();
+    let only = "agents.scout.allowed_tools=['read_file', 'dispatch_subagent']";
+    let server = Server::new([
+        dispatching(&[dispatch("d", "build")]),
+        chat::text("I could not."),
+        chat::text("Nobody could."),
+    ]);
+    let args = ["--agent", "scout", "--set", only, "--mode", "yolo"];
+    assert_eq!(world.ask(&server, &args).code, 0);
+    assert_eq!(tools(&server, 0), ["read_file", "dispatch_subagent"]);
+    assert_eq!(tools(&server, 1), ["read_file"]);
+}
+
+#[test]
+fn an_unknown_agent_is_answered_with_the_nearest_one() {
+    let world = World::new();
+    let server =
+        Server::new([dispatching(&[dispatch("d", "reviw")]), chat::text("So I do it myself.")]);
+    assert_eq!(world.ask(&server, &[]).code, 0);
+    assert!(told(&server, 1).contains("review"), "{}", told(&server, 1));
+}
+
+/// What a sub-agent uses is used of the limits of the run, and it gets half of what is left at the most.
+#[test]
+fn a_sub_agent_spends_what_its_dispatcher_has_left() {
+    let world = World::new();
+    let dispatch = r#"[[turn]]
+calls = [{ name = "dispatch_subagent", arguments = { agent = "plan", task = "Plan." } }]
+usage = { input = 1000, output = 100 }
+"#;
+    let read = r#"[[turn]]
+calls = [{ name = "list_files" }]
+usage = { input = 1000, output = 100 }
+"#;
+    let last = "[[turn]]\ntext = \"That is all.\"\nusage = { input = 1000, output = 10 }\n";
+    let price = "price = { input = 100.0, output = 100.0 }\nmax_output = 2000\n";
+    let script = format!("{price}{dispatch}{read}{last}{last}");
+    let cost = |budget: f64| {
+        let json = world.play(&script, &["--budget", &budget.to_string(), "--json"]).json();
+        let source = |name: &str| json["costs"]["by_source"][name].as_f64().unwrap_or(0.0);
+        (json["cost"].as_f64().unwrap(), source("agent"), source("subagent"))
+    };
+    assert_eq!(cost(2.4), (0.422, 0.211, 0.211));
+    // With less, the sub-agent is stopped before its dispatcher is.
+    for budget in [0.3, 0.6, 0.9, 1.2] {
+        let (all, own, dispatched) = cost(budget);
+        assert!(all <= budget && dispatched <= (budget - own).max(0.0), "{budget}: {all}");
+    }
+}
+
+#[test]
+fn sub_agents_that_only_read_work_side_by_side() {
+    let world = World::new();
+    let both = [dispatch("d1", "plan"), dispatch("d2", "review")];
+    let server = Server::new([
+        dispatching(&both),
+        chat::text("One."),
+        chat::text("Two."),
+        chat::text("Both."),
+    ]);
+    let ran = world.ask(&server, &["--output-format", "stream-json"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let kinds: Vec<String> = ran
+        .lines()
+        .iter()
+        .map(|line| line["type"].as_str().unwrap().to_owned())
+        .filter(|kind| kind.starts_with("tool_call") || kind == "subagent_call")
+        .collect();
+    assert_eq!(&kinds[..2], ["tool_call_start", "tool_call_start"], "{kinds:?}");
+    assert_eq!(kinds.iter().filter(|kind| *kind == "subagent_call").count(), 2);
+}
+
+/// The limits on what is changed hold for all who work on a task together.
+#[test]
+fn a_sub_agent_counts_against_the_same_guardrails() {
+    let world = World::new();
+    let write = |name: &str| json!({"path": name, "content": ""}).to_string();
+    let (a, b) = (write("a"), write("b"));
+    let server = Server::new([
+        chat::calls(&[("w", "write_file", &a)]),
+        dispatching(&[dispatch("d", "build")]),
+        chat::calls(&[("w", "write_file", &b)]),
+        chat::text("I may not."),
+        chat::text("Then not."),
+    ]);
+    let limit = ["--mode", "yolo", "--set", "guardrails.max_files_modified=1", "--json"];
+    let ran = world.ask(&server, &limit);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(!world.path("b").exists());
+    assert!(told(&server, 3).contains("guardrails.max_files_modified"), "{}", told(&server, 3));
+}
+
+#[test]
+fn what_a_sub_agent_changes_is_told_of_the_run() {
+    let world = World::new();
+    let write = r#"{"path": "a", "content": ""}"#;
+    let server = Server::new([
+        dispatching(&[dispatch("d", "build")]),
+        chat::calls(&[("w", "write_file", write)]),
+        chat::text("Written."),
+        chat::text("Done."),
+    ]);
+    let ran = world.ask(&server, &["--mode", "yolo", "--json"]);
+    assert_eq!(ran.json()["files_modified"], json!([{"path": "a", "action": "created"}]));
+}
+
+#[test]
+fn an_interrupt_ends_the_sub_agent_too() {
+    let world = World::new();
+    let server = Server::new([dispatching(&[dispatch("d", "review")]), Reply::silence()]);
+    let child = world.task(&server, &["--json"]).spawn().unwrap();
+    server.wait_for(2);
+    rustix::process::kill_process(
+        rustix::process::Pid::from_child(&child),
+        rustix::process::Signal::INT,
+    )
+    .unwrap();
+    let ran = finish(child);
+    assert_eq!(ran.end(), end(130, "user_interrupt", "partial"), "{}", ran.err);
+    let sessions = world.run(&["sessions", "--json"]).json();
+    let ended = sessions.as_array().unwrap().iter().filter(|one| one["status"] == "partial");
+    assert_eq!(ended.count(), 2, "{sessions}");
+}
+
+/// Whether a sub-agent was done can't be told; where to look is.
+#[test]
+fn a_sub_agent_that_a_crash_cut_off_is_told_of_with_its_session() {
+    let world = World::new();
+    let server = Server::new([
+        dispatching(&[dispatch("d", "review")]),
+        Reply::silence(),
+        chat::text("I look myself."),
+    ]);
+    let mut child = world.task(&server, &["--json"]).spawn().unwrap();
+    server.wait_for(2);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let parent = world.run(&["sessions", "--json"]).json();
+    let task = |one: &&Value| one["prompt"] == "Do it.";
+    let parent = parent.as_array().unwrap().iter().find(task).unwrap()["session_id"].clone();
+    eventually("the session is free", || {
+        let base = server.url("/v1");
+        let args = ["resume", parent.as_str().unwrap(), "--api-base", &base];
+        let mut resume = world.command(&args);
+        resume.env("OPENAI_API_KEY", "sk-test-canary");
+        finish(resume.spawn().unwrap()).code == 0
+    });
+    assert!(told(&server, 2).contains("written down in the session "), "{}", told(&server, 2));
+    // The last session is the user's own, not the one that was written to last.
+    assert_eq!(world.run(&["sessions", "show", "last", "--json"]).json()["session_id"], parent);
+}
