@@ -90,6 +90,9 @@ pub(crate) fn read(
     for notice in &config.notices {
         log::warn!("{notice}");
     }
+    if !config.is_trusted && !config.notices.is_empty() {
+        log::warn!("`architect config trust` trusts this folder, `--trust` does for one run");
+    }
     Ok((config, remembered))
 }
 

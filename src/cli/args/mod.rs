@@ -159,6 +159,10 @@ pub(crate) enum ConfigCommand {
     Check,
     /// The files that are looked for, and what became of each
     Path,
+    /// Trust this folder from now on: what its own configuration says holds
+    Trust,
+    /// Trust this folder no more: its own configuration only tightens
+    Untrust,
 }
 
 #[derive(Debug, Args)]

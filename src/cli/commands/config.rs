@@ -1,7 +1,7 @@
 //! `architect config`: the configuration, and where it comes from.
 
 use architect::app::World;
-use architect::config::{Config, FileState};
+use architect::config::{Config, FileState, TrustError, TrustStore};
 
 use crate::cli::args::{ConfigArgs, ConfigCommand};
 use crate::cli::error::Failure;
@@ -17,9 +17,33 @@ pub(crate) fn run(args: &ConfigArgs, world: &World) -> Result<u8, Failure> {
             format!("the configuration is right ({} notices)\n", config.notices.len())
         }
         ConfigCommand::Path => paths(&config),
+        ConfigCommand::Trust => {
+            trusted(world)?.add(&config.workspace).map_err(unkept)?;
+            format!("{} is trusted from now on\n", config.workspace.display())
+        }
+        ConfigCommand::Untrust => {
+            trusted(world)?.remove(&config.workspace).map_err(unkept)?;
+            format!("{} is not trusted any more\n", config.workspace.display())
+        }
     };
     output::print(&text)?;
     Ok(0)
+}
+
+/// Returns the list of the folders that the user trusts.
+fn trusted(world: &World) -> Result<TrustStore, Failure> {
+    let state = world.folders().state;
+    let state = state.ok_or_else(|| {
+        Failure::usage("there is no folder to remember it in").hint("set HOME or XDG_STATE_HOME")
+    })?;
+    Ok(TrustStore::new(&state))
+}
+
+fn unkept(error: TrustError) -> Failure {
+    match error {
+        TrustError::Folder(..) | TrustError::Unreadable(_) => Failure::usage(error.to_string()),
+        TrustError::Unwritable(..) => Failure::failed(error.to_string()),
+    }
 }
 
 fn show(config: &Config) -> String {

@@ -35,7 +35,7 @@ pub(crate) fn run(args: &InitArgs, world: &World) -> Result<u8, Failure> {
     file.write_all(text.as_bytes()).map_err(failed)?;
     output::print(&path.display().to_string())?;
     output::complain(
-        "Until you trust this folder, its configuration only tightens; `--trust` trusts it for one run.",
+        "Until you trust this folder, its configuration only tightens: `architect config trust`, or `--trust` for one run.",
     );
     Ok(0)
 }

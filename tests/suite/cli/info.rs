@@ -111,3 +111,21 @@ fn a_configuration_is_begun_once() {
     assert_eq!(world.run(&["config", "check"]).code, 0);
     assert_eq!(world.run(&["config", "check", "--trust"]).code, 0);
 }
+
+/// What a project's own file loosens holds once the user has said so, and no longer than that.
+#[test]
+fn a_folder_is_trusted_until_it_is_not_any_more() {
+    let world = World::new();
+    world.write(".architect/config.toml", "[commands]\ndefault_timeout = 700\n");
+    let timeout = || {
+        let shown = world.run(&["config", "show"]).out;
+        let line = shown.lines().find(|line| line.starts_with("commands.default_timeout")).unwrap();
+        line.split('#').next().unwrap().trim().to_owned()
+    };
+    let before = timeout();
+    assert!(world.run(&["config", "check"]).err.contains("architect config trust"));
+    assert_eq!(world.run(&["config", "trust"]).code, 0);
+    assert_eq!(timeout(), "commands.default_timeout = 700");
+    assert_eq!(world.run(&["config", "untrust"]).code, 0);
+    assert_eq!(timeout(), before);
+}
