@@ -12,7 +12,8 @@ use crate::net::{Endpoint, Limits, Options};
 use crate::port::{Cancel, ToolSpec};
 use crate::tools::{Context, Kind, Output, Prepared, Tool};
 
-/// Starts the servers of a configuration.
+/// Starts the servers of a configuration, within the time that the whole run has. When that is cancelled, there are none,
+/// and the run is to end before it needs them.
 ///
 /// # Errors
 ///
@@ -25,7 +26,7 @@ pub(super) fn start(
 ) -> Result<Servers, AppError> {
     let mut specs = Vec::new();
     for server in &config.settings.mcp.servers {
-        match spec(server, world) {
+        match spec(server, config.settings.limits.timeout, world) {
             Ok(spec) => specs.push(spec),
             Err(error) if server.required => return Err(error),
             Err(error) => log::warn!("{error}"),
@@ -36,6 +37,9 @@ pub(super) fn start(
     }
     let setup = mcp::Setup::new(sandbox.model.clone());
     let (servers, problems) = Servers::start(specs, &setup, cancel);
+    if cancel.is_cancelled() {
+        return Ok(servers);
+    }
     for problem in problems {
         if problem.is_fatal() {
             return Err(AppError::Server(problem.to_string()));
@@ -50,7 +54,7 @@ pub(super) fn tools(servers: &Servers) -> impl Iterator<Item = Box<dyn Tool>> + 
     servers.tools().iter().map(|tool| Box::new(Remote(tool.clone())) as Box<dyn Tool>)
 }
 
-fn spec(server: &McpServer, world: &World) -> Result<Spec, AppError> {
+fn spec(server: &McpServer, most: Option<Span>, world: &World) -> Result<Spec, AppError> {
     let pairs = |map: &BTreeMap<String, Hidden>| -> Vec<(String, String)> {
         map.iter().map(|(name, value)| (name.clone(), value.reveal().to_owned())).collect()
     };
@@ -80,7 +84,7 @@ fn spec(server: &McpServer, world: &World) -> Result<Spec, AppError> {
     Ok(Spec {
         name: server.name.as_str().to_owned(),
         transport,
-        timeout: server.timeout.into(),
+        timeout: most.map_or(server.timeout, |most| server.timeout.min(most)).into(),
         tools: Filter {
             enabled: server.enabled_tools.clone(),
             disabled: server.disabled_tools.clone(),

@@ -106,7 +106,11 @@ impl Setup {
         let hooks = Arc::new(hooks::of(&self.config, &self.sandbox, self.facts(&name, &place))?);
         let asking = InSession { name: &name, calls: place.calls(), record: &self.record };
         let model = staging.model(self.model.connect(&self.config, &self.world, &asking)?);
-        let servers = mcp::start(&self.config, &self.world, &self.sandbox, &Cancel::new())?;
+        let rules = self.rules(&name, &place);
+        // Servers may take long to start, and the user may not want to wait for them.
+        let asked = Cancel::new();
+        let (hands, around) = staging.hands(place.at(), rules.bounds.parallel, &asked)?;
+        let servers = mcp::start(&self.config, &self.world, &self.sandbox, &asked)?;
         let whole = place.outputs(session).map(Whole);
         let used = place.conversation().map(tools::used).unwrap_or_default();
         let means = Means { confirm, servers: &servers, whole, used };
@@ -119,13 +123,10 @@ impl Setup {
             means,
         )?);
         let brief = self.brief(&*registry, &place);
-        let rules = self.rules(&name, &place);
-        let parallel = rules.bounds.parallel;
         let first = First { task: task.clone(), rules, fixed: brief.bytes() };
         let start = place.begin(session, first, || self.setting(&brief, options))?;
-        let Start { fold, outcomes, at, written } = start;
+        let Start { fold, outcomes, written } = start;
 
-        let (hands, around) = staging.hands(at, parallel)?;
         let checks = self.checks();
         let toolbox: Arc<dyn Toolbox> = Arc::<crate::tools::Registry>::clone(&registry);
         let hooked = Hooked::new(Arc::clone(&hooks), model, toolbox, checks, &brief, task);

@@ -28,7 +28,6 @@ pub enum Place {
 pub(super) struct Start {
     pub(super) fold: Fold,
     pub(super) outcomes: Outcomes,
-    pub(super) at: Time,
     pub(super) written: Option<Written>,
 }
 
@@ -69,6 +68,14 @@ impl Place {
             Self::Nowhere | Self::New(_, None) => SessionId::fresh(),
             Self::New(_, Some(session)) => *session,
             Self::Stored(_, opened) => opened.past.header.session,
+        }
+    }
+
+    /// Returns the time of the session at which the run begins.
+    pub(super) fn at(&self) -> Time {
+        match self {
+            Self::Nowhere | Self::New(..) => Time::START,
+            Self::Stored(_, opened) => opened.past.at,
         }
     }
 
@@ -114,7 +121,7 @@ impl Place {
         match self {
             Self::Nowhere => {
                 let (fold, outcomes) = Fold::start(rules, Conversation::new(fixed), item(task));
-                Ok(Start { fold, outcomes, at: Time::START, written: None })
+                Ok(Start { fold, outcomes, written: None })
             }
             Self::New(store, _) => {
                 let (history, task, setting) = (Vec::new(), item(task), setting()?);
@@ -122,10 +129,9 @@ impl Place {
                 let (journal, header) = store.create(session, begin)?;
                 let (fold, outcomes) = header.start();
                 let written = Some(Written { mail: journal.mail(), journal });
-                Ok(Start { fold, outcomes, at: Time::START, written })
+                Ok(Start { fold, outcomes, written })
             }
             Self::Stored(_, opened) => {
-                let at = opened.past.at;
                 let how = GoOn { now, setting: setting()?, rules, prompt: task };
                 let Going { journal, fold, outcomes, drift, found } = opened.go_on(how)?;
                 for drift in drift {
@@ -135,7 +141,7 @@ impl Place {
                     log::warn!("{} calls were under way when the session stopped", found.len());
                 }
                 let written = Some(Written { mail: journal.mail(), journal });
-                Ok(Start { fold, outcomes, at, written })
+                Ok(Start { fold, outcomes, written })
             }
         }
     }

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use super::era::{self, Era, WITH_SESSION};
 use super::error::ServerError;
 use super::message::{Request, notification};
+use super::settings::Setup;
 use crate::port::Cancel;
 
 /// The way to a server and back.
@@ -26,6 +27,14 @@ pub(super) trait Channel: Send + Sync {
 
     /// Returns why the channel has ended, if it has.
     fn ended(&self) -> Option<ServerError>;
+}
+
+/// How much time a server is given to end.
+#[derive(Clone)]
+pub(super) struct Parting {
+    usual: Duration,
+    hurried: Duration,
+    hurry: Cancel,
 }
 
 /// How long somebody waits for an answer.
@@ -62,6 +71,22 @@ pub(super) struct Listed {
     pub tools: Vec<Value>,
     /// Why it was not read on.
     pub cut: Option<String>,
+}
+
+impl Parting {
+    pub(super) fn new(setup: &Setup, hurry: &Cancel) -> Self {
+        Self { usual: setup.goodbye, hurried: setup.hurried, hurry: hurry.clone() }
+    }
+
+    /// Returns how long a server may take that has noticed by itself that it is not needed; none where it is to be told.
+    pub(super) fn unasked(&self) -> Option<Duration> {
+        (!self.hurry.is_cancelled()).then_some(self.usual)
+    }
+
+    /// Returns how long a server may take that was told.
+    pub(super) fn asked(&self) -> Duration {
+        self.unasked().unwrap_or(self.hurried)
+    }
 }
 
 impl<'a> Wait<'a> {

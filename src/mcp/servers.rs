@@ -24,9 +24,12 @@ type Started = Result<(Vec<Described>, Vec<String>), ServerError>;
 
 impl Servers {
     /// Starts servers, all at the same time, and lists their tools: in the order of the servers, and of each server's
-    /// own list. Takes no longer than the longest of their time limits, and ends soon when it is cancelled.
+    /// own list. Takes no longer than the longest of their time limits, and ends soon when it is cancelled; servers that
+    /// run already are then given less time to end, too.
     pub fn start(specs: Vec<Spec>, setup: &Setup, cancel: &Cancel) -> (Self, Vec<Problem>) {
-        let servers = specs.into_iter().map(|spec| Arc::new(Server::new(spec, setup.clone())));
+        let servers = specs
+            .into_iter()
+            .map(|spec| Arc::new(Server::new(spec, setup.clone(), cancel.clone())));
         let servers: Vec<Arc<Server>> = servers.collect();
         let started: Vec<Started> = thread::scope(|scope| {
             let start = |server: &Arc<Server>| {

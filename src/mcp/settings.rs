@@ -80,6 +80,8 @@ pub struct Setup {
     pub restart: Duration,
     /// How long a server may take to end, once nobody needs it, before it is told to; and once more before it is killed.
     pub goodbye: Duration,
+    /// The same for somebody who wants the program to end.
+    pub hurried: Duration,
 }
 
 /// How much a server may say.
@@ -113,6 +115,7 @@ impl Setup {
             probe: Duration::from_secs(10),
             restart: Duration::from_secs(30),
             goodbye: Duration::from_secs(2),
+            hurried: Duration::from_millis(200),
         }
     }
 }
