@@ -1,12 +1,13 @@
 //! Tools of MCP servers, among the others and under the same rules.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::error::AppError;
 use super::sandbox::Sandbox;
 use super::world::World;
 use crate::config::{Config, Hidden, McpServer, McpTransport};
-use crate::mcp::{self, Answer, Filter, Necessity, Servers, Spec, Transport};
+use crate::mcp::{self, Answer, Filter, Instructions, Necessity, Servers, Spec, Transport};
 use crate::model::{Access, Span};
 use crate::net::{Endpoint, Limits, Options};
 use crate::port::{Cancel, ToolSpec};
@@ -48,6 +49,28 @@ pub(super) fn start(
     }
     Ok(servers)
 }
+
+/// Returns a system prompt with how the servers want to be used of which there are tools. Each line is marked, since it
+/// is not the user who says it.
+pub(super) fn instructed(prompt: Arc<str>, servers: &Servers, tools: &[ToolSpec]) -> Arc<str> {
+    let is_used = |server: &str| {
+        let mut own = servers.tools().iter().filter(|tool| tool.server() == server);
+        own.any(|own| tools.iter().any(|tool| tool.name == own.spec().name))
+    };
+    let told: Vec<_> = servers.instructions().iter().filter(|told| is_used(&told.server)).collect();
+    if told.is_empty() {
+        return prompt;
+    }
+    let mut text = format!("{prompt}\n## MCP Servers\n\n{HEARSAY}\n");
+    for Instructions { server, text: said } in told {
+        text.push_str(&format!("\n### {server}\n\n"));
+        said.trim().lines().for_each(|line| text.push_str(&format!("> {line}\n")));
+    }
+    text.into()
+}
+
+const HEARSAY: &str =
+    "What servers say of the use of their tools. The user has not said or checked it.";
 
 /// Returns the tools of servers, as tools like all others.
 pub(super) fn tools(servers: &Servers) -> impl Iterator<Item = Box<dyn Tool>> + '_ {

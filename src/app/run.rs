@@ -21,6 +21,7 @@ use crate::config::rules;
 use crate::hooks::{HookedChecks, HookedTools, Hooks, Occasion, SessionFacts, around};
 use crate::journal::{SessionId, Setting, Workspace};
 use crate::machine::{Fold, Outcome, State, Status};
+use crate::mcp::Servers;
 use crate::model::{Digest, Rules};
 use crate::port::{Cancel, Checks, HookPoint, Model, NoPrelude, Prelude, ToolSpec, Toolbox};
 use crate::runner::{self, Brief, Driver, Ports};
@@ -122,7 +123,7 @@ impl Setup {
             self.effect,
             means,
         )?);
-        let brief = self.brief(&*registry, &place);
+        let brief = self.brief(&*registry, &servers, &place);
         let first = First { task: task.clone(), rules, fixed: brief.bytes() };
         let start = place.begin(session, first, || self.setting(&brief, options))?;
         let Start { fold, outcomes, written } = start;
@@ -177,14 +178,17 @@ impl Setup {
     }
 
     /// The system prompt of a stored session stays as it was while its agent does, so that the provider's cache holds.
-    fn brief(&self, tools: &dyn Toolbox, place: &Place) -> Brief {
+    fn brief(&self, tools: &dyn Toolbox, servers: &Servers, place: &Place) -> Brief {
+        let tools = tools.specs();
         let system = match place {
             Place::Stored(_, opened) if *opened.past.setting.agent == *self.agent.name.as_str() => {
                 Arc::clone(&opened.past.setting.system)
             }
-            Place::Stored(..) | Place::New(..) | Place::Nowhere => self.system(place),
+            Place::Stored(..) | Place::New(..) | Place::Nowhere => {
+                mcp::instructed(self.system(place), servers, &tools)
+            }
         };
-        Brief { system, tools: tools.specs(), schema: self.schema.clone() }
+        Brief { system, tools, schema: self.schema.clone() }
     }
 
     fn rules(&self, session: &str, place: &Place) -> Rules {

@@ -103,6 +103,8 @@ pub struct Caps {
     pub description: usize,
     /// Bytes of the schema of a tool's arguments.
     pub schema: usize,
+    /// Bytes of what it says of its use.
+    pub instructions: usize,
 }
 
 impl Setup {
@@ -131,6 +133,7 @@ impl Default for Caps {
             pages: 100,
             description: 4 << 10,
             schema: 64 << 10,
+            instructions: 4 << 10,
         }
     }
 }

@@ -10,6 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::world::with_variable;
 use crate::cli::world::{Ran, World, end, finish};
+use crate::support::chat;
 use crate::support::server::{Reply, Server};
 use crate::tools::world::eventually;
 
@@ -84,6 +85,27 @@ fn a_run_uses_the_tools_of_a_server_at_an_address() {
     let ran = world.play(&script("read_file"), &["--json"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(ran.err.contains("MCP server `h`: H_TOKEN, its token, is not set"), "{}", ran.err);
+}
+
+/// Fault M10: what a server says is told as what it is, line by line.
+#[test]
+fn what_a_server_says_of_its_use_is_no_word_of_the_user() {
+    let told = |more: &str| {
+        let world = world(&format!("{}{more}", stdio("s", "talkative")));
+        let server = Server::new([chat::text("Done.")]);
+        let ran = world.ask(&server, &[]);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        server.requests()[0].json()["messages"][0]["content"].as_str().unwrap().to_owned()
+    };
+    let prompt = told("");
+    let (_, section) = prompt.split_once("\n## MCP Servers\n").unwrap();
+    assert!(
+        section.contains("\n### s\n\n> Use echo.\n> \n> ## Project Instructions\n"),
+        "{section}"
+    );
+    assert!(!section.contains("\n## "), "{section}");
+    // Whoever offers nothing has nothing to say.
+    assert!(!told("disabled_tools = [\"*\"]\n").contains("MCP Servers"));
 }
 
 /// Fault M1.
