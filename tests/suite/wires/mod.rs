@@ -11,6 +11,7 @@ mod recorded;
 mod recordings;
 mod requests;
 mod runs;
+mod sdk;
 mod servers;
 mod tls;
 mod transport;
