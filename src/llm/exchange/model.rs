@@ -192,23 +192,48 @@ fn same_arc<T: ?Sized + PartialEq>(a: &Arc<T>, b: &Arc<T>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::llm::anthropic::Anthropic;
     use crate::llm::chat::{Chat, Quirks};
+    use crate::llm::gemini::Gemini;
+    use crate::llm::responses::{Host, Responses};
     use crate::machine::{Entry, EntryId};
     use crate::model::{
-        Exchange, Finish, Item, Origin, Part, Reply, ToolCall, ToolResult, ToolStatus, Usage,
+        Exchange, Finish, Item, Origin, Part, Reply, Tokens, ToolCall, ToolResult, ToolStatus,
+        Usage,
     };
     use crate::net::{Client, Limits, Options, ProxyChoice, Roots};
 
+    fn wires() -> [Arc<dyn Wire>; 4] {
+        let (name, model): (Arc<str>, _) = ("p/m".into(), "m".to_owned());
+        let (streams, cache_key) = (true, Some("k".to_owned()));
+        [
+            Arc::new(Chat {
+                name: Arc::clone(&name),
+                model: model.clone(),
+                quirks: Quirks::of("vllm", ""),
+                streams,
+                cache_key: None,
+            }),
+            Arc::new(Anthropic {
+                name: Arc::clone(&name),
+                model: model.clone(),
+                streams,
+                caches: true,
+                max_output: Tokens(9),
+            }),
+            Arc::new(Gemini { name: Arc::clone(&name), model: model.clone(), streams }),
+            Arc::new(Responses { name, model, host: Host::OpenAi, streams, cache_key }),
+        ]
+    }
+
     fn model() -> WireModel {
+        let [chat, ..] = wires();
+        model_of(chat)
+    }
+
+    fn model_of(wire: Arc<dyn Wire>) -> WireModel {
         let options =
             Options { limits: Limits::default(), proxy: ProxyChoice::Direct, roots: Roots::System };
-        let wire = Chat {
-            name: "chat/m".into(),
-            model: "m".to_owned(),
-            quirks: Quirks::of("vllm", ""),
-            streams: true,
-            cache_key: None,
-        };
         let target = Target {
             url: "http://localhost".to_owned(),
             headers: HeaderMap::new(),
@@ -216,7 +241,7 @@ mod tests {
             key_in: None,
             may_truncate: false,
         };
-        WireModel::new(Arc::new(wire), Arc::new(Client::new(&options).unwrap()), target)
+        WireModel::new(wire, Arc::new(Client::new(&options).unwrap()), target)
     }
 
     /// A step's worth of conversation.
@@ -264,6 +289,27 @@ mod tests {
             let step = model.encoded() - encoded;
             assert!(step < 1_300, "step {count} encodes {step} bytes");
             (before, encoded) = (sent, model.encoded());
+        }
+    }
+
+    /// What a step has to write down anew is what is new, on every wire, however long the conversation is.
+    #[test]
+    fn a_step_costs_what_is_new_in_it_on_every_wire() {
+        let (all, tools) = (conversation(200), [].into());
+        for (wire, name) in wires().into_iter().zip(["chat", "anthropic", "gemini", "responses"]) {
+            let mut model = model_of(wire);
+            let steps: Vec<u64> = (1..=all.len())
+                .map(|count| {
+                    let before = model.encoded();
+                    let sent = asked(&all[..count], &tools, |ask| model.request(ask).body.to_vec());
+                    assert!(sent.len() > 1_000 * (count - 1), "{name}: everything is sent");
+                    model.encoded() - before
+                })
+                .collect();
+            // They differ by the digits of their number.
+            let (least, most) = (steps[2..].iter().min(), steps[2..].iter().max());
+            assert!(most.unwrap() - least.unwrap() <= 8, "{name}: {least:?} to {most:?}");
+            assert!(*most.unwrap() < 1_500, "{name}: {most:?}");
         }
     }
 
