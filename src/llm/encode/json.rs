@@ -13,6 +13,11 @@ pub(crate) fn text(out: &mut Vec<u8>, text: &str) {
     value(out, &text);
 }
 
+/// Writes what a tool said, in its quotes; some providers refuse an answer without a word.
+pub(crate) fn output(out: &mut Vec<u8>, said: &str) {
+    text(out, if said.trim().is_empty() { "(no output)" } else { said });
+}
+
 /// Writes a text without its quotes, for one that goes on.
 pub(crate) fn inner(out: &mut Vec<u8>, text: &str) {
     let at = out.len();

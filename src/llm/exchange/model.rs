@@ -192,42 +192,13 @@ fn same_arc<T: ?Sized + PartialEq>(a: &Arc<T>, b: &Arc<T>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::llm::anthropic::Anthropic;
-    use crate::llm::chat::{Chat, Quirks};
-    use crate::llm::gemini::Gemini;
-    use crate::llm::responses::{Host, Responses};
+    use crate::llm::specimen::{exchange, wires};
     use crate::machine::{Entry, EntryId};
-    use crate::model::{
-        Exchange, Finish, Item, Origin, Part, Reply, Tokens, ToolCall, ToolResult, ToolStatus,
-        Usage,
-    };
+    use crate::model::{Item, Origin, Part, ToolCall, ToolStatus};
     use crate::net::{Client, Limits, Options, ProxyChoice, Roots};
 
-    fn wires() -> [Arc<dyn Wire>; 4] {
-        let (name, model): (Arc<str>, _) = ("p/m".into(), "m".to_owned());
-        let (streams, cache_key) = (true, Some("k".to_owned()));
-        [
-            Arc::new(Chat {
-                name: Arc::clone(&name),
-                model: model.clone(),
-                quirks: Quirks::of("vllm", ""),
-                streams,
-                cache_key: None,
-            }),
-            Arc::new(Anthropic {
-                name: Arc::clone(&name),
-                model: model.clone(),
-                streams,
-                caches: true,
-                max_output: Tokens(9),
-            }),
-            Arc::new(Gemini { name: Arc::clone(&name), model: model.clone(), streams }),
-            Arc::new(Responses { name, model, host: Host::OpenAi, streams, cache_key }),
-        ]
-    }
-
     fn model() -> WireModel {
-        let [chat, ..] = wires();
+        let [_, (_, chat), ..] = wires();
         model_of(chat)
     }
 
@@ -247,14 +218,8 @@ mod tests {
     /// A step's worth of conversation.
     fn step(id: u64) -> Entry {
         let call = ToolCall::new(format!("c{id}").as_str().into(), "read_file", r#"{"path":"a"}"#);
-        let result = ToolResult::new(call.id.clone(), ToolStatus::Ok, "x".repeat(1_000));
-        let reply = Reply {
-            parts: [Part::Text("I will look.".into()), Part::Call(call)].into(),
-            finish: Finish::ToolCalls,
-            usage: Usage::default(),
-            model: None,
-        };
-        let item = Item::Exchange(Exchange::new(reply, vec![result]).unwrap());
+        let said = Part::Text("I will look.".into());
+        let item = exchange(vec![said], [call], ToolStatus::Ok, &"x".repeat(1_000));
         Entry { id: EntryId(id), item }
     }
 
@@ -296,7 +261,7 @@ mod tests {
     #[test]
     fn a_step_costs_what_is_new_in_it_on_every_wire() {
         let (all, tools) = (conversation(200), [].into());
-        for (wire, name) in wires().into_iter().zip(["chat", "anthropic", "gemini", "responses"]) {
+        for (name, wire) in wires() {
             let mut model = model_of(wire);
             let steps: Vec<u64> = (1..=all.len())
                 .map(|count| {

@@ -13,6 +13,7 @@ mod requests;
 mod runs;
 mod sdk;
 mod servers;
+mod sleep;
 mod tls;
 mod transport;
 mod validate;
