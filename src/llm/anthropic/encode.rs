@@ -6,7 +6,7 @@ use super::Anthropic;
 use crate::llm::encode::{Group, Pen, json};
 use crate::llm::schema;
 use crate::llm::wire::{Calls, Frame};
-use crate::model::{Arguments, CallId, Opaque, Part, Reply, Tokens, ToolResult};
+use crate::model::{CallId, Opaque, Part, Reply, Tokens, ToolResult};
 
 /// The user's messages and tool results in a row are blocks of one message, which is what the provider makes of them
 /// anyway. The last block carries the mark up to which the cache remembers.
@@ -101,13 +101,7 @@ pub(super) fn reply(wire: &Anthropic, reply: &Reply, pen: &mut Pen<'_>) {
                 json::raw(out, r#","name":"#);
                 json::tool_name(out, &call.name);
                 json::raw(out, r#","input":"#);
-                json::raw(
-                    out,
-                    match &call.arguments {
-                        Arguments::Complete { text } => text,
-                        Arguments::Malformed { .. } | Arguments::Cut { .. } => "{}",
-                    },
-                );
+                json::raw(out, json::arguments(call));
             }
         });
     }

@@ -5,7 +5,7 @@ use super::quirks::{AfterTools, Ids, Reasoning, Schema, UsageInStreams};
 use crate::llm::encode::{Group, Pen, json};
 use crate::llm::schema;
 use crate::llm::wire::Frame;
-use crate::model::{Arguments, CallId, Digest, Opaque, Part, Reply, Tokens, ToolResult};
+use crate::model::{CallId, Digest, Opaque, Part, Reply, Tokens, ToolResult};
 
 /// Consecutive messages of the user are one: templates of many local models insist that roles alternate.
 static USER: Group = Group {
@@ -115,15 +115,7 @@ pub(super) fn reply(wire: &Chat, reply: &Reply, pen: &mut Pen<'_>) {
             json::raw(out, r#","type":"function","function":{"name":"#);
             json::tool_name(out, &call.name);
             json::raw(out, r#","arguments":"#);
-            json::text(
-                out,
-                match &call.arguments {
-                    Arguments::Complete { text } => text,
-                    // Some servers read the arguments of the history, and fail for ever on what is no JSON. What was wrong
-                    // with them is told in the result.
-                    Arguments::Malformed { .. } | Arguments::Cut { .. } => "{}",
-                },
-            );
+            json::text(out, json::arguments(call));
             json::raw(out, "}}");
         }
         json::raw(out, if reply.has_calls() { "]}" } else { "}" });

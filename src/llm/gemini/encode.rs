@@ -4,7 +4,7 @@ use super::Gemini;
 use crate::llm::encode::{Group, Pen, json};
 use crate::llm::schema;
 use crate::llm::wire::Frame;
-use crate::model::{Arguments, CallId, Opaque, Part, Reply, Tokens, ToolCall, ToolResult};
+use crate::model::{CallId, Opaque, Part, Reply, Tokens, ToolCall, ToolResult};
 
 static USER: Group =
     Group { open: r#"{"role":"user","parts":["#, between: ",", close: "]}", marked: "]}" };
@@ -111,13 +111,7 @@ pub(super) fn reply(wire: &Gemini, reply: &Reply, pen: &mut Pen<'_>) {
                     json::raw(out, r#"{"functionCall":{"name":"#);
                     json::tool_name(out, &call.name);
                     json::raw(out, r#","args":"#);
-                    json::raw(
-                        out,
-                        match &call.arguments {
-                            Arguments::Complete { text } => text,
-                            Arguments::Malformed { .. } | Arguments::Cut { .. } => "{}",
-                        },
-                    );
+                    json::raw(out, json::arguments(call));
                     id(&call.id, out);
                     json::raw(out, "}");
                     if is_foreign {

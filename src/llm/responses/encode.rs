@@ -5,7 +5,7 @@ use super::{Host, Responses};
 use crate::llm::encode::{Group, Pen, json};
 use crate::llm::schema;
 use crate::llm::wire::Frame;
-use crate::model::{Arguments, Opaque, Part, Reply, Tokens, ToolResult};
+use crate::model::{Opaque, Part, Reply, Tokens, ToolResult};
 
 /// The input is one flat list.
 static ITEM: Group = Group { open: "", between: ",", close: "", marked: "" };
@@ -122,13 +122,7 @@ pub(super) fn reply(wire: &Responses, reply: &Reply, pen: &mut Pen<'_>) {
                 json::raw(out, r#","name":"#);
                 json::tool_name(out, &call.name);
                 json::raw(out, r#","arguments":"#);
-                json::text(
-                    out,
-                    match &call.arguments {
-                        Arguments::Complete { text } => text,
-                        Arguments::Malformed { .. } | Arguments::Cut { .. } => "{}",
-                    },
-                );
+                json::text(out, json::arguments(call));
                 json::raw(out, "}");
             }),
         }
