@@ -1,18 +1,20 @@
 //! Tools of MCP servers, among the others and under the same rules.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::error::AppError;
 use super::sandbox::Sandbox;
 use super::world::World;
 use crate::config::{Config, Hidden, McpServer, McpTransport};
-use crate::mcp::{self, Answer, Filter, Necessity, Servers, Spec, Transport};
+use crate::mcp::{self, Answer, Filter, Instructions, Necessity, Servers, Spec, Transport};
 use crate::model::{Access, Span};
 use crate::net::{Endpoint, Limits, Options};
 use crate::port::{Cancel, ToolSpec};
 use crate::tools::{Context, Kind, Output, Prepared, Tool};
 
-/// Starts the servers of a configuration.
+/// Starts the servers of a configuration, within the time that the whole run has. When that is cancelled, there are none,
+/// and the run is to end before it needs them.
 ///
 /// # Errors
 ///
@@ -25,7 +27,7 @@ pub(super) fn start(
 ) -> Result<Servers, AppError> {
     let mut specs = Vec::new();
     for server in &config.settings.mcp.servers {
-        match spec(server, world) {
+        match spec(server, config.settings.limits.timeout, world) {
             Ok(spec) => specs.push(spec),
             Err(error) if server.required => return Err(error),
             Err(error) => log::warn!("{error}"),
@@ -36,6 +38,9 @@ pub(super) fn start(
     }
     let setup = mcp::Setup::new(sandbox.model.clone());
     let (servers, problems) = Servers::start(specs, &setup, cancel);
+    if cancel.is_cancelled() {
+        return Ok(servers);
+    }
     for problem in problems {
         if problem.is_fatal() {
             return Err(AppError::Server(problem.to_string()));
@@ -45,12 +50,34 @@ pub(super) fn start(
     Ok(servers)
 }
 
+/// Returns a system prompt with how the servers want to be used of which there are tools. Each line is marked, since it
+/// is not the user who says it.
+pub(super) fn instructed(prompt: Arc<str>, servers: &Servers, tools: &[ToolSpec]) -> Arc<str> {
+    let is_used = |server: &str| {
+        let mut own = servers.tools().iter().filter(|tool| tool.server() == server);
+        own.any(|own| tools.iter().any(|tool| tool.name == own.spec().name))
+    };
+    let told: Vec<_> = servers.instructions().iter().filter(|told| is_used(&told.server)).collect();
+    if told.is_empty() {
+        return prompt;
+    }
+    let mut text = format!("{prompt}\n## MCP Servers\n\n{HEARSAY}\n");
+    for Instructions { server, text: said } in told {
+        text.push_str(&format!("\n### {server}\n\n"));
+        said.trim().lines().for_each(|line| text.push_str(&format!("> {line}\n")));
+    }
+    text.into()
+}
+
+const HEARSAY: &str =
+    "What servers say of the use of their tools. The user has not said or checked it.";
+
 /// Returns the tools of servers, as tools like all others.
 pub(super) fn tools(servers: &Servers) -> impl Iterator<Item = Box<dyn Tool>> + '_ {
     servers.tools().iter().map(|tool| Box::new(Remote(tool.clone())) as Box<dyn Tool>)
 }
 
-fn spec(server: &McpServer, world: &World) -> Result<Spec, AppError> {
+fn spec(server: &McpServer, most: Option<Span>, world: &World) -> Result<Spec, AppError> {
     let pairs = |map: &BTreeMap<String, Hidden>| -> Vec<(String, String)> {
         map.iter().map(|(name, value)| (name.clone(), value.reveal().to_owned())).collect()
     };
@@ -80,7 +107,7 @@ fn spec(server: &McpServer, world: &World) -> Result<Spec, AppError> {
     Ok(Spec {
         name: server.name.as_str().to_owned(),
         transport,
-        timeout: server.timeout.into(),
+        timeout: most.map_or(server.timeout, |most| server.timeout.min(most)).into(),
         tools: Filter {
             enabled: server.enabled_tools.clone(),
             disabled: server.disabled_tools.clone(),

@@ -9,6 +9,7 @@ use crate::config::{self, Config, UnknownPrice};
 use crate::llm::models::Table;
 use crate::llm::scripted::{Script, ScriptPosition, ScriptedModel};
 use crate::llm::{ConnectError, ModelSpec, Recorder, Recording, WireSettings, connect};
+use crate::model::did_you_mean;
 use crate::port::Model;
 
 /// The model that was chosen, with what is known of it.
@@ -66,7 +67,15 @@ impl Chosen {
                 Self::script(name, Script::load(&path)?, table)
             }
             ModelSpec::Replay(path) => Self::replay(world.cwd.join(path), table)?,
-            ModelSpec::Remote { .. } => Self::named(spec, table),
+            ModelSpec::Remote { .. } => {
+                // An address of one's own has models of one's own.
+                let meant = table.meant(&spec).filter(|_| settings.llm.api_base.is_none());
+                if meant.is_some() {
+                    let question = did_you_mean(meant.as_deref());
+                    log::warn!("the model {spec} is not in the model table{question}");
+                }
+                Self::named(spec, table)
+            }
         };
         let is_free = settings.limits.budget_usd.is_none()
             || settings.costs.unknown_price == UnknownPrice::Warn;

@@ -24,6 +24,7 @@ use crate::hooks::{HookedChecks, HookedTools, Hooks, Occasion, SessionFacts, aro
 use crate::journal::{SessionId, Setting, Workspace};
 use crate::llm::scripted::ScriptPosition;
 use crate::machine::{Fold, Outcome, State, Status};
+use crate::mcp::Servers;
 use crate::model::{Digest, Rules};
 use crate::port::{Cancel, Checks, HookPoint, Model, NoPrelude, Prelude, ToolSpec, Toolbox};
 use crate::runner::{self, Brief, Driver, Ports};
@@ -108,14 +109,20 @@ impl Setup {
         let about = About { session_id: Arc::clone(&name), sandbox, ..self.about(&order) };
         let Order { task, place, options, .. } = order;
         let hooks = Arc::new(hooks::of(&self.config, &self.sandbox, self.facts(&name, &place))?);
+        let fresh = || ScriptPosition::after(place.calls() as usize);
+        let position = shared.as_ref().map_or_else(fresh, |shared| shared.position.clone());
+        let asking = InSession { name: &name, position: position.clone(), record: &self.record };
+        let nesting = staging.nesting();
+        let model = staging.model(self.model.connect(&self.config, &self.world, &asking)?);
+        let rules = self.rules(&name, &place);
+        // Servers may take long to start, and the user may not want to wait for them.
+        let asked = Cancel::new();
+        let (hands, around) = staging.hands(place.at(), rules.bounds.parallel, &asked)?;
         let is_own = shared.is_none();
         let shared = match shared {
             Some(shared) => shared,
-            None => self.share(&place)?,
+            None => self.share(&place, position, &asked)?,
         };
-        let position = shared.position.clone();
-        let asking = InSession { name: &name, position, record: &self.record };
-        let model = staging.model(self.model.connect(&self.config, &self.world, &asking)?);
         let whole = place.outputs(session).map(Whole);
         let crew = is_own.then(|| Crew {
             setup: self.clone(),
@@ -124,7 +131,7 @@ impl Setup {
             options: options.clone(),
             confirm: Arc::clone(&confirm),
             shared: shared.clone(),
-            nesting: staging.nesting(),
+            nesting,
         });
         let means = Means { confirm, shared: &shared, whole, crew };
         let registry = Arc::new(tools::of(
@@ -135,14 +142,11 @@ impl Setup {
             self.effect,
             means,
         )?);
-        let brief = self.brief(&*registry, &place);
-        let rules = self.rules(&name, &place);
-        let parallel = rules.bounds.parallel;
+        let brief = self.brief(&*registry, &shared.servers, &place);
         let first = First { task: task.clone(), rules, fixed: brief.bytes() };
         let start = place.begin(session, first, || self.setting(&brief, options))?;
-        let Start { fold, outcomes, at, written } = start;
+        let Start { fold, outcomes, written } = start;
 
-        let (hands, around) = staging.hands(at, parallel)?;
         let checks = self.checks();
         let toolbox: Arc<dyn Toolbox> = Arc::<crate::tools::Registry>::clone(&registry);
         let hooked = Hooked::new(Arc::clone(&hooks), model, toolbox, checks, &brief, task);
@@ -168,15 +172,16 @@ impl Setup {
     }
 
     /// Returns what the run will have in common with those that it dispatches.
-    fn share(&self, place: &Place) -> Result<Shared, AppError> {
-        let servers = mcp::start(&self.config, &self.world, &self.sandbox, &Cancel::new())?;
+    fn share(
+        &self,
+        place: &Place,
+        position: ScriptPosition,
+        asked: &Cancel,
+    ) -> Result<Shared, AppError> {
+        let servers = mcp::start(&self.config, &self.world, &self.sandbox, asked)?;
         let settings = tools::settings(&self.config, &self.agent, self.effect)?;
         let used = place.conversation().map(tools::used).unwrap_or_default();
-        Ok(Shared {
-            servers: Arc::new(servers),
-            account: Common::new(&settings, used),
-            position: ScriptPosition::after(place.calls() as usize),
-        })
+        Ok(Shared { servers: Arc::new(servers), account: Common::new(&settings, used), position })
     }
 
     /// Returns what is known of a run before it begins, but for its session.
@@ -207,16 +212,17 @@ impl Setup {
     }
 
     /// The system prompt of a stored session stays as it was while its agent does, so that the provider's cache holds.
-    fn brief(&self, tools: &dyn Toolbox, place: &Place) -> Brief {
+    fn brief(&self, tools: &dyn Toolbox, servers: &Servers, place: &Place) -> Brief {
+        let tools = tools.specs();
         let system = match place {
             Place::Stored(_, opened) if *opened.past.setting.agent == *self.agent.name.as_str() => {
                 Arc::clone(&opened.past.setting.system)
             }
             Place::Stored(..) | Place::New(..) | Place::Dispatched(..) | Place::Nowhere => {
-                self.system(place)
+                mcp::instructed(self.system(place), servers, &tools)
             }
         };
-        Brief { system, tools: tools.specs(), schema: self.schema.clone() }
+        Brief { system, tools, schema: self.schema.clone() }
     }
 
     fn rules(&self, session: &str, place: &Place) -> Rules {

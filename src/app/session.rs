@@ -30,7 +30,6 @@ pub enum Place {
 pub(super) struct Start {
     pub(super) fold: Fold,
     pub(super) outcomes: Outcomes,
-    pub(super) at: Time,
     pub(super) written: Option<Written>,
 }
 
@@ -84,6 +83,14 @@ impl Place {
         }
     }
 
+    /// Returns the time of the session at which the run begins.
+    pub(super) fn at(&self) -> Time {
+        match self {
+            Self::Nowhere | Self::New(..) | Self::Dispatched(..) => Time::START,
+            Self::Stored(_, opened) => opened.past.at,
+        }
+    }
+
     /// Returns how many calls the session has made before.
     pub(super) fn calls(&self) -> u32 {
         match self {
@@ -132,7 +139,7 @@ impl Place {
         match self {
             Self::Nowhere => {
                 let (fold, outcomes) = Fold::start(rules, Conversation::new(fixed), item(task));
-                Ok(Start { fold, outcomes, at: Time::START, written: None })
+                Ok(Start { fold, outcomes, written: None })
             }
             Self::New(store, _) | Self::Dispatched(store, ..) => {
                 let (history, task, setting) = (Vec::new(), item(task), setting()?);
@@ -140,10 +147,9 @@ impl Place {
                 let (journal, header) = store.create(session, begin)?;
                 let (fold, outcomes) = header.start();
                 let written = Some(Written { mail: journal.mail(), journal });
-                Ok(Start { fold, outcomes, at: Time::START, written })
+                Ok(Start { fold, outcomes, written })
             }
             Self::Stored(_, opened) => {
-                let at = opened.past.at;
                 let how = GoOn { now, setting: setting()?, rules, prompt: task };
                 let Going { journal, fold, outcomes, drift, found } = opened.go_on(how)?;
                 for drift in drift {
@@ -153,7 +159,7 @@ impl Place {
                     log::warn!("{} calls were under way when the session stopped", found.len());
                 }
                 let written = Some(Written { mail: journal.mail(), journal });
-                Ok(Start { fold, outcomes, at, written })
+                Ok(Start { fold, outcomes, written })
             }
         }
     }

@@ -8,7 +8,7 @@ use super::setup::Setup;
 use super::subagents::Nesting;
 use crate::machine::StopReason;
 use crate::model::Time;
-use crate::port::Model;
+use crate::port::{Cancel, Model};
 use crate::runner::{Hands, Ports, SystemClock, Threads, listen};
 use crate::view::Show;
 
@@ -23,8 +23,14 @@ pub(super) trait Staging {
     /// Returns by which clock runs within the run go.
     fn nesting(&self) -> Nesting;
 
-    /// Returns the hands of a run that stands at this time, with so many tools at a time.
-    fn hands(self, at: Time, parallel: u32) -> Result<(Self::Hands, Around), AppError>;
+    /// Returns the hands of a run that stands at this time, with so many tools at a time. `asked` is cancelled when
+    /// somebody wants the run to end, be it under way already or not.
+    fn hands(
+        self,
+        at: Time,
+        parallel: u32,
+        asked: &Cancel,
+    ) -> Result<(Self::Hands, Around), AppError>;
 }
 
 /// Replaces ports of a run.
@@ -44,10 +50,11 @@ impl Staging for Live {
         Nesting::Live
     }
 
-    fn hands(self, at: Time, parallel: u32) -> Result<(Threads, Around), AppError> {
+    fn hands(self, at: Time, parallel: u32, asked: &Cancel) -> Result<(Threads, Around), AppError> {
         let hands = Threads::new(Arc::new(SystemClock::resume(at)), parallel);
         let Self(show) = self;
-        listen(hands.inbox(), move |signal| show.farewell(StopReason::UserInterrupt(signal)))
+        let farewell = move |signal| show.farewell(StopReason::UserInterrupt(signal));
+        listen(hands.inbox(), asked.clone(), farewell)
             .map_err(|error| AppError::system("listen to signals", &error))?;
         Ok((hands, Box::new(|ports| ports)))
     }
@@ -79,7 +86,7 @@ impl<H: Hands> Staging for Rehearsal<H> {
         self.nesting
     }
 
-    fn hands(self, _: Time, _: u32) -> Result<(H, Around), AppError> {
+    fn hands(self, _: Time, _: u32, _: &Cancel) -> Result<(H, Around), AppError> {
         Ok((self.hands, self.ports))
     }
 }

@@ -122,7 +122,7 @@ fn hints(error: &AppError) -> Vec<String> {
             "name one: --model PROVIDER/NAME, or `model` in [llm] of the configuration".to_owned(),
             "`architect demo` shows a whole run without a model".to_owned(),
         ],
-        AppError::Model(BadModel::UnknownName(_)) => {
+        AppError::Model(BadModel::UnknownName { .. }) => {
             hint("with --api-base any name is taken, as that of an OpenAI-compatible server")
         }
         AppError::Connect(ConnectError::NoKey { .. }) => {

@@ -1,6 +1,6 @@
 //! Every key, and what a project that nobody trusts yet may do with it.
 
-use super::nearest::nearest;
+use crate::model::nearest;
 
 /// A key.
 #[derive(Debug)]

@@ -10,7 +10,6 @@ use super::layers::{self, ConfigFile, FileState, Layer, Whose};
 use super::loaded::Config;
 use super::mcp_json;
 use super::merge::merge;
-use super::nearest::nearest;
 use super::origin::{Origin, Rank, Source};
 use super::problem::{ConfigError, Notice, Problem, Trouble};
 use super::reader::Reader;
@@ -20,6 +19,7 @@ use super::tighten::tighten;
 use super::tree::Table;
 use super::trust::TrustStore;
 use super::typed::{self, Flag};
+use crate::model::nearest;
 
 /// What a configuration is made from.
 #[derive(Clone, Debug, Default)]

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use super::agents::{self, Agent};
 use super::layers::ConfigFile;
-use super::nearest::nearest;
 use super::origin::{Origin, Rank};
 use super::problem::{Notice, Problem, Trouble};
 use super::report::Shown;
 use super::settings::{McpTransport, SandboxMode, Settings};
 use super::text::{HttpUrl, Name};
+use crate::model::nearest;
 
 /// A configuration.
 #[derive(Clone, Debug)]

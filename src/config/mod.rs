@@ -28,7 +28,6 @@ mod load;
 mod loaded;
 mod mcp_json;
 mod merge;
-mod nearest;
 mod origin;
 mod problem;
 mod reader;

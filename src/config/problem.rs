@@ -6,6 +6,7 @@ use thiserror::Error;
 
 use super::file::Unreadable;
 use super::origin::{Excerpt, Origin};
+use crate::model::did_you_mean;
 
 /// All that is wrong with a configuration. Nothing of it is used then.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -87,10 +88,6 @@ pub struct Notice {
     pub origin: Origin,
     /// What was left out, and why.
     pub message: String,
-}
-
-fn did_you_mean(nearest: Option<&str>) -> String {
-    nearest.map_or_else(String::new, |nearest| format!(", did you mean `{nearest}`?"))
 }
 
 impl Problem {

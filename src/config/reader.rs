@@ -8,13 +8,13 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use super::keys;
-use super::nearest::nearest;
 use super::origin::Origin;
 use super::problem::{Problem, Trouble};
 use super::report::{Paths, Report, Shown};
 use super::setting::Setting;
 use super::text::Name;
 use super::tree::{Node, Table, Value};
+use crate::model::nearest;
 
 /// Reads one table.
 pub(super) struct Reader<'a> {

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use super::keys::{self, KEYS, Key, Shape};
-use super::nearest::nearest;
 use super::origin::{Origin, Rank, Source};
 use super::problem::{Notice, Problem, Trouble};
 use super::report::Report;
 use super::setting::typed_list;
 use super::tree::{self, Node, Table, Value};
+use crate::model::nearest;
 
 /// An option of the command line that stands for a key.
 #[derive(Clone, Debug, PartialEq, Eq)]

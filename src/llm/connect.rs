@@ -154,7 +154,8 @@ fn replay(
     let mut models = Vec::new();
     for (model, url, stream) in player.models() {
         let ModelSpec::Remote { provider, name } = ModelSpec::parse(model, table, false)? else {
-            return Err(BadModel::UnknownName(model.to_owned()).into());
+            let (name, nearest) = (model.to_owned(), None);
+            return Err(BadModel::UnknownName { name, nearest }.into());
         };
         let settings = WireSettings { stream, ..settings.clone() };
         let endpoint = Endpoint::parse(url, true)?;

@@ -2,16 +2,14 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::anthropic::Anthropic;
-use super::chat::{Chat, Quirks};
 use super::decode::Said;
-use super::gemini::Gemini;
-use super::responses::{Host, Responses};
+use super::specimen;
 use super::wire::Wire;
-use crate::model::{Fault, Tokens};
+use crate::model::Fault;
 use crate::net::sse::{Parser, SseError};
 
 /// One way to damage some bytes.
@@ -63,49 +61,12 @@ impl Damage {
 }
 
 /// A wire with its streams.
-type Recorded = (Box<dyn Wire>, Vec<Vec<u8>>);
+type Recorded = (Arc<dyn Wire>, Vec<Vec<u8>>);
 
 /// Returns every wire with the streams that were recorded of it.
 fn wires() -> Vec<Recorded> {
-    let (name, model) = (std::sync::Arc::from("w"), "m".to_owned());
-    let (streams, caches, max_output, cache_key) = (true, true, Tokens(9), None);
-    let all: [(&str, Box<dyn Wire>); 4] = [
-        (
-            "gemini",
-            Box::new(Gemini { name: std::sync::Arc::clone(&name), model: model.clone(), streams }),
-        ),
-        (
-            "anthropic",
-            Box::new(Anthropic {
-                name: std::sync::Arc::clone(&name),
-                model: model.clone(),
-                streams,
-                caches,
-                max_output,
-            }),
-        ),
-        (
-            "responses",
-            Box::new(Responses {
-                name: std::sync::Arc::clone(&name),
-                model: model.clone(),
-                host: Host::OpenAi,
-                streams,
-                cache_key: None,
-            }),
-        ),
-        (
-            "chat",
-            Box::new(Chat {
-                name,
-                model,
-                quirks: Quirks::of("openai-chat", "api.openai.com"),
-                streams,
-                cache_key,
-            }),
-        ),
-    ];
-    all.into_iter().map(|(folder, wire)| (wire, recorded(folder))).collect()
+    let all = specimen::wires().into_iter();
+    all.map(|(folder, wire)| (wire, recorded(folder))).collect()
 }
 
 fn recorded(folder: &str) -> Vec<Vec<u8>> {

@@ -26,6 +26,8 @@ mod responses;
 mod schema;
 pub mod scripted;
 mod spec;
+#[cfg(test)]
+mod specimen;
 mod wire;
 
 pub use cassette::{BadRecording, OnDifference, RecordError, Recorder, Recording};

@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use super::models::Table;
 use super::provider::Provider;
+use crate::model::{did_you_mean, nearest};
 
 /// Which model is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +32,7 @@ pub enum BadModel {
     #[error("no model is named")]
     Empty,
     /// The word before the slash is no provider.
-    #[error("'{provider}' in '{text}' is no provider; there are {}", known())]
+    #[error("'{provider}' in '{text}' is no provider{}; there are {}", like(provider), known().join(", "))]
     UnknownProvider {
         /// The word.
         provider: String,
@@ -40,9 +41,15 @@ pub enum BadModel {
     },
     /// The name stands alone, and the model table does not have it.
     #[error(
-        "the model '{0}' is not in the model table; name its provider too, as in openai-chat/{0}"
+        "the model '{name}' is not in the model table{}; name its provider too, as in openai-chat/{name}",
+        did_you_mean(.nearest.as_deref())
     )]
-    UnknownName(String),
+    UnknownName {
+        /// The name.
+        name: String,
+        /// What the table has that is like it.
+        nearest: Option<String>,
+    },
 }
 
 impl ModelSpec {
@@ -63,7 +70,9 @@ impl ModelSpec {
                     Ok(Self::Remote { provider, name })
                 }
                 None if has_address => Ok(at_address()),
-                None => Err(BadModel::UnknownName(text.to_owned())),
+                None => {
+                    Err(BadModel::UnknownName { name: text.to_owned(), nearest: table.like(text) })
+                }
             };
         };
         match (word, Provider::named(word)) {
@@ -91,9 +100,13 @@ impl fmt::Display for ModelSpec {
     }
 }
 
-fn known() -> String {
+fn known() -> Vec<&'static str> {
     let names = Provider::ALL.into_iter().map(Provider::name);
-    names.chain(["scripted", "replay"]).collect::<Vec<_>>().join(", ")
+    names.chain(["scripted", "replay"]).collect()
+}
+
+fn like(provider: &str) -> String {
+    did_you_mean(nearest(provider, known()))
 }
 
 #[cfg(test)]
@@ -126,8 +139,14 @@ mod tests {
     fn what_names_no_model_says_what_does() {
         assert_eq!(parse(" ", false), Err(BadModel::Empty));
         assert_eq!(parse("openai/", false), Err(BadModel::Empty));
-        assert_eq!(parse("my-model", false), Err(BadModel::UnknownName("my-model".to_owned())));
-        let error = parse("opnai/x", false).unwrap_err().to_string();
-        assert!(error.contains("openai-chat, anthropic, gemini"), "{error}");
+        let error = |text: &str| parse(text, false).unwrap_err().to_string();
+        let expected = "the model 'my-model' is not in the model table; name its provider too, as in openai-chat/my-model";
+        assert_eq!(error("my-model"), expected);
+        let unknown = error("opnai/x");
+        assert!(unknown.starts_with("'opnai' in 'opnai/x' is no provider, did you mean `openai`?"));
+        assert!(unknown.contains("openai-chat, anthropic, gemini"), "{unknown}");
+        assert!(!error("meta/llama").contains("did you mean"));
+        assert!(error("sonet").contains("did you mean `sonnet`?"));
+        assert!(error("gpt-5-mni").contains("did you mean `openai/gpt-5-mini`?"));
     }
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::decode::{Draft, Said};
 use super::encode::Pen;
 use super::fault::ApiError;
-use crate::model::{Fault, FaultKind, Item, Tokens};
+use crate::model::{Fault, FaultKind, Item, Reply, Tokens, ToolCall, ToolResult};
 use crate::net::sse::Event;
 use crate::port::ToolSpec;
 
@@ -20,10 +20,27 @@ pub(super) trait Wire: Send + Sync {
     fn head(&self, frame: &Frame<'_>, out: &mut Vec<u8>);
 
     /// Writes an entry of the conversation.
-    fn item(&self, item: &Item, pen: &mut Pen<'_>);
+    fn item(&self, item: &Item, pen: &mut Pen<'_>) {
+        match item {
+            Item::User(message) => self.user(&message.text, pen),
+            Item::Assistant(reply) => self.reply(reply, pen),
+            Item::Exchange(exchange) => {
+                self.reply(exchange.reply(), pen);
+                for (call, result) in exchange.reply().calls().zip(exchange.results()) {
+                    self.answer(call, result, pen);
+                }
+            }
+        }
+    }
 
     /// Writes a message of the user.
     fn user(&self, text: &str, pen: &mut Pen<'_>);
+
+    /// Writes a reply of the model.
+    fn reply(&self, reply: &Reply, pen: &mut Pen<'_>);
+
+    /// Writes the answer to a call.
+    fn answer(&self, call: &ToolCall, result: &ToolResult, pen: &mut Pen<'_>);
 
     /// Returns whether a conversation in which tools were called has to define them, also where none may be called.
     fn defines_tools(&self) -> bool {

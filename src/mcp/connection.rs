@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use super::era::{self, Era, WITH_SESSION};
 use super::error::ServerError;
 use super::message::{Request, notification};
+use super::settings::Setup;
 use crate::port::Cancel;
 
 /// The way to a server and back.
@@ -28,6 +29,14 @@ pub(super) trait Channel: Send + Sync {
     fn ended(&self) -> Option<ServerError>;
 }
 
+/// How much time a server is given to end.
+#[derive(Clone)]
+pub(super) struct Parting {
+    usual: Duration,
+    hurried: Duration,
+    hurry: Cancel,
+}
+
 /// How long somebody waits for an answer.
 #[derive(Clone, Copy)]
 pub(super) struct Wait<'a> {
@@ -44,8 +53,15 @@ pub(super) struct Wait<'a> {
 /// A connection to a server with which an era was agreed on.
 pub(super) struct Connection {
     channel: Box<dyn Channel>,
-    era: Era,
+    agreed: Agreed,
     next: AtomicU64,
+}
+
+/// What was agreed on with a server, and what it said then.
+struct Agreed {
+    era: Era,
+    /// How it wants to be used.
+    instructions: Option<String>,
 }
 
 /// What is asked for.
@@ -57,11 +73,30 @@ pub(super) struct Question {
     pub mirrored: Vec<(String, String)>,
 }
 
+/// The versions that a server offers, and how it wants to be used.
+type Discovered = (Vec<String>, Option<String>);
+
 /// A list of tools, as far as it was read.
 pub(super) struct Listed {
     pub tools: Vec<Value>,
     /// Why it was not read on.
     pub cut: Option<String>,
+}
+
+impl Parting {
+    pub(super) fn new(setup: &Setup, hurry: &Cancel) -> Self {
+        Self { usual: setup.goodbye, hurried: setup.hurried, hurry: hurry.clone() }
+    }
+
+    /// Returns how long a server may take that has noticed by itself that it is not needed; none where it is to be told.
+    pub(super) fn unasked(&self) -> Option<Duration> {
+        (!self.hurry.is_cancelled()).then_some(self.usual)
+    }
+
+    /// Returns how long a server may take that was told.
+    pub(super) fn asked(&self) -> Duration {
+        self.unasked().unwrap_or(self.hurried)
+    }
 }
 
 impl<'a> Wait<'a> {
@@ -102,22 +137,25 @@ impl Connection {
         probe: Duration,
         wait: &Wait<'_>,
     ) -> Result<Self, ServerError> {
-        let mut connection = Self { channel, era: Era::Stateless, next: AtomicU64::new(1) };
-        connection.era = match known {
+        let silent = Agreed { era: Era::Stateless, instructions: None };
+        let mut connection = Self { channel, agreed: silent, next: AtomicU64::new(1) };
+        match known {
             // It was discovered once; there is nothing to begin.
-            Some(Era::Stateless) => Era::Stateless,
-            Some(Era::Session(version)) => connection.initialize(version, wait)?,
-            None => connection.agree(probe, wait)?,
-        };
+            Some(Era::Stateless) => {}
+            Some(Era::Session(version)) => {
+                connection.agreed = connection.initialize(version, wait)?;
+            }
+            None => connection.agreed = connection.agree(probe, wait)?,
+        }
         Ok(connection)
     }
 
-    fn agree(&self, probe: Duration, wait: &Wait<'_>) -> Result<Era, ServerError> {
+    fn agree(&self, probe: Duration, wait: &Wait<'_>) -> Result<Agreed, ServerError> {
         match self.discover(&wait.at_most(probe)) {
-            Ok(offered) => self.begin(offered, wait),
+            Ok(discovered) => self.begin(discovered, wait),
             // Any other error than one of the newest era comes from an older server, and so does silence.
             Err(ServerError::Refused(refusal)) => match refusal.offered() {
-                Some(offered) => self.begin(offered, wait),
+                Some(offered) => self.begin((offered, None), wait),
                 None => self.initialize(WITH_SESSION[0], wait),
             },
             // Some answer what they do not know with nothing.
@@ -127,8 +165,8 @@ impl Connection {
             Err(ServerError::TimedOut(_)) => match self.initialize(WITH_SESSION[0], wait) {
                 // It was only slow.
                 Err(ServerError::Refused(_)) => {
-                    let offered = self.discover(wait)?;
-                    self.begin(offered, wait)
+                    let discovered = self.discover(wait)?;
+                    self.begin(discovered, wait)
                 }
                 agreed => agreed,
             },
@@ -136,22 +174,28 @@ impl Connection {
         }
     }
 
-    /// Asks a server which versions it speaks; only servers of the newest era can be asked that.
-    fn discover(&self, wait: &Wait<'_>) -> Result<Vec<String>, ServerError> {
+    /// Asks a server which versions it speaks, and how it wants to be used; only servers of the newest era can be asked
+    /// that.
+    fn discover(&self, wait: &Wait<'_>) -> Result<Discovered, ServerError> {
         let question = Question::new("server/discover", Map::new());
         let result = self.request_in(Era::Stateless, question, wait)?;
         let malformed = || ServerError::Malformed("it names no versions".to_owned());
-        era::versions(result.get("supportedVersions")).ok_or_else(malformed)
+        let versions = era::versions(result.get("supportedVersions")).ok_or_else(malformed)?;
+        Ok((versions, instructions(&result)))
     }
 
-    fn begin(&self, offered: Vec<String>, wait: &Wait<'_>) -> Result<Era, ServerError> {
+    fn begin(
+        &self,
+        (offered, instructions): Discovered,
+        wait: &Wait<'_>,
+    ) -> Result<Agreed, ServerError> {
         match Era::best(offered)? {
-            Era::Stateless => Ok(Era::Stateless),
+            Era::Stateless => Ok(Agreed { era: Era::Stateless, instructions }),
             Era::Session(version) => self.initialize(version, wait),
         }
     }
 
-    fn initialize(&self, version: &'static str, wait: &Wait<'_>) -> Result<Era, ServerError> {
+    fn initialize(&self, version: &'static str, wait: &Wait<'_>) -> Result<Agreed, ServerError> {
         let params = [
             ("protocolVersion", version.into()),
             ("capabilities", json!({})),
@@ -165,7 +209,7 @@ impl Connection {
         let agreed = known.ok_or_else(|| ServerError::Version(vec![theirs.to_owned()]))?;
         let begun = notification("notifications/initialized", &json!({}));
         self.channel.tell(begun, agreed, wait)?;
-        Ok(Era::Session(agreed))
+        Ok(Agreed { era: Era::Session(agreed), instructions: instructions(&result) })
     }
 
     /// Lists the tools of the server, page by page.
@@ -199,7 +243,7 @@ impl Connection {
         question: Question,
         wait: &Wait<'_>,
     ) -> Result<Value, ServerError> {
-        self.request_in(self.era, question, wait)
+        self.request_in(self.era(), question, wait)
     }
 
     fn request_in(
@@ -225,11 +269,20 @@ impl Connection {
 
     /// Returns the era that was agreed on.
     pub(super) fn era(&self) -> Era {
-        self.era
+        self.agreed.era
+    }
+
+    /// Returns how the server wants to be used, if it said so.
+    pub(super) fn instructions(&self) -> Option<&str> {
+        self.agreed.instructions.as_deref()
     }
 
     /// Returns why the connection has ended, if it has.
     pub(super) fn ended(&self) -> Option<ServerError> {
         self.channel.ended()
     }
+}
+
+fn instructions(result: &Value) -> Option<String> {
+    result.get("instructions").and_then(Value::as_str).map(str::to_owned)
 }

@@ -95,6 +95,10 @@ impl Described {
         if name.len() > LONGEST_REMOTE || name.chars().any(char::is_control) {
             return Err("its name is too long, or not for people".to_owned());
         }
+        // Tasks are not announced, and whoever has not announced them must not begin one.
+        if item["execution"]["taskSupport"].as_str() == Some("required") {
+            return Err("it runs as a task only".to_owned());
+        }
         let Some(Value::Object(mut schema)) = item.get_mut("inputSchema").map(Value::take) else {
             return Err("it does not say what its arguments are".to_owned());
         };
@@ -185,6 +189,7 @@ mod tests {
             tool("good"),
             json!({ "name": "bare" }),
             json!({ "name": "list", "inputSchema": { "type": "array" } }),
+            json!({ "name": "task", "inputSchema": {}, "execution": { "taskSupport": "required" } }),
             tool("\u{1b}[31m"),
             tool(""),
             json!("no tool"),
@@ -193,7 +198,7 @@ mod tests {
         let (names, notes) = names(items, &Caps::default());
         assert_eq!(names, ["good"]);
         let expected = "these tools are left out: `good` (its name stands twice), `bare` (it does not say what its \
-                        arguments are), `list` (its arguments are no object), and 4 more";
+                        arguments are), `list` (its arguments are no object), and 5 more";
         assert_eq!(notes, [expected]);
     }
 

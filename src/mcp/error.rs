@@ -36,7 +36,10 @@ pub enum ServerError {
     #[error("it cannot be reached: {0}")]
     Unreachable(String),
     /// It wants to know who is asking.
-    #[error("it refuses whoever is not authorized ({0}); give it a token or headers")]
+    #[error(
+        "it refuses whoever is not authorized ({0}); name a variable that holds its token in `token_env`, or give it \
+         `headers` (it cannot be signed in to by a browser here)"
+    )]
     Unauthorized(u16),
     /// It is somewhere else.
     #[error("it redirects to {0}, which is not followed; give that address if it is right")]

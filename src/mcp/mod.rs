@@ -13,7 +13,7 @@
 //! ```
 //!
 //! A server gets the tools' arguments and nothing else: what it asks for itself (a model's answer, the user's input,
-//! folders) is refused. What it says is neither trusted nor unbounded.
+//! folders) is refused, and no capability for it is announced. What it says is neither trusted nor unbounded.
 
 mod connection;
 mod describe;
@@ -30,6 +30,6 @@ mod tool;
 
 pub use error::{Problem, Refusal, ServerError};
 pub use outcome::Answer;
-pub use servers::Servers;
+pub use servers::{Instructions, Servers};
 pub use settings::{Caps, Filter, Necessity, Setup, Spec, Transport};
 pub use tool::{Hints, Tool};

@@ -17,10 +17,23 @@ pub struct Answer {
     pub text: String,
 }
 
+/// Returns what a call that was put off has to carry when it is made again: a server may do so without asking for
+/// anything, and what it gives along is nobody else's business.
+pub(super) fn later(result: &Value) -> Option<&str> {
+    let asks =
+        result.get("inputRequests").and_then(Value::as_object).is_some_and(|asks| !asks.is_empty());
+    let state = result.get("requestState").and_then(Value::as_str);
+    state.filter(|_| is_put_off(result) && !asks)
+}
+
+fn is_put_off(result: &Value) -> bool {
+    result.get("resultType").and_then(Value::as_str) == Some("input_required")
+}
+
 impl Answer {
     /// Reads the result of a call.
     pub(super) fn of(result: &Value, most: usize) -> Self {
-        if result.get("resultType").and_then(Value::as_str) == Some("input_required") {
+        if is_put_off(result) {
             return Self::wanting(result);
         }
         let content = result.get("content").and_then(Value::as_array);
@@ -46,7 +59,12 @@ impl Answer {
         let methods = requests.into_iter().flatten().filter_map(|(_, ask)| ask["method"].as_str());
         let mut wanted: Vec<&str> = methods.take(5).collect();
         wanted.dedup();
-        let wanted = if wanted.is_empty() { "something" } else { &*wanted.join(", ") };
+        if wanted.is_empty() {
+            let text =
+                "The call was not completed: the server puts it off again and again.".to_owned();
+            return Self { status: ToolStatus::Failed, text };
+        }
+        let wanted = wanted.join(", ");
         let text = format!(
             "The call was not completed: the server asks for {wanted}, which a run without a user does not have. Give it \
              what it needs as arguments, if it takes them."

@@ -6,18 +6,21 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use super::connection::{Channel, Connection, Question, Wait};
+use super::connection::{Channel, Connection, Parting, Question, Wait};
 use super::era::{Era, WITH_SESSION};
 use super::error::ServerError;
 use super::http::Http;
 use super::settings::{Setup, Spec, Transport};
 use super::stdio::Stdio;
 use crate::net::{Limits, Options};
+use crate::port::Cancel;
 
 /// A server.
 pub(super) struct Server {
     pub spec: Spec,
     pub setup: Setup,
+    /// Cancelled when the whole program is to end.
+    hurry: Cancel,
     /// None when nobody needs it any more.
     life: Mutex<Option<Life>>,
 }
@@ -40,8 +43,8 @@ pub(super) enum Repeat {
 }
 
 impl Server {
-    pub(super) fn new(spec: Spec, setup: Setup) -> Self {
-        Self { spec, setup, life: Mutex::new(Some(Life::default())) }
+    pub(super) fn new(spec: Spec, setup: Setup, hurry: Cancel) -> Self {
+        Self { spec, setup, hurry, life: Mutex::new(Some(Life::default())) }
     }
 
     /// Starts the server and agrees with it on an era.
@@ -116,16 +119,24 @@ impl Server {
 
     fn channel(&self) -> Result<Box<dyn Channel>, ServerError> {
         let secrets = self.spec.transport.secrets();
+        let parting = Parting::new(&self.setup, &self.hurry);
         match &self.spec.transport {
             Transport::Stdio { command, args, env } => {
                 let argv = [command].into_iter().chain(args).map(OsString::from).collect();
-                Ok(Box::new(Stdio::start(argv, env, secrets, &self.setup)?))
+                Ok(Box::new(Stdio::start(argv, env, secrets, &self.setup, parting)?))
             }
             Transport::Http { url, headers, way } => {
                 let limits =
                     Limits { first_byte: self.spec.timeout, idle: self.spec.timeout, ..way.limits };
                 let way = Options { limits, ..way.clone() };
-                Ok(Box::new(Http::new(url, headers, secrets, way, &self.setup)?))
+                Ok(Box::new(Http::new(
+                    url,
+                    headers,
+                    secrets,
+                    way,
+                    self.setup.caps.message,
+                    parting,
+                )?))
             }
         }
     }

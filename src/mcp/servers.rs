@@ -10,23 +10,45 @@ use super::error::{Problem, ServerError};
 use super::server::Server;
 use super::settings::{Setup, Spec};
 use super::tool::Tool;
+use crate::model::plain;
 use crate::port::Cancel;
 
 /// The servers of a run. Dropping them ends them.
 #[derive(Default)]
 pub struct Servers {
-    servers: Vec<Arc<Server>>,
+    all: Vec<Arc<Server>>,
     tools: Vec<Tool>,
+    instructions: Vec<Instructions>,
+}
+
+/// How a server wants to be used. Like all that a server says, it is not the user's word.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Instructions {
+    /// The server.
+    pub server: Arc<str>,
+    /// What it says, as plain text.
+    pub text: String,
+}
+
+/// What a server has said when it is ready.
+struct Ready {
+    tools: Vec<Described>,
+    /// What was left out.
+    notes: Vec<String>,
+    instructions: Option<String>,
 }
 
 /// What became of starting a server.
-type Started = Result<(Vec<Described>, Vec<String>), ServerError>;
+type Started = Result<Ready, ServerError>;
 
 impl Servers {
     /// Starts servers, all at the same time, and lists their tools: in the order of the servers, and of each server's
-    /// own list. Takes no longer than the longest of their time limits, and ends soon when it is cancelled.
+    /// own list. Takes no longer than the longest of their time limits, and ends soon when it is cancelled; servers that
+    /// run already are then given less time to end, too.
     pub fn start(specs: Vec<Spec>, setup: &Setup, cancel: &Cancel) -> (Self, Vec<Problem>) {
-        let servers = specs.into_iter().map(|spec| Arc::new(Server::new(spec, setup.clone())));
+        let servers = specs
+            .into_iter()
+            .map(|spec| Arc::new(Server::new(spec, setup.clone(), cancel.clone())));
         let servers: Vec<Arc<Server>> = servers.collect();
         let started: Vec<Started> = thread::scope(|scope| {
             let start = |server: &Arc<Server>| {
@@ -41,14 +63,17 @@ impl Servers {
         for (server, started) in servers.into_iter().zip(started) {
             let name: Arc<str> = server.spec.name.as_str().into();
             match started {
-                Ok((tools, notes)) => {
+                Ok(Ready { tools, notes, instructions }) => {
                     let reduced = |what| Problem::Reduced { server: Arc::clone(&name), what };
                     problems.extend(notes.into_iter().map(reduced));
                     own.tools.extend(tools.into_iter().map(|tool| {
                         let local = describe::name(&name, &tool.remote, &mut taken);
                         Tool::new(&local, tool, Arc::clone(&server))
                     }));
-                    own.servers.push(server);
+                    if let Some(text) = instructions {
+                        own.instructions.push(Instructions { server: name, text });
+                    }
+                    own.all.push(server);
                 }
                 Err(error) => {
                     let necessity = server.spec.necessity;
@@ -64,10 +89,15 @@ impl Servers {
         &self.tools
     }
 
+    /// Returns how the servers want to be used, in their order.
+    pub fn instructions(&self) -> &[Instructions] {
+        &self.instructions
+    }
+
     /// Ends the servers, all at the same time, and whatever they have started.
     pub fn stop(&self) {
         thread::scope(|scope| {
-            for server in &self.servers {
+            for server in &self.all {
                 scope.spawn(|| server.stop());
             }
         });
@@ -83,12 +113,16 @@ impl Drop for Servers {
 fn start(server: &Server, cancel: &Cancel) -> Started {
     let wait = Wait::new(server.spec.timeout, cancel, &|_| {});
     let caps = &server.setup.caps;
-    let listed = server.start(&wait).and_then(|connection| connection.tools(caps.pages, &wait));
+    let listed = server.start(&wait).and_then(|connection| {
+        let text =
+            connection.instructions().map(|text| describe::cut(plain(text), caps.instructions));
+        Ok((connection.tools(caps.pages, &wait)?, text.filter(|text| !text.trim().is_empty())))
+    });
     match listed {
-        Ok(listed) => {
+        Ok((listed, instructions)) => {
             let (tools, mut notes) = describe::described(listed.tools, &server.spec.tools, caps);
             notes.extend(listed.cut);
-            Ok((tools, notes))
+            Ok(Ready { tools, notes, instructions })
         }
         Err(error) => {
             server.stop();

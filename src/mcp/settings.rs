@@ -80,6 +80,8 @@ pub struct Setup {
     pub restart: Duration,
     /// How long a server may take to end, once nobody needs it, before it is told to; and once more before it is killed.
     pub goodbye: Duration,
+    /// The same for somebody who wants the program to end.
+    pub hurried: Duration,
 }
 
 /// How much a server may say.
@@ -101,6 +103,8 @@ pub struct Caps {
     pub description: usize,
     /// Bytes of the schema of a tool's arguments.
     pub schema: usize,
+    /// Bytes of what it says of its use.
+    pub instructions: usize,
 }
 
 impl Setup {
@@ -113,6 +117,7 @@ impl Setup {
             probe: Duration::from_secs(10),
             restart: Duration::from_secs(30),
             goodbye: Duration::from_secs(2),
+            hurried: Duration::from_millis(200),
         }
     }
 }
@@ -128,6 +133,7 @@ impl Default for Caps {
             pages: 100,
             description: 4 << 10,
             schema: 64 << 10,
+            instructions: 4 << 10,
         }
     }
 }

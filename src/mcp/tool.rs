@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::connection::{Question, Wait};
 use super::describe::Described;
 use super::http::Mirror;
-use super::outcome::Answer;
+use super::outcome::{self, Answer};
 use super::server::{Repeat, Server};
 use crate::model::{CallId, Span, ToolStatus};
 use crate::port::{Notice, Scope, ToolSpec};
@@ -39,6 +39,10 @@ pub struct Hints {
 
 /// The least time between two words about a call's progress.
 const PROGRESS: Duration = Duration::from_millis(250);
+
+/// How often a server may say that it has no time yet, and how long it is then left alone.
+const ROUNDS: usize = 10;
+const PAUSE: Duration = Duration::from_millis(250);
 
 /// Time beyond a server's own limits before a call is left alone.
 const MARGIN: Duration = Duration::from_secs(20);
@@ -115,13 +119,23 @@ impl Tool {
             ("_meta", json!({ "architect/callId": call.as_str() })),
         ];
         let params = params.map(|(name, value)| (name.to_owned(), value)).into_iter().collect();
-        let question = Question { mirrored, ..Question::new("tools/call", params) };
+        let mut question = Question { mirrored, ..Question::new("tools/call", params) };
         let wait = Wait::new(server.spec.timeout, &scope.cancel, &progress);
         let is_harmless = hints.idempotent || hints.read_only;
         let repeat = if is_harmless { Repeat::Harmless } else { Repeat::Never };
-        match server.call(&question, repeat, &wait) {
-            Ok(result) => Answer::of(&result, server.setup.caps.result),
-            Err(error) => Answer::failed(&server.spec.name, &error),
+        let mut rounds = 0;
+        loop {
+            let result = match server.call(&question, repeat, &wait) {
+                Ok(result) => result,
+                Err(error) => return Answer::failed(&server.spec.name, &error),
+            };
+            rounds += 1;
+            match outcome::later(&result) {
+                Some(state) if rounds < ROUNDS && !scope.cancel.wait(PAUSE.min(wait.left())) => {
+                    question.params.insert("requestState".to_owned(), state.into());
+                }
+                _ => return Answer::of(&result, server.setup.caps.result),
+            }
         }
     }
 }

@@ -155,6 +155,10 @@ impl<H: Hands> Driver<H> {
         self.mark = Mark::of(&self.fold, &first.effects);
         self.pending = first.effects;
         loop {
+            // What has arrived meanwhile is written down together, and made durable once.
+            while let Some(arrival) = self.hands.ready() {
+                self = self.take(arrival);
+            }
             self = self.perform();
             if self.is_over() {
                 break;
@@ -166,10 +170,6 @@ impl<H: Hands> Driver<H> {
                     None => self.accept_tick(),
                 },
             };
-            // What has arrived meanwhile is written down together, and made durable once.
-            while let Some(arrival) = self.hands.ready() {
-                self = self.take(arrival);
-            }
         }
         if !self.hands.settle(self.grace()) {
             log::warn!("something that was cancelled is still running");

@@ -11,6 +11,7 @@ use super::hands::Arrival;
 use super::threads::Inbox;
 use crate::machine::Event;
 use crate::model::Signal;
+use crate::port::Cancel;
 
 /// Why signals cannot be listened to.
 #[derive(Debug, Error)]
@@ -19,13 +20,18 @@ pub struct SignalError(#[from] std::io::Error);
 
 /// Listens to SIGINT, SIGTERM and SIGHUP from now on, on a thread of its own.
 ///
-/// A signal that was ignored when the process began stays ignored (`nohup`). On the second signal `farewell` is called
-/// with it and the process ends at once, with the exit code of that signal.
+/// The first signal is put into the inbox, where a run finds it that is only about to begin; `asked` is cancelled for
+/// whatever comes before. On the second one `farewell` is called with it and the process ends at once, with the exit code
+/// of that signal. A signal that was ignored when the process began stays ignored (`nohup`).
 ///
 /// # Errors
 ///
 /// Fails when the system refuses the handlers or the thread.
-pub fn listen(inbox: Inbox, farewell: impl Fn(Signal) + Send + 'static) -> Result<(), SignalError> {
+pub fn listen(
+    inbox: Inbox,
+    asked: Cancel,
+    farewell: impl Fn(Signal) + Send + 'static,
+) -> Result<(), SignalError> {
     let ignored = ignored();
     let listened =
         [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored & bit(*signal) == 0);
@@ -42,6 +48,7 @@ pub fn listen(inbox: Inbox, farewell: impl Fn(Signal) + Send + 'static) -> Resul
                 process::exit(i32::from(signal.exit_code()));
             }
             inbox.post(Arrival::Event(Event::Interrupt { signal }));
+            asked.cancel();
         }
     })?;
     Ok(())

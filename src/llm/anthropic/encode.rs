@@ -6,7 +6,7 @@ use super::Anthropic;
 use crate::llm::encode::{Group, Pen, json};
 use crate::llm::schema;
 use crate::llm::wire::{Calls, Frame};
-use crate::model::{Arguments, CallId, Item, Opaque, Part, Reply, Tokens, ToolResult};
+use crate::model::{CallId, Opaque, Part, Reply, Tokens, ToolResult};
 
 /// The user's messages and tool results in a row are blocks of one message, which is what the provider makes of them
 /// anyway. The last block carries the mark up to which the cache remembers.
@@ -73,19 +73,6 @@ pub(super) fn tail(frame: &Frame<'_>, max_output: Tokens, out: &mut Vec<u8>) {
     json::raw(out, "}");
 }
 
-pub(super) fn item(wire: &Anthropic, item: &Item, pen: &mut Pen<'_>) {
-    match item {
-        Item::User(message) => user(&message.text, pen),
-        Item::Assistant(reply) => assistant(wire, reply, pen),
-        Item::Exchange(exchange) => {
-            assistant(wire, exchange.reply(), pen);
-            for result in exchange.results() {
-                answer(result, pen);
-            }
-        }
-    }
-}
-
 pub(super) fn user(text: &str, pen: &mut Pen<'_>) {
     // A block of white space is refused.
     if !text.trim().is_empty() {
@@ -93,7 +80,7 @@ pub(super) fn user(text: &str, pen: &mut Pen<'_>) {
     }
 }
 
-fn assistant(wire: &Anthropic, reply: &Reply, pen: &mut Pen<'_>) {
+pub(super) fn reply(wire: &Anthropic, reply: &Reply, pen: &mut Pen<'_>) {
     let is_sent = |part: &&Part| match part {
         Part::Text(text) => !text.trim().is_empty(),
         Part::Call(_) => true,
@@ -114,25 +101,18 @@ fn assistant(wire: &Anthropic, reply: &Reply, pen: &mut Pen<'_>) {
                 json::raw(out, r#","name":"#);
                 json::tool_name(out, &call.name);
                 json::raw(out, r#","input":"#);
-                json::raw(
-                    out,
-                    match &call.arguments {
-                        Arguments::Complete { text } => text,
-                        Arguments::Malformed { .. } | Arguments::Cut { .. } => "{}",
-                    },
-                );
+                json::raw(out, json::arguments(call));
             }
         });
     }
 }
 
-fn answer(result: &ToolResult, pen: &mut Pen<'_>) {
+pub(super) fn answer(result: &ToolResult, pen: &mut Pen<'_>) {
     pen.add(&USER, |out| {
         json::raw(out, r#""type":"tool_result","tool_use_id":"#);
         id(&result.call, out);
         json::raw(out, r#","content":"#);
-        let text = if result.text.trim().is_empty() { "(no output)" } else { &result.text };
-        json::text(out, text);
+        json::output(out, &result.text);
         json::raw(out, if result.is_ok() { "" } else { r#","is_error":true"# });
     });
 }
@@ -171,9 +151,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::llm::wire::Wire;
-    use crate::model::{Exchange, Finish, Origin, ToolCall, ToolStatus, Usage};
-    use crate::port::ToolSpec;
+    use crate::llm::specimen::{self, BARE, opaque, reply};
+    use crate::model::{Item, Origin, ToolCall, ToolStatus};
 
     fn wire(caches: bool) -> Anthropic {
         Anthropic {
@@ -185,35 +164,17 @@ mod tests {
         }
     }
 
-    fn opaque(of: &str, json: &str) -> Part {
-        Part::Opaque(Opaque { wire: of.into(), json: json.into() })
+    fn exchange(parts: Vec<Part>, id: &str, status: ToolStatus) -> Item {
+        let call = ToolCall::new(id.into(), "grep", r#"{ "a": 1.0 }"#);
+        specimen::exchange(parts, [call], status, "found")
     }
 
-    fn reply(parts: Vec<Part>) -> Reply {
-        Reply { parts: parts.into(), finish: Finish::Stop, usage: Usage::default(), model: None }
-    }
-
-    fn exchange(mut parts: Vec<Part>, id: &str, status: ToolStatus) -> Item {
-        parts.push(Part::Call(ToolCall::new(id.into(), "grep", r#"{ "a": 1.0 }"#)));
-        let result = ToolResult::new(id.into(), status, "found");
-        Item::Exchange(Exchange::new(reply(parts), vec![result]).unwrap())
-    }
-
-    fn text(wire: &Anthropic, frame: &Frame<'_>, items: &[Item], marks: bool) -> String {
-        let mut out = Vec::new();
-        wire.head(frame, &mut out);
-        let mut pen = Pen::new(&mut out, None);
-        for item in items {
-            wire.item(item, &mut pen);
-        }
-        pen.close(marks);
-        wire.tail(frame, None, &mut out);
-        String::from_utf8(out).unwrap()
+    fn text(wire: &Anthropic, frame: &Frame<'_>, items: &[Item]) -> String {
+        specimen::written(wire, frame, items, None)
     }
 
     fn messages(items: &[Item]) -> Value {
-        let frame = Frame { system: "", tools: &[], calls: Calls::Allowed, schema: None };
-        let text = text(&wire(false), &frame, items, false);
+        let text = text(&wire(false), &BARE, items);
         serde_json::from_str::<Value>(&text).unwrap()["messages"].clone()
     }
 
@@ -221,11 +182,7 @@ mod tests {
 
     #[test]
     fn a_request_has_what_anthropic_documents() {
-        let tools = [ToolSpec {
-            name: "grep".into(),
-            description: "finds".into(),
-            schema: json!({"type": "object"}),
-        }];
+        let tools = [specimen::grep()];
         let frame = Frame { system: "be good", tools: &tools, calls: Calls::Allowed, schema: None };
         let items = [
             Item::user(Origin::Task, "do"),
@@ -233,8 +190,7 @@ mod tests {
             Item::user(Origin::Steering, "hurry"),
         ];
         let mark = json!({"type": "ephemeral"});
-        let request: Value =
-            serde_json::from_str(&text(&wire(true), &frame, &items, true)).unwrap();
+        let request: Value = serde_json::from_str(&text(&wire(true), &frame, &items)).unwrap();
         assert_eq!(
             request,
             json!({
@@ -263,16 +219,15 @@ mod tests {
     fn without_caching_there_are_no_marks() {
         let frame = Frame { system: "s", tools: &[], calls: Calls::Allowed, schema: None };
         let items = [Item::user(Origin::Task, "do")];
-        assert!(!text(&wire(false), &frame, &items, false).contains("cache_control"));
+        assert!(!text(&wire(false), &frame, &items).contains("cache_control"));
     }
 
     /// Fault L61.
     #[test]
     fn a_thought_goes_back_byte_for_byte_to_the_model_that_had_it() {
-        let frame = Frame { system: "", tools: &[], calls: Calls::Allowed, schema: None };
         let item = |of: &str| [exchange(vec![opaque(of, THOUGHT)], "c", ToolStatus::Ok)];
-        assert!(text(&wire(false), &frame, &item("anthropic/m"), false).contains(THOUGHT));
-        assert!(!text(&wire(false), &frame, &item("anthropic/n"), false).contains("thinking"));
+        assert!(text(&wire(false), &BARE, &item("anthropic/m")).contains(THOUGHT));
+        assert!(!text(&wire(false), &BARE, &item("anthropic/n")).contains("thinking"));
     }
 
     #[test]
@@ -301,7 +256,7 @@ mod tests {
         let request = |schema| {
             let frame =
                 Frame { system: "s", tools: &[], calls: Calls::Allowed, schema: Some(schema) };
-            serde_json::from_str::<Value>(&text(&wire(false), &frame, &[], false)).unwrap()
+            serde_json::from_str::<Value>(&text(&wire(false), &frame, &[])).unwrap()
         };
         assert_eq!(request(&strict)["output_config"]["format"]["schema"], strict);
         assert!(request(&loose).get("output_config").is_none());

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::decode::Draft;
 use super::encode::Pen;
 use super::wire::{Decoder, Frame, Wire};
-use crate::model::{Fault, Item, Tokens};
+use crate::model::{Fault, Reply, Tokens, ToolCall, ToolResult};
 
 /// The version of the interface that is spoken here.
 pub(super) const VERSION: &str = "2023-06-01";
@@ -37,12 +37,16 @@ impl Wire for Anthropic {
         encode::head(self, frame, out);
     }
 
-    fn item(&self, item: &Item, pen: &mut Pen<'_>) {
-        encode::item(self, item, pen);
-    }
-
     fn user(&self, text: &str, pen: &mut Pen<'_>) {
         encode::user(text, pen);
+    }
+
+    fn reply(&self, reply: &Reply, pen: &mut Pen<'_>) {
+        encode::reply(self, reply, pen);
+    }
+
+    fn answer(&self, _: &ToolCall, result: &ToolResult, pen: &mut Pen<'_>) {
+        encode::answer(result, pen);
     }
 
     /// Otherwise: "Requests which include `tool_use` or `tool_result` blocks must define tools."

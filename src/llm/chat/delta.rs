@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::llm::decode::Count;
+use crate::llm::decode::{Count, InputDetails, OutputDetails};
 use crate::model::{Tokens, Usage};
 
 /// A chunk, or a whole reply.
@@ -170,17 +170,6 @@ pub(super) fn usage(json: &str) -> Option<Usage> {
         prompt_cache_hit_tokens: Count,
         /// Moonshot.
         cached_tokens: Count,
-    }
-    #[derive(Default, Deserialize)]
-    #[serde(default)]
-    struct InputDetails {
-        cached_tokens: Count,
-        cache_write_tokens: Count,
-    }
-    #[derive(Default, Deserialize)]
-    #[serde(default)]
-    struct OutputDetails {
-        reasoning_tokens: Count,
     }
     let told: Reported = serde_json::from_str(json).ok()?;
     let (input, written) = (told.prompt_tokens.0?, told.completion_tokens.0?);

@@ -5,7 +5,7 @@ use super::quirks::{AfterTools, Ids, Reasoning, Schema, UsageInStreams};
 use crate::llm::encode::{Group, Pen, json};
 use crate::llm::schema;
 use crate::llm::wire::Frame;
-use crate::model::{Arguments, CallId, Digest, Item, Opaque, Part, Reply, Tokens, ToolResult};
+use crate::model::{CallId, Digest, Opaque, Part, Reply, Tokens, ToolResult};
 
 /// Consecutive messages of the user are one: templates of many local models insist that roles alternate.
 static USER: Group = Group {
@@ -86,17 +86,6 @@ pub(super) fn tail(wire: &Chat, max_output: Option<Tokens>, out: &mut Vec<u8>) {
     json::raw(out, "}");
 }
 
-pub(super) fn item(wire: &Chat, item: &Item, pen: &mut Pen<'_>) {
-    match item {
-        Item::User(message) => user(wire, &message.text, pen),
-        Item::Assistant(reply) => assistant(wire, reply, pen),
-        Item::Exchange(exchange) => {
-            assistant(wire, exchange.reply(), pen);
-            exchange.results().iter().for_each(|result| answer(wire, result, pen));
-        }
-    }
-}
-
 pub(super) fn user(wire: &Chat, text: &str, pen: &mut Pen<'_>) {
     if text.trim().is_empty() {
         return;
@@ -107,7 +96,7 @@ pub(super) fn user(wire: &Chat, text: &str, pen: &mut Pen<'_>) {
     pen.add(&USER, |out| json::inner(out, text));
 }
 
-fn assistant(wire: &Chat, reply: &Reply, pen: &mut Pen<'_>) {
+pub(super) fn reply(wire: &Chat, reply: &Reply, pen: &mut Pen<'_>) {
     if !reply.has_text() && !reply.has_calls() {
         return;
     }
@@ -126,15 +115,7 @@ fn assistant(wire: &Chat, reply: &Reply, pen: &mut Pen<'_>) {
             json::raw(out, r#","type":"function","function":{"name":"#);
             json::tool_name(out, &call.name);
             json::raw(out, r#","arguments":"#);
-            json::text(
-                out,
-                match &call.arguments {
-                    Arguments::Complete { text } => text,
-                    // Some servers read the arguments of the history, and fail for ever on what is no JSON. What was wrong
-                    // with them is told in the result.
-                    Arguments::Malformed { .. } | Arguments::Cut { .. } => "{}",
-                },
-            );
+            json::text(out, json::arguments(call));
             json::raw(out, "}}");
         }
         json::raw(out, if reply.has_calls() { "]}" } else { "}" });
@@ -160,13 +141,12 @@ fn reasoning(wire: &Chat, reply: &Reply, out: &mut Vec<u8>) {
     }
 }
 
-fn answer(wire: &Chat, result: &ToolResult, pen: &mut Pen<'_>) {
+pub(super) fn answer(wire: &Chat, result: &ToolResult, pen: &mut Pen<'_>) {
     pen.add(&TOOL, |out| {
         json::raw(out, r#"{"role":"tool","tool_call_id":"#);
         id(wire, &result.call, out);
         json::raw(out, r#","content":"#);
-        let text = if result.text.trim().is_empty() { "(no output)" } else { &result.text };
-        json::text(out, text);
+        json::output(out, &result.text);
         json::raw(out, "}");
     });
 }
@@ -182,15 +162,13 @@ fn id(wire: &Chat, id: &CallId, out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use serde_json::{Value, json};
 
     use super::*;
     use crate::llm::chat::Quirks;
-    use crate::llm::wire::{Calls, Wire};
-    use crate::model::{Exchange, Finish, Origin, ToolCall, ToolStatus, Usage};
-    use crate::port::ToolSpec;
+    use crate::llm::specimen::{self, BARE, reply};
+    use crate::llm::wire::Calls;
+    use crate::model::{Item, Origin, ToolCall, ToolStatus};
 
     fn chat(provider: &str, host: &str) -> Chat {
         Chat {
@@ -202,31 +180,18 @@ mod tests {
         }
     }
 
-    fn reply(parts: Vec<Part>) -> Reply {
-        Reply { parts: parts.into(), finish: Finish::Stop, usage: Usage::default(), model: None }
-    }
-
-    fn exchange(mut parts: Vec<Part>, id: &str, arguments: &str) -> Item {
-        parts.push(Part::Call(ToolCall::new(id.into(), "read file", arguments)));
-        let result = ToolResult::new(id.into(), ToolStatus::Ok, "");
-        Item::Exchange(Exchange::new(reply(parts), vec![result]).unwrap())
+    fn exchange(parts: Vec<Part>, id: &str, arguments: &str) -> Item {
+        let call = ToolCall::new(id.into(), "read file", arguments);
+        specimen::exchange(parts, [call], ToolStatus::Ok, "")
     }
 
     fn request(chat: &Chat, frame: &Frame<'_>, items: &[Item]) -> Value {
-        let mut out = Vec::new();
-        chat.head(frame, &mut out);
-        let mut pen = Pen::new(&mut out, None);
-        for item in items {
-            chat.item(item, &mut pen);
-        }
-        pen.close(false);
-        chat.tail(frame, Some(Tokens(100)), &mut out);
-        serde_json::from_slice(&out).unwrap()
+        let text = specimen::written(chat, frame, items, Some(Tokens(100)));
+        serde_json::from_str(&text).unwrap()
     }
 
     fn messages(chat: &Chat, items: &[Item]) -> Value {
-        let frame = Frame { system: "", tools: &[], calls: Calls::Allowed, schema: None };
-        request(chat, &frame, items)["messages"].clone()
+        request(chat, &BARE, items)["messages"].clone()
     }
 
     fn task(text: &str) -> Item {
@@ -235,11 +200,7 @@ mod tests {
 
     #[test]
     fn a_request_has_what_openai_documents() {
-        let tools = [ToolSpec {
-            name: "grep".into(),
-            description: "finds".into(),
-            schema: json!({"type": "object"}),
-        }];
+        let tools = [specimen::grep()];
         let frame =
             Frame { system: "be\"good", tools: &tools, calls: Calls::Allowed, schema: None };
         let text = Part::Text("on it".into());
@@ -290,8 +251,7 @@ mod tests {
     fn mistral_gets_the_order_the_ids_and_the_options_that_it_insists_on() {
         let mistral = chat("mistral", "api.mistral.ai");
         let items = [exchange(vec![], "call_1_0", "{}"), task("go on")];
-        let frame = Frame { system: "", tools: &[], calls: Calls::Allowed, schema: None };
-        let request = request(&mistral, &frame, &items);
+        let request = request(&mistral, &BARE, &items);
         assert_eq!(request["max_tokens"], 100);
         assert!(request.get("stream_options").is_none() && request.get("tools").is_none());
         let roles: Vec<_> = (0..4).map(|i| request["messages"][i]["role"].clone()).collect();
@@ -304,22 +264,16 @@ mod tests {
     #[test]
     fn reasoning_goes_back_to_who_wrote_it_and_to_nobody_else() {
         let blocks = r#"{"reasoning_details":[{"signature":"aGk=","n":1.0}]}"#;
-        let opaque = |of: &str| {
-            let json: Arc<str> = blocks.into();
-            Part::Opaque(Opaque { wire: of.into(), json })
-        };
-        let written = |provider, part| {
-            let mut out = Vec::new();
-            let mut pen = Pen::new(&mut out, None);
-            item(&chat(provider, ""), &exchange(vec![part], "c", "{}"), &mut pen);
-            String::from_utf8(out).unwrap()
+        let written = |provider, of: &str| {
+            let item = exchange(vec![specimen::opaque(of, blocks)], "c", "{}");
+            specimen::written(&chat(provider, ""), &BARE, &[item], None)
         };
         let inner = &blocks[1..blocks.len() - 1];
-        assert!(written("openrouter", opaque("chat/m")).contains(inner));
-        assert!(!written("openrouter", opaque("chat/other")).contains("reasoning"));
-        assert!(!written("vllm", opaque("chat/m")).contains("reasoning"));
+        assert!(written("openrouter", "chat/m").contains(inner));
+        assert!(!written("openrouter", "chat/other").contains("reasoning"));
+        assert!(!written("vllm", "chat/m").contains("reasoning"));
         let empty = r#""reasoning_content":"""#;
-        assert!(written("deepseek", opaque("chat/other")).contains(empty));
+        assert!(written("deepseek", "chat/other").contains(empty));
     }
 
     #[test]

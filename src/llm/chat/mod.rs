@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::decode::Draft;
 use super::encode::Pen;
 use super::wire::{Decoder, Frame, Wire};
-use crate::model::{Fault, Item, Tokens};
+use crate::model::{Fault, Reply, Tokens, ToolCall, ToolResult};
 
 pub(super) use quirks::Quirks;
 
@@ -38,12 +38,16 @@ impl Wire for Chat {
         encode::head(self, frame, out);
     }
 
-    fn item(&self, item: &Item, pen: &mut Pen<'_>) {
-        encode::item(self, item, pen);
-    }
-
     fn user(&self, text: &str, pen: &mut Pen<'_>) {
         encode::user(self, text, pen);
+    }
+
+    fn reply(&self, reply: &Reply, pen: &mut Pen<'_>) {
+        encode::reply(self, reply, pen);
+    }
+
+    fn answer(&self, _: &ToolCall, result: &ToolResult, pen: &mut Pen<'_>) {
+        encode::answer(self, result, pen);
     }
 
     fn tail(&self, _: &Frame<'_>, max_output: Option<Tokens>, out: &mut Vec<u8>) {

@@ -9,6 +9,21 @@ use crate::model::Tokens;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Count(pub(crate) Option<u64>);
 
+/// What OpenAI's formats tell of the input, beside its size.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct InputDetails {
+    pub(crate) cached_tokens: Count,
+    pub(crate) cache_write_tokens: Count,
+}
+
+/// What OpenAI's formats tell of the output, beside its size.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct OutputDetails {
+    pub(crate) reasoning_tokens: Count,
+}
+
 /// More tokens than any model reads or writes in one call.
 const ABSURD: u64 = 1_000_000_000;
 

@@ -4,6 +4,6 @@ mod count;
 mod draft;
 mod names;
 
-pub(super) use count::Count;
+pub(super) use count::{Count, InputDetails, OutputDetails};
 pub(super) use draft::{Draft, Piece, Said, estimate};
 pub(super) use names::Names;

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::model::{Arguments, ToolCall};
+
 /// Writes a value.
 pub(crate) fn value(out: &mut Vec<u8>, value: &impl Serialize) {
     // Writing what has only text keys into memory cannot fail.
@@ -11,6 +13,11 @@ pub(crate) fn value(out: &mut Vec<u8>, value: &impl Serialize) {
 /// Writes a text in its quotes.
 pub(crate) fn text(out: &mut Vec<u8>, text: &str) {
     value(out, &text);
+}
+
+/// Writes what a tool said, in its quotes; some providers refuse an answer without a word.
+pub(crate) fn output(out: &mut Vec<u8>, said: &str) {
+    text(out, if said.trim().is_empty() { "(no output)" } else { said });
 }
 
 /// Writes a text without its quotes, for one that goes on.
@@ -24,6 +31,15 @@ pub(crate) fn inner(out: &mut Vec<u8>, text: &str) {
 /// Writes what is JSON already.
 pub(crate) fn raw(out: &mut Vec<u8>, json: &str) {
     out.extend_from_slice(json.as_bytes());
+}
+
+/// Returns the arguments of a call as they go back. Some servers read those of the history, and fail for ever on what is
+/// no JSON; what was wrong with them is told in the result.
+pub(crate) fn arguments(call: &ToolCall) -> &str {
+    match &call.arguments {
+        Arguments::Complete { text } => text,
+        Arguments::Malformed { .. } | Arguments::Cut { .. } => "{}",
+    }
 }
 
 /// Writes the name of a tool that a model asked for. Providers refuse a history with a name that no tool could have,

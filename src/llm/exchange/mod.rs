@@ -5,8 +5,6 @@ mod call;
 mod carrier;
 mod model;
 mod steady;
-#[cfg(test)]
-mod valid;
 
 pub(super) use carrier::{Carrier, Incoming};
 pub(super) use model::{Target, WireModel};

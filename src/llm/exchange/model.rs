@@ -192,23 +192,19 @@ fn same_arc<T: ?Sized + PartialEq>(a: &Arc<T>, b: &Arc<T>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::llm::chat::{Chat, Quirks};
+    use crate::llm::specimen::{exchange, wires};
     use crate::machine::{Entry, EntryId};
-    use crate::model::{
-        Exchange, Finish, Item, Origin, Part, Reply, ToolCall, ToolResult, ToolStatus, Usage,
-    };
+    use crate::model::{Item, Origin, Part, ToolCall, ToolStatus};
     use crate::net::{Client, Limits, Options, ProxyChoice, Roots};
 
     fn model() -> WireModel {
+        let [_, (_, chat), ..] = wires();
+        model_of(chat)
+    }
+
+    fn model_of(wire: Arc<dyn Wire>) -> WireModel {
         let options =
             Options { limits: Limits::default(), proxy: ProxyChoice::Direct, roots: Roots::System };
-        let wire = Chat {
-            name: "chat/m".into(),
-            model: "m".to_owned(),
-            quirks: Quirks::of("vllm", ""),
-            streams: true,
-            cache_key: None,
-        };
         let target = Target {
             url: "http://localhost".to_owned(),
             headers: HeaderMap::new(),
@@ -216,20 +212,14 @@ mod tests {
             key_in: None,
             may_truncate: false,
         };
-        WireModel::new(Arc::new(wire), Arc::new(Client::new(&options).unwrap()), target)
+        WireModel::new(wire, Arc::new(Client::new(&options).unwrap()), target)
     }
 
     /// A step's worth of conversation.
     fn step(id: u64) -> Entry {
         let call = ToolCall::new(format!("c{id}").as_str().into(), "read_file", r#"{"path":"a"}"#);
-        let result = ToolResult::new(call.id.clone(), ToolStatus::Ok, "x".repeat(1_000));
-        let reply = Reply {
-            parts: [Part::Text("I will look.".into()), Part::Call(call)].into(),
-            finish: Finish::ToolCalls,
-            usage: Usage::default(),
-            model: None,
-        };
-        let item = Item::Exchange(Exchange::new(reply, vec![result]).unwrap());
+        let said = Part::Text("I will look.".into());
+        let item = exchange(vec![said], [call], ToolStatus::Ok, &"x".repeat(1_000));
         Entry { id: EntryId(id), item }
     }
 
@@ -264,6 +254,27 @@ mod tests {
             let step = model.encoded() - encoded;
             assert!(step < 1_300, "step {count} encodes {step} bytes");
             (before, encoded) = (sent, model.encoded());
+        }
+    }
+
+    /// What a step has to write down anew is what is new, on every wire, however long the conversation is.
+    #[test]
+    fn a_step_costs_what_is_new_in_it_on_every_wire() {
+        let (all, tools) = (conversation(200), [].into());
+        for (name, wire) in wires() {
+            let mut model = model_of(wire);
+            let steps: Vec<u64> = (1..=all.len())
+                .map(|count| {
+                    let before = model.encoded();
+                    let sent = asked(&all[..count], &tools, |ask| model.request(ask).body.to_vec());
+                    assert!(sent.len() > 1_000 * (count - 1), "{name}: everything is sent");
+                    model.encoded() - before
+                })
+                .collect();
+            // They differ by the digits of their number.
+            let (least, most) = (steps[2..].iter().min(), steps[2..].iter().max());
+            assert!(most.unwrap() - least.unwrap() <= 8, "{name}: {least:?} to {most:?}");
+            assert!(*most.unwrap() < 1_500, "{name}: {most:?}");
         }
     }
 

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::said::{Masks, glimpse, readable};
-use super::words::{ApiError, kind_of_words};
+use super::words::{ApiError, is_unpaired, kind_of_words};
 use crate::model::{Fault, FaultKind, RetryAdvice, Span};
 use crate::net::{HeaderMap, HeaderValue, retry_after};
 
@@ -22,6 +22,10 @@ pub(crate) struct Answer<'a> {
 
 /// How long a provider that is overloaded is left alone, when it does not say so itself.
 const OVERLOADED: Span = Span::secs(5);
+
+/// What is said to somebody whose provider misses the answer to a call.
+const UNPAIRED: &str = "each call that was sent has its answer: a server in between may have changed the request, or \
+                        this is a defect; `--record FILE` keeps the request to report it with";
 
 /// Judges an answer: by what its words say, and otherwise by its status.
 ///
@@ -79,6 +83,10 @@ pub(crate) fn judge(
         Some(b"true") => RetryAdvice::Yes,
         Some(b"false") => RetryAdvice::No,
         _ => RetryAdvice::Silent,
+    };
+    let message = match kind {
+        FaultKind::Request if is_unpaired(&said) => format!("{message} ({UNPAIRED})"),
+        _ => message,
     };
     let message = readable(&masks.mask(&message));
     Fault { retry, wait, billed: status < 300, ..Fault::new(kind, message) }

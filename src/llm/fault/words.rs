@@ -173,6 +173,25 @@ const TROUBLE: [&str; 11] = [
 const REFUSED: [&str; 5] =
     ["content_filter", "content_policy", "responsibleaipolicy", "moderation", "safety_policy"];
 
+/// Texts of a provider that misses the answer to a call, or the call of an answer.
+const UNPAIRED: [&str; 8] = [
+    "`tool_use` ids were found without `tool_result`", // Anthropic
+    "unexpected `tool_use_id` found in `tool_result`", // Anthropic
+    "must be followed by tool messages",               // OpenAI, and many who copy it
+    "must be a response to a prec",                    // OpenAI, which misspells the rest
+    "no tool output found for function call",          // OpenAI, Responses
+    "no tool call found for function call output",     // OpenAI, Responses
+    "number of function response parts is equal",      // Gemini
+    "not the same number of function calls",           // Mistral
+];
+
+/// Returns whether a provider misses the answer to a call. No conversation can be without one here, so it is a defect,
+/// or whoever stands between changed the request.
+pub(crate) fn is_unpaired(message: &str) -> bool {
+    let message = message.to_lowercase();
+    UNPAIRED.iter().any(|text| message.contains(text))
+}
+
 /// Words of a provider that could not read what its own model wrote; the next attempt may be better.
 const GARBLED: [&str; 2] = ["tool_use_failed", "output_parse_failed"];
 

@@ -4,7 +4,7 @@ use super::Gemini;
 use crate::llm::encode::{Group, Pen, json};
 use crate::llm::schema;
 use crate::llm::wire::Frame;
-use crate::model::{Arguments, CallId, Item, Opaque, Part, Reply, Tokens, ToolCall, ToolResult};
+use crate::model::{CallId, Opaque, Part, Reply, Tokens, ToolCall, ToolResult};
 
 static USER: Group =
     Group { open: r#"{"role":"user","parts":["#, between: ",", close: "]}", marked: "]}" };
@@ -68,19 +68,6 @@ fn enforces(wire: &Gemini, frame: &Frame<'_>) -> bool {
     frame.tools.is_empty() || !wire.is_old()
 }
 
-pub(super) fn item(wire: &Gemini, item: &Item, pen: &mut Pen<'_>) {
-    match item {
-        Item::User(message) => user(&message.text, pen),
-        Item::Assistant(reply) => assistant(wire, reply, pen),
-        Item::Exchange(exchange) => {
-            assistant(wire, exchange.reply(), pen);
-            for (call, result) in exchange.reply().calls().zip(exchange.results()) {
-                answer(call, result, pen);
-            }
-        }
-    }
-}
-
 pub(super) fn user(text: &str, pen: &mut Pen<'_>) {
     if !text.trim().is_empty() {
         pen.add(&USER, |out| {
@@ -91,7 +78,7 @@ pub(super) fn user(text: &str, pen: &mut Pen<'_>) {
     }
 }
 
-fn assistant(wire: &Gemini, reply: &Reply, pen: &mut Pen<'_>) {
+pub(super) fn reply(wire: &Gemini, reply: &Reply, pen: &mut Pen<'_>) {
     // A signature stands before the part that it belongs to; one at the end has a part of its own.
     let mut signature: Option<&str> = None;
     let mut may_need_one = !wire.is_old();
@@ -124,13 +111,7 @@ fn assistant(wire: &Gemini, reply: &Reply, pen: &mut Pen<'_>) {
                     json::raw(out, r#"{"functionCall":{"name":"#);
                     json::tool_name(out, &call.name);
                     json::raw(out, r#","args":"#);
-                    json::raw(
-                        out,
-                        match &call.arguments {
-                            Arguments::Complete { text } => text,
-                            Arguments::Malformed { .. } | Arguments::Cut { .. } => "{}",
-                        },
-                    );
+                    json::raw(out, json::arguments(call));
                     id(&call.id, out);
                     json::raw(out, "}");
                     if is_foreign {
@@ -164,15 +145,14 @@ fn close(signature: Option<&str>, out: &mut Vec<u8>) {
     json::raw(out, "}");
 }
 
-fn answer(call: &ToolCall, result: &ToolResult, pen: &mut Pen<'_>) {
+pub(super) fn answer(call: &ToolCall, result: &ToolResult, pen: &mut Pen<'_>) {
     pen.add(&ANSWERS, |out| {
         json::raw(out, r#"{"functionResponse":{"name":"#);
         json::tool_name(out, &call.name);
         json::raw(out, r#","response":{"#);
         json::text(out, if result.is_ok() { "output" } else { "error" });
         json::raw(out, ":");
-        let text = if result.text.trim().is_empty() { "(no output)" } else { &result.text };
-        json::text(out, text);
+        json::output(out, &result.text);
         json::raw(out, "}");
         id(&call.id, out);
         json::raw(out, "}}");
@@ -203,8 +183,9 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::llm::wire::{Calls, Wire};
-    use crate::model::{Exchange, Finish, Origin, ToolStatus, Usage};
+    use crate::llm::specimen::{self, BARE, reply};
+    use crate::llm::wire::Calls;
+    use crate::model::{Item, Origin, ToolStatus};
     use crate::port::ToolSpec;
 
     fn wire(model: &str) -> Gemini {
@@ -212,47 +193,26 @@ mod tests {
     }
 
     fn signature(of: &str) -> Part {
-        let json = r#"{"thoughtSignature":"aGk\u003d"}"#;
-        Part::Opaque(Opaque { wire: of.into(), json: json.into() })
+        specimen::opaque(of, r#"{"thoughtSignature":"aGk\u003d"}"#)
     }
 
-    fn reply(parts: Vec<Part>) -> Reply {
-        Reply { parts: parts.into(), finish: Finish::Stop, usage: Usage::default(), model: None }
-    }
-
-    fn exchange(mut parts: Vec<Part>, ids: &[&str]) -> Item {
-        let call = |id: &&str| Part::Call(ToolCall::new((*id).into(), "grep", r#"{"a":1}"#));
-        parts.extend(ids.iter().map(call));
-        let result = |id: &&str| ToolResult::new((*id).into(), ToolStatus::Ok, "found");
-        let results: Vec<_> = ids.iter().map(result).collect();
-        Item::Exchange(Exchange::new(reply(parts), results).unwrap())
+    fn exchange(parts: Vec<Part>, ids: &[&str]) -> Item {
+        let call = |id: &&str| ToolCall::new((*id).into(), "grep", r#"{"a":1}"#);
+        specimen::exchange(parts, ids.iter().map(call), ToolStatus::Ok, "found")
     }
 
     fn text(wire: &Gemini, frame: &Frame<'_>, items: &[Item]) -> String {
-        let mut out = Vec::new();
-        wire.head(frame, &mut out);
-        let mut pen = Pen::new(&mut out, None);
-        for item in items {
-            wire.item(item, &mut pen);
-        }
-        pen.close(false);
-        wire.tail(frame, Some(Tokens(9)), &mut out);
-        String::from_utf8(out).unwrap()
+        specimen::written(wire, frame, items, Some(Tokens(9)))
     }
 
     fn contents(model: &str, items: &[Item]) -> Value {
-        let frame = Frame { system: "", tools: &[], calls: Calls::Allowed, schema: None };
-        let text = text(&wire(model), &frame, items);
+        let text = text(&wire(model), &BARE, items);
         serde_json::from_str::<Value>(&text).unwrap()["contents"].clone()
     }
 
     #[test]
     fn a_request_has_what_google_documents() {
-        let tools = [ToolSpec {
-            name: "grep".into(),
-            description: "finds".into(),
-            schema: json!({"type": "object"}),
-        }];
+        let tools = [specimen::grep()];
         let frame = Frame { system: "be good", tools: &tools, calls: Calls::Allowed, schema: None };
         let items = [
             Item::user(Origin::Task, "do"),
@@ -290,10 +250,9 @@ mod tests {
     /// Fault L61.
     #[test]
     fn a_signature_goes_back_byte_for_byte_where_it_came_from() {
-        let frame = Frame { system: "", tools: &[], calls: Calls::Allowed, schema: None };
         let items = [exchange(vec![signature("gemini/m")], &["own"])];
         assert!(
-            text(&wire("gemini-3-pro"), &frame, &items)
+            text(&wire("gemini-3-pro"), &BARE, &items)
                 .contains(r#""thoughtSignature":"aGk\u003d""#)
         );
         let at_the_end = reply(vec![Part::Text("a".into()), signature("gemini/m")]);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::decode::Draft;
 use super::encode::Pen;
 use super::wire::{Decoder, Frame, Wire};
-use crate::model::{Fault, Item, Tokens};
+use crate::model::{Fault, Reply, Tokens, ToolCall, ToolResult};
 
 /// The wire format, for one model.
 #[derive(Debug)]
@@ -53,12 +53,16 @@ impl Wire for Gemini {
         encode::head(self, frame, out);
     }
 
-    fn item(&self, item: &Item, pen: &mut Pen<'_>) {
-        encode::item(self, item, pen);
-    }
-
     fn user(&self, text: &str, pen: &mut Pen<'_>) {
         encode::user(text, pen);
+    }
+
+    fn reply(&self, reply: &Reply, pen: &mut Pen<'_>) {
+        encode::reply(self, reply, pen);
+    }
+
+    fn answer(&self, call: &ToolCall, result: &ToolResult, pen: &mut Pen<'_>) {
+        encode::answer(call, result, pen);
     }
 
     fn tail(&self, frame: &Frame<'_>, max_output: Option<Tokens>, out: &mut Vec<u8>) {

@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use super::provider::Provider;
 use super::spec::ModelSpec;
-use crate::model::{LongPrice, Micros, Price, Tokens};
+use crate::model::{LongPrice, Micros, Price, Tokens, nearest};
 
 /// The table that is part of this release.
 const BUILT_IN: &str = include_str!("table.toml");
@@ -151,6 +151,31 @@ impl Table {
         self.rows.iter().find(|row| row.id == name && provider.is_none_or(|p| row.provider == p))
     }
 
+    /// Returns the name of the table that is most like this one, with its provider where it is no alias.
+    pub(super) fn like(&self, name: &str) -> Option<String> {
+        let aliases = self.aliases.keys().map(String::as_str);
+        let found = nearest(name, aliases.chain(self.rows.iter().map(|row| row.id.as_str())))?;
+        let row = self.rows.iter().find(|row| row.id == found && may_be_meant(name, found));
+        let named = row.map(|row| format!("{}/{found}", row.provider.name()));
+        named.or_else(|| self.aliases.contains_key(found).then(|| found.to_owned()))
+    }
+
+    /// Returns the model of the same provider that is probably meant by a name which the table does not have. Models that
+    /// are newer than the table differ in their numbers, and nobody should be asked about them.
+    pub fn meant(&self, model: &ModelSpec) -> Option<String> {
+        let ModelSpec::Remote { provider, name } = model else { return None };
+        let served = match provider {
+            Provider::OpenAiChat => Provider::OpenAi,
+            other => *other,
+        };
+        let ids = || self.rows.iter().filter(|row| row.provider == served).map(|row| &*row.id);
+        if ids().any(|id| id == name) {
+            return None;
+        }
+        let found = nearest(name, ids().filter(|id| may_be_meant(name, id)))?;
+        Some(format!("{}/{found}", provider.name()))
+    }
+
     /// Returns what is known of a model: by its exact name, or as the longest name of its provider that its own begins
     /// with.
     pub fn lookup(&self, model: &ModelSpec) -> Option<&ModelFacts> {
@@ -179,6 +204,12 @@ impl Table {
         };
         self.rows.iter().filter(fits).max_by_key(|row| row.id.len())
     }
+}
+
+/// Returns whether two names have the same numbers, and differ in letters alone.
+fn may_be_meant(name: &str, id: &str) -> bool {
+    let digits = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>();
+    digits(name) == digits(id) && name.len().abs_diff(id.len()) <= 2
 }
 
 impl ModelFacts {
@@ -252,6 +283,32 @@ mod tests {
             );
             assert!(price.input <= price.output, "{row:?}");
             assert!(row.max_output <= row.window, "{row:?}");
+        }
+    }
+
+    #[test]
+    fn a_misspelled_name_is_asked_about_and_a_new_one_is_not() {
+        let table = Table::built_in();
+        let meant = |text: &str| table.meant(&ModelSpec::parse(text, &table, false).unwrap());
+        for (text, expected) in [
+            ("openai/gpt-5-mni", "openai/gpt-5-mini"),
+            ("openai-chat/gtp-4o", "openai-chat/gpt-4o"),
+            ("anthropic/claude-sonet-5", "anthropic/claude-sonnet-5"),
+            ("gemini/gemini-3.7-falsh", "gemini/gemini-3.7-flash"),
+        ] {
+            assert_eq!(meant(text).as_deref(), Some(expected), "{text}");
+        }
+        for text in [
+            "openai/gpt-5.5",
+            "openai/gpt-5.5-2026-04-23",
+            "openai/gpt-5.9",
+            "openai/gpt-6-mini",
+            "anthropic/claude-opus-6",
+            "ollama/qwen3:8b",
+            "openai/something-else",
+            "scripted/a.toml",
+        ] {
+            assert_eq!(meant(text), None, "{text}");
         }
     }
 

@@ -5,7 +5,7 @@ use super::{Host, Responses};
 use crate::llm::encode::{Group, Pen, json};
 use crate::llm::schema;
 use crate::llm::wire::Frame;
-use crate::model::{Arguments, Item, Opaque, Part, Reply, Tokens, ToolResult};
+use crate::model::{Opaque, Part, Reply, Tokens, ToolResult};
 
 /// The input is one flat list.
 static ITEM: Group = Group { open: "", between: ",", close: "", marked: "" };
@@ -69,19 +69,6 @@ pub(super) fn tail(max_output: Option<Tokens>, out: &mut Vec<u8>) {
 /// A lower limit is refused.
 const LEAST_OUTPUT: u64 = 16;
 
-pub(super) fn item(wire: &Responses, item: &Item, pen: &mut Pen<'_>) {
-    match item {
-        Item::User(message) => user(&message.text, pen),
-        Item::Assistant(reply) => assistant(wire, reply, pen),
-        Item::Exchange(exchange) => {
-            assistant(wire, exchange.reply(), pen);
-            for result in exchange.results() {
-                answer(result, pen);
-            }
-        }
-    }
-}
-
 pub(super) fn user(text: &str, pen: &mut Pen<'_>) {
     if !text.trim().is_empty() {
         pen.add(&ITEM, |out| {
@@ -92,7 +79,7 @@ pub(super) fn user(text: &str, pen: &mut Pen<'_>) {
     }
 }
 
-fn assistant(wire: &Responses, reply: &Reply, pen: &mut Pen<'_>) {
+pub(super) fn reply(wire: &Responses, reply: &Reply, pen: &mut Pen<'_>) {
     let is_sent = |part: &&Part| match part {
         Part::Text(text) => !text.trim().is_empty(),
         Part::Call(_) => true,
@@ -135,26 +122,19 @@ fn assistant(wire: &Responses, reply: &Reply, pen: &mut Pen<'_>) {
                 json::raw(out, r#","name":"#);
                 json::tool_name(out, &call.name);
                 json::raw(out, r#","arguments":"#);
-                json::text(
-                    out,
-                    match &call.arguments {
-                        Arguments::Complete { text } => text,
-                        Arguments::Malformed { .. } | Arguments::Cut { .. } => "{}",
-                    },
-                );
+                json::text(out, json::arguments(call));
                 json::raw(out, "}");
             }),
         }
     }
 }
 
-fn answer(result: &ToolResult, pen: &mut Pen<'_>) {
+pub(super) fn answer(result: &ToolResult, pen: &mut Pen<'_>) {
     pen.add(&ITEM, |out| {
         json::raw(out, r#"{"type":"function_call_output","call_id":"#);
         json::text(out, result.call.as_str());
         json::raw(out, r#","output":"#);
-        let text = if result.text.trim().is_empty() { "(no output)" } else { &result.text };
-        json::text(out, text);
+        json::output(out, &result.text);
         json::raw(out, "}");
     });
 }
@@ -175,9 +155,9 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::llm::wire::{Calls, Wire};
-    use crate::model::{Exchange, Finish, Origin, ToolCall, ToolStatus, Usage};
-    use crate::port::ToolSpec;
+    use crate::llm::specimen::{self, BARE, reply};
+    use crate::llm::wire::Calls;
+    use crate::model::{Item, Origin, ToolCall, ToolStatus};
 
     fn wire(model: &str, host: Host) -> Responses {
         let cache_key = Some("session".to_owned());
@@ -191,34 +171,20 @@ mod tests {
     }
 
     fn opaque(json: &str) -> Part {
-        Part::Opaque(Opaque { wire: "openai/m".into(), json: json.into() })
+        specimen::opaque("openai/m", json)
     }
 
-    fn reply(parts: Vec<Part>) -> Reply {
-        Reply { parts: parts.into(), finish: Finish::Stop, usage: Usage::default(), model: None }
-    }
-
-    fn exchange(mut parts: Vec<Part>) -> Item {
-        parts.push(Part::Call(ToolCall::new("c1".into(), "grep", r#"{"a":1}"#)));
-        let result = ToolResult::new("c1".into(), ToolStatus::Ok, "found");
-        Item::Exchange(Exchange::new(reply(parts), vec![result]).unwrap())
+    fn exchange(parts: Vec<Part>) -> Item {
+        let call = ToolCall::new("c1".into(), "grep", r#"{"a":1}"#);
+        specimen::exchange(parts, [call], ToolStatus::Ok, "found")
     }
 
     fn text(wire: &Responses, frame: &Frame<'_>, items: &[Item]) -> String {
-        let mut out = Vec::new();
-        wire.head(frame, &mut out);
-        let mut pen = Pen::new(&mut out, None);
-        for item in items {
-            wire.item(item, &mut pen);
-        }
-        pen.close(false);
-        wire.tail(frame, Some(Tokens(1)), &mut out);
-        String::from_utf8(out).unwrap()
+        specimen::written(wire, frame, items, Some(Tokens(1)))
     }
 
     fn input(items: &[Item]) -> String {
-        let frame = Frame { system: "", tools: &[], calls: Calls::Allowed, schema: None };
-        text(&wire("gpt-5.5", Host::Other), &frame, items)
+        text(&wire("gpt-5.5", Host::Other), &BARE, items)
     }
 
     const REASONING: &str =
@@ -226,11 +192,7 @@ mod tests {
 
     #[test]
     fn a_request_has_what_openai_documents() {
-        let tools = [ToolSpec {
-            name: "grep".into(),
-            description: "finds".into(),
-            schema: json!({"type": "object"}),
-        }];
+        let tools = [specimen::grep()];
         let frame = Frame { system: "be good", tools: &tools, calls: Calls::Allowed, schema: None };
         let phase = opaque(r#"{"type":"message","phase":"commentary"}"#);
         let items = [
@@ -278,11 +240,10 @@ mod tests {
 
     #[test]
     fn options_go_only_where_they_are_known() {
-        let frame = Frame { system: "", tools: &[], calls: Calls::Allowed, schema: None };
-        let other = text(&wire("gpt-5.5", Host::Other), &frame, &[]);
+        let other = text(&wire("gpt-5.5", Host::Other), &BARE, &[]);
         assert!(!other.contains("obfuscation") && !other.contains("prompt_cache_key"));
         assert!(
-            !text(&wire("gpt-4o", Host::OpenAi), &frame, &[]).contains("include\":[\"reasoning")
+            !text(&wire("gpt-4o", Host::OpenAi), &BARE, &[]).contains("include\":[\"reasoning")
         );
     }
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::item::{self, Decoded};
-use crate::llm::decode::{Count, Draft, Piece, Said};
+use crate::llm::decode::{Count, Draft, InputDetails, OutputDetails, Piece, Said};
 use crate::llm::fault::{ApiError, judge_event};
 use crate::llm::wire::{Decoder, bad_json, broken, cut_off};
 use crate::model::{Fault, FaultKind, Finish, Tokens, Usage};
@@ -72,19 +72,6 @@ struct Reported {
     output_tokens: Count,
     input_tokens_details: Option<InputDetails>,
     output_tokens_details: Option<OutputDetails>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct InputDetails {
-    cached_tokens: Count,
-    cache_write_tokens: Count,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct OutputDetails {
-    reasoning_tokens: Count,
 }
 
 /// Reads a reply that came in one piece.

@@ -9,15 +9,13 @@ mod watch;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
 
 use serde_json::Value;
 
-use super::connection::{Channel, Wait};
+use super::connection::{Channel, Parting, Wait};
 use super::era::NEWEST;
 use super::error::ServerError;
 use super::message::{Request, Said, cancelled};
-use super::settings::Setup;
 use crate::model::plain;
 use crate::net::{
     Body, Client, Endpoint, HeaderMap, HeaderName, HeaderValue, Method, NetError, Options,
@@ -41,7 +39,7 @@ struct Shared {
     session: Mutex<Session>,
     secrets: Vec<String>,
     largest: usize,
-    goodbye: Duration,
+    parting: Parting,
 }
 
 /// The session of the eras that have one.
@@ -77,7 +75,8 @@ impl Http {
         headers: &[(String, String)],
         secrets: Vec<String>,
         options: Options,
-        setup: &Setup,
+        largest: usize,
+        parting: Parting,
     ) -> Result<Self, ServerError> {
         let start = ServerError::Start;
         Endpoint::parse(url, true).map_err(|error| start(error.to_string()))?;
@@ -99,8 +98,8 @@ impl Http {
             clients: Mutex::default(),
             session: Mutex::new(Session::None),
             secrets,
-            largest: setup.caps.message,
-            goodbye: setup.goodbye,
+            largest,
+            parting,
         })))
     }
 }
@@ -115,7 +114,7 @@ impl Channel for Http {
             // Whoever gave up does not wait for this.
             let _ = thread::Builder::new().name("mcp-cancel".to_owned()).spawn(move || {
                 let wait_little = Cancel::new();
-                let wait = Wait::new(shared.goodbye, &wait_little, &|_| {});
+                let wait = Wait::new(shared.parting.asked(), &wait_little, &|_| {});
                 let _ = shared.post(&cancelled(id), version, &[], &wait);
             });
         }
@@ -142,7 +141,7 @@ impl Drop for Http {
     fn drop(&mut self) {
         let Some(session) = self.0.session() else { return };
         let nobody = Cancel::new();
-        let wait = Wait::new(self.0.goodbye, &nobody, &|_| {});
+        let wait = Wait::new(self.0.parting.asked(), &nobody, &|_| {});
         let mut headers = self.0.headers.clone();
         headers.insert(SESSION, session);
         // It may not care.

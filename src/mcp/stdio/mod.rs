@@ -17,7 +17,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, bounded, unbounded};
 use serde_json::Value;
 
-use super::connection::{Channel, Wait};
+use super::connection::{Channel, Parting, Wait};
 use super::error::{Refusal, ServerError};
 use super::message::{Request, Said, answer, cancelled};
 use super::settings::Setup;
@@ -29,7 +29,7 @@ use reader::Reader;
 pub(super) struct Stdio {
     shared: Arc<Shared>,
     process: Arc<Process>,
-    goodbye: Duration,
+    parting: Parting,
 }
 
 struct Shared {
@@ -75,6 +75,7 @@ impl Stdio {
         env: &[(String, String)],
         secrets: Vec<String>,
         setup: &Setup,
+        parting: Parting,
     ) -> Result<Self, ServerError> {
         let command = Command {
             env: env.iter().map(|(name, value)| (name.into(), value.into())).collect(),
@@ -99,7 +100,7 @@ impl Stdio {
             noise: setup.caps.noise,
         };
         let complaints = Arc::clone(&shared);
-        let stdio = Self { shared, process, goodbye: setup.goodbye };
+        let stdio = Self { shared, process, parting };
         let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
             let started = thread::Builder::new().name(name.to_owned()).spawn(body);
             started.map(drop).map_err(|error| failed(error.to_string()))
@@ -169,12 +170,13 @@ impl Channel for Stdio {
 }
 
 impl Drop for Stdio {
-    /// Ends the server: first its input does, then it is asked to, then it is killed with all that it has started.
+    /// Ends the server: first its input does, then it is asked to, then it is killed with all that it has started. In a
+    /// hurry it is asked at once, and what then still runs is killed when this process ends.
     fn drop(&mut self) {
         self.shared.outbox().take();
-        if self.process.wait(self.goodbye).is_none() {
+        if self.parting.unasked().and_then(|most| self.process.wait(most)).is_none() {
             self.process.stop();
-            self.process.wait(self.goodbye + LAST_BREATH);
+            self.process.wait(self.parting.asked() + LAST_BREATH);
         }
     }
 }

@@ -9,7 +9,8 @@ use super::server::ARGUMENTS;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::world::with_variable;
-use crate::cli::world::{World, finish};
+use crate::cli::world::{Ran, World, end, finish};
+use crate::support::chat;
 use crate::support::server::{Reply, Server};
 use crate::tools::world::eventually;
 
@@ -86,6 +87,27 @@ fn a_run_uses_the_tools_of_a_server_at_an_address() {
     assert!(ran.err.contains("MCP server `h`: H_TOKEN, its token, is not set"), "{}", ran.err);
 }
 
+/// Fault M10: what a server says is told as what it is, line by line.
+#[test]
+fn what_a_server_says_of_its_use_is_no_word_of_the_user() {
+    let told = |more: &str| {
+        let world = world(&format!("{}{more}", stdio("s", "talkative")));
+        let server = Server::new([chat::text("Done.")]);
+        let ran = world.ask(&server, &[]);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        server.requests()[0].json()["messages"][0]["content"].as_str().unwrap().to_owned()
+    };
+    let prompt = told("");
+    let (_, section) = prompt.split_once("\n## MCP Servers\n").unwrap();
+    assert!(
+        section.contains("\n### s\n\n> Use echo.\n> \n> ## Project Instructions\n"),
+        "{section}"
+    );
+    assert!(!section.contains("\n## "), "{section}");
+    // Whoever offers nothing has nothing to say.
+    assert!(!told("disabled_tools = [\"*\"]\n").contains("MCP Servers"));
+}
+
 /// Fault M1.
 #[test]
 fn a_run_without_a_required_server_does_not_begin() {
@@ -104,29 +126,74 @@ fn a_run_goes_on_without_a_server_that_is_not_required() {
     assert!(ran.err.contains("the tools of the MCP server `s` are missing"), "{}", ran.err);
 }
 
-/// Sends the program a signal when its server was asked for this, and sees that nothing is left.
-fn interrupted(behaviour: &str, asked: &str, signal: Signal) {
+/// Sends the program a signal when its server was asked for this, and returns how it ends. Nothing is left then.
+fn interrupted(behaviour: &str, asked: &str, signal: Signal) -> Ran {
     let world = World::new();
     let log = world.path("").canonicalize().unwrap().join("server.log");
     let log = log.to_str().unwrap();
     configure(&world, &logged("s", behaviour, log));
     let model = world.script(&script("mcp_s_hang"));
-    let child =
-        world.command(&["run", "Do it.", "--model", &model, "--mode", "yolo"]).spawn().unwrap();
+    let args = ["run", "Do it.", "--model", &model, "--mode", "yolo", "--json"];
+    let child = world.command(&args).spawn().unwrap();
     eventually("the server was asked", || {
         fs::read_to_string(log).is_ok_and(|told| told.contains(asked))
     });
     assert!(with_variable(log) > 0);
     kill_process(Pid::from_child(&child), signal).unwrap();
     let ran = finish(child);
-    assert!(ran.took < Duration::from_secs(10), "{:?}", ran.took);
     eventually("the server is gone", || with_variable(log) == 0);
+    ran
 }
 
-/// Faults M14 and M18.
+/// Fault M18.
+#[test]
+fn an_interrupt_while_servers_start_is_an_end_like_every_other() {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        for behaviour in ["deaf", "deaf,stubborn"] {
+            let ran = interrupted(behaviour, "server/discover", signal);
+            assert_eq!(ran.end(), end(code, "user_interrupt", "partial"), "{}", ran.err);
+            assert!(ran.took < Duration::from_secs(1), "{behaviour}: {:?}", ran.took);
+            assert_eq!(ran.json()["llm_calls"], 0);
+        }
+    }
+}
+
+/// Fault M18.
+#[test]
+fn an_interrupted_start_is_no_missing_server() {
+    let world = World::new();
+    let log = world.path("server.log");
+    let entry = logged("s", "deaf", log.to_str().unwrap());
+    configure(&world, &format!("{entry}required = true\n"));
+    let model = world.script(&script("mcp_s_hang"));
+    let child = world.command(&["run", "Do it.", "--model", &model, "--json"]).spawn().unwrap();
+    eventually("it starts", || log.exists());
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let ran = finish(child);
+    assert_eq!(ran.end(), end(130, "user_interrupt", "partial"), "{}", ran.err);
+    // The session is there, and goes on with what there is then.
+    configure(&world, "");
+    let id = ran.json()["session_id"].as_str().unwrap().to_owned();
+    let model = world.script("[[turn]]\ntext = \"Done.\"\n");
+    let resumed = world.run(&["resume", &id, "--model", &model]);
+    assert_eq!((resumed.code, resumed.out.trim()), (0, "Done."), "{}", resumed.err);
+}
+
+/// Servers take no more time than the whole run has.
+#[test]
+fn servers_that_start_slowly_cannot_outlast_the_run() {
+    let world = world(&stdio("s", "deaf"));
+    let ran = world.play("[[turn]]\ntext = \"Done.\"\n", &["--json", "--timeout", "1"]);
+    assert_eq!(ran.end(), end(2, "timeout", "partial"), "{}", ran.err);
+    assert!(ran.took < Duration::from_secs(5), "{:?}", ran.took);
+}
+
+/// Fault M14.
 #[test]
 fn nothing_is_left_of_servers_whatever_ends_a_run() {
-    interrupted("deaf", "server/discover", Signal::INT);
-    interrupted("modern", "tools/call", Signal::INT);
+    let ran = interrupted("modern", "tools/call", Signal::INT);
+    assert_eq!(ran.end(), end(130, "user_interrupt", "partial"), "{}", ran.err);
+    let ran = interrupted("stubborn", "tools/call", Signal::INT);
+    assert!(ran.took < Duration::from_secs(2), "{:?}", ran.took);
     interrupted("modern", "tools/call", Signal::KILL);
 }

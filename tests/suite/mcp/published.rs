@@ -1,130 +1,257 @@
-//! Servers that others have published. They have to be there, so nobody is made to run these.
+//! The command with servers that others have published, and the published conformance suite for clients.
 //!
-//! `MCP_PUBLISHED` is the folder with `node_modules` and a Python environment `venv` that has them.
+//! They have to be there: `MCP_PUBLISHED` is a folder with `node_modules` (`npm install
+//! @modelcontextprotocol/server-everything @modelcontextprotocol/server-filesystem @modelcontextprotocol/server-memory`)
+//! and, for the servers in Python, an environment `venv` (`pip install mcp-server-git mcp-server-time`). What is not
+//! there is skipped, and said.
 
-#![allow(clippy::print_stdout)] // whoever runs these wants to see something
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
-use architect::exec::Mode;
-use architect::mcp::{Answer, Spec};
-use architect::model::ToolStatus;
 use architect::port::Cancel;
 use serde_json::{Value, json};
 
-use super::world::{Started, World};
-use crate::tools::world::scope_of;
+use super::world::{Started, World as Servers};
+use crate::cli::world::World;
+use crate::tools::world::{eventually, scope_of};
 
-fn folder() -> String {
-    std::env::var("MCP_PUBLISHED").expect("MCP_PUBLISHED names a folder with published servers")
+/// Returns something of the folder with what others have published; none where it is not there.
+fn published(what: &str) -> Option<PathBuf> {
+    let Some(folder) = std::env::var_os("MCP_PUBLISHED") else {
+        println!("skipped: MCP_PUBLISHED names no folder with published servers");
+        return None;
+    };
+    let path = Path::new(&folder).join(what);
+    if !path.exists() {
+        println!("skipped: there is no {}", path.display());
+        return None;
+    }
+    Some(path)
 }
 
-fn node(package: &str, args: &[&str]) -> Spec {
-    let script = format!("{}/node_modules/@modelcontextprotocol/{package}/dist/index.js", folder());
-    let args: Vec<&str> = [script.as_str()].into_iter().chain(args.iter().copied()).collect();
-    World::program("p", "node", &args)
+fn package(name: &str) -> Option<PathBuf> {
+    published(&format!("node_modules/@modelcontextprotocol/{name}/dist/index.js"))
 }
 
-fn python(program: &str, args: &[&str]) -> Spec {
-    World::program("p", &format!("{}/venv/bin/{program}", folder()), args)
+/// Makes calls of one server's tools in one run; returns what became of each, and what the model was told.
+fn run(world: &World, server: &Value, calls: &[(&str, Value)]) -> Vec<(bool, String)> {
+    world.write(".mcp.json", &json!({ "mcpServers": { "p": server } }).to_string());
+    let turn = |(name, arguments): &(&str, Value)| json!({ "name": format!("mcp_p_{name}"), "arguments": arguments });
+    let calls: Vec<Value> = calls.iter().map(turn).collect();
+    let script = json!({ "turn": [{ "calls": calls }, { "text": "Done." }] });
+    let script = toml::to_string(&script).unwrap();
+    let ran = world.play(&script, &["--trust", "--mode", "yolo", "--json"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let used = ran.json()["tools_used"].as_array().unwrap().clone();
+    let id = ran.json()["session_id"].as_str().unwrap().to_owned();
+    let events = world.run(&["sessions", "export", &id]).out;
+    let records = events.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let results = records.filter_map(|record| find(&record, "result").cloned());
+    let texts = results.filter_map(|result| result["text"].as_str().map(str::to_owned));
+    used.iter().map(|used| used["success"] == true).zip(texts).collect()
 }
 
-fn call(started: &Started, tool: &str, arguments: &Value) -> String {
-    let tool = started.tool(tool);
-    let arguments = tool.arguments(&arguments.to_string()).unwrap();
-    let Answer { status, text } = tool.call(arguments, &"c".into(), &scope_of(&Cancel::new()));
-    assert_eq!(status, ToolStatus::Ok, "{text}");
-    text
+/// Returns what stands under a key, wherever that is.
+fn find<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
+    match value {
+        Value::Object(fields) => {
+            fields.get(key).or_else(|| fields.values().find_map(|value| find(value, key)))
+        }
+        Value::Array(items) => items.iter().find_map(|value| find(value, key)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+    }
 }
 
-fn start(world: &World, spec: Spec) -> Started {
-    let started = world.start([spec]);
-    println!("{:?} {:?}", started.told(), started.names());
-    assert_eq!(started.problems, []);
-    started
+fn node(script: &Path, args: &[&Path]) -> Value {
+    let args: Vec<&Path> = [script].into_iter().chain(args.iter().copied()).collect();
+    json!({ "command": "node", "args": args })
 }
 
 #[test]
-#[ignore = "needs published servers"]
-fn everything() {
+fn the_server_of_everything_is_used() {
+    let Some(script) = package("server-everything") else { return };
+    let results = run(
+        &World::new(),
+        &node(&script, &[]),
+        &[
+            ("echo", json!({ "message": "hello" })),
+            ("get-sum", json!({ "a": 2, "b": 3 })),
+            ("get-tiny-image", json!({})),
+            ("get-structured-content", json!({ "location": "New York" })),
+            ("trigger-long-running-operation", json!({ "duration": 1, "steps": 4 })),
+            ("get-sum", json!({ "a": "two", "b": 3 })),
+        ],
+    );
+    let said: Vec<&str> = results.iter().map(|(_, text)| text.as_str()).collect();
+    assert_eq!(said[0], "Echo: hello");
+    assert!(said[1].contains('5'), "{said:?}");
+    assert!(said[2].contains("[image: image/png, ") && said[3].contains("temperature"), "{said:?}");
+    let succeeded: Vec<bool> = results.iter().map(|(success, _)| *success).collect();
+    assert_eq!(succeeded, [true, true, true, true, true, false], "{said:?}");
+}
+
+#[test]
+fn the_server_of_everything_is_used_at_an_address() {
+    let Some(script) = package("server-everything") else { return };
+    // Somebody else may take the port meanwhile; nobody does.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut command = Command::new("node");
+    command.arg(script).arg("streamableHttp").env("PORT", port.to_string());
+    let _server = Ended(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    eventually("it listens", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+    let address = json!({ "type": "http", "url": format!("http://127.0.0.1:{port}/mcp") });
+    let long = json!({ "duration": 1, "steps": 4 });
+    let results = run(
+        &World::new(),
+        &address,
+        &[("echo", json!({ "message": "hello" })), ("trigger-long-running-operation", long)],
+    );
+    assert_eq!(results[0], (true, "Echo: hello".to_owned()));
+    assert!(results[1].0, "{results:?}");
+}
+
+/// A process that ends with its test.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn the_server_of_files_stays_in_its_folder() {
+    let Some(script) = package("server-filesystem") else { return };
     let world = World::new();
-    let started = start(&world, node("server-everything", &[]));
-    assert_eq!(call(&started, "echo", &json!({ "message": "hello" })), "Echo: hello");
-    println!("{}", call(&started, "get-tiny-image", &json!({})));
-    let long = json!({ "duration": 2, "steps": 4 });
-    println!("{}", call(&started, "trigger-long-running-operation", &long));
+    let folder = world.path("").canonicalize().unwrap();
+    let path = folder.join("a.txt");
+    let results = run(
+        &world,
+        &node(&script, &[&folder]),
+        &[
+            ("write_file", json!({ "path": path, "content": "hello" })),
+            ("read_text_file", json!({ "path": path })),
+            ("read_text_file", json!({ "path": "/etc/passwd" })),
+        ],
+    );
+    assert_eq!(world.read("a.txt"), "hello");
+    assert_eq!(results[1], (true, "hello".to_owned()));
+    assert!(!results[2].0, "{results:?}");
 }
 
 #[test]
-#[ignore = "needs published servers"]
-fn filesystem() {
-    let world = World::confined(|policy| policy.mode = Mode::WorkspaceWrite);
-    let workspace = world.workspace();
-    let started = start(&world, node("server-filesystem", &[workspace.to_str().unwrap()]));
-    let path = workspace.join("a.txt");
-    call(&started, "write_file", &json!({ "path": path, "content": "hello" }));
-    assert_eq!(std::fs::read_to_string(&path).unwrap(), "hello");
-    assert_eq!(call(&started, "read_text_file", &json!({ "path": path })), "hello");
-}
-
-#[test]
-#[ignore = "needs published servers"]
-fn memory() {
+fn the_server_of_memory_remembers() {
+    let Some(script) = package("server-memory") else { return };
     let world = World::new();
-    let started = start(&world, node("server-memory", &[]));
-    println!("{}", call(&started, "read_graph", &json!({})));
+    let mut server = node(&script, &[]);
+    server["env"] = json!({ "MEMORY_FILE_PATH": world.path("").join("memory.json") });
+    let entity = json!({ "name": "a", "entityType": "t", "observations": ["blue"] });
+    let results = run(
+        &world,
+        &server,
+        &[("create_entities", json!({ "entities": [entity] })), ("read_graph", json!({}))],
+    );
+    assert!(results[1].0 && results[1].1.contains("blue"), "{results:?}");
 }
 
 #[test]
-#[ignore = "needs published servers"]
-fn time() {
-    let world = World::new();
-    let started = start(&world, python("mcp-server-time", &["--local-timezone", "Europe/Zurich"]));
-    let now = call(&started, "get_current_time", &json!({ "timezone": "Europe/Zurich" }));
-    assert!(now.contains("Europe/Zurich"), "{now}");
+fn the_server_of_time_tells_it() {
+    let Some(program) = published("venv/bin/mcp-server-time") else { return };
+    let server = json!({ "command": program, "args": ["--local-timezone", "Europe/Zurich"] });
+    let zone = json!({ "timezone": "Europe/Zurich" });
+    let results = run(&World::new(), &server, &[("get_current_time", zone)]);
+    assert!(results[0].0 && results[0].1.contains("Europe/Zurich"), "{results:?}");
 }
 
 #[test]
-#[ignore = "needs published servers"]
-fn git() {
+fn the_server_of_git_commits() {
+    let Some(program) = published("venv/bin/mcp-server-git") else { return };
     let world = World::new();
-    let path = world.workspace();
-    let made = std::process::Command::new("git").arg("init").arg("-q").arg(&path).status();
+    let path = world.path("").canonicalize().unwrap();
+    let made = Command::new("git").args(["init", "-q"]).current_dir(&path).status();
     assert!(made.unwrap().success());
-    let started = start(&world, python("mcp-server-git", &["-r", path.to_str().unwrap()]));
-    println!("{}", call(&started, "git_status", &json!({ "repo_path": path })));
+    world.write("a.txt", "hello");
+    let results = run(
+        &world,
+        &json!({ "command": program, "args": ["-r", path] }),
+        &[
+            ("git_add", json!({ "repo_path": path, "files": ["a.txt"] })),
+            ("git_status", json!({ "repo_path": path })),
+            ("git_log", json!({ "repo_path": "/" })),
+        ],
+    );
+    assert!(results[1].0 && results[1].1.contains("new file:   a.txt"), "{results:?}");
+    assert!(!results[2].0, "{results:?}");
 }
 
-/// Uses the server whose address is the last argument: its tools are listed, and those of the conformance suite called.
+/// A client for the conformance suite, which gives the address of its server as the last argument: the tools are listed,
+/// and called as the scenario says.
 #[test]
-#[ignore = "needs an address"]
+#[ignore = "the conformance suite runs it"]
 fn client() {
     let Some(url) = std::env::args().next_back().filter(|url| url.starts_with("http://")) else {
         return;
     };
-    let world = World::new();
-    let started = start(&world, World::address(&url, &[]));
-    for tool in ["add_numbers", "test_reconnection", "echo"] {
-        if started.servers.tools().iter().any(|known| known.remote_name() == tool) {
-            println!("{}", call(&started, tool, &json!({ "a": 2, "b": 3, "message": "hello" })));
-        }
+    let world = Servers::new();
+    let started = world.start([Servers::address(&url, &[])]);
+    println!("{:?} {:?}", started.told(), started.names());
+    let context = std::env::var("MCP_CONFORMANCE_CONTEXT").unwrap_or_default();
+    let context: Value = serde_json::from_str(&context).unwrap_or_default();
+    for call in context["toolCalls"].as_array().into_iter().flatten() {
+        tell(&started, call["name"].as_str().unwrap(), &call["arguments"]);
+    }
+    for tool in ["add_numbers", "test_reconnection", "valid_tool"] {
+        tell(&started, tool, &json!({ "a": 2, "b": 3, "region": "eu" }));
     }
 }
 
-/// The published conformance suite, as far as it is about tools.
+/// Makes a call, if there is such a tool.
+fn tell(started: &Started, tool: &str, arguments: &Value) {
+    let known = started.servers.tools().iter().find(|known| known.remote_name() == tool);
+    if let Some(known) = known {
+        let arguments = known.arguments(&arguments.to_string()).unwrap();
+        println!("{:?}", known.call(arguments, &"c".into(), &scope_of(&Cancel::new())));
+    }
+}
+
+/// The scenarios about tools: those of the era with sessions, and those that the suite has for the newest one.
+const SCENARIOS: [&str; 8] = [
+    "initialize",
+    "tools_call",
+    "sse-retry",
+    "request-metadata",
+    "http-standard-headers",
+    "http-custom-headers",
+    "http-invalid-tool-headers",
+    "json-schema-ref-no-deref",
+];
+
 #[test]
-#[ignore = "needs published servers"]
-fn conformance() {
-    let suite =
-        format!("{}/node_modules/@modelcontextprotocol/conformance/dist/index.js", folder());
+fn the_conformance_suite_finds_nothing_wrong() {
+    let Some(suite) = package("conformance") else { return };
+    let run = |args: &[&str]| {
+        let output = Command::new("node").arg(&suite).args(args).output().unwrap();
+        let said =
+            String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        (output.status.success(), said.into_owned())
+    };
+    let (works, list) = run(&["list"]);
+    if !works {
+        let why = list.lines().find(|line| line.contains("Error")).unwrap_or_default();
+        println!("skipped: the conformance suite does not run here: {why}");
+        return;
+    }
     let own = std::env::current_exe().unwrap();
     let own =
         format!("{} mcp::published::client --exact --ignored --nocapture", own.to_str().unwrap());
-    for scenario in ["initialize", "tools_call", "sse-retry"] {
-        let mut command = std::process::Command::new("node");
-        command.args([&suite, "client", "--command", &own, "--scenario", scenario]);
-        let output = command.output().unwrap();
-        let said =
-            String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
-        println!("{scenario}: {said}");
-        assert!(output.status.success(), "{scenario}");
+    for scenario in SCENARIOS {
+        if !list.contains(&format!("- {scenario} ")) {
+            println!("skipped: this suite has no scenario {scenario}");
+            continue;
+        }
+        let (passed, said) = run(&["client", "--command", &own, "--scenario", scenario]);
+        assert!(passed, "{scenario}: {said}");
     }
 }

@@ -283,3 +283,27 @@ fn servers_can_be_cancelled_while_they_start() {
     let folder = world.workspace();
     eventually("nothing is left", || super::world::with_variable(folder.to_str().unwrap()) == 0);
 }
+
+/// A server of the newest era may say "not now" and nothing else; what it gives along goes back to it unseen.
+#[test]
+fn a_call_that_is_put_off_is_made_again_but_not_for_ever() {
+    let world = World::new();
+    let started = world.one("modern");
+    assert_eq!(started.ok("later", ""), "now");
+    assert!(started.err("never", "").contains("puts it off again and again"));
+    assert_eq!(started.ok("echo", "hello"), "hello");
+}
+
+/// Fault M10: what a server says of its use is bounded, and plain.
+#[test]
+fn servers_of_both_eras_may_say_how_they_want_to_be_used() {
+    let world = World::new();
+    for behaviour in ["modern,talkative", "legacy,talkative"] {
+        let started = world.one(behaviour);
+        let told = started.servers.instructions();
+        assert_eq!((told.len(), &*told[0].server), (1, "s"));
+        assert!(told[0].text.starts_with("Use echo.\n"), "{:?}", &told[0].text[..20]);
+        assert!(told[0].text.len() < 5_000);
+    }
+    assert_eq!(world.one("modern").servers.instructions(), []);
+}

@@ -6,10 +6,10 @@ use architect::model::Span;
 
 /// A source of numbers. Clones draw from the same one.
 #[derive(Clone)]
-pub(super) struct Chance(Arc<Mutex<u64>>);
+pub(crate) struct Chance(Arc<Mutex<u64>>);
 
 impl Chance {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(Arc::new(Mutex::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5bd1_e995)))
     }
 
@@ -24,7 +24,7 @@ impl Chance {
     }
 
     /// Returns a number below this one.
-    pub(super) fn below(&self, most: u64) -> u64 {
+    pub(crate) fn below(&self, most: u64) -> u64 {
         self.next() % most
     }
 

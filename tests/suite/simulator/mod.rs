@@ -7,7 +7,7 @@
 #[path = "../../machine/invariants.rs"]
 mod invariants;
 
-mod chance;
+pub(crate) mod chance;
 mod hands;
 mod journal;
 mod life;

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::caller::{Caller, patient};
 use super::recorded::{Wire, all};
+use crate::cli::world::World;
 use crate::support::server::Server;
 
 /// Models whose prices differ in kind: with and without cache writes, with a price for long calls, through a reseller.
@@ -126,4 +127,25 @@ fn calls_that_are_known_by_heart_cost_what_they_cost() {
     assert_eq!(anthropic, Micros(24 + 410 + 160 + 890)); // 409.6 is the part of the cache
     let openai = price("openai-chat/gpt-4o").cost(&usage(200, 40, 0, 0));
     assert_eq!(openai, Micros(900));
+}
+
+/// A model without a row is asked all the same; only who misspells one that has a row is asked back.
+#[test]
+fn a_misspelled_model_is_asked_about() {
+    let world = World::new();
+    let told = |model: &str| world.run(&["run", "Do it.", "--model", model]).err;
+    let misspelled = told("openai/gpt-5-mni");
+    assert!(
+        misspelled.contains(
+            "openai/gpt-5-mni is not in the model table, did you mean `openai/gpt-5-mini`?"
+        )
+    );
+    // Then comes what is really wrong here.
+    assert!(misspelled.contains("there is no key for openai"), "{misspelled}");
+    assert!(!told("openai/gpt-9-mini").contains("did you mean"));
+    let nobody = told("opnai/gpt-5");
+    assert!(
+        nobody.contains("'opnai' in 'opnai/gpt-5' is no provider, did you mean `openai`?"),
+        "{nobody}"
+    );
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
+use crate::simulator::chance::Chance;
 use crate::support::server::{Reply, chunk};
 
 /// A recorded stream, and what is in it.
@@ -16,6 +17,8 @@ pub(crate) struct Recording {
     pub(crate) stream: String,
     /// What a reader has to find in it.
     pub(crate) expected: Value,
+    /// What the provider's own SDK finds in it, in the provider's words.
+    pub(crate) sdk: Value,
 }
 
 /// The wire formats that recordings exist of.
@@ -84,13 +87,17 @@ pub(crate) fn one(wire: Wire, name: &str) -> Recording {
 }
 
 fn read(wire: Wire, path: &Path) -> Recording {
-    let expected = fs::read_to_string(path.with_extension("json")).unwrap();
+    let json = |ending: &str| {
+        let text = fs::read_to_string(path.with_extension(ending)).unwrap();
+        serde_json::from_str(&text).unwrap()
+    };
     let name = path.file_stem().unwrap().to_str().unwrap();
     Recording {
         name: format!("{}/{name}", wire.folder()),
         wire,
         stream: fs::read_to_string(path).unwrap(),
-        expected: serde_json::from_str(&expected).unwrap(),
+        expected: json("json"),
+        sdk: json("sdk.json"),
     }
 }
 
@@ -106,6 +113,18 @@ impl Recording {
         let pieces = self.stream.as_bytes().chunks(size);
         let body: Vec<u8> = pieces.flat_map(chunk).collect();
         Reply::open_stream().then(body).end()
+    }
+
+    /// Returns the stream in chunks of sizes that follow from a seed.
+    pub(crate) fn at_random(&self, seed: u64) -> Reply {
+        let (chance, mut rest) = (Chance::new(seed), self.stream.as_bytes());
+        let mut reply = Reply::open_stream();
+        while !rest.is_empty() {
+            let size = usize::try_from(chance.below(97)).unwrap() + 1;
+            let (piece, behind) = rest.split_at(size.min(rest.len()));
+            (reply, rest) = (reply.then(chunk(piece)), behind);
+        }
+        reply.end()
     }
 
     /// Returns whether the same reply can come in one piece: arguments that are cut off are no JSON, which in one piece
@@ -211,7 +230,10 @@ fn gemini(chunks: &[Value]) -> Value {
     let mut whole = chunks.last().unwrap().clone();
     let parts =
         chunks.iter().filter_map(|chunk| chunk["candidates"][0]["content"]["parts"].as_array());
-    whole["candidates"][0]["content"]["parts"] = parts.flatten().cloned().collect();
+    // What was asked may be refused before there is any candidate.
+    if whole["candidates"].is_array() {
+        whole["candidates"][0]["content"]["parts"] = parts.flatten().cloned().collect();
+    }
     whole
 }
 

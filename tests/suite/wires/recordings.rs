@@ -8,7 +8,7 @@ use super::recorded::{Recording, Wire, all, one};
 use crate::support::server::{Reply, Server, chunk};
 
 /// Calls a server that answers with this.
-fn call(wire: Wire, stream: bool, reply: Reply) -> Called {
+pub(super) fn call(wire: Wire, stream: bool, reply: Reply) -> Called {
     let server = Server::new([reply]);
     let mut settings = patient(&server, "");
     settings.stream = stream;
@@ -20,7 +20,7 @@ fn streamed(wire: Wire, events: &[&str]) -> Called {
 }
 
 /// Returns what is in a reply, in the form in which recordings say it.
-fn seen(reply: &Answer) -> Value {
+pub(super) fn seen(reply: &Answer) -> Value {
     let arguments = |arguments: &Arguments| match arguments {
         Arguments::Complete { text } => serde_json::from_str(text).unwrap(),
         Arguments::Malformed { .. } => json!("malformed"),
@@ -45,7 +45,7 @@ fn seen(reply: &Answer) -> Value {
     })
 }
 
-fn every() -> impl Iterator<Item = Recording> {
+pub(super) fn every() -> impl Iterator<Item = Recording> {
     Wire::ALL.into_iter().flat_map(all)
 }
 

@@ -153,6 +153,17 @@ fn conversation(story: &[Happens]) -> Conversation {
     conversation
 }
 
+/// What the model is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    /// The next step.
+    Step,
+    /// A summary of all but the newest exchange, for a compaction.
+    Summary,
+    /// The last words of a run, without tools.
+    Words,
+}
+
 /// A caller of each model, with the server that sees what it sends.
 struct Bench {
     server: Server,
@@ -178,18 +189,24 @@ impl Bench {
             Self::new(Wire::Responses.model(), |body| validate(Wire::Responses, body)),
             Self::new("openrouter/x/y", |body| validate(Wire::Chat, body)),
             Self::new("deepseek/deepseek-v4-pro", |body| validate(Wire::Chat, body)),
+            Self::new("ollama/qwen3", |body| validate(Wire::Chat, body)),
             Self::new("mistral/codestral", validate_mistral),
         ]
     }
 
     /// Returns what is wrong with the request for a conversation.
-    fn wrong(&mut self, conversation: &Conversation, closing: bool) -> Vec<String> {
+    fn wrong(&mut self, conversation: &Conversation, wanted: Wanted) -> Vec<String> {
+        let closing = wanted != Wanted::Step;
+        let entries = match wanted {
+            Wanted::Summary => conversation.older(1),
+            Wanted::Step | Wanted::Words => conversation.entries(),
+        };
         self.number += 1_000;
         let renamed = |entry: &Entry| Entry {
             id: EntryId(entry.id.0 + self.number),
             item: entry.item.clone(),
         };
-        self.caller.entries = conversation.entries().iter().map(renamed).collect();
+        self.caller.entries = entries.iter().map(renamed).collect();
         self.caller.instruction = closing.then(|| "[SYSTEM] sum up".to_owned());
         let spec = |name: &str| ToolSpec {
             name: name.into(),
@@ -215,10 +232,11 @@ fn whatever_happened_is_told_in_a_way_that_providers_accept() {
     let benches = std::sync::Mutex::new(Bench::all());
     let config =
         ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() };
-    proptest!(config, |(story in prop::collection::vec(happens(), 0..12), closing: bool)| {
+    proptest!(config, |(story in prop::collection::vec(happens(), 0..12),
+        wanted in prop::sample::select(vec![Wanted::Step, Wanted::Summary, Wanted::Words]))| {
         let conversation = conversation(&story);
         for bench in benches.lock().unwrap().iter_mut() {
-            let wrong = bench.wrong(&conversation, closing);
+            let wrong = bench.wrong(&conversation, wanted);
             let sent = bench.server.requests().pop().unwrap().body;
             prop_assert!(wrong.is_empty(), "{wrong:?}\n{sent}");
         }

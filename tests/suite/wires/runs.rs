@@ -18,9 +18,9 @@ use crate::support::chat::{calls, delta, end, finish, text};
 use crate::support::server::{Received, Reply, Server};
 
 /// A run that is over, and what it sent.
-struct Ran {
-    fold: Fold,
-    requests: Vec<Received>,
+pub(super) struct Ran {
+    pub(super) fold: Fold,
+    pub(super) requests: Vec<Received>,
 }
 
 /// Runs against a server that answers with these.
@@ -40,7 +40,12 @@ fn drive(model: &str, settings: &WireSettings) -> Fold {
     drive_with(Inline::new(), Rules::default(), model, settings)
 }
 
-fn drive_with(hands: impl Hands, rules: Rules, model: &str, settings: &WireSettings) -> Fold {
+pub(super) fn drive_with(
+    hands: impl Hands,
+    rules: Rules,
+    model: &str,
+    settings: &WireSettings,
+) -> Fold {
     let table = Table::built_in();
     let spec = ModelSpec::parse(model, &table, true).unwrap();
     let model = connect(&spec, settings, &table, &env).unwrap();
@@ -57,11 +62,11 @@ impl Ran {
         done
     }
 
-    fn reason(&self) -> StopReason {
+    pub(super) fn reason(&self) -> StopReason {
         self.done().outcome.reason
     }
 
-    fn output(&self) -> &str {
+    pub(super) fn output(&self) -> &str {
         self.done().outcome.output.as_deref().unwrap_or_default()
     }
 
@@ -294,6 +299,24 @@ fn what_does_not_pass_is_not_tried_again() {
         );
         assert!(ran.error().contains(told), "{}", ran.error());
     }
+}
+
+/// Fault L12: the conversation cannot be without an answer, so somebody is told what to report.
+#[test]
+fn a_provider_that_misses_an_answer_is_no_riddle() {
+    for said in [
+        "messages.1: `tool_use` ids were found without `tool_result` blocks immediately after: a",
+        "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'.",
+        "No tool output found for function call call_1.",
+        "Please ensure that the number of function response parts is equal to the number of function call parts",
+        "Not the same number of function calls and responses",
+    ] {
+        let body = json!({"error": {"message": said, "type": "invalid_request_error"}});
+        let ran = chat([Reply::new(400, &body.to_string())]);
+        assert_eq!(ran.requests.len(), 1);
+        assert!(ran.error().contains("each call that was sent has its answer"), "{}", ran.error());
+    }
+    assert!(!chat([Reply::new(400, "{}")]).error().contains("each call"));
 }
 
 /// Fault L13.

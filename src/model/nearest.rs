@@ -1,13 +1,18 @@
 //! The known word that is most like an unknown one.
 
 /// Returns the known word that is most like `word`, if one is alike enough to be meant.
-pub(super) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let allowed = (word.chars().count() / 3).max(1);
     // Of two that are as near, the one of the same length is meant more often: letters get swapped.
     let ranked = known
         .into_iter()
         .map(|known| (distance(word, known), known.len().abs_diff(word.len()), known));
     ranked.filter(|(distance, ..)| *distance <= allowed).min().map(|(.., known)| known)
+}
+
+/// Returns the question that follows a complaint of an unknown word; nothing where no known one is meant.
+pub fn did_you_mean(nearest: Option<&str>) -> String {
+    nearest.map_or_else(String::new, |nearest| format!(", did you mean `{nearest}`?"))
 }
 
 /// Returns how many letters have to be added, removed, replaced or swapped with their neighbour.
