@@ -1,0 +1,150 @@
+//! The command killed in each of its system calls, or each of them failing; and then gone on with.
+
+mod story;
+mod strace;
+
+use std::path::PathBuf;
+use std::process::Child;
+use std::sync::Mutex;
+use std::thread;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use self::story::{Story, TURNS};
+use self::strace::{Call, Fault, Watch};
+use crate::cli::world::{Ran, finish};
+
+/// Does something for each case on both cores, and returns for how many it was true.
+fn each<T: Send>(cases: impl IntoIterator<Item = T>, work: impl Fn(T) -> bool + Sync) -> usize {
+    let cases: Vec<T> = cases.into_iter().collect();
+    let (cases, count) = (Mutex::new(cases.into_iter()), Mutex::new(0));
+    let next = || cases.lock().unwrap_or_else(std::sync::PoisonError::into_inner).next();
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while let Some(case) = next() {
+                    if work(case) {
+                        *count.lock().unwrap() += 1;
+                    }
+                }
+            });
+        }
+    });
+    count.into_inner().unwrap()
+}
+
+/// Returns why nothing can be traced here.
+fn untraceable() -> Option<String> {
+    let story = Story::new();
+    let command = strace::around(&story.command(), &log(&story), &["-e", "trace=exit_group"]);
+    let mut strace = command;
+    match strace.spawn() {
+        Err(error) => Some(format!("there is no strace: {error}")),
+        Ok(child) => {
+            let ran = finish(child);
+            (ran.code != 0).then(|| format!("strace may not watch a process here: {}", ran.err))
+        }
+    }
+}
+
+fn log(story: &Story) -> PathBuf {
+    story.world.home().join("strace.log")
+}
+
+/// Runs the story with this happening to a call of its first thread.
+fn run(story: &Story, call: &Call, fault: Fault) -> Ran {
+    let how = fault.at(call);
+    finish(strace::around(&story.command(), &log(story), &["-e", &how]).spawn().unwrap())
+}
+
+/// Returns the calls of the first thread, which journals and drives.
+fn rehearse(all: bool) -> Vec<Call> {
+    let story = Story::new();
+    let ran = finish(strace::around(&story.command(), &log(&story), &[]).spawn().unwrap());
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    strace::calls(&log(&story), all)
+}
+
+/// Kills the run in this call, and goes on with it. Returns whether the call was made at all.
+fn killed(call: &Call) -> bool {
+    let story = Story::new();
+    let ran = run(&story, call, Fault::Kill);
+    let case = format!("{call:?}");
+    story.holds_what_was_told(&ran.out, &case);
+    story.survives(&case);
+    ran.code == -1
+}
+
+/// Fault S1: the run, killed in each system call with which it drives and journals.
+#[test]
+fn a_run_survives_being_killed_in_any_system_call() {
+    if let Some(why) = untraceable() {
+        return println!("skipped: {why}");
+    }
+    let calls = rehearse(false);
+    let (all, met) = (calls.len(), each(calls, |call| killed(&call)));
+    println!("killed in {met} of {all} calls");
+    assert!(all > 50 && met * 10 > all * 9, "{met} of {all}");
+}
+
+/// A run that waits for the model's reply to a step, and a watch over its tools.
+struct Waiting {
+    story: Story,
+    child: Child,
+    watch: Watch,
+}
+
+impl Waiting {
+    /// Lets a run get to this reply.
+    fn before(turn: usize, how: &[&str]) -> Result<Self, String> {
+        let story = Story::until(turn);
+        let mut child = story.command().spawn().unwrap();
+        story.wait_for(turn + 1);
+        match Watch::tools(child.id(), &log(&story), how) {
+            Ok(watch) => Ok(Self { story, child, watch }),
+            Err(why) => {
+                let _ = (child.kill(), child.wait());
+                Err(why)
+            }
+        }
+    }
+}
+
+/// Returns the calls that the tools of one step make.
+fn rehearse_tools(turn: usize) -> Result<Vec<Call>, String> {
+    let Waiting { story, child, watch } = Waiting::before(turn, &[])?;
+    story.go_on(turn + 1);
+    story.wait_for(turn + 2);
+    kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
+    finish(child);
+    watch.end();
+    Ok(strace::calls(&log(&story), false))
+}
+
+/// Kills the run in this call of a tool, and goes on with it. Returns whether the call was made at all.
+fn killed_in_tool(turn: usize, call: &Call) -> bool {
+    let how = Fault::Kill.at(call);
+    let Waiting { story, child, watch } = Waiting::before(turn, &["-e", &how]).unwrap();
+    story.go_on(TURNS);
+    let ran = finish(child);
+    watch.end();
+    let case = format!("step {turn}, {call:?}");
+    story.holds_what_was_told(&ran.out, &case);
+    story.survives(&case);
+    ran.code == -1
+}
+
+/// Fault S1: the run, killed in each system call with which a tool writes files or runs a command.
+#[test]
+fn a_run_survives_being_killed_in_any_system_call_of_a_tool() {
+    let mut cases = Vec::new();
+    for turn in 1..TURNS - 1 {
+        match rehearse_tools(turn) {
+            Err(why) => return println!("skipped: {why}"),
+            Ok(calls) => cases.extend(calls.into_iter().map(|call| (turn, call))),
+        }
+    }
+    let (all, met) = (cases.len(), each(cases, |(turn, call)| killed_in_tool(turn, &call)));
+    println!("killed in {met} of {all} calls");
+    assert!(all > 20 && met * 10 > all * 8, "{met} of {all}");
+}
