@@ -81,15 +81,15 @@ impl Opened {
     pub fn go_on(self, how: GoOn) -> Result<Going, JournalError> {
         let Self { mut journal, past, .. } = self;
         let GoOn { now, setting, rules, prompt } = how;
+        let files = Files::open(&setting.workspace.root)?;
         if prompt.is_none() && past.is_finished_for(&setting) && journal.mail().waiting().is_empty()
         {
             let outcomes = if past.ended.is_some() { Outcomes::default() } else { past.outcomes };
             let (drift, found) = (Vec::new(), Vec::new());
             return Ok(Going { journal, fold: past.fold, outcomes, drift, found });
         }
-        let now = Wall::from(now);
-        let files = Files::open(&setting.workspace.root)?;
         files.tidy(&past);
+        let now = Wall::from(now);
         let mut drift = past.setting.workspace.drift(&setting.workspace);
         let changed = files.changed(&past);
         if !changed.is_empty() {
