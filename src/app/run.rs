@@ -13,6 +13,7 @@ use super::mcp;
 use super::model::InSession;
 use super::outputs::Whole;
 use super::schema::Schema;
+use super::secrets;
 use super::session::{First, Place, Start, Written};
 use super::setup::{Effect, Setup};
 use super::staging::{Live, Staging};
@@ -103,13 +104,16 @@ impl Setup {
         let name: Arc<str> = session.to_string().into();
         let about = About { session_id: Arc::clone(&name), sandbox, ..self.about(&order) };
         let Order { task, place, options, .. } = order;
-        let hooks = Arc::new(hooks::of(&self.config, &self.sandbox, self.facts(&name, &place))?);
+        let hooks = hooks::of(&self.config, &self.sandbox, self.facts(&name, &place))?;
+        let secrets = secrets::of(&self.config, &self.world);
+        let hidden = secrets.clone();
+        let hooks = Arc::new(hooks.masking(move |text| hidden.mask(text.to_owned())));
         let asking = InSession { name: &name, calls: place.calls(), record: &self.record };
         let model = staging.model(self.model.connect(&self.config, &self.world, &asking)?);
         let servers = mcp::start(&self.config, &self.world, &self.sandbox, &Cancel::new())?;
         let whole = place.outputs(session).map(Whole);
         let used = place.conversation().map(tools::used).unwrap_or_default();
-        let means = Means { confirm, servers: &servers, whole, used };
+        let means = Means { confirm, servers: &servers, whole, used, secrets };
         let registry = Arc::new(tools::of(
             &self.config,
             &self.agent,

@@ -10,6 +10,7 @@ use crate::config::{self, Agent, Config, PathPattern, Permissions, Problem};
 use crate::machine::Conversation;
 use crate::mcp::Servers;
 use crate::model::Item;
+use crate::net::Secrets;
 use crate::tools::permission::{
     BlockedCommands, CommandScope, Confirm, ConfirmMode, FilePatterns, Guardrails, Limits, Rule,
     Rules, Used,
@@ -35,7 +36,10 @@ pub(super) fn of(
     if !config.settings.commands.enabled {
         tools.retain(|tool| &*tool.spec().name != COMMAND);
     }
-    let registry = Registry::new(tools, settings).asking(means.confirm).continuing(means.used);
+    let registry = Registry::new(tools, settings)
+        .asking(means.confirm)
+        .continuing(means.used)
+        .hiding(means.secrets);
     Ok(match means.whole {
         Some(whole) => registry.keeping(Arc::new(whole)),
         None => registry,
@@ -52,6 +56,8 @@ pub(super) struct Means<'a> {
     pub(super) whole: Option<Whole>,
     /// What the session has done before.
     pub(super) used: Used,
+    /// What no result may contain.
+    pub(super) secrets: Secrets,
 }
 
 /// Returns what a session has done so far, as far as its limits are concerned.

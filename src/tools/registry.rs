@@ -10,6 +10,7 @@ use super::settings::{Effect, Settings};
 use super::tool::{Context, Kind, Length, Output, Plan, Prepared, Target, Tool};
 use crate::machine::Intent;
 use crate::model::{Access, Arguments, CallId, Span, ToolCall, ToolResult, ToolStatus, wildcard};
+use crate::net::Secrets;
 use crate::port::{Job, Scope, ToolSpec, Toolbox, Vetted};
 
 /// The tools that a model may call, with the rules for their use.
@@ -22,6 +23,7 @@ pub struct Registry {
     settings: Settings,
     quota: Quota,
     planned: Arc<Mutex<Vec<Planned>>>,
+    secrets: Secrets,
 }
 
 /// A call that was described instead of made.
@@ -54,6 +56,7 @@ impl Registry {
             quota: Quota::new(settings.guardrails.limits, Used::default()),
             settings,
             planned: Arc::default(),
+            secrets: Secrets::default(),
         };
         registry.keeping(Arc::new(InMemory::default()))
     }
@@ -76,6 +79,11 @@ impl Registry {
     /// Returns the registry of a run that has done something already, which counts against its limits.
     pub fn continuing(self, used: Used) -> Self {
         Self { quota: Quota::new(self.settings.guardrails.limits, used), ..self }
+    }
+
+    /// Returns the registry with values that no result may contain.
+    pub fn hiding(self, secrets: Secrets) -> Self {
+        Self { secrets, ..self }
     }
 
     /// Returns the calls that were described instead of made, oldest first.
@@ -169,12 +177,7 @@ impl Registry {
         }
         let Plan { intent, .. } = plan;
         let limit = prepared.limit();
-        let job = Box::new(Cleared {
-            call: call.id.clone(),
-            prepared,
-            results: Arc::clone(&self.results),
-            budget: results::bytes(self.settings.max_result_tokens.0),
-        });
+        let job = Box::new(Cleared { call: call.id.clone(), prepared, finish: self.finish() });
         Vetted::Cleared { job, limit, intent, grounds: grounds.into() }
     }
 
@@ -235,8 +238,15 @@ impl Registry {
     }
 
     fn answer(&self, call: &CallId, output: Output) -> ToolResult {
-        let budget = results::bytes(self.settings.max_result_tokens.0);
-        finish(call, output, &*self.results, budget)
+        self.finish().result(call, output)
+    }
+
+    fn finish(&self) -> Finish {
+        Finish {
+            results: Arc::clone(&self.results),
+            budget: results::bytes(self.settings.max_result_tokens.0),
+            secrets: self.secrets.clone(),
+        }
     }
 }
 
@@ -271,14 +281,13 @@ impl Toolbox for Registry {
 struct Cleared {
     call: CallId,
     prepared: Box<dyn Prepared>,
-    results: Arc<dyn Results>,
-    budget: Option<usize>,
+    finish: Finish,
 }
 
 impl Job for Cleared {
     fn run(self: Box<Self>, scope: &Scope) -> ToolResult {
         let output = self.prepared.run(&Context { scope, call: &self.call });
-        finish(&self.call, output, &*self.results, self.budget)
+        self.finish.result(&self.call, output)
     }
 }
 
@@ -296,23 +305,34 @@ impl Job for Described {
     }
 }
 
-/// Makes the result of an output: what is too long is shortened, and its whole is kept.
-fn finish(call: &CallId, output: Output, store: &dyn Results, budget: Option<usize>) -> ToolResult {
-    let Output { status, text, whole, changes, length } = output;
-    let short = match length {
-        Length::Any => budget.and_then(|budget| results::shorten(&text, budget)),
-        Length::Fitted => None,
-    };
-    let is_part = whole.is_some() || short.is_some();
-    let mut shown = short.unwrap_or_else(|| text.clone());
-    if is_part {
-        store.keep(call, whole.unwrap_or_else(|| text.into()));
-        if !shown.ends_with('\n') {
-            shown.push('\n');
+/// What is done with an output before anybody sees it.
+struct Finish {
+    results: Arc<dyn Results>,
+    budget: Option<usize>,
+    secrets: Secrets,
+}
+
+impl Finish {
+    /// Makes the result of an output: secrets are masked, what is too long is shortened, and its whole is kept.
+    fn result(&self, call: &CallId, output: Output) -> ToolResult {
+        let Output { status, text, whole, changes, length } = output;
+        let text = self.secrets.mask(text);
+        let short = match length {
+            Length::Any => self.budget.and_then(|budget| results::shorten(&text, budget)),
+            Length::Fitted => None,
+        };
+        let is_part = whole.is_some() || short.is_some();
+        let mut shown = short.unwrap_or_else(|| text.clone());
+        if is_part {
+            let whole = whole.map_or(text, |whole| self.secrets.mask(whole.as_ref().to_owned()));
+            self.results.keep(call, whole.into());
+            if !shown.ends_with('\n') {
+                shown.push('\n');
+            }
+            let _ = write!(shown, "[The whole is stored: read_output with call_id \"{call}\".]");
         }
-        let _ = write!(shown, "[The whole is stored: read_output with call_id \"{call}\".]");
+        ToolResult { changes, ..ToolResult::new(call.clone(), status, shown) }
     }
-    ToolResult { changes, ..ToolResult::new(call.clone(), status, shown) }
 }
 
 /// Returns the answer to a call that may not run.

@@ -6,6 +6,7 @@ mod endings;
 mod faults;
 mod info;
 mod interrupts;
+mod process;
 mod sessions;
 mod telemetry;
 mod tools;

@@ -4,6 +4,7 @@ mod failing;
 mod killed;
 mod story;
 mod strace;
+mod syncs;
 
 use std::path::PathBuf;
 use std::process::Child;
