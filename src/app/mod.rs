@@ -22,6 +22,7 @@ mod prompt;
 mod run;
 mod sandbox;
 mod schema;
+mod secrets;
 mod session;
 mod setup;
 mod shared;

@@ -13,6 +13,7 @@ use super::mcp;
 use super::model::InSession;
 use super::outputs::Whole;
 use super::schema::Schema;
+use super::secrets;
 use super::session::{First, Place, Start, Written};
 use super::setup::{Effect, Setup};
 use super::shared::Shared;
@@ -108,7 +109,10 @@ impl Setup {
         let name: Arc<str> = session.to_string().into();
         let about = About { session_id: Arc::clone(&name), sandbox, ..self.about(&order) };
         let Order { task, place, options, .. } = order;
-        let hooks = Arc::new(hooks::of(&self.config, &self.sandbox, self.facts(&name, &place))?);
+        let hooks = hooks::of(&self.config, &self.sandbox, self.facts(&name, &place))?;
+        let secrets = secrets::of(&self.config, &self.world);
+        let hidden = secrets.clone();
+        let hooks = Arc::new(hooks.masking(move |text| hidden.mask(text.to_owned())));
         let fresh = || ScriptPosition::after(place.calls() as usize);
         let position = shared.as_ref().map_or_else(fresh, |shared| shared.position.clone());
         let asking = InSession { name: &name, position: position.clone(), record: &self.record };
@@ -133,7 +137,7 @@ impl Setup {
             shared: shared.clone(),
             nesting,
         });
-        let means = Means { confirm, shared: &shared, whole, crew };
+        let means = Means { confirm, shared: &shared, whole, crew, secrets };
         let registry = Arc::new(tools::of(
             &self.config,
             &self.agent,

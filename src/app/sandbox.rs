@@ -1,15 +1,16 @@
 //! How commands are run: confined as the settings say, without secrets, with a temporary folder of their own.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fs, io};
 
-use tempfile::TempDir;
+use uuid::Uuid;
 
 use super::error::AppError;
 use super::world::World;
 use crate::config::{self, Config};
 use crate::exec::{
-    Command, Enforced, Filter, Level, Mode, Need, Network, Policy, Supervisor, clean,
+    Command, Enforced, Filter, Level, Mode, Need, Network, Policy, Supervisor, TempOwner, clean,
 };
 use crate::model::wildcard;
 use crate::tools::permission::GuardedFiles;
@@ -17,12 +18,36 @@ use crate::tools::permission::GuardedFiles;
 /// Where commands run: those of the model confined, those of the user as the user.
 #[derive(Clone)]
 pub struct Sandbox {
+    /// Gone with the last clone, and before the supervisors, who see to it when this process is killed.
+    _temp: Arc<Temp>,
     /// Runs the model's commands, and the quality gates that judge its work.
     pub model: Supervisor,
     /// Runs the user's own commands: hooks.
     pub user: Supervisor,
-    /// Gone with the last clone.
-    _temp: Arc<TempDir>,
+}
+
+/// The folder for temporary files, which is made when the first command runs.
+struct Temp(PathBuf);
+
+impl Temp {
+    /// Names a folder that nobody can have foreseen.
+    fn new() -> Self {
+        let name = Uuid::now_v7().simple().to_string();
+        // The random half; paths of sockets have to be short.
+        let name = format!("architect-{}", &name[20..]);
+        Self(std::env::temp_dir().join(name))
+    }
+}
+
+impl Drop for Temp {
+    fn drop(&mut self) {
+        match fs::remove_dir_all(&self.0) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                log::debug!("the temporary files in {} stay: {error}", self.0.display());
+            }
+            _ => {}
+        }
+    }
 }
 
 /// What a command may not write although it lies in the workspace: what the user's own programs would run or obey.
@@ -34,23 +59,24 @@ impl Sandbox {
     ///
     /// # Errors
     ///
-    /// Fails when there is no room for temporary files, or a required level can't be had.
+    /// Fails when a required level can't be had.
     pub fn new(
         config: &Config,
         world: &World,
         workspace: PathBuf,
         guarded: GuardedFiles,
     ) -> Result<Self, AppError> {
-        let temp = tempfile::Builder::new()
-            .prefix("architect-")
-            .tempdir()
-            .map_err(|error| AppError::system("make a temporary folder", &error))?;
-        let env = environment(config, world, &temp);
-        let mut policy = policy(config, world, workspace.clone(), &temp);
+        let temp = Temp::new();
+        let env = environment(config, world, &temp.0);
+        let mut policy = policy(config, world, workspace.clone(), &temp.0);
         policy.protected.extend(guarded.protected);
         policy.hidden.extend(guarded.sensitive);
         let needs = policy.need == Need::Required;
-        let free = Policy { temp: temp.path().to_owned(), ..Policy::off(workspace) };
+        let free = Policy {
+            temp: temp.0.clone(),
+            temp_owner: TempOwner::Supervisors,
+            ..Policy::off(workspace)
+        };
         let sandbox = Self {
             model: Supervisor::new(policy, env.clone()),
             user: Supervisor::new(free, env),
@@ -89,7 +115,7 @@ impl Sandbox {
     }
 }
 
-fn policy(config: &Config, world: &World, workspace: PathBuf, temp: &TempDir) -> Policy {
+fn policy(config: &Config, world: &World, workspace: PathBuf, temp: &Path) -> Policy {
     let sandbox = &config.settings.sandbox;
     let state = world.folders().state.into_iter().chain(config.settings.sessions.dir.clone());
     Policy {
@@ -104,7 +130,8 @@ fn policy(config: &Config, world: &World, workspace: PathBuf, temp: &TempDir) ->
         },
         need: if sandbox.required { Need::Required } else { Need::Preferred },
         ceiling: Level::Namespaces,
-        temp: temp.path().to_owned(),
+        temp: temp.to_owned(),
+        temp_owner: TempOwner::Supervisors,
         writable: sandbox.writable.clone(),
         protected: PROTECTED.iter().map(|path| workspace.join(path)).chain(state).collect(),
         workspace,
@@ -115,7 +142,7 @@ fn policy(config: &Config, world: &World, workspace: PathBuf, temp: &TempDir) ->
 fn environment(
     config: &Config,
     world: &World,
-    temp: &TempDir,
+    temp: &Path,
 ) -> Vec<(std::ffi::OsString, std::ffi::OsString)> {
     let commands = &config.settings.commands;
     let among = |list: &[String], name: &str| list.iter().any(|item| wildcard(item, name));
@@ -126,5 +153,5 @@ fn environment(
             among(&commands.env_include, name).then_some(true)
         }
     };
-    clean(world.variables.iter().cloned(), &Filter { rule: &rule }, temp.path())
+    clean(world.variables.iter().cloned(), &Filter { rule: &rule }, temp)
 }

@@ -11,6 +11,7 @@ use super::subagents::Crew;
 use crate::config::{self, Agent, Config, PathPattern, Permissions, Problem};
 use crate::machine::Conversation;
 use crate::model::{Item, wildcard};
+use crate::net::Secrets;
 use crate::tools::permission::{
     BlockedCommands, CommandScope, Confirm, ConfirmMode, FilePatterns, Guardrails, Limits, Rule,
     Rules, Used,
@@ -44,7 +45,8 @@ pub(super) fn of(
     }
     tools.extend(foreign);
     let account = means.shared.account.clone();
-    let registry = Registry::new(tools, settings).asking(means.confirm).sharing(account);
+    let registry =
+        Registry::new(tools, settings).asking(means.confirm).sharing(account).hiding(means.secrets);
     Ok(match means.whole {
         Some(whole) => registry.keeping(Arc::new(whole)),
         None => registry,
@@ -61,6 +63,8 @@ pub(super) struct Means<'a> {
     pub(super) whole: Option<Whole>,
     /// Who can be dispatched; nobody by who is dispatched.
     pub(super) crew: Option<Crew>,
+    /// What no result may contain.
+    pub(super) secrets: Secrets,
 }
 
 /// Returns what a session has done so far, as far as its limits are concerned.

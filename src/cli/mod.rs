@@ -18,7 +18,7 @@ use std::sync::atomic::AtomicBool;
 
 use clap::Parser;
 use clap::error::ErrorKind;
-use signal_hook::consts::SIGXFSZ;
+use signal_hook::consts::{SIGUSR1, SIGUSR2, SIGXFSZ};
 
 use args::Cli;
 use error::Failure;
@@ -29,7 +29,7 @@ pub(crate) const USAGE: u8 = 3;
 /// Reads the arguments, does what they say, and returns the exit code.
 pub(crate) fn main() -> ExitCode {
     logging::set_up();
-    take_errors_instead_of_signals();
+    outlive_signals();
     let done = match Cli::try_parse() {
         Ok(cli) => commands::run(cli.command),
         Err(error) => usage(&error),
@@ -43,12 +43,15 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
-/// A file that may not grow any more is an error of its write, which is told and stored; by itself the system would end
-/// the process. (A reader that has gone is such an error already.)
-fn take_errors_instead_of_signals() {
+/// Some signals would end the process, and are no reason for that. A file that may not grow any more is an error of its
+/// write, which is told and stored. (A reader that has gone is such an error already.) What users' signals are to mean
+/// here, nobody has said.
+fn outlive_signals() {
     let nobody_looks = Arc::new(AtomicBool::new(false));
-    if let Err(error) = signal_hook::flag::register(SIGXFSZ, nobody_looks) {
-        log::warn!("a limit on the size of files would end the process: {error}");
+    for signal in [SIGXFSZ, SIGUSR1, SIGUSR2] {
+        if let Err(error) = signal_hook::flag::register(signal, Arc::clone(&nobody_looks)) {
+            log::warn!("signal {signal} would end the process: {error}");
+        }
     }
 }
 

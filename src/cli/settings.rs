@@ -65,7 +65,7 @@ pub(crate) fn read(
         own.push(format!("agents.{name}.confirm_mode={}", word(mode)));
     }
     let remembered = Remembered {
-        sets: [before.sets.clone(), own.clone(), flags.sets].concat(),
+        sets: last_of_each([before.sets.clone(), own.clone(), flags.sets].concat()),
         agent,
         config: args.config.as_ref().map_or(before.config.clone(), |path| {
             Some(world.cwd.join(path).to_string_lossy().into_owned())
@@ -145,6 +145,18 @@ fn flags(args: &SettingsArgs, output: Option<&OutputArgs>) -> Flags {
     flags
 }
 
+/// Leaves out what a later setting of the same key replaces; otherwise a session that goes on often would remember the
+/// same again and again.
+fn last_of_each(sets: Vec<String>) -> Vec<String> {
+    let key = |set: &str| set.split('=').next().map(str::to_owned);
+    let mut kept: Vec<String> = Vec::new();
+    for set in sets {
+        kept.retain(|other| key(other) != key(&set));
+        kept.push(set);
+    }
+    kept
+}
+
 /// Returns how a value is typed.
 fn word<T: ValueEnum + Copy>(value: T) -> String {
     value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
@@ -173,6 +185,12 @@ impl Remembered {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_what_is_set_twice_the_last_is_remembered() {
+        let sets = ["a.b=1", "c=x=1", "a.b=2", "c=x=2"].map(str::to_owned);
+        assert_eq!(last_of_each(sets.into()), ["a.b=2", "c=x=2"]);
+    }
 
     #[test]
     fn what_a_session_remembers_reads_back() {

@@ -94,6 +94,9 @@ pub enum ExecError {
     /// The system said no.
     #[error("the command could not be started: {0}")]
     Start(String),
+    /// There is no place for temporary files.
+    #[error("the folder for temporary files could not be made: {0}")]
+    NoTemp(String),
     /// The supervisor could not be started.
     #[error("the supervisor of commands could not be started: {0}")]
     Supervisor(#[source] io::Error),

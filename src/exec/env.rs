@@ -57,13 +57,19 @@ pub fn clean(
     kept
 }
 
+/// Returns whether a variable of this name holds a secret.
+pub fn is_secret(name: &str) -> bool {
+    let upper = name.to_uppercase();
+    SECRET.iter().any(|secret| upper.contains(secret))
+}
+
 fn is_kept(name: &OsStr, filter: &Filter<'_>) -> bool {
     let name = name.to_string_lossy();
     if let Some(decided) = (filter.rule)(&name) {
         return decided;
     }
     let upper = name.to_uppercase();
-    !SECRET.iter().any(|secret| upper.contains(secret))
+    !is_secret(&upper)
         && !STARTS_SOMETHING.contains(&upper.as_str())
         && !upper.starts_with("ARCHITECT_")
         // A function that a shell would define before it does anything.

@@ -13,7 +13,8 @@ use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, setsid};
 
 use super::policy::Policy;
-use super::wire::{Ask, Link, Received};
+use super::temp;
+use super::wire::{Ask, Link, Received, Tell};
 
 /// The argument with which the program is started as a supervisor.
 pub const ARGUMENT: &str = "__exec";
@@ -55,7 +56,17 @@ fn run() -> io::Result<()> {
         return Err(io::ErrorKind::InvalidData.into());
     };
     limit(&policy);
-    serve(link, policy, ceiling, why)
+    if let Err(error) = temp::make(&policy) {
+        return link.send(&Tell::NoTemp(error.to_string()), &[], &[]);
+    }
+    #[cfg(target_os = "linux")]
+    let (leftover, engine) = (temp::Leftover::of(&policy), link.again()?);
+    let served = serve(link, policy, ceiling, why);
+    #[cfg(target_os = "linux")]
+    if engine.is_abandoned() {
+        leftover.clear();
+    }
+    served
 }
 
 #[cfg(target_os = "linux")]
@@ -71,7 +82,6 @@ fn serve(
     use super::confine::{Enforced, Level};
     use super::supervise::{self, Start};
     use super::tree::Tree;
-    use super::wire::Tell;
 
     #[cfg(target_os = "macos")]
     let (enforced, wrap) = if policy.is_off() {

@@ -24,6 +24,7 @@ mod supervise;
 mod supervisor;
 #[cfg(target_os = "linux")]
 mod sys;
+mod temp;
 mod tree;
 mod wire;
 mod worker;
@@ -31,7 +32,7 @@ mod worker;
 pub use capture::Capture;
 pub use command::{Command, End, ExecError, Input, Outcome};
 pub use confine::{Enforced, Hole, Level};
-pub use env::{Filter, clean};
-pub use policy::{Mode, Need, Network, Policy, ResourceLimits};
+pub use env::{Filter, clean, is_secret};
+pub use policy::{Mode, Need, Network, Policy, ResourceLimits, TempOwner};
 pub use process::{Pipes, Process};
 pub use supervisor::Supervisor;

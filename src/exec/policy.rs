@@ -21,6 +21,8 @@ pub struct Policy {
     pub workspace: PathBuf,
     /// A folder for temporary files, theirs alone.
     pub temp: PathBuf,
+    /// Who makes that folder, and sees to it that it does not outlive the engine.
+    pub temp_owner: TempOwner,
     /// What else they may write: the caches of package managers.
     pub writable: Vec<PathBuf>,
     /// What they may not write although it lies in the workspace.
@@ -29,6 +31,17 @@ pub struct Policy {
     pub hidden: Vec<PathBuf>,
     /// What they may use up.
     pub limits: ResourceLimits,
+}
+
+/// Who makes the folder for temporary files, and sees to it that it does not outlive the engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TempOwner {
+    /// Whoever asks for commands to be run.
+    #[default]
+    Asker,
+    /// The supervisors of commands: the first one makes it, and those that lose their engine remove it.
+    Supervisors,
 }
 
 /// What commands may write.
@@ -91,6 +104,7 @@ impl Policy {
             ceiling: Level::Namespaces,
             workspace: workspace.into(),
             temp: std::env::temp_dir(),
+            temp_owner: TempOwner::Asker,
             writable: Vec::new(),
             protected: Vec::new(),
             hidden: Vec::new(),

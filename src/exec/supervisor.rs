@@ -276,7 +276,7 @@ impl Gathering<'_> {
                 self.leader = Pid::from_raw(pid);
                 None
             }
-            Tell::Ready(_) | Tell::Lower(_) | Tell::Unable(_) => None,
+            Tell::Ready(_) | Tell::Lower(_) | Tell::Unable(_) | Tell::NoTemp(_) => None,
         })
     }
 }

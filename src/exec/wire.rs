@@ -9,6 +9,8 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
@@ -50,6 +52,8 @@ pub(super) enum Tell {
     Lower(String),
     /// Commands cannot be confined in the way that was asked for.
     Unable(String),
+    /// There is no place for temporary files.
+    NoTemp(String),
     /// The command runs.
     Started {
         /// Its process, as the supervisor numbers it.
@@ -157,6 +161,14 @@ impl Link {
         self.0.try_clone().map(Self)
     }
 
+    /// Returns whether the other end is gone altogether, and not only silent for ever.
+    #[cfg(target_os = "linux")]
+    pub(super) fn is_abandoned(&self) -> bool {
+        let mut fds = [PollFd::new(&self.0, PollFlags::empty())];
+        let polled = retry_on_intr(|| poll(&mut fds, Some(&Timespec::default())));
+        polled.is_ok() && fds[0].revents().contains(PollFlags::HUP)
+    }
+
     /// Sends a message, with a payload and open files.
     pub(super) fn send(
         &self,
@@ -187,10 +199,8 @@ impl Link {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut slices = [IoSliceMut::new(&mut head)];
-        let got = rustix::io::retry_on_intr(|| {
-            recvmsg(&self.0, &mut slices, &mut control, receive_flags())
-        })?
-        .bytes;
+        let got =
+            retry_on_intr(|| recvmsg(&self.0, &mut slices, &mut control, receive_flags()))?.bytes;
         if got == 0 {
             return Ok(None);
         }

@@ -14,6 +14,7 @@ use super::confine::{Enforced, Level};
 use super::helper;
 use super::policy::Policy;
 use super::supervise::{Start, serve};
+use super::temp;
 use super::tree::Tree;
 use super::wire::{Ask, Link, Received, Tell};
 
@@ -107,6 +108,7 @@ impl Worker {
             Some(Received { message: Tell::Ready(enforced), .. }) => Ok(Agreed::Ready(enforced)),
             Some(Received { message: Tell::Lower(why), .. }) => Ok(Agreed::Lower(why)),
             Some(Received { message: Tell::Unable(why), .. }) => Err(ExecError::Unconfined(why)),
+            Some(Received { message: Tell::NoTemp(why), .. }) => Err(ExecError::NoTemp(why)),
             Some(_) | None => {
                 let error = "the program did not answer as a supervisor does";
                 Err(failed(io::Error::new(io::ErrorKind::InvalidData, error)))
@@ -117,6 +119,7 @@ impl Worker {
     fn thread(policy: &Policy, env: &[(OsString, OsString)]) -> Result<Self, ExecError> {
         let why = "commands are not run by the architect program".to_owned();
         let enforced = Enforced::unconfined(policy, why).map_err(ExecError::Unconfined)?;
+        temp::make(policy).map_err(|error| ExecError::NoTemp(error.to_string()))?;
         let (link, theirs) = Link::pair().map_err(ExecError::Supervisor)?;
         let env = env.to_vec();
         let body = move || {
@@ -142,7 +145,8 @@ impl Drop for Worker {
     /// Ends the worker, and with it whatever it supervises.
     fn drop(&mut self) {
         let Some(process) = &mut self.process else { return };
-        let _ = rustix::net::shutdown(&self.link, rustix::net::Shutdown::Both);
+        // Whoever has died does not listen any more, either; by that the worker knows what it has to clear away.
+        let _ = rustix::net::shutdown(&self.link, rustix::net::Shutdown::Write);
         let until = Instant::now() + GOODBYE;
         let mut pause = Duration::from_micros(100);
         while let Ok(None) = process.try_wait() {

@@ -10,7 +10,7 @@ use super::line::{Content, Stored, StoredMark};
 use super::mail::MailId;
 use super::reader::{Damage, Found, Position, Reader};
 use crate::machine::{
-    Event, EventKind, Fold, Intent, Mark, Outcomes, Resumption, Slot, State, Verdict,
+    Event, EventKind, Fold, Intent, Mark, Outcomes, Resumption, Slot, State, Status, Verdict,
 };
 use crate::model::{CallId, EffectId, Time};
 
@@ -135,6 +135,13 @@ impl Past {
             Content::Header(_) | Content::Partial(_) | Content::Other => false,
         };
         (self, Replayed { met, went_on, difference })
+    }
+
+    /// Returns whether the task is done, as far as this agent and this model are concerned.
+    pub(super) fn is_finished_for(&self, setting: &Setting) -> bool {
+        let State::Done(done) = &self.fold.state else { return false };
+        let is_same = self.setting.agent == setting.agent && self.setting.model == setting.model;
+        is_same && done.outcome.reason.status() == Status::Success
     }
 
     /// Returns what a call that runs was cleared for.

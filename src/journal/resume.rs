@@ -21,6 +21,7 @@ use crate::machine::{
     Fold, Found, Image, Intent, Mark, Opening, Outcomes, Resumption, Slot, State,
 };
 use crate::model::{CallId, FileAction, FileChange, Rules, ToolResult, ToolStatus};
+use crate::workspace::left_beside;
 
 /// A session that this process has opened in order to go on with it.
 #[derive(Debug)]
@@ -72,6 +73,7 @@ impl Opened {
     /// Goes on. What was decided is durable when this returns, and nothing was done yet.
     ///
     /// Going on twice without anything in between is going on once: the second time finds the decision of the first.
+    /// A session whose task is done, and that nobody has anything to say to, stays as it is.
     ///
     /// # Errors
     ///
@@ -79,8 +81,15 @@ impl Opened {
     pub fn go_on(self, how: GoOn) -> Result<Going, JournalError> {
         let Self { mut journal, past, .. } = self;
         let GoOn { now, setting, rules, prompt } = how;
-        let now = Wall::from(now);
         let files = Files::open(&setting.workspace.root)?;
+        if prompt.is_none() && past.is_finished_for(&setting) && journal.mail().waiting().is_empty()
+        {
+            let outcomes = if past.ended.is_some() { Outcomes::default() } else { past.outcomes };
+            let (drift, found) = (Vec::new(), Vec::new());
+            return Ok(Going { journal, fold: past.fold, outcomes, drift, found });
+        }
+        files.tidy(&past);
+        let now = Wall::from(now);
         let mut drift = past.setting.workspace.drift(&setting.workspace);
         let changed = files.changed(&past);
         if !changed.is_empty() {
@@ -177,6 +186,22 @@ impl Files {
                 Ok(read) => hasher.update(&buffer[..read]),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Removes what calls that were running had put beside their files, and did not come to put into its place.
+    fn tidy(&self, past: &Past) {
+        let running = running(&past.fold.state);
+        for image in running.iter().flat_map(|call| images(past, call)) {
+            for digest in [&image.before, &image.after].into_iter().flatten() {
+                let beside = left_beside(&image.path, digest);
+                match self.root.remove_file(&beside) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                        log::warn!("could not remove {}: {error}", beside.display());
+                    }
+                    _ => {}
+                }
             }
         }
     }

@@ -19,6 +19,6 @@ pub use client::{Client, Limits, Method, Options, ProxyChoice, Request, Response
 pub use endpoint::{BadEndpoint, Endpoint};
 pub use error::{NetError, Phase};
 pub use retry_after::retry_after;
-pub use secret::{BadSecret, Secret};
+pub use secret::{BadSecret, Secret, Secrets};
 
 pub use ureq::http::{HeaderMap, HeaderName, HeaderValue, header};

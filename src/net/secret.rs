@@ -51,6 +51,42 @@ impl Secret {
     }
 }
 
+/// Values that nobody is to see in what a program prints: keys, tokens and passwords that are known by their names.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Secrets(Arc<[Arc<str>]>);
+
+/// The shortest value that is taken for a secret. A shorter one would be found where it means nothing.
+const SHORTEST: usize = 12;
+
+impl Secrets {
+    /// Returns those of the values that can be told from ordinary text: long, in one word, and neither path nor address.
+    pub fn among<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
+        let is_telling = |value: &&str| {
+            let is_word = value.bytes().all(|byte| byte.is_ascii_graphic());
+            value.len() >= SHORTEST && is_word && !value.starts_with('/') && !value.contains("://")
+        };
+        let mut values: Vec<Arc<str>> =
+            values.into_iter().map(str::trim).filter(is_telling).map(Arc::from).collect();
+        // One may be the beginning of another.
+        values.sort_by(|one, other| (other.len(), other).cmp(&(one.len(), one)));
+        values.dedup();
+        Self(values.into())
+    }
+
+    /// Returns the text with each of them masked wherever it occurs.
+    pub fn mask(&self, text: String) -> String {
+        self.0.iter().fold(text, |text, secret| {
+            if text.contains(&**secret) { text.replace(&**secret, MASK) } else { text }
+        })
+    }
+}
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} secrets", self.0.len())
+    }
+}
+
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(MASK)
@@ -75,5 +111,17 @@ mod tests {
             assert_eq!(Secret::new(text), Err(BadSecret::Malformed), "{text:?}");
         }
         assert_eq!(Secret::new(" \n"), Err(BadSecret::Empty));
+    }
+
+    /// Fault S23.
+    #[test]
+    fn what_can_be_told_from_ordinary_text_is_masked() {
+        let values =
+            ["short", "true", "/home/u/.ssh/id_rsa", "https://host/long", "two long words"];
+        let secrets = ["canary-0123456", "canary-0123456-longer"];
+        let secrets = Secrets::among(values.into_iter().chain(secrets));
+        let text = format!("{} canary-0123456-longer canary-0123456", values.join(" "));
+        assert_eq!(secrets.mask(text), format!("{} *** ***", values.join(" ")));
+        assert_eq!(format!("{secrets:?}"), "2 secrets");
     }
 }

@@ -10,6 +10,7 @@ use super::settings::{Effect, Settings};
 use super::tool::{Context, Kind, Length, Output, Plan, Prepared, Target, Tool};
 use crate::machine::Intent;
 use crate::model::{Access, Arguments, CallId, Span, ToolCall, ToolResult, ToolStatus, wildcard};
+use crate::net::Secrets;
 use crate::port::{Job, Scope, ToolSpec, Toolbox, Vetted};
 
 /// The tools that a model may call, with the rules for their use.
@@ -21,6 +22,7 @@ pub struct Registry {
     results: Arc<dyn Results>,
     settings: Settings,
     common: Common,
+    secrets: Secrets,
 }
 
 /// What the registries of one task have in common, when several agents work on it: how much of its limits is used, and
@@ -60,6 +62,7 @@ impl Registry {
             results: Arc::new(InMemory::default()),
             common: Common::new(&settings, Used::default()),
             settings,
+            secrets: Secrets::default(),
         };
         registry.keeping(Arc::new(InMemory::default()))
     }
@@ -82,6 +85,11 @@ impl Registry {
     /// Returns the registry of a run whose account is shared with others, or was begun before.
     pub fn sharing(self, common: Common) -> Self {
         Self { common, ..self }
+    }
+
+    /// Returns the registry with values that no result may contain.
+    pub fn hiding(self, secrets: Secrets) -> Self {
+        Self { secrets, ..self }
     }
 
     /// Returns the calls that were described instead of made, oldest first.
@@ -176,12 +184,7 @@ impl Registry {
         }
         let Plan { intent, .. } = plan;
         let limit = prepared.limit();
-        let job = Box::new(Cleared {
-            call: call.id.clone(),
-            prepared,
-            results: Arc::clone(&self.results),
-            budget: results::bytes(self.settings.max_result_tokens.0),
-        });
+        let job = Box::new(Cleared { call: call.id.clone(), prepared, finish: self.finish() });
         Vetted::Cleared { job, limit, intent, grounds: grounds.into() }
     }
 
@@ -242,8 +245,15 @@ impl Registry {
     }
 
     fn answer(&self, call: &CallId, output: Output) -> ToolResult {
-        let budget = results::bytes(self.settings.max_result_tokens.0);
-        finish(call, output, &*self.results, budget)
+        self.finish().result(call, output)
+    }
+
+    fn finish(&self) -> Finish {
+        Finish {
+            results: Arc::clone(&self.results),
+            budget: results::bytes(self.settings.max_result_tokens.0),
+            secrets: self.secrets.clone(),
+        }
     }
 }
 
@@ -286,14 +296,13 @@ impl Toolbox for Registry {
 struct Cleared {
     call: CallId,
     prepared: Box<dyn Prepared>,
-    results: Arc<dyn Results>,
-    budget: Option<usize>,
+    finish: Finish,
 }
 
 impl Job for Cleared {
     fn run(self: Box<Self>, scope: &Scope) -> ToolResult {
         let output = self.prepared.run(&Context { scope, call: &self.call });
-        finish(&self.call, output, &*self.results, self.budget)
+        self.finish.result(&self.call, output)
     }
 }
 
@@ -311,23 +320,34 @@ impl Job for Described {
     }
 }
 
-/// Makes the result of an output: what is too long is shortened, and its whole is kept.
-fn finish(call: &CallId, output: Output, store: &dyn Results, budget: Option<usize>) -> ToolResult {
-    let Output { status, text, whole, changes, length } = output;
-    let short = match length {
-        Length::Any => budget.and_then(|budget| results::shorten(&text, budget)),
-        Length::Fitted => None,
-    };
-    let is_part = whole.is_some() || short.is_some();
-    let mut shown = short.unwrap_or_else(|| text.clone());
-    if is_part {
-        store.keep(call, whole.unwrap_or_else(|| text.into()));
-        if !shown.ends_with('\n') {
-            shown.push('\n');
+/// What is done with an output before anybody sees it.
+struct Finish {
+    results: Arc<dyn Results>,
+    budget: Option<usize>,
+    secrets: Secrets,
+}
+
+impl Finish {
+    /// Makes the result of an output: secrets are masked, what is too long is shortened, and its whole is kept.
+    fn result(&self, call: &CallId, output: Output) -> ToolResult {
+        let Output { status, text, whole, changes, length } = output;
+        let text = self.secrets.mask(text);
+        let short = match length {
+            Length::Any => self.budget.and_then(|budget| results::shorten(&text, budget)),
+            Length::Fitted => None,
+        };
+        let is_part = whole.is_some() || short.is_some();
+        let mut shown = short.unwrap_or_else(|| text.clone());
+        if is_part {
+            let whole = whole.map_or(text, |whole| self.secrets.mask(whole.as_ref().to_owned()));
+            self.results.keep(call, whole.into());
+            if !shown.ends_with('\n') {
+                shown.push('\n');
+            }
+            let _ = write!(shown, "[The whole is stored: read_output with call_id \"{call}\".]");
         }
-        let _ = write!(shown, "[The whole is stored: read_output with call_id \"{call}\".]");
+        ToolResult { changes, ..ToolResult::new(call.clone(), status, shown) }
     }
-    ToolResult { changes, ..ToolResult::new(call.clone(), status, shown) }
 }
 
 /// Returns the answer to a call that may not run.

@@ -3,10 +3,16 @@
 //! Every new content is first written beside its file and made durable. Then each file is looked at again, and only
 //! when all are still what they were taken for, the new ones take their places by renaming. Should that fail half-way,
 //! what was done is undone.
+//!
+//! A process that is killed meanwhile leaves files beside. Their names tell of which file and content they are
+//! ([`left_beside`]), so whoever knows what was under way finds them.
 
+use std::ffi::OsStr;
 use std::fs::{File, Permissions};
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
@@ -68,7 +74,7 @@ enum Old {
 /// A change that was made, and how it is taken back.
 struct Made<'a> {
     folder: &'a Dir,
-    name: &'a std::ffi::OsStr,
+    name: &'a OsStr,
     /// Where the old file lies meanwhile; none when there was none.
     old: Option<String>,
 }
@@ -163,14 +169,15 @@ impl<'a> Staged<'a> {
             Before::Absent => None,
             Before::Digest(_) => Some(self.folder.metadata(&self.name).map_err(failed)?),
         };
-        let name = beside();
+        let digest = sha256(content);
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
         if old.is_some() {
             // Nobody may read it before it has the permissions of the old one.
             options.mode(0o600);
         }
-        let file = self.folder.open_with(&name, &options).map_err(failed)?;
+        let open = |name: &String| self.folder.open_with(name, &options);
+        let (name, file) = unique(&self.name, &digest, open).map_err(failed)?;
         self.beside = Some(name);
         let mut file = file.into_std();
         file.write_all(content).map_err(failed)?;
@@ -191,15 +198,15 @@ impl<'a> Staged<'a> {
         let failed = |error: io::Error| FileError::of("replace", path, error);
         let old = match (&self.change.before, keep) {
             (Before::Absent, _) | (Before::Digest(_), Old::Dropped) => None,
-            (Before::Digest(_), Old::Kept) => {
+            (Before::Digest(digest), Old::Kept) => {
                 // The old file gets a second name, so that its place is never empty.
-                let old = beside();
-                let linked = self.folder.hard_link(&self.name, &self.folder, &old);
-                // Some file systems have no hard links.
-                linked
-                    .or_else(|_| self.folder.copy(&self.name, &self.folder, &old).map(|_| ()))
-                    .map_err(failed)?;
-                Some(old)
+                let link = |old: &String| self.folder.hard_link(&self.name, &self.folder, old);
+                let linked = unique(&self.name, digest, link).or_else(|_| {
+                    // Some file systems have no hard links.
+                    let old = beside(&self.name, &Uuid::now_v7().to_string());
+                    self.folder.copy(&self.name, &self.folder, &old).map(|_| (old, ()))
+                });
+                Some(linked.map_err(failed)?.0)
             }
         };
         let done = match &self.beside {
@@ -243,9 +250,33 @@ impl Made<'_> {
     }
 }
 
-/// Returns a name for a file that lies beside another one for a moment.
-fn beside() -> String {
-    format!(".architect-{}.tmp", Uuid::now_v7().simple())
+/// Returns a name for a file that lies beside another one for a moment, and has this content.
+fn beside(name: &OsStr, digest: &str) -> String {
+    let whole = sha256(&[name.as_bytes(), b"/", digest.as_bytes()].concat());
+    format!(".architect-{}.tmp", &whole[..32])
+}
+
+/// Makes something with a name of its own beside a file. Should the name be taken, by another process that does the same
+/// at this moment, there is another one.
+fn unique<T>(
+    name: &OsStr,
+    digest: &str,
+    make: impl Fn(&String) -> io::Result<T>,
+) -> io::Result<(String, T)> {
+    let usual = beside(name, digest);
+    match make(&usual) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let other = beside(name, &Uuid::now_v7().to_string());
+            make(&other).map(|made| (other, made))
+        }
+        made => made.map(|made| (usual, made)),
+    }
+}
+
+/// Returns where a change of this file would have left this content, had it been killed on the way.
+pub fn left_beside(path: &str, digest: &str) -> PathBuf {
+    let path = Path::new(path);
+    path.with_file_name(beside(path.file_name().unwrap_or_default(), digest))
 }
 
 fn owner(meta: &cap_std::fs::Metadata) -> (u32, u32) {

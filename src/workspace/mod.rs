@@ -16,7 +16,7 @@ mod path;
 mod root;
 mod text;
 
-pub use batch::{Batch, Before, Change};
+pub use batch::{Batch, Before, Change, left_beside};
 pub use digest::sha256;
 pub use error::FileError;
 pub use lines::{Page, PageLimits};

@@ -1,10 +1,12 @@
 //! The command from outside: a real process, a real server, real files.
 
 mod answers;
+mod crash;
 mod endings;
 mod faults;
 mod info;
 mod interrupts;
+mod process;
 mod sessions;
 mod subagents;
 mod telemetry;

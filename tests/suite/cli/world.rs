@@ -45,6 +45,11 @@ impl World {
         self.folder.path().join("home")
     }
 
+    /// Returns where a run that is told so keeps its temporary files; it is not there yet.
+    pub(crate) fn temp(&self) -> PathBuf {
+        self.folder.path().join("temp")
+    }
+
     pub(crate) fn write(&self, name: &str, content: &str) -> &Self {
         let path = self.path(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();

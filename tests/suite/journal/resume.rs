@@ -196,6 +196,23 @@ fn a_session_that_was_over_goes_on_with_another_task_and_its_whole_conversation(
 }
 
 #[test]
+fn a_session_that_is_done_stays_as_it_is_until_somebody_has_something_to_say() {
+    let world = World::new();
+    let (session, before) = world.run();
+    let journal = fs::read(world.journal(session)).unwrap();
+    let again = world.resume(session, None);
+    assert_eq!(again, before);
+    assert_eq!(fs::read(world.journal(session)).unwrap(), journal);
+    let letter = Letter { kind: LetterKind::Steering, text: "one more thing".into() };
+    let running = world.reopen(session);
+    world.store.send(session, &letter).unwrap();
+    drop(running);
+    let told = world.resume(session, None);
+    assert!(told.state.run().calls > before.state.run().calls);
+    verified(&world, session);
+}
+
+#[test]
 fn a_prompt_outlives_the_process_that_took_it() {
     let world = World::new();
     let (session, _) = world.run();

@@ -19,10 +19,11 @@ pub(crate) struct Server {
     shared: Arc<Shared>,
 }
 
+/// Says what a request is answered with, from its number and itself.
+type Answer = dyn Fn(usize, &Received) -> Reply + Send + Sync;
+
 struct Shared {
-    replies: Vec<Reply>,
-    /// Whether the last reply serves all further requests too.
-    repeats: bool,
+    answer: Box<Answer>,
     next: AtomicUsize,
     connections: AtomicUsize,
     requests: Mutex<Vec<Received>>,
@@ -160,20 +161,29 @@ pub(crate) fn chunk(bytes: &[u8]) -> Vec<u8> {
 impl Server {
     /// Returns a server that answers with these replies, one for each request; further ones get a 599.
     pub(crate) fn new(replies: impl IntoIterator<Item = Reply>) -> Self {
-        Self::start(replies, false)
+        let replies: Vec<Reply> = replies.into_iter().collect();
+        Self::start(move |number, _| {
+            let none = || Reply::new(599, "the test has no reply for this request");
+            replies.get(number).cloned().unwrap_or_else(none)
+        })
     }
 
     /// Returns a server whose last reply serves all further requests too.
     pub(crate) fn repeating(replies: impl IntoIterator<Item = Reply>) -> Self {
-        Self::start(replies, true)
+        let replies: Vec<Reply> = replies.into_iter().collect();
+        Self::start(move |number, _| replies[number.min(replies.len() - 1)].clone())
     }
 
-    fn start(replies: impl IntoIterator<Item = Reply>, repeats: bool) -> Self {
+    /// Returns a server that makes each reply from its request, and may take its time for that.
+    pub(crate) fn answering(answer: impl Fn(&Received) -> Reply + Send + Sync + 'static) -> Self {
+        Self::start(move |_, received| answer(received))
+    }
+
+    fn start(answer: impl Fn(usize, &Received) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
-            replies: replies.into_iter().collect(),
-            repeats,
+            answer: Box::new(answer),
             next: AtomicUsize::new(0),
             connections: AtomicUsize::new(0),
             requests: Mutex::new(Vec::new()),
@@ -240,12 +250,9 @@ impl Shared {
         stream.set_write_timeout(Some(LONGEST))?;
         let mut reader = BufReader::new(stream.try_clone()?);
         while let Some(received) = receive(&mut reader, connection)? {
-            self.requests.lock().unwrap().push(received);
+            self.requests.lock().unwrap().push(received.clone());
             let number = self.next.fetch_add(1, Ordering::SeqCst);
-            let last = self.replies.len().saturating_sub(1);
-            let number = if self.repeats { number.min(last) } else { number };
-            let none = Reply::new(599, "the test has no reply for this request");
-            for act in &self.replies.get(number).unwrap_or(&none).0 {
+            for act in &(self.answer)(number, &received).0 {
                 if !self.act(act, stream)? {
                     return Ok(());
                 }

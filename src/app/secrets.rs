@@ -1,0 +1,23 @@
+//! What neither the model, nor the journal, nor a reader of the output is to see.
+
+use super::world::World;
+use crate::config::{Config, McpTransport};
+use crate::exec::is_secret;
+use crate::net::Secrets;
+
+/// Returns the values of the variables that hold secrets, by their names or because the settings say so.
+///
+/// Commands don't get them. But a file of the workspace may contain one, a command may find one elsewhere, and the user
+/// may have let one through.
+pub(super) fn of(config: &Config, world: &World) -> Secrets {
+    let settings = &config.settings;
+    let tokens = settings.mcp.servers.iter().filter_map(|server| match &server.transport {
+        McpTransport::Http { token_env, .. } => token_env.as_ref(),
+        McpTransport::Stdio { .. } => None,
+    });
+    let named: Vec<&str> =
+        settings.llm.api_key_env.iter().chain(tokens).map(|name| name.as_str()).collect();
+    let texts: Vec<(String, String)> = world.texts().collect();
+    let secret = texts.iter().filter(|(name, _)| is_secret(name) || named.contains(&&**name));
+    Secrets::among(secret.map(|(_, value)| value.as_str()))
+}

@@ -1,0 +1,110 @@
+//! System calls that fail: a full disk, a broken one, and signals.
+
+use super::story::{Story, TURNS};
+use super::strace::{Call, Fault};
+use super::{Waiting, each, rehearse, rehearse_tools, run, untraceable};
+use crate::cli::world::{Ran, finish};
+
+/// Calls that start something, or clear away what is no longer needed: what they may fail with is another matter.
+const OTHERS: [&str; 6] = ["clone", "clone3", "shutdown", "socketpair", "unlink", "unlinkat"];
+
+/// What can happen to a call. One that is interrupted is made again, so it can't be interrupted for ever.
+const FAULTS: [Fault; 5] = [
+    Fault::Fail("ENOSPC"),
+    Fault::Fail("EIO"),
+    Fault::Fail("EINTR"),
+    Fault::FailEver("ENOSPC"),
+    Fault::FailEver("EIO"),
+];
+
+/// The run said how it went, to the people and to the programs that read its output, and it was true.
+fn is_honest(story: &Story, ran: &Ran, case: &str) {
+    assert!((0..5).contains(&ran.code) && !ran.err.contains("panicked"), "{case}: {}", ran.err);
+    if ran.out.is_empty() && case.starts_with("inject=write:") {
+        // Who can't write anything has only this left.
+        return assert_eq!(ran.code, 1, "{case}");
+    }
+    let lines = ran.lines();
+    let result = lines.last().unwrap_or_else(|| panic!("{case}: no result; {}", ran.err));
+    assert_eq!((&result["type"], &result["exit_code"]), (&"result".into(), &ran.code.into()));
+    assert_eq!(result["status"] == "success", ran.code == 0, "{case}: {result}");
+    assert_eq!(result["error"].is_null(), ran.code == 0, "{case}: {result}");
+    if ran.code == 0 {
+        story.is_complete(case);
+    }
+}
+
+/// Lets a call of the first thread fail, and goes on with what is left.
+fn survives(call: &Call, fault: Fault) {
+    let story = Story::new();
+    let ran = run(&story, call, fault);
+    let case = fault.at(call);
+    is_honest(&story, &ran, &case);
+    story.holds_what_was_told(&ran.out, &case);
+    story.survives(&case);
+}
+
+/// Faults S3, S4 and G14: the run, when a call fails with which it drives and journals.
+#[test]
+fn a_call_that_fails_is_the_end_with_words_or_makes_no_difference() {
+    if let Some(why) = untraceable() {
+        return println!("skipped: {why}");
+    }
+    let mut calls = rehearse(false);
+    calls.retain(|call| !OTHERS.contains(&&*call.name));
+    // Each call in two ways, and each way at the same number of calls; `every_call_fails_in_every_way` has the rest.
+    let ways = |index: usize| [FAULTS[index % 5], FAULTS[(index + 2) % 5]];
+    let cases = calls.iter().enumerate().flat_map(|(index, call)| ways(index).map(|f| (call, f)));
+    let all = each(cases, |(call, fault)| {
+        survives(call, fault);
+        true
+    });
+    println!("{all} failures");
+    assert!(all > 50);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn every_call_fails_in_every_way() {
+    let mut calls = rehearse(false);
+    calls.retain(|call| !OTHERS.contains(&&*call.name));
+    let cases = calls.iter().flat_map(|call| FAULTS.map(|fault| (call, fault)));
+    let all = each(cases, |(call, fault)| {
+        survives(call, fault);
+        true
+    });
+    println!("{all} failures");
+}
+
+/// Lets a call of a tool fail. The model is told of it, and whatever is a file is whole.
+fn fails_in_tool(turn: usize, call: &Call, fault: Fault) -> Result<(), String> {
+    let Waiting { story, child, watch } = Waiting::before(turn, &["-e", &fault.at(call)])?;
+    story.go_on(TURNS);
+    let ran = finish(child);
+    watch.end();
+    let case = format!("step {turn}, {}", fault.at(call));
+    assert!(!ran.err.contains("panicked"), "{case}: {}", ran.err);
+    let lines = ran.lines();
+    let result = lines.last().unwrap();
+    assert_eq!((&result["type"], &result["exit_code"]), (&"result".into(), &ran.code.into()));
+    story.is_as_told(&case);
+    Ok(())
+}
+
+/// Faults S21 and G14: the disk fills up, or breaks, under a file of the workspace.
+#[test]
+fn a_tool_whose_call_fails_leaves_whole_files_and_says_so() {
+    let mut cases = Vec::new();
+    for turn in 1..TURNS - 1 {
+        match rehearse_tools(turn) {
+            Err(why) => return println!("skipped: {why}"),
+            Ok(calls) => cases.extend(calls.into_iter().map(|call| (turn, call))),
+        }
+    }
+    cases.retain(|(_, call)| !OTHERS.contains(&&*call.name));
+    let faults = [Fault::FailEver("ENOSPC"), Fault::Fail("EIO"), Fault::Fail("EINTR")];
+    let cases = cases.iter().flat_map(|case| faults.map(|fault| (case, fault)));
+    let all = each(cases, |((turn, call), fault)| fails_in_tool(*turn, call, fault).is_ok());
+    println!("{all} failures");
+    assert!(all > 20);
+}

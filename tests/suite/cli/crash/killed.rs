@@ -1,0 +1,60 @@
+//! Killed in a system call.
+
+use super::story::{Story, TURNS};
+use super::strace::{Call, Fault};
+use super::{Waiting, each, rehearse, rehearse_tools, run, untraceable};
+use crate::cli::world::finish;
+
+/// Kills the run in this call, and goes on with it. Returns whether the call was made at all.
+fn killed(call: &Call) -> bool {
+    let story = Story::new();
+    let ran = run(&story, call, Fault::Kill);
+    let case = format!("{call:?}");
+    story.holds_what_was_told(&ran.out, &case);
+    if story.survives(&case) {
+        story.is_complete(&case);
+    }
+    ran.code == -1
+}
+
+/// Fault S1: the run, killed in each system call with which it drives and journals.
+#[test]
+fn a_run_survives_being_killed_in_any_system_call() {
+    if let Some(why) = untraceable() {
+        return println!("skipped: {why}");
+    }
+    let calls = rehearse(false);
+    let (all, met) = (calls.len(), each(calls, |call| killed(&call)));
+    println!("killed in {met} of {all} calls");
+    assert!(all > 50 && met * 10 > all * 9, "{met} of {all}");
+}
+
+/// Kills the run in this call of a tool, and goes on with it. Returns whether the call was made at all.
+fn killed_in_tool(turn: usize, call: &Call) -> bool {
+    let how = Fault::Kill.at(call);
+    let Waiting { story, child, watch } = Waiting::before(turn, &["-e", &how]).unwrap();
+    story.go_on(TURNS);
+    let ran = finish(child);
+    watch.end();
+    let case = format!("step {turn}, {call:?}");
+    story.holds_what_was_told(&ran.out, &case);
+    if story.survives(&case) {
+        story.is_complete(&case);
+    }
+    ran.code == -1
+}
+
+/// Fault S1: the run, killed in each system call with which a tool writes files or runs a command.
+#[test]
+fn a_run_survives_being_killed_in_any_system_call_of_a_tool() {
+    let mut cases = Vec::new();
+    for turn in 1..TURNS - 1 {
+        match rehearse_tools(turn) {
+            Err(why) => return println!("skipped: {why}"),
+            Ok(calls) => cases.extend(calls.into_iter().map(|call| (turn, call))),
+        }
+    }
+    let (all, met) = (cases.len(), each(cases, |(turn, call)| killed_in_tool(turn, &call)));
+    println!("killed in {met} of {all} calls");
+    assert!(all > 20 && met * 10 > all * 8, "{met} of {all}");
+}

@@ -1,0 +1,205 @@
+//! `strace`, which sees the system calls of a process, kills it in one of them, or lets one of them fail.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+
+use crossbeam_channel::{Receiver, unbounded};
+use wait_timeout::ChildExt as _;
+
+use crate::support::server::LONGEST;
+
+/// Calls that nobody outside can notice; before and after them the world is the same.
+const UNSEEN: [&str; 44] = [
+    "access",
+    "arch_prctl",
+    "brk",
+    "clock_gettime",
+    "clock_nanosleep",
+    "close",
+    "epoll_wait",
+    "execve",
+    "exit",
+    "exit_group",
+    "fcntl",
+    "fstat",
+    "fstatfs",
+    "futex",
+    "getcwd",
+    "getdents64",
+    "geteuid",
+    "getpid",
+    "getrandom",
+    "gettid",
+    "ioctl",
+    "lseek",
+    "madvise",
+    "mmap",
+    "mprotect",
+    "munmap",
+    "newfstatat",
+    "poll",
+    "ppoll",
+    "prctl",
+    "pread64",
+    "prlimit64",
+    "read",
+    "readlink",
+    "readlinkat",
+    "restart_syscall",
+    "rseq",
+    "sched_getaffinity",
+    "sched_yield",
+    "set_robust_list",
+    "set_tid_address",
+    "sigaltstack",
+    "statx",
+    "wait4",
+];
+
+/// One system call: its name, and how many calls of that name its thread had made with it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Call {
+    pub(super) name: String,
+    pub(super) nth: usize,
+}
+
+/// What is to happen to a call.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Fault {
+    /// The process is killed in it.
+    Kill,
+    /// It fails with this error.
+    Fail(&'static str),
+    /// It fails with this error, and so does each later one of the same name.
+    FailEver(&'static str),
+}
+
+impl Fault {
+    /// Returns how `strace` is told to let this happen.
+    pub(super) fn at(self, call: &Call) -> String {
+        let Call { name, nth } = call;
+        match self {
+            Self::Kill => format!("inject={name}:signal=KILL:when={nth}"),
+            Self::Fail(error) => format!("inject={name}:error={error}:when={nth}"),
+            Self::FailEver(error) => format!("inject={name}:error={error}:when={nth}+"),
+        }
+    }
+}
+
+/// Returns a command that runs another one under `strace`. It watches the first thread alone, so that every call has a
+/// number that is the same each time.
+pub(super) fn around(command: &Command, log: &Path, how: &[&str]) -> Command {
+    let mut strace = Command::new("strace");
+    strace.arg("-o").arg(log).args(how).arg("--");
+    strace.arg(command.get_program()).args(command.get_args()).env_clear();
+    for (name, value) in command.get_envs() {
+        if let Some(value) = value {
+            strace.env(name, value);
+        }
+    }
+    strace.current_dir(command.get_current_dir().unwrap());
+    strace.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    strace
+}
+
+/// A `strace` that watches threads of a process that runs.
+pub(super) struct Watch {
+    strace: Child,
+    _said: Receiver<String>,
+}
+
+impl Watch {
+    /// Attaches to the threads of a process that run tools.
+    ///
+    /// # Errors
+    ///
+    /// Says why that is not possible here.
+    #[allow(clippy::zombie_processes)] // it is waited for in `end`
+    pub(super) fn tools(process: u32, log: &Path, how: &[&str]) -> Result<Self, String> {
+        let threads = tool_threads(process);
+        assert!(!threads.is_empty(), "no tool has run yet");
+        let mut strace = Command::new("strace");
+        for thread in &threads {
+            strace.args(["-p", thread]);
+        }
+        let mut strace = strace
+            .arg("-o")
+            .arg(log)
+            .args(how)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("there is no strace: {error}"))?;
+        let said = lines(strace.stderr.take().unwrap());
+        for _ in &threads {
+            let line = said.recv_timeout(LONGEST).unwrap_or_default();
+            if !line.ends_with(" attached") {
+                let _ = (strace.kill(), strace.wait());
+                return Err(format!("strace may not watch a process here: {line}"));
+            }
+        }
+        Ok(Self { strace, _said: said })
+    }
+
+    /// Waits until nothing is left to be watched.
+    pub(super) fn end(mut self) {
+        let ended = self.strace.wait_timeout(LONGEST).unwrap();
+        if ended.is_none() {
+            let _ = self.strace.kill();
+            panic!("strace hangs");
+        }
+    }
+}
+
+/// Returns the threads of a process that run tools.
+fn tool_threads(process: u32) -> Vec<String> {
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap().flatten();
+    let is_tool = |task: &fs::DirEntry| {
+        fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.starts_with("tool-"))
+    };
+    tasks.filter(is_tool).map(|task| task.file_name().to_str().unwrap().to_owned()).collect()
+}
+
+/// Returns the lines that a child says, as they come.
+fn lines(from: impl std::io::Read + Send + 'static) -> Receiver<String> {
+    let (send, receive) = unbounded();
+    thread::spawn(move || {
+        BufReader::new(from).lines().map_while(Result::ok).try_for_each(|line| send.send(line))
+    });
+    receive
+}
+
+/// Returns the calls in a log that somebody outside could notice: files that are only read are none. With `all` there
+/// are no exceptions.
+pub(super) fn calls(log: &Path, all: bool) -> Vec<Call> {
+    let text = fs::read_to_string(log).unwrap();
+    let mut counts: HashMap<(&str, &str), usize> = HashMap::new();
+    let mut calls = BTreeSet::new();
+    for line in text.lines() {
+        // Before each call stands its thread, where there are several.
+        let (thread, line) = match line.split_once(' ') {
+            Some((thread, rest)) if thread.bytes().all(|byte| byte.is_ascii_digit()) => {
+                (thread, rest.trim_start())
+            }
+            _ => ("", line),
+        };
+        let Some((name, arguments)) = line.split_once('(') else { continue };
+        if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+            continue;
+        }
+        let nth = counts.entry((thread, name)).or_default();
+        *nth += 1;
+        let opens = name.starts_with("openat");
+        let changes = ["O_CREAT", "O_TRUNC", "O_TMPFILE"].iter().any(|f| arguments.contains(f));
+        let is_seen = !UNSEEN.contains(&name) && !name.starts_with("rt_sig") && (!opens || changes);
+        if all || is_seen {
+            calls.insert(Call { name: name.to_owned(), nth: *nth });
+        }
+    }
+    calls.into_iter().collect()
+}

@@ -1,0 +1,94 @@
+//! Odd times: the same one twice, one at the end of its range, one that goes back.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::thread;
+
+use architect::journal::SessionId;
+use architect::model::Time;
+
+use super::resume::{reason, verified};
+use super::world::World;
+
+/// Fault C5: ids that are made at the same moment are different ones, also in several threads.
+#[test]
+fn sessions_of_the_same_moment_have_different_ids() {
+    let make = || (0..5_000).map(|_| SessionId::fresh()).collect::<Vec<_>>();
+    let threads: Vec<_> = (0..4).map(|_| thread::spawn(make)).collect();
+    let ids: Vec<_> = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+    let different: BTreeSet<_> = ids.iter().collect();
+    assert_eq!(different.len(), 20_000);
+}
+
+/// Fault C5: records of the same moment keep their order, since that is told by their numbers.
+#[test]
+fn records_of_the_same_moment_are_folded_in_their_order() {
+    let world = World::new();
+    let (journal, fold, outcomes) = world.begin();
+    let session = journal.session();
+    // On this thread no time passes.
+    let fold = world.play_alone(journal, fold, outcomes, Time::START);
+    let mut times = BTreeSet::new();
+    let mut records = 0;
+    let mut see = |at| {
+        times.insert(at);
+        records += 1;
+    };
+    let replayed = world.store.replay(session, |_, stored, _| see(stored.at));
+    assert_eq!(replayed.unwrap().0.fold, fold);
+    assert!(times.len() < records, "{records} records at {} times", times.len());
+    verified(&world, session);
+}
+
+/// Fault C6: nobody runs for so long, but a journal that was tampered with may say so. When there is no time left at all,
+/// each deadline has passed; nothing wraps round, and nothing waits.
+#[test]
+fn a_session_at_the_end_of_time_comes_to_its_end() {
+    for from in [u64::MAX, u64::MAX - 1, u64::MAX >> 1] {
+        let world = World::new();
+        let (journal, fold, outcomes) = world.begin();
+        let session = journal.session();
+        let fold = world.play_alone(journal, fold, outcomes, Time(from));
+        assert!(reason(&fold).is_some(), "{from}");
+        verified(&world, session);
+        assert_eq!(world.past(session).at, Time(u64::MAX).min(fold.state.run().now));
+    }
+}
+
+/// Fault C1: what waits, counts or limits can't be misled by the time of day, since it never reads it. Where it is read,
+/// it is shown to people, or told from the age of a file.
+#[test]
+fn the_time_of_day_is_read_where_it_is_shown() {
+    let mut found = Vec::new();
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+    while let Some(folder) = folders.pop() {
+        for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let text = fs::read_to_string(&path).unwrap();
+            let code = text.split("#[cfg(test)]").next().unwrap();
+            if ["SystemTime::now", "Timestamp::now", "Zoned::now"].iter().any(|w| code.contains(w))
+            {
+                let path = path.strip_prefix(env!("CARGO_MANIFEST_DIR")).unwrap();
+                found.push(path.display().to_string());
+            }
+        }
+    }
+    found.sort();
+    assert_eq!(
+        found,
+        [
+            "src/app/run.rs",
+            "src/app/session.rs",
+            "src/cli/commands/cleanup.rs",
+            "src/cli/commands/fork.rs",
+            "src/cli/commands/sessions.rs",
+            "src/net/retry_after.rs",
+            "src/runner/clock.rs",
+            "src/workspace/index/cache.rs",
+        ]
+    );
+}
