@@ -1,5 +1,6 @@
 //! The tools, on real files and with real processes.
 
+mod cage;
 mod commands;
 mod confinement;
 mod engine;
@@ -8,6 +9,7 @@ mod guardrails;
 mod odd;
 mod patches;
 mod permissions;
+mod protected;
 mod races;
 mod registry;
 mod search;
