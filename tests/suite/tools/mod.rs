@@ -12,5 +12,6 @@ mod permissions;
 mod protected;
 mod races;
 mod registry;
+mod scarce;
 mod search;
 pub(crate) mod world;
