@@ -140,7 +140,7 @@ fn ten_thousand_steps_stay_small_and_quick() {
     let entries = fold.conversation.entries();
     assert!(matches!(&entries[0].item, Item::User(message) if message.origin == Origin::Task));
     assert!(matches!(&entries[1].item, Item::User(message)
-        if message.text.contains("Goal: read.") && message.text.contains("read_file ×1")));
+        if message.text.contains("Goal: read.") && message.text.contains("read_file ×")));
     // Late steps take as long as early ones; the bound is wide, for the machine may be busy.
     let tenth = seen.len() / 10;
     let took = |from: usize| seen[from + tenth].at - seen[from].at;
