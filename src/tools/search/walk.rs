@@ -132,8 +132,9 @@ impl Walk {
                 return None;
             }
         }
-        let path = RelPath::new(path).ok()?;
-        self.judge.may_search(self.tool, &path.to_string()).then_some(path)
+        let path = RelPath::of_entry(path);
+        let may = || self.judge.may_search(self.tool, &path.to_string());
+        (!self.judge.limits_searches() || may()).then_some(path)
     }
 
     /// Returns where it looks, for the order among other calls; the empty text for the whole workspace.
