@@ -51,7 +51,11 @@ impl Drop for Temp {
 }
 
 /// What a command may not write although it lies in the workspace: what the user's own programs would run or obey.
-const PROTECTED: [&str; 3] = [".git/hooks", ".git/config", ".architect"];
+const PROTECTED: [&str; 5] =
+    [".git/hooks", ".git/config", ".git/config.worktree", ".git/commondir", ".architect"];
+
+/// The same where the repository lies elsewhere, and a file says where.
+const PROTECTED_ELSEWHERE: [&str; 2] = [".git", ".architect"];
 
 impl Sandbox {
     /// Returns what commands run in. Nothing is started before the first command, except to see that a level which is
@@ -118,6 +122,8 @@ impl Sandbox {
 fn policy(config: &Config, world: &World, workspace: PathBuf, temp: &Path) -> Policy {
     let sandbox = &config.settings.sandbox;
     let state = world.folders().state.into_iter().chain(config.settings.sessions.dir.clone());
+    let is_elsewhere = workspace.join(".git").is_file();
+    let own = if is_elsewhere { &PROTECTED_ELSEWHERE[..] } else { &PROTECTED };
     Policy {
         mode: match sandbox.mode {
             config::SandboxMode::ReadOnly => Mode::ReadOnly,
@@ -133,7 +139,7 @@ fn policy(config: &Config, world: &World, workspace: PathBuf, temp: &Path) -> Po
         temp: temp.to_owned(),
         temp_owner: TempOwner::Supervisors,
         writable: sandbox.writable.clone(),
-        protected: PROTECTED.iter().map(|path| workspace.join(path)).chain(state).collect(),
+        protected: own.iter().map(|path| workspace.join(path)).chain(state).collect(),
         workspace,
         ..Policy::off("")
     }

@@ -55,6 +55,8 @@ pub struct Outcome {
     pub strays: u32,
     /// How far it was confined.
     pub level: Level,
+    /// What it had put where the policy protects something that is not there; it has another name now.
+    pub aside: Vec<PathBuf>,
 }
 
 /// How a command ended.

@@ -79,7 +79,8 @@ fn serve(
     _: super::confine::Level,
     _: Option<String>,
 ) -> io::Result<()> {
-    use super::confine::{Enforced, Level};
+    use super::absent::Absent;
+    use super::confine::Enforced;
     use super::supervise::{self, Start};
     use super::tree::Tree;
 
@@ -97,7 +98,7 @@ fn serve(
         Ok(enforced) => link.send(&Tell::Ready(enforced), &[], &[])?,
         Err(why) => return link.send(&Tell::Unable(why), &[], &[]),
     }
-    supervise::serve(&link, Tree::Group, |mut start: Start| {
+    supervise::serve(&link, Tree::Group, &Absent::of(&policy), |mut start: Start| {
         if let Some(profile) = &wrap {
             let sandbox = ["/usr/bin/sandbox-exec", "-p", profile].map(std::ffi::OsString::from);
             start.words.argv.splice(..0, sandbox);

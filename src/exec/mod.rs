@@ -10,6 +10,7 @@
 //! A command has no terminal and no input, an environment without secrets ([`clean`]), and a time limit: first it is
 //! asked to end, then it is killed, with everything that it started. Of what it writes, head and tail are kept.
 
+mod absent;
 mod capture;
 #[cfg(target_os = "linux")]
 mod children;

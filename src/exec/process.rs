@@ -99,7 +99,7 @@ impl Process {
             }
             return Some(End::Stuck);
         };
-        if let Tell::Ended(ended) = received.message { Some(End::of(ended)) } else { None }
+        if let Tell::Ended { ended, .. } = received.message { Some(End::of(ended)) } else { None }
     }
 
     /// Returns how far the command is confined.

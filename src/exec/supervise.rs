@@ -13,6 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, waitpid};
 
+use super::absent::Absent;
 use super::tree::{Felled, Tree};
 use super::wire::{Ask, Ended, Limits, Link, Status, Stopped};
 
@@ -138,9 +139,7 @@ impl Command<'_> {
     fn wait(&self, phase: Phase, until: Option<Instant>) -> News {
         loop {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            if left == Some(Duration::ZERO) {
-                return News::Time;
-            }
+            let is_over = left == Some(Duration::ZERO);
             // Nothing tells when the last process in the background ends.
             let is_blind = self.handle.is_none() || matches!(phase, Phase::Draining(_));
             let most = if is_blind { Some(left.unwrap_or(SLICE).min(SLICE)) } else { left };
@@ -149,6 +148,7 @@ impl Command<'_> {
                 fds.push(PollFd::new(handle, PollFlags::IN));
             }
             match poll(&mut fds, most.and_then(timespec).as_ref()) {
+                Ok(0) if is_over => return News::Time,
                 Ok(0) if is_blind => return News::Process,
                 Ok(_) if !fds[0].revents().is_empty() => return News::Engine,
                 Ok(_) if fds.get(1).is_some_and(|fd| !fd.revents().is_empty()) => {
@@ -156,6 +156,7 @@ impl Command<'_> {
                 }
                 Ok(_) | Err(Errno::INTR) => {}
                 // Without memory for a poll there is still time that passes.
+                Err(_) if is_over => return News::Time,
                 Err(_) => std::thread::sleep(SLICE),
             }
         }
@@ -181,6 +182,7 @@ fn handle(_: Pid) -> Option<OwnedFd> {
 pub(super) fn serve(
     link: &Link,
     tree: Tree,
+    absent: &Absent,
     mut spawn: impl FnMut(Start) -> io::Result<Pid>,
 ) -> io::Result<()> {
     use super::wire::{Received, StartFault, Tell, Words};
@@ -198,10 +200,10 @@ pub(super) fn serve(
             Ok(leader) => {
                 let pid = leader.as_raw_nonzero().get();
                 link.send(&Tell::Started { pid }, &[], &[])?;
-                match supervise(link, leader, limits, tree) {
-                    Some(ended) => link.send(&Tell::Ended(ended), &[], &[])?,
-                    None => return Ok(()),
-                }
+                let ended = supervise(link, leader, limits, tree);
+                let aside = absent.set_aside();
+                let Some(ended) = ended else { return Ok(()) };
+                link.send(&Tell::Ended { ended, aside }, &[], &[])?;
             }
             Err(error) => {
                 let fault = StartFault {

@@ -126,28 +126,29 @@ impl Supervisor {
         let level = worker.enforced.level;
         let [stdout, stderr] = gathering.outputs.map(|output| output.capture);
         drop(guard);
-        let (end, strays) = match told? {
-            Told::Ended(ended) => {
-                // A request to stop may still be on its way; it must not meet the next command.
-                if !cancel.is_cancelled() {
+        let (end, strays, aside) = match told? {
+            Told::Ended(ended, aside) => {
+                let end = End::of(ended);
+                // A request to stop may still be on its way; it must not meet the next command. Nor must what is stuck.
+                if !cancel.is_cancelled() && end != End::Stuck {
                     self.give_back(worker);
                 }
-                (End::of(ended), ended.strays)
+                (end, ended.strays, aside)
             }
             Told::Failed(fault) => {
                 self.give_back(worker);
                 return Err(command.refused(fault));
             }
-            Told::Nothing => (End::Stuck, 0),
+            Told::Nothing => (End::Stuck, 0, Vec::new()),
         };
-        Ok(Outcome { end, stdout, stderr, strays, level })
+        Ok(Outcome { end, stdout, stderr, strays, level, aside })
     }
 
     /// Returns a worker that waits for a command; a new one when there is none.
     pub(super) fn take(&self) -> Result<Worker, ExecError> {
         loop {
             let Some(mut worker) = self.idle().pop() else { break };
-            if worker.is_alive() {
+            if worker.is_fit() {
                 return Ok(worker);
             }
         }
@@ -168,7 +169,7 @@ impl Supervisor {
 
 /// What a supervisor said of a command in the end.
 enum Told {
-    Ended(Ended),
+    Ended(Ended, Vec<PathBuf>),
     Failed(StartFault),
     /// It did not answer in time.
     Nothing,
@@ -270,7 +271,7 @@ impl Gathering<'_> {
             return Err(ExecError::Lost);
         };
         Ok(match message {
-            Tell::Ended(ended) => Some(Told::Ended(ended)),
+            Tell::Ended { ended, aside } => Some(Told::Ended(ended, aside)),
             Tell::Failed(fault) => Some(Told::Failed(fault)),
             Tell::Started { pid } => {
                 self.leader = Pid::from_raw(pid);

@@ -62,7 +62,12 @@ pub(super) enum Tell {
     /// The command could not be started.
     Failed(StartFault),
     /// The command has ended, and so has everything that it started.
-    Ended(Ended),
+    Ended {
+        /// How.
+        ended: Ended,
+        /// What it had put where nothing may be, which was renamed.
+        aside: Vec<PathBuf>,
+    },
 }
 
 /// Why a command could not be started.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::absent::Absent;
 use super::command::ExecError;
 use super::confine::{Enforced, Level};
 use super::helper;
@@ -30,6 +31,8 @@ pub(super) enum Means {
 pub(super) struct Worker {
     pub link: Link,
     pub enforced: Enforced,
+    /// What it looks for when a command has ended.
+    absent: Absent,
     /// None when it is a thread, which ends with its link.
     process: Option<Child>,
 }
@@ -65,7 +68,7 @@ impl Worker {
         let mut ceiling = policy.ceiling;
         let mut why = None;
         loop {
-            let mut worker = Self::process(program, env).map_err(ExecError::Supervisor)?;
+            let mut worker = Self::process(program, policy, env).map_err(ExecError::Supervisor)?;
             match worker.agree(policy, ceiling, why)? {
                 Agreed::Ready(enforced) => {
                     worker.enforced = enforced;
@@ -80,7 +83,11 @@ impl Worker {
         }
     }
 
-    fn process(program: &PathBuf, env: &[(OsString, OsString)]) -> io::Result<Self> {
+    fn process(
+        program: &PathBuf,
+        policy: &Policy,
+        env: &[(OsString, OsString)],
+    ) -> io::Result<Self> {
         let (link, theirs) = Link::pair()?;
         let process = std::process::Command::new(program)
             .arg(helper::ARGUMENT)
@@ -91,7 +98,8 @@ impl Worker {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()?;
-        Ok(Self { link, enforced: Enforced::nothing(), process: Some(process) })
+        let absent = Absent::of(policy);
+        Ok(Self { link, enforced: Enforced::nothing(), absent, process: Some(process) })
     }
 
     /// Tells the worker how to confine, and hears how far it can.
@@ -122,19 +130,25 @@ impl Worker {
         temp::make(policy).map_err(|error| ExecError::NoTemp(error.to_string()))?;
         let (link, theirs) = Link::pair().map_err(ExecError::Supervisor)?;
         let env = env.to_vec();
+        let absent = Absent::of(policy);
+        let looked_for = absent.clone();
         let body = move || {
             let start = |start: Start| start.spawn_with(&env);
-            if let Err(error) = serve(&theirs, Tree::Group, start) {
+            if let Err(error) = serve(&theirs, Tree::Group, &absent, start) {
                 log::debug!("a supervising thread has ended: {error}");
             }
         };
         let started = thread::Builder::new().name("supervisor".to_owned()).spawn(body);
         started.map_err(|error| ExecError::NoRoom(error.to_string()))?;
-        Ok(Self { link, enforced, process: None })
+        Ok(Self { link, enforced, absent: looked_for, process: None })
     }
 
-    /// Returns whether the worker is still there.
-    pub(super) fn is_alive(&mut self) -> bool {
+    /// Returns whether the worker is still there, and still protects what is to be protected.
+    pub(super) fn is_fit(&mut self) -> bool {
+        if self.absent.is_outdated() {
+            // Somebody else has made it, and from now on it can be made read-only.
+            return false;
+        }
         let mut fds = [PollFd::new(&self.link, PollFlags::IN)];
         // It says nothing while it waits; there is only its end to be heard.
         matches!(poll(&mut fds, Some(&Timespec::default())), Ok(0))

@@ -21,6 +21,9 @@ const FILES: [&str; 8] = [
     "Errno 30]",
 ];
 
+/// What a program says when it may not move or remove what leads to something protected.
+const BUSY: [&str; 3] = ["Device or resource busy", "EBUSY", "Errno 16]"];
+
 /// What a program says when there is no network.
 const NETWORK: [&str; 12] = [
     "Network is unreachable",
@@ -53,14 +56,23 @@ pub(super) fn explained(output: &str, policy: &Policy, cwd: &Path) -> Option<Str
     if policy.mode == Mode::Off {
         return None;
     }
+    let protected = |path: &Path| {
+        format!(
+            "sandbox denied: {} is protected, and no command may write it; the user can allow it with --sandbox off",
+            path.display()
+        )
+    };
+    let leads_to = |path: &PathBuf| policy.protected.iter().find(|there| there.starts_with(path));
+    if let Some(there) = lines()
+        .filter(|line| says(line, &BUSY))
+        .find_map(|line| paths(line, cwd).find_map(|path| leads_to(&path)))
+    {
+        return Some(protected(there));
+    }
     lines().filter(|line| says(line, &FILES)).find_map(|line| {
         let path = paths(line, cwd).find(|path| is_ours(path, policy))?;
         Some(if policy.protected.iter().any(|protected| path.starts_with(protected)) {
-            format!(
-                "sandbox denied: {} is protected, and no command may write it; the user can allow it with \
-                 --sandbox off",
-                path.display()
-            )
+            protected(&path)
         } else {
             let allowed = match policy.mode {
                 Mode::ReadOnly => "writing anything but temporary files",
@@ -92,7 +104,10 @@ fn is_ours(path: &Path, policy: &Policy) -> bool {
 }
 
 /// Returns what in a line may be a path.
-fn paths<'a>(line: &'a str, cwd: &'a Path) -> impl Iterator<Item = PathBuf> + 'a {
+fn paths<'a>(whole: &'a str, cwd: &'a Path) -> impl Iterator<Item = PathBuf> + 'a {
+    // A shell that speaks says who it is, and where in what it was told.
+    let line = whole.split_once(": line ").filter(|(shell, _)| !shell.contains(' '));
+    let line = line.map_or(whole, |(_, said)| said);
     let is_end = |char: char| char.is_whitespace() || "'\"`‘’“”,;()<>".contains(char);
     line.split(is_end)
         .map(|word| word.trim_end_matches(':'))
@@ -160,6 +175,10 @@ mod tests {
         );
         assert_eq!(said(&place, "cat: ./locked: Permission denied"), None);
         assert_eq!(said(&place, "bash: line 1: ../t/x: Permission denied"), None);
+        let busy = "mv: cannot move '../w/.git' to 'x': Device or resource busy";
+        assert!(said(&place, busy).unwrap().contains("/w/.git is protected"));
+        let shell = "/bin/bash: line 1: kill: (1) - Operation not permitted";
+        assert_eq!(said(&place, shell), None);
         assert_eq!(said(&place, "all is well"), None);
     }
 

@@ -182,6 +182,13 @@ impl Call {
             1 => notes.push("a background process was ended with it".to_owned()),
             n => notes.push(format!("{n} background processes were ended with it")),
         }
+        notes.extend(outcome.aside.iter().map(|path| {
+            let path = path.strip_prefix(self.root.path()).unwrap_or(path).display();
+            format!(
+                "sandbox denied: {path} is protected, and nothing may be put there; what the command made of it was \
+                 renamed to {path}.denied"
+            )
+        }));
         let whole = [outcome.stdout.text(), outcome.stderr.text()];
         if outcome.level > Level::None {
             let policy = self.supervisor.policy();

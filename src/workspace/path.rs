@@ -56,6 +56,12 @@ impl RelPath {
         Ok(Self(inside))
     }
 
+    /// Returns the path of something that was come across below the workspace: names of entries alone.
+    pub(crate) fn of_entry(path: &Path) -> Self {
+        debug_assert!(path.components().all(|part| matches!(part, Component::Normal(_))));
+        Self(path.to_owned())
+    }
+
     /// Returns the path for the system; `.` for the workspace itself.
     pub fn as_path(&self) -> &Path {
         if self.is_root() { Path::new(".") } else { &self.0 }

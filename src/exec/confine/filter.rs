@@ -77,12 +77,16 @@ const X32: i64 = 0x4000_0000;
 const TIOCSTI: u64 = 0x5412;
 const TIOCLINUX: u64 = 0x541c;
 
+/// Has this number on every system; the library doesn't name it on all of them.
+const FCHMODAT2: i64 = 452;
+
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
 /// Returns the programs of the filter, in the order in which they are to be applied.
 pub(super) fn programs(sockets: Sockets) -> io::Result<[BpfProgram; 2]> {
     let mut refused: Rules = REFUSED.iter().map(|call| (*call, Vec::new())).collect();
     refused.insert(libc::SYS_socket, self::sockets(sockets)?);
+    refused.extend(setuid()?);
     refused.insert(libc::SYS_ioctl, vec![equal(1, TIOCSTI)?, equal(1, TIOCLINUX)?]);
     for call in [libc::SYS_unshare, libc::SYS_clone] {
         refused
@@ -91,6 +95,32 @@ pub(super) fn programs(sockets: Sockets) -> io::Result<[BpfProgram; 2]> {
     // What the newer call is asked for cannot be seen; without it, everybody uses the older one.
     let unknown = Rules::from([(libc::SYS_clone3, Vec::new())]);
     Ok([compile(refused, libc::EPERM)?, compile(unknown, libc::ENOSYS)?])
+}
+
+/// Returns the rules that refuse programs which run as their owner: one that root's command makes would make everybody
+/// root. A call that has its arguments in memory cannot be seen through; it makes new files only.
+fn setuid() -> io::Result<Rules> {
+    const FLAG: u64 = libc::S_ISUID as u64;
+    const CREATES: u64 = libc::O_CREAT as u64;
+    let creating = |flags, mode| {
+        let both = [(flags, CREATES), (mode, FLAG)];
+        let both =
+            both.map(|(argument, bit)| condition(argument, SeccompCmpOp::MaskedEq(bit), bit));
+        rule(both.into_iter().collect::<Result<_, _>>()?)
+    };
+    let mut rules = Rules::from([
+        (libc::SYS_fchmod, vec![has(1, FLAG)?]),
+        (libc::SYS_fchmodat, vec![has(2, FLAG)?]),
+        (FCHMODAT2, vec![has(2, FLAG)?]),
+        (libc::SYS_openat, vec![creating(2, 3)?]),
+    ]);
+    #[cfg(target_arch = "x86_64")]
+    rules.extend([
+        (libc::SYS_chmod, vec![has(1, FLAG)?]),
+        (libc::SYS_creat, vec![has(1, FLAG)?]),
+        (libc::SYS_open, vec![creating(1, 2)?]),
+    ]);
+    Ok(rules)
 }
 
 /// The flags that ask for namespaces.

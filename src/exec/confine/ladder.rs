@@ -18,6 +18,7 @@ use super::access::{self, Rules, Tcp};
 use super::filter::{self, Sockets};
 use super::spawner::Spawner;
 use super::{Enforced, Hole, Level, mounts, namespaces, privileges};
+use crate::exec::absent::Absent;
 use crate::exec::helper;
 use crate::exec::nameless;
 use crate::exec::policy::{Mode, Network, Policy};
@@ -43,7 +44,7 @@ pub(in crate::exec) fn serve(
         set_child_subreaper(Pid::from_raw(1))?;
         protect_ourselves()?;
         link.send(&Tell::Ready(Enforced::nothing()), &[], &[])?;
-        return supervise::serve(&link, Tree::Reaper, Start::spawn);
+        return supervise::serve(&link, Tree::Reaper, &Absent::default(), Start::spawn);
     }
     match ceiling {
         Level::Namespaces => namespaced(link, policy),
@@ -54,13 +55,14 @@ pub(in crate::exec) fn serve(
 
 /// Confines nothing, where nothing more may be tried.
 fn unconfined(link: &Link, policy: &Policy) -> io::Result<()> {
+    let absent = Absent::of(policy);
     match Enforced::unconfined(policy, "it is switched off".to_owned()) {
         Ok(enforced) => link.send(&Tell::Ready(enforced), &[], &[])?,
         Err(why) => return link.send(&Tell::Unable(why), &[], &[]),
     }
     set_child_subreaper(Pid::from_raw(1))?;
     protect_ourselves()?;
-    supervise::serve(link, Tree::Reaper, Start::spawn)
+    supervise::serve(link, Tree::Reaper, &absent, Start::spawn)
 }
 
 /// Makes namespaces, and a first process in them, which serves.
@@ -95,10 +97,11 @@ fn namespaced(link: Link, policy: Policy) -> io::Result<()> {
 pub(in crate::exec) fn first_process(link: &Link, inherited: Inherited) -> io::Result<()> {
     // With its parent gone nobody would collect it, and it would go on.
     set_parent_process_death_signal(Some(Signal::KILL))?;
+    let absent = Absent::of(&inherited.policy);
     match arranged(inherited) {
         Ok((enforced, spawner)) => {
             link.send(&Tell::Ready(enforced), &[], &[])?;
-            supervise::serve(link, Tree::Namespace, |start| spawner.spawn(start))
+            supervise::serve(link, Tree::Namespace, &absent, |start| spawner.spawn(start))
         }
         Err(why) => link.send(&Tell::Lower(format!("namespaces: {why}")), &[], &[]),
     }
@@ -127,6 +130,7 @@ fn arranged(inherited: Inherited) -> io::Result<(Enforced, Spawner)> {
     // The mounts close what the rules leave open, and most of what they close; without them, the sockets that have no
     // path are left.
     let (holes, why) = match access {
+        Ok(open) if open.contains(&Hole::LocalSockets) => (vec![Hole::LaterSockets], None),
         Ok(_) => (Vec::new(), None),
         Err(why) => (vec![Hole::LocalSockets], Some(why.to_string())),
     };
@@ -135,6 +139,7 @@ fn arranged(inherited: Inherited) -> io::Result<(Enforced, Spawner)> {
 
 /// Confines with access rules and a filter alone; without them, not at all.
 fn landlocked(link: &Link, policy: &Policy, why: Option<String>) -> io::Result<()> {
+    let absent = Absent::of(policy);
     set_child_subreaper(Pid::from_raw(1))?;
     protect_ourselves()?;
     let (enforced, spawner) = match ruled(policy, why.clone()) {
@@ -154,8 +159,10 @@ fn landlocked(link: &Link, policy: &Policy, why: Option<String>) -> io::Result<(
         Err(why) => return link.send(&Tell::Unable(why), &[], &[]),
     }
     match spawner {
-        Some(spawner) => supervise::serve(link, Tree::Reaper, |start| spawner.spawn(start)),
-        None => supervise::serve(link, Tree::Reaper, Start::spawn),
+        Some(spawner) => {
+            supervise::serve(link, Tree::Reaper, &absent, |start| spawner.spawn(start))
+        }
+        None => supervise::serve(link, Tree::Reaper, &absent, Start::spawn),
     }
 }
 

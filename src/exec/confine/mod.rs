@@ -70,6 +70,8 @@ pub enum Hole {
     Hidden,
     /// Sockets of other programs on this machine can be reached.
     LocalSockets,
+    /// Sockets that other programs on this machine make later can be reached.
+    LaterSockets,
     /// The network can be reached.
     Network,
     /// Other processes of the same user can be ended.

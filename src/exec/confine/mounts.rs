@@ -2,6 +2,7 @@
 //!
 //! To be called in a mount namespace of our own, by a process that may mount.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -54,6 +55,9 @@ pub(super) fn arrange(policy: &Policy, sockets: &[PathBuf]) -> io::Result<View> 
             mounted.read_only()?;
         }
     }
+    for folder in ways(policy, &writable) {
+        bind(&folder, &folder)?;
+    }
     for path in real(&policy.protected) {
         bind(&path, &path)?;
         Mounted { flags: flags_of(&path)?, path }.read_only()?;
@@ -84,6 +88,20 @@ fn temporary(policy: &Policy, own: &Path, writable: &[PathBuf]) -> io::Result<Pa
     }
     bind(own, usual)?;
     Ok(usual.to_owned())
+}
+
+/// Returns the writable folders on the way to what is protected or hidden, outer ones first. Such a folder could be
+/// renamed, and another one put in its place; but not if something is mounted at it.
+fn ways(policy: &Policy, writable: &[PathBuf]) -> BTreeSet<PathBuf> {
+    let guarded = policy.protected.iter().chain(&policy.hidden);
+    let folders = guarded.filter_map(|path| path.parent()?.canonicalize().ok());
+    let mut ways = BTreeSet::new();
+    for folder in folders {
+        let is_inside =
+            |way: &&Path| writable.iter().any(|root| way.starts_with(root) && way != root);
+        ways.extend(folder.ancestors().filter(is_inside).map(Path::to_owned));
+    }
+    ways
 }
 
 fn bind(path: &Path, at: &Path) -> io::Result<()> {

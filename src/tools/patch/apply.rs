@@ -1,8 +1,8 @@
 //! What hunks make of a content.
-
-use std::fmt::Write as _;
-
-use flickzeug::{ApplyConfig, Diff, FuzzyConfig};
+//!
+//! A hunk is looked for as GNU `patch` does: first where its header says, as far as those before it have moved; then
+//! line by line away from there. A place where all lines fit comes first; then one where the outermost line of what
+//! surrounds the change differs, then two.
 
 use super::hunk::{Hunk, Line};
 
@@ -15,103 +15,136 @@ pub(in crate::tools) enum NotApplied {
     Unchanged,
 }
 
-/// Returns what hunks make of a content.
-///
-/// First they are taken at their word, line ends included, wherever their lines stand. Then as `patch` does: with up to
-/// two lines at their edges that are different, and with the line ends of the file.
+/// How line ends are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ends {
+    /// They are part of the line.
+    Exact,
+    /// They are the file's, whatever the patch has.
+    OfTheFile,
+}
+
+/// Surrounding lines at each end of a hunk that may differ.
+const FUZZ: usize = 2;
+
+/// Returns what hunks make of a content. First they are taken at their word, line ends included; then with the line ends
+/// of the file.
 pub(in crate::tools) fn applied(content: &[u8], hunks: &[Hunk]) -> Result<Vec<u8>, NotApplied> {
-    let new = match exactly(content, hunks) {
-        Ok(new) => new,
-        Err(hunk) => loosely(content, hunks).ok_or(NotApplied::Hunk(hunk))?,
-    };
+    let new = made(content, hunks, Ends::Exact).or_else(|hunk| {
+        made(content, hunks, Ends::OfTheFile).map_err(|_| NotApplied::Hunk(hunk))
+    })?;
     if new == content && !hunks.is_empty() { Err(NotApplied::Unchanged) } else { Ok(new) }
 }
 
-/// Applies hunks that fit line by line; fails with the first one that does not.
-fn exactly(content: &[u8], hunks: &[Hunk]) -> Result<Vec<u8>, usize> {
-    let lines: Vec<&[u8]> = content.split_inclusive(|byte| *byte == b'\n').collect();
+/// Applies hunks; fails with the first one that does not fit.
+fn made(content: &[u8], hunks: &[Hunk], ends: Ends) -> Result<Vec<u8>, usize> {
+    let file: Vec<&[u8]> = content.split_inclusive(|byte| *byte == b'\n').collect();
     let mut new = Vec::with_capacity(content.len());
     let (mut done, mut offset) = (0, 0_isize);
     for (index, hunk) in hunks.iter().enumerate() {
-        let old = hunk.before();
+        let place = Place { file: &file, from: done, hunk, old: hunk.before(), ends };
         // A hunk without old lines stands behind the line that its header names.
-        let expected =
-            if old.is_empty() { hunk.old_start } else { hunk.old_start.saturating_sub(1) };
-        let expected = expected.saturating_add_signed(offset);
-        let at = place(&lines, done, expected, hunk, &old).ok_or(index)?;
+        let start = hunk.old_start.saturating_sub(usize::from(!place.old.is_empty()));
+        let expected = start.saturating_add_signed(offset);
+        let mut at = place.found(expected).ok_or(index)?;
         offset += at.cast_signed() - expected.cast_signed();
-        new.extend(lines[done..at].concat());
-        for line in hunk.after() {
-            new.extend(line.as_bytes());
+        for line in &hunk.lines {
+            match line {
+                Line::Same(_) => {
+                    at += 1;
+                    continue;
+                }
+                // What stays around a change is the file's, as it is there; and the next hunk may need it, too.
+                Line::Removed(_) | Line::Added(_) => new.extend(file[done..at].concat()),
+            }
+            match line {
+                Line::Added(text) => new.extend(ended(text, &file, at, ends)),
+                Line::Removed(_) | Line::Same(_) => at += 1,
+            }
+            done = at;
         }
-        done = at + old.len();
     }
-    new.extend(lines[done..].concat());
+    new.extend(file[done..].concat());
     Ok(new)
 }
 
-/// Returns the place nearest to the expected one where the old lines of a hunk stand.
-fn place(
-    lines: &[&[u8]],
+/// Returns an added line with the end that it gets.
+fn ended(text: &str, file: &[&[u8]], at: usize, ends: Ends) -> Vec<u8> {
+    let plain = text.trim_end_matches('\n').trim_end_matches('\r');
+    let neighbour = file.get(at).or(file.last()).filter(|_| ends == Ends::OfTheFile);
+    match neighbour {
+        Some(line) if text.ends_with('\n') && line.ends_with(b"\r\n") => format!("{plain}\r\n"),
+        Some(line) if text.ends_with('\n') && line.ends_with(b"\n") => format!("{plain}\n"),
+        Some(_) | None => text.to_owned(),
+    }
+    .into()
+}
+
+/// Where a hunk is looked for.
+struct Place<'a> {
+    file: &'a [&'a [u8]],
+    /// Lines before this one are settled.
     from: usize,
-    expected: usize,
-    hunk: &Hunk,
-    old: &[&str],
-) -> Option<usize> {
-    let last = lines.len().checked_sub(old.len()).filter(|last| *last >= from)?;
-    let fits = |at: usize| {
-        let all = old.iter().zip(&lines[at..]).all(|(old, line)| old.as_bytes() == *line);
-        // A hunk that begins with the first line, or ends with the last one, has less around it that stays.
-        let begins = hunk.old_start > 1 || hunk.lead() >= hunk.tail() || at == 0;
-        let ends = hunk.tail() >= hunk.lead() || at == last;
-        all && begins && ends
-    };
-    if old.is_empty() {
-        // Nothing says where it belongs but its number; a new file, or an end.
-        return (expected <= lines.len() && expected >= from).then_some(expected);
-    }
-    let expected = expected.clamp(from, last);
-    let widest = (expected - from).max(last - expected);
-    (0..=widest).find_map(|distance| {
-        let before = expected.checked_sub(distance).filter(|at| *at >= from);
-        let after = Some(expected + distance).filter(|at| *at <= last);
-        after.filter(|at| fits(*at)).or_else(|| before.filter(|at| fits(*at)))
-    })
+    hunk: &'a Hunk,
+    old: Vec<&'a str>,
+    ends: Ends,
 }
 
-/// Applies hunks as `patch` does.
-fn loosely(content: &[u8], hunks: &[Hunk]) -> Option<Vec<u8>> {
-    let text = written(hunks);
-    let diff = Diff::from_bytes(text.as_bytes()).ok()?;
-    // Lines that are only similar are not the ones that were meant.
-    let fuzzy_config = FuzzyConfig { similarity_threshold: 1.0, ..FuzzyConfig::default() };
-    let config = ApplyConfig { fuzzy_config, ..ApplyConfig::default() };
-    flickzeug::apply_bytes_with_config(content, &diff, &config).ok().map(|(new, _)| new)
-}
-
-/// Writes hunks with numbers that fit.
-fn written(hunks: &[Hunk]) -> String {
-    let mut text = String::from("--- a\n+++ b\n");
-    let mut shift = 0_isize;
-    for hunk in hunks {
-        let (old, new) = (hunk.before().len(), hunk.after().len());
-        let start = hunk.old_start.saturating_add_signed(shift);
-        let _ = writeln!(text, "@@ -{},{old} +{start},{new} @@", hunk.old_start);
-        shift += new.cast_signed() - old.cast_signed();
-        for line in &hunk.lines {
-            let (mark, line) = match line {
-                Line::Same(line) => (' ', line),
-                Line::Removed(line) => ('-', line),
-                Line::Added(line) => ('+', line),
-            };
-            text.push(mark);
-            text += line;
-            if !line.ends_with('\n') {
-                text += "\n\\ No newline at end of file\n";
-            }
+impl Place<'_> {
+    /// Returns where the old lines of the hunk stand, nearest to where they are expected.
+    fn found(&self, expected: usize) -> Option<usize> {
+        if self.old.is_empty() {
+            // Nothing says where it belongs but its number; a new file, or an end.
+            return (expected <= self.file.len() && expected >= self.from).then_some(expected);
         }
+        let around = self.hunk.lead().max(self.hunk.tail());
+        (0..=FUZZ.min(around)).find_map(|fuzz| self.found_with(fuzz, expected))
     }
-    text
+
+    fn found_with(&self, fuzz: usize, expected: usize) -> Option<usize> {
+        let (lead, tail) = (self.hunk.lead(), self.hunk.tail());
+        // The side that has fewer lines around the change has lost them to the edge of the file.
+        let left_out = |own: usize, other: usize| (fuzz + own).checked_sub(own.max(other));
+        let (before, after) = (left_out(lead, tail), left_out(tail, lead));
+        let fits = |at: &usize| self.fits(*at, before.unwrap_or(0), after.unwrap_or(0));
+        let whole = self.old.len();
+        if before.is_none() && self.hunk.old_start <= 1 {
+            return Some(0)
+                .filter(|_| self.from == 0 && (after.is_some() || whole == self.file.len()))
+                .filter(fits);
+        }
+        if after.is_none() {
+            let at = self.file.len().checked_sub(whole)?;
+            return Some(at).filter(|at| *at >= self.from).filter(fits);
+        }
+        let last = (self.file.len() + after.unwrap_or(0)).checked_sub(whole)?;
+        let last = Some(last).filter(|last| *last >= self.from)?;
+        let expected = expected.clamp(self.from, last);
+        let widest = (expected - self.from).max(last - expected);
+        (0..=widest).find_map(|distance| {
+            let behind = Some(expected + distance).filter(|at| *at <= last);
+            let ahead = expected.checked_sub(distance).filter(|at| *at >= self.from);
+            behind.filter(fits).or_else(|| ahead.filter(fits))
+        })
+    }
+
+    /// Returns whether the old lines stand here, so many at each end left out.
+    fn fits(&self, at: usize, before: usize, after: usize) -> bool {
+        let compared = before..self.old.len() - after;
+        compared.into_iter().all(|index| {
+            let (old, line) = (self.old[index].as_bytes(), self.file.get(at + index));
+            line.is_some_and(|line| match self.ends {
+                Ends::Exact => old == *line,
+                Ends::OfTheFile => plain(old) == plain(line),
+            })
+        })
+    }
+}
+
+/// Returns a line without its end.
+fn plain(line: &[u8]) -> &[u8] {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    line.strip_suffix(b"\r").unwrap_or(line)
 }
 
 #[cfg(test)]
@@ -137,6 +170,17 @@ mod tests {
     fn the_edges_may_be_different() {
         let hunk = "@@ -1,5 +1,5 @@\n a\n b\n-c\n+C\n d\n e\n";
         assert_eq!(apply("x\nb\nc\nd\ny\n", hunk).unwrap(), "x\nb\nC\nd\ny\n");
+    }
+
+    /// What had nothing behind it has nothing behind it: an end of the file stays one, whatever differs before it.
+    #[test]
+    fn an_end_stays_an_end() {
+        let hunk = "@@ -5,3 +5,4 @@\n a\n b\n }\n+new\n";
+        assert_eq!(apply("a\nb\n}\nx\nb\n}\n", hunk).unwrap(), "a\nb\n}\nx\nb\n}\nnew\n");
+        assert_eq!(apply("a\nb\n}\nx\n", hunk), Err(NotApplied::Hunk(0)));
+        let hunk = "@@ -1,3 +1,4 @@\n+new\n a\n b\n c\n";
+        assert_eq!(apply("x\na\nb\nc\n", hunk), Err(NotApplied::Hunk(0)));
+        assert_eq!(apply("a\nb\nx\n", hunk).unwrap(), "new\na\nb\nx\n");
     }
 
     #[test]

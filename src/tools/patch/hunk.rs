@@ -32,15 +32,6 @@ impl Hunk {
         old.collect()
     }
 
-    /// Returns the lines that are there afterwards.
-    pub(super) fn after(&self) -> Vec<&str> {
-        let new = self.lines.iter().filter_map(|line| match line {
-            Line::Same(text) | Line::Added(text) => Some(text.as_str()),
-            Line::Removed(_) => None,
-        });
-        new.collect()
-    }
-
     /// Returns how many lines at its beginning stay.
     pub(super) fn lead(&self) -> usize {
         self.lines.iter().take_while(|line| matches!(line, Line::Same(_))).count()

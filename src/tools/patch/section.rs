@@ -200,6 +200,7 @@ fn hunks(lines: &[&str], from: usize) -> Result<(Vec<Hunk>, usize), String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::hunk::Line;
     use super::*;
 
     #[test]
@@ -228,7 +229,8 @@ mod tests {
             "Modified run run Some(493) 0",
         ];
         assert_eq!(told, expected);
-        assert_eq!(found[1].hunks[0].after(), ["--- x\n", "+++ y\n"]);
+        let added = ["--- x\n", "+++ y\n"].map(|line| Line::Added(line.to_owned()));
+        assert_eq!(found[1].hunks[0].lines, added);
         assert_eq!(found[2].hunks[0].before(), ["x"]);
     }
 

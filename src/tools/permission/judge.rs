@@ -89,6 +89,11 @@ impl Judge {
         self.guardrails.sensitive.find(path).is_none() && !self.rules.deny.iter().any(is_denied)
     }
 
+    /// Returns whether there is a file at all that no search may look at.
+    pub fn limits_searches(&self) -> bool {
+        !self.guardrails.sensitive.is_empty() || !self.rules.deny.is_empty()
+    }
+
     /// Returns why nobody may do something with a target.
     fn guarded(&self, target: &Target) -> Option<String> {
         let Guardrails { protected, sensitive, blocked, .. } = &self.guardrails;

@@ -1,5 +1,6 @@
 //! A search in the content of files.
 
+use std::io::{self, Read};
 use std::sync::{Mutex, PoisonError};
 
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
@@ -10,6 +11,7 @@ use super::walk::{Walk, Walked};
 use crate::port::Cancel;
 use crate::tools::advice;
 use crate::tools::tool::Output;
+use crate::workspace::Opened;
 
 /// A search in the content of files.
 pub(in crate::tools) struct Search {
@@ -34,6 +36,9 @@ pub(in crate::tools) enum Text {
 
 /// Memory that the search of one file may take; only a line that is longer needs it.
 const MEMORY: usize = 64 << 20;
+
+/// The largest file that is read at one go, in bytes.
+const SMALL: usize = 128 << 10;
 
 impl Search {
     /// Returns what to search for.
@@ -61,11 +66,12 @@ impl Search {
         let found_in = &found;
         let walked = self.walk.each(cancel, &|| {
             let mut searcher = self.searcher();
+            let mut buffer = Vec::new();
             Box::new(move |path| {
                 let Ok(opened) = self.walk.root.open_file(&path) else { return };
                 let mut hits = Hits::new(self.most);
                 // What was found before a file could not be read any more still counts.
-                let _ = searcher.search_file(&self.matcher, &opened.file, &mut hits);
+                let _ = self.look(&mut searcher, &mut buffer, opened, &mut hits);
                 if !hits.is_empty() {
                     found_in.lock().unwrap_or_else(PoisonError::into_inner).add(path, hits);
                 }
@@ -85,6 +91,30 @@ impl Search {
             Walked::Cancelled => text += "[not all files were searched]\n",
         }
         Output::ok(text.trim_end())
+    }
+
+    /// Searches a file. Most are small, and the fewer system calls each of them takes, the sooner all are done.
+    fn look(
+        &self,
+        searcher: &mut Searcher,
+        buffer: &mut Vec<u8>,
+        Opened { mut file, size }: Opened,
+        hits: &mut Hits,
+    ) -> io::Result<()> {
+        // One without a size may have a content all the same.
+        let size = usize::try_from(size).ok().filter(|size| (1..=SMALL).contains(size));
+        let Some(size) = size else { return searcher.search_file(&self.matcher, &file, hits) };
+        buffer.resize(SMALL, 0);
+        let mut read = 0;
+        while read < size {
+            match file.read(&mut buffer[read..]) {
+                Ok(0) => break,
+                Ok(more) => read += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        searcher.search_slice(&self.matcher, &buffer[..read], hits)
     }
 
     fn searcher(&self) -> Searcher {

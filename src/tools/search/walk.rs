@@ -1,11 +1,13 @@
 //! The files of the workspace that a search looks at.
 
+use std::num::NonZero;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use globset::GlobMatcher;
-use ignore::{WalkBuilder, WalkState};
+use ignore::{DirEntry, WalkBuilder, WalkState};
 
 use crate::port::Cancel;
 use crate::tools::pattern::glob;
@@ -53,8 +55,18 @@ pub(in crate::tools) fn names(pattern: &str) -> Result<GlobMatcher, String> {
     glob(&anywhere)
 }
 
+/// Threads that walk, at the most.
+const THREADS: usize = 12;
+
+/// Returns whether so many threads can be had: the walker that has several breaks down without them.
+fn can_be_had(threads: usize) -> bool {
+    thread::scope(|scope| {
+        (0..threads).all(|_| thread::Builder::new().spawn_scoped(scope, || {}).is_ok())
+    })
+}
+
 impl Walk {
-    /// Looks at each file, in no order, from several threads, each with something of its own that looks.
+    /// Looks at each file, in no order, from several threads if they can be had, each with something of its own that looks.
     ///
     /// # Errors
     ///
@@ -75,29 +87,39 @@ impl Walk {
         // What begins with a dot belongs to the project; what git keeps for itself does not.
         walk.hidden(false).require_git(false).git_global(false).follow_links(false);
         walk.filter_entry(|entry| entry.file_name() != ".git");
-        let ended_by = &ended;
-        walk.build_parallel().run(|| {
+        let step = |look: &mut Look<'a>, entry: Result<DirEntry, ignore::Error>| {
+            let stop = match () {
+                () if cancel.is_cancelled() => Walked::Cancelled,
+                () if begun.elapsed() > LONGEST => Walked::Late,
+                () => Walked::All,
+            };
+            if stop != Walked::All {
+                *ended.lock().unwrap_or_else(PoisonError::into_inner) = stop;
+                return WalkState::Quit;
+            }
+            // What cannot be read, or is gone by now, has nothing to show.
+            let Ok(entry) = entry else { return WalkState::Continue };
+            if entry.file_type().is_some_and(|kind| kind.is_file())
+                && let Some(path) = self.wanted(entry.path())
+            {
+                look(path);
+            }
+            WalkState::Continue
+        };
+        let threads = thread::available_parallelism().map_or(1, NonZero::get).min(THREADS);
+        if can_be_had(threads) {
+            walk.threads(threads).build_parallel().run(|| {
+                let mut look = looking();
+                Box::new(move |entry| step(&mut look, entry))
+            });
+        } else {
             let mut look = looking();
-            Box::new(move |entry| {
-                let stop = match () {
-                    () if cancel.is_cancelled() => Walked::Cancelled,
-                    () if begun.elapsed() > LONGEST => Walked::Late,
-                    () => Walked::All,
-                };
-                if stop != Walked::All {
-                    *ended_by.lock().unwrap_or_else(PoisonError::into_inner) = stop;
-                    return WalkState::Quit;
+            for entry in walk.build() {
+                if step(&mut look, entry) == WalkState::Quit {
+                    break;
                 }
-                // What cannot be read, or is gone by now, has nothing to show.
-                let Ok(entry) = entry else { return WalkState::Continue };
-                if entry.file_type().is_some_and(|kind| kind.is_file())
-                    && let Some(path) = self.wanted(entry.path())
-                {
-                    look(path);
-                }
-                WalkState::Continue
-            })
-        });
+            }
+        }
         Ok(ended.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -110,8 +132,9 @@ impl Walk {
                 return None;
             }
         }
-        let path = RelPath::new(path).ok()?;
-        self.judge.may_search(self.tool, &path.to_string()).then_some(path)
+        let path = RelPath::of_entry(path);
+        let may = || self.judge.may_search(self.tool, &path.to_string());
+        (!self.judge.limits_searches() || may()).then_some(path)
     }
 
     /// Returns where it looks, for the order among other calls; the empty text for the whole workspace.

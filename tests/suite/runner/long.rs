@@ -1,4 +1,4 @@
-//! A run of two thousand steps: it stays small, and its steps stay quick.
+//! A run of ten thousand steps: it stays small, and its steps stay quick.
 
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -11,7 +11,7 @@ use architect::model::{
 use architect::port::{Ask, Delta, Job, Model, ModelCall, Scope, ToolSpec, Toolbox, Vetted};
 use architect::runner::{Brief, Driver, Inline, Ports};
 
-const STEPS: u32 = 2_000;
+const STEPS: u32 = 10_000;
 
 /// What was seen of each request.
 struct Asked {
@@ -24,7 +24,7 @@ struct Asked {
 
 type Seen = Arc<Mutex<Vec<Asked>>>;
 
-/// Looks at another file in each reply, and sums up when it is asked to.
+/// Looks at one of five hundred files in each reply, and sums up when it is asked to.
 struct Worker(Seen);
 
 struct Says(Reply);
@@ -52,7 +52,7 @@ impl Model for Worker {
         });
         let (part, finish) = match ask.purpose {
             Purpose::Agent => {
-                let arguments = format!(r#"{{"path":"src/file{number}.rs"}}"#);
+                let arguments = format!(r#"{{"path":"src/file{}.rs"}}"#, number % 500);
                 let id = format!("c{number}");
                 (
                     Part::Call(ToolCall::new(id.as_str().into(), "read_file", &arguments)),
@@ -103,7 +103,11 @@ fn run() -> (Fold, Vec<Asked>) {
     let ports = Ports { tools: Arc::new(Files), ..Ports::new(model) };
     let rules = Rules {
         limits: Limits { max_steps: STEPS, ..Limits::default() },
-        context: ContextRules { window: Tokens(20_000), ..ContextRules::default() },
+        context: ContextRules {
+            window: Tokens(20_000),
+            max_compactions: 1_000,
+            ..ContextRules::default()
+        },
         ..Rules::default()
     };
     let task = Item::user(Origin::Task, "Read everything.");
@@ -113,8 +117,9 @@ fn run() -> (Fold, Vec<Asked>) {
     (fold, seen)
 }
 
+/// Fault R17.
 #[test]
-fn two_thousand_steps_stay_small_and_quick() {
+fn ten_thousand_steps_stay_small_and_quick() {
     let (fold, seen) = run();
     let State::Done(done) = &fold.state else { panic!("not done: {:?}", fold.state.kind()) };
     assert_eq!((done.outcome.reason.name(), done.run.steps), ("max_steps", STEPS));
@@ -123,7 +128,7 @@ fn two_thousand_steps_stay_small_and_quick() {
     assert!(seen.iter().all(|asked| asked.bytes < most && asked.entries < 200));
     let summaries: Vec<usize> =
         (0..seen.len()).filter(|at| seen[*at].purpose == Purpose::Compaction).collect();
-    assert!((10..50).contains(&summaries.len()), "{} summaries", summaries.len());
+    assert!((50..250).contains(&summaries.len()), "{} summaries", summaries.len());
     for at in &summaries {
         let before = &seen[at - 1];
         assert!(before.bytes > 30_000, "summed up at {} bytes", before.bytes);
@@ -135,7 +140,7 @@ fn two_thousand_steps_stay_small_and_quick() {
     let entries = fold.conversation.entries();
     assert!(matches!(&entries[0].item, Item::User(message) if message.origin == Origin::Task));
     assert!(matches!(&entries[1].item, Item::User(message)
-        if message.text.contains("Goal: read.") && message.text.contains("read_file ×1")));
+        if message.text.contains("Goal: read.") && message.text.contains("read_file ×")));
     // Late steps take as long as early ones; the bound is wide, for the machine may be busy.
     let tenth = seen.len() / 10;
     let took = |from: usize| seen[from + tenth].at - seen[from].at;

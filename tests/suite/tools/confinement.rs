@@ -10,68 +10,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use architect::exec::{Enforced, Hole, Level, Mode, Need, Network, Policy};
+use architect::exec::{Hole, Level, Mode, Need, Network};
 use rustix::net::{AddressFamily, Protocol, SocketType, socket};
 use serde_json::json;
 
+use super::cage::Cage;
 use super::world::{World, yolo};
-
-/// A confined workspace, and what lies around it.
-struct Cage {
-    world: World,
-    enforced: Enforced,
-    outside: PathBuf,
-}
-
-impl Cage {
-    /// Returns a cage of this level; none when the system has no such level.
-    fn new(level: Level, change: impl FnOnce(&mut Policy)) -> Option<Self> {
-        let world = World::with(yolo(), |policy| {
-            policy.mode = Mode::WorkspaceWrite;
-            policy.ceiling = level;
-            let around = policy.workspace.parent().unwrap().to_owned();
-            for folder in ["outside", "state", "w/.git/hooks", "w/.architect"] {
-                fs::create_dir_all(around.join(folder)).unwrap();
-            }
-            fs::write(around.join("outside/file"), "secret\n").unwrap();
-            fs::write(around.join("state/journal"), "journal\n").unwrap();
-            policy.protected =
-                vec![policy.workspace.join(".git/hooks"), policy.workspace.join(".architect")];
-            policy.hidden = vec![around.join("state")];
-            change(policy);
-        });
-        let enforced = world.supervisor.enforced().unwrap();
-        let outside = world.path.parent().unwrap().join("outside");
-        if enforced.level == level {
-            Some(Self { world, enforced, outside })
-        } else {
-            eprintln!("skipped: {level} cannot be had here: {enforced:?}");
-            None
-        }
-    }
-
-    fn run(&self, command: &str) -> String {
-        let call = json!({"command": command, "timeout": 20});
-        self.world.call("run_command", &call).text.to_string()
-    }
-
-    /// Returns whether a command succeeds.
-    fn can(&self, command: &str) -> bool {
-        let said = self.run(command);
-        let can = said.contains("[exit code 0");
-        println!("{} {command}: {}", if can { "can" } else { "cannot" }, said.replace('\n', " | "));
-        can
-    }
-
-    /// Returns whether [`inside`] can do something.
-    fn manages(&self, what: &str) -> bool {
-        let test = std::env::current_exe().unwrap();
-        self.can(&format!(
-            "INSIDE='{what}' '{}' --exact tools::confinement::inside --ignored",
-            test.display()
-        ))
-    }
-}
 
 /// Not a test by itself: what a confined process tries, as `INSIDE` says.
 #[test]
@@ -175,7 +119,8 @@ fn the_engine_and_the_system_cannot_be_touched(cage: &Cage) {
 #[test]
 fn with_namespaces_nothing_is_left_open() {
     let Some(cage) = Cage::new(Level::Namespaces, |_| {}) else { return };
-    assert_eq!(cage.enforced.holes, []);
+    let later = [Hole::LaterSockets];
+    assert!(cage.enforced.holes.is_empty() || cage.enforced.holes == later, "{:?}", cage.enforced);
     files_outside_cannot_be_changed(&cage);
     the_engine_and_the_system_cannot_be_touched(&cage);
     let o = cage.outside.display().to_string();

@@ -1,7 +1,7 @@
 //! `apply_patch`, held against what git makes of the same patch.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use architect::model::{FileAction, ToolStatus};
@@ -22,6 +22,9 @@ fn git(folder: &Path, args: &[&str]) -> Vec<u8> {
         "core.fsmonitor=false",
         "-c",
         "core.hooksPath=/dev/null",
+        // The checkout may belong to somebody else than who runs its tests.
+        "-c",
+        "safe.directory=*",
     ];
     let mut git = Command::new("git");
     git.args(plain).args(args).current_dir(folder).env("GIT_CONFIG_GLOBAL", "/dev/null");
@@ -257,47 +260,60 @@ fn restore(world: &World, patch: &str, wanted: &[(String, Vec<u8>)]) {
     assert_eq!(files(&world.path), wanted, "{patch}");
 }
 
-/// The changes of this project itself, as far as it has its history with it.
+/// Returns the history to take changes from: this project's own, as far as it has it with it, or the one that
+/// `ARCHITECT_TEST_HISTORY` names.
+fn history() -> Option<PathBuf> {
+    let own = || env!("CARGO_MANIFEST_DIR").into();
+    let history = std::env::var_os("ARCHITECT_TEST_HISTORY").map_or_else(own, PathBuf::from);
+    // A copy without its history shows nothing.
+    (history.join(".git").exists() || history.join("HEAD").exists()).then_some(history)
+}
+
+/// Returns the newest commits with their parents, as many as `ARCHITECT_TEST_COMMITS` says, or so many.
+fn commits(history: &Path, usual: u32) -> Vec<(String, String)> {
+    let count = std::env::var("ARCHITECT_TEST_COMMITS").unwrap_or_else(|_| usual.to_string());
+    let list = git(history, &["log", "--no-merges", "--format=%H %P", "-n", &count]);
+    let list = String::from_utf8(list).unwrap();
+    let pairs = list.lines().filter_map(|line| line.split_once(' '));
+    let pairs = pairs.filter(|(_, parent)| !parent.is_empty());
+    pairs.map(|(commit, parent)| (commit.to_owned(), parent.to_owned())).collect()
+}
+
+/// Returns what changed between two commits, as far as it is text.
+fn change(history: &Path, more: &[&str], from: &str, to: &str) -> Option<String> {
+    let plain = ["diff", "--no-ext-diff", "--no-textconv"];
+    let patch = git(history, &[&plain[..], more, &[from, to]].concat());
+    let patch = String::from_utf8(patch).ok()?;
+    let is_text = !patch.contains("\nBinary files ")
+        && !patch.contains(" mode 120000")
+        && !patch.contains(" 160000");
+    (is_text && patch.len() <= 2_000_000 && !patch.is_empty()).then_some(patch)
+}
+
+/// Returns the names of the files that changed between two commits, each with how.
+fn changed(history: &Path, from: &str, to: &str) -> Vec<(String, String)> {
+    let names = git(history, &["diff", "--no-renames", "--name-status", "-z", from, to]);
+    let names = String::from_utf8(names).unwrap();
+    let fields: Vec<&str> = names.split_terminator('\0').collect();
+    fields.chunks(2).map(|pair| (pair[0].to_owned(), pair[1].to_owned())).collect()
+}
+
+/// Each change of a real history gives the files that the next commit has.
 #[test]
 fn patches_of_a_real_history_give_what_git_gives() {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let history =
-        std::env::var("ARCHITECT_TEST_HISTORY").unwrap_or_else(|_| source.display().to_string());
-    let history = Path::new(&history);
-    // A copy without its history shows nothing.
-    if !history.join(".git").exists() && !history.join("HEAD").exists() {
-        return;
-    }
-    let list = git(history, &["log", "--no-merges", "--format=%H %P", "-n", "150"]);
+    let Some(history) = history() else { return };
     let mut applied = 0;
-    for line in String::from_utf8(list).unwrap().lines() {
-        let Some((commit, parent)) = line.split_once(' ').filter(|(_, parent)| !parent.is_empty())
-        else {
-            continue;
-        };
-        let patch = git(history, &["diff", "-M", "--no-ext-diff", "--no-textconv", parent, commit]);
-        let Ok(patch) = String::from_utf8(patch) else { continue };
-        let is_text = !patch.contains("\nBinary files ")
-            && !patch.contains(" mode 120000")
-            && !patch.contains(" 160000");
-        if !is_text || patch.len() > 2_000_000 || patch.is_empty() {
-            continue;
-        }
+    for (commit, parent) in commits(&history, 150) {
+        let Some(patch) = change(&history, &["-M"], &parent, &commit) else { continue };
         let world = world();
-        let names = git(history, &["diff", "--no-renames", "--name-status", "-z", parent, commit]);
-        let names = String::from_utf8(names).unwrap();
-        let fields: Vec<&str> = names.split_terminator('\0').collect();
         let mut wanted = Vec::new();
-        for pair in fields.chunks(2) {
-            let [status, name] = pair else { panic!("{pair:?}") };
-            if *status != "A" {
-                world.write(name, git(history, &["show", &format!("{parent}:{name}")]));
+        for (status, name) in changed(&history, &parent, &commit) {
+            if status != "A" {
+                world.write(&name, git(&history, &["show", &format!("{parent}:{name}")]));
             }
-            if *status != "D" {
-                wanted.push((
-                    (*name).to_owned(),
-                    git(history, &["show", &format!("{commit}:{name}")]),
-                ));
+            if status != "D" {
+                let content = git(&history, &["show", &format!("{commit}:{name}")]);
+                wanted.push((name, content));
             }
         }
         wanted.sort();
@@ -306,5 +322,59 @@ fn patches_of_a_real_history_give_what_git_gives() {
         assert!(files(&world.path) == wanted, "{commit} differs");
         applied += 1;
     }
+    println!("{applied} patches give what git gives");
     assert!(applied > 0, "the history has nothing to apply");
+}
+
+/// Each change of a real history, on the files as they were some commits earlier: where `patch` can apply it, with
+/// offsets and fuzz, the tool makes the same of it.
+#[test]
+fn patches_of_a_real_history_give_what_patch_gives_elsewhere() {
+    let Some(history) = history() else { return };
+    if Command::new("patch").arg("--version").output().is_err() {
+        eprintln!("skipped: there is no patch");
+        return;
+    }
+    let (mut same, mut neither, mut ours, mut other) = (0, 0, 0, Vec::new());
+    let commits = commits(&history, 60);
+    for ((commit, parent), (earlier, _)) in commits.iter().zip(commits.iter().skip(8)) {
+        let more = ["--no-renames", "--diff-filter=M"];
+        let Some(patch) = change(&history, &more, parent, commit) else { continue };
+        let at = |commit: &str, name: &str| {
+            let whole = format!("{commit}:{name}");
+            let there = git(&history, &["ls-tree", "--name-only", "-z", commit, "--", name]);
+            (!there.is_empty()).then(|| git(&history, &["show", &whole]))
+        };
+        let (world, theirs) = (world(), world());
+        let mut has_moved = false;
+        for (status, name) in changed(&history, parent, commit) {
+            if let Some(content) = at(earlier, &name).filter(|_| status == "M") {
+                has_moved |= at(parent, &name) != Some(content.clone());
+                theirs.write(&name, &content);
+                world.write(&name, content);
+            }
+        }
+        if !has_moved {
+            continue;
+        }
+        let before = files(&world.path);
+        let file = theirs.path.parent().unwrap().join("patch");
+        fs::write(&file, &patch).unwrap();
+        let mut program = Command::new("patch");
+        program.args(["-p1", "-s", "-f", "--no-backup-if-mismatch", "-r", "-", "-i"]).arg(&file);
+        let fits = program.current_dir(&theirs.path).output().unwrap().status.success();
+        let result = world.call("apply_patch", &json!({"patch": patch}));
+        match (fits, result.status == ToolStatus::Ok) {
+            (true, true) if files(&world.path) == files(&theirs.path) => same += 1,
+            (true, _) => other.push(format!("{commit} on {earlier}: {}", result.text)),
+            (false, true) => ours += 1,
+            (false, false) => {
+                assert!(files(&world.path) == before, "{commit} on {earlier} left something");
+                neither += 1;
+            }
+        }
+    }
+    println!(
+        "{same} patches give what patch gives, {neither} fit for neither, {ours} for us alone"
+    );
 }

@@ -1,0 +1,102 @@
+//! Protected paths that are not there.
+//!
+//! What is there can be made read-only; what is not there cannot. So it is looked for whenever a command has ended, with
+//! everything that it started: what the command put there is set aside, under another name, where nobody obeys it.
+
+use std::ffi::OsString;
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use super::policy::{Mode, Policy};
+
+/// Protected paths that were not there when somebody looked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Absent(Vec<PathBuf>);
+
+/// What is added to the name of something that is set aside.
+const DENIED: &str = ".denied";
+
+impl Absent {
+    /// Returns the protected paths of a policy that are not there, as long as their folder is. Where there is no folder
+    /// either, it will be the command's own: whoever makes a repository makes its hooks.
+    pub(super) fn of(policy: &Policy) -> Self {
+        if policy.mode == Mode::Off {
+            return Self::default();
+        }
+        let is_absent =
+            |path: &&PathBuf| !is_there(path) && path.parent().is_some_and(Path::is_dir);
+        Self(policy.protected.iter().filter(is_absent).cloned().collect())
+    }
+
+    /// Returns whether one of them is there by now.
+    pub(super) fn is_outdated(&self) -> bool {
+        self.0.iter().any(|path| is_there(path))
+    }
+
+    /// Renames those of them that are there. Returns which these are; what cannot even be renamed is among them.
+    pub(super) fn set_aside(&self) -> Vec<PathBuf> {
+        let found: Vec<_> = self.0.iter().filter(|path| is_there(path)).cloned().collect();
+        for path in &found {
+            if set_aside(path).is_err()
+                && let Some(folder) = path.parent()
+            {
+                // The command may have closed the folder; it is still ours.
+                let _ = fs::set_permissions(folder, Permissions::from_mode(0o700));
+                let _ = set_aside(path);
+            }
+        }
+        found
+    }
+}
+
+fn set_aside(path: &Path) -> io::Result<()> {
+    let with = |ending: &str| {
+        let mut name = OsString::from(path);
+        name.push(ending);
+        PathBuf::from(name)
+    };
+    let usual = with(DENIED);
+    if !is_there(&usual) {
+        return fs::rename(path, usual);
+    }
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    fs::rename(path, with(&format!("{DENIED}-{}", now.as_nanos())))
+}
+
+/// Returns whether there is something, be it a link to nothing.
+fn is_there(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_put_there_is_renamed_and_what_was_there_is_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("old"), "").unwrap();
+        let policy = Policy {
+            mode: Mode::WorkspaceWrite,
+            protected: vec![path("old"), path("new"), path("none/x")],
+            ..Policy::off(folder.path())
+        };
+        let absent = Absent::of(&policy);
+        assert!(!absent.is_outdated() && absent.set_aside().is_empty());
+        for round in 1..=3 {
+            fs::create_dir_all(path("new/closed")).unwrap();
+            fs::set_permissions(path("new"), Permissions::from_mode(0o555)).unwrap();
+            fs::set_permissions(folder.path(), Permissions::from_mode(0o555)).unwrap();
+            assert!(absent.is_outdated());
+            assert_eq!(absent.set_aside(), [path("new")]);
+            assert!(!absent.is_outdated());
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1 + round);
+            fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+        }
+        assert!(path("new.denied/closed").exists());
+    }
+}

@@ -1,0 +1,92 @@
+//! What a command may not write although it lies in the workspace, and the ways around that.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use architect::exec::{Level, Policy};
+
+use super::cage::Cage;
+
+/// Makes a repository of the workspace, with its configuration protected besides its hooks.
+fn repository(policy: &mut Policy) {
+    let init =
+        Command::new("git").args(["init", "-q", "."]).current_dir(&policy.workspace).status();
+    assert!(init.unwrap().success());
+    policy.protected.extend(
+        [".git/config", ".git/commondir", ".git/hooks"].map(|path| policy.workspace.join(path)),
+    );
+}
+
+/// Fault X1: neither under another name nor with other folders around it.
+#[test]
+fn what_is_protected_cannot_be_replaced() {
+    let Some(cage) = Cage::new(Level::Namespaces, repository) else { return };
+    for denied in [
+        "mv .git old && cp -r old .git && echo evil > .git/hooks/pre-commit",
+        "mv .git/hooks .git/old",
+        "mv .architect old",
+        "rm -rf .architect",
+        "ln -s .git/hooks way && echo evil > way/pre-commit",
+        "ln .git/config other && echo evil >> other",
+        "exec 3< .git/hooks; echo evil > /proc/self/fd/3/pre-commit",
+        "mv $PWD/../w ../other",
+        "umount .git/hooks",
+        "echo evil >> .git/config",
+    ] {
+        assert!(!cage.can(denied), "{denied}");
+    }
+    assert!(cage.run("mv .git old").contains("sandbox denied: "), "a busy folder is explained");
+    cage.run("rm -rf .git; mkdir -p .git/hooks; echo evil > .git/hooks/pre-commit");
+    let hooks = cage.world.path.join(".git/hooks");
+    assert!(!hooks.join("pre-commit").exists() && cage.world.path.join(".git/config").exists());
+}
+
+/// Fault X1: what is not there cannot be made read-only; so it is looked for after the command, whatever its end.
+#[test]
+fn what_is_protected_and_not_there_is_set_aside() {
+    for level in [Level::Namespaces, Level::Landlock] {
+        let Some(cage) = Cage::new(level, |policy| {
+            repository(policy);
+            fs::remove_dir(policy.workspace.join(".architect")).unwrap();
+        }) else {
+            continue;
+        };
+        let said =
+            cage.run("mkdir .architect && echo evil > .architect/config.toml && chmod 555 .");
+        assert!(said.contains("renamed to .architect.denied"), "{said}");
+        assert!(!cage.world.path.join(".architect").exists());
+        assert!(cage.world.path.join(".architect.denied/config.toml").exists());
+        cage.run("ln -s elsewhere .git/commondir; kill -9 $$");
+        assert!(fs::symlink_metadata(cage.world.path.join(".git/commondir")).is_err());
+        cage.run("(setsid sh -c 'trap \"\" TERM; sleep 0.1; echo x > .git/commondir; sleep 60' &)");
+        assert!(!cage.world.path.join(".git/commondir").exists());
+    }
+}
+
+/// What the user makes meanwhile stays, and no command writes it from then on.
+#[test]
+fn what_the_user_makes_meanwhile_is_protected_as_well() {
+    let change = |policy: &mut Policy| {
+        fs::remove_dir(policy.workspace.join(".architect")).unwrap();
+    };
+    let Some(cage) = Cage::new(Level::Namespaces, change) else { return };
+    assert!(cage.can("true"));
+    cage.world.write(".architect/config.toml", "mine\n");
+    assert!(!cage.can("echo evil > .architect/config.toml"));
+    assert_eq!(cage.world.read(".architect/config.toml"), "mine\n");
+}
+
+/// Fault X1: no command makes a program that runs as its owner, be that root.
+#[test]
+fn a_command_hands_no_rights_on() {
+    for level in [Level::Namespaces, Level::Landlock] {
+        let Some(cage) = Cage::new(level, |_| {}) else { continue };
+        assert!(cage.can("cp /bin/sh own && chmod 755 own && chmod g+s .git"));
+        for denied in ["chmod 4755 own", "chmod u+s own", "install -m 6755 /bin/sh other"] {
+            assert!(!cage.can(denied), "{level}: {denied}");
+        }
+        let mode = fs::metadata(cage.world.path.join("own")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o4000, 0);
+    }
+}

@@ -1,0 +1,317 @@
+//! A system that has too little of something, or does not do what it should. The engine is a process of its own here.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use architect::exec::{Hole, Level, Mode, Need};
+use architect::model::ToolStatus;
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
+use serde_json::json;
+
+use super::world::{World, eventually, yolo};
+
+/// An engine that does what one of the parts of [`engine`] says, and talks to its test line by line.
+struct Engine {
+    process: Child,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+    _folder: tempfile::TempDir,
+}
+
+impl Engine {
+    /// Starts an engine, below another program where one is named.
+    fn start(what: &str, below: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let own = std::env::current_exe().unwrap();
+        let mut words = below.iter().map(Into::into).collect::<Vec<std::ffi::OsString>>();
+        words.push(own.into());
+        let mut engine = Command::new(&words[0]);
+        engine.args(&words[1..]);
+        engine.args(["--exact", "tools::scarce::engine", "--ignored", "--nocapture"]);
+        engine.env("ENGINE", what).env("TMPDIR", folder.path());
+        engine.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = engine.spawn().unwrap();
+        let (to, from) = (process.stdin.take().unwrap(), process.stdout.take().unwrap());
+        Self { process, to, from: BufReader::new(from), _folder: folder }
+    }
+
+    /// Waits for a line that begins like this, and returns the rest of it.
+    fn hear(&mut self, begin: &str) -> String {
+        loop {
+            let mut line = String::new();
+            assert_ne!(self.from.read_line(&mut line).unwrap(), 0, "the engine never said {begin}");
+            if let Some((_, rest)) = line.split_once(begin) {
+                return rest.trim().to_owned();
+            }
+        }
+    }
+
+    fn say(&mut self, line: &str) {
+        writeln!(self.to, "{line}").unwrap();
+    }
+
+    fn end(mut self) {
+        let status = self.process.wait().unwrap();
+        let mut said = String::new();
+        let _ = std::io::Read::read_to_string(&mut self.from, &mut said);
+        assert!(status.success(), "{said}");
+    }
+}
+
+/// Not a test by itself: the engine.
+#[test]
+#[ignore = "started by the other tests as a process of its own"]
+fn engine() {
+    match std::env::var("ENGINE").unwrap().as_str() {
+        "processes" => without_processes(),
+        "memory" => with_little_memory(),
+        "levels" => levels(),
+        other => panic!("{other}"),
+    }
+}
+
+/// Waits for the test to go on.
+fn wait() {
+    std::io::stdin().lines().next().unwrap().unwrap();
+}
+
+/// Returns whether there is such a tool; the test is skipped where it is not.
+fn has(tool: &str) -> bool {
+    let has = Command::new(tool).arg("-V").output().is_ok();
+    if !has {
+        eprintln!("skipped: there is no {tool}");
+    }
+    has
+}
+
+/// Has `strace` watch a process; none where that is not allowed.
+fn traced(pid: u32, more: &[&str]) -> Option<Child> {
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-qq", "-o", "/dev/null", "-p", &pid.to_string()]).args(more);
+    let mut strace = strace.stderr(Stdio::null()).spawn().unwrap();
+    let is_watched = || {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        status.lines().any(|line| line.starts_with("TracerPid:") && !line.ends_with("\t0"))
+    };
+    let begun = Instant::now();
+    while !is_watched() {
+        if strace.try_wait().unwrap().is_some() || begun.elapsed() > Duration::from_secs(10) {
+            eprintln!("skipped: this user may not trace processes");
+            let _ = strace.kill();
+            let _ = strace.wait();
+            return None;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    Some(strace)
+}
+
+fn without_processes() {
+    let world = World::new();
+    world.write("a", "text\n");
+    println!("\nready");
+    wait();
+    let said = world.err("run_command", &json!({"command": "true"}));
+    assert!(said.contains("Resource temporarily unavailable"), "{said}");
+    assert_eq!(world.ok("read_file", &json!({"path": "a"})), "text\n");
+    assert_eq!(world.ok("grep", &json!({"text": "text"})), "a\n1:text");
+    assert_eq!(world.ok("find_files", &json!({"pattern": "a"})), "a");
+    println!("\ndone");
+    wait();
+    world.ok("run_command", &json!({"command": "true"}));
+}
+
+/// Fault R2: without room for another process or thread, a command says so, and everything else goes on.
+#[test]
+fn without_another_process_a_call_says_so() {
+    if !has("strace") {
+        return;
+    }
+    let mut engine = Engine::start("processes", &[]);
+    engine.hear("ready");
+    let inject = "inject=clone,clone3,fork,vfork:error=EAGAIN";
+    let strace =
+        traced(engine.process.id(), &["-e", "trace=clone,clone3,fork,vfork", "-e", inject]);
+    let Some(mut strace) = strace else {
+        engine.process.kill().unwrap();
+        engine.process.wait().unwrap();
+        return;
+    };
+    engine.say("go");
+    engine.hear("done");
+    kill_process(Pid::from_child(&strace), Signal::TERM).unwrap();
+    strace.wait().unwrap();
+    engine.say("go");
+    engine.end();
+}
+
+fn with_little_memory() {
+    let world = World::new();
+    world.ok("run_command", &json!({"command": "true"}));
+    for (name, size) in [("huge", 1_u64 << 40), ("large", 2 << 30)] {
+        let file = fs::File::create(world.path.join(name)).unwrap();
+        file.set_len(size).unwrap();
+    }
+    world.write("line", "x".repeat(100 << 20));
+    world.write("lines", "some text\n".repeat(10 << 20));
+    let statm = fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
+    let maximum = getrlimit(Resource::As).maximum;
+    let current = Some(pages * 4096 + (256 << 20));
+    setrlimit(Resource::As, Rlimit { current, maximum }).unwrap();
+    for (tool, arguments) in [
+        ("read_file", json!({"path": "huge"})),
+        ("read_file", json!({"path": "huge", "offset": 1_000_000})),
+        ("read_file", json!({"path": "line"})),
+        ("read_file", json!({"path": "lines", "offset": 9_000_000, "limit": 10})),
+        ("edit_file", json!({"path": "huge", "old_str": "x", "new_str": "y"})),
+        ("edit_file", json!({"path": "line", "old_str": "y", "new_str": "z"})),
+        ("write_file", json!({"path": "large", "content": "y", "mode": "append"})),
+        ("apply_patch", json!({"patch": "--- a/huge\n+++ b/huge\n@@ -1 +1 @@\n-x\n+y\n"})),
+        ("search_code", json!({"pattern": "z+$"})),
+        ("grep", json!({"text": "text", "max_results": 1000})),
+        ("find_files", json!({"pattern": "**"})),
+        ("run_command", json!({"command": "cat line lines; cat line >&2", "timeout": 60})),
+    ] {
+        let result = world.call(tool, &arguments);
+        assert!(result.text.len() < 100_000, "{tool}: {}", result.text.len());
+    }
+    world.ok("run_command", &json!({"command": "true"}));
+}
+
+/// Fault R3: what is huge outside is small inside, and no call ends the engine.
+#[test]
+fn with_little_memory_nothing_breaks_down() {
+    Engine::start("memory", &[]).end();
+}
+
+fn levels() {
+    for need in [Need::Preferred, Need::Required] {
+        let world = World::with(yolo(), |policy| {
+            policy.mode = Mode::WorkspaceWrite;
+            policy.need = need;
+        });
+        let enforced = match world.supervisor.enforced() {
+            Ok(enforced) => serde_json::to_string(&enforced).unwrap(),
+            Err(error) => error.to_string(),
+        };
+        let outside = world.path.parent().unwrap().join("outside");
+        let line = format!("echo x > {}", outside.display());
+        let said = world.call("run_command", &json!({"command": line, "timeout": 20}));
+        let is_there = outside.exists();
+        assert_eq!(is_there, said.status == ToolStatus::Ok, "{}", said.text);
+        println!("\n{need:?} {is_there} {enforced}");
+    }
+}
+
+/// Fault X2: without a part of what confining takes, commands are confined by the rest, which is said; or not started.
+#[test]
+fn what_the_system_lacks_is_said_and_never_pretended() {
+    if !has("strace") {
+        return;
+    }
+    for (call, error, level, why) in [
+        ("landlock_create_ruleset", "ENOSYS", Level::Namespaces, "no Landlock"),
+        ("landlock_create_ruleset", "EOPNOTSUPP", Level::Namespaces, "Landlock is not enabled"),
+        ("unshare", "EPERM", Level::Landlock, "namespaces: "),
+        ("mount", "EACCES", Level::Landlock, "namespaces: "),
+        ("seccomp", "EINVAL", Level::None, "Invalid argument"),
+        ("unshare,landlock_create_ruleset", "ENOSYS", Level::None, "no Landlock"),
+    ] {
+        let trace = format!("trace={call}");
+        let inject = format!("inject={call}:error={error}");
+        let strace = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject];
+        let mut engine = Engine::start("levels", &strace);
+        let preferred = engine.hear("Preferred ");
+        let required = engine.hear("Required ");
+        engine.end();
+        let (written, enforced) = preferred.split_once(' ').unwrap();
+        let enforced: architect::exec::Enforced = serde_json::from_str(enforced).unwrap();
+        assert_eq!(enforced.level, level, "{call}: {enforced:?}");
+        assert!(
+            enforced.why.as_ref().is_some_and(|said| said.contains(why)),
+            "{call}: {enforced:?}"
+        );
+        assert_eq!(written == "true", enforced.holes.contains(&Hole::Files), "{call}: {preferred}");
+        let is_refused = required.starts_with("false commands cannot be confined here as required");
+        assert_eq!(is_refused, level == Level::None, "{call}: {required}");
+    }
+}
+
+/// Fault T11: a process that nobody can collect is left alone after a while, and the next command runs.
+#[test]
+fn a_process_that_cannot_be_ended_is_left_alone() {
+    if !has("strace") {
+        return;
+    }
+    let world = World::new();
+    let file = world.path.join("pid");
+    let call = json!({"command": "echo $$ > pid; exec sleep 4711.11", "timeout": 1});
+    let (result, took) = thread::scope(|scope| {
+        let running = scope.spawn(|| {
+            let begun = Instant::now();
+            (world.call("run_command", &call), begun.elapsed())
+        });
+        let pid = || fs::read_to_string(&file).unwrap_or_default().trim().parse::<u32>().ok();
+        eventually("it runs", || pid().is_some());
+        // Whoever traces a process hears of its end before its parent does; this one never listens.
+        let deaf = traced(pid().unwrap(), &[]);
+        if let Some(strace) = &deaf {
+            kill_process(Pid::from_child(strace), Signal::STOP).unwrap();
+        }
+        let told = running.join().unwrap();
+        let after = world.call("run_command", &json!({"command": "echo on"}));
+        assert_eq!(&*after.text, "on\n[exit code 0]");
+        deaf.map(|mut strace| {
+            strace.kill().unwrap();
+            strace.wait().unwrap();
+            told
+        })
+    })
+    .unzip();
+    let (Some(result), Some(took)) = (result, took) else { return };
+    assert_eq!(result.status, ToolStatus::Abandoned);
+    assert!(result.text.contains("could not be ended, not even by SIGKILL"), "{}", result.text);
+    assert!(took < Duration::from_secs(12), "{took:?}");
+}
+
+/// Fault R14: a supervisor that gets no processor time for a while doesn't take it for the command's.
+#[test]
+fn a_command_in_time_is_in_time_however_late_its_supervisor_is() {
+    let world = World::new();
+    let file = world.path.join("pid");
+    let call = json!({"command": "echo $PPID > pid; sleep 0.3; echo done", "timeout": 1});
+    thread::scope(|scope| {
+        let running = scope.spawn(|| world.call("run_command", &call));
+        let pid = || fs::read_to_string(&file).unwrap_or_default().trim().parse::<i32>().ok();
+        eventually("it runs", || pid().is_some());
+        let supervisor = Pid::from_raw(pid().unwrap()).unwrap();
+        kill_process(supervisor, Signal::STOP).unwrap();
+        thread::sleep(Duration::from_millis(1_500));
+        kill_process(supervisor, Signal::CONT).unwrap();
+        assert_eq!(&*running.join().unwrap().text, "done\n[exit code 0]");
+    });
+}
+
+/// Fault G13: the ends of other children are nobody's but their owner's.
+#[test]
+fn other_children_end_without_being_noticed() {
+    let world = World::new();
+    thread::scope(|scope| {
+        let others = scope.spawn(|| {
+            for code in (0..200).map(|number| number % 100) {
+                let status = Command::new("sh").args(["-c", &format!("exit {code}")]).status();
+                assert_eq!(status.unwrap().code(), Some(code));
+            }
+        });
+        for code in 1..=50 {
+            let line = format!("(exit 7) & true & exit {code}");
+            let said = world.err("run_command", &json!({"command": line}));
+            assert!(said.starts_with(&format!("[exit code {code}")), "{said}");
+        }
+        others.join().unwrap();
+    });
+}
