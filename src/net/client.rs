@@ -198,6 +198,7 @@ impl Client {
     ///
     /// Fails with what happened on the way. A status that says so is no error here.
     pub fn send(&self, request: &Request, cancel: &Cancel) -> Result<Response, NetError> {
+        self.0.drain.wait();
         let line = self.line();
         match self.exchange(&line, request, cancel) {
             Err(NetError::Lost { .. }) if line.kept.load(Ordering::Relaxed) => {
@@ -215,6 +216,7 @@ impl Client {
     ///
     /// Fails as [`Client::send`] does.
     pub fn send_once(&self, request: &Request, cancel: &Cancel) -> Result<Response, NetError> {
+        self.0.drain.wait();
         let line = self.line();
         let answered = self.exchange(&line, request, cancel);
         if let Err(NetError::Lost { .. }) = answered {
@@ -343,8 +345,20 @@ impl Response {
     pub fn leave(mut self) {
         self.guard = None;
         self.cancel = Cancel::new();
-        let client = self.client.clone();
-        client.0.drain.take(self);
+        if self.is_whole() {
+            // Its end is known, so that nobody has to wait for it.
+            self.finish(1);
+        } else {
+            let client = self.client.clone();
+            client.0.drain.take(self);
+        }
+    }
+
+    /// Returns whether as much has been read as the answer said that it has.
+    fn is_whole(&self) -> bool {
+        let length = self.header("content-length").and_then(|length| length.parse().ok());
+        let is_coded = ["transfer-encoding", "content-encoding"].map(|name| self.header(name));
+        length == Some(self.read) && is_coded == [None, None]
     }
 
     /// Reads on to the end, unless there is more than `most`.
