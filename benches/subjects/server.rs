@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 /// What the server does with a request.
 #[derive(Clone, Debug)]
-#[allow(dead_code)] // each benchmark has its own
+#[allow(dead_code)] // not every benchmark uses all of it
 pub(crate) enum Manner {
     /// It asks for a tool call, so many times, and then says `Done.`; `{n}` in the arguments is the number of the step.
     Works { steps: usize, tool: String, arguments: String },
@@ -51,6 +51,7 @@ impl Server {
     }
 
     /// Returns the requests, and begins again.
+    #[allow(dead_code)]
     pub(crate) fn take(&self) -> Requests {
         std::mem::take(&mut *self.seen.lock().unwrap())
     }
