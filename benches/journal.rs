@@ -4,43 +4,19 @@
 
 use std::fs;
 use std::hint::black_box;
-use std::path::Path;
-use std::time::SystemTime;
 
-use architect::journal::{Begin, Durability, FileJournal, SessionId, Setting, Store, Workspace};
-use architect::machine::{Event, Facts, Fold, Intent, Mark, Outcomes, State, Verdict};
+use architect::journal::{Durability, Store};
+use architect::machine::{Event, Facts, Fold, Intent, Mark, State, Verdict};
 use architect::model::{
-    Access, EffectId, Finish, Item, Limits, LoopRules, Origin, Part, Reply, Rules, Span, Time,
-    Tokens, ToolCall, ToolResult, ToolStatus, Usage,
+    Access, EffectId, Finish, Part, Reply, Span, Time, Tokens, ToolCall, ToolResult, ToolStatus,
+    Usage,
 };
 use architect::port::{Journal as _, Record};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use subject::begin;
 
-fn begin(store: &Store, workspace: &Path) -> (FileJournal, Fold, Outcomes) {
-    let setting = Setting {
-        model: "scripted/none".into(),
-        agent: "build".into(),
-        workspace: Workspace::look(workspace).unwrap(),
-        system: "Be brief.".into(),
-        tools: [].into(),
-        schema: None,
-        options: serde_json::Value::Null,
-    };
-    let limits = Limits { max_steps: u32::MAX, ..Limits::default() };
-    let loops = LoopRules { warn: u32::MAX, end: u32::MAX };
-    let begin = Begin {
-        now: SystemTime::now(),
-        dispatched_by: None,
-        setting,
-        rules: Rules { limits, loops, ..Rules::default() },
-        fixed: 0,
-        history: vec![],
-        task: Item::user(Origin::Task, "task"),
-    };
-    let (journal, header) = store.create(SessionId::fresh(), begin).unwrap();
-    let (fold, outcomes) = header.start();
-    (journal, fold, outcomes)
-}
+#[path = "subjects/journal.rs"]
+mod subject;
 
 /// The event that a run waits for: a turn reads a file of this size.
 fn awaited(fold: &Fold, text: &str) -> Event {

@@ -1,7 +1,7 @@
 //! What neither the model, nor the journal, nor a reader of the output is to see.
 
 use super::world::World;
-use crate::config::{Config, McpTransport};
+use crate::config::{Config, McpTransport, VariableName};
 use crate::exec::is_secret;
 use crate::net::Secrets;
 
@@ -16,7 +16,7 @@ pub(super) fn of(config: &Config, world: &World) -> Secrets {
         McpTransport::Stdio { .. } => None,
     });
     let named: Vec<&str> =
-        settings.llm.api_key_env.iter().chain(tokens).map(|name| name.as_str()).collect();
+        settings.llm.api_key_env.iter().chain(tokens).map(VariableName::as_str).collect();
     let texts: Vec<(String, String)> = world.texts().collect();
     let secret = texts.iter().filter(|(name, _)| is_secret(name) || named.contains(&&**name));
     Secrets::among(secret.map(|(_, value)| value.as_str()))

@@ -9,11 +9,13 @@ use std::{fmt, fs};
 
 use ureq::config::AutoHeaderValue;
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig};
+use ureq::unversioned::transport::DefaultConnector;
 use ureq::{Agent, BodyReader, Proxy, SendBody, http};
 
 use super::body::Body;
 use super::drain::Drain;
 use super::error::{Context, NetError, Stage};
+use super::names::Names;
 use super::{HeaderMap, header};
 use crate::port::{Cancel, OnCancel};
 
@@ -36,6 +38,7 @@ struct Shared {
 #[derive(Clone, Debug)]
 struct Line {
     agent: Agent,
+    names: Names,
     number: u64,
     /// Whether it may have a connection that was used before, and that the server may have closed meanwhile.
     kept: Arc<AtomicBool>,
@@ -120,6 +123,9 @@ pub struct Response {
 /// The most that is read of one answer.
 const LARGEST: u64 = 64 << 20;
 
+/// What is read or written at a time; an encrypted record is no longer than a quarter of it.
+const BUFFER: usize = 64 << 10;
+
 /// Long enough for a tool to run between two calls.
 const IDLE_CONNECTION: Duration = Duration::from_secs(90);
 
@@ -184,6 +190,8 @@ impl Client {
             .timeout_per_read(Some(limits.silence()))
             .timeout_per_write(Some(limits.silence()))
             .max_idle_age(IDLE_CONNECTION)
+            .input_buffer_size(BUFFER)
+            .output_buffer_size(BUFFER)
             .build();
         let current = Mutex::new(Line::new(&config, 0));
         Ok(Self(Arc::new(Shared { config, limits, current, drain: Drain::default() })))
@@ -198,6 +206,7 @@ impl Client {
     ///
     /// Fails with what happened on the way. A status that says so is no error here.
     pub fn send(&self, request: &Request, cancel: &Cancel) -> Result<Response, NetError> {
+        self.0.drain.wait();
         let line = self.line();
         match self.exchange(&line, request, cancel) {
             Err(NetError::Lost { .. }) if line.kept.load(Ordering::Relaxed) => {
@@ -215,6 +224,7 @@ impl Client {
     ///
     /// Fails as [`Client::send`] does.
     pub fn send_once(&self, request: &Request, cancel: &Cancel) -> Result<Response, NetError> {
+        self.0.drain.wait();
         let line = self.line();
         let answered = self.exchange(&line, request, cancel);
         if let Err(NetError::Lost { .. }) = answered {
@@ -253,7 +263,10 @@ impl Client {
         if cancel.is_cancelled() {
             return Err(NetError::Cancelled);
         }
-        let answered = answered.map_err(|error| self.context(&host, Stage::Head).explain(error))?;
+        let answered = answered.map_err(|error| {
+            line.names.forget();
+            self.context(&host, Stage::Head).explain(error)
+        })?;
         let (head, body) = answered.into_parts();
         Ok(Response {
             status: head.status.as_u16(),
@@ -288,8 +301,10 @@ impl Client {
 
 impl Line {
     fn new(config: &ureq::config::Config, number: u64) -> Self {
-        let kept = Arc::new(AtomicBool::new(false));
-        Self { agent: config.new_agent(), number, kept }
+        let (names, kept) = (Names::default(), Arc::new(AtomicBool::new(false)));
+        let connector = DefaultConnector::default();
+        let agent = Agent::with_parts(config.clone(), connector, names.clone());
+        Self { agent, names, number, kept }
     }
 }
 
@@ -343,8 +358,20 @@ impl Response {
     pub fn leave(mut self) {
         self.guard = None;
         self.cancel = Cancel::new();
-        let client = self.client.clone();
-        client.0.drain.take(self);
+        if self.is_whole() {
+            // Its end is known, so that nobody has to wait for it.
+            self.finish(1);
+        } else {
+            let client = self.client.clone();
+            client.0.drain.take(self);
+        }
+    }
+
+    /// Returns whether as much has been read as the answer said that it has.
+    fn is_whole(&self) -> bool {
+        let length = self.header("content-length").and_then(|length| length.parse().ok());
+        let is_coded = ["transfer-encoding", "content-encoding"].map(|name| self.header(name));
+        length == Some(self.read) && is_coded == [None, None]
     }
 
     /// Reads on to the end, unless there is more than `most`.

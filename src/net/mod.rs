@@ -10,6 +10,7 @@ mod drain;
 mod endpoint;
 mod environment;
 mod error;
+mod names;
 mod retry_after;
 mod secret;
 pub mod sse;

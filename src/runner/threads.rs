@@ -1,8 +1,9 @@
-//! Hands that work on threads: one for each call in flight, and a pool for tools.
+//! Hands that work on threads: one for each call in flight, which the next call uses again, and a pool for tools.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,7 @@ pub struct Threads {
     clock: Arc<dyn Clock>,
     inbox: Receiver<Arrival>,
     post: Inbox,
+    caller: Option<Caller>,
     pool: Option<ThreadPool>,
     pool_size: usize,
     /// Every piece of work holds a sender; when all are gone, nothing runs any more.
@@ -43,6 +45,7 @@ impl Threads {
             clock,
             inbox,
             post: Inbox(post),
+            caller: None,
             pool: None,
             pool_size: parallel.clamp(1, 64) as usize + SPARE,
             alive: crossbeam_channel::bounded(0),
@@ -52,6 +55,20 @@ impl Threads {
     /// Returns the way into the inbox.
     pub fn inbox(&self) -> Inbox {
         self.post.clone()
+    }
+
+    /// Does something on a thread of its own: that of the call before, unless that one is still at it.
+    fn call(&mut self, body: Body) -> Result<(), String> {
+        let body = match self.caller.as_ref().filter(|caller| caller.is_free()) {
+            Some(caller) => match caller.send(body) {
+                Ok(()) => return Ok(()),
+                Err(body) => body,
+            },
+            None => body,
+        };
+        let caller = Caller::start(body);
+        self.caller = Some(caller.map_err(|error| format!("could not start a thread: {error}"))?);
+        Ok(())
     }
 
     /// Returns the pool; it is made when the first tool runs, since many runs have none.
@@ -67,6 +84,43 @@ impl Threads {
             self.pool = Some(pool);
         }
         self.pool.as_ref().ok_or_else(|| "there are no tool threads".to_owned())
+    }
+}
+
+/// Something that is done on another thread.
+type Body = Box<dyn FnOnce() + Send>;
+
+/// A thread for one call after the other. It ends when nobody has a call for it any more.
+struct Caller {
+    next: Sender<Body>,
+    is_busy: Arc<AtomicBool>,
+}
+
+impl Caller {
+    fn start(first: Body) -> std::io::Result<Self> {
+        let (next, bodies) = crossbeam_channel::bounded::<Body>(1);
+        let is_busy = Arc::new(AtomicBool::new(true));
+        let busy = Arc::clone(&is_busy);
+        let work = move || {
+            first();
+            busy.store(false, Ordering::Release);
+            for body in bodies {
+                body();
+                busy.store(false, Ordering::Release);
+            }
+        };
+        thread::Builder::new().name("call".to_owned()).spawn(work)?;
+        Ok(Self { next, is_busy })
+    }
+
+    fn is_free(&self) -> bool {
+        !self.is_busy.load(Ordering::Acquire)
+    }
+
+    /// Hands over something to do, or gives it back.
+    fn send(&self, body: Body) -> Result<(), Body> {
+        self.is_busy.store(true, Ordering::Release);
+        self.next.send(body).map_err(crossbeam_channel::SendError::into_inner)
     }
 }
 
@@ -111,11 +165,7 @@ impl Hands for Threads {
             drop(alive);
         };
         let started = match lane {
-            Lane::Own => thread::Builder::new()
-                .name("call".to_owned())
-                .spawn(body)
-                .map(|_| ())
-                .map_err(|error| format!("could not start a thread: {error}")),
+            Lane::Own => self.call(Box::new(body)),
             Lane::Pool => self.pool().map(|pool| pool.spawn(body)),
         };
         if let Err(why) = started {

@@ -18,11 +18,11 @@ pub(crate) fn run(args: &ConfigArgs, world: &World) -> Result<u8, Failure> {
         }
         ConfigCommand::Path => paths(&config),
         ConfigCommand::Trust => {
-            trusted(world)?.add(&config.workspace).map_err(unkept)?;
+            trusted(world)?.add(&config.workspace).map_err(|error| unkept(&error))?;
             format!("{} is trusted from now on\n", config.workspace.display())
         }
         ConfigCommand::Untrust => {
-            trusted(world)?.remove(&config.workspace).map_err(unkept)?;
+            trusted(world)?.remove(&config.workspace).map_err(|error| unkept(&error))?;
             format!("{} is not trusted any more\n", config.workspace.display())
         }
     };
@@ -39,7 +39,7 @@ fn trusted(world: &World) -> Result<TrustStore, Failure> {
     Ok(TrustStore::new(&state))
 }
 
-fn unkept(error: TrustError) -> Failure {
+fn unkept(error: &TrustError) -> Failure {
     match error {
         TrustError::Folder(..) | TrustError::Unreadable(_) => Failure::usage(error.to_string()),
         TrustError::Unwritable(..) => Failure::failed(error.to_string()),

@@ -44,7 +44,7 @@ struct Events {
 }
 
 /// What is read of the socket at a time.
-const PIECE: usize = 64 << 10;
+const PIECE: usize = 16 << 10;
 
 /// The most that is read of an answer that is no reply.
 const ERROR_BODY: usize = 64 << 10;

@@ -1,7 +1,10 @@
 //! Whatever bytes arrive, whoever reads them reads on or says what is wrong: nothing panics, nothing hangs.
 //!
-//! Replies of models are mangled where their readers are (`llm/mangled.rs`), journals in `journal/damage.rs`, shell lines
-//! in `tools/permission/shell`.
+//! Replies of models are mangled where their readers are (`llm/mangled.rs`), journals in `journal/damage.rs`. The same readers
+//! run under libFuzzer in `tests/fuzz`.
+
+mod patches;
+mod permissions;
 
 use std::fs;
 

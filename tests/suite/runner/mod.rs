@@ -1,5 +1,6 @@
 //! The driver: the same loop on the spot and on threads.
 
+mod footprint;
 mod long;
 mod world;
 

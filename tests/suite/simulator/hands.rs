@@ -9,6 +9,7 @@ use architect::port::Clock;
 use architect::runner::{Arrival, Hands, Inline, Work};
 
 use super::chance::Chance;
+use super::life::{Count, Trouble};
 
 /// What a process that dies leaves: an unwinding that nobody prints.
 pub(super) struct Crash;
@@ -21,18 +22,27 @@ pub(super) fn break_down() -> ! {
     resume_unwind(Box::new(Breakdown))
 }
 
+/// Longer than anything waits.
+const FOR_EVER: Span = Span::secs(1_000_000_000);
+
 pub(super) struct SimulatedHands {
     pub(super) inline: Inline,
     pub(super) chance: Chance,
-    /// Whether signals and crashes come by chance.
-    pub(super) is_wild: bool,
+    pub(super) trouble: Trouble,
+    /// Pieces of work that were started.
+    pub(super) works: Count,
     /// How often the driver may still wait.
     pub(super) waits: u32,
 }
 
 impl SimulatedHands {
-    pub(super) fn new(from: Time, chance: Chance, is_wild: bool) -> Self {
-        Self { inline: Inline::resume(from), chance, is_wild, waits: 20_000 }
+    pub(super) fn new(from: Time, chance: Chance, trouble: Trouble, works: Count) -> Self {
+        Self { inline: Inline::resume(from), chance, trouble, works, waits: 20_000 }
+    }
+
+    /// Returns whether signals and crashes come by chance.
+    fn is_wild(&self) -> bool {
+        self.trouble == Trouble::Chance
     }
 }
 
@@ -45,12 +55,23 @@ impl Hands for SimulatedHands {
         let Work { id, lane, cancel, run, lost } = work;
         let lost = Arc::new(Mutex::new(Some(lost)));
         let on_panic = Arc::clone(&lost);
-        let late = Span(self.chance.below(3));
+        let (nth, trouble) = (self.works.next(), self.trouble);
+        // Work that begins a little later changes the order of what arrives.
+        let late = match trouble {
+            Trouble::HangsOnce(at) if nth == at => FOR_EVER,
+            Trouble::HangsFrom(at) if nth >= at => FOR_EVER,
+            _ => Span(self.chance.below(3)),
+        };
+        let breaks_down = match trouble {
+            Trouble::BreaksDownOnce(at) => nth == at,
+            Trouble::BreaksDownFrom(at) => nth >= at,
+            _ => false,
+        };
         let run =
             Box::new(move |scope: &architect::port::Scope, post: &architect::runner::Post<'_>| {
-                // Work that begins a little later changes the order of what arrives.
                 scope.sleep(late);
-                catch_unwind(AssertUnwindSafe(|| run(scope, post))).unwrap_or_else(|panic| {
+                let work = || if breaks_down { break_down() } else { run(scope, post) };
+                catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
                     // What a test asserts is no breakdown of the world.
                     if !panic.is::<Breakdown>() {
                         resume_unwind(panic);
@@ -61,15 +82,18 @@ impl Hands for SimulatedHands {
             });
         let lost = Box::new(move |why: &str| lost.lock().unwrap().take().unwrap()(why));
         self.inline.start(Work { id, lane, cancel, run, lost });
+        if trouble == Trouble::DiesAfter(nth) {
+            resume_unwind(Box::new(Crash));
+        }
     }
 
     fn wait(&mut self, deadline: Option<Deadline>) -> Option<Arrival> {
         self.waits -= 1;
         assert!(self.waits > 0, "the run comes to no end");
-        if self.is_wild && self.chance.once_in(150) {
+        if self.is_wild() && self.chance.once_in(150) {
             resume_unwind(Box::new(Crash));
         }
-        if self.is_wild && self.chance.once_in(400) {
+        if self.is_wild() && self.chance.once_in(400) {
             let signal = self.chance.of(&Signal::ALL);
             return Some(Arrival::Event(Event::Interrupt { signal }));
         }

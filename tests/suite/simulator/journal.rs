@@ -26,6 +26,8 @@ pub(super) struct Disk {
     pub(super) durable: usize,
     /// How often the journal was used.
     pub(super) uses: u64,
+    /// What was found wrong where nobody hears a panic.
+    pub(super) broken: Option<String>,
 }
 
 /// The disk, which outlives the process.
@@ -69,7 +71,14 @@ impl SimulatedJournal {
             Trouble::FailsOnce(at) => nth == at,
             Trouble::FailsFrom(at) => nth >= at,
             Trouble::Chance => self.chance.once_in(600),
-            Trouble::None | Trouble::DiesAt(_) | Trouble::ReaderLeaves(_) => false,
+            Trouble::None
+            | Trouble::DiesAt(_)
+            | Trouble::ReaderLeaves(_)
+            | Trouble::BreaksDownOnce(_)
+            | Trouble::BreaksDownFrom(_)
+            | Trouble::HangsOnce(_)
+            | Trouble::HangsFrom(_)
+            | Trouble::DiesAfter(_) => false,
         };
         if matches!(self.trouble, Trouble::DiesAt(at) if nth == at)
             || (self.trouble == Trouble::Chance && self.chance.once_in(200))

@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex};
 
+use architect::hooks::{HookedChecks, HookedTools, around};
 use architect::machine::{
     Conversation, Event, Fold, Found, Opening, Outcomes, Resumption, Slot, State, Verdict, step,
 };
@@ -14,10 +15,11 @@ use architect::runner::{Brief, Driver, Ports};
 
 use super::chance::Chance;
 use super::hands::{Crash, SimulatedHands};
+use super::hooks::hooks;
 use super::invariants;
 use super::journal::{Kept, Shared, SimulatedJournal};
 use super::model::{Mood, SimulatedModel};
-use super::tools::{Done, SimulatedChecks, SimulatedMail, SimulatedTools};
+use super::tools::{Done, Remote, SimulatedChecks, SimulatedMail, SimulatedTools};
 
 /// What goes wrong besides what the model and the tools do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +36,35 @@ pub(super) enum Trouble {
     DiesAt(u64),
     /// Nobody reads any more from the Nth thing on that is shown.
     ReaderLeaves(u64),
+    /// The Nth piece of work breaks down.
+    BreaksDownOnce(u64),
+    /// The Nth piece of work breaks down, and all that follow.
+    BreaksDownFrom(u64),
+    /// The Nth piece of work comes back when nobody waits for it any more.
+    HangsOnce(u64),
+    /// The Nth piece of work comes back when nobody waits for it any more, and so do all that follow.
+    HangsFrom(u64),
+    /// The process dies after the Nth piece of work was done, before anybody hears of it.
+    DiesAfter(u64),
+}
+
+impl Trouble {
+    /// Returns whether the journal holds all that was lived: nobody died, and it never failed.
+    fn is_outside_the_journal(self) -> bool {
+        match self {
+            Self::None
+            | Self::BreaksDownOnce(_)
+            | Self::BreaksDownFrom(_)
+            | Self::HangsOnce(_)
+            | Self::HangsFrom(_) => true,
+            Self::Chance
+            | Self::FailsOnce(_)
+            | Self::FailsFrom(_)
+            | Self::DiesAt(_)
+            | Self::DiesAfter(_)
+            | Self::ReaderLeaves(_) => false,
+        }
+    }
 }
 
 /// A life that is over.
@@ -43,6 +74,25 @@ pub(super) struct Life {
     pub(super) crashes: u64,
     pub(super) uses: u64,
     pub(super) shown: u64,
+    /// Pieces of work that were started.
+    pub(super) works: u64,
+}
+
+/// How often something has come about, through all processes of a life.
+#[derive(Clone, Default)]
+pub(super) struct Count(Arc<Mutex<u64>>);
+
+impl Count {
+    /// Returns how often it came about before.
+    pub(super) fn next(&self) -> u64 {
+        let mut count = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        *count += 1;
+        *count - 1
+    }
+
+    pub(super) fn so_far(&self) -> u64 {
+        *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
 }
 
 /// The most crashes in one life.
@@ -75,7 +125,7 @@ impl Life {
         let rules = rules(&chance, mood);
         let disk = Shared::default();
         let done = Done::default();
-        let shown = Arc::new(Mutex::new(0));
+        let (shown, works, server) = (Count::default(), Count::default(), Remote::default());
         let (mut fold, mut first) = begin(&rules);
         let (mut at, mut crashes) = (Time::START, 0);
         let fold = loop {
@@ -86,7 +136,9 @@ impl Life {
                 chance: chance.clone(),
                 disk: disk.clone(),
                 done: Arc::clone(&done),
-                shown: Arc::clone(&shown),
+                shown: shown.clone(),
+                works: works.clone(),
+                server: server.clone(),
                 trouble,
             };
             let run = catch_unwind(AssertUnwindSafe(|| world.run(fold, first, at)));
@@ -106,12 +158,19 @@ impl Life {
             (fold, first) = fold.resume(at, resumption);
         };
         let (stored, _) = replay(&rules, &disk);
-        if trouble == Trouble::None {
+        if trouble.is_outside_the_journal() {
             assert!(stored == fold, "the journal folds to something else than what was lived");
         }
         let disk = disk.lock();
-        let shown = *shown.lock().unwrap();
-        Self { fold, records: disk.records.clone(), crashes, uses: disk.uses, shown }
+        assert!(disk.broken.is_none(), "{:?}", disk.broken);
+        Self {
+            fold,
+            records: disk.records.clone(),
+            crashes,
+            uses: disk.uses,
+            shown: shown.so_far(),
+            works: works.so_far(),
+        }
     }
 }
 
@@ -188,16 +247,26 @@ struct World {
     chance: Chance,
     disk: Shared,
     done: Done,
-    shown: Arc<Mutex<u64>>,
+    shown: Count,
+    works: Count,
+    server: Remote,
     trouble: Trouble,
 }
 
 impl World {
     fn run(self, fold: Fold, first: Outcomes, at: Time) -> Fold {
-        let Self { mood, chance, disk, done, shown, trouble } = self;
-        let tools = SimulatedTools { chance: chance.clone(), disk: disk.clone(), done };
+        let Self { mood, chance, disk, done, shown, works, server, trouble } = self;
+        let tools = SimulatedTools { chance: chance.clone(), disk: disk.clone(), done, server };
+        let brief = Brief { system: "be brief".into(), tools: [].into(), schema: None };
+        let hooks = Arc::new(hooks(&chance, &disk));
+        let model = SimulatedModel { mood, chance: chance.clone(), disk: disk.clone() };
+        let (task, system, specs) =
+            ("the task".into(), Arc::clone(&brief.system), Arc::clone(&brief.tools));
+        let (model, prelude) = around(Box::new(model), Arc::clone(&hooks), task, system, specs);
+        let checks = Arc::new(SimulatedChecks(chance.clone(), mood));
         let ports = Ports {
-            tools: Arc::new(tools),
+            tools: Arc::new(HookedTools::new(Arc::new(tools), Arc::clone(&hooks))),
+            prelude: Arc::new(prelude),
             journal: Box::new(SimulatedJournal {
                 disk: disk.clone(),
                 chance: chance.clone(),
@@ -205,21 +274,20 @@ impl World {
             }),
             observer: Box::new(Inspector { before: None, shown, trouble, chance: chance.clone() }),
             mailbox: Box::new(SimulatedMail(chance.clone())),
-            checks: Arc::new(SimulatedChecks(chance.clone(), mood)),
-            ..Ports::new(Box::new(SimulatedModel { mood, chance: chance.clone(), disk }))
+            checks: Arc::new(HookedChecks::new(checks, hooks)),
+            ..Ports::new(Box::new(model))
         };
-        let brief = Brief { system: "be brief".into(), tools: [].into(), schema: None };
-        let hands = SimulatedHands::new(at, chance, trouble == Trouble::Chance);
+        let hands = SimulatedHands::new(at, chance, trouble, works);
         Driver::new(hands, ports, brief, fold).run(first)
     }
 }
 
 /// Takes every event in a second time, step by step, and looks at each step.
-struct Inspector {
-    before: Option<Fold>,
-    shown: Arc<Mutex<u64>>,
-    trouble: Trouble,
-    chance: Chance,
+pub(super) struct Inspector {
+    pub(super) before: Option<Fold>,
+    pub(super) shown: Count,
+    pub(super) trouble: Trouble,
+    pub(super) chance: Chance,
 }
 
 impl Inspector {
@@ -256,11 +324,7 @@ impl Observer for Inspector {
             Seen::Ended { fold, .. } => assert!(matches!(fold.state, State::Done(_))),
             Seen::Delta { .. } | Seen::Notice { .. } => {}
         }
-        let nth = {
-            let mut shown = self.shown.lock().unwrap();
-            *shown += 1;
-            *shown - 1
-        };
+        let nth = self.shown.next();
         let leaves = match self.trouble {
             Trouble::ReaderLeaves(at) => nth >= at,
             Trouble::Chance => self.chance.once_in(2_000),

@@ -1,5 +1,6 @@
-//! The driver over a simulated world: chance says what the model answers, how long it takes, what tools do, and when the
-//! journal fails or the process dies. Time is virtual, and a seed is a whole world.
+//! The driver over a simulated world: chance says what the model answers, how long it takes, what tools, their servers and
+//! hooks do, and when the journal fails or the process dies. Time is virtual, and a seed is a whole world. Where the order of
+//! arrivals alone matters, all orders are gone through (`order`).
 //!
 //! After every event the machine's invariants are checked; before every effect, that what justifies it is durable; after
 //! every life, that its journal folds to where it stood. `SEEDS=100000` lives more lives, `SEED=7` lives one.
@@ -9,9 +10,11 @@ mod invariants;
 
 pub(crate) mod chance;
 mod hands;
+mod hooks;
 mod journal;
 mod life;
 mod model;
+mod order;
 mod tools;
 
 use life::{Life, Trouble};
@@ -90,6 +93,26 @@ fn the_reader_leaves_at_the_nth_thing_that_is_shown() {
         for nth in 0..shown.min(60) {
             let reason = live(seed, Trouble::ReaderLeaves(nth)).reason();
             assert!(reason == "user_interrupt" || nth + 4 >= shown, "seed {seed}, {nth}: {reason}");
+        }
+    }
+}
+
+/// The Nth piece of work breaks down or never comes back, once or from then on, or the process dies with what came of it:
+/// the run ends all the same, and its journal says how.
+#[test]
+fn the_nth_piece_of_work_fails() {
+    for seed in 0..12 {
+        let works = live(seed, Trouble::None).works;
+        for nth in 0..works {
+            for trouble in [
+                Trouble::BreaksDownOnce(nth),
+                Trouble::BreaksDownFrom(nth),
+                Trouble::HangsOnce(nth),
+                Trouble::HangsFrom(nth),
+            ] {
+                assert_eq!(live(seed, trouble).crashes, 0, "seed {seed}, {trouble:?}");
+            }
+            assert_eq!(live(seed, Trouble::DiesAfter(nth)).crashes, 1, "seed {seed}, {nth}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Tools that succeed, fail, hang, break down, and are refused.
+//! Tools that succeed, fail, hang, break down, and are refused; those of a server that dies under them, too.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -12,8 +12,19 @@ use super::hands::break_down;
 use super::journal::{Kept, Shared};
 use super::model::Mood;
 
-pub(super) const NAMES: [&str; 8] =
-    ["read", "read", "write", "write", "command", "hang", "break", "unknown"];
+pub(super) const NAMES: [&str; 10] =
+    ["read", "read", "write", "write", "command", "remote", "remote", "hang", "break", "unknown"];
+
+/// A server of tools, which outlives a process of the run, and dies when it likes.
+#[derive(Clone, Default)]
+pub(super) struct Remote(Arc<Mutex<Health>>);
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Health {
+    #[default]
+    Up,
+    Down,
+}
 
 /// The calls that changed something outside; a second time would be once too often.
 pub(super) type Done = Arc<Mutex<HashSet<CallId>>>;
@@ -23,6 +34,7 @@ pub(super) struct SimulatedTools {
     pub(super) chance: Chance,
     pub(super) disk: Shared,
     pub(super) done: Done,
+    pub(super) server: Remote,
 }
 
 struct Doing {
@@ -82,6 +94,7 @@ impl Job for Doing {
             "same" => return ToolResult::new(call.id, ToolStatus::Ok, "the same"),
             "hang" => drop(scope.sleep(Span::secs(1_000_000_000))),
             "break" => break_down(),
+            "remote" => return tools.server.call(call, &tools.chance, scope),
             _ => drop(scope.sleep(tools.chance.delay())),
         }
         let status = tools.chance.of(&[
@@ -92,6 +105,22 @@ impl Job for Doing {
         ]);
         let text = format!("{} {}", call.name, tools.chance.below(3));
         ToolResult::new(call.id, status, text)
+    }
+}
+
+impl Remote {
+    /// Answers, late or never, dies instead of an answer, or is dead and perhaps started again.
+    fn call(&self, call: ToolCall, chance: &Chance, scope: &Scope) -> ToolResult {
+        let mut health = self.0.lock().unwrap();
+        if *health == Health::Down && chance.once_in(2) {
+            return ToolResult::new(call.id, ToolStatus::Failed, "the server is gone");
+        }
+        *health = if chance.once_in(5) { Health::Down } else { Health::Up };
+        scope.sleep(chance.delay());
+        match *health {
+            Health::Up => ToolResult::new(call.id, ToolStatus::Ok, "an answer from afar"),
+            Health::Down => ToolResult::new(call.id, ToolStatus::Failed, "the server died"),
+        }
     }
 }
 

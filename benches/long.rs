@@ -1,0 +1,65 @@
+//! A session of ten thousand steps against a loopback server, with its journal: whether it stays as small and as quick as
+//! it began.
+//!
+//! `cargo bench --bench long [-- STEPS]` prints, after each tenth, the memory that is resident and the most that ever was,
+//! how many descriptors and threads there are, and what a step took. Its conversation is summed up whenever it has
+//! 15 000 tokens, and it has the durability `os`, so that the disk is not what is measured.
+#![allow(clippy::unwrap_used, clippy::print_stdout)] // a benchmark may fail, and prints
+#![allow(clippy::cast_precision_loss)] // it counts no more than thousands
+
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use process::Footprint;
+use server::{Manner, Server};
+
+#[path = "subjects/process.rs"]
+mod process;
+#[path = "subjects/server.rs"]
+mod server;
+
+fn main() {
+    let steps = std::env::args().skip(1).find_map(|arg| arg.parse().ok()).unwrap_or(10_000_usize);
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a.txt"), "some text\n".repeat(2_000)).unwrap();
+    let (tool, arguments) = ("read_file".to_owned(), r#"{"path":"a.txt","offset":{n},"limit":20}"#);
+    let server = Server::start(Manner::Works { steps, tool, arguments: arguments.to_owned() });
+    let mut child = Command::new(env!("CARGO_BIN_EXE_architect"))
+        .args([
+            "run",
+            "-m",
+            "openai-chat/fake",
+            "--api-base",
+            &server.base,
+            "--mode",
+            "yolo",
+            "--quiet",
+        ])
+        .args(["--max-steps", "1000000", "--set", "sessions.durability=os"])
+        .args(["--set", "context.max_context_tokens=20000", "Go."])
+        .current_dir(folder.path())
+        .env("HOME", folder.path())
+        .env("OPENAI_API_KEY", "none")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    println!(
+        "{:>7} {:>13} {:>10} {:>12} {:>8} {:>12}",
+        "steps", "resident kB", "most kB", "descriptors", "threads", "ms per step"
+    );
+    let tenth = (steps / 10).max(1);
+    let (mut at, mut since) = (1, Instant::now());
+    while at <= steps {
+        while server.count() < at {
+            assert!(child.try_wait().unwrap().is_none(), "it is over too early");
+            thread::sleep(Duration::from_micros(200));
+        }
+        let Footprint { resident, most, descriptors, threads } = Footprint::of(child.id());
+        let step = since.elapsed().as_secs_f64() * 1e3 / tenth as f64;
+        println!("{at:>7} {resident:>13} {most:>10} {descriptors:>12} {threads:>8} {step:>12.3}");
+        (at, since) = (if at == 1 { tenth } else { at + tenth }, Instant::now());
+    }
+    assert!(child.wait().unwrap().success());
+}

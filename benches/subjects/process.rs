@@ -1,0 +1,30 @@
+//! What a process takes of the system.
+
+use std::fs;
+
+/// What a process takes; memory in kB.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Footprint {
+    /// What is resident.
+    pub(crate) resident: u64,
+    /// The most that ever was.
+    pub(crate) most: u64,
+    pub(crate) descriptors: usize,
+    pub(crate) threads: u64,
+}
+
+impl Footprint {
+    pub(crate) fn of(pid: u32) -> Self {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let number = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+            line.split_whitespace().next().unwrap().parse().unwrap()
+        };
+        Self {
+            resident: number("VmRSS:"),
+            most: number("VmHWM:"),
+            descriptors: fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count(),
+            threads: number("Threads:"),
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! A scripted server on loopback that speaks Chat Completions, streamed or not, and keeps what it was sent.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+/// What the server does with a request.
+#[derive(Clone, Debug)]
+#[allow(dead_code)] // not every benchmark uses all of it
+pub(crate) enum Manner {
+    /// It asks for a tool call, so many times, and then says `Done.`; `{n}` in the arguments is the number of the step.
+    Works { steps: usize, tool: String, arguments: String },
+    /// It says a word again and again.
+    Streams,
+    /// It wants to be asked again in half a minute.
+    Refuses,
+}
+
+/// The requests of an agent, with when each had arrived. One without tools is no step: titles and the like are not
+/// counted, and answered with `Done.`.
+pub(crate) type Requests = Vec<(Instant, Vec<u8>)>;
+
+/// A server; it is there until the process ends.
+pub(crate) struct Server {
+    pub(crate) base: String,
+    seen: Arc<Mutex<Requests>>,
+}
+
+impl Server {
+    pub(crate) fn start(manner: Manner) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let base = format!("http://{}/v1", listener.local_addr().unwrap());
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let notes = Arc::clone(&seen);
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (notes, manner) = (Arc::clone(&notes), manner.clone());
+                thread::spawn(move || serve(&stream.unwrap(), &manner, &notes));
+            }
+        });
+        Self { base, seen }
+    }
+
+    /// Returns how many requests have arrived.
+    pub(crate) fn count(&self) -> usize {
+        self.seen.lock().unwrap().len()
+    }
+
+    /// Returns the requests, and begins again.
+    #[allow(dead_code)]
+    pub(crate) fn take(&self) -> Requests {
+        std::mem::take(&mut *self.seen.lock().unwrap())
+    }
+}
+
+/// Serves a connection until the other side leaves.
+fn serve(stream: &TcpStream, manner: &Manner, seen: &Mutex<Requests>) -> Option<()> {
+    stream.set_nodelay(true).unwrap();
+    let mut reader = BufReader::new(stream);
+    loop {
+        let request = request(&mut reader)?;
+        let has = |text: &[u8]| memchr::memmem::find(&request, text).is_some();
+        let streams = has(b"\"stream\":true") || has(b"\"stream\": true");
+        let is_step = has(b"\"tools\":");
+        // What it counts is what makes an agent sum up.
+        let tokens = request.len() / 4;
+        let number = {
+            let mut seen = seen.lock().unwrap();
+            if is_step {
+                seen.push((Instant::now(), request));
+            }
+            seen.len()
+        };
+        let mut stream = stream;
+        match manner {
+            Manner::Works { steps, tool, arguments } if is_step && number <= *steps => {
+                let arguments = arguments.replace("{n}", &number.to_string());
+                let call = json!({"index": 0, "id": format!("call_{number}"), "type": "function",
+                    "function": {"name": tool, "arguments": arguments}});
+                let delta = json!({"role": "assistant", "content": null, "tool_calls": [call]});
+                stream.write_all(&answer(&delta, "tool_calls", tokens, streams)).ok()?;
+            }
+            Manner::Works { .. } => {
+                let delta = json!({"role": "assistant", "content": "Done."});
+                stream.write_all(&answer(&delta, "stop", tokens, streams)).ok()?;
+            }
+            Manner::Streams => {
+                stream
+                    .write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
+                    .ok()?;
+                let word = event(&json!({"role": "assistant", "content": "word "}), None);
+                loop {
+                    stream.write_all(word.as_bytes()).ok()?;
+                    thread::sleep(Duration::from_millis(5));
+                }
+            }
+            Manner::Refuses => {
+                let head = "HTTP/1.1 429 Too Many Requests\r\nretry-after: 30\r\n";
+                write!(stream, "{head}content-length: 2\r\n\r\n{{}}").ok()?;
+            }
+        }
+    }
+}
+
+/// Reads one request, head and body.
+pub(crate) fn request(reader: &mut impl BufRead) -> Option<Vec<u8>> {
+    let (mut bytes, mut length, mut chunked) = (Vec::new(), 0, false);
+    loop {
+        let mut line = Vec::new();
+        if reader.read_until(b'\n', &mut line).ok()? == 0 {
+            return None;
+        }
+        let text = String::from_utf8_lossy(&line).to_ascii_lowercase();
+        if let Some(value) = text.strip_prefix("content-length:") {
+            length = value.trim().parse().ok()?;
+        }
+        chunked |= text.starts_with("transfer-encoding:") && text.contains("chunked");
+        bytes.extend_from_slice(&line);
+        if line == b"\r\n" {
+            break;
+        }
+    }
+    if chunked {
+        loop {
+            let mut line = Vec::new();
+            reader.read_until(b'\n', &mut line).ok()?;
+            let size = usize::from_str_radix(String::from_utf8_lossy(&line).trim(), 16).ok()?;
+            bytes.extend_from_slice(&line);
+            take(reader, size + 2, &mut bytes)?;
+            if size == 0 {
+                return Some(bytes);
+            }
+        }
+    }
+    take(reader, length, &mut bytes)?;
+    Some(bytes)
+}
+
+fn take(reader: &mut impl Read, length: usize, bytes: &mut Vec<u8>) -> Option<()> {
+    let begin = bytes.len();
+    bytes.resize(begin + length, 0);
+    reader.read_exact(&mut bytes[begin..]).ok()
+}
+
+fn event(delta: &Value, finish: Option<&str>) -> String {
+    let chunk = json!({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "fake",
+        "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]});
+    format!("data: {chunk}\n\n")
+}
+
+fn answer(delta: &Value, finish: &str, tokens: usize, streams: bool) -> Vec<u8> {
+    let usage =
+        json!({"prompt_tokens": tokens, "completion_tokens": 10, "total_tokens": tokens + 10});
+    let (kind, body) = if streams {
+        let usage = json!({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "fake",
+            "choices": [], "usage": usage});
+        let (first, last) = (event(delta, None), event(&json!({}), Some(finish)));
+        ("text/event-stream", format!("{first}{last}data: {usage}\n\ndata: [DONE]\n\n"))
+    } else {
+        let whole = json!({"id": "c", "object": "chat.completion", "created": 1, "model": "fake",
+            "usage": usage, "choices": [{"index": 0, "message": delta, "finish_reason": finish}]});
+        ("application/json", whole.to_string())
+    };
+    let length = body.len();
+    format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\r\n{body}")
+        .into_bytes()
+}

@@ -1,0 +1,101 @@
+//! Where hosts are.
+//!
+//! The library asks for the address of a host before every request, on a thread that it starts for that, also when a
+//! connection is kept. A number needs nobody to look it up, and a name that was found a moment ago is still there.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use ureq::config::Config;
+use ureq::http::Uri;
+use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
+use ureq::unversioned::transport::NextTimeout;
+
+/// Finds hosts, and remembers the one that was found last. Clones share what they remember.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Names {
+    system: Arc<DefaultResolver>,
+    last: Arc<Mutex<Option<Found>>>,
+}
+
+#[derive(Debug)]
+struct Found {
+    host: String,
+    at: Instant,
+    addresses: ResolvedSocketAddrs,
+}
+
+/// How long an address is believed without asking again.
+const BELIEVED: Duration = Duration::from_secs(60);
+
+impl Names {
+    /// Forgets what was found: it may be the reason for something that failed.
+    pub(super) fn forget(&self) {
+        *self.last() = None;
+    }
+
+    fn last(&self) -> MutexGuard<'_, Option<Found>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Resolver for Names {
+    fn resolve(
+        &self,
+        uri: &Uri,
+        config: &Config,
+        timeout: NextTimeout,
+    ) -> Result<ResolvedSocketAddrs, ureq::Error> {
+        if let Some(address) = number(uri) {
+            let mut addresses = self.empty();
+            addresses.push(address);
+            return Ok(addresses);
+        }
+        let host = format!(
+            "{}://{}",
+            uri.scheme_str().unwrap_or_default(),
+            uri.authority().map_or("", |a| a.as_str())
+        );
+        let known = self.last().as_ref().and_then(|found| {
+            let is_it = found.host == host && found.at.elapsed() < BELIEVED;
+            is_it.then(|| found.addresses.clone())
+        });
+        if let Some(addresses) = known {
+            return Ok(addresses);
+        }
+        let addresses = self.system.resolve(uri, config, timeout)?;
+        *self.last() = Some(Found { host, at: Instant::now(), addresses: addresses.clone() });
+        Ok(addresses)
+    }
+}
+
+/// Returns the address of a host that is given as a number.
+fn number(uri: &Uri) -> Option<SocketAddr> {
+    let default = match uri.scheme_str()? {
+        "http" => 80,
+        "https" => 443,
+        _ => return None,
+    };
+    let host = uri.host()?.trim_start_matches('[').trim_end_matches(']');
+    let address: IpAddr = host.parse().ok()?;
+    Some(SocketAddr::new(address, uri.port_u16().unwrap_or(default)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(uri: &str) -> Option<String> {
+        number(&uri.parse().unwrap()).map(|address| address.to_string())
+    }
+
+    #[test]
+    fn a_number_needs_nobody_to_look_it_up() {
+        assert_eq!(found("http://127.0.0.1:8080/v1").unwrap(), "127.0.0.1:8080");
+        assert_eq!(found("https://[::1]/v1").unwrap(), "[::1]:443");
+        assert_eq!(found("http://10.0.0.1/").unwrap(), "10.0.0.1:80");
+        assert_eq!(found("https://example.com/"), None);
+        assert_eq!(found("socks5://127.0.0.1:1"), None);
+    }
+}
