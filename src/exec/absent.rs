@@ -8,7 +8,6 @@ use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use super::policy::{Mode, Policy};
 
@@ -58,12 +57,10 @@ fn set_aside(path: &Path) -> io::Result<()> {
         name.push(ending);
         PathBuf::from(name)
     };
-    let usual = with(DENIED);
-    if !is_there(&usual) {
-        return fs::rename(path, usual);
-    }
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    fs::rename(path, with(&format!("{DENIED}-{}", now.as_nanos())))
+    let numbered = (2..u32::MAX).map(|number| format!("{DENIED}-{number}"));
+    let names = std::iter::once(DENIED.to_owned()).chain(numbered);
+    let mut free = names.map(|name| with(&name)).filter(|path| !is_there(path));
+    free.next().map_or(Ok(()), |free| fs::rename(path, free))
 }
 
 /// Returns whether there is something, be it a link to nothing.
