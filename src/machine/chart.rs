@@ -144,7 +144,7 @@ impl Chart {
         event: &Event,
     ) -> Result<(StateKind, Option<&Arrow>), ChartError> {
         let kind = state.kind();
-        if event.completes().is_some() && !state.awaits(event) {
+        if event.about().is_some() && !state.awaits(event) {
             return Ok((kind, None));
         }
         for arrow in self.answers(kind.name(), event.kind().name()) {
