@@ -7,7 +7,7 @@ use super::outputs::Whole;
 use super::sandbox::Sandbox;
 use super::setup::Effect;
 use super::shared::Shared;
-use super::subagents::Crew;
+use super::subagents::{Crew, dispatching};
 use crate::config::{self, Agent, Config, PathPattern, Permissions, Problem};
 use crate::machine::Conversation;
 use crate::model::{Item, wildcard};
@@ -41,7 +41,7 @@ pub(super) fn of(
         let names = tools.iter().chain(&foreign).map(|tool| Arc::clone(&tool.spec().name));
         let has = |tool: &Arc<str>| agent.allowed_tools.iter().any(|own| wildcard(own, tool));
         let names: Vec<Arc<str>> = names.chain([READ_OUTPUT.into()]).filter(has).collect();
-        tools.push(crew.tool(&names));
+        tools.push(dispatching(crew, names));
     }
     tools.extend(foreign);
     let account = means.shared.account.clone();

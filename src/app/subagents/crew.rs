@@ -5,13 +5,11 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::Nesting;
-use super::dispatch::{Dispatch, NAME};
 use crate::app::setup::Setup;
 use crate::app::shared::Shared;
 use crate::config::{Agent, Problem};
 use crate::journal::{SessionId, Store};
 use crate::model::wildcard;
-use crate::tools::Tool;
 use crate::tools::permission::Confirm;
 
 /// Who can be dispatched from one run, and what they share with it.
@@ -38,12 +36,6 @@ const READING: [&str; 6] =
     ["read_file", "list_files", "search_code", "grep", "find_files", "read_output"];
 
 impl Crew {
-    /// Returns the tool with which an agent that has these tools dispatches others.
-    pub(in crate::app) fn tool(self, tools: &[Arc<str>]) -> Box<dyn Tool> {
-        let inherited = tools.iter().filter(|name| ***name != *NAME).cloned().collect();
-        Box::new(Dispatch::new(self, inherited))
-    }
-
     /// Returns the agents that can be dispatched.
     pub(super) fn agents(&self) -> impl Iterator<Item = Agent> + '_ {
         self.setup.config.agents()

@@ -16,10 +16,10 @@ use crate::port::ToolSpec;
 use crate::tools::{Context, Kind, Output, Plan, Prepared, Tool, parse, spec};
 
 /// The name of the tool.
-pub(super) const NAME: &str = "dispatch_subagent";
+const NAME: &str = "dispatch_subagent";
 
 /// Lets another agent work.
-pub(super) struct Dispatch {
+struct Dispatch {
     crew: Crew,
     /// The tools of the dispatching agent.
     inherited: Vec<Arc<str>>,
@@ -45,9 +45,13 @@ struct Call {
     session: SessionId,
 }
 
+/// Returns the tool with which an agent that has these tools dispatches others.
+pub(in crate::app) fn dispatching(crew: Crew, inherited: Vec<Arc<str>>) -> Box<dyn Tool> {
+    Box::new(Dispatch::new(crew, inherited))
+}
+
 impl Dispatch {
-    /// Returns the tool of an agent that has these tools.
-    pub(super) fn new(crew: Crew, inherited: Vec<Arc<str>>) -> Self {
+    fn new(crew: Crew, inherited: Vec<Arc<str>>) -> Self {
         let agents: Vec<Agent> = crew.agents().collect();
         let listed = agents.iter().map(|agent| {
             let what = if agent.description.is_empty() { "" } else { ": " };

@@ -16,6 +16,7 @@ mod meter;
 mod report;
 
 pub(super) use crew::Crew;
+pub(super) use dispatch::dispatching;
 
 /// By which clock the run within the run goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
