@@ -301,6 +301,15 @@ fn what_does_not_pass_is_not_tried_again() {
     }
 }
 
+/// Fault L38: a spoilt reply is asked for again, whole.
+#[test]
+fn a_reply_with_a_byte_that_is_no_text_is_asked_for_again() {
+    let spoilt = || Reply::open_stream().then(b"9\r\ndata: \xff\n\n\r\n".to_vec()).end();
+    let ran = chat([spoilt(), text("done")]);
+    assert_eq!((ran.reason(), ran.output()), (StopReason::LlmDone, "done"));
+    assert_eq!(ran.requests[0].body, ran.requests[1].body);
+}
+
 /// Fault L61: a model that signs its thoughts together with what was before them would refuse them after a compaction.
 #[test]
 fn thoughts_that_are_bound_to_a_conversation_may_be_passed_over_in_another() {
