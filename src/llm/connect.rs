@@ -182,7 +182,7 @@ fn remote(
     table: &Table,
     reached: Reached,
 ) -> Result<Box<dyn Model>, ConnectError> {
-    let (provider, _) = model;
+    let (provider, name) = model;
     let facts = provider.facts();
     let Reached { carrier, endpoint, url, key } = reached;
     let (wire, path) = wire(model, &facts, settings, table, &endpoint);
@@ -192,6 +192,10 @@ fn remote(
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if facts.speaks == Speaks::Anthropic {
         headers.insert("anthropic-version", HeaderValue::from_static(anthropic::VERSION));
+        if anthropic::binding::binds(name) {
+            let (header, value) = anthropic::binding::HEADER;
+            headers.insert(header, HeaderValue::from_static(value));
+        }
     }
     if let Some(Key { secret, variable }) = &key {
         let (name, value) = key_header(facts.speaks, variable, secret);

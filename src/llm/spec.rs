@@ -130,7 +130,7 @@ mod tests {
             assert_eq!(parse(text, false).as_deref(), Ok(text));
         }
         assert_eq!(parse("gpt-5.5", false).as_deref(), Ok("openai/gpt-5.5"));
-        assert_eq!(parse("sonnet", false).as_deref(), Ok("anthropic/claude-sonnet-5"));
+        assert_eq!(parse("sonnet", false).as_deref(), Ok("anthropic/claude-sonnet-5-5"));
         assert_eq!(parse("my-model", true).as_deref(), Ok("openai-chat/my-model"));
         assert_eq!(parse("meta/llama", true).as_deref(), Ok("openai-chat/meta/llama"));
     }

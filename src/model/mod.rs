@@ -29,7 +29,7 @@ pub use fault::{Fault, FaultClass, FaultKind, RetryAdvice};
 pub use ids::{CallId, EffectId};
 pub use item::{Exchange, Item, Mismatch, Origin, UserMessage};
 pub use money::{LongPrice, Micros, Price};
-pub use nearest::{did_you_mean, nearest};
+pub use nearest::{did_you_mean, nearest, nearest_within};
 pub use plain::plain;
 pub use reply::{Finish, Opaque, Part, Reply};
 pub use result::{FileAction, FileChange, ToolResult, ToolStatus};

@@ -74,12 +74,15 @@ pub struct Price {
 pub struct LongPrice {
     /// The longest input that is not long.
     pub above: Tokens,
-    /// A million input tokens that no cache served, or that were written to it.
+    /// A million input tokens that no cache served.
     pub input: u64,
     /// A million output tokens.
     pub output: u64,
     /// A million input tokens that were read from the cache.
     pub cached_input: u64,
+    /// A million input tokens that were written to the cache, where that costs more than the others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_write: Option<u64>,
 }
 
 impl Price {
@@ -118,7 +121,7 @@ impl Price {
                 input: self.input.max(long.input),
                 output: self.output.max(long.output),
                 cached_input: self.cached_input.max(long.cached_input),
-                cache_write: self.cache_write.max(long.input),
+                cache_write: self.cache_write.max(long.cache_write.unwrap_or(long.input)),
                 long: None,
             },
         }
@@ -189,10 +192,12 @@ mod tests {
             input: 5_000_000,
             output: 15_000_000,
             cached_input: 2_500_000,
+            cache_write: Some(6_000_000),
         };
         let price = Price { long: Some(long), ..PRICE };
         assert_eq!(price.cost(&usage(1_000, 10, 0, 0)), PRICE.cost(&usage(1_000, 10, 0, 0)));
         assert_eq!(price.cost(&usage(1_001, 10, 1, 0)), Micros(5_000 + 3 + 150));
+        assert_eq!(price.cost(&usage(1_001, 0, 0, 1_001)), Micros(6_006));
         let (money, input) = (Micros(12_345), Tokens(2_000));
         let output = price.output_for(money, input).unwrap();
         assert!(price.worst(input, output) <= money);

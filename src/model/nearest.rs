@@ -2,12 +2,20 @@
 
 /// Returns the known word that is most like `word`, if one is alike enough to be meant.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let allowed = (word.chars().count() / 3).max(1);
+    nearest_within(word, known, (word.chars().count() / 3).max(1))
+}
+
+/// Returns the known word that is most like `word`, and no more than so many letters from it.
+pub fn nearest_within<'a>(
+    word: &str,
+    known: impl IntoIterator<Item = &'a str>,
+    most: usize,
+) -> Option<&'a str> {
     // Of two that are as near, the one of the same length is meant more often: letters get swapped.
     let ranked = known
         .into_iter()
         .map(|known| (distance(word, known), known.len().abs_diff(word.len()), known));
-    ranked.filter(|(distance, ..)| *distance <= allowed).min().map(|(.., known)| known)
+    ranked.filter(|(distance, ..)| *distance <= most).min().map(|(.., known)| known)
 }
 
 /// Returns the question that follows a complaint of an unknown word; nothing where no known one is meant.

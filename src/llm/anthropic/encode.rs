@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::Anthropic;
+use super::{Anthropic, binding};
 use crate::llm::encode::{Group, Pen, json};
 use crate::llm::schema;
 use crate::llm::wire::{Calls, Frame};
@@ -30,6 +30,7 @@ pub(super) fn head(wire: &Anthropic, frame: &Frame<'_>, out: &mut Vec<u8>) {
     json::raw(out, r#"{"model":"#);
     json::text(out, &wire.model);
     json::raw(out, if wire.streams { r#","stream":true"# } else { "" });
+    binding::option(&wire.model, out);
     let mark = |out: &mut Vec<u8>| json::raw(out, if wire.caches { MARK } else { "" });
     for (index, tool) in frame.tools.iter().enumerate() {
         json::raw(out, if index == 0 { r#","tools":["# } else { "," });

@@ -1,5 +1,6 @@
 //! Anthropic Messages, and the servers that offer the same interface.
 
+pub(super) mod binding;
 mod block;
 mod encode;
 mod read;

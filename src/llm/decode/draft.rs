@@ -104,9 +104,10 @@ fn cut_last(parts: &mut [Part]) {
     }
 }
 
-/// Returns whether these numbers can be true: no token is shorter than a byte.
+/// Returns whether these numbers can be true: no token is shorter than a byte, and no request is without any. (Some
+/// proxies count none where they stream.)
 fn is_sane(usage: &Usage, sent: usize) -> bool {
-    usage.input.0 <= sent as u64 + UNSEEN
+    (1..=sent as u64 + UNSEEN).contains(&usage.input.0)
         && usage.cached_input + usage.cache_write <= usage.input
         && usage.reasoning <= usage.output
 }
@@ -160,9 +161,12 @@ mod tests {
         let reply = seal(draft(text(), Finish::Stop));
         assert_eq!((reply.usage.input, reply.usage.output), (Tokens(2_000), Tokens(100)));
         assert!(reply.usage.estimated);
-        for (told, is_believed) in
-            [(usage(300, 100), true), (usage(300, 301), false), (usage(200_000, 0), false)]
-        {
+        for (told, is_believed) in [
+            (usage(300, 100), true),
+            (usage(300, 301), false),
+            (usage(200_000, 0), false),
+            (usage(0, 0), false),
+        ] {
             let reply = seal(Draft { usage: Some(told), ..draft(text(), Finish::Stop) });
             assert_eq!(!reply.usage.estimated, is_believed, "{told:?}");
         }

@@ -37,7 +37,8 @@ pub(crate) fn judge(
 ) -> Fault {
     let Answer { status, headers, body, url } = *answer;
     let text = String::from_utf8_lossy(body);
-    let json: Option<Value> = serde_json::from_str(&text).ok();
+    // Where a stream was asked for, some say what is wrong in an event.
+    let json: Option<Value> = serde_json::from_str(&text).ok().or_else(|| first_event(&text));
     let error = json.as_ref().and_then(ApiError::find);
     let in_words = error.as_ref().and_then(|error| own(error).or_else(|| kind_of_words(error)));
     let told = error.as_ref().and_then(|error| error.status);
@@ -102,6 +103,12 @@ pub(crate) fn judge_event(
     let said = if error.message.is_empty() { &error.kind } else { &error.message };
     let wait = wait_in_words(said).or(error.kind.contains("overloaded").then_some(OVERLOADED));
     Fault { wait, ..Fault::new(kind, format!("the provider reported in its reply: {said}")) }
+}
+
+/// Returns the data of the first event in a text.
+fn first_event(text: &str) -> Option<Value> {
+    let data = text.lines().find_map(|line| line.strip_prefix("data:"))?;
+    serde_json::from_str(data.trim()).ok()
 }
 
 /// Returns what a status means when nothing else is known.
@@ -213,6 +220,14 @@ mod tests {
             assert_eq!(fault(status, "").kind, kind, "{status}");
             assert_eq!(fault(status, "<html>sorry</html>").kind, kind, "{status}");
         }
+    }
+
+    #[test]
+    fn an_error_in_an_event_says_the_same() {
+        let event = "event: error\ndata: {\"error\":{\"message\":\"too long\",\"code\":\"context_length_exceeded\"}}\n\n";
+        let fault = fault(400, event);
+        assert_eq!(fault.kind, FaultKind::Overflow);
+        assert_eq!(&*fault.message, "the provider answered 400: too long");
     }
 
     #[test]

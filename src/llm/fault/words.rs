@@ -100,7 +100,7 @@ fn text(value: &Value) -> String {
 }
 
 /// Texts of a request that does not fit the context window; each is what one provider or server says.
-const OVERFLOW: [&str; 22] = [
+const OVERFLOW: [&str; 24] = [
     "prompt is too long",                   // Anthropic
     "exceed context limit",                 // Anthropic, input and output together
     "input is too long for requested",      // Bedrock
@@ -115,6 +115,8 @@ const OVERFLOW: [&str; 22] = [
     "greater than the context length",      // LM Studio
     "exceeds the limit of",                 // GitHub Copilot; judged with the word token
     "context window exceeds limit",         // MiniMax
+    "contextwindowexceeded",                // LiteLLM's class
+    "context window exceeded",              // and its words
     "exceeded model token limit",           // Kimi
     "model_context_window_exceeded",        // z.ai
     "too many tokens",                      // Cohere
@@ -272,6 +274,7 @@ mod tests {
             "tokens to keep from the initial prompt is greater than the context length",
             "prompt token count of 9000 exceeds the limit of 8000",
             "invalid params, context window exceeds limit",
+            "litellm.ContextWindowExceededError: litellm.BadRequestError: prompt is larger than the model",
             "Your request exceeded model token limit: 262144 (requested: 300000)",
             "Prompt contains 40000 tokens and 0 draft tokens, too large for model with 32768 maximum context length",
         ] {

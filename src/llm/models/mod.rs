@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use super::provider::Provider;
 use super::spec::ModelSpec;
-use crate::model::{LongPrice, Micros, Price, Tokens, nearest};
+use crate::model::{LongPrice, Micros, Price, Tokens, nearest, nearest_within};
 
 /// The table that is part of this release.
 const BUILT_IN: &str = include_str!("table.toml");
@@ -96,6 +96,7 @@ struct LongDollars {
     input: f64,
     output: f64,
     cached_input: Option<f64>,
+    cache_write: Option<f64>,
 }
 
 impl Table {
@@ -137,7 +138,7 @@ impl Table {
         Ok(Self { date: file.date.unwrap_or_default(), aliases: file.aliases, rows })
     }
 
-    /// Returns the day on which the table was last held against the providers' lists (`2026-08-21`).
+    /// Returns the day on which the table was last held against the providers' lists (`2026-11-22`).
     pub fn date(&self) -> &str {
         &self.date
     }
@@ -172,7 +173,7 @@ impl Table {
         if ids().any(|id| id == name) {
             return None;
         }
-        let found = nearest(name, ids().filter(|id| may_be_meant(name, id)))?;
+        let found = nearest_within(name, ids().filter(|id| may_be_meant(name, id)), 2)?;
         Some(format!("{}/{found}", provider.name()))
     }
 
@@ -198,18 +199,24 @@ impl Table {
             _ => name.to_owned(),
         };
         let fits = |row: &&ModelFacts| {
-            let rest = name.strip_prefix(&row.id);
-            row.provider == provider
-                && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', ':', '@']))
+            row.provider == provider && name.strip_prefix(&row.id).is_some_and(is_variant)
         };
         self.rows.iter().filter(fits).max_by_key(|row| row.id.len())
     }
 }
 
+/// Returns whether what follows a model's name leaves it the same model: a date, a word, but no further number of its
+/// version.
+fn is_variant(rest: &str) -> bool {
+    let Some(word) = rest.strip_prefix(['-', ':', '@']) else { return rest.is_empty() };
+    let first = word.split(['-', ':', '@']).next().unwrap_or_default();
+    !(first.len() <= 2 && first.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
 /// Returns whether two names have the same numbers, and differ in letters alone.
 fn may_be_meant(name: &str, id: &str) -> bool {
     let digits = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>();
-    digits(name) == digits(id) && name.len().abs_diff(id.len()) <= 2
+    digits(name) == digits(id)
 }
 
 impl ModelFacts {
@@ -240,6 +247,10 @@ impl Dollars {
                 input: micros(long.input)?,
                 output: micros(long.output)?,
                 cached_input: micros(long.cached_input.unwrap_or(long.input))?,
+                cache_write: match long.cache_write {
+                    None => None,
+                    Some(write) => Some(micros(write)?),
+                },
             }),
         };
         Some(Price {
@@ -319,8 +330,12 @@ mod tests {
         assert_eq!(found("openai-chat/gpt-4o-2024-05-13"), is("gpt-4o-2024-05-13", 5_000_000));
         assert_eq!(found("openai/gpt-5.5-2026-04-23"), is("gpt-5.5", 5_000_000));
         assert_eq!(found("openai/gpt-5.5-pro-2026"), is("gpt-5.5-pro", 30_000_000));
+        // Another version is another model.
+        assert_eq!(found("anthropic/claude-opus-5-5"), is("claude-opus-5-5", 4_000_000));
+        assert_eq!(found("anthropic/claude-opus-5-20260724"), is("claude-opus-5", 5_000_000));
+        assert_eq!(found("anthropic/claude-opus-5-9"), None);
         assert_eq!(found("openrouter/anthropic/claude-opus-4.8"), is("claude-opus-4-8", 5_000_000));
-        assert_eq!(found("deepseek/deepseek-v4-pro"), is("deepseek-v4-pro", 435_000));
+        assert_eq!(found("deepseek/deepseek-v4-pro"), is("deepseek-v4-pro", 1_320_000));
     }
 
     #[test]

@@ -22,6 +22,7 @@ use super::error::{Refusal, ServerError};
 use super::message::{Request, Said, answer, cancelled};
 use super::settings::Setup;
 use crate::exec::{Capture, Command, Pipes, Process};
+use crate::port::Cancel;
 use lines::Lines;
 use reader::Reader;
 
@@ -37,6 +38,8 @@ struct Shared {
     outbox: Mutex<Option<Sender<Value>>>,
     waiting: Mutex<Waiting>,
     complaints: Mutex<Capture>,
+    /// Cancelled when there are no more of them.
+    complained_all: Cancel,
     /// What must not be quoted.
     secrets: Vec<String>,
 }
@@ -90,6 +93,7 @@ impl Stdio {
             outbox: Mutex::new(Some(outbox)),
             waiting: Mutex::new(Waiting::For(HashMap::new())),
             complaints: Mutex::new(Capture::new(COMPLAINTS)),
+            complained_all: Cancel::new(),
             secrets,
         });
         let process = Arc::new(process);
@@ -240,6 +244,7 @@ impl Shared {
             let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
             complaints.push(&buffer[..count]);
         }
+        self.complained_all.cancel();
     }
 
     /// Returns the end of what the server complained about.

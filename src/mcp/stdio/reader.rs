@@ -23,6 +23,8 @@ impl Reader {
         let misbehaved = self.listen().map(ServerError::Misbehaved);
         let error = misbehaved.unwrap_or_else(|| {
             let end = self.process.wait(LAST_BREATH);
+            // What it has said last may still be on its way; somebody else may hold the way open.
+            self.shared.complained_all.wait(LAST_BREATH);
             ServerError::Died { end, said: self.shared.complained() }
         });
         self.shared.end(&error);

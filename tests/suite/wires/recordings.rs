@@ -120,6 +120,26 @@ fn a_stream_that_ends_properly_before_it_says_why_is_truncated() {
     }
 }
 
+/// Fault L38: characters that are split between chunks are whole (byte by byte, above), what is no character is a fault of
+/// the whole reply, and nothing of it is kept.
+#[test]
+fn a_byte_that_is_no_text_spoils_the_reply_on_every_wire() {
+    for wire in Wire::ALL {
+        let recording = one(wire, "text");
+        let text = recording.stream.as_bytes();
+        let at = memchr::memmem::find(text, "🦀".as_bytes()).unwrap();
+        for (bad, length) in
+            [(&b"\xff"[..], 4), (&b"\xf0\x9f\xa6"[..], 4), (&b"\xed\xa0\x80"[..], 4)]
+        {
+            let spoilt = [&text[..at], bad, &text[at + length..]].concat();
+            let body = chunk(&spoilt);
+            let fault = call(wire, true, Reply::open_stream().then(body).end()).fault();
+            let told = (fault.kind, fault.class(), fault.billed);
+            assert_eq!(told, (FaultKind::Protocol, FaultClass::Transient, true), "{wire:?}");
+        }
+    }
+}
+
 /// Fault L37, and the comments with which servers keep a connection alive.
 #[test]
 fn what_no_release_knows_changes_nothing() {

@@ -301,6 +301,32 @@ fn what_does_not_pass_is_not_tried_again() {
     }
 }
 
+/// Fault L38: a spoilt reply is asked for again, whole.
+#[test]
+fn a_reply_with_a_byte_that_is_no_text_is_asked_for_again() {
+    let spoilt = || Reply::open_stream().then(b"9\r\ndata: \xff\n\n\r\n".to_vec()).end();
+    let ran = chat([spoilt(), text("done")]);
+    assert_eq!((ran.reason(), ran.output()), (StopReason::LlmDone, "done"));
+    assert_eq!(ran.requests[0].body, ran.requests[1].body);
+}
+
+/// Fault L61: a model that signs its thoughts together with what was before them would refuse them after a compaction.
+#[test]
+fn thoughts_that_are_bound_to_a_conversation_may_be_passed_over_in_another() {
+    let request = |model: &str| {
+        let server = Server::new([one(Wire::Anthropic, "text").whole()]);
+        drive(model, &patient(&server, ""));
+        server.requests().remove(0)
+    };
+    let bound = request("anthropic/claude-opus-5-5");
+    assert_eq!(bound.header("anthropic-beta"), Some("thinking-binding-controls-2026-08-01"));
+    let binding = json!({"prefix_mismatch_behavior": "drop_block"});
+    let thinking = json!({"type": "adaptive", "block_binding": binding});
+    assert_eq!(bound.json()["thinking"], thinking);
+    let free = request("anthropic/claude-opus-5");
+    assert_eq!((free.header("anthropic-beta"), free.json().get("thinking")), (None, None));
+}
+
 /// Fault L12: the conversation cannot be without an answer, so somebody is told what to report.
 #[test]
 fn a_provider_that_misses_an_answer_is_no_riddle() {

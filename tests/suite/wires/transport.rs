@@ -7,7 +7,7 @@ use architect::llm::{ConnectError, WireSettings};
 use architect::model::{Fault, FaultClass, FaultKind};
 
 use super::caller::{Caller, KEY, env, patient, quick};
-use crate::support::chat::text;
+use crate::support::chat::{text, whole};
 use crate::support::server::{Reply, Server};
 
 const MODEL: &str = "openai-chat/fake";
@@ -269,9 +269,18 @@ fn a_connection_that_breaks_while_sending_is_tried_again() {
     );
 }
 
-/// Also where the next request is ready at once, and where the body ends a little later than the reply.
 #[test]
 fn a_connection_is_used_again() {
+    let server = Server::repeating([whole("a")]);
+    let mut caller = Caller::new(MODEL, &patient(&server, "/v1"));
+    (0..20).for_each(|_| drop(caller.call().reply()));
+    assert_eq!(server.connections(), 1);
+}
+
+/// The end of a stream is read by another thread, which on a busy machine may now and then not have come to it when the
+/// next call is made. Also where the body ends a little later than the reply.
+#[test]
+fn a_connection_is_used_again_after_a_stream() {
     use crate::support::chat::{delta, end, finish};
     let words = delta(&serde_json::json!({"content": "a"}));
     let late = Reply::open_stream().chunk(&words).chunk(&finish("stop")).chunk(&end());
@@ -279,11 +288,8 @@ fn a_connection_is_used_again() {
     for reply in [text("a"), late] {
         let server = Server::repeating([reply]);
         let mut caller = Caller::new(MODEL, &patient(&server, "/v1"));
-        for _ in 0..20 {
-            caller.call().reply();
-        }
-        // A busy machine may now and then end a body too late.
-        assert!(server.connections() <= 5, "{} connections", server.connections());
+        (0..20).for_each(|_| drop(caller.call().reply()));
+        assert!(server.connections() <= 10, "{} connections", server.connections());
     }
 }
 
