@@ -28,17 +28,14 @@ fn awaited(fold: &Fold, text: &str) -> Event {
             let access = [Access::read("a")].into();
             Event::Replied { id, reply: reply(vec![Part::Call(call)]), access }
         }
-        State::Executing(state) => match state.calls[0].slot {
-            Slot::Vetting { .. } => {
-                let (limit, grounds) = (Span::secs(60), "test".into());
-                let verdict = Verdict::Cleared { limit, intent: Intent::Pure, grounds };
-                Event::Vetted { id, verdict }
-            }
-            _ => {
-                let call = state.calls[0].call.id.clone();
-                Event::Settled { id, result: ToolResult::new(call, ToolStatus::Ok, text) }
-            }
-        },
+        State::Executing(state) if matches!(state.calls[0].slot, Slot::Vetting { .. }) => {
+            let (limit, grounds) = (Span::secs(60), "test".into());
+            Event::Vetted { id, verdict: Verdict::Cleared { limit, intent: Intent::Pure, grounds } }
+        }
+        State::Executing(state) => {
+            let call = state.calls[0].call.id.clone();
+            Event::Settled { id, result: ToolResult::new(call, ToolStatus::Ok, text) }
+        }
         other => panic!("{:?}", other.kind()),
     }
 }

@@ -1,8 +1,8 @@
 //! Killed in a system call.
 
 use super::story::{Story, TURNS};
-use super::strace::{Call, Fault};
-use super::{Waiting, each, rehearse, rehearse_tools, run, untraceable};
+use super::strace::{self, Call, Fault};
+use super::{Waiting, each, log, rehearse, rehearse_tools, run, untraceable};
 use crate::cli::world::finish;
 
 /// Kills the run in this call, and goes on with it. Returns whether the call was made at all.
@@ -57,4 +57,31 @@ fn a_run_survives_being_killed_in_any_system_call_of_a_tool() {
     let (all, met) = (cases.len(), each(cases, |(turn, call)| killed_in_tool(turn, &call)));
     println!("killed in {met} of {all} calls");
     assert!(all > 20 && met * 10 > all * 8, "{met} of {all}");
+}
+
+/// The same for each call of each thread and process that a run has, commands and their supervisors included, and of
+/// whatever name: the first of them that makes the call is killed. Where that is not the engine, the run goes on.
+#[test]
+#[ignore = "takes minutes"]
+fn a_run_survives_the_death_of_any_of_its_processes_in_any_system_call() {
+    let watched = |how: &[&str]| {
+        let story = Story::new();
+        let log = log(&story);
+        let strace = strace::around(&story.command(), &log, &[&["-f"], how].concat()).spawn();
+        (finish(strace.unwrap()), strace::calls(&log, true), story)
+    };
+    let (ran, calls, _) = watched(&[]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let all = calls.len();
+    let engine = each(calls, |call| {
+        let (ran, _, story) = watched(&["-e", &Fault::Kill.at(&call)]);
+        let case = format!("{call:?}");
+        story.holds_what_was_told(&ran.out, &case);
+        let was_killed = ran.code == -1;
+        if story.survives(&case) && was_killed {
+            story.is_complete(&case);
+        }
+        was_killed
+    });
+    println!("{all} calls, in {engine} of which the engine was killed");
 }
