@@ -1,5 +1,7 @@
 //! Killed in a system call.
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use super::story::{Story, TURNS};
 use super::strace::{self, Call, Fault};
 use super::{Waiting, each, log, rehearse, rehearse_tools, run, untraceable};
@@ -29,6 +31,45 @@ fn a_run_survives_being_killed_in_any_system_call() {
     let (all, met) = (calls.len(), each(calls, |call| killed(&call)));
     println!("killed in {met} of {all} calls");
     assert!(all > 50 && met * 10 > all * 9, "{met} of {all}");
+}
+
+/// Returns a story whose run was killed when the model had heard of the command.
+fn interrupted() -> Story {
+    let story = Story::until(3);
+    let child = story.command().spawn().unwrap();
+    story.wait_for(4);
+    kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
+    finish(child);
+    story.go_on(TURNS);
+    story
+}
+
+/// Fault S18: going on, killed in each system call, can be gone on with.
+#[test]
+fn going_on_survives_being_killed_in_any_system_call() {
+    if let Some(why) = untraceable() {
+        return println!("skipped: {why}");
+    }
+    let under = |story: &Story, how: &[&str]| {
+        let going_on = story.going_on("stream-json");
+        finish(strace::around(&going_on, &log(story), how).spawn().unwrap())
+    };
+    let rehearsal = interrupted();
+    let ran = under(&rehearsal, &[]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let calls = strace::calls(&log(&rehearsal), false);
+    let all = calls.len();
+    let met = each(calls, |call| {
+        let story = interrupted();
+        let ran = under(&story, &["-e", &Fault::Kill.at(&call)]);
+        let case = format!("{call:?}");
+        assert!(story.survives(&case), "{case}");
+        story.is_complete(&case);
+        story.is_cleared_away(&case);
+        ran.code == -1
+    });
+    println!("killed in {met} of {all} calls");
+    assert!(all > 30 && met * 10 > all * 9, "{met} of {all}");
 }
 
 /// Kills the run in this call of a tool, and goes on with it. Returns whether the call was made at all.

@@ -111,10 +111,15 @@ impl Story {
         command
     }
 
-    fn resume(&self) -> Ran {
-        let mut command = self.world.command(&["resume", "last", "--json"]);
+    /// Returns going on with the run as a command.
+    pub(super) fn going_on(&self, format: &str) -> Command {
+        let mut command = self.world.command(&["resume", "last", "--output-format", format]);
         command.env("OPENAI_API_KEY", "k").env("TMPDIR", self.world.temp());
-        finish(command.spawn().unwrap())
+        command
+    }
+
+    fn resume(&self) -> Ran {
+        finish(self.going_on("json").spawn().unwrap())
     }
 
     fn store(&self) -> Store {
