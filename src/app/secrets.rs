@@ -1,7 +1,7 @@
 //! What neither the model, nor the journal, nor a reader of the output is to see.
 
 use super::world::World;
-use crate::config::{Config, McpTransport, VariableName};
+use crate::config::{Config, McpTransport};
 use crate::exec::is_secret;
 use crate::net::Secrets;
 
@@ -15,9 +15,9 @@ pub(super) fn of(config: &Config, world: &World) -> Secrets {
         McpTransport::Http { token_env, .. } => token_env.as_ref(),
         McpTransport::Stdio { .. } => None,
     });
-    let named: Vec<&str> =
-        settings.llm.api_key_env.iter().chain(tokens).map(VariableName::as_str).collect();
+    let named: Vec<_> = settings.llm.api_key_env.iter().chain(tokens).collect();
+    let is_named = |name: &str| named.iter().any(|known| known.as_str() == name);
     let texts: Vec<(String, String)> = world.texts().collect();
-    let secret = texts.iter().filter(|(name, _)| is_secret(name) || named.contains(&&**name));
+    let secret = texts.iter().filter(|(name, _)| is_secret(name) || is_named(name));
     Secrets::among(secret.map(|(_, value)| value.as_str()))
 }

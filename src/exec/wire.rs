@@ -9,7 +9,6 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -169,6 +168,8 @@ impl Link {
     /// Returns whether the other end is gone altogether, and not only silent for ever.
     #[cfg(target_os = "linux")]
     pub(super) fn is_abandoned(&self) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
         let mut fds = [PollFd::new(&self.0, PollFlags::empty())];
         let polled = retry_on_intr(|| poll(&mut fds, Some(&Timespec::default())));
         polled.is_ok() && fds[0].revents().contains(PollFlags::HUP)

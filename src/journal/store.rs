@@ -318,13 +318,15 @@ impl Store {
         }
     }
 
-    /// Removes the sessions that nobody has written to since this time, and returns them. Running ones stay.
+    /// Removes the sessions that nobody has written to since this time, and returns them. Running ones stay. What is as
+    /// old and belongs to no session goes, too.
     ///
     /// # Errors
     ///
     /// Fails when the store can't be listed, or the system refuses to remove something.
     pub fn clean_up(&self, before: SystemTime) -> Result<Vec<SessionId>, JournalError> {
         let mut removed = Vec::new();
+        self.remove_strays(before)?;
         for listed in self.list()?.into_iter().filter(|listed| listed.modified < before) {
             match self.remove(listed.session) {
                 Ok(()) => removed.push(listed.session),
@@ -333,6 +335,30 @@ impl Store {
             }
         }
         Ok(removed)
+    }
+
+    /// Removes what processes left that were killed while they began a session, or removed one.
+    fn remove_strays(&self, before: SystemTime) -> Result<(), JournalError> {
+        for entry in folder::list(&self.sessions).tried("list", &self.sessions)? {
+            let entry = entry.tried("list", &self.sessions)?;
+            let (path, name) = (entry.path(), entry.file_name());
+            let name = name.to_str().unwrap_or_default();
+            let is_beginning = name.strip_prefix('.').is_some_and(|id| Uuid::try_parse(id).is_ok());
+            let session = name.parse().ok().filter(|id| !self.path(*id).exists());
+            let Ok(data) = entry.metadata() else { continue };
+            if data.modified().is_ok_and(|modified| modified >= before) {
+                continue;
+            }
+            let gone = match (is_beginning, session) {
+                (true, _) if data.is_file() => fs::remove_file(&path),
+                (_, Some(_)) if data.is_dir() => fs::remove_dir_all(&path),
+                _ => Ok(()),
+            };
+            if let Err(error) = gone {
+                log::warn!("could not remove {}: {error}", path.display());
+            }
+        }
+        Ok(())
     }
 
     /// Returns the whole outputs of a session's tools.

@@ -348,6 +348,20 @@ mod tests {
         assert_eq!(names(&folder.path().join("n")), ["c"]);
     }
 
+    #[test]
+    fn what_a_killed_process_left_beside_can_be_found_and_is_in_nobody_s_way() {
+        let (folder, root) = workspace();
+        let change = change("d/a", None, Some("1"));
+        let mut staged = Staged::new(&root, &change).unwrap();
+        staged.beside = None;
+        drop(staged);
+        let left = folder.path().join(left_beside("d/a", &sha256(b"1")));
+        assert_eq!(fs::read_to_string(&left).unwrap(), "1");
+        Batch::new(vec![change]).apply(&root).unwrap();
+        fs::remove_file(left).unwrap();
+        assert_eq!(names(&folder.path().join("d")), ["a"]);
+    }
+
     /// Faults T20, T24: a change that cannot be made leaves everything as it was.
     #[test]
     fn all_or_nothing() {

@@ -32,7 +32,7 @@ pub(super) fn draw(trace: &Trace) -> String {
     };
     let _ = writeln!(
         html,
-        "<figure><figcaption>Tokens of each reply, {most} at the most: <b class=\"k-cached\">cached input</b> \
+        "<figure><figcaption>Tokens of each reply, from the first to the last, {most} at the most: <b class=\"k-cached\">cached input</b> \
          <b class=\"k-fresh\">input</b> <b class=\"k-output\">output</b></figcaption>\n<div class=\"columns\">"
     );
     for column in &used {
@@ -52,7 +52,7 @@ pub(super) fn draw(trace: &Trace) -> String {
     if let Some(total) = trace.cost.filter(|cost| *cost > Micros::ZERO) {
         let _ = writeln!(
             html,
-            "<figure><figcaption>Money spent so far, {total} in the end</figcaption>\n<div class=\"columns low\">"
+            "<figure><figcaption>Money spent so far, reply by reply, {total} in the end</figcaption>\n<div class=\"columns low\">"
         );
         for column in &used {
             let so_far = Micros(column.spent);

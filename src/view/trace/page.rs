@@ -186,7 +186,17 @@ fn timeline(trace: &Trace) -> String {
         return String::from("<p>None.</p>\n");
     }
     let rows: Vec<String> = rows.into_iter().map(|(_, row)| row).collect();
-    format!("<ol class=\"timeline\">\n{}</ol>\n", rows.concat())
+    format!("<ol class=\"timeline\">\n{}{}</ol>\n", scale(trace.duration), rows.concat())
+}
+
+/// Returns what the places of the bars mean: the time since the session began.
+fn scale(duration: Span) -> String {
+    let marks = [0, 1, 2, 3, 4].map(|quarter| {
+        let at = Span(duration.0 / 4 * quarter);
+        let at = if quarter == 0 { "0".to_owned() } else { at.to_string() };
+        format!("<small>{at}</small>")
+    });
+    format!("<li class=\"scale\" aria-hidden=\"true\"><span>{}</span></li>\n", marks.concat())
 }
 
 fn call_row(trace: &Trace, call: &CallSpan) -> String {

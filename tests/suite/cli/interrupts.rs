@@ -95,3 +95,32 @@ fn nothing_of_a_run_survives_kill_9() {
     finish(child);
     eventually("nothing is left", || running("4733.4") == 0);
 }
+
+/// Temporary files are made in a folder that is there from the first command on, and goes with the engine, also when that
+/// is killed; the supervisors of its commands see to it.
+#[test]
+fn temporary_files_do_not_outlive_the_engine() {
+    for sandbox in ["workspace-write", "read-only", "off"] {
+        let world = World::new();
+        let temp = world.temp();
+        std::fs::create_dir(&temp).unwrap();
+        let left = || std::fs::read_dir(&temp).unwrap().count();
+        let made = r#"{"command": "mkdir $TMPDIR/d && echo x > $TMPDIR/d/f && chmod 500 $TMPDIR/d && sleep 4733.5"}"#;
+        let server = Server::new([Reply::silence(), chat::calls(&[("c", "run_command", made)])]);
+        // Not required, which would have to be seen to before anything else.
+        let sandboxed = format!("sandbox.mode={sandbox}");
+        let args = ["--mode", "yolo", "--set", &sandboxed];
+        let start = || world.task(&server, &args).env("TMPDIR", &temp).spawn().unwrap();
+        let child = start();
+        server.wait_for(1);
+        assert_eq!(left(), 0, "{sandbox}: nothing has run yet");
+        send(&child, Signal::KILL);
+        finish(child);
+        let child = start();
+        eventually("it runs", || running("4733.5") > 0);
+        assert_eq!(left(), 1, "{sandbox}");
+        send(&child, Signal::KILL);
+        finish(child);
+        eventually("nothing is left", || running("4733.5") == 0 && left() == 0);
+    }
+}

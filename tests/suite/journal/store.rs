@@ -33,6 +33,28 @@ fn a_session_has_one_process_and_the_second_is_told_which() {
     assert!(world.store.reopen(session, Repair::Refuse).is_ok());
 }
 
+/// Fault S1: a process that is killed while it begins a session leaves a file without a name and a folder without a
+/// journal. Nobody sees them, and some day they go.
+#[test]
+fn what_belongs_to_no_session_is_cleaned_up() {
+    let world = World::new();
+    let session = world.begin().0.session();
+    let sessions = world.root.join("state/sessions");
+    let nobody = SessionId::fresh();
+    fs::create_dir(sessions.join(nobody.to_string())).unwrap();
+    fs::write(sessions.join(format!(".{nobody}")), "half a header").unwrap();
+    fs::write(sessions.join("note"), "somebody else's").unwrap();
+    let names = || {
+        let names = fs::read_dir(&sessions).unwrap().map(|entry| entry.unwrap().file_name());
+        names.map(|name| name.into_string().unwrap()).collect::<std::collections::BTreeSet<_>>()
+    };
+    let all = names();
+    assert_eq!(world.store.clean_up(SystemTime::UNIX_EPOCH).unwrap(), []);
+    assert_eq!(names(), all);
+    assert_eq!(world.store.clean_up(SystemTime::now()).unwrap(), [session]);
+    assert_eq!(names(), ["note".to_owned()].into());
+}
+
 #[test]
 fn only_a_running_session_takes_messages() {
     let world = World::new();

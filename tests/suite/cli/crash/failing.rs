@@ -41,6 +41,7 @@ fn survives(call: &Call, fault: Fault) {
     let case = fault.at(call);
     is_honest(&story, &ran, &case);
     story.holds_what_was_told(&ran.out, &case);
+    story.is_cleared_away(&case);
     story.survives(&case);
 }
 
