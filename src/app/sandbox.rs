@@ -1,5 +1,7 @@
 //! How commands are run: confined as the settings say, without secrets, with a temporary folder of their own.
 
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -45,9 +47,7 @@ impl Sandbox {
         workspace: PathBuf,
         guarded: GuardedFiles,
     ) -> Result<Self, AppError> {
-        let temp = tempfile::Builder::new()
-            .prefix("architect-")
-            .tempdir()
+        let temp = temporary(world.folders().state)
             .map_err(|error| AppError::system("make a temporary folder", &error))?;
         let env = environment(config, world, &temp);
         let mut policy = policy(config, world, workspace.clone(), &temp);
@@ -91,6 +91,17 @@ impl Sandbox {
     pub(super) fn command(&self, line: &str) -> Command {
         Command::shell(line, &self.model.policy().workspace)
     }
+}
+
+/// Makes a folder for temporary files: where everybody has them or, where that is no use, among our own files.
+fn temporary(state: Option<PathBuf>) -> io::Result<TempDir> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("architect-");
+    builder.tempdir().or_else(|error| {
+        let own = state.ok_or(error)?.join("tmp");
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&own)?;
+        builder.tempdir_in(own)
+    })
 }
 
 fn policy(config: &Config, world: &World, workspace: PathBuf, temp: &TempDir) -> Policy {

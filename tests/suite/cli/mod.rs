@@ -5,6 +5,7 @@ mod endings;
 mod faults;
 mod info;
 mod interrupts;
+mod secrets;
 mod sessions;
 mod telemetry;
 mod tools;
