@@ -11,5 +11,7 @@ fn main() -> ExitCode {
     if helper::is_requested(std::env::args_os().nth(1).as_deref()) {
         return helper::main();
     }
+    // Where it cannot be had, the confinement of commands is what keeps them away.
+    let _ = helper::keep_to_ourselves();
     cli::main()
 }

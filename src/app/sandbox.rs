@@ -1,9 +1,11 @@
 //! How commands are run: confined as the settings say, without secrets, with a temporary folder of their own.
 
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
 
+use rustix::fs::{Access, access};
 use uuid::Uuid;
 
 use super::error::AppError;
@@ -30,12 +32,24 @@ pub struct Sandbox {
 struct Temp(PathBuf);
 
 impl Temp {
-    /// Names a folder that nobody can have foreseen.
-    fn new() -> Self {
+    /// Names a folder that nobody can have foreseen: where everybody has them or, where that is no use, among our own
+    /// files.
+    fn new(world: &World) -> Self {
         let name = Uuid::now_v7().simple().to_string();
         // The random half; paths of sockets have to be short.
         let name = format!("architect-{}", &name[20..]);
-        Self(std::env::temp_dir().join(name))
+        let usual = std::env::temp_dir();
+        let writable = Access::WRITE_OK | Access::EXEC_OK;
+        let own = || {
+            let own = world.folders().state?.join("tmp");
+            let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&own);
+            made.ok().map(|()| own)
+        };
+        let folder = match usual.is_dir() && access(&usual, writable).is_ok() {
+            true => usual,
+            false => own().unwrap_or(usual),
+        };
+        Self(folder.join(name))
     }
 }
 
@@ -70,7 +84,7 @@ impl Sandbox {
         workspace: PathBuf,
         guarded: GuardedFiles,
     ) -> Result<Self, AppError> {
-        let temp = Temp::new();
+        let temp = Temp::new(world);
         let env = environment(config, world, &temp.0);
         let mut policy = policy(config, world, workspace.clone(), &temp.0);
         policy.protected.extend(guarded.protected);

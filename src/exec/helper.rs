@@ -28,6 +28,28 @@ pub fn is_requested(first: Option<&OsStr>) -> bool {
     first == Some(OsStr::new(ARGUMENT))
 }
 
+/// Keeps the other processes of this user from looking into this one, whose environment and memory hold keys.
+///
+/// # Errors
+///
+/// Fails when the system has no such protection.
+#[cfg(target_os = "linux")]
+pub fn keep_to_ourselves() -> io::Result<()> {
+    use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+
+    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
+}
+
+/// Does nothing: this system keeps a process from the others by itself, or not at all.
+///
+/// # Errors
+///
+/// Never fails.
+#[cfg(not(target_os = "linux"))]
+pub fn keep_to_ourselves() -> io::Result<()> {
+    Ok(())
+}
+
 /// Supervises commands until the engine is gone. The engine is at the other end of standard input.
 pub fn main() -> ExitCode {
     match run() {

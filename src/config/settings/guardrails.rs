@@ -12,9 +12,9 @@ pub struct Guardrails {
     pub protected_files: Vec<PathPattern>,
     /// Files that are neither read nor changed.
     pub sensitive_files: Vec<PathPattern>,
-    /// How many files a run may change.
+    /// How many files a run may change with its tools; what its commands change is not counted.
     pub max_files_modified: Option<u32>,
-    /// How many lines a run may change.
+    /// How many lines a run may change with its tools.
     pub max_lines_changed: Option<u64>,
     /// How many commands a run may start.
     pub max_commands_executed: Option<u32>,

@@ -13,7 +13,7 @@ use seccompiler::{
 pub(super) enum Sockets {
     /// Those of the internet, and those of this machine.
     Internet,
-    /// Those of this machine.
+    /// Those of this machine, and none of another program by its name.
     Local,
 }
 
@@ -87,6 +87,10 @@ pub(super) fn programs(sockets: Sockets) -> io::Result<[BpfProgram; 2]> {
     let mut refused: Rules = REFUSED.iter().map(|call| (*call, Vec::new())).collect();
     refused.insert(libc::SYS_socket, self::sockets(sockets)?);
     refused.extend(setuid()?);
+    if sockets == Sockets::Local {
+        // Other programs on this machine have the network, and do much for whoever reaches them.
+        refused.insert(libc::SYS_connect, Vec::new());
+    }
     refused.insert(libc::SYS_ioctl, vec![equal(1, TIOCSTI)?, equal(1, TIOCLINUX)?]);
     for call in [libc::SYS_unshare, libc::SYS_clone] {
         refused

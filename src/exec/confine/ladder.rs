@@ -8,10 +8,7 @@ use std::io;
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use rustix::process::{
-    DumpableBehavior, Pid, Signal, geteuid, set_child_subreaper, set_dumpable_behavior,
-    set_parent_process_death_signal,
-};
+use rustix::process::{Pid, Signal, geteuid, set_child_subreaper, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 
 use super::access::{self, Rules, Tcp};
@@ -42,7 +39,7 @@ pub(in crate::exec) fn serve(
 ) -> io::Result<()> {
     if policy.is_off() {
         set_child_subreaper(Pid::from_raw(1))?;
-        protect_ourselves()?;
+        helper::keep_to_ourselves()?;
         link.send(&Tell::Ready(Enforced::nothing()), &[], &[])?;
         return supervise::serve(&link, Tree::Reaper, &Absent::default(), Start::spawn);
     }
@@ -61,7 +58,7 @@ fn unconfined(link: &Link, policy: &Policy) -> io::Result<()> {
         Err(why) => return link.send(&Tell::Unable(why), &[], &[]),
     }
     set_child_subreaper(Pid::from_raw(1))?;
-    protect_ourselves()?;
+    helper::keep_to_ourselves()?;
     supervise::serve(link, Tree::Reaper, &absent, Start::spawn)
 }
 
@@ -86,7 +83,7 @@ fn namespaced(link: Link, policy: Policy) -> io::Result<()> {
             // Its end of the connection is the one that counts.
             drop(again);
             rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
-            protect_ourselves()?;
+            helper::keep_to_ourselves()?;
             first.wait().map(|_| ())
         }
         Err(why) => again.send(&lower(why), &[], &[]),
@@ -126,7 +123,7 @@ fn arranged(inherited: Inherited) -> io::Result<(Enforced, Spawner)> {
         Ok(access)
     })?;
     privileges::give_up()?;
-    protect_ourselves()?;
+    helper::keep_to_ourselves()?;
     // The mounts close what the rules leave open, and most of what they close; without them, the sockets that have no
     // path are left.
     let (holes, why) = match access {
@@ -141,7 +138,7 @@ fn arranged(inherited: Inherited) -> io::Result<(Enforced, Spawner)> {
 fn landlocked(link: &Link, policy: &Policy, why: Option<String>) -> io::Result<()> {
     let absent = Absent::of(policy);
     set_child_subreaper(Pid::from_raw(1))?;
-    protect_ourselves()?;
+    helper::keep_to_ourselves()?;
     let (enforced, spawner) = match ruled(policy, why.clone()) {
         Ok((enforced, spawner)) if enforced.satisfies(policy) => (Ok(enforced), Some(spawner)),
         Ok((enforced, spawner)) => match Enforced::unconfined(policy, "old access rules".into()) {
@@ -206,9 +203,4 @@ fn environment() -> Vec<(OsString, OsString)> {
     } else {
         Vec::new()
     }
-}
-
-/// Nobody may look into this process, nor trace it.
-fn protect_ourselves() -> io::Result<()> {
-    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }

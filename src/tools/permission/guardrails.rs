@@ -36,9 +36,10 @@ pub enum CommandScope {
 /// How much a run may do; none for as much as it wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Files that it may change.
+    /// Files that its tools may change. What a command changes is not counted: to know it, the whole workspace would have
+    /// to be looked at before and after each. How many commands there are is limited instead.
     pub files: Option<u64>,
-    /// Lines that it may add and remove.
+    /// Lines that its tools may add and remove.
     pub lines: Option<u64>,
     /// Commands that it may start.
     pub commands: Option<u64>,

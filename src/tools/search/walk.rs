@@ -127,8 +127,9 @@ impl Walk {
     fn wanted(&self, found: &Path) -> Option<RelPath> {
         let path = found.strip_prefix(self.root.path()).ok()?;
         if let Some(names) = &self.names {
-            let below = path.strip_prefix(self.path.as_path()).unwrap_or(path);
-            if !names.is_match(path) && !names.is_match(below) {
+            // Below the workspace itself it is the same path, and matching is what a search of few files spends its time on.
+            let below = || path.strip_prefix(self.path.as_path()).unwrap_or(path);
+            if !names.is_match(path) && (self.path.is_root() || !names.is_match(below())) {
                 return None;
             }
         }

@@ -7,6 +7,7 @@ mod faults;
 mod info;
 mod interrupts;
 mod process;
+mod secrets;
 mod sessions;
 mod subagents;
 mod telemetry;

@@ -6,16 +6,17 @@ use std::fs;
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use architect::exec::{Hole, Level, Mode, Need, Network};
+use architect::exec::{Hole, Level, Mode, Need, Network, Policy, Supervisor};
+use architect::port::Cancel;
 use rustix::net::{AddressFamily, Protocol, SocketType, socket};
 use serde_json::json;
 
 use super::cage::Cage;
-use super::world::{World, yolo};
+use super::world::{World, elsewhere, yolo};
 
 /// Not a test by itself: what a confined process tries, as `INSIDE` says.
 #[test]
@@ -45,6 +46,16 @@ fn inside() {
         "packet" => make(17, SocketType::RAW, 0),
         "vsock" => make(40, SocketType::STREAM, 0),
         "audit" => make(16, SocketType::RAW, 9),
+        "helper" => {
+            // A command speaks to the helper as an engine does, and asks it to confine nothing.
+            let helper =
+                Supervisor::at(env!("CARGO_BIN_EXE_architect"), Policy::off("."), Vec::new());
+            let line = format!("echo x > {argument}");
+            let words = ["/bin/sh", "-c", &line].map(Into::into).to_vec();
+            let outcome = helper.run(&architect::exec::Command::new(words, "."), &Cancel::new());
+            assert!(!Path::new(argument).exists(), "{outcome:?}");
+            Ok(())
+        }
         "loopback" => TcpListener::bind("127.0.0.1:0")
             .and_then(|listener| TcpStream::connect(listener.local_addr()?).map(|_| ())),
         other => panic!("{other}"),
@@ -52,7 +63,7 @@ fn inside() {
     done.unwrap();
 }
 
-/// Row X1, files: a command writes in its workspace and nowhere else.
+/// Fault X1, files: a command writes in its workspace and nowhere else.
 fn files_outside_cannot_be_changed(cage: &Cage) {
     let o = cage.outside.display().to_string();
     assert!(cage.can("touch a && mkdir d && mv a d/b && ln d/b c && ln -s c e && rm -r d"));
@@ -89,7 +100,7 @@ fn files_outside_cannot_be_changed(cage: &Cage) {
     let _ = fs::remove_file(&own);
 }
 
-/// Row X1, the rest of the system; fault T18.
+/// Fault X1, the rest of the system.
 fn the_engine_and_the_system_cannot_be_touched(cage: &Cage) {
     let engine = std::process::id();
     for denied in [
@@ -170,7 +181,7 @@ fn with_access_rules_alone_the_holes_are_named() {
     }
 }
 
-/// Row X10: nothing leaves when the network is off. With namespaces the machine still reaches itself.
+/// Fault X10: nothing leaves when the network is off. With namespaces the machine still reaches itself.
 #[test]
 fn without_a_network_nothing_leaves() {
     for level in [Level::Namespaces, Level::Landlock] {
@@ -180,10 +191,13 @@ fn without_a_network_nothing_leaves() {
         let name = format!("architect-test-{}", std::process::id());
         let address = SocketAddr::from_abstract_name(&name).unwrap();
         let _abstract = UnixListener::bind_addr(&address);
+        let named = cage.outside.join("socket");
+        let _named = UnixListener::bind(&named).unwrap();
         for denied in [
             format!("tcp {there}"),
             "tcp 192.0.2.1:80".to_owned(),
             "udp 192.0.2.1:53".to_owned(),
+            "tcp [2001:db8::1]:443".to_owned(),
             "udp6 [2001:db8::1]:53".to_owned(),
             format!("abstract {name}"),
         ] {
@@ -193,10 +207,16 @@ fn without_a_network_nothing_leaves() {
             format!("echo > /dev/tcp/127.0.0.1/{}", there.port()),
             "getent hosts example.org".to_owned(),
             format!("curl -s -m 3 http://{there}/"),
+            "ping -c 1 -W 1 192.0.2.1".to_owned(),
+            format!("git ls-remote git://{there}/x"),
         ] {
             assert!(!cage.can(&denied), "{level}: {denied}");
         }
         assert_eq!(cage.manages("loopback -"), level == Level::Namespaces);
+        // With namespaces, those sockets are covered that were there when the cage was made.
+        if level == Level::Landlock {
+            assert!(!cage.manages(&format!("unix {}", named.display())));
+        }
         let said = cage.run("curl -s -m 3 http://192.0.2.1/; cat < /dev/tcp/192.0.2.1/80");
         assert!(said.contains("sandbox denied: the network is off"), "{said}");
     }
@@ -235,19 +255,7 @@ fn temporary_files_are_private() {
     assert!(cage.can("cat /tmp/architect-own"), "one command finds what another one left there");
 }
 
-/// Returns a folder that is not below the usual one for temporary files; the checkout itself may be there.
-fn elsewhere() -> Option<tempfile::TempDir> {
-    let home = std::env::var_os("HOME").unwrap_or_default();
-    let places = [env!("CARGO_TARGET_TMPDIR").into(), PathBuf::from(home), "/var/tmp".into()];
-    let outside = |place: &&PathBuf| place.is_absolute() && !place.starts_with("/tmp");
-    let found = places.iter().filter(outside).find_map(|place| tempfile::tempdir_in(place).ok());
-    if found.is_none() {
-        eprintln!("skipped: this user can write nowhere but in /tmp");
-    }
-    found
-}
-
-/// Row X2: what is required and cannot be had starts nothing; what is preferred says why it is less.
+/// Fault X2: what is required and cannot be had starts nothing; what is preferred says why it is less.
 #[test]
 fn a_level_that_cannot_be_had_is_refused_or_said() {
     let world = World::with(yolo(), |policy| {
@@ -279,7 +287,40 @@ fn a_denial_says_that_it_is_one_and_how_to_allow_it() {
     assert!(!own.contains("sandbox denied"), "{own}");
 }
 
-/// Row X15: whoever starts the helper gains nothing by it.
+/// Fault X15: a command that asks the helper for everything gets what it had.
+#[test]
+fn the_helper_hands_no_rights_on() {
+    for level in [Level::Namespaces, Level::Landlock] {
+        let Some(cage) = Cage::new(level, |_| {}) else { continue };
+        let outside = cage.outside.join("new");
+        assert!(cage.manages(&format!("helper {}", outside.display())));
+        assert!(!outside.exists(), "{level}");
+        assert!(cage.can("true"));
+    }
+}
+
+/// Fault T18: a command that kills whatever it can kills itself at the most.
+#[test]
+fn a_command_that_kills_everything_kills_itself_alone() {
+    for level in [Level::Namespaces, Level::Landlock] {
+        let Some(cage) = Cage::new(level, |_| {}) else { continue };
+        if cage.enforced.holes.contains(&Hole::Signals) {
+            continue;
+        }
+        let mut bystander = Command::new("sleep").arg("60").spawn().unwrap();
+        for line in
+            ["kill -9 -1", "kill -9 0", "kill -9 $PPID", "kill -9 1", "kill -STOP -1; kill -9 $$"]
+        {
+            cage.run(line);
+            assert_eq!(cage.run("echo on"), "on\n[exit code 0]", "{level}: {line}");
+        }
+        assert!(bystander.try_wait().unwrap().is_none(), "{level}");
+        bystander.kill().unwrap();
+        bystander.wait().unwrap();
+    }
+}
+
+/// Fault X15: whoever starts the helper gains nothing by it.
 #[test]
 fn the_helper_does_nothing_for_anybody_else() {
     for argument in [&["__exec"][..], &["__exec", "first"], &["__exec", "first", "{}"]] {

@@ -242,6 +242,20 @@ impl Confirm for Somebody {
     }
 }
 
+/// Fault X11: nothing is approved but the call that was shown; the same one, and any other, is asked about again.
+#[test]
+fn an_answer_is_about_one_call() {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let World { registry, .. } = world(ConfirmMode::ConfirmSensitive, &[], &[], &[]);
+    let registry = registry.asking(Somebody(Answer::Yes, Arc::clone(&asked)));
+    for (round, line) in ["touch x", "touch x", "touch x; touch y"].into_iter().enumerate() {
+        let arguments = json!({"command": line}).to_string();
+        let call = ToolCall::new("c".into(), "run_command", &arguments);
+        assert!(matches!(registry.vet(&call, &scope()), Vetted::Cleared { .. }));
+        assert_eq!(asked.lock().unwrap().len(), round + 1);
+    }
+}
+
 #[test]
 fn the_user_has_the_last_word() {
     let asked = Arc::new(Mutex::new(Vec::new()));

@@ -138,6 +138,18 @@ pub(crate) fn eventually(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
+/// Returns a folder that is not below the usual one for temporary files; the checkout itself may be there.
+pub(crate) fn elsewhere() -> Option<TempDir> {
+    let home = std::env::var_os("HOME").unwrap_or_default();
+    let places = [env!("CARGO_TARGET_TMPDIR").into(), PathBuf::from(home), "/var/tmp".into()];
+    let outside = |place: &&PathBuf| place.is_absolute() && !place.starts_with("/tmp");
+    let found = places.iter().filter(outside).find_map(|place| tempfile::tempdir_in(place).ok());
+    if found.is_none() {
+        eprintln!("skipped: this user can write nowhere but in /tmp");
+    }
+    found
+}
+
 /// Returns how many processes sleep for so many seconds; each test has its own number.
 pub(crate) fn sleeping(seconds: &str) -> usize {
     let line = format!("sleep\x00{seconds}\x00");
