@@ -217,7 +217,9 @@ fn a_call_uses_the_thread_of_the_one_before_unless_that_one_is_stuck() {
     // Now and then the next call comes before the thread is free again.
     assert!(threads.len() < 40, "{} threads", threads.len());
     let (release, held) = std::sync::mpsc::channel::<()>();
-    on_a_thread(&mut hands, move || drop(held.recv_timeout(Duration::from_secs(20))));
+    on_a_thread(&mut hands, move || {
+        let _ = held.recv_timeout(Duration::from_secs(20));
+    });
     on_a_thread(&mut hands, move || tell.send(thread::current().id()).unwrap());
     assert!(told.recv_timeout(Duration::from_secs(10)).is_ok());
     release.send(()).unwrap();
