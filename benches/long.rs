@@ -3,7 +3,7 @@
 //!
 //! `cargo bench --bench long [-- STEPS]` prints, after each tenth, the memory that is resident and the most that ever was,
 //! how many descriptors and threads there are, and what a step took. Its conversation is summed up whenever it has
-//! 15 000 tokens, and it has the durability `os`, so that the disk is not what is measured.
+//! 45 000 tokens, and it has the durability `os`, so that the disk is not what is measured.
 #![allow(clippy::unwrap_used, clippy::print_stdout)] // a benchmark may fail, and prints
 #![allow(clippy::cast_precision_loss)] // it counts no more than thousands
 
@@ -37,7 +37,7 @@ fn main() {
             "--quiet",
         ])
         .args(["--max-steps", "1000000", "--set", "sessions.durability=os"])
-        .args(["--set", "context.max_context_tokens=20000", "Go."])
+        .args(["--set", "context.max_context_tokens=60000", "Go."])
         .current_dir(folder.path())
         .env("HOME", folder.path())
         .env("OPENAI_API_KEY", "none")

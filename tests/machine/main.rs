@@ -6,5 +6,6 @@ mod alphabet;
 mod chart;
 mod defects;
 mod explorer;
+mod guards;
 mod invariants;
 mod properties;

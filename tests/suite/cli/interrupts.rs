@@ -124,3 +124,23 @@ fn temporary_files_do_not_outlive_the_engine() {
         eventually("nothing is left", || running("4733.5") == 0 && left() == 0);
     }
 }
+
+/// Fault R14: a process that gets no processor time for a while does not take that for the server's silence.
+#[test]
+fn a_process_that_stood_still_reads_on_where_it_was() {
+    let piece = |text: &str| chat::delta(&json!({"content": text}));
+    let reply = Reply::open_stream().chunk(&piece("so ")).wait(Duration::from_millis(500));
+    let reply = reply.chunk(&piece("far")).chunk(&chat::finish("stop")).chunk(&chat::end()).end();
+    let (world, server) = (World::new(), Server::new([reply]));
+    let args = ["--json", "--set", "llm.idle_timeout=2", "--set", "llm.retries=0"];
+    let child = world.task(&server, &args).spawn().unwrap();
+    server.wait_for(1);
+    std::thread::sleep(Duration::from_millis(200));
+    send(&child, Signal::STOP);
+    // Longer than the server may be silent; it is not, but nobody looks.
+    std::thread::sleep(Duration::from_secs(3));
+    send(&child, Signal::CONT);
+    let ran = finish(child);
+    assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.err);
+    assert_eq!(ran.json()["output"], "so far");
+}

@@ -4,11 +4,15 @@ mod footprint;
 mod long;
 mod world;
 
+use std::collections::HashSet;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use architect::machine::Purpose;
-use architect::model::{FaultKind, Span, ToolStatus};
+use architect::machine::{Event, Purpose};
+use architect::model::{EffectId, FaultKind, Span, Time, ToolStatus};
+use architect::port::Cancel;
+use architect::runner::{Arrival, Hands, Lane, SystemClock, Threads, Work};
 
 use world::{Says, World, interrupt, output, reason, results};
 
@@ -183,4 +187,40 @@ fn a_run_that_nobody_watches_any_more_ends() {
     world.leaves_after = 2;
     let (fold, _) = world.run_inline();
     assert_eq!(reason(&fold).exit_code(), 141);
+}
+
+/// Starts some work on a thread of its own.
+fn on_a_thread(hands: &mut Threads, work: impl FnOnce() + Send + 'static) {
+    hands.start(Work {
+        id: EffectId(1),
+        lane: Lane::Own,
+        cancel: Cancel::new(),
+        run: Box::new(|_, _| {
+            work();
+            Arrival::Event(Event::Tick { now: Time(1) })
+        }),
+        lost: Box::new(|why| panic!("{why}")),
+    });
+}
+
+#[test]
+fn a_call_uses_the_thread_of_the_one_before_unless_that_one_is_stuck() {
+    let mut hands = Threads::new(Arc::new(SystemClock::start()), 1);
+    let (tell, told) = std::sync::mpsc::channel();
+    let mut threads = HashSet::new();
+    for _ in 0..50 {
+        let tell = tell.clone();
+        on_a_thread(&mut hands, move || tell.send(thread::current().id()).unwrap());
+        threads.insert(told.recv_timeout(Duration::from_secs(20)).unwrap());
+        assert!(hands.wait(None).is_some());
+    }
+    // Now and then the next call comes before the thread is free again.
+    assert!(threads.len() < 40, "{} threads", threads.len());
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    on_a_thread(&mut hands, move || {
+        let _ = held.recv_timeout(Duration::from_secs(20));
+    });
+    on_a_thread(&mut hands, move || tell.send(thread::current().id()).unwrap());
+    assert!(told.recv_timeout(Duration::from_secs(10)).is_ok());
+    release.send(()).unwrap();
 }

@@ -1,0 +1,45 @@
+//! Guards of time: where two of them lead back into the same state, the chart cannot tell which of them let an event pass.
+
+use architect::machine::{Event, Guard, State, Why, deadline, step};
+use architect::model::Time;
+
+use crate::alphabet;
+use crate::explorer::explore;
+
+/// Each guard of time, with what is due when it holds.
+const GUARDS: [(Guard, &[Why]); 6] = [
+    (Guard::TimeIsUp, &[Why::RunLimit, Why::StepLimit]),
+    (Guard::CloseLimitDue, &[Why::CloseLimit]),
+    (Guard::WatchLimitDue, &[Why::WatchLimit]),
+    (Guard::AttemptLimitDue, &[Why::AttemptLimit]),
+    (Guard::RetryDue, &[Why::RetryDue]),
+    (Guard::ToolLimitDue, &[Why::ToolLimit]),
+];
+
+fn holding(state: &State, now: Time) -> Vec<&'static [Why]> {
+    let event = Event::Tick { now };
+    GUARDS.iter().filter(|(guard, _)| guard.holds(state, &event)).map(|(_, why)| *why).collect()
+}
+
+#[test]
+fn a_guard_of_time_holds_when_its_time_has_come_and_at_no_other() {
+    let mut met = [0_u32; GUARDS.len()];
+    for world in alphabet::worlds() {
+        explore(&world, step, 4_000, |state, _, _| {
+            let Some(due) = deadline(state) else { return };
+            assert!(holding(state, state.run().now).is_empty() || due.at <= state.run().now);
+            if due.at > state.run().now {
+                let before = Time(due.at.0 - 1);
+                assert!(holding(state, before).is_empty(), "{before:?} is before {due:?}");
+            }
+            let now = holding(state, due.at);
+            assert_eq!(now.len(), 1, "{due:?}: {now:?}");
+            // When several moments coincide, the end of more comes before the end of less.
+            if now[0].contains(&due.why) {
+                let at = GUARDS.iter().position(|(_, why)| *why == now[0]).unwrap();
+                met[at] += 1;
+            }
+        });
+    }
+    assert!(met.iter().all(|count| *count > 0), "not each of them was due: {met:?}");
+}
