@@ -5,13 +5,15 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)] // a benchmark may fail, and prints
 
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use agent::agent;
 use rustix::process::{Pid, Signal, kill_process};
 use server::{Manner, Server};
 
+#[path = "subjects/agent.rs"]
+mod agent;
 #[path = "subjects/server.rs"]
 mod server;
 
@@ -21,25 +23,7 @@ const LONGEST: Duration = Duration::from_secs(20);
 /// Interrupts a run, once it has come as far as `is_there` says; returns how long it takes to end.
 fn interrupted(server: &Server, is_there: impl Fn(&Path) -> bool) -> Duration {
     let folder = tempfile::tempdir().unwrap();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_architect"))
-        .args([
-            "run",
-            "-m",
-            "openai-chat/fake",
-            "--api-base",
-            &server.base,
-            "--mode",
-            "yolo",
-            "Go.",
-        ])
-        .current_dir(folder.path())
-        .env("HOME", folder.path())
-        .env("OPENAI_API_KEY", "none")
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut child = agent(&server.base, folder.path(), &[]).spawn().unwrap();
     let begun = Instant::now();
     while !is_there(folder.path()) {
         assert!(

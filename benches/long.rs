@@ -7,13 +7,15 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)] // a benchmark may fail, and prints
 #![allow(clippy::cast_precision_loss)] // it counts no more than thousands
 
-use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use agent::agent;
 use process::Footprint;
 use server::{Manner, Server};
 
+#[path = "subjects/agent.rs"]
+mod agent;
 #[path = "subjects/process.rs"]
 mod process;
 #[path = "subjects/server.rs"]
@@ -25,26 +27,9 @@ fn main() {
     std::fs::write(folder.path().join("a.txt"), "some text\n".repeat(2_000)).unwrap();
     let (tool, arguments) = ("read_file".to_owned(), r#"{"path":"a.txt","offset":{n},"limit":20}"#);
     let server = Server::start(Manner::Works { steps, tool, arguments: arguments.to_owned() });
-    let mut child = Command::new(env!("CARGO_BIN_EXE_architect"))
-        .args([
-            "run",
-            "-m",
-            "openai-chat/fake",
-            "--api-base",
-            &server.base,
-            "--mode",
-            "yolo",
-            "--quiet",
-        ])
-        .args(["--max-steps", "1000000", "--set", "sessions.durability=os"])
-        .args(["--set", "context.max_context_tokens=60000", "Go."])
-        .current_dir(folder.path())
-        .env("HOME", folder.path())
-        .env("OPENAI_API_KEY", "none")
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
+    let sets = ["sessions.durability=os", "context.max_context_tokens=60000"];
+    let args = ["--quiet", "--max-steps", "1000000", "--set", sets[0], "--set", sets[1]];
+    let mut child = agent(&server.base, folder.path(), &args).spawn().unwrap();
     println!(
         "{:>7} {:>13} {:>10} {:>12} {:>8} {:>12}",
         "steps", "resident kB", "most kB", "descriptors", "threads", "ms per step"

@@ -20,42 +20,13 @@ use crossbeam_channel::{Receiver, unbounded};
 use wait_timeout::ChildExt as _;
 
 use super::world::World;
+use crate::support::unseen::UNSEEN;
 
 /// Where the victim finds its world.
 const WORLD: &str = "ARCHITECT_TEST_WORLD";
 
 /// How long anything may take here.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Calls that nobody outside can notice; before and after them the world is the same.
-const UNSEEN: [&str; 26] = [
-    "brk",
-    "clock_gettime",
-    "close",
-    "fcntl",
-    "fstat",
-    "futex",
-    "getdents64",
-    "geteuid",
-    "getpid",
-    "getrandom",
-    "ioctl",
-    "lseek",
-    "madvise",
-    "mmap",
-    "mprotect",
-    "munmap",
-    "newfstatat",
-    "poll",
-    "ppoll",
-    "prctl",
-    "readlink",
-    "restart_syscall",
-    "rt_sigaction",
-    "rt_sigprocmask",
-    "sigaltstack",
-    "statx",
-];
 
 /// The victim. On its own this test does nothing.
 #[test]

@@ -1,13 +1,15 @@
 //! What a long run takes of the system: memory, descriptors and threads.
 
-use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use agent::agent;
 use process::Footprint;
 use server::{Manner, Server};
 use wait_timeout::ChildExt;
 
+#[path = "../../../benches/subjects/agent.rs"]
+mod agent;
 #[allow(dead_code)] // benchmarks use more of both
 #[path = "../../../benches/subjects/process.rs"]
 mod process;
@@ -29,20 +31,9 @@ fn a_run_of_thousands_of_steps_takes_no_more_than_it_did_early() {
     let (tool, arguments) =
         ("read_file".to_owned(), r#"{"path":"a.txt","offset":{n},"limit":50}"#.to_owned());
     let server = Server::start(Manner::Works { steps: STEPS, tool, arguments });
-    let args = ["run", "-m", "openai-chat/fake", "--api-base", &server.base, "--mode", "yolo"];
-    let mut child = Command::new(env!("CARGO_BIN_EXE_architect"))
-        .args(args)
-        .args(["--max-steps", "100000", "--set", "sessions.durability=os"])
-        .args(["--set", "context.max_context_tokens=20000", "Go."])
-        .current_dir(folder.path())
-        .env_clear()
-        .env("HOME", folder.path())
-        .env("OPENAI_API_KEY", "none")
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let sets = ["sessions.durability=os", "context.max_context_tokens=20000"];
+    let args = ["--max-steps", "100000", "--set", sets[0], "--set", sets[1]];
+    let mut child = agent(&server.base, folder.path(), &args).spawn().unwrap();
     let begun = Instant::now();
     let mut after = |steps: usize| {
         while server.count() < steps {

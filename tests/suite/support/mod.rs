@@ -4,3 +4,4 @@
 
 pub(crate) mod chat;
 pub(crate) mod server;
+pub(crate) mod unseen;

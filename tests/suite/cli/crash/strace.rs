@@ -11,54 +11,7 @@ use crossbeam_channel::{Receiver, unbounded};
 use wait_timeout::ChildExt as _;
 
 use crate::support::server::LONGEST;
-
-/// Calls that nobody outside can notice; before and after them the world is the same.
-const UNSEEN: [&str; 44] = [
-    "access",
-    "arch_prctl",
-    "brk",
-    "clock_gettime",
-    "clock_nanosleep",
-    "close",
-    "epoll_wait",
-    "execve",
-    "exit",
-    "exit_group",
-    "fcntl",
-    "fstat",
-    "fstatfs",
-    "futex",
-    "getcwd",
-    "getdents64",
-    "geteuid",
-    "getpid",
-    "getrandom",
-    "gettid",
-    "ioctl",
-    "lseek",
-    "madvise",
-    "mmap",
-    "mprotect",
-    "munmap",
-    "newfstatat",
-    "poll",
-    "ppoll",
-    "prctl",
-    "pread64",
-    "prlimit64",
-    "read",
-    "readlink",
-    "readlinkat",
-    "restart_syscall",
-    "rseq",
-    "sched_getaffinity",
-    "sched_yield",
-    "set_robust_list",
-    "set_tid_address",
-    "sigaltstack",
-    "statx",
-    "wait4",
-];
+use crate::support::unseen::UNSEEN;
 
 /// One system call: its name, and how many calls of that name its thread had made with it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
