@@ -276,18 +276,13 @@ impl Executing {
     fn vetted(mut self, id: EffectId, verdict: Verdict) -> Next {
         let mut out = Out::default();
         let now = self.run.now;
-        let others = self.calls.iter().filter_map(|call| call.slot.left());
-        let allowance = Allowance::of(&self.run, others);
+        let allowance = self.allow(&verdict);
         let Some(call) = self.calls.iter_mut().find(|call| call.slot.awaited() == Some(id)) else {
             return out.to(State::Executing(self));
         };
         match verdict {
-            Verdict::Cleared { limit, intent, .. } => {
+            Verdict::Cleared { limit, .. } => {
                 let id = self.run.next.take();
-                let allowance = match intent {
-                    Intent::Delegated { .. } => Some(allowance),
-                    Intent::Pure | Intent::Edit { .. } | Intent::Opaque => None,
-                };
                 out.effect(Effect::Run { id, call: call.call.clone(), allowance });
                 call.slot = Slot::Running { id, due: now.after(limit), left: allowance };
                 out.to(State::Executing(self))
@@ -301,6 +296,22 @@ impl Executing {
                 call.slot = Slot::Queued;
                 self.interrupt(Signal::Interrupt)
             }
+        }
+    }
+
+    /// Returns what is set aside for a call, when it is one that makes model calls of its own.
+    fn allow(&self, verdict: &Verdict) -> Option<Allowance> {
+        match verdict {
+            Verdict::Cleared { intent: Intent::Delegated { .. }, .. } => {
+                let others = self.calls.iter().filter_map(|call| call.slot.left());
+                Some(Allowance::of(&self.run, others))
+            }
+            Verdict::Cleared {
+                intent: Intent::Pure | Intent::Edit { .. } | Intent::Opaque,
+                ..
+            }
+            | Verdict::Refused { .. }
+            | Verdict::Abort => None,
         }
     }
 

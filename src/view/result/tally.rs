@@ -1,6 +1,6 @@
 //! From public events to the result document.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -28,11 +28,21 @@ pub struct Tally {
     by_source: BTreeMap<Source, Micros>,
     has_price: bool,
     /// In call order; what has not ended is not there yet.
-    tools: Vec<(CallId, Option<ToolUsed>)>,
-    arguments: HashMap<CallId, Arc<Value>>,
+    tools: Vec<Option<ToolUsed>>,
+    open: HashMap<CallId, Open>,
+    /// The names and paths that were told, each kept once however many calls there are.
+    words: HashSet<Arc<str>>,
     files: Files,
     denied: Vec<Denied>,
     end: Option<AgentEnd>,
+}
+
+/// A tool call that has not ended.
+#[derive(Clone, Debug)]
+struct Open {
+    /// Its place among the calls.
+    place: usize,
+    arguments: Arc<Value>,
 }
 
 /// How much of a failed tool's answer is told.
@@ -51,7 +61,8 @@ impl Tally {
             by_source: BTreeMap::new(),
             has_price: false,
             tools: Vec::new(),
-            arguments: HashMap::new(),
+            open: HashMap::new(),
+            words: HashSet::new(),
             files: Files::default(),
             denied: Vec::new(),
             end: None,
@@ -136,7 +147,7 @@ impl Tally {
             llm_calls: end.llm_calls,
             duration: end.duration,
             model: Some(Arc::clone(&self.about.model)),
-            tools_used: self.tools.iter().filter_map(|(_, tool)| tool.clone()).collect(),
+            tools_used: self.tools.iter().flatten().cloned().collect(),
             files_modified: self.files.told(),
             usage: self.used,
             cost: end.cost,
@@ -175,29 +186,40 @@ impl Tally {
 
     fn tool_started(&mut self, start: &ToolCallStart) {
         self.steps = self.steps.max(start.step);
-        self.arguments.insert(start.id.clone(), Arc::clone(&start.arguments));
-        self.tools.push((start.id.clone(), None));
+        let open = Open { place: self.tools.len(), arguments: Arc::clone(&start.arguments) };
+        // An id may come back in a later reply; the newest call with it is meant.
+        self.open.insert(start.id.clone(), open);
+        self.tools.push(None);
     }
 
     fn tool_ended(&mut self, end: &ToolCallEnd) {
-        let arguments = self.arguments.remove(&end.id).unwrap_or_default();
+        let open = self.open.remove(&end.id);
         if end.status == ToolStatus::Denied {
+            let arguments = open.as_ref().map(|open| Arc::clone(&open.arguments));
             let (tool, reason) = (Arc::clone(&end.name), Arc::clone(&end.output));
+            let arguments = arguments.unwrap_or_default();
             self.denied.push(Denied { tool, arguments, reason });
         }
         for change in &end.changes {
             self.files.add(change);
         }
         let tool = ToolUsed {
-            name: Arc::clone(&end.name),
+            name: self.word(&end.name),
             success: end.success,
-            path: end.path.clone(),
+            path: end.path.as_ref().map(|path| self.word(path)),
             duration: end.took,
             error: (!end.success).then(|| clean::cut(end.output.trim(), LONGEST_ERROR).into()),
         };
-        // An id may come back in a later reply; the newest call with it is meant.
-        if let Some((_, slot)) = self.tools.iter_mut().rev().find(|(id, _)| *id == end.id) {
+        if let Some(slot) = open.and_then(|open| self.tools.get_mut(open.place)) {
             *slot = Some(tool);
         }
+    }
+
+    fn word(&mut self, word: &Arc<str>) -> Arc<str> {
+        if let Some(known) = self.words.get(word) {
+            return Arc::clone(known);
+        }
+        self.words.insert(Arc::clone(word));
+        Arc::clone(word)
     }
 }
