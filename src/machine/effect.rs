@@ -43,9 +43,10 @@ pub enum Effect {
         id: EffectId,
         /// The call.
         call: ToolCall,
-        /// What it may use, when it makes model calls of its own; `Charged` tells what it has used.
+        /// What it may use, when it makes model calls of its own; `Charged` tells what it has used. Few do, so it takes
+        /// little room.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        allowance: Option<Allowance>,
+        allowance: Option<Box<Allowance>>,
     },
     /// Check a final answer.
     Check {

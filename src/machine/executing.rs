@@ -283,7 +283,8 @@ impl Executing {
         match verdict {
             Verdict::Cleared { limit, .. } => {
                 let id = self.run.next.take();
-                out.effect(Effect::Run { id, call: call.call.clone(), allowance });
+                let called = call.call.clone();
+                out.effect(Effect::Run { id, call: called, allowance: allowance.map(Box::new) });
                 call.slot = Slot::Running { id, due: now.after(limit), left: allowance };
                 out.to(State::Executing(self))
             }

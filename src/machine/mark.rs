@@ -81,7 +81,7 @@ impl Sum {
                 name(4, *id);
                 self.0.extend_from_slice(call.id.as_str().as_bytes());
                 // Marks of releases that knew no allowances stay as they were.
-                if let Some(Allowance { cost, tokens, time }) = allowance {
+                if let Some(Allowance { cost, tokens, time }) = allowance.as_deref() {
                     let limits = [
                         cost.map(|cost| cost.0),
                         tokens.map(|tokens| tokens.0),

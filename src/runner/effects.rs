@@ -35,7 +35,7 @@ impl<H: Hands> Driver<H> {
             }
             Effect::Vet { id, call } if self.is_awaited(id) => self.vet(id, call),
             Effect::Run { id, call, allowance } if self.is_awaited(id) => {
-                self.run_tool(id, call, allowance);
+                self.run_tool(id, call, allowance.map(|allowance| *allowance));
             }
             Effect::Check { id, answer } if self.is_awaited(id) => self.check(id, &answer),
             Effect::Cancel { id } => self.cancel(id),
