@@ -183,9 +183,9 @@ impl Setup {
         asked: &Cancel,
     ) -> Result<Shared, AppError> {
         let servers = mcp::start(&self.config, &self.world, &self.sandbox, asked)?;
-        let settings = tools::settings(&self.config, &self.agent, self.effect)?;
         let used = place.conversation().map(tools::used).unwrap_or_default();
-        Ok(Shared { servers: Arc::new(servers), account: Common::new(&settings, used), position })
+        let account = Common::new(tools::limits(&self.config), used);
+        Ok(Shared { servers: Arc::new(servers), account, position })
     }
 
     /// Returns what is known of a run before it begins, but for its session.

@@ -147,10 +147,16 @@ fn guardrails(config: &Config) -> Result<Guardrails, Problem> {
             true => CommandScope::AllowedOnly,
             false => CommandScope::All,
         },
-        limits: Limits {
-            files: guardrails.max_files_modified.map(u64::from),
-            lines: guardrails.max_lines_changed,
-            commands: guardrails.max_commands_executed.map(u64::from),
-        },
+        limits: limits(config),
     })
+}
+
+/// Returns how much a task may change.
+pub(super) fn limits(config: &Config) -> Limits {
+    let guardrails = &config.settings.guardrails;
+    Limits {
+        files: guardrails.max_files_modified.map(u64::from),
+        lines: guardrails.max_lines_changed,
+        commands: guardrails.max_commands_executed.map(u64::from),
+    }
 }

@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::permission::{Answer, Confirm, Decision, Judge, Nobody, Question, Quota, Use, Used};
+use super::permission::{
+    Answer, Confirm, Decision, Judge, Limits, Nobody, Question, Quota, Use, Used,
+};
 use super::read_output::{self, ReadOutput};
 use super::results::{self, InMemory, Results};
 use super::settings::{Effect, Settings};
@@ -60,7 +62,7 @@ impl Registry {
             judge,
             confirm: Box::new(Nobody),
             results: Arc::new(InMemory::default()),
-            common: Common::new(&settings, Used::default()),
+            common: Common::new(settings.guardrails.limits, Used::default()),
             settings,
             secrets: Secrets::default(),
         };
@@ -259,9 +261,8 @@ impl Registry {
 
 impl Common {
     /// Returns the account of a task of which something is done already; that counts against its limits.
-    pub fn new(settings: &Settings, used: Used) -> Self {
-        let quota = Quota::new(settings.guardrails.limits, used);
-        Self { quota: Arc::new(quota), planned: Arc::default() }
+    pub fn new(limits: Limits, used: Used) -> Self {
+        Self { quota: Arc::new(Quota::new(limits, used)), planned: Arc::default() }
     }
 }
 

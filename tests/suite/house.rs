@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::support::sources::sources;
+
 /// The rooms, floor by floor, from the ground.
 const FLOORS: [&[&str]; 8] = [
     &["model"],
@@ -21,19 +23,6 @@ const LONGEST: usize = 900;
 fn floor(room: &str) -> usize {
     let floor = FLOORS.iter().position(|rooms| rooms.contains(&room));
     floor.unwrap_or_else(|| panic!("{room} is on no floor"))
-}
-
-fn sources(folder: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            found.extend(sources(&path));
-        } else if path.extension().is_some_and(|ending| ending == "rs") {
-            found.push(path);
-        }
-    }
-    found
 }
 
 fn source() -> PathBuf {

@@ -13,7 +13,6 @@ use crate::model::wildcard;
 use crate::tools::permission::Confirm;
 
 /// Who can be dispatched from one run, and what they share with it.
-#[derive(Clone)]
 pub(in crate::app) struct Crew {
     /// The set-up of the dispatching run.
     pub(in crate::app) setup: Setup,

@@ -20,7 +20,7 @@ const NAME: &str = "dispatch_subagent";
 
 /// Lets another agent work.
 struct Dispatch {
-    crew: Crew,
+    crew: Arc<Crew>,
     /// The tools of the dispatching agent.
     inherited: Vec<Arc<str>>,
     spec: ToolSpec,
@@ -39,7 +39,7 @@ struct Arguments {
 }
 
 struct Call {
-    crew: Crew,
+    crew: Arc<Crew>,
     agent: Agent,
     task: Arc<str>,
     session: SessionId,
@@ -66,7 +66,7 @@ impl Dispatch {
         let mut spec = spec::<Arguments>(NAME, &description);
         let names: Vec<&str> = agents.iter().map(|agent| agent.name.as_str()).collect();
         spec.schema["properties"]["agent"]["enum"] = json!(names);
-        Self { crew, inherited, spec }
+        Self { crew: Arc::new(crew), inherited, spec }
     }
 }
 
@@ -85,7 +85,7 @@ impl Tool for Dispatch {
         }
         let max_steps = max_steps.unwrap_or(agent.max_steps).min(agent.max_steps);
         Ok(Box::new(Call {
-            crew: self.crew.clone(),
+            crew: Arc::clone(&self.crew),
             agent: Agent { max_steps, ..agent },
             task: task.into(),
             session: SessionId::fresh(),

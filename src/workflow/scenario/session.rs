@@ -125,7 +125,11 @@ pub fn from_session(store: &Store, session: SessionId) -> Result<String, Journal
         told.take(past, stored);
         // Who was dispatched asked the same model, before the next turn of this session.
         if let Some(session) = delegated(stored) {
-            let child = store.replay(session, |_, stored, _| told.take_in(stored));
+            let child = store.replay(session, |_, stored, _| {
+                if let Content::Event(event) = &stored.content {
+                    told.take_in(event);
+                }
+            });
             let _ = child.inspect_err(|error| log::warn!("{error}"));
         }
     })?;
@@ -202,16 +206,12 @@ fn expect(
 impl Told {
     fn take(&mut self, past: &Past, stored: &Stored) {
         let Content::Event(event) = &stored.content else { return };
+        self.take_in(event);
         match event {
             Event::Replied { reply, .. } => {
                 self.replies += 1;
-                self.turns.push(Turn::of(reply));
                 let calls = reply.calls();
                 self.calls.extend(calls.map(|c| (c.id.to_string(), c.name.to_string(), None)));
-                self.files.called(reply);
-            }
-            Event::Failed { fault, .. } => {
-                self.turns.push(Turn { error: Some(Error::of(fault)), ..Turn::default() });
             }
             Event::Prepared { messages, .. } => {
                 for message in messages.iter().filter(|one| one.origin == Origin::Steering) {
@@ -237,12 +237,10 @@ impl Told {
                 };
                 self.at.push(Happening { signal: Some(signal), ..here });
             }
-            Event::Vetted { verdict: Verdict::Cleared { intent, .. }, .. } => {
-                self.files.cleared(intent);
-            }
             Event::Vetted { verdict: Verdict::Refused { result }, .. }
             | Event::Settled { result, .. } => self.answered(result),
-            Event::Vetted { verdict: Verdict::Abort, .. }
+            Event::Vetted { verdict: Verdict::Cleared { .. } | Verdict::Abort, .. }
+            | Event::Failed { .. }
             | Event::Checked { .. }
             | Event::Charged { .. }
             | Event::Tick { .. }
@@ -251,9 +249,8 @@ impl Told {
         }
     }
 
-    /// Takes in what a run within the run tells: its turns, and what it changed.
-    fn take_in(&mut self, stored: &Stored) {
-        let Content::Event(event) = &stored.content else { return };
+    /// Takes in what a run within the run tells, too: its turns, and what it changed.
+    fn take_in(&mut self, event: &Event) {
         match event {
             Event::Replied { reply, .. } => {
                 self.turns.push(Turn::of(reply));

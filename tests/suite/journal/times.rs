@@ -10,6 +10,7 @@ use architect::model::Time;
 
 use super::resume::{reason, verified};
 use super::world::World;
+use crate::support::sources::sources;
 
 /// Fault C5: ids that are made at the same moment are different ones, also in several threads.
 #[test]
@@ -60,21 +61,13 @@ fn a_session_at_the_end_of_time_comes_to_its_end() {
 /// it is shown to people, or told from the age of a file.
 #[test]
 fn the_time_of_day_is_read_where_it_is_shown() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found = Vec::new();
-    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
-    while let Some(folder) = folders.pop() {
-        for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
-            if path.is_dir() {
-                folders.push(path);
-                continue;
-            }
-            let text = fs::read_to_string(&path).unwrap();
-            let code = text.split("#[cfg(test)]").next().unwrap();
-            if ["SystemTime::now", "Timestamp::now", "Zoned::now"].iter().any(|w| code.contains(w))
-            {
-                let path = path.strip_prefix(env!("CARGO_MANIFEST_DIR")).unwrap();
-                found.push(path.display().to_string());
-            }
+    for path in sources(&root.join("src")) {
+        let text = fs::read_to_string(&path).unwrap();
+        let code = text.split("#[cfg(test)]").next().unwrap();
+        if ["SystemTime::now", "Timestamp::now", "Zoned::now"].iter().any(|w| code.contains(w)) {
+            found.push(path.strip_prefix(root).unwrap().display().to_string());
         }
     }
     found.sort();

@@ -4,4 +4,5 @@
 
 pub(crate) mod chat;
 pub(crate) mod server;
+pub(crate) mod sources;
 pub(crate) mod unseen;

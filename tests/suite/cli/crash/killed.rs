@@ -5,19 +5,24 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::story::{Story, TURNS};
 use super::strace::{self, Call, Fault};
 use super::{Waiting, each, log, rehearse, rehearse_tools, run, untraceable};
-use crate::cli::world::finish;
+use crate::cli::world::{Ran, finish};
 
 /// Kills the run in this call, and goes on with it. Returns whether the call was made at all.
 fn killed(call: &Call) -> bool {
     let story = Story::new();
     let ran = run(&story, call, Fault::Kill);
     let case = format!("{call:?}");
-    story.holds_what_was_told(&ran.out, &case);
-    story.is_cleared_away(&case);
-    if story.survives(&case) {
-        story.is_complete(&case);
+    goes_on(&story, &ran, &case)
+}
+
+/// Goes on with a run that may have been killed. Returns whether it was.
+fn goes_on(story: &Story, ran: &Ran, case: &str) -> bool {
+    story.holds_what_was_told(&ran.out, case);
+    story.is_cleared_away(case);
+    if story.survives(case) {
+        story.is_complete(case);
     }
-    story.is_cleared_away(&case);
+    story.is_cleared_away(case);
     ran.code == -1
 }
 
@@ -80,13 +85,7 @@ fn killed_in_tool(turn: usize, call: &Call) -> bool {
     let ran = finish(child);
     watch.end();
     let case = format!("step {turn}, {call:?}");
-    story.holds_what_was_told(&ran.out, &case);
-    story.is_cleared_away(&case);
-    if story.survives(&case) {
-        story.is_complete(&case);
-    }
-    story.is_cleared_away(&case);
-    ran.code == -1
+    goes_on(&story, &ran, &case)
 }
 
 /// Fault S1: the run, killed in each system call with which a tool writes files or runs a command.
