@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::carrier::{Carrier, Incoming};
+use super::lead::Lead;
 use super::model::Target;
 use crate::llm::decode::{Draft, Names, Said};
 use crate::llm::fault::{self, Answer, ApiError};
@@ -27,7 +28,7 @@ pub(super) struct Call {
 /// What an answer turns out to be, told by its first visible byte: servers mislabel what they send.
 enum Form {
     /// Nothing visible has arrived.
-    Unknown,
+    Unknown(Lead),
     /// An event stream.
     Events(Box<Events>),
     /// One JSON document, also where a stream was asked for.
@@ -90,7 +91,8 @@ impl Call {
         mut incoming: Box<dyn Incoming>,
         sink: &mut dyn FnMut(Delta),
     ) -> Result<Draft, Fault> {
-        let (mut form, mut said, mut first) = (Form::Unknown, Said::default(), Vec::new());
+        let (mut form, mut said, mut first) =
+            (Form::Unknown(Lead::default()), Said::default(), Vec::new());
         let mut buffer = vec![0; PIECE];
         let mut begun = false;
         loop {
@@ -104,15 +106,20 @@ impl Call {
                 sink(Delta::Begun);
             }
             first.extend_from_slice(&piece[..count.min(GLIMPSE - first.len().min(GLIMPSE))]);
-            if let Form::Unknown = form {
-                form = self.form(piece);
-            }
+            let piece = match &mut form {
+                Form::Unknown(lead) => {
+                    let Some(visible) = lead.take(piece) else { continue };
+                    form = self.form(visible[0]);
+                    visible
+                }
+                Form::Events(_) | Form::Document(_) | Form::Page => piece.into(),
+            };
             match &mut form {
-                Form::Unknown => {}
+                Form::Unknown(_) => {}
                 Form::Page => break,
-                Form::Document(body) => body.extend_from_slice(piece),
+                Form::Document(body) => body.extend_from_slice(&piece),
                 Form::Events(events) => {
-                    let taken = events.take(piece, &mut said);
+                    let taken = events.take(&piece, &mut said);
                     // What was said before something went wrong was said all the same.
                     said.tell(sink);
                     taken?;
@@ -126,13 +133,11 @@ impl Call {
         form.into_draft(self, &first)
     }
 
-    fn form(&self, piece: &[u8]) -> Form {
-        let piece = piece.strip_prefix(b"\xef\xbb\xbf").unwrap_or(piece);
-        match piece.iter().find(|byte| !byte.is_ascii_whitespace()) {
-            None => Form::Unknown,
-            Some(b'{' | b'[') => Form::Document(Vec::new()),
-            Some(b'<') => Form::Page,
-            Some(_) => Form::Events(Box::new(Events {
+    fn form(&self, first: u8) -> Form {
+        match first {
+            b'{' | b'[' => Form::Document(Vec::new()),
+            b'<' => Form::Page,
+            _ => Form::Events(Box::new(Events {
                 parser: Parser::new(),
                 decoder: self.wire.decoder(),
                 any: false,
@@ -180,10 +185,12 @@ impl Events {
             // What comes after the terminal event is not for us.
             if decoder.is_complete() { Ok(()) } else { Ok(decoder.event(event, said)?) }
         });
-        taken.map_err(|stopped| match stopped {
-            Stopped::Stream(error) => broken(error),
-            Stopped::Reply(fault) => fault,
-        })
+        match taken {
+            Err(Stopped::Stream(_)) if decoder.is_complete() => Ok(()),
+            Err(Stopped::Stream(error)) => Err(broken(error)),
+            Err(Stopped::Reply(fault)) => Err(fault),
+            Ok(()) => Ok(()),
+        }
     }
 }
 
@@ -213,7 +220,7 @@ impl Form {
             Fault::new(FaultKind::NotAnApi, format!("{url} answered with {what}: {glimpse}"))
         };
         match self {
-            Self::Unknown => Err(Fault::new(FaultKind::Truncated, "the answer is empty")),
+            Self::Unknown(_) => Err(Fault::new(FaultKind::Truncated, "the answer is empty")),
             Self::Page => Err(no_api("a web page")),
             Self::Events(events) if !events.any && !is_event(first) => {
                 Err(no_api("something that is neither JSON nor a stream of events"))

@@ -3,6 +3,7 @@
 
 mod call;
 mod carrier;
+mod lead;
 mod model;
 mod steady;
 

@@ -83,6 +83,22 @@ fn a_recorded_reply_says_the_same_in_one_piece() {
     }
 }
 
+/// Fault L38: what stands before a stream, and after the event that ends it, is no part of it.
+#[test]
+fn what_surrounds_a_stream_changes_nothing_however_it_is_cut() {
+    for wire in Wire::ALL {
+        let recording = one(wire, "text");
+        // Only the end of the body ends a stream of Gemini.
+        let after = if wire == Wire::Gemini { &b"\n"[..] } else { b"\xff\xef\n\n" };
+        let body = [b"\xef\xbb\xbf \r\n\n", recording.stream.as_bytes(), after].concat();
+        for size in [1, 2, body.len()] {
+            let pieces = body.chunks(size).flat_map(chunk).collect::<Vec<_>>();
+            let reply = call(wire, true, Reply::open_stream().then(pieces).end()).reply();
+            assert_eq!(seen(&reply), recording.expected, "{wire:?} in pieces of {size}");
+        }
+    }
+}
+
 /// Faults L29 and L30, for every wire: at each event, and in the middle of each.
 #[test]
 fn a_stream_that_breaks_before_its_end_is_truncated() {
