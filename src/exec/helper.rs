@@ -21,6 +21,7 @@ pub const ARGUMENT: &str = "__exec";
 
 /// The argument after it, with which it is started as the first process of a namespace: it then has its instructions
 /// on standard input, and the engine at the other end of standard output.
+#[cfg(target_os = "linux")]
 pub(super) const FIRST: &str = "first";
 
 /// Returns whether the program was started as a supervisor; it then has to do nothing but [`main`].
@@ -95,6 +96,7 @@ fn run() -> io::Result<()> {
 use super::confine::serve;
 
 #[cfg(not(target_os = "linux"))]
+#[expect(clippy::needless_pass_by_value, reason = "as the other one takes them")]
 fn serve(
     link: Link,
     policy: Policy,
@@ -103,6 +105,8 @@ fn serve(
 ) -> io::Result<()> {
     use super::absent::Absent;
     use super::confine::Enforced;
+    #[cfg(target_os = "macos")]
+    use super::confine::Level;
     use super::supervise::{self, Start};
     use super::tree::Tree;
 

@@ -195,7 +195,7 @@ impl Link {
         if !files.is_empty() && !control.push(SendAncillaryMessage::ScmRights(files)) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let sent = sendmsg(&self.0, &[IoSlice::new(&frame)], &mut control, SendFlags::NOSIGNAL)?;
+        let sent = sendmsg(&self.0, &[IoSlice::new(&frame)], &mut control, send_flags())?;
         (&self.0).write_all(&frame[sent..])
     }
 
@@ -210,7 +210,7 @@ impl Link {
         if got == 0 {
             return Ok(None);
         }
-        let files = control
+        let files: Vec<OwnedFd> = control
             .drain()
             .filter_map(|message| match message {
                 RecvAncillaryMessage::ScmRights(files) => Some(files),
@@ -218,6 +218,11 @@ impl Link {
             })
             .flatten()
             .collect();
+        // Where it can't be said on arrival that what is started must not inherit them.
+        #[cfg(not(target_os = "linux"))]
+        for file in &files {
+            rustix::io::fcntl_setfd(file, rustix::io::FdFlags::CLOEXEC)?;
+        }
         (&self.0).read_exact(&mut head[got..])?;
         let [json, payload] = [&head[..4], &head[4..]].map(|length| {
             length.iter().rev().fold(0, |length, byte| length << 8 | usize::from(*byte))
@@ -236,6 +241,18 @@ impl AsFd for Link {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
+}
+
+/// An end that is gone is an error and no signal.
+#[cfg(target_os = "linux")]
+fn send_flags() -> SendFlags {
+    SendFlags::NOSIGNAL
+}
+
+/// Here the signal has to come, and engine and supervisor ignore or catch it.
+#[cfg(not(target_os = "linux"))]
+fn send_flags() -> SendFlags {
+    SendFlags::empty()
 }
 
 /// Files that arrive must not be inherited by what is started meanwhile.

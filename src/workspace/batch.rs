@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
-use rustix::fs::{Gid, Mode, Uid, fchmod, fchown};
+use rustix::fs::{Gid, Uid, fchown};
 use uuid::Uuid;
 
 use super::digest::sha256;
@@ -298,8 +298,7 @@ fn keep_owner(file: &File, uid: u32, gid: u32) -> Result<(), ()> {
 }
 
 fn set_mode(file: &File, mode: u32) -> io::Result<()> {
-    let mode = Permissions::from_mode(mode & 0o7777).mode();
-    Ok(fchmod(file, Mode::from_raw_mode(mode))?)
+    file.set_permissions(Permissions::from_mode(mode & 0o7777))
 }
 
 #[cfg(test)]

@@ -31,8 +31,19 @@ fn rule(what: &str, paths: &[PathBuf]) -> String {
         return String::new();
     }
     let paths: Vec<String> =
-        paths.iter().map(|path| format!("(subpath {})", quoted(path))).collect();
+        paths.iter().map(|path| format!("(subpath {})", quoted(&real(path)))).collect();
     format!("({what} {})\n", paths.join(" "))
+}
+
+/// Returns the path as the system compares it: without links. `/tmp` and `/var` are links there; what doesn't exist yet
+/// will stand in a folder that does.
+fn real(path: &Path) -> PathBuf {
+    let known = path.ancestors().find_map(|around| Some((around, around.canonicalize().ok()?)));
+    match known.and_then(|(around, real)| Some(real.join(path.strip_prefix(around).ok()?))) {
+        // Joining nothing would leave a slash behind.
+        Some(real) => real.components().collect(),
+        None => path.to_owned(),
+    }
 }
 
 fn quoted(path: &Path) -> String {
@@ -43,6 +54,17 @@ fn quoted(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_is_told_without_links_also_where_nothing_is_yet() {
+        let folder = tempfile::tempdir().unwrap();
+        let (there, link) =
+            (folder.path().canonicalize().unwrap().join("there"), folder.path().join("link"));
+        std::fs::create_dir(&there).unwrap();
+        std::os::unix::fs::symlink(&there, &link).unwrap();
+        assert_eq!(quoted(&real(&link)), quoted(&there));
+        assert_eq!(real(&link.join(".git/hooks")), there.join(".git/hooks"));
+    }
 
     #[test]
     fn the_profile_says_what_the_policy_says() {

@@ -1,7 +1,9 @@
 //! The tools, on real files and with real processes.
 
+#[cfg(target_os = "linux")]
 mod cage;
 mod commands;
+#[cfg(target_os = "linux")]
 mod confinement;
 mod engine;
 mod files;
@@ -9,6 +11,7 @@ mod guardrails;
 mod odd;
 mod patches;
 mod permissions;
+#[cfg(target_os = "linux")]
 mod protected;
 mod races;
 mod registry;

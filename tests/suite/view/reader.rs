@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use architect::machine::StopReason;
-use architect::view::{Json, Lost, Optional, Output, Patience, RunResult, Show, StreamJson};
+use architect::view::{Json, Lost, Output, Patience, RunResult, Show, StreamJson};
 use serde_json::Value;
 
 use super::stage::{Page, Stage, calls, says};
@@ -127,6 +127,8 @@ fn a_reader_who_stalls_holds_up_neither_the_run_nor_its_end() {
 #[test]
 #[cfg(target_os = "linux")]
 fn a_full_disk_is_no_reader_who_went_away() {
+    use architect::view::Optional;
+
     let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let (_, finished) = Stage::new(vec![says("Done.")]).play(streamed(full()));
     assert!(matches!(finished, Err(Lost::Failed(_))), "{finished:?}");
