@@ -10,7 +10,7 @@ use super::file::section;
 use super::past_files::PastFiles;
 use super::witness::status;
 use crate::journal::{Content, JournalError, Past, SessionId, Store, Stored};
-use crate::machine::{Check, Event, Intent, State, Verdict};
+use crate::machine::{Check, Event, Intent, State, StateKind, Verdict};
 use crate::model::{
     Fault, Finish, Item, Origin, Part, Price, Reply, RetryAdvice, Signal, ToolResult,
 };
@@ -105,6 +105,10 @@ struct Told {
     /// The calls in their order, with their answers.
     calls: Vec<(String, String, Option<ToolResult>)>,
     replies: u32,
+    /// The calls of the model, whatever became of them.
+    attempts: usize,
+    /// Where the run stood before the next record.
+    stood: Option<StateKind>,
     files: PastFiles,
 }
 
@@ -205,11 +209,13 @@ fn expect(
 
 impl Told {
     fn take(&mut self, past: &Past, stored: &Stored) {
+        let stood = self.stood.replace(past.fold.state.kind());
         let Content::Event(event) = &stored.content else { return };
         self.take_in(event);
         match event {
             Event::Replied { reply, .. } => {
                 self.replies += 1;
+                self.attempts += 1;
                 let calls = reply.calls();
                 self.calls.extend(calls.map(|c| (c.id.to_string(), c.name.to_string(), None)));
             }
@@ -231,16 +237,29 @@ impl Told {
                     Signal::Terminate => "SIGTERM",
                     Signal::Hangup => "SIGHUP",
                 };
-                let here = match past.fold.state.kind().name().starts_with("calling") {
-                    true => Happening::at("api_call_start", self.turns.len() + 1),
-                    false => self.here(),
+                let here = match stood {
+                    Some(
+                        StateKind::CallingSending
+                        | StateKind::CompactingSending
+                        | StateKind::ClosingSending,
+                    ) => Happening::at("api_call_start", self.attempts + 1),
+                    Some(
+                        StateKind::Preparing
+                        | StateKind::CompactingWaiting
+                        | StateKind::CallingWaiting
+                        | StateKind::CallingChecking
+                        | StateKind::Executing
+                        | StateKind::ClosingPreparing
+                        | StateKind::Done,
+                    )
+                    | None => self.here(),
                 };
                 self.at.push(Happening { signal: Some(signal), ..here });
             }
             Event::Vetted { verdict: Verdict::Refused { result }, .. }
             | Event::Settled { result, .. } => self.answered(result),
+            Event::Failed { .. } => self.attempts += 1,
             Event::Vetted { verdict: Verdict::Cleared { .. } | Verdict::Abort, .. }
-            | Event::Failed { .. }
             | Event::Checked { .. }
             | Event::Charged { .. }
             | Event::Tick { .. }

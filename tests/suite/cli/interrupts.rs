@@ -28,6 +28,24 @@ fn streaming() -> Server {
     Server::new([Reply::open_stream().drip(&piece, Duration::from_millis(20))])
 }
 
+/// A signal in the middle of a reply comes in the middle of that reply again.
+#[test]
+fn an_interrupted_session_becomes_a_scenario_that_is_interrupted() {
+    let world = World::new();
+    let piece = chat::delta(&json!({"content": "word "}));
+    let slow = Reply::open_stream().drip(&piece, Duration::from_millis(20));
+    let server = Server::new([chat::calls(&[("c1", "list_files", "{}")]), slow]);
+    let child = world.task(&server, &[]).spawn().unwrap();
+    server.wait_for(2);
+    assert_eq!(interrupted(child, Signal::INT).code, 130);
+    let scenario = world.run(&["test", "--from", "last"]);
+    let during = "event = \"api_call_start\"\nnth = 2\nsignal = \"SIGINT\"";
+    assert!(scenario.out.contains(during), "{}{}", scenario.out, scenario.err);
+    world.write("made.toml", &scenario.out);
+    let tested = world.run(&["test", "made.toml"]);
+    assert_eq!(tested.code, 0, "{}\n{}", tested.out, scenario.out);
+}
+
 #[test]
 fn a_stream_is_cut_off_at_once() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
