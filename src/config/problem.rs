@@ -109,14 +109,23 @@ impl fmt::Display for Problem {
         match &self.trouble {
             // The file has no place in itself where it could not be read.
             Trouble::Unreadable(unreadable) => write!(f, "{unreadable}"),
-            trouble => write!(f, "{}: {trouble}", self.origin),
+            trouble => write!(f, "{}{trouble}", Place(&self.origin)),
         }
     }
 }
 
 impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.origin, self.message)
+        write!(f, "{}{}", Place(&self.origin), self.message)
+    }
+}
+
+/// Where something stands, as a beginning of what is said about it; nothing when it stands nowhere.
+struct Place<'a>(&'a Origin);
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self.0 == Origin::DEFAULT { Ok(()) } else { write!(f, "{}: ", self.0) }
     }
 }
 
