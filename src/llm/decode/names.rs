@@ -1,6 +1,7 @@
 //! Ids of tool calls: each is there, and none stands twice in a conversation.
 
 use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use crate::machine::Entry;
@@ -11,9 +12,23 @@ use crate::model::{CallId, Item};
 /// A made-up id is derived from the place of its reply in the conversation, so that a replay makes up the same.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
-    used: Arc<HashSet<CallId>>,
+    used: Arc<HashSet<Mark>>,
     /// The number of the entry that the reply will become.
     reply: u64,
+}
+
+/// What is kept of an id, whose text would take five times the room: a session keeps those of all its steps. Where two ids
+/// had the same mark, the later one would be made up, which does no harm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Mark(u64);
+
+impl Mark {
+    fn of(id: &CallId) -> Self {
+        // Not the hasher of a map, which is another one in each process.
+        let mut hasher = DefaultHasher::new();
+        id.hash(&mut hasher);
+        Self(hasher.finish())
+    }
 }
 
 impl Names {
@@ -21,7 +36,7 @@ impl Names {
     pub(crate) fn note(&mut self, item: &Item) {
         if let Item::Exchange(exchange) = item {
             let used = Arc::make_mut(&mut self.used);
-            used.extend(exchange.reply().calls().map(|call| call.id.clone()));
+            used.extend(exchange.reply().calls().map(|call| Mark::of(&call.id)));
         }
     }
 
@@ -42,12 +57,16 @@ impl Names {
         let settle = |(index, id): (usize, &str)| {
             let own = Some(CallId::from(id))
                 .filter(|id| !id.as_str().trim().is_empty() && id.as_str().len() <= LONGEST)
-                .filter(|id| !self.used.contains(id) && !taken.contains(id));
+                .filter(|id| self.is_free(id, &taken));
             let id = own.unwrap_or_else(|| self.make_up(index, &taken));
             taken.insert(id.clone());
             id
         };
         ids.into_iter().enumerate().map(settle).collect()
+    }
+
+    fn is_free(&self, id: &CallId, taken: &HashSet<CallId>) -> bool {
+        !self.used.contains(&Mark::of(id)) && !taken.contains(id)
     }
 
     fn make_up(&self, index: usize, taken: &HashSet<CallId>) -> CallId {
@@ -56,7 +75,7 @@ impl Names {
             _ => CallId::from(format!("call_{}_{index}_{again}", self.reply).as_str()),
         });
         // There are more names than taken ones.
-        let mut free = ids.filter(|id| !self.used.contains(id) && !taken.contains(id));
+        let mut free = ids.filter(|id| self.is_free(id, taken));
         free.next().unwrap_or_else(|| CallId::from("call"))
     }
 }
