@@ -1,6 +1,7 @@
 //! The command killed in each of its system calls, or each of them failing; and then gone on with.
 
 mod failing;
+mod hanging;
 mod killed;
 mod story;
 mod strace;
