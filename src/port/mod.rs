@@ -24,5 +24,5 @@ pub use model::{Ask, Delta, Model, ModelCall, ToolSpec};
 pub use notice::{HookOutcome, HookPoint, HookRun, Notice};
 pub use observer::{Gone, Nobody, Observer, Seen};
 pub use prelude::{NoPrelude, Prelude};
-pub use scope::{Scope, Sleep, Till, Voice};
+pub use scope::{Line, Scope, Sleep, Voice, Word};
 pub use toolbox::{Job, NoTools, Toolbox, Vetted};

@@ -16,14 +16,23 @@ pub struct Scope {
     pub allowance: Option<Allowance>,
     sleep: Arc<dyn Sleep>,
     voice: Option<Voice>,
-    till: Option<Till>,
+    line: Option<Line>,
 }
 
 /// A way of telling something while an effect is under way.
 pub type Voice = Arc<dyn Fn(Notice) + Send + Sync>;
 
-/// A way of telling what an effect has used of its allowance.
-pub type Till = Arc<dyn Fn(Usage, Micros) + Send + Sync>;
+/// A way of telling the run what it has to know while an effect is under way.
+pub type Line = Arc<dyn Fn(Word) + Send + Sync>;
+
+/// What an effect that is under way has to say to its run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// A model call used this of the allowance, and cost this.
+    Used(Usage, Micros),
+    /// The user, asked in the effect, wants the run to end.
+    Abort,
+}
 
 /// A way of waiting: real, or on a clock that only exists in a test.
 pub trait Sleep: Send + Sync {
@@ -34,7 +43,7 @@ pub trait Sleep: Send + Sync {
 impl Scope {
     /// Returns a scope with this token and this way of waiting.
     pub fn new(cancel: Cancel, sleep: Arc<dyn Sleep>) -> Self {
-        Self { cancel, allowance: None, sleep, voice: None, till: None }
+        Self { cancel, allowance: None, sleep, voice: None, line: None }
     }
 
     /// Returns the scope with somebody who listens to it.
@@ -42,9 +51,9 @@ impl Scope {
         Self { voice: Some(voice), ..self }
     }
 
-    /// Returns the scope with somebody who is told what is used.
-    pub fn charging(self, till: Till) -> Self {
-        Self { till: Some(till), ..self }
+    /// Returns the scope with the run at the other end of this line.
+    pub fn connected(self, line: Line) -> Self {
+        Self { line: Some(line), ..self }
     }
 
     /// Returns the scope with an allowance.
@@ -52,10 +61,10 @@ impl Scope {
         Self { allowance, ..self }
     }
 
-    /// Tells what a model call used of the allowance, and what it cost. Unlike a notice this is never lost.
-    pub fn charge(&self, usage: Usage, cost: Micros) {
-        if let Some(till) = &self.till {
-            till(usage, cost);
+    /// Tells the run something. Unlike a notice this is never lost.
+    pub fn say(&self, word: Word) {
+        if let Some(line) = &self.line {
+            line(word);
         }
     }
 

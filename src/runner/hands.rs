@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::machine::{Deadline, Event};
-use crate::model::{CallId, EffectId, Span, UserMessage};
-use crate::port::{Cancel, Clock, Delta, Notice, Scope, Vetted};
+use crate::model::{CallId, EffectId, Signal, Span, UserMessage};
+use crate::port::{Cancel, Clock, Delta, Notice, Scope, Vetted, Word};
 
 /// Does work and brings its results.
 pub trait Hands {
@@ -58,6 +58,16 @@ pub enum Arrival {
         /// What is told.
         notice: Notice,
     },
+}
+
+impl Arrival {
+    /// Returns what an effect under way has said.
+    pub(super) fn said(id: EffectId, word: Word) -> Self {
+        Self::Event(match word {
+            Word::Used(usage, cost) => Event::Charged { id, usage, cost },
+            Word::Abort => Event::Interrupt { signal: Signal::Interrupt },
+        })
+    }
 }
 
 /// A piece of work.

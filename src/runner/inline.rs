@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::hands::{Arrival, Hands, Work};
-use crate::machine::{Deadline, Event};
+use crate::machine::Deadline;
 use crate::model::{Span, Time};
 use crate::port::{Cancel, Clock, Scope, Sleep};
 
@@ -57,13 +57,11 @@ impl Hands for Inline {
 
     fn start(&mut self, work: Work) {
         let desk = Arc::new(Desk { begun: self.clock.now(), ..Desk::default() });
-        let (voice, till, id) = (Arc::clone(&desk), Arc::clone(&desk), work.id);
-        let charged = move |usage, cost| {
-            till.post(Arrival::Event(Event::Charged { id, usage, cost }));
-        };
+        let (voice, line, id) = (Arc::clone(&desk), Arc::clone(&desk), work.id);
+        let line = move |word| line.post(Arrival::said(id, word));
         let scope = Scope::new(work.cancel, Arc::clone(&desk) as Arc<dyn Sleep>)
             .telling(Arc::new(move |notice| voice.post(Arrival::Notice { id, notice })))
-            .charging(Arc::new(charged));
+            .connected(Arc::new(line));
         let last = (work.run)(&scope, &|arrival| desk.post(arrival));
         desk.post(last);
         for (at, arrival) in std::mem::take(&mut *desk.arrivals()) {

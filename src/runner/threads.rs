@@ -11,7 +11,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::hands::{Arrival, Hands, Lane, Work};
-use crate::machine::{Deadline, Event};
+use crate::machine::Deadline;
 use crate::model::Span;
 use crate::port::{Cancel, Clock, Scope, Sleep};
 
@@ -152,11 +152,9 @@ impl Hands for Threads {
         let body = move || {
             let ear = post.clone();
             let voice = Arc::new(move |notice| ear.post(Arrival::Notice { id, notice }));
-            let till = post.clone();
-            let till = Arc::new(move |usage, cost| {
-                till.post(Arrival::Event(Event::Charged { id, usage, cost }));
-            });
-            let scope = scope(cancel).telling(voice).charging(till);
+            let mouth = post.clone();
+            let line = Arc::new(move |word| mouth.post(Arrival::said(id, word)));
+            let scope = scope(cancel).telling(voice).connected(line);
             let deliver = |arrival| post.post(arrival);
             match catch_unwind(AssertUnwindSafe(|| run(&scope, &deliver))) {
                 Ok(arrival) => post.post(arrival),

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::machine::{Effect, Event, Spent};
+use crate::machine::{Effect, Event, Spent, Verdict};
 use crate::model::{FileChange, Usage};
-use crate::port::{self, Gone, Notice, Observer, Scope};
+use crate::port::{self, Gone, Notice, Observer, Scope, Word};
 
 /// Watches the run of a sub-agent.
 pub(super) struct Meter {
@@ -42,7 +42,7 @@ impl Meter {
             // A call that was sent and not answered is charged as estimated.
             _ => Usage { input: tokens, estimated: true, ..Usage::default() },
         };
-        self.scope.charge(usage, cost);
+        self.scope.say(Word::Used(usage, cost));
     }
 }
 
@@ -54,6 +54,10 @@ impl Observer for Meter {
         if let Event::Settled { result, .. } = event {
             let mut changes = self.seen.0.lock().unwrap_or_else(PoisonError::into_inner);
             changes.extend(result.changes.iter().cloned());
+        }
+        if let Event::Vetted { verdict: Verdict::Abort, .. } = event {
+            // Whoever is asked sees one run, and ends all of it.
+            self.scope.say(Word::Abort);
         }
         for effect in &outcomes.effects {
             if let Effect::Run { call, .. } = effect {

@@ -54,7 +54,7 @@ pub struct Expect {
 
 /// A text: this one, or one like it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a text, or a table with `contains` and `lacks`")]
 pub enum Text {
     /// This text.
     Exact(String),
@@ -76,7 +76,10 @@ pub struct Like {
 
 /// A file of the workspace, at the end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "expected true or false for whether it is there, its text, or a table with `contains` and `lacks`"
+)]
 pub enum ExpectedFile {
     /// Whether it is there.
     Exists(bool),

@@ -59,6 +59,9 @@ fn a_file_that_is_no_scenario_is_told_with_its_line_before_anything_runs() {
     let ran = world.run(&["test", "s"]);
     assert_eq!((ran.code, ran.out.as_str()), (3, ""));
     assert!(ran.err.contains("s/bad.toml:9: unknown field `exit_cod`"), "{}", ran.err);
+    world.write("s/bad.toml", &expecting("files = { \"a.txt\" = 1 }\n"));
+    let ran = world.run(&["test", "s"]);
+    assert!(ran.err.contains("s/bad.toml:8: expected true or false for whether"), "{}", ran.err);
 }
 
 #[test]
