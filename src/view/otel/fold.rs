@@ -8,10 +8,10 @@ use jiff::Timestamp;
 use super::ids::{Ids, SpanId, TraceId, TraceParent};
 use super::span::{Happening, Span, SpanKind};
 use crate::machine::{Purpose, Status};
-use crate::model::{CallId, EffectId, FaultKind, Finish, ToolStatus};
+use crate::model::{CallId, EffectId, FaultKind, Finish, Micros, ToolStatus};
 use crate::view::public::{
-    AgentEnd, AgentStart, ApiCallEnd, ApiCallStart, CallOutcome, Kind, PublicEvent, ToolCallEnd,
-    ToolCallStart, Used,
+    AgentEnd, AgentStart, ApiCallEnd, ApiCallStart, CallOutcome, Kind, PublicEvent, SubagentCall,
+    ToolCallEnd, ToolCallStart, Used,
 };
 
 /// Folds the public events of a run into spans.
@@ -23,9 +23,17 @@ pub(super) struct Spans {
     model: Arc<str>,
     run: Option<Span>,
     call: Option<(EffectId, Span)>,
-    tools: HashMap<CallId, Span>,
+    tools: HashMap<CallId, Tool>,
     used: Used,
     latest: Timestamp,
+}
+
+/// A tool call that has not ended.
+struct Tool {
+    span: Span,
+    /// What model calls of its own used, and cost.
+    used: Used,
+    cost: Option<Micros>,
 }
 
 impl Spans {
@@ -71,7 +79,8 @@ impl Spans {
             | Kind::SafetyNet(_)
             | Kind::LoopDetected(_)
             | Kind::Error(_) => self.happened(at, event.kind.name()),
-            Kind::StateChange(_) | Kind::TextDelta(_) | Kind::SubagentCall(_) => {}
+            Kind::SubagentCall(call) => self.subagent_called(at, call),
+            Kind::StateChange(_) | Kind::TextDelta(_) => {}
         }
         Vec::new()
     }
@@ -79,7 +88,7 @@ impl Spans {
     /// Returns what is still open, when nothing more will be seen.
     pub(super) fn break_off(&mut self) -> Vec<Span> {
         let call = self.call.take().map(|(_, span)| span);
-        let open = call.into_iter().chain(self.tools.drain().map(|(_, span)| span));
+        let open = call.into_iter().chain(self.tools.drain().map(|(_, tool)| tool.span));
         let mut spans: Vec<Span> = open.chain(self.run.take()).collect();
         for span in &mut spans {
             span.ended = self.latest;
@@ -191,12 +200,32 @@ impl Spans {
         tool.set("gen_ai.tool.name", &*start.name);
         tool.set("gen_ai.tool.type", "function");
         tool.set("gen_ai.tool.call.id", start.id.as_str());
+        let tool = Tool { span: tool, used: Used::default(), cost: None };
         self.tools.insert(start.id.clone(), tool);
     }
 
+    /// A model call of a sub-agent is an event of the tool call that sent it, and counts for the run.
+    fn subagent_called(&mut self, at: Timestamp, call: &SubagentCall) {
+        let used = Used::from(call.usage);
+        self.used += used;
+        if let Some(tool) = self.tools.get_mut(&call.tool_call_id) {
+            tool.span.events.push(Happening { at, name: "subagent_call" });
+            tool.used += used;
+            if let Some(cost) = call.cost {
+                tool.cost = Some(tool.cost.unwrap_or_default() + cost);
+            }
+        }
+    }
+
     fn tool_ended(&mut self, at: Timestamp, end: &ToolCallEnd) -> Option<Span> {
-        let mut tool = self.tools.remove(&end.id)?;
+        let Tool { span: mut tool, used, cost } = self.tools.remove(&end.id)?;
         tool.ended = at;
+        if used != Used::default() {
+            usage(&mut tool, used);
+        }
+        if let Some(cost) = cost {
+            tool.set("architect.cost_usd", cost.dollars());
+        }
         if let Some(kind) = tool_error(end.status) {
             // What a tool answers may be anybody's secret; its status is enough.
             tool.fail(kind, kind);

@@ -17,6 +17,35 @@ fn the_spans_of_a_run_reach_their_collector() {
     assert!(spans.concat().contains("gen_ai.request.model"), "{spans:?}");
 }
 
+/// What a sub-agent uses is told of the call that sent it, and of the run, as in the result document.
+#[test]
+fn a_sub_agent_counts_where_it_was_sent_from() {
+    let dispatch = r#"{"agent": "review", "task": "Look."}"#;
+    let replies = [
+        chat::calls(&[("d", "dispatch_subagent", dispatch)]),
+        chat::text("It looks good."),
+        chat::text("Fine."),
+    ];
+    let (world, server) = (World::new(), Server::new(replies));
+    let collector = Server::repeating([Reply::new(200, "{}")]);
+    let mut task = world.task(&server, &["--json"]);
+    let ran = finish(task.env("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url("")).spawn().unwrap());
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let input = |span: &str| {
+        let bodies = collector.requests().into_iter().map(|request| request.json());
+        let spans = bodies.flat_map(|body| {
+            body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone()
+        });
+        let span = spans.into_iter().find(|found| found["name"] == span).unwrap();
+        let attributes = span["attributes"].as_array().unwrap();
+        let usage =
+            attributes.iter().find(|one| one["key"] == "gen_ai.usage.input_tokens").unwrap();
+        usage["value"]["intValue"].as_str().unwrap().parse::<u64>().unwrap()
+    };
+    assert_eq!(input("execute_tool dispatch_subagent"), chat::USAGE.0);
+    assert_eq!(ran.json()["usage"]["input_tokens"], input("invoke_agent build"));
+}
+
 #[test]
 fn a_collector_that_is_gone_changes_nothing() {
     let (world, server) = (World::new(), Server::new([chat::text("Fine.")]));
