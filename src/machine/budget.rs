@@ -2,8 +2,9 @@
 
 use super::effect::Purpose;
 use super::event::Facts;
+use super::next::Out;
 use super::run::Run;
-use crate::model::{Micros, Price, Tokens};
+use crate::model::{Fault, Micros, Price, Tokens, Usage};
 
 /// Even a short reply might cost more than is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,10 +71,28 @@ impl Money {
     }
 }
 
+/// Charges a call that failed, if the provider does: what it has read, and what had come of the reply, as far as that was
+/// set aside.
+pub(super) fn charge_failed(
+    run: &mut Run,
+    fault: &Fault,
+    (facts, purpose): (&Facts, Purpose),
+    out: &mut Out,
+) {
+    if !fault.billed {
+        return;
+    }
+    // Nothing has been charged since the call was allowed, so this is what it was granted.
+    let granted = reserve(run, facts, purpose).ok().flatten();
+    let output = granted.map_or(fault.heard, |granted| granted.min(fault.heard));
+    let input = facts.context.min(facts.bound);
+    run.charge(&Usage { input, output, estimated: true, ..Usage::default() }, out);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Limits, Rules};
+    use crate::model::{FaultKind, Limits, Rules};
 
     const FACTS: Facts = Facts { context: Tokens(800), bound: Tokens(1_000), exchanges: 0 };
 
@@ -97,6 +116,25 @@ mod tests {
     fn without_a_budget_the_output_is_the_users_choice() {
         let granted = reserve(&run(Limits::default()), &FACTS, Purpose::Agent);
         assert_eq!(granted, Ok(None));
+    }
+
+    #[test]
+    fn a_call_that_failed_is_charged_for_what_had_come_of_its_reply() {
+        let fault = |heard, billed| Fault {
+            heard: Tokens(heard),
+            billed,
+            ..Fault::new(FaultKind::Truncated, "")
+        };
+        let charged = |limits, fault: &Fault| {
+            let mut run = run(limits);
+            charge_failed(&mut run, fault, (&FACTS, Purpose::Agent), &mut Out::default());
+            run.spent.cost
+        };
+        assert_eq!(charged(Limits::default(), &fault(100, false)), Micros::ZERO);
+        assert_eq!(charged(Limits::default(), &fault(0, true)), Micros(800));
+        assert_eq!(charged(Limits::default(), &fault(100, true)), Micros(1_800));
+        // No more had been granted than 1 500 tokens.
+        assert_eq!(charged(dollars(20_000), &fault(9_000, true)), Micros(15_800));
     }
 
     #[test]

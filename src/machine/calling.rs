@@ -256,9 +256,8 @@ impl Calling {
     }
 
     fn failed(mut self, mut out: Out, fault: Fault) -> Next {
-        if fault.billed {
-            self.run.charge_lost(&self.facts, &mut out);
-        }
+        let call = (&self.facts, Purpose::Agent);
+        budget::charge_failed(&mut self.run, &fault, call, &mut out);
         let attempt = match self.stage {
             Stage::Asking(attempt) => attempt,
             Stage::Checking { .. } => return out.to(State::Calling(self)),
@@ -360,7 +359,7 @@ impl Calling {
         let (count, origin, message, otherwise) = match check {
             Check::Passed => return Done::answer(run, out, StopReason::LlmDone, answer),
             Check::SentBack { message } => {
-                (&mut run.streaks.sent_back, Origin::Check, message, StopReason::LlmDone)
+                (&mut run.streaks.sent_back, Origin::Check, message, StopReason::ChecksFailed)
             }
             Check::Unfit { message } => {
                 (&mut run.streaks.unfit, Origin::Check, message, StopReason::SchemaNotMet)

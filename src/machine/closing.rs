@@ -108,8 +108,9 @@ impl Closing {
             Event::Failed { fault, .. } => {
                 let mut out = Out::default();
                 let mut run = self.run;
-                if let (true, Stage::Sending { facts, .. }) = (fault.billed, self.stage) {
-                    run.charge_lost(&facts, &mut out);
+                if let Stage::Sending { facts, .. } = self.stage {
+                    let call = (&facts, Purpose::Closing);
+                    budget::charge_failed(&mut run, &fault, call, &mut out);
                 }
                 Done::end(run, out, StopReason::Closed(reason))
             }

@@ -137,9 +137,8 @@ impl Compacting {
     }
 
     fn failed(mut self, mut out: Out, fault: &Fault) -> Next {
-        if fault.billed {
-            self.run.charge_lost(&self.facts, &mut out);
-        }
+        let call = (&self.facts, Purpose::Compaction);
+        budget::charge_failed(&mut self.run, fault, call, &mut out);
         let limit = self.run.closes().map(|deadline| deadline.at);
         match self.attempt.failed(&self.run, fault, limit) {
             Retry::After(wait) => {

@@ -291,9 +291,8 @@ fn overflow(state: &State, event: &Event) -> Option<Overflow> {
     if let Event::Failed { fault, .. } = event
         && fault.class() == FaultClass::Overflow
     {
-        if fault.billed {
-            run.charge_lost(&calling.facts, &mut Out::default());
-        }
+        let call = (&calling.facts, Purpose::Agent);
+        budget::charge_failed(&mut run, fault, call, &mut Out::default());
     } else if let Event::Replied { reply, .. } = event
         && calling::meaning(&run, reply) == Meaning::Overflow
     {

@@ -24,6 +24,8 @@ pub enum StopReason {
     InvalidToolCalls,
     /// The answer did not satisfy its schema, also after its repairs.
     SchemaNotMet,
+    /// The answer was sent back again and again, and did not pass.
+    ChecksFailed,
     /// Somebody asked the run to stop.
     UserInterrupt(Signal),
     /// The model could not be reached or did not accept the request.
@@ -76,7 +78,7 @@ pub enum Status {
 
 impl StopReason {
     /// Every stop reason, in the order of the table.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::LlmDone,
         Self::Closed(CloseReason::MaxSteps),
         Self::Closed(CloseReason::Timeout),
@@ -88,6 +90,7 @@ impl StopReason {
         Self::Refused,
         Self::InvalidToolCalls,
         Self::SchemaNotMet,
+        Self::ChecksFailed,
         Self::UserInterrupt(Signal::Interrupt),
         Self::UserInterrupt(Signal::Terminate),
         Self::UserInterrupt(Signal::Hangup),
@@ -109,6 +112,7 @@ impl StopReason {
             Self::Refused => "refused",
             Self::InvalidToolCalls => "invalid_tool_calls",
             Self::SchemaNotMet => "schema_not_met",
+            Self::ChecksFailed => "checks_failed",
             Self::UserInterrupt(_) => "user_interrupt",
             Self::LlmError(_) => "llm_error",
             Self::StoreError => "store_error",
@@ -126,6 +130,7 @@ impl StopReason {
             | Self::Refused
             | Self::InvalidToolCalls
             | Self::SchemaNotMet
+            | Self::ChecksFailed
             | Self::UserInterrupt(_) => Status::Partial,
             Self::LlmError(_) | Self::StoreError | Self::InternalError => Status::Failed,
         }
@@ -141,7 +146,8 @@ impl StopReason {
             | Self::EmptyResponse
             | Self::Refused
             | Self::InvalidToolCalls
-            | Self::SchemaNotMet => 2,
+            | Self::SchemaNotMet
+            | Self::ChecksFailed => 2,
             Self::LlmError(LlmFailure::Auth) => 4,
             Self::LlmError(LlmFailure::Timeout) => 5,
             Self::UserInterrupt(signal) => signal.exit_code(),
@@ -216,6 +222,7 @@ mod tests {
         refused partial 2
         invalid_tool_calls partial 2
         schema_not_met partial 2
+        checks_failed partial 2
         user_interrupt partial 130
         user_interrupt partial 143
         user_interrupt partial 129

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::Span;
+use super::{Span, Tokens};
 
 /// Why a model call brought no reply.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -22,6 +22,9 @@ pub struct Fault {
     /// Whether the provider may charge for the call although no reply came.
     #[serde(default)]
     pub billed: bool,
+    /// What had come of the reply, about; the provider charges for that, too.
+    #[serde(default, skip_serializing_if = "Tokens::is_zero")]
+    pub heard: Tokens,
 }
 
 /// What happened to a model call.
@@ -89,6 +92,7 @@ impl Fault {
             retry: RetryAdvice::Silent,
             wait: None,
             billed: false,
+            heard: Tokens::ZERO,
         }
     }
 

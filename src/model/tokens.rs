@@ -15,6 +15,11 @@ impl Tokens {
     /// No tokens.
     pub const ZERO: Self = Self(0);
 
+    /// Returns whether there are none.
+    pub fn is_zero(&self) -> bool {
+        *self == Self::ZERO
+    }
+
     /// Returns the difference, or none when `other` is larger.
     pub fn minus(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))

@@ -63,6 +63,7 @@ fn exit(reason: StopReason) -> String {
         | StopReason::Refused
         | StopReason::InvalidToolCalls
         | StopReason::SchemaNotMet
+        | StopReason::ChecksFailed
         | StopReason::LlmError(LlmFailure::Other)
         | StopReason::StoreError
         | StopReason::InternalError => code.to_string(),
@@ -87,6 +88,9 @@ fn when(reason: StopReason) -> &'static str {
         | StopReason::Refused
         | StopReason::InvalidToolCalls => "The model's own end that is not an answer; each bounded",
         StopReason::SchemaNotMet => "`--output-schema`, after its bounded repairs",
+        StopReason::ChecksFailed => {
+            "A required quality gate or a stop hook sent the answer back, time and again"
+        }
         StopReason::UserInterrupt(_) => "Somebody asked the run to stop; no further model call",
         StopReason::LlmError(_) => "The model could not be reached, or did not accept the request",
         StopReason::StoreError => "The journal could not be kept",
@@ -193,6 +197,9 @@ mod tests {
     invalid_tool_calls
     schema_not_met      partial  2                    `--output-schema`, after its
                                                       bounded repairs
+    checks_failed       partial  2                    A required quality gate or a
+                                                      stop hook sent the answer
+                                                      back, time and again
     user_interrupt      partial  130 (SIGINT)         Somebody asked the run to
                                  143 (SIGTERM)        stop; no further model call
                                  129 (SIGHUP)

@@ -108,7 +108,7 @@ impl Block {
         match self.kind {
             Kind::Text => said.text.push_str(&piece),
             Kind::Thinking => said.reasoning.push_str(&piece),
-            Kind::ToolUse | Kind::Other => {}
+            Kind::ToolUse | Kind::Other => said.silently(&piece),
         }
     }
 

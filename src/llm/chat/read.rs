@@ -116,11 +116,11 @@ impl Reader {
                 serde_json::from_str(details.get()).map_err(|error| bad_json(&error))?;
             merge(&mut self.details, details);
         }
-        tool_calls.unwrap_or_default().iter().try_for_each(|call| self.call(call))
+        tool_calls.unwrap_or_default().iter().try_for_each(|call| self.call(call, said))
     }
 
     /// Takes in a piece of a tool call. A call begins where its name is; everything else goes on with one.
-    fn call(&mut self, delta: &CallDelta<'_>) -> Result<(), Fault> {
+    fn call(&mut self, delta: &CallDelta<'_>, said: &mut Said) -> Result<(), Fault> {
         let id = delta.id.as_ref().map_or("", |id| &*id.0);
         let function = delta.function.as_ref();
         let name = function.and_then(|function| function.name.as_ref()).map_or("", |name| &*name.0);
@@ -128,6 +128,7 @@ impl Reader {
             Some(function) => function.arguments().map_err(broken)?,
             None => "".into(),
         };
+        said.silently(&arguments);
         let known = match delta.index {
             Some(index) => self.calls.iter().rposition(|call| call.index == Some(index)),
             None => self.calls.len().checked_sub(1),

@@ -32,6 +32,8 @@ pub(crate) enum Piece {
 pub(crate) struct Said {
     pub(crate) text: String,
     pub(crate) reasoning: String,
+    /// How many bytes of a reply have come, those of calls included.
+    heard: usize,
 }
 
 /// Bytes per thousand tokens, where a provider does not count.
@@ -82,8 +84,19 @@ impl Draft {
 }
 
 impl Said {
+    /// Takes note of a piece of a call, of which nobody is told before it is whole.
+    pub(crate) fn silently(&mut self, piece: &str) {
+        self.heard += piece.len();
+    }
+
+    /// Returns about how much has come of a reply.
+    pub(crate) fn heard(&self) -> Tokens {
+        estimate(0, self.heard).output
+    }
+
     /// Tells what was said, and forgets it.
     pub(crate) fn tell(&mut self, sink: &mut dyn FnMut(Delta)) {
+        self.heard += self.text.len() + self.reasoning.len();
         if !self.reasoning.is_empty() {
             sink(Delta::Reasoning(std::mem::take(&mut self.reasoning)));
         }
@@ -174,7 +187,7 @@ mod tests {
 
     #[test]
     fn nothing_is_told_twice_and_nothing_empty() {
-        let mut said = Said { text: "a".to_owned(), reasoning: String::new() };
+        let mut said = Said { text: "a".to_owned(), ..Said::default() };
         let mut told = Vec::new();
         said.tell(&mut |delta| told.push(delta));
         said.tell(&mut |delta| told.push(delta));

@@ -77,7 +77,9 @@ impl Call {
             return Err(self.refused(&mut *incoming));
         }
         // From here on the provider may charge for what it does, whatever becomes of it.
-        let draft = self.read(incoming, sink).map_err(|fault| Fault { billed: true, ..fault })?;
+        let mut said = Said::default();
+        let draft = self.read(incoming, &mut said, sink);
+        let draft = draft.map_err(|fault| Fault { billed: true, heard: said.heard(), ..fault })?;
         let reply = draft.seal(self.wire.name(), &self.names, self.request.body.len());
         if let Some(text) = self.truncation(&reply) {
             scope.tell(Notice::Warning { text: text.into() });
@@ -89,10 +91,10 @@ impl Call {
     fn read(
         &self,
         mut incoming: Box<dyn Incoming>,
+        said: &mut Said,
         sink: &mut dyn FnMut(Delta),
     ) -> Result<Draft, Fault> {
-        let (mut form, mut said, mut first) =
-            (Form::Unknown(Lead::default()), Said::default(), Vec::new());
+        let (mut form, mut first) = (Form::Unknown(Lead::default()), Vec::new());
         let mut buffer = vec![0; PIECE];
         let mut begun = false;
         loop {
@@ -119,7 +121,7 @@ impl Call {
                 Form::Page => break,
                 Form::Document(body) => body.extend_from_slice(&piece),
                 Form::Events(events) => {
-                    let taken = events.take(&piece, &mut said);
+                    let taken = events.take(&piece, said);
                     // What was said before something went wrong was said all the same.
                     said.tell(sink);
                     taken?;

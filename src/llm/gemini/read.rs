@@ -164,6 +164,7 @@ impl Reader {
                 let name = name.ok_or_else(|| broken("a tool call has no name"))?;
                 let arguments = args.map_or("", RawValue::get);
                 let arguments = if arguments == "null" { "" } else { arguments }.to_owned();
+                said.silently(&arguments);
                 self.pieces.push(Piece::Call { id: id.unwrap_or_default(), name, arguments });
             }
             // What this release does not know goes back as it came.

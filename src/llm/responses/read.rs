@@ -124,6 +124,10 @@ impl Reader {
                 said.reasoning.push_str(&event.delta.unwrap_or_default());
                 Ok(())
             }
+            "response.function_call_arguments.delta" => {
+                said.silently(&event.delta.unwrap_or_default());
+                Ok(())
+            }
             "response.completed" | "response.incomplete" | "response.failed" | "response.done" => {
                 let json = event.response.ok_or_else(missing)?;
                 self.finish(serde_json::from_str(json.get()).map_err(|error| bad_json(&error))?)
@@ -136,7 +140,7 @@ impl Reader {
                 let kind = if nested.is_some() { found.kind.clone() } else { String::new() };
                 Err(judge_event(&ApiError { kind, ..found }, |_| None))
             }
-            // Beginnings, parts, arguments as they grow, and what this release does not know.
+            // Beginnings, parts, and what this release does not know.
             _ => Ok(()),
         }
     }

@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{BadScript, CallLine, Script, Turn};
+use crate::llm::decode::estimate;
 use crate::model::{Fault, FaultKind, Finish, Micros, Price, RetryAdvice, Span, Tokens, Usage};
 
 /// A whole script in TOML; in JSON Lines, the line that holds for all of them.
@@ -168,12 +169,14 @@ impl TurnLine {
             Some("context_full") => Finish::ContextFull,
             Some(other) => Finish::Other(other.into()),
         };
+        let heard = estimate(0, self.text.len() + self.reasoning.len()).output;
         let error = self.error.map(|error| Fault {
             kind: error.kind,
             message: error.message.as_deref().unwrap_or("the script says so").into(),
             retry: error.retry,
             wait: error.wait_ms.map(Span::millis),
             billed: error.billed,
+            heard,
         });
         Ok(Turn {
             text: self.text,

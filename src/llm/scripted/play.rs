@@ -239,7 +239,7 @@ mod tests {
         let fault = reply.unwrap_err();
         assert_eq!(told, [Delta::Begun, Delta::Text("so f".to_owned())]);
         assert_eq!((fault.kind, fault.wait), (FaultKind::Truncated, Some(Span::millis(9))));
-        assert_eq!((fault.retry, fault.billed), (RetryAdvice::No, true));
+        assert_eq!((fault.retry, fault.billed, fault.heard), (RetryAdvice::No, true, Tokens(2)));
         let (reply, told, _) = play(&mut model);
         assert_eq!((reply.unwrap_err().kind, told), (FaultKind::Server, vec![]));
     }

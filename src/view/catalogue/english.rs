@@ -152,7 +152,8 @@ fn ended(reason: StopReason) -> String {
         | StopReason::EmptyResponse
         | StopReason::Refused
         | StopReason::InvalidToolCalls
-        | StopReason::SchemaNotMet => format!("Agent stopped: {reason}"),
+        | StopReason::SchemaNotMet
+        | StopReason::ChecksFailed => format!("Agent stopped: {reason}"),
         StopReason::UserInterrupt(Signal::Interrupt) => "Interrupted by the user".to_owned(),
         StopReason::UserInterrupt(Signal::Terminate) => "Terminated".to_owned(),
         StopReason::UserInterrupt(Signal::Hangup) => "The terminal went away".to_owned(),

@@ -161,7 +161,8 @@ fn ended(reason: StopReason) -> String {
         | StopReason::EmptyResponse
         | StopReason::Refused
         | StopReason::InvalidToolCalls
-        | StopReason::SchemaNotMet => format!("Agente detenido: {reason}"),
+        | StopReason::SchemaNotMet
+        | StopReason::ChecksFailed => format!("Agente detenido: {reason}"),
         StopReason::UserInterrupt(Signal::Interrupt) => "Interrumpido por el usuario".to_owned(),
         StopReason::UserInterrupt(Signal::Terminate) => "Terminado".to_owned(),
         StopReason::UserInterrupt(Signal::Hangup) => "Se cerró el terminal".to_owned(),

@@ -2,7 +2,7 @@
 
 use super::{ApiCallEnd, CallOutcome};
 use crate::machine::{Effect, Event, Outcomes, Purpose, Spent};
-use crate::model::{EffectId, Micros, Reply, Span, Time, Usage};
+use crate::model::{EffectId, Micros, Reply, Span, Time, Tokens, Usage};
 
 /// A model call that is under way; there is never more than one.
 pub(super) struct OpenCall {
@@ -62,11 +62,15 @@ impl OpenCall {
 impl Charge {
     /// Returns what was charged between two accounts: what the reply used, or what is estimated for one that was lost.
     pub(super) fn between(before: Spent, after: Spent, event: &Event, has_price: bool) -> Self {
-        let usage = if let Event::Replied { reply, .. } = event {
-            reply.usage
-        } else {
-            let input = after.tokens.minus(before.tokens);
-            Usage { input, estimated: true, ..Usage::default() }
+        let lost = |heard: Tokens| {
+            let tokens = after.tokens.minus(before.tokens);
+            let output = heard.min(tokens);
+            Usage { input: tokens.minus(output), output, estimated: true, ..Usage::default() }
+        };
+        let usage = match event {
+            Event::Replied { reply, .. } => reply.usage,
+            Event::Failed { fault, .. } => lost(fault.heard),
+            _ => lost(Tokens::ZERO),
         };
         Self { usage, cost: has_price.then(|| after.cost.minus(before.cost)) }
     }

@@ -28,7 +28,8 @@ pub(super) fn output(
             | StopReason::EmptyResponse
             | StopReason::Refused
             | StopReason::InvalidToolCalls
-            | StopReason::SchemaNotMet,
+            | StopReason::SchemaNotMet
+            | StopReason::ChecksFailed,
         ) => format!("The agent stopped ({reason}). Steps completed: {steps}.").into(),
     }
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde_json::json;
+
 use super::world::{World, end};
 use crate::support::chat;
 use crate::support::server::{Reply, Server};
@@ -69,6 +71,20 @@ fn a_cut_stream_is_retried_whole() {
     assert!(!world.path("x").exists());
     assert_eq!(server.requests()[0].body, server.requests()[1].body);
     assert_eq!(ran.json()["steps"], 0);
+}
+
+/// What a provider has streamed it charges for, also where the end is missing.
+#[test]
+fn a_cut_stream_counts_with_what_had_come_of_it() {
+    let piece = chat::delta(&json!({"content": "x".repeat(700)}));
+    let call =
+        json!({"index": 0, "id": "c", "function": {"name": "a", "arguments": "y".repeat(350)}});
+    let call = chat::delta(&json!({"tool_calls": [call]}));
+    let cut = Reply::open_stream().chunk(&piece).chunk(&call).close();
+    let (world, server) = (World::new(), Server::new([cut, chat::text("Fine.")]));
+    let ran = world.ask(&server, &["--json"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert_eq!(ran.json()["usage"]["output_tokens"], 300 + chat::USAGE.1);
 }
 
 #[test]

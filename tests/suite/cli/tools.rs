@@ -99,6 +99,22 @@ fn a_command_has_no_key_in_its_environment() {
 }
 
 #[test]
+fn an_answer_that_a_quality_gate_never_accepts_is_no_success() {
+    let world = World::new();
+    let gate = |required: bool| {
+        format!(
+            "guardrails.quality_gates=[{{ name = 'no', command = 'false', required = {required} }}]"
+        )
+    };
+    let server = Server::repeating([chat::text("Done.")]);
+    let ran = world.ask(&server, &["--json", "--set", &gate(true)]);
+    assert_eq!(ran.end(), end(2, "checks_failed", "partial"), "{}", ran.err);
+    assert_eq!((ran.json()["output"].as_str(), server.requests().len()), (Some("Done."), 6));
+    let ran = world.ask(&server, &["--json", "--set", &gate(false)]);
+    assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.err);
+}
+
+#[test]
 fn a_quality_gate_sends_the_answer_back_until_it_passes() {
     let world = World::new();
     let gate = "guardrails.quality_gates=[{ name = 'there', command = 'test -f x || (echo no x; false)' }]";
