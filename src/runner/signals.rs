@@ -2,6 +2,7 @@
 
 use std::process;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -18,10 +19,14 @@ use crate::port::Cancel;
 #[error("could not listen to signals: {0}")]
 pub struct SignalError(#[from] std::io::Error);
 
+/// How long the same signal once more is still the first one: `timeout` sends it to a process and then to its group, and
+/// nobody presses a key twice in that time.
+const ECHO: Duration = Duration::from_millis(150);
+
 /// Listens to SIGINT, SIGTERM and SIGHUP from now on, on a thread of its own.
 ///
 /// The first signal is put into the inbox, where a run finds it that is only about to begin; `asked` is cancelled for
-/// whatever comes before. On the second one `farewell` is called with it and the process ends at once, with the exit code
+/// whatever comes before. On the second one, but for an echo of the first, `farewell` is called with it and the process ends at once, with the exit code
 /// of that signal. A signal that was ignored when the process began stays ignored (`nohup`).
 ///
 /// # Errors
@@ -37,16 +42,21 @@ pub fn listen(
         [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored & bit(*signal) == 0);
     let mut signals = Signals::new(listened)?;
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        for (count, number) in signals.forever().enumerate() {
+        let mut first: Option<(i32, Instant)> = None;
+        for number in signals.forever() {
             let signal = match number {
                 SIGTERM => Signal::Terminate,
                 SIGHUP => Signal::Hangup,
                 _ => Signal::Interrupt,
             };
-            if count > 0 {
+            if let Some((before, at)) = first {
+                if before == number && at.elapsed() < ECHO {
+                    continue;
+                }
                 farewell(signal);
                 process::exit(i32::from(signal.exit_code()));
             }
+            first = Some((number, Instant::now()));
             inbox.post(Arrival::Event(Event::Interrupt { signal }));
             asked.cancel();
         }

@@ -1,10 +1,12 @@
 //! A file that is replaced whole or not at all.
 
-use std::fs::{self, Permissions};
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
 use thiserror::Error;
 
 /// Why a file was not written.
@@ -33,11 +35,13 @@ const MODE: u32 = 0o666;
 
 /// Writes a file: its folders are made, and whoever reads it meanwhile sees the old content or the new, never a part.
 ///
-/// A link is followed, an existing file keeps its mode, and what is no file (a device, a pipe) is written to as it is.
+/// A link is followed, an existing file keeps its mode, and what is no file (a device, a pipe) is written to as it is. So
+/// is the file behind standard output or standard error (`/dev/stdout`), which others write to.
 ///
 /// # Errors
 ///
-/// Fails when a folder or the file cannot be written; what was there before is then still there.
+/// Fails when a folder or the file cannot be written; what was there before is then still there. A named pipe that nobody
+/// reads is not waited for.
 pub fn save(path: &Path, content: &[u8]) -> Result<(), SaveError> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -51,8 +55,11 @@ pub fn save(path: &Path, content: &[u8]) -> Result<(), SaveError> {
 
 fn write(path: &Path, folder: &Path, content: &[u8]) -> io::Result<()> {
     let mode = match fs::metadata(path) {
-        Ok(meta) if meta.is_file() => meta.permissions().mode(),
-        Ok(_) => return fs::OpenOptions::new().write(true).open(path)?.write_all(content),
+        Ok(meta) => match stream_to(&meta) {
+            Some(mut stream) => return stream.write_all(content),
+            None if meta.is_file() => meta.permissions().mode(),
+            None => return open(path, &meta)?.write_all(content),
+        },
         Err(error) if error.kind() == io::ErrorKind::NotFound => MODE,
         Err(error) => return Err(error),
     };
@@ -67,6 +74,28 @@ fn write(path: &Path, folder: &Path, content: &[u8]) -> io::Result<()> {
     file.as_file().sync_all()?;
     file.persist(&target).map_err(|error| error.error)?;
     Ok(())
+}
+
+/// Returns standard output or standard error, if this is the file behind it.
+fn stream_to(meta: &Metadata) -> Option<File> {
+    let (out, err) = (io::stdout(), io::stderr());
+    [out.as_fd(), err.as_fd()].into_iter().find_map(|stream| {
+        let stream = File::from(stream.try_clone_to_owned().ok()?);
+        let behind = stream.metadata().ok()?;
+        ((behind.dev(), behind.ino()) == (meta.dev(), meta.ino())).then_some(stream)
+    })
+}
+
+/// Opens what is no file.
+fn open(path: &Path, meta: &Metadata) -> io::Result<File> {
+    if !meta.file_type().is_fifo() {
+        return OpenOptions::new().write(true).open(path);
+    }
+    // Where nobody reads, opening it as usual would take for ever.
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let pipe = OpenOptions::new().write(true).custom_flags(flags).open(path)?;
+    rustix::fs::fcntl_setfl(&pipe, OFlags::empty())?;
+    Ok(pipe)
 }
 
 #[cfg(test)]
@@ -96,6 +125,17 @@ mod tests {
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read(&file).unwrap(), b"new");
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
+    }
+
+    #[test]
+    fn a_pipe_that_nobody_reads_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        assert!(matches!(save(&pipe, b"x"), Err(SaveError::Write { .. })));
+        let reader = OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
+        save(&pipe, b"x").unwrap();
+        assert_eq!(io::Read::bytes(reader).next().unwrap().unwrap(), b'x');
     }
 
     #[test]

@@ -64,6 +64,24 @@ fn the_answer_goes_into_a_file_too_and_a_report_beside_it() {
 }
 
 /// With a task given, standard input is never read: it may never end.
+/// Others may have written there before, and will later.
+#[test]
+fn a_file_behind_standard_output_is_not_replaced() {
+    let (world, server) = (World::new(), Server::new([chat::text("Fine.")]));
+    let mut log = std::fs::File::create(world.path("log")).unwrap();
+    log.write_all(b"before\n").unwrap();
+    let mut task = world.task(&server, &["-o", "/dev/stdout", "--report-file", "/dev/stderr"]);
+    let err = std::fs::File::create(world.path("err")).unwrap();
+    let ran = finish(task.stdout(log).stderr(err).spawn().unwrap());
+    assert_eq!((ran.code, world.read("log").as_str()), (3, "before\n"), "{}", world.read("err"));
+    let mut log = std::fs::OpenOptions::new().append(true).open(world.path("log")).unwrap();
+    let args = ["-o", "/dev/stdout", "--report-file", "/dev/stderr", "--report", "markdown"];
+    let ran = finish(world.task(&server, &args).stdout(log.try_clone().unwrap()).spawn().unwrap());
+    log.write_all(b"after\n").unwrap();
+    assert_eq!((ran.code, world.read("log").as_str()), (0, "before\nFine.\nFine.\nafter\n"));
+    assert!(ran.err.contains("# ") && ran.err.contains("LLM"), "{}", ran.err);
+}
+
 #[test]
 fn an_open_standard_input_delays_nothing() {
     let (world, server) = (World::new(), Server::new([chat::text("Fine.")]));

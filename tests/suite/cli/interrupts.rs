@@ -95,11 +95,26 @@ fn the_second_signal_ends_the_process_and_the_last_line_is_still_the_result() {
     let child = world.task(&server, &args).spawn().unwrap();
     eventually("it runs", || world.path("on").exists() && running("4733.3") > 0);
     send(&child, Signal::INT);
-    std::thread::sleep(Duration::from_millis(100));
+    std::thread::sleep(Duration::from_millis(200));
     let ran = interrupted(child, Signal::INT);
     assert_eq!(ran.code, 130, "{}", ran.err);
     assert_eq!(ran.lines().last().unwrap()["type"], "result");
     eventually("nothing is left", || running("4733.3") == 0);
+}
+
+/// `timeout` sends its signal to the process, and at once again to its group.
+#[test]
+fn a_signal_that_comes_twice_at_once_is_one_signal() {
+    let (world, server) = (World::new(), streaming());
+    let child = world.task(&server, &["--output-format", "stream-json"]).spawn().unwrap();
+    server.wait_for(1);
+    send(&child, Signal::TERM);
+    let ran = interrupted(child, Signal::TERM);
+    assert_eq!(ran.code, 143, "{}", ran.err);
+    let lines = ran.lines();
+    let [.., end, result] = &lines[..] else { panic!("{lines:?}") };
+    assert_eq!((&end["type"], &result["type"]), (&json!("agent_end"), &json!("result")));
+    assert_eq!(result["error"], serde_json::Value::Null);
 }
 
 #[test]
