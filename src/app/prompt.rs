@@ -55,7 +55,13 @@ impl Setup {
             exclude: indexer.exclude.iter().map(|pattern| pattern.as_str().to_owned()).collect(),
             ttl: indexer.cache_ttl.into(),
             patience: PATIENCE,
-            cache: self.world.folders().cache.filter(|_| may_store),
+            // Not in a folder for caches: commands may write there, and this becomes a part of a prompt.
+            cache: self
+                .world
+                .folders()
+                .state
+                .filter(|_| may_store)
+                .map(|own| own.join("workspaces")),
         })
     }
 }

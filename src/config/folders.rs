@@ -9,14 +9,12 @@ pub struct Folders {
     pub home: Option<PathBuf>,
     /// Configuration.
     pub config: Option<PathBuf>,
-    /// What has to survive: sessions, trusted folders.
+    /// What commands must not write: sessions, trusted folders, what is known of workspaces.
     pub state: Option<PathBuf>,
-    /// What can be made again.
-    pub cache: Option<PathBuf>,
 }
 
 impl Folders {
-    /// Returns the folders that these variables name: `HOME`, `XDG_CONFIG_HOME`, `XDG_STATE_HOME`, `XDG_CACHE_HOME`.
+    /// Returns the folders that these variables name: `HOME`, `XDG_CONFIG_HOME`, `XDG_STATE_HOME`.
     ///
     /// A relative path is as good as none, as the XDG rules say.
     pub fn new<'a>(variable: impl Fn(&str) -> Option<&'a str>) -> Self {
@@ -31,7 +29,6 @@ impl Folders {
         Self {
             config: folder("XDG_CONFIG_HOME", ".config"),
             state: folder("XDG_STATE_HOME", ".local/state"),
-            cache: folder("XDG_CACHE_HOME", ".cache"),
             home,
         }
     }

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{fmt, fs};
 
 use ureq::config::AutoHeaderValue;
@@ -128,6 +128,9 @@ const BUFFER: usize = 64 << 10;
 
 /// Long enough for a tool to run between two calls.
 const IDLE_CONNECTION: Duration = Duration::from_secs(90);
+
+/// How much longer than its limit a read takes only when nobody looked.
+const LATE: Duration = Duration::from_millis(500);
 
 impl Limits {
     /// Returns how long a connection may be silent. The library knows one limit for every read, so that the wait for
@@ -318,13 +321,19 @@ impl Response {
     ///
     /// Fails when the body is damaged, too large or too late, or the exchange was cancelled.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize, NetError> {
-        let read = self.reader.read(buffer);
+        let begun = Instant::now();
+        let mut read = self.reader.read(buffer).map_err(ureq::Error::from);
         if self.cancel.is_cancelled() {
             return Err(NetError::Cancelled);
         }
-        let count = read.map_err(|error| {
-            self.client.context(&self.host, Stage::Body).explain(ureq::Error::from(error))
-        })?;
+        if let Err(ureq::Error::Timeout(_)) = read
+            && begun.elapsed() > self.client.0.limits.silence() + LATE
+        {
+            // This process stood still. What the server has said meanwhile is there.
+            read = self.reader.read(buffer).map_err(ureq::Error::from);
+        }
+        let explain = |error| self.client.context(&self.host, Stage::Body).explain(error);
+        let count = read.map_err(explain)?;
         self.read += count as u64;
         if self.read > LARGEST {
             return Err(NetError::TooLarge { host: self.host.clone(), limit: LARGEST });

@@ -51,7 +51,9 @@ pub(crate) fn run(args: &ReplayArgs, world: &World) -> Result<u8, Failure> {
         }
     };
     output::print(&text)?;
-    Ok(u8::from(args.verify && difference.is_some()))
+    // A torn end is what a crash leaves behind, and is no damage.
+    let is_damaged = matches!(end.kind, EndKind::ReadOnly(_));
+    Ok(u8::from(args.verify && (difference.is_some() || is_damaged)))
 }
 
 /// Says how a journal ends that does not end as it should.

@@ -165,7 +165,8 @@ fn a_process_that_stood_still_reads_on_where_it_was() {
     let reply = Reply::open_stream().chunk(&piece("so ")).wait(Duration::from_millis(500));
     let reply = reply.chunk(&piece("far")).chunk(&chat::finish("stop")).chunk(&chat::end()).end();
     let (world, server) = (World::new(), Server::new([reply]));
-    let args = ["--json", "--set", "llm.idle_timeout=2", "--set", "llm.retries=0"];
+    let sets = ["--set", "llm.timeout=2", "--set", "llm.idle_timeout=2", "--set", "llm.retries=0"];
+    let args = [&["--json"], &sets[..]].concat();
     let child = world.task(&server, &args).spawn().unwrap();
     server.wait_for(1);
     std::thread::sleep(Duration::from_millis(200));

@@ -29,6 +29,18 @@ fn a_session_is_stored_listed_shown_replayed_and_removed() {
 }
 
 #[test]
+fn a_damaged_session_does_not_verify() {
+    let (world, server) = (World::new(), Server::new([chat::text("Fine.")]));
+    let id = world.ask(&server, &["--json"]).json()["session_id"].as_str().unwrap().to_owned();
+    let path = world.home().join(format!(".local/state/architect/sessions/{id}.jsonl"));
+    let journal = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, journal.replacen("Fine.", "Fire.", 1)).unwrap();
+    let replayed = world.run(&["replay", &id]);
+    assert!(replayed.code == 0 && replayed.out.contains("checksum"), "{}", replayed.out);
+    assert_eq!(world.run(&["replay", &id, "--verify"]).code, 1);
+}
+
+#[test]
 fn an_ephemeral_run_leaves_nothing_behind() {
     let (world, server) = (World::new(), Server::new([chat::text("Fine.")]));
     assert_eq!(world.ask(&server, &["--ephemeral"]).code, 0);
