@@ -39,10 +39,13 @@ pub(crate) fn run(setup: &Setup, order: Order, way: Way, args: &OutputArgs) -> R
     }
     let format = report_format(args)?;
     let Audience { show, hush } = show::audience(args, &setup.config, &setup.world)?;
-    let sandbox = match args.verbose {
+    let sandbox: Option<Arc<str>> = match args.verbose {
         0 => None,
-        _ => Some(Arc::from(setup.sandbox.described()?)),
+        _ => Some(setup.sandbox.described()?.into()),
     };
+    if let Some(enforced) = &sandbox {
+        log::info!("commands are {enforced}");
+    }
     let stage = Stage {
         show: show.clone(),
         confirm: asker(hush, args.output_format.is_none() && !args.json),

@@ -160,7 +160,7 @@ pub enum Note {
     },
     /// A reply was cut off by its limit, was empty or was paused, and the model is asked to go on.
     AskedAgain,
-    /// A call's output limit was lowered, because the budget is nearly used up.
+    /// A call's output limit was lowered, because the budget has no room for more.
     OutputLowered {
         /// To what.
         to: Tokens,

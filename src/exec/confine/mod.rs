@@ -6,6 +6,7 @@
 //! close although the policy wants it closed is named: a [`Hole`]. Nothing is left out in silence.
 
 use std::fmt;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -76,6 +77,21 @@ pub enum Hole {
     Network,
     /// Other processes of the same user can be ended.
     Signals,
+}
+
+impl fmt::Display for Hole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Files => "files elsewhere can be written",
+            Self::Metadata => "permissions, owners and times of files elsewhere can be changed",
+            Self::Protected => "protected files of the workspace can be written",
+            Self::Hidden => "hidden files can be read",
+            Self::LocalSockets => "sockets of other programs can be reached",
+            Self::LaterSockets => "sockets that other programs make later can be reached",
+            Self::Network => "the network can be reached",
+            Self::Signals => "other processes of the user can be ended",
+        })
+    }
 }
 
 impl Enforced {

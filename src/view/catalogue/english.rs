@@ -67,7 +67,7 @@ pub(super) fn say(message: &Message<'_>) -> String {
             format!("{}; the LLM is asked to sum up", limit(reason))
         }
         Message::OutputLowered { to } => {
-            format!("The budget is nearly used up; the reply may have {}", tokens(to))
+            format!("The budget limits the reply to {}", tokens(to))
         }
         Message::Spent { cost } => format!("{cost} spent so far"),
         Message::Loop { times } => format!("The same tool calls {times} times in a row"),

@@ -152,7 +152,7 @@ pub enum Message<'a> {
         /// Which one.
         reason: CloseReason,
     },
-    /// A call may write less, since the budget is nearly used up.
+    /// A call may write less than usual, since the budget has no room for more.
     OutputLowered {
         /// To what.
         to: Tokens,

@@ -72,7 +72,7 @@ pub(super) fn say(message: &Message<'_>) -> String {
             format!("{}; se pide al LLM que resuma", limit(reason))
         }
         Message::OutputLowered { to } => {
-            format!("El presupuesto casi se agota; la respuesta puede tener {}", tokens(to))
+            format!("El presupuesto limita la respuesta a {}", tokens(to))
         }
         Message::Spent { cost } => format!("{cost} gastados hasta ahora"),
         Message::Loop { times } => {

@@ -412,7 +412,7 @@ pub enum Measure {
         /// Which limit was reached.
         reason: CloseReason,
     },
-    /// It lowers the output limit of a call, since the budget is nearly used up.
+    /// It lowers the output limit of a call, since the budget has no room for more.
     LowerOutput {
         /// To what.
         max_output_tokens: Tokens,

@@ -64,6 +64,14 @@ fn the_answer_goes_into_a_file_too_and_a_report_beside_it() {
 }
 
 /// With a task given, standard input is never read: it may never end.
+#[test]
+fn the_log_tells_what_is_enforced_when_it_is_to_tell_more() {
+    let (world, server) = (World::new(), Server::repeating([chat::text("Fine.")]));
+    let enforced = "info: commands are ";
+    assert!(world.ask(&server, &["-v", "--json"]).err.contains(enforced));
+    assert!(!world.ask(&server, &["--json"]).err.contains(enforced));
+}
+
 /// Others may have written there before, and will later.
 #[test]
 fn a_file_behind_standard_output_is_not_replaced() {
