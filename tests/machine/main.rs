@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)] // in tests, helpers included
 
 mod alphabet;
+mod bounds;
 mod chart;
 mod defects;
 mod explorer;
