@@ -179,3 +179,21 @@ impl Closing {
         (self.run, out)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{ContextRules, Rules};
+
+    #[test]
+    fn what_is_too_full_for_the_last_word_loses_its_oldest_exchanges() {
+        let context = ContextRules { window: Tokens(100), ..ContextRules::default() };
+        let run = Run::new(Rules { context, ..Rules::default() });
+        let facts =
+            |context, exchanges| Facts { context: Tokens(context), exchanges, ..Facts::default() };
+        assert!(too_full(&run, &facts(96, 2)));
+        assert!(!too_full(&run, &facts(95, 2)));
+        // The newest one stays.
+        assert!(!too_full(&run, &facts(96, 1)));
+    }
+}
