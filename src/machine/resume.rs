@@ -147,3 +147,62 @@ fn reopen(mut run: Run, mut out: Out, opening: Opening) -> Next {
     }
     Preparing::enter(run, out)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::{Event, Facts, start, step};
+    use crate::model::{Backoff, EffectId, Item, Origin, Span, Tokens};
+
+    fn rules(retries: u32) -> Rules {
+        let backoff = Backoff { retries, ..Backoff::default() };
+        let mut rules = Rules { backoff, ..Rules::default() };
+        (rules.context.window, rules.context.summarize_after) = (Tokens(100), 1);
+        rules.context.keep_recent = 1;
+        rules
+    }
+
+    /// Returns the state in which a first call was prepared with a context of this size.
+    fn prepared(retries: u32, context: u64) -> State {
+        let state = start(rules(retries), Item::user(Origin::Task, "task")).state;
+        let facts = Facts { context: Tokens(context), bound: Tokens(context), exchanges: 3 };
+        step(state, Event::Prepared { id: EffectId(1), facts, messages: [].into() }).state
+    }
+
+    fn resumed(state: State, retries: u32) -> Next {
+        let (rules, found, opening) = (rules(retries), vec![], Opening::GoOn);
+        resume(state, Time::START, Resumption { rules, found, opening })
+    }
+
+    #[test]
+    fn a_summary_is_asked_for_again_as_long_as_there_are_attempts() {
+        let next = resumed(prepared(1, 80), 1);
+        let [Effect::Call { purpose: Purpose::Compaction, attempt: 2, .. }] = next.effects[..]
+        else {
+            panic!("{:?}", next.effects)
+        };
+        // What was sent was probably read.
+        assert_eq!(next.state.run().spent.tokens, Tokens(80));
+        let next = resumed(next.state, 1);
+        assert!(matches!(next.state, State::Preparing(_)), "{:?}", next.state);
+        assert_eq!(next.state.run().spent.tokens, Tokens(160));
+    }
+
+    #[test]
+    fn a_run_goes_on_by_new_rules_and_its_time_begins_anew() {
+        let (rules, found, opening) = (rules(7), vec![], Opening::GoOn);
+        let resumption = Resumption { rules: rules.clone(), found, opening };
+        for state in
+            [start(Rules::default(), Item::user(Origin::Task, "task")).state, prepared(1, 10)]
+        {
+            let now = Time::START.after(Span::secs(9));
+            let next = resume(state.clone(), now, resumption.clone());
+            let run = next.state.run();
+            assert_eq!((&*run.rules, run.now, run.began), (&rules, now, now));
+            // A clock that is behind does not turn time back.
+            let mut later = next.state;
+            later = resume(later, Time::START, resumption.clone()).state;
+            assert_eq!(later.run().now, now);
+        }
+    }
+}
