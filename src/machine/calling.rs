@@ -421,7 +421,7 @@ fn joined(first: Option<Arc<str>>, second: Arc<str>) -> Arc<str> {
 mod tests {
     use super::*;
     use crate::machine::step;
-    use crate::model::{Bounds, Rules, ToolCall, Usage};
+    use crate::model::{Bounds, Limits, Rules, Span, ToolCall, Usage};
 
     fn run() -> Run {
         Run::new(Rules::default())
@@ -511,5 +511,21 @@ mod tests {
         let next = step(next.state, Event::Failed { id, fault });
         let State::Compacting(compacting) = next.state else { panic!("not compacting") };
         assert_eq!(compacting.fit, Tokens(45));
+    }
+
+    #[test]
+    fn a_retry_has_to_begin_in_the_time_of_the_call_and_in_that_of_the_run() {
+        let limit = |timeout, step_timeout| {
+            let limits = Limits { timeout, step_timeout, ..Limits::default() };
+            let run = Run::new(Rules { limits, ..Rules::default() });
+            let next = Calling::enter(run, Out::default(), Facts::default(), None);
+            let State::Calling(calling) = next.state else { panic!("not calling") };
+            calling.retry_limit()
+        };
+        // A tenth of the run is for its closing call.
+        assert_eq!(limit(Some(Span(100)), Some(Span(80))), Some(Time(80)));
+        assert_eq!(limit(Some(Span(100)), Some(Span(95))), Some(Time(90)));
+        assert_eq!(limit(Some(Span(100)), None), Some(Time(90)));
+        assert_eq!(limit(None, None), None);
     }
 }

@@ -147,10 +147,10 @@ mod tests {
         Reply::text_only(text, Finish::Stop, usage)
     }
 
-    /// A conversation with two turns, each of which changed a file.
+    /// A conversation with three turns, each of which changed a file.
     fn history() -> Conversation {
         let mut conversation = Conversation::new(0);
-        for path in ["old", "new"] {
+        for path in ["old", "newer", "newest"] {
             let call = ToolCall::new("1".into(), "edit_file", "{}");
             let mut result = ToolResult::new("1".into(), ToolStatus::Ok, path);
             let action = FileAction::Modified;
@@ -162,19 +162,20 @@ mod tests {
         conversation
     }
 
-    /// Lives until the model is asked for a summary of all but the newest turn, or for an answer.
+    /// Lives until the model is asked.
     fn asked(rules: Rules, context: u64) -> Fold {
         let task = Item::user(Origin::Task, "task");
         let (fold, _) = Fold::start(rules, history(), task);
-        let facts = Facts { context: Tokens(context), bound: Tokens(context), exchanges: 2 };
+        let facts = Facts { context: Tokens(context), bound: Tokens(context), exchanges: 3 };
         let event = Event::Prepared { id: EffectId(1), facts, messages: [].into() };
         fold.accept(Time(5), event).0
     }
 
+    /// Lives until the model is asked for a summary of all but the two newest turns.
     fn compacting() -> Fold {
         let mut rules = Rules::default();
-        (rules.context.window, rules.context.summarize_after) = (Tokens(100), 1);
-        rules.context.keep_recent = 1;
+        (rules.context.window, rules.context.summarize_after) = (Tokens(100), 2);
+        rules.context.keep_recent = 2;
         let fold = asked(rules, 80);
         assert_eq!(fold.state.kind(), StateKind::CompactingSending);
         fold

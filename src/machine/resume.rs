@@ -151,8 +151,11 @@ fn reopen(mut run: Run, mut out: Out, opening: Opening) -> Next {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::{Event, Facts, start, step};
-    use crate::model::{Backoff, EffectId, Item, Origin, Span, Tokens};
+    use crate::machine::{Event, Facts, Intent, Verdict, start, step};
+    use crate::model::{
+        Access, Backoff, EffectId, Finish, Item, Origin, Part, Reply, Span, Tokens, ToolCall,
+        ToolStatus, Usage,
+    };
 
     fn rules(retries: u32) -> Rules {
         let backoff = Backoff { retries, ..Backoff::default() };
@@ -186,6 +189,31 @@ mod tests {
         let next = resumed(next.state, 1);
         assert!(matches!(next.state, State::Preparing(_)), "{:?}", next.state);
         assert_eq!(next.state.run().spent.tokens, Tokens(160));
+    }
+
+    #[test]
+    fn a_call_that_ran_is_answered_with_what_was_found_out_about_it() {
+        let call = |id: &str| Part::Call(ToolCall::new(id.into(), "tool", "{}"));
+        let (parts, finish) = ([call("a"), call("b")].into(), Finish::ToolCalls);
+        let reply = Reply { parts, finish, usage: Usage::default(), model: None };
+        let mut state = prepared(1, 10);
+        let access = [Access::read("a"), Access::read("b")].into();
+        state = step(state, Event::Replied { id: EffectId(2), reply, access }).state;
+        for id in [3, 4].map(EffectId) {
+            let (limit, intent) = (Span::secs(1), Intent::Opaque);
+            let verdict = Verdict::Cleared { limit, intent, grounds: "".into() };
+            state = step(state, Event::Vetted { id, verdict }).state;
+        }
+        let result = ToolResult::new("b".into(), ToolStatus::InDoubt, "nobody knows");
+        let found = vec![Found { call: "b".into(), result: result.clone() }];
+        let (rules, opening) = (rules(1), Opening::GoOn);
+        let next = resume(state, Time::START, Resumption { rules, found, opening });
+        let State::Executing(state) = next.state else { panic!("not executing") };
+        let slots: Vec<_> = state.calls.into_iter().map(|call| call.slot).collect();
+        // The other one may run again, and is judged again.
+        assert!(
+            matches!(&slots[..], [Slot::Vetting { .. }, Slot::Settled(found)] if *found == result)
+        );
     }
 
     #[test]
