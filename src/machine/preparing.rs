@@ -240,7 +240,7 @@ mod tests {
     fn steps_and_repeated_turns_close_a_run() {
         let loops = LoopRules { warn: 2, end: 3 };
         let limits = Limits { max_steps: 2, ..Limits::default() };
-        let mut run = Run::new(Rules { loops, limits, ..rules() });
+        let mut run = Run::new(Rules { limits, loops, ..rules() });
         for expected in [Plan::Call(None), Plan::Call(None), Plan::Close(CloseReason::LoopDetected)]
         {
             run.repeats.push(Digest::EMPTY);
