@@ -220,9 +220,11 @@ mod tests {
     fn a_run_goes_on_by_new_rules_and_its_time_begins_anew() {
         let (rules, found, opening) = (rules(7), vec![], Opening::GoOn);
         let resumption = Resumption { rules: rules.clone(), found, opening };
-        for state in
-            [start(Rules::default(), Item::user(Origin::Task, "task")).state, prepared(1, 10)]
-        {
+        for state in [
+            start(Rules::default(), Item::user(Origin::Task, "task")).state,
+            prepared(1, 10),
+            prepared(1, 80),
+        ] {
             let now = Time::START.after(Span::secs(9));
             let next = resume(state.clone(), now, resumption.clone());
             let run = next.state.run();
