@@ -86,4 +86,12 @@ mod tests {
         let second = Allowance::of(&run, [first].into_iter());
         assert_eq!((second.cost, second.tokens), (Some(Micros(150)), Some(Tokens(100))));
     }
+
+    #[test]
+    fn what_was_used_is_taken_out_of_what_is_left() {
+        let time = Some(Span(5));
+        let allowance = Allowance { cost: Some(Micros(300)), tokens: Some(Tokens(200)), time };
+        let left = allowance.after(Spent { cost: Micros(100), tokens: Tokens(250) });
+        assert_eq!(left, Allowance { cost: Some(Micros(200)), tokens: Some(Tokens(0)), time });
+    }
 }

@@ -113,3 +113,46 @@ impl Attempt {
         Fault { billed: true, ..Fault::new(FaultKind::Timeout, message) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::{Next, start};
+    use crate::model::{Item, Origin, OutputRules, Rules};
+
+    fn run() -> Run {
+        let output = OutputRules { ceiling: Tokens(40), ..OutputRules::default() };
+        Run::new(Rules { output, ..Rules::default() })
+    }
+
+    /// Returns what follows from sending an attempt.
+    fn sent(number: u32, max_output: Option<Tokens>) -> (Run, Next) {
+        let (mut run, mut out) = (run(), Out::default());
+        Attempt::send(&mut run, &mut out, Purpose::Agent, number, max_output);
+        let state = start(Rules::default(), Item::user(Origin::Task, "task")).state;
+        (run, out.to(state))
+    }
+
+    #[test]
+    fn a_call_counts_once_and_each_of_its_attempts_is_sent() {
+        let count = |number| {
+            let (run, _) = sent(number, None);
+            (run.calls, run.sends)
+        };
+        assert_eq!([count(1), count(2)], [(1, 1), (0, 1)]);
+    }
+
+    #[test]
+    fn the_user_hears_of_an_output_that_is_lower_than_usual() {
+        let notes = |max_output| sent(1, max_output).1.notes;
+        assert_eq!(notes(Some(Tokens(39))), [Note::OutputLowered { to: Tokens(39) }]);
+        assert_eq!(notes(Some(Tokens(40))), []);
+        assert_eq!(notes(None), []);
+    }
+
+    /// Nobody knows whether the provider has read it.
+    #[test]
+    fn an_attempt_that_did_not_come_back_is_paid_for() {
+        assert!(Attempt::overdue(&run()).billed);
+    }
+}

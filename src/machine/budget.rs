@@ -171,4 +171,26 @@ mod tests {
         let granted = reserve(&Run::new(rules), &FACTS, Purpose::Agent);
         assert_eq!(granted, Ok(None));
     }
+
+    /// With room enough, what stays is what the call would cost, not a fifth.
+    #[test]
+    fn no_more_is_kept_for_the_closing_call_than_it_may_need() {
+        // It reads 1 000 tokens and an instruction of 200, and writes 2 000.
+        let mut run_of_tokens = run(tokens(100_000));
+        run_of_tokens.spent.tokens = Tokens(90_000);
+        let granted = reserve(&run_of_tokens, &FACTS, Purpose::Agent);
+        assert_eq!(granted, Ok(Some(Tokens(10_000 - 3_200 - 1_000))));
+        // That is 1 200 + 20 000 of 50 000; after 1 000 for the input the rest buys a tenth of it.
+        let mut run_of_money = run(dollars(200_000));
+        run_of_money.spent.cost = Micros(150_000);
+        let granted = reserve(&run_of_money, &FACTS, Purpose::Agent);
+        assert_eq!(granted, Ok(Some(Tokens((50_000 - 21_200 - 1_000) / 10))));
+    }
+
+    #[test]
+    fn an_output_of_the_least_worth_is_granted_and_one_token_less_is_not() {
+        // Beside 1 000 tokens of input, for a closing call that keeps nothing for another.
+        assert_eq!(reserve(&run(tokens(1_256)), &FACTS, Purpose::Closing), Ok(Some(Tokens(256))));
+        assert_eq!(reserve(&run(tokens(1_255)), &FACTS, Purpose::Closing), Err(Unaffordable));
+    }
 }

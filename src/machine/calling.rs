@@ -415,3 +415,116 @@ fn joined(first: Option<Arc<str>>, second: Arc<str>) -> Arc<str> {
         None => second,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::step;
+    use crate::model::{Bounds, Limits, Rules, Span, ToolCall, Usage};
+
+    fn run() -> Run {
+        Run::new(Rules::default())
+    }
+
+    fn reply(parts: &[Part], finish: Finish) -> Reply {
+        Reply { parts: parts.into(), finish, usage: Usage::default(), model: None }
+    }
+
+    fn text() -> Part {
+        Part::Text("so far".into())
+    }
+
+    fn cut() -> Part {
+        Part::Call(ToolCall::new("1".into(), "write_file", "{\"").cut_short())
+    }
+
+    fn replied(run: Run, reply: Reply) -> Next {
+        let next = Calling::enter(run, Out::default(), Facts::default(), None);
+        let id = next.state.outstanding()[0];
+        step(next.state, Event::Replied { id, reply, access: [].into() })
+    }
+
+    #[test]
+    fn a_context_shrinks_only_if_something_can_go_and_that_was_not_just_tried() {
+        let mut run = run();
+        let facts = |exchanges| Facts { exchanges, ..Facts::default() };
+        assert!(can_shrink(&run, &facts(1)));
+        assert!(!can_shrink(&run, &facts(0)));
+        run.compactions.begin(Tokens(1));
+        assert!(!can_shrink(&run, &facts(1)));
+    }
+
+    #[test]
+    fn a_step_starts_all_streaks_anew_that_it_has_paid_for() {
+        let streaks = Streaks {
+            cut: 1,
+            empty: 1,
+            pauses: 1,
+            invalid: 1,
+            sent_back: 1,
+            unfit: 1,
+            follow_ups: 1,
+        };
+        let after = |part| {
+            let run = Run { streaks, partial: Some("old".into()), ..run() };
+            let next = replied(run, reply(&[part], Finish::ToolCalls));
+            assert_eq!(next.state.run().partial, None);
+            next.state.run().streaks
+        };
+        let whole = Part::Call(ToolCall::new("1".into(), "read_file", "{}"));
+        let kept = Streaks { invalid: 1, follow_ups: 1, ..Streaks::default() };
+        assert_eq!(after(whole), kept);
+        // A call that was cut off makes no turn: nothing was run, and nothing starts anew.
+        assert_eq!(after(cut()).cut, 2);
+    }
+
+    #[test]
+    fn the_last_reply_stays_without_the_calls_that_nobody_will_answer() {
+        let bounds = Bounds { continuations: 0, ..Bounds::default() };
+        let run = || Run::new(Rules { bounds: bounds.clone(), ..Rules::default() });
+        let next = replied(run(), reply(&[text(), cut()], Finish::Length));
+        let State::Done(done) = &next.state else { panic!("not done") };
+        assert_eq!(done.outcome.output.as_deref(), Some("so far"));
+        let item = Item::Assistant(reply(&[text()], Finish::Length));
+        assert_eq!(next.changes, [Change::Append { item }]);
+
+        let next = replied(run(), reply(&[cut()], Finish::Length));
+        let State::Done(done) = &next.state else { panic!("not done") };
+        assert_eq!((&done.outcome.output, next.changes), (&None, vec![]));
+    }
+
+    #[test]
+    fn a_reply_that_was_not_understood_says_why_it_ended() {
+        let message = |finish| garbled(&reply(&[], finish)).message.to_string();
+        assert!(message(Finish::Other("new".into())).contains("'new'"));
+        assert!(message(Finish::ToolCalls).contains("has none"));
+    }
+
+    /// Half of it at the most may stay, since the window is evidently smaller than was thought.
+    #[test]
+    fn an_overflow_halves_the_context() {
+        let facts = Facts { context: Tokens(90), bound: Tokens(100), exchanges: 3 };
+        let next = Calling::enter(run(), Out::default(), facts, None);
+        let id = next.state.outstanding()[0];
+        let fault = Fault::new(FaultKind::Overflow, "too long");
+        let next = step(next.state, Event::Failed { id, fault });
+        let State::Compacting(compacting) = next.state else { panic!("not compacting") };
+        assert_eq!(compacting.fit, Tokens(45));
+    }
+
+    #[test]
+    fn a_retry_has_to_begin_in_the_time_of_the_call_and_in_that_of_the_run() {
+        let limit = |timeout, step_timeout| {
+            let limits = Limits { timeout, step_timeout, ..Limits::default() };
+            let run = Run::new(Rules { limits, ..Rules::default() });
+            let next = Calling::enter(run, Out::default(), Facts::default(), None);
+            let State::Calling(calling) = next.state else { panic!("not calling") };
+            calling.retry_limit()
+        };
+        // A tenth of the run is for its closing call.
+        assert_eq!(limit(Some(Span(100)), Some(Span(80))), Some(Time(80)));
+        assert_eq!(limit(Some(Span(100)), Some(Span(95))), Some(Time(90)));
+        assert_eq!(limit(Some(Span(100)), None), Some(Time(90)));
+        assert_eq!(limit(None, None), None);
+    }
+}

@@ -5,7 +5,7 @@
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use super::event::{Event, EventKind};
+use super::event::Event;
 use super::guard::Guard;
 use super::state::{State, StateKind};
 
@@ -250,16 +250,6 @@ fn state_kind(name: &str) -> Result<StateKind, ChartError> {
 fn guard(name: &str) -> Result<Guard, ChartError> {
     let unknown = || ChartError::Unknown { what: "guard", name: name.to_owned() };
     Guard::ALL.into_iter().find(|guard| guard.name() == name).ok_or_else(unknown)
-}
-
-/// Returns the event with this name.
-///
-/// # Errors
-///
-/// Fails when the code knows no such event.
-pub fn event_kind(name: &str) -> Result<EventKind, ChartError> {
-    let unknown = || ChartError::Unknown { what: "event", name: name.to_owned() };
-    EventKind::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(unknown)
 }
 
 /// Returns the path itself, those of the states around it, and in the end the empty one of the chart.

@@ -180,3 +180,76 @@ impl Closing {
         (self.run, out)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::step;
+    use crate::model::{
+        ContextRules, Fault, FaultKind, Finish, Limits, Part, Rules, Span, ToolCall, Usage,
+    };
+
+    #[test]
+    fn what_is_too_full_for_the_last_word_loses_its_oldest_exchanges() {
+        let context = ContextRules { window: Tokens(100), ..ContextRules::default() };
+        let run = Run::new(Rules { context, ..Rules::default() });
+        let facts =
+            |context, exchanges| Facts { context: Tokens(context), exchanges, ..Facts::default() };
+        assert!(too_full(&run, &facts(96, 2)));
+        assert!(!too_full(&run, &facts(95, 2)));
+        // The newest one stays.
+        assert!(!too_full(&run, &facts(96, 1)));
+    }
+
+    /// Returns the closing call of a run, when it is asked for.
+    fn asked() -> State {
+        let next =
+            Closing::enter(Run::new(Rules::default()), Out::default(), CloseReason::MaxSteps);
+        let (id, facts) =
+            (EffectId(1), Facts { context: Tokens(70), bound: Tokens(80), exchanges: 0 });
+        step(next.state, Event::Prepared { id, facts, messages: [].into() }).state
+    }
+
+    #[test]
+    fn the_last_word_is_a_call_like_others() {
+        let state = asked();
+        assert_eq!((state.run().calls, state.run().sends), (1, 1));
+        let billed = Fault { billed: true, ..Fault::new(FaultKind::Server, "broken") };
+        let lost = step(state.clone(), Event::Failed { id: EffectId(2), fault: billed });
+        let free = Fault::new(FaultKind::Server, "broken");
+        let failed = step(state, Event::Failed { id: EffectId(2), fault: free });
+        let paid = [lost, failed].map(|next| next.state.run().spent.tokens);
+        assert_eq!(paid, [Tokens(70), Tokens(0)]);
+    }
+
+    #[test]
+    fn a_last_word_is_kept_unless_it_wants_to_go_on() {
+        let text = || Part::Text("so much".into());
+        let call = || Part::Call(ToolCall::new("1".into(), "tool", "{}"));
+        for (parts, output, kept) in [
+            (vec![text()], Some("so much"), 1),
+            // What it says counts, but nobody will answer its call.
+            (vec![text(), call()], Some("so much"), 0),
+            (vec![Part::Text(" ".into())], None, 0),
+        ] {
+            let (finish, usage) = (Finish::Stop, Usage::default());
+            let reply = Reply { parts: parts.into(), finish, usage, model: None };
+            let event = Event::Replied { id: EffectId(2), reply, access: [].into() };
+            let next = step(asked(), event);
+            let State::Done(done) = &next.state else { panic!("not done") };
+            assert_eq!((done.outcome.output.as_deref(), next.changes.len()), (output, kept));
+        }
+    }
+
+    #[test]
+    fn closing_ends_with_its_own_time_and_before_that_of_the_run() {
+        let due = |timeout, step_timeout| {
+            let limits = Limits { timeout, step_timeout, ..Limits::default() };
+            Closing::due(&Run::new(Rules { limits, ..Rules::default() }))
+        };
+        assert_eq!(due(None, None), Time::START.after(Span::secs(600)));
+        assert_eq!(due(None, Some(Span::secs(5))), Time::START.after(Span::secs(5)));
+        assert_eq!(due(Some(Span::millis(1_000)), None), Time::START.after(Span::millis(950)));
+        assert_eq!(due(Some(Span::secs(9)), Some(Span::secs(5))), Time::START.after(Span::secs(5)));
+    }
+}

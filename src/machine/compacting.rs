@@ -175,3 +175,29 @@ fn compact(run: Run, mut out: Out, summary: Summary, facts: &Facts, fit: Tokens)
     out.change(Change::Compact { summary, keep: keep(&run, facts), fit });
     Preparing::enter(run, out)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Part, Rules, ToolCall, Usage};
+
+    #[test]
+    fn only_a_whole_text_without_calls_is_a_summary() {
+        let text = || Part::Text("did things".into());
+        let call = || Part::Call(ToolCall::new("1".into(), "tool", "{}"));
+        let is_summary = |parts: &[Part], finish| {
+            summary(&Reply { parts: parts.into(), finish, usage: Usage::default(), model: None })
+        };
+        assert!(is_summary(&[text()], Finish::Stop));
+        assert!(!is_summary(&[text()], Finish::Length));
+        assert!(!is_summary(&[], Finish::Stop));
+        assert!(!is_summary(&[text(), call()], Finish::Stop));
+    }
+
+    #[test]
+    fn at_least_one_exchange_is_summed_up() {
+        let run = Run::new(Rules::default());
+        let kept = |exchanges| keep(&run, &Facts { exchanges, ..Facts::default() });
+        assert_eq!([kept(0), kept(1), kept(3), kept(4), kept(5), kept(9)], [0, 0, 2, 3, 4, 4]);
+    }
+}

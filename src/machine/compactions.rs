@@ -39,3 +39,50 @@ impl Compactions {
         self.before = None;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ContextRules;
+
+    fn facts(context: u64) -> Facts {
+        Facts { context: Tokens(context), ..Facts::default() }
+    }
+
+    #[test]
+    fn a_compaction_follows_another_only_when_a_reply_came_in_between() {
+        let (mut compactions, rules) = (Compactions::default(), Rules::default());
+        assert!(compactions.allowed(&rules));
+        compactions.begin(Tokens(10));
+        compactions.judge(&facts(9));
+        assert!(!compactions.allowed(&rules));
+        compactions.accepted();
+        assert!(compactions.allowed(&rules));
+    }
+
+    #[test]
+    fn one_that_did_not_help_is_the_last() {
+        for (after, helped) in [(9, true), (10, false), (11, false)] {
+            let mut compactions = Compactions::default();
+            compactions.begin(Tokens(10));
+            compactions.judge(&facts(after));
+            compactions.accepted();
+            // What is judged without a compaction before it says nothing.
+            compactions.judge(&facts(100));
+            assert_eq!(compactions.allowed(&Rules::default()), helped, "{after}");
+        }
+    }
+
+    #[test]
+    fn there_are_as_many_as_the_rules_allow() {
+        let context = ContextRules { max_compactions: 2, ..ContextRules::default() };
+        let rules = Rules { context, ..Rules::default() };
+        let mut compactions = Compactions::default();
+        for _ in 0..2 {
+            assert!(compactions.allowed(&rules));
+            compactions.begin(Tokens(10));
+            compactions.accepted();
+        }
+        assert!(!compactions.allowed(&rules));
+    }
+}

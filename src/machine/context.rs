@@ -130,6 +130,7 @@ fn length(text: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{Exchange, Finish, Origin, ToolCall, ToolResult, ToolStatus};
 
     fn usage(input: u64) -> Usage {
         Usage { input: Tokens(input), ..Usage::default() }
@@ -181,5 +182,36 @@ mod tests {
             gauge.add(added);
             assert!(gauge.estimate() <= gauge.bound());
         }
+    }
+
+    #[test]
+    fn what_a_server_counts_is_believed_up_to_a_density() {
+        let believed = |bytes, input| {
+            let mut gauge = Gauge::new(bytes);
+            gauge.count(&usage(input));
+            gauge != Gauge::new(bytes)
+        };
+        // A short request may have any.
+        assert!(believed(SHORT, 1));
+        assert!(!believed(SHORT + 16, 1));
+        // Sixteen bytes to a token, and no more.
+        assert!(believed(SHORT + 16, 1_001));
+        assert!(!believed(SHORT + 17, 1_001));
+        assert!(believed(SHORT + 16, 1_002));
+    }
+
+    #[test]
+    fn an_entry_takes_what_it_says_and_its_frames() {
+        let call = ToolCall::new("1".into(), "read", "{}");
+        let opaque = Opaque { wire: "a wire".into(), json: "[1]".into() };
+        let parts = [Part::Text("so".into()), Part::Call(call), Part::Opaque(opaque)];
+        let (finish, model) = (Finish::ToolCalls, None);
+        let reply = Reply { parts: parts.into(), finish, usage: Usage::default(), model };
+        let results = [ToolResult::new("1".into(), ToolStatus::Ok, "seven")];
+        let said = FRAME + 2 + (3 * FRAME + 4 + 2) + 3;
+        assert_eq!(bytes(&Item::user(Origin::Task, "words")), FRAME + 5);
+        assert_eq!(bytes(&Item::Assistant(reply.clone())), said);
+        let exchange = Item::Exchange(Exchange::new(reply, results).unwrap());
+        assert_eq!(bytes(&exchange), said + 2 * FRAME + 5);
     }
 }

@@ -110,17 +110,8 @@ impl Conversation {
     /// Returns where the newest `keep` turns begin; the words with which the user began always come before.
     fn cut(&self, keep: u32) -> usize {
         let turns = self.entries.iter().enumerate().rev().filter(|(_, entry)| is_turn(&entry.item));
-        match keep.checked_sub(1) {
-            None => self.entries.len(),
-            Some(before) => {
-                turns.map(|(index, _)| index).nth(before as usize).unwrap_or_else(|| self.opening())
-            }
-        }
-    }
-
-    /// Returns with how many words of the user the conversation begins.
-    fn opening(&self) -> usize {
-        self.entries.iter().take_while(|entry| is_pinned(&entry.item)).count()
+        let kept = turns.map(|(index, _)| index).take(keep as usize);
+        kept.last().unwrap_or(self.entries.len())
     }
 
     fn compact(&mut self, summary: &Summary, keep: u32, fit: Tokens) {
@@ -299,5 +290,35 @@ mod tests {
                 }
             }
         }));
+    }
+
+    /// The summary of what went before is made anew, and stands where it stood.
+    #[test]
+    fn to_keep_more_turns_than_there_are_is_to_keep_all() {
+        let before = compacted(3, 1, 100_000, Summary::Mechanical);
+        let mut after = before.clone();
+        let (summary, keep, fit) = (Summary::Mechanical, 9, Tokens(100_000));
+        after.apply(Change::Compact { summary, keep, fit });
+        assert_eq!(texts(&after), texts(&before));
+    }
+
+    #[test]
+    fn what_just_fits_stays() {
+        let all = compacted(6, 3, 100_000, Summary::Mechanical);
+        // The summary is measured by itself.
+        let summary = context::bytes(&all.entries()[2].item);
+        let mut rest = *all.gauge();
+        rest.remove(summary);
+        let size = (rest.estimate() + rest.tokens(summary)).0;
+        assert_eq!(compacted(6, 3, size, Summary::Mechanical).facts().exchanges, 3);
+        assert_eq!(compacted(6, 3, size - 1, Summary::Mechanical).facts().exchanges, 2);
+    }
+
+    #[test]
+    fn what_is_summed_up_and_its_records_are_those_of_the_entries_that_go() {
+        let conversation = conversation(3);
+        assert_eq!(conversation.older(1).last().unwrap().id, EntryId(3));
+        assert!(conversation.records(1).contains("tool0 ×1, tool1 ×1."));
+        assert_eq!(conversation.records(3), "");
     }
 }

@@ -171,3 +171,18 @@ pub enum Note {
         cost: Micros,
     },
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What asks nobody outside need not wait for the disk.
+    #[test]
+    fn preparing_and_cancelling_are_seen_by_nobody() {
+        let (id, purpose) = (EffectId(1), Purpose::Agent);
+        assert!(!Effect::Prepare { id, purpose }.is_visible());
+        assert!(!Effect::Cancel { id }.is_visible());
+        assert!(Effect::Call { id, purpose, attempt: 1, max_output: None }.is_visible());
+        assert!(Effect::End.is_visible());
+    }
+}

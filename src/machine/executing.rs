@@ -408,3 +408,115 @@ impl Executing {
         self.calls.iter().filter_map(|call| call.slot.answer())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::step;
+    use crate::model::{Finish, Limits, LoopRules, Micros, Part, Span, Tokens, Usage};
+
+    /// A run whose reply has this many calls, which may run at the same time.
+    fn calls(rules: Rules, count: u32) -> State {
+        let call = |index: u32| {
+            let id = index.to_string().as_str().into();
+            Part::Call(ToolCall::new(id, "tool", "{}"))
+        };
+        let (finish, usage) = (Finish::ToolCalls, Usage::default());
+        let reply = Reply { parts: (0..count).map(call).collect(), finish, usage, model: None };
+        let access = vec![Access::read("a"); count as usize];
+        Executing::enter(Run::new(rules), Out::default(), reply, &access).state
+    }
+
+    fn cleared(state: State, id: u64, intent: Intent) -> State {
+        let verdict = Verdict::Cleared { limit: Span(50), intent, grounds: "".into() };
+        step(state, Event::Vetted { id: EffectId(id), verdict }).state
+    }
+
+    fn slots(state: &State) -> Vec<Slot> {
+        let State::Executing(state) = state else { panic!("not executing") };
+        state.calls.iter().map(|call| call.slot.clone()).collect()
+    }
+
+    fn answer(status: ToolStatus) -> ToolResult {
+        ToolResult::new("another".into(), status, "it")
+    }
+
+    #[test]
+    fn what_a_run_within_the_run_has_used_is_taken_out_of_its_own_allowance() {
+        let limits = Limits { max_tokens: Some(Tokens(1_000)), ..Limits::default() };
+        let mut state = calls(Rules { limits, ..Rules::default() }, 3);
+        let delegated = || Intent::Delegated { session: None };
+        // The effects 1 to 3 judge the calls, and 4 to 6 run them.
+        for (id, intent) in [(1, Intent::Opaque), (2, delegated()), (3, delegated())] {
+            state = cleared(state, id, intent);
+        }
+        let left = |state: &State| {
+            slots(state).iter().map(|slot| Some(slot.left()?.tokens?.0)).collect::<Vec<_>>()
+        };
+        assert_eq!(left(&state), [None, Some(400), Some(200)]);
+        let charged = |id| {
+            let usage = Usage { input: Tokens(7), output: Tokens(3), ..Usage::default() };
+            Event::Charged { id: EffectId(id), usage, cost: Micros(1) }
+        };
+        let awaited = [4, 5, 6].map(|id| state.awaits(&charged(id)));
+        assert_eq!(awaited, [false, true, true]);
+        let state = step(state, charged(5)).state;
+        assert_eq!(left(&state), [None, Some(390), Some(200)]);
+        assert_eq!(state.run().spent.tokens, Tokens(10));
+    }
+
+    #[test]
+    fn a_reply_has_as_many_calls_as_allowed() {
+        let mut rules = Rules::default();
+        rules.bounds.calls = 2;
+        let settled =
+            slots(&calls(rules, 3)).iter().map(|slot| slot.answer().cloned()).collect::<Vec<_>>();
+        let [None, None, Some(skipped)] = &settled[..] else { panic!("{settled:?}") };
+        assert_eq!(skipped.status, ToolStatus::Skipped);
+        assert!(skipped.text.contains("at most 2 tool calls"), "{}", skipped.text);
+    }
+
+    #[test]
+    fn an_answer_belongs_to_its_call_whatever_id_it_bears() {
+        let state = cleared(calls(Rules::default(), 3), 1, Intent::Opaque);
+        let result = answer(ToolStatus::Ok);
+        let state = step(state, Event::Settled { id: EffectId(4), result }).state;
+        let verdict = Verdict::Refused { result: answer(ToolStatus::Denied) };
+        let state = step(state, Event::Vetted { id: EffectId(3), verdict }).state;
+        let ids = slots(&state)
+            .iter()
+            .map(|slot| slot.answer().map(|result| result.call.to_string()))
+            .collect::<Vec<_>>();
+        assert_eq!(ids, [Some("0".to_owned()), None, Some("2".to_owned())]);
+    }
+
+    #[test]
+    fn what_does_not_come_back_is_answered_by_how_far_it_had_come() {
+        let mut rules = Rules::default();
+        rules.watch.vet = Span(50);
+        let state = cleared(calls(rules, 2), 1, Intent::Opaque);
+        let next = step(state, Event::Tick { now: Time(50) });
+        let [Change::Append { item: Item::Exchange(exchange) }] = &next.changes[..] else {
+            panic!("{:?}", next.changes)
+        };
+        let statuses: Vec<_> = exchange.results().iter().map(|result| result.status).collect();
+        assert_eq!(statuses, [ToolStatus::Abandoned, ToolStatus::Denied]);
+        let cancelled = [3, 2].map(|id| Effect::Cancel { id: EffectId(id) });
+        assert_eq!(next.effects[..2], cancelled);
+    }
+
+    /// The model is told once; the user hears of each.
+    #[test]
+    fn repeated_turns_are_told() {
+        let mut run = Run::new(Rules { loops: LoopRules { warn: 2, end: 9 }, ..Rules::default() });
+        for (notes, changes) in [(0, 1), (1, 2), (1, 1)] {
+            let State::Executing(mut state) = calls(Rules::default(), 1) else { unreachable!() };
+            state.run = run;
+            let verdict = Verdict::Refused { result: answer(ToolStatus::Denied) };
+            let id = EffectId(1);
+            let next = step(State::Executing(state), Event::Vetted { id, verdict });
+            assert_eq!((next.notes.len(), next.changes.len()), (notes, changes));
+            run = next.state.run().clone();
+        }
+    }
+}

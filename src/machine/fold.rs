@@ -132,3 +132,95 @@ impl Fold {
         Self { state, conversation }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::{Change, Facts};
+    use crate::model::{
+        EffectId, Exchange, FileAction, FileChange, Finish, Origin, Part, Reply, Signal, Tokens,
+        ToolCall, ToolResult, ToolStatus, Usage,
+    };
+
+    fn reply(text: &str, input: u64) -> Reply {
+        let usage = Usage { input: Tokens(input), ..Usage::default() };
+        Reply::text_only(text, Finish::Stop, usage)
+    }
+
+    /// A conversation with three turns, each of which changed a file.
+    fn history() -> Conversation {
+        let mut conversation = Conversation::new(0);
+        for path in ["old", "newer", "newest"] {
+            let call = ToolCall::new("1".into(), "edit_file", "{}");
+            let mut result = ToolResult::new("1".into(), ToolStatus::Ok, path);
+            let action = FileAction::Modified;
+            result.changes.push(FileChange { path: path.into(), action, added: 1, removed: 0 });
+            let reply = Reply { parts: [Part::Call(call)].into(), ..reply("", 1) };
+            let item = Item::Exchange(Exchange::new(reply, [result]).unwrap());
+            conversation.apply(Change::Append { item });
+        }
+        conversation
+    }
+
+    /// Lives until the model is asked.
+    fn asked(rules: Rules, context: u64) -> Fold {
+        let task = Item::user(Origin::Task, "task");
+        let (fold, _) = Fold::start(rules, history(), task);
+        let facts = Facts { context: Tokens(context), bound: Tokens(context), exchanges: 3 };
+        let event = Event::Prepared { id: EffectId(1), facts, messages: [].into() };
+        fold.accept(Time(5), event).0
+    }
+
+    /// Lives until the model is asked for a summary of all but the two newest turns.
+    fn compacting() -> Fold {
+        let mut rules = Rules::default();
+        (rules.context.window, rules.context.summarize_after) = (Tokens(100), 2);
+        rules.context.keep_recent = 2;
+        let fold = asked(rules, 80);
+        assert_eq!(fold.state.kind(), StateKind::CompactingSending);
+        fold
+    }
+
+    fn replied(fold: Fold, id: EffectId) -> (Fold, Outcomes) {
+        let event = Event::Replied { id, reply: reply("well", 900), access: [].into() };
+        fold.accept(Time(6), event)
+    }
+
+    #[test]
+    fn what_the_model_has_to_sum_up_is_what_goes_and_it_is_told_what_is_known_of_it() {
+        let fold = compacting();
+        assert_eq!(fold.to_sum_up(), &fold.conversation.entries()[..1]);
+        let told = fold.how_to_sum_up();
+        assert!(told.contains("don't repeat them:\n\nFiles that changed: old."), "{told}");
+        assert!(!told.contains("new"), "{told}");
+        let calling = asked(Rules::default(), 80);
+        assert!(calling.to_sum_up().is_empty());
+        assert!(!calling.how_to_sum_up().contains("records"));
+    }
+
+    #[test]
+    fn only_the_size_that_an_awaited_reply_of_the_agent_tells_is_taken_over() {
+        let size = |fold: &Fold| fold.conversation.gauge().bound();
+        let counted = Tokens(900);
+        let calling = asked(Rules::default(), 80);
+        let before = size(&calling);
+        let (stale, _) = replied(calling.clone(), EffectId(1));
+        assert_eq!(size(&stale), before);
+        let (answered, _) = replied(calling, EffectId(2));
+        assert!(size(&answered) > counted, "{:?}", size(&answered));
+        // The request for a summary was another text.
+        let (compacted, _) = replied(compacting(), EffectId(2));
+        assert!(size(&compacted) < counted, "{:?}", size(&compacted));
+    }
+
+    #[test]
+    fn only_a_change_of_state_is_a_move() {
+        let task = Item::user(Origin::Task, "task");
+        let (fold, _) = Fold::start(Rules::default(), Conversation::new(0), task);
+        let (fold, outcomes) = fold.accept(Time(5), Event::Tick { now: Time(5) });
+        assert_eq!((fold.state.run().now, outcomes.moves), (Time(5), vec![]));
+        let (_, outcomes) = fold.accept(Time(5), Event::Interrupt { signal: Signal::Hangup });
+        let (from, event, to) = (StateKind::Preparing, EventKind::Interrupt, StateKind::Done);
+        assert_eq!(outcomes.moves, [Move { from, event, to }]);
+    }
+}

@@ -205,4 +205,16 @@ mod tests {
         assert!(text.len() < 32_000, "{}", text.len());
         assert!(text.contains("changed0199, and 4800 more.") && text.contains("read4999."));
     }
+
+    #[test]
+    fn the_newest_answer_is_told_until_the_model_has_written_about_it() {
+        let mut ledger = Ledger::default();
+        let usage = Usage::default();
+        for text in ["first", "second", " "] {
+            ledger.add(&Item::Assistant(Reply::text_only(text, Finish::Stop, usage)));
+        }
+        assert!(ledger.text().unwrap().ends_with("among them began: second"));
+        ledger.write(&"all of it".into());
+        assert!(ledger.text().unwrap().ends_with("\n\nall of it"));
+    }
 }

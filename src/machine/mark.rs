@@ -161,4 +161,12 @@ mod tests {
             assert!(!marks[..index].contains(mark), "{index}");
         }
     }
+
+    #[test]
+    fn another_purpose_has_another_mark() {
+        let (fold, _) = start();
+        let mark = |purpose| Mark::of(&fold, &[Effect::Prepare { id: EffectId(1), purpose }]);
+        let marks = [Purpose::Agent, Purpose::Compaction, Purpose::Closing].map(mark);
+        assert!(marks[0] != marks[1] && marks[1] != marks[2] && marks[2] != marks[0]);
+    }
 }

@@ -177,3 +177,94 @@ pub(super) fn append(out: &mut Out, messages: &[UserMessage]) {
         out.change(Change::Append { item: instructions::message(message) });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{ContextRules, Digest, Item, Limits, LoopRules, Rules};
+
+    /// A window of a hundred tokens: over its threshold above 75, too full above 95.
+    fn rules() -> Rules {
+        let context = ContextRules {
+            window: Tokens(100),
+            summarize_after: 3,
+            keep_recent: 2,
+            ..ContextRules::default()
+        };
+        Rules { context, ..Rules::default() }
+    }
+
+    fn planned(run: &Run, context: u64, exchanges: u32) -> Plan {
+        let context = Tokens(context);
+        plan(run, &Facts { context, bound: context, exchanges })
+    }
+
+    #[test]
+    fn the_context_is_summed_up_above_its_threshold_when_that_is_worthwhile() {
+        let run = Run::new(rules());
+        assert_eq!(planned(&run, 75, 4), Plan::Call(None));
+        assert_eq!(planned(&run, 76, 4), Plan::Compact);
+        assert_eq!(planned(&run, 76, 3), Plan::Call(None));
+        // What stays word for word is not worth a summary.
+        let mut rules = rules();
+        rules.context.keep_recent = 5;
+        let run = Run::new(rules);
+        assert_eq!(planned(&run, 76, 5), Plan::Call(None));
+        assert_eq!(planned(&run, 76, 6), Plan::Compact);
+    }
+
+    #[test]
+    fn no_call_is_made_with_a_context_that_is_too_full() {
+        let mut run = Run::new(rules());
+        assert_eq!(planned(&run, 95, 2), Plan::Call(None));
+        assert_eq!(planned(&run, 96, 2), Plan::Trim);
+        assert_eq!(planned(&run, 96, 1), Plan::Close(CloseReason::ContextFull));
+        run.compactions.begin(Tokens(200));
+        assert_eq!(planned(&run, 96, 9), Plan::Close(CloseReason::ContextFull));
+        assert_eq!(planned(&run, 95, 9), Plan::Call(None));
+    }
+
+    #[test]
+    fn a_summary_that_is_too_dear_is_done_without() {
+        let mut rules = rules();
+        rules.limits = Limits { max_tokens: Some(Tokens(1_000)), ..Limits::default() };
+        rules.output.ceiling = Tokens(100);
+        rules.output.least = Tokens(10);
+        assert_eq!(planned(&Run::new(rules.clone()), 76, 4), Plan::Compact);
+        rules.limits.max_tokens = Some(Tokens(10));
+        let broke = Run::new(rules);
+        assert_eq!(planned(&broke, 76, 4), Plan::Close(CloseReason::BudgetExceeded));
+    }
+
+    #[test]
+    fn steps_and_repeated_turns_close_a_run() {
+        let loops = LoopRules { warn: 2, end: 3 };
+        let limits = Limits { max_steps: 2, ..Limits::default() };
+        let mut run = Run::new(Rules { limits, loops, ..rules() });
+        for expected in [Plan::Call(None), Plan::Call(None), Plan::Close(CloseReason::LoopDetected)]
+        {
+            run.repeats.push(Digest::EMPTY);
+            assert_eq!(planned(&run, 1, 1), expected);
+        }
+        run.steps = 2;
+        assert_eq!(planned(&run, 1, 1), Plan::Close(CloseReason::MaxSteps));
+    }
+
+    #[test]
+    fn the_model_is_told_what_others_say_and_the_user_that_his_words_arrived() {
+        let message = |origin| UserMessage { origin, text: "mind the gap".into() };
+        let mut out = Out::default();
+        append(&mut out, &[message(Origin::Steering), message(Origin::Check)]);
+        let next = Preparing::enter(Run::new(rules()), out);
+        assert_eq!(next.notes, [Note::Steered { messages: 1 }]);
+        let said = [
+            Item::user(Origin::Steering, "[STEERING] mind the gap"),
+            Item::user(Origin::Check, "mind the gap"),
+        ];
+        assert_eq!(next.changes, said.map(|item| Change::Append { item }));
+
+        let mut out = Out::default();
+        append(&mut out, &[message(Origin::Check)]);
+        assert_eq!(Preparing::enter(Run::new(rules()), out).notes, []);
+    }
+}

@@ -46,6 +46,7 @@ impl Repeats {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::ToolStatus;
 
     fn times(turns: &str) -> u32 {
         let mut repeats = Repeats::default();
@@ -64,5 +65,17 @@ mod tests {
         assert_eq!([times("ABAB"), times("ABABAB"), times("ABABABABAB")], [2, 3, 5]);
         assert_eq!(times("ABABC"), 1);
         assert_eq!(times("ABABB"), 2);
+    }
+
+    #[test]
+    fn a_turn_is_what_was_called_and_what_was_answered() {
+        let signature = |arguments, answer| {
+            let call = ToolCall::new("1".into(), "tool", arguments);
+            let result = ToolResult::new("1".into(), ToolStatus::Ok, answer);
+            Repeats::signature([(&call, &result)].into_iter())
+        };
+        assert_eq!(signature("{}", "a"), signature("{ }", "a"));
+        assert_ne!(signature("{}", "a"), signature("{}", "b"));
+        assert_ne!(signature("{}", "a"), signature("[]", "a"));
     }
 }

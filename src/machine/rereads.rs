@@ -51,7 +51,7 @@ fn turns_ago(entries: &[Entry], call: &ToolCall, result: &ToolResult) -> Option<
 mod tests {
     use super::*;
     use crate::machine::{Change, Conversation};
-    use crate::model::{Finish, Origin, Part, Reply, ToolStatus, Usage};
+    use crate::model::{FileAction, FileChange, Finish, Origin, Part, Reply, ToolStatus, Usage};
 
     fn exchange(arguments: &str, status: ToolStatus, text: &str) -> Item {
         let call = ToolCall::new("1".into(), "read_file", arguments);
@@ -100,5 +100,20 @@ mod tests {
         items.extend((0..BACK).map(|turn| exchange(&format!("[{turn}]"), ToolStatus::Ok, "x")));
         items.push(read());
         assert_eq!(last(items), "one");
+    }
+
+    /// That it changed something again is news.
+    #[test]
+    fn what_changed_something_is_no_reread() {
+        let write = || {
+            let Item::Exchange(exchange) = exchange("{}", ToolStatus::Ok, "written") else {
+                unreachable!()
+            };
+            let mut result = exchange.results()[0].clone();
+            let (path, action) = ("a".into(), FileAction::Modified);
+            result.changes.push(FileChange { path, action, added: 1, removed: 1 });
+            Item::Exchange(Exchange::new(exchange.reply().clone(), [result]).unwrap())
+        };
+        assert_eq!(last(vec![write(), write()]), "written");
     }
 }

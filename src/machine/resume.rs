@@ -147,3 +147,92 @@ fn reopen(mut run: Run, mut out: Out, opening: Opening) -> Next {
     }
     Preparing::enter(run, out)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::{Event, Facts, Intent, Verdict, start, step};
+    use crate::model::{
+        Access, Backoff, EffectId, Finish, Item, Origin, Part, Reply, Span, Tokens, ToolCall,
+        ToolStatus, Usage,
+    };
+
+    fn rules(retries: u32) -> Rules {
+        let backoff = Backoff { retries, ..Backoff::default() };
+        let mut rules = Rules { backoff, ..Rules::default() };
+        (rules.context.window, rules.context.summarize_after) = (Tokens(100), 1);
+        rules.context.keep_recent = 1;
+        rules
+    }
+
+    /// Returns the state in which a first call was prepared with a context of this size.
+    fn prepared(retries: u32, context: u64) -> State {
+        let state = start(rules(retries), Item::user(Origin::Task, "task")).state;
+        let facts = Facts { context: Tokens(context), bound: Tokens(context), exchanges: 3 };
+        step(state, Event::Prepared { id: EffectId(1), facts, messages: [].into() }).state
+    }
+
+    fn resumed(state: State, retries: u32) -> Next {
+        let (rules, found, opening) = (rules(retries), vec![], Opening::GoOn);
+        resume(state, Time::START, Resumption { rules, found, opening })
+    }
+
+    #[test]
+    fn a_summary_is_asked_for_again_as_long_as_there_are_attempts() {
+        let next = resumed(prepared(1, 80), 1);
+        let [Effect::Call { purpose: Purpose::Compaction, attempt: 2, .. }] = next.effects[..]
+        else {
+            panic!("{:?}", next.effects)
+        };
+        // What was sent was probably read.
+        assert_eq!(next.state.run().spent.tokens, Tokens(80));
+        let next = resumed(next.state, 1);
+        assert!(matches!(next.state, State::Preparing(_)), "{:?}", next.state);
+        assert_eq!(next.state.run().spent.tokens, Tokens(160));
+    }
+
+    #[test]
+    fn a_call_that_ran_is_answered_with_what_was_found_out_about_it() {
+        let call = |id: &str| Part::Call(ToolCall::new(id.into(), "tool", "{}"));
+        let (parts, finish) = ([call("a"), call("b")].into(), Finish::ToolCalls);
+        let reply = Reply { parts, finish, usage: Usage::default(), model: None };
+        let mut state = prepared(1, 10);
+        let access = [Access::read("a"), Access::read("b")].into();
+        state = step(state, Event::Replied { id: EffectId(2), reply, access }).state;
+        for id in [3, 4].map(EffectId) {
+            let (limit, intent) = (Span::secs(1), Intent::Opaque);
+            let verdict = Verdict::Cleared { limit, intent, grounds: "".into() };
+            state = step(state, Event::Vetted { id, verdict }).state;
+        }
+        let result = ToolResult::new("b".into(), ToolStatus::InDoubt, "nobody knows");
+        let found = vec![Found { call: "b".into(), result: result.clone() }];
+        let (rules, opening) = (rules(1), Opening::GoOn);
+        let next = resume(state, Time::START, Resumption { rules, found, opening });
+        let State::Executing(state) = next.state else { panic!("not executing") };
+        let slots: Vec<_> = state.calls.into_iter().map(|call| call.slot).collect();
+        // The other one may run again, and is judged again.
+        assert!(
+            matches!(&slots[..], [Slot::Vetting { .. }, Slot::Settled(found)] if *found == result)
+        );
+    }
+
+    #[test]
+    fn a_run_goes_on_by_new_rules_and_its_time_begins_anew() {
+        let (rules, found, opening) = (rules(7), vec![], Opening::GoOn);
+        let resumption = Resumption { rules: rules.clone(), found, opening };
+        for state in [
+            start(Rules::default(), Item::user(Origin::Task, "task")).state,
+            prepared(1, 10),
+            prepared(1, 80),
+        ] {
+            let now = Time::START.after(Span::secs(9));
+            let next = resume(state.clone(), now, resumption.clone());
+            let run = next.state.run();
+            assert_eq!((&*run.rules, run.now, run.began), (&rules, now, now));
+            // A clock that is behind does not turn time back.
+            let mut later = next.state;
+            later = resume(later, Time::START, resumption.clone()).state;
+            assert_eq!(later.run().now, now);
+        }
+    }
+}

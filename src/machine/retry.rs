@@ -59,7 +59,7 @@ fn splitmix(counter: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{FaultKind, Rules};
+    use crate::model::{EffectId, FaultKind, Rules};
 
     fn run(seed: u64) -> Run {
         Run::new(Rules { seed, ..Rules::default() })
@@ -100,5 +100,25 @@ mod tests {
         let fault = Fault::new(FaultKind::Server, "");
         assert!(matches!(decide(&run(1), 3, &fault, None), Retry::After(_)));
         assert_eq!(decide(&run(1), 4, &fault, None), Retry::Never);
+    }
+
+    /// The reference values of `SplitMix64` with the seed 0.
+    #[test]
+    fn bits_are_spread_as_elsewhere() {
+        let gamma = 0x9e37_79b9_7f4a_7c15_u64;
+        let numbers = [0, gamma, gamma.wrapping_mul(2)].map(splitmix);
+        assert_eq!(numbers, [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4, 0x06c4_5d18_8009_454f]);
+    }
+
+    /// A stored run is replayed by later releases, which have to come to the same waits.
+    #[test]
+    fn waits_never_change_between_releases() {
+        let wait = |seed, next| {
+            let next = EffectId(next);
+            backoff(&Run { next, ..run(seed) }, 1)
+        };
+        assert_eq!(wait(1, 1), Span(914_022));
+        assert_eq!(wait(2, 1), Span(737_699));
+        assert_eq!(wait(2, 2), Span(587_783));
     }
 }

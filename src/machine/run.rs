@@ -132,8 +132,7 @@ impl Run {
 
     /// Charges a call that was sent and brought no reply: the provider has probably read it.
     pub(super) fn charge_lost(&mut self, facts: &Facts, out: &mut Out) {
-        let usage =
-            Usage { input: facts.context.min(facts.bound), estimated: true, ..Usage::default() };
+        let usage = Usage { input: facts.context.min(facts.bound), ..Usage::default() };
         self.charge(&usage, out);
     }
 }
@@ -154,4 +153,65 @@ impl Deref for SharedRules {
 
 impl Hash for SharedRules {
     fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::{Next, start};
+    use crate::model::{Item, Limits, Origin, Price};
+
+    fn run(limits: Limits) -> Run {
+        Run::new(Rules { limits, ..Rules::default() })
+    }
+
+    fn timed(timeout: Span) -> Run {
+        let mut run = run(Limits { timeout: Some(timeout), ..Limits::default() });
+        run.began = Time(7);
+        run
+    }
+
+    #[test]
+    fn a_tenth_of_the_time_is_for_the_closing_call_and_half_of_that_for_the_way_out() {
+        let ends = |timeout| {
+            let run = timed(timeout);
+            (run.closes().map(|deadline| deadline.at), run.ends())
+        };
+        let at = |span| Some(Time(7).after(span));
+        assert_eq!(ends(Span(1_000)), (at(Span(900)), at(Span(950))));
+        // Both within measure.
+        assert_eq!(ends(Span::secs(600)), (at(Span::secs(570)), at(Span::millis(599_750))));
+    }
+
+    #[test]
+    fn without_a_timeout_nothing_ends_by_itself() {
+        let run = run(Limits::default());
+        assert_eq!((run.closes(), run.ends()), (None, None));
+    }
+
+    #[test]
+    fn the_user_hears_once_that_more_was_spent_than_he_wants_to_hear_of() {
+        let mut run = run(Limits { warn_at: Some(Micros(10)), ..Limits::default() });
+        let mut notes = |cost| {
+            let mut out = Out::default();
+            run.spend(Spent { cost: Micros(cost), tokens: Tokens(3) }, &mut out);
+            let state = start(Rules::default(), Item::user(Origin::Task, "task")).state;
+            let Next { notes, .. } = out.to(state);
+            notes
+        };
+        assert_eq!(notes(9), []);
+        assert_eq!(notes(1), [Note::Spent { cost: Micros(10) }]);
+        assert_eq!(notes(5), []);
+        assert_eq!(run.spent, Spent { cost: Micros(15), tokens: Tokens(9) });
+    }
+
+    #[test]
+    fn a_call_that_was_lost_costs_its_input() {
+        let price =
+            Price { input: 2_000_000, output: 1, cached_input: 0, cache_write: 0, long: None };
+        let mut run = Run::new(Rules { price: Some(price), ..Rules::default() });
+        let facts = Facts { context: Tokens(10), bound: Tokens(20), exchanges: 0 };
+        run.charge_lost(&facts, &mut Out::default());
+        assert_eq!(run.spent, Spent { cost: Micros(20), tokens: Tokens(10) });
+    }
 }

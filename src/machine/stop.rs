@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn the_table_is_the_contract() {
         let row = |reason: StopReason| {
-            format!("{} {} {}", reason.name(), reason.status().name(), reason.exit_code())
+            format!("{reason} {} {}", reason.status().name(), reason.exit_code())
         };
         let rows: Vec<String> = StopReason::ALL.into_iter().map(row).collect();
         let contract: Vec<&str> = TABLE.lines().map(str::trim).collect();

@@ -110,10 +110,13 @@ impl Life {
             call,
         });
         let run = self.fold.state.run();
-        let (now, rules) = (run.now, (*run.rules).clone());
-        let resumption = Resumption { rules, found: found.collect(), opening };
+        let (now, mut rules) = (run.now.after(Span(1)), (*run.rules).clone());
+        rules.seed = rules.seed.wrapping_add(1);
+        let resumption = Resumption { rules: rules.clone(), found: found.collect(), opening };
         let (fold, outcomes) = self.fold.resume(now, resumption);
         self.fold = fold;
+        let run = self.fold.state.run();
+        assert_eq!((run.now, run.began, &*run.rules), (now, now, &rules));
         self.note(&outcomes);
         self.check_conversation();
         self.check_pinned();
