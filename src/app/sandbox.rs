@@ -119,7 +119,11 @@ impl Sandbox {
             Level::Landlock => "confined by Landlock and a system call filter",
             Level::Namespaces => "confined by namespaces, Landlock and a system call filter",
         };
-        let open: String = holes.iter().map(|hole| format!("; {hole}")).collect();
+        let holes: Vec<String> = holes.iter().map(ToString::to_string).collect();
+        let open = match holes.len() {
+            0 => String::new(),
+            _ => format!("; left open: {}", holes.join(", ")),
+        };
         let why = why.map_or(String::new(), |why| format!(" ({why})"));
         Ok(format!("{level}{open}{why}"))
     }

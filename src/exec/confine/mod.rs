@@ -6,7 +6,6 @@
 //! close although the policy wants it closed is named: a [`Hole`]. Nothing is left out in silence.
 
 use std::fmt;
-use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
