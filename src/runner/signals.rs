@@ -11,7 +11,6 @@ use super::hands::Arrival;
 use super::threads::Inbox;
 use crate::machine::Event;
 use crate::model::Signal;
-use crate::port::Cancel;
 
 /// Why signals cannot be listened to.
 #[derive(Debug, Error)]
@@ -20,8 +19,8 @@ pub struct SignalError(#[from] std::io::Error);
 
 /// Listens to SIGINT, SIGTERM and SIGHUP from now on, on a thread of its own.
 ///
-/// The first signal is put into the inbox, where a run finds it that is only about to begin; `asked` is cancelled for
-/// whatever comes before. On the second one `farewell` is called with it and the process ends at once, with the exit code
+/// The first signal is put into the inbox, where a run finds it that is only about to begin; `first` is called with it
+/// for whatever comes before and after the run. On the second one `farewell` is called with it and the process ends at once, with the exit code
 /// of that signal. A signal that was ignored when the process began stays ignored (`nohup`).
 ///
 /// # Errors
@@ -29,7 +28,7 @@ pub struct SignalError(#[from] std::io::Error);
 /// Fails when the system refuses the handlers or the thread.
 pub fn listen(
     inbox: Inbox,
-    asked: Cancel,
+    first: impl Fn(Signal) + Send + 'static,
     farewell: impl Fn(Signal) + Send + 'static,
 ) -> Result<(), SignalError> {
     let ignored = ignored();
@@ -48,7 +47,7 @@ pub fn listen(
                 process::exit(i32::from(signal.exit_code()));
             }
             inbox.post(Arrival::Event(Event::Interrupt { signal }));
-            asked.cancel();
+            first(signal);
         }
     })?;
     Ok(())

@@ -135,7 +135,9 @@ fn no_renamed_file_takes_the_place_of_what_the_patch_has_made() {
         [change, &rename("c", "c")].concat(),
     ] {
         let world = world();
-        ["a", "b", "c"].map(|name| world.write(name, format!("{name}\n")));
+        for name in ["a", "b", "c"] {
+            world.write(name, format!("{name}\n"));
+        }
         let before = files(&world.path);
         let said = world.err("apply_patch", &json!({"patch": patch}));
         assert!(said.contains("exists already"), "{patch}\n{said}");
@@ -176,7 +178,9 @@ fn files_change_places_as_git_says_it() {
 #[test]
 fn equal_files_change_places() {
     let world = world();
-    ["a", "b"].map(|name| world.write(name, "same\n"));
+    for name in ["a", "b"] {
+        world.write(name, "same\n");
+    }
     let patch = "diff --git a/b b/a\nrename from b\nrename to a\n\
                  diff --git a/a b/b\nrename from a\nrename to b\n";
     world.ok("apply_patch", &json!({"patch": patch}));
