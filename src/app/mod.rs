@@ -11,6 +11,7 @@
 mod checks;
 pub mod context;
 pub mod demo;
+mod ending;
 mod error;
 mod examples;
 mod gates;
@@ -33,6 +34,7 @@ mod tools;
 mod trace;
 mod world;
 
+pub use ending::Ending;
 pub use error::AppError;
 pub use examples::check;
 pub use model::{Chosen, Source as ModelSource};

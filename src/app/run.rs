@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::checks::InOrder;
+use super::ending::{Ending, tell_end};
 use super::error::AppError;
 use super::gates::Gates;
 use super::hooks;
@@ -21,14 +22,14 @@ use super::staging::{Live, Staging};
 use super::subagents::Crew;
 use super::tools::{self, Means};
 use crate::config::rules;
-use crate::hooks::{HookedChecks, HookedTools, Hooks, Occasion, SessionFacts, around};
+use crate::hooks::{HookedChecks, HookedTools, Hooks, SessionFacts, around};
 use crate::journal::{SessionId, Setting, Workspace};
 use crate::llm::scripted::ScriptPosition;
 use crate::machine::{Fold, Outcome, State, Status};
 use crate::mcp::Servers;
 use crate::model::{Digest, Rules};
 use crate::port::{Cancel, Checks, HookPoint, Model, NoPrelude, Prelude, ToolSpec, Toolbox};
-use crate::runner::{self, Brief, Driver, Ports};
+use crate::runner::{Brief, Driver, Hands, Ports};
 use crate::tools::permission::Confirm;
 use crate::tools::{Common, Planned};
 use crate::view::{About, Show, Source};
@@ -67,6 +68,8 @@ pub struct Ended {
     pub fold: Fold,
     /// What it would have done, when it was only to be described.
     pub planned: Vec<Planned>,
+    /// How long its result may still take.
+    pub ending: Ending,
 }
 
 impl Ended {
@@ -167,12 +170,17 @@ impl Setup {
                 Ports { journal: Box::new(journal), mailbox: Box::new(mail), ..ports }
             }
         };
+        let clock = hands.clock();
         let fold = Driver::new(hands, around(ports), brief, fold).run(outcomes);
-        tell_end(&hooks, &fold);
+        let ending = Ending::of(&fold, &*clock);
+        let telling = tell_end(&hooks, &fold, &asked);
         if is_own {
-            shared.servers.stop();
+            shared.servers.stop(ending.left());
         }
-        Ok(Ended { session, fold, planned: registry.planned() })
+        if let Some(telling) = telling {
+            telling.wait(ending);
+        }
+        Ok(Ended { session, fold, planned: registry.planned(), ending })
     }
 
     /// Returns what the run will have in common with those that it dispatches.
@@ -295,23 +303,4 @@ impl Hooked {
             prelude: Arc::new(prelude),
         }
     }
-}
-
-/// Tells the hooks that the run is over. They can't change that.
-fn tell_end(hooks: &Hooks, fold: &Fold) {
-    let State::Done(done) = &fold.state else { return };
-    let outcome = &done.outcome;
-    let scope = runner::scope(Cancel::new());
-    if let Some(error) = outcome.error.clone() {
-        hooks.pass(Occasion::OnError { fault: None, message: error }, &scope);
-    }
-    hooks.pass(
-        Occasion::SessionEnd {
-            status: outcome.reason.status().name().into(),
-            stop_reason: outcome.reason.name().into(),
-            output: outcome.output.clone().unwrap_or_default(),
-            steps: done.run.steps,
-        },
-        &scope,
-    );
 }

@@ -53,8 +53,13 @@ impl Staging for Live {
     fn hands(self, at: Time, parallel: u32, asked: &Cancel) -> Result<(Threads, Around), AppError> {
         let hands = Threads::new(Arc::new(SystemClock::resume(at)), parallel);
         let Self(show) = self;
+        let (asked, shown) = (asked.clone(), show.clone());
+        let first = move |signal| {
+            asked.cancel();
+            shown.signalled(signal);
+        };
         let farewell = move |signal| show.farewell(StopReason::UserInterrupt(signal));
-        listen(hands.inbox(), asked.clone(), farewell)
+        listen(hands.inbox(), first, farewell)
             .map_err(|error| AppError::system("listen to signals", &error))?;
         Ok((hands, Box::new(|ports| ports)))
     }

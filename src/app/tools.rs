@@ -13,8 +13,8 @@ use crate::machine::Conversation;
 use crate::model::{Item, wildcard};
 use crate::net::Secrets;
 use crate::tools::permission::{
-    BlockedCommands, CommandScope, Confirm, ConfirmMode, FilePatterns, Guardrails, Limits, Rule,
-    Rules, Used,
+    BlockedCommands, CommandScope, Confirm, ConfirmMode, FilePatterns, Guardrails, Limits,
+    OffLimits, Rule, Rules, Used,
 };
 use crate::tools::{CommandSettings, Delete, MaxTokens, READ_OUTPUT, Registry, Settings, standard};
 use crate::workspace::Root;
@@ -31,7 +31,8 @@ pub(super) fn of(
     effect: Effect,
     means: Means<'_>,
 ) -> Result<Registry, Problem> {
-    let settings = settings(config, agent, effect)?;
+    let mut settings = settings(config, agent, effect)?;
+    settings.guardrails.off_limits = OffLimits::of(sandbox.model.policy());
     let mut tools = standard(root, &sandbox.model, &settings);
     if !config.settings.commands.enabled {
         tools.retain(|tool| &*tool.spec().name != COMMAND);
@@ -141,6 +142,7 @@ fn guardrails(config: &Config) -> Result<Guardrails, Problem> {
     Ok(Guardrails {
         protected: files("guardrails.protected_files", &guardrails.protected_files)?,
         sensitive: files("guardrails.sensitive_files", &guardrails.sensitive_files)?,
+        off_limits: OffLimits::default(),
         blocked,
         safe: commands.safe_commands.clone(),
         commands: match commands.allowed_only {

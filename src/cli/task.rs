@@ -1,9 +1,11 @@
 //! Running a task, and telling what came of it.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
 
-use architect::app::{Ended, Order, Place, Setup, Stage, telemetry};
+use architect::app::{Ended, Ending, Order, Place, Setup, Stage, telemetry};
 use architect::config::EvaluationMode;
 use architect::machine::StopReason;
 use architect::model::Signal;
@@ -65,13 +67,41 @@ pub(crate) fn run(setup: &Setup, order: Order, way: Way, args: &OutputArgs) -> R
     result.evaluation = verdict.and_then(|verdict| serde_json::to_value(verdict).ok());
     let about = About { session_id: ended.session.to_string().into(), ..about };
     let saved = files(args, format, &about, &result);
-    match show.finish(&result, Patience::UntilRead) {
+    match show.finish(&result, patience(ended.ending)) {
         Ok(()) => {}
         Err(Lost::Gone) => return Ok(Signal::Pipe.exit_code()),
+        Err(Lost::Stalled) => {
+            complain_to_whoever_reads(Lost::Stalled.to_string());
+            let code = show.signal().map(Signal::exit_code);
+            return Ok(code.unwrap_or(result.exit_code).max(FAILED));
+        }
         Err(lost) => return Err(Failure::failed(lost.to_string())),
     }
     saved?;
     Ok(result.exit_code)
+}
+
+/// The exit code of a run that left no result for anybody.
+const FAILED: u8 = 1;
+
+/// How much longer than its run the output may take.
+const OVERTIME: Duration = Duration::from_millis(500);
+
+/// Returns how long to wait for the readers of the output.
+fn patience(ending: Ending) -> Patience {
+    ending.left().map_or(Patience::UntilRead, |left| Patience::AtMost(left + OVERTIME))
+}
+
+/// Says something on standard error. Its reader may be the one that has stalled, so nobody waits for it.
+fn complain_to_whoever_reads(text: String) {
+    let (said, heard) = mpsc::channel();
+    let saying = thread::Builder::new().name("complain".to_owned()).spawn(move || {
+        output::complain(&format!("error: {text}"));
+        let _ = said.send(());
+    });
+    if saying.is_ok() {
+        let _ = heard.recv_timeout(OVERTIME);
+    }
 }
 
 /// Makes the runs of a task.

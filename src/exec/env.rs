@@ -3,6 +3,8 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
+use super::git;
+
 /// What a variable's name must not contain, to be passed on.
 const SECRET: [&str; 7] =
     ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL"];
@@ -43,7 +45,10 @@ pub fn clean(
     filter: &Filter<'_>,
     temp: &Path,
 ) -> Vec<(OsString, OsString)> {
-    let mut kept: Vec<_> = engine.into_iter().filter(|(name, _)| is_kept(name, filter)).collect();
+    let (settings, others): (Vec<_>, Vec<_>) =
+        engine.into_iter().partition(|(name, _)| git::is_setting(name));
+    let mut kept: Vec<_> = others.into_iter().filter(|(name, _)| is_kept(name, filter)).collect();
+    kept.extend(git::settings(settings, filter));
     let mut set = |name: &str, value: &OsStr| {
         kept.retain(|(other, _)| other != name);
         kept.push((name.into(), value.to_owned()));
@@ -60,7 +65,8 @@ pub fn clean(
 /// Returns whether a variable of this name holds a secret.
 pub fn is_secret(name: &str) -> bool {
     let upper = name.to_uppercase();
-    SECRET.iter().any(|secret| upper.contains(secret))
+    // The keys of git's settings are names.
+    !upper.starts_with("GIT_CONFIG_KEY_") && SECRET.iter().any(|secret| upper.contains(secret))
 }
 
 fn is_kept(name: &OsStr, filter: &Filter<'_>) -> bool {
@@ -93,7 +99,9 @@ mod tests {
         ];
         let engine = engine.map(|(name, value)| (name.into(), value.into()));
         let cleaned = clean(engine, filter, Path::new("/t"));
-        let added = |name: &str| UNATTENDED.iter().any(|(added, _)| *added == name);
+        let added = |name: &str| {
+            name.starts_with("GIT_CONFIG_") || UNATTENDED.iter().any(|(added, _)| *added == name)
+        };
         let names = cleaned.iter().map(|(name, _)| name.to_str().unwrap().to_owned());
         names.filter(|name| !added(name) && !["TMPDIR", "TMP", "TEMP"].contains(&&**name)).collect()
     }

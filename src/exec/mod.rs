@@ -17,6 +17,7 @@ mod children;
 mod command;
 mod confine;
 mod env;
+mod git;
 pub mod helper;
 mod nameless;
 mod policy;

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
@@ -35,7 +36,12 @@ pub(super) struct Parting {
     usual: Duration,
     hurried: Duration,
     hurry: Cancel,
+    until: Until,
 }
+
+/// Until when a server is to have ended, where that is known.
+#[derive(Clone, Default)]
+pub(super) struct Until(Arc<Mutex<Option<Instant>>>);
 
 /// How long somebody waits for an answer.
 #[derive(Clone, Copy)]
@@ -84,18 +90,37 @@ pub(super) struct Listed {
 }
 
 impl Parting {
-    pub(super) fn new(setup: &Setup, hurry: &Cancel) -> Self {
-        Self { usual: setup.goodbye, hurried: setup.hurried, hurry: hurry.clone() }
+    /// Returns how much time a server has, and in a hurry how much. There is a hurry when that is cancelled, and when the
+    /// time has come.
+    pub(super) fn new(setup: &Setup, hurry: &Cancel, until: &Until) -> Self {
+        Self {
+            usual: setup.goodbye,
+            hurried: setup.hurried,
+            hurry: hurry.clone(),
+            until: until.clone(),
+        }
     }
 
     /// Returns how long a server may take that has noticed by itself that it is not needed; none where it is to be told.
     pub(super) fn unasked(&self) -> Option<Duration> {
-        (!self.hurry.is_cancelled()).then_some(self.usual)
+        let most = self.until.left().map_or(self.usual, |left| left.min(self.usual));
+        (!self.hurry.is_cancelled() && !most.is_zero()).then_some(most)
     }
 
     /// Returns how long a server may take that was told.
     pub(super) fn asked(&self) -> Duration {
-        self.unasked().unwrap_or(self.hurried)
+        self.unasked().unwrap_or_default().max(self.hurried)
+    }
+}
+
+impl Until {
+    pub(super) fn set(&self, until: Option<Instant>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = until;
+    }
+
+    fn left(&self) -> Option<Duration> {
+        let until = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        until.map(|until| until.saturating_duration_since(Instant::now()))
     }
 }
 

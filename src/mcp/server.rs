@@ -2,11 +2,11 @@
 
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::connection::{Channel, Connection, Parting, Question, Wait};
+use super::connection::{Channel, Connection, Parting, Question, Until, Wait};
 use super::era::{Era, WITH_SESSION};
 use super::error::ServerError;
 use super::http::Http;
@@ -21,6 +21,8 @@ pub(super) struct Server {
     pub setup: Setup,
     /// Cancelled when the whole program is to end.
     hurry: Cancel,
+    /// Known while it is started, and when nobody needs it any more.
+    until: Until,
     /// None when nobody needs it any more.
     life: Mutex<Option<Life>>,
 }
@@ -44,7 +46,8 @@ pub(super) enum Repeat {
 
 impl Server {
     pub(super) fn new(spec: Spec, setup: Setup, hurry: Cancel) -> Self {
-        Self { spec, setup, hurry, life: Mutex::new(Some(Life::default())) }
+        let life = Mutex::new(Some(Life::default()));
+        Self { spec, setup, hurry, until: Until::default(), life }
     }
 
     /// Starts the server and agrees with it on an era.
@@ -72,9 +75,10 @@ impl Server {
         }
     }
 
-    /// Ends the server for good.
-    pub(super) fn stop(&self) {
+    /// Ends the server for good; the time that it may take for that is shorter when only so much is left.
+    pub(super) fn stop(&self, left: Option<Duration>) {
         let life = self.life().take();
+        self.until.set(left.and_then(|left| Instant::now().checked_add(left)));
         drop(life);
     }
 
@@ -104,6 +108,8 @@ impl Server {
     fn connect(&self, life: &mut Life, wait: &Wait<'_>) -> Result<Arc<Connection>, ServerError> {
         life.connection = None;
         let open = |era| Connection::open(self.channel()?, era, self.setup.probe, wait);
+        // What is too slow to begin gets no more time to end.
+        self.until.set(Some(wait.until));
         let opened = match open(life.era) {
             // Some servers end when the first that they hear is not the beginning of a session.
             Err(ServerError::Died { .. }) if life.era.is_none() => {
@@ -111,6 +117,7 @@ impl Server {
             }
             opened => opened,
         };
+        self.until.set(None);
         let connection = Arc::new(opened?);
         life.era = Some(connection.era());
         life.connection = Some(Arc::clone(&connection));
@@ -119,7 +126,7 @@ impl Server {
 
     fn channel(&self) -> Result<Box<dyn Channel>, ServerError> {
         let secrets = self.spec.transport.secrets();
-        let parting = Parting::new(&self.setup, &self.hurry);
+        let parting = Parting::new(&self.setup, &self.hurry, &self.until);
         match &self.spec.transport {
             Transport::Stdio { command, args, env } => {
                 let argv = [command].into_iter().chain(args).map(OsString::from).collect();

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use super::connection::Wait;
 use super::describe::{self, Described};
@@ -94,11 +95,12 @@ impl Servers {
         &self.instructions
     }
 
-    /// Ends the servers, all at the same time, and whatever they have started.
-    pub fn stop(&self) {
+    /// Ends the servers, all at the same time, and whatever they have started. Who has less time left for that than they
+    /// usually get gives them no more; a moment it takes all the same.
+    pub fn stop(&self, left: Option<Duration>) {
         thread::scope(|scope| {
             for server in &self.all {
-                scope.spawn(|| server.stop());
+                scope.spawn(move || server.stop(left));
             }
         });
     }
@@ -106,7 +108,7 @@ impl Servers {
 
 impl Drop for Servers {
     fn drop(&mut self) {
-        self.stop();
+        self.stop(None);
     }
 }
 
@@ -125,7 +127,7 @@ fn start(server: &Server, cancel: &Cancel) -> Started {
             Ok(Ready { tools, notes, instructions })
         }
         Err(error) => {
-            server.stop();
+            server.stop(Some(wait.left()));
             Err(error)
         }
     }

@@ -12,7 +12,6 @@ use super::hands::Arrival;
 use super::threads::Inbox;
 use crate::machine::Event;
 use crate::model::Signal;
-use crate::port::Cancel;
 
 /// Why signals cannot be listened to.
 #[derive(Debug, Error)]
@@ -25,16 +24,17 @@ const ECHO: Duration = Duration::from_millis(150);
 
 /// Listens to SIGINT, SIGTERM and SIGHUP from now on, on a thread of its own.
 ///
-/// The first signal is put into the inbox, where a run finds it that is only about to begin; `asked` is cancelled for
-/// whatever comes before. On the second one, but for an echo of the first, `farewell` is called with it and the process ends at once, with the exit code
-/// of that signal. A signal that was ignored when the process began stays ignored (`nohup`).
+/// The first signal is put into the inbox, where a run finds it that is only about to begin; `first` is called with it
+/// for whatever comes before and after the run. On the second one, but for an echo of the first, `farewell` is called with
+/// it and the process ends at once, with the exit code of that signal. A signal that was ignored when the process began
+/// stays ignored (`nohup`).
 ///
 /// # Errors
 ///
 /// Fails when the system refuses the handlers or the thread.
 pub fn listen(
     inbox: Inbox,
-    asked: Cancel,
+    first: impl Fn(Signal) + Send + 'static,
     farewell: impl Fn(Signal) + Send + 'static,
 ) -> Result<(), SignalError> {
     let ignored = ignored();
@@ -42,23 +42,23 @@ pub fn listen(
         [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored & bit(*signal) == 0);
     let mut signals = Signals::new(listened)?;
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        let mut first: Option<(i32, Instant)> = None;
+        let mut asked: Option<(i32, Instant)> = None;
         for number in signals.forever() {
             let signal = match number {
                 SIGTERM => Signal::Terminate,
                 SIGHUP => Signal::Hangup,
                 _ => Signal::Interrupt,
             };
-            if let Some((before, at)) = first {
+            if let Some((before, at)) = asked {
                 if before == number && at.elapsed() < ECHO {
                     continue;
                 }
                 farewell(signal);
                 process::exit(i32::from(signal.exit_code()));
             }
-            first = Some((number, Instant::now()));
+            asked = Some((number, Instant::now()));
             inbox.post(Arrival::Event(Event::Interrupt { signal }));
-            asked.cancel();
+            first(signal);
         }
     })?;
     Ok(())

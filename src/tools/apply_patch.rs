@@ -1,6 +1,6 @@
 //! `apply_patch`: a unified diff of any number of files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::PermissionsExt;
 
 use schemars::JsonSchema;
@@ -45,13 +45,38 @@ struct Call {
     edit: Option<Edit>,
 }
 
+/// The files of a patch while it is worked out.
+struct Files {
+    all: BTreeMap<RelPath, File>,
+    /// Those that get another name somewhere in the patch, so that theirs is free for another one.
+    leaving: BTreeSet<RelPath>,
+}
+
 /// A file while the patch is worked out.
 #[derive(Clone)]
 struct File {
-    before: Option<Vec<u8>>,
-    now: Option<Vec<u8>>,
-    mode: Option<u32>,
+    before: Option<Content>,
+    now: Option<Content>,
     is_touched: bool,
+}
+
+/// What a file holds, and its permissions where they are known.
+#[derive(Clone)]
+struct Content {
+    bytes: Vec<u8>,
+    mode: Option<u32>,
+}
+
+impl File {
+    /// Returns what a section means that takes the file away: not what an earlier one has put in its place.
+    fn meant(&self) -> Option<&Content> {
+        self.before.as_ref().or(self.now.as_ref())
+    }
+
+    /// Returns whether that is still what is there.
+    fn is_as_meant(&self) -> bool {
+        !self.is_touched || self.before.is_none()
+    }
 }
 
 impl ApplyPatch {
@@ -158,76 +183,87 @@ impl Call {
     }
 
     fn edit(&self) -> Result<Edit, String> {
-        let mut files: BTreeMap<RelPath, File> = BTreeMap::new();
+        let mut files = Files { all: BTreeMap::new(), leaving: self.leaving() };
         for part in &self.parts {
             self.work_out(part, &mut files).map_err(|why| format!("{why} Nothing was changed."))?;
         }
         let mut edit = Edit::default();
-        for (path, file) in files.into_iter().filter(|(_, file)| file.is_touched) {
-            if file.before.is_none() && file.now.is_none() {
+        for (path, File { before, now, .. }) in files.all.into_iter().filter(|(_, f)| f.is_touched)
+        {
+            if before.is_none() && now.is_none() {
                 continue;
             }
-            edit.add(path, file.before.as_deref(), file.now.map(Into::into), file.mode);
+            let before = before.as_ref().map(|before| before.bytes.as_slice());
+            let (now, mode) = now.map(|now| (now.bytes, now.mode)).unzip();
+            edit.add(path, before, now.map(Into::into), mode.flatten());
         }
         Ok(edit)
     }
 
-    fn work_out(&self, part: &Part, files: &mut BTreeMap<RelPath, File>) -> Result<(), String> {
+    /// Returns the files that get another name.
+    fn leaving(&self) -> BTreeSet<RelPath> {
+        let renamed = self.parts.iter().filter(|part| part.section.what == What::Renamed);
+        let moved = renamed.filter(|part| part.old != part.new);
+        // What leads nowhere is complained about later on.
+        moved.filter_map(|part| self.root.canonical(part.old.as_ref()?).ok()).collect()
+    }
+
+    fn work_out(&self, part: &Part, files: &mut Files) -> Result<(), String> {
         let Part { section, old, new } = part;
         let old = old.as_ref().map(|path| self.load(path, files)).transpose()?;
         let new = new.as_ref().map(|path| self.load(path, files)).transpose()?;
         let hunks = &section.hunks;
+        let content = |bytes, mode| Some(Content { bytes, mode });
         match (section.what, old, new) {
             (What::Created, _, Some(path)) => {
-                let file = &files[&path];
-                if file.now.is_some() {
+                if !files.is_free(&path) {
                     return Err(format!("'{path}' exists already, and the patch creates it."));
                 }
-                let content = applied(&[], hunks).map_err(|_| {
+                let bytes = applied(&[], hunks).map_err(|_| {
                     format!("The patch creates '{path}', but its hunk removes lines.")
                 })?;
-                put(files, &path, Some(content), section.mode);
+                files.put(&path, content(bytes, section.mode));
             }
             (What::Deleted, Some(path), _) => {
-                let left = self.patched(&path, files[&path].now.as_deref(), section)?;
+                let now = files.all[&path].now.as_ref();
+                let left = self.patched(&path, now.map(|now| now.bytes.as_slice()), section)?;
                 if !left.is_empty() {
                     return Err(format!(
                         "The patch deletes '{path}', which has lines that the patch does not name."
                     ));
                 }
-                put(files, &path, None, None);
+                files.put(&path, None);
             }
             (What::Renamed | What::Copied, Some(from), Some(to)) => {
-                let source = files[&from].clone();
-                // What an earlier section put there is not what this one means.
-                let content = source.before.as_deref().or(source.now.as_deref());
-                let content = match hunks.is_empty() {
-                    true => {
-                        content.map(<[u8]>::to_vec).ok_or_else(|| missing(&self.root, &from))?
-                    }
-                    false => self.patched(&from, content, section)?,
+                let source = files.all[&from].clone();
+                let meant = source.meant().ok_or_else(|| missing(&self.root, &from))?;
+                let bytes = match hunks.is_empty() {
+                    true => meant.bytes.clone(),
+                    false => self.patched(&from, Some(&meant.bytes), section)?,
                 };
-                let target = &files[&to];
-                if target.now.is_some() && !target.is_touched && from != to {
+                let is_itself = from == to && !source.is_touched;
+                if !is_itself && !files.is_free(&to) {
                     return Err(format!(
                         "'{to}' exists already, and the patch gives its name to '{from}'."
                     ));
                 }
-                if section.what == What::Renamed && source.now == source.before {
-                    put(files, &from, None, None);
+                if section.what == What::Renamed && source.is_as_meant() {
+                    files.put(&from, None);
                 }
-                put(files, &to, Some(content), section.mode.or(source.mode));
+                files.put(&to, content(bytes, section.mode.or(meant.mode)));
             }
             (What::Modified, Some(path), _) | (What::Modified, None, Some(path)) => {
-                let file = &files[&path];
-                let content = match hunks.is_empty() {
-                    true => file.now.clone().ok_or_else(|| missing(&self.root, &path))?,
-                    false => self.patched(&path, file.now.as_deref(), section)?,
+                let now = files.all[&path].now.as_ref();
+                let now = now.ok_or_else(|| missing(&self.root, &path))?;
+                let bytes = match hunks.is_empty() {
+                    true => now.bytes.clone(),
+                    false => self.patched(&path, Some(&now.bytes), section)?,
                 };
-                if hunks.is_empty() && section.mode == file.mode {
+                if hunks.is_empty() && section.mode == now.mode {
                     return Err(format!("Nothing would change in '{path}'."));
                 }
-                put(files, &path, Some(content), section.mode.or(file.mode));
+                let mode = section.mode.or(now.mode);
+                files.put(&path, content(bytes, mode));
             }
             (..) => return Err("The patch does not say which file it is about.".to_owned()),
         }
@@ -235,27 +271,22 @@ impl Call {
     }
 
     /// Loads a file, and returns its real path.
-    fn load(&self, path: &RelPath, files: &mut BTreeMap<RelPath, File>) -> Result<RelPath, String> {
+    fn load(&self, path: &RelPath, files: &mut Files) -> Result<RelPath, String> {
         let failed = |error| advice::missing(&self.root, &error) + ".";
         let path = self.root.canonical(path).map_err(failed)?;
-        if !files.contains_key(&path) {
-            let file = match self.root.read(&path, LIMIT) {
-                Ok(content) => {
-                    let mode = self
-                        .root
-                        .open_file(&path)
-                        .ok()
-                        .and_then(|opened| opened.file.metadata().ok());
-                    let mode = mode.map(|meta| meta.permissions().mode() & 0o777);
-                    let before = Some(content);
-                    File { now: before.clone(), before, mode, is_touched: false }
+        if !files.all.contains_key(&path) {
+            let before = match self.root.read(&path, LIMIT) {
+                Ok(bytes) => {
+                    let opened = self.root.open_file(&path).ok();
+                    let meta = opened.and_then(|opened| opened.file.metadata().ok());
+                    let mode = meta.map(|meta| meta.permissions().mode() & 0o777);
+                    Some(Content { bytes, mode })
                 }
-                Err(FileError::Missing(_)) => {
-                    File { before: None, now: None, mode: None, is_touched: false }
-                }
+                Err(FileError::Missing(_)) => None,
                 Err(error) => return Err(failed(error)),
             };
-            files.insert(path.clone(), file);
+            let file = File { now: before.clone(), before, is_touched: false };
+            files.all.insert(path.clone(), file);
         }
         Ok(path)
     }
@@ -307,15 +338,17 @@ fn missing(root: &Root, path: &RelPath) -> String {
     advice::missing(root, &FileError::Missing(path.clone())) + "."
 }
 
-fn put(
-    files: &mut BTreeMap<RelPath, File>,
-    path: &RelPath,
-    now: Option<Vec<u8>>,
-    mode: Option<u32>,
-) {
-    if let Some(file) = files.get_mut(path) {
-        file.now = now;
-        file.mode = mode.or(file.mode);
-        file.is_touched = true;
+impl Files {
+    /// Returns whether another file may get this name: there is none, or it will be called otherwise as it is.
+    fn is_free(&self, path: &RelPath) -> bool {
+        let file = &self.all[path];
+        file.now.is_none() || (!file.is_touched && self.leaving.contains(path))
+    }
+
+    fn put(&mut self, path: &RelPath, now: Option<Content>) {
+        if let Some(file) = self.all.get_mut(path) {
+            file.now = now;
+            file.is_touched = true;
+        }
     }
 }

@@ -98,6 +98,9 @@ enum Job<T> {
     Close,
 }
 
+/// How long it may take to write to a reader that is waiting.
+const MOMENT: Duration = Duration::from_millis(50);
+
 /// How long a descriptor that does not block is left alone when it is full.
 const BREATH: Duration = Duration::from_millis(5);
 
@@ -176,11 +179,11 @@ impl<T> Desk<T> {
 }
 
 impl Patience {
-    /// Returns what is left of the patience after so long.
+    /// Returns what is left of the patience after so long; whoever reads at once is in time.
     pub(super) fn after(self, waited: Duration) -> Self {
         match self {
             Self::UntilRead => Self::UntilRead,
-            Self::AtMost(most) => Self::AtMost(most.saturating_sub(waited)),
+            Self::AtMost(most) => Self::AtMost(most.saturating_sub(waited).max(MOMENT)),
         }
     }
 }

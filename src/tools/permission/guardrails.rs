@@ -5,6 +5,7 @@ use grep_regex::RegexMatcher;
 use thiserror::Error;
 
 use super::files::FilePatterns;
+use super::off_limits::OffLimits;
 
 /// What nobody may do, whatever the rules say.
 #[derive(Clone, Debug, Default)]
@@ -13,6 +14,8 @@ pub struct Guardrails {
     pub protected: FilePatterns,
     /// Files that are neither read nor changed.
     pub sensitive: FilePatterns,
+    /// What the confinement keeps commands from, for the tools that are not confined.
+    pub off_limits: OffLimits,
     /// Commands that never run.
     pub blocked: BlockedCommands,
     /// Commands that need no confirmation, by how they begin: `git status` is also `git status -s`.

@@ -96,7 +96,7 @@ impl Judge {
 
     /// Returns why nobody may do something with a target.
     fn guarded(&self, target: &Target) -> Option<String> {
-        let Guardrails { protected, sensitive, blocked, .. } = &self.guardrails;
+        let Guardrails { protected, sensitive, off_limits, blocked, .. } = &self.guardrails;
         let named = |path: &str, list: &str, pattern: &str| {
             format!("'{path}' is a file that the user protects ({list} has {pattern})")
         };
@@ -106,10 +106,12 @@ impl Judge {
         };
         match target {
             Target::Read(path) | Target::Search(path) => is_sensitive(path),
-            Target::Write(path) => is_sensitive(path).or_else(|| {
-                let pattern = protected.find(path)?;
-                Some(named(path, "guardrails.protected_files", pattern))
-            }),
+            Target::Write(path) => is_sensitive(path)
+                .or_else(|| {
+                    let pattern = protected.find(path)?;
+                    Some(named(path, "guardrails.protected_files", pattern))
+                })
+                .or_else(|| off_limits.has(path).then(|| unwritable(path))),
             Target::Command(command) => {
                 let line = Line::read(&command.line, &command.folder);
                 if let Some(why) = forbidden(&line) {
@@ -198,6 +200,14 @@ impl Judge {
 
 /// Why what only reads is allowed.
 const READS: &str = "it only reads";
+
+/// Returns what is said about a file that is off limits.
+fn unwritable(path: &str) -> String {
+    format!(
+        "'{path}' is protected, and no tool may write it: what is there is run, obeyed or trusted outside the sandbox; the \
+         user can change it by hand, or allow it with --sandbox off"
+    )
+}
 
 /// Returns the rule that is about a target, as a denial or a question means it.
 fn touching(rules: &[Rule], tool: &str, target: &Target) -> Option<Rule> {

@@ -93,6 +93,11 @@ impl Permit<'_> {
                 if name(words) == Some("find") && !only_reads(simple) {
                     return changes();
                 }
+                if let [program] = programs.as_slice()
+                    && is_bared(words, program)
+                {
+                    return Err("it takes variables away that keep programs from harm".to_owned());
+                }
                 programs.iter().try_for_each(|program| match depth {
                     0..8 => self.simple(program, grounds, depth + 1),
                     _ => changes(),
@@ -162,6 +167,20 @@ impl Permit<'_> {
                 Err(format!("what it does with '{text}' cannot be told"))
             }
         }
+    }
+}
+
+/// Returns whether a program is run by these words without variables that it would have had: `env -i`, `exec -c`. They
+/// may be what keeps it from running something.
+fn is_bared(words: &[Word], program: &Simple) -> bool {
+    let own = &words[1..words.len().saturating_sub(program.words.len()).max(1)];
+    let begins = |options: &[&str]| {
+        own.iter().any(|word| options.iter().any(|option| word.text.starts_with(option)))
+    };
+    match name(words) {
+        Some("env") => begins(&["-i", "-u", "--i", "--u"]) || own.iter().any(|w| w.text == "-"),
+        Some("exec") => begins(&["-c"]),
+        _ => false,
     }
 }
 

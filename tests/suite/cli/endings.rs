@@ -1,8 +1,11 @@
 //! How a run ends, and with which exit code.
 
-use serde_json::json;
+use std::time::Duration;
 
-use super::world::{World, end};
+use serde_json::json;
+use wait_timeout::ChildExt;
+
+use super::world::{World, end, eventually, running};
 use crate::support::chat;
 use crate::support::server::{Reply, Server};
 
@@ -99,4 +102,75 @@ fn a_budget_needs_a_price() {
     let ran = world.ask(&server, &["--budget", "1"]);
     assert_eq!(ran.code, 3);
     assert!(ran.err.contains("hint: ") && server.requests().is_empty(), "{}", ran.err);
+}
+
+/// The time limit of a run bounds what comes after it as well, but for a moment.
+const MOMENT: Duration = Duration::from_millis(2_500);
+
+#[test]
+fn hooks_at_the_end_of_a_run_get_no_more_time_than_the_run() {
+    let (world, server) = (World::new(), Server::repeating([Reply::silence()]));
+    for (command, sleeps) in [("sleep 4734.1", "4734.1"), ("trap '' TERM; sleep 4734.2", "4734.2")]
+    {
+        let hook = format!("hooks.session_end=[{{ name = 'slow', command = \"{command}\" }}]");
+        let ran = world.ask(&server, &["--timeout", "1", "--json", "--set", &hook]);
+        assert_eq!(ran.end(), end(2, "timeout", "partial"), "{}", ran.err);
+        assert!(ran.took < MOMENT, "{:?}", ran.took);
+        assert!(ran.err.contains("before all hooks of its end are"), "{}", ran.err);
+        eventually("nothing is left", || running(sleeps) == 0);
+    }
+}
+
+#[test]
+fn hooks_at_the_end_of_a_run_take_what_is_left_of_its_time() {
+    let (world, server) = (World::new(), Server::new([chat::text("Done.")]));
+    let hook = "hooks.session_end=[{ name = 'slow', command = 'sleep 0.7; touch told' }]";
+    let ran = world.ask(&server, &["--timeout", "30", "--json", "--set", hook]);
+    assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.err);
+    assert!(world.path("told").exists());
+}
+
+#[test]
+fn a_server_that_says_nothing_takes_no_more_time_than_the_run() {
+    let (world, server) = (World::new(), Server::repeating([Reply::silence()]));
+    for (command, sleeps) in
+        [("exec sleep 4734.3", "4734.3"), ("trap '' TERM; sleep 4734.4", "4734.4")]
+    {
+        let silent =
+            format!("mcp.servers=[{{ name = 's', command = 'sh', args = ['-c', \"{command}\"] }}]");
+        let ran = world.ask(&server, &["--timeout", "1", "--json", "--set", &silent]);
+        assert_eq!(ran.end(), end(2, "timeout", "partial"), "{}", ran.err);
+        assert!(ran.took < MOMENT, "{:?}", ran.took);
+        eventually("nothing is left", || running(sleeps) == 0);
+    }
+}
+
+/// More than fits into a pipe that nobody reads.
+fn long() -> String {
+    format!("[[turn]]\ntext = '{}'", "word ".repeat(60_000))
+}
+
+#[test]
+fn a_reader_who_stalls_is_waited_for_as_long_as_the_run_may_last() {
+    let world = World::new();
+    let model = world.script(&long());
+    let args = ["run", "x", "--model", &model, "--json", "--timeout", "1", "--quiet"];
+    let mut child = world.command(&args).spawn().unwrap();
+    let status = child.wait_timeout(Duration::from_secs(20)).unwrap();
+    let _ = child.kill();
+    assert_eq!(status.and_then(|status| status.code()), Some(1));
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut said).unwrap();
+    assert!(said.contains("did not read it in time"), "{said}");
+}
+
+#[test]
+fn a_reader_who_is_slow_gets_everything() {
+    let world = World::new();
+    let model = world.script(&long());
+    let child = world.command(&["run", "x", "--model", &model, "--json"]).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(700));
+    let ran = super::world::finish(child);
+    assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.err);
+    assert!(ran.json()["output"].as_str().unwrap().len() > 290_000);
 }

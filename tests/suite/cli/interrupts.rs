@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
+use wait_timeout::ChildExt;
 
 use super::world::{Ran, World, end, eventually, finish, running};
 use crate::support::chat;
@@ -26,6 +27,34 @@ fn interrupted(child: Child, signal: Signal) -> Ran {
 fn streaming() -> Server {
     let piece = chat::delta(&json!({"content": "word "}));
     Server::new([Reply::open_stream().drip(&piece, Duration::from_millis(20))])
+}
+
+/// The first signal is enough when the run is over and only its reader is still waited for.
+#[test]
+fn nobody_waits_for_a_reader_who_stalls_once_there_is_a_signal() {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let world = World::new();
+        let model = world.script(&format!("[[turn]]\ntext = '{}'", "word ".repeat(60_000)));
+        let args = ["run", "x", "--model", &model, "--json", "--quiet", "--output-file", "out"];
+        let mut child = world.command(&args).spawn().unwrap();
+        eventually("the run is over", || world.path("out").exists());
+        send(&child, signal);
+        let status = child.wait_timeout(Duration::from_secs(20)).unwrap();
+        let _ = child.kill();
+        assert_eq!(status.and_then(|status| status.code()), Some(code));
+    }
+}
+
+/// The same holds for hooks that are told of the end.
+#[test]
+fn nobody_waits_for_the_hooks_of_the_end_once_there_is_a_signal() {
+    let (world, server) = (World::new(), Server::new([chat::text("Done.")]));
+    let hook = "hooks.session_end=[{ name = 'slow', command = 'sleep 4733.9' }]";
+    let child = world.task(&server, &["--json", "--set", hook]).spawn().unwrap();
+    eventually("the hook runs", || running("4733.9") > 0);
+    let ran = interrupted(child, Signal::TERM);
+    assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.err);
+    eventually("nothing is left", || running("4733.9") == 0);
 }
 
 /// A signal in the middle of a reply comes in the middle of that reply again.

@@ -98,6 +98,33 @@ fn a_command_has_no_key_in_its_environment() {
     assert!(!world.read("env.txt").contains("canary"));
 }
 
+/// Fault X1: what the user's own programs run or obey is not written in any mode, unless nothing is confined.
+#[test]
+fn no_tool_writes_the_hooks_or_the_settings_of_a_project() {
+    let world = World::new();
+    world.write(".git/config", "[core]\n").write(".git/hooks/old", "");
+    let calls = [".git/config", ".git/hooks/pre-commit", ".architect/config.toml"]
+        .map(|path| (path, format!(r#"{{"path": "{path}", "content": "evil"}}"#)));
+    let calls = calls.each_ref().map(|(id, args)| (*id, "write_file", args.as_str()));
+    let ask = |args: &[&str]| {
+        let server = Server::new([chat::calls(&calls), chat::text("I see.")]);
+        let args = [&["--mode", "yolo", "--allow", "write_file", "--json"], args].concat();
+        (world.ask(&server, &args), server)
+    };
+    let (ran, server) = ask(&[]);
+    assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.err);
+    assert_eq!(ran.json()["denied"].as_array().unwrap().len(), 3);
+    for result in last(&server, 1, 3) {
+        let said = result["content"].as_str().unwrap();
+        assert!(said.starts_with("Denied: '.") && said.contains("--sandbox off"), "{said}");
+    }
+    assert_eq!(world.read(".git/config"), "[core]\n");
+    assert!(!world.path(".git/hooks/pre-commit").exists() && !world.path(".architect").exists());
+    let (ran, _) = ask(&["--sandbox", "off"]);
+    assert_eq!(ran.json()["denied"], json!([]), "{}", ran.err);
+    assert_eq!(world.read(".architect/config.toml"), "evil");
+}
+
 #[test]
 fn an_answer_that_a_quality_gate_never_accepts_is_no_success() {
     let world = World::new();

@@ -213,7 +213,7 @@ fn a_server_ends_with_its_input_and_a_stubborn_one_is_killed() {
     assert_eq!(world.log("s").last().unwrap(), "end");
     let stubborn = world.start([world.server("stubborn", "modern,stubborn")]);
     let begun = Instant::now();
-    stubborn.servers.stop();
+    stubborn.servers.stop(None);
     assert!(begun.elapsed() < 5 * SECOND, "{:?}", begun.elapsed());
     let path = world.workspace().join("stubborn.log");
     eventually("it is gone", || super::world::with_variable(path.to_str().unwrap()) == 0);

@@ -1,12 +1,13 @@
 //! What no rule and no mode allows: guarded files, blocked commands, and too much of anything.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 
 use architect::exec::{Level, Mode};
-use architect::tools::Settings;
 use architect::tools::permission::{
     BlockedCommands, CommandScope, FilePatterns, Guardrails, Limits, Rules,
 };
+use architect::tools::{Delete, Settings};
 use architect::workspace::Root;
 use serde_json::json;
 
@@ -41,7 +42,7 @@ fn sensitive_files_are_neither_read_nor_changed() {
             assert!(said.contains("guardrails.sensitive_files has"), "{said}");
         }
     }
-    std::os::unix::fs::symlink(".env", world.path.join("innocent")).unwrap();
+    symlink(".env", world.path.join("innocent")).unwrap();
     assert!(world.err("read_file", &json!({"path": "innocent"})).contains("sensitive_files"));
     for line in [
         "cat .env",
@@ -108,6 +109,71 @@ fn protected_files_can_be_read() {
     {
         assert!(!refused(&world, line), "{line}");
     }
+}
+
+/// A workspace with a repository, in which everything is allowed that can be.
+fn repository(mode: Mode) -> World {
+    let rules = Rules::parse(&[], &[], &["run_command", "*_file", "apply_patch"]).unwrap();
+    World::with(Settings { rules, delete: Delete::Allowed, ..yolo() }, |policy| {
+        policy.mode = mode;
+        let protected = [".git/hooks", ".git/config", ".git/config.worktree", ".architect"];
+        policy.protected = protected.map(|path| policy.workspace.join(path)).into();
+        fs::create_dir_all(policy.workspace.join(".git/hooks")).unwrap();
+        fs::write(policy.workspace.join(".git/config"), "[core]\n").unwrap();
+        fs::write(policy.workspace.join("evil"), "[core]\n").unwrap();
+        symlink(".git", policy.workspace.join("way")).unwrap();
+        symlink(".git/config", policy.workspace.join("innocent")).unwrap();
+    })
+}
+
+/// Fault X1: a tool for files is not confined, and what it writes there would be run outside of any confinement.
+#[test]
+fn no_tool_writes_what_no_command_may_write() {
+    let world = repository(Mode::WorkspaceWrite);
+    let new = |path: &str| json!({"path": path, "content": "x"});
+    let patch = |text: &str| json!({"patch": format!("diff --git a/x b/x\n{text}\n")});
+    for (tool, arguments) in [
+        ("write_file", new(".git/config")),
+        ("write_file", new("./d/../.git/hooks/pre-commit")),
+        ("write_file", json!({"path": world.path.join(".git/config"), "content": "x"})),
+        ("write_file", new(".git/config.worktree")),
+        ("write_file", new(".architect/config.toml")),
+        ("write_file", new(".git")),
+        ("write_file", new("way/hooks/post-checkout")),
+        ("write_file", new("innocent")),
+        ("write_file", json!({"path": "innocent", "content": "x", "mode": "append"})),
+        ("edit_file", json!({"path": ".git/config", "old_str": "core", "new_str": "x"})),
+        ("edit_file", json!({"path": "way/config", "old_str": "core", "new_str": "x"})),
+        ("delete_file", json!({"path": ".git/config"})),
+        ("delete_file", json!({"path": "way/config"})),
+        ("apply_patch", patch("rename from evil\nrename to .git/hooks/pre-commit")),
+        ("apply_patch", patch("rename from evil\nrename to way/hooks/pre-commit")),
+        ("apply_patch", patch("copy from evil\ncopy to .architect/config.toml")),
+        ("apply_patch", patch("rename from .git/config\nrename to x")),
+        (
+            "apply_patch",
+            patch(
+                "deleted file mode 100644\n--- a/innocent\n+++ /dev/null\n@@ -1 +0,0 @@\n-[core]",
+            ),
+        ),
+        ("apply_patch", json!({"path": ".git/config", "patch": "@@ -1 +1 @@\n-[core]\n+[x]\n"})),
+    ] {
+        let said = world.err(tool, &arguments);
+        let expected = said.contains("no tool may write it") && said.contains("--sandbox off");
+        assert!(expected, "{tool} {arguments}: {said}");
+    }
+    assert_eq!(world.read(".git/config"), "[core]\n");
+    assert_eq!(fs::read_dir(world.path.join(".git/hooks")).unwrap().count(), 0);
+    assert!(!world.path.join(".architect").exists());
+    assert!(world.ok("read_file", &json!({"path": ".git/config"})).contains("[core]"));
+    world.ok("write_file", &new(".gitignore"));
+}
+
+#[test]
+fn tools_write_everything_where_commands_may() {
+    let world = repository(Mode::Off);
+    world.ok("write_file", &json!({"path": ".git/config", "content": "mine"}));
+    world.ok("write_file", &json!({"path": "way/hooks/pre-commit", "content": "mine"}));
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod commands;
 mod confinement;
 mod engine;
 mod files;
+mod git;
 mod guardrails;
 mod odd;
 mod patches;

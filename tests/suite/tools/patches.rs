@@ -1,6 +1,7 @@
 //! `apply_patch`, held against what git makes of the same patch.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -112,6 +113,78 @@ fn a_patch_is_applied_as_a_whole_or_not_at_all() {
         assert!(result.text.contains(why), "{}", result.text);
         assert_eq!(files(&world.path), before, "{why}");
     }
+}
+
+/// A name is free for another file when there is none of that name, or when the patch moves it away as it is.
+#[test]
+fn no_renamed_file_takes_the_place_of_what_the_patch_has_made() {
+    let change = "diff --git a/c b/c\n--- a/c\n+++ b/c\n@@ -1 +1 @@\n-c\n+changed\n";
+    let rename = |from: &str, to: &str| {
+        format!("diff --git a/{from} b/{to}\nrename from {from}\nrename to {to}\n")
+    };
+    let copy = "diff --git a/b b/c\ncopy from b\ncopy to c\n";
+    let new = "diff --git a/new b/new\nnew file mode 100644\n--- /dev/null\n+++ b/new\n@@ -0,0 +1 @@\n+n\n";
+    for patch in [
+        [change, &rename("b", "c")].concat(),
+        [change, copy].concat(),
+        [&rename("b", "c"), change].concat(),
+        [new, &rename("b", "new")].concat(),
+        [rename("a", "d"), rename("b", "d")].concat(),
+        [rename("c", "d"), rename("a", "c"), rename("b", "c")].concat(),
+        [change, &rename("b", "c"), &rename("c", "d")].concat(),
+        [change, &rename("c", "c")].concat(),
+    ] {
+        let world = world();
+        for name in ["a", "b", "c"] {
+            world.write(name, format!("{name}\n"));
+        }
+        let before = files(&world.path);
+        let said = world.err("apply_patch", &json!({"patch": patch}));
+        assert!(said.contains("exists already"), "{patch}\n{said}");
+        assert_eq!(files(&world.path), before, "{patch}");
+    }
+}
+
+#[test]
+fn files_change_places_as_git_says_it() {
+    for (moves, changes) in [
+        ("mv a t; mv b a; mv t b", ""),
+        ("mv a t; mv b a; mv t b", "s/line 3 /x/"),
+        ("mv a t; mv b a; mv c b; mv t c", ""),
+    ] {
+        let world = world();
+        git(&world.path, &["init", "-q", "."]);
+        for name in ["a", "b", "c"] {
+            // Git sees that a file has gone elsewhere when it is not too short.
+            let lines = (0..99).map(|n| format!("{name} line {n} {}\n", n * 7));
+            world.write(name, lines.collect::<String>());
+        }
+        fs::set_permissions(world.path.join("a"), Permissions::from_mode(0o755)).unwrap();
+        git(&world.path, &["add", "-A"]);
+        let script = format!("{moves}; sed -i '{changes}' a");
+        let moved = Command::new("sh").args(["-c", &script]).current_dir(&world.path).status();
+        assert!(moved.unwrap().success());
+        git(&world.path, &["add", "-A", "-N"]);
+        let patch = git(&world.path, &["diff", "-M", "-C", "-B", "--no-ext-diff"]);
+        let patch = String::from_utf8(patch).unwrap();
+        assert!(patch.contains("rename from a\n") && patch.contains("rename to a\n"), "{patch}");
+        restore(&world, &patch, &files(&world.path));
+        let is_program = |name: &str| world.mode(name) & 0o111 != 0;
+        assert!(!is_program("a") && is_program(&moves[moves.len() - 1..]), "{patch}");
+    }
+}
+
+/// Two files with the same content change places without one of them getting lost.
+#[test]
+fn equal_files_change_places() {
+    let world = world();
+    for name in ["a", "b"] {
+        world.write(name, "same\n");
+    }
+    let patch = "diff --git a/b b/a\nrename from b\nrename to a\n\
+                 diff --git a/a b/b\nrename from a\nrename to b\n";
+    world.ok("apply_patch", &json!({"patch": patch}));
+    assert_eq!((world.read("a"), world.read("b")), ("same\n".to_owned(), "same\n".to_owned()));
 }
 
 #[test]

@@ -72,6 +72,7 @@ fn a_permission_does_not_reach_beyond_its_part() {
         "for f in *.rs; do git add $f; done",
         "git commit -m \"$(cat x)\"",
         "RUST_BACKTRACE=1 cargo test",
+        "env LANG=C git log -i -u",
         "git diff > /dev/null",
         "if git diff --quiet; then echo same; fi",
     ] {
@@ -105,6 +106,11 @@ fn a_permission_does_not_reach_beyond_its_part() {
         "git status $((a[$(touch x)]))",
         "cat < /dev/tcp/host/80",
         "for PATH in .; do git status; done",
+        "env -i git status",
+        "env -uGIT_CONFIG_COUNT git status",
+        "env --unset GIT_CONFIG_COUNT LANG=C git status",
+        "env - git status",
+        "(exec -c git status)",
     ] {
         assert!(command(&world, line).is_err(), "{line}: {:?}", command(&world, line));
     }

@@ -10,7 +10,7 @@ use architect::exec::{Filter, Policy, Supervisor, clean};
 use architect::machine::Intent;
 use architect::model::{Span, ToolCall, ToolResult, ToolStatus};
 use architect::port::{Cancel, Job, Scope, Sleep, Toolbox, Vetted};
-use architect::tools::permission::ConfirmMode;
+use architect::tools::permission::{ConfirmMode, OffLimits};
 use architect::tools::{Registry, Settings, standard};
 use architect::workspace::Root;
 use serde_json::Value;
@@ -61,7 +61,7 @@ impl World {
     }
 
     /// Returns a world with these settings, and a policy to be changed.
-    pub(crate) fn with(settings: Settings, policy: impl FnOnce(&mut Policy)) -> Self {
+    pub(crate) fn with(mut settings: Settings, policy: impl FnOnce(&mut Policy)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().canonicalize().unwrap();
         let temp = path.join("tmp");
@@ -71,6 +71,7 @@ impl World {
         }
         let mut wanted = Policy { temp: temp.clone(), ..Policy::off(&workspace) };
         policy(&mut wanted);
+        settings.guardrails.off_limits = OffLimits::of(&wanted);
         let workspace = wanted.workspace.canonicalize().unwrap();
         let env = clean(std::env::vars_os(), &Filter { rule: &|_| None }, &temp);
         let supervisor = Supervisor::at(env!("CARGO_BIN_EXE_architect"), wanted, env);

@@ -1,0 +1,79 @@
+//! What no tool writes although it lies in the workspace.
+
+use std::path::{Path, PathBuf};
+
+use crate::exec::{Mode, Policy};
+use crate::workspace::shown;
+
+/// What no tool writes although it lies in the workspace: what no command may write there either.
+///
+/// The hooks and the configuration of git and the project's own settings are run or obeyed by the user's programs, outside
+/// of any confinement. Whoever could write them would not need to break out of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OffLimits(Vec<PathBuf>);
+
+impl OffLimits {
+    /// Returns what a policy protects, by its name and by where that leads; nothing for a policy that lets commands write
+    /// whatever they like. Looks at files.
+    pub fn of(policy: &Policy) -> Self {
+        if policy.mode == Mode::Off {
+            return Self::default();
+        }
+        let names = policy.protected.iter().flat_map(|path| [Some(path.clone()), real(path)]);
+        let inside = names.flatten().filter_map(|path| {
+            let inside = path.strip_prefix(&policy.workspace).ok()?;
+            Some(folded(&shown(inside.as_os_str())))
+        });
+        Self(inside.filter(|path| !path.as_os_str().is_empty()).collect())
+    }
+
+    /// Returns whether writing a path below the workspace would change something that is off limits: because it lies
+    /// there, or because it leads there and something else would take its place.
+    pub fn has(&self, path: &str) -> bool {
+        let path = folded(path);
+        self.0.iter().any(|place| path.starts_with(place) || place.starts_with(&path))
+    }
+}
+
+/// Some file systems take upper and lower case for the same.
+fn folded(path: &str) -> PathBuf {
+    path.to_lowercase().into()
+}
+
+/// Returns where a path leads, be there something at its end or not.
+fn real(path: &Path) -> Option<PathBuf> {
+    path.ancestors().find_map(|existing| {
+        let rest = path.strip_prefix(existing).ok()?;
+        Some(existing.canonicalize().ok()?.join(rest))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn what_is_protected_is_off_limits_by_each_of_its_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let workspace = folder.path().canonicalize().unwrap();
+        fs::create_dir(workspace.join("real")).unwrap();
+        symlink("real", workspace.join(".git")).unwrap();
+        let protected = [".git/hooks", ".git/config", "../state"].map(|path| workspace.join(path));
+        let policy = Policy {
+            mode: Mode::WorkspaceWrite,
+            protected: protected.into(),
+            ..Policy::off(&workspace)
+        };
+        let off_limits = OffLimits::of(&policy);
+        for path in [".git", ".git/hooks/pre-commit", ".Git/CONFIG", "real/config", "real"] {
+            assert!(off_limits.has(path), "{path}");
+        }
+        for path in [".git/HEAD", ".gitignore", "real/config2", "state", "a/.git/config"] {
+            assert!(!off_limits.has(path), "{path}");
+        }
+        assert_eq!(OffLimits::of(&Policy { mode: Mode::Off, ..policy }), OffLimits::default());
+    }
+}

@@ -1,0 +1,68 @@
+//! What commands of git do in a workspace that somebody else has made, and that they do all else as ever.
+
+use std::process::Command;
+
+use serde_json::json;
+
+use super::world::World;
+
+/// Makes a repository that a clone may bring along as plain files, and whose configuration names a program.
+fn hostile(world: &World) {
+    let mut git = Command::new("git");
+    let made = git.args(["init", "-q", "--bare", "evil"]).current_dir(&world.path).status();
+    assert!(made.unwrap().success());
+    let runs = "\tfsmonitor = \"touch $PWD/ran; false #\"\n";
+    let core = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = ..\n";
+    world.write("evil/config", format!("{core}{runs}"));
+}
+
+fn run(world: &World, line: &str) -> String {
+    world.call("run_command", &json!({"command": line})).text.to_string()
+}
+
+/// Such a question counts as reading, so nobody is asked before it.
+#[test]
+fn no_repository_among_the_files_has_its_programs_run() {
+    let world = World::new();
+    hostile(&world);
+    let mut plain = Command::new("git");
+    plain.args(["-C", "evil", "status"]).current_dir(&world.path).env_remove("GIT_CONFIG_COUNT");
+    plain.output().unwrap();
+    assert!(world.path.join("ran").exists(), "the repository is not hostile");
+    std::fs::remove_file(world.path.join("ran")).unwrap();
+    for line in [
+        "git -C evil status",
+        "cd evil; git status",
+        "cd evil && git diff",
+        "cd evil/objects; git status",
+        "git --git-dir=evil status",
+        "git --git-dir=evil diff",
+    ] {
+        let said = run(&world, line);
+        assert!(!world.path.join("ran").exists(), "{line}: {said}");
+    }
+    let said = run(&world, "git -C evil status");
+    assert!(said.contains("cannot use bare repository"), "{said}");
+}
+
+#[test]
+fn git_works_as_ever() {
+    let world = World::new();
+    world.write("a", "1\n");
+    for line in [
+        "git init -q . && git config user.name n && git config user.email n@example.org",
+        "git add a && git commit -qm one && git log --oneline | grep one",
+        "echo 2 >> a && git status -s | grep 'M a' && git diff | grep +2",
+        "git stash -q && git stash pop -q && git commit -qam two",
+        "git clone -q --bare . copy.git && git --git-dir=copy.git log --oneline | grep two",
+        "git clone -q copy.git other && git -C other log --oneline | grep two",
+        "git commit -q --allow-empty -m three && git push -q ./copy.git HEAD",
+        "git -C other fetch -q && git -C other log --oneline FETCH_HEAD | grep three",
+        "git worktree add -q tree && git -C tree status -s && git -C .git log --oneline",
+        "git -c protocol.file.allow=always submodule --quiet add ./copy.git sub && git status -s",
+        "git -C sub log --oneline | grep three && git gc -q",
+    ] {
+        let said = run(&world, line);
+        assert!(said.ends_with("[exit code 0]"), "{line}: {said}");
+    }
+}
