@@ -216,10 +216,14 @@ impl Setup {
     }
 
     /// The system prompt of a stored session stays as it was while its agent does, so that the provider's cache holds.
+    /// That of an imported one was written by nobody knows whom.
     fn brief(&self, tools: &dyn Toolbox, servers: &Servers, place: &Place) -> Brief {
         let tools = tools.specs();
         let system = match place {
-            Place::Stored(_, opened) if *opened.past.setting.agent == *self.agent.name.as_str() => {
+            Place::Stored(_, opened)
+                if *opened.past.setting.agent == *self.agent.name.as_str()
+                    && !opened.past.is_foreign() =>
+            {
                 Arc::clone(&opened.past.setting.system)
             }
             Place::Stored(..) | Place::New(..) | Place::Dispatched(..) | Place::Nowhere => {

@@ -169,6 +169,18 @@ impl Remembered {
         json!({ "sets": sets, "agent": agent, "config": config, "profile": profile })
     }
 
+    /// Returns the names of what is remembered.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let keys = self.sets.iter().filter_map(|set| set.split('=').next().map(str::to_owned));
+        let others = [
+            ("--agent", self.agent.is_some()),
+            ("--config", self.config.is_some()),
+            ("--profile", self.profile.is_some()),
+        ];
+        let others = others.into_iter().filter(|(_, is_there)| *is_there);
+        keys.chain(others.map(|(name, _)| name.to_owned())).collect()
+    }
+
     /// Returns what a session kept; what it did not keep is not there.
     pub(crate) fn of_json(value: &Value) -> Self {
         let text = |key: &str| value[key].as_str().map(str::to_owned);

@@ -33,6 +33,8 @@ pub struct Past {
     pub ended: Option<Ended>,
     /// What the newest record says, when the session has just gone on.
     pub(super) resumption: Option<Resumption>,
+    /// The record that says what the session works with by now.
+    set_by: u64,
     /// Messages from other processes that records contain.
     pub(super) arrived: BTreeSet<MailId>,
     /// What the calls that run were cleared for.
@@ -100,6 +102,7 @@ impl Past {
             at: Time::START,
             ended: None,
             resumption: None,
+            set_by: 0,
             arrived: BTreeSet::new(),
             intents: HashMap::new(),
             written: BTreeMap::new(),
@@ -122,7 +125,9 @@ impl Past {
             Content::Resumed(resumed) => {
                 let Resumed { setting, resumption } = Resumed::clone(resumed);
                 (self.ended, self.resumption) = (None, Some(resumption.clone()));
-                self.setting = setting.unwrap_or(self.setting);
+                if let Some(setting) = setting {
+                    (self.setting, self.set_by) = (setting, stored.seq);
+                }
                 self.dawn = stored.ts.map_or(self.dawn, |now| now.before(stored.at));
                 self.remember_found(&resumption);
                 (self.fold, self.outcomes) = self.fold.resume(stored.at, resumption);
@@ -135,6 +140,12 @@ impl Past {
             Content::Header(_) | Content::Partial(_) | Content::Other => false,
         };
         (self, Replayed { met, went_on, difference })
+    }
+
+    /// Returns whether somebody else has said what the session works with: it was imported, and has not gone on here yet.
+    /// Its options, its folder and its system prompt are no wish of the user then.
+    pub fn is_foreign(&self) -> bool {
+        self.header.imported.is_some_and(|last| self.set_by <= last)
     }
 
     /// Returns whether the task is done, as far as this agent and this model are concerned.

@@ -4,6 +4,7 @@ mod answers;
 mod crash;
 mod endings;
 mod faults;
+mod imported;
 mod info;
 mod interrupts;
 mod process;
