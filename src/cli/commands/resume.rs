@@ -59,6 +59,7 @@ pub(super) fn go_on(
     let model = Chosen::of(&config, &world)?;
     let agent = remembered.agent.as_deref().unwrap_or(FIRST_AGENT);
     let mut setup = Setup::new(config, world, agent, model)?;
+    setup.effect = remembered.effect();
     if let Some(schema) = opened.past.setting.schema.as_deref() {
         setup = setup.answering(schema.clone())?;
     }

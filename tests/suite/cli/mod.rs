@@ -8,6 +8,7 @@ mod imported;
 mod info;
 mod interrupts;
 mod process;
+mod remembered;
 mod secrets;
 mod sessions;
 mod subagents;
