@@ -201,6 +201,7 @@ impl Setup {
             source: order.source,
             structured: self.schema.is_some(),
             exit_on_partial: order.exit_on_partial,
+            earlier: order.place.earlier(),
         }
     }
 

@@ -10,7 +10,7 @@ use super::line::{Content, Stored, StoredMark};
 use super::mail::MailId;
 use super::reader::{Damage, Found, Position, Reader};
 use crate::machine::{
-    Event, EventKind, Fold, Intent, Mark, Outcomes, Resumption, Slot, State, Status, Verdict,
+    Bill, Event, EventKind, Fold, Intent, Mark, Outcomes, Resumption, Slot, State, Status, Verdict,
 };
 use crate::model::{CallId, EffectId, Time};
 
@@ -29,6 +29,8 @@ pub struct Past {
     pub at: Time,
     /// The time of day when the time of the session was zero, as far as the newest process knew.
     pub dawn: Wall,
+    /// What it has used so far.
+    pub bill: Bill,
     /// How the newest run ended; none when it did not, or when the session went on after it.
     pub ended: Option<Ended>,
     /// What the newest record says, when the session has just gone on.
@@ -100,6 +102,7 @@ impl Past {
             fold,
             outcomes,
             at: Time::START,
+            bill: Bill::default(),
             ended: None,
             resumption: None,
             set_by: 0,
@@ -113,6 +116,7 @@ impl Past {
     pub fn take(mut self, stored: &Stored) -> (Self, Replayed) {
         let met = Mark::of(&self.fold, &self.outcomes.effects);
         let difference = self.difference(stored, met);
+        let before = (met.state, self.fold.state.run().spent);
         self.at = self.at.max(stored.at);
         self.arrived.extend(&stored.mail);
         let went_on = match &stored.content {
@@ -120,6 +124,7 @@ impl Past {
                 (self.ended, self.resumption) = (None, None);
                 self.remember(event);
                 (self.fold, self.outcomes) = self.fold.accept(stored.at, event.clone());
+                self.bill.take(before, Some(event), self.fold.state.run().spent);
                 true
             }
             Content::Resumed(resumed) => {
@@ -131,6 +136,7 @@ impl Past {
                 self.dawn = stored.ts.map_or(self.dawn, |now| now.before(stored.at));
                 self.remember_found(&resumption);
                 (self.fold, self.outcomes) = self.fold.resume(stored.at, resumption);
+                self.bill.take(before, None, self.fold.state.run().spent);
                 true
             }
             Content::Ended(ended) => {
