@@ -4,6 +4,7 @@ mod answers;
 mod crash;
 mod endings;
 mod faults;
+mod hooks;
 mod imported;
 mod info;
 mod interrupts;

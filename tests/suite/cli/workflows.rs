@@ -84,7 +84,10 @@ fn money_is_counted_once_however_often_the_work_is_sent_back() {
     assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.err);
     let json = ran.json();
     assert_eq!((&json["output"], &json["llm_calls"]), (&json!("Three."), &json!(6)));
-    assert_eq!(json["costs"], json!({"total_cost_usd": 1.2, "by_source": {"agent": 0.6, "eval": 0.6}}));
+    assert_eq!(
+        json["costs"],
+        json!({"total_cost_usd": 1.2, "by_source": {"agent": 0.6, "eval": 0.6}})
+    );
     assert_eq!((&json["cost"], &json["usage"]["output_tokens"]), (&json!(1.2), &json!(120)));
     let mut resume =
         world.command(&["resume", "last", "And further.", "--json", "--budget", "0.6"]);
