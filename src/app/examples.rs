@@ -1,6 +1,7 @@
 //! The rules of the user, held against the user's own examples.
 
 use super::error::AppError;
+use super::hooks;
 use super::setup::Effect;
 use super::tools;
 use crate::config::{Config, ConfigError, Problem, Verdict};
@@ -8,7 +9,8 @@ use crate::tools::permission::{ConfirmMode, Decision, Judge};
 use crate::tools::{CommandTarget, Kind, Target};
 
 /// Checks what can only be judged with the tools: rules, patterns and expressions, and that each example of
-/// `permissions.examples` is decided as it says, where no mode says otherwise.
+/// `permissions.examples` is decided as it says, where no mode says otherwise; and what only a shell would find out, the
+/// commands of hooks.
 ///
 /// # Errors
 ///
@@ -18,13 +20,11 @@ pub fn check(config: &Config) -> Result<(), AppError> {
     let settings = tools::settings(config, &agent, Effect::Real)?;
     let judge = Judge::new(ConfirmMode::ConfirmSensitive, settings.rules, settings.guardrails);
     let examples = &config.settings.permissions.examples;
-    let problems: Vec<Problem> = examples
-        .iter()
-        .filter_map(|(call, verdict)| {
-            let what = mistake(&judge, call, *verdict)?;
-            Some(config.problem(&format!("permissions.examples.{call}"), what))
-        })
-        .collect();
+    let mistaken = examples.iter().filter_map(|(call, verdict)| {
+        let what = mistake(&judge, call, *verdict)?;
+        Some(config.problem(&format!("permissions.examples.{call}"), what))
+    });
+    let problems: Vec<Problem> = mistaken.chain(hooks::mistakes(config)).collect();
     if problems.is_empty() { Ok(()) } else { Err(ConfigError { problems }.into()) }
 }
 

@@ -11,7 +11,7 @@ use crate::port::HookPoint;
 ///
 /// # Errors
 ///
-/// Fails when the pattern of one is none.
+/// Fails when the pattern of one is none, or its command can't be given a file's name.
 pub(super) fn of(
     config: &Config,
     sandbox: &Sandbox,
@@ -22,19 +22,33 @@ pub(super) fn of(
     let mut hooks = Hooks::new();
     for point in HookPoint::ALL {
         for hook in config.settings.hooks.at(point) {
-            let place = place(point, hook).map_err(|error| {
-                let key = format!("hooks.{}.{}.file_patterns", point.name(), hook.name);
-                config.problem(&key, error.to_string())
-            })?;
+            let key = |part: &str| format!("hooks.{}.{}.{part}", point.name(), hook.name);
+            let place = place(point, hook)
+                .map_err(|error| config.problem(&key("file_patterns"), error.to_string()))?;
             let (session, shell) = (Arc::clone(&session), Arc::clone(&shell));
             let command = ShellHook::new(&*hook.command, hook.timeout.into(), session, shell);
             hooks = match point {
-                HookPoint::PostEdit => hooks.with(place, EditHook::new(command)),
+                HookPoint::PostEdit => {
+                    let command = EditHook::new(command)
+                        .map_err(|error| config.problem(&key("command"), error.to_string()))?;
+                    hooks.with(place, command)
+                }
                 _ => hooks.with(place, command),
             };
         }
     }
     Ok(hooks)
+}
+
+/// Returns what is wrong with the commands of hooks.
+pub(super) fn mistakes(config: &Config) -> Vec<Problem> {
+    let hooks = config.settings.hooks.at(HookPoint::PostEdit);
+    let mistake = |hook: &HookSettings| {
+        let wrong = EditHook::check(&hook.command).err()?;
+        let key = format!("hooks.{}.{}.command", HookPoint::PostEdit.name(), hook.name);
+        Some(config.problem(&key, wrong.to_string()))
+    };
+    hooks.filter_map(mistake).collect()
 }
 
 fn place(point: HookPoint, hook: &HookSettings) -> Result<Place, globset::Error> {

@@ -209,6 +209,7 @@ impl Setup {
             source: order.source,
             structured: self.schema.is_some(),
             exit_on_partial: order.exit_on_partial,
+            earlier: order.place.earlier(),
         }
     }
 
@@ -224,10 +225,14 @@ impl Setup {
     }
 
     /// The system prompt of a stored session stays as it was while its agent does, so that the provider's cache holds.
+    /// That of an imported one was written by nobody knows whom.
     fn brief(&self, tools: &dyn Toolbox, servers: &Servers, place: &Place) -> Brief {
         let tools = tools.specs();
         let system = match place {
-            Place::Stored(_, opened) if *opened.past.setting.agent == *self.agent.name.as_str() => {
+            Place::Stored(_, opened)
+                if *opened.past.setting.agent == *self.agent.name.as_str()
+                    && !opened.past.is_foreign() =>
+            {
                 Arc::clone(&opened.past.setting.system)
             }
             Place::Stored(..) | Place::New(..) | Place::Dispatched(..) | Place::Nowhere => {

@@ -12,6 +12,7 @@ use crate::journal::{
 };
 use crate::machine::{Conversation, Fold, Outcomes};
 use crate::model::{Item, Origin, Rules, Time};
+use crate::view::Earlier;
 
 /// Where a run is written down, and where it begins.
 #[derive(Debug)]
@@ -96,6 +97,17 @@ impl Place {
         match self {
             Self::Nowhere | Self::New(..) | Self::Dispatched(..) => 0,
             Self::Stored(_, opened) => opened.past.fold.state.run().sends,
+        }
+    }
+
+    /// Returns what the session has used and done before.
+    pub(super) fn earlier(&self) -> Earlier {
+        match self {
+            Self::Nowhere | Self::New(..) | Self::Dispatched(..) => Earlier::default(),
+            Self::Stored(_, opened) => {
+                let run = opened.past.fold.state.run();
+                Earlier { bill: opened.past.bill, steps: run.steps, llm_calls: run.calls }
+            }
         }
     }
 

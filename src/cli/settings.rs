@@ -1,7 +1,7 @@
 //! From options to a configuration.
 
-use architect::app::{AppError, World};
-use architect::config::{Config, Flag, Sources, Trust, load};
+use architect::app::{AppError, Effect, World};
+use architect::config::{Config, Flag, Sources, Trust, adds_up, load};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
@@ -19,6 +19,8 @@ pub(crate) struct Remembered {
     pub(crate) agent: Option<String>,
     pub(crate) config: Option<String>,
     pub(crate) profile: Option<String>,
+    pub(crate) dry_run: bool,
+    pub(crate) disable_mcp: bool,
 }
 
 /// Options that stand for keys of the configuration, with what is remembered of them.
@@ -65,12 +67,14 @@ pub(crate) fn read(
         own.push(format!("agents.{name}.confirm_mode={}", word(mode)));
     }
     let remembered = Remembered {
-        sets: last_of_each([before.sets.clone(), own.clone(), flags.sets].concat()),
+        sets: effective([before.sets.clone(), own.clone(), flags.sets].concat()),
         agent,
         config: args.config.as_ref().map_or(before.config.clone(), |path| {
             Some(world.cwd.join(path).to_string_lossy().into_owned())
         }),
         profile: args.profile.clone().or_else(|| before.profile.clone()),
+        dry_run: args.dry_run.unwrap_or(before.dry_run),
+        disable_mcp: args.disable_mcp.unwrap_or(before.disable_mcp),
     };
     let sources = Sources {
         folders: world.folders(),
@@ -84,7 +88,7 @@ pub(crate) fn read(
         flags: flags.flags,
     };
     let mut config = load(&sources).map_err(AppError::from)?;
-    if args.disable_mcp {
+    if remembered.disable_mcp {
         config.settings.mcp.servers.clear();
     }
     for notice in &config.notices {
@@ -146,12 +150,16 @@ fn flags(args: &SettingsArgs, output: Option<&OutputArgs>) -> Flags {
 }
 
 /// Leaves out what a later setting of the same key replaces; otherwise a session that goes on often would remember the
-/// same again and again.
-fn last_of_each(sets: Vec<String>) -> Vec<String> {
-    let key = |set: &str| set.split('=').next().map(str::to_owned);
+/// same again and again. Of a list that adds up everything counts.
+fn effective(sets: Vec<String>) -> Vec<String> {
+    let key = |set: &str| set.split('=').next().map(|key| key.trim().to_owned());
     let mut kept: Vec<String> = Vec::new();
     for set in sets {
-        kept.retain(|other| key(other) != key(&set));
+        let replaces = |other: &String| match key(&set) {
+            Some(path) if adds_up(&path) => *other == set,
+            path => key(other) == path,
+        };
+        kept.retain(|other| !replaces(other));
         kept.push(set);
     }
     kept
@@ -163,10 +171,36 @@ fn word<T: ValueEnum + Copy>(value: T) -> String {
 }
 
 impl Remembered {
+    /// Returns whether anything is to be changed.
+    pub(crate) fn effect(&self) -> Effect {
+        if self.dry_run { Effect::Described } else { Effect::Real }
+    }
+
     /// Returns it as a session keeps it.
     pub(crate) fn to_json(&self) -> Value {
-        let Self { sets, agent, config, profile } = self;
-        json!({ "sets": sets, "agent": agent, "config": config, "profile": profile })
+        let Self { sets, agent, config, profile, dry_run, disable_mcp } = self;
+        json!({
+            "sets": sets,
+            "agent": agent,
+            "config": config,
+            "profile": profile,
+            "dry_run": dry_run,
+            "disable_mcp": disable_mcp,
+        })
+    }
+
+    /// Returns the names of what is remembered.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let keys = self.sets.iter().filter_map(|set| set.split('=').next().map(str::to_owned));
+        let others = [
+            ("--agent", self.agent.is_some()),
+            ("--config", self.config.is_some()),
+            ("--profile", self.profile.is_some()),
+            ("--dry-run", self.dry_run),
+            ("--disable-mcp", self.disable_mcp),
+        ];
+        let others = others.into_iter().filter(|(_, is_there)| *is_there);
+        keys.chain(others.map(|(name, _)| name.to_owned())).collect()
     }
 
     /// Returns what a session kept; what it did not keep is not there.
@@ -178,6 +212,8 @@ impl Remembered {
             agent: text("agent"),
             config: text("config"),
             profile: text("profile"),
+            dry_run: value["dry_run"].as_bool().unwrap_or(false),
+            disable_mcp: value["disable_mcp"].as_bool().unwrap_or(false),
         }
     }
 }
@@ -188,8 +224,15 @@ mod tests {
 
     #[test]
     fn of_what_is_set_twice_the_last_is_remembered() {
-        let sets = ["a.b=1", "c=x=1", "a.b=2", "c=x=2"].map(str::to_owned);
-        assert_eq!(last_of_each(sets.into()), ["a.b=2", "c=x=2"]);
+        let sets = ["a.b=1", "c=x=1", " a.b=2", "c=x=2"].map(str::to_owned);
+        assert_eq!(effective(sets.into()), [" a.b=2", "c=x=2"]);
+    }
+
+    #[test]
+    fn of_a_list_that_adds_up_everything_is_remembered_once() {
+        let sets = ["permissions.deny=a", "permissions.deny=b", "permissions.deny=a"];
+        let kept = effective(sets.map(str::to_owned).into());
+        assert_eq!(kept, ["permissions.deny=b", "permissions.deny=a"]);
     }
 
     #[test]
@@ -197,6 +240,7 @@ mod tests {
         let remembered = Remembered {
             sets: vec!["limits.max_steps=3".into()],
             agent: Some("plan".into()),
+            dry_run: true,
             ..Remembered::default()
         };
         assert_eq!(Remembered::of_json(&remembered.to_json()), remembered);

@@ -57,13 +57,18 @@ pub(crate) fn run(setup: &Setup, order: Order, way: Way, args: &OutputArgs) -> R
     if let Some(telemetry) = telemetry(&setup.world, &about) {
         show.add(telemetry);
     }
-    let Evaluated { runs, speaker, verdict } = work(setup, order, way, &stage)?;
+    let Evaluated { runs, speaker, interrupted, verdict } = work(setup, order, way, &stage)?;
     let results = show.results(StopReason::InternalError, "the run broke down");
     let (Some(result), Some(ended)) = (RunResult::joined(&results, speaker), runs.get(speaker))
     else {
         return Err(Failure::failed("the run left no result"));
     };
     let mut result = with_plan(result, ended);
+    // The answer stands, and so does the wish to stop.
+    if let Some(end) = interrupted.and_then(|index| results.get(index)) {
+        (result.status, result.stop_reason) = (end.status, end.stop_reason);
+        result.exit_code = end.exit_code;
+    }
     result.evaluation = verdict.and_then(|verdict| serde_json::to_value(verdict).ok());
     let about = About { session_id: ended.session.to_string().into(), ..about };
     let saved = files(args, format, &about, &result);
@@ -121,7 +126,8 @@ fn work(setup: &Setup, order: Order, way: Way, stage: &Stage) -> Result<Evaluate
     };
     match setup.config.settings.evaluation.mode {
         EvaluationMode::Off => {
-            Ok(Evaluated { speaker: runs.len().saturating_sub(1), runs, verdict: None })
+            let speaker = runs.len().saturating_sub(1);
+            Ok(Evaluated { speaker, runs, interrupted: None, verdict: None })
         }
         EvaluationMode::Basic | EvaluationMode::Full => {
             Ok(evaluated(setup, &task, runs, &again, stage)?)

@@ -143,6 +143,15 @@ pub(super) fn find(path: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| matches(key.path, path))
 }
 
+/// Returns whether what is said of a key in one place goes together with what is said of it in another one, instead of
+/// taking its place.
+pub fn adds_up(path: &str) -> bool {
+    match find(path).map(|key| key.shape) {
+        Some(Sum | Named) => true,
+        Some(One | List) | None => false,
+    }
+}
+
 /// Returns the whole path of a key that is like this name but belongs to another section.
 pub(super) fn elsewhere(name: &str) -> Option<String> {
     let last = |key: &'static Key| key.path.rsplit('.').next().unwrap_or_default();

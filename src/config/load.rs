@@ -152,10 +152,13 @@ impl<'a> Loader<'a> {
     }
 
     fn add_arguments(&mut self) {
-        let mut report = Report::default();
-        let sets = typed::of_sets(&self.sources.sets, &mut report);
-        self.problems.extend(report.problems);
-        self.add(Rank::Argument, Whose::Ours, sets);
+        // What a session remembers and what is said now may be about one list.
+        for set in &self.sources.sets {
+            let mut report = Report::default();
+            let table = typed::of_set(set, &mut report);
+            self.problems.extend(report.problems);
+            self.add(Rank::Argument, Whose::Ours, table);
+        }
         self.add(Rank::Argument, Whose::Ours, typed::of_flags(&self.sources.flags));
     }
 

@@ -12,7 +12,8 @@
 //! 7. `--set KEY=VALUE` and the other options.
 //!
 //! Tables go together key by key. Lists of rules and of guarded files add up, and so do lists of tables with names,
-//! where of two with one name the higher one holds; any other list is replaced as a whole. Nothing is read from the
+//! where of two with one name the higher one holds; any other list is replaced as a whole. Each `--set` is a layer for
+//! itself, the later one above. Nothing is read from the
 //! process itself: folders, variables and options come in as [`Sources`].
 //!
 //! Each layer is checked for itself, also where another one covers it, and everything that is wrong is told at once. A
@@ -45,6 +46,7 @@ mod typed;
 pub use agents::Agent;
 pub use file::Unreadable;
 pub use folders::Folders;
+pub use keys::adds_up;
 pub use layers::{ConfigFile, FileState};
 pub use load::{Sources, Trust, load};
 pub use loaded::Config;

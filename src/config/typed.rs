@@ -82,28 +82,25 @@ fn unknown_variable(name: &str, origin: Origin, report: &mut Report, notices: &m
     }
 }
 
-/// Returns the layer that `--set KEY=VALUE` makes.
-pub(super) fn of_sets(sets: &[String], report: &mut Report) -> Table {
+/// Returns the layer that one `--set KEY=VALUE` makes.
+pub(super) fn of_set(set: &str, report: &mut Report) -> Table {
     let mut table = Table::new();
-    for set in sets {
-        let (path, text) = set
-            .split_once('=')
-            .map_or((set.as_str(), None), |(key, value)| (key.trim(), Some(value)));
-        let origin = argument(&format!("--set {path}"));
-        let trouble = match (keys::find(path), text) {
-            (Some(key), Some(text)) => {
-                put(&mut table, path, value(key, text, &origin), &origin);
-                continue;
-            }
-            (Some(_), None) => Trouble::Other("expected KEY=VALUE".to_owned()),
-            (None, _) => {
-                let nearest = nearest(path, KEYS.iter().map(|key| key.path)).map(str::to_owned);
-                let nearest = nearest.or_else(|| keys::elsewhere(path.rsplit('.').next()?));
-                Trouble::UnknownKey { key: path.to_owned(), nearest }
-            }
-        };
-        report.problems.push(Problem::new(origin, trouble));
-    }
+    let (path, text) =
+        set.split_once('=').map_or((set, None), |(key, value)| (key.trim(), Some(value)));
+    let origin = argument(&format!("--set {path}"));
+    let trouble = match (keys::find(path), text) {
+        (Some(key), Some(text)) => {
+            put(&mut table, path, value(key, text, &origin), &origin);
+            return table;
+        }
+        (Some(_), None) => Trouble::Other("expected KEY=VALUE".to_owned()),
+        (None, _) => {
+            let nearest = nearest(path, KEYS.iter().map(|key| key.path)).map(str::to_owned);
+            let nearest = nearest.or_else(|| keys::elsewhere(path.rsplit('.').next()?));
+            Trouble::UnknownKey { key: path.to_owned(), nearest }
+        }
+    };
+    report.problems.push(Problem::new(origin, trouble));
     table
 }
 
@@ -220,8 +217,8 @@ mod tests {
     fn set_takes_any_key_and_says_what_is_wrong() {
         let mut report = Report::default();
         let sets = ["agents.build.max_steps=3", "llm.modle=x", "stream=x", "llm.model"];
-        let table = of_sets(&sets.map(str::to_owned), &mut report);
-        assert!(table.contains_key("agents"));
+        let tables = sets.map(|set| of_set(set, &mut report));
+        assert!(tables[0].contains_key("agents"));
         let problems: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
         let expected = [
             "--set llm.modle: unknown key `llm.modle`, did you mean `llm.model`?",

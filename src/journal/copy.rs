@@ -72,8 +72,15 @@ impl Store {
         let replaced = fork.instead.as_ref().map(|_| after);
         let lineage = Some(Lineage { session: parent, seq: after, replaced });
         let created = fork.now.into();
-        let header =
-            Header { session: child, created, lineage, dispatched_by: None, ..past.header };
+        let imported = past.header.imported.map(|imported| imported.min(after));
+        let header = Header {
+            session: child,
+            created,
+            lineage,
+            imported,
+            dispatched_by: None,
+            ..past.header
+        };
         let blobs = self.blobs(child);
         self.write_copy(child, |out| {
             let mut copy = Copy { out, crc: 0 };
@@ -100,7 +107,8 @@ impl Store {
         Ok(child)
     }
 
-    /// Writes the records of a session to `out`: one file with everything in it.
+    /// Writes the records of a session to `out`: one file with everything in it, but for the mark that it was imported
+    /// here.
     ///
     /// # Errors
     ///
@@ -111,7 +119,9 @@ impl Store {
         let mut records = 0;
         while let Some(stored) = next(&mut reader)? {
             let mut text = reader.text();
-            if !stored.moved.is_empty() {
+            let is_marked =
+                matches!(&stored.content, Content::Header(header) if header.imported.is_some());
+            if !stored.moved.is_empty() || is_marked {
                 let lowered = line::lower(&text, &stored.moved, reader.blobs());
                 let lost = |why: String| std::io::Error::other(why);
                 text = lowered
@@ -150,9 +160,10 @@ impl Store {
         let session = if taken { SessionId::fresh() } else { had };
         let seq = end.position.seq.saturating_sub(1);
         let lineage = Some(Lineage { session: had, seq, replaced: None });
+        let header = Header { imported: Some(seq), ..past.header };
         let header = match taken {
-            true => Header { session, lineage, created: now.into(), ..past.header },
-            false => past.header,
+            true => Header { session, lineage, created: now.into(), ..header },
+            false => header,
         };
         let mut reader = Reader::again(path, again, nowhere)?;
         let blobs = self.blobs(session);

@@ -32,6 +32,9 @@ pub struct Header {
     /// Where it comes from, when it is a fork or was imported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lineage: Option<Lineage>,
+    /// The last record that came from elsewhere, when it was imported: nobody knows who wrote what is up to there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub imported: Option<u64>,
     /// Who sent it, when another session did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dispatched_by: Option<Dispatcher>,
@@ -153,6 +156,7 @@ impl Header {
             program: concat!("architect ", env!("CARGO_PKG_VERSION")).to_owned(),
             created: now.into(),
             lineage: None,
+            imported: None,
             dispatched_by,
             setting,
             rules,

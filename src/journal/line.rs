@@ -292,7 +292,8 @@ pub(super) fn read(line: &[u8], blobs: &Blobs) -> Result<Result<Stored, String>,
     })
 }
 
-/// Returns a record, with its seal or without, with all its texts in their places.
+/// Returns a record, with its seal or without, with all its texts in their places. What is said of this store alone is
+/// left out.
 pub(super) fn lower(
     line: &[u8],
     moved: &BTreeMap<String, Blob>,
@@ -311,6 +312,9 @@ pub(super) fn lower(
     }
     if let Value::Object(fields) = &mut value {
         fields.shift_remove("blobs");
+        if let Some(Value::Object(header)) = fields.get_mut("header") {
+            header.shift_remove("imported");
+        }
     }
     Ok(serde_json::to_vec(&value).map_err(|error| error.to_string()))
 }

@@ -10,7 +10,7 @@ use super::line::{Content, Stored, StoredMark};
 use super::mail::MailId;
 use super::reader::{Damage, Found, Position, Reader};
 use crate::machine::{
-    Event, EventKind, Fold, Intent, Mark, Outcomes, Resumption, Slot, State, Status, Verdict,
+    Bill, Event, EventKind, Fold, Intent, Mark, Outcomes, Resumption, Slot, State, Status, Verdict,
 };
 use crate::model::{CallId, EffectId, Time};
 
@@ -29,10 +29,14 @@ pub struct Past {
     pub at: Time,
     /// The time of day when the time of the session was zero, as far as the newest process knew.
     pub dawn: Wall,
+    /// What it has used so far.
+    pub bill: Bill,
     /// How the newest run ended; none when it did not, or when the session went on after it.
     pub ended: Option<Ended>,
     /// What the newest record says, when the session has just gone on.
     pub(super) resumption: Option<Resumption>,
+    /// The record that says what the session works with by now.
+    set_by: u64,
     /// Messages from other processes that records contain.
     pub(super) arrived: BTreeSet<MailId>,
     /// What the calls that run were cleared for.
@@ -98,8 +102,10 @@ impl Past {
             fold,
             outcomes,
             at: Time::START,
+            bill: Bill::default(),
             ended: None,
             resumption: None,
+            set_by: 0,
             arrived: BTreeSet::new(),
             intents: HashMap::new(),
             written: BTreeMap::new(),
@@ -110,6 +116,7 @@ impl Past {
     pub fn take(mut self, stored: &Stored) -> (Self, Replayed) {
         let met = Mark::of(&self.fold, &self.outcomes.effects);
         let difference = self.difference(stored, met);
+        let before = (met.state, self.fold.state.run().spent);
         self.at = self.at.max(stored.at);
         self.arrived.extend(&stored.mail);
         let went_on = match &stored.content {
@@ -117,15 +124,19 @@ impl Past {
                 (self.ended, self.resumption) = (None, None);
                 self.remember(event);
                 (self.fold, self.outcomes) = self.fold.accept(stored.at, event.clone());
+                self.bill.take(before, Some(event), self.fold.state.run().spent);
                 true
             }
             Content::Resumed(resumed) => {
                 let Resumed { setting, resumption } = Resumed::clone(resumed);
                 (self.ended, self.resumption) = (None, Some(resumption.clone()));
-                self.setting = setting.unwrap_or(self.setting);
+                if let Some(setting) = setting {
+                    (self.setting, self.set_by) = (setting, stored.seq);
+                }
                 self.dawn = stored.ts.map_or(self.dawn, |now| now.before(stored.at));
                 self.remember_found(&resumption);
                 (self.fold, self.outcomes) = self.fold.resume(stored.at, resumption);
+                self.bill.take(before, None, self.fold.state.run().spent);
                 true
             }
             Content::Ended(ended) => {
@@ -135,6 +146,12 @@ impl Past {
             Content::Header(_) | Content::Partial(_) | Content::Other => false,
         };
         (self, Replayed { met, went_on, difference })
+    }
+
+    /// Returns whether somebody else has said what the session works with: it was imported, and has not gone on here yet.
+    /// Its options, its folder and its system prompt are no wish of the user then.
+    pub fn is_foreign(&self) -> bool {
+        self.header.imported.is_some_and(|last| self.set_by <= last)
     }
 
     /// Returns whether the task is done, as far as this agent and this model are concerned.

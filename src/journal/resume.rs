@@ -99,6 +99,7 @@ impl Opened {
         let opening = if prompt.is_some() { Opening::Message } else { Opening::GoOn };
         // The model was told in what the workspace differs when this was decided.
         let is_decided = found.is_empty()
+            && !past.is_foreign()
             && past.setting == setting
             && past.resumption.as_ref().is_some_and(|resumption| {
                 resumption.rules == rules && resumption.opening == opening
@@ -118,7 +119,9 @@ impl Opened {
         }
         let resumption = Resumption { rules, found: found.clone(), opening };
         let met = Mark::of(&past.fold, &past.outcomes.effects);
-        let changed = Some(setting).filter(|setting| *setting != past.setting);
+        // What somebody else has said becomes what the user says, even when it is the same.
+        let is_changed = past.is_foreign() || setting != past.setting;
+        let changed = is_changed.then_some(setting);
         let resumed = Resumed { setting: changed, resumption };
         journal.go_on(past.at, now, met, &resumed)?;
         let (fold, outcomes) = past.fold.resume(past.at, resumed.resumption);

@@ -25,6 +25,7 @@ pub mod chart;
 
 mod allowance;
 mod attempt;
+mod bill;
 mod budget;
 mod calling;
 mod closing;
@@ -55,6 +56,7 @@ mod stop;
 
 pub use allowance::Allowance;
 pub use attempt::Attempt;
+pub use bill::{Bill, Charge};
 pub use calling::{Calling, Stage as CallStage};
 pub use closing::{Closing, Stage as CloseStage};
 pub use compacting::Compacting;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::machine::{Purpose, Status, StopReason};
+use crate::machine::{Bill, Charge, Purpose, Status, StopReason};
 
 /// What there is to know of a run before it begins, apart from its rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +30,19 @@ pub struct About {
     pub structured: bool,
     /// The exit code of a partial run, where the user wants another one.
     pub exit_on_partial: Option<u8>,
+    /// What its session has used and done before.
+    pub earlier: Earlier,
+}
+
+/// What a session has used and done before a run goes on with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Earlier {
+    /// What it has used.
+    pub bill: Bill,
+    /// Replies whose tool calls ran.
+    pub steps: u32,
+    /// Model calls.
+    pub llm_calls: u32,
 }
 
 /// What a model call is charged to.
@@ -62,6 +75,18 @@ impl About {
             }
             (_, _, reason) => reason.exit_code(),
         }
+    }
+
+    /// Returns what was charged before the run, and to what.
+    pub fn charged_earlier(&self) -> impl Iterator<Item = (Source, Charge)> {
+        let Bill { agent, closing, compaction, subagents } = self.earlier.bill;
+        let charges = [
+            (self.source, agent),
+            (Source::Closing, closing),
+            (Source::Compaction, compaction),
+            (Source::Subagent, subagents),
+        ];
+        charges.into_iter().filter(|(_, charge)| *charge != Charge::default())
     }
 
     /// Returns what a call of the run is charged to.

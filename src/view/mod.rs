@@ -32,7 +32,7 @@ pub mod result;
 pub mod tables;
 pub mod trace;
 
-pub use about::{About, Source};
+pub use about::{About, Earlier, Source};
 pub use catalogue::{Lang, UnknownLang};
 pub use file::{SaveError, save};
 pub use json::Json;

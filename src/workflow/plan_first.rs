@@ -39,7 +39,7 @@ pub fn plan_first(setup: &Setup, order: Order, stage: &Stage) -> Result<Vec<Ende
         Some(outcome) if outcome.reason.status() == Status::Success => outcome.output.clone(),
         _ => return Ok(vec![planned]),
     };
-    let builder = setup.configured(rest(&setup.config, [&planned.fold]));
+    let builder = setup.configured(rest(&setup.config, [&planned], None));
     let task = format!(
         "{task}\n\n## Plan\n\n{}\n\nCarry this plan out. Where it turns out to be wrong, do what the task asks for, and say so.",
         plan.unwrap_or_default().trim()

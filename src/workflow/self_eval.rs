@@ -7,7 +7,7 @@ use super::limits::rest;
 use crate::app::{AppError, Ended, Order, Place, Setup, Stage};
 use crate::config::{Agent, Config, ConfirmMode, EvaluationMode, Hooks, Mcp, Name};
 use crate::journal::{Repair, SessionId, Store};
-use crate::machine::{Fold, State};
+use crate::machine::{Fold, State, StopReason};
 use crate::model::{Item, ToolStatus};
 use crate::view::{Source, clean};
 
@@ -32,6 +32,8 @@ pub struct Evaluated {
     pub runs: Vec<Ended>,
     /// The run whose answer counts.
     pub speaker: usize,
+    /// The run that somebody asked to stop, and all with it.
+    pub interrupted: Option<usize>,
     /// What was said of that answer; none when no evaluation could be had.
     pub verdict: Option<Verdict>,
 }
@@ -78,9 +80,10 @@ pub fn evaluated(
         EvaluationMode::Off | EvaluationMode::Basic => 0,
     };
     let mut newest = runs.len().saturating_sub(1);
-    let mut all = Evaluated { speaker: newest, runs, verdict: None };
+    let mut all = Evaluated { speaker: newest, runs, interrupted: None, verdict: None };
     for attempt in 0..=retries {
-        let Some(verdict) = all.judge(setup, task, newest, stage)? else { break };
+        let verdict = all.judge(setup, task, newest, stage)?;
+        let Some(verdict) = verdict.filter(|_| all.interrupted.is_none()) else { break };
         let is_good = verdict.completed && verdict.confidence >= settings.confidence_threshold;
         let message = verdict.message();
         if all.verdict.as_ref().is_none_or(|best| best.rank() <= verdict.rank()) {
@@ -89,12 +92,13 @@ pub fn evaluated(
         if is_good || attempt == retries {
             break;
         }
-        let Some(order) = again.order(all.runs[newest].session, message)? else { break };
-        let config = rest(&setup.config, all.folds());
+        let session = all.runs[newest].session;
+        let Some(order) = again.order(session, message)? else { break };
+        let config = rest(&setup.config, &all.runs, Some(session));
         let ended = setup.configured(config).run(order, stage.clone())?;
         newest = all.runs.len();
         let is_success = ended.is_success();
-        all.runs.push(ended);
+        all.push(ended);
         if !is_success {
             break;
         }
@@ -103,8 +107,12 @@ pub fn evaluated(
 }
 
 impl Evaluated {
-    fn folds(&self) -> impl Iterator<Item = &Fold> {
-        self.runs.iter().map(|run| &run.fold)
+    fn push(&mut self, ended: Ended) {
+        let reason = ended.outcome().map(|outcome| outcome.reason);
+        if matches!(reason, Some(StopReason::UserInterrupt(_))) {
+            self.interrupted = Some(self.runs.len());
+        }
+        self.runs.push(ended);
     }
 
     /// Has a run judged. What can't be judged has no verdict: a run that did not succeed, a judge without an answer.
@@ -119,7 +127,7 @@ impl Evaluated {
             return Ok(None);
         };
         let task = format!("## Task\n\n{task}\n\n{}", shown(&judged.fold));
-        let judge = judge(setup, rest(&setup.config, self.folds()));
+        let judge = judge(setup, rest(&setup.config, &self.runs, None));
         let order = Order {
             task: Some(task.into()),
             place: Place::Nowhere,
@@ -129,10 +137,10 @@ impl Evaluated {
         };
         let ended = judge.run(order, stage.clone())?;
         let verdict = ended.outcome().and_then(|outcome| Verdict::read(outcome.output.as_deref()?));
-        if verdict.is_none() {
+        self.push(ended);
+        if verdict.is_none() && self.interrupted.is_none() {
             log::warn!("the evaluation of the answer has no verdict");
         }
-        self.runs.push(ended);
         Ok(verdict)
     }
 }

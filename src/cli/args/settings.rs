@@ -69,9 +69,10 @@ pub(crate) struct SettingsArgs {
     #[arg(long, value_name = "SECONDS")]
     pub(crate) step_timeout: Option<f64>,
 
-    /// Describe everything that would change something, instead of doing it
-    #[arg(long)]
-    pub(crate) dry_run: bool,
+    /// Describe everything that would change something, instead of doing it; a session that was begun so goes on so,
+    /// until `--dry-run=false`
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(crate) dry_run: Option<bool>,
 
     /// How commands are confined
     #[arg(long, value_enum)]
@@ -93,9 +94,9 @@ pub(crate) struct SettingsArgs {
     #[arg(long)]
     pub(crate) no_commands: bool,
 
-    /// Don't use tools of MCP servers
-    #[arg(long)]
-    pub(crate) disable_mcp: bool,
+    /// Don't use tools of MCP servers; a session that was begun so goes on so, until `--disable-mcp=false`
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(crate) disable_mcp: Option<bool>,
 
     /// Another file that names MCP servers
     #[arg(long, value_name = "FILE")]

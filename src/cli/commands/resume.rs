@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use architect::app::{Chosen, Order, Place, Setup, World, store};
-use architect::journal::{Repair, SessionId, Store};
-use architect::view::Source;
+use architect::journal::{Past, Repair, SessionId, Store};
+use architect::view::{Source, clean};
 
 use crate::cli::args::{OutputArgs, ResumeArgs, SettingsArgs};
 use crate::cli::error::Failure;
@@ -53,15 +53,13 @@ pub(super) fn go_on(
     if let Some(torn) = &opened.torn {
         log::warn!("the end of the journal was torn; it is saved as {}", torn.display());
     }
-    let mut before = Remembered::of_json(&opened.past.setting.options);
-    // It works where it worked, wherever the command is typed.
-    let root = &opened.past.setting.workspace.root;
-    before.sets.push(format!("workspace.root={}", root.display()));
+    let before = before(&opened.past);
     let (config, remembered) = settings::read(how.settings, Some(how.output), &world, &before)?;
     logging::start(how.output.verbose, config.settings.logging.level);
     let model = Chosen::of(&config, &world)?;
     let agent = remembered.agent.as_deref().unwrap_or(FIRST_AGENT);
     let mut setup = Setup::new(config, world, agent, model)?;
+    setup.effect = remembered.effect();
     if let Some(schema) = opened.past.setting.schema.as_deref() {
         setup = setup.answering(schema.clone())?;
     }
@@ -73,4 +71,22 @@ pub(super) fn go_on(
         exit_on_partial: how.output.exit_code_on_partial,
     };
     task::run(&setup, order, Way::Straight, how.output)
+}
+
+/// Returns what a session remembers of the options that it was begun with. Those of an imported one could run a command
+/// or send the user's key elsewhere, so they do not hold.
+fn before(past: &Past) -> Remembered {
+    let mut before = Remembered::of_json(&past.setting.options);
+    if past.is_foreign() {
+        let names = clean::headline(&before.names().join(", "), 400);
+        log::warn!(
+            "this session was imported: it goes on in this folder, without the options that came with it ({names}); give \
+             those again that you want, as options (`--workspace DIR`, `--set KEY=VALUE`), and it remembers them"
+        );
+        return Remembered::default();
+    }
+    // It works where it worked, wherever the command is typed.
+    let root = &past.setting.workspace.root;
+    before.sets.push(format!("workspace.root={}", root.display()));
+    before
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use architect::app::{Chosen, Effect, Order, Place, Setup, World, store};
+use architect::app::{Chosen, Order, Place, Setup, World, store};
 use architect::journal::SessionId;
 use architect::llm::Recorder;
 use architect::view::{RunResult, Source, jsonl};
@@ -50,9 +50,7 @@ fn begin(args: &RunArgs, world: World) -> Result<u8, Failure> {
     let model = Chosen::of(&config, &world)?;
     let agent = remembered.agent.as_deref().unwrap_or(FIRST_AGENT);
     let mut setup = Setup::new(config, world, agent, model)?;
-    if args.settings.dry_run {
-        setup.effect = Effect::Described;
-    }
+    setup.effect = remembered.effect();
     if let Some(path) = &args.output_schema {
         setup = setup.answering(schema(path)?)?;
     }

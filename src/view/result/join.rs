@@ -12,24 +12,23 @@ impl RunResult {
     /// what they used and did counts together. Returns nothing when there is no such run.
     pub fn joined(runs: &[Self], speaker: usize) -> Option<Self> {
         let mut files = Files::default();
+        for file in runs.iter().flat_map(|run| &run.files_modified) {
+            let (path, action) = (file.path.clone(), file.action);
+            files.add(&FileChange { path, action, added: file.added, removed: file.removed });
+        }
         let mut usage = Used::default();
         let mut by_source = BTreeMap::new();
-        for run in runs {
+        for run in accounts(runs) {
             usage += run.usage;
-            for file in &run.files_modified {
-                let (path, action) = (file.path.clone(), file.action);
-                files.add(&FileChange { path, action, added: file.added, removed: file.removed });
-            }
             for (source, cost) in &run.costs.by_source {
                 let sum: &mut Micros = by_source.entry(*source).or_default();
                 *sum = *sum + *cost;
             }
         }
-        let costs = runs.iter().filter_map(|run| run.cost);
-        let cost = costs.reduce(|sum, cost| sum + cost);
+        let cost = accounts(runs).filter_map(|run| run.cost).reduce(|sum, cost| sum + cost);
         Some(Self {
-            steps: runs.iter().map(|run| run.steps).sum(),
-            llm_calls: runs.iter().map(|run| run.llm_calls).sum(),
+            steps: accounts(runs).map(|run| run.steps).sum(),
+            llm_calls: accounts(runs).map(|run| run.llm_calls).sum(),
             duration: Span(runs.iter().map(|run| run.duration.0).sum()),
             tools_used: runs.iter().flat_map(|run| run.tools_used.clone()).collect(),
             files_modified: files.told(),
@@ -40,4 +39,12 @@ impl RunResult {
             ..runs.get(speaker)?.clone()
         })
     }
+}
+
+/// Returns the runs whose accounts add up: the newest one of each session, since it counts what came before it.
+fn accounts(runs: &[RunResult]) -> impl Iterator<Item = &RunResult> {
+    let is_newest = |index: usize, run: &RunResult| {
+        runs.iter().skip(index + 1).all(|later| later.session_id != run.session_id)
+    };
+    runs.iter().enumerate().filter(move |(index, run)| is_newest(*index, run)).map(|(_, run)| run)
 }

@@ -49,17 +49,24 @@ struct Open {
 const LONGEST_ERROR: usize = 500;
 
 impl Tally {
-    /// Returns the tally of a run of which nothing has been seen yet.
+    /// Returns the tally of a run of which nothing has been seen yet. What its session has used before counts, as it
+    /// does for the limits.
     pub fn new(about: Arc<About>) -> Self {
+        let (mut used, mut by_source) = (Used::default(), BTreeMap::new());
+        for (source, charge) in about.charged_earlier() {
+            used += charge.usage.into();
+            by_source.insert(source, charge.cost);
+        }
+        by_source.retain(|_, cost| *cost > Micros::ZERO);
         Self {
-            about,
             begun: None,
             latest: None,
-            steps: 0,
-            llm_calls: 0,
-            used: Used::default(),
-            by_source: BTreeMap::new(),
-            has_price: false,
+            steps: about.earlier.steps,
+            llm_calls: about.earlier.llm_calls,
+            used,
+            has_price: !by_source.is_empty(),
+            by_source,
+            about,
             tools: Vec::new(),
             open: HashMap::new(),
             words: HashSet::new(),
@@ -127,8 +134,9 @@ impl Tally {
     }
 
     fn document(&self, end: &AgentEnd) -> RunResult {
-        let mut by_source = self.by_source.clone();
-        // What was charged before anything was shown, in an earlier part of the session, was the agent's.
+        // A model without a price does not tell what a part of the session cost that another one made.
+        let mut by_source = end.cost.map(|_| self.by_source.clone()).unwrap_or_default();
+        // What was charged when the session went on, for a call that nobody had heard the end of.
         let earlier = end.cost.unwrap_or_default().minus(self.told_cost());
         if earlier > Micros::ZERO {
             let agent = by_source.entry(self.about.source).or_default();

@@ -146,6 +146,7 @@ pub fn from_session(store: &Store, session: SessionId) -> Result<String, Journal
     });
     let expect = expect(&past, &told.calls, files.collect());
     let rules = &past.header.rules;
+    let is_imported = past.header.imported.is_some();
     let head = Head {
         about: format!("Session {session}."),
         prompt: match &past.header.task {
@@ -153,7 +154,8 @@ pub fn from_session(store: &Store, session: SessionId) -> Result<String, Journal
             Item::Assistant(_) | Item::Exchange(_) => String::new(),
         },
         agent: past.header.setting.agent.to_string(),
-        sets: sets(&past.header.setting.options),
+        // Those of an imported session could run commands of their own.
+        sets: if is_imported { Vec::new() } else { sets(&past.header.setting.options) },
         window: Some(rules.context.window.0),
         schema: past.header.setting.schema.as_deref().cloned(),
         price: rules.price.as_ref().map(PriceLine::of),
@@ -166,6 +168,12 @@ pub fn from_session(store: &Store, session: SessionId) -> Result<String, Journal
         .iter()
         .map(|path| format!("# What {path} was before is not known; it is as it stands now.\n"))
         .collect();
+    let unknown = match is_imported {
+        true => format!(
+            "# The session was imported: the options that it was begun with are left out.\n{unknown}"
+        ),
+        false => unknown,
+    };
     Ok(format!("{unknown}{head}\n{}", section(&expect)))
 }
 

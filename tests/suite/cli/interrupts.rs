@@ -207,3 +207,23 @@ fn a_process_that_stood_still_reads_on_where_it_was() {
     assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.err);
     assert_eq!(ran.json()["output"], "so far");
 }
+
+/// The answer stands, but who asks a run to stop is told that it did.
+#[test]
+fn a_run_that_is_being_evaluated_is_interrupted_like_any_other() {
+    let bad = r#"{"completed": false, "confidence": 0.9}"#;
+    for before in [&["Done."][..], &["Done.", bad]] {
+        for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+            let piece = chat::delta(&json!({"content": "word "}));
+            let slow = Reply::open_stream().drip(&piece, Duration::from_millis(20));
+            let replies = before.iter().map(|text| chat::text(text)).chain([slow]);
+            let (world, server) = (World::new(), Server::new(replies));
+            let child = world.task(&server, &["--self-eval", "full", "--json"]).spawn().unwrap();
+            server.wait_for(before.len() + 1);
+            let ran = interrupted(child, signal);
+            assert_eq!(ran.end(), end(code, "user_interrupt", "partial"), "{}", ran.err);
+            assert_eq!(ran.json()["output"], "Done.");
+            assert_eq!(server.requests().len(), before.len() + 1);
+        }
+    }
+}

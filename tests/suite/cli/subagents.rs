@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::workflows::PRICES;
 use super::world::{World, end, eventually, finish};
 use crate::support::chat;
 use crate::support::server::{Reply, Server};
@@ -216,4 +217,25 @@ fn a_sub_agent_that_a_crash_cut_off_is_told_of_with_its_session() {
     assert!(told(&server, 2).contains("written down in the session "), "{}", told(&server, 2));
     // The last session is the user's own, not the one that was written to last.
     assert_eq!(world.run(&["sessions", "show", "last", "--json"]).json()["session_id"], parent);
+}
+
+#[test]
+fn a_session_that_goes_on_tells_all_that_it_has_used() {
+    let world = World::new();
+    let texts = ["It says one.", "The review is good.", "Three."].map(chat::text);
+    let first = dispatching(&[dispatch("d", "review")]);
+    let server = Server::new([first].into_iter().chain(texts));
+    let prices = world.write("prices.toml", PRICES).path("prices.toml");
+    let prices = format!("costs.prices_file={}", prices.display());
+    let ran = world.ask(&server, &["--set", &prices, "--json"]);
+    assert_eq!(ran.json()["costs"]["by_source"], json!({"agent": 0.4, "subagent": 0.2}));
+    let mut resume = world.command(&["resume", "last", "Go on.", "--json"]);
+    let ran = finish(resume.env("OPENAI_API_KEY", "k").spawn().unwrap());
+    assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.err);
+    let json = ran.json();
+    let by_source = json!({"agent": 0.6, "subagent": 0.2});
+    assert_eq!(json["costs"], json!({"total_cost_usd": 0.8, "by_source": by_source}));
+    let (input, output) = chat::USAGE;
+    let used = (&json["usage"]["input_tokens"], &json["usage"]["output_tokens"]);
+    assert_eq!(used, (&json!(4 * input), &json!(4 * output)));
 }

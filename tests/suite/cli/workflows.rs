@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::world::{World, end};
+use super::world::{World, end, finish};
 use crate::support::chat;
 use crate::support::server::Server;
 
@@ -63,4 +63,46 @@ fn the_runs_share_their_limits() {
     let ran = world.ask(&server, &["--plan-first", "--max-tokens", &used, "--json"]);
     assert_eq!(ran.code, 2, "{}", ran.err);
     assert_eq!(ran.json()["stop_reason"], "budget_exceeded");
+}
+
+/// What the model costs: 20 cents for each of its replies, and as much is reserved for one.
+pub(crate) const PRICES: &str =
+    "[models.openai]\nfake = { output = 20, price = { input = 0.0, output = 10_000.0 } }\n";
+
+/// The second and the third round go on in the session of the first one, and have its account.
+#[test]
+fn money_is_counted_once_however_often_the_work_is_sent_back() {
+    let world = World::new();
+    let bad = r#"{"completed": false, "confidence": 0.9, "issues": ["no test"]}"#;
+    let good = r#"{"completed": true, "confidence": 0.95}"#;
+    let server = Server::new(["One.", bad, "Two.", bad, "Three.", good].map(chat::text));
+    let prices = world.write("prices.toml", PRICES).path("prices.toml");
+    let prices = format!("costs.prices_file={}", prices.display());
+    let retries = "evaluation.max_retries=2";
+    let args = ["--self-eval", "full", "--budget", "1.4", "--set", &prices, "--set", retries];
+    let ran = world.ask(&server, &[&args[..], &["--json"]].concat());
+    assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.err);
+    let json = ran.json();
+    assert_eq!((&json["output"], &json["llm_calls"]), (&json!("Three."), &json!(6)));
+    assert_eq!(
+        json["costs"],
+        json!({"total_cost_usd": 1.2, "by_source": {"agent": 0.6, "eval": 0.6}})
+    );
+    assert_eq!((&json["cost"], &json["usage"]["output_tokens"]), (&json!(1.2), &json!(120)));
+    let mut resume =
+        world.command(&["resume", "last", "And further.", "--json", "--budget", "0.6"]);
+    let ran = finish(resume.env("OPENAI_API_KEY", "k").spawn().unwrap());
+    assert_eq!(ran.end().1, "budget_exceeded", "{}", ran.err);
+}
+
+#[test]
+fn a_plan_and_its_work_cost_what_they_cost() {
+    let world = World::new();
+    let server = Server::new(["A plan.", "Done."].map(chat::text));
+    let prices = world.write("prices.toml", PRICES).path("prices.toml");
+    let prices = format!("costs.prices_file={}", prices.display());
+    let ran = world.ask(&server, &["--plan-first", "--budget", "0.6", "--set", &prices, "--json"]);
+    assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.err);
+    let expected = json!({"total_cost_usd": 0.4, "by_source": {"agent": 0.2, "plan": 0.2}});
+    assert_eq!((&ran.json()["costs"], &ran.json()["llm_calls"]), (&expected, &json!(2)));
 }

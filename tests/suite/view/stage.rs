@@ -15,7 +15,7 @@ use architect::port::{
     ToolSpec, Toolbox, Vetted,
 };
 use architect::runner::{Arrival, Brief, Driver, Inline, Ports};
-use architect::view::{About, Lost, Output, Patience, RunResult, Show, Source};
+use architect::view::{About, Earlier, Lost, Output, Patience, RunResult, Show, Source};
 
 /// One answer of the model.
 pub(crate) struct Turn {
@@ -131,6 +131,7 @@ pub(crate) fn about() -> About {
         source: Source::Agent,
         structured: false,
         exit_on_partial: None,
+        earlier: Earlier::default(),
     }
 }
 
