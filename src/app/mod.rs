@@ -30,6 +30,7 @@ mod shared;
 mod staging;
 mod subagents;
 mod telemetry;
+mod tool_names;
 mod tools;
 mod trace;
 mod world;

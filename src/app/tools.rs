@@ -8,6 +8,7 @@ use super::sandbox::Sandbox;
 use super::setup::Effect;
 use super::shared::Shared;
 use super::subagents::{Crew, dispatching};
+use super::tool_names;
 use crate::config::{self, Agent, Config, PathPattern, Permissions, Problem};
 use crate::machine::Conversation;
 use crate::model::{Item, wildcard};
@@ -96,6 +97,10 @@ pub(super) fn settings(
 ) -> Result<Settings, Problem> {
     let settings = &config.settings;
     let commands = &settings.commands;
+    let key = format!("agents.{}.allowed_tools", agent.name);
+    for entry in &agent.allowed_tools {
+        tool_names::check(entry).map_err(|error| config.problem(&key, error))?;
+    }
     Ok(Settings {
         allowed_tools: Some(agent.allowed_tools.clone()),
         mode: match agent.confirm_mode {
@@ -125,6 +130,7 @@ fn rules(config: &Config) -> Result<Rules, Problem> {
     {
         for text in texts {
             Rule::parse(text).map_err(|error| config.problem(key, error.to_string()))?;
+            tool_names::check(text).map_err(|error| config.problem(key, error))?;
         }
     }
     Rules::parse(deny, ask, allow)

@@ -151,3 +151,13 @@ fn a_quality_gate_sends_the_answer_back_until_it_passes() {
     assert_eq!((ran.code, ran.out.as_str()), (0, "Now it is.\n"), "{}", ran.err);
     assert!(last(&server, 1, 1)[0]["content"].as_str().unwrap().contains("no x"));
 }
+
+/// A rule for a tool that does not exist would deny nothing.
+#[test]
+fn a_rule_for_no_tool_is_a_mistake() {
+    let (world, server) = (World::new(), Server::repeating([chat::text("Done.")]));
+    let ran = world.ask(&server, &["--deny", "run_comand(*)"]);
+    let told = "there is no tool `run_comand`, did you mean `run_command`?";
+    assert!(ran.code == 3 && ran.err.contains(told), "{} {}", ran.code, ran.err);
+    assert_eq!(world.ask(&server, &["--deny", "mcp_git_*"]).code, 0);
+}

@@ -1,0 +1,76 @@
+//! The names of the tools. A rule or a list with another name would never have an effect, and a rule that denies would be
+//! missed only when it is too late.
+
+use crate::model::{did_you_mean, nearest_within};
+
+/// The tools of this program; those of servers begin with `mcp_`.
+const NAMES: [&str; 12] = [
+    "apply_patch",
+    "delete_file",
+    "dispatch_subagent",
+    "edit_file",
+    "find_files",
+    "grep",
+    "list_files",
+    "read_file",
+    "read_output",
+    "run_command",
+    "search_code",
+    "write_file",
+];
+
+/// Letters that a name may differ in and still be meant.
+const SLIPS: usize = 3;
+
+/// Checks the tools that a rule or an entry of a list is about: names with stars, and bars between them.
+///
+/// # Errors
+///
+/// Fails with what to say of a name that no tool has.
+pub(super) fn check(entry: &str) -> Result<(), String> {
+    let (tools, _) = entry.split_once('(').unwrap_or((entry, ""));
+    let is_known =
+        |name: &&str| name.contains('*') || name.starts_with("mcp_") || NAMES.contains(name);
+    match tools.split('|').map(str::trim).find(|name| !is_known(name)) {
+        None => Ok(()),
+        Some(name) => {
+            let meant = nearest_within(name, NAMES, SLIPS);
+            Err(format!("there is no tool `{name}`{}", did_you_mean(meant)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exec::{Policy, Supervisor};
+    use crate::tools::{Delete, READ_OUTPUT, Settings, standard};
+    use crate::workspace::Root;
+
+    #[test]
+    fn these_are_the_tools_that_there_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        let supervisor = Supervisor::in_process(Policy::off(folder.path()), Vec::new());
+        let settings = Settings { delete: Delete::Allowed, ..Settings::default() };
+        let tools = standard(&root, &supervisor, &settings);
+        let mut names: Vec<String> =
+            tools.iter().map(|tool| tool.spec().name.to_string()).collect();
+        names.extend([READ_OUTPUT, "dispatch_subagent"].map(str::to_owned));
+        names.sort();
+        assert_eq!(names, NAMES);
+    }
+
+    #[test]
+    fn a_name_that_no_tool_has_is_told_with_the_nearest_one() {
+        for entry in ["run_command(git *)", "write_file", "read_file|grep", "mcp_git_*", "*"] {
+            assert_eq!(check(entry), Ok(()), "{entry}");
+        }
+        let wrong = |entry| check(entry).unwrap_err();
+        assert_eq!(
+            wrong("run_comand(*)"),
+            "there is no tool `run_comand`, did you mean `run_command`?"
+        );
+        assert_eq!(wrong("grep|Wirte"), "there is no tool `Wirte`");
+    }
+}
