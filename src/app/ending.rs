@@ -74,8 +74,8 @@ pub(super) fn tell_end(hooks: &Arc<Hooks>, fold: &Fold, asking: &Cancel) -> Opti
     // What has ended the run was meant for the run.
     let is_new = !asking.is_cancelled();
     let hurried = cancel.clone();
-    let _hurry = is_new.then(|| asking.on_cancel(move || hurried.cancel()));
-    Some(Telling { cancel, told, _hurry })
+    let hurry = is_new.then(|| asking.on_cancel(move || hurried.cancel()));
+    Some(Telling { cancel, told, _hurry: hurry })
 }
 
 impl Telling {

@@ -48,7 +48,7 @@ pub fn clean(
     let (settings, others): (Vec<_>, Vec<_>) =
         engine.into_iter().partition(|(name, _)| git::is_setting(name));
     let mut kept: Vec<_> = others.into_iter().filter(|(name, _)| is_kept(name, filter)).collect();
-    kept.extend(git::settings(settings, filter));
+    kept.extend(git::settings(&settings, filter));
     let mut set = |name: &str, value: &OsStr| {
         kept.retain(|(other, _)| other != name);
         kept.push((name.into(), value.to_owned()));

@@ -30,7 +30,7 @@ pub(super) fn is_setting(variable: &OsStr) -> bool {
 
 /// Returns the variables by which git is told the engine's own settings, as far as they are no secrets, and behind them
 /// those that count more.
-pub(super) fn settings(engine: Vec<Variable>, filter: &Filter<'_>) -> Vec<Variable> {
+pub(super) fn settings(engine: &[Variable], filter: &Filter<'_>) -> Vec<Variable> {
     let value = |name: &str| {
         let found = engine.iter().find(|(found, _)| found == name);
         found.map(|(_, value)| value.clone())
@@ -66,8 +66,9 @@ mod tests {
     use super::*;
 
     fn told(engine: &[(&str, &str)], rule: &dyn Fn(&str) -> Option<bool>) -> Vec<String> {
-        let engine = engine.iter().map(|(name, value)| (name.into(), value.into())).collect();
-        let told = settings(engine, &Filter { rule });
+        let engine = engine.iter().map(|(name, value)| (name.into(), value.into()));
+        let engine: Vec<Variable> = engine.collect();
+        let told = settings(&engine, &Filter { rule });
         let text = |text: &OsString| text.to_str().unwrap().to_owned();
         told.iter().map(|(name, value)| format!("{}={}", text(name), text(value))).collect()
     }

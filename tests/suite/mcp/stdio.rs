@@ -221,6 +221,18 @@ fn a_server_ends_with_its_input_and_a_stubborn_one_is_killed() {
     assert!(said.contains("it was cancelled"), "{said}");
 }
 
+/// Whoever has no time left gives a server no more than a moment, and leaves the rest to its supervisor.
+#[test]
+fn a_stubborn_server_is_not_waited_for_when_there_is_no_time() {
+    let world = World::new();
+    let stubborn = world.start([world.server("late", "modern,stubborn")]);
+    let begun = Instant::now();
+    stubborn.servers.stop(Some(Duration::ZERO));
+    assert!(begun.elapsed() < 2 * SECOND, "{:?}", begun.elapsed());
+    let path = world.workspace().join("late.log");
+    eventually("it is gone", || super::world::with_variable(path.to_str().unwrap()) == 0);
+}
+
 /// Fault M14.
 #[test]
 fn what_a_server_has_started_ends_with_it() {

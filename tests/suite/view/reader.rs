@@ -124,6 +124,28 @@ fn a_reader_who_stalls_holds_up_neither_the_run_nor_its_end() {
     drop(reader);
 }
 
+/// A signal is about the wait for a reader when no run is left that it could be about.
+#[test]
+fn a_signal_ends_the_wait_for_a_reader_after_the_run_alone() {
+    use architect::model::Signal;
+
+    let (reader, writer): (PipeReader, _) = io::pipe().unwrap();
+    let show = Show::new(streamed(writer));
+    show.signalled(Signal::Interrupt);
+    let watcher = show.watch(super::stage::about());
+    show.signalled(Signal::Interrupt);
+    assert_eq!(show.signal(), None, "those were for the run");
+    drop(watcher);
+    large().play_in(&show);
+    let result = show.results(StopReason::InternalError, "").remove(1);
+    show.signalled(Signal::Terminate);
+    let begun = Instant::now();
+    assert_eq!(show.finish(&result, Patience::UntilRead), Err(Lost::Stalled));
+    assert_eq!(show.signal(), Some(Signal::Terminate));
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    drop(reader);
+}
+
 #[test]
 #[cfg(target_os = "linux")]
 fn a_full_disk_is_no_reader_who_went_away() {
