@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use architect::journal::{EndKind, Fork, Instead, Past, SessionId};
-use architect::machine::{Entry, Mark, State};
-use architect::model::{Fault, Item, Origin, Part, Rules, Time, ToolStatus};
+use architect::machine::{Bill, Entry, Mark, State};
+use architect::model::{Fault, Item, Micros, Origin, Part, Rules, Time, Tokens, ToolStatus};
 use architect::port::{Ask, Model, ModelCall};
 
 use super::half_done::{Reads, narrow};
@@ -85,6 +85,22 @@ fn every_journal_that_was_kept_leads_where_it_led() {
     format-1/text.jsonl: Done llm_done, 0 steps, 1 calls, $0.000200, 2 entries, 00b6e7820f2f2c9c
     format-1/tools.jsonl: Done llm_done, 3 steps, 4 calls, $0.000800, 5 entries, 28ff9975454bf0ff
     ");
+}
+
+/// What was charged, and to what, can be told of every part of a session's life.
+#[test]
+fn the_bill_of_every_journal_that_was_kept_adds_up() {
+    for path in journals() {
+        let (_, _, past) = replayed(&path);
+        let Bill { agent, closing, compaction, subagents } = past.bill;
+        let charges = [agent, closing, compaction, subagents];
+        let cost = charges.iter().fold(Micros::ZERO, |sum, charge| sum + charge.cost);
+        let tokens = charges.iter().fold(Tokens::ZERO, |sum, charge| sum + charge.usage.total());
+        let spent = past.fold.state.run().spent;
+        assert_eq!((cost, tokens), (spent.cost, spent.tokens), "{}", path.display());
+        let is_compacted = path.ends_with("compaction.jsonl");
+        assert_eq!(compaction.cost > Micros::ZERO, is_compacted, "{}", path.display());
+    }
 }
 
 #[test]
