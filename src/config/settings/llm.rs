@@ -49,16 +49,13 @@ pub(super) const DAY: Span = Span::secs(86_400);
 
 impl Llm {
     pub(super) fn read(from: &mut Reader<'_>) -> Self {
-        let timeout = from.within("timeout", Span::secs(60), SHORTEST..=DAY);
-        // A connection knows one limit for every read, so that the wait for the first byte has to fit into it.
-        let idle_timeout = from.within("idle_timeout", timeout.max(Span::secs(120)), timeout..=DAY);
         Self {
             model: from.maybe("model"),
             api_base: from.maybe("api_base"),
             api_key_env: from.maybe("api_key_env"),
             allow_http: from.or("allow_http", false),
-            timeout,
-            idle_timeout,
+            timeout: from.within("timeout", Span::secs(60), SHORTEST..=DAY),
+            idle_timeout: from.within("idle_timeout", Span::secs(120), SHORTEST..=DAY),
             call_timeout: from.within("call_timeout", Span::secs(600), SHORTEST..=DAY),
             retries: from.within("retries", 3, 0..=100),
             stream: from.or("stream", true),

@@ -98,7 +98,7 @@ fn a_stop_hook_sends_an_answer_back() {
 #[test]
 fn a_stop_hook_that_is_never_content_does_not_hold_the_run_for_ever() {
     let ended = run(&vec![Says::Text("done"); 20], at(HookPoint::Stop, no("again")));
-    assert_eq!(ended.outcome(), ("llm_done", "done".to_owned()));
+    assert_eq!(ended.outcome(), ("checks_failed", "done".to_owned()));
     assert!(ended.noticed.system.len() < 10, "{}", ended.noticed.system.len());
 }
 
