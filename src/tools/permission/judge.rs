@@ -1,6 +1,6 @@
 //! The decision about a call.
 
-use super::command::{Line, forbidden};
+use super::command::{Line, forbidden, is_harmless};
 use super::guard;
 use super::guardrails::{CommandScope, Guardrails};
 use super::mode::ConfirmMode;
@@ -155,7 +155,10 @@ impl Judge {
 
     /// Returns whether rules allow a command line, or it only reads.
     fn allowed(&self, line: &Line, command: &CommandTarget) -> Allowed {
-        if let Some(rule) = self.rules.allow.iter().find(|rule| rule.is_line(&command.line)) {
+        // Whoever allows a line means it with the programs and settings that it has without more.
+        let is_given = command.env.iter().any(|name| !is_harmless(name));
+        let rule = self.rules.allow.iter().find(|rule| rule.is_line(&command.line));
+        if let Some(rule) = rule.filter(|_| !is_given) {
             return Allowed::By(format!("rule {} of permissions.allow", rule.as_str()));
         }
         let script = match &line.script {

@@ -11,4 +11,4 @@ mod reads;
 pub(super) use forbidden::forbidden;
 pub(super) use line::{Line, Program};
 pub(super) use program::{Inner, inner, name};
-pub(super) use reads::{is_harmless, only_reads};
+pub(super) use reads::{is_harmless, is_own, only_reads};

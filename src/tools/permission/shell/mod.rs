@@ -12,6 +12,8 @@ pub(super) use syntax::{
     Assignment, Body, Command, Form, Pipeline, Redirect, Redirection, Script, Simple, Word,
 };
 
+pub(super) use reader::is_variable;
+
 use reader::Reader;
 
 /// Why a command line could not be read.
