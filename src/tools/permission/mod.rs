@@ -26,3 +26,6 @@ pub use judge::{Decision, Judge};
 pub use mode::ConfirmMode;
 pub use quota::{Quota, Use, Used};
 pub use rules::{Rule, RuleError, Rules};
+
+#[cfg(test)]
+mod tests;

@@ -164,6 +164,31 @@ pub(in crate::tools::permission) fn all(simple: &Simple) -> Vec<Simple> {
     all
 }
 
+/// Returns texts among the arguments of a program that may be scripts which it runs.
+pub(in crate::tools::permission) fn guessed(words: &[Word]) -> Vec<String> {
+    let (Some(name), Some(rest)) = (name(words), words.get(1..)) else { return Vec::new() };
+    let texts = rest.iter().map(|word| word.text.as_str());
+    if runs_scripts(name) && !is_shell(name) {
+        return vec![texts.collect::<Vec<_>>().join(" ")];
+    }
+    if !is_shell(name) && !OPAQUE.contains(&name) {
+        return Vec::new();
+    }
+    // As an argument, or glued to an option.
+    let ways = |text: &str| {
+        let long = text.split_once('=').map(|(_, value)| value.to_owned());
+        let short = text.strip_prefix('-').and_then(|text| text.get(1..)).map(str::to_owned);
+        let glued = if text.starts_with('-') { [long, short] } else { [None, None] };
+        glued.into_iter().flatten().chain([text.to_owned()]).collect::<Vec<_>>()
+    };
+    texts.filter(|text| text.contains(char::is_whitespace)).flat_map(ways).collect()
+}
+
+/// Returns whether a program is one that runs scripts.
+pub(in crate::tools::permission) fn runs_scripts(name: &str) -> bool {
+    is_shell(name) || matches!(name, "eval" | "trap" | "watch")
+}
+
 /// Returns whether some words run a program that runs others.
 fn runs_others(words: &[Word]) -> bool {
     name(words).is_some_and(|name| {
