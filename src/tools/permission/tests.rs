@@ -1,5 +1,9 @@
 //! Lines that look harmless, and what is decided about them.
 
+use std::process::{Command as Process, Stdio};
+
+use proptest::prelude::*;
+
 use super::{BlockedCommands, ConfirmMode, Decision, Guardrails, Judge, Rules};
 use crate::tools::tool::{CommandTarget, Kind, Target};
 
@@ -244,5 +248,72 @@ fn what_may_turn_out_to_be_denied_is_not_let_through() {
         "find . | xargs wc -l",
     ] {
         assert!(denied.is_allowed(line), "{line}: {:?}", denied.decide(line));
+    }
+}
+
+/// Pieces of lines, in which `touch p` is the only thing that changes anything.
+const PIECES: [&str; 44] = [
+    "touch p",
+    "echo",
+    "cat",
+    "a",
+    " ",
+    "\n",
+    "\\\n",
+    ";",
+    "&&",
+    "|",
+    "'",
+    "\"",
+    "`",
+    "$(",
+    ")",
+    "${x:-",
+    "${x#",
+    "${x}",
+    "$x",
+    "}",
+    "<<E",
+    "<<'E'",
+    "<<-E",
+    "\nE\n",
+    "E",
+    "#",
+    "\\",
+    "$'",
+    "{",
+    "(",
+    "$((",
+    "))",
+    "[[ ",
+    " ]]",
+    "\t",
+    "<(",
+    "\ntouch p\n",
+    "$(touch p)",
+    "`touch p`",
+    "if true; then ",
+    "; fi",
+    "for x in ",
+    "; do ",
+    "; done",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Fault X14: what is taken for reading changes nothing, whichever shell reads it.
+    #[test]
+    fn what_only_reads_changes_nothing(
+        pieces in proptest::collection::vec(proptest::sample::select(&PIECES[..]), 1..14)
+    ) {
+        let line = pieces.concat();
+        if only_reads(&line) {
+            let folder = tempfile::tempdir().unwrap();
+            let mut shell = Process::new("bash");
+            shell.args(["-c", &line]).current_dir(&folder).stdin(Stdio::null());
+            shell.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
+            prop_assert!(!folder.path().join("p").exists(), "{line:?}");
+        }
     }
 }

@@ -39,6 +39,9 @@ pub(in crate::tools::permission) struct Program {
 /// Scripts within scripts that are looked into at the most.
 const MOST: usize = 256;
 
+/// Programs that are kept of one line.
+const PROGRAMS: usize = 16_384;
+
 impl Line {
     /// Reads a command line that runs in a folder.
     pub(in crate::tools::permission) fn read(raw: &str, folder: &str) -> Self {
@@ -51,16 +54,18 @@ impl Line {
             programs: Vec::new(),
             folders: vec![folder.to_owned()],
         };
-        let (mut next, mut known) = (0, Known::default());
-        while next < line.scripts.len() {
+        let (mut next, mut known, mut is_known) = (0, Known::default(), true);
+        while next < line.scripts.len().min(MOST) {
             let script = line.scripts[next].clone();
             next += 1;
-            if !known.add(&script) || next > MOST || line.unread.len() > MOST {
-                line.script = Err(Unreadable("it has too much inside of it"));
-                line.unread.insert(0, raw.to_owned());
-                break;
-            }
+            is_known &= known.add(&script);
             script.each(&mut |command| line.add(command, &known));
+        }
+        // What was left out may be anything.
+        let is_full = line.unread.len() > MOST || line.programs.len() > PROGRAMS;
+        if next < line.scripts.len() || is_full || !is_known {
+            line.script = Err(Unreadable("it has too much inside of it"));
+            line.unread.insert(0, raw.to_owned());
         }
         line
     }
@@ -70,6 +75,9 @@ impl Line {
             return self.add_simple(&Simple::default(), &command.redirections);
         };
         for words in known.spelled(words) {
+            if self.programs.len() > PROGRAMS {
+                return;
+            }
             let simple = Simple { assignments: assignments.clone(), words };
             self.add_simple(&simple, &command.redirections);
         }

@@ -112,6 +112,22 @@ fn no_line_takes_long() {
         "a|".repeat(60_000) + "a",
         "{a,".repeat(40_000),
         "cd a;".repeat(20_000),
+        "a[0]=1 rm -rf x ".repeat(8_000),
+        format!("a[0]=1;{}", "curl x|".repeat(18_000)),
+        format!("a[0]=1;{}", "sh -c $(curl x) ".repeat(8_000)),
+        format!("{}{}", "x=1;x=2;x=3;x=4;x=5;".repeat(5), "$x;".repeat(40_000)),
+        format!(
+            "{}{}",
+            (0..30).map(|n| format!("x={n};")).collect::<String>(),
+            "$x;".repeat(40_000)
+        ),
+        "x=".repeat(60_000),
+        format!(
+            "{}; {}",
+            (0..30).map(|n| format!("x={n}")).collect::<Vec<_>>().join(";"),
+            "$x ".repeat(40_000)
+        ),
+        "cat <<E\n".to_owned() + &"a\\\n".repeat(40_000) + "\nE",
     ] {
         let line = crate::tools::permission::command::Line::read(&line, "");
         let _ = crate::tools::permission::command::forbidden(&line);
