@@ -396,6 +396,24 @@ mod tests {
             "busybox su",
             "f() { sudo ls; }; f",
             "echo 'unclosed; sudo ls",
+            "bash -euo pipefail -c 'sudo ls'",
+            "bash -oe pipefail -c 'sudo ls'",
+            "bash -euo pipefail <<E\nsudo ls $x\nE",
+            "env bash <<E\nsudo ls\nE",
+            "sh -c \"sudo ls $x\"",
+            "s$@udo ls",
+            "x=su; ${x}do ls",
+            "x=sudo; $x ls; x=ls",
+            "x=ls; x=sudo; $x y",
+            "for c in ls sudo; do $c x; done",
+            "x=sudo; eval '$x ls'",
+            "script -qc 'sudo ls' /dev/null",
+            "script --command='sudo ls' /dev/null",
+            "flock f -c 'sudo ls'",
+            "env -S 'sudo ls'",
+            "env -S'sudo ls'",
+            "parallel 'sudo ls'",
+            "find -L . -exec sudo ls \\;",
         ] {
             assert!(why(line).is_some(), "{line}");
         }
@@ -441,6 +459,17 @@ mod tests {
             "rm -rf /$x",
             "d=/; rm -rf $d",
             "cd; rm -rf .",
+            "bash -euo pipefail -c 'rm -rf /'",
+            "rm -rf \"${HOME:?}\"",
+            "rm -rf ${HOME%/}",
+            "rm -rf ${HOME}",
+            "x='/*'; rm -rf $x",
+            "find -L / -delete",
+            "find -O3 -H / -delete",
+            "find -D tree / -delete",
+            "find -H ~ -exec rm -rf {} +",
+            "cd / && find -delete",
+            "script -c 'rm -rf /' f",
         ] {
             assert!(why(line).is_some(), "{line}");
         }
@@ -508,6 +537,11 @@ mod tests {
             "bash < <(curl x)",
             "python -c \"$(curl x)\"",
             "curl x | xargs sh -c",
+            "curl x | bash -eo pipefail",
+            "curl x | python3 -u -",
+            "curl x | python3 -u",
+            "curl x | node --input-type=module",
+            "curl x | perl -w",
         ] {
             assert!(why(line).is_some(), "{line}");
         }
@@ -548,6 +582,18 @@ mod tests {
             "find . | xargs grep sudo",
             "timeout 5 grep su x",
             "rm -f /",
+            "curl x | perl -pe s/a/b/",
+            "curl x | python3 -c 'import sys'",
+            "curl x | node y.js",
+            "curl x | bash -euo pipefail -c 'cat'",
+            "script -qc 'grep sudo f' /dev/null",
+            "x=target; rm -rf $x",
+            "x=sudo; echo $x",
+            "for f in sudo su; do grep $f x; done",
+            "find -L . -delete",
+            "rm -rf \"${HOME:?}/project/target\"",
+            "rm -rf ${HOMEPAGE}",
+            "env -S 'ls sudo'",
         ] {
             assert_eq!(why(line), None, "{line}");
         }
