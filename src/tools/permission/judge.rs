@@ -170,6 +170,9 @@ impl Judge {
         if let Err(why) = &line.script {
             return Some(why.0.to_owned());
         }
+        if !line.unread.is_empty() {
+            return Some("a script in it cannot be read".to_owned());
+        }
         let is_open = |program: &&Program| {
             let words = program.words.as_slice();
             let Some(first) = words.first() else { return false };

@@ -2,7 +2,9 @@
 
 use super::command::{Inner, Line, inner, is_harmless, is_own, name, only_reads};
 use super::rules::{Rule, exact};
-use super::shell::{Assignment, Body, Command, Form, Redirect, Redirection, Script, Simple, Word};
+use super::shell::{
+    Assignment, Body, Command, Form, PIPED, Redirect, Redirection, Script, Simple, Word,
+};
 
 /// What may allow the parts of a line.
 pub(super) struct Permit<'a> {
@@ -178,9 +180,9 @@ impl Permit<'_> {
                     Form::Literal | Form::Pattern | Form::Computed if to.target.is_literal() => {
                         Ok(())
                     }
-                    _ if to.target.scripts.is_empty() => Err(format!("it reads '{text}'")),
                     // The output of a command, which is looked at by itself.
-                    _ => Ok(()),
+                    _ if text == PIPED => Ok(()),
+                    _ => Err(format!("it reads '{text}'")),
                 }
             }
             Redirect::Write if to.target.is_literal() && OPEN.contains(&text) => Ok(()),

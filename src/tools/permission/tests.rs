@@ -54,6 +54,8 @@ fn what_shells_read_otherwise_is_asked_about() {
         "sh -c '[[ a > p ]]'",
         "sh -c '[[ x || touch p ]]'",
         "sh -c \"echo \\$'\\\\'; touch p; echo \\$'\\\\'\"",
+        "cat < $(echo /dev/tcp/host/80)",
+        "cat < \"$(echo /dev/tcp/host/80)\"",
         "bash - -c ls",
         "bash -- -c ls",
     ] {
@@ -131,6 +133,7 @@ fn ordinary_lines_that_read_are_not_asked_about() {
         "cat <<'EOF' | wc -l\n`x` ${y\nEOF",
         "echo \"$(cat <<'EOF'\na 'b\nEOF\n)\"",
         "echo \"${x:-a} ${x%.rs}\"",
+        "cat < <(ls) | wc -l",
         "timeout 5 nice -n 5 ls",
         "bash -euo pipefail -c 'cat a | wc -l'",
         "sh -c 'ls -l | head'",
@@ -233,6 +236,9 @@ fn what_may_turn_out_to_be_denied_is_not_let_through() {
         "eval \"$x\"",
         "echo push | xargs git",
         "script -qc 'git push' f",
+        "bash <<'E'\na[0]=1; git push\nE",
+        "bash <<< \"$x\"",
+        "g() { \"$@\"; }; g git push",
     ] {
         assert!(!denied.is_allowed(line), "{line}");
     }

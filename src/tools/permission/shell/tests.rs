@@ -26,7 +26,7 @@ fn every_program_of_a_line_is_found() {
         ("a | b |& c", &["a", "b", "c"]),
         ("echo $(touch x) `touch y`", &["echo|$(…)|$(…)", "touch|x", "touch|y"]),
         ("echo \"$(touch \"a b\")\"", &["echo|$(…)", "touch|a b"]),
-        ("cat <(touch x) > >(touch y)", &["cat|$(…)", "touch|x", "touch|y"]),
+        ("cat <(touch x) > >(touch y)", &["cat|<(…)", "touch|x", "touch|y"]),
         ("(a; b); { c; d; }", &["a", "b", "c", "d"]),
         ("if a; then b; elif c; then d; else e; fi", &["a", "b", "c", "d", "e"]),
         ("while a; do b; done < f", &["a", "b"]),

@@ -17,6 +17,12 @@ enum Around {
     Here,
 }
 
+/// What stands in the text of a word for the output of a script.
+const OUTPUT: &str = "$(…)";
+
+/// What stands in the text of a word for a file that a script writes or reads.
+pub(in crate::tools::permission) const PIPED: &str = "<(…)";
+
 impl Reader {
     /// Reads a word; none when there is none here.
     pub(super) fn word(&mut self) -> Read<Option<Word>> {
@@ -25,9 +31,8 @@ impl Reader {
         while let Some(char) = self.peek() {
             match char {
                 '<' | '>' if self.peek_at(1) == Some('(') => {
-                    self.take("<");
-                    self.take(">");
-                    self.output(&mut word)?;
+                    self.next();
+                    self.output(&mut word, PIPED)?;
                 }
                 _ if ends_word(char) => break,
                 '\'' => {
@@ -150,7 +155,7 @@ impl Reader {
             Some('(') if self.peek_at(1) == Some('(') => self.arithmetic(word),
             Some('(') => {
                 word.splits |= splits;
-                self.output(word)
+                self.output(word, OUTPUT)
             }
             Some('[') => Err(Unreadable("it uses $[…]")),
             Some('{') => {
@@ -192,12 +197,12 @@ impl Reader {
     }
 
     /// Reads a script in brackets whose output becomes a part of the word.
-    fn output(&mut self, word: &mut Word) -> Read<()> {
+    fn output(&mut self, word: &mut Word, mark: &str) -> Read<()> {
         self.inside += 1;
         let script = self.bracketed()?;
         self.inside -= 1;
         word.at_least(Form::Computed);
-        word.text += "$(…)";
+        word.text += mark;
         word.scripts.push(script);
         Ok(())
     }
@@ -220,7 +225,7 @@ impl Reader {
             }
         }
         word.at_least(Form::Computed);
-        word.text += "$(…)";
+        word.text += OUTPUT;
         word.scripts.push(super::script(&text, self.depth + 1)?);
         Ok(())
     }
