@@ -106,7 +106,8 @@ impl Permit<'_> {
                 .iter()
                 .map(|set| format!("{}={}", set.name, exact(&set.values)))
                 .collect();
-            return match self.rule(&format!("{} {text}", value.join(" ")), grounds) {
+            let line = format!("{} {text}", value.join(" "));
+            return match !place.is_given && self.rule(&line, grounds) {
                 true => Ok(()),
                 false => Err(format!("it sets the variable {}", set.name)),
             };
