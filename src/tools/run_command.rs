@@ -104,6 +104,14 @@ fn is_variable(name: &str, value: &str) -> bool {
     !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
 }
 
+/// Returns the value of a variable as it is shown to somebody who decides about it.
+fn shown(value: &str) -> String {
+    match value.char_indices().nth(60) {
+        Some((end, _)) => format!("{:?}…", &value[..end]),
+        None => format!("{value:?}"),
+    }
+}
+
 impl Prepared for Call {
     fn kind(&self) -> Kind {
         Kind::Command
@@ -120,10 +128,15 @@ impl Prepared for Call {
     }
 
     fn summary(&self) -> String {
-        match self.cwd.is_root() {
-            true => self.command.clone(),
-            false => format!("{} (in {})", self.command, self.cwd),
+        let mut summary = self.command.clone();
+        if !self.cwd.is_root() {
+            summary += &format!(" (in {})", self.cwd);
         }
+        if !self.env.is_empty() {
+            let set = self.env.iter().map(|(name, value)| format!("{name}={}", shown(value)));
+            summary += &format!(" (with {})", set.collect::<Vec<_>>().join(" "));
+        }
+        summary
     }
 
     fn limit(&self) -> Span {

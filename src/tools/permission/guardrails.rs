@@ -82,6 +82,11 @@ impl BlockedCommands {
         texts.iter().map(read).collect::<Result<_, _>>().map(Self)
     }
 
+    /// Returns whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Returns the expression that fits a command; none when none does.
     pub fn find(&self, command: &str) -> Option<&str> {
         let fits = |(_, matcher): &&(String, RegexMatcher)| {

@@ -1,12 +1,12 @@
 //! The decision about a call.
 
-use super::command::{Line, forbidden};
+use super::command::{Inner, Line, Program, forbidden, guessed, inner, is_harmless, runs_scripts};
 use super::guard;
 use super::guardrails::{CommandScope, Guardrails};
 use super::mode::ConfirmMode;
 use super::permit::Permit;
-use super::rules::{Rule, Rules, spellings};
-use super::shell::Redirect;
+use super::rules::{Rule, Rules, exact, spellings};
+use super::shell::{Redirect, Simple, Word};
 use crate::tools::tool::{CommandTarget, Kind, Prepared, Target};
 
 /// Decides about calls, by their arguments alone: it asks nobody and looks at no file.
@@ -118,8 +118,18 @@ impl Judge {
                     return Some(format!("{why}; no rule and no mode allows that"));
                 }
                 let parts = line.programs.iter().flat_map(|program| spellings(&program.words));
-                let texts = std::iter::once(line.raw.clone()).chain(parts);
-                let by = texts.into_iter().find_map(|text| blocked.find(&text).map(str::to_owned));
+                let unread = line.unread.iter().flat_map(|text| guessed(text));
+                let words = |program: Program| {
+                    program
+                        .words
+                        .iter()
+                        .map(|word| word.text.as_str())
+                        .collect::<Vec<_>>()
+                        .join(" ")
+                };
+                let unread = unread.filter(|_| !blocked.is_empty()).map(words);
+                let mut texts = std::iter::once(line.raw.clone()).chain(parts).chain(unread);
+                let by = texts.find_map(|text| blocked.find(&text).map(str::to_owned));
                 by.map(|by| format!("commands.blocked_patterns has {by}"))
                     .or_else(|| guard::named(&line, protected, sensitive))
             }
@@ -128,12 +138,9 @@ impl Judge {
 
     fn command(&self, command: &CommandTarget) -> Decision {
         let line = Line::read(&command.line, &command.folder);
-        let some = |rules: &[Rule]| rules.iter().any(Rule::is_about_some_commands);
-        if let Err(why) = &line.script
-            && (some(&self.rules.deny) || some(&self.rules.ask))
+        if let Some(why) = self.beyond_rules(&line)
             && !self.rules.allow.iter().any(|rule| rule.is_line(&command.line))
         {
-            let why = why.0;
             return Decision::Ask(format!(
                 "the command cannot be held against the rules, because {why}"
             ));
@@ -155,9 +162,38 @@ impl Judge {
         }
     }
 
+    /// Returns why it cannot be told whether a line is one that rules are against; none when they are not about commands.
+    fn beyond_rules(&self, line: &Line) -> Option<String> {
+        let against = || self.rules.deny.iter().chain(&self.rules.ask);
+        let has_rules = against().any(Rule::is_about_some_commands);
+        if !has_rules && self.guardrails.blocked.is_empty() {
+            return None;
+        }
+        if let Err(why) = &line.script {
+            return Some(why.0.to_owned());
+        }
+        if !line.unread.is_empty() {
+            return Some("a script in it cannot be read".to_owned());
+        }
+        let is_open = |program: &&Program| {
+            let words = program.words.as_slice();
+            let Some(first) = words.first() else { return false };
+            let simple = Simple { words: words.to_vec(), ..Simple::default() };
+            let is_hidden =
+                program.name().is_some_and(runs_scripts) && inner(&simple) == Inner::Unknown;
+            is_hidden || !is_named(first) || against().any(|rule| rule.may_touch(words))
+        };
+        let program = line.programs.iter().find(is_open)?;
+        let text: String = exact(&program.words).chars().take(80).collect();
+        Some(format!("what '{text}' runs is only known when it does"))
+    }
+
     /// Returns whether rules allow a command line, or it only reads.
     fn allowed(&self, line: &Line, command: &CommandTarget) -> Allowed {
-        if let Some(rule) = self.rules.allow.iter().find(|rule| rule.is_line(&command.line)) {
+        // Whoever allows a line means it with the programs and settings that it has without more.
+        let is_given = command.env.iter().any(|name| !is_harmless(name));
+        let rule = self.rules.allow.iter().find(|rule| rule.is_line(&command.line));
+        if let Some(rule) = rule.filter(|_| !is_given) {
             return Allowed::By(format!("rule {} of permissions.allow", rule.as_str()));
         }
         let script = match &line.script {
@@ -196,6 +232,13 @@ impl Judge {
             }
         }
     }
+}
+
+/// Returns whether it can be told which program a word names, if not in which folder.
+fn is_named(word: &Word) -> bool {
+    let rest = ["~/", "$HOME/", "$PWD/"].iter().find_map(|home| word.text.strip_prefix(home));
+    let is_plain = |text: &str| !text.contains(['$', '*', '?', '[', '{', '~']);
+    word.is_literal() || rest.is_some_and(is_plain)
 }
 
 /// Why what only reads is allowed.

@@ -28,3 +28,6 @@ pub use mode::ConfirmMode;
 pub use off_limits::OffLimits;
 pub use quota::{Quota, Use, Used};
 pub use rules::{Rule, RuleError, Rules};
+
+#[cfg(test)]
+mod tests;

@@ -1,8 +1,10 @@
 //! Whether a command line is allowed: all of it, part by part.
 
-use super::command::{Inner, Line, inner, is_harmless, name, only_reads};
+use super::command::{Inner, Line, inner, is_harmless, is_own, name, only_reads};
 use super::rules::{Rule, exact};
-use super::shell::{Assignment, Body, Command, Form, Redirect, Redirection, Script, Simple, Word};
+use super::shell::{
+    Assignment, Body, Command, Form, PIPED, Redirect, Redirection, Script, Simple, Word,
+};
 
 /// What may allow the parts of a line.
 pub(super) struct Permit<'a> {
@@ -17,6 +19,21 @@ pub(super) struct Permit<'a> {
 /// Files to which every command may write.
 const OPEN: [&str; 5] = ["/dev/null", "/dev/stderr", "/dev/stdout", "/dev/tty", "/dev/zero"];
 
+/// Where in a line a command stands.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    /// In how many others.
+    depth: u32,
+    /// Whether it is given variables that it may read, whose names say nothing.
+    is_given: bool,
+}
+
+impl Place {
+    fn inside(self) -> Self {
+        Self { depth: self.depth + 1, ..self }
+    }
+}
+
 impl Permit<'_> {
     /// Returns by what a whole line is allowed, besides that parts of it only read; with these variables set.
     ///
@@ -24,24 +41,30 @@ impl Permit<'_> {
     ///
     /// Fails with the first part that nothing allows.
     pub(super) fn all(&self, script: &Script, env: &[String]) -> Result<Vec<String>, String> {
-        if let Some(name) = env.iter().find(|name| !is_harmless(name)) {
+        if let Some(name) = env.iter().find(|name| !is_harmless(name) && !is_own(name)) {
             return Err(format!("it sets the variable {name}"));
         }
+        let is_given = env.iter().any(|name| !is_harmless(name));
         let mut grounds = Vec::new();
-        self.script(script, &mut grounds, 0)?;
+        self.script(script, &mut grounds, Place { depth: 0, is_given })?;
         grounds.sort();
         grounds.dedup();
         Ok(grounds)
     }
 
-    fn script(&self, script: &Script, grounds: &mut Vec<String>, depth: u32) -> Result<(), String> {
-        if depth > 8 {
+    fn script(
+        &self,
+        script: &Script,
+        grounds: &mut Vec<String>,
+        place: Place,
+    ) -> Result<(), String> {
+        if place.depth > 8 {
             return Err("its commands are nested too deeply".to_owned());
         }
         let mut first = Ok(());
         script.each(&mut |command| {
             if first.is_ok() {
-                first = self.command(command, grounds, depth);
+                first = self.command(command, grounds, place);
             }
         });
         first
@@ -51,15 +74,15 @@ impl Permit<'_> {
         &self,
         command: &Command,
         grounds: &mut Vec<String>,
-        depth: u32,
+        place: Place,
     ) -> Result<(), String> {
         command.redirections.iter().try_for_each(|to| self.redirection(to, grounds))?;
         match &command.body {
-            Body::Simple(simple) => self.simple(simple, grounds, depth),
+            Body::Simple(simple) => self.simple(simple, grounds, place),
             Body::Group { words, .. } if words.iter().any(|word| word.form == Form::Evaluated) => {
                 Err("it has an expression in which commands may be hidden".to_owned())
             }
-            Body::Group { variable: Some(name), .. } if !is_harmless(name) => {
+            Body::Group { variable: Some(name), .. } if !is_harmless(name) && !is_own(name) => {
                 Err(format!("it sets the variable {name}"))
             }
             // What is in them is looked at by itself.
@@ -67,24 +90,41 @@ impl Permit<'_> {
         }
     }
 
-    fn simple(&self, simple: &Simple, grounds: &mut Vec<String>, depth: u32) -> Result<(), String> {
+    fn simple(
+        &self,
+        simple: &Simple,
+        grounds: &mut Vec<String>,
+        place: Place,
+    ) -> Result<(), String> {
         let Simple { assignments, words } = simple;
         let evaluated = |set: &Assignment| set.values.iter().any(|v| v.form == Form::Evaluated);
-        let set = assignments.iter().find(|set| !is_harmless(&set.name) || evaluated(set));
+        let has_effects = |set: &Assignment| !is_harmless(&set.name) && !is_own(&set.name);
+        let set = assignments.iter().find(|set| has_effects(set) || evaluated(set));
         let text = exact(words);
         if let Some(set) = set {
             let value: Vec<String> = assignments
                 .iter()
                 .map(|set| format!("{}={}", set.name, exact(&set.values)))
                 .collect();
-            return match self.rule(&format!("{} {text}", value.join(" ")), grounds) {
+            let line = format!("{} {text}", value.join(" "));
+            return match !place.is_given && self.rule(&line, grounds) {
                 true => Ok(()),
                 false => Err(format!("it sets the variable {}", set.name)),
             };
         }
-        if words.is_empty() || self.is_named(words, &text, grounds) {
+        let is_given = place.is_given || assignments.iter().any(|set| !is_harmless(&set.name));
+        if words.is_empty() {
             return Ok(());
         }
+        if self.is_named(words, &text, grounds) {
+            return match is_given {
+                true => {
+                    Err(format!("'{}' may read the variables that it is given", shortened(&text)))
+                }
+                false => Ok(()),
+            };
+        }
+        let place = Place { is_given, ..place.inside() };
         let changes = || Err(format!("'{}' may change something", shortened(&text)));
         match inner(simple) {
             Inner::Nothing if only_reads(simple) => Ok(()),
@@ -98,12 +138,15 @@ impl Permit<'_> {
                 {
                     return Err("it takes variables away that keep programs from harm".to_owned());
                 }
-                programs.iter().try_for_each(|program| match depth {
-                    0..8 => self.simple(program, grounds, depth + 1),
+                programs.iter().try_for_each(|program| match place.depth {
+                    ..=8 => self.simple(program, grounds, place),
                     _ => changes(),
                 })
             }
-            Inner::Script(script) => self.script(&script, grounds, depth + 1),
+            Inner::Script(_) if !reads_alike(words) => {
+                Err(format!("what '{}' runs cannot be told", shortened(&text)))
+            }
+            Inner::Script(script) => self.script(&script, grounds, place),
             Inner::Nothing | Inner::Input => changes(),
             Inner::Unknown => Err(format!("what '{}' runs cannot be told", shortened(&text))),
         }
@@ -143,9 +186,9 @@ impl Permit<'_> {
                     Form::Literal | Form::Pattern | Form::Computed if to.target.is_literal() => {
                         Ok(())
                     }
-                    _ if to.target.scripts.is_empty() => Err(format!("it reads '{text}'")),
                     // The output of a command, which is looked at by itself.
-                    _ => Ok(()),
+                    _ if text == PIPED => Ok(()),
+                    _ => Err(format!("it reads '{text}'")),
                 }
             }
             Redirect::Write if to.target.is_literal() && OPEN.contains(&text) => Ok(()),
@@ -181,6 +224,21 @@ fn is_bared(words: &[Word], program: &Simple) -> bool {
         Some("env") => begins(&["-i", "-u", "--i", "--u"]) || own.iter().any(|w| w.text == "-"),
         Some("exec") => begins(&["-c"]),
         _ => false,
+    }
+}
+
+/// Returns whether the shell that runs a script, if it is one, reads it as it was read here.
+fn reads_alike(words: &[Word]) -> bool {
+    match name(words) {
+        Some("bash") => true,
+        // These know less, and what they don't know is something else to them.
+        Some("sh" | "dash" | "ash") => {
+            let odd = ["[[", "((", "$'", "$\"", "&>", "|&", "<<<", "function "];
+            !words.iter().any(|word| odd.iter().any(|odd| word.text.contains(odd)))
+        }
+        Some("rbash" | "ksh" | "mksh" | "yash" | "zsh") => false,
+        // It is run by the shell of the line.
+        _ => true,
     }
 }
 

@@ -181,6 +181,34 @@ impl Rule {
             }
     }
 
+    /// Returns whether the rule may turn out to be about a command of which a part is only known when it runs.
+    pub(super) fn may_touch(&self, words: &[Word]) -> bool {
+        let About::Some { pattern, .. } = &self.about else { return false };
+        let pattern: Vec<&str> = pattern.split_whitespace().collect();
+        let [program, rest @ ..] = words else { return false };
+        let is_program = |text: &str| pattern::matches(pattern[0], text);
+        let name = program.text.rsplit('/').next().unwrap_or_default();
+        if !self.is_about(COMMAND) || !(is_program(name) || is_program(&program.text)) {
+            return false;
+        }
+        // Some options have a value, as those of git that stand before its commands.
+        let is_git = name == "git";
+        let valued = |text: &str| {
+            is_git && matches!(text, "-C" | "-c" | "--git-dir" | "--work-tree" | "--namespace")
+        };
+        let mut rest = rest;
+        loop {
+            if may_be(&pattern[1..], rest) {
+                return true;
+            }
+            rest = match rest {
+                [word, value, more @ ..] if valued(&word.text) && !value.splits => more,
+                [word, more @ ..] if word.text.starts_with('-') => more,
+                _ => return false,
+            };
+        }
+    }
+
     /// Returns whether the rule names a command line as a whole.
     pub(super) fn is_line(&self, line: &str) -> bool {
         let About::Some { pattern, .. } = &self.about else { return self.is_about(COMMAND) };
@@ -196,6 +224,22 @@ impl Rule {
 fn command_fits(pattern: &str, text: &str) -> bool {
     let alone = pattern.strip_suffix(" *").is_some_and(|program| pattern::matches(program, text));
     alone || pattern::matches(pattern, text)
+}
+
+/// Returns whether words may become what a pattern fits, though they don't seem to.
+fn may_be(pattern: &[&str], words: &[Word]) -> bool {
+    let mut is_guessed = false;
+    let mut words = words.iter();
+    for part in pattern {
+        let Some(word) = words.next() else { return is_guessed && *part == "*" };
+        match word.is_literal() {
+            true if pattern::matches(part, &word.text) => {}
+            true => return false,
+            false if word.splits => return true,
+            false => is_guessed |= *part != "*",
+        }
+    }
+    is_guessed
 }
 
 /// Returns a command as rules see it. What would make one word of it look like several is quoted.

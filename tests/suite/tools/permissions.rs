@@ -262,6 +262,21 @@ fn an_answer_is_about_one_call() {
     }
 }
 
+/// What decides which program a command runs is shown to whoever is asked about it.
+#[test]
+fn variables_are_shown_with_a_question() {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let allow = ["run_command(make test)"];
+    let World { registry, .. } = world(ConfirmMode::ConfirmSensitive, &[], &[], &allow);
+    let registry = registry.asking(Somebody(Answer::No, Arc::clone(&asked)));
+    let long = "x".repeat(100);
+    let arguments = json!({"command": "make test", "env": {"A": long, "PATH": "./evil:/bin"}});
+    let call = ToolCall::new("c".into(), "run_command", &arguments.to_string());
+    assert!(matches!(registry.vet(&call, &scope()), Vetted::Refused(_)));
+    let shown = format!("make test (with A=\"{}\"… PATH=\"./evil:/bin\")", "x".repeat(60));
+    assert_eq!(asked.lock().unwrap()[0], format!("run_command: {shown} (it sets the variable A)"));
+}
+
 #[test]
 fn the_user_has_the_last_word() {
     let asked = Arc::new(Mutex::new(Vec::new()));

@@ -5,6 +5,7 @@
 
 use super::line::{HOME, Line, Program, lexical, words_of};
 use super::program::{self, Inner};
+use super::unread;
 use crate::tools::permission::shell::{
     Body, Command, Form, Pipeline, Redirect, Script, Simple, Word,
 };
@@ -66,21 +67,45 @@ const OPEN_DEVICES: [&str; 10] = [
 
 /// Returns what a line does that no command may do; none when there is nothing of the kind.
 pub(in crate::tools::permission) fn forbidden(line: &Line) -> Option<String> {
-    if line.script.is_err() {
-        return unread(&line.raw);
+    if let Some(why) = line.unread.iter().find_map(|text| unread(line, text)) {
+        return Some(why);
     }
     let by_program = line.programs.iter().find_map(|program| of_program(line, program));
     by_program.or_else(|| bomb(line)).or_else(|| download(line))
 }
 
-/// Looks for the names alone, in a line that could not be read.
-fn unread(raw: &str) -> Option<String> {
+/// Looks at the words alone, in a text that could not be read.
+fn unread(line: &Line, text: &str) -> Option<String> {
     let is_end = |c: char| c.is_whitespace() || ";&|()<>`${}".contains(c);
-    raw.split(is_end).find_map(|word| {
+    let named = text.split(is_end).find_map(|word| {
         let word: String = word.chars().filter(|c| !matches!(c, '\'' | '"' | '\\')).collect();
         by_name(word.rsplit('/').next()?)
-    })
+    });
+    let done = || unread::programs(text).find_map(|program| of_program(line, &program));
+    named.or_else(done).or_else(|| unread_download(text))
 }
+
+/// Looks for a download behind which something runs what it reads, or which stands in what something runs.
+fn unread_download(text: &str) -> Option<String> {
+    let has = |text: &str, is_it: &dyn Fn(&Program) -> bool| {
+        unread::programs(text).any(|program| is_it(&program))
+    };
+    let downloads = |program: &Program| program.name().is_some_and(|n| DOWNLOADS.contains(&n));
+    let mut stages = text.split('|').skip_while(|stage| !has(stage, &downloads));
+    let is_read = stages.next().is_some()
+        && stages.any(|stage| has(stage, &|program| reads_program(&program.words)));
+    let runs = |program: &Program| program.name().is_some_and(runs_output);
+    let is_inside = || {
+        text.split([';', '\n']).any(|part| {
+            let inner = part.find("$(").or(part.find("<(")).or(part.find('`'));
+            inner.is_some_and(|at| has(&part[..at], &runs) && has(&part[at..], &downloads))
+        })
+    };
+    (is_read || is_inside()).then(|| UNSEEN.to_owned())
+}
+
+/// What is said about a download that is run.
+const UNSEEN: &str = "it runs what it downloads, unseen";
 
 fn by_name(name: &str) -> Option<String> {
     if OTHER_USER.contains(&name) {
@@ -114,12 +139,24 @@ fn of_program(line: &Line, program: &Program) -> Option<String> {
             let simple = Simple { words: program.words.clone(), ..Simple::default() };
             let runs_rm =
                 matches!(program::inner(&simple), Inner::Programs(all) if all.iter().any(removes));
-            let places = program.words[1..].iter().take_while(|word| !word.text.starts_with('-'));
-            if has_delete || runs_rm {
-                places.into_iter().find(is_vital).and_then(removal)
-            } else {
-                None
+            if !(has_delete || runs_rm) {
+                return None;
             }
+            // Some options stand before the places, and without any it looks where it is.
+            let is_option = |word: &&Word| {
+                matches!(&*word.text, "-H" | "-L" | "-P" | "--") || word.text.starts_with("-O")
+            };
+            let mut words = program.words[1..].iter().skip_while(is_option).peekable();
+            if words.next_if(|word| word.text == "-D").is_some() {
+                words.next();
+            }
+            let here = Word::literal(".");
+            let is_place = |word: &&Word| !word.text.starts_with(['-', '(', '!']);
+            let mut places: Vec<&Word> = words.skip_while(is_option).take_while(is_place).collect();
+            if places.is_empty() {
+                places.push(&here);
+            }
+            places.into_iter().find(is_vital).and_then(removal)
         }
         "dd" => program.words[1..].iter().find_map(|word| {
             let target = word.text.strip_prefix("of=")?;
@@ -226,7 +263,7 @@ fn download(line: &Line) -> Option<String> {
     for script in &line.scripts {
         script.each(&mut |command| found |= runs_fetched(command));
     }
-    found.then(|| "it runs what it downloads, unseen".to_owned())
+    found.then(|| UNSEEN.to_owned())
 }
 
 /// Returns whether something in a command downloads.
@@ -260,12 +297,22 @@ fn reads_program(words: &[Word]) -> bool {
         // Behind xargs it gets what was read as an argument.
         return matches!(program::inner(&simple), Inner::Input | Inner::Unknown);
     }
-    match words.get(1).map(|word| word.text.as_str()) {
-        None => is_interpreter(name),
-        Some("-") => is_interpreter(name),
-        Some("/dev/stdin") => is_interpreter(name) || matches!(name, "source" | "."),
-        Some(_) => false,
+    if matches!(name, "source" | ".") {
+        return words.get(1).is_some_and(|word| word.text == "/dev/stdin");
     }
+    // Without a file and without code among its arguments.
+    let has_code = |word: &Word| match word.text.strip_prefix("--") {
+        Some(long) => {
+            ["eval", "print", "version", "help", "check"].iter().any(|it| long.starts_with(it))
+        }
+        None => word.text.contains(['c', 'e', 'm', 'p', 'E', 'r', 'V', 'v', 'h']),
+    };
+    let mut options =
+        words[1..].iter().take_while(|word| word.text.starts_with('-') && word.text.len() > 1);
+    let file = words[1..].iter().find(|word| !word.text.starts_with('-') || word.text == "-");
+    is_interpreter(name)
+        && !options.any(has_code)
+        && file.is_none_or(|file| matches!(&*file.text, "-" | "/dev/stdin"))
 }
 
 fn is_interpreter(name: &str) -> bool {
@@ -281,12 +328,14 @@ fn runs_fetched(command: &Command) -> bool {
     }
     let is_command = matches!(&command.body, Body::Simple(simple) if simple.words.first().is_some_and(fetched_by));
     let names = programs(command);
-    let runs = |name: &String| {
-        program::is_shell(name)
-            || is_interpreter(name)
-            || matches!(name.as_str(), "eval" | "source" | "." | "exec")
-    };
-    is_command || names.iter().any(runs)
+    is_command || names.iter().any(|name| runs_output(name))
+}
+
+/// Returns whether a program runs what it is given.
+fn runs_output(name: &str) -> bool {
+    program::is_shell(name)
+        || is_interpreter(name)
+        || matches!(name, "eval" | "source" | "." | "exec")
 }
 
 /// Returns the names of the programs that a command may run by itself.
@@ -347,6 +396,24 @@ mod tests {
             "busybox su",
             "f() { sudo ls; }; f",
             "echo 'unclosed; sudo ls",
+            "bash -euo pipefail -c 'sudo ls'",
+            "bash -oe pipefail -c 'sudo ls'",
+            "bash -euo pipefail <<E\nsudo ls $x\nE",
+            "env bash <<E\nsudo ls\nE",
+            "sh -c \"sudo ls $x\"",
+            "s$@udo ls",
+            "x=su; ${x}do ls",
+            "x=sudo; $x ls; x=ls",
+            "x=ls; x=sudo; $x y",
+            "for c in ls sudo; do $c x; done",
+            "x=sudo; eval '$x ls'",
+            "script -qc 'sudo ls' /dev/null",
+            "script --command='sudo ls' /dev/null",
+            "flock f -c 'sudo ls'",
+            "env -S 'sudo ls'",
+            "env -S'sudo ls'",
+            "parallel 'sudo ls'",
+            "find -L . -exec sudo ls \\;",
         ] {
             assert!(why(line).is_some(), "{line}");
         }
@@ -392,6 +459,17 @@ mod tests {
             "rm -rf /$x",
             "d=/; rm -rf $d",
             "cd; rm -rf .",
+            "bash -euo pipefail -c 'rm -rf /'",
+            "rm -rf \"${HOME:?}\"",
+            "rm -rf ${HOME%/}",
+            "rm -rf ${HOME}",
+            "x='/*'; rm -rf $x",
+            "find -L / -delete",
+            "find -O3 -H / -delete",
+            "find -D tree / -delete",
+            "find -H ~ -exec rm -rf {} +",
+            "cd / && find -delete",
+            "script -c 'rm -rf /' f",
         ] {
             assert!(why(line).is_some(), "{line}");
         }
@@ -459,6 +537,11 @@ mod tests {
             "bash < <(curl x)",
             "python -c \"$(curl x)\"",
             "curl x | xargs sh -c",
+            "curl x | bash -eo pipefail",
+            "curl x | python3 -u -",
+            "curl x | python3 -u",
+            "curl x | node --input-type=module",
+            "curl x | perl -w",
         ] {
             assert!(why(line).is_some(), "{line}");
         }
@@ -499,6 +582,18 @@ mod tests {
             "find . | xargs grep sudo",
             "timeout 5 grep su x",
             "rm -f /",
+            "curl x | perl -pe s/a/b/",
+            "curl x | python3 -c 'import sys'",
+            "curl x | node y.js",
+            "curl x | bash -euo pipefail -c 'cat'",
+            "script -qc 'grep sudo f' /dev/null",
+            "x=target; rm -rf $x",
+            "x=sudo; echo $x",
+            "for f in sudo su; do grep $f x; done",
+            "find -L . -delete",
+            "rm -rf \"${HOME:?}/project/target\"",
+            "rm -rf ${HOMEPAGE}",
+            "env -S 'ls sudo'",
         ] {
             assert_eq!(why(line), None, "{line}");
         }

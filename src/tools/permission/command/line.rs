@@ -1,7 +1,6 @@
 //! A command line with everything that it may run.
 
-use std::collections::BTreeMap;
-
+use super::known::Known;
 use super::program::{self, Inner};
 use crate::tools::permission::shell::{
     self, Assignment, Body, Command, Form, Pipeline, Redirect, Redirection, Script, Simple,
@@ -20,6 +19,8 @@ pub(in crate::tools::permission) struct Line {
     pub script: Result<Script, Unreadable>,
     /// The scripts in it, from the outermost on.
     pub scripts: Vec<Script>,
+    /// The scripts in it that could not be read, itself included.
+    pub unread: Vec<String>,
     /// The programs in it.
     pub programs: Vec<Program>,
     /// Folders in which it may be while it runs, relative to the workspace or absolute.
@@ -38,6 +39,9 @@ pub(in crate::tools::permission) struct Program {
 /// Scripts within scripts that are looked into at the most.
 const MOST: usize = 256;
 
+/// Programs that are kept of one line.
+const PROGRAMS: usize = 16_384;
+
 impl Line {
     /// Reads a command line that runs in a folder.
     pub(in crate::tools::permission) fn read(raw: &str, folder: &str) -> Self {
@@ -45,44 +49,67 @@ impl Line {
         let mut line = Self {
             raw: raw.to_owned(),
             scripts: script.iter().cloned().collect(),
+            unread: script.is_err().then(|| raw.to_owned()).into_iter().collect(),
             script,
             programs: Vec::new(),
             folders: vec![folder.to_owned()],
         };
-        let mut next = 0;
+        let (mut next, mut known, mut is_known) = (0, Known::default(), true);
         while next < line.scripts.len().min(MOST) {
             let script = line.scripts[next].clone();
             next += 1;
-            let known = known(&script);
+            is_known &= known.add(&script);
             script.each(&mut |command| line.add(command, &known));
+        }
+        // What was left out may be anything.
+        let is_full = line.unread.len() > MOST || line.programs.len() > PROGRAMS;
+        if next < line.scripts.len() || is_full || !is_known {
+            line.script = Err(Unreadable("it has too much inside of it"));
+            line.unread.insert(0, raw.to_owned());
         }
         line
     }
 
-    fn add(&mut self, command: &Command, known: &BTreeMap<String, String>) {
-        let simple = match &command.body {
-            Body::Simple(simple) => Simple {
-                assignments: simple.assignments.clone(),
-                words: spelled(&simple.words, known),
-            },
-            Body::Group { .. } | Body::Function { .. } => Simple::default(),
+    fn add(&mut self, command: &Command, known: &Known) {
+        let Body::Simple(Simple { assignments, words }) = &command.body else {
+            return self.add_simple(&Simple::default(), &command.redirections);
         };
-        for redirection in &command.redirections {
-            let is_read = redirection.kind == Redirect::Here
-                && program::inner(&simple) == Inner::Input
-                && redirection.target.is_literal();
-            if is_read {
-                self.scripts.extend(shell::read(&redirection.target.text));
+        for words in known.spelled(words) {
+            if self.programs.len() > PROGRAMS {
+                return;
             }
+            let simple = Simple { assignments: assignments.clone(), words };
+            self.add_simple(&simple, &command.redirections);
         }
-        for (index, part) in program::all(&simple).into_iter().enumerate() {
+    }
+
+    fn add_simple(&mut self, simple: &Simple, redirections: &[Redirection]) {
+        let all = program::all(simple);
+        if all.iter().any(|part| program::inner(part) == Inner::Input) {
+            let here = redirections.iter().filter(|to| to.kind == Redirect::Here);
+            here.for_each(|to| self.look_into(&to.target.text));
+        }
+        for (index, part) in all.into_iter().enumerate() {
             self.enter(&part.words);
-            if let Inner::Script(script) = program::inner(&part) {
-                self.scripts.push(script);
+            match program::inner(&part) {
+                Inner::Script(script) => self.scripts.push(script),
+                Inner::Unknown => {
+                    program::guessed(&part.words).iter().for_each(|text| self.look_into(text));
+                }
+                Inner::Nothing | Inner::Programs(_) | Inner::Input => {}
             }
             // What a program writes by a redirection is its own, not that of what it runs.
-            let own = if index == 0 { command.redirections.clone() } else { Vec::new() };
+            let own = if index == 0 { redirections.to_vec() } else { Vec::new() };
             self.programs.push(Program { words: part.words, redirections: own });
+        }
+    }
+
+    /// Adds a script that may be run.
+    fn look_into(&mut self, text: &str) {
+        match shell::read(text) {
+            Ok(script) => self.scripts.push(script),
+            Err(_) if self.unread.len() > MOST => {}
+            Err(_) => self.unread.push(text.to_owned()),
         }
     }
 
@@ -118,6 +145,12 @@ impl Line {
     pub(in crate::tools::permission) fn places(&self, word: &Word) -> Vec<String> {
         let text = word.text.as_str();
         let is_literal = word.form < Form::Computed;
+        // `${HOME:?}` and its like are the home as well.
+        if let (false, Some(rest)) = (is_literal, text.strip_prefix("${HOME"))
+            && let Some((_, rest)) = rest.split_once('}').filter(|_| !rest.starts_with(is_name))
+        {
+            return vec![lexical(&format!("{HOME}{rest}"))];
+        }
         match text.chars().next() {
             Some('/') => vec![lexical(text)],
             Some('~') if !is_literal => {
@@ -156,36 +189,8 @@ pub(super) fn words_of(command: &Command) -> Vec<&Word> {
     words
 }
 
-/// Returns the variables whose value stands in the script.
-fn known(script: &Script) -> BTreeMap<String, String> {
-    let mut known = BTreeMap::new();
-    script.each(&mut |command| {
-        let Body::Simple(simple) = &command.body else { return };
-        for Assignment { name, values } in &simple.assignments {
-            if let [value] = values.as_slice()
-                && value.is_literal()
-            {
-                known.insert(name.clone(), value.text.clone());
-            }
-        }
-    });
-    known
-}
-
-/// Returns words with their braces expanded, and with the values of variables that are known.
-fn spelled(words: &[Word], known: &BTreeMap<String, String>) -> Vec<Word> {
-    let value = |word: &Word| match word.form {
-        Form::Computed => word.text.strip_prefix('$').and_then(|name| known.get(name)),
-        Form::Literal | Form::Pattern | Form::Evaluated => None,
-    };
-    let one = |word: Word| match value(&word) {
-        Some(value) => value.split_whitespace().map(Word::literal).collect(),
-        None if word.has_braces && !word.text.contains(['{', '$', '~', '*', '?']) => {
-            vec![Word::literal(&word.text)]
-        }
-        None => vec![word],
-    };
-    words.iter().flat_map(Word::expanded).flat_map(one).collect()
+fn is_name(char: char) -> bool {
+    char.is_ascii_alphanumeric() || char == '_'
 }
 
 /// Returns a path below a folder, or the path itself when it is absolute.

@@ -4,11 +4,14 @@
 //! too little. To say *yes*, the line has to be understood as a whole, and each of its parts has to be known.
 
 mod forbidden;
+mod known;
 mod line;
 mod program;
 mod reads;
+mod unread;
 
 pub(super) use forbidden::forbidden;
 pub(super) use line::{Line, Program};
-pub(super) use program::{Inner, inner, name};
-pub(super) use reads::{is_harmless, only_reads};
+pub(super) use program::{Inner, inner, name, runs_scripts};
+pub(super) use reads::{is_harmless, is_own, only_reads};
+pub(super) use unread::programs as guessed;

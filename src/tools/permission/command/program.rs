@@ -164,6 +164,31 @@ pub(in crate::tools::permission) fn all(simple: &Simple) -> Vec<Simple> {
     all
 }
 
+/// Returns texts among the arguments of a program that may be scripts which it runs.
+pub(in crate::tools::permission) fn guessed(words: &[Word]) -> Vec<String> {
+    let (Some(name), Some(rest)) = (name(words), words.get(1..)) else { return Vec::new() };
+    let texts = rest.iter().map(|word| word.text.as_str());
+    if runs_scripts(name) && !is_shell(name) {
+        return vec![texts.collect::<Vec<_>>().join(" ")];
+    }
+    if !is_shell(name) && !OPAQUE.contains(&name) {
+        return Vec::new();
+    }
+    // As an argument, or glued to an option.
+    let ways = |text: &str| {
+        let long = text.split_once('=').map(|(_, value)| value.to_owned());
+        let short = text.strip_prefix('-').and_then(|text| text.get(1..)).map(str::to_owned);
+        let glued = if text.starts_with('-') { [long, short] } else { [None, None] };
+        glued.into_iter().flatten().chain([text.to_owned()]).collect::<Vec<_>>()
+    };
+    texts.filter(|text| text.contains(char::is_whitespace)).flat_map(ways).collect()
+}
+
+/// Returns whether a program is one that runs scripts.
+pub(in crate::tools::permission) fn runs_scripts(name: &str) -> bool {
+    is_shell(name) || matches!(name, "eval" | "trap" | "watch")
+}
+
 /// Returns whether some words run a program that runs others.
 fn runs_others(words: &[Word]) -> bool {
     name(words).is_some_and(|name| {
@@ -192,7 +217,8 @@ fn wrapped(wrapper: &Wrapper, rest: &[Word]) -> Inner {
     inner.map_or(Inner::Unknown, program)
 }
 
-/// Returns what follows the options and so many operands; none when an option is not known.
+/// Returns what follows the options and so many operands; none when an option is not known, or when one of all these
+/// words may turn out to be several.
 fn operands<'a>(
     mut rest: &'a [Word],
     plain: &[&str],
@@ -204,6 +230,7 @@ fn operands<'a>(
             break;
         }
         let text = word.is_literal().then_some(word.text.as_str())?;
+        let value = || more.first().is_some_and(Word::is_literal);
         let is_glued = |option: &&&str| match option.starts_with("--") {
             true => text.strip_prefix(**option).is_some_and(|value| value.starts_with('=')),
             false => text.len() > option.len() && text.starts_with(**option),
@@ -213,7 +240,7 @@ fn operands<'a>(
             break;
         } else if plain.contains(&text) {
             more
-        } else if valued.contains(&text) {
+        } else if valued.contains(&text) && value() {
             more.get(1..)?
         } else if valued.iter().any(|option| is_glued(&option)) {
             more
@@ -221,7 +248,8 @@ fn operands<'a>(
             return None;
         };
     }
-    rest.get(operands..)
+    let (before, rest) = rest.split_at_checked(operands)?;
+    before.iter().all(Word::is_literal).then_some(rest)
 }
 
 fn env(rest: &[Word]) -> Inner {
@@ -235,6 +263,9 @@ fn env(rest: &[Word]) -> Inner {
     let mut assignments = Vec::new();
     while let Some((word, more)) = rest.split_first() {
         let Some((name, value)) = word.text.split_once('=') else { break };
+        if word.splits || !shell::is_variable(name) {
+            return Inner::Unknown;
+        }
         let value = Word { text: value.to_owned(), ..word.clone() };
         assignments.push(Assignment { name: name.to_owned(), values: vec![value] });
         rest = more;
@@ -244,6 +275,9 @@ fn env(rest: &[Word]) -> Inner {
         words => Inner::Programs(vec![Simple { assignments, words: words.to_vec() }]),
     }
 }
+
+/// What stands for something that a program reads.
+const INPUT: &str = "$input";
 
 fn xargs(rest: &[Word]) -> Inner {
     let plain = ["-0", "-r", "-t", "-x", "--null", "--no-run-if-empty", "--verbose", "-0r", "-r0"];
@@ -260,14 +294,24 @@ fn xargs(rest: &[Word]) -> Inner {
         "--max-procs",
         "--delimiter",
     ];
-    let Some(rest) = operands(rest, &plain, &valued, 0) else { return Inner::Unknown };
-    let mut words = rest.to_vec();
+    let Some(after) = operands(rest, &plain, &valued, 0) else { return Inner::Unknown };
+    let mut words = after.to_vec();
     if words.is_empty() {
         words.push(Word::literal("echo"));
     }
-    // What it reads may be anything.
-    let read = Word { text: "$input".to_owned(), form: Form::Computed, ..Word::default() };
-    words.push(read);
+    // What it reads may be anything, and stands wherever a word has what is replaced.
+    let options = &rest[..rest.len() - after.len()];
+    for mark in options.iter().enumerate().filter_map(|(at, word)| match word.text.as_str() {
+        "-I" => options.get(at + 1).map(|mark| mark.text.as_str()),
+        text => text.strip_prefix("-I"),
+    }) {
+        for word in words.iter_mut().filter(|word| word.text.contains(mark)) {
+            word.text = word.text.replace(mark, INPUT);
+            word.at_least(Form::Computed);
+        }
+    }
+    let read = Word { text: INPUT.to_owned(), form: Form::Computed, ..Word::default() };
+    words.push(Word { splits: true, ..read });
     program(&words)
 }
 
@@ -277,7 +321,12 @@ fn find(rest: &[Word]) -> Inner {
     let mut rest = rest;
     while let Some(at) = rest.iter().position(runs) {
         rest = &rest[at + 1..];
-        let end = rest.iter().position(|word| matches!(&*word.text, ";" | "+"));
+        let end = rest.iter().enumerate().position(|(at, word)| match &*word.text {
+            ";" => true,
+            // Elsewhere it is an argument like others.
+            "+" => at > 0 && rest[at - 1].text == "{}",
+            _ => false,
+        });
         let words = &rest[..end.unwrap_or(rest.len())];
         // The name of a file that it finds; it begins with the folder where it looks.
         let words = words.iter().map(|word| match word.text.contains("{}") {
@@ -292,27 +341,33 @@ fn find(rest: &[Word]) -> Inner {
 
 fn shell(rest: &[Word]) -> Inner {
     let mut words = rest.iter();
-    let mut is_script = false;
+    let (mut is_script, mut is_input, mut has_ended) = (false, false, false);
     while let Some(word) = words.next() {
         let text = word.text.as_str();
         if !word.is_literal() && word.may_be_option() {
             return Inner::Unknown;
         }
         match text {
-            "-o" | "-O" | "+o" | "+O" => {
-                words.next();
-            }
+            _ if has_ended || !text.starts_with(['-', '+']) => match text {
+                _ if is_script => return script_of(std::slice::from_ref(word)),
+                _ if is_input => return Inner::Input,
+                "/dev/stdin" | "/proc/self/fd/0" | "/dev/fd/0" => return Inner::Input,
+                // A file with a script.
+                _ => return Inner::Nothing,
+            },
             "--rcfile" | "--init-file" => return Inner::Unknown,
-            "-" => {}
+            "-" | "--" => has_ended = true,
             _ if text.starts_with("--") => {}
-            _ if text.starts_with('-') && text.contains('s') && !text.contains('c') => {
-                return Inner::Input;
+            _ => {
+                // Each of these has its value behind the letters.
+                for _ in text.matches(['o', 'O']) {
+                    if !words.next().is_none_or(Word::is_literal) {
+                        return Inner::Unknown;
+                    }
+                }
+                is_script |= text.starts_with('-') && text.contains('c');
+                is_input |= text.starts_with('-') && text.contains('s');
             }
-            _ if text.starts_with(['-', '+']) => is_script |= text.contains('c'),
-            _ if is_script => return script_of(std::slice::from_ref(word)),
-            "/dev/stdin" | "/proc/self/fd/0" | "/dev/fd/0" => return Inner::Input,
-            // A file with a script.
-            _ => return Inner::Nothing,
         }
     }
     if is_script { Inner::Unknown } else { Inner::Input }
@@ -320,7 +375,7 @@ fn shell(rest: &[Word]) -> Inner {
 
 /// Returns the script that words make up.
 fn script_of(words: &[Word]) -> Inner {
-    if words.iter().any(|word| word.form > Form::Pattern) {
+    if !words.iter().all(Word::is_literal) {
         return Inner::Unknown;
     }
     let text: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();

@@ -91,7 +91,7 @@ const VERSIONED: [&str; 29] = [
     "python3", "ruby", "rustc", "rustup", "yarn",
 ];
 
-/// Variables that a program may be given without doing anything else because of them.
+/// Variables that any program may be given without doing anything else because of them.
 const HARMLESS: [&str; 14] = [
     "CARGO_TERM_COLOR",
     "CI",
@@ -109,12 +109,21 @@ const HARMLESS: [&str; 14] = [
     "TZ",
 ];
 
-/// Returns whether setting a variable has no effect but on programs that ask for it.
+/// How names of small letters begin that package managers read as their settings.
+const SETTINGS: [&str; 5] = ["bun_", "npm_", "pip_", "pnpm_", "yarn_"];
+
+/// Returns whether a variable has no effect on a program that is given it, whatever the program is.
 pub(in crate::tools::permission) fn is_harmless(variable: &str) -> bool {
-    let is_own = variable.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+    HARMLESS.contains(&variable)
+}
+
+/// Returns whether a variable is one that a script names for itself: it has no effect on the shell, nor on a program
+/// that only reads. Others may read what they like.
+pub(in crate::tools::permission) fn is_own(variable: &str) -> bool {
+    variable.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
         && !variable.contains(|c: char| c.is_ascii_uppercase())
-        && !variable.ends_with("_proxy");
-    is_own || HARMLESS.contains(&variable)
+        && !variable.ends_with("_proxy")
+        && !SETTINGS.iter().any(|begins| variable.starts_with(begins))
 }
 
 /// Returns whether a program changes nothing. What it runs besides itself is judged elsewhere.
@@ -133,13 +142,18 @@ pub(in crate::tools::permission) fn only_reads(simple: &Simple) -> bool {
     match name {
         // Behind -v stands a name, and what is in its brackets is evaluated.
         "test" | "[" => {
-            none(&|word| word.text == "-v" || (!word.is_literal() && word.text.contains('[')))
+            let may_be_both = |pair: &[Word]| pair.iter().all(|word| !word.is_literal());
+            !rest.windows(2).any(may_be_both)
+                && none(&|word| {
+                    let is_computed = !word.is_literal();
+                    word.text == "-v" || word.splits || (is_computed && word.text.contains('['))
+                })
         }
         "[[" => none(&|word| {
             matches!(&*word.text, "-v" | "-eq" | "-ne" | "-lt" | "-le" | "-gt" | "-ge")
         }),
         "printf" => rest.first().is_none_or(|word| !word.may_be_option()),
-        "read" => rest.iter().all(|word| word.text == "-r" || is_own(word)),
+        "read" => rest.iter().all(|word| word.text == "-r" || is_own_name(word)),
         "set" => rest.iter().all(|word| word.is_literal() && is_plain_setting(&word.text)),
         "date" => date(rest),
         "file" => {
@@ -185,8 +199,9 @@ fn is_doubtful(word: &Word) -> bool {
 }
 
 /// Returns whether a word is the name of a variable that has no effect.
-fn is_own(word: &Word) -> bool {
-    word.is_literal() && is_harmless(&word.text) && !word.text.contains('[')
+fn is_own_name(word: &Word) -> bool {
+    let text = word.text.as_str();
+    word.is_literal() && (is_own(text) || is_harmless(text)) && !text.contains('[')
 }
 
 fn is_plain_setting(text: &str) -> bool {
@@ -238,7 +253,9 @@ fn date(words: &[Word]) -> bool {
         }
         match text {
             "-d" | "-r" => {
-                words.next();
+                if words.next().is_some_and(|value| value.splits) {
+                    return false;
+                }
             }
             "-u" | "-R" | "--utc" | "--universal" | "--rfc-email" => {}
             _ if text.starts_with('+') || text.starts_with("-I") => {}
@@ -306,7 +323,7 @@ fn is_plain_script(word: &Word) -> bool {
 }
 
 /// Commands of git that read, as long as their options do.
-const GIT: [&str; 20] = [
+const GIT: [&str; 19] = [
     "blame",
     "cat-file",
     "count-objects",
@@ -316,7 +333,6 @@ const GIT: [&str; 20] = [
     "diff-index",
     "diff-tree",
     "for-each-ref",
-    "grep",
     "log",
     "ls-files",
     "ls-tree",
@@ -333,7 +349,11 @@ fn git(words: &[Word]) -> bool {
     let mut rest = words;
     loop {
         match rest {
-            [word, _, more @ ..] if word.text == "-C" && word.is_literal() => rest = more,
+            [word, folder, more @ ..]
+                if word.text == "-C" && word.is_literal() && !folder.splits =>
+            {
+                rest = more;
+            }
             [word, more @ ..]
                 if matches!(&*word.text, "--no-pager" | "-P" | "--no-optional-locks") =>
             {
@@ -351,6 +371,8 @@ fn git(words: &[Word]) -> bool {
     let only = |known: &[&str]| rest.iter().all(|word| known.contains(&&*word.text));
     let first = |known: &[&str]| rest.first().is_some_and(|word| known.contains(&&*word.text));
     match command.text.as_str() {
+        // Behind other letters the name of a pager may stand as well.
+        "grep" => !rest.iter().any(|word| has_letter(word, 'O')),
         name if GIT.contains(&name) => true,
         "branch" => only(&[
             "-a",
@@ -488,10 +510,16 @@ mod tests {
     #[test]
     fn variables_with_effects_are_not_harmless() {
         for name in ["PATH", "LD_PRELOAD", "GIT_SSH_COMMAND", "BASH_ENV", "http_proxy", "IFS"] {
-            assert!(!is_harmless(name), "{name}");
+            assert!(!is_harmless(name) && !is_own(name), "{name}");
         }
-        for name in ["x", "file_name", "LC_ALL", "RUST_BACKTRACE"] {
+        for name in ["npm_config_script_shell", "pnpm_config_x", "yarn_x", "all_proxy"] {
+            assert!(!is_harmless(name) && !is_own(name), "{name}");
+        }
+        for name in ["LC_ALL", "RUST_BACKTRACE"] {
             assert!(is_harmless(name), "{name}");
+        }
+        for name in ["x", "file_name"] {
+            assert!(is_own(name) && !is_harmless(name), "{name}");
         }
     }
 }

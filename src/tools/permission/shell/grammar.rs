@@ -25,6 +25,7 @@ impl Reader {
     /// Reads a script up to the end of the text.
     pub(super) fn whole(&mut self) -> Read<Script> {
         let script = self.script(End::Text)?;
+        self.in_order()?;
         if self.peek().is_some() {
             return Err(Unreadable("a bracket or a word stands where no command can begin"));
         }
@@ -73,9 +74,10 @@ impl Reader {
                         return Err(Unreadable("a case ends where there is none"));
                     }
                 },
-                Some(';' | '\n') => {
+                Some(';') => {
                     self.next();
                 }
+                Some('\n') => self.end_line(),
                 None => {}
                 Some(')') if matches!(end, End::Bracket) => {}
                 Some(_) if matches!(end, End::Words(_) | End::Case) && self.is_at(end) => {}
@@ -264,19 +266,31 @@ impl Reader {
     /// Reads `[[ … ]]` as a simple command; inside, signs have no meaning for the shell.
     fn condition(&mut self) -> Read<Command> {
         let mut words = vec![Word::literal("[[")];
+        let mut brackets = 0;
+        self.inside += 1;
         loop {
-            self.skip_lines();
+            while self.take("\n") || self.take("\\\n") || self.take(" ") || self.take("\t") {}
             if self.take_keyword("]]") {
                 words.push(Word::literal("]]"));
                 break;
             }
             match self.word()? {
+                Some(word) if word.text.starts_with('#') => {
+                    return Err(Unreadable("a condition has a # in it"));
+                }
                 Some(word) => words.push(word),
                 None => match self.next() {
-                    Some(sign) => words.push(Word::literal(&sign.to_string())),
+                    Some(sign) => {
+                        brackets += i32::from(sign == '(') - i32::from(sign == ')');
+                        words.push(Word::literal(&sign.to_string()));
+                    }
                     None => return Err(Unreadable("a condition does not end")),
                 },
             }
+        }
+        self.inside -= 1;
+        if brackets != 0 {
+            return Err(Unreadable("a condition ends inside of brackets"));
         }
         let body = Body::Simple(Simple { assignments: Vec::new(), words });
         let mut redirections = Vec::new();
@@ -356,11 +370,13 @@ impl Reader {
         }
         let mut values = Vec::new();
         if self.take("(") {
+            self.inside += 1;
             self.skip_lines();
             while let Some(word) = self.word()? {
                 values.push(word);
                 self.skip_lines();
             }
+            self.inside -= 1;
             if !self.take(")") {
                 return Err(Unreadable("an array is not closed"));
             }
@@ -425,18 +441,26 @@ impl Reader {
         if !delimiter.is_literal() {
             return Err(Unreadable("the delimiter of a here-document is not plain"));
         }
-        let end = self.position();
-        self.back_to(begun);
-        let mut is_quoted = false;
-        while self.position() < end {
-            is_quoted |= matches!(self.next(), Some('\'' | '"' | '\\'));
-        }
-        let text = self.here_document(&delimiter.text, without_tabs)?;
-        let mut target = Word::literal(&text);
-        if !is_quoted {
-            target = Word::default();
-            Self::new(&text, self.depth + 1)?.double(&mut target, None)?;
-        }
+        let is_quoted = match self.between(begun).as_slice() {
+            _ if !delimiter.text.chars().all(|char| is_name(char) || "-.!+@%,:".contains(char)) => {
+                return Err(Unreadable("the delimiter of a here-document is not plain"));
+            }
+            ['\'', inner @ .., '\''] | ['"', inner @ .., '"'] | ['\\', inner @ ..] => {
+                if inner.iter().any(|char| matches!(char, '\'' | '"' | '\\' | '\n' | '$')) {
+                    return Err(Unreadable("the delimiter of a here-document is not plain"));
+                }
+                true
+            }
+            bare if bare.iter().any(|char| matches!(char, '\'' | '"' | '\\' | '$')) => {
+                return Err(Unreadable("the delimiter of a here-document is not plain"));
+            }
+            _ => false,
+        };
+        let text = self.here_document(&delimiter.text, without_tabs, is_quoted)?;
+        let target = match is_quoted {
+            true => Word::literal(&text),
+            false => Self::new(&text, self.depth + 1)?.here_text()?,
+        };
         Ok(Redirection { kind: Redirect::Here, target })
     }
 }

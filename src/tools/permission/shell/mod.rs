@@ -8,9 +8,11 @@ mod reader;
 mod syntax;
 mod word;
 
+pub(super) use reader::is_variable;
 pub(super) use syntax::{
     Assignment, Body, Command, Form, Pipeline, Redirect, Redirection, Script, Simple, Word,
 };
+pub(super) use word::PIPED;
 
 use reader::Reader;
 

@@ -17,7 +17,21 @@ pub(super) struct Reader {
     chars: Vec<char>,
     at: usize,
     pub(super) depth: usize,
+    /// In how many words it is that may go on behind a line end.
+    pub(super) inside: usize,
     documents: usize,
+    seams: Vec<Seam>,
+}
+
+/// A line end behind which here-documents were taken out.
+///
+/// They begin where a command line ends, which a line end does not always mean: it may be quoted, or stand in the
+/// output of another command. So it is noted where they were taken, and has to be reached as the end of the line which
+/// they belong to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Seam {
+    at: usize,
+    inside: usize,
 }
 
 impl Reader {
@@ -29,7 +43,8 @@ impl Reader {
         if text.len() > LONGEST {
             return Err(Unreadable("it is too long"));
         }
-        Ok(Self { chars: text.chars().collect(), at: 0, depth, documents: 0 })
+        let chars = text.chars().collect();
+        Ok(Self { chars, at: 0, depth, inside: 0, documents: 0, seams: Vec::new() })
     }
 
     /// Goes one level deeper.
@@ -72,6 +87,11 @@ impl Reader {
         self.at = position;
     }
 
+    /// Returns what was taken since a position.
+    pub(super) fn between(&self, begun: usize) -> Vec<char> {
+        self.chars[begun..self.at].to_vec()
+    }
+
     /// Takes spaces, and lines that are continued.
     pub(super) fn skip_blank(&mut self) {
         while self.take("\\\n") || self.take(" ") || self.take("\t") {}
@@ -82,10 +102,25 @@ impl Reader {
         loop {
             self.skip_blank();
             match self.peek() {
-                Some('\n') => self.at += 1,
+                Some('\n') => self.end_line(),
                 Some('#') => self.skip_comment(),
                 Some(_) | None => return,
             }
+        }
+    }
+
+    /// Takes a line end that ends a command.
+    pub(super) fn end_line(&mut self) {
+        let here = Seam { at: self.at, inside: self.inside };
+        self.seams.retain(|seam| *seam != here);
+        self.at += 1;
+    }
+
+    /// Makes sure that every here-document was taken out where a shell looks for it.
+    pub(super) fn in_order(&self) -> Result<(), Unreadable> {
+        match self.seams.as_slice() {
+            [] => Ok(()),
+            _ => Err(Unreadable("a here-document begins where its line may not end")),
         }
     }
 
@@ -111,6 +146,7 @@ impl Reader {
         &mut self,
         delimiter: &str,
         without_tabs: bool,
+        is_quoted: bool,
     ) -> Result<String, Unreadable> {
         self.documents += 1;
         if self.documents > DOCUMENTS {
@@ -121,11 +157,12 @@ impl Reader {
         let Some(line) = end.map(|end| self.at + end + 1) else {
             return Err(Unreadable("a here-document has no text"));
         };
-        let quotes = self.chars[self.at..line].iter().filter(|char| matches!(char, '\'' | '"'));
-        if quotes.count() % 2 == 1 {
-            return Err(Unreadable("a here-document begins inside quotes"));
+        let seam = Seam { at: line - 1, inside: self.inside };
+        if !self.seams.contains(&seam) {
+            self.seams.push(seam);
         }
         let mut body = String::new();
+        let mut joined = String::new();
         let mut from = line;
         while from < self.chars.len() {
             let rest = &self.chars[from..];
@@ -133,6 +170,15 @@ impl Reader {
             let text: String = rest[..length].iter().collect();
             let text = if without_tabs { text.trim_start_matches('\t') } else { &text };
             from = (from + length + 1).min(self.chars.len());
+            // Without quotes, a backslash joins lines before the end is looked for.
+            joined += text;
+            if !is_quoted && (text == delimiter) != (joined == delimiter) {
+                return Err(Unreadable("a line of a here-document may be its end"));
+            }
+            match joined.len() - joined.trim_end_matches('\\').len() {
+                n if n % 2 == 1 => joined.truncate(joined.len() - 1),
+                _ => joined.clear(),
+            }
             if text == delimiter {
                 self.chars.drain(line..from);
                 return Ok(body);
@@ -155,13 +201,13 @@ pub(super) fn is_name(char: char) -> bool {
 }
 
 /// Returns whether a text is the name of a variable.
-pub(super) fn is_variable(text: &str) -> bool {
+pub(in crate::tools::permission) fn is_variable(text: &str) -> bool {
     text.chars().all(is_name) && text.starts_with(|char: char| !char.is_ascii_digit())
 }
 
 impl Word {
     /// Says that the word is at least of this form.
-    pub(super) fn at_least(&mut self, form: Form) {
+    pub(in crate::tools::permission) fn at_least(&mut self, form: Form) {
         self.form = self.form.max(form);
     }
 }

@@ -73,6 +73,8 @@ pub(in crate::tools::permission) struct Word {
     pub text: String,
     /// How far the text is what the program will see.
     pub form: Form,
+    /// Whether the shell makes several words of it, or none: a variable or an output stands in it without quotes.
+    pub splits: bool,
     /// Whether it has braces that stand for several words.
     pub has_braces: bool,
     /// Scripts whose output is a part of it.
@@ -131,7 +133,9 @@ impl Word {
         match self.form {
             Form::Literal => self.text.starts_with('-'),
             Form::Pattern => self.text.starts_with(['-', '*', '?', '[']),
-            Form::Computed | Form::Evaluated => !self.text.starts_with(['/', '~', '.']),
+            Form::Computed | Form::Evaluated => {
+                self.splits || !self.text.starts_with(['/', '~', '.'])
+            }
         }
     }
 

@@ -6,6 +6,23 @@ use super::syntax::{Form, Word};
 
 type Read<T> = Result<T, Unreadable>;
 
+/// What an expansion stands in: shells read its inside differently.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Around {
+    /// Nothing: what it becomes is split into words.
+    Nothing,
+    /// Double quotes, or an expression.
+    Quotes,
+    /// The text of a here-document.
+    Here,
+}
+
+/// What stands in the text of a word for the output of a script.
+const OUTPUT: &str = "$(…)";
+
+/// What stands in the text of a word for a file that a script writes or reads.
+pub(in crate::tools::permission) const PIPED: &str = "<(…)";
+
 impl Reader {
     /// Reads a word; none when there is none here.
     pub(super) fn word(&mut self) -> Read<Option<Word>> {
@@ -14,9 +31,8 @@ impl Reader {
         while let Some(char) = self.peek() {
             match char {
                 '<' | '>' if self.peek_at(1) == Some('(') => {
-                    self.take("<");
-                    self.take(">");
-                    self.output(&mut word)?;
+                    self.next();
+                    self.output(&mut word, PIPED)?;
                 }
                 _ if ends_word(char) => break,
                 '\'' => {
@@ -35,17 +51,14 @@ impl Reader {
                         None => word.text.push('\\'),
                     }
                 }
-                '$' | '`' => self.expansion(&mut word)?,
+                '$' | '`' => self.expansion(&mut word, Around::Nothing)?,
                 _ => {
                     let is_first = self.position() == begun;
                     self.next();
                     word.text.push(char);
                     match char {
                         '*' | '?' | '[' => word.at_least(Form::Pattern),
-                        '{' => {
-                            word.at_least(Form::Computed);
-                            word.has_braces = true;
-                        }
+                        '{' => word.has_braces = true,
                         '~' if is_first || word.text.ends_with("=~") => {
                             word.at_least(Form::Computed);
                         }
@@ -54,6 +67,13 @@ impl Reader {
                 }
             }
         }
+        // A pair of braces with nothing in it is what it seems, where it is the only one.
+        let is_pair = word.text.contains("{}")
+            && word.text.matches('{').count() + word.text.matches('}').count() == 2;
+        if word.has_braces && !is_pair {
+            word.at_least(Form::Computed);
+        }
+        word.has_braces &= !is_pair;
         if word.text == "[" {
             // Nothing that it could be a pattern for.
             word.form = Form::Literal;
@@ -72,8 +92,17 @@ impl Reader {
         }
     }
 
+    /// Reads the text of a here-document, as which this reader was made.
+    pub(super) fn here_text(mut self) -> Read<Word> {
+        let mut word = Word::default();
+        self.double(&mut word, None)?;
+        self.in_order()?;
+        Ok(word)
+    }
+
     /// Reads what stands between double quotes, or in the text of a here-document, which ends with the text.
-    pub(super) fn double(&mut self, word: &mut Word, end: Option<char>) -> Read<()> {
+    fn double(&mut self, word: &mut Word, end: Option<char>) -> Read<()> {
+        let around = if end.is_some() { Around::Quotes } else { Around::Here };
         loop {
             match self.peek() {
                 char if char == end => {
@@ -85,7 +114,8 @@ impl Reader {
                     self.next();
                     match self.next() {
                         Some('\n') => {}
-                        Some(char @ ('$' | '`' | '"' | '\\')) => word.text.push(char),
+                        Some(char @ ('$' | '`' | '\\')) => word.text.push(char),
+                        Some('"') if around == Around::Quotes => word.text.push('"'),
                         Some(char) => word.text.extend(['\\', char]),
                         None => return Err(Unreadable("a quote is not closed")),
                     }
@@ -95,7 +125,7 @@ impl Reader {
                     self.next();
                     word.text.push('$');
                 }
-                Some('$' | '`') => self.expansion(word)?,
+                Some('$' | '`') => self.expansion(word, around)?,
                 Some(char) => {
                     self.next();
                     word.text.push(char);
@@ -105,23 +135,36 @@ impl Reader {
     }
 
     /// Reads what begins with a dollar or a backtick.
-    fn expansion(&mut self, word: &mut Word) -> Read<()> {
+    fn expansion(&mut self, word: &mut Word, around: Around) -> Read<()> {
         self.deeper()?;
-        self.expanded(word)?;
+        self.inside += 1;
+        self.expanded(word, around)?;
+        self.inside -= 1;
         self.depth -= 1;
         Ok(())
     }
 
-    fn expanded(&mut self, word: &mut Word) -> Read<()> {
+    fn expanded(&mut self, word: &mut Word, around: Around) -> Read<()> {
+        let splits = around == Around::Nothing;
         if self.take("`") {
-            return self.backticks(word);
+            word.splits |= splits;
+            return self.backticks(word, around);
         }
         self.next();
         match self.peek() {
             Some('(') if self.peek_at(1) == Some('(') => self.arithmetic(word),
-            Some('(') => self.output(word),
+            Some('(') => {
+                word.splits |= splits;
+                self.output(word, OUTPUT)
+            }
             Some('[') => Err(Unreadable("it uses $[…]")),
-            Some('{') => self.parameter(word),
+            Some('{') => {
+                word.splits |= splits;
+                self.parameter(word, around)
+            }
+            Some('\'' | '"') if around != Around::Nothing => {
+                Err(Unreadable("quotes behind a dollar stand inside of others"))
+            }
             Some('\'') => {
                 self.next();
                 self.escaped(&mut word.text)
@@ -132,6 +175,8 @@ impl Reader {
             }
             Some(char) if is_name(char) || "@*#?-$!".contains(char) => {
                 word.at_least(Form::Computed);
+                // Numbers are not split; the arguments are several words even inside of quotes.
+                word.splits |= char == '@' || splits && !"#?$!".contains(char);
                 word.text.push('$');
                 if !is_name(char) || char.is_ascii_digit() {
                     self.next();
@@ -152,21 +197,26 @@ impl Reader {
     }
 
     /// Reads a script in brackets whose output becomes a part of the word.
-    fn output(&mut self, word: &mut Word) -> Read<()> {
+    fn output(&mut self, word: &mut Word, mark: &str) -> Read<()> {
+        self.inside += 1;
         let script = self.bracketed()?;
+        self.inside -= 1;
         word.at_least(Form::Computed);
-        word.text += "$(…)";
+        word.text += mark;
         word.scripts.push(script);
         Ok(())
     }
 
-    fn backticks(&mut self, word: &mut Word) -> Read<()> {
+    fn backticks(&mut self, word: &mut Word, around: Around) -> Read<()> {
         let mut text = String::new();
         loop {
             match self.next() {
                 Some('`') => break,
                 Some('\\') => match self.next() {
                     Some(char @ ('`' | '\\' | '$')) => text.push(char),
+                    Some('"') if around != Around::Nothing => {
+                        return Err(Unreadable("quotes stand in backticks inside of others"));
+                    }
                     Some(char) => text.extend(['\\', char]),
                     None => return Err(Unreadable("a backtick is not closed")),
                 },
@@ -175,7 +225,7 @@ impl Reader {
             }
         }
         word.at_least(Form::Computed);
-        word.text += "$(…)";
+        word.text += OUTPUT;
         word.scripts.push(super::script(&text, self.depth + 1)?);
         Ok(())
     }
@@ -188,7 +238,7 @@ impl Reader {
         while depth > 0 {
             match self.peek() {
                 None => return Err(Unreadable("an expression is not closed")),
-                Some('$' | '`') => self.expansion(&mut inner)?,
+                Some('$' | '`') => self.expansion(&mut inner, Around::Quotes)?,
                 Some('\'' | '"' | '\\') => {
                     return Err(Unreadable("an expression has quotes in it"));
                 }
@@ -211,14 +261,21 @@ impl Reader {
     }
 
     /// Reads `${…}`.
-    fn parameter(&mut self, word: &mut Word) -> Read<()> {
+    fn parameter(&mut self, word: &mut Word, around: Around) -> Read<()> {
         self.next();
         let mut inner = Word::default();
         loop {
             match self.peek() {
                 None => return Err(Unreadable("a brace is not closed")),
                 Some('}') => break,
-                Some('$' | '`') => self.expansion(&mut inner)?,
+                Some('$' | '`') => self.expansion(&mut inner, around)?,
+                // Whether these are quotes depends on the shell, and on what stands before them.
+                Some('\'') if around != Around::Nothing => {
+                    return Err(Unreadable("a quote stands in ${…} inside of others"));
+                }
+                Some('"') if around == Around::Here => {
+                    return Err(Unreadable("a quote stands in ${…} in a here-document"));
+                }
                 Some('\'') => {
                     self.next();
                     self.single(&mut inner.text)?;
@@ -247,7 +304,8 @@ impl Reader {
             Some(_) => false,
         };
         word.at_least(inner.form.max(if is_plain { Form::Computed } else { Form::Evaluated }));
-        if is_variable(&name) && rest.is_empty() {
+        word.splits |= inner.splits;
+        if is_variable(&name) && rest.is_empty() && !self.peek().is_some_and(is_name) {
             word.text.extend(["$", &name]);
         } else {
             word.text.extend(["${", &inner.text, "}"]);
@@ -275,7 +333,9 @@ impl Reader {
                         'e' | 'E' => '\u{1b}',
                         'f' => '\u{c}',
                         'v' => '\u{b}',
-                        '\\' | '\'' | '"' | '?' => kind,
+                        '\\' | '"' | '?' => kind,
+                        // Shells that don't know these quotes would see the end of them.
+                        '\'' => return Err(Unreadable("a quote has another one in it")),
                         'x' => self.number(16, 2)?,
                         'u' => self.number(16, 4)?,
                         'U' => self.number(16, 8)?,

@@ -1,0 +1,40 @@
+//! Lines that could not be read, looked through by their words alone.
+
+use super::line::Program;
+use crate::tools::permission::shell::{Form, Redirect, Redirection, Word};
+
+/// Words that a program is taken to have.
+const MOST: usize = 64;
+
+/// Returns the pieces of a text between what may end a command, each as its words.
+pub(super) fn pieces(text: &str) -> Vec<Vec<Word>> {
+    let is_end = |c: char| ";&|()\n`".contains(c);
+    let pieces = text.split(is_end).map(|piece| {
+        let spaced = piece.replace('>', " > ").replace('<', " < ");
+        spaced.split_whitespace().map(word).filter(|word| !word.text.is_empty()).collect()
+    });
+    pieces.filter(|words: &Vec<Word>| !words.is_empty()).collect()
+}
+
+/// Returns what a text may run: from every word of it on, as if it were the name of a program.
+pub(in crate::tools::permission) fn programs(text: &str) -> impl Iterator<Item = Program> {
+    pieces(text).into_iter().flat_map(|words| {
+        (0..words.len()).map(move |from| {
+            let rest = &words[from..words.len().min(from + MOST)];
+            let written = rest.first().is_some_and(|word| word.text == ">");
+            let target = rest.get(1).filter(|_| written);
+            let to = target.map(|to| Redirection { kind: Redirect::Write, target: to.clone() });
+            Program { words: rest.to_vec(), redirections: to.into_iter().collect() }
+        })
+    })
+}
+
+fn word(text: &str) -> Word {
+    let text: String = text.chars().filter(|c| !matches!(c, '\'' | '"' | '\\')).collect();
+    let form = match text.contains('$') || text.starts_with('~') {
+        true => Form::Computed,
+        false if text.contains(['*', '?', '[']) => Form::Pattern,
+        false => Form::Literal,
+    };
+    Word { text, form, ..Word::default() }
+}
