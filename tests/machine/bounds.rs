@@ -168,7 +168,7 @@ fn an_answer_that_does_not_pass_is_asked_for_again_as_often_as_allowed() {
         let bounds =
             Bounds { sent_back: most, repairs: most, follow_ups: most, ..Bounds::default() };
         for (check, reason) in [
-            (Check::SentBack { message: message.into() }, StopReason::LlmDone),
+            (Check::SentBack { message: message.into() }, StopReason::ChecksFailed),
             (Check::Unfit { message: message.into() }, StopReason::SchemaNotMet),
             (Check::FollowUp { message: message.into() }, StopReason::LlmDone),
         ] {
