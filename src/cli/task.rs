@@ -69,6 +69,10 @@ pub(crate) fn run(setup: &Setup, order: Order, way: Way, args: &OutputArgs) -> R
         (result.status, result.stop_reason) = (end.status, end.stop_reason);
         result.exit_code = end.exit_code;
     }
+    if let Some(verdict) = verdict.as_ref().filter(|verdict| !verdict.completed) {
+        // A model wrote the issues; quoted, they are harmless for a terminal.
+        log::warn!("the result was judged not to be complete: {:?}", verdict.issues);
+    }
     result.evaluation = verdict.and_then(|verdict| serde_json::to_value(verdict).ok());
     let about = About { session_id: ended.session.to_string().into(), ..about };
     let saved = files(args, format, &about, &result);

@@ -37,6 +37,7 @@ fn a_basic_evaluation_is_told_and_changes_nothing() {
     let json = ran.json();
     assert_eq!((&json["output"], &json["llm_calls"]), (&json!("Done."), &json!(2)));
     assert_eq!(json["evaluation"]["issues"], json!(["no test"]));
+    assert!(ran.err.contains("judged not to be complete: [\"no test\"]"), "{}", ran.err);
 }
 
 #[test]
