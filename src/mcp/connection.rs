@@ -155,7 +155,7 @@ impl Question {
 
 impl Connection {
     /// Agrees with a server on an era, unless that is known from an earlier connection. A server that may not know the
-    /// newest one has so long to say so.
+    /// newest one has so long to say so, and no more than a quarter of the time.
     pub(super) fn open(
         channel: Box<dyn Channel>,
         known: Option<Era>,
@@ -176,7 +176,8 @@ impl Connection {
     }
 
     fn agree(&self, probe: Duration, wait: &Wait<'_>) -> Result<Agreed, ServerError> {
-        match self.discover(&wait.at_most(probe)) {
+        // What is left has to suffice for a server that is silent when it does not know a method.
+        match self.discover(&wait.at_most(probe.min(wait.left() / 4))) {
             Ok(discovered) => self.begin(discovered, wait),
             // Any other error than one of the newest era comes from an older server, and so does silence.
             Err(ServerError::Refused(refusal)) => match refusal.offered() {

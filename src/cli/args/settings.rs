@@ -50,23 +50,23 @@ pub(crate) struct SettingsArgs {
     pub(crate) trust: bool,
 
     /// Steps that may be made (replies whose tools run); 0 is a limit
-    #[arg(long, value_name = "N")]
+    #[arg(long, allow_negative_numbers = true, value_name = "N")]
     pub(crate) max_steps: Option<u32>,
 
     /// Money that may be spent, in US dollars
-    #[arg(long, value_name = "USD")]
+    #[arg(long, allow_negative_numbers = true, value_name = "USD")]
     pub(crate) budget: Option<f64>,
 
     /// Tokens that may be used, input and output together
-    #[arg(long, value_name = "N")]
+    #[arg(long, allow_negative_numbers = true, value_name = "N")]
     pub(crate) max_tokens: Option<u64>,
 
     /// Seconds that the whole run may take, its closing included
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, allow_negative_numbers = true, value_name = "SECONDS")]
     pub(crate) timeout: Option<f64>,
 
     /// Seconds that one model call may take, its retries included
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, allow_negative_numbers = true, value_name = "SECONDS")]
     pub(crate) step_timeout: Option<f64>,
 
     /// Describe everything that would change something, instead of doing it; a session that was begun so goes on so,

@@ -41,6 +41,9 @@ fn agents_and_completions_are_listed() {
 /// clap's own code for wrong usage, 2, is the one of a partial run here.
 #[test]
 fn wrong_usage_is_exit_code_3_and_says_what_to_do() {
+    let negative = World::new().run(&["run", "x", "--budget", "-1"]);
+    assert_eq!(negative.code, 3);
+    assert!(negative.err.contains("not negative, found -1"), "{}", negative.err);
     let world = World::new();
     for args in [
         &["run", "--nonsense"][..],
