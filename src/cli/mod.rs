@@ -65,6 +65,9 @@ fn usage(error: &clap::Error) -> Result<u8, Failure> {
         }
         _ => {
             output::complain(&error.render().to_string());
+            if error.kind() == ErrorKind::InvalidSubcommand {
+                output::complain("  hint: a task is given to `run`: architect run \"…\"");
+            }
             Ok(USAGE)
         }
     }

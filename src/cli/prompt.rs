@@ -61,6 +61,15 @@ fn text(from: impl Read, name: &str) -> Result<String, Failure> {
     if bytes.len() as u64 > LONGEST {
         return Err(Failure::usage(format!("the task from {name} is longer than {LONGEST} bytes")));
     }
-    String::from_utf8(bytes)
-        .map_err(|_| Failure::usage(format!("the task from {name} is not UTF-8 text")))
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(text),
+        Err(error) if error.as_bytes().contains(&0) => {
+            Err(Failure::usage(format!("what comes from {name} is no text")))
+        }
+        // A diff may well have a line in another encoding.
+        Err(error) => {
+            log::warn!("{name} is not all UTF-8; what is not was replaced by \u{fffd}");
+            Ok(String::from_utf8_lossy(error.as_bytes()).into_owned())
+        }
+    }
 }
