@@ -3,7 +3,7 @@
 use super::event::Event;
 use super::run::Spent;
 use super::state::StateKind;
-use crate::model::{Micros, Usage};
+use crate::model::{Micros, Tokens, Usage};
 
 /// What a run has used so far, by what it was used for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,21 +27,37 @@ pub struct Charge {
     pub cost: Micros,
 }
 
+impl Charge {
+    /// Returns what was charged between two accounts: what was told of it, or what is estimated for a call that was lost.
+    pub fn between(before: Spent, now: Spent, event: Option<&Event>) -> Self {
+        let (cost, tokens) = (now.cost.minus(before.cost), now.tokens.minus(before.tokens));
+        let lost = |heard: Tokens| {
+            let output = heard.min(tokens);
+            Usage { input: tokens.minus(output), output, estimated: true, ..Usage::default() }
+        };
+        let usage = match event {
+            Some(Event::Charged { usage, .. }) => *usage,
+            Some(Event::Replied { reply, .. }) if reply.usage.total() == tokens => reply.usage,
+            Some(Event::Failed { fault, .. }) => lost(fault.heard),
+            Some(_) | None => lost(Tokens::ZERO),
+        };
+        Self { usage, cost }
+    }
+}
+
 impl Bill {
     /// Takes in what an event has charged, or what the run has when it went on; `met` is the state that this came to,
     /// with its account.
     pub fn take(&mut self, met: (StateKind, Spent), event: Option<&Event>, now: Spent) {
         let (kind, before) = met;
-        let (cost, tokens) = (now.cost.minus(before.cost), now.tokens.minus(before.tokens));
         // What comes too late is not charged.
         if before == now {
             return;
         }
-        let lost = Usage { input: tokens, estimated: true, ..Usage::default() };
-        let (charge, usage) = match event {
-            Some(Event::Charged { usage, .. }) => (&mut self.subagents, *usage),
-            Some(Event::Replied { reply, .. }) => (self.calls_in(kind), reply.usage),
-            Some(_) | None => (self.calls_in(kind), lost),
+        let Charge { usage, cost } = Charge::between(before, now, event);
+        let charge = match event {
+            Some(Event::Charged { .. }) => &mut self.subagents,
+            Some(_) | None => self.calls_in(kind),
         };
         *charge = Charge { usage: charge.usage + usage, cost: charge.cost + cost };
     }

@@ -4,7 +4,7 @@ use super::effect::Purpose;
 use super::event::Facts;
 use super::next::Out;
 use super::run::Run;
-use crate::model::{Fault, Micros, Price, Tokens, Usage};
+use crate::model::{Fault, Micros, Price, Tokens};
 
 /// Even a short reply might cost more than is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,8 +85,7 @@ pub(super) fn charge_failed(
     // Nothing has been charged since the call was allowed, so this is what it was granted.
     let granted = reserve(run, facts, purpose).ok().flatten();
     let output = granted.map_or(fault.heard, |granted| granted.min(fault.heard));
-    let input = facts.context.min(facts.bound);
-    run.charge(&Usage { input, output, estimated: true, ..Usage::default() }, out);
+    run.charge(&facts.unanswered(output), out);
 }
 
 #[cfg(test)]

@@ -103,6 +103,14 @@ pub struct Facts {
     pub exchanges: u32,
 }
 
+impl Facts {
+    /// Returns what a request without an answer probably used, of whose answer so much had come.
+    pub(super) fn unanswered(&self, output: Tokens) -> Usage {
+        let input = self.context.min(self.bound);
+        Usage { input, output, estimated: true, ..Usage::default() }
+    }
+}
+
 /// Whether a tool call may run.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

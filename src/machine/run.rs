@@ -132,8 +132,7 @@ impl Run {
 
     /// Charges a call that was sent and brought no reply: the provider has probably read it.
     pub(super) fn charge_lost(&mut self, facts: &Facts, out: &mut Out) {
-        let usage = Usage { input: facts.context.min(facts.bound), ..Usage::default() };
-        self.charge(&usage, out);
+        self.charge(&facts.unanswered(Tokens::ZERO), out);
     }
 }
 

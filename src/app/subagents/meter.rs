@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::machine::{Effect, Event, Spent, Verdict};
-use crate::model::{FileChange, Usage};
+use crate::machine::{Charge, Effect, Event, Spent, Verdict};
+use crate::model::FileChange;
 use crate::port::{self, Gone, Notice, Observer, Scope, Word};
 
 /// Watches the run of a sub-agent.
@@ -33,16 +33,10 @@ impl Meter {
 
     fn charge(&mut self, event: &Event, now: Spent) {
         let before = std::mem::replace(&mut self.spent, now);
-        let (cost, tokens) = (now.cost.minus(before.cost), now.tokens.minus(before.tokens));
-        if now == before {
-            return;
+        if now != before {
+            let Charge { usage, cost } = Charge::between(before, now, Some(event));
+            self.scope.say(Word::Used(usage, cost));
         }
-        let usage = match event {
-            Event::Replied { reply, .. } if reply.usage.total() == tokens => reply.usage,
-            // A call that was sent and not answered is charged as estimated.
-            _ => Usage { input: tokens, estimated: true, ..Usage::default() },
-        };
-        self.scope.say(Word::Used(usage, cost));
     }
 }
 

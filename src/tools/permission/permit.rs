@@ -41,7 +41,7 @@ impl Permit<'_> {
     ///
     /// Fails with the first part that nothing allows.
     pub(super) fn all(&self, script: &Script, env: &[String]) -> Result<Vec<String>, String> {
-        if let Some(name) = env.iter().find(|name| !is_harmless(name) && !is_own(name)) {
+        if let Some(name) = env.iter().find(|name| has_effects(name)) {
             return Err(format!("it sets the variable {name}"));
         }
         let is_given = env.iter().any(|name| !is_harmless(name));
@@ -82,7 +82,7 @@ impl Permit<'_> {
             Body::Group { words, .. } if words.iter().any(|word| word.form == Form::Evaluated) => {
                 Err("it has an expression in which commands may be hidden".to_owned())
             }
-            Body::Group { variable: Some(name), .. } if !is_harmless(name) && !is_own(name) => {
+            Body::Group { variable: Some(name), .. } if has_effects(name) => {
                 Err(format!("it sets the variable {name}"))
             }
             // What is in them is looked at by itself.
@@ -98,8 +98,7 @@ impl Permit<'_> {
     ) -> Result<(), String> {
         let Simple { assignments, words } = simple;
         let evaluated = |set: &Assignment| set.values.iter().any(|v| v.form == Form::Evaluated);
-        let has_effects = |set: &Assignment| !is_harmless(&set.name) && !is_own(&set.name);
-        let set = assignments.iter().find(|set| has_effects(set) || evaluated(set));
+        let set = assignments.iter().find(|set| has_effects(&set.name) || evaluated(set));
         let text = exact(words);
         if let Some(set) = set {
             let value: Vec<String> = assignments
@@ -211,6 +210,11 @@ impl Permit<'_> {
             }
         }
     }
+}
+
+/// Returns whether setting a variable may have an effect by itself.
+fn has_effects(variable: &str) -> bool {
+    !is_harmless(variable) && !is_own(variable)
 }
 
 /// Returns whether a program is run by these words without variables that it would have had: `env -i`, `exec -c`. They

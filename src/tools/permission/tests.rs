@@ -38,10 +38,17 @@ fn only_reads(line: &str) -> bool {
     Rule { mode: ConfirmMode::ConfirmSensitive, ..Rule::default() }.is_allowed(line)
 }
 
+#[track_caller]
+fn none_only_reads(lines: &[&str]) {
+    for line in lines {
+        assert!(!only_reads(line), "{line}");
+    }
+}
+
 /// Fault X14: bash runs a program in each of these that is no part of what seems to stand there.
 #[test]
 fn what_shells_read_otherwise_is_asked_about() {
-    for line in [
+    none_only_reads(&[
         "echo \"${x:-'$(touch p)'}\"",
         "cat <<a\n${x:-'$(touch p)'}\na",
         "echo \"${x:-'}\"; touch p; echo \"${x:-'}\"",
@@ -58,15 +65,13 @@ fn what_shells_read_otherwise_is_asked_about() {
         "cat < \"$(echo /dev/tcp/host/80)\"",
         "bash - -c ls",
         "bash -- -c ls",
-    ] {
-        assert!(!only_reads(line), "{line}");
-    }
+    ]);
 }
 
 /// Fault X14: an expansion without quotes is as many words as the shell makes of it.
 #[test]
 fn a_word_that_becomes_several_is_not_taken_for_one() {
-    for line in [
+    none_only_reads(&[
         "x='5 touch p'; timeout .$x ls",
         "x='5 touch p'; nice -n $x ls",
         "nice -n * ls",
@@ -94,22 +99,18 @@ fn a_word_that_becomes_several_is_not_taken_for_one() {
         "echo touch | xargs -I ls ls p",
         "echo -delete | xargs -I . find .",
         "find . -exec sort + -o p {} \\;",
-    ] {
-        assert!(!only_reads(line), "{line}");
-    }
+    ]);
 }
 
 /// Fault X14.
 #[test]
 fn a_pager_is_found_behind_other_letters() {
-    for line in [
+    none_only_reads(&[
         "git grep --no-index -hOtouch\\ p hi",
         "git grep -n\"Otouch p;\" hi",
         "git grep -Oless hi",
         "git -C d grep -n5Ox hi",
-    ] {
-        assert!(!only_reads(line), "{line}");
-    }
+    ]);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! The model call that is under way, as far as it was told.
 
 use super::{ApiCallEnd, CallOutcome};
-use crate::machine::{Effect, Event, Outcomes, Purpose, Spent};
-use crate::model::{EffectId, Micros, Reply, Span, Time, Tokens, Usage};
+use crate::machine::{Effect, Event, Outcomes, Purpose};
+use crate::model::{EffectId, Micros, Reply, Span, Time, Usage};
 
 /// A model call that is under way; there is never more than one.
 pub(super) struct OpenCall {
@@ -11,13 +11,6 @@ pub(super) struct OpenCall {
     attempt: u32,
     begun: Time,
     first_byte: Option<Span>,
-}
-
-/// What the machine charged for something.
-#[derive(Clone, Copy)]
-pub(super) struct Charge {
-    pub(super) usage: Usage,
-    pub(super) cost: Option<Micros>,
 }
 
 impl OpenCall {
@@ -45,7 +38,13 @@ impl OpenCall {
     }
 
     /// Returns the end of the call.
-    pub(super) fn end(self, at: Time, outcome: CallOutcome, charge: Charge) -> ApiCallEnd {
+    pub(super) fn end(
+        self,
+        at: Time,
+        outcome: CallOutcome,
+        usage: Usage,
+        cost: Option<Micros>,
+    ) -> ApiCallEnd {
         ApiCallEnd {
             call: self.id,
             purpose: self.purpose,
@@ -53,26 +52,9 @@ impl OpenCall {
             outcome,
             duration: at.since(self.begun),
             first_byte: self.first_byte,
-            usage: charge.usage,
-            cost: charge.cost,
+            usage,
+            cost,
         }
-    }
-}
-
-impl Charge {
-    /// Returns what was charged between two accounts: what the reply used, or what is estimated for one that was lost.
-    pub(super) fn between(before: Spent, after: Spent, event: &Event, has_price: bool) -> Self {
-        let lost = |heard: Tokens| {
-            let tokens = after.tokens.minus(before.tokens);
-            let output = heard.min(tokens);
-            Usage { input: tokens.minus(output), output, estimated: true, ..Usage::default() }
-        };
-        let usage = match event {
-            Event::Replied { reply, .. } => reply.usage,
-            Event::Failed { fault, .. } => lost(fault.heard),
-            _ => lost(Tokens::ZERO),
-        };
-        Self { usage, cost: has_price.then(|| after.cost.minus(before.cost)) }
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::calls::{Charge, OpenCall};
+use super::calls::OpenCall;
 use super::throttle::Throttle;
 use super::tools::Tools;
 use super::{
@@ -14,8 +14,8 @@ use super::{
     TextDelta, Unfinished,
 };
 use crate::machine::{
-    Check, Effect, Event, Fold, Note, Outcome, Outcomes, Run, Slot, Spent, State, StateKind,
-    StopReason,
+    Charge, Check, Effect, Event, Fold, Note, Outcome, Outcomes, Run, Slot, Spent, State,
+    StateKind, StopReason,
 };
 use crate::model::{EffectId, Finish, Item, Origin, Time, Tokens};
 use crate::port::{Delta, HookRun, Notice, Seen};
@@ -166,8 +166,9 @@ impl Projector {
             return;
         };
         let Run { rules, spent, .. } = fold.state.run();
-        let charge = Charge::between(self.spent, *spent, event, rules.price.is_some());
-        self.tell(at, Kind::ApiCallEnd(call.end(at, outcome, charge)));
+        let Charge { usage, cost } = Charge::between(self.spent, *spent, Some(event));
+        let cost = rules.price.map(|_| cost);
+        self.tell(at, Kind::ApiCallEnd(call.end(at, outcome, usage, cost)));
     }
 
     /// Tells what a run within the run has used.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::world::{World, end};
+use super::world::{World, end, finish};
 use crate::support::chat;
 use crate::support::server::{Reply, Server};
 
@@ -81,10 +81,14 @@ fn a_cut_stream_counts_with_what_had_come_of_it() {
         json!({"index": 0, "id": "c", "function": {"name": "a", "arguments": "y".repeat(350)}});
     let call = chat::delta(&json!({"tool_calls": [call]}));
     let cut = Reply::open_stream().chunk(&piece).chunk(&call).close();
-    let (world, server) = (World::new(), Server::new([cut, chat::text("Fine.")]));
+    let world = World::new();
+    let server = Server::new([cut, chat::text("Fine."), chat::text("Still fine.")]);
     let ran = world.ask(&server, &["--json"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert_eq!(ran.json()["usage"]["output_tokens"], 300 + chat::USAGE.1);
+    let mut again = world.command(&["resume", "last", "And now?", "--json"]);
+    let again = finish(again.env("OPENAI_API_KEY", "sk-test-canary").spawn().unwrap()).json();
+    assert_eq!(again["usage"]["output_tokens"], 300 + 2 * chat::USAGE.1);
 }
 
 #[test]
@@ -116,7 +120,7 @@ fn a_file_that_may_not_grow_ends_the_run_with_words() {
     shell.args(["-c", "ulimit -f 4; exec \"$0\" \"$@\""]).args(words);
     shell.current_dir(world.path("")).env("HOME", world.home());
     let piped = std::process::Stdio::piped;
-    let ran = super::world::finish(shell.stdout(piped()).stderr(piped()).spawn().unwrap());
+    let ran = finish(shell.stdout(piped()).stderr(piped()).spawn().unwrap());
     assert_eq!(ran.code, 1, "{}", ran.err);
     assert_eq!(ran.json()["status"], "failed");
 }
