@@ -35,6 +35,6 @@ pub use capture::Capture;
 pub use command::{Command, End, ExecError, Input, Outcome};
 pub use confine::{Enforced, Hole, Level};
 pub use env::{Filter, clean, is_secret};
-pub use policy::{Mode, Need, Network, Policy, ResourceLimits, TempOwner};
+pub use policy::{Mode, Need, Network, Policy, ResourceLimits, TempOwner, real};
 pub use process::{Pipes, Process};
 pub use supervisor::Supervisor;

@@ -1,6 +1,6 @@
 //! How commands are confined, as a plain value.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -115,5 +115,32 @@ impl Policy {
     /// Returns whether there is anything to confine.
     pub fn is_off(&self) -> bool {
         self.mode == Mode::Off && self.network == Network::On
+    }
+}
+
+/// Returns where a path leads, be there something at its end or not: what does not exist yet will stand in a folder that
+/// does.
+pub fn real(path: &Path) -> Option<PathBuf> {
+    let real = path.ancestors().find_map(|existing| {
+        let rest = path.strip_prefix(existing).ok()?;
+        Some(existing.canonicalize().ok()?.join(rest))
+    })?;
+    // Joining nothing leaves a slash behind.
+    Some(real.components().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_told_without_links_also_where_nothing_is_yet() {
+        let folder = tempfile::tempdir().unwrap();
+        let (there, link) =
+            (folder.path().canonicalize().unwrap().join("there"), folder.path().join("link"));
+        std::fs::create_dir(&there).unwrap();
+        std::os::unix::fs::symlink(&there, &link).unwrap();
+        assert_eq!(real(&link).unwrap().as_os_str(), there.as_os_str());
+        assert_eq!(real(&link.join(".git/hooks")), Some(there.join(".git/hooks")));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::exec::policy::{Mode, Network, Policy};
+use crate::exec::policy::{Mode, Network, Policy, real};
 
 /// Returns the profile, in the language of `sandbox-exec`.
 pub(in crate::exec) fn profile(policy: &Policy) -> String {
@@ -26,24 +26,16 @@ pub(in crate::exec) fn profile(policy: &Policy) -> String {
     profile
 }
 
+/// Returns a rule for what is at and below some paths. The system compares paths without links, as `/tmp` and `/var` are.
 fn rule(what: &str, paths: &[PathBuf]) -> String {
     if paths.is_empty() {
         return String::new();
     }
-    let paths: Vec<String> =
-        paths.iter().map(|path| format!("(subpath {})", quoted(&real(path)))).collect();
+    let paths: Vec<String> = paths
+        .iter()
+        .map(|path| format!("(subpath {})", quoted(&real(path).unwrap_or_else(|| path.clone()))))
+        .collect();
     format!("({what} {})\n", paths.join(" "))
-}
-
-/// Returns the path as the system compares it: without links. `/tmp` and `/var` are links there; what doesn't exist yet
-/// will stand in a folder that does.
-fn real(path: &Path) -> PathBuf {
-    let known = path.ancestors().find_map(|around| Some((around, around.canonicalize().ok()?)));
-    match known.and_then(|(around, real)| Some(real.join(path.strip_prefix(around).ok()?))) {
-        // Joining nothing would leave a slash behind.
-        Some(real) => real.components().collect(),
-        None => path.to_owned(),
-    }
 }
 
 fn quoted(path: &Path) -> String {
@@ -54,17 +46,6 @@ fn quoted(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_path_is_told_without_links_also_where_nothing_is_yet() {
-        let folder = tempfile::tempdir().unwrap();
-        let (there, link) =
-            (folder.path().canonicalize().unwrap().join("there"), folder.path().join("link"));
-        std::fs::create_dir(&there).unwrap();
-        std::os::unix::fs::symlink(&there, &link).unwrap();
-        assert_eq!(quoted(&real(&link)), quoted(&there));
-        assert_eq!(real(&link.join(".git/hooks")), there.join(".git/hooks"));
-    }
 
     #[test]
     fn the_profile_says_what_the_policy_says() {

@@ -1,8 +1,8 @@
 //! What no tool writes although it lies in the workspace.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use crate::exec::{Mode, Policy};
+use crate::exec::{Mode, Policy, real};
 use crate::workspace::shown;
 
 /// What no tool writes although it lies in the workspace: what no command may write there either.
@@ -38,14 +38,6 @@ impl OffLimits {
 /// Some file systems take upper and lower case for the same.
 fn folded(path: &str) -> PathBuf {
     path.to_lowercase().into()
-}
-
-/// Returns where a path leads, be there something at its end or not.
-fn real(path: &Path) -> Option<PathBuf> {
-    path.ancestors().find_map(|existing| {
-        let rest = path.strip_prefix(existing).ok()?;
-        Some(existing.canonicalize().ok()?.join(rest))
-    })
 }
 
 #[cfg(test)]
