@@ -1,0 +1,1 @@
+//! Attacks on the confinement of commands, hooks and servers.

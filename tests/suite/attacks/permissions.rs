@@ -1,0 +1,1 @@
+//! Attacks on the judgement of calls: rules, approvals, environment, secrets, output.
