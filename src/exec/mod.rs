@@ -16,6 +16,7 @@ mod capture;
 mod children;
 mod command;
 mod confine;
+mod egress;
 mod env;
 mod git;
 pub mod helper;

@@ -1,0 +1,347 @@
+//! The hosts that commands may reach, and the addresses that a name may lead to.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// The hosts that commands may reach: names and patterns of names, none by default.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AllowedHosts(Vec<HostPattern>);
+
+/// One entry of the list: `packages.example.com`, `*.example.org`, either with `:PORT`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct HostPattern {
+    /// In lower case, without `*.` and without a final dot.
+    name: String,
+    /// Whether it stands for every name below `name` instead of `name` itself.
+    is_wildcard: bool,
+    /// The only port; `None` for every port.
+    port: Option<u16>,
+}
+
+/// Why a text is not an entry of the list.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PatternError {
+    /// It is an address.
+    #[error("'{0}' is an address; the list takes names, so that a name's addresses can change")]
+    Address(String),
+    /// It would allow every host.
+    #[error("'{0}' would allow every host; use network = \"on\" for that")]
+    Everything(String),
+    /// It is not a name.
+    #[error(
+        "'{0}' is not a host: use a name like packages.example.com or *.example.org, with :PORT if wanted"
+    )]
+    NotAHost(String),
+}
+
+/// Why a connection was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Error)]
+pub enum Refusal {
+    /// No entry of the list allows it.
+    #[error("{0}:{1} is not in sandbox.allowed_hosts")]
+    NotAllowed(String, u16),
+    /// An address was given instead of a name.
+    #[error("{0}:{1} is an address, and sandbox.allowed_hosts takes names only")]
+    Address(String, u16),
+    /// The name leads to an address that its entry does not allow.
+    #[error("{host} leads to {address}, {why}")]
+    Inside {
+        /// The name.
+        host: String,
+        /// What it leads to.
+        address: IpAddr,
+        /// Why that is not allowed.
+        why: &'static str,
+    },
+    /// The connection to one host carries TLS for another one.
+    #[error("a connection to {host} asked for {asked} inside TLS")]
+    OtherName {
+        /// The host that was allowed.
+        host: String,
+        /// The host that was asked for.
+        asked: String,
+    },
+    /// What was sent through a tunnel is not TLS.
+    #[error("a connection to {0}:{1} does not use TLS; an entry with its port would allow that")]
+    NotTls(String, u16),
+    /// The request is not one that a proxy takes.
+    #[error("a request was not understood: {0}")]
+    Malformed(&'static str),
+}
+
+impl AllowedHosts {
+    /// Reads the entries of a list.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the first entry that is not a host.
+    pub fn parse<'a>(entries: impl IntoIterator<Item = &'a str>) -> Result<Self, PatternError> {
+        entries.into_iter().map(HostPattern::parse).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Returns the entry that allows a connection. An entry without a wildcard goes first.
+    ///
+    /// # Errors
+    ///
+    /// Fails when no entry allows it, and when the host is an address.
+    pub(super) fn find(&self, host: &str, port: u16) -> Result<&HostPattern, Refusal> {
+        let host = normalized(host);
+        if is_address(&host) {
+            return Err(Refusal::Address(host, port));
+        }
+        let mut matching: Vec<_> =
+            self.0.iter().filter(|pattern| pattern.matches(&host, port)).collect();
+        matching.sort_by_key(|pattern| (pattern.is_wildcard, pattern.port.is_none()));
+        matching.first().copied().ok_or(Refusal::NotAllowed(host, port))
+    }
+}
+
+impl HostPattern {
+    fn parse(entry: &str) -> Result<Self, PatternError> {
+        let not_a_host = || PatternError::NotAHost(entry.to_owned());
+        let text = entry.trim();
+        if is_address(text) || text.parse::<std::net::SocketAddr>().is_ok() {
+            return Err(PatternError::Address(entry.to_owned()));
+        }
+        let (host, port) = match text.rsplit_once(':') {
+            Some((host, port)) => {
+                let port = port.parse().ok().filter(|port| *port != 0).ok_or_else(not_a_host)?;
+                (host, Some(port))
+            }
+            None => (text, None),
+        };
+        let (name, is_wildcard) = match host.strip_prefix("*.") {
+            Some(name) => (name, true),
+            None => (host, false),
+        };
+        let name = normalized(name);
+        if name == "*" {
+            return Err(PatternError::Everything(entry.to_owned()));
+        }
+        if is_address(&name) {
+            return Err(PatternError::Address(entry.to_owned()));
+        }
+        if !is_name(&name) {
+            return Err(not_a_host());
+        }
+        if is_wildcard && !name.contains('.') && name != "localhost" {
+            // A whole top-level domain.
+            return Err(PatternError::Everything(entry.to_owned()));
+        }
+        Ok(Self { name, is_wildcard, port })
+    }
+
+    fn matches(&self, host: &str, port: u16) -> bool {
+        let is_host = if self.is_wildcard {
+            host.strip_suffix(&self.name).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
+        } else {
+            host == self.name
+        };
+        is_host && self.port.is_none_or(|allowed| allowed == port)
+    }
+
+    /// Returns whether the entry names its port, and thereby what is spoken there.
+    pub(super) fn names_port(&self) -> bool {
+        self.port.is_some()
+    }
+
+    /// Checks an address that the name leads to.
+    ///
+    /// Addresses of this machine belong to `localhost` alone, private networks to names that are listed in full, and
+    /// link-local addresses, where clouds hand out credentials, to none.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the entry does not cover such an address.
+    pub(super) fn check(&self, host: &str, address: IpAddr) -> Result<(), Refusal> {
+        let inside = |why| Err(Refusal::Inside { host: host.to_owned(), address, why });
+        let is_localhost = self.name == "localhost" || self.name.ends_with(".localhost");
+        match reach(address) {
+            Reach::Global => Ok(()),
+            Reach::Private if !self.is_wildcard => Ok(()),
+            Reach::Private => inside("a private network, which only a full name may reach"),
+            Reach::Machine if is_localhost => Ok(()),
+            Reach::Machine => inside("this machine, which only localhost may reach"),
+            Reach::Never => inside("which no host may reach"),
+        }
+    }
+}
+
+impl fmt::Display for HostPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let star = if self.is_wildcard { "*." } else { "" };
+        write!(f, "{star}{}", self.name)?;
+        self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
+    }
+}
+
+/// How far away an address is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reach {
+    Global,
+    Private,
+    Machine,
+    /// Link-local, multicast, unspecified, reserved.
+    Never,
+}
+
+fn reach(address: IpAddr) -> Reach {
+    match address {
+        IpAddr::V4(v4) => {
+            let [a, b, ..] = v4.octets();
+            if v4.is_loopback() {
+                Reach::Machine
+            } else if v4.is_private() || (a == 100 && (64..128).contains(&b)) {
+                Reach::Private
+            } else if v4.is_link_local() || v4.is_multicast() || a == 0 || a >= 240 {
+                Reach::Never
+            } else {
+                Reach::Global
+            }
+        }
+        IpAddr::V6(v6) => {
+            let segments = v6.segments();
+            if let Some(v4) = v6.to_ipv4_mapped() {
+                return reach(IpAddr::V4(v4));
+            }
+            // Networks that carry an IPv4 address: 6to4, NAT64.
+            let carried = |high: u16, low: u16| {
+                let [a, b] = high.to_be_bytes();
+                let [c, d] = low.to_be_bytes();
+                reach(IpAddr::from([a, b, c, d]))
+            };
+            match segments {
+                [0x2002, high, low, ..] => carried(high, low),
+                [0x64, 0xff9b, 0, 0, 0, 0, high, low] => carried(high, low),
+                _ if v6.is_loopback() => Reach::Machine,
+                _ if v6.is_unique_local() => Reach::Private,
+                // Global unicast is 2000::/3; all else is link-local, multicast, unspecified or reserved.
+                [first, ..] if first & 0xe000 == 0x2000 => Reach::Global,
+                _ => Reach::Never,
+            }
+        }
+    }
+}
+
+/// Returns a name as it is compared: in lower case, without its final dot.
+pub(super) fn normalized(name: &str) -> String {
+    name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
+}
+
+fn is_name(name: &str) -> bool {
+    let is_label = |label: &str| {
+        !label.is_empty()
+            && label.len() <= 63
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+    };
+    !name.is_empty() && name.len() <= 253 && name.split('.').all(is_label)
+}
+
+/// Returns whether a host is an address in any spelling that a resolver takes: `127.1`, `0x7f000001`, `[::1]`.
+fn is_address(host: &str) -> bool {
+    if host.contains('[') || host.parse::<IpAddr>().is_ok() {
+        return true;
+    }
+    // The last label of a name is never a number.
+    let last = host.rsplit('.').next().unwrap_or_default();
+    let digits = last.strip_prefix("0x").or_else(|| last.strip_prefix("0X"));
+    match digits {
+        Some(digits) => digits.bytes().all(|byte| byte.is_ascii_hexdigit()),
+        None => !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(entries: &[&str]) -> AllowedHosts {
+        AllowedHosts::parse(entries.iter().copied()).unwrap()
+    }
+
+    #[test]
+    fn a_name_is_allowed_as_it_is_listed() {
+        let hosts = list(&["packages.example.com", "*.example.org", "git.example.net:22"]);
+        for (host, port, is_allowed) in [
+            ("packages.example.com", 443, true),
+            ("PACKAGES.example.com.", 80, true),
+            ("a.packages.example.com", 443, false),
+            ("xpackages.example.com", 443, false),
+            ("packages.example.com.evil.net", 443, false),
+            ("a.example.org", 443, true),
+            ("a.b.example.org", 443, true),
+            ("example.org", 443, false),
+            (".example.org", 443, false),
+            ("evilexample.org", 443, false),
+            ("git.example.net", 22, true),
+            ("git.example.net", 443, false),
+            ("", 443, false),
+        ] {
+            assert_eq!(hosts.find(host, port).is_ok(), is_allowed, "{host}:{port}");
+        }
+    }
+
+    #[test]
+    fn an_address_is_refused_in_every_spelling() {
+        let hosts = list(&["*.example.org", "localhost"]);
+        for host in
+            ["127.0.0.1", "127.1", "2130706433", "0x7f000001", "0x7F.1", "[::1]", "::1", "1.2.3.4."]
+        {
+            assert!(matches!(hosts.find(host, 80), Err(Refusal::Address(..))), "{host}");
+        }
+    }
+
+    #[test]
+    fn entries_that_are_no_hosts_are_refused() {
+        for entry in [
+            "",
+            "*",
+            "*.com",
+            "10.0.0.1",
+            "[::1]:80",
+            "a b",
+            "http://a.example",
+            "a.example/x",
+            "a.example:0",
+            "a..b",
+            "*.*.example.org",
+            "a.*.org",
+            "*x.example.org",
+        ] {
+            assert!(AllowedHosts::parse([entry]).is_err(), "{entry}");
+        }
+    }
+
+    #[test]
+    fn a_name_leads_outside_unless_its_entry_says_more() {
+        let hosts = list(&["full.example.com", "*.example.org", "localhost"]);
+        for (host, address, is_allowed) in [
+            ("a.example.org", "93.184.216.34", true),
+            ("a.example.org", "10.1.2.3", false),
+            ("full.example.com", "10.1.2.3", true),
+            ("full.example.com", "100.64.0.1", true),
+            ("full.example.com", "127.0.0.1", false),
+            ("full.example.com", "169.254.169.254", false),
+            ("full.example.com", "fe80::1", false),
+            ("full.example.com", "fd00::1", true),
+            ("a.example.org", "fd00::1", false),
+            ("a.example.org", "2606:2800::1", true),
+            ("a.example.org", "::ffff:127.0.0.1", false),
+            ("full.example.com", "::ffff:169.254.169.254", false),
+            ("full.example.com", "64:ff9b::7f00:1", false),
+            ("full.example.com", "2002:7f00:1::", false),
+            ("full.example.com", "0.0.0.0", false),
+            ("full.example.com", "::", false),
+            ("localhost", "127.0.0.1", true),
+            ("localhost", "::1", true),
+            ("localhost", "169.254.169.254", false),
+        ] {
+            let entry = hosts.find(host, 443).unwrap();
+            let checked = entry.check(host, address.parse().unwrap());
+            assert_eq!(checked.is_ok(), is_allowed, "{host} {address}");
+        }
+    }
+}

@@ -1,0 +1,367 @@
+//! The way out of a confined network: a proxy that reaches listed hosts only.
+//!
+//! With [`Network::List`](super::Network::List) commands live in a network namespace of their own, in which there is the
+//! loopback interface and nothing else. The process that makes the namespace opens a socket there and hands it to the
+//! engine, which accepts its connections from outside: the socket belongs to the namespace, the proxy does not. The
+//! proxy takes HTTP requests and `CONNECT`, one on each connection. It resolves a name once and connects to what it
+//! found, it takes no addresses, and it refuses a tunnel whose TLS asks for another name than the one it was opened
+//! for. A confined command has no other resolver, no route and no other socket.
+//!
+//! Every refusal is kept for the result of the command ([`Egress::refused`]).
+
+mod hello;
+mod hosts;
+mod request;
+
+use std::io::{self, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use hello::Opening;
+pub use hosts::{AllowedHosts, HostPattern, PatternError, Refusal};
+use request::Request;
+
+/// How long one address of a host may take to answer.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a client may take to send the head of its request, and the first message of its TLS.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Connections at the same time, of one worker.
+const MOST_CONNECTIONS: usize = 256;
+
+/// Refusals that are kept of one command; more of them are the same ones again.
+const MOST_REFUSALS: usize = 20;
+
+/// A proxy that serves the connections of one socket until it is dropped.
+pub(super) struct Egress {
+    listener: TcpListener,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    hosts: AllowedHosts,
+    refused: Mutex<Vec<Refusal>>,
+    connections: AtomicUsize,
+}
+
+impl Egress {
+    /// Starts to serve.
+    ///
+    /// # Errors
+    ///
+    /// Fails when there is no room for a thread.
+    pub(super) fn serve(listener: TcpListener, hosts: AllowedHosts) -> io::Result<Self> {
+        let shared =
+            Arc::new(Shared { hosts, refused: Mutex::default(), connections: AtomicUsize::new(0) });
+        let (accepting, serving) = (listener.try_clone()?, Arc::clone(&shared));
+        let body = move || {
+            // Shutting the socket down ends this.
+            while let Ok((client, _)) = accepting.accept() {
+                serving.clone().start(client);
+            }
+        };
+        thread::Builder::new().name("egress".to_owned()).spawn(body)?;
+        Ok(Self { listener, shared })
+    }
+
+    /// Returns what was refused since the last time, each refusal once.
+    pub(super) fn refused(&self) -> Vec<Refusal> {
+        std::mem::take(&mut *self.shared.refused.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Drop for Egress {
+    fn drop(&mut self) {
+        let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
+    }
+}
+
+impl Shared {
+    /// Serves a connection on a thread of its own. Without room for one it is closed.
+    fn start(self: Arc<Self>, client: TcpStream) {
+        if self.connections.fetch_add(1, Ordering::Relaxed) >= MOST_CONNECTIONS {
+            self.connections.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
+        let shared = Arc::clone(&self);
+        let body = move || {
+            if let Err(error) = shared.connection(&client) {
+                log::debug!("a connection through the proxy broke off: {error}");
+            }
+            let _ = client.shutdown(Shutdown::Both);
+            shared.connections.fetch_sub(1, Ordering::Relaxed);
+        };
+        if thread::Builder::new().name("egress".to_owned()).spawn(body).is_err() {
+            self.connections.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn connection(&self, client: &TcpStream) -> io::Result<()> {
+        client.set_read_timeout(Some(HEAD_TIMEOUT))?;
+        let mut reader = BufReader::new(client);
+        let Some(request) = request::read(&mut reader)? else { return Ok(()) };
+        let opened = request.and_then(|request| {
+            let (Request::Tunnel { host, port } | Request::Forward { host, port, .. }) = &request;
+            let entry = self.hosts.find(host, *port)?;
+            let addresses = resolved(host, *port);
+            for address in &addresses {
+                entry.check(host, address.ip())?;
+            }
+            let names_port = entry.names_port();
+            Ok((request, addresses, names_port))
+        });
+        let (request, addresses, names_port) = match opened {
+            Ok(opened) => opened,
+            Err(refusal) => return self.refuse(client, refusal),
+        };
+        let Some(server) = connected(&addresses) else {
+            return answer(client, "502 Bad Gateway", "the host could not be reached");
+        };
+        match request {
+            Request::Forward { head, body, .. } => {
+                client.set_read_timeout(None)?;
+                both_ways(client, &server, |to| {
+                    to.write_all(&head)?;
+                    body.copy(&mut reader, to)
+                })
+            }
+            Request::Tunnel { host, port } => {
+                (&*client).write_all(b"HTTP/1.1 200 Connection established\r\n\r\n")?;
+                both_ways(client, &server, |to| {
+                    let opening = if names_port {
+                        Vec::new()
+                    } else {
+                        match opening(&mut reader, &host, port)? {
+                            Ok(opening) => opening,
+                            Err(refusal) => {
+                                self.keep(refusal);
+                                return client.shutdown(Shutdown::Both);
+                            }
+                        }
+                    };
+                    client.set_read_timeout(None)?;
+                    to.write_all(&opening)?;
+                    io::copy(&mut reader, to)?;
+                    server.shutdown(Shutdown::Write)
+                })
+            }
+        }
+    }
+
+    fn refuse(&self, client: &TcpStream, refusal: Refusal) -> io::Result<()> {
+        let status = match refusal {
+            Refusal::Malformed(_) => "400 Bad Request",
+            _ => "403 Forbidden",
+        };
+        let text = format!("sandbox denied: {refusal}");
+        self.keep(refusal);
+        answer(client, status, &text)
+    }
+
+    fn keep(&self, refusal: Refusal) {
+        log::debug!("the proxy refused a connection: {refusal}");
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        if refused.len() < MOST_REFUSALS && !refused.contains(&refusal) {
+            refused.push(refusal);
+        }
+    }
+}
+
+fn answer(mut client: &TcpStream, status: &str, text: &str) -> io::Result<()> {
+    let length = text.len() + 1;
+    write!(
+        client,
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{text}\n"
+    )
+}
+
+/// Resolves a name, once.
+fn resolved(host: &str, port: u16) -> Vec<SocketAddr> {
+    (host, port).to_socket_addrs().map(Iterator::collect).unwrap_or_default()
+}
+
+fn connected(addresses: &[SocketAddr]) -> Option<TcpStream> {
+    addresses.iter().find_map(|address| TcpStream::connect_timeout(address, CONNECT_TIMEOUT).ok())
+}
+
+/// Copies what the server sends to the client, while `send` sends what the client has for the server. Ends when the
+/// server has ended.
+fn both_ways(
+    client: &TcpStream,
+    server: &TcpStream,
+    send: impl FnOnce(&mut &TcpStream) -> io::Result<()>,
+) -> io::Result<()> {
+    thread::scope(|scope| {
+        let body = || {
+            let copied = io::copy(&mut &*server, &mut &*client);
+            // The other direction may still wait for the client.
+            let _ = client.shutdown(Shutdown::Both);
+            copied
+        };
+        thread::Builder::new().name("egress".to_owned()).spawn_scoped(scope, body)?;
+        let sent = send(&mut &*server);
+        if sent.is_err() {
+            let _ = server.shutdown(Shutdown::Both);
+        }
+        sent
+    })
+}
+
+/// Reads what a client sends first through a tunnel, and checks that it is TLS for the host of the tunnel.
+fn opening(from: &mut impl Read, host: &str, port: u16) -> io::Result<Result<Vec<u8>, Refusal>> {
+    let mut bytes = Vec::new();
+    let mut buffer = [0; 4096];
+    loop {
+        let asked = match hello::read(&bytes) {
+            Opening::Unfinished if bytes.len() > hello::LONGEST => "no name".to_owned(),
+            Opening::Unfinished => {
+                let length = from.read(&mut buffer)?;
+                if length == 0 {
+                    return Ok(Ok(bytes));
+                }
+                bytes.extend_from_slice(&buffer[..length]);
+                continue;
+            }
+            Opening::NotTls => return Ok(Err(Refusal::NotTls(host.to_owned(), port))),
+            Opening::Name(name) if hosts::normalized(&name) == host => return Ok(Ok(bytes)),
+            Opening::Name(name) => name,
+            Opening::Nameless => "no name".to_owned(),
+        };
+        return Ok(Err(Refusal::OtherName { host: host.to_owned(), asked }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server that answers each connection with what it was sent up to the first pause, and `!`.
+    fn echo() -> (SocketAddr, thread::JoinHandle<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let body = move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut buffer = [0; 4096];
+            let length = stream.read(&mut buffer).unwrap();
+            stream.write_all(&buffer[..length]).unwrap();
+            stream.write_all(b"!").unwrap();
+        };
+        (address, thread::spawn(body))
+    }
+
+    fn proxy(hosts: &[&str]) -> (Egress, SocketAddr) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let hosts = AllowedHosts::parse(hosts.iter().copied()).unwrap();
+        (Egress::serve(listener, hosts).unwrap(), address)
+    }
+
+    /// Sends parts one after the other, each when an answer to the one before has begun, and returns all answers.
+    fn talk(address: SocketAddr, parts: &[&[u8]]) -> String {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let mut heard = Vec::new();
+        for (index, part) in parts.iter().enumerate() {
+            stream.write_all(part).unwrap();
+            if index + 1 == parts.len() {
+                let _ = stream.read_to_end(&mut heard);
+            } else {
+                let mut buffer = [0; 4096];
+                let length = stream.read(&mut buffer).unwrap();
+                heard.extend_from_slice(&buffer[..length]);
+            }
+        }
+        String::from_utf8_lossy(&heard).into_owned()
+    }
+
+    #[test]
+    fn a_listed_host_is_reached_by_a_request() {
+        let (server, serving) = echo();
+        let (egress, address) = proxy(&["localhost"]);
+        let request =
+            format!("GET http://localhost:{}/x HTTP/1.1\r\nHost: x\r\n\r\n", server.port());
+        let heard = talk(address, &[request.as_bytes()]);
+        assert!(heard.starts_with("GET /x HTTP/1.1\r\nHost: localhost:"), "{heard}");
+        serving.join().unwrap();
+        assert_eq!(egress.refused(), []);
+    }
+
+    #[test]
+    fn a_tunnel_carries_tls_for_its_own_host() {
+        let (egress, address) = proxy(&["localhost"]);
+        for (first, is_through) in [
+            (hello::tests::hello(&["localhost"]), true),
+            (hello::tests::hello(&["LocalHost"]), true),
+            (hello::tests::hello(&["other.example"]), false),
+            (hello::tests::hello(&[]), false),
+            (b"GET / HTTP/1.1\r\nHost: other\r\n\r\n".to_vec(), false),
+        ] {
+            let (server, serving) = echo();
+            let connect = format!("CONNECT localhost:{} HTTP/1.1\r\n\r\n", server.port());
+            let heard = talk(address, &[connect.as_bytes(), &first]);
+            assert_eq!(heard.ends_with('!') && heard.len() > 60, is_through, "{heard:?}");
+            if is_through {
+                serving.join().unwrap();
+            }
+            assert_eq!(egress.refused().is_empty(), is_through);
+        }
+    }
+
+    #[test]
+    fn an_entry_with_a_port_carries_anything_there() {
+        let (server, serving) = echo();
+        let (_egress, address) = proxy(&[&format!("localhost:{}", server.port())]);
+        let connect = format!("CONNECT localhost:{} HTTP/1.1\r\n\r\n", server.port());
+        assert!(talk(address, &[connect.as_bytes(), b"SSH-2.0-x\r\n"]).ends_with("SSH-2.0-x\r\n!"));
+        serving.join().unwrap();
+    }
+
+    #[test]
+    fn refusals_are_answered_and_kept_once() {
+        let (egress, address) = proxy(&["localhost"]);
+        for request in [
+            "CONNECT other.example:443 HTTP/1.1\r\n\r\n",
+            "CONNECT other.example:443 HTTP/1.1\r\n\r\n",
+            "CONNECT 127.0.0.1:80 HTTP/1.1\r\n\r\n",
+            "GET http://[::1]/ HTTP/1.1\r\n\r\n",
+            "GET http://127.1/ HTTP/1.1\r\n\r\n",
+            "CONNECT localhost.:70000 HTTP/1.1\r\n\r\n",
+        ] {
+            let heard = talk(address, &[request.as_bytes()]);
+            assert!(heard.starts_with("HTTP/1.1 40"), "{heard}");
+            assert!(heard.contains("sandbox denied: "), "{heard}");
+        }
+        let refused: Vec<String> = egress.refused().iter().map(ToString::to_string).collect();
+        assert_eq!(refused.len(), 5, "{refused:?}");
+        assert_eq!(refused[0], "other.example:443 is not in sandbox.allowed_hosts");
+        assert_eq!(egress.refused(), []);
+    }
+
+    #[test]
+    fn a_second_request_on_a_connection_goes_nowhere() {
+        let (server, serving) = echo();
+        let (_egress, address) = proxy(&["localhost"]);
+        let one = format!("GET http://localhost:{}/ HTTP/1.1\r\n\r\n", server.port());
+        let heard =
+            talk(address, &[format!("{one}GET http://other.example/ HTTP/1.1\r\n\r\n").as_bytes()]);
+        assert!(!heard.contains("other.example"), "{heard}");
+        serving.join().unwrap();
+    }
+
+    #[test]
+    fn it_ends_with_its_owner() {
+        let (egress, address) = proxy(&["localhost"]);
+        drop(egress);
+        // The kernel may still take a connection into the queue; nobody answers it.
+        let Ok(mut stream) = TcpStream::connect(address) else { return };
+        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let _ = stream.write_all(b"CONNECT x:1 HTTP/1.1\r\n\r\n");
+        let mut heard = Vec::new();
+        let _ = stream.read_to_end(&mut heard);
+        assert!(heard.is_empty());
+    }
+}

@@ -1,0 +1,264 @@
+//! The one request that a connection to the proxy carries: `CONNECT`, or a request for an `http:` address.
+
+use std::io::{self, BufRead, Read, Write};
+
+use super::hosts::{Refusal, normalized};
+
+/// The longest head of a request.
+const LONGEST_HEAD: usize = 64 * 1024;
+
+/// Header fields that belong to one connection and not to the request (RFC 9110 §7.6.1).
+const HOP_BY_HOP: [&str; 8] = [
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "te",
+    "trailer",
+    "upgrade",
+];
+
+/// What a client wants.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Request {
+    /// A tunnel to a port of a host.
+    Tunnel { host: String, port: u16 },
+    /// One request, to be sent on.
+    Forward { host: String, port: u16, head: Vec<u8>, body: Body },
+}
+
+/// The length of a request's body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Body {
+    Length(u64),
+    Chunked,
+}
+
+/// Reads the head of a request; `None` at the end of the connection.
+pub(super) fn read(from: &mut impl BufRead) -> io::Result<Option<Result<Request, Refusal>>> {
+    let mut head = Vec::new();
+    loop {
+        let before = head.len();
+        let room = u64::try_from(LONGEST_HEAD - before).unwrap_or_default();
+        from.by_ref().take(room).read_until(b'\n', &mut head)?;
+        let is_cut = !head.ends_with(b"\n");
+        if is_cut && head.len() < LONGEST_HEAD {
+            return Ok(None);
+        }
+        if is_cut || head.len() == LONGEST_HEAD {
+            return Ok(Some(Err(Refusal::Malformed("its head is too long"))));
+        }
+        if matches!(&head[before..], b"\r\n" | b"\n") && before > 0 {
+            return Ok(Some(parse(&head)));
+        }
+    }
+}
+
+fn parse(bytes: &[u8]) -> Result<Request, Refusal> {
+    let malformed = Refusal::Malformed;
+    let mut fields = [httparse::EMPTY_HEADER; 128];
+    let mut request = httparse::Request::new(&mut fields);
+    match request.parse(bytes) {
+        Ok(httparse::Status::Complete(_)) => {}
+        Ok(httparse::Status::Partial) | Err(_) => return Err(malformed("it is not HTTP/1.1")),
+    }
+    let (Some(method), Some(target)) = (request.method, request.path) else {
+        return Err(malformed("it is not HTTP/1.1"));
+    };
+    if method == "CONNECT" {
+        let (host, port) = authority(target, None)?;
+        return Ok(Request::Tunnel { host, port });
+    }
+    let rest = strip_scheme(target).ok_or(malformed("its address does not begin with http://"))?;
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (host, port) = authority(&rest[..end], Some(80))?;
+    let path = match &rest[end..] {
+        path if path.starts_with('/') => path.to_owned(),
+        rest => format!("/{rest}"),
+    };
+    let text = |value: &[u8]| String::from_utf8_lossy(value).trim().to_ascii_lowercase();
+    let fields = &*request.headers;
+    let named = |name: &'static str| {
+        fields.iter().filter(move |field| field.name.eq_ignore_ascii_case(name))
+    };
+    let body = match (named("transfer-encoding").count(), named("content-length").count()) {
+        (0, 0) => Body::Length(0),
+        (0, 1) => {
+            let length = named("content-length").find_map(|field| {
+                let digits = std::str::from_utf8(field.value).ok()?;
+                digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
+            });
+            Body::Length(length.ok_or(malformed("its length is not a number"))?)
+        }
+        (1, 0) if named("transfer-encoding").all(|field| text(field.value) == "chunked") => {
+            Body::Chunked
+        }
+        // Two readers could disagree on where the body ends.
+        _ => return Err(malformed("its length is ambiguous")),
+    };
+    let also: Vec<String> = named("connection")
+        .flat_map(|field| {
+            text(field.value).split(',').map(|name| name.trim().to_owned()).collect::<Vec<_>>()
+        })
+        .collect();
+    let mut head =
+        format!("{method} {path} HTTP/1.1\r\nHost: {}\r\n", shown(&host, port)).into_bytes();
+    for field in fields {
+        let name = field.name.to_ascii_lowercase();
+        let is_needed = matches!(name.as_str(), "content-length" | "transfer-encoding");
+        let is_dropped =
+            name == "host" || HOP_BY_HOP.contains(&name.as_str()) || also.contains(&name);
+        if is_needed || !is_dropped {
+            head.extend_from_slice(field.name.as_bytes());
+            head.extend_from_slice(b": ");
+            head.extend_from_slice(field.value);
+            head.extend_from_slice(b"\r\n");
+        }
+    }
+    head.extend_from_slice(b"Connection: close\r\n\r\n");
+    Ok(Request::Forward { host, port, head, body })
+}
+
+fn strip_scheme(target: &str) -> Option<&str> {
+    let (scheme, rest) = target.split_at_checked("http://".len())?;
+    scheme.eq_ignore_ascii_case("http://").then_some(rest)
+}
+
+fn shown(host: &str, port: u16) -> String {
+    if port == 80 { host.to_owned() } else { format!("{host}:{port}") }
+}
+
+/// Reads `host:port`.
+fn authority(text: &str, default: Option<u16>) -> Result<(String, u16), Refusal> {
+    let malformed = Err(Refusal::Malformed("its host is not one"));
+    if text.contains('@') {
+        return malformed;
+    }
+    let is_bare_address = text.ends_with(']');
+    let (host, port) = match text.rsplit_once(':').filter(|_| !is_bare_address) {
+        Some((host, port)) => (host, port.parse().ok()),
+        None => (text, default),
+    };
+    match port {
+        Some(port) if !host.is_empty() && port != 0 => Ok((normalized(host), port)),
+        _ => malformed,
+    }
+}
+
+impl Body {
+    /// Copies the body, and nothing behind it.
+    pub(super) fn copy(self, from: &mut impl BufRead, to: &mut impl Write) -> io::Result<()> {
+        match self {
+            Self::Length(length) => {
+                io::copy(&mut from.take(length), to)?;
+            }
+            Self::Chunked => loop {
+                let line = line(from)?;
+                let digits = line.split(|byte| matches!(byte, b';' | b'\r' | b'\n')).next();
+                let size = digits
+                    .and_then(|digits| std::str::from_utf8(digits.trim_ascii()).ok())
+                    .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
+                    .and_then(|digits| u64::from_str_radix(digits, 16).ok())
+                    .ok_or(io::ErrorKind::InvalidData)?;
+                // Extensions are not passed on: readers differ in them.
+                write!(to, "{size:x}\r\n")?;
+                if size == 0 {
+                    // Nor are trailers.
+                    to.write_all(b"\r\n")?;
+                    break;
+                }
+                if io::copy(&mut from.take(size), to)? != size || line_is_not_empty(from)? {
+                    return Err(io::ErrorKind::InvalidData.into());
+                }
+                to.write_all(b"\r\n")?;
+            },
+        }
+        to.flush()
+    }
+}
+
+fn line(from: &mut impl BufRead) -> io::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    from.take(1024).read_until(b'\n', &mut line)?;
+    if line.ends_with(b"\n") { Ok(line) } else { Err(io::ErrorKind::InvalidData.into()) }
+}
+
+fn line_is_not_empty(from: &mut impl BufRead) -> io::Result<bool> {
+    Ok(!matches!(line(from)?.as_slice(), b"\r\n" | b"\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(text: &str) -> Result<Request, Refusal> {
+        read(&mut text.as_bytes()).unwrap().unwrap()
+    }
+
+    #[test]
+    fn a_request_is_sent_on_with_the_host_of_its_address() {
+        let text = "GET http://A.example:8080/x?y HTTP/1.1\r\nHost: other.example\r\nProxy-Authorization: x\r\n\
+                    Connection: keep-alive, x-secret\r\nX-Secret: 1\r\nAccept: */*\r\n\r\n";
+        let Ok(Request::Forward { host, port, head, body }) = request(text) else { panic!() };
+        assert_eq!((host.as_str(), port, body), ("a.example", 8080, Body::Length(0)));
+        let head = String::from_utf8(head).unwrap();
+        let expected =
+            "GET /x?y HTTP/1.1\r\nHost: a.example:8080\r\nAccept: */*\r\nConnection: close\r\n\r\n";
+        assert_eq!(head, expected);
+    }
+
+    #[test]
+    fn a_tunnel_names_its_port() {
+        let tunnel = |target: &str| request(&format!("CONNECT {target} HTTP/1.1\r\n\r\n"));
+        let expected = Request::Tunnel { host: "a.example".to_owned(), port: 443 };
+        assert_eq!(tunnel("a.example:443"), Ok(expected));
+        for target in
+            ["a.example", "a.example:0", ":443", "u@a.example:443", "a.example:x", "a.example:443:"]
+        {
+            assert!(tunnel(target).is_err(), "{target}");
+        }
+    }
+
+    #[test]
+    fn requests_that_two_readers_could_read_differently_are_refused() {
+        for fields in [
+            "Content-Length: 1\r\nContent-Length: 2",
+            "Content-Length: +1",
+            "Content-Length: 1\r\nTransfer-Encoding: chunked",
+            "Transfer-Encoding: gzip, chunked",
+            "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
+        ] {
+            let text = format!("POST http://a.example/ HTTP/1.1\r\n{fields}\r\n\r\n");
+            assert!(matches!(request(&text), Err(Refusal::Malformed(_))), "{fields}");
+        }
+        for target in ["/", "https://a.example/", "ftp://a.example/", "*"] {
+            assert!(request(&format!("GET {target} HTTP/1.1\r\n\r\n")).is_err(), "{target}");
+        }
+    }
+
+    #[test]
+    fn a_body_ends_where_it_ends() {
+        let copied = |body: Body, text: &str| {
+            let (mut from, mut to) = (text.as_bytes(), Vec::new());
+            let is_whole = body.copy(&mut from, &mut to).is_ok();
+            (is_whole, String::from_utf8(to).unwrap(), from.len())
+        };
+        let rest = "GET http://b.example/";
+        let chunked = format!("3;x=y\r\nabc\r\n0\r\n\r\n{rest}");
+        assert_eq!(copied(Body::Length(3), "abcdef"), (true, "abc".to_owned(), 3));
+        let (is_whole, text, _) = copied(Body::Chunked, &chunked);
+        assert_eq!((is_whole, text.as_str()), (true, "3\r\nabc\r\n0\r\n\r\n"));
+        for text in ["+3\r\nabc\r\n", "3\r\nabcd\r\n", "x\r\n", "3\r\nab", ""] {
+            assert!(!copied(Body::Chunked, text).0, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_head_has_a_bound() {
+        let text =
+            format!("GET http://a.example/ HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(LONGEST_HEAD));
+        assert_eq!(request(&text), Err(Refusal::Malformed("its head is too long")));
+        assert!(read(&mut &b"GET http://a"[..]).unwrap().is_none());
+    }
+}
