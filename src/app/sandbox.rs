@@ -147,9 +147,16 @@ fn policy(config: &Config, world: &World, workspace: PathBuf, temp: &Path) -> Po
         },
         network: match sandbox.network {
             config::Network::On => Network::On,
+            config::Network::List => Network::List,
             config::Network::Off => Network::Off,
         },
-        need: if sandbox.required { Need::Required } else { Need::Preferred },
+        allowed_hosts: sandbox.allowed_hosts.iter().cloned().collect(),
+        // What is meant to keep secrets in cannot be a wish.
+        need: if sandbox.required || sandbox.network == config::Network::List {
+            Need::Required
+        } else {
+            Need::Preferred
+        },
         ceiling: Level::Namespaces,
         temp: temp.to_owned(),
         temp_owner: TempOwner::Supervisors,

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::origin::Origin;
 use super::tree::{self, Node, Value};
+use crate::exec::HostPattern;
 use crate::model::{Micros, Span, Tokens};
 
 /// A type that a setting can have.
@@ -193,6 +194,19 @@ impl Setting for String {
 
     fn show(&self) -> Value {
         Value::Text(self.clone())
+    }
+}
+
+/// A host that commands may reach.
+impl Setting for HostPattern {
+    fn read(value: &Value) -> Result<Self, String> {
+        let expected = || "hosts like packages.example.com or *.example.org".to_owned();
+        let (Value::Text(text) | Value::Typed(text)) = value else { return Err(expected()) };
+        Self::parse(text).map_err(|error| format!("{}; {error}", expected()))
+    }
+
+    fn show(&self) -> Value {
+        Value::Text(self.to_string())
     }
 }
 

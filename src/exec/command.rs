@@ -11,6 +11,7 @@ use thiserror::Error;
 
 use super::capture::Capture;
 use super::confine::Level;
+use super::egress::Refusal;
 use super::wire::{Ended, StartFault, Status, Stopped, Words};
 
 /// A command that is to be run.
@@ -57,6 +58,8 @@ pub struct Outcome {
     pub level: Level,
     /// What it had put where the policy protects something that is not there; it has another name now.
     pub aside: Vec<PathBuf>,
+    /// The connections that the list of hosts did not allow.
+    pub refused: Vec<Refusal>,
 }
 
 /// How a command ended.

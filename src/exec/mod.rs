@@ -35,6 +35,7 @@ mod worker;
 pub use capture::Capture;
 pub use command::{Command, End, ExecError, Input, Outcome};
 pub use confine::{Enforced, Hole, Level};
+pub use egress::{AllowedHosts, HostPattern, PatternError, Refusal};
 pub use env::{Filter, clean, is_secret};
 pub use policy::{Mode, Need, Network, Policy, ResourceLimits, TempOwner, real};
 pub use process::{Pipes, Process};

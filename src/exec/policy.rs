@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::confine::Level;
+use super::egress::AllowedHosts;
 
 /// How commands are confined.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,6 +14,8 @@ pub struct Policy {
     pub mode: Mode,
     /// Whether they may use the network.
     pub network: Network,
+    /// The hosts that they may reach with [`Network::List`].
+    pub allowed_hosts: AllowedHosts,
     /// What happens when the system cannot confine them like this.
     pub need: Need,
     /// The highest level that is tried.
@@ -64,6 +67,8 @@ pub enum Network {
     /// They may.
     #[default]
     On,
+    /// They may reach the hosts of a list, through a proxy.
+    List,
     /// They may reach themselves at the most.
     Off,
 }
@@ -100,6 +105,7 @@ impl Policy {
         Self {
             mode: Mode::Off,
             network: Network::On,
+            allowed_hosts: AllowedHosts::default(),
             need: Need::Preferred,
             ceiling: Level::Namespaces,
             workspace: workspace.into(),

@@ -17,6 +17,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use super::capture::Capture;
 use super::command::{Command, End, ExecError, Input, Outcome};
 use super::confine::{Enforced, Level};
+use super::egress::Egress;
 use super::nameless;
 use super::policy::Policy;
 use super::supervise::timespec;
@@ -124,6 +125,7 @@ impl Supervisor {
         };
         let told = gathering.run();
         let level = worker.enforced.level;
+        let refused = worker.egress.as_ref().map(Egress::refused).unwrap_or_default();
         let [stdout, stderr] = gathering.outputs.map(|output| output.capture);
         drop(guard);
         let (end, strays, aside) = match told? {
@@ -141,7 +143,7 @@ impl Supervisor {
             }
             Told::Nothing => (End::Stuck, 0, Vec::new()),
         };
-        Ok(Outcome { end, stdout, stderr, strays, level, aside })
+        Ok(Outcome { end, stdout, stderr, strays, level, aside, refused })
     }
 
     /// Returns a worker that waits for a command; a new one when there is none.

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::thread;
@@ -12,6 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::absent::Absent;
 use super::command::ExecError;
 use super::confine::{Enforced, Level};
+use super::egress::Egress;
 use super::helper;
 use super::policy::Policy;
 use super::supervise::{Start, serve};
@@ -31,6 +33,8 @@ pub(super) enum Means {
 pub(super) struct Worker {
     pub link: Link,
     pub enforced: Enforced,
+    /// The proxy of its commands, with a list of hosts.
+    pub egress: Option<Egress>,
     /// What it looks for when a command has ended.
     absent: Absent,
     /// None when it is a thread, which ends with its link.
@@ -39,7 +43,7 @@ pub(super) struct Worker {
 
 /// What a worker says about a level.
 enum Agreed {
-    Ready(Enforced),
+    Ready(Enforced, Option<OwnedFd>),
     Lower(String),
 }
 
@@ -70,8 +74,12 @@ impl Worker {
         loop {
             let mut worker = Self::process(program, policy, env).map_err(ExecError::Supervisor)?;
             match worker.agree(policy, ceiling, why)? {
-                Agreed::Ready(enforced) => {
+                Agreed::Ready(enforced, listener) => {
                     worker.enforced = enforced;
+                    let hosts = || policy.allowed_hosts.clone();
+                    let serve = |listener: OwnedFd| Egress::serve(listener.into(), hosts());
+                    let no_room = |error: io::Error| ExecError::NoRoom(error.to_string());
+                    worker.egress = listener.map(serve).transpose().map_err(no_room)?;
                     return Ok(worker);
                 }
                 Agreed::Lower(reason) if ceiling == Level::Namespaces => {
@@ -99,7 +107,8 @@ impl Worker {
             .stderr(Stdio::null())
             .spawn()?;
         let absent = Absent::of(policy);
-        Ok(Self { link, enforced: Enforced::nothing(), absent, process: Some(process) })
+        let enforced = Enforced::nothing();
+        Ok(Self { link, enforced, egress: None, absent, process: Some(process) })
     }
 
     /// Tells the worker how to confine, and hears how far it can.
@@ -113,7 +122,9 @@ impl Worker {
         let ask = Ask::Confine { policy: policy.clone(), ceiling, why };
         self.link.send(&ask, &[], &[]).map_err(failed)?;
         match self.link.receive::<Tell>().map_err(failed)? {
-            Some(Received { message: Tell::Ready(enforced), .. }) => Ok(Agreed::Ready(enforced)),
+            Some(Received { message: Tell::Ready(enforced), files, .. }) => {
+                Ok(Agreed::Ready(enforced, files.into_iter().next()))
+            }
             Some(Received { message: Tell::Lower(why), .. }) => Ok(Agreed::Lower(why)),
             Some(Received { message: Tell::Unable(why), .. }) => Err(ExecError::Unconfined(why)),
             Some(Received { message: Tell::NoTemp(why), .. }) => Err(ExecError::NoTemp(why)),
@@ -140,7 +151,7 @@ impl Worker {
         };
         let started = thread::Builder::new().name("supervisor".to_owned()).spawn(body);
         started.map_err(|error| ExecError::NoRoom(error.to_string()))?;
-        Ok(Self { link, enforced, absent: looked_for, process: None })
+        Ok(Self { link, enforced, egress: None, absent: looked_for, process: None })
     }
 
     /// Returns whether the worker is still there, and still protects what is to be protected.

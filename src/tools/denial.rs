@@ -47,11 +47,20 @@ const LOOKED_AT: usize = 200;
 pub(super) fn explained(output: &str, policy: &Policy, cwd: &Path) -> Option<String> {
     let lines = || output.lines().rev().take(LOOKED_AT);
     let says = |line: &str, all: &[&str]| all.iter().any(|text| line.contains(text));
-    if policy.network == Network::Off && lines().any(|line| says(line, &NETWORK)) {
-        return Some(
-            "sandbox denied: the network is off; the user can allow it with --network on"
-                .to_owned(),
-        );
+    if lines().any(|line| says(line, &NETWORK)) {
+        let denied = match policy.network {
+            Network::On => None,
+            Network::List => Some(
+                "sandbox denied: the network is reached only through the proxy in HTTPS_PROXY, which this program did \
+                 not use; the user can allow all of it with --network on",
+            ),
+            Network::Off => {
+                Some("sandbox denied: the network is off; the user can allow it with --network on")
+            }
+        };
+        if let Some(denied) = denied {
+            return Some(denied.to_owned());
+        }
     }
     if policy.mode == Mode::Off {
         return None;

@@ -202,6 +202,13 @@ impl Call {
                  renamed to {path}.denied"
             )
         }));
+        if !outcome.refused.is_empty() {
+            let refused: Vec<String> = outcome.refused.iter().map(ToString::to_string).collect();
+            notes.push(format!(
+                "sandbox denied: {}; the user can allow a host with sandbox.allowed_hosts",
+                refused.join(", ")
+            ));
+        }
         let whole = [outcome.stdout.text(), outcome.stderr.text()];
         if outcome.level > Level::None {
             let policy = self.supervisor.policy();

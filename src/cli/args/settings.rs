@@ -78,7 +78,7 @@ pub(crate) struct SettingsArgs {
     #[arg(long, value_enum)]
     pub(crate) sandbox: Option<Sandbox>,
 
-    /// Whether commands may use the network
+    /// Whether commands may use the network; with `list`, the hosts in sandbox.allowed_hosts
     #[arg(long, value_enum)]
     pub(crate) network: Option<Network>,
 
@@ -124,6 +124,7 @@ pub(crate) enum Sandbox {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Network {
     On,
+    List,
     Off,
 }
 

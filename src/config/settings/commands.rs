@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use super::run::time_limit;
 use crate::config::reader::Reader;
 use crate::config::setting::words;
+use crate::exec::HostPattern;
 use crate::model::Span;
 
 /// How commands run.
@@ -102,6 +103,8 @@ pub struct Sandbox {
     pub mode: SandboxMode,
     /// Whether they have a network.
     pub network: Network,
+    /// The hosts that they reach with a list.
+    pub allowed_hosts: Vec<HostPattern>,
     /// Whether a run ends that cannot be confined as wanted.
     pub required: bool,
     /// Folders outside the workspace that they may write.
@@ -125,10 +128,12 @@ words!(SandboxMode { "read-only" => ReadOnly, "workspace-write" => WorkspaceWrit
 pub enum Network {
     /// They have none.
     Off,
+    /// They reach the hosts of a list.
+    List,
     /// They have that of the machine.
     On,
 }
-words!(Network { "off" => Off, "on" => On });
+words!(Network { "off" => Off, "list" => List, "on" => On });
 
 /// The caches of the usual package managers, without which they could not install anything.
 const CACHES: [&str; 11] = [
@@ -150,6 +155,7 @@ impl Sandbox {
         Self {
             mode: from.or("mode", SandboxMode::WorkspaceWrite),
             network: from.or("network", Network::On),
+            allowed_hosts: from.or("allowed_hosts", Vec::new()),
             required: from.or("required", false),
             writable: from.paths("writable", &CACHES),
         }

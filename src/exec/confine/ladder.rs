@@ -5,6 +5,8 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::Stdio;
 
@@ -16,6 +18,7 @@ use super::filter::{self, Sockets};
 use super::spawner::Spawner;
 use super::{Enforced, Hole, Level, mounts, namespaces, privileges};
 use crate::exec::absent::Absent;
+use crate::exec::egress;
 use crate::exec::helper;
 use crate::exec::nameless;
 use crate::exec::policy::{Mode, Network, Policy};
@@ -96,25 +99,36 @@ pub(in crate::exec) fn first_process(link: &Link, inherited: Inherited) -> io::R
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let absent = Absent::of(&inherited.policy);
     match arranged(inherited) {
-        Ok((enforced, spawner)) => {
-            link.send(&Tell::Ready(enforced), &[], &[])?;
+        Ok((enforced, spawner, way_out)) => {
+            link.send(&Tell::Ready(enforced), &[], way_out.as_ref().map(AsFd::as_fd).as_slice())?;
+            // With the engine's end closed, nobody may seem to listen.
+            drop(way_out);
             supervise::serve(link, Tree::Namespace, &absent, |start| spawner.spawn(start))
         }
         Err(why) => link.send(&Tell::Lower(format!("namespaces: {why}")), &[], &[]),
     }
 }
 
-fn arranged(inherited: Inherited) -> io::Result<(Enforced, Spawner)> {
+/// Arranges the namespaces. With a list of hosts, the socket is returned to which the proxy listens.
+fn arranged(inherited: Inherited) -> io::Result<(Enforced, Spawner, Option<TcpListener>)> {
     let Inherited { policy, sockets } = inherited;
-    if policy.network == Network::Off {
-        namespaces::loopback_up()?;
-    }
+    let way_out = match policy.network {
+        Network::On => None,
+        Network::Off => namespaces::loopback_up().map(|()| None)?,
+        Network::List => {
+            namespaces::loopback_up()?;
+            Some(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?)
+        }
+    };
     let view = mounts::arrange(&policy, &sockets)?;
     // There is a network to be had, if only the machine itself.
     let filter = filter::programs(Sockets::Internet)?;
     let mut env = environment();
     env.extend(["TMPDIR", "TMP", "TEMP"].map(|name| (name.into(), view.temp.clone().into())));
     let is_bound = policy.mode != Mode::Off;
+    if let Some(way_out) = &way_out {
+        env.extend(egress::environment(way_out.local_addr()?));
+    }
     let (spawner, access) = Spawner::new(env, move || {
         privileges::give_up()?;
         let writable = is_bound.then_some(view.writable.as_slice());
@@ -131,7 +145,7 @@ fn arranged(inherited: Inherited) -> io::Result<(Enforced, Spawner)> {
         Ok(_) => (Vec::new(), None),
         Err(why) => (vec![Hole::LocalSockets], Some(why.to_string())),
     };
-    Ok((Enforced { level: Level::Namespaces, holes, why }, spawner))
+    Ok((Enforced { level: Level::Namespaces, holes, why }, spawner, way_out))
 }
 
 /// Confines with access rules and a filter alone; without them, not at all.
@@ -166,7 +180,8 @@ fn landlocked(link: &Link, policy: &Policy, why: Option<String>) -> io::Result<(
 fn ruled(policy: &Policy, why: Option<String>) -> io::Result<(Enforced, Spawner)> {
     let (sockets, tcp) = match policy.network {
         Network::On => (Sockets::Internet, Tcp::Free),
-        Network::Off => (Sockets::Local, Tcp::None),
+        // Without a network of their own there is no proxy that they could not go around.
+        Network::List | Network::Off => (Sockets::Local, Tcp::None),
     };
     let filter = filter::programs(sockets)?;
     let writable = match policy.mode {

@@ -115,7 +115,7 @@ impl Enforced {
         if policy.mode != Mode::Off {
             holes.extend([Hole::Files, Hole::Metadata, Hole::Protected]);
         }
-        if policy.network == Network::Off {
+        if policy.network != Network::On {
             holes.push(Hole::Network);
         }
         holes.sort();
@@ -124,8 +124,10 @@ impl Enforced {
 
     /// Returns whether what a policy is about, files and network, is confined.
     pub fn satisfies(&self, policy: &Policy) -> bool {
+        let has_proxy = self.level == Level::Namespaces || policy.network != Network::List;
         policy.is_off()
-            || self.level > Level::None
+            || has_proxy
+                && self.level > Level::None
                 && !self.holes.iter().any(|hole| matches!(hole, Hole::Files | Hole::Network))
     }
 }

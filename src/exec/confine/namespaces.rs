@@ -16,7 +16,7 @@ use crate::exec::policy::Network;
 /// To be called while there is one thread. When it fails, nothing has changed.
 pub(super) fn enter(network: Network) -> io::Result<()> {
     let mut flags = UnshareFlags::NEWPID | UnshareFlags::NEWNS | UnshareFlags::NEWIPC;
-    if network == Network::Off {
+    if network != Network::On {
         flags |= UnshareFlags::NEWNET;
     }
     if privileges::is_admin() {

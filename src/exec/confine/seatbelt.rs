@@ -19,7 +19,8 @@ pub(in crate::exec) fn profile(policy: &Policy) -> String {
         profile += &rule("deny file-write*", &policy.protected);
         profile += &rule("deny file-read* file-write*", &policy.hidden);
     }
-    if policy.network == Network::Off {
+    // Without namespaces there is no proxy: a list then means no network.
+    if policy.network != Network::On {
         profile += "(deny network*)\n(allow network* (local ip \"localhost:*\"))\n";
         profile += "(allow network* (remote ip \"localhost:*\"))\n";
     }

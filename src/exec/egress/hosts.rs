@@ -72,16 +72,13 @@ pub enum Refusal {
     Malformed(&'static str),
 }
 
-impl AllowedHosts {
-    /// Reads the entries of a list.
-    ///
-    /// # Errors
-    ///
-    /// Fails with the first entry that is not a host.
-    pub fn parse<'a>(entries: impl IntoIterator<Item = &'a str>) -> Result<Self, PatternError> {
-        entries.into_iter().map(HostPattern::parse).collect::<Result<_, _>>().map(Self)
+impl FromIterator<HostPattern> for AllowedHosts {
+    fn from_iter<I: IntoIterator<Item = HostPattern>>(entries: I) -> Self {
+        Self(entries.into_iter().collect())
     }
+}
 
+impl AllowedHosts {
     /// Returns the entry that allows a connection. An entry without a wildcard goes first.
     ///
     /// # Errors
@@ -100,7 +97,12 @@ impl AllowedHosts {
 }
 
 impl HostPattern {
-    fn parse(entry: &str) -> Result<Self, PatternError> {
+    /// Reads an entry.
+    ///
+    /// # Errors
+    ///
+    /// Fails when it is not a name, a pattern of names, or either with a port.
+    pub fn parse(entry: &str) -> Result<Self, PatternError> {
         let not_a_host = || PatternError::NotAHost(entry.to_owned());
         let text = entry.trim();
         if is_address(text) || text.parse::<std::net::SocketAddr>().is_ok() {
@@ -259,7 +261,7 @@ mod tests {
     use super::*;
 
     fn list(entries: &[&str]) -> AllowedHosts {
-        AllowedHosts::parse(entries.iter().copied()).unwrap()
+        entries.iter().map(|entry| HostPattern::parse(entry).unwrap()).collect()
     }
 
     #[test]
@@ -311,7 +313,7 @@ mod tests {
             "a.*.org",
             "*x.example.org",
         ] {
-            assert!(AllowedHosts::parse([entry]).is_err(), "{entry}");
+            assert!(HostPattern::parse(entry).is_err(), "{entry}");
         }
     }
 

@@ -13,6 +13,8 @@ mod hello;
 mod hosts;
 mod request;
 
+#[cfg(target_os = "linux")]
+use std::ffi::OsString;
 use std::io::{self, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -171,6 +173,29 @@ impl Shared {
     }
 }
 
+/// Returns the variables by which programs find the proxy.
+#[cfg(target_os = "linux")]
+pub(super) fn environment(proxy: SocketAddr) -> Vec<(OsString, OsString)> {
+    let url = format!("http://{proxy}");
+    let (host, port) = (proxy.ip(), proxy.port());
+    // The Java virtual machine reads properties only; of its build tools, these two read them from here.
+    let java = ["http", "https"]
+        .map(|scheme| format!("-D{scheme}.proxyHost={host} -D{scheme}.proxyPort={port}"))
+        .join(" ");
+    let own = "localhost,127.0.0.1,::1";
+    let names =
+        ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"];
+    let proxies = names.map(|name| (name, url.as_str()));
+    let others = [
+        ("no_proxy", own),
+        ("NO_PROXY", own),
+        ("NODE_USE_ENV_PROXY", "1"),
+        ("MAVEN_OPTS", &java),
+        ("GRADLE_OPTS", &java),
+    ];
+    proxies.into_iter().chain(others).map(|(name, value)| (name.into(), value.into())).collect()
+}
+
 fn answer(mut client: &TcpStream, status: &str, text: &str) -> io::Result<()> {
     let length = text.len() + 1;
     write!(
@@ -256,7 +281,7 @@ mod tests {
     fn proxy(hosts: &[&str]) -> (Egress, SocketAddr) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let hosts = AllowedHosts::parse(hosts.iter().copied()).unwrap();
+        let hosts = hosts.iter().map(|host| HostPattern::parse(host).unwrap()).collect();
         (Egress::serve(listener, hosts).unwrap(), address)
     }
 

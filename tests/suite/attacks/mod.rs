@@ -2,4 +2,5 @@
 
 mod confinement;
 mod git;
+mod network;
 mod permissions;

@@ -9,15 +9,15 @@ use serde_json::json;
 use super::world::{World, yolo};
 
 /// A confined workspace, and what lies around it.
-pub(super) struct Cage {
-    pub(super) world: World,
-    pub(super) enforced: Enforced,
-    pub(super) outside: PathBuf,
+pub(crate) struct Cage {
+    pub(crate) world: World,
+    pub(crate) enforced: Enforced,
+    pub(crate) outside: PathBuf,
 }
 
 impl Cage {
     /// Returns a cage of this level; none when the system has no such level.
-    pub(super) fn new(level: Level, change: impl FnOnce(&mut Policy)) -> Option<Self> {
+    pub(crate) fn new(level: Level, change: impl FnOnce(&mut Policy)) -> Option<Self> {
         let world = World::with(yolo(), |policy| {
             policy.mode = Mode::WorkspaceWrite;
             policy.ceiling = level;
@@ -43,13 +43,13 @@ impl Cage {
     }
 
     /// Runs a command, and returns what the model is told.
-    pub(super) fn run(&self, command: &str) -> String {
+    pub(crate) fn run(&self, command: &str) -> String {
         let call = json!({"command": command, "timeout": 20});
         self.world.call("run_command", &call).text.to_string()
     }
 
     /// Returns whether a command succeeds.
-    pub(super) fn can(&self, command: &str) -> bool {
+    pub(crate) fn can(&self, command: &str) -> bool {
         let said = self.run(command);
         let can = said.contains("[exit code 0");
         println!("{} {command}: {}", if can { "can" } else { "cannot" }, said.replace('\n', " | "));
@@ -57,7 +57,7 @@ impl Cage {
     }
 
     /// Returns whether [`inside`](super::confinement::inside) can do something.
-    pub(super) fn manages(&self, what: &str) -> bool {
+    pub(crate) fn manages(&self, what: &str) -> bool {
         let test = std::env::current_exe().unwrap();
         self.can(&format!(
             "INSIDE='{what}' '{}' --exact tools::confinement::inside --ignored",

@@ -1,7 +1,7 @@
 //! The tools, on real files and with real processes.
 
 #[cfg(target_os = "linux")]
-mod cage;
+pub(crate) mod cage;
 mod commands;
 #[cfg(target_os = "linux")]
 mod confinement;

@@ -1,0 +1,114 @@
+//! Attacks on a network that is a list of hosts.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use architect::exec::{HostPattern, Level, Network, Policy};
+
+use crate::tools::cage::Cage;
+
+/// A web server on this machine that counts who reached it.
+struct Site {
+    port: u16,
+    reached: Arc<AtomicUsize>,
+}
+
+impl Site {
+    fn new(address: &str) -> Option<Self> {
+        let listener = TcpListener::bind(address).ok()?;
+        let port = listener.local_addr().unwrap().port();
+        let reached = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&reached);
+        thread::spawn(move || {
+            for stream in listener.incoming().take(100) {
+                let Ok(mut stream) = stream else { return };
+                counted.fetch_add(1, Ordering::SeqCst);
+                let _ = stream.read(&mut [0; 4096]);
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello");
+            }
+        });
+        Some(Self { port, reached })
+    }
+
+    fn reached(&self) -> usize {
+        self.reached.load(Ordering::SeqCst)
+    }
+}
+
+fn listed(hosts: &[&str]) -> impl FnOnce(&mut Policy) {
+    let hosts = hosts.iter().map(|host| HostPattern::parse(host).unwrap()).collect();
+    move |policy| {
+        policy.network = Network::List;
+        policy.allowed_hosts = hosts;
+    }
+}
+
+#[test]
+fn a_listed_host_is_reached_through_the_proxy() {
+    let site = Site::new("127.0.0.1:0").unwrap();
+    let Some(cage) = Cage::new(Level::Namespaces, listed(&["localhost"])) else { return };
+    // The variable that spares this machine the proxy is what the command's own servers need.
+    let told = cage.run(&format!("NO_PROXY= no_proxy= curl -sS http://localhost:{}/", site.port));
+    assert!(told.contains("hello") && !told.contains("sandbox denied"), "{told}");
+    assert_eq!(site.reached(), 1);
+}
+
+#[test]
+fn nothing_else_is_reached() {
+    let sites = [Site::new("127.0.0.1:0"), Site::new("[::1]:0")];
+    let hosts = ["*.example.org", "packages.example.com"];
+    let Some(cage) = Cage::new(Level::Namespaces, listed(&hosts)) else { return };
+    for site in sites.iter().flatten() {
+        let port = site.port;
+        for command in [
+            format!("NO_PROXY= no_proxy= curl -sS http://localhost:{port}/"),
+            format!("NO_PROXY= no_proxy= curl -sS http://127.0.0.1:{port}/"),
+            format!("NO_PROXY= no_proxy= curl -sS http://[::1]:{port}/"),
+            format!("NO_PROXY= no_proxy= curl -sS http://127.1:{port}/ --proxytunnel"),
+            format!("NO_PROXY= no_proxy= curl -sSk https://localhost:{port}/"),
+            format!("curl -sS --noproxy '*' http://127.0.0.1:{port}/"),
+            format!("curl -sS --noproxy '*' http://[::1]:{port}/"),
+            format!("echo GET / > /dev/tcp/127.0.0.1/{port}"),
+            format!("echo GET / > /dev/udp/127.0.0.1/{port}"),
+            format!(
+                "curl -sS -H 'Host: packages.example.com' -x $HTTP_PROXY http://2130706433:{port}/"
+            ),
+            format!("curl -sS --socks5-hostname ${{HTTP_PROXY#http://}} http://localhost:{port}/"),
+            format!(
+                "printf 'CONNECT localhost:{port} HTTP/1.1\\r\\n\\r\\n' | curl -sS -m 3 telnet://${{HTTP_PROXY#http://}}"
+            ),
+            format!("unshare -Urn curl -sS --noproxy '*' http://127.0.0.1:{port}/"),
+            format!("nsenter -t 1 -n curl -sS --noproxy '*' http://127.0.0.1:{port}/"),
+        ] {
+            let told = cage.run(&format!("timeout 5 bash -c \"{}\"", command.replace('"', "\\\"")));
+            assert_eq!(site.reached(), 0, "{command}: {told}");
+        }
+    }
+    let told = cage.run("curl -sS https://other.example/; curl -sS http://10.0.0.1/");
+    let expected = "sandbox denied: other.example:443 is not in sandbox.allowed_hosts, 10.0.0.1:80 is an address";
+    assert!(told.contains(expected), "{told}");
+    // The next command does not repeat it.
+    assert!(!cage.run("true").contains("sandbox denied"));
+}
+
+#[test]
+fn there_is_no_resolver_but_the_proxy() {
+    let Some(cage) = Cage::new(Level::Namespaces, listed(&["localhost"])) else { return };
+    for command in ["getent ahosts example.org", "curl -sS --noproxy '*' -m 5 http://example.org/"]
+    {
+        assert!(!cage.can(command), "{command}");
+    }
+}
+
+/// Without namespaces there is no proxy that could not be gone around, so that there is no network either.
+#[test]
+fn a_lower_level_has_no_network() {
+    let site = Site::new("127.0.0.1:0").unwrap();
+    let Some(cage) = Cage::new(Level::Landlock, listed(&["localhost"])) else { return };
+    assert!(!cage.enforced.satisfies(cage.world.supervisor.policy()));
+    assert!(!cage.can(&format!("curl -sS --noproxy '*' http://127.0.0.1:{}/", site.port)));
+    assert_eq!(site.reached(), 0);
+}
