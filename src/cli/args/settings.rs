@@ -78,7 +78,7 @@ pub(crate) struct SettingsArgs {
     #[arg(long, value_enum)]
     pub(crate) sandbox: Option<Sandbox>,
 
-    /// Whether commands may use the network; with `list`, the hosts in sandbox.allowed_hosts
+    /// Whether commands may use the network; with `list`, the hosts in `sandbox.allowed_hosts`
     #[arg(long, value_enum)]
     pub(crate) network: Option<Network>,
 

@@ -127,7 +127,7 @@ fn arranged(inherited: Inherited) -> io::Result<(Enforced, Spawner, Option<TcpLi
     env.extend(["TMPDIR", "TMP", "TEMP"].map(|name| (name.into(), view.temp.clone().into())));
     let is_bound = policy.mode != Mode::Off;
     if let Some(way_out) = &way_out {
-        env.extend(egress::environment(way_out.local_addr()?));
+        env.extend(egress::environment(way_out.local_addr()?, &policy.allowed_hosts));
     }
     let (spawner, access) = Spawner::new(env, move || {
         privileges::give_up()?;

@@ -79,6 +79,11 @@ impl FromIterator<HostPattern> for AllowedHosts {
 }
 
 impl AllowedHosts {
+    /// Returns whether servers of this machine are among them.
+    pub(super) fn has_localhost(&self) -> bool {
+        self.0.iter().any(HostPattern::is_localhost)
+    }
+
     /// Returns the entry that allows a connection. An entry without a wildcard goes first.
     ///
     /// # Errors
@@ -145,6 +150,10 @@ impl HostPattern {
         is_host && self.port.is_none_or(|allowed| allowed == port)
     }
 
+    fn is_localhost(&self) -> bool {
+        self.name == "localhost" || self.name.ends_with(".localhost")
+    }
+
     /// Returns whether the entry names its port, and thereby what is spoken there.
     pub(super) fn names_port(&self) -> bool {
         self.port.is_some()
@@ -160,12 +169,11 @@ impl HostPattern {
     /// Fails when the entry does not cover such an address.
     pub(super) fn check(&self, host: &str, address: IpAddr) -> Result<(), Refusal> {
         let inside = |why| Err(Refusal::Inside { host: host.to_owned(), address, why });
-        let is_localhost = self.name == "localhost" || self.name.ends_with(".localhost");
         match reach(address) {
             Reach::Global => Ok(()),
             Reach::Private if !self.is_wildcard => Ok(()),
             Reach::Private => inside("a private network, which only a full name may reach"),
-            Reach::Machine if is_localhost => Ok(()),
+            Reach::Machine if self.is_localhost() => Ok(()),
             Reach::Machine => inside("this machine, which only localhost may reach"),
             Reach::Never => inside("which no host may reach"),
         }

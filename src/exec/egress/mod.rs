@@ -175,14 +175,15 @@ impl Shared {
 
 /// Returns the variables by which programs find the proxy.
 #[cfg(target_os = "linux")]
-pub(super) fn environment(proxy: SocketAddr) -> Vec<(OsString, OsString)> {
+pub(super) fn environment(proxy: SocketAddr, hosts: &AllowedHosts) -> Vec<(OsString, OsString)> {
     let url = format!("http://{proxy}");
     let (host, port) = (proxy.ip(), proxy.port());
     // The Java virtual machine reads properties only; of its build tools, these two read them from here.
     let java = ["http", "https"]
         .map(|scheme| format!("-D{scheme}.proxyHost={host} -D{scheme}.proxyPort={port}"))
         .join(" ");
-    let own = "localhost,127.0.0.1,::1";
+    // Servers of the command itself, unless it is the machine's that may be reached.
+    let own = if hosts.has_localhost() { "" } else { "localhost,127.0.0.1,::1" };
     let names =
         ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"];
     let proxies = names.map(|name| (name, url.as_str()));
