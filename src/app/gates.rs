@@ -31,7 +31,7 @@ impl Gates {
             ..self.sandbox.command(&gate.command)
         };
         let outcome =
-            self.sandbox.model.run(&command, &scope.cancel).map_err(|error| error.to_string())?;
+            self.sandbox.checks.run(&command, &scope.cancel).map_err(|error| error.to_string())?;
         let how = match outcome.end {
             End::Exited(0) => return Ok(()),
             End::Exited(code) => format!("exit code {code}"),

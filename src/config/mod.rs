@@ -56,7 +56,7 @@ pub use report::Shown;
 pub use rules::{ModelFacts, rules};
 pub use settings::{
     AgentSettings, Commands, ConfirmMode, Context, Costs, Durability, Evaluation, EvaluationMode,
-    Guardrails, HookSettings, Hooks, Indexer, Language, LimitSettings, Llm, LogLevel, Logging, Mcp,
+    Guardrails, HookSandbox, HookSettings, Hooks, Indexer, Language, LimitSettings, Llm, LogLevel, Logging, Mcp,
     McpServer, McpTransport, Network, OnFailure, Permissions, QualityGate, Sandbox, SandboxMode,
     Sessions, Settings, UnknownPrice, Verdict, Workspace,
 };

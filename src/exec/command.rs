@@ -57,6 +57,8 @@ pub struct Outcome {
     pub level: Level,
     /// What it had put where the policy protects something that is not there; it has another name now.
     pub aside: Vec<PathBuf>,
+    /// Protected paths that it had changed, which are as they were before.
+    pub restored: Vec<PathBuf>,
 }
 
 /// How a command ended.
@@ -106,7 +108,11 @@ pub enum ExecError {
     #[error("the supervisor of the command broke down; the command was killed")]
     Lost,
     /// Commands cannot be confined in the way that was asked for.
-    #[error("commands cannot be confined here as required: {0}")]
+    #[error(
+        "commands cannot be confined here as required: {0}; on Linux this takes user namespaces (in a container: a \
+         runtime that allows them; on Ubuntu: `sysctl kernel.apparmor_restrict_unprivileged_userns=0`) or Landlock; \
+         without --sandbox, --network and `sandbox.required` commands are confined as far as it is possible"
+    )]
     Unconfined(String),
 }
 

@@ -11,6 +11,7 @@
 //! asked to end, then it is killed, with everything that it started. Of what it writes, head and tail are kept.
 
 mod absent;
+mod caches;
 mod capture;
 #[cfg(target_os = "linux")]
 mod children;
@@ -22,6 +23,7 @@ pub mod helper;
 mod nameless;
 mod policy;
 mod process;
+mod snapshot;
 mod supervise;
 mod supervisor;
 #[cfg(target_os = "linux")]
@@ -31,6 +33,7 @@ mod tree;
 mod wire;
 mod worker;
 
+pub use caches::{Cache, Caches};
 pub use capture::Capture;
 pub use command::{Command, End, ExecError, Input, Outcome};
 pub use confine::{Enforced, Hole, Level};

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, waitpid};
 
 use super::absent::Absent;
+use super::snapshot::{Protected, Snapshot};
 use super::tree::{Felled, Tree};
 use super::wire::{Ask, Ended, Limits, Link, Status, Stopped};
 
@@ -183,6 +184,7 @@ pub(super) fn serve(
     link: &Link,
     tree: Tree,
     absent: &Absent,
+    protected: &Protected,
     mut spawn: impl FnMut(Start) -> io::Result<Pid>,
 ) -> io::Result<()> {
     use super::wire::{Received, StartFault, Tell, Words};
@@ -196,14 +198,16 @@ pub(super) fn serve(
             return Err(io::ErrorKind::InvalidData.into());
         };
         let cwd = words.cwd.clone();
+        let before = protected.taken().ok();
         match spawn(Start { words, stdin, stdout, stderr }) {
             Ok(leader) => {
                 let pid = leader.as_raw_nonzero().get();
                 link.send(&Tell::Started { pid }, &[], &[])?;
                 let ended = supervise(link, leader, limits, tree);
                 let aside = absent.set_aside();
+                let restored = before.map(Snapshot::put_back).unwrap_or_default();
                 let Some(ended) = ended else { return Ok(()) };
-                link.send(&Tell::Ended { ended, aside }, &[], &[])?;
+                link.send(&Tell::Ended { ended, aside, restored }, &[], &[])?;
             }
             Err(error) => {
                 let fault = StartFault {

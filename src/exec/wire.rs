@@ -66,6 +66,8 @@ pub(super) enum Tell {
         ended: Ended,
         /// What it had put where nothing may be, which was renamed.
         aside: Vec<PathBuf>,
+        /// Protected paths that it had changed, which are as they were before.
+        restored: Vec<PathBuf>,
     },
 }
 
