@@ -37,6 +37,7 @@ impl Gates {
             End::Exited(code) => format!("exit code {code}"),
             End::Signalled(signal) => format!("ended by signal {signal}"),
             End::TimedOut => "timed out".to_owned(),
+            End::OutOfMemory => "used too much memory".to_owned(),
             End::Cancelled => "cancelled".to_owned(),
             End::Stuck => "could not be ended".to_owned(),
         };

@@ -112,12 +112,16 @@ pub(super) fn hidden(world: &World, readable: &[PathBuf]) -> Vec<PathBuf> {
     let mut hidden: Vec<PathBuf> = folders.config.into_iter().collect();
     if let Some(home) = &folders.home {
         hidden.extend(SECRETS.iter().chain(&SOCKETS).map(|path| home.join(path)));
-        hidden.extend(MIXED.map(|path| home.join(path)).into_iter().filter(|path| has_secret(path)));
+        hidden
+            .extend(MIXED.map(|path| home.join(path)).into_iter().filter(|path| has_secret(path)));
     }
     hidden.extend(NAMED.iter().filter_map(|name| socket(world.variable(name)?)));
     hidden.extend(world.variable("XDG_RUNTIME_DIR").map(PathBuf::from));
     hidden.extend(
-        ["WAYLAND_DISPLAY", "NETRC"].iter().filter_map(|name| world.variable(name)).map(PathBuf::from),
+        ["WAYLAND_DISPLAY", "NETRC"]
+            .iter()
+            .filter_map(|name| world.variable(name))
+            .map(PathBuf::from),
     );
     hidden.retain(|path| path.is_absolute() && path.parent().is_some());
     hidden.into_iter().flat_map(|path| without(path, readable)).collect()

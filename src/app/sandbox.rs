@@ -15,8 +15,8 @@ use super::hidden;
 use super::world::World;
 use crate::config::{self, Config, Rank};
 use crate::exec::{
-    Caches, Command, Enforced, Filter, Level, Mode, Need, Network, Policy, ResourceLimits, Supervisor,
-    TempOwner, clean,
+    Caches, Command, Enforced, Filter, Level, Mode, Need, Network, Policy, ResourceLimits,
+    Supervisor, TempOwner, clean,
 };
 use crate::model::wildcard;
 use crate::tools::permission::GuardedFiles;
@@ -159,7 +159,11 @@ fn policy(config: &Config, world: &World, workspace: PathBuf, temp: &Path) -> Po
             config::Network::On => Network::On,
             config::Network::Off => Network::Off,
         },
-        need: if sandbox.required || is_demanded(config) { Need::Required } else { Need::Preferred },
+        need: if sandbox.required || is_demanded(config) {
+            Need::Required
+        } else {
+            Need::Preferred
+        },
         ceiling: Level::Namespaces,
         temp: temp.to_owned(),
         temp_owner: TempOwner::Supervisors,
@@ -198,7 +202,9 @@ fn caches(world: &World, workspace: &Path, temp: &Path) -> Caches {
 fn limits(sandbox: &config::Sandbox) -> ResourceLimits {
     let is_limit = |most: &u64| *most > 0;
     let memory = match sandbox.max_memory_mb {
-        Some(megabytes) => Some(megabytes).filter(is_limit).map(|most| most.saturating_mul(1 << 20)),
+        Some(megabytes) => {
+            Some(megabytes).filter(is_limit).map(|most| most.saturating_mul(1 << 20))
+        }
         None => memory().map(|bytes| bytes / 4 * 3),
     };
     let processes = Some(sandbox.max_processes).filter(is_limit);

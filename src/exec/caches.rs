@@ -94,19 +94,13 @@ const TOOLS: &[Tool] = &[
     Tool { private: &[("GOPATH", "")], ..tool("go", "GOPATH", "go") },
     Tool { private: &[("GOMODCACHE", "")], ..tool("go-mod", "GOMODCACHE", "") },
     Tool { private: &[("GOCACHE", "")], ..tool("go-build", "GOCACHE", "") },
-    Tool {
-        private: &[("MAVEN_OPTS", MAVEN), ("MAVEN_USER_HOME", "")],
-        ..tool("maven", "", ".m2")
-    },
+    Tool { private: &[("MAVEN_OPTS", MAVEN), ("MAVEN_USER_HOME", "")], ..tool("maven", "", ".m2") },
     Tool {
         private: &[("GRADLE_USER_HOME", "")],
         linked: &["gradle.properties", "init.gradle", "init.gradle.kts", "init.d"],
         ..tool("gradle", "GRADLE_USER_HOME", ".gradle")
     },
-    Tool {
-        private: &[("NUGET_PACKAGES", "/packages")],
-        ..tool("nuget", "", ".nuget")
-    },
+    Tool { private: &[("NUGET_PACKAGES", "/packages")], ..tool("nuget", "", ".nuget") },
     Tool { private: &[("CCACHE_DIR", "")], ..tool("ccache", "CCACHE_DIR", ".ccache") },
     Tool { private: &[("SCCACHE_DIR", "")], ..tool("sccache", "SCCACHE_DIR", "") },
 ];
@@ -115,7 +109,8 @@ const TOOLS: &[Tool] = &[
 const MAVEN: &str = "-Dmaven.repo.local";
 
 /// Folders of programs below private folders, which are searched after all others.
-const PROGRAMS: [(&str, &str); 4] = [("cargo", "bin"), ("go", "bin"), ("uv-data", "bin"), ("pnpm", "")];
+const PROGRAMS: [(&str, &str); 4] =
+    [("cargo", "bin"), ("go", "bin"), ("uv-data", "bin"), ("pnpm", "")];
 
 impl Caches {
     /// Returns the caches of a user with this home and these variables, which are kept in this folder.
@@ -162,7 +157,9 @@ impl Caches {
             let Some(private) = self.private(cache) else { continue };
             make(&private)?;
             for name in &cache.linked {
-                let Some(own) = cache.folder.as_ref().map(|folder| folder.join(name)) else { continue };
+                let Some(own) = cache.folder.as_ref().map(|folder| folder.join(name)) else {
+                    continue;
+                };
                 if own.exists() && private.join(name).symlink_metadata().is_err() {
                     std::os::unix::fs::symlink(own, private.join(name))?;
                 }
@@ -231,7 +228,10 @@ impl Layers {
         (0..SETS).find_map(|number| {
             let folder = store.join(format!("layers-{number}"));
             DirBuilder::new().recursive(true).mode(0o700).create(&folder).ok()?;
-            let lock = fs::File::create(folder.join("lock")).ok()?;
+            let path = folder.join("lock");
+            fs::File::create(&path).ok()?;
+            // Open for writing, it would keep its file system from being made read-only.
+            let lock = fs::File::open(path).ok()?;
             rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).ok()?;
             Some(Self { folder, _lock: lock })
         })
@@ -266,11 +266,15 @@ mod tests {
         let usual = caches(&[]);
         assert_eq!(folder(&usual, "cargo"), Some("/h/.cargo".into()));
         assert_eq!(folder(&usual, "pip"), None, "it is part of another one");
-        let set = caches(&[("CARGO_HOME", "/opt/cargo"), ("GOPATH", "/a:/b"), ("PIP_CACHE_DIR", "/p")]);
+        let set =
+            caches(&[("CARGO_HOME", "/opt/cargo"), ("GOPATH", "/a:/b"), ("PIP_CACHE_DIR", "/p")]);
         assert_eq!(folder(&set, "cargo"), Some("/opt/cargo".into()));
         assert_eq!(folder(&set, "go"), Some("/a".into()));
         assert_eq!(folder(&set, "pip"), Some("/p".into()));
-        assert_eq!(folder(&caches(&[("CARGO_HOME", "relative")]), "cargo"), Some("/h/.cargo".into()));
+        assert_eq!(
+            folder(&caches(&[("CARGO_HOME", "relative")]), "cargo"),
+            Some("/h/.cargo".into())
+        );
     }
 
     #[test]
@@ -283,7 +287,11 @@ mod tests {
             found.map(|(_, value)| value.to_str().unwrap().to_owned())
         };
         assert_eq!(value("CARGO_HOME").as_deref(), Some("/s/private/cargo"));
-        assert!(value("MAVEN_OPTS").unwrap().ends_with("-Dmaven.repo.local=/s/private/maven/repository"));
+        assert!(
+            value("MAVEN_OPTS")
+                .unwrap()
+                .ends_with("-Dmaven.repo.local=/s/private/maven/repository")
+        );
         assert!(value("PATH").unwrap().contains("/s/private/go/bin"));
         assert_eq!(value("RUSTUP_HOME"), None);
     }

@@ -72,6 +72,8 @@ pub enum End {
     TimedOut,
     /// Nobody waited for it any more.
     Cancelled,
+    /// It used more memory than it may, and was killed.
+    OutOfMemory,
     /// It could not be killed, and was left alone.
     Stuck,
 }
@@ -180,6 +182,7 @@ impl End {
             (_, None) => Self::Stuck,
             (Some(Stopped::TimedOut), _) => Self::TimedOut,
             (Some(Stopped::Cancelled), _) => Self::Cancelled,
+            (Some(Stopped::TooMuchMemory), _) => Self::OutOfMemory,
             (None, Some(Status::Exited(code))) => Self::Exited(code),
             (None, Some(Status::Signalled(signal))) => Self::Signalled(signal),
         }

@@ -113,10 +113,10 @@ fn serve(
     _: Option<String>,
 ) -> io::Result<()> {
     use super::absent::Absent;
-    use super::snapshot::Protected;
     use super::confine::Enforced;
     #[cfg(target_os = "macos")]
     use super::confine::Level;
+    use super::snapshot::Protected;
     use super::supervise::{self, Start};
     use super::tree::Tree;
 
@@ -135,13 +135,21 @@ fn serve(
         Err(why) => return link.send(&Tell::Unable(why), &[], &[]),
     }
     let (absent, protected) = (Absent::of(&policy), Protected::nothing());
-    supervise::serve(&link, Tree::Group, &absent, &protected, |mut start: Start| {
-        if let Some(profile) = &wrap {
-            let sandbox = ["/usr/bin/sandbox-exec", "-p", profile].map(std::ffi::OsString::from);
-            start.words.argv.splice(..0, sandbox);
-        }
-        start.spawn()
-    })
+    supervise::serve(
+        &link,
+        Tree::Group,
+        &absent,
+        &protected,
+        policy.limits.memory,
+        |mut start: Start| {
+            if let Some(profile) = &wrap {
+                let sandbox =
+                    ["/usr/bin/sandbox-exec", "-p", profile].map(std::ffi::OsString::from);
+                start.words.argv.splice(..0, sandbox);
+            }
+            start.spawn()
+        },
+    )
 }
 
 /// What whoever started the engine had chosen to ignore, a command would ignore as well. A signal that is caught here is

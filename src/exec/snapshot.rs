@@ -94,7 +94,10 @@ impl Snapshot {
             let mut now = Self { roots: Vec::new(), entries: BTreeMap::new() };
             let mut left = MOST;
             let same = now.add(root, &mut left).is_ok()
-                && now.entries.iter().eq(self.entries.range(root.clone()..).take_while(|(path, _)| path.starts_with(root)));
+                && now.entries.iter().eq(self
+                    .entries
+                    .range(root.clone()..)
+                    .take_while(|(path, _)| path.starts_with(root)));
             if !same {
                 self.restore(root);
                 changed.push(root.clone());
@@ -106,7 +109,8 @@ impl Snapshot {
     /// Puts back everything at and below a path, outer folders first.
     fn restore(&self, root: &Path) {
         self.open_ancestors(root);
-        let own = self.entries.range(root.to_owned()..).take_while(|(path, _)| path.starts_with(root));
+        let own =
+            self.entries.range(root.to_owned()..).take_while(|(path, _)| path.starts_with(root));
         let own: Vec<_> = own.collect();
         remove_others(root, &|path| self.entries.contains_key(path));
         for (path, entry) in &own {
@@ -239,7 +243,8 @@ mod tests {
             |root| {
                 fs::remove_file(root.join(".git/config")).unwrap();
                 fs::create_dir_all(root.join(".git/config/deep")).unwrap();
-                fs::set_permissions(root.join(".git/config"), Permissions::from_mode(0o555)).unwrap();
+                fs::set_permissions(root.join(".git/config"), Permissions::from_mode(0o555))
+                    .unwrap();
                 fs::set_permissions(root.join(".git"), Permissions::from_mode(0o555)).unwrap();
             },
             |root| {

@@ -276,9 +276,7 @@ impl Gathering<'_> {
             return Err(ExecError::Lost);
         };
         Ok(match message {
-            Tell::Ended { ended, aside, restored } => {
-                Some(Told::Ended(ended, [aside, restored]))
-            }
+            Tell::Ended { ended, aside, restored } => Some(Told::Ended(ended, [aside, restored])),
             Tell::Failed(fault) => Some(Told::Failed(fault)),
             Tell::Started { pid } => {
                 self.leader = Pid::from_raw(pid);

@@ -111,6 +111,8 @@ pub(super) enum Stopped {
     TimedOut,
     /// Nobody waits for it any more.
     Cancelled,
+    /// It used more memory than it may.
+    TooMuchMemory,
 }
 
 /// The status of a process that has ended.

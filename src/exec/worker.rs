@@ -133,10 +133,10 @@ impl Worker {
         let env = env.to_vec();
         let absent = Absent::of(policy);
         let looked_for = absent.clone();
-        let protected = Protected::of(policy);
+        let (protected, memory) = (Protected::of(policy), policy.limits.memory);
         let body = move || {
             let start = |start: Start| start.spawn_with(&env);
-            if let Err(error) = serve(&theirs, Tree::Group, &absent, &protected, start) {
+            if let Err(error) = serve(&theirs, Tree::Group, &absent, &protected, memory, start) {
                 log::debug!("a supervising thread has ended: {error}");
             }
         };

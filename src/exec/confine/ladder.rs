@@ -46,7 +46,14 @@ pub(in crate::exec) fn serve(
         helper::keep_to_ourselves()?;
         link.send(&Tell::Ready(Enforced::nothing()), &[], &[])?;
         let (absent, protected) = (Absent::default(), Protected::nothing());
-        return supervise::serve(&link, Tree::Reaper, &absent, &protected, Start::spawn);
+        return supervise::serve(
+            &link,
+            Tree::Reaper,
+            &absent,
+            &protected,
+            policy.limits.memory,
+            Start::spawn,
+        );
     }
     match ceiling {
         Level::Namespaces => namespaced(link, policy),
@@ -64,7 +71,7 @@ fn unconfined(link: &Link, policy: &Policy) -> io::Result<()> {
     }
     set_child_subreaper(Pid::from_raw(1))?;
     helper::keep_to_ourselves()?;
-    supervise::serve(link, Tree::Reaper, &absent, &protected, Start::spawn)
+    supervise::serve(link, Tree::Reaper, &absent, &protected, policy.limits.memory, Start::spawn)
 }
 
 /// Makes namespaces, and a first process in them, which serves.
@@ -110,7 +117,14 @@ pub(in crate::exec) fn first_process(link: &Link, inherited: Inherited) -> io::R
             link.send(&Tell::Ready(enforced), &[], &[])?;
             let nothing = Protected::nothing();
             let start = |start| spawner.spawn(start);
-            let served = supervise::serve(link, Tree::Namespace, &absent, &nothing, start);
+            let served = supervise::serve(
+                link,
+                Tree::Namespace,
+                &absent,
+                &nothing,
+                policy.limits.memory,
+                start,
+            );
             drop(layers);
             served
         }
@@ -217,10 +231,22 @@ fn landlocked(link: &Link, policy: &Policy, why: Option<String>) -> io::Result<(
         Err(why) => return link.send(&Tell::Unable(why), &[], &[]),
     }
     match spawner {
-        Some(spawner) => supervise::serve(link, Tree::Reaper, &absent, &protected, |start| {
-            spawner.spawn(start)
-        }),
-        None => supervise::serve(link, Tree::Reaper, &absent, &protected, Start::spawn),
+        Some(spawner) => supervise::serve(
+            link,
+            Tree::Reaper,
+            &absent,
+            &protected,
+            policy.limits.memory,
+            |start| spawner.spawn(start),
+        ),
+        None => supervise::serve(
+            link,
+            Tree::Reaper,
+            &absent,
+            &protected,
+            policy.limits.memory,
+            Start::spawn,
+        ),
     }
 }
 

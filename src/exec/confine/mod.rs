@@ -146,7 +146,9 @@ impl Enforced {
     /// network.
     pub fn satisfies(&self, policy: &Policy) -> bool {
         let is_open = |hole: &Hole| match hole {
-            Hole::Files | Hole::Protected | Hole::Hidden | Hole::Devices => policy.mode != Mode::Off,
+            Hole::Files | Hole::Protected | Hole::Hidden | Hole::Devices => {
+                policy.mode != Mode::Off
+            }
             Hole::Network => policy.network == Network::Off,
             Hole::Privileges => true,
             // What is left open at a level that holds otherwise.

@@ -58,9 +58,8 @@ impl Handle {
 /// Makes the view that a policy describes. `sockets` are those of other programs, which no command is to reach.
 pub(super) fn arrange(policy: &Policy, sockets: &[PathBuf]) -> io::Result<View> {
     mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)?;
-    let variables = |temp: &Path| {
-        ["TMPDIR", "TMP", "TEMP"].map(|name| (name.into(), temp.into())).to_vec()
-    };
+    let variables =
+        |temp: &Path| ["TMPDIR", "TMP", "TEMP"].map(|name| (name.into(), temp.into())).to_vec();
     let everywhere = [PathBuf::from("/")];
     if policy.mode == Mode::Off {
         if policy.network == Network::Off {
