@@ -139,9 +139,14 @@ impl Caches {
         Self { store: Some(store), list: TOOLS.iter().filter_map(cache).collect() }
     }
 
+    /// Returns the folder of the private folders that are not mounted over the user's.
+    pub(super) fn all_private(&self) -> Option<PathBuf> {
+        Some(self.store.as_ref()?.join("private"))
+    }
+
     /// Returns where the private folder of a cache is, if it is not mounted over the user's.
-    pub(super) fn private(&self, cache: &Cache) -> Option<PathBuf> {
-        Some(self.store.as_ref()?.join("private").join(&cache.name))
+    fn private(&self, cache: &Cache) -> Option<PathBuf> {
+        Some(self.all_private()?.join(&cache.name))
     }
 
     /// Makes the private folders.

@@ -267,7 +267,7 @@ fn ruled(
         Mode::WorkspaceWrite => {
             env.extend(policy.caches.variables(&caches));
             let own = [policy.workspace.clone(), policy.temp.clone(), PathBuf::from("/dev/shm")];
-            let private = caches.iter().filter_map(|cache| policy.caches.private(cache));
+            let private = policy.caches.all_private();
             Some(own.into_iter().chain(policy.writable.iter().cloned()).chain(private).collect())
         }
     };

@@ -64,7 +64,7 @@ pub(super) fn arrange(policy: &Policy, sockets: &[PathBuf]) -> io::Result<View> 
     if policy.mode == Mode::Off {
         if policy.network == Network::Off {
             runtime(policy, &[])?;
-            cover(sockets, &[]);
+            cover(sockets, |_| false);
         }
         terminals()?;
         processes()?;
@@ -88,7 +88,7 @@ pub(super) fn arrange(policy: &Policy, sockets: &[PathBuf]) -> io::Result<View> 
     } else {
         (Vec::new(), Vec::new(), None)
     };
-    let temp = temporary(policy, &temp_handle, &writable, &caches)?;
+    let (temp, kept) = temporary(policy, &temp_handle, &writable, &caches)?;
     for handle in &handles {
         handle.bind()?;
     }
@@ -101,8 +101,9 @@ pub(super) fn arrange(policy: &Policy, sockets: &[PathBuf]) -> io::Result<View> 
         writable.push(PathBuf::from(SHARED));
     }
     runtime(policy, &writable)?;
+    let writable = Writable { roots: writable, kept };
     for mounted in mounted()? {
-        if !writable.iter().any(|path| mounted.path.starts_with(path)) {
+        if !writable.has(&mounted.path) {
             mounted.read_only()?;
         }
     }
@@ -118,11 +119,29 @@ pub(super) fn arrange(policy: &Policy, sockets: &[PathBuf]) -> io::Result<View> 
     for path in real(&policy.hidden) {
         hide(&path)?;
     }
-    cover(&sockets, &writable);
+    cover(&sockets, |path| writable.has(path));
     processes()?;
     std::env::set_current_dir("/")?;
     let env = variables(&temp).into_iter().chain(env).collect();
-    Ok(View { writable, env, layers })
+    Ok(View { writable: writable.roots, env, layers })
+}
+
+/// What may be written.
+struct Writable {
+    roots: Vec<PathBuf>,
+    /// What is mounted into the folder for temporary files, and is only read unless it is, or has, another root.
+    kept: Vec<PathBuf>,
+}
+
+impl Writable {
+    fn has(&self, path: &Path) -> bool {
+        let longest = |roots: &[PathBuf]| {
+            let around = roots.iter().filter(|root| path.starts_with(root));
+            around.map(|root| root.components().count()).max()
+        };
+        let own = longest(&self.roots);
+        own.is_some() && own >= longest(&self.kept)
+    }
 }
 
 /// Returns those paths that exist, without symbolic links: as the list of what is mounted names them.
@@ -161,7 +180,8 @@ fn caches(
             None => others.push(cache),
         }
     }
-    for private in others.iter().filter_map(|cache| caches.private(cache)?.canonicalize().ok()) {
+    let private = caches.all_private().filter(|_| !others.is_empty());
+    if let Some(private) = private.and_then(|private| private.canonicalize().ok()) {
         bind(&private, &private)?;
         paths.push(private);
     }
@@ -194,7 +214,7 @@ fn temporary(
     own: &Handle,
     writable: &[PathBuf],
     caches: &[PathBuf],
-) -> io::Result<PathBuf> {
+) -> io::Result<(PathBuf, Vec<PathBuf>)> {
     let usual = Path::new("/tmp");
     let searched = std::env::var_os("PATH").unwrap_or_default();
     let searched: Vec<PathBuf> = std::env::split_paths(&searched).collect();
@@ -209,12 +229,12 @@ fn temporary(
         match below.components().next() {
             Some(first) => entries.insert(usual.join(first)),
             // The folder itself is wanted.
-            None => return Ok(own.path.clone()),
+            None => return Ok((own.path.clone(), Vec::new())),
         };
     }
     let entries: Vec<Handle> = entries.iter().filter_map(|path| Handle::of(path)).collect();
     own.bind_at(usual)?;
-    for entry in entries {
+    for entry in &entries {
         if entry.path.symlink_metadata().is_err() {
             let found = fs::metadata(format!("/proc/self/fd/{}", entry.file.as_raw_fd()))?;
             if found.is_dir() {
@@ -225,7 +245,7 @@ fn temporary(
         }
         entry.bind()?;
     }
-    Ok(usual.to_owned())
+    Ok((usual.to_owned(), entries.into_iter().map(|entry| entry.path).collect()))
 }
 
 /// Where daemons have their sockets.
@@ -305,8 +325,8 @@ fn terminals() -> io::Result<()> {
 }
 
 /// Covers sockets that are not in a folder of the command's own.
-fn cover(sockets: &[PathBuf], writable: &[PathBuf]) {
-    for path in sockets.iter().filter(|path| !writable.iter().any(|own| path.starts_with(own))) {
+fn cover(sockets: &[PathBuf], is_own: impl Fn(&Path) -> bool) {
+    for path in sockets.iter().filter(|path| !is_own(path)) {
         // It may be gone by now.
         let _ = mount_bind("/dev/null", path);
     }
@@ -336,13 +356,13 @@ fn mounted_sockets() -> io::Result<Vec<PathBuf>> {
 
 /// Returns the writable folders on the way to what is protected or hidden, outer ones first. Such a folder could be
 /// renamed, and another one put in its place; but not if something is mounted at it.
-fn ways(policy: &Policy, writable: &[PathBuf]) -> BTreeSet<PathBuf> {
+fn ways(policy: &Policy, writable: &Writable) -> BTreeSet<PathBuf> {
     let guarded = policy.protected.iter().chain(&policy.hidden);
     let folders = guarded.filter_map(|path| path.parent()?.canonicalize().ok());
     let mut ways = BTreeSet::new();
     for folder in folders {
         let is_inside =
-            |way: &&Path| writable.iter().any(|root| way.starts_with(root) && way != root);
+            |way: &&Path| writable.has(way) && writable.roots.iter().all(|root| way != root);
         ways.extend(folder.ancestors().filter(is_inside).map(Path::to_owned));
     }
     ways
