@@ -31,12 +31,13 @@ impl Gates {
             ..self.sandbox.command(&gate.command)
         };
         let outcome =
-            self.sandbox.model.run(&command, &scope.cancel).map_err(|error| error.to_string())?;
+            self.sandbox.checks.run(&command, &scope.cancel).map_err(|error| error.to_string())?;
         let how = match outcome.end {
             End::Exited(0) => return Ok(()),
             End::Exited(code) => format!("exit code {code}"),
             End::Signalled(signal) => format!("ended by signal {signal}"),
             End::TimedOut => "timed out".to_owned(),
+            End::OutOfMemory => "used too much memory".to_owned(),
             End::Cancelled => "cancelled".to_owned(),
             End::Stuck => "could not be ended".to_owned(),
         };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::sandbox::Sandbox;
-use crate::config::{self, Config, HookSettings, PathPattern, Problem};
+use crate::config::{self, Config, HookSandbox, HookSettings, PathPattern, Problem};
 use crate::hooks::{EditHook, Hooks, OnFailure, Place, SessionFacts, Shell, ShellHook};
 use crate::port::HookPoint;
 
@@ -18,14 +18,19 @@ pub(super) fn of(
     session: SessionFacts,
 ) -> Result<Hooks, Problem> {
     let session = Arc::new(session);
-    let shell: Arc<dyn Shell> = Arc::new(sandbox.user.clone());
+    let confined: Arc<dyn Shell> = Arc::new(sandbox.checks.clone());
+    let free: Arc<dyn Shell> = Arc::new(sandbox.user.clone());
     let mut hooks = Hooks::new();
     for point in HookPoint::ALL {
         for hook in config.settings.hooks.at(point) {
             let key = |part: &str| format!("hooks.{}.{}.{part}", point.name(), hook.name);
             let place = place(point, hook)
                 .map_err(|error| config.problem(&key("file_patterns"), error.to_string()))?;
-            let (session, shell) = (Arc::clone(&session), Arc::clone(&shell));
+            let shell = match hook.sandbox {
+                HookSandbox::On => &confined,
+                HookSandbox::Off => &free,
+            };
+            let (session, shell) = (Arc::clone(&session), Arc::clone(shell));
             let command = ShellHook::new(&*hook.command, hook.timeout.into(), session, shell);
             hooks = match point {
                 HookPoint::PostEdit => {

@@ -15,6 +15,7 @@ mod ending;
 mod error;
 mod examples;
 mod gates;
+mod hidden;
 mod hooks;
 mod mcp;
 mod model;

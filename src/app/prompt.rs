@@ -26,7 +26,7 @@ impl Setup {
         let path = self.world.variable("PATH").unwrap_or_default();
         let git = Git::find(OsStr::new(path))
             .ok_or_else(|| AppError::Changes("there is no git".to_owned()))?;
-        let changes = changes(&git, &self.sandbox.user, &self.root, &since, &Cancel::new());
+        let changes = changes(&git, &self.sandbox.checks, &self.root, &since, &Cancel::new());
         self.changes = Some(changes.map_err(|error| AppError::Changes(error.to_string()))?);
         Ok(self)
     }

@@ -1,18 +1,22 @@
 //! How commands are run: confined as the settings say, without secrets, with a temporary folder of their own.
 
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
 
 use rustix::fs::{Access, access};
+use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use super::error::AppError;
+use super::hidden;
 use super::world::World;
-use crate::config::{self, Config};
+use crate::config::{self, Config, Rank};
 use crate::exec::{
-    Command, Enforced, Filter, Level, Mode, Need, Network, Policy, Supervisor, TempOwner, clean,
+    Caches, Command, Enforced, Filter, Level, Mode, Need, Network, Policy, ResourceLimits,
+    Supervisor, TempOwner, clean,
 };
 use crate::model::wildcard;
 use crate::tools::permission::GuardedFiles;
@@ -21,10 +25,13 @@ use crate::tools::permission::GuardedFiles;
 #[derive(Clone)]
 pub struct Sandbox {
     /// Gone with the last clone, and before the supervisors, who see to it when this process is killed.
-    _temp: Arc<Temp>,
-    /// Runs the model's commands, and the quality gates that judge its work.
+    _temp: Arc<[Temp; 3]>,
+    /// Runs the model's commands, and MCP servers.
     pub model: Supervisor,
-    /// Runs the user's own commands: hooks.
+    /// Runs hooks, quality gates and git: confined like the model's commands, since they run what those have written, and
+    /// with temporary files of their own.
+    pub checks: Supervisor,
+    /// Runs the hooks that the user lets run unconfined.
     pub user: Supervisor,
 }
 
@@ -84,21 +91,24 @@ impl Sandbox {
         workspace: PathBuf,
         guarded: GuardedFiles,
     ) -> Result<Self, AppError> {
-        let temp = Temp::new(world);
-        let env = environment(config, world, &temp.0);
-        let mut policy = policy(config, world, workspace.clone(), &temp.0);
+        let temps = [(); 3].map(|()| Temp::new(world));
+        let [for_model, for_checks, for_user] = temps.each_ref().map(|temp| temp.0.clone());
+        let env = |temp: &Path| environment(config, world, temp);
+        let mut policy = policy(config, world, workspace.clone(), &for_model);
         policy.protected.extend(guarded.protected);
         policy.hidden.extend(guarded.sensitive);
         let needs = policy.need == Need::Required;
         let free = Policy {
-            temp: temp.0.clone(),
+            temp: for_user.clone(),
             temp_owner: TempOwner::Supervisors,
             ..Policy::off(workspace)
         };
+        let checks = Policy { temp: for_checks.clone(), ..policy.clone() };
         let sandbox = Self {
-            model: Supervisor::new(policy, env.clone()),
-            user: Supervisor::new(free, env),
-            _temp: Arc::new(temp),
+            model: Supervisor::new(policy, env(&for_model)),
+            checks: Supervisor::new(checks, env(&for_checks)),
+            user: Supervisor::new(free, env(&for_user)),
+            _temp: Arc::new(temps),
         };
         if needs {
             sandbox.model.enforced()?;
@@ -152,7 +162,8 @@ fn policy(config: &Config, world: &World, workspace: PathBuf, temp: &Path) -> Po
         },
         allowed_hosts: sandbox.allowed_hosts.iter().cloned().collect(),
         // What is meant to keep secrets in cannot be a wish.
-        need: if sandbox.required || sandbox.network == config::Network::List {
+        need: if sandbox.required || sandbox.network == config::Network::List || is_demanded(config)
+        {
             Need::Required
         } else {
             Need::Preferred
@@ -161,10 +172,59 @@ fn policy(config: &Config, world: &World, workspace: PathBuf, temp: &Path) -> Po
         temp: temp.to_owned(),
         temp_owner: TempOwner::Supervisors,
         writable: sandbox.writable.clone(),
+        caches: caches(world, &workspace, temp),
+        hidden: hidden::hidden(world, &sandbox.readable),
+        readable: sandbox.readable.clone(),
+        limits: limits(sandbox),
         protected: own.iter().map(|path| workspace.join(path)).chain(state).collect(),
         workspace,
         ..Policy::off("")
     }
+}
+
+/// Returns whether the user has asked for a confinement just now, and not only in a file.
+fn is_demanded(config: &Config) -> bool {
+    let keys = ["sandbox.mode", "sandbox.network"];
+    keys.iter().any(|key| matches!(config.origin(key).rank, Rank::Variable | Rank::Argument))
+}
+
+/// Returns the caches of the user. Private ones are kept for each workspace: a project must not change what another one
+/// is built with.
+fn caches(world: &World, workspace: &Path, temp: &Path) -> Caches {
+    let folders = world.folders();
+    let store = folders.state.map_or_else(
+        || temp.join("caches"),
+        |state| {
+            let digest = Sha256::digest(workspace.as_os_str().as_bytes());
+            let name: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+            state.join("caches").join(name)
+        },
+    );
+    Caches::of(store, folders.home.as_deref(), |name| world.variable(name))
+}
+
+fn limits(sandbox: &config::Sandbox) -> ResourceLimits {
+    let is_limit = |most: &u64| *most > 0;
+    let memory = match sandbox.max_memory_mb {
+        Some(megabytes) => {
+            Some(megabytes).filter(is_limit).map(|most| most.saturating_mul(1 << 20))
+        }
+        None => memory().map(|bytes| bytes / 4 * 3),
+    };
+    let processes = Some(sandbox.max_processes).filter(is_limit);
+    ResourceLimits { processes, memory, ..ResourceLimits::default() }
+}
+
+/// Returns the memory of this machine, in bytes.
+#[cfg(target_os = "linux")]
+fn memory() -> Option<u64> {
+    let about = rustix::system::sysinfo();
+    Some(about.totalram.saturating_mul(u64::from(about.mem_unit)))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn memory() -> Option<u64> {
+    None
 }
 
 fn environment(

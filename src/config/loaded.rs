@@ -1,13 +1,13 @@
 //! A configuration, and what can be asked of it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::agents::{self, Agent};
 use super::layers::ConfigFile;
 use super::origin::{Origin, Rank};
 use super::problem::{Notice, Problem, Trouble};
 use super::report::Shown;
-use super::settings::{McpTransport, SandboxMode, Settings};
+use super::settings::{HookSandbox, McpTransport, SandboxMode, Settings};
 use super::text::{HttpUrl, Name};
 use crate::model::nearest;
 
@@ -86,6 +86,27 @@ impl Config {
         }
     }
 
+    /// Returns the hooks that a file wants to run unconfined although commands can write that file.
+    fn unconfined_hooks(&self) -> impl Iterator<Item = Problem> {
+        let hooks = self.settings.hooks.0.iter();
+        let hooks = hooks.flat_map(|(point, hooks)| hooks.iter().map(move |hook| (point, hook)));
+        hooks.filter(|(_, hook)| hook.sandbox == HookSandbox::Off).filter_map(|(point, hook)| {
+            let key = format!("hooks.{}.{}.sandbox", point.name(), hook.name);
+            let origin = self.origin(&key);
+            let is_project = origin.rank == Rank::Project
+                || origin.rank > Rank::User && origin.path().is_some_and(|path| self.contains(path));
+            let what = "only your own configuration can let a hook run unconfined, because the agent can change the \
+                        files of a project";
+            is_project.then(|| self.problem(&key, what))
+        })
+    }
+
+    /// Returns whether a file lies in the workspace.
+    fn contains(&self, file: &Path) -> bool {
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        real(file).starts_with(real(&self.workspace))
+    }
+
     /// Returns what is wrong although each value for itself is right.
     pub(super) fn contradictions(&self) -> Vec<Problem> {
         let Settings { sandbox, llm, mcp, .. } = &self.settings;
@@ -95,6 +116,7 @@ impl Config {
             let what = format!("\"off\" contradicts `sandbox.required = true` ({required})");
             problems.push(self.problem("sandbox.mode", what));
         }
+        problems.extend(self.unconfined_hooks());
         let mut open = |key: &str, url: &HttpUrl| {
             if url.is_open() && !llm.allow_http {
                 let what = "a key would go to another machine unencrypted; use https, or set \

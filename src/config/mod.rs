@@ -56,9 +56,9 @@ pub use report::Shown;
 pub use rules::{ModelFacts, rules};
 pub use settings::{
     AgentSettings, Commands, ConfirmMode, Context, Costs, Durability, Evaluation, EvaluationMode,
-    Guardrails, HookSettings, Hooks, Indexer, Language, LimitSettings, Llm, LogLevel, Logging, Mcp,
-    McpServer, McpTransport, Network, OnFailure, Permissions, QualityGate, Sandbox, SandboxMode,
-    Sessions, Settings, UnknownPrice, Verdict, Workspace,
+    Guardrails, HookSandbox, HookSettings, Hooks, Indexer, Language, LimitSettings, Llm, LogLevel,
+    Logging, Mcp, McpServer, McpTransport, Network, OnFailure, Permissions, QualityGate, Sandbox,
+    SandboxMode, Sessions, Settings, UnknownPrice, Verdict, Workspace,
 };
 pub use template::{Preset, template};
 pub use text::{Argument, Hidden, HttpUrl, Name, PathPattern, VariableName, Word};

@@ -1,5 +1,6 @@
 //! The children of this process, the adopted ones included.
 
+use std::collections::HashMap;
 use std::fs;
 
 use rustix::process::{Pid, getpid};
@@ -40,6 +41,37 @@ fn searched(visit: &mut impl FnMut(Pid)) {
             visit(child);
         }
     }
+}
+
+/// Returns how much memory of their own the descendants of this process use, in bytes.
+pub(super) fn memory() -> u64 {
+    let own = getpid().as_raw_nonzero().get();
+    let mut processes: HashMap<i32, (i32, u64)> = HashMap::new();
+    for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(number) = process.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        let Ok(status) = fs::read_to_string(process.path().join("status")) else { continue };
+        let value = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+            line.split_whitespace().next()?.parse::<u64>().ok()
+        };
+        let parent = value("PPid:").and_then(|parent| i32::try_from(parent).ok());
+        processes.insert(number, (parent.unwrap_or(0), value("RssAnon:").unwrap_or(0)));
+    }
+    let is_ours = |mut number: i32| {
+        // A parent that has ended meanwhile ends the search; a circle there is none, but no list is read at one moment.
+        for _ in 0..processes.len() {
+            match processes.get(&number) {
+                Some((parent, _)) if *parent == own => return true,
+                Some((parent, _)) => number = *parent,
+                None => return false,
+            }
+        }
+        false
+    };
+    let ours = processes.iter().filter(|(number, _)| is_ours(**number));
+    ours.map(|(_, (_, kilobytes))| kilobytes << 10).sum()
 }
 
 fn pid(text: &str) -> Option<Pid> {

@@ -60,6 +60,8 @@ pub struct Outcome {
     pub aside: Vec<PathBuf>,
     /// The connections that the list of hosts did not allow.
     pub refused: Vec<Refusal>,
+    /// Protected paths that it had changed, which are as they were before.
+    pub restored: Vec<PathBuf>,
 }
 
 /// How a command ended.
@@ -73,6 +75,8 @@ pub enum End {
     TimedOut,
     /// Nobody waited for it any more.
     Cancelled,
+    /// It used more memory than it may, and was killed.
+    OutOfMemory,
     /// It could not be killed, and was left alone.
     Stuck,
 }
@@ -109,7 +113,11 @@ pub enum ExecError {
     #[error("the supervisor of the command broke down; the command was killed")]
     Lost,
     /// Commands cannot be confined in the way that was asked for.
-    #[error("commands cannot be confined here as required: {0}")]
+    #[error(
+        "commands cannot be confined here as required: {0}; on Linux this takes user namespaces (in a container: a \
+         runtime that allows them; on Ubuntu: `sysctl kernel.apparmor_restrict_unprivileged_userns=0`) or Landlock; \
+         without --sandbox, --network and `sandbox.required` commands are confined as far as it is possible"
+    )]
     Unconfined(String),
 }
 
@@ -177,6 +185,7 @@ impl End {
             (_, None) => Self::Stuck,
             (Some(Stopped::TimedOut), _) => Self::TimedOut,
             (Some(Stopped::Cancelled), _) => Self::Cancelled,
+            (Some(Stopped::TooMuchMemory), _) => Self::OutOfMemory,
             (None, Some(Status::Exited(code))) => Self::Exited(code),
             (None, Some(Status::Signalled(signal))) => Self::Signalled(signal),
         }

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, setsid};
 
-use super::policy::Policy;
+use super::policy::{Mode, Policy};
 use super::temp;
 use super::wire::{Ask, Link, Received, Tell};
 
@@ -82,6 +82,15 @@ fn run() -> io::Result<()> {
     if let Err(error) = temp::make(&policy) {
         return link.send(&Tell::NoTemp(error.to_string()), &[], &[]);
     }
+    for path in policy.writable.iter().filter(|_| policy.mode == Mode::WorkspaceWrite) {
+        // Where it cannot be made, writing to it is denied and explained like anywhere else.
+        let _ = fs::create_dir_all(path);
+    }
+    if policy.mode == Mode::WorkspaceWrite
+        && let Err(error) = policy.caches.make()
+    {
+        return link.send(&Tell::NoTemp(format!("private caches: {error}")), &[], &[]);
+    }
     #[cfg(target_os = "linux")]
     let (leftover, engine) = (temp::Leftover::of(&policy), link.again()?);
     let served = serve(link, policy, ceiling, why);
@@ -107,6 +116,7 @@ fn serve(
     use super::confine::Enforced;
     #[cfg(target_os = "macos")]
     use super::confine::Level;
+    use super::snapshot::Protected;
     use super::supervise::{self, Start};
     use super::tree::Tree;
 
@@ -124,13 +134,22 @@ fn serve(
         Ok(enforced) => link.send(&Tell::Ready(enforced), &[], &[])?,
         Err(why) => return link.send(&Tell::Unable(why), &[], &[]),
     }
-    supervise::serve(&link, Tree::Group, &Absent::of(&policy), |mut start: Start| {
-        if let Some(profile) = &wrap {
-            let sandbox = ["/usr/bin/sandbox-exec", "-p", profile].map(std::ffi::OsString::from);
-            start.words.argv.splice(..0, sandbox);
-        }
-        start.spawn()
-    })
+    let (absent, protected) = (Absent::of(&policy), Protected::nothing());
+    supervise::serve(
+        &link,
+        Tree::Group,
+        &absent,
+        &protected,
+        policy.limits.memory,
+        |mut start: Start| {
+            if let Some(profile) = &wrap {
+                let sandbox =
+                    ["/usr/bin/sandbox-exec", "-p", profile].map(std::ffi::OsString::from);
+                start.words.argv.splice(..0, sandbox);
+            }
+            start.spawn()
+        },
+    )
 }
 
 /// What whoever started the engine had chosen to ignore, a command would ignore as well. A signal that is caught here is
@@ -148,21 +167,20 @@ fn reset_signals() -> io::Result<()> {
 
 /// Limits what commands may use up; each inherits these limits.
 fn limit(policy: &Policy) {
-    let lower = |resource, most: Option<u64>| {
-        let now = getrlimit(resource);
-        let least = |limit: Option<u64>| match (limit, most) {
-            (Some(limit), Some(most)) => Some(limit.min(most)),
-            (limit, most) => limit.or(most),
-        };
-        // What cannot be lowered is left.
-        let _ = setrlimit(
-            resource,
-            Rlimit { current: least(now.current), maximum: least(now.maximum) },
-        );
-    };
     lower(Resource::Core, Some(0));
     lower(Resource::Fsize, policy.limits.file_size);
     lower(Resource::Nofile, policy.limits.open_files);
     // When memory runs out, it is the command that has to go. Everybody may say so of himself.
     let _ = fs::write("/proc/self/oom_score_adj", "800");
+}
+
+/// Lowers a limit of this process and of all that it starts. What cannot be lowered is left.
+pub(super) fn lower(resource: Resource, most: Option<u64>) {
+    let now = getrlimit(resource);
+    let least = |limit: Option<u64>| match (limit, most) {
+        (Some(limit), Some(most)) => Some(limit.min(most)),
+        (limit, most) => limit.or(most),
+    };
+    let _ =
+        setrlimit(resource, Rlimit { current: least(now.current), maximum: least(now.maximum) });
 }

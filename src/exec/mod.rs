@@ -11,11 +11,13 @@
 //! asked to end, then it is killed, with everything that it started. Of what it writes, head and tail are kept.
 
 mod absent;
+mod caches;
 mod capture;
 #[cfg(target_os = "linux")]
 mod children;
 mod command;
 mod confine;
+mod denial;
 mod egress;
 mod env;
 mod git;
@@ -23,6 +25,7 @@ pub mod helper;
 mod nameless;
 mod policy;
 mod process;
+mod snapshot;
 mod supervise;
 mod supervisor;
 #[cfg(target_os = "linux")]
@@ -32,9 +35,11 @@ mod tree;
 mod wire;
 mod worker;
 
+pub use caches::{Cache, Caches};
 pub use capture::Capture;
 pub use command::{Command, End, ExecError, Input, Outcome};
 pub use confine::{Enforced, Hole, Level};
+pub use denial::explained;
 pub use egress::{AllowedHosts, HostPattern, PatternError, Refusal};
 pub use env::{Filter, clean, is_secret};
 pub use policy::{Mode, Need, Network, Policy, ResourceLimits, TempOwner, real};

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::caches::Caches;
 use super::confine::Level;
 use super::egress::AllowedHosts;
 
@@ -26,12 +27,16 @@ pub struct Policy {
     pub temp: PathBuf,
     /// Who makes that folder, and sees to it that it does not outlive the engine.
     pub temp_owner: TempOwner,
-    /// What else they may write: the caches of package managers.
+    /// What else they may write.
     pub writable: Vec<PathBuf>,
+    /// The caches of package managers: the user's to read, private ones to write.
+    pub caches: Caches,
     /// What they may not write although it lies in the workspace.
     pub protected: Vec<PathBuf>,
     /// What they may neither read nor write.
     pub hidden: Vec<PathBuf>,
+    /// What they may read although it would be out of reach otherwise.
+    pub readable: Vec<PathBuf>,
     /// What they may use up.
     pub limits: ResourceLimits,
 }
@@ -91,11 +96,15 @@ pub struct ResourceLimits {
     pub file_size: Option<u64>,
     /// Files that it may have open at the same time.
     pub open_files: Option<u64>,
+    /// Processes and threads that it may have at the same time.
+    pub processes: Option<u64>,
+    /// Memory that all its processes may use together, in bytes.
+    pub memory: Option<u64>,
 }
 
 impl Default for ResourceLimits {
     fn default() -> Self {
-        Self { file_size: Some(16 << 30), open_files: None }
+        Self { file_size: Some(16 << 30), open_files: None, processes: None, memory: None }
     }
 }
 
@@ -112,8 +121,10 @@ impl Policy {
             temp: std::env::temp_dir(),
             temp_owner: TempOwner::Asker,
             writable: Vec::new(),
+            caches: Caches::default(),
             protected: Vec::new(),
             hidden: Vec::new(),
+            readable: Vec::new(),
             limits: ResourceLimits::default(),
         }
     }

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, waitpid};
 
 use super::absent::Absent;
+use super::snapshot::{Protected, Snapshot};
 use super::tree::{Felled, Tree};
 use super::wire::{Ask, Ended, Limits, Link, Status, Stopped};
 
@@ -22,6 +23,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How often a process without a file descriptor of its own is looked at, and the background is.
 const SLICE: Duration = Duration::from_millis(5);
+
+/// How often it is looked at how much memory a command uses.
+const WATCH: Duration = Duration::from_millis(250);
 
 /// Where a command stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,11 +46,19 @@ enum News {
     Process,
     /// The time is over.
     Time,
+    /// It uses more memory than it may.
+    Memory,
 }
 
 /// Supervises a command that has just been started. None when the engine is gone; everything is killed then, too.
-pub(super) fn supervise(link: &Link, leader: Pid, limits: Limits, tree: Tree) -> Option<Ended> {
-    let mut command = Command { link, leader, limits, tree, handle: handle(leader) };
+fn supervise(
+    link: &Link,
+    leader: Pid,
+    limits: Limits,
+    tree: Tree,
+    memory: Option<u64>,
+) -> Option<Ended> {
+    let mut command = Command { link, leader, limits, tree, memory, handle: handle(leader) };
     let ended = command.run();
     drop(command);
     ended
@@ -57,6 +69,8 @@ struct Command<'a> {
     leader: Pid,
     limits: Limits,
     tree: Tree,
+    /// What all its processes may use together, in bytes.
+    memory: Option<u64>,
     /// Becomes readable when the command ends; not every system has this.
     handle: Option<OwnedFd>,
 }
@@ -98,6 +112,10 @@ impl Command<'_> {
                         return Some(Ended { stopped: None, status: Some(status), strays: 0 });
                     }
                 }
+                (News::Memory, _) => {
+                    // Whoever is asked to end first may take the rest of it meanwhile.
+                    return Some(self.finish(Some(Stopped::TooMuchMemory), None));
+                }
                 (News::Time, Phase::Running) => {
                     (phase, until) = self.ask_to_end(Stopped::TimedOut);
                 }
@@ -136,6 +154,10 @@ impl Command<'_> {
         Some(status)
     }
 
+    fn uses_too_much(&self) -> bool {
+        self.memory.is_some_and(|most| self.tree.memory() > most)
+    }
+
     fn wait(&self, phase: Phase, until: Option<Instant>) -> News {
         loop {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
@@ -143,12 +165,15 @@ impl Command<'_> {
             // Nothing tells when the last process in the background ends.
             let is_blind = self.handle.is_none() || matches!(phase, Phase::Draining(_));
             let most = if is_blind { Some(left.unwrap_or(SLICE).min(SLICE)) } else { left };
+            let is_watched = self.memory.is_some() && phase == Phase::Running;
+            let most = if is_watched { Some(most.unwrap_or(WATCH).min(WATCH)) } else { most };
             let mut fds = vec![PollFd::new(self.link, PollFlags::IN)];
             if let (Some(handle), false) = (&self.handle, is_blind) {
                 fds.push(PollFd::new(handle, PollFlags::IN));
             }
             match poll(&mut fds, most.and_then(timespec).as_ref()) {
                 Ok(0) if is_over => return News::Time,
+                Ok(0) if is_watched && self.uses_too_much() => return News::Memory,
                 Ok(0) if is_blind => return News::Process,
                 Ok(_) if !fds[0].revents().is_empty() => return News::Engine,
                 Ok(_) if fds.get(1).is_some_and(|fd| !fd.revents().is_empty()) => {
@@ -183,6 +208,8 @@ pub(super) fn serve(
     link: &Link,
     tree: Tree,
     absent: &Absent,
+    protected: &Protected,
+    memory: Option<u64>,
     mut spawn: impl FnMut(Start) -> io::Result<Pid>,
 ) -> io::Result<()> {
     use super::wire::{Received, StartFault, Tell, Words};
@@ -196,14 +223,16 @@ pub(super) fn serve(
             return Err(io::ErrorKind::InvalidData.into());
         };
         let cwd = words.cwd.clone();
+        let before = protected.taken().ok();
         match spawn(Start { words, stdin, stdout, stderr }) {
             Ok(leader) => {
                 let pid = leader.as_raw_nonzero().get();
                 link.send(&Tell::Started { pid }, &[], &[])?;
-                let ended = supervise(link, leader, limits, tree);
+                let ended = supervise(link, leader, limits, tree, memory);
                 let aside = absent.set_aside();
+                let restored = before.map(Snapshot::put_back).unwrap_or_default();
                 let Some(ended) = ended else { return Ok(()) };
-                link.send(&Tell::Ended { ended, aside }, &[], &[])?;
+                link.send(&Tell::Ended { ended, aside, restored }, &[], &[])?;
             }
             Err(error) => {
                 let fault = StartFault {

@@ -128,22 +128,22 @@ impl Supervisor {
         let refused = worker.egress.as_ref().map(Egress::refused).unwrap_or_default();
         let [stdout, stderr] = gathering.outputs.map(|output| output.capture);
         drop(guard);
-        let (end, strays, aside) = match told? {
-            Told::Ended(ended, aside) => {
+        let (end, strays, [aside, restored]) = match told? {
+            Told::Ended(ended, paths) => {
                 let end = End::of(ended);
                 // A request to stop may still be on its way; it must not meet the next command. Nor must what is stuck.
                 if !cancel.is_cancelled() && end != End::Stuck {
                     self.give_back(worker);
                 }
-                (end, ended.strays, aside)
+                (end, ended.strays, paths)
             }
             Told::Failed(fault) => {
                 self.give_back(worker);
                 return Err(command.refused(fault));
             }
-            Told::Nothing => (End::Stuck, 0, Vec::new()),
+            Told::Nothing => (End::Stuck, 0, [const { Vec::new() }; 2]),
         };
-        Ok(Outcome { end, stdout, stderr, strays, level, aside, refused })
+        Ok(Outcome { end, stdout, stderr, strays, level, aside, refused, restored })
     }
 
     /// Returns a worker that waits for a command; a new one when there is none.
@@ -154,7 +154,11 @@ impl Supervisor {
                 return Ok(worker);
             }
         }
-        Worker::start(&self.0.means, &self.0.policy, &self.0.env)
+        let worker = Worker::start(&self.0.means, &self.0.policy, &self.0.env)?;
+        if matches!(self.0.means, Means::Process(_)) {
+            worker.enforced.warn(&self.0.policy);
+        }
+        Ok(worker)
     }
 
     pub(super) fn give_back(&self, worker: Worker) {
@@ -171,7 +175,8 @@ impl Supervisor {
 
 /// What a supervisor said of a command in the end.
 enum Told {
-    Ended(Ended, Vec<PathBuf>),
+    /// With the protected paths that were set aside, and those that were put back.
+    Ended(Ended, [Vec<PathBuf>; 2]),
     Failed(StartFault),
     /// It did not answer in time.
     Nothing,
@@ -273,7 +278,7 @@ impl Gathering<'_> {
             return Err(ExecError::Lost);
         };
         Ok(match message {
-            Tell::Ended { ended, aside } => Some(Told::Ended(ended, aside)),
+            Tell::Ended { ended, aside, restored } => Some(Told::Ended(ended, [aside, restored])),
             Tell::Failed(fault) => Some(Told::Failed(fault)),
             Tell::Started { pid } => {
                 self.leader = Pid::from_raw(pid);

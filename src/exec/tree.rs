@@ -50,6 +50,15 @@ impl Tree {
         }
     }
 
+    /// Returns how much memory of their own the processes of the command use, in bytes; 0 where that cannot be told.
+    pub(super) fn memory(self) -> u64 {
+        match self {
+            Self::Group => 0,
+            #[cfg(target_os = "linux")]
+            Self::Reaper | Self::Namespace => super::children::memory(),
+        }
+    }
+
     /// Sends a signal to the group of the command.
     pub(super) fn signal(leader: Pid, signal: Signal) {
         // It may be gone already.

@@ -66,6 +66,8 @@ pub(super) enum Tell {
         ended: Ended,
         /// What it had put where nothing may be, which was renamed.
         aside: Vec<PathBuf>,
+        /// Protected paths that it had changed, which are as they were before.
+        restored: Vec<PathBuf>,
     },
 }
 
@@ -109,6 +111,8 @@ pub(super) enum Stopped {
     TimedOut,
     /// Nobody waits for it any more.
     Cancelled,
+    /// It used more memory than it may.
+    TooMuchMemory,
 }
 
 /// The status of a process that has ended.

@@ -16,6 +16,7 @@ use super::confine::{Enforced, Level};
 use super::egress::Egress;
 use super::helper;
 use super::policy::Policy;
+use super::snapshot::Protected;
 use super::supervise::{Start, serve};
 use super::temp;
 use super::tree::Tree;
@@ -143,9 +144,10 @@ impl Worker {
         let env = env.to_vec();
         let absent = Absent::of(policy);
         let looked_for = absent.clone();
+        let (protected, memory) = (Protected::of(policy), policy.limits.memory);
         let body = move || {
             let start = |start: Start| start.spawn_with(&env);
-            if let Err(error) = serve(&theirs, Tree::Group, &absent, start) {
+            if let Err(error) = serve(&theirs, Tree::Group, &absent, &protected, memory, start) {
                 log::debug!("a supervising thread has ended: {error}");
             }
         };

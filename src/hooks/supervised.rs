@@ -23,6 +23,7 @@ impl Shell for Supervisor {
                 Ok(Ran { code, stdout: outcome.stdout.whole(), stderr: outcome.stderr.text() })
             }
             End::Signalled(signal) => Err(HookError::Signal(signal)),
+            End::OutOfMemory => Err(HookError::Signal(9)),
             End::TimedOut | End::Stuck => Err(HookError::TimedOut(line.timeout)),
             End::Cancelled => Err(HookError::Cancelled),
         }

@@ -130,6 +130,7 @@ fn ended(end: Option<End>) -> String {
     match end {
         Some(End::Exited(code)) => format!(" (exit code {code})"),
         Some(End::Signalled(signal)) => format!(" (signal {signal})"),
+        Some(End::OutOfMemory) => " (it used too much memory)".to_owned(),
         Some(End::TimedOut | End::Cancelled | End::Stuck) | None => String::new(),
     }
 }

@@ -45,7 +45,6 @@
 mod advice;
 mod apply_patch;
 mod delete_file;
-mod denial;
 mod edit;
 mod edit_file;
 mod find_files;

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::schema;
 use super::settings::CommandSettings;
 use super::tool::{CommandTarget, Context, Kind, Output, Prepared, Target, Tool};
-use crate::exec::{Command, End, Level, Outcome, Supervisor};
+use crate::exec::{Command, End, Level, Outcome, Supervisor, explained};
 use crate::model::{Access, Span, ToolStatus};
 use crate::port::ToolSpec;
 use crate::workspace::{RelPath, Root};
@@ -31,7 +31,7 @@ struct Arguments {
     command: String,
     /// The folder to run it in, relative to the workspace. Default: the workspace.
     cwd: Option<String>,
-    /// Seconds after which it is ended.
+    /// Seconds after which it is ended. Give it more for builds and tests that take long.
     timeout: Option<u64>,
     /// Variables that are added to its environment.
     #[serde(default)]
@@ -56,7 +56,7 @@ impl RunCommand {
     pub(super) fn new(root: Root, supervisor: Supervisor, settings: CommandSettings) -> Self {
         let description = format!(
             "Runs a shell command in the workspace and returns its output, its error output and its exit code. It has \
-             no terminal and no input; it is ended after {} seconds unless timeout says otherwise. Nothing that it \
+             no terminal and no input; it is ended after {} seconds unless timeout says otherwise, which can be up to {LONGEST}. Nothing that it \
              leaves in the background survives it. Each command starts afresh: use cwd instead of cd.",
             settings.default_timeout
         );
@@ -181,7 +181,20 @@ impl Call {
             }
             End::TimedOut => {
                 let seconds = self.timeout.as_secs();
-                (ToolStatus::TimedOut, format!("timed out after {seconds} s and was ended"))
+                (
+                    ToolStatus::TimedOut,
+                    format!(
+                        "timed out after {seconds} s and was ended with all that it had started; `timeout` can be up to {LONGEST} s"
+                    ),
+                )
+            }
+            End::OutOfMemory => {
+                let most = self.supervisor.policy().limits.memory.unwrap_or_default() >> 20;
+                let what = format!(
+                    "used more than {most} MB of memory and was killed with all that it had started; the user can \
+                     allow more with sandbox.max_memory_mb"
+                );
+                (ToolStatus::Failed, what)
             }
             End::Cancelled => (ToolStatus::Interrupted, "interrupted".to_owned()),
             End::Stuck => (
@@ -209,12 +222,18 @@ impl Call {
                 refused.join(", ")
             ));
         }
+        notes.extend(outcome.restored.iter().map(|path| {
+            let path = path.strip_prefix(self.root.path()).unwrap_or(path).display();
+            format!(
+                "sandbox denied: {path} is protected; what the command changed in it was undone"
+            )
+        }));
         let whole = [outcome.stdout.text(), outcome.stderr.text()];
         if outcome.level > Level::None {
             let policy = self.supervisor.policy();
             // What a command that has failed says is said for a reason.
             let said = if outcome.end.is_success() { &whole[1..] } else { &whole[..] };
-            notes.extend(said.iter().find_map(|text| super::denial::explained(text, policy, cwd)));
+            notes.extend(said.iter().find_map(|text| explained(text, policy, cwd)));
         }
         let [(stdout, out_cut), (stderr, err_cut)] = whole.each_ref().map(|text| self.shown(text));
         let end = format!("[{}]", notes.join("; "));

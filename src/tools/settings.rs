@@ -51,7 +51,7 @@ pub struct CommandSettings {
 
 impl Default for CommandSettings {
     fn default() -> Self {
-        Self { default_timeout: 30, max_output_lines: 200 }
+        Self { default_timeout: 120, max_output_lines: 200 }
     }
 }
 

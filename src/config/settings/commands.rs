@@ -34,7 +34,7 @@ impl Commands {
     pub(super) fn read(from: &mut Reader<'_>) -> Self {
         Self {
             enabled: from.or("enabled", true),
-            default_timeout: time_limit(from, "default_timeout", Span::secs(30)),
+            default_timeout: time_limit(from, "default_timeout", Span::secs(120)),
             max_output_lines: from.within("max_output_lines", 200, 1..=1_000_000),
             blocked_patterns: from.or("blocked_patterns", Vec::new()),
             safe_commands: from.or("safe_commands", Vec::new()),
@@ -109,6 +109,13 @@ pub struct Sandbox {
     pub required: bool,
     /// Folders outside the workspace that they may write.
     pub writable: Vec<PathBuf>,
+    /// What they may read although it is hidden otherwise, like the keys of SSH.
+    pub readable: Vec<PathBuf>,
+    /// Processes and threads that a command may have at the same time; 0 for any number.
+    pub max_processes: u64,
+    /// Memory that all processes of a command may use together, in megabytes; 0 for any amount, and none for three
+    /// quarters of the machine's.
+    pub max_memory_mb: Option<u64>,
 }
 
 /// What commands may write.
@@ -135,21 +142,6 @@ pub enum Network {
 }
 words!(Network { "off" => Off, "list" => List, "on" => On });
 
-/// The caches of the usual package managers, without which they could not install anything.
-const CACHES: [&str; 11] = [
-    "~/.cache",
-    "~/.cargo/git",
-    "~/.cargo/registry",
-    "~/.gradle",
-    "~/.local/share/pnpm",
-    "~/.m2",
-    "~/.npm",
-    "~/.nuget",
-    "~/.rustup",
-    "~/.yarn",
-    "~/go/pkg",
-];
-
 impl Sandbox {
     pub(super) fn read(from: &mut Reader<'_>) -> Self {
         Self {
@@ -157,7 +149,10 @@ impl Sandbox {
             network: from.or("network", Network::On),
             allowed_hosts: from.or("allowed_hosts", Vec::new()),
             required: from.or("required", false),
-            writable: from.paths("writable", &CACHES),
+            writable: from.paths("writable", &[]),
+            readable: from.paths("readable", &[]),
+            max_processes: from.within("max_processes", 4096, 0..=1_000_000),
+            max_memory_mb: from.maybe_within("max_memory_mb", 0..=100_000_000),
         }
     }
 }

@@ -26,6 +26,8 @@ pub struct HookSettings {
     pub enabled: bool,
     /// What its failure means.
     pub on_failure: OnFailure,
+    /// Whether it is confined as commands are.
+    pub sandbox: HookSandbox,
     /// The tools that it is for, as a pattern on their names; none is every tool. Only for hooks of tools.
     pub matcher: Option<String>,
     /// The files that it is for. Only for `post_edit`.
@@ -41,6 +43,17 @@ pub enum OnFailure {
     Block,
 }
 words!(OnFailure { "ignore" => Ignore, "block" => Block });
+
+/// Whether a hook is confined.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HookSandbox {
+    /// As commands are.
+    #[default]
+    On,
+    /// Not at all: it runs with all rights of the user. Only the user's own configuration may say so.
+    Off,
+}
+words!(HookSandbox { "on" => On, "off" => Off });
 
 impl Hooks {
     pub(super) fn read(from: &mut Reader<'_>) -> Self {
@@ -65,6 +78,7 @@ impl HookSettings {
             timeout: time_limit(from, "timeout", Span::secs(10)),
             enabled: from.or("enabled", true),
             on_failure: from.or("on_failure", OnFailure::Ignore),
+            sandbox: from.or("sandbox", HookSandbox::On),
             matcher: is_about_a_tool(point).then(|| from.maybe("matcher")).flatten(),
             file_patterns: match point {
                 HookPoint::PostEdit => from.or("file_patterns", Vec::new()),

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 pub use agents::{AgentSettings, ConfirmMode};
 pub use commands::{Commands, Network, Permissions, Sandbox, SandboxMode, Verdict, Workspace};
 pub use guardrails::{Guardrails, QualityGate};
-pub use hooks::{HookSettings, Hooks, OnFailure};
+pub use hooks::{HookSandbox, HookSettings, Hooks, OnFailure};
 pub use llm::{Llm, UnknownPrice};
 pub use mcp::{Mcp, McpServer, McpTransport};
 pub use run::{

@@ -16,23 +16,31 @@ use super::Hole;
 const KNOWN: ABI = ABI::V9;
 
 /// Devices that are no more than files.
-const DEVICES: [&str; 8] = [
-    "/dev/null",
-    "/dev/zero",
-    "/dev/full",
-    "/dev/random",
-    "/dev/urandom",
-    "/dev/tty",
-    "/dev/ptmx",
-    "/dev/pts",
-];
+const DEVICES: [&str; 6] =
+    ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
+
+/// Terminals.
+const TERMINALS: [&str; 2] = ["/dev/ptmx", "/dev/pts"];
 
 /// What may be done.
 pub(super) struct Rules<'a> {
     /// What may be written; none for everything.
     pub writable: Option<&'a [PathBuf]>,
+    /// What must not be read.
+    pub hidden: &'a [PathBuf],
+    /// Whose terminals there are.
+    pub terminals: Terminals,
     /// Whether connections over TCP are possible.
     pub tcp: Tcp,
+}
+
+/// Whose terminals there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Terminals {
+    /// Private ones.
+    Private,
+    /// Those of the user, which no command may read.
+    OfTheUser,
 }
 
 /// Whether connections over TCP are possible.
@@ -94,6 +102,10 @@ fn ruleset(rules: &Rules<'_>) -> Result<RulesetCreated, RulesetError> {
     let read = AccessFs::from_read(KNOWN);
     // No command makes devices; whoever is root could.
     let write = all & !(AccessFs::MakeChar | AccessFs::MakeBlock);
+    let terminals = match rules.terminals {
+        Terminals::Private => &TERMINALS[..],
+        Terminals::OfTheUser => &[],
+    };
     let device = AccessFs::ReadFile
         | AccessFs::WriteFile
         | AccessFs::Truncate
@@ -104,13 +116,37 @@ fn ruleset(rules: &Rules<'_>) -> Result<RulesetCreated, RulesetError> {
         .create()?
         // Everything can be looked at, but for devices: who reads a disk reads every file on it.
         .add_rules(path_beneath_rules(["/"], AccessFs::ReadDir))?
-        .add_rules(path_beneath_rules(top_level(), read))?
+        .add_rules(path_beneath_rules(readable(rules.hidden), read))?
         .add_rules(path_beneath_rules(DEVICES, device))?
+        .add_rules(path_beneath_rules(terminals, device))?
         .add_rules(path_beneath_rules(writable, write))
 }
 
-/// Returns what lies in the root folder, without the devices.
-fn top_level() -> Vec<PathBuf> {
-    let entries = fs::read_dir("/").into_iter().flatten().flatten().map(|entry| entry.path());
-    entries.filter(|path| path != Path::new("/dev")).collect()
+/// Returns what may be read: everything but devices and what is hidden. Of a folder that something hidden is in, it is
+/// the entries that are there now.
+fn readable(hidden: &[PathBuf]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/").into_iter().flatten().flatten() {
+        if entry.path() != Path::new("/dev") {
+            add_readable(entry.path(), hidden, &mut found);
+        }
+    }
+    found
+}
+
+fn add_readable(path: PathBuf, hidden: &[PathBuf], found: &mut Vec<PathBuf>) {
+    if hidden.contains(&path) {
+        return;
+    }
+    // A link is granted as what it leads to, which is looked at under its own name.
+    if path.is_symlink() {
+        return;
+    }
+    if !hidden.iter().any(|hidden| hidden.starts_with(&path)) {
+        found.push(path);
+        return;
+    }
+    for entry in fs::read_dir(&path).into_iter().flatten().flatten() {
+        add_readable(entry.path(), hidden, found);
+    }
 }

@@ -6,6 +6,7 @@
 //! close although the policy wants it closed is named: a [`Hole`]. Nothing is left out in silence.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::{Deserialize, Serialize};
 
@@ -66,6 +67,8 @@ pub enum Hole {
     Metadata,
     /// What is protected inside the workspace can be written.
     Protected,
+    /// What is protected inside the workspace can be written until the command ends; then it is put back.
+    ProtectedMeanwhile,
     /// What is hidden can be read.
     Hidden,
     /// Sockets of other programs on this machine can be reached.
@@ -76,6 +79,12 @@ pub enum Hole {
     Network,
     /// Other processes of the same user can be ended.
     Signals,
+    /// Devices can be used, as far as the user may.
+    Devices,
+    /// Privileges of this process are kept.
+    Privileges,
+    /// System calls that no command needs are possible.
+    Calls,
 }
 
 impl fmt::Display for Hole {
@@ -84,11 +93,17 @@ impl fmt::Display for Hole {
             Self::Files => "files elsewhere can be written",
             Self::Metadata => "permissions, owners and times of files elsewhere can be changed",
             Self::Protected => "protected files of the workspace can be written",
+            Self::ProtectedMeanwhile => {
+                "protected files of the workspace can be written until the command ends, and are then put back"
+            }
             Self::Hidden => "hidden files can be read",
             Self::LocalSockets => "sockets of other programs can be reached",
             Self::LaterSockets => "sockets that other programs make later can be reached",
             Self::Network => "the network can be reached",
             Self::Signals => "other processes of the user can be ended",
+            Self::Devices => "devices can be used",
+            Self::Privileges => "privileges are kept",
+            Self::Calls => "system calls are not filtered",
         })
     }
 }
@@ -111,6 +126,11 @@ impl Enforced {
         if policy.need == Need::Required {
             return Err(why);
         }
+        Ok(Self { level: Level::None, holes: Self::holes_of_nothing(policy), why: Some(why) })
+    }
+
+    /// Returns what is left open of a policy when nothing is confined.
+    pub(super) fn holes_of_nothing(policy: &Policy) -> Vec<Hole> {
         let mut holes = vec![Hole::Hidden, Hole::LocalSockets, Hole::Signals];
         if policy.mode != Mode::Off {
             holes.extend([Hole::Files, Hole::Metadata, Hole::Protected]);
@@ -119,16 +139,50 @@ impl Enforced {
             holes.push(Hole::Network);
         }
         holes.sort();
-        Ok(Self { level: Level::None, holes, why: Some(why) })
+        holes
     }
 
-    /// Returns whether what a policy is about, files and network, is confined.
+    /// Returns whether what a policy is about is confined: files, what is protected and hidden among them, and the
+    /// network.
     pub fn satisfies(&self, policy: &Policy) -> bool {
+        let is_open = |hole: &Hole| match hole {
+            Hole::Files | Hole::Protected | Hole::Hidden | Hole::Devices => {
+                policy.mode != Mode::Off
+            }
+            Hole::Network => policy.network != Network::On,
+            Hole::Privileges => true,
+            // What is left open at a level that holds otherwise.
+            Hole::Metadata
+            | Hole::ProtectedMeanwhile
+            | Hole::LocalSockets
+            | Hole::LaterSockets
+            | Hole::Signals
+            | Hole::Calls => false,
+        };
         let has_proxy = self.level == Level::Namespaces || policy.network != Network::List;
-        policy.is_off()
-            || has_proxy
-                && self.level > Level::None
-                && !self.holes.iter().any(|hole| matches!(hole, Hole::Files | Hole::Network))
+        policy.is_off() || has_proxy && self.level > Level::None && !self.holes.iter().any(is_open)
+    }
+
+    /// Returns whether commands may run like this.
+    #[cfg(target_os = "linux")]
+    pub(super) fn is_allowed_by(&self, policy: &Policy) -> bool {
+        policy.need == Need::Preferred || self.satisfies(policy)
+    }
+}
+
+impl Enforced {
+    /// Warns, once in the life of this process, when commands are not confined as a policy says.
+    pub(super) fn warn(&self, policy: &Policy) {
+        static WARNED: AtomicBool = AtomicBool::new(false);
+        if self.satisfies(policy) || WARNED.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let holes: Vec<String> = self.holes.iter().map(ToString::to_string).collect();
+        let why = self.why.as_ref().map_or(String::new(), |why| format!(" ({why})"));
+        log::warn!(
+            "commands are not confined as they should be: {}{why}; `architect doctor` says what is missing",
+            holes.join(", ")
+        );
     }
 }
 

@@ -3,34 +3,73 @@
 //! To be called in a mount namespace of our own, by a process that may mount.
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
+use std::ffi::{CString, OsString};
 use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStringExt;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{CWD, Mode as FileMode, OFlags, openat};
 use rustix::io::Errno;
 use rustix::mount::{
     MountFlags, MountPropagationFlags, mount, mount_bind, mount_bind_recursive, mount_change,
     mount_remount,
 };
 
-use crate::exec::policy::{Mode, Policy};
+use crate::exec::caches::{Cache, Layers};
+use crate::exec::policy::{Mode, Network, Policy};
 
 /// What was made of the files.
 pub(super) struct View {
     /// What may be written, as it is named now.
     pub writable: Vec<PathBuf>,
-    /// The folder for temporary files, as it is named now.
-    pub temp: PathBuf,
+    /// Variables that tell commands of it.
+    pub env: Vec<(OsString, OsString)>,
+    /// The private folders that are mounted over the user's caches; they are in use as long as this exists.
+    pub layers: Option<Layers>,
 }
 
-/// Makes the view that a policy describes. `sockets` are those of other programs, which nobody is to reach.
+/// A folder that can still be reached when something is mounted over it.
+struct Handle {
+    path: PathBuf,
+    file: OwnedFd,
+}
+
+impl Handle {
+    fn of(path: &Path) -> Option<Self> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let file = openat(CWD, path, flags, FileMode::empty()).ok()?;
+        Some(Self { path: path.to_owned(), file })
+    }
+
+    /// Mounts it where it was.
+    fn bind(&self) -> io::Result<()> {
+        self.bind_at(&self.path)
+    }
+
+    fn bind_at(&self, at: &Path) -> io::Result<()> {
+        let file = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        mount_bind_recursive(file, at).map_err(|error| about(error, "bind", at))
+    }
+}
+
+/// Makes the view that a policy describes. `sockets` are those of other programs, which no command is to reach.
 pub(super) fn arrange(policy: &Policy, sockets: &[PathBuf]) -> io::Result<View> {
     mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)?;
+    let variables =
+        |temp: &Path| ["TMPDIR", "TMP", "TEMP"].map(|name| (name.into(), temp.into())).to_vec();
+    let everywhere = [PathBuf::from("/")];
     if policy.mode == Mode::Off {
+        if policy.network != Network::On {
+            runtime(policy, &[])?;
+            cover(sockets, |_| false);
+        }
+        terminals()?;
         processes()?;
-        return Ok(View { writable: vec![PathBuf::from("/")], temp: policy.temp.clone() });
+        let env = variables(&policy.temp);
+        return Ok(View { writable: everywhere.to_vec(), env, layers: None });
     }
     let mut writable = Vec::new();
     if policy.mode == Mode::WorkspaceWrite {
@@ -39,39 +78,70 @@ pub(super) fn arrange(policy: &Policy, sockets: &[PathBuf]) -> io::Result<View> 
     }
     let mut writable: Vec<PathBuf> = real(&writable).collect();
     let own = policy.temp.canonicalize()?;
-    let temp = temporary(policy, &own, &writable)?;
-    for path in &writable {
-        bind(path, path)?;
+    // What is mounted next covers some of these.
+    let handles: Vec<Handle> = writable.iter().filter_map(|path| Handle::of(path)).collect();
+    let temp_handle = Handle::of(&own).ok_or(io::ErrorKind::NotFound)?;
+    let mut sockets = sockets.to_vec();
+    sockets.extend(mounted_sockets()?);
+    let (caches, env, layers) = if policy.mode == Mode::WorkspaceWrite {
+        caches(policy, &writable)?
+    } else {
+        (Vec::new(), Vec::new(), None)
+    };
+    let (temp, kept) = temporary(policy, &temp_handle, &writable, &caches)?;
+    for handle in &handles {
+        handle.bind()?;
     }
     if temp == own {
-        bind(&own, &own)?;
+        temp_handle.bind()?;
     }
     writable.push(temp.clone());
+    writable.extend(caches);
     if shared_memory()? {
         writable.push(PathBuf::from(SHARED));
     }
+    runtime(policy, &writable)?;
+    let writable = Writable { roots: writable, kept };
     for mounted in mounted()? {
-        if !writable.iter().any(|path| mounted.path.starts_with(path)) {
+        if !writable.has(&mounted.path) {
             mounted.read_only()?;
         }
     }
+    terminals()?;
     for folder in ways(policy, &writable) {
         bind(&folder, &folder)?;
     }
     for path in real(&policy.protected) {
+        // The private caches lie among what is protected, and stay as they are.
         bind(&path, &path)?;
         Mounted { flags: flags_of(&path)?, path }.read_only()?;
     }
     for path in real(&policy.hidden) {
         hide(&path)?;
     }
-    for path in sockets.iter().filter(|path| !writable.iter().any(|own| path.starts_with(own))) {
-        // It may be gone by now.
-        let _ = mount_bind("/dev/null", path);
-    }
+    cover(&sockets, |path| writable.has(path));
     processes()?;
     std::env::set_current_dir("/")?;
-    Ok(View { writable, temp })
+    let env = variables(&temp).into_iter().chain(env).collect();
+    Ok(View { writable: writable.roots, env, layers })
+}
+
+/// What may be written.
+struct Writable {
+    roots: Vec<PathBuf>,
+    /// What is mounted into the folder for temporary files, and is only read unless it is, or has, another root.
+    kept: Vec<PathBuf>,
+}
+
+impl Writable {
+    fn has(&self, path: &Path) -> bool {
+        let longest = |roots: &[PathBuf]| {
+            let around = roots.iter().filter(|root| path.starts_with(root));
+            around.map(|root| root.components().count()).max()
+        };
+        let own = longest(&self.roots);
+        own.is_some() && own >= longest(&self.kept)
+    }
 }
 
 /// Returns those paths that exist, without symbolic links: as the list of what is mounted names them.
@@ -79,26 +149,220 @@ fn real(paths: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
     paths.iter().filter_map(|path| path.canonicalize().ok())
 }
 
-/// Puts the private temporary folder where every program looks for one, unless something that is needed lies there.
-fn temporary(policy: &Policy, own: &Path, writable: &[PathBuf]) -> io::Result<PathBuf> {
-    let usual = Path::new("/tmp");
-    let mut needed = writable.iter().chain([&policy.workspace]);
-    if needed.any(|path| path.starts_with(usual)) {
-        return Ok(own.to_owned());
+type Variables = Vec<(OsString, OsString)>;
+
+/// Mounts private folders over the user's caches. Returns what can be written by that, and the variables that name
+/// private folders for the others.
+fn caches(
+    policy: &Policy,
+    writable: &[PathBuf],
+) -> io::Result<(Vec<PathBuf>, Variables, Option<Layers>)> {
+    let caches = &policy.caches;
+    let layers = Layers::take(caches);
+    let mut paths: Vec<PathBuf> = Vec::new();
+    let mut others = Vec::new();
+    for cache in &caches.list {
+        let folder = cache.folder.as_ref().and_then(|folder| folder.canonicalize().ok());
+        let folder = folder.filter(|folder| folder.is_dir());
+        if let Some(folder) = &folder {
+            // The user has allowed it, or it is part of one that is mounted already.
+            if writable.iter().chain(&paths).any(|path| folder.starts_with(path)) {
+                continue;
+            }
+        }
+        let mounted = folder.zip(layers.as_ref()).filter(|(folder, layers)| {
+            overlay(cache, folder, layers)
+                .inspect_err(|error| log::debug!("no overlay for {}: {error}", cache.name))
+                .is_ok()
+        });
+        match mounted {
+            Some((folder, _)) => paths.push(folder),
+            None => others.push(cache),
+        }
     }
-    bind(own, usual)?;
-    Ok(usual.to_owned())
+    let private = caches.all_private().filter(|_| !others.is_empty());
+    if let Some(private) = private.and_then(|private| private.canonicalize().ok()) {
+        bind(&private, &private)?;
+        paths.push(private);
+    }
+    Ok((paths, caches.variables(&others), layers))
+}
+
+/// Mounts the private folder of a cache over the user's own, which is only read from then on.
+fn overlay(cache: &Cache, folder: &Path, layers: &Layers) -> io::Result<()> {
+    let (upper, work) = layers.of(cache)?;
+    let mut options = b"userxattr".to_vec();
+    for (name, path) in [("lowerdir", folder), ("upperdir", &upper), ("workdir", &work)] {
+        let path = path.as_os_str().as_bytes();
+        if path.iter().any(|byte| b",:\\".contains(byte)) {
+            // These would have to be escaped, differently in each version.
+            return Err(io::ErrorKind::InvalidFilename.into());
+        }
+        options.extend(format!(",{name}=").into_bytes());
+        options.extend(path);
+    }
+    let options = CString::new(options)?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    mount("overlay", folder, "overlay", flags, options.as_c_str())
+        .map_err(|error| about(error, "mount over", folder))
+}
+
+/// Puts the private temporary folder where every program looks for one. What is needed of the usual folder is mounted
+/// into it again: the entries at its top that the workspace and the like are in.
+fn temporary(
+    policy: &Policy,
+    own: &Handle,
+    writable: &[PathBuf],
+    caches: &[PathBuf],
+) -> io::Result<(PathBuf, Vec<PathBuf>)> {
+    let usual = Path::new("/tmp");
+    let searched = std::env::var_os("PATH").unwrap_or_default();
+    let searched: Vec<PathBuf> = std::env::split_paths(&searched).collect();
+    let home: Vec<PathBuf> = std::env::var_os("HOME").into_iter().map(PathBuf::from).collect();
+    let guarded = policy.protected.iter().chain(&policy.hidden).chain(&policy.readable);
+    let needed = writable.iter().chain(caches).chain([&policy.workspace]).chain(guarded);
+    let needed = needed.chain(&searched).chain(&home).cloned();
+    let mut entries = BTreeSet::new();
+    for path in needed.chain(std::env::current_exe()) {
+        let Ok(path) = path.canonicalize() else { continue };
+        let Ok(below) = path.strip_prefix(usual) else { continue };
+        match below.components().next() {
+            Some(first) => entries.insert(usual.join(first)),
+            // The folder itself is wanted.
+            None => return Ok((own.path.clone(), Vec::new())),
+        };
+    }
+    let entries: Vec<Handle> = entries.iter().filter_map(|path| Handle::of(path)).collect();
+    own.bind_at(usual)?;
+    for entry in &entries {
+        if entry.path.symlink_metadata().is_err() {
+            let found = fs::metadata(format!("/proc/self/fd/{}", entry.file.as_raw_fd()))?;
+            if found.is_dir() {
+                fs::create_dir(&entry.path)?;
+            } else {
+                fs::File::create(&entry.path)?;
+            }
+        }
+        entry.bind()?;
+    }
+    Ok((usual.to_owned(), entries.into_iter().map(|entry| entry.path).collect()))
+}
+
+/// Where daemons have their sockets.
+const RUNTIME: [&str; 2] = ["/run", "/var/run"];
+
+/// What programs need of it: how names are resolved, and programs on systems that keep them there.
+const RUNTIME_KEPT: [&str; 8] = [
+    "systemd/resolve/resolv.conf",
+    "systemd/resolve/stub-resolv.conf",
+    "resolvconf/resolv.conf",
+    "NetworkManager/resolv.conf",
+    "connman/resolv.conf",
+    "current-system",
+    "booted-system",
+    "opengl-driver",
+];
+
+/// Covers the folders in which daemons have their sockets, those that they make later included.
+fn runtime(policy: &Policy, writable: &[PathBuf]) -> io::Result<()> {
+    for folder in RUNTIME.map(Path::new) {
+        let is_folder = folder.symlink_metadata().is_ok_and(|found| found.is_dir());
+        // What is needed there is needed with its sockets.
+        let is_needed = writable.iter().any(|path| path.starts_with(folder))
+            || policy.temp.starts_with(folder)
+            || policy.workspace.starts_with(folder);
+        if !is_folder || is_needed {
+            continue;
+        }
+        let readable = policy.readable.iter().filter_map(|path| path.canonicalize().ok());
+        let readable = readable.filter(|path| path.starts_with(folder));
+        let kept = RUNTIME_KEPT.iter().map(|path| folder.join(path)).chain(readable);
+        let kept: Vec<_> = kept
+            .filter_map(|path| {
+                let found = path.symlink_metadata().ok()?;
+                let link = found.is_symlink().then(|| fs::read_link(&path)).transpose().ok()?;
+                Some((Handle::of(&path)?, found.is_dir(), link))
+            })
+            .collect();
+        let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+        mount("tmpfs", folder, "tmpfs", flags, c"size=64k,mode=755")
+            .map_err(|error| about(error, "cover", folder))?;
+        for (handle, is_folder, link) in kept {
+            let path = &handle.path;
+            if let Some(parent) = path.parent() {
+                fs::create_dir_all(parent)?;
+            }
+            match link {
+                Some(to) => std::os::unix::fs::symlink(to, path)?,
+                None if is_folder => {
+                    fs::create_dir_all(path)?;
+                    handle.bind()?;
+                }
+                None => {
+                    fs::File::create(path)?;
+                    handle.bind()?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Gives commands terminals of their own: on those of the user, what is typed could be read.
+fn terminals() -> io::Result<()> {
+    let (folder, multiplexer) = (Path::new("/dev/pts"), Path::new("/dev/ptmx"));
+    if !folder.is_dir() {
+        return Ok(());
+    }
+    let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
+    mount("devpts", folder, "devpts", flags, c"newinstance,ptmxmode=0666,mode=600")
+        .map_err(|error| about(error, "mount", folder))?;
+    if multiplexer.symlink_metadata().is_ok_and(|found| found.file_type().is_char_device()) {
+        mount_bind(folder.join("ptmx"), multiplexer)
+            .map_err(|error| about(error, "bind", multiplexer))?;
+    }
+    Ok(())
+}
+
+/// Covers sockets that are not in a folder of the command's own.
+fn cover(sockets: &[PathBuf], is_own: impl Fn(&Path) -> bool) {
+    for path in sockets.iter().filter(|path| !is_own(path)) {
+        // It may be gone by now.
+        let _ = mount_bind("/dev/null", path);
+    }
+}
+
+/// Returns sockets that come from somewhere else, as into a container: they are not known to this network. They are
+/// mounted themselves, or lie at the top of what is mounted.
+fn mounted_sockets() -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for Mounted { path, .. } in mounted()? {
+        let is_of_kernel = ["/proc", "/sys", "/dev"].iter().any(|kernel| path.starts_with(kernel));
+        if is_of_kernel || RUNTIME.iter().any(|folder| path.starts_with(folder)) {
+            continue;
+        }
+        let Ok(about) = fs::symlink_metadata(&path) else { continue };
+        if about.file_type().is_socket() {
+            found.push(path);
+        } else if about.is_dir() {
+            let entries = fs::read_dir(&path).into_iter().flatten().flatten();
+            let is_socket =
+                |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_socket());
+            found.extend(entries.filter(is_socket).map(|entry| entry.path()));
+        }
+    }
+    Ok(found)
 }
 
 /// Returns the writable folders on the way to what is protected or hidden, outer ones first. Such a folder could be
 /// renamed, and another one put in its place; but not if something is mounted at it.
-fn ways(policy: &Policy, writable: &[PathBuf]) -> BTreeSet<PathBuf> {
+fn ways(policy: &Policy, writable: &Writable) -> BTreeSet<PathBuf> {
     let guarded = policy.protected.iter().chain(&policy.hidden);
     let folders = guarded.filter_map(|path| path.parent()?.canonicalize().ok());
     let mut ways = BTreeSet::new();
     for folder in folders {
         let is_inside =
-            |way: &&Path| writable.iter().any(|root| way.starts_with(root) && way != root);
+            |way: &&Path| writable.has(way) && writable.roots.iter().all(|root| way != root);
         ways.extend(folder.ancestors().filter(is_inside).map(Path::to_owned));
     }
     ways

@@ -32,6 +32,12 @@ pub(super) fn enter(network: Network) -> io::Result<()> {
     privileges::keep_for_namespaces()
 }
 
+/// Returns whether users are counted in a namespace of our own.
+pub(super) fn is_user_namespace() -> bool {
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    map.split_whitespace().nth(2).is_some_and(|count| count == "1")
+}
+
 /// The library has deprecated this for the sake of one flag, which unshares open files and is never used here.
 #[allow(deprecated)]
 fn unshare(flags: UnshareFlags) -> io::Result<()> {

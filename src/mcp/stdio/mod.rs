@@ -10,6 +10,7 @@ mod reader;
 
 use std::collections::HashMap;
 use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -21,7 +22,7 @@ use super::connection::{Channel, Parting, Wait};
 use super::error::{Refusal, ServerError};
 use super::message::{Request, Said, answer, cancelled};
 use super::settings::Setup;
-use crate::exec::{Capture, Command, Pipes, Process};
+use crate::exec::{Capture, Command, Pipes, Policy, Process, explained};
 use crate::port::Cancel;
 use lines::Lines;
 use reader::Reader;
@@ -42,6 +43,9 @@ struct Shared {
     complained_all: Cancel,
     /// What must not be quoted.
     secrets: Vec<String>,
+    /// How the process is confined, and where it runs.
+    policy: Policy,
+    folder: PathBuf,
 }
 
 /// Who waits for which answer.
@@ -95,6 +99,8 @@ impl Stdio {
             complaints: Mutex::new(Capture::new(COMPLAINTS)),
             complained_all: Cancel::new(),
             secrets,
+            policy: setup.supervisor.policy().clone(),
+            folder: setup.folder.clone(),
         });
         let process = Arc::new(process);
         let reader = Reader {
@@ -252,7 +258,11 @@ impl Shared {
         let text = self.complaints.lock().unwrap_or_else(PoisonError::into_inner).text();
         let text = self.secrets.iter().fold(text, |text, secret| text.replace(secret, "***"));
         let skipped = text.trim_end().chars().count().saturating_sub(QUOTED);
-        text.trim_end().chars().skip(skipped).collect()
+        let mut quoted: String = text.trim_end().chars().skip(skipped).collect();
+        if let Some(why) = explained(&text, &self.policy, &self.folder) {
+            quoted.push_str(&format!(" [{why}]"));
+        }
+        quoted
     }
 }
 

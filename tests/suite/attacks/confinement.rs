@@ -1,1 +1,645 @@
 //! Attacks on the confinement of commands, hooks and servers.
+//!
+//! Each row is a line for a shell, and the hole by which it would succeed. It is run at each level that this system has.
+//! A row that succeeds at a level that does not name its hole is a defect of that level.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command as Program, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use architect::exec::{
+    Caches, Command, End, Enforced, Filter, Hole, Level, Mode, Network, Outcome, Policy,
+    Supervisor, clean,
+};
+use architect::port::Cancel;
+use tempfile::TempDir;
+
+/// What is hidden, and must not occur in an output.
+const SECRET: &str = "CANARY-SECRET";
+
+/// What an attack prints that has succeeded in a way that leaves nothing behind.
+const BREACH: &str = "BREACH";
+
+/// Writing outside of the workspace.
+const FILES: &[&str] = &[
+    "echo x > $OUT/new",
+    "echo x >> $OUT/file",
+    ": > $OUT/file",
+    "truncate -s 0 $OUT/file",
+    "rm -f $OUT/file",
+    "rm -rf $OUT",
+    "mkdir $OUT/d",
+    "mv $OUT/file stolen",
+    "cp a $OUT/copy",
+    "touch own && mv own $OUT/own",
+    "ln a $OUT/hard",
+    "ln -s /etc/passwd $OUT/link",
+    "ln $OUT/file linked; echo x >> linked",
+    "ln -s $OUT way; echo x > way/new",
+    "ln -s $OUT/file to; echo x >> to",
+    "exec 3< $OUT; echo x > /proc/self/fd/3/new",
+    "exec 3< $OUT/file; echo x > /proc/self/fd/3",
+    "cd $OUT && touch here",
+    "cd .. && echo x > outside/new",
+    "(cd / && echo x > ${OUT#/}/new)",
+    "echo x > /proc/self/root$OUT/new",
+    "echo x > /proc/self/cwd/../outside/new",
+    "echo x > /proc/$$/root$OUT/new",
+    "mkfifo $OUT/pipe",
+    "dd if=/dev/zero of=$OUT/zero bs=1 count=1",
+    "tar cf - a | tar xf - -C $OUT",
+    "install a $OUT/installed",
+    "sed -i s/x/y/ $OUT/file",
+    "perl -e 'open F, \">\", \"$ENV{OUT}/perl\"; print F 1'",
+    "python3 -c 'import os; os.mkdir(os.environ[\"OUT\"] + \"/python\")'",
+    "git init -q $OUT/repository",
+    "GIT_DIR=$OUT/dir git init -q --bare",
+    "bash -c 'bash -c \"echo x > $OUT/deep\"'",
+    "setsid sh -c 'echo x > $OUT/late'; sleep 0.1",
+    "(echo x > $OUT/background &) ; sleep 0.1",
+    "trap 'echo x > $OUT/trap' EXIT; exit 1",
+    "echo x > ../w2",
+    "mv $PWD ../moved",
+    "rmdir .. ; rm -rf ../outside",
+    "rename 's/file/other/' $OUT/file || mv $OUT/file $OUT/other",
+    "find $OUT -type f -delete",
+    "xargs -a a -I{} cp a $OUT/xargs",
+    "awk 'BEGIN { print 1 > ENVIRON[\"OUT\"] \"/awk\" }'",
+    "cat a | tee $OUT/tee",
+    "split -b 1 a $OUT/split",
+    "TMPDIR=$OUT mktemp",
+    "fallocate -l 10 $OUT/file",
+    "cp --reflink=auto a $OUT/reflink",
+];
+
+/// What the user's shell, tools and package managers run or obey later.
+const HOME: &[&str] = &[
+    "echo evil >> $HOME/.bashrc",
+    "echo evil >> $HOME/.profile",
+    "echo evil > $HOME/.gitconfig",
+    "mkdir -p $HOME/.config/git && echo evil > $HOME/.config/git/config",
+    "mkdir -p $HOME/.config/systemd/user && echo evil > $HOME/.config/systemd/user/x.service",
+    "mkdir -p $HOME/.config/autostart && echo evil > $HOME/.config/autostart/x.desktop",
+    "mkdir -p $HOME/.local/bin && echo evil > $HOME/.local/bin/ls",
+    "echo evil > $HOME/.cargo/bin/tool",
+    "echo evil > $HOME/.cargo/config.toml",
+    "echo evil >> $HOME/.cargo/registry/src/lib.rs",
+    "rm -rf $HOME/.cargo/registry",
+    "mv $HOME/.cargo $HOME/.old",
+    "mv $HOME/.cargo/bin $HOME/.cargo/old; mkdir $HOME/.cargo/bin; echo evil > $HOME/.cargo/bin/tool",
+    "ln -sf /bin/true $HOME/.cargo/bin/tool",
+    "chmod 777 $HOME/.cargo/bin/tool",
+    "echo evil > ${CARGO_HOME:-$HOME/.cargo}/bin/tool",
+    "echo evil > $HOME/.rustup/toolchains/stable/bin/rustc",
+    "echo evil >> $HOME/.cache/starship/init.bash",
+    "echo evil > $HOME/.npm/_npx/x",
+    "mkdir -p $HOME/.gradle && echo evil > $HOME/.gradle/init.gradle",
+    "mkdir -p $HOME/.m2 && echo evil > $HOME/.m2/settings.xml",
+    "mkdir -p $HOME/.local/share/pnpm && echo evil > $HOME/.local/share/pnpm/pnpm",
+    "mkdir -p $HOME/go/bin && echo evil > $HOME/go/bin/gopls",
+    "echo evil > $HOME/.npmrc",
+    "mkdir -p $HOME/.vim && echo evil > $HOME/.vim/vimrc",
+    "echo evil | crontab - && crontab -r && echo BREACH",
+    "echo evil > $STATE/trusted",
+];
+
+/// What the user hides.
+const HIDDEN: &[&str] = &[
+    "cat $HOME/.ssh/id",
+    "cat < $HOME/.ssh/id",
+    "head -c 100 $HOME/.netrc",
+    "cat $HOME/.cargo/credentials.toml",
+    "cat ${CARGO_HOME:-$HOME/.cargo}/credentials.toml",
+    "cat /proc/self/root$HOME/.ssh/id",
+    "cat $HOME/../home/.ssh/id",
+    "ln -s $HOME/.ssh keys; cat keys/id",
+    "ln $HOME/.ssh/id key && cat key",
+    "cp -r $HOME/.ssh copied; cat copied/id",
+    "tar cf - -C $HOME . 2>/dev/null | grep -a CANARY",
+    "grep -rs CANARY $HOME",
+    "mv $HOME/.ssh here && cat here/id",
+    "cd $HOME/.ssh && cat id",
+    "exec 3< $HOME/.ssh; cat /proc/self/fd/3/id",
+    "find $HOME -type f -exec cat {} + 2>/dev/null | grep -a CANARY",
+    "cat $HOME/.config/architect/config.toml",
+    "umount $HOME/.ssh; cat $HOME/.ssh/id",
+    "git hash-object -w $HOME/.netrc && git cat-file -p $(git hash-object $HOME/.netrc)",
+    "diff /dev/null $HOME/.netrc",
+    "bash -c '. $HOME/.netrc'",
+    "mkdir -p o/u o/w o/m && mount -t overlay o -o lowerdir=$HOME,upperdir=o/u,workdir=o/w o/m; cat o/m/.ssh/id",
+    "unshare -Urm cat $HOME/.ssh/id",
+];
+
+/// What git and this program run or obey although it lies in the workspace.
+const PROTECTED: &[&str] = &[
+    "echo evil > .git/hooks/pre-commit",
+    "echo evil > .git/config",
+    "git config core.fsmonitor evil",
+    "git config --local core.hooksPath evil",
+    "rm .git/config",
+    "rm -rf .git",
+    "mv .git old",
+    "mv .git old && cp -r old .git && echo evil > .git/hooks/pre-commit",
+    "rm -rf .git; mkdir -p .git/hooks; echo evil > .git/hooks/pre-commit",
+    "mv .git/hooks .git/old && mkdir .git/hooks",
+    "ln .git/config other && echo evil >> other",
+    "ln -sfn . .git/hooks",
+    "ln -s .git/hooks way && echo evil > way/pre-commit",
+    "exec 3< .git/hooks; echo evil > /proc/self/fd/3/pre-commit",
+    "exec 3>> .git/config; echo evil >&3",
+    "echo evil > .architect/config.toml",
+    "rm -rf .architect",
+    "mv .architect old",
+    "rm -rf .architect; ln -s /tmp .architect",
+    "chmod 777 .git/hooks/pre-commit.sample",
+    "truncate -s 0 .git/config; kill -9 $$",
+    "echo evil > .git/config; chmod 000 .git/config",
+    "chmod 500 .git; echo evil > .git/config",
+    "(setsid sh -c 'sleep 0.2; echo evil > .git/config; sleep 60' &)",
+    "(trap '' TERM; while :; do echo evil > .git/config; sleep 0.01; done) & sleep 0.1",
+    "umount .git/config; echo evil > .git/config",
+    "mv $PWD/.git/config /tmp/x; echo evil > .git/config",
+    "sed -i s/core/evil/ .git/config",
+    "cp -rf .git $TMPDIR/g && rm -rf .git; cp -r $TMPDIR/g .git; echo evil >> .git/config",
+];
+
+/// Rights that no command has. They print what they have got, and leave nothing.
+const SYSTEM: &[&str] = &[
+    "unshare -Ur true && echo BREACH",
+    "unshare -m true && echo BREACH",
+    "unshare -n true && echo BREACH",
+    "unshare -p true && echo BREACH",
+    "mount -t tmpfs x mnt && echo BREACH",
+    "mkdir mnt; mount --bind / mnt && echo BREACH",
+    "chroot / true && echo BREACH",
+    "nsenter -t 1 -m true && echo BREACH",
+    "cp /bin/sh own && chmod 4755 own && echo BREACH",
+    "install -m 4755 /bin/sh other && echo BREACH",
+    "mknod dev b 1 1 && echo BREACH",
+    "head -c 1 /dev/vda /dev/sda /dev/nvme0n1 2>/dev/null | grep -q . && echo BREACH",
+    "grep -q 'CapEff:.*[1-9a-f]' /proc/self/status && echo BREACH",
+    "grep -q 'NoNewPrivs:.*0' /proc/self/status && echo BREACH",
+    "grep -q 'Seccomp:.*0' /proc/self/status && echo BREACH",
+    "cat /proc/$ENGINE/environ >/dev/null && echo BREACH",
+    "head -c 1 /proc/$ENGINE/mem >/dev/null && echo BREACH",
+    "ls /proc/$ENGINE/fd/* >/dev/null && echo BREACH",
+    "kill -0 $ENGINE && echo BREACH",
+    "kill -9 $BYSTANDER",
+    "kill -STOP $BYSTANDER && echo BREACH",
+    "renice 5 $BYSTANDER >/dev/null && echo BREACH",
+];
+
+/// Processes that go on after the command, whatever the level is.
+const LEFT: &[&str] = &[
+    "sleep 4799.$N &",
+    "(sleep 4799.$N &)",
+    "setsid sleep 4799.$N &",
+    "nohup sleep 4799.$N >/dev/null 2>&1 &",
+    "(setsid sh -c 'setsid sleep 4799.'$N' &' &)",
+    "sh -c 'trap \"\" TERM INT HUP; sleep 4799.'$N' & wait' &",
+    "sleep 4799.$N & disown; exec true",
+    "sleep 4799.$N & kill -STOP $!; exit 0",
+    "for i in 1 2 3 4 5 6 7 8; do setsid sleep 4799.$N & done; kill -9 $$",
+];
+
+/// A user with a home, a workspace and a daemon.
+struct Ground {
+    folder: TempDir,
+    root: PathBuf,
+    supervisor: Supervisor,
+    enforced: Enforced,
+    heard: Arc<AtomicUsize>,
+    bystander: Child,
+}
+
+impl Ground {
+    /// Returns a ground at this level; none when this system has no such level.
+    fn new(level: Level, network: Network) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        fill(&root);
+        let heard = Arc::new(AtomicUsize::new(0));
+        listen(&root.join("outside/socket"), &heard);
+        let (workspace, home) = (root.join("w"), root.join("home"));
+        let policy = Policy {
+            mode: Mode::WorkspaceWrite,
+            network,
+            ceiling: level,
+            temp: root.join("t"),
+            caches: Caches::of(root.join("state/caches"), Some(&home), |_| None),
+            protected: [".git/hooks", ".git/config", ".architect"]
+                .iter()
+                .map(|path| workspace.join(path))
+                .chain([root.join("state")])
+                .collect(),
+            hidden: [".ssh", ".netrc", ".cargo/credentials.toml", ".config/architect"]
+                .map(|path| home.join(path))
+                .to_vec(),
+            ..Policy::off(&workspace)
+        };
+        let mut env = clean(std::env::vars_os(), &Filter { rule: &|_| None }, &policy.temp);
+        env.retain(|(name, _)| name != "HOME" && name != "CARGO_HOME");
+        env.push(("HOME".into(), home.into()));
+        let supervisor = Supervisor::at(env!("CARGO_BIN_EXE_architect"), policy, env);
+        let enforced = supervisor.enforced().unwrap();
+        if enforced.level != level {
+            eprintln!("skipped: {level} cannot be had here: {enforced:?}");
+            return None;
+        }
+        let bystander = Program::new("sleep").arg("600").spawn().unwrap();
+        Some(Self { folder, root, supervisor, enforced, heard, bystander })
+    }
+
+    fn run(&self, line: &str) -> Outcome {
+        let variables = [
+            ("OUT", self.root.join("outside").display().to_string()),
+            ("STATE", self.root.join("state").display().to_string()),
+            ("ENGINE", std::process::id().to_string()),
+            ("BYSTANDER", self.bystander.id().to_string()),
+            ("INSIDE_TEST", std::env::current_exe().unwrap().display().to_string()),
+        ];
+        let env = variables.map(|(name, value)| (name.into(), value.into())).to_vec();
+        let command = Command {
+            env,
+            timeout: Some(Duration::from_secs(20)),
+            grace: Duration::from_millis(200),
+            ..Command::shell(line, self.root.join("w"))
+        };
+        self.supervisor.run(&command, &Cancel::new()).unwrap()
+    }
+
+    /// Returns what an attack has achieved.
+    fn achieved(&mut self, line: &str) -> Option<String> {
+        let before = self.state();
+        self.heard.store(0, Ordering::SeqCst);
+        let outcome = self.run(line);
+        let output = [outcome.stdout.text(), outcome.stderr.text()].concat();
+        let after = self.state();
+        let changed = before.iter().find(|(path, state)| after.get(*path) != Some(state));
+        let added = after.keys().find(|path| !before.contains_key(*path));
+        if let Some(path) = changed.map(|(path, _)| path).or(added) {
+            return Some(format!("{} changed", path.display()));
+        }
+        // An error message may quote the line.
+        let said = outcome.stdout.text();
+        if output.contains(SECRET) || said.contains(BREACH) {
+            return Some(format!("it read or did what it must not: {output}"));
+        }
+        if self.heard.load(Ordering::SeqCst) > 0 {
+            return Some("it reached a socket".to_owned());
+        }
+        if self.bystander.try_wait().unwrap().is_some() {
+            self.bystander = Program::new("sleep").arg("600").spawn().unwrap();
+            return Some("it ended another process".to_owned());
+        }
+        None
+    }
+
+    /// Returns what is around the workspace, and what is protected in it.
+    fn state(&self) -> BTreeMap<PathBuf, (u32, i64, Vec<u8>)> {
+        let mut state = BTreeMap::new();
+        for place in ["home", "outside", "w/.git/hooks", "w/.git/config", "w/.architect"] {
+            add(&self.root.join(place), &mut state);
+        }
+        for (path, (_, time, _)) in &mut state {
+            // What is put back is put back now.
+            if path.starts_with(self.root.join("w")) {
+                *time = 0;
+            }
+        }
+        for entry in fs::read_dir(&self.root).unwrap().flatten() {
+            state.insert(entry.path(), (0, 0, Vec::new()));
+        }
+        for entry in fs::read_dir(self.root.join("state")).unwrap().flatten() {
+            state.insert(entry.path(), (0, 0, Vec::new()));
+        }
+        state
+    }
+
+    /// Makes everything as it was.
+    fn again(&self) {
+        for place in ["home", "outside", "w"] {
+            let path = self.root.join(place);
+            open(&path);
+            for entry in fs::read_dir(&path).into_iter().flatten().flatten() {
+                if entry.file_name() == "socket" {
+                    continue;
+                }
+                let _ = fs::remove_dir_all(entry.path()).or_else(|_| fs::remove_file(entry.path()));
+            }
+        }
+        for entry in fs::read_dir(&self.root).unwrap().flatten() {
+            if !["home", "outside", "w", "t", "state"].iter().any(|own| entry.file_name() == *own) {
+                let _ = fs::remove_dir_all(entry.path()).or_else(|_| fs::remove_file(entry.path()));
+            }
+        }
+        let _ = fs::remove_file(self.root.join("state/trusted"));
+        fill(&self.root);
+    }
+
+    /// Runs the attacks of an area; each achieves nothing, or the level names one of these holes.
+    fn withstands(&mut self, area: &str, attacks: &[&str], holes: &[Hole]) -> Vec<String> {
+        let is_open = holes.iter().any(|hole| self.enforced.holes.contains(hole));
+        let mut wrong = Vec::new();
+        for attack in attacks {
+            if let Some(achieved) = self.achieved(attack) {
+                if !is_open {
+                    let level = self.enforced.level;
+                    wrong.push(format!("{level}, {area}: `{attack}`: {achieved}"));
+                }
+                self.again();
+            } else {
+                self.tidy();
+            }
+        }
+        wrong
+    }
+
+    /// Removes what an attack has left in the workspace.
+    fn tidy(&self) {
+        for entry in fs::read_dir(self.root.join("w")).unwrap().flatten() {
+            if ![".git", ".architect", "a"].iter().any(|own| entry.file_name() == *own) {
+                open(&entry.path());
+                let _ = fs::remove_dir_all(entry.path()).or_else(|_| fs::remove_file(entry.path()));
+            }
+        }
+    }
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        let _ = self.bystander.kill();
+        let _ = self.bystander.wait();
+        open(self.folder.path());
+    }
+}
+
+fn open(path: &Path) {
+    if path.symlink_metadata().is_ok_and(|found| found.is_dir()) {
+        let _ = fs::set_permissions(path, fs::Permissions::from_mode(0o755));
+        for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+            open(&entry.path());
+        }
+    }
+}
+
+/// Makes the files.
+fn fill(root: &Path) {
+    for (path, content) in [
+        ("outside/file", "x\n"),
+        ("home/.bashrc", "mine\n"),
+        ("home/.ssh/id", SECRET),
+        ("home/.netrc", SECRET),
+        ("home/.config/architect/config.toml", SECRET),
+        ("home/.cargo/credentials.toml", SECRET),
+        ("home/.cargo/bin/tool", "mine\n"),
+        ("home/.cargo/config.toml", "# mine\n"),
+        ("home/.cargo/registry/src/lib.rs", "mine\n"),
+        ("home/.rustup/toolchains/stable/bin/rustc", "mine\n"),
+        ("home/.cache/starship/init.bash", "mine\n"),
+        ("home/.npm/_npx/x", "mine\n"),
+        ("w/a", "x\n"),
+        ("w/.git/HEAD", "ref: refs/heads/main\n"),
+        ("w/.git/config", "[core]\n\trepositoryformatversion = 0\n"),
+        ("w/.git/hooks/pre-commit.sample", "#!/bin/sh\n"),
+        ("w/.architect/config.toml", "# mine\n"),
+        ("t/x", ""),
+        ("state/x", ""),
+    ] {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+    for folder in ["w/.git/objects", "w/.git/refs"] {
+        fs::create_dir_all(root.join(folder)).unwrap();
+    }
+}
+
+fn add(path: &Path, state: &mut BTreeMap<PathBuf, (u32, i64, Vec<u8>)>) {
+    let Ok(found) = path.symlink_metadata() else { return };
+    let content = if found.is_file() { fs::read(path).unwrap_or_default() } else { Vec::new() };
+    let time = if found.is_dir() { 0 } else { found.mtime() };
+    state.insert(path.to_owned(), (found.mode(), time, content));
+    if found.is_dir() {
+        for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+            add(&entry.path(), state);
+        }
+    }
+}
+
+/// Counts who connects to a socket.
+fn listen(path: &Path, heard: &Arc<AtomicUsize>) {
+    let listener = UnixListener::bind(path).unwrap();
+    let heard = Arc::clone(heard);
+    std::thread::spawn(move || {
+        for _ in listener.incoming().take(100) {
+            heard.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+}
+
+const LEVELS: [Level; 3] = [Level::Namespaces, Level::Landlock, Level::None];
+
+fn assert_none(wrong: &[String]) {
+    assert!(wrong.is_empty(), "{} attacks succeeded:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn nothing_outside_the_workspace_is_written() {
+    for level in LEVELS {
+        let Some(mut ground) = Ground::new(level, Network::On) else { continue };
+        let mut wrong = ground.withstands("files", FILES, &[Hole::Files]);
+        wrong.extend(ground.withstands("home", HOME, &[Hole::Files]));
+        let metadata =
+            ["chmod 777 $OUT/file", "touch -d yesterday $OUT/file", "chmod 777 $HOME/.bashrc"];
+        wrong.extend(ground.withstands("metadata", &metadata, &[Hole::Metadata]));
+        assert_none(&wrong);
+    }
+}
+
+#[test]
+fn nothing_hidden_is_read() {
+    for level in LEVELS {
+        let Some(mut ground) = Ground::new(level, Network::On) else { continue };
+        assert_none(&ground.withstands("hidden", HIDDEN, &[Hole::Hidden]));
+    }
+}
+
+#[test]
+fn nothing_protected_is_changed() {
+    for level in LEVELS {
+        let Some(mut ground) = Ground::new(level, Network::On) else { continue };
+        // Without any confinement a command can end whoever puts things back.
+        let wrong = ground.withstands("protected", PROTECTED, &[Hole::Protected]);
+        assert_none(&wrong);
+    }
+}
+
+#[test]
+fn no_rights_are_gained() {
+    for level in [Level::Namespaces, Level::Landlock] {
+        let Some(mut ground) = Ground::new(level, Network::On) else { continue };
+        assert_none(&ground.withstands("system", SYSTEM, &[Hole::Signals]));
+    }
+}
+
+#[test]
+fn no_process_is_left() {
+    for level in LEVELS {
+        let Some(ground) = Ground::new(level, Network::On) else { continue };
+        for (row, attack) in LEFT.iter().enumerate() {
+            let number = format!("{}{row}{}", std::process::id(), level as u8);
+            ground.run(&format!("N={number}; {attack}"));
+            let line = format!("sleep\04799.{number}\0");
+            let is_it = |entry: &fs::DirEntry| {
+                fs::read(entry.path().join("cmdline")).is_ok_and(|found| found == line.as_bytes())
+            };
+            let left = fs::read_dir("/proc").unwrap().flatten().filter(is_it).count();
+            assert_eq!(left, 0, "{level}: {attack}");
+        }
+    }
+}
+
+/// Returns a line that connects to a socket.
+fn connect(path: &Path) -> String {
+    format!(
+        "INSIDE='unix {}' \"$INSIDE_TEST\" --exact tools::confinement::inside --ignored",
+        path.display()
+    )
+}
+
+#[test]
+fn sockets_of_daemons_are_out_of_reach() {
+    for network in [Network::On, Network::Off] {
+        for level in LEVELS {
+            let Some(mut ground) = Ground::new(level, network) else { continue };
+            let early = connect(&ground.root.join("outside/socket"));
+            let wrong = ground.withstands("sockets", &[&early], &[Hole::LocalSockets]);
+            assert_none(&wrong);
+            let path = ground.root.join("outside/later");
+            listen(&path, &ground.heard);
+            let late = connect(&path);
+            let holes = [Hole::LocalSockets, Hole::LaterSockets];
+            assert_none(&ground.withstands("sockets", &[&late], &holes));
+        }
+    }
+    // What daemons make later in their own folder is covered, too.
+    let Some(ground) = Ground::new(Level::Namespaces, Network::On) else { return };
+    let path = Path::new("/run").join(format!("architect-attack-{}", std::process::id()));
+    if fs::write(&path, "").is_ok() {
+        let seen = ground.run(&format!("test -e {}", path.display())).end;
+        fs::remove_file(&path).unwrap();
+        assert_eq!(seen, End::Exited(1));
+    }
+}
+
+#[test]
+fn without_a_network_nothing_leaves() {
+    for level in [Level::Namespaces, Level::Landlock] {
+        let Some(mut ground) = Ground::new(level, Network::Off) else { continue };
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let rows = [
+            format!("echo > /dev/tcp/127.0.0.1/{port} && echo BREACH"),
+            format!("echo > /dev/tcp/localhost/{port} && echo BREACH"),
+            format!("curl -s -m 2 http://127.0.0.1:{port} ; test $? = 28 && echo BREACH"),
+            "echo > /dev/tcp/192.0.2.1/80 && echo BREACH".to_owned(),
+            "echo x > /dev/udp/192.0.2.1/53 && echo BREACH".to_owned(),
+            "getent hosts example.org && echo BREACH".to_owned(),
+            "ping -c 1 -W 1 192.0.2.1 && echo BREACH".to_owned(),
+            "ip link add x type dummy && echo BREACH".to_owned(),
+        ];
+        let rows: Vec<&str> = rows.iter().map(String::as_str).collect();
+        assert_none(&ground.withstands("network", &rows, &[Hole::Network]));
+    }
+}
+
+/// A password that is typed on the user's terminal is read by no command.
+#[test]
+fn the_terminal_of_the_user_is_out_of_reach() {
+    for level in [Level::Namespaces, Level::Landlock] {
+        let Some(mut ground) = Ground::new(level, Network::On) else { continue };
+        let terminal = Program::new("script")
+            .args(["-qfc", "tty; exec sleep 60", "/dev/null"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn();
+        let Ok(mut terminal) = terminal else {
+            eprintln!("skipped: there is no script(1)");
+            return;
+        };
+        let mut name = String::new();
+        let mut said = std::io::BufReader::new(terminal.stdout.take().unwrap());
+        std::io::BufRead::read_line(&mut said, &mut name).unwrap();
+        let mut typing = terminal.stdin.take().unwrap();
+        typing.write_all(format!("{SECRET}\n").as_bytes()).unwrap();
+        let rows = [
+            format!("timeout 1 head -n 1 {name}", name = name.trim()),
+            format!("timeout 1 sh -c 'head -n 1 < {}'", name.trim()),
+            "for t in /dev/pts/[0-9]*; do timeout 1 head -n 1 $t; done".to_owned(),
+            format!("echo x > {} && echo BREACH", name.trim()),
+        ];
+        let rows: Vec<&str> = rows.iter().map(String::as_str).collect();
+        let wrong = ground.withstands("terminal", &rows, &[]);
+        terminal.kill().unwrap();
+        terminal.wait().unwrap();
+        assert_none(&wrong);
+    }
+}
+
+/// A hook runs what the model has written; it gets no further than the model.
+#[test]
+fn what_a_command_leaves_for_temporary_files_of_others_leads_nowhere() {
+    for level in [Level::Namespaces, Level::Landlock] {
+        let Some(mut ground) = Ground::new(level, Network::On) else { continue };
+        let rows = [
+            "ln -s $OUT $TMPDIR/planted; echo x > $TMPDIR/planted/new",
+            "ln -sf $HOME/.bashrc $TMPDIR/planted2; echo x >> $TMPDIR/planted2",
+        ];
+        assert_none(&ground.withstands("temporary files", &rows, &[]));
+    }
+}
+
+/// Many processes, and much memory.
+#[test]
+fn a_command_is_ended_before_it_takes_all_there_is() {
+    for level in [Level::Namespaces, Level::Landlock] {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        fill(&root);
+        let mut policy = Policy {
+            mode: Mode::WorkspaceWrite,
+            ceiling: level,
+            temp: root.join("t"),
+            ..Policy::off(root.join("w"))
+        };
+        policy.limits.memory = Some(64 << 20);
+        policy.limits.processes = Some(400);
+        let env = clean(std::env::vars_os(), &Filter { rule: &|_| None }, &policy.temp);
+        let supervisor = Supervisor::at(env!("CARGO_BIN_EXE_architect"), policy, env);
+        if supervisor.enforced().unwrap().level != level {
+            continue;
+        }
+        let run = |line: &str| {
+            let timeout = Some(Duration::from_secs(20));
+            let command = Command { timeout, ..Command::shell(line, root.join("w")) };
+            supervisor.run(&command, &Cancel::new()).unwrap()
+        };
+        let much = "a=$(head -c 200000000 /dev/zero | tr '\\0' x); sleep 5";
+        assert_eq!(run(much).end, End::OutOfMemory, "{level}");
+        assert_eq!(run("true").end, End::Exited(0));
+        let counted = level == Level::Namespaces || !rustix::process::geteuid().is_root();
+        if counted {
+            let many = run("for i in $(seq 600); do sleep 3 & done 2>/dev/null; jobs -p | wc -l");
+            assert_ne!(many.stdout.text().trim(), "600", "{level}");
+            assert_eq!(run("true").end, End::Exited(0));
+        }
+    }
+}

@@ -53,7 +53,7 @@ const KEYS: &[(&str, &str, &str, &str)] = &[
     ("context.parallel_tools", "", "", "false"),
     ("commands.enabled", "false", "true", ""),
     ("commands.enabled", "", "", "false"),
-    ("commands.default_timeout", "", "31", "29"),
+    ("commands.default_timeout", "", "121", "119"),
     ("commands.max_output_lines", "", "201", "199"),
     ("commands.blocked_patterns", "['a']", "", "['a', 'b']"),
     ("commands.safe_commands", "", "['rm']", ""),

@@ -62,7 +62,10 @@ fn a_command_is_ended_after_its_time() {
     let call = json!({"command": "echo begun; sleep 4711.1", "timeout": 1});
     let result = world.call("run_command", &call);
     assert_eq!(result.status, ToolStatus::TimedOut);
-    assert_eq!(&*result.text, "begun\n[timed out after 1 s and was ended]");
+    assert_eq!(
+        &*result.text,
+        "begun\n[timed out after 1 s and was ended with all that it had started; `timeout` can be up to 3600 s]"
+    );
     let stubborn =
         json!({"command": "trap '' TERM; sleep 4711.1 & wait; sleep 4711.1", "timeout": 1});
     assert_eq!(world.call("run_command", &stubborn).status, ToolStatus::TimedOut);

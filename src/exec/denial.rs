@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 
-use crate::exec::{Mode, Network, Policy};
+use super::policy::{Mode, Network, Policy};
 
 /// What a program says when it may not write.
 const FILES: [&str; 8] = [
@@ -40,11 +40,27 @@ const NETWORK: [&str; 12] = [
     "socket: Operation not permitted",
 ];
 
+/// What a program says when it has no key or password, and what it looked for.
+const LOGIN: [(&str, &str); 9] = [
+    ("Permission denied (publickey", "~/.ssh"),
+    ("Host key verification failed", "~/.ssh"),
+    ("could not read Username", "~/.git-credentials"),
+    ("could not read Password", "~/.git-credentials"),
+    ("Authentication failed for 'http", "~/.git-credentials"),
+    ("ENEEDAUTH", "~/.npmrc"),
+    ("Unable to authenticate", "~/.npmrc"),
+    ("no authentication token", "~/.cargo/credentials.toml"),
+    ("Unable to locate credentials", "~/.aws"),
+];
+
+/// What a program says when it may not read, or finds nothing.
+const READING: [&str; 3] = ["Permission denied", "No such file or directory", "EACCES"];
+
 /// Lines of an output that are looked at, from its end.
 const LOOKED_AT: usize = 200;
 
 /// Returns what the confinement stopped, for the model; none when nothing points to it.
-pub(super) fn explained(output: &str, policy: &Policy, cwd: &Path) -> Option<String> {
+pub fn explained(output: &str, policy: &Policy, cwd: &Path) -> Option<String> {
     let lines = || output.lines().rev().take(LOOKED_AT);
     let says = |line: &str, all: &[&str]| all.iter().any(|text| line.contains(text));
     if lines().any(|line| says(line, &NETWORK)) {
@@ -64,6 +80,24 @@ pub(super) fn explained(output: &str, policy: &Policy, cwd: &Path) -> Option<Str
     }
     if policy.mode == Mode::Off {
         return None;
+    }
+    let allowing = |what: &str| {
+        format!(
+            "sandbox denied: secrets of the user are hidden from commands; the user can allow reading one with \
+             sandbox.readable = [\"{what}\"] in the configuration"
+        )
+    };
+    let login = lines().find_map(|line| LOGIN.iter().find(|(text, _)| line.contains(text)));
+    if let (Some((_, what)), false) = (login, policy.hidden.is_empty()) {
+        return Some(allowing(what));
+    }
+    let is_hidden = |path: &PathBuf| policy.hidden.iter().any(|hidden| path.starts_with(hidden));
+    let hidden = lines().filter(|line| says(line, &READING));
+    if let Some(path) = hidden.flat_map(|line| paths(line, cwd)).find(|path| {
+        // What is not there was not hidden.
+        is_hidden(path) && path.symlink_metadata().is_ok()
+    }) {
+        return Some(allowing(&path.display().to_string()));
     }
     let protected = |path: &Path| {
         format!(
@@ -189,6 +223,20 @@ mod tests {
         let shell = "/bin/bash: line 1: kill: (1) - Operation not permitted";
         assert_eq!(said(&place, shell), None);
         assert_eq!(said(&place, "all is well"), None);
+    }
+
+    #[test]
+    fn what_is_hidden_is_named_with_the_key_that_allows_it() {
+        let mut place = place();
+        let ssh = place.policy.workspace.parent().unwrap().join("out/.ssh");
+        std::fs::create_dir(&ssh).unwrap();
+        let line = "cat: ../out/.ssh: Permission denied";
+        assert!(!said(&place, line).unwrap_or_default().contains("readable"));
+        assert_eq!(said(&place, "git@host: Permission denied (publickey)."), None);
+        place.policy.hidden = vec![ssh];
+        assert!(said(&place, line).unwrap().contains("sandbox.readable = [\"/"));
+        let said = said(&place, "git@host: Permission denied (publickey).").unwrap();
+        assert!(said.contains("sandbox.readable = [\"~/.ssh\"]"), "{said}");
     }
 
     #[test]

@@ -1,0 +1,319 @@
+//! The caches of package managers: commands read the user's own, and write private copies that nothing runs outside of
+//! the confinement.
+//!
+//! With mount namespaces, a private folder is mounted over the user's folder (an overlay): what was downloaded before is
+//! there, and what a command changes stays in the private folder. Where there is no folder of the user, or no overlay can
+//! be had, variables such as `CARGO_HOME` name a private folder instead.
+//!
+//! Private folders are kept, one set for each workspace: a project cannot change what another project builds with.
+
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// The caches of package managers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Caches {
+    /// Where the private folders are kept; none when there are no caches.
+    pub store: Option<PathBuf>,
+    /// The caches.
+    pub list: Vec<Cache>,
+}
+
+/// A cache.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cache {
+    /// The name of the private folder.
+    pub name: String,
+    /// The user's own folder, if it is known where that would be.
+    pub folder: Option<PathBuf>,
+    /// Variables that name the private folder, and what follows its path in each.
+    pub variables: Vec<(String, String)>,
+    /// Files of the user's folder that a private one refers to by links: settings, not what was downloaded.
+    pub linked: Vec<String>,
+}
+
+/// A tool and its cache.
+struct Tool {
+    name: &'static str,
+    /// The variable by which the user says where the cache is.
+    variable: &'static str,
+    /// Where it is in the home, if no variable says otherwise; empty if it is then part of another cache.
+    in_home: &'static str,
+    /// Variables for a private folder, each with what follows its path.
+    private: &'static [(&'static str, &'static str)],
+    linked: &'static [&'static str],
+}
+
+const fn tool(name: &'static str, variable: &'static str, in_home: &'static str) -> Tool {
+    Tool { name, variable, in_home, private: &[], linked: &[] }
+}
+
+/// Every tool whose cache is known. In the home, an outer folder comes before an inner one.
+const TOOLS: &[Tool] = &[
+    Tool { private: &[("XDG_CACHE_HOME", "")], ..tool("cache", "XDG_CACHE_HOME", ".cache") },
+    Tool {
+        private: &[("CARGO_HOME", "")],
+        linked: &["config.toml", "config"],
+        ..tool("cargo", "CARGO_HOME", ".cargo")
+    },
+    // Without an overlay there is no other folder with the user's tool chains.
+    tool("rustup", "RUSTUP_HOME", ".rustup"),
+    Tool { private: &[("npm_config_cache", "")], ..tool("npm", "npm_config_cache", ".npm") },
+    Tool { private: &[("PNPM_HOME", "")], ..tool("pnpm", "PNPM_HOME", ".local/share/pnpm") },
+    Tool {
+        private: &[("YARN_GLOBAL_FOLDER", "/berry"), ("YARN_CACHE_FOLDER", "/cache")],
+        ..tool("yarn", "YARN_CACHE_FOLDER", ".yarn")
+    },
+    Tool {
+        private: &[("BUN_INSTALL_CACHE_DIR", "/install/cache")],
+        ..tool("bun", "BUN_INSTALL", ".bun")
+    },
+    Tool { private: &[("DENO_DIR", "")], ..tool("deno", "DENO_DIR", "") },
+    Tool { private: &[("PIP_CACHE_DIR", "")], ..tool("pip", "PIP_CACHE_DIR", "") },
+    Tool { private: &[("UV_CACHE_DIR", "")], ..tool("uv", "UV_CACHE_DIR", "") },
+    Tool {
+        private: &[
+            ("UV_TOOL_DIR", "/tools"),
+            ("UV_PYTHON_INSTALL_DIR", "/python"),
+            ("UV_TOOL_BIN_DIR", "/bin"),
+            ("UV_PYTHON_BIN_DIR", "/bin"),
+        ],
+        ..tool("uv-data", "", ".local/share/uv")
+    },
+    Tool { private: &[("UV_TOOL_DIR", "")], ..tool("uv-tools", "UV_TOOL_DIR", "") },
+    Tool {
+        private: &[("UV_PYTHON_INSTALL_DIR", "")],
+        ..tool("uv-python", "UV_PYTHON_INSTALL_DIR", "")
+    },
+    Tool { private: &[("POETRY_CACHE_DIR", "")], ..tool("poetry", "POETRY_CACHE_DIR", "") },
+    Tool { private: &[("GOPATH", "")], ..tool("go", "GOPATH", "go") },
+    Tool { private: &[("GOMODCACHE", "")], ..tool("go-mod", "GOMODCACHE", "") },
+    Tool { private: &[("GOCACHE", "")], ..tool("go-build", "GOCACHE", "") },
+    Tool { private: &[("MAVEN_OPTS", MAVEN), ("MAVEN_USER_HOME", "")], ..tool("maven", "", ".m2") },
+    Tool {
+        private: &[("GRADLE_USER_HOME", "")],
+        linked: &["gradle.properties", "init.gradle", "init.gradle.kts", "init.d"],
+        ..tool("gradle", "GRADLE_USER_HOME", ".gradle")
+    },
+    Tool { private: &[("NUGET_PACKAGES", "/packages")], ..tool("nuget", "", ".nuget") },
+    Tool { private: &[("CCACHE_DIR", "")], ..tool("ccache", "CCACHE_DIR", ".ccache") },
+    Tool { private: &[("SCCACHE_DIR", "")], ..tool("sccache", "SCCACHE_DIR", "") },
+];
+
+/// Stands for the option that names Maven's repository below the private folder, behind the user's own options.
+const MAVEN: &str = "-Dmaven.repo.local";
+
+/// Folders of programs below private folders, which are searched after all others.
+const PROGRAMS: [(&str, &str); 4] =
+    [("cargo", "bin"), ("go", "bin"), ("uv-data", "bin"), ("pnpm", "")];
+
+impl Caches {
+    /// Returns the caches of a user with this home and these variables, which are kept in this folder.
+    pub fn of<'a>(
+        store: PathBuf,
+        home: Option<&Path>,
+        variable: impl Fn(&str) -> Option<&'a str>,
+    ) -> Self {
+        let cache = |tool: &Tool| {
+            // Of several folders for Go, the first one is written.
+            let set = variable(tool.variable).and_then(|set| set.split(':').next());
+            let set = set.map(PathBuf::from).filter(|set| set.is_absolute());
+            if set.is_none() && tool.in_home.is_empty() {
+                return None;
+            }
+            let folder = set.or_else(|| Some(home?.join(tool.in_home)));
+            let text = |text: &&str| (*text).to_owned();
+            let variables = tool.private.iter().map(|(name, after)| (text(name), text(after)));
+            Some(Cache {
+                name: tool.name.to_owned(),
+                folder,
+                variables: variables.collect(),
+                linked: tool.linked.iter().map(text).collect(),
+            })
+        };
+        Self { store: Some(store), list: TOOLS.iter().filter_map(cache).collect() }
+    }
+
+    /// Returns the folder of the private folders that are not mounted over the user's.
+    pub(super) fn all_private(&self) -> Option<PathBuf> {
+        Some(self.store.as_ref()?.join("private"))
+    }
+
+    /// Returns where the private folder of a cache is, if it is not mounted over the user's.
+    fn private(&self, cache: &Cache) -> Option<PathBuf> {
+        Some(self.all_private()?.join(&cache.name))
+    }
+
+    /// Makes the private folders.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the system refuses it.
+    pub(super) fn make(&self) -> io::Result<()> {
+        let Some(store) = &self.store else { return Ok(()) };
+        let make = |path: &Path| DirBuilder::new().recursive(true).mode(0o700).create(path);
+        make(store)?;
+        for cache in &self.list {
+            let Some(private) = self.private(cache) else { continue };
+            make(&private)?;
+            for name in &cache.linked {
+                let Some(own) = cache.folder.as_ref().map(|folder| folder.join(name)) else {
+                    continue;
+                };
+                if own.exists() && private.join(name).symlink_metadata().is_err() {
+                    std::os::unix::fs::symlink(own, private.join(name))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the variables that name private folders, for those caches that are not mounted over the user's.
+    pub(super) fn variables(&self, caches: &[&Cache]) -> Vec<(OsString, OsString)> {
+        let mut all = Vec::new();
+        let mut programs = Vec::new();
+        for cache in caches {
+            let Some(private) = self.private(cache) else { continue };
+            for (name, after) in &cache.variables {
+                let value = if after == MAVEN {
+                    maven(&private)
+                } else {
+                    let mut value = private.clone().into_os_string();
+                    value.push(after);
+                    Some(value)
+                };
+                all.extend(value.map(|value| (OsString::from(name), value)));
+            }
+            let known = PROGRAMS.iter().find(|(name, _)| **name == cache.name);
+            programs.extend(known.map(|(_, below)| private.join(below)));
+        }
+        if let (Some(path), false) = (std::env::var_os("PATH"), programs.is_empty()) {
+            let known = std::env::split_paths(&path).collect::<Vec<_>>();
+            let path = std::env::join_paths(known.into_iter().chain(programs));
+            all.extend(path.ok().map(|path| ("PATH".into(), path)));
+        }
+        all
+    }
+}
+
+/// Returns the options for Maven with a repository in a private folder, besides those of the user; none when its script
+/// would split the path.
+fn maven(private: &Path) -> Option<OsString> {
+    let path = private.to_str().filter(|path| !path.contains(char::is_whitespace))?;
+    let mut value = std::env::var_os("MAVEN_OPTS").unwrap_or_default();
+    if !value.is_empty() {
+        value.push(" ");
+    }
+    value.push(format!("{MAVEN}={path}/repository"));
+    Some(value)
+}
+
+/// A set of private folders to be mounted over the user's. No other process mounts the same set while this exists: what
+/// two such mounts would show of each other's changes is undefined.
+#[cfg(target_os = "linux")]
+pub(super) struct Layers {
+    folder: PathBuf,
+    _lock: fs::File,
+}
+
+/// Sets that are tried.
+#[cfg(target_os = "linux")]
+const SETS: usize = 32;
+
+#[cfg(target_os = "linux")]
+impl Layers {
+    /// Returns the first set that is free.
+    pub(super) fn take(caches: &Caches) -> Option<Self> {
+        let store = caches.store.as_ref()?;
+        (0..SETS).find_map(|number| {
+            let folder = store.join(format!("layers-{number}"));
+            DirBuilder::new().recursive(true).mode(0o700).create(&folder).ok()?;
+            let path = folder.join("lock");
+            fs::File::create(&path).ok()?;
+            // Open for writing, it would keep its file system from being made read-only.
+            let lock = fs::File::open(path).ok()?;
+            rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).ok()?;
+            Some(Self { folder, _lock: lock })
+        })
+    }
+
+    /// Returns the folders for what is written and for the kernel's own use.
+    pub(super) fn of(&self, cache: &Cache) -> io::Result<(PathBuf, PathBuf)> {
+        let own = self.folder.join(&cache.name);
+        let (upper, work) = (own.join("upper"), own.join("work"));
+        for path in [&upper, &work] {
+            DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        }
+        Ok((upper, work))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn caches(variables: &[(&str, &'static str)]) -> Caches {
+        let find = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, v)| *v);
+        Caches::of("/s".into(), Some(Path::new("/h")), find)
+    }
+
+    fn folder(caches: &Caches, name: &str) -> Option<PathBuf> {
+        caches.list.iter().find(|cache| cache.name == name)?.folder.clone()
+    }
+
+    #[test]
+    fn the_folder_of_a_cache_is_where_the_user_says() {
+        let usual = caches(&[]);
+        assert_eq!(folder(&usual, "cargo"), Some("/h/.cargo".into()));
+        assert_eq!(folder(&usual, "pip"), None, "it is part of another one");
+        let set =
+            caches(&[("CARGO_HOME", "/opt/cargo"), ("GOPATH", "/a:/b"), ("PIP_CACHE_DIR", "/p")]);
+        assert_eq!(folder(&set, "cargo"), Some("/opt/cargo".into()));
+        assert_eq!(folder(&set, "go"), Some("/a".into()));
+        assert_eq!(folder(&set, "pip"), Some("/p".into()));
+        assert_eq!(
+            folder(&caches(&[("CARGO_HOME", "relative")]), "cargo"),
+            Some("/h/.cargo".into())
+        );
+    }
+
+    #[test]
+    fn variables_name_the_private_folders() {
+        let caches = caches(&[]);
+        let all: Vec<&Cache> = caches.list.iter().collect();
+        let variables = caches.variables(&all);
+        let value = |name: &str| {
+            let found = variables.iter().find(|(found, _)| found == name);
+            found.map(|(_, value)| value.to_str().unwrap().to_owned())
+        };
+        assert_eq!(value("CARGO_HOME").as_deref(), Some("/s/private/cargo"));
+        assert!(
+            value("MAVEN_OPTS")
+                .unwrap()
+                .ends_with("-Dmaven.repo.local=/s/private/maven/repository")
+        );
+        assert!(value("PATH").unwrap().contains("/s/private/go/bin"));
+        assert_eq!(value("RUSTUP_HOME"), None);
+    }
+
+    #[test]
+    fn a_private_folder_refers_to_the_settings_of_the_user() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().join("home");
+        fs::create_dir_all(home.join(".cargo")).unwrap();
+        fs::write(home.join(".cargo/config.toml"), "x").unwrap();
+        fs::write(home.join(".cargo/credentials.toml"), "secret").unwrap();
+        let caches = Caches::of(folder.path().join("store"), Some(&home), |_| None);
+        for _ in 0..2 {
+            caches.make().unwrap();
+        }
+        let private = folder.path().join("store/private/cargo");
+        assert_eq!(fs::read_to_string(private.join("config.toml")).unwrap(), "x");
+        assert!(!private.join("credentials.toml").exists());
+    }
+}

@@ -1,0 +1,275 @@
+//! Protected files where nothing can be mounted over them.
+//!
+//! Access rules of the kernel grant a folder with everything in it; a file in it cannot be exempt. So its content is read
+//! before a command starts, and put back when the command has ended, with everything that it started.
+
+use std::collections::BTreeMap;
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use super::policy::{Mode, Policy};
+
+/// What is to be protected by being put back.
+pub(super) struct Protected {
+    paths: Vec<PathBuf>,
+}
+
+/// The state of protected paths at one moment.
+pub(super) struct Snapshot {
+    roots: Vec<PathBuf>,
+    entries: BTreeMap<PathBuf, Entry>,
+}
+
+/// What is at a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Entry {
+    Folder { mode: u32 },
+    File { mode: u32, content: Vec<u8> },
+    Link { to: PathBuf },
+}
+
+/// The most that is read of all protected files together, in bytes, and how many of them.
+const MOST: (u64, usize) = (32 << 20, 10_000);
+
+impl Protected {
+    /// Returns the protected paths of a policy that commands could write, as far as they are there.
+    pub(super) fn of(policy: &Policy) -> Self {
+        let mut writable = vec![&policy.temp];
+        if policy.mode == Mode::WorkspaceWrite {
+            writable.push(&policy.workspace);
+            writable.extend(&policy.writable);
+        }
+        let is_writable = |path: &&PathBuf| {
+            policy.mode != Mode::Off && writable.iter().any(|root| path.starts_with(root))
+        };
+        Self { paths: policy.protected.iter().filter(is_writable).cloned().collect() }
+    }
+
+    /// Returns nothing to be protected.
+    pub(super) fn nothing() -> Self {
+        Self { paths: Vec::new() }
+    }
+
+    /// Returns whether all of it can be put back.
+    pub(super) fn is_feasible(&self) -> bool {
+        self.taken().is_ok()
+    }
+
+    /// Returns the state of what is there now.
+    ///
+    /// # Errors
+    ///
+    /// Fails when there is too much, or something that cannot be read.
+    pub(super) fn taken(&self) -> io::Result<Snapshot> {
+        let mut snapshot = Snapshot { roots: Vec::new(), entries: BTreeMap::new() };
+        let mut left = MOST;
+        for path in self.paths.iter().filter(|path| path.symlink_metadata().is_ok()) {
+            snapshot.roots.push(path.clone());
+            snapshot.add(path, &mut left)?;
+        }
+        Ok(snapshot)
+    }
+}
+
+impl Snapshot {
+    fn add(&mut self, path: &Path, left: &mut (u64, usize)) -> io::Result<()> {
+        let entry = read(path, &mut left.0)?;
+        left.1 = left.1.checked_sub(1).ok_or(io::ErrorKind::FileTooLarge)?;
+        let is_folder = matches!(entry, Entry::Folder { .. });
+        self.entries.insert(path.to_owned(), entry);
+        if is_folder {
+            for inner in fs::read_dir(path)? {
+                self.add(&inner?.path(), left)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts back what has changed. Returns the protected paths that had.
+    pub(super) fn put_back(self) -> Vec<PathBuf> {
+        let mut changed: Vec<PathBuf> = Vec::new();
+        for root in &self.roots {
+            let mut now = Self { roots: Vec::new(), entries: BTreeMap::new() };
+            let mut left = MOST;
+            let same = now.add(root, &mut left).is_ok()
+                && now.entries.iter().eq(self
+                    .entries
+                    .range(root.clone()..)
+                    .take_while(|(path, _)| path.starts_with(root)));
+            if !same {
+                self.restore(root);
+                changed.push(root.clone());
+            }
+        }
+        changed
+    }
+
+    /// Puts back everything at and below a path, outer folders first.
+    fn restore(&self, root: &Path) {
+        self.open_ancestors(root);
+        let own =
+            self.entries.range(root.to_owned()..).take_while(|(path, _)| path.starts_with(root));
+        let own: Vec<_> = own.collect();
+        remove_others(root, &|path| self.entries.contains_key(path));
+        for (path, entry) in &own {
+            let mut left = u64::MAX;
+            if read(path, &mut left).is_ok_and(|now| now == **entry) {
+                continue;
+            }
+            let _ = put(path, entry);
+        }
+        // A folder is closed only when all is in it.
+        for (path, entry) in own.iter().rev() {
+            if let Entry::Folder { mode } = entry {
+                let _ = fs::set_permissions(path, Permissions::from_mode(*mode));
+            }
+        }
+    }
+
+    /// Makes the folders on the way to a path again, where a command has removed or replaced them.
+    fn open_ancestors(&self, root: &Path) {
+        let Some(parent) = root.parent() else { return };
+        if fs::symlink_metadata(parent).is_ok_and(|found| found.is_dir()) {
+            let _ = fs::set_permissions(parent, open(parent));
+            return;
+        }
+        self.open_ancestors(parent);
+        let _ = remove(parent);
+        let _ = fs::create_dir(parent);
+    }
+}
+
+/// Returns permissions with which the owner can work in a folder.
+fn open(path: &Path) -> Permissions {
+    let mode = fs::symlink_metadata(path).map_or(0o700, |found| found.mode() & 0o7777);
+    Permissions::from_mode(mode | 0o700)
+}
+
+fn read(path: &Path, left: &mut u64) -> io::Result<Entry> {
+    let found = fs::symlink_metadata(path)?;
+    let mode = found.mode() & 0o7777;
+    if found.is_dir() {
+        return Ok(Entry::Folder { mode });
+    }
+    if found.is_symlink() {
+        return Ok(Entry::Link { to: fs::read_link(path)? });
+    }
+    if !found.is_file() {
+        // A pipe would never end.
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    *left = left.checked_sub(found.len()).ok_or(io::ErrorKind::FileTooLarge)?;
+    Ok(Entry::File { mode, content: fs::read(path)? })
+}
+
+fn put(path: &Path, entry: &Entry) -> io::Result<()> {
+    match entry {
+        Entry::Folder { .. } => {
+            if !fs::symlink_metadata(path).is_ok_and(|found| found.is_dir()) {
+                let _ = remove(path);
+                fs::create_dir(path)?;
+            }
+            fs::set_permissions(path, open(path))
+        }
+        Entry::Link { to } => {
+            let _ = remove(path);
+            symlink(to, path)
+        }
+        Entry::File { mode, content } => {
+            // Not written in place: what is there may be another name of some other file.
+            let _ = remove(path);
+            fs::write(path, content)?;
+            fs::set_permissions(path, Permissions::from_mode(*mode))
+        }
+    }
+}
+
+/// Removes what was not there.
+fn remove_others(path: &Path, was_there: &dyn Fn(&Path) -> bool) {
+    if !was_there(path) {
+        let _ = remove(path);
+        return;
+    }
+    if fs::symlink_metadata(path).is_ok_and(|found| found.is_dir()) {
+        let _ = fs::set_permissions(path, open(path));
+        for inner in fs::read_dir(path).into_iter().flatten().flatten() {
+            remove_others(&inner.path(), was_there);
+        }
+    }
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    if !fs::symlink_metadata(path)?.is_dir() {
+        return fs::remove_file(path);
+    }
+    fs::set_permissions(path, open(path))?;
+    for inner in fs::read_dir(path)? {
+        let _ = remove(&inner?.path());
+    }
+    fs::remove_dir(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_a_command_did_to_it_is_undone() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("w");
+        let path = |name: &str| root.join(name);
+        let policy = Policy {
+            mode: Mode::WorkspaceWrite,
+            temp: folder.path().join("t"),
+            protected: vec![path(".git/hooks"), path(".git/config"), path("none")],
+            ..Policy::off(&root)
+        };
+        type Attack = fn(&Path);
+        let attacks: [Attack; 8] = [
+            |root| fs::write(root.join(".git/config"), "evil").unwrap(),
+            |root| fs::remove_file(root.join(".git/config")).unwrap(),
+            |root| fs::rename(root.join(".git"), root.join("old")).unwrap(),
+            |root| fs::write(root.join(".git/hooks/new"), "evil").unwrap(),
+            |root| {
+                fs::remove_dir_all(root.join(".git/hooks")).unwrap();
+                symlink("..", root.join(".git/hooks")).unwrap();
+            },
+            |root| {
+                let hook = root.join(".git/hooks/a");
+                fs::set_permissions(&hook, Permissions::from_mode(0o777)).unwrap();
+            },
+            |root| {
+                fs::remove_file(root.join(".git/config")).unwrap();
+                fs::create_dir_all(root.join(".git/config/deep")).unwrap();
+                fs::set_permissions(root.join(".git/config"), Permissions::from_mode(0o555))
+                    .unwrap();
+                fs::set_permissions(root.join(".git"), Permissions::from_mode(0o555)).unwrap();
+            },
+            |root| {
+                fs::rename(root.join(".git"), root.join("old")).unwrap();
+                symlink("old", root.join(".git")).unwrap();
+                fs::write(root.join("old/config"), "evil").unwrap();
+            },
+        ];
+        for attack in attacks {
+            let _ = remove(&root);
+            fs::create_dir_all(path(".git/hooks")).unwrap();
+            fs::write(path(".git/config"), "mine").unwrap();
+            fs::write(path(".git/hooks/a"), "mine").unwrap();
+            fs::set_permissions(path(".git/hooks/a"), Permissions::from_mode(0o755)).unwrap();
+            let protected = Protected::of(&policy);
+            assert!(protected.is_feasible());
+            let before = protected.taken().unwrap();
+            attack(&root);
+            assert!(!before.put_back().is_empty());
+            assert_eq!(fs::read_to_string(path(".git/config")).unwrap(), "mine");
+            assert_eq!(fs::read_dir(path(".git/hooks")).unwrap().count(), 1);
+            let hook = fs::symlink_metadata(path(".git/hooks/a")).unwrap();
+            assert_eq!(hook.mode() & 0o7777, 0o755);
+            assert!(!fs::symlink_metadata(path(".git")).unwrap().is_symlink());
+            assert_eq!(protected.taken().unwrap().put_back(), Vec::<PathBuf>::new());
+        }
+    }
+}
