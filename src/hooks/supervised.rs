@@ -24,6 +24,7 @@ impl Shell for Supervisor {
             }
             End::Signalled(signal) => Err(HookError::Signal(signal)),
             End::TimedOut | End::Stuck => Err(HookError::TimedOut(line.timeout)),
+            End::Lost => Err(HookError::Panic("its supervisor is gone".to_owned())),
             End::Cancelled => Err(HookError::Cancelled),
         }
     }

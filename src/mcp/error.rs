@@ -130,7 +130,7 @@ fn ended(end: Option<End>) -> String {
     match end {
         Some(End::Exited(code)) => format!(" (exit code {code})"),
         Some(End::Signalled(signal)) => format!(" (signal {signal})"),
-        Some(End::TimedOut | End::Cancelled | End::Stuck) | None => String::new(),
+        Some(End::TimedOut | End::Cancelled | End::Stuck | End::Lost) | None => String::new(),
     }
 }
 
