@@ -40,6 +40,7 @@ impl Gates {
             End::OutOfMemory => "used too much memory".to_owned(),
             End::Cancelled => "cancelled".to_owned(),
             End::Stuck => "could not be ended".to_owned(),
+            End::Lost => "the supervisor of the command broke down".to_owned(),
         };
         let output = [outcome.stdout.text(), outcome.stderr.text()].join("\n");
         Err(format!("{how}\n{}", output.trim()))

@@ -139,6 +139,10 @@ fn hints(error: &AppError) -> Vec<String> {
             format!("`architect steer {session} MESSAGE` tells the running session something"),
             format!("`architect fork {session}` goes on from a copy"),
         ],
+        AppError::Journal(JournalError::Exists(session)) => vec![
+            format!("`architect resume {session} PROMPT` goes on with it"),
+            "without --session the run gets an id of its own".to_owned(),
+        ],
         AppError::Journal(JournalError::Idle(session)) => {
             vec![format!("`architect resume {session} PROMPT` goes on with it")]
         }

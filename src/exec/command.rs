@@ -79,9 +79,11 @@ pub enum End {
     OutOfMemory,
     /// It could not be killed, and was left alone.
     Stuck,
+    /// Its supervisor ended before it told how. The command may have completed, or partially, or not have started.
+    Lost,
 }
 
-/// Why a command was not run, or is not known to have ended.
+/// Why a command was not run.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ExecError {
@@ -109,8 +111,8 @@ pub enum ExecError {
     /// The supervisor could not be started.
     #[error("the supervisor of commands could not be started: {0}")]
     Supervisor(#[source] io::Error),
-    /// The supervisor ended while the command was under way.
-    #[error("the supervisor of the command broke down; the command was killed")]
+    /// The supervisor ended before it was told of the command.
+    #[error("the supervisor of commands broke down")]
     Lost,
     /// Commands cannot be confined in the way that was asked for.
     #[error(

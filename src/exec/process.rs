@@ -97,7 +97,7 @@ impl Process {
             if let (Some(leader), true) = (self.leader, self.level() != Level::Namespaces) {
                 let _ = kill_process_group(leader, Signal::KILL);
             }
-            return Some(End::Stuck);
+            return Some(End::Lost);
         };
         if let Tell::Ended { ended, .. } = received.message { Some(End::of(ended)) } else { None }
     }

@@ -8,6 +8,7 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -44,6 +45,9 @@ const DRAIN: Duration = Duration::from_millis(300);
 
 /// How long an output may stay open after everything that could write to it is gone.
 const CLOSING: Duration = Duration::from_millis(200);
+
+/// How long to wait when the system can't tell what is ready.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// How much longer than all its limits a supervisor may take to answer.
 const LATE: Duration = Duration::from_secs(8);
@@ -105,11 +109,11 @@ impl Supervisor {
         let stdin = input(&command.stdin)?;
         let limits = Limits { timeout: command.timeout, grace: command.grace, drain: DRAIN };
         let words = command.words().encode().map_err(|e| ExecError::Start(e.to_string()))?;
-        let lost = |_| ExecError::Lost;
-        let files = [stdin.as_fd(), out.as_fd(), err.as_fd()];
-        worker.link.send(&Ask::Start(limits), &words, &files).map_err(lost)?;
-        drop((stdin, out, err));
         let stop = worker.link.again().map_err(ExecError::Supervisor)?;
+        let files = [stdin.as_fd(), out.as_fd(), err.as_fd()];
+        // Without the whole message the supervisor starts nothing. From here on the command may run.
+        worker.link.send(&Ask::Start(limits), &words, &files).map_err(|_| ExecError::Lost)?;
+        drop((stdin, out, err));
         let guard = cancel.on_cancel(move || {
             // Whoever does not hear it any more has ended.
             let _ = stop.send(&Ask::Stop, &[], &[]);
@@ -128,7 +132,7 @@ impl Supervisor {
         let refused = worker.egress.as_ref().map(Egress::refused).unwrap_or_default();
         let [stdout, stderr] = gathering.outputs.map(|output| output.capture);
         drop(guard);
-        let (end, strays, [aside, restored]) = match told? {
+        let (end, strays, [aside, restored]) = match told {
             Told::Ended(ended, paths) => {
                 let end = End::of(ended);
                 // A request to stop may still be on its way; it must not meet the next command. Nor must what is stuck.
@@ -142,6 +146,7 @@ impl Supervisor {
                 return Err(command.refused(fault));
             }
             Told::Nothing => (End::Stuck, 0, [const { Vec::new() }; 2]),
+            Told::Lost => (End::Lost, 0, [const { Vec::new() }; 2]),
         };
         Ok(Outcome { end, stdout, stderr, strays, level, aside, refused, restored })
     }
@@ -180,6 +185,8 @@ enum Told {
     Failed(StartFault),
     /// It did not answer in time.
     Nothing,
+    /// It is gone, or can't be listened to any more.
+    Lost,
 }
 
 /// Reads what a command writes until it has ended.
@@ -222,31 +229,31 @@ impl Output {
 }
 
 impl Gathering<'_> {
-    fn run(&mut self) -> Result<Told, ExecError> {
+    fn run(&mut self) -> Told {
         let mut buffer = vec![0; 64 * 1024];
         let mut told = None;
         while told.is_none() || self.outputs.iter().any(|output| output.pipe.is_some()) {
-            let has_answer = match self.wait(&mut buffer, told.is_none())? {
+            let has_answer = match self.wait(&mut buffer, told.is_none()) {
                 Ready::TimeIsUp => break,
                 Ready::Outputs => false,
                 Ready::Answer => true,
             };
-            if has_answer && let Some(answer) = self.hear()? {
+            if has_answer && let Some(answer) = self.hear() {
                 if let Told::Failed(..) = answer {
-                    return Ok(answer);
+                    return answer;
                 }
                 told = Some(answer);
                 self.due = Some(Instant::now() + CLOSING);
             }
         }
-        Ok(told.unwrap_or(Told::Nothing))
+        told.unwrap_or(Told::Nothing)
     }
 
     /// Waits for something to read, and reads what the command wrote.
-    fn wait(&mut self, buffer: &mut [u8], listens: bool) -> Result<Ready, ExecError> {
+    fn wait(&mut self, buffer: &mut [u8], listens: bool) -> Ready {
         let left = self.due.map(|due| due.saturating_duration_since(Instant::now()));
         if left == Some(Duration::ZERO) {
-            return Ok(Ready::TimeIsUp);
+            return Ready::TimeIsUp;
         }
         let pipes = self.outputs.iter().filter_map(|output| output.pipe.as_ref());
         let mut fds: Vec<_> = pipes.map(|pipe| PollFd::new(pipe, PollFlags::IN)).collect();
@@ -255,7 +262,12 @@ impl Gathering<'_> {
         }
         match poll(&mut fds, left.and_then(timespec).as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(ExecError::Supervisor(error.into())),
+            // There is no memory for it. The command goes on meanwhile.
+            Err(_) => {
+                drop(fds);
+                thread::sleep(PAUSE);
+                return Ready::Outputs;
+            }
         }
         let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
         let mut ready = ready.into_iter();
@@ -264,10 +276,10 @@ impl Gathering<'_> {
                 output.read(buffer);
             }
         }
-        Ok(if ready.next() == Some(true) { Ready::Answer } else { Ready::Outputs })
+        if ready.next() == Some(true) { Ready::Answer } else { Ready::Outputs }
     }
 
-    fn hear(&mut self) -> Result<Option<Told>, ExecError> {
+    fn hear(&mut self) -> Option<Told> {
         let Ok(Some(Received { message, .. })) = self.worker.link.receive::<Tell>() else {
             // In a namespace everything has ended with it, and the number means nothing out here.
             if let (Some(leader), true) =
@@ -275,9 +287,9 @@ impl Gathering<'_> {
             {
                 let _ = kill_process_group(leader, Signal::KILL);
             }
-            return Err(ExecError::Lost);
+            return Some(Told::Lost);
         };
-        Ok(match message {
+        match message {
             Tell::Ended { ended, aside, restored } => Some(Told::Ended(ended, [aside, restored])),
             Tell::Failed(fault) => Some(Told::Failed(fault)),
             Tell::Started { pid } => {
@@ -285,7 +297,7 @@ impl Gathering<'_> {
                 None
             }
             Tell::Ready(_) | Tell::Lower(_) | Tell::Unable(_) | Tell::NoTemp(_) => None,
-        })
+        }
     }
 }
 

@@ -25,6 +25,7 @@ impl Shell for Supervisor {
             End::Signalled(signal) => Err(HookError::Signal(signal)),
             End::OutOfMemory => Err(HookError::Signal(9)),
             End::TimedOut | End::Stuck => Err(HookError::TimedOut(line.timeout)),
+            End::Lost => Err(HookError::Panic("its supervisor is gone".to_owned())),
             End::Cancelled => Err(HookError::Cancelled),
         }
     }

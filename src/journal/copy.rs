@@ -8,6 +8,7 @@ use std::time::SystemTime;
 
 use super::Durability;
 use super::blobs::{self, Blobs};
+use super::claim::Claim;
 use super::error::{JournalError, ReadOnly, Tried};
 use super::header::{Header, Lineage};
 use super::id::SessionId;
@@ -82,7 +83,7 @@ impl Store {
             ..past.header
         };
         let blobs = self.blobs(child);
-        self.write_copy(child, |out| {
+        self.write_copy(child, self.claim_new(child)?, |out| {
             let mut copy = Copy { out, crc: 0 };
             while let Some(stored) = next(&mut reader)?.filter(|stored| stored.seq <= after) {
                 let instead = fork.instead.as_ref().filter(|_| stored.seq == after);
@@ -156,18 +157,24 @@ impl Store {
             return Err(no(why.to_string()));
         }
         let had = past.header.session;
-        let taken = self.path(had).exists();
-        let session = if taken { SessionId::fresh() } else { had };
+        let (session, claim) = match self.claim_new(had) {
+            Ok(claim) => (had, claim),
+            Err(JournalError::Exists(_) | JournalError::Busy { .. }) => {
+                let fresh = SessionId::fresh();
+                (fresh, self.claim_new(fresh)?)
+            }
+            Err(error) => return Err(error),
+        };
         let seq = end.position.seq.saturating_sub(1);
         let lineage = Some(Lineage { session: had, seq, replaced: None });
         let header = Header { imported: Some(seq), ..past.header };
-        let header = match taken {
+        let header = match session != had {
             true => Header { session, lineage, created: now.into(), ..header },
             false => header,
         };
         let mut reader = Reader::again(path, again, nowhere)?;
         let blobs = self.blobs(session);
-        self.write_copy(session, |out| {
+        self.write_copy(session, claim, |out| {
             let mut copy = Copy { out, crc: 0 };
             while let Some(stored) = next(&mut reader)? {
                 match &stored.content {
@@ -185,12 +192,12 @@ impl Store {
     fn write_copy(
         &self,
         session: SessionId,
+        claim: Claim,
         write: impl FnOnce(&mut dyn Write) -> Result<(), JournalError>,
     ) -> Result<(), JournalError> {
         let temporary = self.temporary();
         let file = blobs::create(&temporary).tried("make the file", &temporary)?;
         let written = (|| {
-            super::folder::private(&self.beside(session))?;
             let mut out = BufWriter::new(&file);
             write(&mut out)?;
             out.flush().tried("write", &temporary)?;
@@ -198,12 +205,16 @@ impl Store {
             if self.durability() == Durability::Full {
                 file.sync_all().tried("make durable", &temporary)?;
             }
-            self.publish(&temporary, &self.path(session))
+            self.publish(&temporary, session)
         })();
         if written.is_err() {
             let _ = fs::remove_file(&temporary);
-            let _ = fs::remove_dir_all(self.beside(session));
+            // What stands beside a journal that another process has named meanwhile is not ours.
+            if !self.path(session).exists() {
+                let _ = fs::remove_dir_all(self.beside(session));
+            }
         }
+        drop(claim);
         written
     }
 }

@@ -10,6 +10,7 @@
 //! folded from these lines.
 
 mod blobs;
+mod claim;
 mod copy;
 mod error;
 mod folder;

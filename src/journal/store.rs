@@ -5,13 +5,14 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use uuid::Uuid;
 
 use super::blobs::{self, Blobs};
+use super::claim::{self, Claim};
 use super::error::{JournalError, ReadOnly, Tried};
 use super::header::{Begin, Header};
 use super::id::SessionId;
@@ -90,15 +91,12 @@ impl Store {
         begin: Begin,
     ) -> Result<(FileJournal, Header), JournalError> {
         let header = Header::new(session, begin);
-        let path = self.path(session);
-        if path.exists() {
-            return Err(JournalError::Exists(session));
-        }
+        let _claim = self.claim_new(session)?;
         // Under its own name a journal is never seen without its header.
         let temporary = self.temporary();
         let file = blobs::create(&temporary).tried("make the file", &temporary)?;
         let journal = self.begin(session, file, &header).and_then(|journal| {
-            self.publish(&temporary, &path)?;
+            self.publish(&temporary, session)?;
             Ok(journal)
         });
         if journal.is_err() {
@@ -113,16 +111,43 @@ impl Store {
         file: File,
         header: &Header,
     ) -> Result<FileJournal, JournalError> {
-        self.claim(session, &file)?;
+        // Nobody else knows the file yet, so its lock is free; from its first moment under its name it is locked.
+        lock(&file, &self.path(session))?;
         let files = self.files(session, file, BTreeSet::new());
         let mut journal = FileJournal::new(files, Position::default(), header.created);
         journal.begin(header)?;
         Ok(journal)
     }
 
+    /// Takes the sole right to begin a session with this id.
+    ///
+    /// # Errors
+    ///
+    /// Fails when there is one already, and while another process begins it.
+    pub(super) fn claim_new(&self, session: SessionId) -> Result<Claim, JournalError> {
+        let exists = || match self.path(session).exists() {
+            true => Err(JournalError::Exists(session)),
+            false => Ok(()),
+        };
+        exists()?;
+        let claim = Claim::take(session, &self.beside(session))?;
+        // The process that had it before may have begun the session.
+        exists().map(|()| claim)
+    }
+
     /// Gives a journal its name.
-    pub(super) fn publish(&self, temporary: &Path, path: &Path) -> Result<(), JournalError> {
-        fs::rename(temporary, path).tried("make the file", path)?;
+    ///
+    /// # Errors
+    ///
+    /// Fails when there is a session with this id: none is ever replaced.
+    pub(super) fn publish(&self, from: &Path, session: SessionId) -> Result<(), JournalError> {
+        let path = self.path(session);
+        match claim::publish(from, &path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(JournalError::Exists(session));
+            }
+            named => named.tried("make the file", &path)?,
+        }
         match self.durability {
             Durability::Full => folder::sync(&self.sessions).tried("make durable", &self.sessions),
             Durability::Os => Ok(()),
@@ -142,6 +167,10 @@ impl Store {
         let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(&path);
         let file = self.found(session, file)?;
         self.claim(session, &file)?;
+        if file.metadata().tried("look at", &path)?.nlink() == 0 {
+            // It was removed while this process waited for its lock.
+            return Err(JournalError::Unknown(session.to_string()));
+        }
         let read = file.try_clone().tried("open", &path)?;
         let reader = Reader::new(&path, read, self.blobs(session));
         let (past, End { position, kind }) = replay(reader, session, |_, _, _| {})?;

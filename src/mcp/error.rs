@@ -131,7 +131,7 @@ fn ended(end: Option<End>) -> String {
         Some(End::Exited(code)) => format!(" (exit code {code})"),
         Some(End::Signalled(signal)) => format!(" (signal {signal})"),
         Some(End::OutOfMemory) => " (it used too much memory)".to_owned(),
-        Some(End::TimedOut | End::Cancelled | End::Stuck) | None => String::new(),
+        Some(End::TimedOut | End::Cancelled | End::Stuck | End::Lost) | None => String::new(),
     }
 }
 

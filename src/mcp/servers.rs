@@ -45,21 +45,15 @@ type Started = Result<Ready, ServerError>;
 impl Servers {
     /// Starts servers, all at the same time, and lists their tools: in the order of the servers, and of each server's
     /// own list. Takes no longer than the longest of their time limits, and ends soon when it is cancelled; servers that
-    /// run already are then given less time to end, too.
+    /// run already are then given less time to end, too. Those for which the system has no thread come one by one.
     pub fn start(specs: Vec<Spec>, setup: &Setup, cancel: &Cancel) -> (Self, Vec<Problem>) {
         let servers = specs
             .into_iter()
             .map(|spec| Arc::new(Server::new(spec, setup.clone(), cancel.clone())));
         let servers: Vec<Arc<Server>> = servers.collect();
-        let started: Vec<Started> = thread::scope(|scope| {
-            let start = |server: &Arc<Server>| {
-                let server = Arc::clone(server);
-                scope.spawn(move || start(&server, cancel))
-            };
-            let starting: Vec<_> = servers.iter().map(start).collect();
-            let broken = |_| Err(ServerError::Start("its start broke down".to_owned()));
-            starting.into_iter().map(|started| started.join().unwrap_or_else(broken)).collect()
-        });
+        let broken = || Err(ServerError::Start("its start broke down".to_owned()));
+        let started = side_by_side(&servers, |server| start(server, cancel));
+        let started = started.into_iter().map(|started| started.unwrap_or_else(broken));
         let (mut own, mut problems, mut taken) = (Self::default(), Vec::new(), HashSet::new());
         for (server, started) in servers.into_iter().zip(started) {
             let name: Arc<str> = server.spec.name.as_str().into();
@@ -98,12 +92,26 @@ impl Servers {
     /// Ends the servers, all at the same time, and whatever they have started. Who has less time left for that than they
     /// usually get gives them no more; a moment it takes all the same.
     pub fn stop(&self, left: Option<Duration>) {
-        thread::scope(|scope| {
-            for server in &self.all {
-                scope.spawn(move || server.stop(left));
-            }
-        });
+        side_by_side(&self.all, |server| server.stop(left));
     }
+}
+
+/// Does something with each server at the same time, as far as the system has threads, and with the rest one by one.
+/// Returns what came of each; none where it broke down.
+fn side_by_side<T: Send>(
+    servers: &[Arc<Server>],
+    act: impl Fn(&Server) -> T + Sync,
+) -> Vec<Option<T>> {
+    let act = &act;
+    thread::scope(|scope| {
+        let start = |server| thread::Builder::new().spawn_scoped(scope, move || act(server));
+        let running: Vec<_> = servers.iter().map(|server| (server, start(server))).collect();
+        let done = running.into_iter().map(|(server, running)| match running {
+            Ok(thread) => thread.join().ok(),
+            Err(_) => Some(act(server)),
+        });
+        done.collect()
+    })
 }
 
 impl Drop for Servers {

@@ -4,13 +4,16 @@
 //! connection is kept. A number needs nobody to look it up, and a name that was found a moment ago is still there.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use ureq::config::Config;
 use ureq::http::Uri;
 use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::NextTimeout;
+use ureq::unversioned::transport::time::Duration as Limit;
 
 /// Finds hosts, and remembers the one that was found last. Clones share what they remember.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +36,26 @@ impl Names {
     /// Forgets what was found: it may be the reason for something that failed.
     pub(super) fn forget(&self) {
         *self.last() = None;
+    }
+
+    /// Asks the system, which has no limit of its own; so a thread asks that is left alone when the time is over. The
+    /// library would do the same, but panics without a thread.
+    fn look_up(
+        &self,
+        uri: &Uri,
+        config: &Config,
+        timeout: NextTimeout,
+    ) -> Result<ResolvedSocketAddrs, ureq::Error> {
+        let (tell, told) = mpsc::sync_channel(1);
+        let (system, uri, config) = (Arc::clone(&self.system), uri.clone(), config.clone());
+        let unlimited = NextTimeout { after: Limit::NotHappening, ..timeout };
+        let ask = move || drop(tell.send(system.resolve(&uri, &config, unlimited)));
+        thread::Builder::new().name("resolve".to_owned()).spawn(ask).map_err(ureq::Error::Io)?;
+        match told.recv_timeout(*timeout.after) {
+            Ok(found) => found,
+            Err(RecvTimeoutError::Timeout) => Err(ureq::Error::Timeout(timeout.reason)),
+            Err(RecvTimeoutError::Disconnected) => Err(ureq::Error::HostNotFound),
+        }
     }
 
     fn last(&self) -> MutexGuard<'_, Option<Found>> {
@@ -64,7 +87,7 @@ impl Resolver for Names {
         if let Some(addresses) = known {
             return Ok(addresses);
         }
-        let addresses = self.system.resolve(uri, config, timeout)?;
+        let addresses = self.look_up(uri, config, timeout)?;
         *self.last() = Some(Found { host, at: Instant::now(), addresses: addresses.clone() });
         Ok(addresses)
     }

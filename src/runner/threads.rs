@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
-use rayon::{ThreadPool, ThreadPoolBuilder};
+use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
 use super::hands::{Arrival, Hands, Lane, Work};
 use crate::machine::Deadline;
@@ -71,20 +71,30 @@ impl Threads {
         Ok(())
     }
 
-    /// Returns the pool; it is made when the first tool runs, since many runs have none.
-    fn pool(&mut self) -> Result<&ThreadPool, String> {
+    /// Does something on the pool; that is made when the first tool runs, since many runs have none. It is smaller if the
+    /// system has few threads. Without any, the thread of the calls does it.
+    fn in_pool(&mut self, body: Body) -> Result<(), String> {
         if self.pool.is_none() {
-            let pool = ThreadPoolBuilder::new()
-                .num_threads(self.pool_size)
-                .thread_name(|index| format!("tool-{index}"))
-                // Without a handler a panic that slips through would end the process.
-                .panic_handler(|panic| log::error!("a tool thread broke down: {}", said(&*panic)))
-                .build()
-                .map_err(|error| format!("could not start the tool threads: {error}"))?;
-            self.pool = Some(pool);
+            let sizes = std::iter::successors(Some(self.pool_size), |size| Some(size / 2));
+            self.pool = sizes.take_while(|size| *size > 0).find_map(|size| pool(size).ok());
         }
-        self.pool.as_ref().ok_or_else(|| "there are no tool threads".to_owned())
+        match &self.pool {
+            Some(pool) => {
+                pool.spawn(body);
+                Ok(())
+            }
+            None => self.call(body),
+        }
     }
+}
+
+fn pool(threads: usize) -> Result<ThreadPool, ThreadPoolBuildError> {
+    ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .thread_name(|index| format!("tool-{index}"))
+        // Without a handler a panic that slips through would end the process.
+        .panic_handler(|panic| log::error!("a tool thread broke down: {}", said(&*panic)))
+        .build()
 }
 
 /// Something that is done on another thread.
@@ -164,7 +174,7 @@ impl Hands for Threads {
         };
         let started = match lane {
             Lane::Own => self.call(Box::new(body)),
-            Lane::Pool => self.pool().map(|pool| pool.spawn(body)),
+            Lane::Pool => self.in_pool(Box::new(body)),
         };
         if let Err(why) = started {
             tell(&why);

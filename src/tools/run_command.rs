@@ -165,6 +165,11 @@ impl Prepared for Call {
     }
 }
 
+/// What the model is told when the supervisor of a command is gone.
+const LOST: &str = "outcome unknown: the supervisor of the command broke down, or was killed, while the command was \
+     running. The command was ended; it may have completed, partially completed, or not run at all. Look at what is \
+     there before you repeat it";
+
 impl Call {
     fn answer(&self, outcome: &Outcome, cwd: &Path) -> Output {
         let (status, end) = match outcome.end {
@@ -201,6 +206,7 @@ impl Call {
                 ToolStatus::Abandoned,
                 "could not be ended, not even by SIGKILL, and was left alone".to_owned(),
             ),
+            End::Lost => (ToolStatus::InDoubt, LOST.to_owned()),
         };
         let mut notes = vec![end];
         match outcome.strays {

@@ -168,7 +168,7 @@ pub(super) fn complaint(outcome: &Outcome) -> String {
     match outcome.end {
         End::TimedOut => format!("it took longer than {} s", TIMEOUT.as_secs()),
         End::Cancelled => "it was cancelled".to_owned(),
-        End::Exited(_) | End::Signalled(_) | End::OutOfMemory | End::Stuck => {
+        End::Exited(_) | End::Signalled(_) | End::OutOfMemory | End::Stuck | End::Lost => {
             let said = outcome.stderr.text();
             said.lines().next().unwrap_or("it failed without a word").to_owned()
         }

@@ -2,12 +2,13 @@
 
 use std::num::NonZero;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::bounded;
 use globset::GlobMatcher;
-use ignore::{DirEntry, WalkBuilder, WalkState};
+use ignore::{DirEntry, WalkBuilder};
 
 use crate::port::Cancel;
 use crate::tools::pattern::glob;
@@ -55,18 +56,15 @@ pub(in crate::tools) fn names(pattern: &str) -> Result<GlobMatcher, String> {
     glob(&anywhere)
 }
 
-/// Threads that walk, at the most.
+/// Threads that look at files, at the most.
 const THREADS: usize = 12;
 
-/// Returns whether so many threads can be had: the walker that has several breaks down without them.
-fn can_be_had(threads: usize) -> bool {
-    thread::scope(|scope| {
-        (0..threads).all(|_| thread::Builder::new().spawn_scoped(scope, || {}).is_ok())
-    })
-}
+/// Files that were found and that no thread has looked at yet, at the most.
+const QUEUE: usize = 1_024;
 
 impl Walk {
-    /// Looks at each file, in no order, from several threads if they can be had, each with something of its own that looks.
+    /// Looks at each file, in no order, from several threads, each with something of its own that looks. This thread walks;
+    /// it looks, too, if the system has no other one. (The parallel walker of the library panics or waits for ever then.)
     ///
     /// # Errors
     ///
@@ -80,47 +78,53 @@ impl Walk {
             looking()(self.path.clone());
             return Ok(Walked::All);
         }
-        let ended = Mutex::new(Walked::All);
         let begun = Instant::now();
         let from = self.root.path().join(self.path.as_path());
         let mut walk = WalkBuilder::new(&from);
         // What begins with a dot belongs to the project; what git keeps for itself does not.
         walk.hidden(false).require_git(false).git_global(false).follow_links(false);
         walk.filter_entry(|entry| entry.file_name() != ".git");
-        let step = |look: &mut Look<'a>, entry: Result<DirEntry, ignore::Error>| {
-            let stop = match () {
-                () if cancel.is_cancelled() => Walked::Cancelled,
-                () if begun.elapsed() > LONGEST => Walked::Late,
-                () => Walked::All,
-            };
-            if stop != Walked::All {
-                *ended.lock().unwrap_or_else(PoisonError::into_inner) = stop;
-                return WalkState::Quit;
-            }
-            // What cannot be read, or is gone by now, has nothing to show.
-            let Ok(entry) = entry else { return WalkState::Continue };
-            if entry.file_type().is_some_and(|kind| kind.is_file())
+        let stop = || match () {
+            () if cancel.is_cancelled() => Walked::Cancelled,
+            () if begun.elapsed() > LONGEST => Walked::Late,
+            () => Walked::All,
+        };
+        let step = |look: &mut Look<'a>, entry: &DirEntry| {
+            if stop() == Walked::All
+                && entry.file_type().is_some_and(|kind| kind.is_file())
                 && let Some(path) = self.wanted(entry.path())
             {
                 look(path);
             }
-            WalkState::Continue
         };
-        let threads = thread::available_parallelism().map_or(1, NonZero::get).min(THREADS);
-        if can_be_had(threads) {
-            walk.threads(threads).build_parallel().run(|| {
-                let mut look = looking();
-                Box::new(move |entry| step(&mut look, entry))
-            });
-        } else {
-            let mut look = looking();
-            for entry in walk.build() {
-                if step(&mut look, entry) == WalkState::Quit {
-                    break;
+        let most = thread::available_parallelism().map_or(1, NonZero::get).min(THREADS);
+        let walked = thread::scope(|scope| {
+            let (found, to_look_at) = bounded::<DirEntry>(QUEUE);
+            let start = |_| {
+                let (entries, mut look) = (to_look_at.clone(), looking());
+                let work = move || entries.iter().for_each(|entry| step(&mut look, &entry));
+                thread::Builder::new().name("search".to_owned()).spawn_scoped(scope, work).ok()
+            };
+            let threads = (0..most).map_while(start).count();
+            drop(to_look_at);
+            let mut own = (threads == 0).then(looking);
+            // What cannot be read, or is gone by now, has nothing to show.
+            for entry in walk.build().flatten() {
+                let stop = stop();
+                if stop != Walked::All {
+                    return stop;
+                }
+                match &mut own {
+                    Some(look) => step(look, &entry),
+                    // The threads have broken down, and that is told when they are waited for.
+                    None if found.send(entry).is_err() => break,
+                    None => {}
                 }
             }
-        }
-        Ok(ended.into_inner().unwrap_or_else(PoisonError::into_inner))
+            Walked::All
+        });
+        // The threads may have left files out that were found in time.
+        Ok(if walked == Walked::All { stop() } else { walked })
     }
 
     /// Returns the path of a file that was come across, if it is one of those that are wanted.

@@ -1,6 +1,6 @@
 //! The index: how many files a workspace has, in which languages, and how they are laid out.
 //!
-//! It looks at names and sizes, never into a file, and follows no symbolic link. The walk is parallel and obeys
+//! It looks at names and sizes, never into a file, and follows no symbolic link. The walk obeys
 //! `.gitignore` and its like. It has a deadline: whoever asks waits no longer than that, and learns whether the answer
 //! is whole ([`Reach`]); a walk that takes longer goes on behind, for the cache. What is kept of it is small, however
 //! large the workspace is: a tree in full up to [`Tree::DETAILED`] files, and two levels of it beyond.

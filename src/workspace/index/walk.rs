@@ -1,4 +1,4 @@
-//! The walk through a workspace: parallel, behind whoever waits for it.
+//! The walk through a workspace, on a thread of its own, behind whoever waits for it.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ignore::overrides::{Override, OverrideBuilder};
-use ignore::{DirEntry, WalkBuilder, WalkState};
+use ignore::{DirEntry, WalkBuilder};
 
 use super::cache::Cache;
 use super::{Index, IndexError, IndexSettings, guarded, language};
@@ -72,9 +72,11 @@ impl Walk {
             shared.progress().over = true;
             shared.ended.notify_all();
         };
-        // Without a thread there is no index; the run goes on without.
+        // Without a thread there is no index; the run goes on without, and waits for none.
         if let Err(error) = thread::Builder::new().name("index".to_owned()).spawn(job) {
             log::warn!("the workspace is not indexed: {error}");
+            walk.shared.stopped.store(true, Ordering::Relaxed);
+            walk.shared.progress().over = true;
         }
         Ok(walk)
     }
@@ -110,23 +112,19 @@ impl Walk {
 impl Shared {
     fn walk(&self, builder: &WalkBuilder, root: &Path, largest: u64) {
         let begun = Instant::now();
-        builder.build_parallel().run(|| {
-            Box::new(|entry| {
-                let found = entry.ok().and_then(|entry| found(&entry, root, largest));
-                let full = found.is_some_and(|found| {
-                    let mut progress = self.progress();
-                    progress.found.push(found);
-                    progress.found.len() >= MOST
-                });
-                if full || begun.elapsed() > LONGEST {
-                    self.stopped.store(true, Ordering::Relaxed);
-                }
-                match self.stopped.load(Ordering::Relaxed) {
-                    true => WalkState::Quit,
-                    false => WalkState::Continue,
-                }
-            })
-        });
+        for entry in builder.build().flatten() {
+            let full = found(&entry, root, largest).is_some_and(|found| {
+                let mut progress = self.progress();
+                progress.found.push(found);
+                progress.found.len() >= MOST
+            });
+            if full || begun.elapsed() > LONGEST {
+                self.stopped.store(true, Ordering::Relaxed);
+            }
+            if self.stopped.load(Ordering::Relaxed) {
+                break;
+            }
+        }
     }
 
     fn progress(&self) -> MutexGuard<'_, Progress> {

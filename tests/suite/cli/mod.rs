@@ -1,6 +1,7 @@
 //! The command from outside: a real process, a real server, real files.
 
 mod answers;
+mod claims;
 mod crash;
 mod endings;
 mod faults;

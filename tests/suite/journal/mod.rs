@@ -1,5 +1,6 @@
 //! Sessions: what is written, what survives, and how they go on.
 
+mod claims;
 mod copies;
 mod crash;
 mod damage;

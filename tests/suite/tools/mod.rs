@@ -9,6 +9,7 @@ mod engine;
 mod files;
 mod git;
 mod guardrails;
+mod lost;
 mod odd;
 mod patches;
 mod permissions;

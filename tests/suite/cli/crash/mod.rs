@@ -6,6 +6,7 @@ mod killed;
 mod story;
 mod strace;
 mod syncs;
+mod threads;
 
 use std::path::PathBuf;
 use std::process::Child;
