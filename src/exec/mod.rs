@@ -28,13 +28,15 @@ mod supervisor;
 mod sys;
 mod temp;
 mod tree;
+mod variables;
 mod wire;
 mod worker;
 
 pub use capture::Capture;
-pub use command::{Command, End, ExecError, Input, Outcome};
+pub use command::{Command, End, ExecError, Input, Outcome, shell_is_bash};
 pub use confine::{Enforced, Hole, Level};
-pub use env::{Filter, clean, is_secret};
+pub use env::{Filter, clean};
 pub use policy::{Mode, Need, Network, Policy, ResourceLimits, TempOwner, real};
 pub use process::{Pipes, Process};
 pub use supervisor::Supervisor;
+pub use variables::is_secret;
