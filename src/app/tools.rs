@@ -15,7 +15,7 @@ use crate::model::{Item, wildcard};
 use crate::net::Secrets;
 use crate::tools::permission::{
     BlockedCommands, CommandScope, Confirm, ConfirmMode, FilePatterns, Guardrails, Limits,
-    OffLimits, Rule, Rules, Used,
+    OffLimits, Repositories, Rule, Rules, Used,
 };
 use crate::tools::{CommandSettings, Delete, MaxTokens, READ_OUTPUT, Registry, Settings, standard};
 use crate::workspace::Root;
@@ -34,6 +34,7 @@ pub(super) fn of(
 ) -> Result<Registry, Problem> {
     let mut settings = settings(config, agent, effect)?;
     settings.guardrails.off_limits = OffLimits::of(sandbox.model.policy());
+    settings.guardrails.repositories = Repositories::of(&sandbox.model.policy().workspace);
     let mut tools = standard(root, &sandbox.model, &settings);
     if !config.settings.commands.enabled {
         tools.retain(|tool| &*tool.spec().name != COMMAND);
@@ -149,6 +150,7 @@ fn guardrails(config: &Config) -> Result<Guardrails, Problem> {
         protected: files("guardrails.protected_files", &guardrails.protected_files)?,
         sensitive: files("guardrails.sensitive_files", &guardrails.sensitive_files)?,
         off_limits: OffLimits::default(),
+        repositories: Repositories::default(),
         blocked,
         safe: commands.safe_commands.clone(),
         commands: match commands.allowed_only {

@@ -181,6 +181,11 @@ fn shell() -> &'static str {
     bash.into_iter().find(|path| Path::new(path).exists()).unwrap_or("/bin/sh")
 }
 
+/// Returns whether commands are run by bash, and not by what the system has instead.
+pub fn shell_is_bash() -> bool {
+    shell().ends_with("/bash")
+}
+
 impl End {
     pub(super) fn of(ended: Ended) -> Self {
         match (ended.stopped, ended.status) {

@@ -4,16 +4,10 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use super::git;
-
-/// What a variable's name must not contain, to be passed on.
-const SECRET: [&str; 7] =
-    ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL"];
-
-/// Variables that make a shell run something first.
-const STARTS_SOMETHING: [&str; 4] = ["BASH_ENV", "ENV", "PROMPT_COMMAND", "SHELLOPTS"];
+use super::variables::{is_passed, passed};
 
 /// There is no terminal, no editor, no pager and nobody to answer.
-const UNATTENDED: [(&str, &str); 17] = [
+const UNATTENDED: [(&str, &str); 18] = [
     ("AGENT", "architect"),
     ("TERM", "dumb"),
     ("NO_COLOR", "1"),
@@ -25,6 +19,8 @@ const UNATTENDED: [(&str, &str); 17] = [
     ("GIT_PAGER", "cat"),
     ("MANPAGER", "cat"),
     ("SYSTEMD_PAGER", "cat"),
+    // What only reads a repository does not write its index.
+    ("GIT_OPTIONAL_LOCKS", "0"),
     ("GIT_TERMINAL_PROMPT", "0"),
     ("GIT_ASKPASS", "false"),
     ("SSH_ASKPASS", "false"),
@@ -35,7 +31,8 @@ const UNATTENDED: [(&str, &str); 17] = [
 
 /// Which variables of the engine a command gets.
 pub struct Filter<'a> {
-    /// Is asked first: true keeps a variable, false leaves it out, and none leaves it to its name.
+    /// Is asked first: true keeps a variable as it is, false leaves it out, and none leaves it to the list of those that
+    /// are passed on.
     pub rule: &'a dyn Fn(&str) -> Option<bool>,
 }
 
@@ -47,7 +44,8 @@ pub fn clean(
 ) -> Vec<(OsString, OsString)> {
     let (settings, others): (Vec<_>, Vec<_>) =
         engine.into_iter().partition(|(name, _)| git::is_setting(name));
-    let mut kept: Vec<_> = others.into_iter().filter(|(name, _)| is_kept(name, filter)).collect();
+    let mut kept: Vec<_> =
+        others.into_iter().filter_map(|(name, value)| kept(name, value, filter)).collect();
     kept.extend(git::settings(&settings, filter));
     let mut set = |name: &str, value: &OsStr| {
         kept.retain(|(other, _)| other != name);
@@ -62,24 +60,31 @@ pub fn clean(
     kept
 }
 
-/// Returns whether a variable of this name holds a secret.
-pub fn is_secret(name: &str) -> bool {
-    let upper = name.to_uppercase();
-    // The keys of git's settings are names.
-    !upper.starts_with("GIT_CONFIG_KEY_") && SECRET.iter().any(|secret| upper.contains(secret))
+/// Returns a variable as a command gets it; `None` if it does not get it.
+fn kept(name: OsString, value: OsString, filter: &Filter<'_>) -> Option<(OsString, OsString)> {
+    let text = name.to_string_lossy();
+    match (filter.rule)(&text) {
+        Some(true) => return Some((name, value)),
+        Some(false) => return None,
+        None => {}
+    }
+    if !is_passed(&text) {
+        return None;
+    }
+    if text == "PATH" {
+        return Some((name, absolute(&value)));
+    }
+    let value = match value.to_str() {
+        Some(value) => passed(&text, value)?.into_owned().into(),
+        None => value,
+    };
+    Some((name, value))
 }
 
-fn is_kept(name: &OsStr, filter: &Filter<'_>) -> bool {
-    let name = name.to_string_lossy();
-    if let Some(decided) = (filter.rule)(&name) {
-        return decided;
-    }
-    let upper = name.to_uppercase();
-    !is_secret(&upper)
-        && !STARTS_SOMETHING.contains(&upper.as_str())
-        && !upper.starts_with("ARCHITECT_")
-        // A function that a shell would define before it does anything.
-        && !upper.starts_with("BASH_FUNC_")
+/// Returns a search path without folders that depend on where a command runs: a program there is not the user's.
+fn absolute(path: &OsStr) -> OsString {
+    let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute());
+    std::env::join_paths(folders).unwrap_or_else(|_| path.to_owned())
 }
 
 #[cfg(test)]
@@ -96,6 +101,16 @@ mod tests {
             ("BASH_FUNC_ls%%", "() { evil; }"),
             ("ARCHITECT_MODEL", "m"),
             ("EDITOR", "vim"),
+            ("GH_PAT", "p"),
+            ("SENTRY_DSN", "https://a@b.example/1"),
+            ("COOKIE", "c"),
+            ("DATABASE_URL", "postgres://u:p@h/d"),
+            ("PIP_INDEX_URL", "https://u:p@h/simple"),
+            ("npm_config__auth", "a"),
+            ("SSH_AUTH_SOCK", "/run/x"),
+            ("LD_PRELOAD", "/x.so"),
+            ("GITHUB_ENV", "/x"),
+            ("UNHEARD_OF", "x"),
         ];
         let engine = engine.map(|(name, value)| (name.into(), value.into()));
         let cleaned = clean(engine, filter, Path::new("/t"));
@@ -107,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_left_out_by_their_names() {
+    fn what_is_not_on_the_list_is_left_out() {
         assert_eq!(names(&Filter { rule: &|_| None }), ["PATH"]);
     }
 
@@ -119,6 +134,28 @@ mod tests {
             _ => None,
         };
         assert_eq!(names(&Filter { rule: &rule }), ["github_token"]);
+    }
+
+    #[test]
+    fn tool_chains_are_found_and_folders_of_the_place_are_not() {
+        let engine = [
+            ("PATH", ":.:/bin:node_modules/.bin:/usr/bin"),
+            ("CARGO_HOME", "/c"),
+            ("LC_CTYPE", "C"),
+            ("npm_config_cache", "/n"),
+            ("https_proxy", "http://u:p@h.example:1"),
+        ];
+        let engine = engine.map(|(name, value)| (name.into(), value.into()));
+        let cleaned = clean(engine, &Filter { rule: &|_| None }, Path::new("/t"));
+        let value = |name: &str| {
+            let found = cleaned.iter().find(|(found, _)| found == name);
+            found.map(|(_, value)| value.to_str().unwrap())
+        };
+        assert_eq!(value("PATH"), Some("/bin:/usr/bin"));
+        assert_eq!(value("CARGO_HOME"), Some("/c"));
+        assert_eq!(value("LC_CTYPE"), Some("C"));
+        assert_eq!(value("npm_config_cache"), Some("/n"));
+        assert_eq!(value("https_proxy"), Some("http://h.example:1"));
     }
 
     /// Fault T8.

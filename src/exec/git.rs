@@ -7,14 +7,19 @@
 
 use std::ffi::{OsStr, OsString};
 
-use super::env::{Filter, is_secret};
+use super::env::Filter;
+use super::variables::is_secret;
 
 /// A variable with its value.
 type Variable = (OsString, OsString);
 
 /// Settings that count more than those of any file.
-const SETTINGS: [(&str, &str); 2] =
-    [("safe.bareRepository", "explicit"), ("core.fsmonitor", "false")];
+const SETTINGS: [(&str, &str); 3] = [
+    ("safe.bareRepository", "explicit"),
+    ("core.fsmonitor", "false"),
+    // Comparing files only reads; otherwise it may write the index, and run a hook.
+    ("diff.autoRefreshIndex", "false"),
+];
 
 const COUNT: &str = "GIT_CONFIG_COUNT";
 const KEY: &str = "GIT_CONFIG_KEY_";
@@ -73,12 +78,14 @@ mod tests {
         told.iter().map(|(name, value)| format!("{}={}", text(name), text(value))).collect()
     }
 
-    const OURS: [&str; 5] = [
-        "GIT_CONFIG_COUNT=2",
+    const OURS: [&str; 7] = [
+        "GIT_CONFIG_COUNT=3",
         "GIT_CONFIG_KEY_0=safe.bareRepository",
         "GIT_CONFIG_VALUE_0=explicit",
         "GIT_CONFIG_KEY_1=core.fsmonitor",
         "GIT_CONFIG_VALUE_1=false",
+        "GIT_CONFIG_KEY_2=diff.autoRefreshIndex",
+        "GIT_CONFIG_VALUE_2=false",
     ];
 
     #[test]
@@ -96,7 +103,7 @@ mod tests {
             ("GIT_CONFIG_VALUE_7", "x"),
         ];
         let expected = [
-            "GIT_CONFIG_COUNT=4",
+            "GIT_CONFIG_COUNT=5",
             "GIT_CONFIG_KEY_0=safe.directory",
             "GIT_CONFIG_VALUE_0=*",
             "GIT_CONFIG_KEY_1=core.fsmonitor",
@@ -105,10 +112,12 @@ mod tests {
             "GIT_CONFIG_VALUE_2=explicit",
             "GIT_CONFIG_KEY_3=core.fsmonitor",
             "GIT_CONFIG_VALUE_3=false",
+            "GIT_CONFIG_KEY_4=diff.autoRefreshIndex",
+            "GIT_CONFIG_VALUE_4=false",
         ];
         assert_eq!(told(&own, &|_| None), expected);
         assert_eq!(told(&own, &|name| name.starts_with(KEY).then_some(false)), OURS);
-        assert_eq!(told(&own, &|_| Some(true))[0], "GIT_CONFIG_COUNT=5");
+        assert_eq!(told(&own, &|_| Some(true))[0], "GIT_CONFIG_COUNT=6");
     }
 
     #[test]

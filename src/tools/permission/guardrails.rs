@@ -6,6 +6,7 @@ use thiserror::Error;
 
 use super::files::FilePatterns;
 use super::off_limits::OffLimits;
+use super::repository::Repositories;
 
 /// What nobody may do, whatever the rules say.
 #[derive(Clone, Debug, Default)]
@@ -16,6 +17,8 @@ pub struct Guardrails {
     pub sensitive: FilePatterns,
     /// What the confinement keeps commands from, for the tools that are not confined.
     pub off_limits: OffLimits,
+    /// The repositories in which commands run.
+    pub repositories: Repositories,
     /// Commands that never run.
     pub blocked: BlockedCommands,
     /// Commands that need no confirmation, by how they begin: `git status` is also `git status -s`.

@@ -4,12 +4,14 @@ use super::command::{Inner, Line, Program, forbidden, guessed, inner, is_harmles
 use super::guard;
 use super::guardrails::{CommandScope, Guardrails};
 use super::mode::ConfirmMode;
-use super::permit::Permit;
+use super::permit::{Permit, is_portable};
 use super::rules::{Rule, Rules, exact, spellings};
 use super::shell::{Redirect, Simple, Word};
+use crate::exec::shell_is_bash;
 use crate::tools::tool::{CommandTarget, Kind, Prepared, Target};
 
-/// Decides about calls, by their arguments alone: it asks nobody and looks at no file.
+/// Decides about calls, by their arguments alone: it asks nobody and looks at no file but the configuration of
+/// repositories in which git only reads.
 ///
 /// In this order: what nobody may do; denials; questions; permissions; and where no rule says anything, the mode.
 #[derive(Clone, Debug, Default)]
@@ -202,7 +204,15 @@ impl Judge {
                 return Allowed::Not(format!("what it does cannot be told, because {}", why.0));
             }
         };
-        let permit = Permit { rules: &self.rules.allow, safe: &self.guardrails.safe, line };
+        if !shell_is_bash() && !is_portable(&line.raw) {
+            return Allowed::Not("it is written for bash, which is not installed".to_owned());
+        }
+        let permit = Permit {
+            rules: &self.rules.allow,
+            safe: &self.guardrails.safe,
+            line,
+            repositories: &self.guardrails.repositories,
+        };
         match permit.all(script, &command.env) {
             Ok(grounds) if grounds.is_empty() => Allowed::By(READS.to_owned()),
             Ok(grounds) => Allowed::By(grounds.join(", ")),

@@ -16,6 +16,7 @@ mod mode;
 mod off_limits;
 mod permit;
 mod quota;
+mod repository;
 mod rules;
 mod shell;
 
@@ -27,6 +28,7 @@ pub use judge::{Decision, Judge};
 pub use mode::ConfirmMode;
 pub use off_limits::OffLimits;
 pub use quota::{Quota, Use, Used};
+pub use repository::Repositories;
 pub use rules::{Rule, RuleError, Rules};
 
 #[cfg(test)]

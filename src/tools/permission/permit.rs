@@ -1,6 +1,9 @@
 //! Whether a command line is allowed: all of it, part by part.
 
-use super::command::{Inner, Line, inner, is_harmless, is_own, name, only_reads};
+use super::command::{
+    Inner, Line, git_folders, inner, is_harmless, is_own, is_plain_setting, name, only_reads,
+};
+use super::repository::Repositories;
 use super::rules::{Rule, exact};
 use super::shell::{
     Assignment, Body, Command, Form, PIPED, Redirect, Redirection, Script, Simple, Word,
@@ -14,10 +17,13 @@ pub(super) struct Permit<'a> {
     pub safe: &'a [String],
     /// The line.
     pub line: &'a Line,
+    /// The repositories in which it runs.
+    pub repositories: &'a Repositories,
 }
 
-/// Files to which every command may write.
-const OPEN: [&str; 5] = ["/dev/null", "/dev/stderr", "/dev/stdout", "/dev/tty", "/dev/zero"];
+/// Files to which every command may write. `/dev/stdout` is not among them: it is whatever file stands behind it, which
+/// is then written anew.
+const OPEN: [&str; 2] = ["/dev/null", "/dev/zero"];
 
 /// Where in a line a command stands.
 #[derive(Clone, Copy, Default)]
@@ -97,7 +103,11 @@ impl Permit<'_> {
         place: Place,
     ) -> Result<(), String> {
         let Simple { assignments, words } = simple;
-        let evaluated = |set: &Assignment| set.values.iter().any(|v| v.form == Form::Evaluated);
+        // In a list, what stands in brackets at the beginning of a value is evaluated.
+        let evaluated = |set: &Assignment| {
+            let is_subscript = |value: &Word| set.is_list && value.text.contains('[');
+            set.values.iter().any(|value| value.form == Form::Evaluated || is_subscript(value))
+        };
         let set = assignments.iter().find(|set| has_effects(&set.name) || evaluated(set));
         let text = exact(words);
         if let Some(set) = set {
@@ -125,8 +135,11 @@ impl Permit<'_> {
         }
         let place = Place { is_given, ..place.inside() };
         let changes = || Err(format!("'{}' may change something", shortened(&text)));
+        if !is_understood(words) {
+            return changes();
+        }
         match inner(simple) {
-            Inner::Nothing if only_reads(simple) => Ok(()),
+            Inner::Nothing if only_reads(simple) => self.repository(words),
             Inner::Programs(programs) => {
                 // What looks for files can do something with them by itself.
                 if name(words) == Some("find") && !only_reads(simple) {
@@ -135,7 +148,9 @@ impl Permit<'_> {
                 if let [program] = programs.as_slice()
                     && is_bared(words, program)
                 {
-                    return Err("it takes variables away that keep programs from harm".to_owned());
+                    return Err(
+                        "it changes what a program is told besides its arguments".to_owned()
+                    );
                 }
                 programs.iter().try_for_each(|program| match place.depth {
                     ..=8 => self.simple(program, grounds, place),
@@ -148,6 +163,24 @@ impl Permit<'_> {
             Inner::Script(script) => self.script(&script, grounds, place),
             Inner::Nothing | Inner::Input => changes(),
             Inner::Unknown => Err(format!("what '{}' runs cannot be told", shortened(&text))),
+        }
+    }
+
+    /// Checks that git, which was found to only read, runs nothing that a repository names.
+    fn repository(&self, words: &[Word]) -> Result<(), String> {
+        if name(words) != Some("git") || words[1].text == "--version" {
+            return Ok(());
+        }
+        let mut folders = self.line.folders.clone();
+        for folder in git_folders(&words[1..]).map(|(folders, _)| folders).unwrap_or_default() {
+            let is_known = folder.is_literal() && !folder.text.starts_with('~');
+            let text = if is_known { folder.text.as_str() } else { "$" };
+            let more: Vec<String> = folders.iter().map(|from| below(from, text)).collect();
+            folders.extend(more);
+        }
+        match self.repositories.runs(&folders) {
+            Some(why) => Err(why),
+            None => Ok(()),
         }
     }
 
@@ -217,8 +250,14 @@ fn has_effects(variable: &str) -> bool {
     !is_harmless(variable) && !is_own(variable)
 }
 
-/// Returns whether a program is run by these words without variables that it would have had: `env -i`, `exec -c`. They
-/// may be what keeps it from running something.
+/// Returns a folder as seen from another one.
+fn below(from: &str, folder: &str) -> String {
+    if folder.starts_with('/') { folder.to_owned() } else { format!("{from}/{folder}") }
+}
+
+/// Returns whether a program is run by these words with another environment or under another name than it would be by
+/// itself: `env -i`, `exec -c`, `exec -a`. Variables may be what keeps it from running something, and some programs do
+/// what their name says.
 fn is_bared(words: &[Word], program: &Simple) -> bool {
     let own = &words[1..words.len().saturating_sub(program.words.len()).max(1)];
     let begins = |options: &[&str]| {
@@ -226,24 +265,73 @@ fn is_bared(words: &[Word], program: &Simple) -> bool {
     };
     match name(words) {
         Some("env") => begins(&["-i", "-u", "--i", "--u"]) || own.iter().any(|w| w.text == "-"),
-        Some("exec") => begins(&["-c"]),
+        Some("exec") => begins(&["-"]),
         _ => false,
     }
+}
+
+/// Returns whether it is known what a program makes of the words that it runs. `busybox` has commands of its own, and a
+/// shell may be told to read a script in other ways: `bash -k` takes arguments for variables.
+fn is_understood(words: &[Word]) -> bool {
+    match name(words) {
+        Some("busybox" | "toybox" | "watch") => false,
+        Some("bash" | "sh" | "dash" | "ash") => has_plain_options(&words[1..]),
+        _ => true,
+    }
+}
+
+/// Returns whether a shell is given a script with `-c`, and nothing before it but settings for errors.
+fn has_plain_options(words: &[Word]) -> bool {
+    let mut words = words.iter();
+    let mut is_script = false;
+    while let Some(word) = words.next().filter(|word| word.is_literal()) {
+        let text = word.text.as_str();
+        let Some(letters) = text.strip_prefix('-') else { return is_script };
+        if letters.is_empty() || !letters.chars().all(|letter| "ceufxo".contains(letter)) {
+            return false;
+        }
+        is_script |= letters.contains('c');
+        for _ in letters.matches('o') {
+            let setting = words.next().filter(|word| word.is_literal());
+            if !setting.is_some_and(|word| is_plain_setting(&word.text)) {
+                return false;
+            }
+        }
+    }
+    false
 }
 
 /// Returns whether the shell that runs a script, if it is one, reads it as it was read here.
 fn reads_alike(words: &[Word]) -> bool {
     match name(words) {
         Some("bash") => true,
-        // These know less, and what they don't know is something else to them.
-        Some("sh" | "dash" | "ash") => {
-            let odd = ["[[", "((", "$'", "$\"", "&>", "|&", "<<<", "function "];
-            !words.iter().any(|word| odd.iter().any(|odd| word.text.contains(odd)))
-        }
+        Some("sh" | "dash" | "ash") => words.iter().all(|word| is_portable(&word.text)),
         Some("rbash" | "ksh" | "mksh" | "yash" | "zsh") => false,
         // It is run by the shell of the line.
         _ => true,
     }
+}
+
+/// Returns whether shells that know less than bash read a script as bash does. What they don't know is something else to
+/// them.
+pub(super) fn is_portable(script: &str) -> bool {
+    const ODD: [&str; 14] = [
+        "[[",
+        "((",
+        "$'",
+        "$\"",
+        "&>",
+        "|&",
+        "<<<",
+        "<(",
+        ">(",
+        "+=",
+        "=(",
+        "function ",
+        "select ",
+        ";;&",
+    ];
+    !ODD.iter().any(|odd| script.contains(odd))
 }
 
 /// Returns the beginning of a text that may be long.

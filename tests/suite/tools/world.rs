@@ -10,7 +10,7 @@ use architect::exec::{Filter, Policy, Supervisor, clean};
 use architect::machine::Intent;
 use architect::model::{Span, ToolCall, ToolResult, ToolStatus};
 use architect::port::{Cancel, Job, Scope, Sleep, Toolbox, Vetted};
-use architect::tools::permission::{ConfirmMode, OffLimits};
+use architect::tools::permission::{ConfirmMode, OffLimits, Repositories};
 use architect::tools::{Registry, Settings, standard};
 use architect::workspace::Root;
 use serde_json::Value;
@@ -73,6 +73,7 @@ impl World {
         policy(&mut wanted);
         settings.guardrails.off_limits = OffLimits::of(&wanted);
         let workspace = wanted.workspace.canonicalize().unwrap();
+        settings.guardrails.repositories = Repositories::of(&workspace);
         let env = clean(std::env::vars_os(), &Filter { rule: &|_| None }, &temp);
         let supervisor = Supervisor::at(env!("CARGO_BIN_EXE_architect"), wanted, env);
         let root = Root::open(&workspace).unwrap();

@@ -22,7 +22,7 @@ impl Known {
         };
         script.each(&mut |command| match &command.body {
             Body::Simple(simple) => {
-                for Assignment { name, values } in &simple.assignments {
+                for Assignment { name, values, .. } in &simple.assignments {
                     if let [value] = values.as_slice() {
                         set(name, value);
                     }

@@ -4,14 +4,17 @@
 //! too little. To say *yes*, the line has to be understood as a whole, and each of its parts has to be known.
 
 mod forbidden;
+mod git;
 mod known;
 mod line;
+mod options;
 mod program;
 mod reads;
 mod unread;
 
 pub(super) use forbidden::forbidden;
+pub(super) use git::split as git_folders;
 pub(super) use line::{Line, Program};
 pub(super) use program::{Inner, inner, name, runs_scripts};
-pub(super) use reads::{is_harmless, is_own, only_reads};
+pub(super) use reads::{is_harmless, is_own, is_plain_setting, only_reads};
 pub(super) use unread::programs as guessed;

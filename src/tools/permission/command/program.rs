@@ -267,7 +267,7 @@ fn env(rest: &[Word]) -> Inner {
             return Inner::Unknown;
         }
         let value = Word { text: value.to_owned(), ..word.clone() };
-        assignments.push(Assignment { name: name.to_owned(), values: vec![value] });
+        assignments.push(Assignment { name: name.to_owned(), values: vec![value], is_list: false });
         rest = more;
     }
     match rest {

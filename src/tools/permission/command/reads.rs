@@ -3,10 +3,12 @@
 //! The list is short on purpose: a program that is not on it is asked about, which is a nuisance; a program that is on
 //! it wrongly does something that nobody was asked about.
 
-use crate::tools::permission::shell::{Form, Simple, Word};
+use super::git;
+use super::options::{Options, is_doubtful, is_several};
+use crate::tools::permission::shell::{Form, Simple, Word, is_variable};
 
 /// Programs that change nothing, whatever their arguments are.
-const ALWAYS: [&str; 75] = [
+const ALWAYS: [&str; 72] = [
     ":",
     "[",
     "arch",
@@ -22,7 +24,6 @@ const ALWAYS: [&str; 75] = [
     "continue",
     "cut",
     "df",
-    "diff",
     "dirname",
     "dirs",
     "du",
@@ -37,7 +38,6 @@ const ALWAYS: [&str; 75] = [
     "fmt",
     "fold",
     "free",
-    "getconf",
     "grep",
     "groups",
     "head",
@@ -52,7 +52,6 @@ const ALWAYS: [&str; 75] = [
     "nproc",
     "od",
     "paste",
-    "pgrep",
     "popd",
     "printenv",
     "ps",
@@ -84,11 +83,11 @@ const ALWAYS: [&str; 75] = [
     "wc",
 ];
 
-/// Programs that tell their version when they are asked for nothing else.
-const VERSIONED: [&str; 29] = [
-    "bash", "bun", "cargo", "clang", "cmake", "deno", "docker", "g++", "gcc", "git", "go", "java",
-    "javac", "make", "mvn", "node", "npm", "npx", "perl", "php", "pip", "pip3", "pnpm", "python",
-    "python3", "ruby", "rustc", "rustup", "yarn",
+/// Programs that tell their version when they are asked for nothing else. Those are missing that look for a version of
+/// themselves in the workspace first: `cargo`, `yarn`, `mvn` and their like run what a file there names.
+const VERSIONED: [&str; 14] = [
+    "bash", "clang", "cmake", "docker", "g++", "gcc", "git", "make", "node", "perl", "php",
+    "python", "python3", "ruby",
 ];
 
 /// Variables that any program may be given without doing anything else because of them.
@@ -126,6 +125,264 @@ pub(in crate::tools::permission) fn is_own(variable: &str) -> bool {
         && !SETTINGS.iter().any(|begins| variable.starts_with(begins))
 }
 
+const SORT: Options = Options {
+    plain: "bcCdfghiMmnrRsuVz",
+    valued: "ktS",
+    long: &[
+        "check",
+        "dictionary-order",
+        "field-separator",
+        "general-numeric-sort",
+        "human-numeric-sort",
+        "ignore-case",
+        "ignore-leading-blanks",
+        "key",
+        "merge",
+        "month-sort",
+        "numeric-sort",
+        "reverse",
+        "stable",
+        "unique",
+        "version-sort",
+        "zero-terminated",
+    ],
+};
+
+const UNIQ: Options = Options {
+    plain: "cdDiuz0123456789",
+    valued: "fsw",
+    long: &[
+        "all-repeated",
+        "check-chars",
+        "count",
+        "group",
+        "ignore-case",
+        "repeated",
+        "skip-chars",
+        "skip-fields",
+        "unique",
+        "zero-terminated",
+    ],
+};
+
+const TREE: Options = Options {
+    plain: "aACdDfFghiJlnNpQqrsStuUvxX",
+    valued: "LPI",
+    long: &[
+        "charset",
+        "device",
+        "dirsfirst",
+        "du",
+        "filelimit",
+        "filesfirst",
+        "gitignore",
+        "ignore-case",
+        "inodes",
+        "matchdirs",
+        "noreport",
+        "prune",
+        "si",
+        "sort",
+    ],
+};
+
+const RG: Options = Options {
+    plain: "abcFHhiIlLnNopPqsSuUvVwx0.",
+    valued: "ABCefgjmMrtTE",
+    long: &[
+        "after-context",
+        "before-context",
+        "binary",
+        "byte-offset",
+        "case-sensitive",
+        "color",
+        "column",
+        "context",
+        "count",
+        "count-matches",
+        "crlf",
+        "debug",
+        "encoding",
+        "file",
+        "files",
+        "files-with-matches",
+        "files-without-match",
+        "fixed-strings",
+        "follow",
+        "glob",
+        "glob-case-insensitive",
+        "heading",
+        "help",
+        "hidden",
+        "iglob",
+        "ignore-case",
+        "ignore-file",
+        "invert-match",
+        "json",
+        "line-number",
+        "line-regexp",
+        "max-columns",
+        "max-count",
+        "max-depth",
+        "max-filesize",
+        "multiline",
+        "multiline-dotall",
+        "no-config",
+        "no-filename",
+        "no-heading",
+        "no-ignore",
+        "no-ignore-vcs",
+        "no-line-number",
+        "no-messages",
+        "null",
+        "only-matching",
+        "passthru",
+        "path-separator",
+        "pcre2",
+        "pretty",
+        "quiet",
+        "regexp",
+        "replace",
+        "smart-case",
+        "sort",
+        "sortr",
+        "stats",
+        "text",
+        "threads",
+        "trim",
+        "type",
+        "type-list",
+        "type-not",
+        "unrestricted",
+        "version",
+        "vimgrep",
+        "with-filename",
+        "word-regexp",
+    ],
+};
+
+const FILE: Options = Options {
+    plain: "bEhikLNnrv0",
+    valued: "fF",
+    long: &[
+        "brief",
+        "dereference",
+        "extension",
+        "keep-going",
+        "mime",
+        "mime-encoding",
+        "mime-type",
+        "no-dereference",
+        "no-pad",
+        "print0",
+        "separator",
+        "version",
+    ],
+};
+
+const DIFF: Options = Options {
+    plain: "abBcdeEfHiNnpqrstTuwyZ0123456789",
+    valued: "CDFILSUWXx",
+    long: &[
+        "brief",
+        "color",
+        "context",
+        "exclude",
+        "exclude-from",
+        "ignore-all-space",
+        "ignore-blank-lines",
+        "ignore-case",
+        "ignore-matching-lines",
+        "ignore-space-change",
+        "ignore-trailing-space",
+        "label",
+        "minimal",
+        "new-file",
+        "no-dereference",
+        "normal",
+        "recursive",
+        "report-identical-files",
+        "show-c-function",
+        "side-by-side",
+        "speed-large-files",
+        "strip-trailing-cr",
+        "suppress-common-lines",
+        "text",
+        "unified",
+        "version",
+        "width",
+    ],
+};
+
+const PGREP: Options = Options { plain: "acflnovwxi", valued: "dgGPstuUr", long: &[] };
+
+/// What `find` is asked without any effect; programs that it runs are judged by themselves.
+const FIND: &[&str] = &[
+    "-H",
+    "-L",
+    "-P",
+    "-a",
+    "-amin",
+    "-and",
+    "-atime",
+    "-cmin",
+    "-cnewer",
+    "-ctime",
+    "-daystart",
+    "-depth",
+    "-empty",
+    "-exec",
+    "-execdir",
+    "-executable",
+    "-false",
+    "-follow",
+    "-fstype",
+    "-gid",
+    "-group",
+    "-ilname",
+    "-iname",
+    "-inum",
+    "-ipath",
+    "-iregex",
+    "-iwholename",
+    "-links",
+    "-lname",
+    "-ls",
+    "-maxdepth",
+    "-mindepth",
+    "-mmin",
+    "-mount",
+    "-mtime",
+    "-name",
+    "-newer",
+    "-nogroup",
+    "-not",
+    "-nouser",
+    "-o",
+    "-or",
+    "-path",
+    "-perm",
+    "-print",
+    "-print0",
+    "-printf",
+    "-prune",
+    "-quit",
+    "-readable",
+    "-regex",
+    "-regextype",
+    "-samefile",
+    "-size",
+    "-true",
+    "-type",
+    "-user",
+    "-uid",
+    "-wholename",
+    "-writable",
+    "-xdev",
+    "-xtype",
+    "-newermt",
+];
+
 /// Returns whether a program changes nothing. What it runs besides itself is judged elsewhere.
 pub(in crate::tools::permission) fn only_reads(simple: &Simple) -> bool {
     let words = simple.words.as_slice();
@@ -138,53 +395,34 @@ pub(in crate::tools::permission) fn only_reads(simple: &Simple) -> bool {
         Some(_) => return false,
         None => first.text.as_str(),
     };
-    let none = |test: &dyn Fn(&Word) -> bool| !rest.iter().any(test);
+    let takes = |options: &Options| options.operands(rest).is_some();
     match name {
-        // Behind -v stands a name, and what is in its brackets is evaluated.
-        "test" | "[" => {
-            let may_be_both = |pair: &[Word]| pair.iter().all(|word| !word.is_literal());
-            !rest.windows(2).any(may_be_both)
-                && none(&|word| {
-                    let is_computed = !word.is_literal();
-                    word.text == "-v" || word.splits || (is_computed && word.text.contains('['))
-                })
-        }
-        "[[" => none(&|word| {
-            matches!(&*word.text, "-v" | "-eq" | "-ne" | "-lt" | "-le" | "-gt" | "-ge")
+        "test" | "[" => tests(rest),
+        "[[" => !rest.iter().any(|word| {
+            matches!(&*word.text, "-v" | "-R" | "-eq" | "-ne" | "-lt" | "-le" | "-gt" | "-ge")
         }),
-        "printf" => rest.first().is_none_or(|word| !word.may_be_option()),
+        "printf" => printf(rest),
         "read" => rest.iter().all(|word| word.text == "-r" || is_own_name(word)),
         "set" => rest.iter().all(|word| word.is_literal() && is_plain_setting(&word.text)),
         "date" => date(rest),
-        "file" => {
-            none(&|word| is_doubtful(word) || has_letter(word, 'C') || word.text.starts_with("--c"))
-        }
-        "wait" => none(&|word| word.may_be_option()),
+        "wait" => !rest.iter().any(Word::may_be_option),
+        "getconf" => !rest.iter().any(Word::may_be_option),
         "env" | "hostname" => rest.is_empty(),
         "command" => rest.first().is_some_and(|word| matches!(&*word.text, "-v" | "-V")),
-        "sort" => rest.iter().all(sorts),
-        "uniq" => none(&|word| !word.is_literal()) && operands(rest) <= 1,
-        "tree" => none(&|word| {
-            is_doubtful(word)
-                || has_letter(word, 'o')
-                || has_letter(word, 'R')
-                || word.text.starts_with("--o")
-        }),
-        "rg" => none(&|word| {
-            is_doubtful(word)
-                || word.text.starts_with("--pre")
-                || word.text.starts_with("--hostname")
-        }),
-        "find" => none(&|word| {
-            is_doubtful(word)
-                || word.text == "-delete"
-                || word.text.starts_with("-f")
-                    && word.text != "-follow"
-                    && word.text != "-false"
-                    && word.text != "-fstype"
-        }),
+        "diff" => takes(&DIFF),
+        "file" => takes(&FILE),
+        "pgrep" => takes(&PGREP),
+        "rg" => takes(&RG),
+        "sort" => takes(&SORT),
+        "tree" => takes(&TREE),
+        // Its second operand is a file that it writes.
+        "uniq" => {
+            !rest.iter().any(is_several)
+                && UNIQ.operands(rest).is_some_and(|operands| operands <= 1)
+        }
+        "find" => find(rest),
         "sed" => sed(rest),
-        "git" => git(rest),
+        "git" => git::reads(rest),
         name if ALWAYS.contains(&name) => true,
         name if VERSIONED.contains(&name) => {
             matches!(rest, [only] if only.is_literal() && only.text == "--version")
@@ -193,55 +431,74 @@ pub(in crate::tools::permission) fn only_reads(simple: &Simple) -> bool {
     }
 }
 
-/// Returns whether a word may turn out to be an option that nobody has seen.
-fn is_doubtful(word: &Word) -> bool {
-    !word.is_literal() && word.may_be_option()
+/// Returns whether `find` does nothing but look and run programs, which are judged by themselves.
+fn find(words: &[Word]) -> bool {
+    let (mut is_program, mut before) = (false, "");
+    words.iter().all(|word| {
+        let text = word.text.as_str();
+        let is_number = || text.len() > 1 && text[1..].starts_with(|c: char| c.is_ascii_digit());
+        let is_known = is_program || !text.starts_with('-') || FIND.contains(&text) || is_number();
+        if is_program {
+            is_program = !(text == ";" || text == "+" && before == "{}");
+        } else {
+            is_program = matches!(text, "-exec" | "-execdir" | "-ok" | "-okdir");
+        }
+        before = text;
+        is_known && !is_doubtful(word)
+    })
+}
+
+/// Returns whether the words of `test` evaluate nothing.
+///
+/// Behind `-v` stands the name of a variable, and what is in its brackets is evaluated, commands included. So no operator
+/// that stands before an operand may turn out to be one that is not seen.
+fn tests(words: &[Word]) -> bool {
+    const BETWEEN: [&str; 19] = [
+        "=", "==", "!=", "<", ">", "-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-nt", "-ot", "-ef",
+        "-a", "-o", "]", ")", "=~",
+    ];
+    let is_between = |word: &Word| word.is_literal() && BETWEEN.contains(&&*word.text);
+    let is_plain = |(at, word): (usize, &Word)| {
+        let next = words.get(at + 1);
+        let evaluates = word.is_literal() && matches!(&*word.text, "-v" | "-R");
+        !evaluates && !is_several(word) && (word.is_literal() || next.is_none_or(is_between))
+    };
+    words.iter().enumerate().all(is_plain)
+}
+
+/// Returns whether `printf` only prints: by the option `-v` and by `%n` it sets a variable.
+fn printf(words: &[Word]) -> bool {
+    let [format, rest @ ..] = words else { return true };
+    if format.may_be_option() || is_several(format) {
+        return false;
+    }
+    if !format.is_literal() {
+        return rest.is_empty();
+    }
+    let mut chars = format.text.chars();
+    while chars.by_ref().any(|c| c == '%') {
+        let is_flag = |c: &char| c.is_ascii_digit() || "-+ #.*'hlLjzt".contains(*c);
+        match chars.by_ref().find(|c| !is_flag(c)) {
+            Some(c) if "diouxXeEfFgGaAcsbqQ%(".contains(c) => {}
+            None => {}
+            Some(_) => return false,
+        }
+    }
+    true
 }
 
 /// Returns whether a word is the name of a variable that has no effect.
 fn is_own_name(word: &Word) -> bool {
     let text = word.text.as_str();
-    word.is_literal() && (is_own(text) || is_harmless(text)) && !text.contains('[')
+    word.is_literal() && (is_own(text) || is_harmless(text)) && is_variable(text)
 }
 
-fn is_plain_setting(text: &str) -> bool {
+/// Returns whether a setting of a shell changes nothing but how it treats errors and patterns.
+pub(in crate::tools::permission) fn is_plain_setting(text: &str) -> bool {
     matches!(text, "pipefail" | "errexit" | "nounset" | "noglob")
         || text
             .strip_prefix(['-', '+'])
             .is_some_and(|flags| flags.chars().all(|c| "euxof".contains(c)))
-}
-
-/// Returns whether a word is an option with one letter that has this one.
-fn has_letter(word: &Word, letter: char) -> bool {
-    word.text.starts_with('-') && !word.text.starts_with("--") && word.text.contains(letter)
-}
-
-fn operands(words: &[Word]) -> usize {
-    words.iter().filter(|word| !word.text.starts_with('-') || word.text == "-").count()
-}
-
-fn sorts(word: &Word) -> bool {
-    let text = word.text.as_str();
-    if is_doubtful(word) {
-        return false;
-    }
-    match text.strip_prefix("--") {
-        Some(long) => [
-            "numeric",
-            "reverse",
-            "unique",
-            "key=",
-            "field-separator=",
-            "version-sort",
-            "human-numeric-sort",
-            "ignore-case",
-            "stable",
-            "zero-terminated",
-        ]
-        .iter()
-        .any(|known| long.starts_with(known)),
-        None => !has_letter(word, 'o') && !has_letter(word, 'T'),
-    }
 }
 
 fn date(words: &[Word]) -> bool {
@@ -253,7 +510,7 @@ fn date(words: &[Word]) -> bool {
         }
         match text {
             "-d" | "-r" => {
-                if words.next().is_some_and(|value| value.splits) {
+                if words.next().is_some_and(is_several) {
                     return false;
                 }
             }
@@ -322,94 +579,6 @@ fn is_plain_script(word: &Word) -> bool {
     matches!(pieces.as_slice(), [_, _, flags] if flags.chars().all(|c| "gpiI0123456789".contains(c)))
 }
 
-/// Commands of git that read, as long as their options do.
-const GIT: [&str; 19] = [
-    "blame",
-    "cat-file",
-    "count-objects",
-    "describe",
-    "diff",
-    "diff-files",
-    "diff-index",
-    "diff-tree",
-    "for-each-ref",
-    "log",
-    "ls-files",
-    "ls-tree",
-    "merge-base",
-    "name-rev",
-    "rev-list",
-    "rev-parse",
-    "shortlog",
-    "show",
-    "status",
-];
-
-fn git(words: &[Word]) -> bool {
-    let mut rest = words;
-    loop {
-        match rest {
-            [word, folder, more @ ..]
-                if word.text == "-C" && word.is_literal() && !folder.splits =>
-            {
-                rest = more;
-            }
-            [word, more @ ..]
-                if matches!(&*word.text, "--no-pager" | "-P" | "--no-optional-locks") =>
-            {
-                rest = more;
-            }
-            _ => break,
-        }
-    }
-    let [command, rest @ ..] = rest else { return false };
-    if !command.is_literal()
-        || rest.iter().any(|word| is_doubtful(word) || runs_or_writes(&word.text))
-    {
-        return false;
-    }
-    let only = |known: &[&str]| rest.iter().all(|word| known.contains(&&*word.text));
-    let first = |known: &[&str]| rest.first().is_some_and(|word| known.contains(&&*word.text));
-    match command.text.as_str() {
-        // Behind other letters the name of a pager may stand as well.
-        "grep" => !rest.iter().any(|word| has_letter(word, 'O')),
-        name if GIT.contains(&name) => true,
-        "branch" => only(&[
-            "-a",
-            "-r",
-            "-v",
-            "-vv",
-            "-av",
-            "-avv",
-            "--all",
-            "--remotes",
-            "--list",
-            "--show-current",
-            "--verbose",
-        ]),
-        "tag" => rest.is_empty() || first(&["-l", "--list"]),
-        "remote" => only(&["-v", "--verbose"]) || first(&["get-url"]),
-        "stash" => first(&["list", "show"]),
-        "worktree" => first(&["list"]),
-        "reflog" => rest.is_empty() || first(&["show"]),
-        "config" => first(&["--get", "--get-all", "--get-regexp", "--list", "-l", "get", "list"]),
-        _ => false,
-    }
-}
-
-/// Returns whether an option of git makes it run something or write a file; options may be shortened.
-fn runs_or_writes(text: &str) -> bool {
-    let may_be = |option: &str, least: usize| {
-        let name = text.split('=').next().unwrap_or_default();
-        name.len() >= least && option.starts_with(name)
-    };
-    may_be("--output", 5) && !text.starts_with("--output-indicator")
-        || may_be("--ext-diff", 4)
-        || may_be("--textconv", 5)
-        || may_be("--open-files-in-pager", 4)
-        || text.starts_with("-O")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -438,7 +607,7 @@ mod tests {
             "uniq -c",
             "date +%s",
             "rg -n x src",
-            "cargo --version",
+            "python3 --version",
             "[ -f a ]",
             "[[ $a == b ]]",
             "printf '%s' $x",
@@ -482,7 +651,27 @@ mod tests {
             "date 0101",
             "rg --pre x y",
             "cargo build",
-            "cargo --version x",
+            "cargo --version",
+            "yarn --version",
+            "test \"$op\" 'a[$(x)]'",
+            "test -R x",
+            "printf 'abc%n' PATH",
+            "printf \"$x\" PATH",
+            "uniq -- - -x",
+            "uniq - -- x",
+            "sort --compress-program=x y",
+            "rg -z x",
+            "file -z x",
+            "diff -l a b",
+            "find . -D x",
+            "git describe --dirty",
+            "git log --remerge-diff",
+            "git log --format=%GS",
+            "git cat-file --filters HEAD:a",
+            "git tag -l -d x",
+            "git config --list --edit",
+            "git diff --ext-diff",
+            "git blame --textconv a",
             "[[ a -eq 1 ]]",
             "test -v 'a[$(x)]'",
             "printf -v a b",

@@ -369,7 +369,8 @@ impl Reader {
             return Err(Unreadable("it sets an element of an array"));
         }
         let mut values = Vec::new();
-        if self.take("(") {
+        let is_list = self.take("(");
+        if is_list {
             self.inside += 1;
             self.skip_lines();
             while let Some(word) = self.word()? {
@@ -383,7 +384,7 @@ impl Reader {
         } else {
             values.extend(self.word()?);
         }
-        Ok(Some(Assignment { name, values }))
+        Ok(Some(Assignment { name, values, is_list }))
     }
 
     fn was_equals(&mut self) -> bool {

@@ -64,6 +64,8 @@ pub(in crate::tools::permission) struct Assignment {
     pub name: String,
     /// Its value; several for an array.
     pub values: Vec<Word>,
+    /// Whether it is an array.
+    pub is_list: bool,
 }
 
 /// A word, as far as it can be told what it will be.

@@ -17,6 +17,11 @@ enum Around {
     Here,
 }
 
+/// Returns whether a variable may be set inside of a word: the names of a script's own are small.
+fn can_be_set(name: &str) -> bool {
+    is_variable(name) && !name.contains(|char: char| char.is_ascii_uppercase())
+}
+
 /// What stands in the text of a word for the output of a script.
 const OUTPUT: &str = "$(…)";
 
@@ -66,6 +71,10 @@ impl Reader {
                     }
                 }
             }
+        }
+        if word.text.starts_with('{') && self.peek().is_some_and(|char| matches!(char, '<' | '>')) {
+            // The variable in the braces is set to the number of what is opened.
+            return Err(Unreadable("braces stand before a redirection"));
         }
         // A pair of braces with nothing in it is what it seems, where it is the only one.
         let is_pair = word.text.contains("{}")
@@ -253,7 +262,9 @@ impl Reader {
                 }
             }
         }
-        let is_plain = inner.form == Form::Literal && !inner.text.contains(char::is_alphabetic);
+        // The name `_` is one, too, and its value is evaluated again.
+        let is_sign = |char: char| char.is_ascii_digit() || " \t()+-*/%<>=!&|^~?:,".contains(char);
+        let is_plain = inner.form == Form::Literal && inner.text.chars().all(is_sign);
         word.at_least(if is_plain { Form::Computed } else { Form::Evaluated });
         word.text += "$((…))";
         word.scripts.append(&mut inner.scripts);
@@ -269,6 +280,10 @@ impl Reader {
                 None => return Err(Unreadable("a brace is not closed")),
                 Some('}') => break,
                 Some('$' | '`') => self.expansion(&mut inner, around)?,
+                // In some places a script in it is run, in others it is text.
+                Some('<' | '>') if self.peek_at(1) == Some('(') => {
+                    return Err(Unreadable("a script may stand in ${…}"));
+                }
                 // Whether these are quotes depends on the shell, and on what stands before them.
                 Some('\'') if around != Around::Nothing => {
                     return Err(Unreadable("a quote stands in ${…} inside of others"));
@@ -299,8 +314,10 @@ impl Reader {
         let rest = &inner.text[name.len()..];
         let is_plain = match rest.chars().next() {
             None => true,
-            Some('-' | '=' | '?' | '+' | '#' | '%' | '/' | '^' | ',') => !name.is_empty(),
-            Some(':') => rest[1..].starts_with(['-', '=', '?', '+']),
+            Some('=') => can_be_set(&name),
+            Some('-' | '?' | '+' | '#' | '%' | '/' | '^' | ',') => !name.is_empty(),
+            Some(':') if rest[1..].starts_with('=') => can_be_set(&name),
+            Some(':') => rest[1..].starts_with(['-', '?', '+']),
             Some(_) => false,
         };
         word.at_least(inner.form.max(if is_plain { Form::Computed } else { Form::Evaluated }));
