@@ -62,6 +62,8 @@ pub struct Outcome {
     pub refused: Vec<Refusal>,
     /// Protected paths that it had changed, which are as they were before.
     pub restored: Vec<PathBuf>,
+    /// What became of what it had made for git, a sentence for each.
+    pub notices: Vec<String>,
 }
 
 /// How a command ended.

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,7 @@ use super::confine::{Enforced, Level};
 use super::egress::Egress;
 use super::nameless;
 use super::policy::Policy;
+use super::repository::Watch;
 use super::supervise::timespec;
 use super::wire::{Ask, Ended, Limits, Received, StartFault, Tell};
 use super::worker::{Means, Worker};
@@ -35,6 +36,8 @@ struct Shared {
     policy: Policy,
     env: Vec<(OsString, OsString)>,
     idle: Mutex<Vec<Worker>>,
+    /// Set when the first command is to be run.
+    watch: OnceLock<Watch>,
 }
 
 /// Workers that are kept for the next command.
@@ -77,12 +80,17 @@ impl Supervisor {
     }
 
     fn with(means: Means, policy: Policy, env: Vec<(OsString, OsString)>) -> Self {
-        Self(Arc::new(Shared { means, policy, env, idle: Mutex::default() }))
+        let (idle, watch) = (Mutex::default(), OnceLock::new());
+        Self(Arc::new(Shared { idle, watch, means, policy, env }))
     }
 
-    /// Returns the policy.
+    /// Returns the policy; with all that is protected for the sake of git, once a command was run.
     pub fn policy(&self) -> &Policy {
-        &self.0.policy
+        self.0.watch.get().map_or(&self.0.policy, Watch::policy)
+    }
+
+    pub(super) fn watch(&self) -> &Watch {
+        self.0.watch.get_or_init(|| Watch::new(&self.0.policy))
     }
 
     /// Returns how commands are really confined. Starts a worker for that, which the first command will use.
@@ -109,6 +117,7 @@ impl Supervisor {
         let stdin = input(&command.stdin)?;
         let limits = Limits { timeout: command.timeout, grace: command.grace, drain: DRAIN };
         let words = command.words().encode().map_err(|e| ExecError::Start(e.to_string()))?;
+        let lent = self.watch().lend_to(&worker.copies);
         let stop = worker.link.again().map_err(ExecError::Supervisor)?;
         let files = [stdin.as_fd(), out.as_fd(), err.as_fd()];
         // Without the whole message the supervisor starts nothing. From here on the command may run.
@@ -132,6 +141,8 @@ impl Supervisor {
         let refused = worker.egress.as_ref().map(Egress::refused).unwrap_or_default();
         let [stdout, stderr] = gathering.outputs.map(|output| output.capture);
         drop(guard);
+        let mut notices = self.watch().take_back(&worker.copies, &lent);
+        notices.extend(self.watch().after());
         let (end, strays, [aside, restored]) = match told {
             Told::Ended(ended, paths) => {
                 let end = End::of(ended);
@@ -148,7 +159,7 @@ impl Supervisor {
             Told::Nothing => (End::Stuck, 0, [const { Vec::new() }; 2]),
             Told::Lost => (End::Lost, 0, [const { Vec::new() }; 2]),
         };
-        Ok(Outcome { end, stdout, stderr, strays, level, aside, refused, restored })
+        Ok(Outcome { end, stdout, stderr, strays, level, aside, refused, restored, notices })
     }
 
     /// Returns a worker that waits for a command; a new one when there is none.
@@ -159,10 +170,11 @@ impl Supervisor {
                 return Ok(worker);
             }
         }
-        let worker = Worker::start(&self.0.means, &self.0.policy, &self.0.env)?;
+        let worker = Worker::start(&self.0.means, self.watch().policy(), &self.0.env)?;
         if matches!(self.0.means, Means::Process(_)) {
             worker.enforced.warn(&self.0.policy);
         }
+        self.watch().begin(worker.enforced.level);
         Ok(worker)
     }
 

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use uuid::Uuid;
+
 use super::absent::Absent;
 use super::command::ExecError;
 use super::confine::{Enforced, Level};
@@ -38,6 +40,8 @@ pub(super) struct Worker {
     pub egress: Option<Egress>,
     /// What it looks for when a command has ended.
     absent: Absent,
+    /// Where its copies of configurations lie, in the folder for temporary files.
+    pub copies: PathBuf,
     /// None when it is a thread, which ends with its link.
     process: Option<Child>,
 }
@@ -70,6 +74,9 @@ impl Worker {
         policy: &Policy,
         env: &[(OsString, OsString)],
     ) -> Result<Self, ExecError> {
+        // Nobody foresees the name.
+        let copies = PathBuf::from(format!(".git-{}", Uuid::now_v7().simple()));
+        let policy = &Policy { copies, ..policy.clone() };
         let mut ceiling = policy.ceiling;
         let mut why = None;
         loop {
@@ -108,8 +115,8 @@ impl Worker {
             .stderr(Stdio::null())
             .spawn()?;
         let absent = Absent::of(policy);
-        let enforced = Enforced::nothing();
-        Ok(Self { link, enforced, egress: None, absent, process: Some(process) })
+        let (enforced, copies) = (Enforced::nothing(), policy.copies.clone());
+        Ok(Self { link, enforced, egress: None, absent, copies, process: Some(process) })
     }
 
     /// Tells the worker how to confine, and hears how far it can.
@@ -153,7 +160,8 @@ impl Worker {
         };
         let started = thread::Builder::new().name("supervisor".to_owned()).spawn(body);
         started.map_err(|error| ExecError::NoRoom(error.to_string()))?;
-        Ok(Self { link, enforced, egress: None, absent: looked_for, process: None })
+        let copies = PathBuf::new();
+        Ok(Self { link, enforced, egress: None, absent: looked_for, copies, process: None })
     }
 
     /// Returns whether the worker is still there, and still protects what is to be protected.

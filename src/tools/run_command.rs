@@ -234,6 +234,7 @@ impl Call {
                 "sandbox denied: {path} is protected; what the command changed in it was undone"
             )
         }));
+        notes.extend(outcome.notices.iter().cloned());
         let whole = [outcome.stdout.text(), outcome.stderr.text()];
         if outcome.level > Level::None {
             let policy = self.supervisor.policy();

@@ -10,6 +10,7 @@
 use std::ffi::OsStr;
 use std::fs::{File, Permissions};
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -148,12 +149,22 @@ impl<'a> Staged<'a> {
         let (Some(parent), Some(name)) = (path.parent(), path.name()) else {
             return Err(FileError::IsDirectory(path.clone()));
         };
+        // Also before folders are made, which would be left behind.
+        let existing = std::iter::successors(Some(parent.clone()), RelPath::parent);
+        let mut existing = existing.filter_map(|folder| {
+            let rest = path.below(&folder);
+            Some((root.dir().open_dir(folder.as_path()).ok()?, rest))
+        });
+        if let Some((folder, rest)) = existing.next() {
+            root.check_write(folder.as_fd(), rest.as_os_str(), path)?;
+        }
         if change.before == Before::Absent {
             root.dir()
                 .create_dir_all(parent.as_path())
                 .map_err(|error| FileError::of("create the directory of", path, error))?;
         }
         let folder = root.dir().open_dir(parent.as_path()).map_err(failed)?;
+        root.check_write(folder.as_fd(), name, path)?;
         let mut staged = Self { change, folder, name: name.to_owned(), beside: None };
         if let Some(content) = &change.after {
             staged.write(content)?;
