@@ -68,6 +68,7 @@ pub fn rules(settings: &Settings, agent: &Agent, model: &ModelFacts, seed: u64) 
             check: sum(gates.chain(hooks_at(HookPoint::Stop)).chain([MARGIN])),
         },
         checked,
+        unknown_finish: defaults.unknown_finish,
     }
 }
 
