@@ -64,6 +64,7 @@ fn exit(reason: StopReason) -> String {
         | StopReason::InvalidToolCalls
         | StopReason::SchemaNotMet
         | StopReason::ChecksFailed
+        | StopReason::EvaluationFailed
         | StopReason::LlmError(LlmFailure::Other)
         | StopReason::StoreError
         | StopReason::InternalError => code.to_string(),
@@ -90,6 +91,9 @@ fn when(reason: StopReason) -> &'static str {
         StopReason::SchemaNotMet => "`--output-schema`, after its bounded repairs",
         StopReason::ChecksFailed => {
             "A required quality gate or a stop hook sent the answer back, time and again"
+        }
+        StopReason::EvaluationFailed => {
+            "`--self-eval`, whose judge was not satisfied: `basic` once, `full` in the end"
         }
         StopReason::UserInterrupt(_) => "Somebody asked the run to stop; no further model call",
         StopReason::LlmError(_) => "The model could not be reached, or did not accept the request",
@@ -200,6 +204,9 @@ mod tests {
     checks_failed       partial  2                    A required quality gate or a
                                                       stop hook sent the answer
                                                       back, time and again
+    evaluation_failed   partial  2                    `--self-eval`, whose judge
+                                                      was not satisfied: `basic`
+                                                      once, `full` in the end
     user_interrupt      partial  130 (SIGINT)         Somebody asked the run to
                                  143 (SIGTERM)        stop; no further model call
                                  129 (SIGHUP)

@@ -153,7 +153,8 @@ fn ended(reason: StopReason) -> String {
         | StopReason::Refused
         | StopReason::InvalidToolCalls
         | StopReason::SchemaNotMet
-        | StopReason::ChecksFailed => format!("Agent stopped: {reason}"),
+        | StopReason::ChecksFailed
+        | StopReason::EvaluationFailed => format!("Agent stopped: {reason}"),
         StopReason::UserInterrupt(Signal::Interrupt) => "Interrupted by the user".to_owned(),
         StopReason::UserInterrupt(Signal::Terminate) => "Terminated".to_owned(),
         StopReason::UserInterrupt(Signal::Hangup) => "The terminal went away".to_owned(),

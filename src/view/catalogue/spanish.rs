@@ -162,7 +162,8 @@ fn ended(reason: StopReason) -> String {
         | StopReason::Refused
         | StopReason::InvalidToolCalls
         | StopReason::SchemaNotMet
-        | StopReason::ChecksFailed => format!("Agente detenido: {reason}"),
+        | StopReason::ChecksFailed
+        | StopReason::EvaluationFailed => format!("Agente detenido: {reason}"),
         StopReason::UserInterrupt(Signal::Interrupt) => "Interrumpido por el usuario".to_owned(),
         StopReason::UserInterrupt(Signal::Terminate) => "Terminado".to_owned(),
         StopReason::UserInterrupt(Signal::Hangup) => "Se cerró el terminal".to_owned(),
