@@ -85,9 +85,33 @@ impl Gauge {
         tokens(bytes, self.ratio)
     }
 
-    fn size(&self, ratio: u64) -> Tokens {
+    /// Returns the bytes of everything that is sent.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Returns how large a request of this many bytes probably is; for [`Self::bytes`] that is the estimate.
+    pub(super) fn measure(&self, bytes: u64) -> Tokens {
+        match self.counted {
+            Some(counted) if bytes < counted.bytes => {
+                Tokens(counted.tokens.0.saturating_mul(bytes).div_ceil(counted.bytes))
+            }
+            Some(_) | None => size(self.counted, bytes, self.ratio),
+        }
+    }
+
+    /// Returns how many bytes a request may have that is probably not larger than this. What was not counted is taken to
+    /// be no lighter than source code, even where the server counts less: that leaves room for an error.
+    pub(super) fn room(&self, size: Tokens) -> u64 {
         let Counted { tokens: counted, bytes } = self.counted.unwrap_or_default();
-        counted + tokens(self.bytes.saturating_sub(bytes), ratio)
+        match size.0.checked_sub(counted.0) {
+            Some(more) => bytes + more.saturating_mul(self.ratio.min(FIRST_RATIO)) / 1_000,
+            None => size.0.saturating_mul(bytes) / counted.0,
+        }
+    }
+
+    fn size(&self, ratio: u64) -> Tokens {
+        size(self.counted, self.bytes, ratio)
     }
 }
 
@@ -97,8 +121,18 @@ impl Default for Counted {
     }
 }
 
+fn size(counted: Option<Counted>, bytes: u64, ratio: u64) -> Tokens {
+    let Counted { tokens: counted, bytes: known } = counted.unwrap_or_default();
+    counted + tokens(bytes.saturating_sub(known), ratio)
+}
+
 fn tokens(bytes: u64, ratio: u64) -> Tokens {
     Tokens(bytes.saturating_mul(1_000).div_ceil(ratio))
+}
+
+/// Returns how many bytes an instruction takes on the wire.
+pub(super) fn instruction_bytes(text: &str) -> u64 {
+    FRAME + length(text)
 }
 
 /// Returns how many bytes an entry takes on the wire, but for the details of its format.
@@ -198,6 +232,28 @@ mod tests {
         assert!(believed(SHORT + 16, 1_001));
         assert!(!believed(SHORT + 17, 1_001));
         assert!(believed(SHORT + 16, 1_002));
+    }
+
+    #[test]
+    fn what_fits_into_a_size_is_not_measured_larger() {
+        for (fixed, counted, added) in [(3_000, 0, 500), (3_000, 900, 500), (30_000, 29_000, 7)] {
+            let mut gauge = Gauge::new(fixed);
+            gauge.count(&usage(counted));
+            gauge.add(added);
+            assert_eq!(gauge.measure(gauge.bytes()), gauge.estimate());
+            for size in [0, 1, 7, 899, 900, 901, 5_000, 60_000].map(Tokens) {
+                let room = gauge.room(size);
+                assert!(gauge.measure(room) <= size, "{size:?} of {gauge:?}");
+                assert!(gauge.measure(room + 10) > size, "{size:?} of {gauge:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_server_counts_too_low_makes_no_room() {
+        let mut gauge = Gauge::new(8_000);
+        gauge.count(&usage(100));
+        assert_eq!(gauge.room(Tokens(1_100)), 8_000 + 3_500);
     }
 
     #[test]

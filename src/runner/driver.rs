@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::effects::with_messages;
 use super::hands::{Arrival, Hands};
 use crate::machine::{Effect, Event, Fold, Intent, Mark, Outcomes, State, Verdict};
 use crate::model::{CallId, EffectId, Signal, Span, Time, UserMessage};
@@ -232,7 +231,7 @@ impl<H: Hands> Driver<H> {
     }
 
     fn accept_prepared(self, id: EffectId, messages: Vec<UserMessage>) -> Self {
-        let facts = with_messages(&self.fold.conversation, &messages);
+        let facts = self.fold.facts(&messages);
         self.accept(&Event::Prepared { id, facts, messages: messages.into() })
     }
 

@@ -80,7 +80,9 @@ fn when(reason: StopReason) -> &'static str {
             | CloseReason::Timeout
             | CloseReason::ContextFull
             | CloseReason::BudgetExceeded,
-        ) => "A watchdog; the model was asked to sum up, without tools",
+        ) => {
+            "A watchdog; the model is asked to sum up, without tools, if the limits leave room for it"
+        }
         StopReason::Closed(CloseReason::LoopDetected) => {
             "The same turn five times in a row (a steering message after three)"
         }
@@ -188,10 +190,10 @@ mod tests {
     stop_reason         status   exit                 when
     llm_done            success  0                    A complete, non-empty final
                                                       text and no tool call
-    max_steps           partial  2                    A watchdog; the model was
+    max_steps           partial  2                    A watchdog; the model is
     timeout                                           asked to sum up, without
-    context_full                                      tools
-    budget_exceeded
+    context_full                                      tools, if the limits leave
+    budget_exceeded                                   room for it
     loop_detected       partial  2                    The same turn five times in
                                                       a row (a steering message
                                                       after three)
