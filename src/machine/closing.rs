@@ -1,5 +1,7 @@
 //! Closing: a watchdog asked for the last word, which comes without tools.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use super::budget::{self, Unaffordable};
@@ -63,20 +65,20 @@ pub(super) fn possible(run: &Run, facts: &Facts) -> Result<Option<Tokens>, NoSum
     budget::reserve(run, facts, Purpose::Closing).map_err(|Unaffordable| NoSummary::Budget)
 }
 
-/// Returns how large the closing call of a conversation probably is, as it would be sent.
-pub(super) fn shortened(run: &Run, conversation: &Conversation) -> Tokens {
-    let context = &run.rules.context;
-    let facts = conversation.facts();
-    let sent = |conversation: &Conversation| {
-        let (_, size) = conversation.fitted(conversation.entries(), 0, context);
-        size
-    };
-    if !too_full(run, &facts) {
-        return sent(conversation);
+/// Returns the facts of a closing call with how large it is as it would be sent.
+pub(super) fn shortened(
+    run: &Run,
+    conversation: &Conversation,
+    system: u64,
+    facts: Facts,
+) -> Facts {
+    let mut conversation = Cow::Borrowed(conversation);
+    if too_full(run, &facts) {
+        conversation.to_mut().apply(trim(run, &facts));
     }
-    let mut conversation = conversation.clone();
-    conversation.apply(trim(run, &facts));
-    sent(&conversation)
+    let (_, bytes) = conversation.fitted(conversation.entries(), system, &run.rules.context);
+    let gauge = conversation.gauge();
+    Facts { shortened: gauge.measure(bytes), bound: facts.bound.min(gauge.most(bytes)), ..facts }
 }
 
 /// Returns how the oldest exchanges make room for the closing call.

@@ -72,12 +72,12 @@ impl Gauge {
 
     /// Returns how large the next request probably is.
     pub fn estimate(&self) -> Tokens {
-        self.size(self.ratio)
+        self.measure(self.bytes)
     }
 
     /// Returns how large the next request is at the most.
     pub fn bound(&self) -> Tokens {
-        self.size(DENSEST)
+        self.most(self.bytes)
     }
 
     /// Returns how many tokens this many bytes probably are.
@@ -85,19 +85,14 @@ impl Gauge {
         tokens(bytes, self.ratio)
     }
 
-    /// Returns the bytes of everything that is sent.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
+    /// Returns how large a request of this many bytes probably is.
+    pub(super) fn measure(&self, bytes: u64) -> Tokens {
+        self.size(bytes, self.ratio)
     }
 
-    /// Returns how large a request of this many bytes probably is; for [`Self::bytes`] that is the estimate.
-    pub(super) fn measure(&self, bytes: u64) -> Tokens {
-        match self.counted {
-            Some(counted) if bytes < counted.bytes => {
-                Tokens(counted.tokens.0.saturating_mul(bytes).div_ceil(counted.bytes))
-            }
-            Some(_) | None => size(self.counted, bytes, self.ratio),
-        }
+    /// Returns how large a request of this many bytes is at the most.
+    pub(super) fn most(&self, bytes: u64) -> Tokens {
+        self.size(bytes, DENSEST)
     }
 
     /// Returns how many bytes a request may have that is probably not larger than this. What was not counted is taken to
@@ -110,8 +105,13 @@ impl Gauge {
         }
     }
 
-    fn size(&self, ratio: u64) -> Tokens {
-        size(self.counted, self.bytes, ratio)
+    fn size(&self, bytes: u64, ratio: u64) -> Tokens {
+        let Counted { tokens: counted, bytes: known } = self.counted.unwrap_or_default();
+        match bytes.checked_sub(known) {
+            Some(new) => counted + tokens(new, ratio),
+            // A part of what was counted.
+            None => Tokens(counted.0.saturating_mul(bytes).div_ceil(known)),
+        }
     }
 }
 
@@ -119,11 +119,6 @@ impl Default for Counted {
     fn default() -> Self {
         Self { tokens: Tokens::ZERO, bytes: 0 }
     }
-}
-
-fn size(counted: Option<Counted>, bytes: u64, ratio: u64) -> Tokens {
-    let Counted { tokens: counted, bytes: known } = counted.unwrap_or_default();
-    counted + tokens(bytes.saturating_sub(known), ratio)
 }
 
 fn tokens(bytes: u64, ratio: u64) -> Tokens {
@@ -240,7 +235,7 @@ mod tests {
             let mut gauge = Gauge::new(fixed);
             gauge.count(&usage(counted));
             gauge.add(added);
-            assert_eq!(gauge.measure(gauge.bytes()), gauge.estimate());
+            assert_eq!(gauge.measure(gauge.bytes), gauge.estimate());
             for size in [0, 1, 7, 899, 900, 901, 5_000, 60_000].map(Tokens) {
                 let room = gauge.room(size);
                 assert!(gauge.measure(room) <= size, "{size:?} of {gauge:?}");

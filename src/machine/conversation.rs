@@ -75,24 +75,22 @@ impl Conversation {
         &self.entries[..self.cut(keep)]
     }
 
-    /// Returns entries of it as they are sent beside this many bytes of an instruction, and how large that request
-    /// probably is. Where it would be too full, the longest tool results are shortened.
+    /// Returns entries of it as they are sent beside this many bytes of system prompt and instruction, and the bytes of
+    /// that request. Where it would be too full, the longest tool results are shortened.
     pub(super) fn fitted<'a>(
         &self,
         entries: &'a [Entry],
-        instruction: u64,
+        beside: u64,
         rules: &ContextRules,
-    ) -> (Cow<'a, [Entry]>, Tokens) {
-        let fixed = self.gauge.bytes().saturating_sub(bytes(&self.entries)) + instruction;
-        let whole = fixed + bytes(entries);
-        let size = self.gauge.measure(whole);
-        if size <= rules.window.percent(rules.full) {
-            return (Cow::Borrowed(entries), size);
+    ) -> (Cow<'a, [Entry]>, u64) {
+        let whole = beside + bytes(entries);
+        if self.gauge.measure(whole) <= rules.window.percent(rules.full) {
+            return (Cow::Borrowed(entries), whole);
         }
         let room = self.gauge.room(rules.window.percent(rules.threshold));
         let entries = shorten::results(entries, whole.saturating_sub(room));
-        let size = self.gauge.measure(fixed + bytes(&entries));
-        (Cow::Owned(entries), size)
+        let sent = beside + bytes(&entries);
+        (Cow::Owned(entries), sent)
     }
 
     /// Returns what is known for certain of what a compaction replaces, and of what others replaced before it: a line

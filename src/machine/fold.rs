@@ -55,7 +55,7 @@ pub struct Request<'a> {
     pub entries: Cow<'a, [Entry]>,
     /// What the model is told behind them.
     pub instruction: Option<String>,
-    /// How large it all probably is, with the system prompt and the tools.
+    /// How large it all probably is, with the system prompt and, where they go along, the tools.
     pub size: Tokens,
 }
 
@@ -103,28 +103,30 @@ impl Fold {
         state::deadline(&self.state)
     }
 
-    /// Returns what the next model call would be like, with these messages before it.
-    pub fn facts(&self, messages: &[UserMessage]) -> Facts {
+    /// Returns what the next model call would be like, with these messages before it and a system prompt of this many
+    /// bytes.
+    pub fn facts(&self, messages: &[UserMessage], system: u64) -> Facts {
         let facts = self.conversation.facts();
         let more: u64 = messages.iter().map(|message| message.text.len() as u64 + FRAME).sum();
-        let shortened = match &self.state {
-            State::Closing(state) => closing::shortened(&state.run, &self.conversation),
+        let facts = Facts {
+            context: facts.context + self.conversation.gauge().tokens(more),
+            bound: facts.bound + Tokens(more),
+            ..facts
+        };
+        match &self.state {
+            State::Closing(state) => {
+                closing::shortened(&state.run, &self.conversation, system, facts)
+            }
             State::Preparing(_)
             | State::Compacting(_)
             | State::Calling(_)
             | State::Executing(_)
-            | State::Done(_) => Tokens::ZERO,
-        };
-        Facts {
-            context: facts.context + self.conversation.gauge().tokens(more),
-            bound: facts.bound + Tokens(more),
-            exchanges: facts.exchanges,
-            shortened,
+            | State::Done(_) => facts,
         }
     }
 
-    /// Returns what a model call for this purpose sends.
-    pub fn request(&self, purpose: Purpose) -> Request<'_> {
+    /// Returns what a model call for this purpose sends beside a system prompt of this many bytes.
+    pub fn request(&self, purpose: Purpose, system: u64) -> Request<'_> {
         let Self { state, conversation } = self;
         let rules = &state.run().rules.context;
         match purpose {
@@ -135,12 +137,14 @@ impl Fold {
             },
             Purpose::Compaction => {
                 let instruction = self.how_to_sum_up();
-                let bytes = context::instruction_bytes(&instruction);
-                let (entries, size) = conversation.fitted(self.to_sum_up(), bytes, rules);
+                let beside = system + context::instruction_bytes(&instruction);
+                let (entries, bytes) = conversation.fitted(self.to_sum_up(), beside, rules);
+                let size = conversation.gauge().measure(bytes);
                 Request { entries, instruction: Some(instruction), size }
             }
             Purpose::Closing => {
-                let (entries, size) = conversation.fitted(conversation.entries(), 0, rules);
+                let (entries, bytes) = conversation.fitted(conversation.entries(), system, rules);
+                let size = conversation.gauge().measure(bytes);
                 Request { entries, instruction: None, size }
             }
         }

@@ -14,7 +14,7 @@ const MARKER: usize = 48;
 /// have as many.
 pub(super) fn results(entries: &[Entry], surplus: u64) -> Vec<Entry> {
     let lengths: Vec<usize> =
-        entries.iter().flat_map(|entry| answers(entry)).map(|result| result.text.len()).collect();
+        entries.iter().flat_map(answers).map(|result| result.text.len()).collect();
     let sum = |longest: usize| lengths.iter().map(|length| *length.min(&longest)).sum::<usize>();
     let fit = sum(usize::MAX).saturating_sub(usize::try_from(surplus).unwrap_or(usize::MAX));
     let (mut longest, mut above) = (MARKER, lengths.iter().copied().max().unwrap_or_default());
@@ -88,7 +88,7 @@ mod tests {
     }
 
     fn texts(entries: &[Entry]) -> Vec<&str> {
-        entries.iter().flat_map(|entry| answers(entry)).map(|result| &*result.text).collect()
+        entries.iter().flat_map(answers).map(|result| &*result.text).collect()
     }
 
     #[test]

@@ -116,6 +116,11 @@ enum Reader {
 const GRACE: Span = Span::secs(3);
 
 impl Brief {
+    /// Returns the bytes of the system prompt, which goes along with calls without tools too.
+    pub(super) fn system_bytes(&self) -> u64 {
+        self.system.len() as u64
+    }
+
     /// Returns how many bytes go along with every request, for the estimate of its size.
     pub fn bytes(&self) -> u64 {
         let tool = |tool: &ToolSpec| {
@@ -231,7 +236,7 @@ impl<H: Hands> Driver<H> {
     }
 
     fn accept_prepared(self, id: EffectId, messages: Vec<UserMessage>) -> Self {
-        let facts = self.fold.facts(&messages);
+        let facts = self.fold.facts(&messages, self.brief.system_bytes());
         self.accept(&Event::Prepared { id, facts, messages: messages.into() })
     }
 

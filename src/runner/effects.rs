@@ -60,7 +60,7 @@ impl<H: Hands> Driver<H> {
         if self.ports.prelude.applies(purpose) {
             return self.prelude(id, purpose, messages);
         }
-        let facts = self.fold.facts(&messages);
+        let facts = self.fold.facts(&messages, self.brief.system_bytes());
         self.done.push_back(Event::Prepared { id, facts, messages: messages.into() });
     }
 
@@ -81,7 +81,7 @@ impl<H: Hands> Driver<H> {
 
     fn call(&mut self, id: EffectId, purpose: Purpose, attempt: u32, max_output: Option<Tokens>) {
         let no_tools = [].into();
-        let request = self.fold.request(purpose);
+        let request = self.fold.request(purpose, self.brief.system_bytes());
         let tools = match purpose {
             Purpose::Agent => &self.brief.tools,
             Purpose::Compaction | Purpose::Closing => &no_tools,

@@ -15,6 +15,9 @@ use proptest::prelude::*;
 use crate::alphabet::{self, Words};
 use crate::invariants;
 
+/// The bytes that go along with every request.
+const FIXED: u64 = 40;
+
 /// One run, driven by numbers: each chooses one of the events that the world knows in its state.
 struct Life {
     fold: Fold,
@@ -31,7 +34,7 @@ struct Life {
 
 impl Life {
     fn begin(rules: Rules) -> Self {
-        let (fold, outcomes) = Fold::start(rules, Conversation::new(40), alphabet::task());
+        let (fold, outcomes) = Fold::start(rules, Conversation::new(FIXED), alphabet::task());
         let mut life = Self {
             fold,
             sent: Vec::new(),
@@ -84,14 +87,14 @@ impl Life {
     fn honest(&self, event: Event) -> Event {
         match event {
             Event::Prepared { id, messages, .. } => {
-                Event::Prepared { id, facts: self.fold.facts(&messages), messages }
+                Event::Prepared { id, facts: self.fold.facts(&messages, FIXED), messages }
             }
             // Each tool changes a file of its own.
             Event::Settled { id, mut result } => {
                 let number = self.fold.state.run().next.0;
-                if !self.lengths.is_empty() {
-                    let length = self.lengths[number as usize % self.lengths.len()];
-                    result.text = "x".repeat(length).into();
+                let turn = usize::try_from(number).unwrap();
+                if let Some(length) = self.lengths.iter().cycle().nth(turn) {
+                    result.text = "x".repeat(*length).into();
                 }
                 let path = format!("f{number}.x").into();
                 let action = FileAction::Modified;
@@ -198,7 +201,7 @@ impl Life {
             if let Effect::Call { purpose: purpose @ (Purpose::Agent | Purpose::Closing), .. } =
                 effect
             {
-                let request = self.fold.request(*purpose);
+                let request = self.fold.request(*purpose, FIXED);
                 assert!(request.size <= window, "{:?} of {window:?} for {purpose:?}", request.size);
             }
         }
