@@ -473,7 +473,10 @@ impl Kind {
         ("steering_received", "A message of the user reached the run."),
         ("compaction_triggered", "The context is being compacted."),
         ("compaction_complete", "It was compacted: by the model, or by the program."),
-        ("safety_net", "A watchdog closes the run, lowers the output limit or warns of cost."),
+        (
+            "safety_net",
+            "A watchdog closes the run, ends it without a summary, lowers the output limit or warns of cost.",
+        ),
         ("loop_detected", "The same turns were made again and again."),
         ("error", "Something went wrong; `severity` tells whether the run goes on."),
     ];
