@@ -43,7 +43,12 @@ impl Turn {
 
     /// Takes four steps. The state is handed from one to the next, as the driver does it.
     pub(crate) fn take(&self, (state, id): Stand) -> Stand {
-        let facts = Facts { context: Tokens(1_000), bound: Tokens(1_200), exchanges: 3 };
+        let facts = Facts {
+            context: Tokens(1_000),
+            bound: Tokens(1_200),
+            exchanges: 3,
+            ..Facts::default()
+        };
         let next = step(state, Event::Prepared { id, facts, messages: [].into() });
         let (id, reply, access) = (asked(&next), self.reply.clone(), self.access.clone());
         let next = step(next.state, Event::Replied { id, reply, access });

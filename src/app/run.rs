@@ -21,7 +21,7 @@ use super::shared::Shared;
 use super::staging::{Live, Staging};
 use super::subagents::Crew;
 use super::tools::{self, Means};
-use crate::config::rules;
+use crate::config::{quality_gates, rules};
 use crate::hooks::{HookedChecks, HookedTools, Hooks, SessionFacts, around};
 use crate::journal::{SessionId, Setting, Workspace};
 use crate::llm::scripted::ScriptPosition;
@@ -268,7 +268,7 @@ impl Setup {
         if let Some(Ok(schema)) = self.schema.as_deref().map(Schema::new) {
             checks.push(Arc::new(schema));
         }
-        let gates = &self.config.settings.guardrails.quality_gates;
+        let gates = quality_gates(&self.config.settings, &self.agent);
         if !gates.is_empty() && self.effect == Effect::Real {
             checks.push(Arc::new(Gates::new(gates, self.sandbox.clone())));
         }

@@ -92,11 +92,11 @@ impl Place {
         }
     }
 
-    /// Returns how many calls the session has made before.
+    /// Returns how many model calls of the session are over; a script or a recording goes on behind them.
     pub(super) fn calls(&self) -> u32 {
         match self {
             Self::Nowhere | Self::New(..) | Self::Dispatched(..) => 0,
-            Self::Stored(_, opened) => opened.past.fold.state.run().sends,
+            Self::Stored(_, opened) => opened.past.calls_over,
         }
     }
 

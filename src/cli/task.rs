@@ -57,21 +57,35 @@ pub(crate) fn run(setup: &Setup, order: Order, way: Way, args: &OutputArgs) -> R
     if let Some(telemetry) = telemetry(&setup.world, &about) {
         show.add(telemetry);
     }
-    let Evaluated { runs, speaker, interrupted, verdict } = work(setup, order, way, &stage)?;
+    let Evaluated { runs, speaker, interrupted, verdict, overruled } =
+        work(setup, order, way, &stage)?;
     let results = show.results(StopReason::InternalError, "the run broke down");
     let (Some(result), Some(ended)) = (RunResult::joined(&results, speaker), runs.get(speaker))
     else {
         return Err(Failure::failed("the run left no result"));
     };
     let mut result = with_plan(result, ended);
+    if let Some(reason) = overruled {
+        (result.status, result.stop_reason) = (reason.status(), Some(reason));
+        result.exit_code = about.exit_code(reason);
+    }
     // The answer stands, and so does the wish to stop.
     if let Some(end) = interrupted.and_then(|index| results.get(index)) {
         (result.status, result.stop_reason) = (end.status, end.stop_reason);
         result.exit_code = end.exit_code;
     }
-    if let Some(verdict) = verdict.as_ref().filter(|verdict| !verdict.completed) {
+    if let (Some(verdict), Some(_)) = (&verdict, overruled) {
         // A model wrote the issues; quoted, they are harmless for a terminal.
-        log::warn!("the result was judged not to be complete: {:?}", verdict.issues);
+        let issues = &verdict.issues;
+        match verdict.completed {
+            true => log::warn!(
+                "the result was judged complete, but with a confidence of {:.2}, below \
+                 evaluation.confidence_threshold ({:.2}): {issues:?}",
+                verdict.confidence,
+                setup.config.settings.evaluation.confidence_threshold,
+            ),
+            false => log::warn!("the result was judged not to be complete: {issues:?}"),
+        }
     }
     result.evaluation = verdict.and_then(|verdict| serde_json::to_value(verdict).ok());
     let about = About { session_id: ended.session.to_string().into(), ..about };
@@ -131,7 +145,7 @@ fn work(setup: &Setup, order: Order, way: Way, stage: &Stage) -> Result<Evaluate
     match setup.config.settings.evaluation.mode {
         EvaluationMode::Off => {
             let speaker = runs.len().saturating_sub(1);
-            Ok(Evaluated { speaker, runs, interrupted: None, verdict: None })
+            Ok(Evaluated { speaker, runs, interrupted: None, verdict: None, overruled: None })
         }
         EvaluationMode::Basic | EvaluationMode::Full => {
             Ok(evaluated(setup, &task, runs, &again, stage)?)

@@ -196,7 +196,16 @@ fn unquoted(text: &str) -> &str {
     inside('"').or_else(|| inside('\'')).unwrap_or(text)
 }
 
+/// Tools that only read.
+const READING: [&str; 6] =
+    ["read_file", "list_files", "search_code", "grep", "find_files", "read_output"];
+
 impl Agent {
+    /// Returns whether the agent has no tool that may change something.
+    pub fn only_reads(&self) -> bool {
+        self.allowed_tools.iter().all(|tool| READING.contains(&tool.as_str()))
+    }
+
     /// Returns an agent; what it leaves unsaid is as with the first agent.
     pub(super) fn new(
         name: Name,

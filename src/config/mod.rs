@@ -53,7 +53,7 @@ pub use loaded::Config;
 pub use origin::{Document, Excerpt, Origin, Position, Rank, Source};
 pub use problem::{ConfigError, Notice, Problem, Trouble};
 pub use report::Shown;
-pub use rules::{ModelFacts, rules};
+pub use rules::{ModelFacts, quality_gates, rules};
 pub use settings::{
     AgentSettings, Commands, ConfirmMode, Context, Costs, Durability, Evaluation, EvaluationMode,
     Guardrails, HookSandbox, HookSettings, Hooks, Indexer, Language, LimitSettings, Llm, LogLevel,

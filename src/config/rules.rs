@@ -1,7 +1,7 @@
 //! The rules of a run, as the settings have them.
 
 use super::agents::Agent;
-use super::settings::Settings;
+use super::settings::{QualityGate, Settings};
 use crate::model::{
     Backoff, Bounds, ContextRules, Limits, LoopRules, OutputRules, Price, Rules, Span, Tokens,
     Watch,
@@ -22,14 +22,19 @@ pub struct ModelFacts {
 /// Time beyond a limit of its own that an effect gets before the machine goes on without it.
 const MARGIN: Span = Span::secs(30);
 
+/// Returns the quality gates that an answer of this agent has to pass: none if the agent can't change anything.
+pub fn quality_gates<'a>(settings: &'a Settings, agent: &Agent) -> &'a [QualityGate] {
+    if agent.only_reads() { &[] } else { &settings.guardrails.quality_gates }
+}
+
 /// Returns the rules of a run of this agent with this model; `seed` is where the jitter of retries comes from.
 ///
 /// Whether a final answer has to pass checks follows from stop hooks and quality gates; a schema, and waiting
 /// follow-ups, are for the caller to add.
 pub fn rules(settings: &Settings, agent: &Agent, model: &ModelFacts, seed: u64) -> Rules {
-    let Settings { llm, limits, context, guardrails, hooks, .. } = settings;
+    let Settings { llm, limits, context, hooks, .. } = settings;
     let defaults = Rules::default();
-    let gates = guardrails.quality_gates.iter().map(|gate| gate.timeout);
+    let gates = quality_gates(settings, agent).iter().map(|gate| gate.timeout);
     let hooks_at = |point| hooks.at(point).map(|hook| hook.timeout);
     let checked = gates.len() > 0 || hooks.at(HookPoint::Stop).next().is_some();
     Rules {
@@ -68,6 +73,7 @@ pub fn rules(settings: &Settings, agent: &Agent, model: &ModelFacts, seed: u64) 
             check: sum(gates.chain(hooks_at(HookPoint::Stop)).chain([MARGIN])),
         },
         checked,
+        unknown_finish: defaults.unknown_finish,
     }
 }
 

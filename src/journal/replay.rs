@@ -10,7 +10,8 @@ use super::line::{Content, Stored, StoredMark};
 use super::mail::MailId;
 use super::reader::{Damage, Found, Position, Reader};
 use crate::machine::{
-    Bill, Event, EventKind, Fold, Intent, Mark, Outcomes, Resumption, Slot, State, Status, Verdict,
+    Bill, Event, EventKind, Fold, Intent, Mark, Outcomes, Resumption, Slot, State, StateKind,
+    Status, Verdict,
 };
 use crate::model::{CallId, EffectId, Time};
 
@@ -31,6 +32,9 @@ pub struct Past {
     pub dawn: Wall,
     /// What it has used so far.
     pub bill: Bill,
+    /// Model calls that are over: answered, failed or given up, those of sub-agents included. A call that a crash or an
+    /// interrupt cut off is not among them; the session makes it again.
+    pub calls_over: u32,
     /// How the newest run ended; none when it did not, or when the session went on after it.
     pub ended: Option<Ended>,
     /// What the newest record says, when the session has just gone on.
@@ -103,6 +107,7 @@ impl Past {
             outcomes,
             at: Time::START,
             bill: Bill::default(),
+            calls_over: 0,
             ended: None,
             resumption: None,
             set_by: 0,
@@ -117,14 +122,21 @@ impl Past {
         let met = Mark::of(&self.fold, &self.outcomes.effects);
         let difference = self.difference(stored, met);
         let before = (met.state, self.fold.state.run().spent);
+        let under_way = call_under_way(&self.fold.state);
         self.at = self.at.max(stored.at);
         self.arrived.extend(&stored.mail);
         let went_on = match &stored.content {
             Content::Event(event) => {
                 (self.ended, self.resumption) = (None, None);
                 self.remember(event);
+                let is_charged =
+                    matches!(event, Event::Charged { .. }) && self.fold.state.awaits(event);
                 (self.fold, self.outcomes) = self.fold.accept(stored.at, event.clone());
                 self.bill.take(before, Some(event), self.fold.state.run().spent);
+                let is_over = under_way.is_some()
+                    && call_under_way(&self.fold.state) != under_way
+                    && !cuts_off(event);
+                self.calls_over += u32::from(is_charged || is_over);
                 true
             }
             Content::Resumed(resumed) => {
@@ -236,6 +248,37 @@ impl Past {
             }
             Intent::Pure | Intent::Opaque | Intent::Delegated { .. } => {}
         }
+    }
+}
+
+/// Returns the model call that is under way.
+fn call_under_way(state: &State) -> Option<EffectId> {
+    match state.kind() {
+        StateKind::CallingSending | StateKind::CompactingSending | StateKind::ClosingSending => {
+            state.outstanding().first().copied()
+        }
+        StateKind::Preparing
+        | StateKind::CompactingWaiting
+        | StateKind::CallingWaiting
+        | StateKind::CallingChecking
+        | StateKind::Executing
+        | StateKind::ClosingPreparing
+        | StateKind::Done => None,
+    }
+}
+
+/// Returns whether an event ends a run whatever is under way.
+fn cuts_off(event: &Event) -> bool {
+    match event {
+        Event::Interrupt { .. } | Event::StoreFailed { .. } | Event::Defect { .. } => true,
+        Event::Tick { .. }
+        | Event::Prepared { .. }
+        | Event::Replied { .. }
+        | Event::Failed { .. }
+        | Event::Vetted { .. }
+        | Event::Settled { .. }
+        | Event::Charged { .. }
+        | Event::Checked { .. } => false,
     }
 }
 

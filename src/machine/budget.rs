@@ -93,7 +93,8 @@ mod tests {
     use super::*;
     use crate::model::{FaultKind, Limits, Rules};
 
-    const FACTS: Facts = Facts { context: Tokens(800), bound: Tokens(1_000), exchanges: 0 };
+    const FACTS: Facts =
+        Facts { context: Tokens(800), bound: Tokens(1_000), exchanges: 0, shortened: Tokens::ZERO };
 
     /// One micro-dollar for each token of input, ten for each of output.
     const PRICE: Price =

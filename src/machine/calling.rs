@@ -22,6 +22,7 @@ use super::state::State;
 use super::stop::{CloseReason, LlmFailure, StopReason};
 use crate::model::{
     Access, Arguments, EffectId, Fault, FaultKind, Finish, Item, Origin, Part, Reply, Time, Tokens,
+    UnknownFinish,
 };
 
 /// The model is asked, or its final answer is checked.
@@ -63,7 +64,7 @@ pub(super) enum Meaning {
     Answer,
     /// A piece of an answer; the rest is asked for.
     Piece,
-    /// A piece of an answer, and there were too many.
+    /// A piece of an answer, and there were too many, or nobody knows why it ended.
     Truncated,
     /// Nothing; it is asked again.
     Nothing,
@@ -98,6 +99,9 @@ pub(super) fn meaning(run: &Run, reply: &Reply) -> Meaning {
         (Finish::Stop, true) => Meaning::Answer,
         (Finish::Stop, false) if run.streaks.empty < bounds.empty => Meaning::Nothing,
         (Finish::Stop, false) => Meaning::Empty,
+        (Finish::Other(_), true) if run.rules.unknown_finish == UnknownFinish::Keep => {
+            Meaning::Truncated
+        }
         // A reply that ends for its tool calls and has none is as little understood as an unknown reason.
         (Finish::ToolCalls | Finish::Other(_), _) => Meaning::Garbled,
     }
@@ -503,7 +507,8 @@ mod tests {
     /// Half of it at the most may stay, since the window is evidently smaller than was thought.
     #[test]
     fn an_overflow_halves_the_context() {
-        let facts = Facts { context: Tokens(90), bound: Tokens(100), exchanges: 3 };
+        let facts =
+            Facts { context: Tokens(90), bound: Tokens(100), exchanges: 3, ..Facts::default() };
         let next = Calling::enter(run(), Out::default(), facts, None);
         let id = next.state.outstanding()[0];
         let fault = Fault::new(FaultKind::Overflow, "too long");

@@ -1,11 +1,14 @@
 //! Closing: a watchdog asked for the last word, which comes without tools.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use super::budget::{self, Unaffordable};
+use super::conversation::Conversation;
 use super::deadline::{Deadline, Deadlines, Why};
 use super::done::Done;
-use super::effect::{Change, Effect, Note, Purpose, Summary};
+use super::effect::{Change, Effect, NoSummary, Note, Purpose, Summary};
 use super::event::{Event, Facts};
 use super::instructions;
 use super::next::{Next, Out};
@@ -54,9 +57,35 @@ impl Stage {
     }
 }
 
-/// Returns the limit of the last word's output, unless there is no money for it.
-pub(super) fn affordable(run: &Run, facts: &Facts) -> Result<Option<Tokens>, Unaffordable> {
-    budget::reserve(run, facts, Purpose::Closing)
+/// Returns the limit of the closing call's output, unless the context window or the budget has no room for the call.
+pub(super) fn possible(run: &Run, facts: &Facts) -> Result<Option<Tokens>, NoSummary> {
+    if facts.shortened > run.rules.context.window {
+        return Err(NoSummary::Context);
+    }
+    budget::reserve(run, facts, Purpose::Closing).map_err(|Unaffordable| NoSummary::Budget)
+}
+
+/// Returns the facts of a closing call with how large it is as it would be sent.
+pub(super) fn shortened(
+    run: &Run,
+    conversation: &Conversation,
+    system: u64,
+    facts: Facts,
+) -> Facts {
+    let mut conversation = Cow::Borrowed(conversation);
+    if too_full(run, &facts) {
+        conversation.to_mut().apply(trim(run, &facts));
+    }
+    let (_, bytes) = conversation.fitted(conversation.entries(), system, &run.rules.context);
+    let gauge = conversation.gauge();
+    Facts { shortened: gauge.measure(bytes), bound: facts.bound.min(gauge.most(bytes)), ..facts }
+}
+
+/// Returns how the oldest exchanges make room for the closing call.
+fn trim(run: &Run, facts: &Facts) -> Change {
+    let context = &run.rules.context;
+    let fit = context.window.percent(context.threshold);
+    Change::Compact { summary: Summary::Mechanical, keep: facts.exchanges, fit }
 }
 
 /// Returns whether the oldest exchanges have to go before the last word can be asked for.
@@ -133,8 +162,12 @@ impl Closing {
                 | Why::ToolLimit
                 | Why::WatchLimit,
             ) => {
-                let reason = self.reason;
-                let (run, out) = self.leave();
+                let (reason, stage) = (self.reason, self.stage);
+                let (run, mut out) = self.leave();
+                match stage {
+                    Stage::Preparing { .. } => out.note(Note::NoSummary { cause: NoSummary::Time }),
+                    Stage::Sending { .. } => {}
+                }
                 Done::end(run, out, StopReason::Closed(reason))
             }
             None => Out::default().to(State::Closing(self)),
@@ -144,14 +177,19 @@ impl Closing {
     fn prepared(self, facts: Facts) -> Next {
         let Self { mut run, reason, due, .. } = self;
         let mut out = Out::default();
-        let Ok(max_output) = affordable(&run, &facts) else {
-            return Done::end(run, out, StopReason::Closed(reason));
+        let max_output = match possible(&run, &facts) {
+            Ok(max_output) => max_output,
+            Err(cause) => {
+                out.note(Note::NoSummary { cause });
+                return Done::end(run, out, StopReason::Closed(reason));
+            }
         };
         if too_full(&run, &facts) {
-            let fit = run.rules.context.window.percent(run.rules.context.threshold);
-            let keep = facts.exchanges;
-            out.change(Change::Compact { summary: Summary::Mechanical, keep, fit });
+            out.change(trim(&run, &facts));
         }
+        // What is sent is what a call that is lost is charged for.
+        let sent = if facts.shortened > Tokens::ZERO { facts.shortened } else { facts.context };
+        let facts = Facts { context: sent, ..facts };
         run.calls += 1;
         run.sends += 1;
         let id = run.next.take();
@@ -201,12 +239,51 @@ mod tests {
         assert!(!too_full(&run, &facts(96, 1)));
     }
 
+    #[test]
+    fn a_closing_call_that_the_window_has_no_room_for_is_not_made() {
+        let context = ContextRules { window: Tokens(100), ..ContextRules::default() };
+        let ended = |shortened| {
+            let run = Run::new(Rules { context: context.clone(), ..Rules::default() });
+            let next = Closing::enter(run, Out::default(), CloseReason::MaxSteps);
+            let facts = Facts { context: Tokens(900), shortened, exchanges: 1, ..Facts::default() };
+            step(next.state, Event::Prepared { id: EffectId(1), facts, messages: [].into() })
+        };
+        let next = ended(Tokens(101));
+        assert!(matches!(next.state, State::Done(_)));
+        assert_eq!(next.notes, [Note::NoSummary { cause: NoSummary::Context }]);
+        let next = ended(Tokens(100));
+        let State::Closing(Closing { stage: Stage::Sending { facts, .. }, .. }) = next.state else {
+            panic!("not sent")
+        };
+        // What is sent is what is charged.
+        assert_eq!(facts.context, Tokens(100));
+    }
+
+    #[test]
+    fn who_has_neither_money_nor_time_for_a_closing_call_is_told_so() {
+        let notes = |limits, event: fn(EffectId) -> Event| {
+            let run = Run::new(Rules { limits, ..Rules::default() });
+            let next = Closing::enter(run, Out::default(), CloseReason::MaxSteps);
+            let next = step(next.state, event(EffectId(1)));
+            assert!(matches!(next.state, State::Done(_)));
+            next.notes
+        };
+        let prepared = |id| Event::Prepared { id, facts: Facts::default(), messages: [].into() };
+        let limits = Limits { max_tokens: Some(Tokens(0)), ..Limits::default() };
+        assert_eq!(notes(limits, prepared), [Note::NoSummary { cause: NoSummary::Budget }]);
+        let limits = Limits { timeout: Some(Span::ZERO), ..Limits::default() };
+        let tick = |_| Event::Tick { now: Time::START };
+        assert_eq!(notes(limits, tick), [Note::NoSummary { cause: NoSummary::Time }]);
+    }
+
     /// Returns the closing call of a run, when it is asked for.
     fn asked() -> State {
         let next =
             Closing::enter(Run::new(Rules::default()), Out::default(), CloseReason::MaxSteps);
-        let (id, facts) =
-            (EffectId(1), Facts { context: Tokens(70), bound: Tokens(80), exchanges: 0 });
+        let (id, facts) = (
+            EffectId(1),
+            Facts { context: Tokens(70), bound: Tokens(80), exchanges: 0, ..Facts::default() },
+        );
         step(next.state, Event::Prepared { id, facts, messages: [].into() }).state
     }
 

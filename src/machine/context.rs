@@ -72,12 +72,12 @@ impl Gauge {
 
     /// Returns how large the next request probably is.
     pub fn estimate(&self) -> Tokens {
-        self.size(self.ratio)
+        self.measure(self.bytes)
     }
 
     /// Returns how large the next request is at the most.
     pub fn bound(&self) -> Tokens {
-        self.size(DENSEST)
+        self.most(self.bytes)
     }
 
     /// Returns how many tokens this many bytes probably are.
@@ -85,9 +85,33 @@ impl Gauge {
         tokens(bytes, self.ratio)
     }
 
-    fn size(&self, ratio: u64) -> Tokens {
+    /// Returns how large a request of this many bytes probably is.
+    pub(super) fn measure(&self, bytes: u64) -> Tokens {
+        self.size(bytes, self.ratio)
+    }
+
+    /// Returns how large a request of this many bytes is at the most.
+    pub(super) fn most(&self, bytes: u64) -> Tokens {
+        self.size(bytes, DENSEST)
+    }
+
+    /// Returns how many bytes a request may have that is probably not larger than this. What was not counted is taken to
+    /// be no lighter than source code, even where the server counts less: that leaves room for an error.
+    pub(super) fn room(&self, size: Tokens) -> u64 {
         let Counted { tokens: counted, bytes } = self.counted.unwrap_or_default();
-        counted + tokens(self.bytes.saturating_sub(bytes), ratio)
+        match size.0.checked_sub(counted.0) {
+            Some(more) => bytes + more.saturating_mul(self.ratio.min(FIRST_RATIO)) / 1_000,
+            None => size.0.saturating_mul(bytes) / counted.0,
+        }
+    }
+
+    fn size(&self, bytes: u64, ratio: u64) -> Tokens {
+        let Counted { tokens: counted, bytes: known } = self.counted.unwrap_or_default();
+        match bytes.checked_sub(known) {
+            Some(new) => counted + tokens(new, ratio),
+            // A part of what was counted.
+            None => Tokens(counted.0.saturating_mul(bytes).div_ceil(known)),
+        }
     }
 }
 
@@ -99,6 +123,11 @@ impl Default for Counted {
 
 fn tokens(bytes: u64, ratio: u64) -> Tokens {
     Tokens(bytes.saturating_mul(1_000).div_ceil(ratio))
+}
+
+/// Returns how many bytes an instruction takes on the wire.
+pub(super) fn instruction_bytes(text: &str) -> u64 {
+    FRAME + length(text)
 }
 
 /// Returns how many bytes an entry takes on the wire, but for the details of its format.
@@ -198,6 +227,28 @@ mod tests {
         assert!(believed(SHORT + 16, 1_001));
         assert!(!believed(SHORT + 17, 1_001));
         assert!(believed(SHORT + 16, 1_002));
+    }
+
+    #[test]
+    fn what_fits_into_a_size_is_not_measured_larger() {
+        for (fixed, counted, added) in [(3_000, 0, 500), (3_000, 900, 500), (30_000, 29_000, 7)] {
+            let mut gauge = Gauge::new(fixed);
+            gauge.count(&usage(counted));
+            gauge.add(added);
+            assert_eq!(gauge.measure(gauge.bytes), gauge.estimate());
+            for size in [0, 1, 7, 899, 900, 901, 5_000, 60_000].map(Tokens) {
+                let room = gauge.room(size);
+                assert!(gauge.measure(room) <= size, "{size:?} of {gauge:?}");
+                assert!(gauge.measure(room + 10) > size, "{size:?} of {gauge:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_server_counts_too_low_makes_no_room() {
+        let mut gauge = Gauge::new(8_000);
+        gauge.count(&usage(100));
+        assert_eq!(gauge.room(Tokens(1_100)), 8_000 + 3_500);
     }
 
     #[test]

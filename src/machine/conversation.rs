@@ -3,6 +3,7 @@
 //! Its entries hold the invariant of every wire format: a tool call and its answer are one entry ([`Exchange`](crate::model::Exchange)), so no
 //! cut can come between them, and the user's own words are never replaced.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
@@ -11,8 +12,8 @@ use super::context::{self, Gauge};
 use super::effect::{Change, Summary};
 use super::event::Facts;
 use super::ledger::Ledger;
-use super::rereads;
-use crate::model::{Item, Origin, Tokens, Usage};
+use super::{rereads, shorten};
+use crate::model::{ContextRules, Item, Origin, Tokens, Usage};
 
 /// The history as the model sees it, oldest first.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -65,12 +66,31 @@ impl Conversation {
             context: self.gauge.estimate(),
             bound: self.gauge.bound(),
             exchanges: u32::try_from(exchanges).unwrap_or(u32::MAX),
+            shortened: Tokens::ZERO,
         }
     }
 
     /// Returns the entries that a compaction replaces when it keeps this many exchanges.
     pub fn older(&self, keep: u32) -> &[Entry] {
         &self.entries[..self.cut(keep)]
+    }
+
+    /// Returns entries of it as they are sent beside this many bytes of system prompt and instruction, and the bytes of
+    /// that request. Where it would be too full, the longest tool results are shortened.
+    pub(super) fn fitted<'a>(
+        &self,
+        entries: &'a [Entry],
+        beside: u64,
+        rules: &ContextRules,
+    ) -> (Cow<'a, [Entry]>, u64) {
+        let whole = beside + bytes(entries);
+        if self.gauge.measure(whole) <= rules.window.percent(rules.full) {
+            return (Cow::Borrowed(entries), whole);
+        }
+        let room = self.gauge.room(rules.window.percent(rules.threshold));
+        let entries = shorten::results(entries, whole.saturating_sub(room));
+        let sent = beside + bytes(&entries);
+        (Cow::Owned(entries), sent)
     }
 
     /// Returns what is known for certain of what a compaction replaces, and of what others replaced before it: a line
@@ -152,6 +172,10 @@ impl Conversation {
             }
         }
     }
+}
+
+fn bytes(entries: &[Entry]) -> u64 {
+    entries.iter().map(|entry| context::bytes(&entry.item)).sum()
 }
 
 /// Returns whether an entry is the user's own word.

@@ -120,6 +120,18 @@ pub enum Summary {
     Mechanical,
 }
 
+/// What leaves no room for a closing call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NoSummary {
+    /// The budget does not cover it.
+    Budget,
+    /// It does not fit into the context window, even with its tool results shortened.
+    Context,
+    /// The time is over.
+    Time,
+}
+
 /// Something to be shown. Losing one changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -128,6 +140,11 @@ pub enum Note {
     SafetyNet {
         /// Which one.
         reason: CloseReason,
+    },
+    /// The run ends without a closing call.
+    NoSummary {
+        /// What leaves no room for it.
+        cause: NoSummary,
     },
     /// A failed call is tried again.
     Retry {

@@ -101,6 +101,15 @@ pub struct Facts {
     pub bound: Tokens,
     /// Exchanges in the history that a compaction could take.
     pub exchanges: u32,
+    /// How large a closing call probably is, with its tool results shortened where it would be too full. Zero where no
+    /// closing call is prepared, and in journals of older releases.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub shortened: Tokens,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // asked for by serde
+fn is_zero(tokens: &Tokens) -> bool {
+    *tokens == Tokens::ZERO
 }
 
 impl Facts {

@@ -3,15 +3,19 @@
 //! A live run, a resume, a replay and a test all go through [`Fold::accept`]; there is no second way to get from an
 //! event to a state.
 
+use std::borrow::Cow;
+
+use super::closing;
+use super::context;
 use super::conversation::{Conversation, Entry};
 use super::deadline::Deadline;
-use super::effect::{Effect, Note};
-use super::event::{Event, EventKind};
+use super::effect::{Effect, Note, Purpose};
+use super::event::{Event, EventKind, Facts};
 use super::instructions;
 use super::next::Next;
 use super::resume::{self, Resumption};
 use super::state::{self, State, StateKind};
-use crate::model::{Item, Rules, Time};
+use crate::model::{Item, Rules, Time, Tokens, UserMessage};
 
 /// The state and the conversation that the events so far fold to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -43,6 +47,20 @@ pub struct Move {
     /// The state that was entered.
     pub to: StateKind,
 }
+
+/// What a model call sends of a conversation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// The entries, oldest first.
+    pub entries: Cow<'a, [Entry]>,
+    /// What the model is told behind them.
+    pub instruction: Option<String>,
+    /// How large it all probably is, with the system prompt and, where they go along, the tools.
+    pub size: Tokens,
+}
+
+/// The most bytes that the frame of a message takes.
+const FRAME: u64 = 64;
 
 impl Fold {
     /// Begins a run with a conversation that may have a history already.
@@ -83,6 +101,53 @@ impl Fold {
     /// Returns when the fold wants to be told the time although nothing happened.
     pub fn deadline(&self) -> Option<Deadline> {
         state::deadline(&self.state)
+    }
+
+    /// Returns what the next model call would be like, with these messages before it and a system prompt of this many
+    /// bytes.
+    pub fn facts(&self, messages: &[UserMessage], system: u64) -> Facts {
+        let facts = self.conversation.facts();
+        let more: u64 = messages.iter().map(|message| message.text.len() as u64 + FRAME).sum();
+        let facts = Facts {
+            context: facts.context + self.conversation.gauge().tokens(more),
+            bound: facts.bound + Tokens(more),
+            ..facts
+        };
+        match &self.state {
+            State::Closing(state) => {
+                closing::shortened(&state.run, &self.conversation, system, facts)
+            }
+            State::Preparing(_)
+            | State::Compacting(_)
+            | State::Calling(_)
+            | State::Executing(_)
+            | State::Done(_) => facts,
+        }
+    }
+
+    /// Returns what a model call for this purpose sends beside a system prompt of this many bytes.
+    pub fn request(&self, purpose: Purpose, system: u64) -> Request<'_> {
+        let Self { state, conversation } = self;
+        let rules = &state.run().rules.context;
+        match purpose {
+            Purpose::Agent => Request {
+                entries: Cow::Borrowed(conversation.entries()),
+                instruction: None,
+                size: conversation.gauge().estimate(),
+            },
+            Purpose::Compaction => {
+                let instruction = self.how_to_sum_up();
+                let beside = system + context::instruction_bytes(&instruction);
+                let (entries, bytes) = conversation.fitted(self.to_sum_up(), beside, rules);
+                let size = conversation.gauge().measure(bytes);
+                Request { entries, instruction: Some(instruction), size }
+            }
+            Purpose::Closing => {
+                let (entries, bytes) = conversation.fitted(conversation.entries(), system, rules);
+                let size = conversation.gauge().measure(bytes);
+                Request { entries, instruction: None, size }
+            }
+        }
     }
 
     /// Returns the entries that the model is asked to sum up; none unless it is.
@@ -166,7 +231,12 @@ mod tests {
     fn asked(rules: Rules, context: u64) -> Fold {
         let task = Item::user(Origin::Task, "task");
         let (fold, _) = Fold::start(rules, history(), task);
-        let facts = Facts { context: Tokens(context), bound: Tokens(context), exchanges: 3 };
+        let facts = Facts {
+            context: Tokens(context),
+            bound: Tokens(context),
+            exchanges: 3,
+            ..Facts::default()
+        };
         let event = Event::Prepared { id: EffectId(1), facts, messages: [].into() };
         fold.accept(Time(5), event).0
     }

@@ -74,8 +74,8 @@ pub enum Guard {
     LastCall,
     /// The final answer did not pass, and may be asked for again.
     CheckGoesOn,
-    /// There is money and room for the last word.
-    LastWordAffordable,
+    /// The limits leave room for the closing call.
+    LastWordPossible,
 }
 
 impl Guard {
@@ -108,7 +108,7 @@ impl Guard {
         Self::LastHopeless,
         Self::LastCall,
         Self::CheckGoesOn,
-        Self::LastWordAffordable,
+        Self::LastWordPossible,
     ];
 
     /// Returns the name that the statechart uses.
@@ -141,7 +141,7 @@ impl Guard {
             Self::LastHopeless => "lastHopeless",
             Self::LastCall => "lastCall",
             Self::CheckGoesOn => "checkGoesOn",
-            Self::LastWordAffordable => "lastWordAffordable",
+            Self::LastWordPossible => "lastWordPossible",
         }
     }
 
@@ -189,9 +189,9 @@ impl Guard {
             Self::CheckGoesOn => {
                 matches!(event, Event::Checked { check, .. } if calling::goes_on(state.run(), check))
             }
-            Self::LastWordAffordable => {
+            Self::LastWordPossible => {
                 matches!(event, Event::Prepared { facts, .. }
-                    if closing::affordable(state.run(), facts).is_ok())
+                    if closing::possible(state.run(), facts).is_ok())
             }
         }
     }

@@ -31,7 +31,7 @@ pub(super) fn close(reason: CloseReason) -> Item {
              and what remains to be done."
         }
         CloseReason::BudgetExceeded => {
-            "The budget is used up. Don't call any more tools. Sum up briefly what you did, what the current state \
+            "The budget does not cover another step. Don't call any more tools. Sum up briefly what you did, what the current state \
              is, and what remains to be done."
         }
         CloseReason::LoopDetected => {

@@ -41,14 +41,20 @@ pub(super) enum Plan {
     Call(Option<Tokens>),
 }
 
+/// Returns the limit of the call's output, unless steps or budget are used up: the watchdogs that come before time.
+fn within_limits(run: &Run, facts: &Facts) -> Result<Option<Tokens>, CloseReason> {
+    if run.steps >= run.rules.limits.max_steps {
+        return Err(CloseReason::MaxSteps);
+    }
+    budget::reserve(run, facts, Purpose::Agent).map_err(|Unaffordable| CloseReason::BudgetExceeded)
+}
+
 /// Decides what a prepared call leads to.
 pub(super) fn plan(run: &Run, facts: &Facts) -> Plan {
     let rules = &run.rules;
-    if run.steps >= rules.limits.max_steps {
-        return Plan::Close(CloseReason::MaxSteps);
-    }
-    let Ok(max_output) = budget::reserve(run, facts, Purpose::Agent) else {
-        return Plan::Close(CloseReason::BudgetExceeded);
+    let max_output = match within_limits(run, facts) {
+        Ok(max_output) => max_output,
+        Err(reason) => return Plan::Close(reason),
     };
     if run.repeats.times() >= rules.loops.end {
         return Plan::Close(CloseReason::LoopDetected);
@@ -117,7 +123,9 @@ impl Preparing {
         match self.deadlines().due(self.run.now) {
             Some(Why::RunLimit) => {
                 let (run, out) = self.leave();
-                Closing::enter(run, out, CloseReason::Timeout)
+                // How large the call would be is not known yet, so only a budget that covers none counts here.
+                let earlier = within_limits(&run, &Facts::default()).err();
+                Closing::enter(run, out, earlier.unwrap_or(CloseReason::Timeout))
             }
             Some(
                 Why::WatchLimit
@@ -181,7 +189,7 @@ pub(super) fn append(out: &mut Out, messages: &[UserMessage]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{ContextRules, Digest, Item, Limits, LoopRules, Rules};
+    use crate::model::{ContextRules, Digest, Item, Limits, LoopRules, Rules, Span};
 
     /// A window of a hundred tokens: over its threshold above 75, too full above 95.
     fn rules() -> Rules {
@@ -196,7 +204,7 @@ mod tests {
 
     fn planned(run: &Run, context: u64, exchanges: u32) -> Plan {
         let context = Tokens(context);
-        plan(run, &Facts { context, bound: context, exchanges })
+        plan(run, &Facts { context, bound: context, exchanges, ..Facts::default() })
     }
 
     #[test]
@@ -248,6 +256,26 @@ mod tests {
         }
         run.steps = 2;
         assert_eq!(planned(&run, 1, 1), Plan::Close(CloseReason::MaxSteps));
+    }
+
+    /// Steps, budget, time: the first of them that is used up is the reason.
+    #[test]
+    fn limits_of_zero_close_a_run_in_their_order() {
+        let closed = |max_steps, max_tokens, timeout| {
+            let limits = Limits { max_steps, max_tokens, timeout, ..Limits::default() };
+            let run = Run::new(Rules { limits, ..rules() });
+            let next = Preparing::enter(run, Out::default());
+            let next = super::super::step(next.state, Event::Tick { now: Time::START });
+            match next.state {
+                State::Closing(closing) => closing.reason,
+                other => panic!("{other:?}"),
+            }
+        };
+        let (no_tokens, no_time) = (Some(Tokens(0)), Some(Span::ZERO));
+        assert_eq!(closed(0, no_tokens, no_time), CloseReason::MaxSteps);
+        assert_eq!(closed(0, None, no_time), CloseReason::MaxSteps);
+        assert_eq!(closed(9, no_tokens, no_time), CloseReason::BudgetExceeded);
+        assert_eq!(closed(9, Some(Tokens(9_000)), no_time), CloseReason::Timeout);
     }
 
     #[test]

@@ -168,7 +168,12 @@ mod tests {
     /// Returns the state in which a first call was prepared with a context of this size.
     fn prepared(retries: u32, context: u64) -> State {
         let state = start(rules(retries), Item::user(Origin::Task, "task")).state;
-        let facts = Facts { context: Tokens(context), bound: Tokens(context), exchanges: 3 };
+        let facts = Facts {
+            context: Tokens(context),
+            bound: Tokens(context),
+            exchanges: 3,
+            ..Facts::default()
+        };
         step(state, Event::Prepared { id: EffectId(1), facts, messages: [].into() }).state
     }
 

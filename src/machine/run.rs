@@ -209,7 +209,8 @@ mod tests {
         let price =
             Price { input: 2_000_000, output: 1, cached_input: 0, cache_write: 0, long: None };
         let mut run = Run::new(Rules { price: Some(price), ..Rules::default() });
-        let facts = Facts { context: Tokens(10), bound: Tokens(20), exchanges: 0 };
+        let facts =
+            Facts { context: Tokens(10), bound: Tokens(20), exchanges: 0, ..Facts::default() };
         run.charge_lost(&facts, &mut Out::default());
         assert_eq!(run.spent, Spent { cost: Micros(20), tokens: Tokens(10) });
     }

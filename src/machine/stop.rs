@@ -26,6 +26,8 @@ pub enum StopReason {
     SchemaNotMet,
     /// The answer was sent back again and again, and did not pass.
     ChecksFailed,
+    /// The self-evaluation was not satisfied with the answer.
+    EvaluationFailed,
     /// Somebody asked the run to stop.
     UserInterrupt(Signal),
     /// The model could not be reached or did not accept the request.
@@ -78,7 +80,7 @@ pub enum Status {
 
 impl StopReason {
     /// Every stop reason, in the order of the table.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::LlmDone,
         Self::Closed(CloseReason::MaxSteps),
         Self::Closed(CloseReason::Timeout),
@@ -91,6 +93,7 @@ impl StopReason {
         Self::InvalidToolCalls,
         Self::SchemaNotMet,
         Self::ChecksFailed,
+        Self::EvaluationFailed,
         Self::UserInterrupt(Signal::Interrupt),
         Self::UserInterrupt(Signal::Terminate),
         Self::UserInterrupt(Signal::Hangup),
@@ -113,6 +116,7 @@ impl StopReason {
             Self::InvalidToolCalls => "invalid_tool_calls",
             Self::SchemaNotMet => "schema_not_met",
             Self::ChecksFailed => "checks_failed",
+            Self::EvaluationFailed => "evaluation_failed",
             Self::UserInterrupt(_) => "user_interrupt",
             Self::LlmError(_) => "llm_error",
             Self::StoreError => "store_error",
@@ -131,6 +135,7 @@ impl StopReason {
             | Self::InvalidToolCalls
             | Self::SchemaNotMet
             | Self::ChecksFailed
+            | Self::EvaluationFailed
             | Self::UserInterrupt(_) => Status::Partial,
             Self::LlmError(_) | Self::StoreError | Self::InternalError => Status::Failed,
         }
@@ -147,7 +152,8 @@ impl StopReason {
             | Self::Refused
             | Self::InvalidToolCalls
             | Self::SchemaNotMet
-            | Self::ChecksFailed => 2,
+            | Self::ChecksFailed
+            | Self::EvaluationFailed => 2,
             Self::LlmError(LlmFailure::Auth) => 4,
             Self::LlmError(LlmFailure::Timeout) => 5,
             Self::UserInterrupt(signal) => signal.exit_code(),
@@ -223,6 +229,7 @@ mod tests {
         invalid_tool_calls partial 2
         schema_not_met partial 2
         checks_failed partial 2
+        evaluation_failed partial 2
         user_interrupt partial 130
         user_interrupt partial 143
         user_interrupt partial 129

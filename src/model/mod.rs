@@ -33,7 +33,9 @@ pub use nearest::{did_you_mean, nearest, nearest_within};
 pub use plain::plain;
 pub use reply::{Finish, Opaque, Part, Reply};
 pub use result::{FileAction, FileChange, ToolResult, ToolStatus};
-pub use rules::{Backoff, Bounds, ContextRules, Limits, LoopRules, OutputRules, Rules, Watch};
+pub use rules::{
+    Backoff, Bounds, ContextRules, Limits, LoopRules, OutputRules, Rules, UnknownFinish, Watch,
+};
 pub use signal::Signal;
 pub use time::{Span, Time};
 pub use tokens::{Tokens, Usage};

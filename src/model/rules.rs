@@ -28,6 +28,31 @@ pub struct Rules {
     pub watch: Watch,
     /// Whether a final answer has to pass checks: stop hooks, quality gates, a schema, waiting follow-ups.
     pub checked: bool,
+    /// What happens to a text whose reply ends for an unknown reason.
+    #[serde(default = "UnknownFinish::retry", skip_serializing_if = "UnknownFinish::is_retry")]
+    pub unknown_finish: UnknownFinish,
+}
+
+/// What happens to a text whose reply ends for an unknown reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UnknownFinish {
+    /// The reply is dropped, and the call is retried. Sessions whose stored rules don't have this field work so.
+    Retry,
+    /// The text is kept, and the run ends as `truncated`.
+    #[default]
+    Keep,
+}
+
+impl UnknownFinish {
+    fn retry() -> Self {
+        Self::Retry
+    }
+
+    #[allow(clippy::trivially_copy_pass_by_ref)] // asked for by serde
+    fn is_retry(&self) -> bool {
+        *self == Self::Retry
+    }
 }
 
 /// What the user allows a run to use. None means no limit; zero is a limit.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::effects::with_messages;
 use super::hands::{Arrival, Hands};
 use crate::machine::{Effect, Event, Fold, Intent, Mark, Outcomes, State, Verdict};
 use crate::model::{CallId, EffectId, Signal, Span, Time, UserMessage};
@@ -117,6 +116,11 @@ enum Reader {
 const GRACE: Span = Span::secs(3);
 
 impl Brief {
+    /// Returns the bytes of the system prompt, which goes along with calls without tools too.
+    pub(super) fn system_bytes(&self) -> u64 {
+        self.system.len() as u64
+    }
+
     /// Returns how many bytes go along with every request, for the estimate of its size.
     pub fn bytes(&self) -> u64 {
         let tool = |tool: &ToolSpec| {
@@ -232,7 +236,7 @@ impl<H: Hands> Driver<H> {
     }
 
     fn accept_prepared(self, id: EffectId, messages: Vec<UserMessage>) -> Self {
-        let facts = with_messages(&self.fold.conversation, &messages);
+        let facts = self.fold.facts(&messages, self.brief.system_bytes());
         self.accept(&Event::Prepared { id, facts, messages: messages.into() })
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::driver::{Cleared, Driver, Timing};
 use super::hands::{Arrival, Hands, Lane, Post, Work};
-use crate::machine::{Allowance, Check, Conversation, Effect, Event, Facts, Intent, Purpose};
+use crate::machine::{Allowance, Check, Effect, Event, Intent, Purpose};
 use crate::model::{
     Access, EffectId, Fault, FaultKind, Reply, Tokens, ToolCall, ToolResult, ToolStatus,
     UserMessage,
@@ -60,7 +60,7 @@ impl<H: Hands> Driver<H> {
         if self.ports.prelude.applies(purpose) {
             return self.prelude(id, purpose, messages);
         }
-        let facts = with_messages(&self.fold.conversation, &messages);
+        let facts = self.fold.facts(&messages, self.brief.system_bytes());
         self.done.push_back(Event::Prepared { id, facts, messages: messages.into() });
     }
 
@@ -81,20 +81,18 @@ impl<H: Hands> Driver<H> {
 
     fn call(&mut self, id: EffectId, purpose: Purpose, attempt: u32, max_output: Option<Tokens>) {
         let no_tools = [].into();
-        let summarizing = (purpose == Purpose::Compaction).then(|| self.fold.how_to_sum_up());
-        let conversation = &self.fold.conversation;
-        let (tools, entries) = match purpose {
-            Purpose::Agent => (&self.brief.tools, conversation.entries()),
-            Purpose::Compaction => (&no_tools, self.fold.to_sum_up()),
-            Purpose::Closing => (&no_tools, conversation.entries()),
+        let request = self.fold.request(purpose, self.brief.system_bytes());
+        let tools = match purpose {
+            Purpose::Agent => &self.brief.tools,
+            Purpose::Compaction | Purpose::Closing => &no_tools,
         };
         let ask = Ask {
             purpose,
             attempt,
             system: &self.brief.system,
             tools,
-            entries,
-            instruction: summarizing.as_deref(),
+            entries: &request.entries,
+            instruction: request.instruction.as_deref(),
             max_output,
             schema: self.brief.schema.as_ref().filter(|_| purpose == Purpose::Agent),
         };
@@ -104,6 +102,11 @@ impl<H: Hands> Driver<H> {
             Ok(call) => call,
             Err(fault) => return self.done.push_back(Event::Failed { id, fault }),
         };
+        let window = self.fold.state.run().rules.context.window;
+        if request.size > window {
+            let fault = too_large(request.size, window);
+            return self.done.push_back(Event::Failed { id, fault });
+        }
         let ready = self.clock.now();
         let times = CallTimes { encode: ready.since(asked), first_byte: None };
         self.timing = Some(Timing { id, ready, times });
@@ -213,24 +216,14 @@ impl<H: Hands> Driver<H> {
     }
 }
 
-/// Returns what a call with all of the conversation, and these messages, would be like.
-pub(super) fn with_messages(conversation: &Conversation, messages: &[UserMessage]) -> Facts {
-    let facts = conversation.facts();
-    let bytes: usize = messages.iter().map(|message| message.text.len() + FRAME).sum();
-    let more = Tokens(bytes as u64);
-    if messages.is_empty() {
-        facts
-    } else {
-        Facts {
-            context: facts.context + conversation.gauge().tokens(more.0),
-            bound: facts.bound + more,
-            ..facts
-        }
-    }
+/// Returns the fault of a request that is not sent, since the context window has no room for it.
+fn too_large(size: Tokens, window: Tokens) -> Fault {
+    let (size, window) = (size.0, window.0);
+    let message = format!(
+        "the request has about {size} tokens, more than the context window of {window}; it was not sent"
+    );
+    Fault::new(FaultKind::Overflow, message)
 }
-
-/// What the frame of a message takes, generously.
-const FRAME: usize = 64;
 
 fn access(reply: &Reply, of: impl Fn(&ToolCall) -> Access) -> Arc<[Access]> {
     reply.calls().map(of).collect()

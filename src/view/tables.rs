@@ -64,6 +64,7 @@ fn exit(reason: StopReason) -> String {
         | StopReason::InvalidToolCalls
         | StopReason::SchemaNotMet
         | StopReason::ChecksFailed
+        | StopReason::EvaluationFailed
         | StopReason::LlmError(LlmFailure::Other)
         | StopReason::StoreError
         | StopReason::InternalError => code.to_string(),
@@ -79,7 +80,9 @@ fn when(reason: StopReason) -> &'static str {
             | CloseReason::Timeout
             | CloseReason::ContextFull
             | CloseReason::BudgetExceeded,
-        ) => "A watchdog; the model was asked to sum up, without tools",
+        ) => {
+            "A watchdog; the model is asked to sum up, without tools, if the limits leave room for it"
+        }
         StopReason::Closed(CloseReason::LoopDetected) => {
             "The same turn five times in a row (a steering message after three)"
         }
@@ -90,6 +93,9 @@ fn when(reason: StopReason) -> &'static str {
         StopReason::SchemaNotMet => "`--output-schema`, after its bounded repairs",
         StopReason::ChecksFailed => {
             "A required quality gate or a stop hook sent the answer back, time and again"
+        }
+        StopReason::EvaluationFailed => {
+            "`--self-eval`, whose judge was not satisfied: `basic` once, `full` in the end"
         }
         StopReason::UserInterrupt(_) => "Somebody asked the run to stop; no further model call",
         StopReason::LlmError(_) => "The model could not be reached, or did not accept the request",
@@ -184,10 +190,10 @@ mod tests {
     stop_reason         status   exit                 when
     llm_done            success  0                    A complete, non-empty final
                                                       text and no tool call
-    max_steps           partial  2                    A watchdog; the model was
+    max_steps           partial  2                    A watchdog; the model is
     timeout                                           asked to sum up, without
-    context_full                                      tools
-    budget_exceeded
+    context_full                                      tools, if the limits leave
+    budget_exceeded                                   room for it
     loop_detected       partial  2                    The same turn five times in
                                                       a row (a steering message
                                                       after three)
@@ -200,6 +206,9 @@ mod tests {
     checks_failed       partial  2                    A required quality gate or a
                                                       stop hook sent the answer
                                                       back, time and again
+    evaluation_failed   partial  2                    `--self-eval`, whose judge
+                                                      was not satisfied: `basic`
+                                                      once, `full` in the end
     user_interrupt      partial  130 (SIGINT)         Somebody asked the run to
                                  143 (SIGTERM)        stop; no further model call
                                  129 (SIGHUP)

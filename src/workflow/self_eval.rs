@@ -36,6 +36,8 @@ pub struct Evaluated {
     pub interrupted: Option<usize>,
     /// What was said of that answer; none when no evaluation could be had.
     pub verdict: Option<Verdict>,
+    /// How it all ends, where that is not how the run of the answer ended: the evaluation was not satisfied.
+    pub overruled: Option<StopReason>,
 }
 
 /// What the model that judges is told.
@@ -80,14 +82,20 @@ pub fn evaluated(
         EvaluationMode::Off | EvaluationMode::Basic => 0,
     };
     let mut newest = runs.len().saturating_sub(1);
-    let mut all = Evaluated { speaker: newest, runs, interrupted: None, verdict: None };
+    let mut all =
+        Evaluated { speaker: newest, runs, interrupted: None, verdict: None, overruled: None };
     for attempt in 0..=retries {
         let verdict = all.judge(setup, task, newest, stage)?;
+        let is_judged = all.runs.get(newest).is_some_and(Ended::is_success);
+        all.overruled = is_judged.then_some(StopReason::EvaluationFailed).or(all.overruled);
         let Some(verdict) = verdict.filter(|_| all.interrupted.is_none()) else { break };
-        let is_good = verdict.completed && verdict.confidence >= settings.confidence_threshold;
+        let is_good = verdict.satisfies(settings.confidence_threshold);
         let message = verdict.message();
         if all.verdict.as_ref().is_none_or(|best| best.rank() <= verdict.rank()) {
             (all.speaker, all.verdict) = (newest, Some(verdict));
+        }
+        if is_good {
+            all.overruled = None;
         }
         if is_good || attempt == retries {
             break;
@@ -145,9 +153,8 @@ impl Evaluated {
     }
 }
 
-/// Returns the set-up of the judge: it has no tools, and neither hooks nor gates are about it.
+/// Returns the set-up of the judge: it has no tools, so no gates apply, and hooks are not about it.
 fn judge(setup: &Setup, mut config: Config) -> Setup {
-    config.settings.guardrails.quality_gates.clear();
     config.settings.hooks = Hooks::default();
     config.settings.mcp = Mcp::default();
     config.settings.indexer.enabled = false;
@@ -174,8 +181,10 @@ fn shown(fold: &Fold) -> String {
             done.push_str(&format!("- {} {arguments} → {}: {said}\n", call.name, status));
         }
     }
-    // The newest calls tell most.
-    let from = done.len().saturating_sub(SHOWN);
+    // The newest calls tell most. Half of a window is enough for them, at 3.5 bytes for a token.
+    let half = fold.state.run().rules.context.window.0.saturating_mul(7) / 4;
+    let most = SHOWN.min(usize::try_from(half).unwrap_or(SHOWN));
+    let from = done.len().saturating_sub(most);
     let from = (from..=done.len()).find(|at| done.is_char_boundary(*at)).unwrap_or(0);
     let answer = match &fold.state {
         State::Done(end) => end.outcome.output.as_deref().unwrap_or_default(),
@@ -214,6 +223,11 @@ impl Verdict {
         };
         let verdict = parse(text).or_else(|| parse(fenced()?)).or_else(|| parse(braced()?))?;
         Some(Self { confidence: verdict.confidence.clamp(0.0, 1.0), ..verdict })
+    }
+
+    /// Returns whether the task was done, and that is sure enough.
+    fn satisfies(&self, threshold: f64) -> bool {
+        self.completed && self.confidence >= threshold
     }
 
     /// Returns what orders verdicts, the best last.

@@ -164,6 +164,9 @@ fn completions(state: &State, id: EffectId) -> Vec<Event> {
     let all = |kinds: &[StateKind]| kinds.contains(&right) && id != STALE;
     let preparing = all(&[StateKind::Preparing, StateKind::ClosingPreparing]);
     events.extend(some(prepared(id), preparing));
+    if all(&[StateKind::ClosingPreparing]) {
+        events.push(too_large(id));
+    }
     let asking =
         all(&[StateKind::CallingSending, StateKind::CompactingSending, StateKind::ClosingSending]);
     events.extend(some(replied(id), asking));
@@ -208,16 +211,28 @@ fn prepared(id: EffectId) -> Vec<Event> {
         .into_iter()
         .map(|(context, bound, exchanges)| Event::Prepared {
             id,
-            facts: Facts { context: Tokens(context), bound: Tokens(bound), exchanges },
+            facts: Facts {
+                context: Tokens(context),
+                bound: Tokens(bound),
+                exchanges,
+                ..Facts::default()
+            },
             messages: [].into(),
         })
         .collect();
     events.push(Event::Prepared {
         id,
-        facts: Facts { context: Tokens(12), bound: Tokens(22), exchanges: 1 },
+        facts: Facts { context: Tokens(12), bound: Tokens(22), exchanges: 1, ..Facts::default() },
         messages: [UserMessage { origin: Origin::Steering, text: "left".into() }].into(),
     });
     events
+}
+
+/// A closing call that does not fit into the window, however much of it is left out.
+fn too_large(id: EffectId) -> Event {
+    let facts =
+        Facts { context: Tokens(110), bound: Tokens(120), exchanges: 1, shortened: Tokens(101) };
+    Event::Prepared { id, facts, messages: [].into() }
 }
 
 pub(crate) fn reply(parts: Vec<Part>, finish: Finish) -> Reply {

@@ -7,7 +7,7 @@ use architect::machine::{
 };
 use architect::model::{
     Bounds, EffectId, Fault, FaultKind, Finish, Limits, LoopRules, Part, Reply, Rules, Span,
-    ToolCall, ToolResult, ToolStatus,
+    ToolCall, ToolResult, ToolStatus, UnknownFinish,
 };
 
 use crate::alphabet;
@@ -192,6 +192,28 @@ fn a_failed_call_is_repeated_as_often_as_allowed() {
         let run = &garbled.done().run;
         assert_eq!((run.calls, run.sends), (1, retries + 1));
     }
+}
+
+/// The text of a reply that ends for a reason that no one knows is kept; it is no success, and it is not paid for twice.
+#[test]
+fn a_text_that_ends_for_an_unknown_reason_is_kept() {
+    let unknown = || Finish::Other("new".into());
+    let text = || vec![alphabet::text("hm")];
+    let course = World::replying(text(), unknown()).run(rules(Bounds::default()));
+    assert_eq!((course.reason(), course.calls), (StopReason::Truncated, 1));
+    assert_eq!((course.output(), course.reason().exit_code()), (Some("hm"), 2));
+    // Without a text there is nothing to keep.
+    let mut rules = rules(Bounds::default());
+    rules.backoff.retries = 1;
+    let course = World::replying(vec![], unknown()).run(rules.clone());
+    assert_eq!((course.reason().name(), course.calls), ("llm_error", 2));
+    // A session that was stored by an older release is replayed as it was.
+    rules.unknown_finish = UnknownFinish::Retry;
+    let course = World::replying(text(), unknown()).run(rules.clone());
+    assert_eq!((course.reason().name(), course.calls), ("llm_error", 2));
+    let mut stored = serde_json::to_value(&rules).unwrap();
+    stored.as_object_mut().unwrap().remove("unknown_finish");
+    assert_eq!(serde_json::from_value::<Rules>(stored).unwrap(), rules);
 }
 
 #[test]

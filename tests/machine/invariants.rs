@@ -32,6 +32,7 @@ pub(crate) fn broken(before: &State, event: &Event, next: &Next) -> Vec<String> 
     hold("steps grow by one and stay within their limit", steps(before, next));
     hold("nothing spent comes back", spent(before, next));
     hold("no call is made that the budget does not cover", budget(next));
+    hold("nothing larger than the window is sent", room(next));
     hold("what is set aside for runs within the run fits what is left", aside(&next.state));
     hold("time goes forward", before.run().now <= next.state.run().now);
     hold(
@@ -203,6 +204,25 @@ fn steps(before: &State, next: &Next) -> bool {
 fn spent(before: &State, next: &Next) -> bool {
     let (old, new) = (before.run().spent, next.state.run().spent);
     old.cost <= new.cost && old.tokens <= new.tokens
+}
+
+/// No call of the agent has a context that is too full, and no closing call one that is larger than the window.
+fn room(next: &Next) -> bool {
+    let context = &next.state.run().rules.context;
+    next.effects.iter().all(|effect| match (effect, &next.state) {
+        (Effect::Call { purpose: Purpose::Agent, .. }, State::Calling(calling)) => {
+            calling.facts.context <= context.window.percent(context.full)
+        }
+        (Effect::Call { purpose: Purpose::Closing, .. }, State::Closing(closing)) => {
+            match closing.stage {
+                architect::machine::CloseStage::Sending { facts, .. } => {
+                    facts.shortened <= context.window
+                }
+                architect::machine::CloseStage::Preparing { .. } => false,
+            }
+        }
+        _ => true,
+    })
 }
 
 /// The worst case of every call that is under way fits what is left.

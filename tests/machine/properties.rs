@@ -15,6 +15,9 @@ use proptest::prelude::*;
 use crate::alphabet::{self, Words};
 use crate::invariants;
 
+/// The bytes that go along with every request.
+const FIXED: u64 = 40;
+
 /// One run, driven by numbers: each chooses one of the events that the world knows in its state.
 struct Life {
     fold: Fold,
@@ -25,11 +28,13 @@ struct Life {
     pinned: BTreeSet<EntryId>,
     /// The files that were changed so far.
     files: BTreeSet<String>,
+    /// How much tools say, one after the other; what they say is short when there is nothing here.
+    lengths: Vec<usize>,
 }
 
 impl Life {
     fn begin(rules: Rules) -> Self {
-        let (fold, outcomes) = Fold::start(rules, Conversation::new(40), alphabet::task());
+        let (fold, outcomes) = Fold::start(rules, Conversation::new(FIXED), alphabet::task());
         let mut life = Self {
             fold,
             sent: Vec::new(),
@@ -37,6 +42,7 @@ impl Life {
             ended: 0,
             pinned: BTreeSet::new(),
             files: BTreeSet::new(),
+            lengths: Vec::new(),
         };
         life.note(&outcomes);
         life
@@ -81,11 +87,16 @@ impl Life {
     fn honest(&self, event: Event) -> Event {
         match event {
             Event::Prepared { id, messages, .. } => {
-                Event::Prepared { id, messages, facts: self.fold.conversation.facts() }
+                Event::Prepared { id, facts: self.fold.facts(&messages, FIXED), messages }
             }
             // Each tool changes a file of its own.
             Event::Settled { id, mut result } => {
-                let path = format!("f{}.x", self.fold.state.run().next.0).into();
+                let number = self.fold.state.run().next.0;
+                let turn = usize::try_from(number).unwrap();
+                if let Some(length) = self.lengths.iter().cycle().nth(turn) {
+                    result.text = "x".repeat(*length).into();
+                }
+                let path = format!("f{number}.x").into();
                 let action = FileAction::Modified;
                 result.changes.push(FileChange { path, action, added: 1, removed: 1 });
                 Event::Settled { id, result }
@@ -182,8 +193,18 @@ impl Life {
         self.pinned = pinned;
     }
 
-    /// No call of the agent is made with a context that is too full.
+    /// No call of the agent is made with a context that is too full, and nothing larger than the window is sent. The
+    /// runner itself refuses a summary whose instruction alone is larger.
     fn check_room(&self, outcomes: &Outcomes) {
+        let window = self.fold.state.run().rules.context.window;
+        for effect in &outcomes.effects {
+            if let Effect::Call { purpose: purpose @ (Purpose::Agent | Purpose::Closing), .. } =
+                effect
+            {
+                let request = self.fold.request(*purpose, FIXED);
+                assert!(request.size <= window, "{:?} of {window:?} for {purpose:?}", request.size);
+            }
+        }
         let (State::Calling(state), true) = (&self.fold.state, calls_agent(outcomes)) else {
             return;
         };
@@ -293,6 +314,19 @@ proptest! {
         prop_assert!(life.sent(Purpose::Agent) <= (accepted + compactions) * attempts);
         prop_assert!(life.ended <= 1);
         prop_assert_eq!(life.ended == 1, life.is_over());
+    }
+
+    /// Whatever tools return, and however small the window is. (See `check_room`.)
+    #[test]
+    fn nothing_larger_than_the_window_is_sent(
+        rules in rules(),
+        choices in choices(400),
+        lengths in prop::collection::vec(0..20_000_usize, 1..20),
+    ) {
+        let limits = Limits { max_steps: 8, ..Limits::default() };
+        let mut life = Life::begin(Rules { limits, ..rules });
+        life.lengths = lengths;
+        life.live(&choices, is_answer);
     }
 
     /// A provider that keeps to what was reserved never brings the run over its budget. (The replies of the alphabet

@@ -30,10 +30,6 @@ pub(in crate::app) struct Crew {
     pub(in crate::app) nesting: Nesting,
 }
 
-/// What only reads; an agent with nothing else changes nothing.
-const READING: [&str; 6] =
-    ["read_file", "list_files", "search_code", "grep", "find_files", "read_output"];
-
 impl Crew {
     /// Returns the agents that can be dispatched.
     pub(super) fn agents(&self) -> impl Iterator<Item = Agent> + '_ {
@@ -53,9 +49,4 @@ impl Crew {
         let confirm_mode = agent.confirm_mode.min(self.setup.agent.confirm_mode);
         Ok(Agent { allowed_tools, confirm_mode, ..agent })
     }
-}
-
-/// Returns whether an agent can only read.
-pub(super) fn only_reads(agent: &Agent) -> bool {
-    agent.allowed_tools.iter().all(|tool| READING.contains(&tool.as_str()))
 }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::child::{self, Errand};
-use super::crew::{Crew, only_reads};
+use super::crew::Crew;
 use crate::config::Agent;
 use crate::journal::SessionId;
 use crate::machine::Intent;
@@ -101,7 +101,7 @@ impl Prepared for Call {
     /// Agents that change nothing, and never ask, may work side by side.
     fn access(&self) -> Access {
         let asks = !self.crew.setup.config.settings.permissions.ask.is_empty();
-        if only_reads(&self.agent) && !asks { Access::read("") } else { Access::Exclusive }
+        if self.agent.only_reads() && !asks { Access::read("") } else { Access::Exclusive }
     }
 
     fn summary(&self) -> String {

@@ -1,7 +1,7 @@
 //! The English catalogue.
 
 use super::{Message, count, grouped};
-use crate::machine::{CloseReason, LlmFailure, Purpose, StopReason};
+use crate::machine::{CloseReason, LlmFailure, NoSummary, Purpose, StopReason};
 use crate::model::{FaultKind, Signal, Tokens, ToolStatus};
 use crate::port::HookOutcome;
 use crate::view::public::{Steering, SummaryBy, Unfinished};
@@ -18,7 +18,9 @@ pub(super) fn say(message: &Message<'_>) -> String {
             match purpose {
                 Purpose::Agent => format!("Step {step} → LLM call ({messages})"),
                 Purpose::Compaction => format!("Summary → LLM call ({messages})"),
-                Purpose::Closing => format!("Closing → LLM call without tools ({messages})"),
+                Purpose::Closing => {
+                    format!("Closing → the LLM is asked to sum up, without tools ({messages})")
+                }
             }
         }
         Message::Answered { tool_calls: 0 } => "LLM answered".to_owned(),
@@ -63,8 +65,14 @@ pub(super) fn say(message: &Message<'_>) -> String {
             SummaryBy::Program => format!("Compacted to {} without the LLM", tokens(context)),
             SummaryBy::Nobody => "Not compacted; the run ends".to_owned(),
         },
-        Message::Closing { reason } => {
-            format!("{}; the LLM is asked to sum up", limit(reason))
+        Message::Closing { reason } => limit(reason).to_owned(),
+        Message::NoSummary { cause } => {
+            let why = match cause {
+                NoSummary::Budget => "the budget does not cover the closing call",
+                NoSummary::Context => "the closing call does not fit into the context window",
+                NoSummary::Time => "there is no time left for the closing call",
+            };
+            format!("The run ends without a summary: {why}")
         }
         Message::OutputLowered { to } => {
             format!("The budget limits the reply to {}", tokens(to))
@@ -139,7 +147,9 @@ fn limit(reason: CloseReason) -> &'static str {
         CloseReason::MaxSteps => "Step limit reached (max_steps)",
         CloseReason::Timeout => "Time is up (timeout)",
         CloseReason::ContextFull => "The context window is full (context_full)",
-        CloseReason::BudgetExceeded => "The budget is used up (budget_exceeded)",
+        CloseReason::BudgetExceeded => {
+            "The budget does not cover another LLM call (budget_exceeded)"
+        }
         CloseReason::LoopDetected => "The run repeats itself (loop_detected)",
     }
 }
@@ -153,7 +163,8 @@ fn ended(reason: StopReason) -> String {
         | StopReason::Refused
         | StopReason::InvalidToolCalls
         | StopReason::SchemaNotMet
-        | StopReason::ChecksFailed => format!("Agent stopped: {reason}"),
+        | StopReason::ChecksFailed
+        | StopReason::EvaluationFailed => format!("Agent stopped: {reason}"),
         StopReason::UserInterrupt(Signal::Interrupt) => "Interrupted by the user".to_owned(),
         StopReason::UserInterrupt(Signal::Terminate) => "Terminated".to_owned(),
         StopReason::UserInterrupt(Signal::Hangup) => "The terminal went away".to_owned(),

@@ -11,7 +11,7 @@ use std::str::FromStr;
 use thiserror::Error;
 
 use super::public::{Steering, SummaryBy, Unfinished, Used};
-use crate::machine::{CloseReason, Purpose, StopReason};
+use crate::machine::{CloseReason, NoSummary, Purpose, StopReason};
 use crate::model::{FaultKind, Micros, Span, Tokens, ToolStatus};
 use crate::port::HookOutcome;
 
@@ -151,6 +151,11 @@ pub enum Message<'a> {
     Closing {
         /// Which one.
         reason: CloseReason,
+    },
+    /// The run ends without a closing call.
+    NoSummary {
+        /// What leaves no room for it.
+        cause: NoSummary,
     },
     /// A call may write less than usual, since the budget has no room for more.
     OutputLowered {

@@ -1,7 +1,7 @@
 //! The Spanish catalogue.
 
 use super::{Message, count, grouped};
-use crate::machine::{CloseReason, LlmFailure, Purpose, StopReason};
+use crate::machine::{CloseReason, LlmFailure, NoSummary, Purpose, StopReason};
 use crate::model::{FaultKind, Signal, Tokens, ToolStatus};
 use crate::port::HookOutcome;
 use crate::view::public::{Steering, SummaryBy, Unfinished};
@@ -19,7 +19,7 @@ pub(super) fn say(message: &Message<'_>) -> String {
                 Purpose::Agent => format!("Paso {step} → llamada al LLM ({messages})"),
                 Purpose::Compaction => format!("Resumen → llamada al LLM ({messages})"),
                 Purpose::Closing => {
-                    format!("Cierre → llamada al LLM sin herramientas ({messages})")
+                    format!("Cierre → se pide al LLM que resuma, sin herramientas ({messages})")
                 }
             }
         }
@@ -68,8 +68,14 @@ pub(super) fn say(message: &Message<'_>) -> String {
             SummaryBy::Program => format!("Compactado a {} sin el LLM", tokens(context)),
             SummaryBy::Nobody => "Sin compactar; la ejecución termina".to_owned(),
         },
-        Message::Closing { reason } => {
-            format!("{}; se pide al LLM que resuma", limit(reason))
+        Message::Closing { reason } => limit(reason).to_owned(),
+        Message::NoSummary { cause } => {
+            let why = match cause {
+                NoSummary::Budget => "el presupuesto no alcanza para la llamada de cierre",
+                NoSummary::Context => "la llamada de cierre no cabe en la ventana de contexto",
+                NoSummary::Time => "no queda tiempo para la llamada de cierre",
+            };
+            format!("La ejecución termina sin resumen: {why}")
         }
         Message::OutputLowered { to } => {
             format!("El presupuesto limita la respuesta a {}", tokens(to))
@@ -148,7 +154,9 @@ fn limit(reason: CloseReason) -> &'static str {
         CloseReason::MaxSteps => "Límite de pasos alcanzado (max_steps)",
         CloseReason::Timeout => "Se acabó el tiempo (timeout)",
         CloseReason::ContextFull => "La ventana de contexto está llena (context_full)",
-        CloseReason::BudgetExceeded => "El presupuesto está agotado (budget_exceeded)",
+        CloseReason::BudgetExceeded => {
+            "El presupuesto no alcanza para otra llamada al LLM (budget_exceeded)"
+        }
         CloseReason::LoopDetected => "La ejecución se repite (loop_detected)",
     }
 }
@@ -162,7 +170,8 @@ fn ended(reason: StopReason) -> String {
         | StopReason::Refused
         | StopReason::InvalidToolCalls
         | StopReason::SchemaNotMet
-        | StopReason::ChecksFailed => format!("Agente detenido: {reason}"),
+        | StopReason::ChecksFailed
+        | StopReason::EvaluationFailed => format!("Agente detenido: {reason}"),
         StopReason::UserInterrupt(Signal::Interrupt) => "Interrumpido por el usuario".to_owned(),
         StopReason::UserInterrupt(Signal::Terminate) => "Terminado".to_owned(),
         StopReason::UserInterrupt(Signal::Hangup) => "Se cerró el terminal".to_owned(),

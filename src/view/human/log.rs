@@ -355,6 +355,7 @@ impl Output for HumanLog {
             Kind::SafetyNet(net) => {
                 let said = self.say(match net.measure {
                     Measure::Close { reason } => Message::Closing { reason },
+                    Measure::NoSummary { cause } => Message::NoSummary { cause },
                     Measure::LowerOutput { max_output_tokens: to } => Message::OutputLowered { to },
                     Measure::Warn { cost_usd: cost } => Message::Spent { cost },
                 });

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::Used;
 use super::numbers::{dollars, maybe_dollars, maybe_millis, maybe_seconds, millis, seconds};
-use crate::machine::{CloseReason, EventKind, Purpose, StateKind, Status, StopReason};
+use crate::machine::{CloseReason, EventKind, NoSummary, Purpose, StateKind, Status, StopReason};
 use crate::model::{
     CallId, EffectId, FaultKind, FileChange, Finish, Micros, Span, Tokens, ToolStatus, Usage,
 };
@@ -407,10 +407,15 @@ pub struct SafetyNet {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "action", rename_all = "snake_case")]
 pub enum Measure {
-    /// It closes the run: the model is asked to sum up.
+    /// It closes the run: the model is asked to sum up, if the limits leave room for that call.
     Close {
         /// Which limit was reached.
         reason: CloseReason,
+    },
+    /// It ends the run without the closing call.
+    NoSummary {
+        /// What leaves no room for the call.
+        cause: NoSummary,
     },
     /// It lowers the output limit of a call, since the budget has no room for more.
     LowerOutput {
@@ -468,7 +473,10 @@ impl Kind {
         ("steering_received", "A message of the user reached the run."),
         ("compaction_triggered", "The context is being compacted."),
         ("compaction_complete", "It was compacted: by the model, or by the program."),
-        ("safety_net", "A watchdog closes the run, lowers the output limit or warns of cost."),
+        (
+            "safety_net",
+            "A watchdog closes the run, ends it without a summary, lowers the output limit or warns of cost.",
+        ),
         ("loop_detected", "The same turns were made again and again."),
         ("error", "Something went wrong; `severity` tells whether the run goes on."),
     ];

@@ -214,6 +214,7 @@ impl Projector {
                 self.give_up_compaction(at, fold);
                 measure(Measure::Close { reason })
             }
+            Note::NoSummary { cause } => measure(Measure::NoSummary { cause }),
             Note::OutputLowered { to } => measure(Measure::LowerOutput { max_output_tokens: to }),
             Note::Spent { cost } => measure(Measure::Warn { cost_usd: cost }),
             Note::Retry { attempt, wait, fault } => {

@@ -29,7 +29,8 @@ pub(super) fn output(
             | StopReason::Refused
             | StopReason::InvalidToolCalls
             | StopReason::SchemaNotMet
-            | StopReason::ChecksFailed,
+            | StopReason::ChecksFailed
+            | StopReason::EvaluationFailed,
         ) => format!("The agent stopped ({reason}). Steps completed: {steps}.").into(),
     }
 }

@@ -28,16 +28,60 @@ fn a_plan_goes_before_the_work_and_both_are_counted() {
 }
 
 #[test]
-fn a_basic_evaluation_is_told_and_changes_nothing() {
+fn a_basic_evaluation_that_is_not_satisfied_makes_the_run_partial() {
     let world = World::new();
     let verdict = r#"{"completed": false, "confidence": 0.9, "issues": ["no test"]}"#;
     let server = Server::new([chat::text("Done."), chat::text(verdict)]);
     let ran = world.ask(&server, &["--self-eval", "basic", "--json"]);
-    assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.err);
+    assert_eq!(ran.end(), end(2, "evaluation_failed", "partial"), "{}", ran.err);
     let json = ran.json();
     assert_eq!((&json["output"], &json["llm_calls"]), (&json!("Done."), &json!(2)));
     assert_eq!(json["evaluation"]["issues"], json!(["no test"]));
     assert!(ran.err.contains("judged not to be complete: [\"no test\"]"), "{}", ran.err);
+}
+
+#[test]
+fn a_basic_evaluation_that_is_satisfied_changes_nothing() {
+    let world = World::new();
+    let verdict = r#"{"completed": true, "confidence": 0.8}"#;
+    let server = Server::new([chat::text("Done."), chat::text(verdict)]);
+    let ran = world.ask(&server, &["--self-eval", "basic", "--json"]);
+    assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.err);
+    assert!(!ran.err.contains("judged"), "{}", ran.err);
+}
+
+/// The threshold is the confidence from which on a result counts; and who asks for a judge wants its word.
+#[test]
+fn a_judge_that_is_not_sure_or_says_nothing_is_not_satisfied() {
+    let unsure = r#"{"completed": true, "confidence": 0.5}"#;
+    for (mode, said, warning) in [
+        (
+            "basic",
+            unsure,
+            "with a confidence of 0.50, below evaluation.confidence_threshold (0.80)",
+        ),
+        ("basic", "Well, who knows.", "the evaluation of the answer has no verdict"),
+        ("full", "Well, who knows.", "the evaluation of the answer has no verdict"),
+    ] {
+        let world = World::new();
+        let server = Server::new([chat::text("Done."), chat::text(said)]);
+        let ran = world.ask(&server, &["--self-eval", mode, "--json"]);
+        assert_eq!(ran.end(), end(2, "evaluation_failed", "partial"), "{said}: {}", ran.err);
+        assert_eq!(ran.json()["output"], "Done.");
+        assert!(ran.err.contains(warning), "{}", ran.err);
+    }
+}
+
+#[test]
+fn a_full_evaluation_that_is_never_satisfied_makes_the_run_partial() {
+    let world = World::new();
+    let bad = r#"{"completed": false, "confidence": 0.9, "issues": ["no test"]}"#;
+    let server = Server::new(["One.", bad, "Two.", bad].map(chat::text));
+    let args =
+        ["--self-eval", "full", "--set", "evaluation.max_retries=1", "--exit-code-on-partial", "0"];
+    let ran = world.ask(&server, &[&args[..], &["--json"]].concat());
+    assert_eq!(ran.end(), end(0, "evaluation_failed", "partial"), "{}", ran.err);
+    assert_eq!((&ran.json()["output"], server.requests().len()), (&json!("Two."), 4));
 }
 
 #[test]

@@ -20,7 +20,12 @@ fn awaited(fold: &Fold, text: &str) -> Event {
     let id = fold.state.outstanding()[0];
     match &fold.state {
         State::Preparing(_) => {
-            let facts = Facts { context: Tokens(1_000), bound: Tokens(1_200), exchanges: 3 };
+            let facts = Facts {
+                context: Tokens(1_000),
+                bound: Tokens(1_200),
+                exchanges: 3,
+                ..Facts::default()
+            };
             Event::Prepared { id, facts, messages: [].into() }
         }
         State::Calling(_) => {

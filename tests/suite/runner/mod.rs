@@ -2,6 +2,7 @@
 
 mod footprint;
 mod long;
+mod window;
 mod world;
 
 use std::collections::HashSet;

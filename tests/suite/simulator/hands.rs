@@ -90,7 +90,7 @@ impl Hands for SimulatedHands {
     fn wait(&mut self, deadline: Option<Deadline>) -> Option<Arrival> {
         self.waits -= 1;
         assert!(self.waits > 0, "the run comes to no end");
-        if self.is_wild() && self.chance.once_in(150) {
+        if self.is_wild() && self.chance.once_in(125) {
             resume_unwind(Box::new(Crash));
         }
         if self.is_wild() && self.chance.once_in(400) {

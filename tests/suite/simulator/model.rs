@@ -117,7 +117,11 @@ fn reply(chance: &Chance, ask: &Ask<'_>, mood: Mood) -> Reply {
         3 => (vec![text("wait")], Finish::Pause),
         4 => (vec![text("no")], Finish::Refused),
         5 => (vec![text("full")], Finish::ContextFull),
-        6 => (vec![text("odd")], Finish::Other("odd".into())),
+        // With a text that is the end; without one it is a failed call, and most lives are to go on.
+        6 => {
+            let said = if chance.below(4) == 0 { vec![text("odd")] } else { vec![] };
+            (said, Finish::Other("odd".into()))
+        }
         7 => (vec![text("done")], Finish::Stop),
         8 => (vec![text("  \n")], Finish::Stop),
         9 => {

@@ -123,9 +123,9 @@ fn a_watchdog_is_logged() {
 
        🔧 ls
           ✓ OK
-    ⚠️  Step limit reached (max_steps); the LLM is asked to sum up
+    ⚠️  Step limit reached (max_steps)
 
-    🔄 Closing → LLM call without tools (4 messages)
+    🔄 Closing → the LLM is asked to sum up, without tools (4 messages)
        ✓ LLM answered
     ⚠️  Agent stopped: max_steps (1 step)
     "#);
