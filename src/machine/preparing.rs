@@ -44,7 +44,7 @@ pub(super) enum Plan {
 /// Decides what a prepared call leads to.
 pub(super) fn plan(run: &Run, facts: &Facts) -> Plan {
     let rules = &run.rules;
-    if run.steps >= rules.limits.max_steps {
+    if run.limited_steps() >= rules.limits.max_steps {
         return Plan::Close(CloseReason::MaxSteps);
     }
     let Ok(max_output) = budget::reserve(run, facts, Purpose::Agent) else {
@@ -181,7 +181,8 @@ pub(super) fn append(out: &mut Out, messages: &[UserMessage]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{ContextRules, Digest, Item, Limits, LoopRules, Rules};
+    use crate::machine::repeats::Repeats;
+    use crate::model::{ContextRules, Digest, Item, LimitBase, Limits, LoopRules, Rules};
 
     /// A window of a hundred tokens: over its threshold above 75, too full above 95.
     fn rules() -> Rules {
@@ -248,6 +249,11 @@ mod tests {
         }
         run.steps = 2;
         assert_eq!(planned(&run, 1, 1), Plan::Close(CloseReason::MaxSteps));
+        // What was made before the limits began does not count.
+        let from = LimitBase { steps: 1, ..LimitBase::default() };
+        run.repeats = Repeats::default();
+        run.rules = Rules { from, ..(*run.rules).clone() }.into();
+        assert_eq!(planned(&run, 1, 1), Plan::Call(None));
     }
 
     #[test]

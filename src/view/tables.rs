@@ -89,7 +89,7 @@ fn when(reason: StopReason) -> &'static str {
         | StopReason::InvalidToolCalls => "The model's own end that is not an answer; each bounded",
         StopReason::SchemaNotMet => "`--output-schema`, after its bounded repairs",
         StopReason::ChecksFailed => {
-            "A required quality gate or a stop hook sent the answer back, time and again"
+            "A required quality gate or a stop hook sent the answer back, time and again; or a tool call was denied, with `--fail-on-denied`"
         }
         StopReason::UserInterrupt(_) => "Somebody asked the run to stop; no further model call",
         StopReason::LlmError(_) => "The model could not be reached, or did not accept the request",
@@ -199,7 +199,9 @@ mod tests {
                                                       bounded repairs
     checks_failed       partial  2                    A required quality gate or a
                                                       stop hook sent the answer
-                                                      back, time and again
+                                                      back, time and again; or a
+                                                      tool call was denied, with
+                                                      `--fail-on-denied`
     user_interrupt      partial  130 (SIGINT)         Somebody asked the run to
                                  143 (SIGTERM)        stop; no further model call
                                  129 (SIGHUP)

@@ -1,8 +1,8 @@
 //! The English catalogue.
 
-use super::{Message, count, grouped};
+use super::{Message, grouped};
 use crate::machine::{CloseReason, LlmFailure, Purpose, StopReason};
-use crate::model::{FaultKind, Signal, Tokens, ToolStatus};
+use crate::model::{FaultKind, Signal, Tokens, ToolStatus, count};
 use crate::port::HookOutcome;
 use crate::view::public::{Steering, SummaryBy, Unfinished};
 
@@ -63,17 +63,20 @@ pub(super) fn say(message: &Message<'_>) -> String {
             SummaryBy::Program => format!("Compacted to {} without the LLM", tokens(context)),
             SummaryBy::Nobody => "Not compacted; the run ends".to_owned(),
         },
-        Message::Closing { reason } => {
-            format!("{}; the LLM is asked to sum up", limit(reason))
-        }
+        Message::Closing { reason } => limit(reason).to_owned(),
         Message::OutputLowered { to } => {
             format!("The budget limits the reply to {}", tokens(to))
         }
         Message::Spent { cost } => format!("{cost} spent so far"),
         Message::Loop { times } => format!("The same tool calls {times} times in a row"),
-        Message::Ended { reason, steps } => {
-            format!("{} ({})", ended(reason), count(steps, "step", "steps"))
+        Message::Ended { reason, steps, llm_calls } => {
+            let steps = count(steps, "step", "steps");
+            let calls = count(llm_calls, "LLM call", "LLM calls");
+            format!("{} ({steps}) · {calls}", ended(reason))
         }
+        Message::Denied { calls: 1, tools } => format!("1 tool call was denied: {tools}"),
+        Message::Denied { calls, tools } => format!("{calls} tool calls were denied: {tools}"),
+        Message::Resume { command } => format!("Continue with: {command}"),
         Message::Costs { cost, used } => {
             let cost = cost.map_or("price unknown".to_owned(), |cost| cost.to_string());
             let (input, output) = (used.input_tokens.0, used.output_tokens.0);
@@ -139,7 +142,7 @@ fn limit(reason: CloseReason) -> &'static str {
         CloseReason::MaxSteps => "Step limit reached (max_steps)",
         CloseReason::Timeout => "Time is up (timeout)",
         CloseReason::ContextFull => "The context window is full (context_full)",
-        CloseReason::BudgetExceeded => "The budget is used up (budget_exceeded)",
+        CloseReason::BudgetExceeded => "The budget does not allow another call (budget_exceeded)",
         CloseReason::LoopDetected => "The run repeats itself (loop_detected)",
     }
 }

@@ -1,8 +1,8 @@
 //! The Spanish catalogue.
 
-use super::{Message, count, grouped};
+use super::{Message, grouped};
 use crate::machine::{CloseReason, LlmFailure, Purpose, StopReason};
-use crate::model::{FaultKind, Signal, Tokens, ToolStatus};
+use crate::model::{FaultKind, Signal, Tokens, ToolStatus, count};
 use crate::port::HookOutcome;
 use crate::view::public::{Steering, SummaryBy, Unfinished};
 
@@ -68,9 +68,7 @@ pub(super) fn say(message: &Message<'_>) -> String {
             SummaryBy::Program => format!("Compactado a {} sin el LLM", tokens(context)),
             SummaryBy::Nobody => "Sin compactar; la ejecución termina".to_owned(),
         },
-        Message::Closing { reason } => {
-            format!("{}; se pide al LLM que resuma", limit(reason))
-        }
+        Message::Closing { reason } => limit(reason).to_owned(),
         Message::OutputLowered { to } => {
             format!("El presupuesto limita la respuesta a {}", tokens(to))
         }
@@ -78,9 +76,18 @@ pub(super) fn say(message: &Message<'_>) -> String {
         Message::Loop { times } => {
             format!("Las mismas llamadas a herramientas {times} veces seguidas")
         }
-        Message::Ended { reason, steps } => {
-            format!("{} ({})", ended(reason), count(steps, "paso", "pasos"))
+        Message::Ended { reason, steps, llm_calls } => {
+            let steps = count(steps, "paso", "pasos");
+            let calls = count(llm_calls, "llamada al LLM", "llamadas al LLM");
+            format!("{} ({steps}) · {calls}", ended(reason))
         }
+        Message::Denied { calls: 1, tools } => {
+            format!("Se denegó 1 llamada a una herramienta: {tools}")
+        }
+        Message::Denied { calls, tools } => {
+            format!("Se denegaron {calls} llamadas a herramientas: {tools}")
+        }
+        Message::Resume { command } => format!("Para continuar: {command}"),
         Message::Costs { cost, used } => {
             let cost = cost.map_or("precio desconocido".to_owned(), |cost| cost.to_string());
             let (input, output) = (used.input_tokens.0, used.output_tokens.0);
@@ -148,7 +155,7 @@ fn limit(reason: CloseReason) -> &'static str {
         CloseReason::MaxSteps => "Límite de pasos alcanzado (max_steps)",
         CloseReason::Timeout => "Se acabó el tiempo (timeout)",
         CloseReason::ContextFull => "La ventana de contexto está llena (context_full)",
-        CloseReason::BudgetExceeded => "El presupuesto está agotado (budget_exceeded)",
+        CloseReason::BudgetExceeded => "El presupuesto no permite otra llamada (budget_exceeded)",
         CloseReason::LoopDetected => "La ejecución se repite (loop_detected)",
     }
 }
