@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::error::AppError;
 use super::world::World;
-use crate::config::{self, Config};
+use crate::config::{self, Config, TRUST};
 use crate::exec::{
     Command, Enforced, Filter, Level, Mode, Need, Network, Policy, Supervisor, TempOwner, clean,
 };
@@ -168,7 +168,8 @@ fn environment(
     let commands = &config.settings.commands;
     let among = |list: &[String], name: &str| list.iter().any(|item| wildcard(item, name));
     let rule = |name: &str| {
-        if among(&commands.env_exclude, name) {
+        // Trust is given to one run, not to those that its commands may start.
+        if name == TRUST || among(&commands.env_exclude, name) {
             Some(false)
         } else {
             among(&commands.env_include, name).then_some(true)
