@@ -77,7 +77,11 @@ pub(super) fn tools(servers: &Servers) -> impl Iterator<Item = Box<dyn Tool>> + 
     servers.tools().iter().map(|tool| Box::new(Remote(tool.clone())) as Box<dyn Tool>)
 }
 
-fn spec(server: &McpServer, most: Option<Span>, world: &World) -> Result<Spec, AppError> {
+pub(super) fn spec(
+    server: &McpServer,
+    most: Option<Span>,
+    world: &World,
+) -> Result<Spec, AppError> {
     let pairs = |map: &BTreeMap<String, Hidden>| -> Vec<(String, String)> {
         map.iter().map(|(name, value)| (name.clone(), value.reveal().to_owned())).collect()
     };

@@ -247,7 +247,7 @@ impl Setup {
         let rules = rules(&self.config.settings, &self.agent, &self.model.facts, seed);
         // A session that others can reach may have a follow-up waiting.
         let checked = rules.checked || self.schema.is_some() || !matches!(place, Place::Nowhere);
-        Rules { checked, ..rules }
+        Rules { checked, from: place.limits_from(), ..rules }
     }
 
     fn setting(&self, brief: &Brief, options: Value) -> Result<Setting, AppError> {

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::error::AppError;
 use super::hidden;
 use super::world::World;
-use crate::config::{self, Config, Rank};
+use crate::config::{self, Config, Rank, TRUST};
 use crate::exec::{
     self, Caches, Command, Enforced, Filter, Level, Mode, Need, Network, Policy, ResourceLimits,
     Supervisor, TempOwner, clean,
@@ -240,7 +240,8 @@ fn environment(
     let commands = &config.settings.commands;
     let among = |list: &[String], name: &str| list.iter().any(|item| wildcard(item, name));
     let rule = |name: &str| {
-        if among(&commands.env_exclude, name) {
+        // Trust is given to one run, not to those that its commands may start.
+        if name == TRUST || among(&commands.env_exclude, name) {
             Some(false)
         } else {
             among(&commands.env_include, name).then_some(true)

@@ -11,7 +11,7 @@ use crate::journal::{
     SessionId, Setting, Store,
 };
 use crate::machine::{Conversation, Fold, Outcomes};
-use crate::model::{Item, Origin, Rules, Time};
+use crate::model::{Item, LimitBase, Origin, Rules, Time, count};
 use crate::view::Earlier;
 
 /// Where a run is written down, and where it begins.
@@ -111,6 +111,14 @@ impl Place {
         }
     }
 
+    /// Returns what the limits of the run count from.
+    pub(super) fn limits_from(&self) -> LimitBase {
+        match self {
+            Self::Nowhere | Self::New(..) | Self::Dispatched(..) => LimitBase::default(),
+            Self::Stored(_, opened) => opened.from,
+        }
+    }
+
     /// Returns what was said in the session before.
     pub(super) fn conversation(&self) -> Option<&Conversation> {
         match self {
@@ -168,7 +176,8 @@ impl Place {
                     log::warn!("{drift}");
                 }
                 if !found.is_empty() {
-                    log::warn!("{} calls were under way when the session stopped", found.len());
+                    let calls = count(found.len(), "call", "calls");
+                    log::warn!("under way when the session stopped: {calls}");
                 }
                 let written = Some(Written { mail: journal.mail(), journal });
                 Ok(Start { fold, outcomes, written })

@@ -3,7 +3,7 @@
 use std::io;
 
 use architect::app::AppError;
-use architect::config::ConfigError;
+use architect::config::{ConfigError, Trouble};
 use architect::exec::ExecError;
 use architect::journal::JournalError;
 use architect::llm::{BadModel, ConnectError};
@@ -102,6 +102,18 @@ impl From<JournalError> for Failure {
 
 /// Shows the line that each problem is in.
 fn of_config(error: &ConfigError) -> Failure {
+    if let [problem] = &*error.problems
+        && let Trouble::Unknown { kind, known, .. } = &problem.trouble
+        && !known.is_empty()
+    {
+        // Which option names it is plain, and `--mode` stands for a key that nobody has typed.
+        let trouble = &problem.trouble;
+        let failure = Failure::usage(format!("{trouble}\n  known {kind}s: {}", known.join(", ")));
+        return match *kind {
+            "agent" => failure.hint("`architect agents` tells what each of them does"),
+            _ => failure,
+        };
+    }
     let mut message = String::from("the configuration is wrong");
     for problem in &error.problems {
         message.push_str(&format!("\n  {problem}"));

@@ -10,17 +10,19 @@ mod output;
 mod prompt;
 mod settings;
 mod show;
+mod stored;
 mod task;
 
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use clap::Parser;
-use clap::error::ErrorKind;
+use architect::model::nearest;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, Parser};
 use signal_hook::consts::{SIGUSR1, SIGUSR2, SIGXFSZ};
 
-use args::Cli;
+use args::{Cli, OutputFormat};
 use error::Failure;
 
 /// The exit code of wrong usage and wrong configuration.
@@ -32,7 +34,7 @@ pub(crate) fn main() -> ExitCode {
     outlive_signals();
     let done = match Cli::try_parse() {
         Ok(cli) => commands::run(cli.command),
-        Err(error) => usage(&error),
+        Err(error) => usage(error),
     };
     match done {
         Ok(code) => ExitCode::from(code),
@@ -55,18 +57,81 @@ fn outlive_signals() {
     }
 }
 
+/// Returns an error with the option that is probably meant: clap prefers a common beginning, and letters get swapped.
+fn suggesting(mut error: clap::Error) -> clap::Error {
+    let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidArg) else {
+        return error;
+    };
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let root = Cli::command();
+    let mut command = &root;
+    for word in &words {
+        match command.find_subcommand(word) {
+            Some(below) => command = below,
+            None if word.starts_with('-') => {}
+            None => break,
+        }
+    }
+    let options: Vec<String> = [command, &root]
+        .iter()
+        .flat_map(|command| command.get_arguments())
+        .filter_map(|argument| Some(format!("--{}", argument.get_long()?)))
+        .collect();
+    let name = typed.split('=').next().unwrap_or_default();
+    let found = nearest(name.trim_start_matches('-'), options.iter().map(|option| &option[2..]));
+    if let Some(found) = found.filter(|_| name.starts_with("--")) {
+        let suggested = ContextValue::String(format!("--{found}"));
+        error.insert(ContextKind::SuggestedArg, suggested);
+    }
+    error
+}
+
+/// Returns the JSON that these words ask for, of a command whose output is a run's result; none for text.
+fn format_of(words: &[String]) -> Option<OutputFormat> {
+    let runs = ["run", "exec", "demo", "resume", "fork"];
+    words
+        .iter()
+        .find(|word| !word.starts_with('-'))
+        .filter(|word| runs.contains(&word.as_str()))?;
+    let words = words.iter().map(String::as_str).take_while(|word| *word != "--");
+    let mut before = "";
+    for word in words {
+        let format = word.strip_prefix("--output-format=");
+        let format = format.or_else(|| (before == "--output-format").then_some(word));
+        match format {
+            Some("stream-json") => return Some(OutputFormat::StreamJson),
+            Some("json") => return Some(OutputFormat::Json),
+            _ if word == "--json" => return Some(OutputFormat::Json),
+            _ => before = word,
+        }
+    }
+    None
+}
+
 /// Prints what clap has to say: help and version are answers, everything else is wrong usage. (clap's own exit code for
 /// that, 2, is the one of a partial run here.)
-fn usage(error: &clap::Error) -> Result<u8, Failure> {
+fn usage(error: clap::Error) -> Result<u8, Failure> {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             output::print(&error.render().to_string())?;
             Ok(0)
         }
         _ => {
+            let error = suggesting(error);
             output::complain(&error.render().to_string());
             if error.kind() == ErrorKind::InvalidSubcommand {
                 output::complain("  hint: a task is given to `run`: architect run \"…\"");
+            }
+            // A program that reads JSON gets its document on every way out.
+            let words: Vec<String> = std::env::args_os()
+                .skip(1)
+                .map(|word| word.to_string_lossy().into_owned())
+                .collect();
+            if let Some(format) = format_of(&words) {
+                let rendered = error.render().to_string();
+                let first = rendered.lines().next().unwrap_or_default();
+                let message = first.strip_prefix("error: ").unwrap_or(first);
+                commands::refuse(&Failure::usage(message), format)?;
             }
             Ok(USAGE)
         }

@@ -1,11 +1,11 @@
 //! From options to a configuration.
 
 use architect::app::{AppError, Effect, World};
-use architect::config::{Config, Flag, Sources, Trust, adds_up, load};
+use architect::config::{Config, Flag, NoticeCause, Sources, TRUST, Trust, adds_up, load};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
-use super::args::{OutputArgs, SettingsArgs};
+use super::args::{LayerArgs, OutputArgs, SettingsArgs};
 use super::error::Failure;
 
 /// The agent that works when nobody names another one.
@@ -38,6 +38,11 @@ impl Flags {
         }
     }
 
+    fn workspace(&mut self, layers: &LayerArgs) {
+        let workspace = layers.workspace.as_ref().map(|path| path.to_string_lossy().into_owned());
+        self.one("workspace.root", "--workspace", workspace);
+    }
+
     fn each(&mut self, key: &'static str, option: &str, values: &[String]) {
         for value in values {
             self.flags.push(Flag { key, value: value.clone(), option: option.to_owned() });
@@ -61,7 +66,8 @@ pub(crate) fn read(
 ) -> Result<(Config, Remembered), Failure> {
     let flags = flags(args, output);
     let agent = args.agent.clone().or_else(|| before.agent.clone());
-    let mut own = args.set.clone();
+    let layers = &args.layers;
+    let mut own = layers.set.clone();
     if let Some(mode) = args.mode {
         let name = agent.as_deref().unwrap_or(FIRST_AGENT);
         own.push(format!("agents.{name}.confirm_mode={}", word(mode)));
@@ -69,23 +75,21 @@ pub(crate) fn read(
     let remembered = Remembered {
         sets: effective([before.sets.clone(), own.clone(), flags.sets].concat()),
         agent,
-        config: args.config.as_ref().map_or(before.config.clone(), |path| {
+        config: layers.config.as_ref().map_or(before.config.clone(), |path| {
             Some(world.cwd.join(path).to_string_lossy().into_owned())
         }),
-        profile: args.profile.clone().or_else(|| before.profile.clone()),
+        profile: layers.profile.clone().or_else(|| before.profile.clone()),
         dry_run: args.dry_run.unwrap_or(before.dry_run),
         disable_mcp: args.disable_mcp.unwrap_or(before.disable_mcp),
     };
     let sources = Sources {
-        folders: world.folders(),
-        cwd: world.cwd.clone(),
-        variables: world.texts().collect(),
-        trust: if args.trust { Trust::Granted } else { Trust::Stored },
+        trust: trust(layers),
         file: remembered.config.as_ref().map(Into::into),
         mcp_files: args.mcp_config.iter().cloned().collect(),
         profile: remembered.profile.clone(),
         sets: [before.sets.clone(), own].concat(),
         flags: flags.flags,
+        ..surroundings(world)
     };
     let mut config = load(&sources).map_err(AppError::from)?;
     if remembered.disable_mcp {
@@ -94,8 +98,10 @@ pub(crate) fn read(
     for notice in &config.notices {
         log::warn!("{notice}");
     }
-    if !config.is_trusted && !config.notices.is_empty() {
-        log::warn!("`architect config trust` trusts this folder, `--trust` does for one run");
+    if config.notices.iter().any(|notice| notice.cause == NoticeCause::Untrusted) {
+        log::warn!(
+            "`architect config trust` trusts this folder, `--trust` or {TRUST}=1 does for one run"
+        );
     }
     Ok((config, remembered))
 }
@@ -105,15 +111,31 @@ pub(crate) fn read(
 /// # Errors
 ///
 /// Fails with everything that is wrong with it.
-pub(crate) fn of_sets(sets: &[String], world: &World) -> Result<Config, Failure> {
+pub(crate) fn of_layers(layers: &LayerArgs, world: &World) -> Result<Config, Failure> {
+    let mut flags = Flags::default();
+    flags.workspace(layers);
     let sources = Sources {
+        trust: trust(layers),
+        file: layers.config.clone(),
+        profile: layers.profile.clone(),
+        sets: layers.set.clone(),
+        flags: flags.flags,
+        ..surroundings(world)
+    };
+    Ok(load(&sources).map_err(AppError::from)?)
+}
+
+fn surroundings(world: &World) -> Sources {
+    Sources {
         folders: world.folders(),
         cwd: world.cwd.clone(),
         variables: world.texts().collect(),
-        sets: sets.to_vec(),
         ..Sources::default()
-    };
-    Ok(load(&sources).map_err(AppError::from)?)
+    }
+}
+
+fn trust(layers: &LayerArgs) -> Trust {
+    if layers.trust { Trust::Granted } else { Trust::Stored }
 }
 
 fn flags(args: &SettingsArgs, output: Option<&OutputArgs>) -> Flags {
@@ -123,8 +145,7 @@ fn flags(args: &SettingsArgs, output: Option<&OutputArgs>) -> Flags {
     flags.one("llm.model", "--model", args.model.clone());
     flags.one("llm.api_base", "--api-base", args.api_base.clone());
     flags.one("llm.api_key_env", "--api-key-env", args.api_key_env.clone());
-    let workspace = args.workspace.as_ref().map(|path| path.to_string_lossy().into_owned());
-    flags.one("workspace.root", "--workspace", workspace);
+    flags.workspace(&args.layers);
     flags.one("limits.max_steps", "--max-steps", args.max_steps.map(|n| n.to_string()));
     flags.one("limits.budget_usd", "--budget", text(args.budget));
     flags.one("limits.max_tokens", "--max-tokens", args.max_tokens.map(|n| n.to_string()));
@@ -137,6 +158,8 @@ fn flags(args: &SettingsArgs, output: Option<&OutputArgs>) -> Flags {
     flags.one("sandbox.required", "--sandbox", required.then(|| "true".to_owned()));
     flags.each("permissions.allow", "--allow", &args.allow);
     flags.each("permissions.deny", "--deny", &args.deny);
+    let fail_on_denied = args.fail_on_denied.then(|| "true".to_owned());
+    flags.one("permissions.fail_on_denied", "--fail-on-denied", fail_on_denied);
     flags.one("commands.enabled", "--no-commands", off(args.no_commands));
     flags.one("evaluation.mode", "--self-eval", args.self_eval.map(word));
     if let Some(output) = output {

@@ -6,8 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use architect::app::{Ended, Ending, Order, Place, Setup, Stage, telemetry};
-use architect::config::EvaluationMode;
-use architect::machine::StopReason;
+use architect::config::{Config, EvaluationMode, Rank};
+use architect::machine::{CloseReason, Status, StopReason};
 use architect::model::Signal;
 use architect::view::report::{self, Report};
 use architect::view::{About, Lost, Patience, RunResult, save};
@@ -53,6 +53,7 @@ pub(crate) fn run(setup: &Setup, order: Order, way: Way, args: &OutputArgs) -> R
         confirm: asker(hush, args.output_format.is_none() && !args.json),
         sandbox,
     };
+    let is_stored = !matches!(order.place, Place::Nowhere);
     let about = setup.about(&order);
     if let Some(telemetry) = telemetry(&setup.world, &about) {
         show.add(telemetry);
@@ -88,6 +89,9 @@ pub(crate) fn run(setup: &Setup, order: Order, way: Way, args: &OutputArgs) -> R
         }
     }
     result.evaluation = verdict.and_then(|verdict| serde_json::to_value(verdict).ok());
+    if is_stored && result.status != Status::Success {
+        result.resume = resume_command(&result, &setup.config).map(Into::into);
+    }
     let about = About { session_id: ended.session.to_string().into(), ..about };
     let saved = files(args, format, &about, &result);
     match show.finish(&result, patience(ended.ending)) {
@@ -164,6 +168,42 @@ fn with_plan(mut result: RunResult, ended: &Ended) -> RunResult {
         result.output = text.into();
     }
     result
+}
+
+/// Returns the command that goes on with a session whose run ended early. Money and tokens are totals of the session, so a
+/// run that has used them up needs more; steps and time begin again.
+fn resume_command(result: &RunResult, config: &Config) -> Option<String> {
+    let mut command = format!("architect resume {}", result.session_id.as_deref()?);
+    // The store is found without it only where every command looks.
+    let rank = config.origin("sessions.dir").rank;
+    if let Some(dir) = &config.settings.sessions.dir
+        && !matches!(rank, Rank::Default | Rank::User | Rank::Variable)
+    {
+        let set = format!("sessions.dir={}", dir.display());
+        command.push_str(&format!(" --set {}", quoted(&set)));
+    }
+    if result.stop_reason == Some(StopReason::Closed(CloseReason::BudgetExceeded)) {
+        let limits = &config.settings.limits;
+        if let Some(budget) = limits.budget_usd {
+            let total = budget + result.cost.unwrap_or_default();
+            command.push_str(&format!(" --budget {}", total.dollars()));
+        }
+        if let Some(tokens) = limits.max_tokens {
+            let used = result.usage.input_tokens + result.usage.output_tokens;
+            command.push_str(&format!(" --max-tokens {}", (tokens + used).0));
+        }
+    }
+    Some(command)
+}
+
+/// Returns a word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:@%+,".contains(c);
+    if word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
 }
 
 /// Writes the answer and the report to their files.

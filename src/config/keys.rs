@@ -98,6 +98,7 @@ pub(super) const KEYS: &[Key] = &[
     key("permissions.allow", Sum, Nothing),
     key("permissions.ask", Sum, Add),
     key("permissions.deny", Sum, Add),
+    key("permissions.fail_on_denied", One, Only(true)),
     key("permissions.examples", One, Nothing),
     key("sandbox.mode", One, Ahead(&["read-only", "workspace-write", "off"])),
     key("sandbox.network", One, Ahead(&["off", "list", "on"])),
@@ -142,6 +143,41 @@ pub(super) const KEYS: &[Key] = &[
     key("logging.file", One, Nothing),
 ];
 
+/// What a path names.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Found<'a> {
+    /// A key.
+    Key(&'static Key),
+    /// The pair of this name below a key whose names are free.
+    Pair(&'static Key, &'a str),
+    /// A key of an entry of a list, below the entry's name.
+    EntryKey,
+}
+
+impl Key {
+    /// Returns whether what layers say of it goes together, instead of the highest one taking the place of the others.
+    pub(super) fn adds_up(&self) -> bool {
+        matches!(self.shape, Sum | Named)
+    }
+}
+
+/// The key whose names are free: they are calls, which have dots of their own.
+const PAIRS: &str = "permissions.examples";
+
+/// Returns what a path names, be it a key, a pair or a key of a list's entry.
+pub(super) fn find_any(path: &str) -> Option<Found<'_>> {
+    if let Some(key) = find(path) {
+        return Some(Found::Key(key));
+    }
+    let below = |key: &Key| path.strip_prefix(key.path)?.strip_prefix('.');
+    if let Some((key, name)) = find(PAIRS).and_then(|key| Some((key, below(key)?))) {
+        return Some(Found::Pair(key, name));
+    }
+    let mut lists = KEYS.iter().filter(|key| key.shape == Named);
+    let is_entry = |rest: &str| rest.split('.').count() > 1 && !rest.split('.').any(str::is_empty);
+    lists.any(|key| below(key).is_some_and(is_entry)).then_some(Found::EntryKey)
+}
+
 /// Returns the key that a path belongs to.
 pub(super) fn find(path: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| matches(key.path, path))
@@ -150,17 +186,21 @@ pub(super) fn find(path: &str) -> Option<&'static Key> {
 /// Returns whether what is said of a key in one place goes together with what is said of it in another one, instead of
 /// taking its place.
 pub fn adds_up(path: &str) -> bool {
-    match find(path).map(|key| key.shape) {
-        Some(Sum | Named) => true,
-        Some(One | List) | None => false,
-    }
+    find(path).is_some_and(Key::adds_up)
 }
 
 /// Returns the whole path of a key that is like this name but belongs to another section.
 pub(super) fn elsewhere(name: &str) -> Option<String> {
     let last = |key: &'static Key| key.path.rsplit('.').next().unwrap_or_default();
     let fixed = || KEYS.iter().filter(|key| !key.path.contains('*'));
-    let found = nearest(name, fixed().map(last))?;
+    let found = nearest(name, fixed().map(last));
+    // `budget` stands for `budget_usd`.
+    let begins = || {
+        fixed()
+            .map(last)
+            .find(|last| last.strip_prefix(name).is_some_and(|rest| rest.starts_with('_')))
+    };
+    let found = found.or_else(begins)?;
     fixed().find(|key| last(key) == found).map(|key| key.path.to_owned())
 }
 

@@ -11,14 +11,14 @@ use super::loaded::Config;
 use super::mcp_json;
 use super::merge::merge;
 use super::origin::{Origin, Rank, Source};
-use super::problem::{ConfigError, Notice, Problem, Trouble};
+use super::problem::{ConfigError, Notice, NoticeCause, Problem, Trouble};
 use super::reader::Reader;
 use super::report::{Paths, Report, Shown};
 use super::settings::Settings;
 use super::tighten::tighten;
-use super::tree::Table;
+use super::tree::{Node, Table, Value};
 use super::trust::TrustStore;
-use super::typed::{self, Flag};
+use super::typed::{self, Flag, Set};
 use crate::model::nearest;
 
 /// What a configuration is made from.
@@ -63,6 +63,18 @@ pub enum Trust {
 /// Fails with all that is wrong in any of them.
 pub fn load(sources: &Sources) -> Result<Config, ConfigError> {
     Loader::new(sources).load()
+}
+
+/// Returns the names of the agents that anything but an option says something of.
+fn agents_of_files(layers: &[Layer], is_trusted: bool) -> BTreeSet<&str> {
+    let counts =
+        |layer: &&Layer| layer.rank < Rank::Argument && (is_trusted || layer.whose == Whose::Ours);
+    let agents = layers.iter().filter(counts).filter_map(|layer| layer.table.get("agents"));
+    let names = |node| match node {
+        &Node { value: Value::Table(ref agents), .. } => Some(agents.keys().map(String::as_str)),
+        _ => None,
+    };
+    agents.filter_map(names).flatten().collect()
 }
 
 struct Loader<'a> {
@@ -111,9 +123,19 @@ impl<'a> Loader<'a> {
 
         let (table, notices) = self.merged(is_trusted);
         self.notices.extend(notices);
-        let (settings, shown) = self.read(&table);
-        let Self { files, notices, mut problems, .. } = self;
+        let mut report = Report::default();
+        let settings = Reader::whole(&table, "", &self.paths, &mut report, Settings::read);
+        let shown = report.shown;
+        let Self { layers, files, notices, mut problems, .. } = self;
+        // Every layer was checked for itself, but an option that sets one key of a list's entry is only right or wrong
+        // together with the entry.
+        if problems.is_empty() {
+            problems = report.problems;
+        }
         let config = Config { settings, notices, workspace: root, is_trusted, files, shown };
+        if problems.is_empty() {
+            problems = config.undefined_agents(&agents_of_files(&layers, is_trusted));
+        }
         if problems.is_empty() {
             problems = config.contradictions();
         }
@@ -155,9 +177,14 @@ impl<'a> Loader<'a> {
         // What a session remembers and what is said now may be about one list.
         for set in &self.sources.sets {
             let mut report = Report::default();
-            let table = typed::of_set(set, &mut report);
+            let set = typed::of_set(set, &mut report);
             self.problems.extend(report.problems);
-            self.add(Rank::Argument, Whose::Ours, table);
+            match set {
+                Set::Key(table) => self.add(Rank::Argument, Whose::Ours, table),
+                Set::EntryKey(table) => {
+                    self.layers.push(Layer { rank: Rank::Argument, whose: Whose::Ours, table });
+                }
+            }
         }
         self.add(Rank::Argument, Whose::Ours, typed::of_flags(&self.sources.flags));
     }
@@ -174,7 +201,7 @@ impl<'a> Loader<'a> {
             for path in [servers, agents].into_iter().filter(|path| path.exists()) {
                 let message = "is left out, because this folder is not trusted";
                 let message = format!("{} {message}", path.display());
-                self.notices.push(Notice { origin: Origin::DEFAULT, message });
+                self.notice(message, NoticeCause::Untrusted);
                 self.files.push(ConfigFile {
                     path,
                     rank: Rank::Project,
@@ -288,13 +315,18 @@ impl<'a> Loader<'a> {
             None => Source::Variable(typed::PROFILE.into()),
         };
         let nearest = nearest(name, self.profiles.iter().map(String::as_str)).map(str::to_owned);
-        let trouble = Trouble::Unknown { kind: "profile", name: name.clone(), nearest };
+        let known = self.profiles.iter().cloned().collect();
+        let trouble = Trouble::Unknown { kind: "profile", name: name.clone(), nearest, known };
         self.problems.push(Problem::new(Origin { rank: Rank::Profile, source }, trouble));
     }
 
     /// Returns whether the project's files may do more than tighten.
     fn is_trusted(&mut self, root: &Path) -> bool {
-        match self.sources.trust {
+        let trust = match self.sources.trust {
+            Trust::Stored => self.trust_of_variable(),
+            given @ (Trust::Granted | Trust::Withheld) => given,
+        };
+        match trust {
             Trust::Granted => true,
             Trust::Withheld => false,
             Trust::Stored => {
@@ -308,11 +340,33 @@ impl<'a> Loader<'a> {
                     (Ok(true), Err(error @ Unreadable::WorldWritable(_))) => error.to_string(),
                     (Ok(trusted), _) => return trusted,
                 };
-                let message = format!("{told}; this folder counts as not trusted");
-                self.notices.push(Notice { origin: Origin::DEFAULT, message });
+                self.notice(
+                    format!("{told}; this folder counts as not trusted"),
+                    NoticeCause::Other,
+                );
                 false
             }
         }
+    }
+
+    /// Returns what the variable for trust says; one that is empty says nothing.
+    fn trust_of_variable(&mut self) -> Trust {
+        match self.variable(typed::TRUST).map(str::trim) {
+            None | Some("") => Trust::Stored,
+            Some("1" | "true") => Trust::Granted,
+            Some("0" | "false") => Trust::Withheld,
+            Some(_) => {
+                let source = Source::Variable(typed::TRUST.into());
+                let trouble = Trouble::Other("must be 1 or 0".to_owned());
+                let origin = Origin { rank: Rank::Variable, source };
+                self.problems.push(Problem::new(origin, trouble));
+                Trust::Withheld
+            }
+        }
+    }
+
+    fn notice(&mut self, message: String, cause: NoticeCause) {
+        self.notices.push(Notice { origin: Origin::DEFAULT, message, cause });
     }
 
     /// Returns all layers above each other, with a notice for everything that was left out.

@@ -1,5 +1,6 @@
 //! A configuration, and what can be asked of it.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::agents::{self, Agent};
@@ -63,11 +64,33 @@ impl Config {
         let known = Name::parse(name).and_then(|name| agents.get_key_value(&name));
         let first = Name::parse(agents::FIRST).and_then(|name| agents.get(&name));
         let (Some((name, own)), Some(first)) = (known, first) else {
-            let nearest = nearest(name, agents.keys().map(Name::as_str)).map(str::to_owned);
-            let trouble = Trouble::Unknown { kind: "agent", name: name.to_owned(), nearest };
-            return Err(Problem::new(Origin::DEFAULT, trouble));
+            return Err(self.unknown_agent(Origin::DEFAULT, name));
         };
         Ok(Agent::new(name.clone(), own, first, self.max_steps(name, own.max_steps)))
+    }
+
+    fn unknown_agent(&self, origin: Origin, name: &str) -> Problem {
+        let agents = self.settings.agents.keys().map(Name::as_str);
+        let known: Vec<String> = agents.filter(|other| *other != name).map(str::to_owned).collect();
+        let nearest = nearest(name, known.iter().map(String::as_str)).map(str::to_owned);
+        let name = name.to_owned();
+        Problem::new(origin, Trouble::Unknown { kind: "agent", name, nearest, known })
+    }
+
+    /// Returns the agents that options limit or confirm although nothing defines them: their names are mistakes. These are
+    /// defined by a file.
+    pub(super) fn undefined_agents(&self, in_files: &BTreeSet<&str>) -> Vec<Problem> {
+        let names = self.settings.agents.keys().map(Name::as_str);
+        let undefined = names.filter(|name| !in_files.contains(name)).filter_map(|name| {
+            let path = format!("agents.{name}.");
+            let is_set = |shown: &&Shown| shown.key.starts_with(&path) && shown.value.is_some();
+            let set: Vec<&Shown> = self.shown.iter().filter(is_set).collect();
+            let only_bounds =
+                |shown: &&Shown| ["confirm_mode", "max_steps"].contains(&&shown.key[path.len()..]);
+            let first = set.first()?;
+            set.iter().all(only_bounds).then(|| self.unknown_agent(first.origin.clone(), name))
+        });
+        undefined.collect()
     }
 
     /// Returns the lower limit of the agent's and the general one; but what was said for this run alone holds against

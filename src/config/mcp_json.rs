@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::file::{self, Author};
 use super::origin::{Document, Origin, Rank};
-use super::problem::{Notice, Problem, Trouble};
+use super::problem::{Notice, NoticeCause, Problem, Trouble};
 use super::tree::{Node, Table, Value};
 use super::typed::put;
 
@@ -82,13 +82,13 @@ fn parse(
                 let message = format!(
                     "server `{name}` is left out: HTTP with SSE is outdated, give it as `http`"
                 );
-                notices.push(Notice { origin, message });
+                notices.push(Notice { origin, message, cause: NoticeCause::Other });
             }
             Ok(server) => match server.table(&name, &origin, variables) {
                 Ok(table) => servers.push(Node::new(Value::Table(table), origin)),
                 Err(missing) => {
                     let message = format!("server `{name}` is left out: {missing} is not set");
-                    notices.push(Notice { origin, message });
+                    notices.push(Notice { origin, message, cause: NoticeCause::Other });
                 }
             },
             Err(error) => problems.push(wrong(error.to_string())),

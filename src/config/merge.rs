@@ -1,6 +1,7 @@
 //! One layer above another.
 
 use super::keys::{self, Shape};
+use super::origin::Rank;
 use super::tree::{Node, Table, Value};
 
 /// Returns what two layers say together; `path` is the key of the tables, with a dot behind it.
@@ -9,7 +10,7 @@ pub(super) fn merge(mut lower: Table, higher: Table, path: &str) -> Table {
         let key = format!("{path}{name}");
         let node = match lower.remove(&name) {
             Some(below) => join(below, above, &key),
-            None => above,
+            None => alone(above, &key),
         };
         lower.insert(name, node);
     }
@@ -22,6 +23,15 @@ fn join(below: Node, above: Node, key: &str) -> Node {
         (Value::Table(below), Value::Table(above), _) => {
             Value::Table(merge(below, above, &format!("{key}.")))
         }
+        // An option that says `[]` takes back what files say; what a file says adds up with the other layers in any case.
+        (Value::List(_), Value::List(items), Shape::Sum | Shape::Named)
+            if items.is_empty() && above.origin.rank == Rank::Argument =>
+        {
+            Value::List(items)
+        }
+        (Value::List(below), Value::Table(above), Shape::Named) => {
+            Value::List(by_key(below, above))
+        }
         (Value::List(below), Value::List(above), Shape::Sum) => Value::List(sum(below, above)),
         (Value::List(below), Value::List(above), Shape::Named) => {
             Value::List(by_name(below, above))
@@ -29,6 +39,39 @@ fn join(below: Node, above: Node, key: &str) -> Node {
         (_, above, _) => above,
     };
     Node { value, ..above }
+}
+
+/// Keys of entries that no lower layer has are entries of their own.
+fn alone(node: Node, key: &str) -> Node {
+    let is_named = keys::find(key).is_some_and(|key| key.shape == Shape::Named);
+    match node.value {
+        Value::Table(table) if is_named => {
+            Node { value: Value::List(by_key(Vec::new(), table)), ..node }
+        }
+        Value::Table(table) => {
+            let table = merge(Table::new(), table, &format!("{key}."));
+            Node { value: Value::Table(table), ..node }
+        }
+        value => Node { value, ..node },
+    }
+}
+
+/// Sets keys of entries, each below the name of its entry.
+fn by_key(mut below: Vec<Node>, above: Table) -> Vec<Node> {
+    for (name, keys) in above {
+        let Value::Table(fields) = keys.value else { continue };
+        let entry = below.iter_mut().find(|entry| name_of(entry) == Some(&name));
+        match entry.map(|entry| &mut entry.value) {
+            Some(Value::Table(entry)) => *entry = merge(std::mem::take(entry), fields, ""),
+            _ => {
+                let own = Node::new(Value::Text(name), keys.origin.clone());
+                let mut entry = fields;
+                entry.entry("name".to_owned()).or_insert(own);
+                below.push(Node { value: Value::Table(entry), key: keys.key, origin: keys.origin });
+            }
+        }
+    }
+    below
 }
 
 fn sum(mut below: Vec<Node>, above: Vec<Node>) -> Vec<Node> {
@@ -72,6 +115,28 @@ mod tests {
     fn tables_go_together_and_the_higher_value_holds() {
         let merged = merged("llm = { retries = 1, stream = true }", "llm.retries = 2");
         assert_eq!(merged, "{ llm = { retries = 2, stream = true } }");
+    }
+
+    #[test]
+    fn keys_of_an_entry_are_set_in_it_or_make_one() {
+        let layer = "guardrails.quality_gates.a.timeout = 5";
+        let below = "guardrails.quality_gates = [{ name = 'a', command = 'x' }]";
+        let list = |entry: &str| format!("{{ guardrails = {{ quality_gates = [{entry}] }} }}");
+        let set = list("{ command = \"x\", name = \"a\", timeout = 5 }");
+        assert_eq!(merged(below, layer), set);
+        assert_eq!(merged("", layer), list("{ name = \"a\", timeout = 5 }"));
+    }
+
+    #[test]
+    fn only_an_option_empties_a_list_that_adds_up() {
+        let emptied = |rank| {
+            let read = |rank, text| parse(rank, &Document::new("a".into(), text)).unwrap();
+            let below = read(Rank::User, "permissions.deny = ['a']");
+            let merged = merge(below, read(rank, "permissions.deny = []"), "");
+            Value::Table(merged).to_string() == "{ permissions = { deny = [] } }"
+        };
+        assert!(emptied(Rank::Argument));
+        assert!(![Rank::User, Rank::Project, Rank::Variable, Rank::File].into_iter().any(emptied));
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub use layers::{ConfigFile, FileState};
 pub use load::{Sources, Trust, load};
 pub use loaded::Config;
 pub use origin::{Document, Excerpt, Origin, Position, Rank, Source};
-pub use problem::{ConfigError, Notice, Problem, Trouble};
+pub use problem::{ConfigError, Notice, NoticeCause, Problem, Trouble};
 pub use report::Shown;
 pub use rules::{ModelFacts, quality_gates, rules};
 pub use settings::{
@@ -63,4 +63,4 @@ pub use settings::{
 pub use template::{Preset, template};
 pub use text::{Argument, Hidden, HttpUrl, Name, PathPattern, VariableName, Word};
 pub use trust::{TrustError, TrustStore};
-pub use typed::Flag;
+pub use typed::{Flag, TRUST};

@@ -75,6 +75,8 @@ pub enum Trouble {
         name: String,
         /// The known one that is most like it.
         nearest: Option<String>,
+        /// All names of that kind, where they are few enough to be listed.
+        known: Vec<String>,
     },
     /// Something else.
     #[error("{0}")]
@@ -88,6 +90,17 @@ pub struct Notice {
     pub origin: Origin,
     /// What was left out, and why.
     pub message: String,
+    /// Why the user is told.
+    pub cause: NoticeCause,
+}
+
+/// Why the user is told something although nothing is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoticeCause {
+    /// Part of the project's configuration is ignored until its folder is trusted.
+    Untrusted,
+    /// Any other cause.
+    Other,
 }
 
 impl Problem {

@@ -3,8 +3,8 @@
 use super::agents::Agent;
 use super::settings::{QualityGate, Settings};
 use crate::model::{
-    Backoff, Bounds, ContextRules, Limits, LoopRules, OutputRules, Price, Rules, Span, Tokens,
-    Watch,
+    Backoff, Bounds, ContextRules, LimitBase, Limits, LoopRules, OutputRules, Price, Rules, Span,
+    Tokens, Watch,
 };
 use crate::port::HookPoint;
 
@@ -47,6 +47,7 @@ pub fn rules(settings: &Settings, agent: &Agent, model: &ModelFacts, seed: u64) 
             step_timeout: limits.step_timeout,
             warn_at: limits.warn_at_usd,
         },
+        from: LimitBase::default(),
         price: model.price,
         output: OutputRules {
             max: llm.max_output_tokens,
@@ -74,6 +75,7 @@ pub fn rules(settings: &Settings, agent: &Agent, model: &ModelFacts, seed: u64) 
         },
         checked,
         unknown_finish: defaults.unknown_finish,
+        fail_on_denied: settings.permissions.fail_on_denied,
     }
 }
 

@@ -237,10 +237,12 @@ impl<T: Setting> Setting for Vec<T> {
 /// Returns the list that a text from a variable or an option means: a TOML list, or its items between commas.
 pub(super) fn typed_list(text: &str, origin: &Origin) -> Value {
     let trimmed = text.trim();
-    if trimmed.starts_with('[')
-        && let Some(list) = tree::parse_value(trimmed, origin)
-    {
-        return list;
+    match tree::parse_value(trimmed, origin) {
+        Some(list @ Value::List(_)) => return list,
+        Some(Value::Text(text)) => {
+            return Value::List(vec![Node::new(Value::Text(text), origin.clone())]);
+        }
+        _ => {}
     }
     let inside = trimmed.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
     let items = inside.unwrap_or(trimmed).split(',').map(str::trim).filter(|item| !item.is_empty());
@@ -286,6 +288,7 @@ mod tests {
         let texts = |text| Vec::<String>::read(&typed_list(text, &Origin::DEFAULT)).unwrap();
         assert_eq!(texts("a, b,"), ["a", "b"]);
         assert_eq!(texts("[\"a, b\", 'c']"), ["a, b", "c"]);
+        assert_eq!(texts("'a, b'"), ["a, b"]);
         assert_eq!(texts("[ab]*"), ["[ab]*"]);
         assert!(texts("").is_empty());
     }

@@ -2,7 +2,7 @@
 
 use super::keys::{self, Untrusted};
 use super::origin::Origin;
-use super::problem::Notice;
+use super::problem::{Notice, NoticeCause};
 use super::report::Shown;
 use super::tree::{Node, Table, Value};
 use crate::model::wildcard;
@@ -56,7 +56,7 @@ impl Filter<'_> {
 
     fn notice(&mut self, origin: Origin, path: &str) {
         let message = format!("`{path}` is left out, because this folder is not trusted");
-        self.notices.push(Notice { origin, message });
+        self.notices.push(Notice { origin, message, cause: NoticeCause::Untrusted });
     }
 
     /// Returns the value, or the part of it that tightens.

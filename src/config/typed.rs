@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::keys::{self, KEYS, Key, Shape};
+use super::keys::{self, Found, KEYS, Key, Shape};
 use super::origin::{Origin, Rank, Source};
-use super::problem::{Notice, Problem, Trouble};
+use super::problem::{Notice, NoticeCause, Problem, Trouble};
 use super::report::Report;
 use super::setting::typed_list;
 use super::tree::{self, Node, Table, Value};
-use crate::model::nearest;
+use crate::model::{did_you_mean, nearest};
 
 /// An option of the command line that stands for a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +29,9 @@ pub(super) const CONFIG: &str = "ARCHITECT_CONFIG";
 /// The variable that names a profile, as `--profile` does.
 pub(super) const PROFILE: &str = "ARCHITECT_PROFILE";
 
+/// The variable that trusts the project's folder for one run, as `--trust` does.
+pub const TRUST: &str = "ARCHITECT_TRUST";
+
 /// Variables that this program sets for the processes it starts; they reach it when one of those starts it again.
 const OURS: [&str; 6] = [
     "ARCHITECT_CALL_ID",
@@ -38,6 +41,9 @@ const OURS: [&str; 6] = [
     "ARCHITECT_SESSION_ID",
     "ARCHITECT_WORKSPACE",
 ];
+
+/// Variables that stand for options which are no keys.
+const NAMED: [&str; 3] = [CONFIG, PROFILE, TRUST];
 
 /// Returns the variable that stands for a key: `llm.model` is `ARCHITECT_LLM_MODEL`. Keys of agents have none.
 fn variable(key: &Key) -> Option<String> {
@@ -58,7 +64,7 @@ pub(super) fn of_variables(
         let key = KEYS.iter().find(|key| variable(key).as_deref() == Some(name));
         match key {
             Some(key) => put(&mut table, key.path, value(key, text, &origin), &origin),
-            None if name == CONFIG || name == PROFILE || OURS.contains(&name.as_str()) => {}
+            None if OURS.contains(&name.as_str()) || NAMED.contains(&name.as_str()) => {}
             None => unknown_variable(name, origin, report, notices),
         }
     }
@@ -68,30 +74,60 @@ pub(super) fn of_variables(
 /// A variable that is nearly known is a mistake; another one may belong to somebody else.
 fn unknown_variable(name: &str, origin: Origin, report: &mut Report, notices: &mut Vec<Notice>) {
     let variables: Vec<String> = KEYS.iter().filter_map(variable).collect();
-    let known = variables.iter().map(String::as_str).chain([CONFIG, PROFILE]);
+    let known = variables.iter().map(String::as_str).chain(NAMED);
     // The prefix alone makes any two alike.
     let bare = |name: &str| name[PREFIX.len()..].to_owned();
     let bares: Vec<String> = known.map(bare).collect();
     match nearest(&bare(name), bares.iter().map(String::as_str)) {
         Some(found) => {
             let nearest = Some(format!("{PREFIX}{found}"));
-            let trouble = Trouble::Unknown { kind: "variable", name: name.to_owned(), nearest };
+            let (name, known) = (name.to_owned(), Vec::new());
+            let trouble = Trouble::Unknown { kind: "variable", name, nearest, known };
             report.problems.push(Problem::new(origin, trouble));
         }
-        None => notices.push(Notice { origin, message: "no setting has this variable".to_owned() }),
+        None => {
+            let meant = keys::elsewhere(&bare(name).to_lowercase());
+            let meant = meant.and_then(|path| variable(keys::find(&path)?));
+            let meant = did_you_mean(meant.as_deref());
+            let message = format!("no setting has this variable{meant}");
+            notices.push(Notice { origin, message, cause: NoticeCause::Other });
+        }
     }
 }
 
+/// What one `--set KEY=VALUE` says, as a layer.
+#[derive(Debug)]
+pub(super) enum Set {
+    /// A key, or nothing when it is wrong.
+    Key(Table),
+    /// A key of an entry with a name in a list, as in `mcp.servers.NAME.timeout`: right or wrong only together with the
+    /// entry.
+    EntryKey(Table),
+}
+
 /// Returns the layer that one `--set KEY=VALUE` makes.
-pub(super) fn of_set(set: &str, report: &mut Report) -> Table {
+pub(super) fn of_set(set: &str, report: &mut Report) -> Set {
     let mut table = Table::new();
     let (path, text) =
         set.split_once('=').map_or((set, None), |(key, value)| (key.trim(), Some(value)));
     let origin = argument(&format!("--set {path}"));
-    let trouble = match (keys::find(path), text) {
-        (Some(key), Some(text)) => {
+    let trouble = match (keys::find_any(path), text) {
+        (Some(Found::Key(key)), Some(text)) if key.adds_up() && text.trim().is_empty() => {
+            Trouble::Other("expected a list; [] empties it".to_owned())
+        }
+        (Some(Found::Key(key)), Some(text)) => {
             put(&mut table, path, value(key, text, &origin), &origin);
-            return table;
+            return Set::Key(table);
+        }
+        (Some(Found::Pair(key, name)), Some(text)) => {
+            let pair = Node::new(literal(text, &origin), origin.clone());
+            let pairs = Value::Table(Table::from([(name.to_owned(), pair)]));
+            put(&mut table, key.path, pairs, &origin);
+            return Set::Key(table);
+        }
+        (Some(Found::EntryKey), Some(text)) => {
+            put(&mut table, path, literal(text, &origin), &origin);
+            return Set::EntryKey(table);
         }
         (Some(_), None) => Trouble::Other("expected KEY=VALUE".to_owned()),
         (None, _) => {
@@ -101,7 +137,7 @@ pub(super) fn of_set(set: &str, report: &mut Report) -> Table {
         }
     };
     report.problems.push(Problem::new(origin, trouble));
-    table
+    Set::Key(table)
 }
 
 /// Returns the layer that the other options make.
@@ -128,11 +164,21 @@ fn argument(option: &str) -> Origin {
 }
 
 fn value(key: &Key, text: &str, origin: &Origin) -> Value {
-    let typed = || Value::Typed(text.to_owned());
     match key.shape {
-        Shape::One => typed(),
+        Shape::One | Shape::Named => literal(text, origin),
         Shape::List | Shape::Sum => typed_list(text, origin),
-        Shape::Named => tree::parse_value(text, origin).unwrap_or_else(typed),
+    }
+}
+
+/// Returns a string, a list or a table of TOML as that, and anything else as it was typed: what a bare word or a number
+/// means depends on the key.
+fn literal(text: &str, origin: &Origin) -> Value {
+    match tree::parse_value(text.trim(), origin) {
+        Some(value @ (Value::Text(_) | Value::List(_) | Value::Table(_))) => value,
+        Some(
+            Value::Bool(_) | Value::Integer(_) | Value::Float(_) | Value::Typed(_) | Value::Date(_),
+        )
+        | None => Value::Typed(text.to_owned()),
     }
 }
 
@@ -218,7 +264,7 @@ mod tests {
         let mut report = Report::default();
         let sets = ["agents.build.max_steps=3", "llm.modle=x", "stream=x", "llm.model"];
         let tables = sets.map(|set| of_set(set, &mut report));
-        assert!(tables[0].contains_key("agents"));
+        assert!(matches!(&tables[0], Set::Key(table) if table.contains_key("agents")));
         let problems: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
         let expected = [
             "--set llm.modle: unknown key `llm.modle`, did you mean `llm.model`?",

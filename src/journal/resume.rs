@@ -20,7 +20,7 @@ use super::writer::FileJournal;
 use crate::machine::{
     Fold, Found, Image, Intent, Mark, Opening, Outcomes, Resumption, Slot, State,
 };
-use crate::model::{CallId, FileAction, FileChange, Rules, ToolResult, ToolStatus};
+use crate::model::{CallId, FileAction, FileChange, LimitBase, Rules, ToolResult, ToolStatus};
 use crate::workspace::left_beside;
 
 /// A session that this process has opened in order to go on with it.
@@ -32,6 +32,8 @@ pub struct Opened {
     pub past: Past,
     /// Where the half-written end of the journal was saved, if there was one.
     pub torn: Option<PathBuf>,
+    /// What its limits count from. Whoever resumes it may let them begin again.
+    pub from: LimitBase,
 }
 
 /// How a session is to go on.

@@ -23,6 +23,7 @@ use super::replay::{End, EndKind, Past, Replayed, replay};
 use super::resume::Opened;
 use super::writer::{FileJournal, Files, lock};
 use super::{Content, Durability, Stored, folder};
+use crate::model::LimitBase;
 
 /// The sessions of a user.
 #[derive(Clone, Debug)]
@@ -65,6 +66,13 @@ pub fn default_root(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathB
     let state = absolute("XDG_STATE_HOME");
     let state = state.or_else(|| absolute("HOME").map(|home| home.join(".local/state")));
     state.map(|state| state.join("architect")).ok_or(JournalError::NoHome)
+}
+
+/// Returns what the limits of a session count from. What somebody else wrote does not raise them.
+fn limits_from(past: &Past) -> LimitBase {
+    let run = past.fold.state.run();
+    let from = run.rules.from;
+    LimitBase { steps: from.steps.min(run.steps), denied: from.denied.min(run.denied) }
 }
 
 impl Store {
@@ -184,7 +192,8 @@ impl Store {
         };
         let files = self.files(session, file, past.arrived.clone());
         let journal = FileJournal::new(files, position, past.dawn);
-        Ok(Opened { journal, past, torn })
+        let from = limits_from(&past);
+        Ok(Opened { journal, past, torn, from })
     }
 
     /// Cuts a journal off at the end of its valid prefix, after saving what is behind it.
@@ -289,6 +298,33 @@ impl Store {
             [session] => Ok(*session),
             _ => Err(JournalError::Ambiguous { prefix: name.to_owned(), found }),
         }
+    }
+
+    /// Returns the session of a folder that was written to last, of those that no other one has sent. One that was
+    /// imported, and has not gone on since, belongs to every folder.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the store can't be listed.
+    pub fn last_of(&self, folder: &Path) -> Result<Option<SessionId>, JournalError> {
+        let mut listed = self.list()?;
+        listed.sort_unstable_by_key(|listed| Reverse((listed.modified, listed.session)));
+        let found = listed.iter().find(|listed| self.belongs_to(listed.session, folder));
+        Ok(found.map(|listed| listed.session))
+    }
+
+    fn belongs_to(&self, session: SessionId, folder: &Path) -> bool {
+        let first = self.reader(session).and_then(|mut reader| reader.read());
+        let Ok(Found::Record(stored)) = first else { return false };
+        let Content::Header(header) = stored.content else { return false };
+        if header.dispatched_by.is_some() {
+            return false;
+        }
+        if header.imported.is_none() {
+            return header.setting.workspace.root == folder;
+        }
+        let past = self.replay(session, |_, _, _| {}).map(|(past, _)| past);
+        past.is_ok_and(|past| past.is_foreign() || past.setting.workspace.root == folder)
     }
 
     /// Returns whether another session has sent this one. What can't be read was sent by nobody.

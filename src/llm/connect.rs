@@ -8,7 +8,7 @@ use thiserror::Error;
 use super::anthropic::{self, Anthropic};
 use super::cassette::{BadRecording, OnDifference, Player, Recorder, Recording, ReplayModel};
 use super::chat::{Chat, Quirks};
-use super::exchange::{Carrier, Target, WireModel};
+use super::exchange::{Carrier, SentKey, Target, WireModel};
 use super::fault::Masks;
 use super::gemini::Gemini;
 use super::models::Table;
@@ -138,7 +138,11 @@ pub fn connect(
             let endpoint = endpoint(*provider, settings, env)?;
             let client = client(&endpoint, settings, env)?;
             let key = key(*provider, settings, env, &endpoint)?;
-            let reached = Reached { carrier: Arc::new(client), endpoint, url: None, key };
+            let sent = Some(match &key {
+                Some(key) => SentKey::Of(key.variable.clone()),
+                None => SentKey::Missing(key_variables(*provider, settings)),
+            });
+            let reached = Reached { carrier: Arc::new(client), endpoint, url: None, key, sent };
             remote((*provider, name), settings, table, reached)
         }
     }
@@ -160,7 +164,8 @@ fn replay(
         let settings = WireSettings { stream, ..settings.clone() };
         let endpoint = Endpoint::parse(url, true)?;
         let carrier: Arc<dyn Carrier> = Arc::new(player.clone());
-        let reached = Reached { carrier, endpoint, url: Some(url.to_owned()), key: None };
+        let (url, key, sent) = (Some(url.to_owned()), None, None);
+        let reached = Reached { carrier, endpoint, url, key, sent };
         models.push((model.to_owned(), remote((provider, &name), &settings, table, reached)?));
     }
     Ok(Box::new(ReplayModel::new(player, models)))
@@ -173,6 +178,8 @@ struct Reached {
     /// The whole address, where it does not follow from the endpoint.
     url: Option<String>,
     key: Option<Key>,
+    /// What is said about the key when it is refused.
+    sent: Option<SentKey>,
 }
 
 /// Returns a model that is reached by a carrier.
@@ -184,7 +191,7 @@ fn remote(
 ) -> Result<Box<dyn Model>, ConnectError> {
     let (provider, name) = model;
     let facts = provider.facts();
-    let Reached { carrier, endpoint, url, key } = reached;
+    let Reached { carrier, endpoint, url, key, sent } = reached;
     let (wire, path) = wire(model, &facts, settings, table, &endpoint);
     let mut headers = HeaderMap::new();
     let accept = if settings.stream { "text/event-stream" } else { "application/json" };
@@ -205,7 +212,6 @@ fn remote(
         value.set_sensitive(true);
         headers.insert(name, value);
     }
-    let key_in = key.as_ref().map(|key| key.variable.clone());
     let masks = Masks::new(key.map(|key| key.secret));
     let carrier = match &settings.record {
         Some(recorder) => recorder.wrap(carrier, wire.name(), masks.clone()),
@@ -215,7 +221,7 @@ fn remote(
         url: url.unwrap_or_else(|| endpoint.join(&path)),
         headers,
         masks,
-        key_in,
+        key: sent,
         may_truncate: provider == Provider::Ollama,
     };
     Ok(Box::new(WireModel::new(wire, carrier, target)))
@@ -327,12 +333,8 @@ fn key(
     endpoint: &Endpoint,
 ) -> Result<Option<Key>, ConnectError> {
     let facts = provider.facts();
-    let named = settings.api_key_env.clone();
-    let is_open = named.is_none() && (facts.is_open || endpoint.is_here());
-    let variables = match named {
-        Some(named) => vec![named],
-        None => facts.key_env.iter().map(|name| (*name).to_owned()).collect(),
-    };
+    let is_open = settings.api_key_env.is_none() && (facts.is_open || endpoint.is_here());
+    let variables = key_variables(provider, settings);
     let found = variables
         .iter()
         .find_map(|variable| Some((variable, env(variable).filter(|key| !key.trim().is_empty())?)));
@@ -343,6 +345,14 @@ fn key(
         },
         None if is_open => Ok(None),
         None => Err(ConnectError::NoKey { provider: facts.name, variables }),
+    }
+}
+
+/// Returns the variables that a key is looked for in.
+fn key_variables(provider: Provider, settings: &WireSettings) -> Vec<String> {
+    match &settings.api_key_env {
+        Some(named) => vec![named.clone()],
+        None => provider.facts().key_env.iter().map(|name| (*name).to_owned()).collect(),
     }
 }
 

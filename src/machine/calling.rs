@@ -324,7 +324,8 @@ impl Calling {
                 if run.rules.checked {
                     Self::check(run, out, self.facts, answer)
                 } else {
-                    Done::answer(run, out, StopReason::LlmDone, Some(answer))
+                    let reason = run.answered();
+                    Done::answer(run, out, reason, Some(answer))
                 }
             }
             Meaning::Piece => {
@@ -359,9 +360,9 @@ impl Calling {
             Stage::Checking { answer, .. } => Some(answer),
             Stage::Asking(_) => None,
         };
-        let goes_on = goes_on(&run, &check);
+        let (goes_on, done) = (goes_on(&run, &check), run.answered());
         let (count, origin, message, otherwise) = match check {
-            Check::Passed => return Done::answer(run, out, StopReason::LlmDone, answer),
+            Check::Passed => return Done::answer(run, out, done, answer),
             Check::SentBack { message } => {
                 (&mut run.streaks.sent_back, Origin::Check, message, StopReason::ChecksFailed)
             }
@@ -369,7 +370,7 @@ impl Calling {
                 (&mut run.streaks.unfit, Origin::Check, message, StopReason::SchemaNotMet)
             }
             Check::FollowUp { message } => {
-                (&mut run.streaks.follow_ups, Origin::FollowUp, message, StopReason::LlmDone)
+                (&mut run.streaks.follow_ups, Origin::FollowUp, message, done)
             }
         };
         if goes_on {

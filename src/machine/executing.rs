@@ -362,7 +362,9 @@ impl Executing {
         let hopeless = too_many_invalid(&self.run, self.results().map(|result| result.status));
         let pairs = self.calls.iter().map(|call| &call.call).zip(self.results());
         let turn = Repeats::signature(pairs);
+        let denied = self.results().filter(|result| result.status == ToolStatus::Denied).count();
         let mut run = self.close(&mut out);
+        run.denied = run.denied.saturating_add(u32::try_from(denied).unwrap_or(u32::MAX));
         run.streaks.invalid = if invalid { run.streaks.invalid + 1 } else { 0 };
         run.repeats.push(turn);
         let times = run.repeats.times();

@@ -43,7 +43,7 @@ pub(super) enum Plan {
 
 /// Returns the limit of the call's output, unless steps or budget are used up: the watchdogs that come before time.
 fn within_limits(run: &Run, facts: &Facts) -> Result<Option<Tokens>, CloseReason> {
-    if run.steps >= run.rules.limits.max_steps {
+    if run.limited_steps() >= run.rules.limits.max_steps {
         return Err(CloseReason::MaxSteps);
     }
     budget::reserve(run, facts, Purpose::Agent).map_err(|Unaffordable| CloseReason::BudgetExceeded)
@@ -189,7 +189,8 @@ pub(super) fn append(out: &mut Out, messages: &[UserMessage]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{ContextRules, Digest, Item, Limits, LoopRules, Rules, Span};
+    use crate::machine::repeats::Repeats;
+    use crate::model::{ContextRules, Digest, Item, LimitBase, Limits, LoopRules, Rules, Span};
 
     /// A window of a hundred tokens: over its threshold above 75, too full above 95.
     fn rules() -> Rules {
@@ -256,6 +257,11 @@ mod tests {
         }
         run.steps = 2;
         assert_eq!(planned(&run, 1, 1), Plan::Close(CloseReason::MaxSteps));
+        // What was made before the limits began does not count.
+        let from = LimitBase { steps: 1, ..LimitBase::default() };
+        run.repeats = Repeats::default();
+        run.rules = Rules { from, ..(*run.rules).clone() }.into();
+        assert_eq!(planned(&run, 1, 1), Plan::Call(None));
     }
 
     /// Steps, budget, time: the first of them that is used up is the reason.

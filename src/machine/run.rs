@@ -12,6 +12,7 @@ use super::effect::Note;
 use super::event::Facts;
 use super::next::Out;
 use super::repeats::Repeats;
+use super::stop::StopReason;
 use crate::model::{EffectId, Micros, Rules, Span, Time, Tokens, Usage};
 
 /// The running account of a run. All of it has a meaning in every state.
@@ -33,6 +34,9 @@ pub struct Run {
     pub sends: u32,
     /// What the calls used.
     pub spent: Spent,
+    /// Tool calls that were denied.
+    #[serde(default)]
+    pub denied: u32,
     /// What happened several times in a row.
     pub streaks: Streaks,
     /// The compactions so far.
@@ -88,6 +92,7 @@ impl Run {
             calls: 0,
             sends: 0,
             spent: Spent::default(),
+            denied: 0,
             streaks: Streaks::default(),
             compactions: Compactions::default(),
             repeats: Repeats::default(),
@@ -109,6 +114,21 @@ impl Run {
         let timeout = self.rules.limits.timeout?;
         let margin = timeout.share(1, 20).min(Span::millis(250));
         Some(self.began.after(timeout).before(margin))
+    }
+
+    /// Returns the steps that count against the present limit.
+    pub(super) fn limited_steps(&self) -> u32 {
+        self.steps.saturating_sub(self.rules.from.steps)
+    }
+
+    /// Returns how a run ends whose answer is final: a denied call is no success where the user says so.
+    pub(super) fn answered(&self) -> StopReason {
+        let denied = self.denied > self.rules.from.denied;
+        if denied && self.rules.fail_on_denied {
+            StopReason::ChecksFailed
+        } else {
+            StopReason::LlmDone
+        }
     }
 
     /// Charges what a reply used.
@@ -158,7 +178,7 @@ impl Hash for SharedRules {
 mod tests {
     use super::*;
     use crate::machine::{Next, start};
-    use crate::model::{Item, Limits, Origin, Price};
+    use crate::model::{Item, LimitBase, Limits, Origin, Price};
 
     fn run(limits: Limits) -> Run {
         Run::new(Rules { limits, ..Rules::default() })
@@ -186,6 +206,20 @@ mod tests {
     fn without_a_timeout_nothing_ends_by_itself() {
         let run = run(Limits::default());
         assert_eq!((run.closes(), run.ends()), (None, None));
+    }
+
+    #[test]
+    fn a_denied_call_is_no_success_where_the_user_says_so_until_new_limits_begin() {
+        let rules = Rules { fail_on_denied: true, ..Rules::default() };
+        let mut run = Run::new(rules.clone());
+        assert_eq!(run.answered(), StopReason::LlmDone);
+        run.denied = 1;
+        assert_eq!(run.answered(), StopReason::ChecksFailed);
+        run.rules = Rules { fail_on_denied: false, ..rules.clone() }.into();
+        assert_eq!(run.answered(), StopReason::LlmDone);
+        let from = LimitBase { denied: 1, ..LimitBase::default() };
+        run.rules = Rules { from, ..rules }.into();
+        assert_eq!(run.answered(), StopReason::LlmDone);
     }
 
     #[test]

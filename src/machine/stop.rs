@@ -24,7 +24,8 @@ pub enum StopReason {
     InvalidToolCalls,
     /// The answer did not satisfy its schema, also after its repairs.
     SchemaNotMet,
-    /// The answer was sent back again and again, and did not pass.
+    /// The answer was sent back again and again, and did not pass; or a tool call was denied, where the user counts that
+    /// as a failure.
     ChecksFailed,
     /// The self-evaluation was not satisfied with the answer.
     EvaluationFailed,

@@ -6,6 +6,7 @@
 
 mod access;
 mod call;
+mod count;
 mod digest;
 mod fault;
 mod ids;
@@ -24,6 +25,7 @@ mod wildcard;
 
 pub use access::Access;
 pub use call::{Arguments, ToolCall};
+pub use count::count;
 pub use digest::Digest;
 pub use fault::{Fault, FaultClass, FaultKind, RetryAdvice};
 pub use ids::{CallId, EffectId};
@@ -34,7 +36,8 @@ pub use plain::plain;
 pub use reply::{Finish, Opaque, Part, Reply};
 pub use result::{FileAction, FileChange, ToolResult, ToolStatus};
 pub use rules::{
-    Backoff, Bounds, ContextRules, Limits, LoopRules, OutputRules, Rules, UnknownFinish, Watch,
+    Backoff, Bounds, ContextRules, LimitBase, Limits, LoopRules, OutputRules, Rules, UnknownFinish,
+    Watch,
 };
 pub use signal::Signal;
 pub use time::{Span, Time};

@@ -12,6 +12,9 @@ pub struct Rules {
     pub seed: u64,
     /// What the user allows the run to use.
     pub limits: Limits,
+    /// What the session had done when the limits began; that does not count against them.
+    #[serde(default, skip_serializing_if = "LimitBase::is_start")]
+    pub from: LimitBase,
     /// What the model costs; without it money is not counted.
     pub price: Option<Price>,
     /// How much a call may write.
@@ -31,6 +34,9 @@ pub struct Rules {
     /// What happens to a text whose reply ends for an unknown reason.
     #[serde(default = "UnknownFinish::retry", skip_serializing_if = "UnknownFinish::is_retry")]
     pub unknown_finish: UnknownFinish,
+    /// Whether a run in which a tool call was denied ends as partial instead of as a success.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fail_on_denied: bool,
 }
 
 /// What happens to a text whose reply ends for an unknown reason.
@@ -70,6 +76,24 @@ pub struct Limits {
     pub step_timeout: Option<Span>,
     /// Money after which the user is warned.
     pub warn_at: Option<Micros>,
+}
+
+/// Where the limits of a session begin that begin again when it is resumed with another message. Both are zero until then;
+/// money and tokens count from the beginning of the session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LimitBase {
+    /// Replies whose tool calls ran.
+    pub steps: u32,
+    /// Tool calls that were denied.
+    pub denied: u32,
+}
+
+impl LimitBase {
+    /// Returns whether the limits began with the session.
+    pub fn is_start(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl Default for Limits {

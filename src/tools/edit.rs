@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::tool::{Output, Plan};
 use crate::machine::{Image, Intent};
-use crate::model::{FileAction, FileChange};
+use crate::model::{FileAction, FileChange, count};
 use crate::workspace::{Batch, Before, Change, RelPath, Root, sha256};
 
 /// The largest file that is edited.
@@ -64,12 +64,16 @@ impl Edit {
     }
 }
 
+fn lines_of(number: u64) -> String {
+    count(number, "line", "lines")
+}
+
 fn described(change: &FileChange) -> String {
     let FileChange { path, action, added, removed } = change;
     match action {
-        FileAction::Created => format!("Created {path} ({added} lines)."),
+        FileAction::Created => format!("Created {path} ({}).", lines_of(*added)),
         FileAction::Modified => format!("Changed {path} (+{added} -{removed} lines)."),
-        FileAction::Deleted => format!("Deleted {path} ({removed} lines)."),
+        FileAction::Deleted => format!("Deleted {path} ({}).", lines_of(*removed)),
     }
 }
 

@@ -9,7 +9,7 @@ use super::edit::Edit;
 use super::replace::with_crlf;
 use super::schema;
 use super::tool::{Context, Kind, Output, Plan, Prepared, Target, Tool};
-use crate::model::Access;
+use crate::model::{Access, count};
 use crate::port::ToolSpec;
 use crate::workspace::{FileError, LineEnd, RelPath, Root, Text, is_binary};
 
@@ -90,10 +90,10 @@ impl Prepared for Call {
     }
 
     fn summary(&self) -> String {
-        let lines = self.content.lines().count();
+        let lines = count(self.content.lines().count(), "line", "lines");
         match self.mode {
-            Mode::Overwrite => format!("{} ({lines} lines)", self.path),
-            Mode::Append => format!("{} (+{lines} lines)", self.path),
+            Mode::Overwrite => format!("{} ({lines})", self.path),
+            Mode::Append => format!("{} (+{lines})", self.path),
         }
     }
 

@@ -3,8 +3,8 @@
 use crate::app::error::AppError;
 use crate::app::run::Ended;
 use crate::config::Name;
-use crate::machine::{Outcome, Status};
-use crate::model::{FileChange, ToolStatus};
+use crate::machine::{Outcome, Status, StopReason};
+use crate::model::{FileChange, ToolStatus, count};
 use crate::tools::Output;
 
 /// Returns the answer to the call that sent a sub-agent.
@@ -14,12 +14,23 @@ pub(super) fn of(agent: &Name, ended: Result<Ended, AppError>, changes: Vec<File
         Ok(ended) => match ended.outcome() {
             None => Output::failed(format!("The sub-agent {agent} broke down.")),
             Some(outcome) => {
-                let steps = ended.fold.state.run().steps;
-                answer(agent, outcome, steps)
+                let run = ended.fold.state.run();
+                match outcome.reason == StopReason::ChecksFailed && run.denied > 0 {
+                    true => denied(agent, outcome, run.denied),
+                    false => answer(agent, outcome, run.steps),
+                }
             }
         },
     };
     Output { changes, ..output }
+}
+
+/// The user counts denied calls as a failure, so the call that sent the sub-agent counts as one of them.
+fn denied(agent: &Name, outcome: &Outcome, calls: u32) -> Output {
+    let calls = count(calls, "tool call", "tool calls");
+    let said = outcome.output.as_deref().unwrap_or_default().trim();
+    let text = format!("The sub-agent {agent} was denied {calls}. What it says:\n{said}");
+    Output::new(ToolStatus::Denied, text)
 }
 
 fn answer(agent: &Name, outcome: &Outcome, steps: u32) -> Output {
@@ -33,7 +44,8 @@ fn answer(agent: &Name, outcome: &Outcome, steps: u32) -> Output {
     };
     let why = error.as_deref().map(|error| format!(": {error}"));
     let text = format!(
-        "The sub-agent {agent} stopped before it was done, after {steps} steps ({}{}).{}",
+        "The sub-agent {agent} stopped before it was done, after {} ({}{}).{}",
+        count(steps, "step", "steps"),
         reason.name(),
         why.unwrap_or_default(),
         said.map(|said| format!(" What it says:\n{said}")).unwrap_or_default()

@@ -64,7 +64,7 @@ pub(crate) enum Command {
     /// Show the configuration, check it, or say where it lies
     Config(ConfigArgs),
     /// Say what is wrong with the set-up, and what to do about it
-    Doctor(ListArgs),
+    Doctor(DoctorArgs),
     /// Write a commented configuration file into this project
     Init(InitArgs),
     /// Print a completion script for a shell
@@ -135,6 +135,20 @@ pub(crate) struct MachineArgs {
 pub(crate) struct ListArgs {
     #[command(flatten)]
     pub(crate) settings: SettingsArgs,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
+
+    /// Try the model with its key, by one small request, and the servers that are reached by the network
+    #[arg(long)]
+    pub(crate) online: bool,
 
     /// Print JSON
     #[arg(long)]

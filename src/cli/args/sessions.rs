@@ -4,19 +4,23 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{OutputArgs, SettingsArgs};
+use super::{LastArgs, LayerArgs, OutputArgs, SettingsArgs};
 
 #[derive(Debug, Args)]
 pub(crate) struct ResumeArgs {
-    /// The session: its id, the beginning of it, or `last`
+    /// The session: its id, the beginning of it, or `last` for the last one of this folder
     pub(crate) session: String,
 
-    /// What else is to be done; `-` reads standard input, `@FILE` reads a file
+    /// What else is to be done; `-` reads standard input, `@FILE` reads a file. With it, or after an early end, the
+    /// limits of steps and time begin again; --budget and --max-tokens stay totals of the session
     pub(crate) prompt: Option<String>,
 
     /// Cut off what is damaged before intact records; it is saved beside the journal
     #[arg(long)]
     pub(crate) repair: bool,
+
+    #[command(flatten)]
+    pub(crate) last: LastArgs,
 
     #[command(flatten)]
     pub(crate) settings: SettingsArgs,
@@ -27,7 +31,7 @@ pub(crate) struct ResumeArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ForkArgs {
-    /// The session, and the record after which the copy begins: ID or ID@SEQ
+    /// The session, and the record after which the copy begins: ID or ID@SEQ; `last` is the last one of this folder
     #[arg(value_name = "SESSION[@SEQ]")]
     pub(crate) session: String,
 
@@ -43,6 +47,9 @@ pub(crate) struct ForkArgs {
     pub(crate) tool_result: Option<PathBuf>,
 
     #[command(flatten)]
+    pub(crate) last: LastArgs,
+
+    #[command(flatten)]
     pub(crate) settings: SettingsArgs,
 
     #[command(flatten)]
@@ -51,7 +58,7 @@ pub(crate) struct ForkArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArgs {
-    /// The session: its id, the beginning of it, or `last`
+    /// The session: its id, the beginning of it, or `last` for the last one of this folder
     pub(crate) session: String,
 
     /// Compare states and effects with the stored ones; the first difference is told, with exit code 1
@@ -61,6 +68,9 @@ pub(crate) struct ReplayArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) last: LastArgs,
 
     #[command(flatten)]
     pub(crate) settings: SettingsArgs,
@@ -75,9 +85,11 @@ pub(crate) struct SessionsArgs {
     #[arg(long, global = true)]
     pub(crate) json: bool,
 
-    /// One value of the configuration, as in `sessions.dir=/tmp/sessions`
-    #[arg(long, value_name = "KEY=VALUE", global = true)]
-    pub(crate) set: Vec<String>,
+    #[command(flatten)]
+    pub(crate) last: LastArgs,
+
+    #[command(flatten)]
+    pub(crate) layers: LayerArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -90,7 +102,7 @@ pub(crate) enum SessionsCommand {
     },
     /// Show one session with its conversation
     Show {
-        /// The session: its id, the beginning of it, or `last`
+        /// The session: its id, the beginning of it, or `last` for the last one of this folder
         session: String,
     },
     /// Find what was said
@@ -105,7 +117,7 @@ pub(crate) enum SessionsCommand {
     Costs,
     /// Write a session as JSON lines to standard output
     Export {
-        /// The session: its id, the beginning of it, or `last`
+        /// The session: its id, the beginning of it, or `last` for the last one of this folder
         session: String,
     },
     /// Take in a session that was exported, or a conversation of another program
@@ -130,27 +142,28 @@ pub(crate) struct CleanupArgs {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// One value of the configuration, as in `sessions.dir=/tmp/sessions`
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub(crate) set: Vec<String>,
+    #[command(flatten)]
+    pub(crate) layers: LayerArgs,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct MailArgs {
-    /// The session: its id, the beginning of it, or `last`
+    /// The session: its id, the beginning of it, or `last` for the last one of this folder
     pub(crate) session: String,
 
     /// The message; `-` reads standard input, `@FILE` reads a file
     pub(crate) message: String,
 
-    /// One value of the configuration, as in `sessions.dir=/tmp/sessions`
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub(crate) set: Vec<String>,
+    #[command(flatten)]
+    pub(crate) last: LastArgs,
+
+    #[command(flatten)]
+    pub(crate) layers: LayerArgs,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct TraceArgs {
-    /// The session: its id, the beginning of it, or `last`
+    /// The session: its id, the beginning of it, or `last` for the last one of this folder
     pub(crate) session: String,
 
     /// Write a page with the chart, the timeline and every message instead
@@ -161,7 +174,9 @@ pub(crate) struct TraceArgs {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// One value of the configuration, as in `sessions.dir=/tmp/sessions`
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub(crate) set: Vec<String>,
+    #[command(flatten)]
+    pub(crate) last: LastArgs,
+
+    #[command(flatten)]
+    pub(crate) layers: LayerArgs,
 }

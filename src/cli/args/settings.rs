@@ -4,12 +4,48 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+/// Where the configuration comes from. The store of the sessions follows from it, too.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Configuration")]
+pub(crate) struct LayerArgs {
+    /// The folder to work in; the current one by default
+    #[arg(short, long, visible_short_alias = 'C', value_name = "DIR", global = true)]
+    pub(crate) workspace: Option<PathBuf>,
+
+    /// Another configuration file, read after the usual ones
+    #[arg(short, long, value_name = "FILE", global = true)]
+    pub(crate) config: Option<PathBuf>,
+
+    /// A profile of the configuration
+    #[arg(long, value_name = "NAME", global = true)]
+    pub(crate) profile: Option<String>,
+
+    /// One value of the configuration, as in `limits.max_steps=10`: a bare word, or TOML
+    #[arg(long, value_name = "KEY=VALUE", global = true)]
+    pub(crate) set: Vec<String>,
+
+    /// Trust this folder's own configuration for this run; ARCHITECT_TRUST=1 does the same
+    #[arg(long, global = true)]
+    pub(crate) trust: bool,
+}
+
+/// How `last` is understood.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct LastArgs {
+    /// Take `last` as the last session of any folder, not of this one
+    #[arg(long, global = true)]
+    pub(crate) any_folder: bool,
+}
+
 /// What configures a run; each of these overrides a value of the configuration.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Configuration")]
 pub(crate) struct SettingsArgs {
-    /// The model, as PROVIDER/NAME: openai, openai-chat, anthropic, gemini, ollama, openrouter, scripted/FILE,
-    /// replay/FILE; or a name that the model table knows
+    #[command(flatten)]
+    pub(crate) layers: LayerArgs,
+
+    /// The model, as PROVIDER/NAME: openai, openai-chat, anthropic, gemini, ollama, openrouter, groq, deepseek, mistral,
+    /// xai, llama-cpp, vllm, scripted/FILE, replay/FILE; or a name that the model table knows
     #[arg(short, long, value_name = "PROVIDER/NAME")]
     pub(crate) model: Option<String>,
 
@@ -28,26 +64,6 @@ pub(crate) struct SettingsArgs {
     /// What has to be confirmed; the agent decides when it is not given
     #[arg(long, visible_alias = "confirm-mode", value_enum)]
     pub(crate) mode: Option<Mode>,
-
-    /// The folder to work in; the current one when it is not given
-    #[arg(short, long, visible_short_alias = 'C', value_name = "DIR")]
-    pub(crate) workspace: Option<PathBuf>,
-
-    /// Another configuration file, read after the usual ones
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
-
-    /// A profile of the configuration
-    #[arg(long, value_name = "NAME")]
-    pub(crate) profile: Option<String>,
-
-    /// One value of the configuration, as in `limits.max_steps=10`
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub(crate) set: Vec<String>,
-
-    /// Trust this folder's own configuration
-    #[arg(long)]
-    pub(crate) trust: bool,
 
     /// Steps that may be made (replies whose tools run); 0 is a limit
     #[arg(long, allow_negative_numbers = true, value_name = "N")]
@@ -89,6 +105,10 @@ pub(crate) struct SettingsArgs {
     /// Deny what matches a rule, as in `write_file(src/**)`
     #[arg(long, value_name = "RULE")]
     pub(crate) deny: Vec<String>,
+
+    /// End as partial (exit code 2) when a tool call was denied
+    #[arg(long)]
+    pub(crate) fail_on_denied: bool,
 
     /// Don't run commands
     #[arg(long)]

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::{LastArgs, LayerArgs};
+
 #[derive(Debug, Args)]
 pub(crate) struct TestArgs {
     /// Scenarios: files, or folders with files that end in .toml
@@ -26,7 +28,9 @@ pub(crate) struct TestArgs {
     #[arg(long, value_name = "SESSION", conflicts_with_all = ["paths", "update", "json", "junit"])]
     pub(crate) from: Option<String>,
 
-    /// With --from, settings that name the store
-    #[arg(long, value_name = "KEY=VALUE", requires = "from")]
-    pub(crate) set: Vec<String>,
+    #[command(flatten)]
+    pub(crate) last: LastArgs,
+
+    #[command(flatten)]
+    pub(crate) layers: LayerArgs,
 }

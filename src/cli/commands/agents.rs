@@ -1,6 +1,7 @@
 //! `architect agents`: the agents that there are.
 
 use architect::app::World;
+use architect::model::count;
 use serde_json::json;
 
 use crate::cli::args::ListArgs;
@@ -25,13 +26,13 @@ pub(crate) fn run(args: &ListArgs, world: &World) -> Result<u8, Failure> {
     } else {
         let line = |agent: architect::config::Agent| {
             format!(
-                "{:<12} {}\n{:12} tools: {}; {}; at most {} steps\n",
+                "{:<12} {}\n{:12} tools: {}; {}; at most {}\n",
                 agent.name.as_str(),
                 agent.description,
                 "",
                 agent.allowed_tools.join(", "),
                 agent.confirm_mode.word(),
-                agent.max_steps
+                count(agent.max_steps, "step", "steps")
             )
         };
         config.agents().map(line).collect()

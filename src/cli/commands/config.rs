@@ -2,6 +2,7 @@
 
 use architect::app::World;
 use architect::config::{Config, FileState, TrustError, TrustStore};
+use architect::model::count;
 
 use crate::cli::args::{ConfigArgs, ConfigCommand};
 use crate::cli::error::Failure;
@@ -14,7 +15,8 @@ pub(crate) fn run(args: &ConfigArgs, world: &World) -> Result<u8, Failure> {
         ConfigCommand::Show => show(&config),
         ConfigCommand::Check => {
             architect::app::check(&config)?;
-            format!("the configuration is right ({} notices)\n", config.notices.len())
+            let notices = count(config.notices.len(), "notice", "notices");
+            format!("the configuration is right ({notices})\n")
         }
         ConfigCommand::Path => paths(&config),
         ConfigCommand::Trust => {

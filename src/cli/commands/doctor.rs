@@ -1,19 +1,32 @@
 //! `architect doctor`: what is wrong with the set-up, and what to do about it.
 
-use architect::app::{Chosen, Sandbox, World, store};
-use architect::config::Config;
+use architect::app::{
+    Chosen, Reach, Sandbox, ServerFinding, World, probe_model, probe_servers, store,
+};
+use architect::config::{Config, NoticeCause, TRUST, VariableName};
 use architect::llm::models::Table;
+use architect::model::count;
 use architect::tools::permission::GuardedFiles;
+use architect::view::clean;
 use serde_json::json;
 
-use crate::cli::args::ListArgs;
+use crate::cli::args::DoctorArgs;
 use crate::cli::error::Failure;
 use crate::cli::output;
 use crate::cli::settings::{self, Remembered};
 
 /// The providers' variables for keys.
-const KEYS: [&str; 4] =
-    ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY"];
+const KEYS: [&str; 9] = [
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_AUTH_TOKEN",
+    "OPENAI_API_KEY",
+    "GEMINI_API_KEY",
+    "OPENROUTER_API_KEY",
+    "GROQ_API_KEY",
+    "DEEPSEEK_API_KEY",
+    "MISTRAL_API_KEY",
+    "XAI_API_KEY",
+];
 
 /// One thing that was looked at.
 struct Finding {
@@ -31,11 +44,14 @@ enum State {
     Bad,
 }
 
-pub(crate) fn run(args: &ListArgs, world: &World) -> Result<u8, Failure> {
+pub(crate) fn run(args: &DoctorArgs, world: &World) -> Result<u8, Failure> {
     let (config, _) = settings::read(&args.settings, None, world, &Remembered::default())?;
+    let reach = if args.online { Reach::Network } else { Reach::Local };
     let findings = [
-        model(&config, world),
-        keys(world),
+        model(&config, world, reach),
+        keys(&config, world),
+        trust(&config),
+        mcp(&config, world, reach),
         sandbox(&config, world),
         git(world),
         sessions(&config, world),
@@ -76,7 +92,7 @@ fn found(what: &'static str, state: State, said: impl Into<String>) -> Finding {
     Finding { what, state, said: said.into() }
 }
 
-fn model(config: &Config, world: &World) -> Finding {
+fn model(config: &Config, world: &World, reach: Reach) -> Finding {
     let chosen = match Chosen::of(config, world) {
         Ok(chosen) => chosen,
         Err(error) => {
@@ -84,23 +100,90 @@ fn model(config: &Config, world: &World) -> Finding {
             return found("model", State::Bad, said);
         }
     };
-    match chosen.check(config, world) {
+    let asked = match reach {
+        Reach::Local => chosen.check(config, world).map(Ok),
+        Reach::Network => probe_model(&chosen, config, world),
+    };
+    match asked {
         Err(error) => found("model", State::Bad, format!("{}: {error}", chosen.name())),
-        Ok(()) if chosen.facts.price.is_none() => {
+        Ok(Err(fault)) => {
+            let said = clean::headline(&fault.message, SAID);
+            found("model", State::Bad, format!("{}: {said}", chosen.name()))
+        }
+        Ok(Ok(())) if chosen.facts.price.is_none() => {
             let said =
                 "nobody knows its price, so --budget can't be used; name it in `costs.prices_file`";
             found("model", State::Warning, format!("{}: {said}", chosen.name()))
         }
-        Ok(()) => found("model", State::Good, chosen.name().to_string()),
+        Ok(Ok(())) => {
+            let tried = match reach {
+                Reach::Local => "not asked; --online tries it",
+                Reach::Network => "it answers",
+            };
+            found("model", State::Good, format!("{} ({tried})", chosen.name()))
+        }
     }
 }
 
-fn keys(world: &World) -> Finding {
-    let set: Vec<&str> = KEYS.into_iter().filter(|key| world.variable(key).is_some()).collect();
+/// The most of what a provider says that is shown, in characters.
+const SAID: usize = 400;
+
+fn keys(config: &Config, world: &World) -> Finding {
+    let named = config.settings.llm.api_key_env.as_ref().map(VariableName::as_str);
+    let is_set = |key: &&str| world.variable(key).is_some_and(|key| !key.trim().is_empty());
+    let set: Vec<&str> = named.into_iter().chain(KEYS).filter(is_set).collect();
     match set.is_empty() {
         true => found("keys", State::Warning, format!("none is set of {}", KEYS.join(", "))),
         false => found("keys", State::Good, format!("set: {}", set.join(", "))),
     }
+}
+
+fn trust(config: &Config) -> Finding {
+    let is_untrusted = |cause| cause == NoticeCause::Untrusted;
+    let ignored = config.notices.iter().filter(|notice| is_untrusted(notice.cause)).count();
+    match (config.is_trusted, ignored) {
+        (true, _) => found("trust", State::Good, "this folder's own configuration is trusted"),
+        (false, 0) => {
+            found("trust", State::Good, "this folder is not trusted, and nothing of it is ignored")
+        }
+        (false, ignored) => {
+            let settings = count(ignored, "setting is", "settings are");
+            let said = format!(
+                "this folder is not trusted, and {settings} ignored: `architect config trust`, or --trust or {TRUST}=1 for \
+                 one run"
+            );
+            found("trust", State::Warning, said)
+        }
+    }
+}
+
+fn mcp(config: &Config, world: &World, reach: Reach) -> Finding {
+    if config.settings.mcp.servers.is_empty() {
+        return found("mcp", State::Good, "no servers");
+    }
+    let sandbox = Sandbox::new(config, world, config.workspace.clone(), GuardedFiles::default());
+    let Ok(sandbox) = sandbox else {
+        return found("mcp", State::Bad, "servers can't be confined as the configuration wants it");
+    };
+    let probed = probe_servers(config, world, &sandbox, reach);
+    let mut worst = State::Good;
+    let told: Vec<String> = probed
+        .iter()
+        .map(|server| {
+            let said = match &server.found {
+                ServerFinding::Tools(tools) => count(*tools, "tool", "tools"),
+                ServerFinding::NotTried => "not tried without --online".to_owned(),
+                ServerFinding::Missing(why) => {
+                    let required = server.is_required;
+                    worst =
+                        if required || worst == State::Bad { State::Bad } else { State::Warning };
+                    clean::headline(why, SAID)
+                }
+            };
+            format!("{}: {said}", server.name)
+        })
+        .collect();
+    found("mcp", worst, told.join("; "))
 }
 
 fn sandbox(config: &Config, world: &World) -> Finding {

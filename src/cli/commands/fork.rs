@@ -7,9 +7,10 @@ use architect::app::World;
 use architect::journal::{Fork, Instead, Repair};
 use architect::model::ToolStatus;
 
-use super::resume::{How, go_on, here};
+use super::resume::{How, go_on};
 use crate::cli::args::ForkArgs;
 use crate::cli::error::Failure;
+use crate::cli::stored::Stored;
 use crate::cli::{output, prompt, show};
 
 pub(crate) fn run(args: &ForkArgs, world: World) -> Result<u8, Failure> {
@@ -21,7 +22,7 @@ pub(crate) fn run(args: &ForkArgs, world: World) -> Result<u8, Failure> {
 }
 
 fn begin(args: &ForkArgs, world: World) -> Result<u8, Failure> {
-    let store = here(&args.settings, &world)?;
+    let stored = Stored::open(&args.settings.layers, args.last, &world)?;
     let (name, after) = match args.session.split_once('@') {
         None => (args.session.as_str(), None),
         Some((name, seq)) => {
@@ -32,7 +33,7 @@ fn begin(args: &ForkArgs, world: World) -> Result<u8, Failure> {
             (name, Some(seq))
         }
     };
-    let parent = store.resolve(name)?;
+    let parent = stored.find(name)?;
     let prompt = args.prompt.as_deref().map(|text| prompt::read(Some(text), false)).transpose()?;
     let instead = match &args.tool_result {
         None => None,
@@ -42,12 +43,12 @@ fn begin(args: &ForkArgs, world: World) -> Result<u8, Failure> {
             Some(Instead { status: ToolStatus::Ok, text: text.into() })
         }
     };
-    let session = store.fork(parent, &Fork { after, instead, now: SystemTime::now() })?;
+    let session = stored.store.fork(parent, &Fork { after, instead, now: SystemTime::now() })?;
     if args.only {
         output::print(&session.to_string())?;
         return Ok(0);
     }
     let how =
         How { repair: Repair::Refuse, prompt, settings: &args.settings, output: &args.output };
-    go_on(store, session, how, world)
+    go_on(&stored, session, how, world)
 }

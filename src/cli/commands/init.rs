@@ -35,7 +35,8 @@ pub(crate) fn run(args: &InitArgs, world: &World) -> Result<u8, Failure> {
     file.write_all(text.as_bytes()).map_err(failed)?;
     output::print(&path.display().to_string())?;
     output::complain(
-        "Until you trust this folder, its configuration only tightens: `architect config trust`, or `--trust` for one run.",
+        "Until you trust this folder, its configuration only tightens: `architect config trust`, or for one run `--trust` \
+         or, in CI, ARCHITECT_TRUST=1.",
     );
     Ok(0)
 }

@@ -20,6 +20,8 @@ mod trace;
 use architect::app::World;
 use architect::journal::LetterKind;
 
+pub(crate) use run::refuse;
+
 use super::args::Command;
 use super::error::Failure;
 

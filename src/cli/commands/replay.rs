@@ -1,21 +1,21 @@
 //! `architect replay`: a session is folded again through the same machine, offline.
 
-use architect::app::{World, store};
+use architect::app::World;
 use architect::journal::{Difference, EndKind};
 use architect::machine::State;
+use architect::model::count;
 use serde_json::json;
 
 use crate::cli::args::ReplayArgs;
 use crate::cli::error::Failure;
 use crate::cli::output;
-use crate::cli::settings::{self, Remembered};
+use crate::cli::stored::Stored;
 
 pub(crate) fn run(args: &ReplayArgs, world: &World) -> Result<u8, Failure> {
-    let (config, _) = settings::read(&args.settings, None, world, &Remembered::default())?;
-    let store = store(&config, world)?;
-    let session = store.resolve(&args.session)?;
+    let stored = Stored::open(&args.settings.layers, args.last, world)?;
+    let session = stored.find_and_tell(&args.session)?;
     let (mut records, mut difference): (u64, Option<Difference>) = (0, None);
-    let (past, end) = store.replay(session, |_, _, replayed| {
+    let (past, end) = stored.store.replay(session, |_, _, replayed| {
         records += 1;
         if difference.is_none() {
             difference.clone_from(&replayed.difference);
@@ -40,14 +40,14 @@ pub(crate) fn run(args: &ReplayArgs, world: &World) -> Result<u8, Failure> {
         })
         .to_string()
     } else {
-        let ending = ending(&end.kind);
+        let (ending, counted) = (ending(&end.kind), count(records, "record", "records"));
         let reason = reason.map_or(String::new(), |reason| format!(" ({reason})"));
         match &difference {
             None if args.verify => {
-                format!("{records} records, all as stored: {state}{reason}{ending}")
+                format!("{counted}, all as stored: {state}{reason}{ending}")
             }
             Some(found) if args.verify => format!("record {} differs: {found}", found.seq),
-            _ => format!("{records} records: {state}{reason}{ending}"),
+            _ => format!("{counted}: {state}{reason}{ending}"),
         }
     };
     output::print(&text)?;

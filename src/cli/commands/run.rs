@@ -25,7 +25,7 @@ pub(crate) fn run(args: &RunArgs, world: World) -> Result<u8, Failure> {
 }
 
 /// A program that reads the output gets its document on every way out.
-pub(super) fn refuse(failure: &Failure, format: OutputFormat) -> Result<(), Failure> {
+pub(crate) fn refuse(failure: &Failure, format: OutputFormat) -> Result<(), Failure> {
     let result = RunResult { exit_code: failure.code(), ..RunResult::refused(failure.message()) };
     let text = match format {
         OutputFormat::Text => return Ok(()),

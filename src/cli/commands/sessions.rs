@@ -4,31 +4,34 @@ use std::io;
 use std::path::Path;
 use std::time::SystemTime;
 
-use architect::app::{World, store};
+use architect::app::World;
 use architect::journal::index::{CostRow, Hit, MessageRow, Role, SessionDetail, SessionRow};
 use architect::journal::{Index, JournalError, Store};
+use architect::model::{Micros, count};
 use architect::view::clean;
 use serde_json::{Value, json};
 
 use crate::cli::args::{SessionsArgs, SessionsCommand};
 use crate::cli::error::Failure;
-use crate::cli::{output, settings};
+use crate::cli::output;
+use crate::cli::stored::Stored;
 
 /// Sessions that are listed, and messages that are found, when nobody says how many.
 const USUAL: usize = 50;
 
 pub(crate) fn run(args: &SessionsArgs, world: &World) -> Result<u8, Failure> {
-    let store = store(&settings::of_sets(&args.set, world)?, world)?;
+    let stored = Stored::open(&args.layers, args.last, world)?;
+    let store = &stored.store;
     let text = match args.command.as_ref().unwrap_or(&SessionsCommand::List { limit: USUAL }) {
-        SessionsCommand::List { limit } => list(&store, *limit, args.json)?,
-        SessionsCommand::Show { session } => show(&store, session, args.json)?,
-        SessionsCommand::Search { text, limit } => search(&store, text, *limit, args.json)?,
-        SessionsCommand::Costs => costs(&store, args.json)?,
-        SessionsCommand::Export { session } => return export(&store, session),
-        SessionsCommand::Import { file } => import(&store, file, args.json)?,
+        SessionsCommand::List { limit } => list(store, *limit, args.json)?,
+        SessionsCommand::Show { session } => show(&stored, session, args.json)?,
+        SessionsCommand::Search { text, limit } => search(store, text, *limit, args.json)?,
+        SessionsCommand::Costs => costs(store, args.json)?,
+        SessionsCommand::Export { session } => return export(&stored, session),
+        SessionsCommand::Import { file } => import(store, file, args.json)?,
         SessionsCommand::Rm { session } => {
-            let session = store.resolve(session)?;
-            Index::open(&store)?.remove(session)?;
+            let session = stored.find(session)?;
+            Index::open(store)?.remove(session)?;
             either(args.json, &json!({ "removed": [session] }), || {
                 format!("session {session} removed")
             })
@@ -48,25 +51,34 @@ fn list(store: &Store, limit: usize, as_json: bool) -> Result<String, Failure> {
     Ok(either(as_json, &json!(rows), || table(&rows)))
 }
 
+/// Two lines for each session, so that its whole id and its task fit a terminal of 80 columns.
 fn table(rows: &[SessionRow]) -> String {
     let mut text = format!(
-        "{:<36}  {:<16}  {:<10} {:>5} {:>8}  task\n",
+        "{:<36}  {:<16}  {:<10} {:>5} {:>7}\n",
         "session", "last written", "status", "steps", "cost"
     );
     for row in rows {
         let when = row.modified.get(..16).unwrap_or(&row.modified).replace('T', " ");
-        let cost = row.cost.map_or("-".to_owned(), |cost| format!("${:.4}", cost.dollars()));
-        let task = clean::headline(row.prompt.as_deref().unwrap_or_default(), 60);
+        let cost = row.cost.map_or("-".to_owned(), short_dollars);
+        let task = clean::headline(row.prompt.as_deref().unwrap_or_default(), INDENTED);
         text.push_str(&format!(
-            "{}  {when:<16}  {:<10} {:>5} {cost:>8}  {task}\n",
+            "{}  {when:<16}  {:<10} {:>5} {cost:>7}\n    {task}\n",
             row.session_id, row.status, row.steps
         ));
     }
     text
 }
 
-fn show(store: &Store, name: &str, as_json: bool) -> Result<String, Failure> {
-    let detail = Index::open(store)?.show(store.resolve(name)?)?;
+/// What fits behind an indentation of four columns.
+const INDENTED: usize = 76;
+
+fn short_dollars(cost: Micros) -> String {
+    let dollars = cost.dollars();
+    if dollars < 10.0 { format!("${dollars:.4}") } else { format!("${dollars:.2}") }
+}
+
+fn show(stored: &Stored, name: &str, as_json: bool) -> Result<String, Failure> {
+    let detail = Index::open(&stored.store)?.show(stored.find(name)?)?;
     Ok(either(as_json, &json!(detail), || told(&detail)))
 }
 
@@ -106,8 +118,8 @@ fn said(message: &MessageRow) -> String {
 fn search(store: &Store, text: &str, limit: usize, as_json: bool) -> Result<String, Failure> {
     let hits = Index::open(store)?.search(text, limit)?;
     let line = |hit: &Hit| {
-        let snippet = clean::headline(&hit.snippet, 160);
-        format!("{}@{}  {:<11}  {snippet}\n", hit.session_id, hit.seq, hit.role.name())
+        let snippet = clean::headline(&hit.snippet, INDENTED);
+        format!("{}@{}  {}\n    {snippet}\n", hit.session_id, hit.seq, hit.role.name())
     };
     Ok(either(as_json, &json!(hits), || match hits.len() {
         0 => "nothing found\n".to_owned(),
@@ -135,9 +147,9 @@ fn costs(store: &Store, as_json: bool) -> Result<String, Failure> {
     }))
 }
 
-fn export(store: &Store, name: &str) -> Result<u8, Failure> {
-    let session = store.resolve(name)?;
-    match store.export(session, &mut io::stdout().lock()) {
+fn export(stored: &Stored, name: &str) -> Result<u8, Failure> {
+    let session = stored.find(name)?;
+    match stored.store.export(session, &mut io::stdout().lock()) {
         Ok(_) => Ok(0),
         Err(JournalError::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => {
             Err(Failure::from_stdout(&source))
@@ -152,6 +164,6 @@ fn import(store: &Store, file: &Path, as_json: bool) -> Result<String, Failure> 
     let json = json!({ "session_id": session, "records": records, "torn": torn });
     Ok(either(as_json, &json, || {
         let torn = if torn { "; its end was torn and left out" } else { "" };
-        format!("session {session}: {records} records{torn}")
+        format!("session {session}: {}{torn}", count(records, "record", "records"))
     }))
 }

@@ -2,19 +2,20 @@
 
 use std::fs;
 
-use architect::app::{World, store};
+use architect::app::World;
 use architect::view::save;
 use architect::workflow::scenario::{self, NoScenario, Scenario, Tested, Verdict};
 
 use crate::cli::args::TestArgs;
 use crate::cli::error::Failure;
-use crate::cli::{output, settings};
+use crate::cli::output;
+use crate::cli::stored::Stored;
 
 pub(crate) fn run(args: &TestArgs, world: &World) -> Result<u8, Failure> {
     if let Some(session) = &args.from {
-        let store = store(&settings::of_sets(&args.set, world)?, world)?;
-        let session = store.resolve(session)?;
-        output::print(&scenario::from_session(&store, session)?)?;
+        let stored = Stored::open(&args.layers, args.last, world)?;
+        let session = stored.find_and_tell(session)?;
+        output::print(&scenario::from_session(&stored.store, session)?)?;
         return Ok(0);
     }
     let scenarios = read(args)?;

@@ -1,16 +1,17 @@
 //! `architect trace`: where the time of a session went.
 
-use architect::app::{World, store, trace};
+use architect::app::{World, trace};
 use architect::view::save;
 use serde_json::json;
 
 use crate::cli::args::TraceArgs;
 use crate::cli::error::Failure;
-use crate::cli::{output, settings};
+use crate::cli::output;
+use crate::cli::stored::Stored;
 
 pub(crate) fn run(args: &TraceArgs, world: &World) -> Result<u8, Failure> {
-    let store = store(&settings::of_sets(&args.set, world)?, world)?;
-    let trace = trace(&store, store.resolve(&args.session)?)?;
+    let stored = Stored::open(&args.layers, args.last, world)?;
+    let trace = trace(&stored.store, stored.find_and_tell(&args.session)?)?;
     if let Some(path) = &args.html {
         save(path, trace.html().as_bytes())
             .map_err(|error| Failure::failed(output::chain(&error)))?;

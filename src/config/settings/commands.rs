@@ -69,6 +69,8 @@ pub struct Permissions {
     pub ask: Vec<String>,
     /// Calls that never run.
     pub deny: Vec<String>,
+    /// Whether a run in which a call was denied is never a success.
+    pub fail_on_denied: bool,
     /// Calls, written like rules, and what has to be decided about them; `config check` sees to it that it is.
     pub examples: BTreeMap<String, Verdict>,
 }
@@ -91,6 +93,7 @@ impl Permissions {
             allow: from.or("allow", Vec::new()),
             ask: from.or("ask", Vec::new()),
             deny: from.or("deny", Vec::new()),
+            fail_on_denied: from.or("fail_on_denied", false),
             examples: from.pairs("examples"),
         }
     }

@@ -60,9 +60,8 @@ impl ModelCall for Call {
         }
         self.exchange(scope, sink).map_err(|fault| {
             let mut message = fault::readable(&self.target.masks.mask(&fault.message));
-            if let (FaultKind::Auth, Some(variable)) = (fault.kind, &self.target.key_in) {
-                message.push_str("; the key is the one in ");
-                message.push_str(variable);
+            if let (FaultKind::Auth, Some(key)) = (fault.kind, &self.target.key) {
+                message.push_str(&key.told());
             }
             Fault { message: message.into(), ..fault }
         })

@@ -8,4 +8,4 @@ mod model;
 mod steady;
 
 pub(super) use carrier::{Carrier, Incoming};
-pub(super) use model::{Target, WireModel};
+pub(super) use model::{SentKey, Target, WireModel};

@@ -37,10 +37,36 @@ pub(crate) struct Target {
     pub(crate) headers: HeaderMap,
     /// What must not be shown.
     pub(crate) masks: Masks,
-    /// The variable that the key comes from, for who has to mend it.
-    pub(crate) key_in: Option<String>,
+    /// Where the key comes from that is sent, for who has to fix it; none for a recording.
+    pub(crate) key: Option<SentKey>,
     /// Warns when the provider counts far fewer tokens than were sent: some servers cut off silently what does not fit.
     pub(crate) may_truncate: bool,
+}
+
+/// Where the key of a request comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SentKey {
+    /// This variable.
+    Of(String),
+    /// No key is sent, since none of these variables is set.
+    Missing(Vec<String>),
+}
+
+impl SentKey {
+    /// Returns what follows a message of the provider that refuses a key.
+    pub(super) fn told(&self) -> String {
+        match self {
+            Self::Of(variable) => format!("; the key is the one in {variable}"),
+            Self::Missing(variables) if variables.is_empty() => {
+                "; no key was sent (--api-key-env NAME names the variable that holds one)"
+                    .to_owned()
+            }
+            Self::Missing(variables) => format!(
+                "; no key was sent: the variable {} is not set (--api-key-env NAME names another one)",
+                variables.join(" or ")
+            ),
+        }
+    }
 }
 
 /// Everything before the conversation, as it was encoded for these values.
@@ -209,7 +235,7 @@ mod tests {
             url: "http://localhost".to_owned(),
             headers: HeaderMap::new(),
             masks: Masks::default(),
-            key_in: None,
+            key: None,
             may_truncate: false,
         };
         WireModel::new(wire, Arc::new(Client::new(&options).unwrap()), target)

@@ -1,8 +1,8 @@
 //! The English catalogue.
 
-use super::{Message, count, grouped};
+use super::{Message, grouped};
 use crate::machine::{CloseReason, LlmFailure, NoSummary, Purpose, StopReason};
-use crate::model::{FaultKind, Signal, Tokens, ToolStatus};
+use crate::model::{FaultKind, Signal, Tokens, ToolStatus, count};
 use crate::port::HookOutcome;
 use crate::view::public::{Steering, SummaryBy, Unfinished};
 
@@ -79,9 +79,14 @@ pub(super) fn say(message: &Message<'_>) -> String {
         }
         Message::Spent { cost } => format!("{cost} spent so far"),
         Message::Loop { times } => format!("The same tool calls {times} times in a row"),
-        Message::Ended { reason, steps } => {
-            format!("{} ({})", ended(reason), count(steps, "step", "steps"))
+        Message::Ended { reason, steps, llm_calls } => {
+            let steps = count(steps, "step", "steps");
+            let calls = count(llm_calls, "LLM call", "LLM calls");
+            format!("{} ({steps}) · {calls}", ended(reason))
         }
+        Message::Denied { calls: 1, tools } => format!("1 tool call was denied: {tools}"),
+        Message::Denied { calls, tools } => format!("{calls} tool calls were denied: {tools}"),
+        Message::Resume { command } => format!("Continue with: {command}"),
         Message::Costs { cost, used } => {
             let cost = cost.map_or("price unknown".to_owned(), |cost| cost.to_string());
             let (input, output) = (used.input_tokens.0, used.output_tokens.0);

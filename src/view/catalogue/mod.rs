@@ -178,6 +178,20 @@ pub enum Message<'a> {
         reason: StopReason,
         /// Replies whose tool calls ran.
         steps: u32,
+        /// Model calls; the last one brings the answer, and is no step.
+        llm_calls: u32,
+    },
+    /// Tool calls were denied.
+    Denied {
+        /// How many.
+        calls: usize,
+        /// Their tools.
+        tools: &'a str,
+    },
+    /// The session can be resumed after an early end.
+    Resume {
+        /// The command that does so.
+        command: &'a str,
     },
     /// What all calls used.
     Costs {
@@ -217,12 +231,6 @@ impl FromStr for Lang {
             _ => Err(UnknownLang(code.to_owned())),
         }
     }
-}
-
-/// Returns a number with its noun, in the singular or the plural.
-fn count(number: impl TryInto<u64> + Copy, one: &str, many: &str) -> String {
-    let number = number.try_into().unwrap_or(u64::MAX);
-    format!("{number} {}", if number == 1 { one } else { many })
 }
 
 /// Returns a number whose thousands are set apart.

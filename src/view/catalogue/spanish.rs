@@ -1,8 +1,8 @@
 //! The Spanish catalogue.
 
-use super::{Message, count, grouped};
+use super::{Message, grouped};
 use crate::machine::{CloseReason, LlmFailure, NoSummary, Purpose, StopReason};
-use crate::model::{FaultKind, Signal, Tokens, ToolStatus};
+use crate::model::{FaultKind, Signal, Tokens, ToolStatus, count};
 use crate::port::HookOutcome;
 use crate::view::public::{Steering, SummaryBy, Unfinished};
 
@@ -84,9 +84,18 @@ pub(super) fn say(message: &Message<'_>) -> String {
         Message::Loop { times } => {
             format!("Las mismas llamadas a herramientas {times} veces seguidas")
         }
-        Message::Ended { reason, steps } => {
-            format!("{} ({})", ended(reason), count(steps, "paso", "pasos"))
+        Message::Ended { reason, steps, llm_calls } => {
+            let steps = count(steps, "paso", "pasos");
+            let calls = count(llm_calls, "llamada al LLM", "llamadas al LLM");
+            format!("{} ({steps}) · {calls}", ended(reason))
         }
+        Message::Denied { calls: 1, tools } => {
+            format!("Se denegó 1 llamada a una herramienta: {tools}")
+        }
+        Message::Denied { calls, tools } => {
+            format!("Se denegaron {calls} llamadas a herramientas: {tools}")
+        }
+        Message::Resume { command } => format!("Para continuar: {command}"),
         Message::Costs { cost, used } => {
             let cost = cost.map_or("precio desconocido".to_owned(), |cost| cost.to_string());
             let (input, output) = (used.input_tokens.0, used.output_tokens.0);

@@ -10,7 +10,7 @@ use super::paint::Paint;
 use super::screen::{Draw, Screen};
 use super::summary::summary;
 use crate::machine::{Status, StopReason};
-use crate::model::{CallId, EffectId, Span, ToolStatus};
+use crate::model::{CallId, EffectId, Span, Tokens, ToolStatus};
 use crate::port::{Clock, Gone, HookOutcome};
 use crate::view::catalogue::{Lang, Message};
 use crate::view::clean;
@@ -289,7 +289,11 @@ impl HumanLog {
             (Status::Partial, _) => "⚠️ ",
             (Status::Failed, _) => "❌",
         };
-        let said = self.say(Message::Ended { reason: end.reason, steps: end.steps });
+        let said = self.say(Message::Ended {
+            reason: end.reason,
+            steps: end.steps,
+            llm_calls: end.llm_calls,
+        });
         self.line(format!("{icon} {}", self.paint.strong(&said)))?;
         if self.look.shows_costs {
             let said = self.say(Message::Costs { cost: end.cost, used: self.used });
@@ -352,6 +356,7 @@ impl Output for HumanLog {
                 let said = self.say(Message::Compacted { context, by });
                 self.remark("📦", &said)
             }
+            Kind::SafetyNet(net) if is_no_restriction(&net.measure) => Ok(()),
             Kind::SafetyNet(net) => {
                 let said = self.say(match net.measure {
                     Measure::Close { reason } => Message::Closing { reason },
@@ -384,8 +389,19 @@ impl Output for HumanLog {
         }
     }
 
-    fn result(&mut self, _: &RunResult) -> Result<(), Gone> {
-        self.status(None)
+    fn result(&mut self, result: &RunResult) -> Result<(), Gone> {
+        self.status(None)?;
+        if !result.denied.is_empty() {
+            let tools = denied_tools(result);
+            let calls = result.denied.len();
+            let said = self.say(Message::Denied { calls, tools: &tools });
+            self.line(format!("🚫 {}", self.paint.odd(&said)))?;
+        }
+        if let Some(command) = &result.resume {
+            let said = self.say(Message::Resume { command });
+            self.line(format!("↩️  {said}"))?;
+        }
+        Ok(())
     }
 
     fn finish(self: Box<Self>, patience: Patience) -> Result<(), Lost> {
@@ -394,6 +410,29 @@ impl Output for HumanLog {
             To::Screen(writer) => writer.finish(patience),
         }
     }
+}
+
+/// A reply that may be this long is limited by nothing that anybody would notice.
+const LONG_REPLY: Tokens = Tokens(8_192);
+
+fn is_no_restriction(measure: &Measure) -> bool {
+    matches!(measure, Measure::LowerOutput { max_output_tokens: to } if *to >= LONG_REPLY)
+}
+
+/// Returns the tools whose calls were denied, each with how often where that is more than once.
+fn denied_tools(result: &RunResult) -> String {
+    let mut tools: Vec<(&str, usize)> = Vec::new();
+    for denied in &result.denied {
+        match tools.iter_mut().find(|(tool, _)| *tool == &*denied.tool) {
+            Some((_, times)) => *times += 1,
+            None => tools.push((&denied.tool, 1)),
+        }
+    }
+    let told = |(tool, times): &(&str, usize)| match times {
+        1 => clean::line(tool).into_owned(),
+        times => format!("{} ({times})", clean::line(tool)),
+    };
+    clean::headline(&tools.iter().map(told).collect::<Vec<_>>().join(", "), LONGEST)
 }
 
 impl Hush {

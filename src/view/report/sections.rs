@@ -2,7 +2,7 @@
 
 use super::Report;
 use crate::machine::{Status, StopReason};
-use crate::model::FileAction;
+use crate::model::{FileAction, count};
 use crate::view::clean;
 
 /// One line of facts about a file, a tool call or a cost; each cell is plain text.
@@ -41,11 +41,14 @@ pub(super) fn numbers(report: &Report<'_>) -> Vec<String> {
     let reason = result.stop_reason.map_or("not begun", StopReason::name);
     let mut numbers = vec![
         format!("{reason} (exit {})", result.exit_code),
-        count(result.steps.into(), "step", "steps"),
-        count(result.llm_calls.into(), "LLM call", "LLM calls"),
+        count(result.steps, "step", "steps"),
+        count(result.llm_calls, "LLM call", "LLM calls"),
         result.duration.to_string(),
     ];
     numbers.extend(result.cost.map(|cost| cost.to_string()));
+    if !result.denied.is_empty() {
+        numbers.push(count(result.denied.len(), "denied call", "denied calls"));
+    }
     numbers
 }
 
@@ -126,8 +129,4 @@ fn costs(report: &Report<'_>) -> Facts {
 
 fn cell(text: &str) -> String {
     clean::cut(&clean::line(text), CELL)
-}
-
-fn count(number: u64, one: &str, many: &str) -> String {
-    format!("{number} {}", if number == 1 { one } else { many })
 }

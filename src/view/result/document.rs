@@ -53,6 +53,9 @@ pub struct RunResult {
     pub denied: Vec<Denied>,
     /// What went wrong, when something did.
     pub error: Option<Arc<str>>,
+    /// The command that resumes the session after an early end; told to people alone.
+    #[serde(skip)]
+    pub resume: Option<Arc<str>>,
     /// What the self-evaluation says, when there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evaluation: Option<Value>,
@@ -139,6 +142,7 @@ impl RunResult {
             costs: Costs::default(),
             denied: Vec::new(),
             error: Some(error),
+            resume: None,
             evaluation: None,
         }
     }

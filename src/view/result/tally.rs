@@ -162,6 +162,7 @@ impl Tally {
             costs: Costs { total: end.cost, by_source },
             denied: self.denied.clone(),
             error: end.error.clone(),
+            resume: None,
             evaluation: None,
         }
     }

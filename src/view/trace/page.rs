@@ -11,7 +11,7 @@ use super::table::share;
 use super::timeline::{CallEnd, CallSpan, ToolSpan};
 use super::{Trace, chart, curves};
 use crate::machine::{Purpose, Status, StopReason};
-use crate::model::{Origin, Span, Time, ToolStatus};
+use crate::model::{Origin, Span, Time, ToolStatus, count};
 use crate::view::clean;
 use crate::view::markup::escaped;
 
@@ -82,9 +82,9 @@ fn header(page: &mut String, trace: &Trace) {
     let cost = trace.cost.map(|cost| cost.to_string());
     let numbers = [
         Some(trace.duration.to_string()),
-        Some(format!("{} steps", trace.steps)),
-        Some(format!("{} model calls", trace.llm_calls)),
-        Some(format!("{} tokens", trace.tokens.0)),
+        Some(count(trace.steps, "step", "steps")),
+        Some(count(trace.llm_calls, "model call", "model calls")),
+        Some(count(trace.tokens.0, "token", "tokens")),
         cost,
     ];
     for number in numbers.into_iter().flatten() {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{CallEnd, Trace};
-use crate::model::Span;
+use crate::model::{Span, count};
 use crate::view::clean;
 
 /// Returns the table: each state, and below it what its time was spent on.
@@ -42,8 +42,12 @@ fn headline(trace: &Trace) -> String {
     let end = trace.stop_reason.map_or_else(|| trace.state.name().to_owned(), |r| r.to_string());
     let cost = trace.cost.map_or_else(String::new, |cost| format!(" · {cost}"));
     let line = format!(
-        "{} · {} · {end} · {} steps · {} calls · {} tokens{cost}",
-        trace.subject.session_id, trace.subject.model, trace.steps, trace.llm_calls, trace.tokens.0
+        "{} · {} · {end} · {} · {} · {}{cost}",
+        trace.subject.session_id,
+        trace.subject.model,
+        count(trace.steps, "step", "steps"),
+        count(trace.llm_calls, "call", "calls"),
+        count(trace.tokens.0, "token", "tokens")
     );
     format!("{}\n{}\n", clean::line(&line), cache(trace))
 }

@@ -2,6 +2,7 @@
 
 mod command;
 mod layers;
+mod options;
 mod problems;
 mod project;
 mod setup;

@@ -66,6 +66,8 @@ const KEYS: &[(&str, &str, &str, &str)] = &[
     ("permissions.allow", "", "['run_command(*)']", ""),
     ("permissions.ask", "['a']", "", "['a', 'b']"),
     ("permissions.deny", "['a']", "", "['a', 'b']"),
+    ("permissions.fail_on_denied", "true", "false", ""),
+    ("permissions.fail_on_denied", "", "", "true"),
     ("permissions.examples", "", "{ 'read_file(.env)' = 'allow' }", ""),
     ("sandbox.mode", "", "'off'", "'read-only'"),
     ("sandbox.network", "'off'", "'on'", ""),

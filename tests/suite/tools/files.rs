@@ -58,7 +58,7 @@ fn a_page_of_an_enormous_file_is_read_without_loading_it() {
 fn a_file_is_written_and_added_to() {
     let world = World::new();
     let result = world.call("write_file", &json!({"path": "d/a", "content": "one\n"}));
-    assert_eq!(&*result.text, "Created d/a (1 lines).");
+    assert_eq!(&*result.text, "Created d/a (1 line).");
     let change =
         FileChange { path: "d/a".into(), action: FileAction::Created, added: 1, removed: 0 };
     assert_eq!(result.changes, [change]);

@@ -89,14 +89,14 @@ fn a_dry_run_reads_and_describes_the_rest() {
     world.write("a", "text");
     assert_eq!(world.ok("read_file", &json!({"path": "a"})), "text");
     let said = world.ok("write_file", &json!({"path": "b", "content": "x\n"}));
-    assert!(said.contains("it would have been: b (1 lines)"), "{said}");
+    assert!(said.contains("it would have been: b (1 line)"), "{said}");
     assert_eq!(world.ok("run_command", &json!({"command": "cat a"})), "text\n[exit code 0]");
     world.ok("run_command", &json!({"command": "touch c"}));
     world.ok("run_command", &json!({"command": "cat a > c"}));
     assert!(!world.path.join("b").exists() && !world.path.join("c").exists());
     let planned = world.registry.planned();
     let planned: Vec<_> = planned.iter().map(|p| format!("{} {}", p.tool, p.summary)).collect();
-    assert_eq!(planned, ["write_file b (1 lines)", "run_command touch c", "run_command cat a > c"]);
+    assert_eq!(planned, ["write_file b (1 line)", "run_command touch c", "run_command cat a > c"]);
 }
 
 #[test]

@@ -42,7 +42,7 @@ fn a_run_is_logged_step_by_step() {
 
     🔄 Step 2 → LLM call (4 messages)
        ✓ LLM answered
-    ✅ Agent completed (1 step)
+    ✅ Agent completed (1 step) · 2 LLM calls
     💰 $0.000900 · 200 tokens in, 40 out
     "#);
 }
@@ -65,7 +65,7 @@ fn a_run_is_logged_in_spanish() {
 
     🔄 Paso 2 → llamada al LLM (4 mensajes)
        ✓ El LLM respondió
-    ✅ Agente completado (1 paso)
+    ✅ Agente completado (1 paso) · 2 llamadas al LLM
     💰 $0.000900 · 200 tokens de entrada, 40 de salida
     "#);
 }
@@ -106,7 +106,8 @@ fn what_goes_wrong_is_logged_with_its_reason() {
 
     🔄 Step 2 → LLM call (5 messages)
        ✗ LLM call failed: not authorised (401 from the provider: no such key)
-    ❌ Agent failed: not authorised (1 step)
+    ❌ Agent failed: not authorised (1 step) · 3 LLM calls
+    🚫 1 tool call was denied: rm
     "#);
 }
 
@@ -127,7 +128,7 @@ fn a_watchdog_is_logged() {
 
     🔄 Closing → the LLM is asked to sum up, without tools (4 messages)
        ✓ LLM answered
-    ⚠️  Agent stopped: max_steps (1 step)
+    ⚠️  Agent stopped: max_steps (1 step) · 2 LLM calls
     "#);
 }
 
@@ -160,6 +161,6 @@ fn what_belongs_to_a_tool_stays_together() {
 
     🔄 Step 2 → LLM call (5 messages)
        ✓ LLM answered
-    ✅ Agent completed (1 step)
+    ✅ Agent completed (1 step) · 2 LLM calls
     "#);
 }

@@ -28,7 +28,7 @@ fn a_report_in_markdown_tells_what_was_done_and_what_it_cost() {
     insta::assert_snapshot!(rendered(Format::Markdown, "Mend the greeting", "It is **mended**."), @r#"
     # ✅ Mend the greeting
 
-    **Completed** · llm_done (exit 0) · 1 step · 2 LLM calls · 1.2 s · \$0.000900
+    **Completed** · llm_done (exit 0) · 1 step · 2 LLM calls · 1.2 s · \$0.000900 · 1 denied call
 
     - session: `s-1`
     - model: `scripted/demo`
@@ -80,7 +80,7 @@ fn a_report_for_github_is_a_comment_with_folded_tables() {
     <!-- architect-report -->
     ### ✅ Mend the greeting
 
-    **Completed** · llm_done (exit 0) · 1 step · 2 LLM calls · 1.2 s · \$0.000900
+    **Completed** · llm_done (exit 0) · 1 step · 2 LLM calls · 1.2 s · \$0.000900 · 1 denied call
 
     It is **mended**.
 

@@ -108,6 +108,6 @@ fn a_live_log_shows_text_while_it_arrives_and_how_long_things_took() {
     🔄 ␛[1mStep 2 → LLM call (3 messages)␛[0m
     Done.
        ␛[32m✓␛[0m LLM answered␛[2m  400 ms␛[0m
-    ✅ ␛[1mAgent completed (1 step)␛[0m
+    ✅ ␛[1mAgent completed (1 step) · 2 LLM calls␛[0m
     "#);
 }

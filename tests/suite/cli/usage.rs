@@ -1,0 +1,216 @@
+//! What a user types, and what is said when it is wrong.
+
+use serde_json::{Value, json};
+
+use super::world::{World, end, finish};
+use crate::support::chat;
+use crate::support::server::{Reply, Server};
+
+const DONE: &str = "[[turn]]\ntext = \"Done.\"\n";
+
+#[test]
+fn an_unknown_agent_is_refused_whatever_else_is_said_of_it() {
+    let world = World::new();
+    let known = "known agents: build, plan, resume, review";
+    let ways: [&[&str]; 5] = [
+        &["-a", "nobody"],
+        &["-a", "nobody", "--mode", "yolo"],
+        &["-a", "nobody", "--set", "agents.nobody.max_steps=3"],
+        &["--set", "agents.nobody.confirm_mode=yolo"],
+        &["-a", "nobody", "--mode", "yolo", "--json"],
+    ];
+    for args in ways {
+        let ran = world.play(DONE, args);
+        assert_eq!(ran.code, 3, "{args:?} {}", ran.err);
+        assert!(ran.err.contains("no agent `nobody`") && ran.err.contains(known), "{}", ran.err);
+        assert!(!ran.err.contains("did you mean"), "{}", ran.err);
+    }
+    let ran = world.play(DONE, &["-a", "biuld", "--mode", "yolo"]);
+    assert!(ran.err.contains("did you mean `build`?"), "{}", ran.err);
+    // One that options define is an agent.
+    let tools = "agents.helper.allowed_tools=['read_file']";
+    let ran = world.play(DONE, &["-a", "helper", "--mode", "yolo", "--set", tools]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+}
+
+#[test]
+fn the_nearest_option_is_suggested_by_its_letters() {
+    let world = World::new();
+    for (typed, meant) in [("--modle", "--model"), ("--budegt=1", "--budget"), ("--jsno", "--json")]
+    {
+        let ran = world.run(&["run", "x", typed]);
+        assert_eq!(ran.code, 3);
+        assert!(ran.err.contains(&format!("'{meant}'")), "{}", ran.err);
+    }
+    let ran = world.run(&["sessions", "--jsno"]);
+    assert!(ran.err.contains("'--json'") && ran.out.is_empty(), "{}", ran.err);
+}
+
+#[test]
+fn wrong_usage_is_a_document_for_who_reads_documents() {
+    let world = World::new();
+    for args in [["run", "--json", "--jsn"], ["resume", "--json", "--jsn"]] {
+        let ran = world.run(&args);
+        assert_eq!(ran.end(), end(3, "-", "failed"), "{}", ran.out);
+        assert!(ran.json()["error"].as_str().unwrap().contains("--jsn"), "{}", ran.out);
+    }
+    let ran = world.run(&["run", "x", "--output-format", "stream-json", "--max-steps", "many"]);
+    assert_eq!(ran.lines().last().unwrap()["exit_code"], 3, "{}", ran.out);
+    for args in [["run", "--jsn", "x"], ["run", "--", "--json"]] {
+        assert_eq!(world.run(&args).out, "");
+    }
+}
+
+#[test]
+fn a_variable_that_no_setting_has_is_no_matter_of_trust() {
+    let world = World::new();
+    let model = world.script(DONE);
+    let mut command = world.command(&["run", "x", "--model", &model]);
+    let ran = finish(command.env("ARCHITECT_MODEL", "x").spawn().unwrap());
+    assert_eq!(ran.code, 0);
+    assert!(ran.err.contains("did you mean `ARCHITECT_LLM_MODEL`?"), "{}", ran.err);
+    assert!(!ran.err.contains("trust"), "{}", ran.err);
+}
+
+#[test]
+fn a_refused_request_without_a_key_says_that_none_was_sent() {
+    let world = World::new();
+    let refused = || Reply::new(401, r#"{"error": {"message": "who are you?"}}"#);
+    let server = Server::new([refused(), refused(), refused()]);
+    let base = server.url("/v1");
+    let run = |args: &[&str], key: Option<&str>| {
+        let model = ["run", "x", "--model", "openai-chat/fake", "--api-base", &base];
+        let mut command = world.command(&[&model[..], args].concat());
+        key.map(|key| command.env("OPENAI_API_KEY", key));
+        finish(command.spawn().unwrap())
+    };
+    let ran = run(&[], None);
+    assert_eq!(ran.code, 4);
+    let said = "no key was sent: the variable OPENAI_API_KEY is not set";
+    assert!(ran.err.contains(said) && ran.out.contains(said), "{} {}", ran.err, ran.out);
+    let ran = run(&[], Some("sk-wrong"));
+    assert!(ran.err.contains("the key is the one in OPENAI_API_KEY"), "{}", ran.err);
+}
+
+#[test]
+fn denied_calls_are_told_and_fail_a_run_that_wants_that() {
+    let world = World::new();
+    let script = "[[turn]]\ncalls = [{ name = \"write_file\", arguments = { path = \"a\", content = \"\" } }]\n\
+                  [[turn]]\ntext = \"Done.\"\n[[turn]]\ntext = \"Again.\"\n";
+    let report = ["--report-file", "report.md"];
+    let ran = world.play(script, &report);
+    assert_eq!(ran.code, 0);
+    assert!(ran.err.contains("1 tool call was denied: write_file"), "{}", ran.err);
+    assert!(world.read("report.md").contains("1 denied call"), "{}", world.read("report.md"));
+    for args in
+        [["--fail-on-denied", "--json"], ["--set=permissions.fail_on_denied=true", "--json"]]
+    {
+        let ran = world.play(script, &args);
+        assert_eq!(ran.end(), end(2, "checks_failed", "partial"), "{}", ran.out);
+        assert_eq!(
+            (&ran.json()["output"], &ran.json()["denied"][0]["tool"]),
+            (&json!("Done."), &json!("write_file"))
+        );
+    }
+    let sessions = world.run(&["sessions", "--json"]).json();
+    assert_eq!(sessions[0]["status"], "partial");
+    // Another task is another matter.
+    let ran = world.run(&["resume", "last", "Say it again.", "--json"]);
+    assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.out);
+    let ran = world.play(script, &["--fail-on-denied", "--json", "--mode", "yolo"]);
+    assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.out);
+}
+
+/// A sub-agent that was denied something counts, too.
+#[test]
+fn what_a_sub_agent_was_denied_fails_a_run_that_wants_that() {
+    let world = World::new();
+    let script = "[[turn]]\ncalls = [{ name = \"dispatch_subagent\", arguments = { agent = \"build\", task = \"Write.\" } }]\n\
+                  [[turn]]\ncalls = [{ name = \"write_file\", arguments = { path = \"a\", content = \"\" } }]\n\
+                  [[turn]]\ntext = \"I could not.\"\n[[turn]]\ntext = \"Done.\"\n";
+    let dispatch = "--allow=dispatch_subagent";
+    let ran = world.play(script, &["--json", dispatch]);
+    assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.out);
+    let ran = world.play(script, &["--json", dispatch, "--fail-on-denied"]);
+    assert_eq!(ran.end(), end(2, "checks_failed", "partial"), "{}", ran.out);
+    assert_eq!(ran.json()["denied"][0]["tool"], "dispatch_subagent");
+}
+
+/// The preset works as written, in a fresh checkout with a fresh home.
+#[test]
+fn the_ci_preset_works_once_it_is_trusted_for_the_run() {
+    let world = World::new();
+    let script = "price = { input = 1.0, output = 1.0 }\n[[turn]]\n\
+                  calls = [{ name = \"write_file\", arguments = { path = \"a\", content = \"\" } }]\n\
+                  [[turn]]\ntext = \"Done.\"\n";
+    assert_eq!(world.run(&["init", "--preset", "ci"]).code, 0);
+    let ran = world.play(script, &["--json"]);
+    assert_eq!(ran.end(), end(2, "checks_failed", "partial"), "{}", ran.out);
+    assert!(ran.err.contains("ARCHITECT_TRUST=1"), "{}", ran.err);
+    let ran = world.play(script, &["--json", "--trust"]);
+    assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.err);
+    let model = world.script(script);
+    let trusting = |value: &str| {
+        let mut command = world.command(&["run", "x", "--json", "--model", &model]);
+        finish(command.env("ARCHITECT_TRUST", value).spawn().unwrap())
+    };
+    assert_eq!(["1", "true", "0", ""].map(|value| trusting(value).code), [0, 0, 2, 2]);
+    let ran = trusting("yes");
+    assert!(ran.code == 3 && ran.err.contains("ARCHITECT_TRUST: must be 1 or 0"), "{}", ran.err);
+    // Nothing of that is remembered.
+    assert_eq!(world.play(script, &[]).code, 2);
+}
+
+#[test]
+fn doctor_looks_at_trust_and_servers_and_tries_the_key_when_asked_to() {
+    let world = World::new();
+    let refused = Reply::new(401, r#"{"error": {"message": "who are you?"}}"#);
+    let server = Server::new([chat::text("ok"), refused]);
+    let base = server.url("/v1");
+    world.write(".architect/config.toml", "[agents.build]\nconfirm_mode = \"yolo\"\n");
+    let servers = format!(
+        "mcp.servers=[{{ name = 'dead', command = 'false' }}, {{ name = 'far', url = '{}' }}]",
+        "http://127.0.0.1:1/mcp"
+    );
+    let doctor = |args: &[&str]| {
+        let model = ["doctor", "--json", "--model", "openai-chat/fake", "--api-base", &base];
+        let ran = world.run(&[&model[..], &["--set", &servers], args].concat());
+        let found = ran.json();
+        let of = |what: &str| {
+            let all = found.as_array().unwrap();
+            let one = all.iter().find(|one| one["what"] == what).unwrap();
+            (one["state"].clone(), one["said"].as_str().unwrap().to_owned())
+        };
+        (of("model"), of("mcp"), of("trust"))
+    };
+    let (_, mcp, trust) = doctor(&[]);
+    assert!(mcp.1.contains("dead: it died") && mcp.1.contains("far: not tried"), "{}", mcp.1);
+    assert_eq!((&mcp.0, &trust.0), (&json!("warning"), &json!("warning")));
+    assert!(trust.1.contains("1 setting is ignored"), "{}", trust.1);
+    assert_eq!(server.requests().len(), 0);
+    let (model, mcp, trust) = doctor(&["--online", "--trust"]);
+    assert_ne!(model.0, json!("bad"), "{}", model.1);
+    assert!(mcp.1.contains("far: it cannot be reached"), "{}", mcp.1);
+    assert_eq!(trust.0, json!("good"));
+    let (model, ..) = doctor(&["--online"]);
+    assert_eq!(model.0, json!("bad"));
+    assert!(model.1.contains("no key was sent"), "{}", model.1);
+    let sent: Vec<Value> = server.requests().iter().map(|request| request.json()).collect();
+    assert_eq!(sent[0]["messages"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn lists_fit_a_terminal_of_eighty_columns() {
+    let world = World::new();
+    let model = world.script(&format!("price = {{ input = 1.0, output = 1.0 }}\n{DONE}"));
+    let task =
+        "A task of many words, which does not fit behind everything else that is said of it. "
+            .repeat(3);
+    assert_eq!(world.run(&["run", &task, "--model", &model]).code, 0);
+    for args in [&["sessions"][..], &["sessions", "search", "words"]] {
+        let ran = world.run(args);
+        assert!(ran.out.contains("A task of"), "{}", ran.out);
+        let longest = ran.out.lines().map(|line| line.chars().count()).max();
+        assert!(longest <= Some(80), "{}", ran.out);
+    }
+}
