@@ -41,6 +41,7 @@ pub use examples::check;
 pub use model::{Chosen, Source as ModelSource};
 pub use run::{Ended, Order, Stage};
 pub use sandbox::Sandbox;
+pub use secrets::{masked, secrets};
 pub use session::{Place, store};
 pub use setup::{Effect, Setup};
 pub use staging::{Listening, Rehearsal};

@@ -1,6 +1,6 @@
 //! `architect steer` and `architect followup`: a message for a running session.
 
-use architect::app::{World, store};
+use architect::app::{World, masked, secrets, store};
 use architect::journal::{Letter, LetterKind};
 
 use crate::cli::args::MailArgs;
@@ -8,9 +8,10 @@ use crate::cli::error::Failure;
 use crate::cli::{output, prompt, settings};
 
 pub(crate) fn run(args: &MailArgs, kind: LetterKind, world: &World) -> Result<u8, Failure> {
-    let store = store(&settings::of_sets(&args.set, world)?, world)?;
+    let config = settings::of_sets(&args.set, world)?;
+    let store = store(&config, world)?;
     let session = store.resolve(&args.session)?;
-    let text = prompt::read(Some(&args.message), false)?;
+    let text = masked(&prompt::read(Some(&args.message), false)?, &secrets(&config, world));
     store.send(session, &Letter { kind, text: text.into() })?;
     let when = match kind {
         LetterKind::Steering => "before its next model call",

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use architect::app::{Chosen, Order, Place, Setup, World, store};
+use architect::app::{Chosen, Order, Place, Setup, World, secrets, store};
 use architect::journal::{Past, Repair, SessionId, Store};
 use architect::view::{Source, clean};
 
@@ -55,7 +55,7 @@ pub(super) fn go_on(
     }
     let before = before(&opened.past);
     let (config, remembered) = settings::read(how.settings, Some(how.output), &world, &before)?;
-    logging::start(how.output.verbose, config.settings.logging.level);
+    logging::start(how.output.verbose, config.settings.logging.level, secrets(&config, &world));
     let model = Chosen::of(&config, &world)?;
     let agent = remembered.agent.as_deref().unwrap_or(FIRST_AGENT);
     let mut setup = Setup::new(config, world, agent, model)?;

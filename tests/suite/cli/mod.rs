@@ -8,6 +8,7 @@ mod hooks;
 mod imported;
 mod info;
 mod interrupts;
+mod keys;
 mod process;
 mod remembered;
 mod secrets;
