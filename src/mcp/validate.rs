@@ -39,13 +39,14 @@ impl Compiled {
         if Steps(STEPS).of(schema, schema, &arguments, DEPTH).is_none() {
             return Ok(());
         }
-        let wrong: Vec<String> = validator.iter_errors(&arguments).take(TOLD).map(told).collect();
+        let wrong: Vec<String> =
+            validator.iter_errors(&arguments).take(TOLD).map(|error| told(&error)).collect();
         if wrong.is_empty() { Ok(()) } else { Err(wrong.join("; ")) }
     }
 }
 
 /// Returns what is wrong, and where.
-fn told(error: jsonschema::ValidationError<'_>) -> String {
+fn told(error: &jsonschema::ValidationError<'_>) -> String {
     let (place, what) = (error.instance_path().to_string(), error.masked().to_string());
     let text = if place.is_empty() { what } else { format!("{place}: {what}") };
     match text.char_indices().nth(LONGEST) {

@@ -92,7 +92,7 @@ fn within<T>(
     let begun = now();
     let mut left = limit;
     while !left.is_zero() {
-        let slice = if left <= SHORT { left } else { left - left / 8 };
+        let slice = if left <= SHORT { left } else { left.saturating_sub(left / 8) };
         if let Some(outcome) = attempt(slice) {
             return Some(outcome);
         }
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(taken(Duration::ZERO), (Duration::ZERO, 0));
     }
 
-    /// Fault L59: what arrived while the process did not run is there.
+    /// What arrived while the process did not run is there.
     #[test]
     fn a_process_that_did_not_run_looks_once_more_and_no_more() {
         let (begun, clock) = (Instant::now(), Cell::new(Duration::ZERO));

@@ -155,18 +155,17 @@ impl Reader {
 
     /// Returns the open block with this number, or the only open one where there is no number.
     fn block(&mut self, index: Count) -> Result<&mut Block, Fault> {
-        let at = match index.0 {
-            Some(index) => usize::try_from(index).ok(),
-            None => {
-                let mut open = (0..self.blocks.len()).filter(|at| self.blocks[*at].is_open);
-                open.next().filter(|_| open.next().is_none())
-            }
+        let at = if let Some(index) = index.0 {
+            usize::try_from(index).ok()
+        } else {
+            let mut open = (0..self.blocks.len()).filter(|at| self.blocks[*at].is_open);
+            open.next().filter(|_| open.next().is_none())
         };
         let block = at.and_then(|at| self.blocks.get_mut(at)).filter(|block| block.is_open);
         block.ok_or_else(|| broken(format!("there is no open block {}", index.0.unwrap_or(0))))
     }
 
-    fn take(&mut self, kind: Kind, event: Event<'_>, said: &mut Said) -> Result<(), Fault> {
+    fn take(&mut self, kind: Kind, event: &Event<'_>, said: &mut Said) -> Result<(), Fault> {
         let missing = |what: &str| broken(format!("an event {kind:?} has no {what}"));
         match kind {
             Kind::MessageStart => {
@@ -251,7 +250,7 @@ impl Decoder for Reader {
             return Err(broken("the message does not begin"));
         }
         let event = serde_json::from_str(event.data).map_err(|error| bad_json(&error))?;
-        self.take(kind, event, said)
+        self.take(kind, &event, said)
     }
 
     fn is_complete(&self) -> bool {

@@ -225,7 +225,7 @@ fn items_without_numbers_come_in_their_order() {
 fn a_call_that_the_provider_calls_incomplete_cannot_run() {
     let function = json!({"type": "function_call", "status": "incomplete", "call_id": "c", "name": "grep", "arguments": ""});
     for (reason, calls) in [("content_filter", 0), ("max_output_tokens", 1)] {
-        let mut end = completed("incomplete", &[function.clone()]);
+        let mut end = completed("incomplete", std::slice::from_ref(&function));
         end["response"]["incomplete_details"] = json!({"reason": reason});
         let reply = call(Wire::Responses, true, Reply::stream(named(&[end]))).reply();
         assert_eq!(reply.calls().count(), calls, "{reason}");
