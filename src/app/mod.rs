@@ -44,6 +44,7 @@ pub use model::{Chosen, Source as ModelSource};
 pub use probe::{ProbedServer, Reach, ServerFinding, probe_model, probe_servers};
 pub use run::{Ended, Order, Stage};
 pub use sandbox::Sandbox;
+pub use secrets::{masked, secrets};
 pub use session::{Place, store};
 pub use setup::{Effect, Setup};
 pub use staging::{Listening, Rehearsal};

@@ -155,12 +155,6 @@ impl Chosen {
             }
             Source::Named(spec) => {
                 let llm = &config.settings.llm;
-                if llm.idle_timeout < llm.timeout {
-                    let (idle, first) = (llm.idle_timeout, llm.timeout);
-                    log::warn!(
-                        "llm.idle_timeout ({idle}) counts as llm.timeout ({first}), the limit for the first byte"
-                    );
-                }
                 let wire = WireSettings {
                     api_base: llm.api_base.as_ref().map(|url| url.as_str().to_owned()),
                     api_key_env: llm.api_key_env.as_ref().map(|name| name.as_str().to_owned()),

@@ -14,7 +14,7 @@ use super::mcp;
 use super::model::InSession;
 use super::outputs::Whole;
 use super::schema::Schema;
-use super::secrets;
+use super::secrets::{masked, secrets};
 use super::session::{First, Place, Start, Written};
 use super::setup::{Effect, Setup};
 use super::shared::Shared;
@@ -113,7 +113,8 @@ impl Setup {
         let about = About { session_id: Arc::clone(&name), sandbox, ..self.about(&order) };
         let Order { task, place, options, .. } = order;
         let hooks = hooks::of(&self.config, &self.sandbox, self.facts(&name, &place))?;
-        let secrets = secrets::of(&self.config, &self.world);
+        let secrets = secrets(&self.config, &self.world);
+        let task = task.map(|task| Arc::from(masked(&task, &secrets)));
         let hidden = secrets.clone();
         let hooks = Arc::new(hooks.masking(move |text| hidden.mask(text.to_owned())));
         let fresh = || ScriptPosition::after(place.calls() as usize);
@@ -203,7 +204,7 @@ impl Setup {
             agent: self.agent.name.as_str().into(),
             model: self.model.name(),
             workspace: self.root.path().to_string_lossy().into(),
-            task: order.task.clone().unwrap_or_default(),
+            task: self.task(order),
             sandbox: None,
             began: Timestamp::now(),
             source: order.source,
@@ -211,6 +212,12 @@ impl Setup {
             exit_on_partial: order.exit_on_partial,
             earlier: order.place.earlier(),
         }
+    }
+
+    /// Returns the task as it may be shown.
+    fn task(&self, order: &Order) -> Arc<str> {
+        let task = order.task.as_deref().unwrap_or_default();
+        secrets(&self.config, &self.world).mask_with_keys(task).into()
     }
 
     fn facts(&self, session: &Arc<str>, place: &Place) -> SessionFacts {

@@ -7,9 +7,9 @@ use crate::net::Secrets;
 
 /// Returns the values of the variables that hold secrets, by their names or because the settings say so.
 ///
-/// Commands don't get them. But a file of the workspace may contain one, a command may find one elsewhere, and the user
+/// The provider's key is among them. Commands don't get them. But a file of the workspace may contain one, a command may find one elsewhere, and the user
 /// may have let one through.
-pub(super) fn of(config: &Config, world: &World) -> Secrets {
+pub fn secrets(config: &Config, world: &World) -> Secrets {
     let settings = &config.settings;
     let tokens = settings.mcp.servers.iter().filter_map(|server| match &server.transport {
         McpTransport::Http { token_env, .. } => token_env.as_ref(),
@@ -20,4 +20,15 @@ pub(super) fn of(config: &Config, world: &World) -> Secrets {
     let texts: Vec<(String, String)> = world.texts().collect();
     let secret = texts.iter().filter(|(name, _)| is_secret(name) || is_named(name));
     Secrets::among(secret.map(|(_, value)| value.as_str()))
+}
+
+/// Returns a message of the user without the keys in it: it is stored, and sent with every request.
+pub fn masked(message: &str, secrets: &Secrets) -> String {
+    let masked = secrets.mask_with_keys(message);
+    if masked != message {
+        log::warn!(
+            "the message contains a key, which is masked: neither the model nor the journal gets it"
+        );
+    }
+    masked
 }

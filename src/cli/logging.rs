@@ -1,12 +1,18 @@
 //! The technical log, on standard error.
 
 use std::io::Write;
+use std::sync::OnceLock;
 
 use architect::config::LogLevel;
+use architect::net::Secrets;
 use log::LevelFilter;
 
-/// Starts the technical log: as much as the configuration says, or more for each `-v`.
-pub(crate) fn start(verbose: u8, level: LogLevel) {
+/// What no line may show, once that is known.
+static SECRETS: OnceLock<Secrets> = OnceLock::new();
+
+/// Starts the technical log: as much as the configuration says, or more for each `-v`. The secrets are masked in it.
+pub(crate) fn start(verbose: u8, level: LogLevel, secrets: Secrets) {
+    let _ = SECRETS.set(secrets);
     let of_flags = match verbose {
         0 => LevelFilter::Off,
         1 => LevelFilter::Info,
@@ -19,9 +25,12 @@ pub(crate) fn start(verbose: u8, level: LogLevel) {
 /// Sets the log up; until the configuration is read, it has warnings.
 pub(crate) fn set_up() {
     let mut builder = env_logger::Builder::new();
-    builder.filter_level(LevelFilter::Trace).format(|out, record| {
+    // At their lowest level the libraries write down every byte of a connection, keys included.
+    builder.filter_level(LevelFilter::Debug).filter_module("architect", LevelFilter::Trace);
+    builder.format(|out, record| {
         let level = record.level().as_str().to_lowercase();
-        writeln!(out, "{level}: {}", record.args())
+        let secrets = SECRETS.get().cloned().unwrap_or_default();
+        writeln!(out, "{level}: {}", secrets.mask_with_keys(&record.args().to_string()))
     });
     // Another log may be there already, when the library's user has one.
     if builder.try_init().is_ok() {

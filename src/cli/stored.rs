@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use architect::app::{World, store};
+use architect::app::{World, secrets, store};
 use architect::journal::{Past, SessionId, Store};
+use architect::net::Secrets;
 use architect::view::clean;
 
 use super::args::{LastArgs, LayerArgs};
@@ -13,6 +14,8 @@ use super::{output, settings};
 /// The store of the sessions, as seen from a folder.
 pub(crate) struct Stored {
     pub(crate) store: Store,
+    /// The keys that are masked in what is stored.
+    pub(crate) secrets: Secrets,
     /// The folder that `last` is about.
     folder: PathBuf,
     any_folder: bool,
@@ -31,9 +34,9 @@ impl Stored {
     /// Fails when the configuration is wrong, or the store can't be opened.
     pub(crate) fn open(layers: &LayerArgs, last: LastArgs, world: &World) -> Result<Self, Failure> {
         let config = settings::of_layers(layers, world)?;
-        let store = store(&config, world)?;
+        let (store, secrets) = (store(&config, world)?, secrets(&config, world));
         let folder = config.workspace.canonicalize().unwrap_or(config.workspace);
-        Ok(Self { store, folder, any_folder: last.any_folder })
+        Ok(Self { store, secrets, folder, any_folder: last.any_folder })
     }
 
     /// Returns the session that a name means.

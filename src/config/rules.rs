@@ -68,7 +68,7 @@ pub fn rules(settings: &Settings, agent: &Agent, model: &ModelFacts, seed: u64) 
         },
         loops: LoopRules::default(),
         watch: Watch {
-            attempt: sum([llm.call_timeout, MARGIN]),
+            attempt: llm.call_timeout,
             prepare: sum(hooks_at(HookPoint::PreLlmCall).chain([defaults.watch.prepare])),
             vet: sum(hooks_at(HookPoint::PreToolUse).chain([defaults.watch.vet])),
             check: sum(gates.chain(hooks_at(HookPoint::Stop)).chain([MARGIN])),
@@ -117,7 +117,7 @@ mod tests {
     fn the_defaults_of_both_sides_are_the_same() {
         let rules = rules_of(&[], &ModelFacts::default());
         let defaults = Rules::default();
-        let watch = Watch { attempt: Span::secs(630), check: MARGIN, ..defaults.watch };
+        let watch = Watch { check: MARGIN, ..defaults.watch };
         assert_eq!(rules, Rules { seed: 7, watch, ..defaults });
     }
 

@@ -1,10 +1,13 @@
 //! What a wire format has to be able to do; the exchange itself is the same for all of them.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::decode::{Draft, Said};
+use super::decode::{Draft, Said, Text, lenient};
 use super::encode::Pen;
 use super::fault::ApiError;
 use crate::model::{Fault, FaultKind, Item, Reply, Tokens, ToolCall, ToolResult};
@@ -100,6 +103,27 @@ pub(super) trait Decoder: Send {
 
     /// Returns the reply, when it is complete at the end of the stream.
     fn end(self: Box<Self>) -> Result<Draft, Fault>;
+}
+
+/// Returns the `type` of an object, and decodes nothing else of it; `None` where it has none, or is no object. `is_foreign`
+/// says that it may also be no JSON at all.
+pub(super) fn typed(json: &str, is_foreign: bool) -> Result<Option<Cow<'_, str>>, Fault> {
+    #[derive(Deserialize)]
+    struct Typed<'a> {
+        #[serde(rename = "type", borrow, default, deserialize_with = "lenient::text")]
+        kind: Option<Text<'a>>,
+    }
+    if json.trim_start().starts_with('{') {
+        match serde_json::from_str::<Typed<'_>>(json) {
+            Ok(typed) => Ok(typed.kind.map(|kind| kind.0)),
+            Err(_) if is_foreign => Ok(None),
+            Err(error) => Err(bad_json(&error)),
+        }
+    } else if is_foreign || json.trim().is_empty() {
+        Ok(None)
+    } else {
+        serde_json::from_str(json).map(|IgnoredAny| None).map_err(|error| bad_json(&error))
+    }
 }
 
 /// Returns the fault of a stream that ended before its terminal event.

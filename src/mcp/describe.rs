@@ -102,7 +102,6 @@ impl Described {
         let Some(Value::Object(mut schema)) = item.get_mut("inputSchema").map(Value::take) else {
             return Err("it does not say what its arguments are".to_owned());
         };
-        schema.remove("$schema");
         match schema.entry("type").or_insert_with(|| "object".into()) {
             Value::String(kind) if kind == "object" => {}
             _ => return Err("its arguments are no object".to_owned()),
@@ -200,6 +199,16 @@ mod tests {
         let expected = "these tools are left out: `good` (its name stands twice), `bare` (it does not say what its \
                         arguments are), `list` (its arguments are no object), and 5 more";
         assert_eq!(notes, [expected]);
+    }
+
+    /// It says which dialect the schema is in.
+    #[test]
+    fn the_dialect_of_a_schema_stays_in_it() {
+        let mut tool = tool("a");
+        tool["inputSchema"]["$schema"] = "http://json-schema.org/draft-07/schema#".into();
+        let schema = tool["inputSchema"].clone();
+        let (tools, _) = described(vec![tool], &Filter::default(), &Caps::default());
+        assert_eq!(tools[0].schema, schema);
     }
 
     /// Fault M10.

@@ -80,7 +80,11 @@ impl Said {
     /// Reads a message, or several that came in one; none when it is something else.
     pub(super) fn parse(text: &[u8]) -> Option<Vec<Self>> {
         match serde_json::from_slice(text).ok()? {
-            Value::Array(items) => items.into_iter().map(Self::of).collect(),
+            Value::Array(items) => {
+                // One that is not known does not spoil the others.
+                let said: Vec<_> = items.into_iter().filter_map(Self::of).collect();
+                Some(said).filter(|said| !said.is_empty())
+            }
             value => Self::of(value).map(|said| vec![said]),
         }
     }
@@ -90,15 +94,17 @@ impl Said {
         if fields.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
             return None;
         }
-        let id = fields.remove("id");
-        match fields.remove("method") {
+        // Some write down every field, also those that a message of its kind does not have.
+        let mut field = |name: &str| fields.remove(name).filter(|value| !value.is_null());
+        let (id, method, error) = (field("id"), field("method"), field("error"));
+        match method {
             Some(Value::String(method)) => Some(match id {
                 Some(id) => Self::Request { id, method },
                 None => Self::notified(&method, fields.get("params")),
             }),
             Some(_) => None,
             None => {
-                let outcome = match (fields.remove("result"), fields.remove("error")) {
+                let outcome = match (fields.remove("result"), error) {
                     (_, Some(error)) => Err(Refusal::of(&error)),
                     (Some(result), None) => Ok(result),
                     (None, None) => return None,
@@ -180,6 +186,20 @@ mod tests {
         }
         assert_eq!(Said::parse(b"\xff{}"), None);
         assert_eq!(parse(&"[".repeat(100_000)), None);
+    }
+
+    #[test]
+    fn a_message_with_the_empty_fields_of_the_other_kinds_is_what_it_is() {
+        let text =
+            r#"{"jsonrpc":"2.0","id":7,"method":null,"params":null,"result":{},"error":null}"#;
+        let reply = Said::Reply { id: Some(7), outcome: Ok(json!({})) };
+        assert_eq!(parse(text), Some(vec![reply]));
+        let text = r#"{"jsonrpc":"2.0","id":null,"method":"notifications/new","params":["odd"]}"#;
+        assert_eq!(parse(text), Some(vec![Said::Notification]));
+        let text =
+            r#"[{"jsonrpc":"2.0","method":{"new":1}},7,{"jsonrpc":"2.0","id":7,"result":1}]"#;
+        let reply = Said::Reply { id: Some(7), outcome: Ok(1.into()) };
+        assert_eq!(parse(text), Some(vec![reply]));
     }
 
     #[test]

@@ -27,6 +27,7 @@ mod servers;
 mod settings;
 mod stdio;
 mod tool;
+mod validate;
 
 pub use error::{Problem, Refusal, ServerError};
 pub use outcome::Answer;

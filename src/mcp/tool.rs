@@ -11,6 +11,7 @@ use super::describe::Described;
 use super::http::Mirror;
 use super::outcome::{self, Answer};
 use super::server::{Repeat, Server};
+use super::validate::Compiled;
 use crate::model::{CallId, Span, ToolStatus};
 use crate::port::{Notice, Scope, ToolSpec};
 
@@ -20,6 +21,7 @@ pub struct Tool(Arc<Pinned>);
 
 struct Pinned {
     spec: ToolSpec,
+    compiled: Compiled,
     remote: String,
     hints: Hints,
     mirrors: Vec<Mirror>,
@@ -51,7 +53,8 @@ impl Tool {
     pub(super) fn new(name: &str, described: Described, server: Arc<Server>) -> Self {
         let Described { remote, description, schema, hints, mirrors, .. } = described;
         let spec = ToolSpec { name: name.into(), description: description.into(), schema };
-        Self(Arc::new(Pinned { spec, remote, hints, mirrors, server }))
+        let compiled = Compiled::default();
+        Self(Arc::new(Pinned { spec, compiled, remote, hints, mirrors, server }))
     }
 
     /// Returns what the model is told.
@@ -79,8 +82,7 @@ impl Tool {
         Span::from(self.0.server.spec.timeout.saturating_add(MARGIN))
     }
 
-    /// Understands the arguments of a call, the text of a JSON object. Whether they fit the schema is for the server to
-    /// say.
+    /// Understands the arguments of a call, the text of a JSON object that fits the server's schema.
     ///
     /// # Errors
     ///
@@ -89,17 +91,15 @@ impl Tool {
         let name = &self.0.spec.name;
         let arguments: Map<String, Value> = serde_json::from_str(text)
             .map_err(|error| format!("Invalid arguments for {name}: {error}."))?;
-        let required = self.0.spec.schema["required"].as_array().into_iter().flatten();
-        let missing = required.filter_map(Value::as_str).find(|key| !arguments.contains_key(*key));
-        match missing {
-            Some(key) => Err(format!("Invalid arguments for {name}: missing field `{key}`.")),
-            None => Ok(arguments),
+        match self.0.compiled.check(&self.0.spec.schema, &arguments) {
+            Ok(()) => Ok(arguments),
+            Err(wrong) => Err(format!("Invalid arguments for {name}: {wrong}.")),
         }
     }
 
     /// Makes a call, and waits for its result.
     pub fn call(&self, arguments: Map<String, Value>, call: &CallId, scope: &Scope) -> Answer {
-        let Pinned { spec, remote, hints, mirrors, server } = &*self.0;
+        let Pinned { spec, remote, hints, mirrors, server, .. } = &*self.0;
         if scope.cancel.is_cancelled() {
             return Answer { status: ToolStatus::Interrupted, text: "interrupted".to_owned() };
         }

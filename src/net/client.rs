@@ -4,18 +4,19 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use std::{fmt, fs};
 
 use ureq::config::AutoHeaderValue;
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig};
-use ureq::unversioned::transport::DefaultConnector;
+use ureq::unversioned::transport::{Connector as _, DefaultConnector};
 use ureq::{Agent, BodyReader, Proxy, SendBody, http};
 
 use super::body::Body;
 use super::drain::Drain;
 use super::error::{Context, NetError, Stage};
 use super::names::Names;
+use super::timed::TimedConnector;
 use super::{HeaderMap, header};
 use crate::port::{Cancel, OnCancel};
 
@@ -49,9 +50,9 @@ struct Line {
 pub struct Limits {
     /// Finding the address; and again for connecting and agreeing on encryption.
     pub connect: Duration,
-    /// From the request to the head of the answer.
+    /// From the request to the head of the answer; and for each piece of the request that the server does not take.
     pub first_byte: Duration,
-    /// Between two pieces of the answer.
+    /// Between two pieces of the answer, its head included.
     pub idle: Duration,
 }
 
@@ -129,17 +130,6 @@ const BUFFER: usize = 64 << 10;
 /// Long enough for a tool to run between two calls.
 const IDLE_CONNECTION: Duration = Duration::from_secs(90);
 
-/// How much longer than its limit a read takes only when nobody looked.
-const LATE: Duration = Duration::from_millis(500);
-
-impl Limits {
-    /// Returns how long a connection may be silent. The library knows one limit for every read, so that the wait for
-    /// the head has to fit into it.
-    pub(super) fn silence(&self) -> Duration {
-        self.idle.max(self.first_byte)
-    }
-}
-
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -190,13 +180,12 @@ impl Client {
             .timeout_resolve(Some(limits.connect))
             .timeout_connect(Some(limits.connect))
             .timeout_recv_response(Some(limits.first_byte))
-            .timeout_per_read(Some(limits.silence()))
-            .timeout_per_write(Some(limits.silence()))
+            .timeout_per_write(Some(limits.first_byte))
             .max_idle_age(IDLE_CONNECTION)
             .input_buffer_size(BUFFER)
             .output_buffer_size(BUFFER)
             .build();
-        let current = Mutex::new(Line::new(&config, 0));
+        let current = Mutex::new(Line::new(&config, limits.idle, 0));
         Ok(Self(Arc::new(Shared { config, limits, current, drain: Drain::default() })))
     }
 
@@ -297,15 +286,15 @@ impl Client {
     fn replace(&self, line: &Line) {
         let mut current = self.0.current.lock().unwrap_or_else(PoisonError::into_inner);
         if current.number == line.number {
-            *current = Line::new(&self.0.config, line.number + 1);
+            *current = Line::new(&self.0.config, self.0.limits.idle, line.number + 1);
         }
     }
 }
 
 impl Line {
-    fn new(config: &ureq::config::Config, number: u64) -> Self {
+    fn new(config: &ureq::config::Config, idle: Duration, number: u64) -> Self {
         let (names, kept) = (Names::default(), Arc::new(AtomicBool::new(false)));
-        let connector = DefaultConnector::default();
+        let connector = DefaultConnector::default().chain(TimedConnector { idle });
         let agent = Agent::with_parts(config.clone(), connector, names.clone());
         Self { agent, names, number, kept }
     }
@@ -321,16 +310,9 @@ impl Response {
     ///
     /// Fails when the body is damaged, too large or too late, or the exchange was cancelled.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize, NetError> {
-        let begun = Instant::now();
-        let mut read = self.reader.read(buffer).map_err(ureq::Error::from);
+        let read = self.reader.read(buffer).map_err(ureq::Error::from);
         if self.cancel.is_cancelled() {
             return Err(NetError::Cancelled);
-        }
-        if let Err(ureq::Error::Timeout(_)) = read
-            && begun.elapsed() > self.client.0.limits.silence() + LATE
-        {
-            // This process stood still. What the server has said meanwhile is there.
-            read = self.reader.read(buffer).map_err(ureq::Error::from);
         }
         let explain = |error| self.client.context(&self.host, Stage::Body).explain(error);
         let count = read.map_err(explain)?;

@@ -201,9 +201,9 @@ impl Context<'_> {
         let (phase, limit) = match which {
             Timeout::Resolve | Timeout::Connect => (Phase::Connecting, limits.connect),
             Timeout::PerWrite | Timeout::SendRequest | Timeout::SendBody => {
-                (Phase::Sending, limits.silence())
+                (Phase::Sending, limits.first_byte)
             }
-            Timeout::PerRead if self.stage == Stage::Body => (Phase::Silence, limits.silence()),
+            Timeout::PerRead if self.stage == Stage::Body => (Phase::Silence, limits.idle),
             _ => (Phase::FirstByte, limits.first_byte),
         };
         NetError::Timeout { host: self.host(), phase, limit }

@@ -14,6 +14,7 @@ mod names;
 mod retry_after;
 mod secret;
 pub mod sse;
+mod timed;
 
 pub use body::Body;
 pub use client::{Client, Limits, Method, Options, ProxyChoice, Request, Response, Roots};

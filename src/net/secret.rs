@@ -49,6 +49,18 @@ impl Secret {
     pub fn mask(&self, text: &str) -> String {
         text.replace(&*self.0, MASK)
     }
+
+    /// Returns `bytes` with the secret masked wherever it occurs.
+    pub fn mask_bytes(&self, bytes: &[u8]) -> Vec<u8> {
+        let (mut masked, mut rest) = (Vec::with_capacity(bytes.len()), bytes);
+        while let Some(at) = memchr::memmem::find(rest, self.0.as_bytes()) {
+            masked.extend_from_slice(&rest[..at]);
+            masked.extend_from_slice(MASK.as_bytes());
+            rest = &rest[at + self.0.len()..];
+        }
+        masked.extend_from_slice(rest);
+        masked
+    }
 }
 
 /// Values that nobody is to see in what a program prints: keys, tokens and passwords that are known by their names.
@@ -73,12 +85,74 @@ impl Secrets {
         Self(values.into())
     }
 
+    /// Returns the text with each of them masked wherever it occurs, and also what has the form of a well-known kind of
+    /// key.
+    pub fn mask_with_keys(&self, text: &str) -> String {
+        mask_keys(&self.mask(text.to_owned()))
+    }
+
     /// Returns the text with each of them masked wherever it occurs.
     pub fn mask(&self, text: String) -> String {
         self.0.iter().fold(text, |text, secret| {
             if text.contains(&**secret) { text.replace(&**secret, MASK) } else { text }
         })
     }
+}
+
+/// What keys begin with, and how long the rest of them is at the least.
+const KEYS: [(&str, usize); 26] = [
+    ("sk-", 20),
+    ("sk_live_", 20),
+    ("rk_live_", 20),
+    ("AIza", 30),
+    ("gsk_", 20),
+    ("xai-", 20),
+    ("pplx-", 20),
+    ("nvapi-", 30),
+    ("tgp_v1_", 30),
+    ("r8_", 30),
+    ("hf_", 20),
+    ("ghp_", 30),
+    ("gho_", 30),
+    ("ghu_", 30),
+    ("ghs_", 30),
+    ("ghr_", 30),
+    ("github_pat_", 30),
+    ("glpat-", 20),
+    ("xoxb-", 20),
+    ("xoxp-", 20),
+    ("xoxa-", 20),
+    ("AKIA", 16),
+    ("ASIA", 16),
+    ("npm_", 30),
+    ("pypi-", 40),
+    ("dop_v1_", 40),
+];
+
+/// Masks what has the form of a well-known kind of key: its beginning, and a rest of letters and digits.
+fn mask_keys(text: &str) -> String {
+    let (mut masked, mut rest) = (String::with_capacity(text.len()), text);
+    let is_in_key = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    while let Some(start) = rest.find(is_in_key) {
+        let (before, from) = rest.split_at(start);
+        masked.push_str(before);
+        let (word, later) = from.split_at(from.find(|c| !is_in_key(c)).unwrap_or(from.len()));
+        // Words of everyday names have no digits, or no letters.
+        let is_key = |(beginning, least): &(&str, usize)| {
+            word.strip_prefix(beginning).is_some_and(|key| {
+                key.len() >= *least
+                    && key.bytes().any(|byte| byte.is_ascii_digit())
+                    && key.bytes().any(|byte| byte.is_ascii_alphabetic())
+            })
+        };
+        match KEYS.iter().find(|key| is_key(key)) {
+            Some((beginning, _)) => masked.extend([beginning, MASK]),
+            None => masked.push_str(word),
+        }
+        rest = later;
+    }
+    masked.push_str(rest);
+    masked
 }
 
 impl fmt::Debug for Secrets {
@@ -111,6 +185,26 @@ mod tests {
             assert_eq!(Secret::new(text), Err(BadSecret::Malformed), "{text:?}");
         }
         assert_eq!(Secret::new(" \n"), Err(BadSecret::Empty));
+    }
+
+    #[test]
+    fn a_secret_is_masked_among_bytes_too() {
+        let secret = Secret::new("sk-canary").unwrap();
+        assert_eq!(secret.mask_bytes(b"\xffsk-canary\x00sk-canarysk"), b"\xff***\x00***sk");
+        assert_eq!(secret.mask_bytes(b"sk-canar"), b"sk-canar");
+    }
+
+    #[test]
+    fn what_has_the_form_of_a_key_is_masked_and_ordinary_words_are_not() {
+        let mask = |text: &str| Secrets::default().mask_with_keys(text);
+        let (a, b) = ("a1B2c3D4e5F6g7H8i9J0", "k1L2m3N4o5P6q7R8s9T0");
+        let text = format!("key=sk-ant-api03-{a}, \"ghp_{a}{b}\"; AKIAIOSFODNN7EXAMPLE");
+        assert_eq!(mask(&text), "key=sk-***, \"ghp_***\"; AKIA***");
+        let text = "sk-short1, a task-a1B2c3D4e5F6g7H8i9J0K1, sk-some-very-long-name-of-a-thing, \
+                    npm_config_cache, ghp_, AKIA, é sk-";
+        assert_eq!(mask(text), text);
+        let secrets = Secrets::among(["canary-0123456"]);
+        assert_eq!(secrets.mask_with_keys(&format!("canary-0123456 hf_{a}")), "*** hf_***");
     }
 
     /// Fault S23.

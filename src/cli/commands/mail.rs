@@ -1,6 +1,6 @@
 //! `architect steer` and `architect followup`: a message for a running session.
 
-use architect::app::World;
+use architect::app::{World, masked};
 use architect::journal::{Letter, LetterKind};
 
 use crate::cli::args::MailArgs;
@@ -11,7 +11,7 @@ use crate::cli::{output, prompt};
 pub(crate) fn run(args: &MailArgs, kind: LetterKind, world: &World) -> Result<u8, Failure> {
     let stored = Stored::open(&args.layers, args.last, world)?;
     let session = stored.find_and_tell(&args.session)?;
-    let text = prompt::read(Some(&args.message), false)?;
+    let text = masked(&prompt::read(Some(&args.message), false)?, &stored.secrets);
     stored.store.send(session, &Letter { kind, text: text.into() })?;
     let when = match kind {
         LetterKind::Steering => "before its next model call",

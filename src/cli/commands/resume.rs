@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use architect::app::{Chosen, Order, Place, Setup, World};
+use architect::app::{Chosen, Order, Place, Setup, World, secrets};
 use architect::config::Config;
 use architect::journal::{Opened, Past, Repair, SessionId};
 use architect::machine::State;
@@ -54,7 +54,7 @@ pub(super) fn go_on(
     }
     let before = before(&opened.past);
     let (config, remembered) = settings::read(how.settings, Some(how.output), &world, &before)?;
-    logging::start(how.output.verbose, config.settings.logging.level);
+    logging::start(how.output.verbose, config.settings.logging.level, secrets(&config, &world));
     let told = limits(&mut opened, &config, &how);
     let model = Chosen::of(&config, &world)?;
     let agent = remembered.agent.as_deref().unwrap_or(FIRST_AGENT);

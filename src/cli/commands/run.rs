@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use architect::app::{Chosen, Order, Place, Setup, World, store};
+use architect::app::{Chosen, Order, Place, Setup, World, secrets, store};
 use architect::journal::SessionId;
 use architect::llm::Recorder;
 use architect::view::{RunResult, Source, jsonl};
@@ -38,7 +38,7 @@ pub(crate) fn refuse(failure: &Failure, format: OutputFormat) -> Result<(), Fail
 fn begin(args: &RunArgs, world: World) -> Result<u8, Failure> {
     let (config, remembered) =
         settings::read(&args.settings, Some(&args.output), &world, &Remembered::default())?;
-    logging::start(args.output.verbose, config.settings.logging.level);
+    logging::start(args.output.verbose, config.settings.logging.level, secrets(&config, &world));
     let text = prompt::read(args.prompt.as_deref(), args.stdin)?;
     let place = match (args.ephemeral, &args.session) {
         (true, _) => Place::Nowhere,

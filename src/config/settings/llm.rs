@@ -18,7 +18,7 @@ pub struct Llm {
     pub allow_http: bool,
     /// How long connecting, and the wait for the first byte, may take.
     pub timeout: Span,
-    /// How long a stream may be silent.
+    /// How long an answer may be silent between two bytes.
     pub idle_timeout: Span,
     /// How long one attempt may take in all.
     pub call_timeout: Span,

@@ -4,16 +4,17 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::block::{Block, Delta};
-use crate::llm::decode::{Count, Draft, Piece, Said};
+use crate::llm::decode::{Count, Draft, Piece, Reason, Said, Text, lenient};
 use crate::llm::fault::{ApiError, judge_event};
-use crate::llm::wire::{Decoder, bad_json, broken, cut_off};
+use crate::llm::wire::{Decoder, bad_json, broken, cut_off, typed};
 use crate::model::{Fault, FaultKind, Finish, Tokens, Usage};
 use crate::net::sse;
 
 /// Gathers a reply.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
-    begun: bool,
+    /// The beginning of the message, once it has come.
+    begun: Option<String>,
     model: Option<String>,
     blocks: Vec<Block>,
     finish: Option<Finish>,
@@ -23,51 +24,61 @@ pub(super) struct Reader {
     done: bool,
 }
 
-/// An event, or a whole message: its fields are those that the events bring one by one.
+/// The events that are known, which are those that a message consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    MessageStart,
+    BlockStart,
+    BlockDelta,
+    BlockStop,
+    MessageDelta,
+    MessageStop,
+    Error,
+}
+
 #[derive(Deserialize)]
 struct Event<'a> {
-    #[serde(rename = "type")]
-    kind: &'a str,
     #[serde(borrow, default)]
-    message: Option<Message<'a>>,
+    message: Option<&'a RawValue>,
     #[serde(default)]
-    index: Option<usize>,
+    index: Count,
     #[serde(borrow, default)]
     content_block: Option<&'a RawValue>,
     #[serde(borrow, default)]
     delta: Option<&'a RawValue>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::object")]
     usage: Option<Reported>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
 }
 
+/// The beginning of a message, or a whole one.
 #[derive(Deserialize)]
 struct Message<'a> {
-    #[serde(default)]
-    model: Option<String>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "lenient::text")]
+    model: Option<Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "lenient::list")]
     content: Option<Vec<&'a RawValue>>,
-    #[serde(default)]
-    stop_reason: Option<String>,
-    #[serde(default)]
-    stop_details: Option<Details>,
-    #[serde(default)]
+    #[serde(borrow, default, deserialize_with = "lenient::text")]
+    stop_reason: Option<Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "lenient::object")]
+    stop_details: Option<Details<'a>>,
+    #[serde(default, deserialize_with = "lenient::object")]
     usage: Option<Reported>,
 }
 
 #[derive(Default, Deserialize)]
-struct End {
-    #[serde(default)]
-    stop_reason: Option<String>,
-    #[serde(default)]
-    stop_details: Option<Details>,
+struct End<'a> {
+    #[serde(borrow, default, deserialize_with = "lenient::text")]
+    stop_reason: Option<Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "lenient::object")]
+    stop_details: Option<Details<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Details {
-    #[serde(default)]
-    explanation: Option<String>,
+struct Details<'a> {
+    #[serde(borrow, default, deserialize_with = "lenient::text")]
+    explanation: Option<Text<'a>>,
 }
 
 /// What the provider counts: three kinds of input that add up, and output. Counts are cumulative.
@@ -79,7 +90,9 @@ struct Reported {
     cache_creation_input_tokens: Count,
     cache_read_input_tokens: Count,
     /// Some gateways report what was written to the cache only here.
+    #[serde(deserialize_with = "lenient::object")]
     cache_creation: Option<Written>,
+    #[serde(deserialize_with = "lenient::object")]
     output_tokens_details: Option<Thought>,
 }
 
@@ -103,97 +116,141 @@ pub(super) fn whole(body: &str) -> Result<Draft, Fault> {
         return Err(Fault::new(FaultKind::NotAnApi, "the answer has no message in it"));
     }
     let (mut reader, mut said) = (Reader::default(), Said::default());
-    reader.message(message, &mut said)?;
+    reader.begin(message, &mut said)?;
     reader.done = true;
     Box::new(reader).end()
 }
 
 impl Reader {
-    fn message(&mut self, message: Message<'_>, said: &mut Said) -> Result<(), Fault> {
-        if std::mem::replace(&mut self.begun, true) {
-            return Err(broken("the message begins twice"));
+    fn message(&mut self, json: &RawValue, said: &mut Said) -> Result<(), Fault> {
+        let json = json.get();
+        match &self.begun {
+            // Some gateways say the beginning again to keep the connection alive.
+            Some(begun) if begun == json && self.blocks.is_empty() => return Ok(()),
+            Some(_) => return Err(broken("the message begins twice")),
+            None => self.begun = Some(json.to_owned()),
         }
+        self.begin(serde_json::from_str(json).map_err(|error| bad_json(&error))?, said)
+    }
+
+    fn begin(&mut self, message: Message<'_>, said: &mut Said) -> Result<(), Fault> {
         let Message { model, content, stop_reason, stop_details, usage } = message;
         for block in content.unwrap_or_default() {
             self.blocks.push(Block::begin(block, said)?);
         }
-        self.model = model;
-        self.end_of(End { stop_reason, stop_details });
+        self.model = model.and_then(Text::filled);
+        self.end_of(End { stop_reason, stop_details })?;
         self.usage.add(usage);
         Ok(())
     }
 
-    fn end_of(&mut self, end: End) {
+    fn end_of(&mut self, end: End<'_>) -> Result<(), Fault> {
         if let Some(reason) = end.stop_reason {
-            self.finish = Some(finish(&reason));
+            self.finish = finish(&reason.0)?.or(self.finish.take());
         }
-        self.explanation =
-            end.stop_details.and_then(|details| details.explanation).or(self.explanation.take());
+        let explanation = end.stop_details.and_then(|details| details.explanation);
+        self.explanation = explanation.and_then(Text::filled).or(self.explanation.take());
+        Ok(())
     }
 
-    fn block(&mut self, index: Option<usize>) -> Result<&mut Block, Fault> {
-        let block =
-            index.and_then(|index| self.blocks.get_mut(index)).filter(|block| block.is_open);
-        block.ok_or_else(|| broken(format!("there is no open block {}", index.unwrap_or(0))))
+    /// Returns the open block with this number, or the only open one where there is no number.
+    fn block(&mut self, index: Count) -> Result<&mut Block, Fault> {
+        let at = if let Some(index) = index.0 {
+            usize::try_from(index).ok()
+        } else {
+            let mut open = (0..self.blocks.len()).filter(|at| self.blocks[*at].is_open);
+            open.next().filter(|_| open.next().is_none())
+        };
+        let block = at.and_then(|at| self.blocks.get_mut(at)).filter(|block| block.is_open);
+        block.ok_or_else(|| broken(format!("there is no open block {}", index.0.unwrap_or(0))))
     }
 
-    fn take(&mut self, event: Event<'_>, said: &mut Said) -> Result<(), Fault> {
-        let missing = |what: &str| broken(format!("an event of type {} has no {what}", event.kind));
-        match event.kind {
-            "message_start" => {
-                let message = event.message.ok_or_else(|| missing("message"))?;
-                self.message(message, said)
+    fn take(&mut self, kind: Kind, event: &Event<'_>, said: &mut Said) -> Result<(), Fault> {
+        let missing = |what: &str| broken(format!("an event {kind:?} has no {what}"));
+        match kind {
+            Kind::MessageStart => {
+                self.message(event.message.ok_or_else(|| missing("message"))?, said)
             }
-            "content_block_start" => {
+            Kind::BlockStart => {
                 let start = event.content_block.ok_or_else(|| missing("block"))?;
-                if event.index != Some(self.blocks.len()) {
-                    let index =
-                        event.index.map_or_else(|| "none".to_owned(), |index| index.to_string());
+                if let Some(index) = event.index.0
+                    && index != self.blocks.len() as u64
+                {
                     return Err(broken(format!("block {index} is out of order")));
                 }
                 self.blocks.push(Block::begin(start, said)?);
                 Ok(())
             }
-            "content_block_delta" => {
+            Kind::BlockDelta => {
                 let delta = event.delta.ok_or_else(|| missing("delta"))?;
-                let delta: Delta<'_> =
-                    serde_json::from_str(delta.get()).map_err(|error| bad_json(&error))?;
-                self.block(event.index)?.grow(delta, said);
+                let block = self.block(event.index)?;
+                if delta.get().starts_with('{') {
+                    let delta: Delta<'_> =
+                        serde_json::from_str(delta.get()).map_err(|error| bad_json(&error))?;
+                    block.grow(delta, said);
+                }
                 Ok(())
             }
-            "content_block_stop" => {
+            Kind::BlockStop => {
                 self.block(event.index)?.is_open = false;
                 Ok(())
             }
-            "message_delta" => {
+            Kind::MessageDelta => {
                 let delta = event.delta.ok_or_else(|| missing("delta"))?;
-                self.end_of(serde_json::from_str(delta.get()).map_err(|error| bad_json(&error))?);
+                if delta.get().starts_with('{') {
+                    let end =
+                        serde_json::from_str(delta.get()).map_err(|error| bad_json(&error))?;
+                    self.end_of(end)?;
+                }
                 self.usage.add(event.usage);
                 Ok(())
             }
-            "message_stop" => {
+            Kind::MessageStop => {
                 self.done = true;
                 Ok(())
             }
-            "error" => {
+            Kind::Error => {
                 let error = event.error.and_then(|error| serde_json::from_str(error.get()).ok());
                 let error = error.as_ref().and_then(ApiError::read).unwrap_or_default();
                 Err(judge_event(&error, |_| None))
             }
-            // Pings, and what this release does not know.
-            _ => Ok(()),
         }
+    }
+}
+
+impl Kind {
+    /// Returns the kind of an event; `None` for pings, and for what this release does not know.
+    fn of(event: sse::Event<'_>) -> Result<Option<Self>, Fault> {
+        let named = Self::named(event.name);
+        let is_foreign = named.is_none() && !["", "message"].contains(&event.name);
+        match typed(event.data, is_foreign)? {
+            Some(kind) => Ok(Self::named(&kind)),
+            None => Ok(named.filter(|_| event.data.trim_start().starts_with('{'))),
+        }
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "message_start" => Self::MessageStart,
+            "content_block_start" => Self::BlockStart,
+            "content_block_delta" => Self::BlockDelta,
+            "content_block_stop" => Self::BlockStop,
+            "message_delta" => Self::MessageDelta,
+            "message_stop" => Self::MessageStop,
+            "error" => Self::Error,
+            _ => return None,
+        })
     }
 }
 
 impl Decoder for Reader {
     fn event(&mut self, event: sse::Event<'_>, said: &mut Said) -> Result<(), Fault> {
-        let event: Event<'_> =
-            serde_json::from_str(event.data).map_err(|error| bad_json(&error))?;
-        if !self.begun && !matches!(event.kind, "message_start" | "ping" | "error") {
+        let Some(kind) = Kind::of(event)? else { return Ok(()) };
+        if self.begun.is_none() && !matches!(kind, Kind::MessageStart | Kind::Error) {
             return Err(broken("the message does not begin"));
         }
-        self.take(event, said)
+        let event = serde_json::from_str(event.data).map_err(|error| bad_json(&error))?;
+        self.take(kind, &event, said)
     }
 
     fn is_complete(&self) -> bool {
@@ -205,8 +262,9 @@ impl Decoder for Reader {
             return Err(cut_off());
         }
         let Self { blocks, finish, explanation, usage, model, .. } = *self;
-        let mut pieces = blocks.into_iter().map(Block::piece).collect::<Result<Vec<_>, _>>()?;
-        let finish = finish.unwrap_or_else(|| Finish::Other("none".into()));
+        let pieces = blocks.into_iter().filter_map(|block| block.piece().transpose());
+        let mut pieces = pieces.collect::<Result<Vec<_>, _>>()?;
+        let finish = finish.unwrap_or_else(|| Reason::unsaid(&pieces));
         if let (Finish::Refused, Some(explanation)) = (&finish, explanation) {
             pieces.push(Piece::Text(explanation));
         }
@@ -254,14 +312,10 @@ impl Reported {
     }
 }
 
-fn finish(reason: &str) -> Finish {
+/// Returns why the model stopped; `None` for a reason that says nothing.
+fn finish(reason: &str) -> Result<Option<Finish>, Fault> {
     match reason {
-        "end_turn" | "stop_sequence" => Finish::Stop,
-        "tool_use" => Finish::ToolCalls,
-        "max_tokens" => Finish::Length,
-        "pause_turn" => Finish::Pause,
-        "refusal" => Finish::Refused,
-        "model_context_window_exceeded" => Finish::ContextFull,
-        other => Finish::Other(other.into()),
+        "pause_turn" => Ok(Some(Finish::Pause)),
+        reason => Reason::of(reason).finish(reason),
     }
 }

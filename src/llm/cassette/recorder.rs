@@ -51,7 +51,7 @@ impl Recorder {
         let file = options.write(true).create(true).truncate(true).mode(0o600).open(path);
         let file = Some(file.map_err(failed)?);
         let mut tape = Tape { path: path.to_owned(), file, requests: 0, body: String::new() };
-        tape.try_write(&Line::Recording { version: VERSION }).map_err(failed)?;
+        tape.try_write(&Line::Recording { version: VERSION }, &Masks::default()).map_err(failed)?;
         Ok(Self(Arc::new(Mutex::new(tape))))
     }
 
@@ -76,32 +76,36 @@ impl Tape {
         self.requests += 1;
         let body = masks.mask(&String::from_utf8_lossy(&request.body.to_vec()));
         let same = common(&self.body, &body);
-        self.write(&Line::Request(RequestLine {
-            n: self.requests,
-            model: model.to_owned(),
-            method: request.method.to_string(),
-            url: masks.mask(&request.url),
-            headers: open_headers(&request.headers),
-            same,
-            body: body[same..].to_owned(),
-        }));
+        self.write(
+            &Line::Request(RequestLine {
+                n: self.requests,
+                model: model.to_owned(),
+                method: request.method.to_string(),
+                url: masks.mask(&request.url),
+                headers: open_headers(&request.headers),
+                same,
+                body: body[same..].to_owned(),
+            }),
+            masks,
+        );
         self.body = body;
         self.requests
     }
 
-    /// Writes a line. A run does not fail for its recording, but it says so, once.
-    fn write(&mut self, line: &Line) {
-        if let Err(error) = self.try_write(line) {
+    /// Writes a line, without any key that is in it: servers like to say back what they were sent, in headers too. A run
+    /// does not fail for its recording, but it says so, once.
+    fn write(&mut self, line: &Line, masks: &Masks) {
+        if let Err(error) = self.try_write(line, masks) {
             log::warn!("the recording {} ends here: {error}", self.path.display());
             self.file = None;
         }
     }
 
-    fn try_write(&mut self, line: &Line) -> io::Result<()> {
+    fn try_write(&mut self, line: &Line, masks: &Masks) -> io::Result<()> {
         let Some(file) = &mut self.file else { return Ok(()) };
-        let mut bytes = serde_json::to_vec(line)?;
-        bytes.push(b'\n');
-        file.write_all(&bytes)
+        let mut text = masks.mask(&serde_json::to_string(line)?);
+        text.push('\n');
+        file.write_all(text.as_bytes())
     }
 }
 
@@ -128,13 +132,15 @@ impl Carrier for Recorded {
         match self.carrier.send(request, cancel) {
             Ok(incoming) => {
                 let (status, headers) = (incoming.status(), telling_headers(incoming.headers()));
-                self.recorder.tape().write(&Line::Answer { n: number, status, headers });
+                let line = Line::Answer { n: number, status, headers };
+                self.recorder.tape().write(&line, &self.masks);
                 let (recorder, masks) = (self.recorder.clone(), self.masks.clone());
                 let notes = Notes { recorder, masks, number, pending: Vec::new() };
                 Ok(Box::new(Listening { incoming, notes }))
             }
             Err(error) => {
-                self.recorder.tape().write(&Line::Error { n: number, error: error.clone() });
+                let line = Line::Error { n: number, error: error.clone() };
+                self.recorder.tape().write(&line, &self.masks);
                 Err(error)
             }
         }
@@ -174,7 +180,7 @@ impl Notes {
     /// Writes what is left of the answer, and how it ended.
     fn end(&mut self, line: &Line) {
         self.rest();
-        self.recorder.tape().write(line);
+        self.recorder.tape().write(line, &self.masks);
     }
 
     fn rest(&mut self) {
@@ -185,8 +191,9 @@ impl Notes {
 
     fn piece(&mut self, length: usize) {
         let bytes: Vec<u8> = self.pending.drain(..length).collect();
+        let bytes = self.masks.mask_bytes(&bytes);
         let piece = Piece::new(self.number, &bytes, |text| self.masks.mask(text));
-        self.recorder.tape().write(&Line::Piece(piece));
+        self.recorder.tape().write(&Line::Piece(piece), &self.masks);
     }
 }
 

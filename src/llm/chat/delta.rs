@@ -4,27 +4,27 @@ use std::borrow::Cow;
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::llm::decode::{Count, InputDetails, OutputDetails};
+use crate::llm::decode::{Count, InputDetails, OutputDetails, Text, lenient};
 use crate::model::{Tokens, Usage};
 
 /// A chunk, or a whole reply.
 #[derive(Deserialize)]
 pub(super) struct Chunk<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "lenient::text")]
     pub(super) model: Option<Text<'a>>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "lenient::objects")]
     pub(super) choices: Option<Vec<Choice<'a>>>,
     #[serde(borrow, default)]
     pub(super) usage: Option<&'a RawValue>,
     #[serde(borrow, default)]
     pub(super) error: Option<&'a RawValue>,
     /// vLLM says `error` here, and what happened beside it.
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "lenient::text")]
     pub(super) object: Option<Text<'a>>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "lenient::object")]
     pub(super) x_groq: Option<Groq<'a>>,
 }
 
@@ -38,10 +38,13 @@ pub(super) struct Groq<'a> {
 #[derive(Deserialize)]
 pub(super) struct Choice<'a> {
     #[serde(default)]
-    pub(super) index: Option<u64>,
-    #[serde(borrow, default, alias = "message")]
+    pub(super) index: Count,
+    #[serde(borrow, default, deserialize_with = "lenient::object")]
     pub(super) delta: Option<Delta<'a>>,
-    #[serde(borrow, default)]
+    /// The whole reply, or what has come of it so far; Perplexity has it beside the delta, streamed or not.
+    #[serde(borrow, default, deserialize_with = "lenient::object")]
+    pub(super) message: Option<Delta<'a>>,
+    #[serde(borrow, default, deserialize_with = "lenient::text")]
     pub(super) finish_reason: Option<Text<'a>>,
     /// OpenRouter reports an upstream failure inside the choice.
     #[serde(borrow, default)]
@@ -52,46 +55,53 @@ pub(super) struct Choice<'a> {
 pub(super) struct Delta<'a> {
     #[serde(borrow, default)]
     pub(super) content: Content<'a>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "lenient::text")]
     pub(super) refusal: Option<Text<'a>>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "lenient::text")]
     pub(super) reasoning_content: Option<Text<'a>>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "lenient::text")]
     pub(super) reasoning: Option<Text<'a>>,
     #[serde(borrow, default)]
     pub(super) reasoning_details: Option<&'a RawValue>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "lenient::objects")]
     pub(super) tool_calls: Option<Vec<CallDelta<'a>>>,
 }
 
 #[derive(Deserialize)]
 pub(super) struct CallDelta<'a> {
     #[serde(default)]
-    pub(super) index: Option<u64>,
-    #[serde(borrow, default)]
+    pub(super) index: Count,
+    #[serde(borrow, default, deserialize_with = "lenient::text")]
     pub(super) id: Option<Text<'a>>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "lenient::object")]
     pub(super) function: Option<FunctionDelta<'a>>,
 }
 
 #[derive(Default, Deserialize)]
 pub(super) struct FunctionDelta<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "lenient::text")]
     pub(super) name: Option<Text<'a>>,
     /// Text, or with some servers the object itself.
     #[serde(borrow, default)]
     pub(super) arguments: Option<&'a RawValue>,
 }
 
-/// A text that is borrowed where it has no escapes.
-#[derive(Deserialize)]
-pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
-
 /// Content is text, or with some servers a list of parts, of which some are thoughts.
 #[derive(Default)]
 pub(super) struct Content<'a> {
     pub(super) text: Cow<'a, str>,
     pub(super) thoughts: String,
+}
+
+impl Delta<'_> {
+    /// Returns whether it says nothing.
+    pub(super) fn is_empty(&self) -> bool {
+        let texts = [&self.refusal, &self.reasoning_content, &self.reasoning];
+        self.content.text.is_empty()
+            && self.content.thoughts.is_empty()
+            && texts.iter().all(|text| text.as_ref().is_none_or(|text| text.0.is_empty()))
+            && self.tool_calls.as_ref().is_none_or(Vec::is_empty)
+    }
 }
 
 impl FunctionDelta<'_> {
@@ -134,6 +144,22 @@ impl<'de> Visitor<'de> for ContentVisitor {
         Ok(Content::default())
     }
 
+    fn visit_bool<E>(self, _: bool) -> Result<Content<'de>, E> {
+        Ok(Content::default())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Content<'de>, E> {
+        Ok(Content::default())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Content<'de>, E> {
+        Ok(Content::default())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Content<'de>, E> {
+        Ok(Content::default())
+    }
+
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Content<'de>, A::Error> {
         while fields.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
         Ok(Content::default())
@@ -148,7 +174,11 @@ impl<'de> Visitor<'de> for ContentVisitor {
             thinking: Content<'a>,
         }
         let (mut text, mut thoughts) = (String::new(), String::new());
-        while let Some(piece) = parts.next_element::<Piece<'_>>()? {
+        while let Some(piece) = parts.next_element::<&RawValue>()?.map(RawValue::get) {
+            if !piece.starts_with('{') {
+                continue;
+            }
+            let piece: Piece<'_> = serde_json::from_str(piece).map_err(A::Error::custom)?;
             text.push_str(&piece.text.text);
             thoughts.push_str(&piece.thinking.text);
         }
@@ -164,7 +194,9 @@ pub(super) fn usage(json: &str) -> Option<Usage> {
         prompt_tokens: Count,
         completion_tokens: Count,
         total_tokens: Count,
+        #[serde(deserialize_with = "lenient::object")]
         prompt_tokens_details: Option<InputDetails>,
+        #[serde(deserialize_with = "lenient::object")]
         completion_tokens_details: Option<OutputDetails>,
         /// DeepSeek.
         prompt_cache_hit_tokens: Count,

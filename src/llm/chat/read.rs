@@ -3,11 +3,11 @@
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::delta::{CallDelta, Choice, Chunk, Delta, Text, usage};
+use super::delta::{CallDelta, Choice, Chunk, Delta, usage};
 use super::quirks::{End, Indexes, Quirks, Reasoning};
-use crate::llm::decode::{Draft, Piece, Said};
-use crate::llm::fault::{ApiError, judge_event};
-use crate::llm::wire::{Decoder, bad_json, broken, cut_off};
+use crate::llm::decode::{Draft, Piece, Reason, Said, Text};
+use crate::llm::fault::{ApiError, is_error, judge_event};
+use crate::llm::wire::{Decoder, bad_json, broken, cut_off, typed};
 use crate::model::{Fault, FaultKind, Finish, Usage};
 use crate::net::sse::Event;
 
@@ -16,6 +16,7 @@ use crate::net::sse::Event;
 pub(super) struct Reader {
     quirks: &'static Quirks,
     indexes: Indexes,
+    form: Form,
     text: String,
     reasoning: String,
     details: Vec<Value>,
@@ -25,6 +26,15 @@ pub(super) struct Reader {
     usage: Option<Usage>,
     model: Option<String>,
     done: bool,
+}
+
+/// How a reply comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// In pieces; a message beside them is what has come so far.
+    Pieces,
+    /// In one piece, which is the message.
+    Whole,
 }
 
 /// A tool call that grows.
@@ -39,7 +49,7 @@ struct Call {
 /// Reads a reply that came in one piece.
 pub(super) fn whole(quirks: &'static Quirks, body: &str) -> Result<Draft, Fault> {
     // There are no indexes here, since nothing is in pieces.
-    let mut reader = Reader { indexes: Indexes::Loose, ..Reader::new(quirks) };
+    let mut reader = Reader { indexes: Indexes::Loose, form: Form::Whole, ..Reader::new(quirks) };
     reader.chunk(body, &mut Said::default())?;
     if reader.finish.is_none() && reader.text.is_empty() && reader.calls.is_empty() {
         return Err(Fault::new(FaultKind::NotAnApi, "the answer has no message in it"));
@@ -53,6 +63,7 @@ impl Reader {
         Self {
             quirks,
             indexes: quirks.indexes,
+            form: Form::Pieces,
             text: String::new(),
             reasoning: String::new(),
             details: Vec::new(),
@@ -66,32 +77,62 @@ impl Reader {
     }
 
     fn chunk(&mut self, json: &str, said: &mut Said) -> Result<(), Fault> {
+        if !json.trim_start().starts_with('{') {
+            // No chunk of a reply, but it may be one of JSON.
+            return typed(json, false).map(drop);
+        }
         let chunk: Chunk<'_> = serde_json::from_str(json).map_err(|error| bad_json(&error))?;
-        if let Some(error) = chunk.error {
+        if let Some(error) = chunk.error.filter(|error| is_error(error)) {
             return Err(reported(error.get()));
         }
         if chunk.object.is_some_and(|object| object.0 == "error") {
             return Err(reported(json));
         }
         if let (None, Some(Text(model))) = (&self.model, chunk.model) {
-            self.model = Some(model.into_owned()).filter(|model| !model.is_empty());
+            self.model = Text(model).filled();
         }
         if let Some(told) = chunk.usage.or(chunk.x_groq.and_then(|groq| groq.usage)) {
             self.usage = usage(told.get()).or(self.usage);
         }
-        let first = |choice: &Choice<'_>| choice.index.unwrap_or(0) == 0;
+        let first = |choice: &Choice<'_>| choice.index.0.unwrap_or(0) == 0;
         for choice in chunk.choices.unwrap_or_default().into_iter().filter(first) {
-            if let Some(error) = choice.error {
+            if let Some(error) = choice.error.filter(|error| is_error(error)) {
                 return Err(reported(error.get()));
             }
-            if let Some(delta) = choice.delta {
+            let reason = choice.finish_reason.map_or_else(Default::default, |reason| reason.0);
+            let finish = finish(&reason)?;
+            if let Some(delta) = self.news(choice.delta, choice.message, finish.is_some()) {
                 self.delta(delta, said)?;
             }
-            if let Some(Text(reason)) = choice.finish_reason {
-                self.finish = finish(&reason)?.or(self.finish.take());
-            }
+            self.finish = finish.or(self.finish.take());
         }
         Ok(())
+    }
+
+    /// Returns what is new in a choice. In a stream that is the delta; a message beside it is what has come so far, and
+    /// counts when nothing has.
+    fn news<'a>(
+        &self,
+        delta: Option<Delta<'a>>,
+        message: Option<Delta<'a>>,
+        is_last: bool,
+    ) -> Option<Delta<'a>> {
+        let has_begun = !self.text.is_empty() || !self.calls.is_empty();
+        match (self.form, delta, message) {
+            (_, only, None) | (Form::Whole, None, only) => only,
+            (Form::Whole, Some(delta), Some(message)) => {
+                Some(if message.is_empty() { delta } else { message })
+            }
+            (Form::Pieces, Some(delta), Some(_)) if has_begun || !is_last || !delta.is_empty() => {
+                Some(delta)
+            }
+            (Form::Pieces, Some(_), message) => message,
+            (Form::Pieces, None, Some(message)) => {
+                // It says again what has come, where it is the whole of it.
+                let is_again = has_begun && is_last && *message.content.text == *self.text;
+                (!is_again).then_some(message)
+            }
+        }
     }
 
     fn delta(&mut self, delta: Delta<'_>, said: &mut Said) -> Result<(), Fault> {
@@ -129,14 +170,14 @@ impl Reader {
             None => "".into(),
         };
         said.silently(&arguments);
-        let known = match delta.index {
+        let known = match delta.index.0 {
             Some(index) => self.calls.iter().rposition(|call| call.index == Some(index)),
             None => self.calls.len().checked_sub(1),
         };
-        let begins = match (self.indexes, known, delta.index) {
+        let begins = match (self.indexes, known, delta.index.0) {
             (_, None, _) => true,
             (_, Some(_), _) if name.is_empty() => false,
-            (Indexes::Strict, Some(_), _) => return Err(twice(delta.index)),
+            (Indexes::Strict, Some(_), _) => return Err(twice(delta.index.0)),
             // Without indexes every name begins a call.
             (Indexes::Loose, Some(_), None) => true,
             // Some servers give every call the index 0, but none sends another call before the one before is whole.
@@ -147,7 +188,7 @@ impl Reader {
                     || (!id.is_empty() && id == call.id)
                     || (id.is_empty() && !call.id.is_empty())
                 {
-                    return Err(twice(delta.index));
+                    return Err(twice(delta.index.0));
                 }
                 true
             }
@@ -155,9 +196,9 @@ impl Reader {
         if let Some(at) = known.filter(|_| !begins) {
             self.calls[at].arguments.push_str(&arguments);
         } else {
-            self.may_begin(delta.index, name)?;
+            self.may_begin(delta.index.0, name)?;
             self.calls.push(Call {
-                index: delta.index,
+                index: delta.index.0,
                 id: id.to_owned(),
                 name: name.to_owned(),
                 arguments: arguments.into_owned(),
@@ -235,11 +276,10 @@ impl Decoder for Reader {
             name: call.name,
             arguments: call.arguments,
         });
-        let pieces = opaque.into_iter().chain(text).chain(calls).collect();
-        let finish = match finish {
-            Some(Finish::Stop) if refused => Finish::Refused,
-            Some(finish) => finish,
-            None => Finish::Other("none".into()),
+        let pieces: Vec<_> = opaque.into_iter().chain(text).chain(calls).collect();
+        let finish = match finish.unwrap_or_else(|| Reason::unsaid(&pieces)) {
+            Finish::Stop if refused => Finish::Refused,
+            finish => finish,
         };
         Ok(Draft { pieces, finish, usage, model })
     }
@@ -247,19 +287,7 @@ impl Decoder for Reader {
 
 /// Returns why the model stopped; nothing for a reason that is none, and a fault for one that is an error.
 fn finish(reason: &str) -> Result<Option<Finish>, Fault> {
-    Ok(Some(match reason {
-        "" | "null" => return Ok(None),
-        "stop" | "eos" | "end_turn" | "stop_sequence" => Finish::Stop,
-        "tool_calls" | "function_call" | "tool_use" => Finish::ToolCalls,
-        "length" | "max_tokens" | "model_length" => Finish::Length,
-        "content_filter" | "sensitive" | "refusal" | "safety" => Finish::Refused,
-        "model_context_window_exceeded" => Finish::ContextFull,
-        "error" | "network_error" | "insufficient_system_resource" | "aborted" => {
-            let message = format!("the provider broke the reply off: {reason}");
-            return Err(Fault::new(FaultKind::Server, message));
-        }
-        other => Finish::Other(other.into()),
-    }))
+    Reason::of(reason).finish(reason)
 }
 
 /// Returns the fault of an error inside a reply.

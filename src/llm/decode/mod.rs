@@ -2,8 +2,12 @@
 
 mod count;
 mod draft;
+mod finish;
+pub(super) mod lenient;
 mod names;
 
 pub(super) use count::{Count, InputDetails, OutputDetails};
 pub(super) use draft::{Draft, Piece, Said, estimate};
+pub(super) use finish::Reason;
+pub(super) use lenient::Text;
 pub(super) use names::Names;

@@ -245,11 +245,11 @@ impl Form {
 
 /// Returns whether a document is an error, although its status does not say so.
 fn is_error(json: &serde_json::Value) -> bool {
-    let has = |key: &str| json.get(key).is_some_and(|value| !value.is_null());
     let is_listed = json.as_array().is_some_and(|items| items.iter().any(is_error));
+    let has_error = json.get("error").is_some_and(|error| !fault::is_empty(error));
     is_listed
         || (ApiError::find(json).is_some()
-            && (has("error") || json.get("object").is_some_and(|kind| *kind == "error")))
+            && (has_error || json.get("object").is_some_and(|kind| *kind == "error")))
 }
 
 /// Returns whether the beginning of an answer is that of an event stream that was cut off.

@@ -8,4 +8,4 @@ mod words;
 pub(super) use answer::{Answer, judge, judge_event};
 pub(super) use network::explain;
 pub(super) use said::{Masks, glimpse, readable};
-pub(super) use words::ApiError;
+pub(super) use words::{ApiError, is_empty, is_error};

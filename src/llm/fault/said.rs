@@ -34,6 +34,11 @@ impl Masks {
         }
         mask_patterns(&masked)
     }
+
+    /// Returns bytes with every key in them masked.
+    pub(crate) fn mask_bytes(&self, bytes: &[u8]) -> Vec<u8> {
+        self.0.iter().fold(bytes.to_vec(), |bytes, secret| secret.mask_bytes(&bytes))
+    }
 }
 
 /// What keys begin with.

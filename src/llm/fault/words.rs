@@ -1,6 +1,7 @@
 //! What providers say is wrong.
 
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::model::FaultKind;
 
@@ -96,6 +97,24 @@ fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),
+    }
+}
+
+/// Returns whether an error is reported here, and it is not only the place for one.
+pub(crate) fn is_error(json: &RawValue) -> bool {
+    let value: Result<Value, _> = serde_json::from_str(json.get());
+    value.is_ok_and(|value| !is_empty(&value))
+}
+
+/// Returns whether nothing is said here.
+pub(crate) fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Bool(true) => false,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
     }
 }
 

@@ -4,9 +4,9 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::llm::decode::{Count, Draft, Piece, Said};
-use crate::llm::fault::{ApiError, judge_event};
-use crate::llm::wire::{Decoder, bad_json, broken, cut_off};
+use crate::llm::decode::{Count, Draft, Piece, Reason, Said, Text, lenient};
+use crate::llm::fault::{ApiError, is_error, judge_event};
+use crate::llm::wire::{Decoder, bad_json, broken, cut_off, typed};
 use crate::model::{Fault, FaultKind, Finish, Tokens, Usage};
 use crate::net::sse;
 
@@ -17,19 +17,21 @@ pub(super) struct Reader {
     finish: Option<Finish>,
     usage: Option<Usage>,
     model: Option<String>,
+    /// Whether something else than a finish reason says that nothing more comes.
+    done: bool,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Chunk<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "lenient::objects")]
     candidates: Option<Vec<Candidate<'a>>>,
-    #[serde(default)]
-    prompt_feedback: Option<Feedback>,
-    #[serde(default)]
+    #[serde(borrow, default, deserialize_with = "lenient::object")]
+    prompt_feedback: Option<Feedback<'a>>,
+    #[serde(default, deserialize_with = "lenient::object")]
     usage_metadata: Option<Reported>,
-    #[serde(default)]
-    model_version: Option<String>,
+    #[serde(borrow, default, deserialize_with = "lenient::text")]
+    model_version: Option<Text<'a>>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
 }
@@ -38,49 +40,49 @@ struct Chunk<'a> {
 #[serde(rename_all = "camelCase")]
 struct Candidate<'a> {
     #[serde(default)]
-    index: Option<u64>,
-    #[serde(borrow, default)]
+    index: Count,
+    #[serde(borrow, default, deserialize_with = "lenient::object")]
     content: Option<Content<'a>>,
-    #[serde(default)]
-    finish_reason: Option<String>,
-    #[serde(default)]
-    finish_message: Option<String>,
+    #[serde(borrow, default, deserialize_with = "lenient::text")]
+    finish_reason: Option<Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "lenient::text")]
+    finish_message: Option<Text<'a>>,
 }
 
 #[derive(Deserialize)]
 struct Content<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "lenient::list")]
     parts: Option<Vec<&'a RawValue>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Part<'a> {
-    #[serde(default)]
-    text: Option<String>,
-    #[serde(default)]
-    thought: Option<bool>,
+    #[serde(borrow, default, deserialize_with = "lenient::text")]
+    text: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    thought: Option<&'a RawValue>,
     #[serde(borrow, default)]
     thought_signature: Option<&'a RawValue>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "lenient::object")]
     function_call: Option<FunctionCall<'a>>,
 }
 
 #[derive(Deserialize)]
 struct FunctionCall<'a> {
-    #[serde(default)]
-    id: Option<String>,
-    #[serde(default)]
-    name: Option<String>,
+    #[serde(borrow, default, deserialize_with = "lenient::text")]
+    id: Option<Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "lenient::text")]
+    name: Option<Text<'a>>,
     #[serde(borrow, default)]
     args: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Feedback {
-    #[serde(default)]
-    block_reason: Option<String>,
+struct Feedback<'a> {
+    #[serde(borrow, default, deserialize_with = "lenient::text")]
+    block_reason: Option<Text<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -108,39 +110,57 @@ pub(super) fn whole(body: &str) -> Result<Draft, Fault> {
     if reader.finish.is_none() && reader.pieces.is_empty() {
         return Err(Fault::new(FaultKind::NotAnApi, "the answer has no candidate in it"));
     }
+    reader.done = true;
     Box::new(reader).end()
 }
 
 impl Reader {
     fn chunk(&mut self, json: &str, said: &mut Said) -> Result<(), Fault> {
+        match json.trim_start().as_bytes().first() {
+            Some(b'{') => self.object(json, said),
+            Some(b'[') => {
+                let chunks: Vec<&RawValue> =
+                    serde_json::from_str(json).map_err(|error| bad_json(&error))?;
+                chunks.into_iter().try_for_each(|chunk| self.chunk(chunk.get(), said))
+            }
+            // No chunk of a reply, but it may be one of JSON.
+            _ => typed(json, false).map(drop),
+        }
+    }
+
+    fn object(&mut self, json: &str, said: &mut Said) -> Result<(), Fault> {
         let chunk: Chunk<'_> = serde_json::from_str(json).map_err(|error| bad_json(&error))?;
-        if let Some(error) = chunk.error {
+        if let Some(error) = chunk.error.filter(|error| is_error(error)) {
             let error: Option<Value> = serde_json::from_str(error.get()).ok();
             let error = error.as_ref().and_then(ApiError::read).unwrap_or_default();
             return Err(judge_event(&error, |_| None));
         }
-        self.model = self.model.take().or(chunk.model_version);
+        self.model = self.model.take().or_else(|| chunk.model_version.and_then(Text::filled));
         self.usage = chunk.usage_metadata.and_then(Reported::usage).or(self.usage);
         if chunk.prompt_feedback.and_then(|feedback| feedback.block_reason).is_some() {
             self.finish = Some(Finish::Refused);
         }
-        let first = |candidate: &Candidate<'_>| candidate.index.unwrap_or(0) == 0;
+        let first = |candidate: &Candidate<'_>| candidate.index.0.unwrap_or(0) == 0;
         for candidate in chunk.candidates.unwrap_or_default().into_iter().filter(first) {
             for part in candidate.content.and_then(|content| content.parts).unwrap_or_default() {
                 self.part(part, said)?;
             }
             if let Some(reason) = candidate.finish_reason {
-                let message = candidate.finish_message.unwrap_or_default();
-                self.finish = finish(&reason, &message)?.or(self.finish.take());
+                let message = candidate.finish_message.and_then(Text::filled).unwrap_or_default();
+                self.finish = finish(&reason.0, &message)?.or(self.finish.take());
             }
         }
         Ok(())
     }
 
     fn part(&mut self, json: &RawValue, said: &mut Said) -> Result<(), Fault> {
+        if !json.get().starts_with('{') {
+            return Ok(());
+        }
         let part: Part<'_> = serde_json::from_str(json.get()).map_err(|error| bad_json(&error))?;
         let Part { text, thought, thought_signature, function_call } = part;
-        if thought == Some(true) {
+        let text = text.map(|text| text.0);
+        if thought.is_some_and(|thought| thought.get() == "true") {
             said.reasoning.push_str(&text.unwrap_or_default());
             if thought_signature.is_some() {
                 self.pieces.push(Piece::Opaque(json.get().to_owned()));
@@ -156,16 +176,17 @@ impl Reader {
                 said.text.push_str(&text);
                 match self.pieces.last_mut().filter(|_| thought_signature.is_none()) {
                     Some(Piece::Text(before)) => before.push_str(&text),
-                    _ => self.pieces.push(Piece::Text(text)),
+                    _ => self.pieces.push(Piece::Text(text.into_owned())),
                 }
             }
             (_, Some(FunctionCall { id, name, args })) => {
-                let name = name.filter(|name| !name.is_empty());
+                let name = name.and_then(Text::filled);
                 let name = name.ok_or_else(|| broken("a tool call has no name"))?;
                 let arguments = args.map_or("", RawValue::get);
                 let arguments = if arguments == "null" { "" } else { arguments }.to_owned();
                 said.silently(&arguments);
-                self.pieces.push(Piece::Call { id: id.unwrap_or_default(), name, arguments });
+                let id = id.and_then(Text::filled).unwrap_or_default();
+                self.pieces.push(Piece::Call { id, name, arguments });
             }
             // What this release does not know goes back as it came.
             (None, None) => self.pieces.push(Piece::Opaque(json.get().to_owned())),
@@ -177,7 +198,11 @@ impl Reader {
 impl Decoder for Reader {
     fn event(&mut self, event: sse::Event<'_>, said: &mut Said) -> Result<(), Fault> {
         match event.data.trim() {
-            "" | "[DONE]" => Ok(()),
+            "" => Ok(()),
+            "[DONE]" => {
+                self.done = true;
+                Ok(())
+            }
             data => self.chunk(data, said),
         }
     }
@@ -188,7 +213,8 @@ impl Decoder for Reader {
     }
 
     fn end(self: Box<Self>) -> Result<Draft, Fault> {
-        let Self { pieces, finish, usage, model } = *self;
+        let Self { pieces, finish, usage, model, done } = *self;
+        let finish = finish.or_else(|| done.then(|| Reason::unsaid(&pieces)));
         let finish = finish.ok_or_else(cut_off)?;
         let has_calls = pieces.iter().any(|piece| matches!(piece, Piece::Call { .. }));
         let finish = if finish == Finish::Stop && has_calls { Finish::ToolCalls } else { finish };
@@ -218,11 +244,8 @@ fn finish(reason: &str, message: &str) -> Result<Option<Finish>, Fault> {
         Err(Fault::new(kind, text.trim_end().to_owned()))
     };
     Ok(Some(match reason {
-        "" | "FINISH_REASON_UNSPECIFIED" => return Ok(None),
-        "STOP" => Finish::Stop,
-        "MAX_TOKENS" | "CONTINUATION" => Finish::Length,
-        "SAFETY"
-        | "RECITATION"
+        "CONTINUATION" => Finish::Length,
+        "RECITATION"
         | "LANGUAGE"
         | "BLOCKLIST"
         | "PROHIBITED_CONTENT"
@@ -237,6 +260,6 @@ fn finish(reason: &str, message: &str) -> Result<Option<Finish>, Fault> {
             return fault(FaultKind::Protocol);
         }
         "MISSING_THOUGHT_SIGNATURE" => return fault(FaultKind::Request),
-        other => Finish::Other(other.into()),
+        other => return Reason::of(other).finish(other),
     }))
 }

@@ -2,23 +2,34 @@
 //!
 //! What is streamed of an item is shown as it comes; what counts is the item as it is when it is done.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::item::{self, Decoded};
-use crate::llm::decode::{Count, Draft, InputDetails, OutputDetails, Piece, Said};
+use crate::llm::decode::{
+    Count, Draft, InputDetails, OutputDetails, Piece, Reason, Said, Text, lenient,
+};
 use crate::llm::fault::{ApiError, judge_event};
-use crate::llm::wire::{Decoder, bad_json, broken, cut_off};
+use crate::llm::wire::{Decoder, bad_json, broken, cut_off, typed};
 use crate::model::{Fault, FaultKind, Finish, Tokens, Usage};
 use crate::net::sse;
 
 /// Gathers a reply.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
-    /// The items, in order; none where one has begun and is not done.
-    items: Vec<Option<Decoded>>,
+    items: Items,
     ended: Option<Ended>,
+}
+
+/// The items that the events told, by their numbers; `None` for one that has begun and is not done.
+#[derive(Debug, Default)]
+struct Items {
+    told: BTreeMap<u64, Option<Decoded>>,
+    /// What is wrong with the events, if anything is. Then only the terminal event can say what the items are.
+    doubt: Option<String>,
 }
 
 /// How a response ended.
@@ -27,42 +38,51 @@ struct Ended {
     finish: Finish,
     usage: Option<Usage>,
     model: Option<String>,
+    items: Vec<Decoded>,
+}
+
+/// The terminal events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Completed,
+    Incomplete,
+    Failed,
+    /// The status alone says how it ended.
+    Done,
 }
 
 #[derive(Deserialize)]
 struct Event<'a> {
-    #[serde(rename = "type")]
-    kind: &'a str,
     #[serde(default)]
-    output_index: Option<usize>,
+    output_index: Count,
     #[serde(borrow, default)]
     item: Option<&'a RawValue>,
-    #[serde(default)]
-    delta: Option<String>,
+    #[serde(borrow, default, deserialize_with = "lenient::text")]
+    delta: Option<Text<'a>>,
     #[serde(borrow, default)]
     response: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
 struct Response<'a> {
-    #[serde(default)]
-    status: Option<String>,
-    #[serde(default)]
-    model: Option<String>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "lenient::text")]
+    status: Option<Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "lenient::text")]
+    model: Option<Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "lenient::list")]
     output: Option<Vec<&'a RawValue>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::object")]
     usage: Option<Reported>,
-    #[serde(default)]
-    incomplete_details: Option<Incomplete>,
+    #[serde(borrow, default, deserialize_with = "lenient::object")]
+    incomplete_details: Option<Incomplete<'a>>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
-struct Incomplete {
-    #[serde(default)]
-    reason: Option<String>,
+struct Incomplete<'a> {
+    #[serde(borrow, default, deserialize_with = "lenient::text")]
+    reason: Option<Text<'a>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -70,7 +90,9 @@ struct Incomplete {
 struct Reported {
     input_tokens: Count,
     output_tokens: Count,
+    #[serde(deserialize_with = "lenient::object")]
     input_tokens_details: Option<InputDetails>,
+    #[serde(deserialize_with = "lenient::object")]
     output_tokens_details: Option<OutputDetails>,
 }
 
@@ -81,56 +103,32 @@ pub(super) fn whole(body: &str) -> Result<Draft, Fault> {
         return Err(Fault::new(FaultKind::NotAnApi, "the answer has no response in it"));
     }
     let mut reader = Reader::default();
-    reader.finish(response)?;
+    reader.finish(End::Done, response)?;
     Box::new(reader).end()
 }
 
 impl Reader {
-    fn take(
-        &mut self,
-        kind: &str,
-        event: Event<'_>,
-        data: &str,
-        said: &mut Said,
-    ) -> Result<(), Fault> {
-        let missing = || broken(format!("an event of type {kind} has not what belongs to it"));
-        match kind {
+    fn take(&mut self, kind: &str, data: &str, said: &mut Said) -> Result<(), Fault> {
+        let end = match kind {
             "response.output_item.added" => {
-                let index = event.output_index.ok_or_else(missing)?;
-                if index != self.items.len() {
-                    return Err(broken(format!("item {index} is out of order")));
-                }
-                self.items.push(None);
-                Ok(())
+                self.items.begin(parsed(data)?.output_index);
+                return Ok(());
             }
             "response.output_item.done" => {
-                let (index, json) = event.output_index.zip(event.item).ok_or_else(missing)?;
-                let decoded = item::read(json)?;
-                let count = self.items.len();
-                match self.items.get_mut(index) {
-                    Some(open @ None) => *open = Some(decoded),
-                    // Some servers tell an item only when it is done.
-                    None if index == count => self.items.push(Some(decoded)),
-                    Some(Some(_)) => return Err(broken(format!("item {index} is done twice"))),
-                    None => return Err(broken(format!("item {index} is out of order"))),
-                }
-                Ok(())
+                let Event { output_index, item, .. } = parsed(data)?;
+                return self.items.done(output_index, item);
             }
             "response.output_text.delta" | "response.refusal.delta" => {
-                said.text.push_str(&event.delta.unwrap_or_default());
-                Ok(())
+                said.text.push_str(&parsed(data)?.delta());
+                return Ok(());
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
-                said.reasoning.push_str(&event.delta.unwrap_or_default());
-                Ok(())
+                said.reasoning.push_str(&parsed(data)?.delta());
+                return Ok(());
             }
             "response.function_call_arguments.delta" => {
-                said.silently(&event.delta.unwrap_or_default());
-                Ok(())
-            }
-            "response.completed" | "response.incomplete" | "response.failed" | "response.done" => {
-                let json = event.response.ok_or_else(missing)?;
-                self.finish(serde_json::from_str(json.get()).map_err(|error| bad_json(&error))?)
+                said.silently(&parsed(data)?.delta());
+                return Ok(());
             }
             "error" => {
                 let error: Value = serde_json::from_str(data).map_err(|error| bad_json(&error))?;
@@ -138,37 +136,127 @@ impl Reader {
                 let found = ApiError::read(nested.unwrap_or(&error)).unwrap_or_default();
                 // The type of the event is no kind of error.
                 let kind = if nested.is_some() { found.kind.clone() } else { String::new() };
-                Err(judge_event(&ApiError { kind, ..found }, |_| None))
+                return Err(judge_event(&ApiError { kind, ..found }, |_| None));
             }
+            "response.completed" => End::Completed,
+            "response.incomplete" => End::Incomplete,
+            "response.failed" | "response.cancelled" => End::Failed,
+            "response.done" => End::Done,
             // Beginnings, parts, and what this release does not know.
-            _ => Ok(()),
-        }
+            _ => return Ok(()),
+        };
+        let response = parsed(data)?.response.filter(|json| json.get().starts_with('{'));
+        let response = response.ok_or_else(|| broken(format!("{kind} has no response")))?;
+        let response = serde_json::from_str(response.get()).map_err(|error| bad_json(&error))?;
+        self.finish(end, response)
     }
 
-    fn finish(&mut self, response: Response<'_>) -> Result<(), Fault> {
+    fn finish(&mut self, end: End, response: Response<'_>) -> Result<(), Fault> {
         let Response { status, model, output, usage, incomplete_details, error } = response;
-        let reason = incomplete_details.and_then(|details| details.reason);
-        let finish = match (status.as_deref(), reason.as_deref()) {
-            (Some("failed" | "cancelled"), _) => {
+        let reason = incomplete_details.and_then(|details| details.reason).and_then(Text::filled);
+        let status = status.map(|status| status.0.to_lowercase());
+        let end = match (end, status.as_deref()) {
+            (_, Some("failed" | "cancelled" | "canceled")) | (End::Failed, _) => End::Failed,
+            (_, Some("incomplete")) | (End::Incomplete, _) => End::Incomplete,
+            (_, Some("completed" | "complete") | None) => End::Completed,
+            (End::Completed | End::Done, Some(_)) => End::Done,
+        };
+        let finish = match (end, reason) {
+            (End::Failed, _) => {
                 let error = error.and_then(|error| serde_json::from_str(error.get()).ok());
                 let error = error.as_ref().and_then(ApiError::read).unwrap_or_default();
                 return Err(judge_event(&error, |_| None));
             }
-            (Some("incomplete"), Some("max_output_tokens")) => Finish::Length,
-            (Some("incomplete"), Some("content_filter")) => Finish::Refused,
-            (Some("incomplete"), reason) => Finish::Other(reason.unwrap_or("incomplete").into()),
-            (Some("completed") | None, _) => Finish::Stop,
-            (Some(other), _) => Finish::Other(other.into()),
+            (End::Completed, _) => Finish::Stop,
+            (End::Incomplete, Some(reason)) => match Reason::of(&reason) {
+                // It says itself that the response is not complete.
+                Reason::Finished(Finish::Stop | Finish::ToolCalls) | Reason::None => {
+                    Finish::Other(reason.into())
+                }
+                said => said.finish(&reason)?.unwrap_or_else(|| Finish::Other(reason.into())),
+            },
+            (End::Incomplete, None) => Finish::Other("incomplete".into()),
+            (End::Done, _) => Finish::Other(status.unwrap_or_default().into()),
         };
-        if self.items.is_empty() {
-            // What came in one piece, or from a server that tells nothing item by item.
-            for json in output.unwrap_or_default() {
-                self.items.push(Some(item::read(json)?));
-            }
-        }
-        self.ended = Some(Ended { finish, usage: usage.and_then(Reported::usage), model });
+        let items = std::mem::take(&mut self.items).settle(&output.unwrap_or_default(), &finish)?;
+        let (usage, model) = (usage.and_then(Reported::usage), model.and_then(Text::filled));
+        self.ended = Some(Ended { finish, usage, model, items });
         Ok(())
     }
+}
+
+impl Items {
+    fn begin(&mut self, index: Count) {
+        match index.0 {
+            Some(index) if index == self.next() => drop(self.told.insert(index, None)),
+            Some(index) => self.doubt(format!("item {index} is out of order")),
+            // It is told again when it is done.
+            None => {}
+        }
+    }
+
+    /// Takes an item that is done. Some servers tell it only then.
+    fn done(&mut self, index: Count, item: Option<&RawValue>) -> Result<(), Fault> {
+        let index = index.0.unwrap_or_else(|| self.first_open());
+        let Some(item) = item else {
+            self.doubt(format!("item {index} is not told"));
+            return Ok(());
+        };
+        let decoded = item::read(item)?;
+        match self.told.get_mut(&index) {
+            Some(open @ None) => *open = Some(decoded),
+            Some(Some(_)) => self.doubt(format!("item {index} is done twice")),
+            None => {
+                if index != self.next() {
+                    self.doubt(format!("item {index} is out of order"));
+                }
+                self.told.insert(index, Some(decoded));
+            }
+        }
+        Ok(())
+    }
+
+    fn doubt(&mut self, what: String) {
+        self.doubt.get_or_insert(what);
+    }
+
+    fn next(&self) -> u64 {
+        self.told.last_key_value().map_or(0, |(last, _)| last + 1)
+    }
+
+    fn first_open(&self) -> u64 {
+        let open = self.told.iter().find(|(_, item)| item.is_none());
+        open.map_or_else(|| self.next(), |(index, _)| *index)
+    }
+
+    /// Returns the items of a response that ends with this output. Where the events have gaps, the output is the truth;
+    /// some servers leave it empty.
+    fn settle(self, output: &[&RawValue], finish: &Finish) -> Result<Vec<Decoded>, Fault> {
+        let is_open = self.told.values().any(Option::is_none);
+        let has_gaps = self.doubt.is_some() || is_open || self.told.len() < output.len();
+        if has_gaps && !output.is_empty() {
+            let items = output.iter().map(|json| item::read(json));
+            // A call that was cut off may look whole. Where the output limit did it, that is seen to later.
+            let is_taken =
+                |item: &Decoded| !item.is_cut || matches!(finish, Finish::Stop | Finish::Length);
+            return items.filter(|item| item.as_ref().map_or(true, is_taken)).collect();
+        }
+        match self.doubt {
+            Some(doubt) => Err(broken(doubt)),
+            None if is_open && *finish == Finish::Stop => Err(broken("an item is not done")),
+            None => Ok(self.told.into_values().flatten().collect()),
+        }
+    }
+}
+
+impl Event<'_> {
+    fn delta(self) -> String {
+        self.delta.and_then(Text::filled).unwrap_or_default()
+    }
+}
+
+fn parsed(data: &str) -> Result<Event<'_>, Fault> {
+    serde_json::from_str(data).map_err(|error| bad_json(&error))
 }
 
 impl Decoder for Reader {
@@ -176,8 +264,15 @@ impl Decoder for Reader {
         if event.data.trim() == "[DONE]" {
             return Ok(());
         }
-        let read: Event<'_> = serde_json::from_str(event.data).map_err(|error| bad_json(&error))?;
-        self.take(read.kind, read, event.data, said)
+        let is_own = event.name.starts_with("response.") || event.name == "error";
+        let is_foreign = !is_own && !["", "message"].contains(&event.name);
+        match typed(event.data, is_foreign)? {
+            Some(kind) => self.take(&kind, event.data, said),
+            None if is_own && event.data.trim_start().starts_with('{') => {
+                self.take(event.name, event.data, said)
+            }
+            None => Ok(()),
+        }
     }
 
     fn is_complete(&self) -> bool {
@@ -185,12 +280,9 @@ impl Decoder for Reader {
     }
 
     fn end(self: Box<Self>) -> Result<Draft, Fault> {
-        let Ended { finish, usage, model } = self.ended.ok_or_else(cut_off)?;
-        if finish == Finish::Stop && self.items.iter().any(Option::is_none) {
-            return Err(broken("an item is not done"));
-        }
+        let Ended { finish, usage, model, items } = self.ended.ok_or_else(cut_off)?;
         let (mut pieces, mut is_refusal) = (Vec::new(), false);
-        for item in self.items.into_iter().flatten() {
+        for item in items {
             is_refusal |= item.is_refusal;
             pieces.extend(item.pieces);
         }

@@ -9,6 +9,7 @@ mod hooks;
 mod imported;
 mod info;
 mod interrupts;
+mod keys;
 mod limits;
 mod process;
 mod remembered;

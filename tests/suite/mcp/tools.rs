@@ -78,6 +78,22 @@ fn a_tool_of_a_server_is_judged_like_any_other() {
     assert_eq!(asked.0, ToolStatus::Denied);
 }
 
+/// What does not fit the server's schema is told the model, and not sent.
+#[test]
+fn arguments_that_do_not_fit_the_schema_never_reach_the_server() {
+    let world = World::new();
+    let started = world.one("modern");
+    let registry = registry(&started, ConfirmMode::Yolo);
+    let (status, text) = call(&registry, "mcp_s_echo", &json!({ "text": 5 }));
+    assert_ne!(status, ToolStatus::Ok);
+    assert!(text.contains("Invalid arguments for mcp_s_echo: /text: "), "{text}");
+    assert!(text.contains("\"string\""), "{text}");
+    assert!(!world.log("s").contains(&"tools/call".to_owned()), "{:?}", world.log("s"));
+    let (status, text) = call(&registry, "mcp_s_echo", &json!({ "text": "5" }));
+    assert_eq!((status, &*text), (ToolStatus::Ok, "5"));
+    assert!(world.log("s").contains(&"tools/call".to_owned()));
+}
+
 #[test]
 fn a_tool_that_failed_says_why() {
     let world = World::new();

@@ -55,11 +55,20 @@ impl Wire {
     /// Returns an event that no release knows.
     pub(crate) fn news(self) -> &'static str {
         match self {
-            Self::Anthropic | Self::Responses => {
-                "event: news\ndata: {\"type\":\"news\",\"index\":7,\"output_index\":7}\n\n"
-            }
-            Self::Chat => "data: {\"object\":\"news\",\"choices\":[]}\n\n",
-            Self::Gemini => "data: {\"news\":true}\n\n",
+            Self::Anthropic | Self::Responses => concat!(
+                "event: news\ndata: {\"type\":\"news\",\"index\":\"7\",\"output_index\":[7],\"delta\":{\"text\":1},",
+                "\"item\":\"x\",\"message\":7,\"content_block\":[],\"usage\":\"u\",\"response\":true,\"error\":{\"a\":1}}\n\n",
+                "event: other_news\ndata: neither JSON nor anything else\n\n",
+                "data: {\"type\":{\"is\":\"an object\"}}\n\ndata: [7]\n\n"
+            ),
+            Self::Chat => concat!(
+                "data: {\"object\":\"news\",\"choices\":\"none\",\"usage\":[1],\"model\":7,\"error\":null}\n\n",
+                "data: {\"object\":7,\"choices\":[1,null,\"x\"],\"x_groq\":\"g\",\"error\":\"\"}\n\ndata: 7\n\n"
+            ),
+            Self::Gemini => concat!(
+                "data: {\"news\":true,\"candidates\":{\"a\":1},\"modelVersion\":[1],\"usageMetadata\":7}\n\n",
+                "data: {\"candidates\":[7],\"promptFeedback\":\"none\",\"error\":{}}\n\ndata: 7\n\n"
+            ),
         }
     }
 }

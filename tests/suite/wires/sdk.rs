@@ -57,7 +57,9 @@ fn finish(recording: &Recording) -> &'static str {
     let ends = if array(&sdk["calls"]).is_empty() { "stop" } else { "tool_calls" };
     let ends = if sdk["refusal"] == "" || sdk["refusal"].is_null() { ends } else { "refused" };
     match sdk["stop"].as_str().unwrap() {
-        "end_turn" | "tool_use" | "stop" | "tool_calls" | "completed" | "STOP" => ends,
+        "end_turn" | "tool_use" | "stop" | "tool_calls" | "TOOL_CALLS" | "completed" | "STOP" => {
+            ends
+        }
         "max_tokens" | "length" | "max_output_tokens" | "MAX_TOKENS" => "length",
         "model_context_window_exceeded" => "context_full",
         "refusal" | "content_filter" | "SAFETY" | "PROHIBITED_CONTENT" => "refused",

@@ -158,7 +158,7 @@ fn anthropic(body: &Value, wrong: &mut Wrong) {
                     wrong.unless(block.get("cache_control").is_none(), &place, "marks a thought");
                 }
                 ("redacted_thinking", "assistant") => wrong.text(&block["data"], &place),
-                ("server_tool_use", "assistant") => {}
+                ("server_tool_use" | "brand_new_block", "assistant") => {}
                 (kind, _) => {
                     wrong.say(&place, &format!("has a block '{kind}' that it cannot have"));
                 }
@@ -296,7 +296,7 @@ fn responses(body: &Value, wrong: &mut Wrong) {
                 wrong.unless(open.remove(id), &place, "answers no call, or one a second time");
                 wrong.text(&item["output"], &place);
             }
-            "web_search_call" => {}
+            "web_search_call" | "tool_search_call" | "tool_search_output" => {}
             other => wrong.say(&place, &format!("is of type '{other}'")),
         }
     }

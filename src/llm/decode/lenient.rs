@@ -1,0 +1,111 @@
+//! Fields of which servers send more types than their documents name.
+//!
+//! Each function is for `#[serde(deserialize_with)]` and takes one type of JSON. A value of another type is `None`, and
+//! is not looked at. A value of this type that is damaged is an error, so that nothing of a reply is lost silently.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Error};
+use serde_json::value::RawValue;
+
+/// A text that is borrowed where it has no escapes.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Text<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
+
+impl Text<'_> {
+    /// Returns the text, unless it is empty.
+    pub(crate) fn filled(self) -> Option<String> {
+        Some(self.0.into_owned()).filter(|text| !text.is_empty())
+    }
+}
+
+/// Takes a text.
+pub(crate) fn text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Text<'de>>, D::Error> {
+    beginning_with(b'"', from)
+}
+
+/// Takes an object.
+pub(crate) fn object<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    beginning_with(b'{', from)
+}
+
+/// Takes a list.
+pub(crate) fn list<'de, D>(from: D) -> Result<Option<Vec<&'de RawValue>>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    beginning_with(b'[', from)
+}
+
+/// Takes the objects of a list.
+pub(crate) fn objects<'de, D, T>(from: D) -> Result<Option<Vec<T>>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    let Some(items) = list(from)? else { return Ok(None) };
+    let objects = items.into_iter().filter(|item| item.get().starts_with('{'));
+    let objects = objects.map(|item| serde_json::from_str(item.get()).map_err(D::Error::custom));
+    objects.collect::<Result<_, _>>().map(Some)
+}
+
+fn beginning_with<'de, D, T>(first: u8, from: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    let json = <&RawValue>::deserialize(from)?.get();
+    match json.as_bytes().first() == Some(&first) {
+        true => serde_json::from_str(json).map(Some).map_err(D::Error::custom),
+        false => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Deserialize)]
+    struct Any<'a> {
+        #[serde(borrow, default, deserialize_with = "text")]
+        text: Option<Text<'a>>,
+        #[serde(borrow, default, deserialize_with = "object")]
+        object: Option<Inner<'a>>,
+        #[serde(borrow, default, deserialize_with = "objects")]
+        objects: Option<Vec<Inner<'a>>>,
+    }
+
+    #[derive(Deserialize)]
+    struct Inner<'a> {
+        #[serde(borrow, default, deserialize_with = "text")]
+        a: Option<Text<'a>>,
+    }
+
+    #[test]
+    fn a_value_of_another_type_is_none() {
+        for odd in ["null", "7", "true", "-1.5e3", "\"x\"", "[1]", "{\"b\":1}"] {
+            let json = format!(r#"{{"text":{odd},"object":{odd},"objects":{odd}}}"#);
+            let any: Any<'_> = serde_json::from_str(&json).unwrap();
+            assert_eq!(any.text.is_some(), odd.starts_with('"'), "{odd}");
+            assert_eq!(any.object.is_some(), odd.starts_with('{'), "{odd}");
+            assert_eq!(any.objects.is_some(), odd.starts_with('['), "{odd}");
+        }
+        let mixed = r#"{"objects":[1,{"a":"x"},null,{"a":2}]}"#;
+        let objects = serde_json::from_str::<Any<'_>>(mixed).unwrap().objects.unwrap();
+        let found: Vec<_> = objects.into_iter().map(|o| o.a.and_then(Text::filled)).collect();
+        assert_eq!(found, [Some("x".to_owned()), None]);
+        assert!(serde_json::from_str::<Any<'_>>("{}").unwrap().text.is_none());
+    }
+
+    #[test]
+    fn a_value_of_this_type_that_is_damaged_is_an_error() {
+        for damaged in [r#"{"text":"\ud800"}"#, r#"{"objects":[{"a":"\ud800"}]}"#] {
+            assert!(serde_json::from_str::<Any<'_>>(damaged).is_err(), "{damaged}");
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Whether arguments fit the schema that a server gives for them.
+
+use std::sync::OnceLock;
+
+use jsonschema::{Draft, PatternOptions, Validator};
+use serde_json::{Map, Value};
+
+/// The schema of a tool's arguments, compiled with the first call.
+#[derive(Default)]
+pub(super) struct Compiled(OnceLock<Option<Validator>>);
+
+/// How many things that are wrong are told.
+const TOLD: usize = 3;
+
+/// The most that is told of one of them, in characters.
+const LONGEST: usize = 300;
+
+/// The most steps that a check may take. Schemas can be made so that a check takes exponential time.
+const STEPS: usize = 100_000;
+
+/// How deep the steps of a check may be nested.
+const DEPTH: usize = 400;
+
+impl Compiled {
+    /// Checks arguments against a schema. Where that can't be done here it is left to the server: the schema refers to
+    /// other documents, say, or the check may take exponential time.
+    ///
+    /// # Errors
+    ///
+    /// Fails with what is wrong with the arguments.
+    pub(super) fn check(
+        &self,
+        schema: &Value,
+        arguments: &Map<String, Value>,
+    ) -> Result<(), String> {
+        let validator = self.0.get_or_init(|| compiled(schema));
+        let Some(validator) = validator else { return required(schema, arguments) };
+        let arguments = Value::Object(arguments.clone());
+        if Steps(STEPS).of(schema, schema, &arguments, DEPTH).is_none() {
+            return Ok(());
+        }
+        let wrong: Vec<String> =
+            validator.iter_errors(&arguments).take(TOLD).map(|error| told(&error)).collect();
+        if wrong.is_empty() { Ok(()) } else { Err(wrong.join("; ")) }
+    }
+}
+
+/// Returns what is wrong, and where.
+fn told(error: &jsonschema::ValidationError<'_>) -> String {
+    let (place, what) = (error.instance_path().to_string(), error.masked().to_string());
+    let text = if place.is_empty() { what } else { format!("{place}: {what}") };
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+fn compiled(schema: &Value) -> Option<Validator> {
+    // The dialect is what `$schema` says; without it, or where nobody knows it, it is the newest one.
+    let newest = Draft::Draft202012;
+    let options = jsonschema::options().with_pattern_options(PatternOptions::regex());
+    let built = match newest.detect(schema) {
+        Draft::Unknown => options.with_draft(newest).build(&without_dialect(schema)),
+        known => options.with_draft(known).build(schema),
+    };
+    built.ok()
+}
+
+fn without_dialect(schema: &Value) -> Value {
+    let mut schema = schema.clone();
+    if let Value::Object(fields) = &mut schema {
+        fields.remove("$schema");
+    }
+    schema
+}
+
+/// The steps that a check may still take.
+struct Steps(usize);
+
+impl Steps {
+    /// Takes no fewer steps than the check of a value against a part of a schema; `None` where there are too many.
+    fn of(&mut self, schema: &Value, part: &Value, value: &Value, depth: usize) -> Option<()> {
+        self.0 = self.0.checked_sub(1)?;
+        let depth = depth.checked_sub(1)?;
+        let Value::Object(fields) = part else { return Some(()) };
+        for (key, below) in fields {
+            match (key.as_str(), below) {
+                ("$ref", Value::String(to)) => {
+                    let to = schema.pointer(to.strip_prefix('#')?)?;
+                    self.of(schema, to, value, depth)?;
+                }
+                ("$dynamicRef" | "$recursiveRef", _) => return None,
+                ("properties", Value::Object(named)) => {
+                    for (name, below) in named {
+                        if let Some(child) = value.get(name) {
+                            self.of(schema, below, child, depth)?;
+                        }
+                    }
+                }
+                ("patternProperties", Value::Object(named)) => {
+                    for below in named.values() {
+                        self.of_fields(schema, below, value, depth)?;
+                    }
+                }
+                ("items" | "prefixItems", Value::Array(each)) => {
+                    for below in each {
+                        self.of_items(schema, below, value, depth)?;
+                    }
+                }
+                ("allOf" | "anyOf" | "oneOf", Value::Array(each)) => {
+                    for below in each {
+                        self.of(schema, below, value, depth)?;
+                    }
+                }
+                ("dependentSchemas" | "dependencies", Value::Object(named)) => {
+                    for below in named.values() {
+                        self.of(schema, below, value, depth)?;
+                    }
+                }
+                ("not" | "if" | "then" | "else" | "propertyNames", below) => {
+                    self.of(schema, below, value, depth)?;
+                }
+                ("items" | "additionalItems" | "unevaluatedItems" | "contains", below) => {
+                    self.of_items(schema, below, value, depth)?;
+                }
+                ("additionalProperties" | "unevaluatedProperties", below) => {
+                    self.of_fields(schema, below, value, depth)?;
+                }
+                _ => {}
+            }
+        }
+        Some(())
+    }
+
+    fn of_items(
+        &mut self,
+        schema: &Value,
+        part: &Value,
+        value: &Value,
+        depth: usize,
+    ) -> Option<()> {
+        let mut items = value.as_array().into_iter().flatten();
+        items.try_for_each(|item| self.of(schema, part, item, depth))
+    }
+
+    fn of_fields(
+        &mut self,
+        schema: &Value,
+        part: &Value,
+        value: &Value,
+        depth: usize,
+    ) -> Option<()> {
+        let mut fields = value.as_object().into_iter().flatten();
+        fields.try_for_each(|(_, field)| self.of(schema, part, field, depth))
+    }
+}
+
+/// Checks what can be checked without understanding the whole schema.
+fn required(schema: &Value, arguments: &Map<String, Value>) -> Result<(), String> {
+    let required = schema["required"].as_array().into_iter().flatten();
+    let missing = required.filter_map(Value::as_str).find(|key| !arguments.contains_key(*key));
+    missing.map_or(Ok(()), |key| Err(format!("missing field `{key}`")))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(schema: &Value, arguments: Value) -> Result<(), String> {
+        let Value::Object(arguments) = arguments else { panic!("no object") };
+        Compiled::default().check(schema, &arguments)
+    }
+
+    #[test]
+    fn the_whole_schema_holds() {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "msg": { "type": "string", "maxLength": 5 },
+                "mode": { "enum": ["a", "b"] },
+                "list": { "type": "array", "items": { "$ref": "#/$defs/item" } },
+                "word": { "pattern": "^[a-z]+$" },
+            },
+            "required": ["msg"],
+            "additionalProperties": false,
+            "$defs": { "item": { "type": "integer", "minimum": 1 } },
+        });
+        let good = json!({ "msg": "hi", "mode": "a", "list": [1, 2], "word": "abc" });
+        assert_eq!(check(&schema, good), Ok(()));
+        for (wrong, told) in [
+            (json!({ "msg": 5 }), "/msg: "),
+            (json!({}), "\"msg\" is a required property"),
+            (json!({ "msg": "too long" }), "/msg: "),
+            (json!({ "msg": "", "mode": "c" }), "/mode: "),
+            (json!({ "msg": "", "list": [1, 0] }), "/list/1: "),
+            (json!({ "msg": "", "word": "A" }), "/word: "),
+            (json!({ "msg": "", "more": 1 }), "Additional properties"),
+        ] {
+            let error = check(&schema, wrong.clone()).unwrap_err();
+            assert!(error.contains(told), "{wrong}: {error}");
+        }
+        let long = json!({ "msg": "", "more": 1, "x".repeat(10_000): 1 });
+        assert!(check(&schema, long).unwrap_err().chars().count() <= LONGEST * TOLD + 10);
+    }
+
+    /// `items` with a list holds for the first elements in the drafts up to 2019-09, and is no schema since.
+    #[test]
+    fn the_dialect_is_the_one_that_the_schema_names() {
+        let items = json!({ "a": { "items": [{ "type": "string" }, { "type": "integer" }] } });
+        let draft_7 =
+            json!({ "$schema": "http://json-schema.org/draft-07/schema#", "properties": items });
+        assert!(check(&draft_7, json!({ "a": ["x", "y"] })).is_err());
+        assert_eq!(check(&draft_7, json!({ "a": ["x", 1] })), Ok(()));
+        let prefix = json!({ "a": { "prefixItems": [{ "type": "string" }] } });
+        for dialect in ["https://json-schema.org/draft/2020-12/schema", "urn:nobody:knows"] {
+            let schema = json!({ "$schema": dialect, "properties": prefix });
+            assert!(check(&schema, json!({ "a": [1] })).is_err(), "{dialect}");
+        }
+        assert!(check(&json!({ "properties": prefix }), json!({ "a": [1] })).is_err());
+    }
+
+    #[test]
+    fn a_schema_that_cannot_be_compiled_is_for_the_server_to_hold() {
+        for more in [
+            json!({ "$ref": "https://example.com/schema.json" }),
+            json!({ "$ref": "file:///etc/passwd" }),
+            json!({ "pattern": "(?=a)b" }),
+            json!({ "type": "no type" }),
+        ] {
+            let schema = json!({ "required": ["a"], "properties": { "a": more } });
+            assert_eq!(check(&schema, json!({ "a": "x" })), Ok(()), "{more}");
+            assert_eq!(check(&schema, json!({})), Err("missing field `a`".to_owned()), "{more}");
+        }
+    }
+
+    /// A schema that names itself for what is nested is usual, and holds at each depth.
+    #[test]
+    fn a_recursive_schema_holds() {
+        let any = json!({ "$ref": "#/$defs/any" });
+        let schema = json!({ "properties": { "a": any }, "$defs": { "any": { "anyOf": [
+            { "type": "string" },
+            { "type": "array", "items": any },
+            { "type": "object", "additionalProperties": any },
+        ] } } });
+        let nested = |inner: Value| (0..40).fold(inner, |inner, _| json!([{ "b": inner }]));
+        assert_eq!(check(&schema, json!({ "a": nested("x".into()) })), Ok(()));
+        assert!(check(&schema, json!({ "a": nested(1.into()) })).is_err());
+    }
+
+    #[test]
+    fn a_hostile_schema_does_no_harm() {
+        let itself = json!({ "$ref": "#", "allOf": [{ "$ref": "#" }] });
+        assert_eq!(check(&itself, json!({ "a": 1 })), Ok(()));
+        let ring = json!({ "$ref": "#/$defs/a", "$defs": { "a": { "$ref": "#/$defs/b" }, "b": { "$ref": "#/$defs/a" } } });
+        assert_eq!(check(&ring, json!({ "a": 1 })), Ok(()));
+        let mut defs = Map::new();
+        for level in 0..60 {
+            let next = json!({ "$ref": format!("#/$defs/d{}", level + 1) });
+            defs.insert(format!("d{level}"), json!({ "anyOf": [next, next, { "type": "null" }] }));
+        }
+        defs.insert("d60".to_owned(), json!({ "type": "integer" }));
+        let doubled = json!({ "$defs": defs, "properties": { "a": { "$ref": "#/$defs/d0" } } });
+        let begun = std::time::Instant::now();
+        assert_eq!(check(&doubled, json!({ "a": "x" })), Ok(()), "it is left to the server");
+        let branch = json!({ "$ref": "#/$defs/n" });
+        let tree = json!({ "$defs": { "n": { "type": "object", "properties": { "a": { "anyOf": [branch, branch] } } } }, "$ref": "#/$defs/n" });
+        let deep = (0..60).fold(json!(1), |inner, _| json!({ "a": inner }));
+        assert_eq!(check(&tree, deep), Ok(()), "it is left to the server");
+        assert!(begun.elapsed().as_secs() < 5);
+        let slow = json!({ "properties": { "a": { "pattern": "^(a+)+$" } } });
+        assert!(check(&slow, json!({ "a": format!("{}!", "a".repeat(50_000)) })).is_err());
+    }
+}
