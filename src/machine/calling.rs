@@ -346,7 +346,12 @@ impl Calling {
                 out.change(Change::Append { item: Item::Assistant(reply) });
                 again(run, out)
             }
-            Meaning::Truncated => last(run, out, StopReason::Truncated, &reply),
+            Meaning::Truncated => {
+                if matches!(reply.finish, Finish::Other(_)) {
+                    out.note(Note::UnknownFinish);
+                }
+                last(run, out, StopReason::Truncated, &reply)
+            }
             Meaning::Refused => last(run, out, StopReason::Refused, &reply),
             Meaning::Empty | Meaning::Garbled | Meaning::Overflow => {
                 last(run, out, StopReason::EmptyResponse, &reply)

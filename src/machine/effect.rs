@@ -177,6 +177,8 @@ pub enum Note {
     },
     /// A reply was cut off by its limit, was empty or was paused, and the model is asked to go on.
     AskedAgain,
+    /// A reply ended for an unknown reason. Its text is kept, and the run ends.
+    UnknownFinish,
     /// A call's output limit was lowered, because the budget has no room for more.
     OutputLowered {
         /// To what.

@@ -17,7 +17,7 @@ use crate::machine::{
     Charge, Check, Effect, Event, Fold, Note, Outcome, Outcomes, Run, Slot, Spent, State,
     StateKind, StopReason,
 };
-use crate::model::{EffectId, Finish, Item, Origin, Time, Tokens};
+use crate::model::{EffectId, Finish, Item, Origin, Reply, Time, Tokens};
 use crate::port::{Delta, HookRun, Notice, Seen};
 use crate::view::About;
 
@@ -224,6 +224,10 @@ impl Projector {
                 let why = unfinished(event);
                 Kind::Retry(Retry { cause: RetryCause::Unfinished { why } })
             }
+            Note::UnknownFinish => {
+                let message = unknown_finish(event).into();
+                Kind::Error(Error { severity: Severity::Warning, message })
+            }
             Note::LoopDetected { times } => Kind::LoopDetected(LoopDetected { times }),
             // Its text is told with the event that brought it.
             Note::Steered { .. } => return,
@@ -329,6 +333,15 @@ impl Projector {
         };
         self.tell(at, Kind::AgentEnd(end));
     }
+}
+
+/// Returns the warning of a reply that ended for an unknown reason.
+fn unknown_finish(event: &Event) -> String {
+    let reason = match event {
+        Event::Replied { reply: Reply { finish: Finish::Other(reason), .. }, .. } => reason,
+        _ => "",
+    };
+    format!("the reply ended for an unknown reason, '{reason}'; its text is kept, and the run ends")
 }
 
 /// Returns how large the context was before it was compacted without the model.

@@ -93,4 +93,5 @@ fn a_text_that_ends_for_an_unknown_reason_is_kept_and_paid_for_once() {
     assert_eq!(ran.end(), end(2, "truncated", "partial"), "{}", ran.err);
     let json = ran.json();
     assert_eq!((&json["output"], &json["llm_calls"]), (&json!("half of it"), &json!(1)));
+    assert!(ran.err.contains("ended for an unknown reason, 'cosmic_ray'"), "{}", ran.err);
 }
