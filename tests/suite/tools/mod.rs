@@ -5,6 +5,7 @@ mod cage;
 mod commands;
 #[cfg(target_os = "linux")]
 mod confinement;
+mod edits;
 mod engine;
 mod files;
 mod git;
