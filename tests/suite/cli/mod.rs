@@ -1,5 +1,6 @@
 //! The command from outside: a real process, a real server, real files.
 
+mod accounts;
 mod answers;
 mod crash;
 mod endings;
@@ -14,6 +15,7 @@ mod secrets;
 mod sessions;
 mod subagents;
 mod telemetry;
+mod told;
 mod tools;
 mod workflows;
 pub(crate) mod world;
