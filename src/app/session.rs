@@ -106,7 +106,9 @@ impl Place {
             Self::Nowhere | Self::New(..) | Self::Dispatched(..) => Earlier::default(),
             Self::Stored(_, opened) => {
                 let run = opened.past.fold.state.run();
-                Earlier { bill: opened.past.bill, steps: run.steps, llm_calls: run.calls }
+                let bill = opened.past.bill;
+                let llm_calls = run.calls + bill.subagent_calls;
+                Earlier { bill, steps: run.steps, llm_calls }
             }
         }
     }

@@ -1,16 +1,16 @@
 //! Running a task, and telling what came of it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use architect::app::{Ended, Ending, Order, Place, Setup, Stage, telemetry};
+use architect::app::{Ended, Ending, Order, Place, Setup, Stage, World, telemetry};
 use architect::config::{Config, EvaluationMode, Rank};
 use architect::machine::{CloseReason, Status, StopReason};
 use architect::model::Signal;
 use architect::view::report::{self, Report};
-use architect::view::{About, Lost, Patience, RunResult, save};
+use architect::view::{About, Lost, Patience, RunResult, append, save};
 use architect::workflow::{Again, Evaluated, evaluated, plan_first};
 
 use super::args::{OutputArgs, OutputFormat};
@@ -39,7 +39,8 @@ pub(crate) fn run(setup: &Setup, order: Order, way: Way, args: &OutputArgs) -> R
     for path in [&args.output_file, &args.report_file].into_iter().flatten() {
         writable(path)?;
     }
-    let format = report_format(args)?;
+    let target = ReportFile::of(args, &setup.world);
+    let format = report_format(args, target.as_ref())?;
     let Audience { show, hush } = show::audience(args, &setup.config, &setup.world)?;
     let sandbox: Option<Arc<str>> = match args.verbose {
         0 => None,
@@ -93,7 +94,7 @@ pub(crate) fn run(setup: &Setup, order: Order, way: Way, args: &OutputArgs) -> R
         result.resume = resume_command(&result, &setup.config).map(Into::into);
     }
     let about = About { session_id: ended.session.to_string().into(), ..about };
-    let saved = files(args, format, &about, &result);
+    let saved = files(args, target.as_ref(), format, &about, &result);
     match show.finish(&result, patience(ended.ending)) {
         Ok(()) => {}
         Err(Lost::Gone) => return Ok(Signal::Pipe.exit_code()),
@@ -209,6 +210,7 @@ fn quoted(word: &str) -> String {
 /// Writes the answer and the report to their files.
 fn files(
     args: &OutputArgs,
+    target: Option<&ReportFile>,
     format: report::Format,
     about: &About,
     result: &RunResult,
@@ -224,8 +226,11 @@ fn files(
         save(path, &text).map_err(failed)?;
     }
     let text = || Report { about, result }.render(format);
-    match (&args.report_file, args.report) {
-        (Some(path), _) => save(path, text().as_bytes()).map_err(failed)?,
+    match (target, args.report) {
+        (Some(ReportFile::Own(path)), _) => save(path, text().as_bytes()).map_err(failed)?,
+        (Some(ReportFile::StepSummary(path)), _) => {
+            append(path, text().as_bytes()).map_err(failed)?;
+        }
         // Standard output has the answer.
         (None, Some(_)) => output::complain(&text()),
         (None, None) => {}
@@ -233,7 +238,37 @@ fn files(
     Ok(())
 }
 
-fn report_format(args: &OutputArgs) -> Result<report::Format, Failure> {
+/// Where a report goes.
+enum ReportFile {
+    /// Into a file of its own.
+    Own(PathBuf),
+    /// Behind what other steps of a job on GitHub have written into its summary.
+    StepSummary(PathBuf),
+}
+
+impl ReportFile {
+    /// Returns the file that a report goes to: the one that was given, or the summary of the step for a report that is
+    /// made for it.
+    fn of(args: &OutputArgs, world: &World) -> Option<Self> {
+        let summary = world.variable("GITHUB_STEP_SUMMARY").filter(|path| !path.is_empty());
+        let summary = summary.map(PathBuf::from);
+        let is_summary = |path: &PathBuf| {
+            let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+            summary.as_ref().is_some_and(|summary| real(summary) == real(path))
+        };
+        match (&args.report_file, args.report) {
+            (Some(path), _) if is_summary(path) => Some(Self::StepSummary(path.clone())),
+            (Some(path), _) => Some(Self::Own(path.clone())),
+            (None, Some(super::args::Report::Github)) => summary.map(Self::StepSummary),
+            (None, _) => None,
+        }
+    }
+}
+
+fn report_format(
+    args: &OutputArgs,
+    target: Option<&ReportFile>,
+) -> Result<report::Format, Failure> {
     use super::args::Report;
     let asked = args.report.map(|report| match report {
         Report::Json => report::Format::Json,
@@ -243,6 +278,9 @@ fn report_format(args: &OutputArgs) -> Result<report::Format, Failure> {
     });
     match (asked, &args.report_file) {
         (Some(format), _) => Ok(format),
+        (None, _) if matches!(target, Some(ReportFile::StepSummary(_))) => {
+            Ok(report::Format::Github)
+        }
         (None, Some(path)) => report::Format::of(path).ok_or_else(|| {
             Failure::usage(format!("the ending of {} tells no format of a report", path.display()))
                 .hint("end it in .json, .md or .html, or name the format with --report")

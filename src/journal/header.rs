@@ -89,8 +89,23 @@ pub struct Lineage {
 pub struct Dispatcher {
     /// The session.
     pub session: SessionId,
-    /// The tool call of it.
+    /// The tool call of it; [`EVALUATION`](Self::EVALUATION) when the other one evaluates its answer.
     pub call: CallId,
+}
+
+impl Dispatcher {
+    /// What stands in the place of a tool call in a session that evaluates the answer of another one.
+    pub const EVALUATION: &str = "evaluation";
+
+    /// Returns the dispatcher of a session that evaluates the answer of another one.
+    pub fn evaluation(session: SessionId) -> Self {
+        Self { session, call: Self::EVALUATION.into() }
+    }
+
+    /// Returns whether the dispatched session evaluates an answer.
+    pub fn is_evaluation(&self) -> bool {
+        self.call.as_str() == Self::EVALUATION
+    }
 }
 
 /// A session goes on: after a crash, an interrupt or its end.

@@ -16,6 +16,8 @@ pub struct Bill {
     pub compaction: Charge,
     /// The runs within the run.
     pub subagents: Charge,
+    /// Model calls of the runs within the run, as far as they used anything.
+    pub subagent_calls: u32,
 }
 
 /// What model calls used.
@@ -55,6 +57,7 @@ impl Bill {
             return;
         }
         let Charge { usage, cost } = Charge::between(before, now, event);
+        self.subagent_calls += u32::from(matches!(event, Some(Event::Charged { .. })));
         let charge = match event {
             Some(Event::Charged { .. }) => &mut self.subagents,
             Some(_) | None => self.calls_in(kind),

@@ -61,6 +61,21 @@ pub enum Finish {
     Other(Arc<str>),
 }
 
+impl Finish {
+    /// Returns the name that users see; the provider's own for a reason that this release does not know.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Stop => "stop",
+            Self::ToolCalls => "tool_calls",
+            Self::Length => "length",
+            Self::Pause => "pause",
+            Self::Refused => "refused",
+            Self::ContextFull => "context_full",
+            Self::Other(reason) => reason,
+        }
+    }
+}
+
 impl Reply {
     /// Returns a reply of text alone.
     pub fn text_only(text: &str, finish: Finish, usage: Usage) -> Self {

@@ -1,4 +1,4 @@
-//! `apply_patch`: a unified diff of any number of files.
+//! `apply_patch`: a patch of any number of files, as a unified diff or in the format `*** Begin Patch`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::PermissionsExt;
@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::edit::{Edit, LIMIT};
-use super::patch::{NotApplied, Section, What, applied, sections};
+use super::patch::{Hunk, NotApplied, Section, What, applied, sections};
 use super::settings::Delete;
 use super::tool::{Context, Kind, Output, Plan, Prepared, Target, Tool};
 use super::{advice, near, schema};
@@ -26,7 +26,7 @@ pub(super) struct ApplyPatch {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// A unified diff, as `git diff` writes it.
+    /// A unified diff, as `git diff` writes it; or a patch from `*** Begin Patch` to `*** End Patch`.
     patch: String,
     /// The file, for a patch without the lines `---` and `+++`.
     path: Option<String>,
@@ -86,7 +86,8 @@ impl ApplyPatch {
             "apply_patch",
             "Applies a unified diff, as git diff writes it, to any number of files; files can be created, deleted and \
              renamed. Either all of it is applied or nothing. Line numbers may be wrong by some lines, and so may one or \
-             two lines at the edges of a hunk.",
+             two lines at the edges of a hunk. The format *** Begin Patch is understood, too; the lines of each of its \
+             hunks have to stand in the file once, or be the first ones behind its @@ lines.",
         );
         Self { root, delete, spec }
     }
@@ -103,7 +104,7 @@ impl ApplyPatch {
             old = resolve(&Some(path.to_owned()))?;
             new.clone_from(&old);
         }
-        if section.what == What::Deleted && self.delete == Delete::Refused {
+        if matches!(section.what, What::Deleted | What::Dropped) && self.delete == Delete::Refused {
             let name = section.old.unwrap_or_default();
             return Err(format!(
                 "it deletes {name}, and files may not be deleted; the user can allow it with workspace.allow_delete"
@@ -121,7 +122,8 @@ impl Tool for ApplyPatch {
     fn prepare(&self, arguments: &str) -> Result<Box<dyn Prepared>, String> {
         let Arguments { patch, path } = schema::parse(&self.spec, arguments)?;
         let invalid = |why: String| format!("Invalid arguments for apply_patch: {why}.");
-        let sections = sections(&patch).map_err(|why| invalid(format!("patch: {why}")))?;
+        let exists = |name: &str| self.root.resolve(name).is_ok_and(|path| self.root.exists(&path));
+        let sections = sections(&patch, &exists).map_err(|why| invalid(format!("patch: {why}")))?;
         let parts = sections.into_iter().map(|section| self.part(section, path.as_deref()));
         let parts = parts.collect::<Result<Vec<_>, _>>().map_err(invalid)?;
         Ok(Box::new(Call { root: self.root.clone(), parts, edit: None }))
@@ -226,11 +228,21 @@ impl Call {
             }
             (What::Deleted, Some(path), _) => {
                 let now = files.all[&path].now.as_ref();
-                let left = self.patched(&path, now.map(|now| now.bytes.as_slice()), section)?;
-                if !left.is_empty() {
+                let now = now.ok_or_else(|| missing(&self.root, &path))?;
+                let is_empty = match hunks.is_empty() {
+                    true => now.bytes.is_empty(),
+                    false => self.patched(&path, &now.bytes, section)?.is_empty(),
+                };
+                if !is_empty {
                     return Err(format!(
                         "The patch deletes '{path}', which has lines that the patch does not name."
                     ));
+                }
+                files.put(&path, None);
+            }
+            (What::Dropped, Some(path), _) => {
+                if files.all[&path].now.is_none() {
+                    return Err(missing(&self.root, &path));
                 }
                 files.put(&path, None);
             }
@@ -239,7 +251,7 @@ impl Call {
                 let meant = source.meant().ok_or_else(|| missing(&self.root, &from))?;
                 let bytes = match hunks.is_empty() {
                     true => meant.bytes.clone(),
-                    false => self.patched(&from, Some(&meant.bytes), section)?,
+                    false => self.patched(&from, &meant.bytes, section)?,
                 };
                 let is_itself = from == to && !source.is_touched;
                 if !is_itself && !files.is_free(&to) {
@@ -257,7 +269,7 @@ impl Call {
                 let now = now.ok_or_else(|| missing(&self.root, &path))?;
                 let bytes = match hunks.is_empty() {
                     true => now.bytes.clone(),
-                    false => self.patched(&path, Some(&now.bytes), section)?,
+                    false => self.patched(&path, &now.bytes, section)?,
                 };
                 if hunks.is_empty() && section.mode == now.mode {
                     return Err(format!("Nothing would change in '{path}'."));
@@ -291,46 +303,62 @@ impl Call {
         Ok(path)
     }
 
-    /// Returns what a section makes of a file.
+    /// Returns what the hunks of a section make of a file.
     fn patched(
         &self,
         path: &RelPath,
-        content: Option<&[u8]>,
+        content: &[u8],
         section: &Section,
     ) -> Result<Vec<u8>, String> {
-        let content = content.ok_or_else(|| missing(&self.root, path))?;
         if is_binary(content) {
             return Err(format!("'{path}' is a binary file; only text can be patched."));
         }
         let hunks = &section.hunks;
-        if hunks.is_empty() {
-            return Ok(Vec::new());
+        // The patch is about the text, without its mark and in no encoding, unless it has the mark too.
+        let has_mark = hunks.iter().any(Hunk::has_mark);
+        let text = Text::read(content.to_vec()).filter(|text| text.content != content);
+        match text.filter(|text| text.encoding.is_wide() || !has_mark) {
+            Some(text) => {
+                let new = applied(&text.content, hunks)
+                    .map_err(|why| not_applied(path, &text.content, hunks, why))?;
+                let held = text.with(&new);
+                held.ok_or_else(|| {
+                    format!("'{path}' cannot hold what the patch adds in its encoding.")
+                })
+            }
+            None => applied(content, hunks).map_err(|why| not_applied(path, content, hunks, why)),
         }
-        let plain = applied(content, hunks);
-        let not_applied = match (plain, Text::read(content.to_vec())) {
-            (Ok(new), _) => return Ok(new),
-            // The patch may be about the text without its mark or in another encoding.
-            (Err(why), Some(text)) if text.content != content => {
-                match applied(&text.content, hunks).map(|new| text.with(&new)) {
-                    Ok(Some(new)) => return Ok(new),
-                    Ok(None) | Err(_) => why,
-                }
-            }
-            (Err(why), _) => why,
-        };
-        Err(match not_applied {
-            NotApplied::Unchanged => {
-                format!("The patch changes nothing in '{path}'; it may have been applied already.")
-            }
-            NotApplied::Hunk(index) => {
-                let hunk = &hunks[index];
-                let hint = near::hint(content, &hunk.before().concat());
-                let (number, line) = (index + 1, hunk.at);
-                format!(
-                    "Hunk {number} for '{path}' (line {line} of the patch) does not fit: its lines are not in the file. {hint}\n"
-                )
-            }
-        })
+    }
+}
+
+/// Says why a patch was not applied.
+fn not_applied(path: &RelPath, content: &[u8], hunks: &[Hunk], why: NotApplied) -> String {
+    let told = |index: usize| {
+        format!("Hunk {} for '{path}' (line {} of the patch)", index + 1, hunks[index].at)
+    };
+    match why {
+        NotApplied::Unchanged => {
+            format!("The patch changes nothing in '{path}'; it may have been applied already.")
+        }
+        NotApplied::Hunk(index) => {
+            let hint = near::hint(content, &hunks[index].before().concat());
+            format!("{} does not fit: its lines are not in the file. {hint}\n", told(index))
+        }
+        NotApplied::Ambiguous(index, times) => format!(
+            "{} does not fit: its lines are in the file {times} times. Give more of the lines around the change, or \
+             write the class or the function that it is in behind @@.",
+            told(index)
+        ),
+        NotApplied::Header(index, header) => format!(
+            "{} does not fit: there is no line '{}' in the file, or not behind the hunk before. What stands behind @@ \
+             is a whole line of the file.",
+            told(index),
+            header.trim()
+        ),
+        NotApplied::Nowhere(index) => format!(
+            "{} does not fit: it only adds lines. Give some of the lines around them.",
+            told(index)
+        ),
     }
 }
 

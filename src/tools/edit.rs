@@ -77,15 +77,58 @@ fn described(change: &FileChange) -> String {
     }
 }
 
-/// Returns how many lines were added and removed. What is the same at both ends is not counted; in between every line
-/// is.
+/// Returns how many lines were added and removed, as the shortest diff has them. Where more changed than is worth the
+/// time, what is the same at both ends is not counted, and in between every line is.
 fn lines_changed(before: Option<&[u8]>, after: Option<&[u8]>) -> (u64, u64) {
     let before: Vec<&[u8]> = lines(before.unwrap_or_default());
     let after: Vec<&[u8]> = lines(after.unwrap_or_default());
     let start = before.iter().zip(&after).take_while(|(a, b)| a == b).count();
     let ends = before[start..].iter().rev().zip(after[start..].iter().rev());
     let end = ends.take_while(|(a, b)| a == b).count();
-    ((after.len() - start - end) as u64, (before.len() - start - end) as u64)
+    let (before, after) = (&before[start..before.len() - end], &after[start..after.len() - end]);
+    let (removed, added) = (before.len(), after.len());
+    match distance(before, after) {
+        // So many lines of both are the same.
+        Some(distance) => {
+            let same = (removed + added - distance) / 2;
+            ((added - same) as u64, (removed - same) as u64)
+        }
+        None => (added as u64, removed as u64),
+    }
+}
+
+/// Changed lines beyond which nobody looks for the shortest diff.
+const FARTHEST: usize = 4_000;
+
+/// Returns how many lines have to be removed and added to get from one text to the other (Myers, "An O(ND) Difference
+/// Algorithm and Its Variations"); none when they are too many.
+fn distance(before: &[&[u8]], after: &[&[u8]]) -> Option<usize> {
+    let (n, m) = (before.len(), after.len());
+    if n == 0 || m == 0 {
+        return Some(n + m);
+    }
+    let most = FARTHEST.min(n + m);
+    // How far each diagonal, `before` less `after`, was reached in the text before; all are shifted by one more than the
+    // most.
+    let mut reached = vec![0_usize; 2 * most + 3];
+    let middle = most + 1;
+    for distance in 0..=most {
+        for diagonal in (middle - distance..=middle + distance).step_by(2) {
+            let is_added = diagonal == middle - distance
+                || (diagonal != middle + distance && reached[diagonal - 1] < reached[diagonal + 1]);
+            let mut x = if is_added { reached[diagonal + 1] } else { reached[diagonal - 1] + 1 };
+            let Some(mut y) = (x + middle).checked_sub(diagonal) else { continue };
+            while x < n && y < m && before[x] == after[y] {
+                x += 1;
+                y += 1;
+            }
+            reached[diagonal] = x;
+            if x >= n && y >= m {
+                return Some(distance);
+            }
+        }
+    }
+    None
 }
 
 fn lines(content: &[u8]) -> Vec<&[u8]> {
@@ -102,7 +145,23 @@ mod tests {
         assert_eq!(count("a\nb\nc\n", "a\nx\ny\nc\n"), (2, 1));
         assert_eq!(count("a\n", "a\n"), (0, 0));
         assert_eq!(count("a\na\n", "a\n"), (0, 1));
+        assert_eq!(count("a\nb\nc\n", "x\nb\ny\n"), (2, 2));
+        assert_eq!(count("a\nb\nc\na\nb\nb\na\n", "c\nb\na\nb\na\nc\n"), (2, 3));
         assert_eq!(lines_changed(None, Some(b"a\nb")), (2, 0));
         assert_eq!(lines_changed(Some(b"a\nb"), None), (0, 2));
+    }
+
+    #[test]
+    fn far_apart_changes_are_not_counted_with_what_is_between() {
+        let lines = |at: &[usize]| -> String {
+            (1..=100)
+                .map(|n| if at.contains(&n) { "x\n".to_owned() } else { format!("{n}\n") })
+                .collect()
+        };
+        let count = lines_changed(Some(lines(&[]).as_bytes()), Some(lines(&[1, 100]).as_bytes()));
+        assert_eq!(count, (2, 2));
+        let many = |word: &str| (0..9_000).map(|n| format!("{word}{n}\n")).collect::<String>();
+        let count = lines_changed(Some(many("a").as_bytes()), Some(many("b").as_bytes()));
+        assert_eq!(count, (9_000, 9_000));
     }
 }

@@ -54,7 +54,7 @@ impl WriteFile {
         let spec = schema::spec::<Arguments>(
             "write_file",
             "Writes a text file: makes a new one, replaces one, or adds to the end of one. To change a part of a file, \
-             use edit_file.",
+             use edit_file. Text that is added begins on a line of its own.",
         );
         Self { root, spec }
     }
@@ -142,8 +142,20 @@ impl Call {
         };
         let content = match self.mode {
             Mode::Overwrite => content,
-            Mode::Append => [text.content.as_slice(), &content].concat(),
+            Mode::Append => appended(&text.content, content, text.line_end()),
         };
         text.with(&content).unwrap_or(content).into()
     }
+}
+
+/// Returns a text with another one behind it. Its last line gets an end if it has none, so that it stays a line.
+fn appended(text: &[u8], more: Vec<u8>, end: Option<LineEnd>) -> Vec<u8> {
+    let is_ended = text.is_empty() || text.ends_with(b"\n");
+    let goes_on = more.is_empty() || more.starts_with(b"\n") || more.starts_with(b"\r\n");
+    let between: &[u8] = match end {
+        _ if is_ended || goes_on => b"",
+        Some(LineEnd::CrLf) => b"\r\n",
+        Some(LineEnd::Lf | LineEnd::Mixed) | None => b"\n",
+    };
+    [text, between, &more].concat()
 }

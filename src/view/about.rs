@@ -41,7 +41,7 @@ pub struct Earlier {
     pub bill: Bill,
     /// Replies whose tool calls ran.
     pub steps: u32,
-    /// Model calls.
+    /// Model calls, those of its sub-agents included.
     pub llm_calls: u32,
 }
 
@@ -79,7 +79,7 @@ impl About {
 
     /// Returns what was charged before the run, and to what.
     pub fn charged_earlier(&self) -> impl Iterator<Item = (Source, Charge)> {
-        let Bill { agent, closing, compaction, subagents } = self.earlier.bill;
+        let Bill { agent, closing, compaction, subagents, .. } = self.earlier.bill;
         let charges = [
             (self.source, agent),
             (Source::Closing, closing),

@@ -1,7 +1,7 @@
 //! A file that is replaced whole or not at all.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -51,6 +51,24 @@ pub fn save(path: &Path, content: &[u8]) -> Result<(), SaveError> {
         .map_err(|source| SaveError::Folder { path: folder.to_owned(), source })?;
     write(path, folder, content)
         .map_err(|source| SaveError::Write { path: path.to_owned(), source })
+}
+
+/// Writes behind what a file has, on a line of its own; the file is made when there is none.
+///
+/// # Errors
+///
+/// Fails when the file cannot be written.
+pub fn append(path: &Path, content: &[u8]) -> Result<(), SaveError> {
+    let write = || {
+        let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+        let mut last = [b'\n'];
+        if file.metadata()?.is_file() && file.seek(SeekFrom::End(-1)).is_ok() {
+            file.read_exact(&mut last)?;
+        }
+        let between: &[u8] = if last == *b"\n" { b"" } else { b"\n" };
+        file.write_all(&[between, content].concat())
+    };
+    write().map_err(|source| SaveError::Write { path: path.to_owned(), source })
 }
 
 fn write(path: &Path, folder: &Path, content: &[u8]) -> io::Result<()> {
@@ -135,7 +153,7 @@ mod tests {
         assert!(matches!(save(&pipe, b"x"), Err(SaveError::Write { .. })));
         let reader = OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
         save(&pipe, b"x").unwrap();
-        assert_eq!(io::Read::bytes(reader).next().unwrap().unwrap(), b'x');
+        assert_eq!(Read::bytes(reader).next().unwrap().unwrap(), b'x');
     }
 
     #[test]

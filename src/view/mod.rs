@@ -11,6 +11,7 @@
 //! a file whole.
 
 mod about;
+mod failure;
 mod file;
 mod json;
 mod markup;
@@ -34,7 +35,7 @@ pub mod trace;
 
 pub use about::{About, Earlier, Source};
 pub use catalogue::{Lang, UnknownLang};
-pub use file::{SaveError, save};
+pub use file::{SaveError, append, save};
 pub use json::Json;
 pub use output::{Optional, Output};
 pub use result::RunResult;

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::limits::rest;
 use crate::app::{AppError, Ended, Order, Place, Setup, Stage};
 use crate::config::{Agent, Config, ConfirmMode, EvaluationMode, Hooks, Mcp, Name};
-use crate::journal::{Repair, SessionId, Store};
+use crate::journal::{Dispatcher, Repair, SessionId, Store};
 use crate::machine::{Fold, State, StopReason};
 use crate::model::{Item, ToolStatus};
 use crate::view::{Source, clean};
@@ -85,7 +85,7 @@ pub fn evaluated(
     let mut all =
         Evaluated { speaker: newest, runs, interrupted: None, verdict: None, overruled: None };
     for attempt in 0..=retries {
-        let verdict = all.judge(setup, task, newest, stage)?;
+        let verdict = all.judge(setup, task, newest, again, stage)?;
         let is_judged = all.runs.get(newest).is_some_and(Ended::is_success);
         all.overruled = is_judged.then_some(StopReason::EvaluationFailed).or(all.overruled);
         let Some(verdict) = verdict.filter(|_| all.interrupted.is_none()) else { break };
@@ -129,6 +129,7 @@ impl Evaluated {
         setup: &Setup,
         task: &str,
         run: usize,
+        again: &Again,
         stage: &Stage,
     ) -> Result<Option<Verdict>, AppError> {
         let Some(judged) = self.runs.get(run).filter(|run| run.is_success()) else {
@@ -138,7 +139,14 @@ impl Evaluated {
         let judge = judge(setup, rest(&setup.config, &self.runs, None));
         let order = Order {
             task: Some(task.into()),
-            place: Place::Nowhere,
+            // What it costs is part of what the sessions cost.
+            place: match &again.store {
+                Some(store) => {
+                    let dispatcher = Dispatcher::evaluation(judged.session);
+                    Place::Dispatched(store.clone(), SessionId::fresh(), dispatcher)
+                }
+                None => Place::Nowhere,
+            },
             options: Value::Null,
             source: Source::Eval,
             exit_on_partial: None,

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use architect::app::World;
 use architect::journal::index::{CostRow, Hit, MessageRow, Role, SessionDetail, SessionRow};
 use architect::journal::{Index, JournalError, Store};
-use architect::model::{Micros, count};
+use architect::model::{Micros, Tokens, count};
 use architect::view::clean;
 use serde_json::{Value, json};
 
@@ -143,8 +143,21 @@ fn costs(store: &Store, as_json: bool) -> Result<String, Failure> {
                 row.output_tokens.0
             )
         };
-        head.to_owned() + &rows.iter().map(line).collect::<String>()
+        head.to_owned() + &rows.iter().map(line).collect::<String>() + &line(&total(&rows))
     }))
+}
+
+/// Returns the sum of all rows. Money is the sum of what has a price.
+fn total(rows: &[CostRow]) -> CostRow {
+    CostRow {
+        day: "total".to_owned() + &" ".repeat(5),
+        model: String::new(),
+        purpose: String::new(),
+        llm_calls: rows.iter().map(|row| row.llm_calls).sum(),
+        input_tokens: rows.iter().fold(Tokens::ZERO, |sum, row| sum + row.input_tokens),
+        output_tokens: rows.iter().fold(Tokens::ZERO, |sum, row| sum + row.output_tokens),
+        cost: rows.iter().filter_map(|row| row.cost).reduce(|sum, cost| sum + cost),
+    }
 }
 
 fn export(stored: &Stored, name: &str) -> Result<u8, Failure> {

@@ -189,7 +189,7 @@ pub struct CostRow {
     pub day: String,
     /// The model.
     pub model: String,
-    /// What for: `agent`, `compaction` or `closing`.
+    /// What for: `agent`, `compaction`, `closing`, `eval` or `subagent`.
     pub purpose: String,
     /// Model calls that brought a reply.
     pub llm_calls: u64,

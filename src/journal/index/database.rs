@@ -9,7 +9,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 
 /// What the tables are; a release that changes them counts it up, and every other one is thrown away.
-const RELEASE: u32 = 1;
+const RELEASE: u32 = 2;
 
 /// How long another process may keep the database; nobody waits for an index longer than that.
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -25,6 +25,7 @@ const TABLES: &str = "
         created TEXT,
         parent TEXT,
         parent_seq INTEGER,
+        serves TEXT,
         model TEXT,
         agent TEXT,
         workspace TEXT,

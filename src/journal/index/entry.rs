@@ -58,13 +58,19 @@ impl<'a> Entry<'a> {
         let ended = past.ended.as_ref();
         let dispatcher = header.dispatched_by.as_ref().map(|dispatcher| dispatcher.session);
         let parent = header.lineage.map(|lineage| lineage.session).or(dispatcher);
+        let serves =
+            header.dispatched_by.as_ref().map(|dispatcher| match dispatcher.is_evaluation() {
+                true => "eval",
+                false => "subagent",
+            });
+        self.lost(past, end)?;
         let problem = match &end.kind {
             EndKind::Whole | EndKind::Torn(_) => None,
             EndKind::ReadOnly(why) => Some(why.to_string()),
         };
         let sql = "UPDATE sessions SET created = ?2, parent = ?3, parent_seq = ?4, model = ?5, agent = ?6, \
              workspace = ?7, prompt = ?8, status = ?9, reason = ?10, steps = ?11, calls = ?12, tokens = ?13, \
-             cost = ?14, records = ?15, problem = ?16 WHERE key = ?1";
+             cost = ?14, records = ?15, problem = ?16, serves = ?17 WHERE key = ?1";
         self.change.prepare_cached(sql)?.execute(params![
             self.key,
             header.created.to_string(),
@@ -77,11 +83,12 @@ impl<'a> Entry<'a> {
             ended.map_or("unfinished", |ended| &ended.status),
             ended.map(|ended| &ended.reason),
             run.steps,
-            run.calls,
+            run.calls + past.bill.subagent_calls,
             run.spent.tokens.0,
             is_priced(past).then_some(run.spent.cost.0),
             end.position.seq,
             problem,
+            serves,
         ])?;
         Ok(())
     }
@@ -164,13 +171,17 @@ impl<'a> Entry<'a> {
                     self.message(at, Role::User, Some(origin(Origin::FollowUp)), message)
                 }
             },
+            // Its own journal has its calls.
+            Event::Charged { cost, .. } => {
+                self.spent = self.spent + *cost;
+                Ok(())
+            }
             Event::Vetted { .. }
             | Event::Tick { .. }
             | Event::Interrupt { .. }
             | Event::StoreFailed { .. }
             | Event::Defect { .. }
-            | Event::Failed { .. }
-            | Event::Charged { .. } => Ok(()),
+            | Event::Failed { .. } => Ok(()),
         }
     }
 
@@ -228,6 +239,25 @@ impl<'a> Entry<'a> {
             cost,
         ])?;
         Ok(())
+    }
+
+    /// What was charged for a call that brought no reply, and that no reply came after.
+    fn lost(&mut self, past: &Past, end: &End) -> rusqlite::Result<()> {
+        let cost = past.fold.state.run().spent.cost.minus(self.spent);
+        if !is_priced(past) || cost == Micros::ZERO {
+            return Ok(());
+        }
+        self.spent = self.spent + cost;
+        let sql = "INSERT INTO calls (session, seq, ts, model, purpose, input, output, cached, cost) \
+             VALUES (?1, ?2, ?3, ?4, 'agent', 0, 0, 0, ?5)";
+        let values = params![
+            self.key,
+            end.position.seq,
+            past.dawn.after(past.at).to_string(),
+            &*past.setting.model,
+            cost.0,
+        ];
+        self.change.prepare_cached(sql)?.execute(values).map(|_| ())
     }
 
     fn message(&self, at: At, role: Role, name: Option<&str>, text: &str) -> rusqlite::Result<()> {

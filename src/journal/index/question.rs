@@ -19,7 +19,9 @@ const SESSION: &str = "id, status, reason, created, modified, steps, calls, toke
      prompt, parent, records, bytes, problem";
 
 pub(super) fn sessions(database: &Connection) -> rusqlite::Result<Vec<SessionRow>> {
-    let sql = format!("SELECT {SESSION} FROM sessions ORDER BY modified DESC, id DESC");
+    let sql = format!(
+        "SELECT {SESSION} FROM sessions WHERE serves IS NOT 'eval' ORDER BY modified DESC, id DESC"
+    );
     database.prepare_cached(&sql)?.query_map([], session_row)?.collect()
 }
 
@@ -106,8 +108,10 @@ pub(super) fn search(
 }
 
 pub(super) fn costs(database: &Connection) -> rusqlite::Result<Vec<CostRow>> {
-    let sql = "SELECT substr(ts, 1, 10) AS day, model, purpose, count(*), sum(input), sum(output), sum(cost) \
-         FROM calls GROUP BY day, model, purpose ORDER BY day DESC, model, purpose";
+    let sql = "SELECT substr(ts, 1, 10) AS day, calls.model, coalesce(serves, purpose) AS what, count(*), sum(input), \
+             sum(output), sum(calls.cost) \
+         FROM calls JOIN sessions ON sessions.key = calls.session \
+         GROUP BY day, calls.model, what ORDER BY day DESC, calls.model, what";
     let mut query = database.prepare_cached(sql)?;
     let rows = query.query_map([], |row| {
         Ok(CostRow {

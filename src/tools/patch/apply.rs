@@ -1,23 +1,33 @@
 //! What hunks make of a content.
 //!
-//! A hunk is looked for as GNU `patch` does: first where its header says, as far as those before it have moved; then
-//! line by line away from there. A place where all lines fit comes first; then one where the outermost line of what
-//! surrounds the change differs, then two.
+//! A hunk with a line number is looked for as GNU `patch` does: first where its header says, as far as those before it
+//! have moved; then line by line away from there. A place where all lines fit comes first; then one where the outermost
+//! line of what surrounds the change differs, then two. At least one line has to fit.
+//!
+//! The result is put together line by line, so that no two lines are ever joined, whatever the patch and the file say
+//! about their ends. A line that replaces another one ends as that does, unless the patch changes how it ends.
 
-use super::hunk::{Hunk, Line};
+use super::context;
+use super::hunk::{Hunk, LastEnd, Line, Place};
 
-/// Why hunks don't make anything of a content.
+/// Why hunks don't make anything of a content. Hunks are counted from zero.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::tools) enum NotApplied {
-    /// The lines of this hunk are not there; counted from zero.
+    /// The lines of this hunk are not there.
     Hunk(usize),
+    /// The lines of this hunk are there so many times.
+    Ambiguous(usize, usize),
+    /// There is no such line behind the hunk before, which this hunk names as standing before its own.
+    Header(usize, String),
+    /// This hunk only adds lines, and does not say where.
+    Nowhere(usize),
     /// The content stays what it is.
     Unchanged,
 }
 
 /// How line ends are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ends {
+pub(super) enum Ends {
     /// They are part of the line.
     Exact,
     /// They are the file's, whatever the patch has.
@@ -27,88 +37,244 @@ enum Ends {
 /// Surrounding lines at each end of a hunk that may differ.
 const FUZZ: usize = 2;
 
-/// Returns what hunks make of a content. First they are taken at their word, line ends included; then with the line ends
-/// of the file.
+/// Returns what hunks make of a content.
 pub(in crate::tools) fn applied(content: &[u8], hunks: &[Hunk]) -> Result<Vec<u8>, NotApplied> {
-    let new = made(content, hunks, Ends::Exact).or_else(|hunk| {
-        made(content, hunks, Ends::OfTheFile).map_err(|_| NotApplied::Hunk(hunk))
-    })?;
+    let file: Vec<&[u8]> = content.split_inclusive(|byte| *byte == b'\n').collect();
+    let mut new = New::new(content.len());
+    let (mut done, mut offset) = (0, 0_isize);
+    let mut at_end = Vec::new();
+    for (index, hunk) in hunks.iter().enumerate() {
+        let (at, ends) = match &hunk.place {
+            Place::Line { start, count } => {
+                let search = Search { file: &file, from: done, hunk, old: hunk.before() };
+                // A hunk without old lines stands behind the line that its header names.
+                let start = start.saturating_sub(usize::from(!search.old.is_empty()));
+                let expected = start.saturating_add_signed(offset);
+                let found = search.found(expected, *count).ok_or(NotApplied::Hunk(index))?;
+                offset += found.0.cast_signed() - expected.cast_signed();
+                match search.old.is_empty() {
+                    true => (found.0, ends_of_added(&file, hunks)),
+                    false => found,
+                }
+            }
+            Place::Context { headers, .. } if hunk.before().is_empty() => {
+                if !headers.is_empty() {
+                    return Err(NotApplied::Nowhere(index));
+                }
+                at_end.push(hunk);
+                continue;
+            }
+            Place::Context { headers, is_at_end } => {
+                let found = context::found(&file, done, &hunk.before(), headers, *is_at_end);
+                (found.map_err(|why| why.of(index))?, Ends::OfTheFile)
+            }
+        };
+        let (from, length) = (done, new.bytes.len());
+        done = new.take(&file, done, hunk, at, ends);
+        // A change of line ends alone is taken at its word or not at all.
+        let is_lost = ends == Ends::OfTheFile && new.bytes[length..] == file[from..done].concat();
+        if is_lost && hunk.changes() {
+            return Err(NotApplied::Hunk(index));
+        }
+    }
+    for line in &file[done..] {
+        new.keep(line);
+    }
+    for hunk in at_end {
+        new.take(&file, file.len(), hunk, file.len(), Ends::OfTheFile);
+    }
+    let new = new.finish(content);
     if new == content && !hunks.is_empty() { Err(NotApplied::Unchanged) } else { Ok(new) }
 }
 
-/// Applies hunks; fails with the first one that does not fit.
-fn made(content: &[u8], hunks: &[Hunk], ends: Ends) -> Result<Vec<u8>, usize> {
-    let file: Vec<&[u8]> = content.split_inclusive(|byte| *byte == b'\n').collect();
-    let mut new = Vec::with_capacity(content.len());
-    let (mut done, mut offset) = (0, 0_isize);
-    for (index, hunk) in hunks.iter().enumerate() {
-        let place = Place { file: &file, from: done, hunk, old: hunk.before(), ends };
-        // A hunk without old lines stands behind the line that its header names.
-        let start = hunk.old_start.saturating_sub(usize::from(!place.old.is_empty()));
-        let expected = start.saturating_add_signed(offset);
-        let mut at = place.found(expected).ok_or(index)?;
-        offset += at.cast_signed() - expected.cast_signed();
-        for line in &hunk.lines {
-            match line {
-                Line::Same(_) => {
-                    at += 1;
-                    continue;
-                }
-                // What stays around a change is the file's, as it is there; and the next hunk may need it, too.
-                Line::Removed(_) | Line::Added(_) => new.extend(file[done..at].concat()),
+/// Returns how lines end that are added by hunks without old lines: as the file's do, unless other hunks show that the
+/// patch knows how they end, or the file has both ends.
+fn ends_of_added(file: &[&[u8]], hunks: &[Hunk]) -> Ends {
+    let mut ends = file.iter().filter_map(|line| end_of(line));
+    let first = ends.next();
+    let is_uniform = ends.all(|end| Some(end) == first);
+    let is_known = hunks.iter().any(|hunk| !hunk.before().is_empty());
+    if is_uniform && !is_known { Ends::OfTheFile } else { Ends::Exact }
+}
+
+/// A content under construction.
+struct New {
+    bytes: Vec<u8>,
+    last: Last,
+}
+
+/// Where the last line of a new content is from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Last {
+    /// From the file.
+    Kept,
+    /// From a hunk.
+    Added(LastEnd),
+}
+
+impl New {
+    fn new(length: usize) -> Self {
+        Self { bytes: Vec::with_capacity(length), last: Last::Kept }
+    }
+
+    fn keep(&mut self, line: &[u8]) {
+        self.push(line);
+        self.last = Last::Kept;
+    }
+
+    /// Adds a line. The one before it gets an end if it has none.
+    fn push(&mut self, line: &[u8]) {
+        if !self.bytes.is_empty() && !self.bytes.ends_with(b"\n") {
+            let before = self.bytes.iter().rposition(|byte| *byte == b'\n');
+            let before = before.and_then(|at| end_of(&self.bytes[..=at]));
+            self.bytes.extend(before.or_else(|| end_of(line)).unwrap_or(b"\n"));
+        }
+        self.bytes.extend(line);
+    }
+
+    /// Adds what a hunk makes of the lines of the file from `at` on, and those between the settled ones and the change.
+    /// Returns how many lines of the file are settled then.
+    fn take(
+        &mut self,
+        file: &[&[u8]],
+        settled: usize,
+        hunk: &Hunk,
+        at: usize,
+        ends: Ends,
+    ) -> usize {
+        let (mut done, mut at) = (settled, at);
+        let groups = hunk.lines.chunk_by(|a, b| is_same(a) == is_same(b));
+        for group in groups {
+            if is_same(&group[0]) {
+                at += group.len();
+                continue;
             }
-            match line {
-                Line::Added(text) => new.extend(ended(text, &file, at, ends)),
-                Line::Removed(_) | Line::Same(_) => at += 1,
+            // What stays around a change is the file's, as it is there; and the next hunk may need it, too.
+            file[done..at].iter().for_each(|line| self.keep(line));
+            let removed: Vec<&str> = texts(group, |line| match line {
+                Line::Removed(text) => Some(text),
+                Line::Added(_) | Line::Same(_) => None,
+            });
+            let added: Vec<&str> = texts(group, |line| match line {
+                Line::Added(text) => Some(text),
+                Line::Removed(_) | Line::Same(_) => None,
+            });
+            let change = Change { file, at, removed: &removed, added: &added, ends };
+            for index in 0..added.len() {
+                self.push(&change.line(index));
+                self.last = Last::Added(hunk.last);
             }
+            at += removed.len();
             done = at;
         }
+        done
     }
-    new.extend(file[done..].concat());
-    Ok(new)
+
+    /// Returns the content. Where nothing says how its last line ends, it ends as the last one of the old content.
+    fn finish(mut self, old: &[u8]) -> Vec<u8> {
+        let is_untold = self.last == Last::Added(LastEnd::Untold);
+        if is_untold && !old.is_empty() && !old.ends_with(b"\n") {
+            let length = plain(&self.bytes).len();
+            self.bytes.truncate(length);
+        }
+        self.bytes
+    }
 }
 
-/// Returns an added line with the end that it gets.
-fn ended(text: &str, file: &[&[u8]], at: usize, ends: Ends) -> Vec<u8> {
-    let plain = text.trim_end_matches('\n').trim_end_matches('\r');
-    let neighbour = file.get(at).or(file.last()).filter(|_| ends == Ends::OfTheFile);
-    match neighbour {
-        Some(line) if text.ends_with('\n') && line.ends_with(b"\r\n") => format!("{plain}\r\n"),
-        Some(line) if text.ends_with('\n') && line.ends_with(b"\n") => format!("{plain}\n"),
-        Some(_) | None => text.to_owned(),
-    }
-    .into()
+fn is_same(line: &Line) -> bool {
+    matches!(line, Line::Same(_))
 }
 
-/// Where a hunk is looked for.
-struct Place<'a> {
+fn texts<'a>(lines: &'a [Line], text: impl Fn(&'a Line) -> Option<&'a String>) -> Vec<&'a str> {
+    lines.iter().filter_map(text).map(String::as_str).collect()
+}
+
+/// Lines of a file that others replace.
+struct Change<'a> {
+    file: &'a [&'a [u8]],
+    /// The first line that is removed, or the one before which others are added.
+    at: usize,
+    removed: &'a [&'a str],
+    added: &'a [&'a str],
+    ends: Ends,
+}
+
+impl Change<'_> {
+    /// Returns an added line with the end that it gets.
+    fn line(&self, index: usize) -> Vec<u8> {
+        let text = self.added[index];
+        let own = end_of(text.as_bytes());
+        let has_end = match self.removed.last() {
+            Some(removed) if index + 1 == self.added.len() => {
+                let (claimed, wanted) = (removed.ends_with('\n'), text.ends_with('\n'));
+                let is_there = self.file[self.at + self.removed.len() - 1].ends_with(b"\n");
+                if claimed == wanted { is_there } else { wanted }
+            }
+            Some(_) | None => own.is_some(),
+        };
+        let end = match self.ends {
+            Ends::Exact => own,
+            Ends::OfTheFile => self.usual_end(index).or(own),
+        };
+        let mut line = plain(text.as_bytes()).to_vec();
+        if self.ends == Ends::Exact && !has_end {
+            // A carriage return without its line feed is content.
+            line = text.strip_suffix('\n').unwrap_or(text).into();
+        }
+        if has_end {
+            line.extend(end.unwrap_or(b"\n"));
+        }
+        line
+    }
+
+    /// Returns how the line ends that an added one replaces; or else one beside it, or any.
+    fn usual_end(&self, index: usize) -> Option<&'static [u8]> {
+        let replaced = self.removed.len().checked_sub(1).map(|last| self.at + last.min(index));
+        let before = self.at.checked_sub(1);
+        let near = [replaced, before, Some(self.at)].into_iter().flatten();
+        let mut near = near.filter_map(|at| self.file.get(at));
+        near.find_map(|line| end_of(line))
+            .or_else(|| self.file.iter().find_map(|line| end_of(line)))
+    }
+}
+
+/// Where a hunk with a line number is looked for.
+struct Search<'a> {
     file: &'a [&'a [u8]],
     /// Lines before this one are settled.
     from: usize,
     hunk: &'a Hunk,
     old: Vec<&'a str>,
-    ends: Ends,
 }
 
-impl Place<'_> {
-    /// Returns where the old lines of the hunk stand, nearest to where they are expected.
-    fn found(&self, expected: usize) -> Option<usize> {
+impl Search<'_> {
+    /// Returns where the old lines of the hunk stand, nearest to where they are expected. They are taken at their word
+    /// first, line ends included; then with the line ends of the file.
+    fn found(&self, expected: usize, count: usize) -> Option<(usize, Ends)> {
         if self.old.is_empty() {
             // Nothing says where it belongs but its number; a new file, or an end.
-            return (expected <= self.file.len() && expected >= self.from).then_some(expected);
+            let is_there = expected <= self.file.len() && expected >= self.from;
+            let is_meant = count == 0 || self.file.is_empty();
+            return (is_there && is_meant).then_some((expected, Ends::Exact));
         }
         let around = self.hunk.lead().max(self.hunk.tail());
-        (0..=FUZZ.min(around)).find_map(|fuzz| self.found_with(fuzz, expected))
+        let ways =
+            (0..=FUZZ.min(around)).flat_map(|fuzz| [(fuzz, Ends::Exact), (fuzz, Ends::OfTheFile)]);
+        // A patch that has both ends says how each line ends.
+        let ways = ways.filter(|(_, ends)| *ends == Ends::Exact || self.hunk.has_one_end());
+        let mut ways = ways.into_iter();
+        ways.find_map(|(fuzz, ends)| Some((self.found_with(fuzz, ends, expected)?, ends)))
     }
 
-    fn found_with(&self, fuzz: usize, expected: usize) -> Option<usize> {
+    fn found_with(&self, fuzz: usize, ends: Ends, expected: usize) -> Option<usize> {
         let (lead, tail) = (self.hunk.lead(), self.hunk.tail());
         // The side that has fewer lines around the change has lost them to the edge of the file.
         let left_out = |own: usize, other: usize| (fuzz + own).checked_sub(own.max(other));
         let (before, after) = (left_out(lead, tail), left_out(tail, lead));
-        let fits = |at: &usize| self.fits(*at, before.unwrap_or(0), after.unwrap_or(0));
+        let fits = |at: &usize| self.fits(*at, before.unwrap_or(0), after.unwrap_or(0), ends);
         let whole = self.old.len();
-        if before.is_none() && self.hunk.old_start <= 1 {
+        let is_first = matches!(self.hunk.place, Place::Line { start: 0 | 1, .. });
+        if before.is_none() && is_first {
             return Some(0)
                 .filter(|_| self.from == 0 && (after.is_some() || whole == self.file.len()))
                 .filter(fits);
@@ -129,22 +295,35 @@ impl Place<'_> {
     }
 
     /// Returns whether the old lines stand here, so many at each end left out.
-    fn fits(&self, at: usize, before: usize, after: usize) -> bool {
-        let compared = before..self.old.len() - after;
-        compared.into_iter().all(|index| {
-            let (old, line) = (self.old[index].as_bytes(), self.file.get(at + index));
-            line.is_some_and(|line| match self.ends {
-                Ends::Exact => old == *line,
-                Ends::OfTheFile => plain(old) == plain(line),
+    fn fits(&self, at: usize, before: usize, after: usize, ends: Ends) -> bool {
+        let compared = before..self.old.len().saturating_sub(after);
+        // Where nothing is compared, everything fits.
+        !compared.is_empty()
+            && compared.into_iter().all(|index| {
+                let (old, line) = (self.old[index].as_bytes(), self.file.get(at + index));
+                line.is_some_and(|line| match ends {
+                    Ends::Exact => old == *line,
+                    Ends::OfTheFile => plain(old) == plain(line),
+                })
             })
-        })
     }
 }
 
 /// Returns a line without its end.
-fn plain(line: &[u8]) -> &[u8] {
-    let line = line.strip_suffix(b"\n").unwrap_or(line);
-    line.strip_suffix(b"\r").unwrap_or(line)
+pub(super) fn plain(line: &[u8]) -> &[u8] {
+    match line.strip_suffix(b"\n") {
+        Some(line) => line.strip_suffix(b"\r").unwrap_or(line),
+        None => line,
+    }
+}
+
+/// Returns the end of a line; none when it has none.
+fn end_of(line: &[u8]) -> Option<&'static [u8]> {
+    match line {
+        [.., b'\r', b'\n'] => Some(b"\r\n"),
+        [.., b'\n'] => Some(b"\n"),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -153,7 +332,7 @@ mod tests {
     use crate::tools::patch::sections;
 
     fn apply(content: &str, hunks: &str) -> Result<String, NotApplied> {
-        let sections = sections(&format!("--- a/x\n+++ b/x\n{hunks}")).unwrap();
+        let sections = sections(&format!("--- a/x\n+++ b/x\n{hunks}"), &|_| false).unwrap();
         let new = applied(content.as_bytes(), &sections[0].hunks)?;
         Ok(String::from_utf8(new).unwrap())
     }

@@ -5,10 +5,47 @@
 pub(in crate::tools) struct Hunk {
     /// The line of the patch where it begins, counted from 1.
     pub at: usize,
-    /// The line of the old file where it begins, counted from 1; zero for an empty file.
-    pub old_start: usize,
+    /// How its place in the file is named.
+    pub place: Place,
     /// Its lines.
     pub lines: Vec<Line>,
+    /// Whether the patch says how the last one ends.
+    pub last: LastEnd,
+}
+
+/// How a hunk names its place in the old file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::tools) enum Place {
+    /// By a line number.
+    Line {
+        /// The first line, counted from 1; the one before the hunk when it has no old lines.
+        start: usize,
+        /// How many old lines it has, as its header says.
+        count: usize,
+    },
+    /// By its own lines, and by lines that stand before them, outermost first.
+    Context {
+        /// Lines of which each is behind the one before it.
+        headers: Vec<String>,
+        /// Whether its last line is the last one of the file.
+        is_at_end: bool,
+    },
+}
+
+/// Whether a patch says how the last line of a hunk ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::tools) enum LastEnd {
+    /// It does, with a line feed or with a marker that there is none.
+    #[default]
+    Told,
+    /// It does not: the text of the patch ends there, or its format has no word for it. The file's own is kept.
+    Untold,
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self::Line { start: 0, count: 0 }
+    }
 }
 
 /// A line of a hunk, with its end unless the file has none there.
@@ -22,6 +59,15 @@ pub(in crate::tools) enum Line {
     Added(String),
 }
 
+impl Line {
+    /// Returns its text, to be changed.
+    pub(super) fn text_mut(&mut self) -> &mut String {
+        match self {
+            Self::Same(text) | Self::Removed(text) | Self::Added(text) => text,
+        }
+    }
+}
+
 impl Hunk {
     /// Returns the lines that have to be there before.
     pub(in crate::tools) fn before(&self) -> Vec<&str> {
@@ -30,6 +76,35 @@ impl Hunk {
             Line::Added(_) => None,
         });
         old.collect()
+    }
+
+    /// Returns whether its lines all have the same end, as far as they have one.
+    pub(super) fn has_one_end(&self) -> bool {
+        let mut ends = self.lines.iter().filter_map(|line| match line {
+            Line::Same(text) | Line::Removed(text) | Line::Added(text) => {
+                text.ends_with('\n').then(|| text.ends_with("\r\n"))
+            }
+        });
+        let first = ends.next();
+        ends.all(|end| Some(end) == first)
+    }
+
+    /// Returns whether its lines are others afterwards.
+    pub(super) fn changes(&self) -> bool {
+        let after = self.lines.iter().filter_map(|line| match line {
+            Line::Same(text) | Line::Added(text) => Some(text.as_str()),
+            Line::Removed(_) => None,
+        });
+        !after.eq(self.before())
+    }
+
+    /// Returns whether one of its lines begins with a byte order mark.
+    pub(in crate::tools) fn has_mark(&self) -> bool {
+        self.lines.iter().any(|line| match line {
+            Line::Same(text) | Line::Removed(text) | Line::Added(text) => {
+                text.starts_with('\u{feff}')
+            }
+        })
     }
 
     /// Returns how many lines at its beginning stay.
@@ -43,14 +118,18 @@ impl Hunk {
     }
 }
 
+/// No file has more lines; larger numbers of a header count as this one.
+const LARGEST: usize = 1 << 31;
+
 /// Reads the numbers of a header, `@@ -1,2 +3,4 @@`: start and length before, start and length after.
 pub(super) fn header(line: &str) -> Option<[usize; 4]> {
     let rest = line.strip_prefix("@@ -")?;
     let (ranges, _) = rest.split_once(" @@")?;
     let (old, new) = ranges.split_once(" +")?;
+    let number = |text: &str| text.parse::<usize>().ok().map(|number| number.min(LARGEST));
     let range = |text: &str| {
         let (start, length) = text.split_once(',').unwrap_or((text, "1"));
-        Some((start.parse().ok()?, length.trim().parse().ok()?))
+        Some((number(start)?, number(length.trim())?))
     };
     let ((old_start, old_length), (new_start, new_length)) = (range(old)?, range(new)?);
     Some([old_start, old_length, new_start, new_length])
@@ -88,10 +167,9 @@ fn counted(lines: &[&str], mut old: usize, mut new: usize) -> Option<(Vec<Line>,
         read += 1;
     }
     // More of the same behind it shows that the numbers are wrong.
-    let next = lines.get(read).map_or("", |line| line.trim_end_matches(['\r', '\n']));
-    let goes_on = next.starts_with([' ', '+']) && !next.starts_with("+++ ");
-    let goes_on = goes_on
-        || (next.starts_with('-') && !next.starts_with("--- ") && next != "--" && next != "-- ");
+    let next = lines.get(read).copied().unwrap_or_default();
+    let goes_on =
+        next.starts_with([' ', '+', '-']) && !is_file(lines, read) && !is_signature(lines, read);
     (!goes_on).then_some((body, read))
 }
 
@@ -100,10 +178,8 @@ fn until_next(lines: &[&str]) -> Result<(Vec<Line>, usize), usize> {
     let mut body = Vec::new();
     let mut read = 0;
     while let Some(text) = lines.get(read) {
-        let is_file = text.starts_with("--- ")
-            && lines.get(read + 1).is_some_and(|next| next.starts_with("+++ "));
-        let is_signature = text.trim_end() == "--";
-        if is_file || is_signature || text.starts_with("@@ ") || text.starts_with("diff --git ") {
+        let is_next = text.starts_with("@@ ") || text.starts_with("diff --git ");
+        if is_next || is_file(lines, read) || is_signature(lines, read) {
             break;
         }
         if text.starts_with('\\') {
@@ -120,6 +196,20 @@ fn until_next(lines: &[&str]) -> Result<(Vec<Line>, usize), usize> {
     Ok((body, read))
 }
 
+/// Returns whether the headers of the next file begin here.
+fn is_file(lines: &[&str], at: usize) -> bool {
+    lines[at].starts_with("--- ") && lines.get(at + 1).is_some_and(|next| next.starts_with("+++ "))
+}
+
+/// Returns whether this is where a mail ends: with two dashes, the version of git, and nothing more. A removed line may
+/// look like it.
+fn is_signature(lines: &[&str], at: usize) -> bool {
+    let mut rest = lines[at + 1..].iter().filter(|line| !line.trim().is_empty());
+    lines[at].trim_end() == "--"
+        && rest.next().is_some_and(|version| version.starts_with(|c: char| c.is_ascii_digit()))
+        && rest.next().is_none()
+}
+
 fn line(text: &str) -> Option<Line> {
     match text.chars().next() {
         Some(' ') => Some(Line::Same(text[1..].to_owned())),
@@ -133,7 +223,7 @@ fn line(text: &str) -> Option<Line> {
 
 /// `\ No newline at end of file` is about the line before it.
 fn without_end(body: &mut [Line]) {
-    if let Some(Line::Same(text) | Line::Removed(text) | Line::Added(text)) = body.last_mut()
+    if let Some(text) = body.last_mut().map(Line::text_mut)
         && text.ends_with('\n')
     {
         text.pop();

@@ -1,42 +1,57 @@
 //! Names of files in patches.
 
-/// Returns the name in a line like `--- a/name<tab>time`; none for `/dev/null`.
-pub(super) fn of_line(text: &str) -> Option<String> {
+/// Returns the name in a line like `--- a/name<tab>time`, whatever it means.
+pub(super) fn raw(text: &str) -> String {
     let text = text.trim_end_matches(['\r', '\n']);
-    let name = match quoted(text) {
-        Some((name, _)) => name,
-        None => text.split('\t').next().unwrap_or_default().trim_end().to_owned(),
-    };
-    (name != "/dev/null").then_some(name)
+    quoted(text).map_or_else(
+        || text.split('\t').next().unwrap_or_default().trim_end().to_owned(),
+        |(name, _)| name,
+    )
 }
 
-/// Returns the two names of `diff --git a/x b/x`; none when they cannot be told apart.
+/// Returns the name in a line like `--- a/name<tab>time`; none for `/dev/null`, and for a file that is not there, which
+/// `diff -N` gives the time at which all time begins.
+pub(super) fn of_line(text: &str) -> Option<String> {
+    let text = text.trim_end_matches(['\r', '\n']);
+    let (name, time) = match quoted(text) {
+        Some((name, rest)) => (name, rest.trim_start()),
+        None => {
+            let (name, time) = text.split_once('\t').unwrap_or((text, ""));
+            (name.trim_end().to_owned(), time)
+        }
+    };
+    let is_absent = time.starts_with("1970-01-01 0") || time.starts_with("1969-12-31 ");
+    (name != "/dev/null" && !is_absent).then_some(name)
+}
+
+/// Returns the two names of `diff --git a/x b/x`, which are the same but for their prefixes; none when they are not, or
+/// cannot be told apart.
 pub(super) fn of_git(text: &str) -> Option<(String, String)> {
     let text = text.trim_end_matches(['\r', '\n']);
+    let is_same = |old: &str, new: &str| {
+        old == new || without_prefix(old).is_some_and(|name| Some(name) == without_prefix(new))
+    };
     if let Some((first, rest)) = quoted(text) {
         let second = rest.trim_start();
         let second = quoted(second).map_or_else(|| second.to_owned(), |(name, _)| name);
-        return Some((first, second));
+        return is_same(&first, &second).then_some((first, second));
     }
     if let Some(at) = text.find(" \"") {
-        return Some((text[..at].to_owned(), quoted(&text[at + 1..])?.0));
+        let (first, second) = (text[..at].to_owned(), quoted(&text[at + 1..])?.0);
+        return is_same(&first, &second).then_some((first, second));
     }
-    // Names may have spaces. When both are the same but for the prefix, that tells them apart.
+    // Names may have spaces.
     let places = text.match_indices(' ').map(|(at, _)| (&text[..at], &text[at + 1..]));
-    let same = |(old, new): &(&str, &str)| plain(old) == plain(new);
-    let found = places.clone().find(same).or_else(|| {
-        let mut several = places.filter(|(_, new)| new.starts_with("b/"));
-        several.next().filter(|_| several.next().is_none())
-    });
-    found.map(|(old, new)| (old.to_owned(), new.to_owned()))
+    let mut same = places.filter(|(old, new)| is_same(old, new));
+    let (old, new) = same.next().filter(|_| same.next().is_none())?;
+    Some((old.to_owned(), new.to_owned()))
 }
 
-/// Returns a name without the prefix that `git diff` puts before it.
-pub(super) fn plain(name: &str) -> &str {
-    match name.split_once('/') {
-        Some(("a" | "b" | "i" | "w" | "c" | "o", rest)) if !rest.is_empty() => rest,
-        _ => name,
-    }
+/// Returns a name without its first component, as `patch -p1` takes it.
+pub(super) fn without_prefix(name: &str) -> Option<&str> {
+    name.split_once('/')
+        .map(|(_, rest)| rest)
+        .filter(|rest| !rest.is_empty() && !name.starts_with('/'))
 }
 
 /// Reads a name in quotes, in which bytes may be written as octal numbers. Returns it and what follows.
@@ -85,10 +100,26 @@ mod tests {
         let git = |text| of_git(text).map(|(old, new)| format!("{old}|{new}"));
         assert_eq!(git("a/x b/x").as_deref(), Some("a/x|b/x"));
         assert_eq!(git("a/x b/y b/x b/y").as_deref(), Some("a/x b/y|b/x b/y"));
-        assert_eq!(git("a/x b/y").as_deref(), Some("a/x|b/y"));
-        assert_eq!(git("\"a/\\303\\251\" b/e").as_deref(), Some("a/é|b/e"));
-        assert_eq!(git("a/e \"b/\\303\\251\"").as_deref(), Some("a/e|b/é"));
-        assert_eq!(git("a/x b/y b/z"), None);
-        assert_eq!((plain("a/b/c"), plain("src/a"), plain("a")), ("b/c", "src/a", "a"));
+        assert_eq!(git("\"a/\\303\\251\" b/é").as_deref(), Some("a/é|b/é"));
+        assert_eq!(git("a/é \"b/\\303\\251\"").as_deref(), Some("a/é|b/é"));
+        assert_eq!(git("src/x dst/x").as_deref(), Some("src/x|dst/x"));
+        assert_eq!(git("src/x src/x").as_deref(), Some("src/x|src/x"));
+        // Names that are not the same stand in the lines below.
+        for other in ["a/x b/y", "a/x b/y b/z", "a/x b/x c/x", "\"a/\\303\\251\" b/e", "x"] {
+            assert_eq!(git(other), None, "{other}");
+        }
+        assert_eq!(
+            ["a/b/c", "a", "a/", "/a/b"].map(without_prefix),
+            [Some("b/c"), None, None, None]
+        );
+    }
+
+    #[test]
+    fn a_file_from_the_beginning_of_time_is_not_there() {
+        assert_eq!(of_line("p-1.0/x\t1970-01-01 01:00:00.000000000 +0100\n"), None);
+        assert_eq!(
+            of_line("p-1.0/x\t2026-01-01 01:00:00.000000000 +0100\n").as_deref(),
+            Some("p-1.0/x")
+        );
     }
 }

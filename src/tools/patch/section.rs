@@ -1,7 +1,8 @@
 //! What a patch says about each file.
 
-use super::hunk::{self, Hunk};
-use super::name;
+use super::hunk::{self, Hunk, LastEnd, Place};
+use super::prefix::{self, Named};
+use super::{begin, name};
 
 /// What a patch says about one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,8 +26,10 @@ pub(in crate::tools) enum What {
     Modified,
     /// It is made.
     Created,
-    /// It is deleted.
+    /// It is deleted; the patch has all of its lines.
     Deleted,
+    /// It is deleted, whatever it holds.
+    Dropped,
     /// It gets another name.
     Renamed,
     /// Another one is made from it.
@@ -44,14 +47,26 @@ struct Headers {
     is_binary: bool,
 }
 
-/// Takes a patch apart.
+/// Takes a patch apart. `exists` tells whether there is a file of a name; where a name of the patch may have a prefix that
+/// is none of the file's, that decides.
 ///
 /// # Errors
 ///
 /// Fails with what is wrong with it, and where.
-pub(in crate::tools) fn sections(patch: &str) -> Result<Vec<Section>, String> {
+pub(in crate::tools) fn sections(
+    patch: &str,
+    exists: &dyn Fn(&str) -> bool,
+) -> Result<Vec<Section>, String> {
+    if begin::is_meant(patch) {
+        return begin::sections(patch);
+    }
+    prefix::resolved(named(patch)?, exists)
+}
+
+/// Takes a unified diff apart, and leaves its names as they are.
+fn named(patch: &str) -> Result<Vec<Named>, String> {
     let lines: Vec<&str> = patch.split_inclusive('\n').collect();
-    let mut sections: Vec<Section> = Vec::new();
+    let mut sections: Vec<Named> = Vec::new();
     let mut headers = Headers::default();
     let mut at = 0;
     while let Some(line) = lines.get(at) {
@@ -66,14 +81,20 @@ pub(in crate::tools) fn sections(patch: &str) -> Result<Vec<Section>, String> {
             at += 2;
             let (hunks, read) = hunks(&lines, at)?;
             at += read;
+            if headers.git.is_none() {
+                headers.git = Some((name::raw(&line[4..]), name::raw(&next[4..])));
+            }
             sections.push(section(std::mem::take(&mut headers), old, new, hunks)?);
         } else if line.starts_with("@@") {
             let (hunks, read) = hunks(&lines, at)?;
             at += read;
             let names = headers.git.clone().unzip();
-            let section = match headers.git {
+            let section = match headers.what {
                 Some(_) => section(std::mem::take(&mut headers), names.0, names.1, hunks)?,
-                None => Section { what: What::Modified, old: None, new: None, mode: None, hunks },
+                None if sections.is_empty() => Named::nameless(hunks),
+                None => {
+                    return Err(format!("the hunk before line {} belongs to no file", at + 1));
+                }
             };
             sections.push(section);
         } else {
@@ -91,7 +112,7 @@ pub(in crate::tools) fn sections(patch: &str) -> Result<Vec<Section>, String> {
 }
 
 /// Ends a section without hunks.
-fn close(headers: &mut Headers, sections: &mut Vec<Section>) -> Result<(), String> {
+fn close(headers: &mut Headers, sections: &mut Vec<Named>) -> Result<(), String> {
     let headers = std::mem::take(headers);
     let tells = headers.mode.is_some()
         || headers.is_binary
@@ -108,6 +129,12 @@ impl Headers {
     /// Reads a line of the headers of git. Anything else stands there for people.
     fn read(&mut self, line: &str) {
         let line = line.trim_end_matches(['\r', '\n']);
+        if line == "GIT binary patch" || line.starts_with("Binary files ") {
+            self.is_binary = true;
+        }
+        if self.what.is_none() {
+            return;
+        }
         let name =
             |text: &str| name::quoted(text).map_or_else(|| text.to_owned(), |(name, _)| name);
         let mode = |text: &str| u32::from_str_radix(text.trim(), 8).ok();
@@ -126,8 +153,6 @@ impl Headers {
             (self.what, self.from) = (Some(What::Copied), Some(name(text)));
         } else if let Some(text) = first("copy to ") {
             (self.what, self.to) = (Some(What::Copied), Some(name(text)));
-        } else if line == "GIT binary patch" || first("Binary files ").is_some() {
-            self.is_binary = true;
         }
     }
 }
@@ -137,8 +162,7 @@ fn section(
     old: Option<String>,
     new: Option<String>,
     hunks: Vec<Hunk>,
-) -> Result<Section, String> {
-    let plain = |name: Option<String>| name.map(|name| name::plain(&name).to_owned());
+) -> Result<Named, String> {
     let what = match (headers.what, &old, &new) {
         (Some(what), ..) if what != What::Modified => what,
         (_, None, Some(_)) => What::Created,
@@ -146,14 +170,13 @@ fn section(
         _ => What::Modified,
     };
     let (old, new) = match what {
-        What::Renamed | What::Copied => (headers.from.or(plain(old)), headers.to.or(plain(new))),
-        What::Created => (None, plain(new)),
-        What::Deleted => (plain(old), None),
-        What::Modified => {
-            // Some tools name the old file after a copy of theirs.
-            let new = plain(new);
-            (new.clone().or(plain(old)), new)
+        What::Renamed | What::Copied if headers.from.is_none() || headers.to.is_none() => {
+            return Err("it gives a file another name, and says only one of the two".to_owned());
         }
+        What::Renamed | What::Copied => (headers.from, headers.to),
+        What::Created => (None, new),
+        What::Deleted | What::Dropped => (old, None),
+        What::Modified => (old, new),
     };
     let named = new.as_ref().or(old.as_ref()).map_or("a file", String::as_str);
     if headers.is_binary {
@@ -170,19 +193,24 @@ fn section(
     if old.is_none() && new.is_none() {
         return Err("the names of a file cannot be told".to_owned());
     }
-    Ok(Section { what, old, new, mode: headers.mode.map(|mode| mode & 0o777), hunks })
+    let mode = headers.mode.map(|mode| mode & 0o777);
+    Ok(Named { section: Section { what, old, new, mode, hunks }, git: headers.git })
 }
 
 /// Reads the hunks from a line on. Returns them, and how many lines they are.
 fn hunks(lines: &[&str], from: usize) -> Result<(Vec<Hunk>, usize), String> {
     let mut hunks = Vec::new();
     let mut at = from;
-    while let Some(line) = lines.get(at).filter(|line| line.starts_with("@@")) {
-        let [old_start, old, _, new] = hunk::header(line).ok_or_else(|| {
+    loop {
+        // Empty lines may stand between hunks.
+        let empty = lines[at..].iter().take_while(|line| line.trim_end().is_empty()).count();
+        let Some(line) = lines.get(at + empty).filter(|line| line.starts_with("@@")) else { break };
+        at += empty;
+        let [start, count, _, new] = hunk::header(line).ok_or_else(|| {
             let line = line.trim_end();
             format!("line {} is '{line}', and should be like '@@ -10,6 +10,8 @@'", at + 1)
         })?;
-        let (body, read) = hunk::body(&lines[at + 1..], old, new).map_err(|wrong| {
+        let (mut body, read) = hunk::body(&lines[at + 1..], count, new).map_err(|wrong| {
             let line = lines[at + 1 + wrong].trim_end();
             let number = at + wrong + 2;
             format!(
@@ -192,8 +220,20 @@ fn hunks(lines: &[&str], from: usize) -> Result<(Vec<Hunk>, usize), String> {
         if body.is_empty() {
             return Err(format!("the hunk at line {} has no lines", at + 1));
         }
-        hunks.push(Hunk { at: at + 1, old_start, lines: body });
+        let number = at + 1;
         at += 1 + read;
+        // A patch whose text ends within a line does not say how that line ends.
+        let is_whole = at < lines.len() || lines.last().is_none_or(|line| line.ends_with('\n'));
+        let is_marker = lines.last().is_some_and(|line| line.starts_with('\\'));
+        let last = if is_whole || is_marker { LastEnd::Told } else { LastEnd::Untold };
+        if last == LastEnd::Untold {
+            // It is taken to end as the others of the hunk do.
+            let is_wide = body.iter_mut().any(|line| line.text_mut().ends_with("\r\n"));
+            if let Some(line) = body.last_mut() {
+                line.text_mut().push_str(if is_wide { "\r\n" } else { "\n" });
+            }
+        }
+        hunks.push(Hunk { at: number, place: Place::Line { start, count }, lines: body, last });
     }
     Ok((hunks, at - from))
 }
@@ -212,7 +252,7 @@ mod tests {
                      diff --git a/from b/to\nsimilarity index 100%\nrename from from\nrename to to\n\
                      diff --git a/empty b/empty\nnew file mode 100644\nindex 0..0\n\
                      diff --git a/run b/run\nold mode 100644\nnew mode 100755\n-- \n2.40\n";
-        let found = sections(patch).unwrap();
+        let found = sections(patch, &|_| false).unwrap();
         let told: Vec<String> = found
             .iter()
             .map(|s| {
@@ -237,17 +277,17 @@ mod tests {
     #[test]
     fn wrong_numbers_are_counted_again() {
         let patch = "--- a\n+++ b\n@@ -1,9 +1,9 @@\n 1\n-2\n+3\n@@ -8 +8 @@\n-8\n+9\n";
-        let found = sections(patch).unwrap();
+        let found = sections(patch, &|_| false).unwrap();
         assert_eq!(found[0].hunks.len(), 2);
         assert_eq!(found[0].hunks[0].before(), ["1\n", "2\n"]);
         let short = "--- a\n+++ b\n@@ -1 +1 @@\n 1\n-2\n+3\n";
-        assert_eq!(sections(short).unwrap()[0].hunks[0].before(), ["1\n", "2\n"]);
+        assert_eq!(sections(short, &|_| false).unwrap()[0].hunks[0].before(), ["1\n", "2\n"]);
     }
 
     /// Fault T24.
     #[test]
     fn what_is_no_patch_is_said_so() {
-        let why = |patch: &str| sections(patch).unwrap_err();
+        let why = |patch: &str| sections(patch, &|_| false).unwrap_err();
         assert!(why("").contains("no hunks"));
         assert!(why("--- a\n+++ b\n@@\n-a\n+b\n").contains("line 3 is '@@', and should be like"));
         assert!(

@@ -14,10 +14,11 @@ use crate::model::{CallId, EffectId, Span, Tokens, ToolStatus};
 use crate::port::{Clock, Gone, HookOutcome};
 use crate::view::catalogue::{Lang, Message};
 use crate::view::clean;
+use crate::view::failure::brief;
 use crate::view::output::Output;
 use crate::view::public::{
     AgentEnd, ApiCallEnd, CallOutcome, HookComplete, Kind, Measure, PublicEvent, RetryCause,
-    Severity, ToolCallEnd, ToolCallStart, Used,
+    Severity, ToolCallEnd, ToolCallStart,
 };
 use crate::view::result::RunResult;
 use crate::view::writer::{Desk, Lost, Patience, Plain, Writer};
@@ -41,7 +42,6 @@ pub struct HumanLog {
     blocks: Blocks,
     /// What hooks said about calls that have not ended.
     hooks: HashMap<CallId, Vec<String>>,
-    used: Used,
     /// Whether anything was written, and whether the newest line is a tool's.
     so_far: SoFar,
     /// Whether text of the present call was shown.
@@ -116,7 +116,6 @@ impl HumanLog {
             to,
             blocks: Blocks::default(),
             hooks: HashMap::new(),
-            used: Used::default(),
             so_far: SoFar::Nothing,
             has_streamed: false,
             failure: None,
@@ -179,7 +178,6 @@ impl HumanLog {
 
     fn call_ended(&mut self, end: &ApiCallEnd) -> Result<(), Gone> {
         self.status(None)?;
-        self.used += end.usage.into();
         let took = self.took(end.duration);
         match &end.outcome {
             CallOutcome::Replied { text, tool_calls, .. } => {
@@ -231,7 +229,8 @@ impl HumanLog {
     }
 
     fn tool_ended(&mut self, end: &ToolCallEnd) -> Result<(), Gone> {
-        let error = if end.success { String::new() } else { clean::headline(&end.output, LONGEST) };
+        let error =
+            if end.success { String::new() } else { brief(&end.name, &end.output, LONGEST) };
         let said = self.say(Message::Tool { status: end.status, error: &error });
         let mark = match end.status {
             ToolStatus::Ok => self.paint.good("✓"),
@@ -295,10 +294,6 @@ impl HumanLog {
             llm_calls: end.llm_calls,
         });
         self.line(format!("{icon} {}", self.paint.strong(&said)))?;
-        if self.look.shows_costs {
-            let said = self.say(Message::Costs { cost: end.cost, used: self.used });
-            self.line(format!("💰 {said}"))?;
-        }
         Ok(())
     }
 
@@ -389,6 +384,7 @@ impl Output for HumanLog {
         }
     }
 
+    /// The costs are those of all runs together, as the result tells them.
     fn result(&mut self, result: &RunResult) -> Result<(), Gone> {
         self.status(None)?;
         if !result.denied.is_empty() {
@@ -396,6 +392,10 @@ impl Output for HumanLog {
             let calls = result.denied.len();
             let said = self.say(Message::Denied { calls, tools: &tools });
             self.line(format!("🚫 {}", self.paint.odd(&said)))?;
+        }
+        if self.look.shows_costs {
+            let said = self.say(Message::Costs { cost: result.cost, used: result.usage });
+            self.line(format!("💰 {said}"))?;
         }
         if let Some(command) = &result.resume {
             let said = self.say(Message::Resume { command });

@@ -73,7 +73,15 @@ impl Fields<'_> {
     /// Returns the files of a patch: the one, or how many.
     fn patch(&self, lang: Lang) -> String {
         let headers = self.raw("patch").unwrap_or_default().lines().filter_map(|line| {
-            let path = line.strip_prefix("+++ ").or_else(|| line.strip_prefix("--- "))?;
+            let begins = [
+                "+++ ",
+                "--- ",
+                "*** Add File: ",
+                "*** Update File: ",
+                "*** Delete File: ",
+                "*** Move to: ",
+            ];
+            let path = begins.iter().find_map(|begin| line.strip_prefix(begin))?;
             let path = path.split('\t').next().unwrap_or(path).trim();
             let path = path.strip_prefix("a/").or_else(|| path.strip_prefix("b/")).unwrap_or(path);
             (path != "/dev/null").then_some(path)

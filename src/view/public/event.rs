@@ -8,7 +8,9 @@ use serde_json::Value;
 
 use super::Used;
 use super::numbers::{dollars, maybe_dollars, maybe_millis, maybe_seconds, millis, seconds};
-use crate::machine::{CloseReason, EventKind, NoSummary, Purpose, StateKind, Status, StopReason};
+use crate::machine::{
+    CloseReason, EventKind, NoSummary, Purpose, StateKind, Status, StopReason, Verdict,
+};
 use crate::model::{
     CallId, EffectId, FaultKind, FileChange, Finish, Micros, Span, Tokens, ToolStatus, Usage,
 };
@@ -119,7 +121,7 @@ pub struct AgentEnd {
     pub exit_code: u8,
     /// Replies whose tool calls ran.
     pub steps: u32,
-    /// Model calls.
+    /// Model calls, those of sub-agents included.
     pub llm_calls: u32,
     /// How long it took.
     #[serde(rename = "duration_seconds", serialize_with = "seconds")]
@@ -147,6 +149,9 @@ pub struct StateChange {
     /// What led from one to the other.
     #[serde(serialize_with = "trigger")]
     pub event: EventKind,
+    /// The guard that held, where the way has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guard: Option<Arc<str>>,
     /// How long the run was in the state that was left.
     #[serde(rename = "duration_ms", serialize_with = "millis")]
     pub duration: Span,
@@ -303,6 +308,9 @@ pub struct ToolCallEnd {
     /// The file or folder that the call names, if it names one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<Arc<str>>,
+    /// What the policy said, and by which rule; none for a call that was not judged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision: Option<Decision>,
     /// How long the tool ran.
     #[serde(rename = "duration_ms", serialize_with = "millis")]
     pub took: Span,
@@ -313,6 +321,36 @@ pub struct ToolCallEnd {
     pub changes: Vec<FileChange>,
     /// The step that the call belongs to.
     pub step: u32,
+}
+
+/// What the policy says of a tool call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "verdict", rename_all = "snake_case")]
+pub enum Decision {
+    /// It may run.
+    Allow {
+        /// The rule that allows it.
+        rule: Arc<str>,
+    },
+    /// It may not run.
+    Deny {
+        /// The rule that denies it, and what can be done about it.
+        rule: Arc<str>,
+    },
+}
+
+impl Decision {
+    /// Returns the decision that an event tells; none when it tells none.
+    pub(in crate::view) fn of(verdict: &Verdict) -> Option<Self> {
+        match verdict {
+            Verdict::Cleared { grounds, .. } => Some(Self::Allow { rule: Arc::clone(grounds) }),
+            Verdict::Refused { result } if result.status == ToolStatus::Denied => {
+                Some(Self::Deny { rule: Arc::clone(&result.text) })
+            }
+            Verdict::Abort => Some(Self::Deny { rule: "the user aborted the run".into() }),
+            Verdict::Refused { .. } => None,
+        }
+    }
 }
 
 /// See [`Kind::SubagentCall`].
@@ -461,13 +499,16 @@ impl Kind {
     pub const ALL: [(&'static str, &'static str); 17] = [
         ("agent_start", "A run begins: schema, version, agent, model, workspace, limits."),
         ("agent_end", "A run is over: status, stop reason, exit code, steps, calls, cost."),
-        ("state_change", "The machine went from one state to another, and how long it was there."),
+        ("state_change", "The machine went to another state: event, guard, how long it was there."),
         ("api_call_start", "A request goes to the model: purpose, attempt, messages, size."),
         ("api_call_end", "It came back: `replied`, `failed` or `cancelled`; usage and cost."),
         ("retry", "The model is asked again: after a fault, or because a reply is not whole."),
         ("text_delta", "A piece of a reply; it counts only when its call ends as `replied`."),
         ("tool_call_start", "A tool call is judged, and then runs: tool and arguments."),
-        ("tool_call_end", "It is answered: status, duration, output, changed files."),
+        (
+            "tool_call_end",
+            "It is answered: status, decision and its rule, duration, output, files.",
+        ),
         ("subagent_call", "A sub-agent made a model call: its tool call, usage and cost."),
         ("hook_complete", "A hook came back: point, outcome, duration."),
         ("steering_received", "A message of the user reached the run."),

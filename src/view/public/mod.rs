@@ -14,12 +14,13 @@ mod used;
 
 pub use event::{
     AgentEnd, AgentStart, ApiCallEnd, ApiCallStart, CallOutcome, CompactionComplete,
-    CompactionTriggered, Error, GivenLimits, HookComplete, Kind, LoopDetected, Measure,
+    CompactionTriggered, Decision, Error, GivenLimits, HookComplete, Kind, LoopDetected, Measure,
     PublicEvent, Retry, RetryCause, SafetyNet, Severity, StateChange, Steering, SteeringReceived,
     SubagentCall, SummaryBy, TextDelta, ToolCallEnd, ToolCallStart, Unfinished,
 };
 pub(super) use numbers::{maybe_dollars, maybe_millis, millis, seconds};
 pub use projector::Projector;
+pub(super) use projector::messages;
 pub use used::Used;
 
 /// The version of the public events and of the result document; it grows when either changes its meaning.

@@ -1,6 +1,6 @@
 //! From what the driver shows to public events.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -13,9 +13,10 @@ use super::{
     SafetyNet, Severity, StateChange, Steering, SteeringReceived, SubagentCall, SummaryBy,
     TextDelta, Unfinished,
 };
+use crate::machine::chart::Chart;
 use crate::machine::{
-    Charge, Check, Effect, Event, Fold, Note, Outcome, Outcomes, Run, Slot, Spent, State,
-    StateKind, StopReason,
+    Charge, Check, Effect, Event, EventKind, Fold, Move, Note, Outcome, Outcomes, Run, Slot, Spent,
+    State, StateKind, StopReason,
 };
 use crate::model::{EffectId, Finish, Item, Origin, Reply, Time, Tokens};
 use crate::port::{Delta, HookRun, Notice, Seen};
@@ -34,6 +35,10 @@ pub struct Projector {
     /// Whether a compaction was told of that has not ended.
     is_compacting: bool,
     spent: Spent,
+    /// Model calls of sub-agents, those before this run included.
+    subagent_calls: u32,
+    /// Where the run stood when the next event comes; the chart tells by it which guard held.
+    before: Option<State>,
     warnings: Throttle,
     out: Vec<PublicEvent>,
 }
@@ -41,9 +46,12 @@ pub struct Projector {
 impl Projector {
     /// Returns a projector for a run that has shown nothing yet; its first event will have the number after `seq`.
     pub fn new(about: Arc<About>, seq: u64) -> Self {
+        let subagent_calls = about.earlier.bill.subagent_calls;
         Self {
             about,
             seq,
+            subagent_calls,
+            before: None,
             begun: Time::START,
             entered: Time::START,
             call: None,
@@ -87,6 +95,7 @@ impl Projector {
     fn begin(&mut self, at: Time, fold: &Fold, outcomes: &Outcomes) {
         let run = fold.state.run();
         (self.begun, self.entered, self.spent) = (at, at, run.spent);
+        self.before = Some(fold.state.clone());
         self.tools.begin(fold);
         let limits = &run.rules.limits;
         let start = AgentStart {
@@ -114,6 +123,7 @@ impl Projector {
         self.call_ended(at, event, fold, outcomes);
         self.delegated(at, event, fold);
         self.spent = fold.state.run().spent;
+        self.tools.decided(event);
         for end in self.tools.ended(fold) {
             self.tell(at, end);
         }
@@ -121,14 +131,15 @@ impl Projector {
         for note in &outcomes.notes {
             self.note(at, note, event, fold);
         }
+        let mut before = self.before.replace(fold.state.clone());
         for change in &outcomes.moves {
+            // What lies between two changes of state at once is not known.
+            let guard = before.take().and_then(|state| guard(&state, at, event, *change));
             let duration = at.since(self.entered);
             self.entered = at;
             let (from, to) = (change.from, change.to);
-            self.tell(
-                at,
-                Kind::StateChange(StateChange { from, to, event: change.event, duration }),
-            );
+            let event = change.event;
+            self.tell(at, Kind::StateChange(StateChange { from, to, event, guard, duration }));
             if to == StateKind::Done {
                 self.failure(at, fold);
             }
@@ -154,7 +165,8 @@ impl Projector {
                 self.tell(at, Kind::ApiCallStart(start));
             }
         }
-        for start in self.tools.started(&outcomes.effects, run.steps) {
+        let starts = self.tools.started(&outcomes.effects, run.steps);
+        for start in starts {
             self.tell(at, start);
         }
     }
@@ -181,6 +193,7 @@ impl Projector {
         if let Some(call) = state.calls.iter().find(|call| is_it(&call.slot)) {
             let (tool_call_id, usage) = (call.call.id.clone(), *usage);
             let cost = state.run.rules.price.map(|_| *cost);
+            self.subagent_calls += 1;
             self.tell(at, Kind::SubagentCall(SubagentCall { tool_call_id, usage, cost }));
         }
     }
@@ -325,7 +338,7 @@ impl Projector {
             reason: outcome.reason,
             exit_code: self.about.exit_code(outcome.reason),
             steps: run.steps,
-            llm_calls: run.calls,
+            llm_calls: run.calls + self.subagent_calls,
             duration: at.since(self.begun),
             cost: run.rules.price.map(|_| run.spent.cost),
             output: outcome.output,
@@ -342,6 +355,17 @@ fn unknown_finish(event: &Event) -> String {
         _ => "",
     };
     format!("the reply ended for an unknown reason, '{reason}'; its text is kept, and the run ends")
+}
+
+/// Returns the guard that held when a state was left, as the statechart names it; none when the way has none.
+fn guard(before: &State, at: Time, event: &Event, change: Move) -> Option<Arc<str>> {
+    static CHART: OnceLock<Option<Chart>> = OnceLock::new();
+    let chart = CHART.get_or_init(|| Chart::of_run().ok()).as_ref()?;
+    let tick = Event::Tick { now: at };
+    let event = if change.event == EventKind::Tick { &tick } else { event };
+    let (to, arrow) = chart.interpret(before, event).ok()?;
+    let is_it = before.kind() == change.from && to == change.to && event.kind() == change.event;
+    arrow.filter(|_| is_it)?.guard.as_deref().map(Arc::from)
 }
 
 /// Returns how large the context was before it was compacted without the model.
@@ -369,7 +393,7 @@ fn unfinished(event: &Event) -> Unfinished {
 }
 
 /// Returns how many messages a request with the whole conversation has.
-fn messages(fold: &Fold) -> u32 {
+pub(in crate::view) fn messages(fold: &Fold) -> u32 {
     let count = |item: &Item| match item {
         Item::User(_) | Item::Assistant(_) => 1,
         Item::Exchange(exchange) => 1 + exchange.results().len(),

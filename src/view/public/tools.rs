@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Kind, ToolCallEnd, ToolCallStart};
-use crate::machine::{Effect, EntryId, Executing, Fold, Slot, State};
-use crate::model::{Arguments, CallId, Item, ToolCall, ToolResult};
+use super::{Decision, Kind, ToolCallEnd, ToolCallStart};
+use crate::machine::{Effect, EntryId, Event, Executing, Fold, Slot, State};
+use crate::model::{Arguments, CallId, EffectId, Item, ToolCall, ToolResult};
 
 /// Which tool calls were told of. A call that is answered without being judged is told of as well.
 #[derive(Default)]
@@ -15,6 +15,9 @@ pub(super) struct Tools {
     /// The newest entry of the conversation that was looked at.
     newest: Option<EntryId>,
     told: HashMap<CallId, Told>,
+    /// The calls that are being judged.
+    vetting: HashMap<EffectId, CallId>,
+    decisions: HashMap<CallId, Decision>,
 }
 
 /// How much of a call was told.
@@ -32,7 +35,7 @@ impl Tools {
     /// Returns the starts that follow from effects.
     pub(super) fn started(&mut self, effects: &[Effect], step: u32) -> Vec<Kind> {
         let vetted = effects.iter().filter_map(|effect| match effect {
-            Effect::Vet { call, .. } => Some(call),
+            Effect::Vet { id, call } => Some((*id, call)),
             Effect::Prepare { .. }
             | Effect::Call { .. }
             | Effect::Run { .. }
@@ -40,7 +43,21 @@ impl Tools {
             | Effect::Cancel { .. }
             | Effect::End => None,
         });
-        vetted.filter_map(|call| self.start(call, step)).collect()
+        let start = |(id, call): (EffectId, &ToolCall)| {
+            self.vetting.insert(id, call.id.clone());
+            self.start(call, step)
+        };
+        vetted.filter_map(start).collect()
+    }
+
+    /// Takes notice of what was decided on a call.
+    pub(super) fn decided(&mut self, event: &Event) {
+        if let Event::Vetted { id, verdict } = event
+            && let Some(call) = self.vetting.remove(id)
+            && let Some(decision) = Decision::of(verdict)
+        {
+            self.decisions.insert(call, decision);
+        }
     }
 
     /// Returns the ends that a fold shows and that were not told yet.
@@ -64,6 +81,8 @@ impl Tools {
                 }
                 // Nothing more is heard of its calls.
                 self.told.clear();
+                self.vetting.clear();
+                self.decisions.clear();
             }
             self.newest = self.newest.max(Some(entry.id));
         }
@@ -101,6 +120,7 @@ impl Tools {
             status: result.status,
             success: result.is_ok(),
             path: path.or_else(only),
+            decision: self.decisions.remove(&call.id),
             took: result.took,
             output: Arc::clone(&result.text),
             changes: result.changes.clone(),

@@ -86,15 +86,18 @@ fn files(report: &Report<'_>) -> Facts {
 
 fn tools(report: &Report<'_>) -> Facts {
     let row = |tool: &crate::view::result::ToolUsed| {
-        let path = tool.path.as_deref().map(cell).unwrap_or_default();
-        let result = match &tool.error {
-            None => "ok".to_owned(),
-            Some(error) => clean::headline(error, CELL),
+        let what = match &tool.path {
+            Some(path) => cell(path),
+            None => cell(&tool.brief.what),
         };
-        vec![cell(&tool.name), path, result, tool.duration.to_string()]
+        let result = match (&tool.brief.error, &tool.error) {
+            (None, None) => "ok".to_owned(),
+            (Some(error), _) | (None, Some(error)) => clean::headline(error, CELL),
+        };
+        vec![cell(&tool.name), what, result, tool.duration.to_string()]
     };
     let rows = report.result.tools_used.iter().map(row).collect();
-    Facts { title: "Tool calls", head: &["tool", "path", "result", "time"], rows, names: 2 }
+    Facts { title: "Tool calls", head: &["tool", "what", "result", "time"], rows, names: 2 }
 }
 
 fn denied(report: &Report<'_>) -> Facts {

@@ -31,7 +31,7 @@ pub struct RunResult {
     pub structured_output: Option<Value>,
     /// Replies whose tool calls ran.
     pub steps: u32,
-    /// Model calls of every kind.
+    /// Model calls of every kind, those of sub-agents included.
     pub llm_calls: u32,
     /// How long it took.
     #[serde(rename = "duration_seconds", serialize_with = "seconds")]
@@ -76,6 +76,18 @@ pub struct ToolUsed {
     pub duration: Span,
     /// Why it failed, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<Arc<str>>,
+    /// What it was called with and why it failed, each in one line; for reports.
+    #[serde(skip)]
+    pub brief: Brief,
+}
+
+/// A tool call in few words.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Brief {
+    /// What it was called with: a path, a command.
+    pub what: Arc<str>,
+    /// Why it failed; none when it did not.
     pub error: Option<Arc<str>>,
 }
 

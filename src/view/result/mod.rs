@@ -6,5 +6,5 @@ mod join;
 mod output;
 mod tally;
 
-pub use document::{Costs, Denied, FileModified, RunResult, ToolUsed};
+pub use document::{Brief, Costs, Denied, FileModified, RunResult, ToolUsed};
 pub use tally::Tally;

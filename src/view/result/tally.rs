@@ -7,13 +7,15 @@ use serde_json::Value;
 
 use super::files::Files;
 use super::output::output;
-use super::{Costs, Denied, RunResult, ToolUsed};
+use super::{Brief, Costs, Denied, RunResult, ToolUsed};
 use crate::machine::StopReason;
 use crate::model::{CallId, Micros, Span, ToolStatus, Usage};
+use crate::view::failure::brief;
+use crate::view::human::summary::summary;
 use crate::view::public::{
     AgentEnd, ApiCallEnd, ApiCallStart, Kind, PublicEvent, SCHEMA, ToolCallEnd, ToolCallStart, Used,
 };
-use crate::view::{About, Source, clean};
+use crate::view::{About, Lang, Source, clean};
 
 /// Folds the public events of a run into its result. It can be asked for the result at any time, so that there is one
 /// on every way out of the program.
@@ -47,6 +49,9 @@ struct Open {
 
 /// How much of a failed tool's answer is told.
 const LONGEST_ERROR: usize = 500;
+
+/// How much of it is told in one line.
+const LONGEST_BRIEF: usize = 160;
 
 impl Tally {
     /// Returns the tally of a run of which nothing has been seen yet. What its session has used before counts, as it
@@ -85,7 +90,10 @@ impl Tally {
             Kind::ApiCallEnd(end) => self.call_ended(end),
             Kind::ToolCallStart(start) => self.tool_started(start),
             Kind::ToolCallEnd(end) => self.tool_ended(end),
-            Kind::SubagentCall(call) => self.pay(&call.usage, call.cost, Source::Subagent),
+            Kind::SubagentCall(call) => {
+                self.llm_calls += 1;
+                self.pay(&call.usage, call.cost, Source::Subagent);
+            }
             Kind::AgentEnd(end) => self.end = Some(end.clone()),
             Kind::AgentStart(_)
             | Kind::StateChange(_)
@@ -203,6 +211,7 @@ impl Tally {
 
     fn tool_ended(&mut self, end: &ToolCallEnd) {
         let open = self.open.remove(&end.id);
+        let what = open.as_ref().map(|open| summary(&end.name, &open.arguments, Lang::En));
         if end.status == ToolStatus::Denied {
             let arguments = open.as_ref().map(|open| Arc::clone(&open.arguments));
             let (tool, reason) = (Arc::clone(&end.name), Arc::clone(&end.output));
@@ -218,6 +227,10 @@ impl Tally {
             path: end.path.as_ref().map(|path| self.word(path)),
             duration: end.took,
             error: (!end.success).then(|| clean::cut(end.output.trim(), LONGEST_ERROR).into()),
+            brief: Brief {
+                what: self.word(&what.unwrap_or_default().into()),
+                error: (!end.success).then(|| brief(&end.name, &end.output, LONGEST_BRIEF).into()),
+            },
         };
         if let Some(slot) = open.and_then(|open| self.tools.get_mut(open.place)) {
             *slot = Some(tool);

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use super::Trace;
-use super::timeline::{CallEnd, CallSpan};
-use crate::model::Micros;
+use super::timeline::{CallEnd, CallSpan, SubagentSpan};
+use crate::model::{Micros, Time};
 use crate::view::markup::escaped;
 
 /// What one reply used.
@@ -19,13 +19,15 @@ struct Used {
 
 /// Returns the columns; nothing when no reply came.
 pub(super) fn draw(trace: &Trace) -> String {
+    // A reply counts when it has come.
+    let replies = trace.calls.iter().enumerate();
+    let replies =
+        replies.filter_map(|(index, call)| Some((call.begun.after(call.took), used(index, call)?)));
+    let subagents = trace.subagents.iter().map(|call| (call.at, used_by_subagent(call)));
+    let mut used: Vec<(Time, Used)> = replies.chain(subagents).collect();
+    used.sort_by_key(|(at, _)| *at);
     let mut spent = 0;
-    let used: Vec<Used> = trace
-        .calls
-        .iter()
-        .enumerate()
-        .filter_map(|(index, call)| used(index, call, &mut spent))
-        .collect();
+    let used: Vec<Used> = used.into_iter().map(|(_, used)| used.after(&mut spent)).collect();
     let mut html = String::new();
     let Some(most) = used.iter().map(|used| used.cached + used.fresh + used.output).max() else {
         return html;
@@ -68,22 +70,36 @@ pub(super) fn draw(trace: &Trace) -> String {
     html
 }
 
-fn used(index: usize, call: &CallSpan, spent: &mut u64) -> Option<Used> {
-    let CallEnd::Replied { input_tokens, output_tokens, cached_input_tokens, cost } = &call.end
+impl Used {
+    /// Counts what was spent before.
+    fn after(self, spent: &mut u64) -> Self {
+        *spent += self.spent;
+        Self { spent: *spent, ..self }
+    }
+}
+
+fn used(index: usize, call: &CallSpan) -> Option<Used> {
+    let CallEnd::Replied { input_tokens, output_tokens, cached_input_tokens, cost, .. } = &call.end
     else {
         return None;
     };
-    *spent += cost.map_or(0, |cost| cost.0);
-    Some(Used {
-        title: format!(
-            "request {}: {input_tokens} input ({cached_input_tokens} cached), {output_tokens} output",
-            index + 1
-        ),
-        cached: *cached_input_tokens,
-        fresh: input_tokens.saturating_sub(*cached_input_tokens),
-        output: *output_tokens,
-        spent: *spent,
-    })
+    let tokens = (*input_tokens, *cached_input_tokens, *output_tokens);
+    Some(column(&format!("request {}", index + 1), tokens, *cost))
+}
+
+fn used_by_subagent(call: &SubagentSpan) -> Used {
+    let tokens = (call.input_tokens, call.cached_input_tokens, call.output_tokens);
+    column("request of a sub-agent", tokens, call.cost)
+}
+
+fn column(what: &str, (input, cached, output): (u64, u64, u64), cost: Option<Micros>) -> Used {
+    Used {
+        title: format!("{what}: {input} input ({cached} cached), {output} output"),
+        cached,
+        fresh: input.saturating_sub(cached),
+        output,
+        spent: cost.map_or(0, |cost| cost.0),
+    }
 }
 
 /// Returns a part of a whole in hundredths, with one digit behind the point.

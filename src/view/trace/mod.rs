@@ -19,7 +19,7 @@ use serde::{Serialize, Serializer};
 pub use account::{Edge, PhaseTime, StateTime};
 pub use messages::{Message, Speaker};
 pub use phase::Phase;
-pub use timeline::{CallEnd, CallSpan, ToolSpan};
+pub use timeline::{CallEnd, CallSpan, SubagentSpan, ToolSpan};
 pub use tracer::{Step, Tracer, What};
 
 use crate::machine::{StateKind, StopReason};
@@ -60,7 +60,7 @@ pub struct Trace {
     pub duration: Span,
     /// Replies whose tool calls ran.
     pub steps: u32,
-    /// Model calls.
+    /// Model calls, those of sub-agents included.
     pub llm_calls: u32,
     /// Input and output tokens.
     pub tokens: Tokens,
@@ -75,6 +75,8 @@ pub struct Trace {
     pub calls: Vec<CallSpan>,
     /// The tool calls, as they were judged.
     pub tools: Vec<ToolSpan>,
+    /// What model calls of sub-agents used, in the order in which they were charged.
+    pub subagents: Vec<SubagentSpan>,
     /// What was said, oldest first.
     pub messages: Vec<Message>,
 }

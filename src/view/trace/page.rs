@@ -14,6 +14,7 @@ use crate::machine::{Purpose, Status, StopReason};
 use crate::model::{Origin, Span, Time, ToolStatus, count};
 use crate::view::clean;
 use crate::view::markup::escaped;
+use crate::view::public::Decision;
 
 /// The page loads nothing and runs nothing, whatever stands in it.
 const POLICY: &str =
@@ -208,8 +209,13 @@ fn call_row(trace: &Trace, call: &CallSpan) -> String {
     let attempt =
         if call.attempt > 1 { format!(", attempt {}", call.attempt) } else { String::new() };
     let (bad, end) = match &call.end {
-        CallEnd::Replied { input_tokens, output_tokens, .. } => {
-            (false, format!("{input_tokens} → {output_tokens} tokens"))
+        CallEnd::Replied { finish, input_tokens, output_tokens, .. } => {
+            let messages = match call.messages {
+                1 => "1 message".to_owned(),
+                messages => format!("{messages} messages"),
+            };
+            let finish = clean::headline(finish.name(), HEADLINE);
+            (false, format!("{messages} · {input_tokens} → {output_tokens} tokens · {finish}"))
         }
         CallEnd::Failed { why } => (true, clean::headline(why, HEADLINE)),
         CallEnd::Cancelled => (true, "cancelled".to_owned()),
@@ -239,7 +245,16 @@ fn tool_row(trace: &Trace, span: &ToolSpan) -> String {
     let begun = span.begun.unwrap_or(span.ended);
     let parts = [(Phase::Hooks, begun.since(span.judged)), (Phase::Tools, span.ended.since(begun))];
     let bad = span.status != Some(ToolStatus::Ok);
-    let end = if bad { format!("{} · {arguments}", status(span.status)) } else { arguments };
+    let rule = match &span.decision {
+        Some(Decision::Allow { rule } | Decision::Deny { rule }) if !rule.is_empty() => {
+            format!(" · {}", clean::headline(rule, HEADLINE))
+        }
+        Some(_) | None => String::new(),
+    };
+    let end = match bad {
+        true => format!("{} · {arguments}{rule}", status(span.status)),
+        false => format!("{arguments}{rule}"),
+    };
     let what = clean::line(&span.name);
     let took = span.ended.since(span.judged);
     row(trace, &Row { what: &what, end: &end, bad, begun: span.judged, took, parts: &parts })

@@ -7,9 +7,9 @@ use serde::Serialize;
 
 use super::moment;
 use crate::machine::{Effect, Event, Fold, Outcomes, Purpose, State, Verdict};
-use crate::model::{CallId, EffectId, Micros, Span, Time, ToolCall, ToolStatus, Usage};
+use crate::model::{CallId, EffectId, Finish, Micros, Reply, Span, Time, ToolCall, ToolStatus};
 use crate::port::CallTimes;
-use crate::view::public::{maybe_dollars, maybe_millis, millis};
+use crate::view::public::{Decision, maybe_dollars, maybe_millis, messages, millis};
 
 /// A request to the model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -18,6 +18,8 @@ pub struct CallSpan {
     pub purpose: Purpose,
     /// The attempt, counted from one.
     pub attempt: u32,
+    /// Messages in the request, without the system prompt.
+    pub messages: u32,
     /// When it was sent.
     #[serde(rename = "begun_ms", serialize_with = "moment")]
     pub begun: Time,
@@ -41,6 +43,8 @@ pub struct CallSpan {
 pub enum CallEnd {
     /// With a reply.
     Replied {
+        /// Why the model stopped.
+        finish: Finish,
         /// Tokens of the request.
         input_tokens: u64,
         /// Tokens of the reply.
@@ -84,6 +88,26 @@ pub struct ToolSpan {
     pub ended: Time,
     /// How it ended; none when nobody knows.
     pub status: Option<ToolStatus>,
+    /// What the policy said, and by which rule; none for a call that was not judged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision: Option<Decision>,
+}
+
+/// What a model call of a sub-agent used.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SubagentSpan {
+    /// When it was charged.
+    #[serde(rename = "at_ms", serialize_with = "moment")]
+    pub at: Time,
+    /// Tokens of the request.
+    pub input_tokens: u64,
+    /// Tokens of the reply.
+    pub output_tokens: u64,
+    /// The part of the request that was read from the provider's cache.
+    pub cached_input_tokens: u64,
+    /// What it cost, in dollars; none when the model has no price.
+    #[serde(serialize_with = "maybe_dollars")]
+    pub cost: Option<Micros>,
 }
 
 #[allow(clippy::ref_option)] // asked for by serde
@@ -96,6 +120,7 @@ fn maybe_moment<S: serde::Serializer>(time: &Option<Time>, to: S) -> Result<S::O
 pub(super) struct Timeline {
     calls: Vec<CallSpan>,
     tools: Vec<ToolSpan>,
+    subagents: Vec<SubagentSpan>,
     /// Which of the requests are under way.
     open_calls: HashMap<EffectId, usize>,
     /// Which of the tool calls are being judged, or run.
@@ -111,7 +136,7 @@ impl Timeline {
                 let run = fold.state.run();
                 let cost = run.spent.cost.minus(self.spent);
                 self.spent = run.spent.cost;
-                let end = replied(&reply.usage, run.rules.price.map(|_| cost));
+                let end = replied(reply, run.rules.price.map(|_| cost));
                 self.call_ended(*id, at, times, end);
             }
             Event::Failed { id, fault } => {
@@ -127,6 +152,7 @@ impl Timeline {
                     };
                     let tool = &mut self.tools[index];
                     (tool.ended, tool.status) = (at, status);
+                    tool.decision = Decision::of(verdict);
                 }
             }
             Event::Settled { id, result } => {
@@ -135,7 +161,16 @@ impl Timeline {
                     (tool.ended, tool.status) = (at, Some(result.status));
                 }
             }
-            Event::Charged { cost, .. } => self.spent = self.spent + *cost,
+            Event::Charged { usage, cost, .. } => {
+                self.spent = self.spent + *cost;
+                self.subagents.push(SubagentSpan {
+                    at,
+                    input_tokens: usage.input.0,
+                    output_tokens: usage.output.0,
+                    cached_input_tokens: usage.cached_input.0,
+                    cost: fold.state.run().rules.price.map(|_| *cost),
+                });
+            }
             Event::Tick { .. }
             | Event::Interrupt { .. }
             | Event::StoreFailed { .. }
@@ -150,7 +185,7 @@ impl Timeline {
     }
 
     /// Effects follow.
-    pub(super) fn effects(&mut self, at: Time, outcomes: &Outcomes) {
+    pub(super) fn effects(&mut self, at: Time, fold: &Fold, outcomes: &Outcomes) {
         for effect in &outcomes.effects {
             match effect {
                 Effect::Call { id, purpose, attempt, .. } => {
@@ -158,6 +193,7 @@ impl Timeline {
                     self.calls.push(CallSpan {
                         purpose: *purpose,
                         attempt: *attempt,
+                        messages: messages(fold),
                         begun: at,
                         took: Span::ZERO,
                         encode: None,
@@ -219,19 +255,21 @@ impl Timeline {
     }
 
     /// Returns the spans; what is still open ends here.
-    pub(super) fn finish(mut self, at: Time) -> (Vec<CallSpan>, Vec<ToolSpan>) {
+    pub(super) fn finish(mut self, at: Time) -> (Vec<CallSpan>, Vec<ToolSpan>, Vec<SubagentSpan>) {
         for index in self.open_calls.into_values() {
             self.calls[index].took = at.since(self.calls[index].begun);
         }
         for index in self.open_tools.into_values() {
             self.tools[index].ended = at;
         }
-        (self.calls, self.tools)
+        (self.calls, self.tools, self.subagents)
     }
 }
 
-fn replied(usage: &Usage, cost: Option<Micros>) -> CallEnd {
+fn replied(reply: &Reply, cost: Option<Micros>) -> CallEnd {
+    let usage = &reply.usage;
     CallEnd::Replied {
+        finish: reply.finish.clone(),
         input_tokens: usage.input.0,
         output_tokens: usage.output.0,
         cached_input_tokens: usage.cached_input.0,
@@ -248,5 +286,6 @@ fn judged(call: &ToolCall, at: Time) -> ToolSpan {
         begun: None,
         ended: at,
         status: None,
+        decision: None,
     }
 }

@@ -70,7 +70,7 @@ impl Tracer {
         let mut account = Account::default();
         account.enter(fold.state.kind());
         let mut timeline = Timeline::default();
-        timeline.effects(Time::START, outcomes);
+        timeline.effects(Time::START, fold, outcomes);
         let mut messages = Messages::default();
         messages.said(0, Time::START, fold, outcomes);
         let last = Last {
@@ -105,7 +105,7 @@ impl Tracer {
             }
             What::Nothing => return,
         }
-        self.timeline.effects(step.at, step.outcomes);
+        self.timeline.effects(step.at, step.fold, step.outcomes);
         self.messages.said(step.seq, step.at, step.fold, step.outcomes);
         let (state, phase) = (step.fold.state.kind(), Phase::of(step.fold));
         let is_same = state == self.last.state && step.outcomes.moves.is_empty();
@@ -134,7 +134,8 @@ impl Tracer {
     pub fn finish(self, fold: &Fold) -> Trace {
         let Self { subject, last, account, timeline, mut messages } = self;
         messages.open(last.at, fold);
-        let (calls, tools) = timeline.finish(last.at);
+        let (calls, tools, subagents) = timeline.finish(last.at);
+        let subagent_calls = u32::try_from(subagents.len()).unwrap_or(u32::MAX);
         let run = fold.state.run();
         let stop_reason = match &fold.state {
             State::Done(done) => Some(done.outcome.reason),
@@ -150,13 +151,14 @@ impl Tracer {
             stop_reason,
             duration: account.total(),
             steps: run.steps,
-            llm_calls: run.calls,
+            llm_calls: run.calls.saturating_add(subagent_calls),
             tokens: run.spent.tokens,
             cost: run.rules.price.map(|_| run.spent.cost),
             states: account.states(),
             edges: account.edges(),
             calls,
             tools,
+            subagents,
             messages: messages.finish(),
         }
     }

@@ -1,5 +1,6 @@
 //! The command from outside: a real process, a real server, real files.
 
+mod accounts;
 mod answers;
 mod claims;
 mod crash;
@@ -19,6 +20,7 @@ mod secrets;
 mod sessions;
 mod subagents;
 mod telemetry;
+mod told;
 mod tools;
 mod usage;
 mod workflows;

@@ -59,7 +59,7 @@ fn a_sub_agent_works_with_a_fresh_view_and_reports() {
     // Its calls are paid for by who sent it, and told apart.
     let usage = &ran.json()["usage"];
     assert_eq!(usage["input_tokens"], 4 * chat::USAGE.0);
-    assert_eq!((&ran.json()["steps"], &ran.json()["llm_calls"]), (&json!(1), &json!(2)));
+    assert_eq!((&ran.json()["steps"], &ran.json()["llm_calls"]), (&json!(1), &json!(4)));
     let sessions = world.run(&["sessions", "--json"]).json();
     assert_eq!(sessions.as_array().unwrap().len(), 2);
 }

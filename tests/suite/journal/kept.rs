@@ -92,7 +92,7 @@ fn every_journal_that_was_kept_leads_where_it_led() {
 fn the_bill_of_every_journal_that_was_kept_adds_up() {
     for path in journals() {
         let (_, _, past) = replayed(&path);
-        let Bill { agent, closing, compaction, subagents } = past.bill;
+        let Bill { agent, closing, compaction, subagents, .. } = past.bill;
         let charges = [agent, closing, compaction, subagents];
         let cost = charges.iter().fold(Micros::ZERO, |sum, charge| sum + charge.cost);
         let tokens = charges.iter().fold(Tokens::ZERO, |sum, charge| sum + charge.usage.total());

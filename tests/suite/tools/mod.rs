@@ -5,6 +5,7 @@ pub(crate) mod cage;
 mod commands;
 #[cfg(target_os = "linux")]
 mod confinement;
+mod edits;
 mod engine;
 mod files;
 mod git;

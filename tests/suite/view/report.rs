@@ -51,7 +51,7 @@ fn a_report_in_markdown_tells_what_was_done_and_what_it_cost() {
 
     ## Tool calls
 
-    | tool | path | result | time |
+    | tool | what | result | time |
     |---|---|---|---|
     | `edit_file` | `src/main.py` | ok | 0 µs |
     | `rm` | `/\|x` | denied by the rule run_command(rm \*) | 0 µs |
@@ -96,7 +96,7 @@ fn a_report_for_github_is_a_comment_with_folded_tables() {
     <details>
     <summary>Tool calls (3)</summary>
 
-    | tool | path | result | time |
+    | tool | what | result | time |
     |---|---|---|---|
     | `edit_file` | `src/main.py` | ok | 0 µs |
     | `rm` | `/\|x` | denied by the rule run_command(rm \*) | 0 µs |

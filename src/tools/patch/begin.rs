@@ -1,0 +1,224 @@
+//! The format that begins with `*** Begin Patch`.
+//!
+//! It names files by what happens to them, and places by their lines instead of numbers:
+//!
+//! ```text
+//! *** Begin Patch
+//! *** Update File: src/app.py
+//! *** Move to: src/main.py
+//! @@ class Greeter:
+//! @@     def greet(self):
+//!  context
+//! -old
+//! +new
+//! *** End of File
+//! *** Add File: hello.txt
+//! +Hello
+//! *** Delete File: obsolete.txt
+//! *** End Patch
+//! ```
+//!
+//! It has no word for how the last line of a file ends, so that this stays as it is.
+
+use super::hunk::{self, Hunk, LastEnd, Line, Place};
+use super::section::{Section, What};
+
+const BEGIN: &str = "*** Begin Patch";
+const END: &str = "*** End Patch";
+const ADD: &str = "*** Add File:";
+const DELETE: &str = "*** Delete File:";
+const UPDATE: &str = "*** Update File:";
+const MOVE: &str = "*** Move to:";
+const END_OF_FILE: &str = "*** End of File";
+
+/// Returns whether a patch is in this format.
+pub(super) fn is_meant(patch: &str) -> bool {
+    let mut lines =
+        patch.lines().map(str::trim_end).filter(|line| !line.is_empty() && !is_wrapping(line));
+    lines
+        .next()
+        .is_some_and(|line| [BEGIN, ADD, DELETE, UPDATE].iter().any(|word| line.starts_with(word)))
+}
+
+/// Returns whether a line is what patches are wrapped in, in Markdown and in shells.
+fn is_wrapping(line: &str) -> bool {
+    let line = line.trim();
+    line.starts_with("```")
+        || line.starts_with("<<")
+        || line.starts_with("apply_patch <<")
+        || line == "EOF"
+}
+
+/// Takes a patch apart.
+///
+/// # Errors
+///
+/// Fails with what is wrong with it, and where.
+pub(super) fn sections(patch: &str) -> Result<Vec<Section>, String> {
+    let mut reader = Reader { lines: patch.lines().collect(), at: 0 };
+    while reader.peek().is_some_and(|line| line.trim().is_empty() || is_wrapping(line)) {
+        reader.at += 1;
+    }
+    if reader.next().map(str::trim_end) != Some(BEGIN) {
+        return Err(format!("line {} should be '{BEGIN}'", reader.at));
+    }
+    let mut sections = Vec::new();
+    loop {
+        let number = reader.at + 1;
+        let Some(line) = reader.next().map(str::trim_end) else {
+            return Err(format!("it has no line '{END}' at its end; it may have been cut off"));
+        };
+        if line == END {
+            break;
+        }
+        if let Some(name) = line.strip_prefix(ADD) {
+            sections.push(added(name, &mut reader)?);
+        } else if let Some(name) = line.strip_prefix(DELETE) {
+            sections.push(section(What::Dropped, Some(name), None, Vec::new())?);
+        } else if let Some(name) = line.strip_prefix(UPDATE) {
+            sections.push(updated(name, number, &mut reader)?);
+        } else if !line.is_empty() {
+            return Err(format!(
+                "line {number} is '{line}', and should be like '{ADD} <path>', '{DELETE} <path>' or '{UPDATE} <path>'"
+            ));
+        }
+    }
+    let mut rest = reader.lines[reader.at..].iter();
+    if let Some(line) = rest.find(|line| !line.trim().is_empty() && !is_wrapping(line)) {
+        return Err(format!("'{line}' stands behind '{END}'"));
+    }
+    if sections.is_empty() {
+        return Err("it changes no file".to_owned());
+    }
+    Ok(sections)
+}
+
+/// The lines of a patch.
+struct Reader<'a> {
+    lines: Vec<&'a str>,
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn peek(&self) -> Option<&'a str> {
+        self.lines.get(self.at).copied()
+    }
+
+    fn next(&mut self) -> Option<&'a str> {
+        let line = self.peek()?;
+        self.at += 1;
+        Some(line)
+    }
+
+    /// Returns whether what happens to a file ends here: with the next file, or with the patch. Lines that are empty
+    /// before it belong to neither.
+    fn is_at_header(&self) -> bool {
+        let mut rest = self.lines[self.at..].iter();
+        let line = rest.find(|line| !line.is_empty());
+        line.is_none_or(|line| line.starts_with("*** ") && line.trim_end() != END_OF_FILE)
+    }
+}
+
+fn section(
+    what: What,
+    old: Option<&str>,
+    new: Option<&str>,
+    hunks: Vec<Hunk>,
+) -> Result<Section, String> {
+    let names = [old, new].into_iter().flatten();
+    if names.into_iter().any(|name| name.trim().is_empty()) {
+        return Err("a file in it has no name".to_owned());
+    }
+    let name = |name: Option<&str>| name.map(|name| name.trim().to_owned());
+    Ok(Section { what, old: name(old), new: name(new), mode: None, hunks })
+}
+
+fn added(name: &str, reader: &mut Reader<'_>) -> Result<Section, String> {
+    let at = reader.at;
+    let mut lines = Vec::new();
+    while !reader.is_at_header() {
+        let number = reader.at + 1;
+        let Some(line) = reader.next() else { break };
+        let Some(text) = line.strip_prefix('+') else {
+            return Err(format!(
+                "line {number} is '{line}'; each line of an added file begins with '+'"
+            ));
+        };
+        lines.push(Line::Added(format!("{text}\n")));
+    }
+    let hunk = Hunk { at, lines, ..Hunk::default() };
+    let hunks = if hunk.lines.is_empty() { Vec::new() } else { vec![hunk] };
+    section(What::Created, None, Some(name), hunks)
+}
+
+fn updated(name: &str, number: usize, reader: &mut Reader<'_>) -> Result<Section, String> {
+    let to = reader.peek().and_then(|line| line.trim_end().strip_prefix(MOVE));
+    reader.at += usize::from(to.is_some());
+    let mut hunks = Vec::new();
+    while !reader.is_at_header() {
+        let hunk = chunk(hunks.is_empty(), reader)?;
+        hunks.push(hunk);
+    }
+    match to {
+        Some(to) => section(What::Renamed, Some(name), Some(to), hunks),
+        None if hunks.is_empty() => {
+            Err(format!("line {number} says that {name} changes, and no hunk follows"))
+        }
+        None => section(What::Modified, Some(name), Some(name), hunks),
+    }
+}
+
+/// Reads one hunk: its headers, its lines, and whether it stands at the end of the file.
+fn chunk(is_first: bool, reader: &mut Reader<'_>) -> Result<Hunk, String> {
+    let at = reader.at + 1;
+    let mut headers = Vec::new();
+    while let Some(text) = reader.peek().and_then(|line| line.strip_prefix("@@")) {
+        // Numbers are not of this format; lines are looked for by what they are.
+        let is_header = !text.trim().is_empty() && hunk::header(&format!("@@{text}")).is_none();
+        headers.extend(
+            is_header.then(|| text.strip_prefix(' ').unwrap_or(text).trim_end().to_owned()),
+        );
+        reader.at += 1;
+    }
+    if !is_first && at == reader.at + 1 {
+        let line = reader.peek().unwrap_or_default();
+        return Err(format!("line {at} is '{line}', and should be like '@@' or '*** End Patch'"));
+    }
+    let mut lines = Vec::new();
+    let mut is_at_end = false;
+    while !reader.is_at_header() {
+        let Some(line) = reader.peek().filter(|line| !line.starts_with("@@")) else { break };
+        reader.at += 1;
+        if line.trim_end() == END_OF_FILE {
+            is_at_end = true;
+            break;
+        }
+        let text = |line: &str| format!("{}\n", &line[1..]);
+        lines.push(match line.chars().next() {
+            Some(' ') => Line::Same(text(line)),
+            Some('-') => Line::Removed(text(line)),
+            Some('+') => Line::Added(text(line)),
+            // The space of an empty line is left away at times.
+            None => Line::Same("\n".to_owned()),
+            Some(_) => {
+                let number = reader.at;
+                return Err(format!(
+                    "line {number} is '{line}'; inside a hunk, a line begins with a space, '+' or '-'"
+                ));
+            }
+        });
+    }
+    // Empty lines stand between hunks.
+    let is_followed = reader.peek().is_none_or(|line| line.is_empty() || line.starts_with("@@"));
+    while is_followed && !is_at_end && lines.last() == Some(&Line::Same("\n".to_owned())) {
+        lines.pop();
+    }
+    while reader.peek().is_some_and(str::is_empty) {
+        reader.at += 1;
+    }
+    if lines.is_empty() {
+        return Err(format!("the hunk at line {at} has no lines"));
+    }
+    let place = Place::Context { headers, is_at_end };
+    Ok(Hunk { at, place, lines, last: LastEnd::Untold })
+}
