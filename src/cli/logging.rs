@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use architect::config::LogLevel;
+use architect::view::{clean, workflow};
 use log::LevelFilter;
 
 /// Starts the technical log: as much as the configuration says, or more for each `-v`.
@@ -21,7 +22,9 @@ pub(crate) fn set_up() {
     let mut builder = env_logger::Builder::new();
     builder.filter_level(LevelFilter::Trace).format(|out, record| {
         let level = record.level().as_str().to_lowercase();
-        writeln!(out, "{level}: {}", record.args())
+        let text = record.args().to_string();
+        let text = format!("{level}: {}", clean::block(&text));
+        writeln!(out, "{}", workflow::inert(&text, super::output::reads_commands()))
     });
     // Another log may be there already, when the library's user has one.
     if builder.try_init().is_ok() {

@@ -1,5 +1,7 @@
 //! `architect trace`: where the time of a session went.
 
+use std::path::Path;
+
 use architect::app::{World, store, trace};
 use architect::view::save;
 use serde_json::json;
@@ -12,7 +14,7 @@ pub(crate) fn run(args: &TraceArgs, world: &World) -> Result<u8, Failure> {
     let store = store(&settings::of_sets(&args.set, world)?, world)?;
     let trace = trace(&store, store.resolve(&args.session)?)?;
     if let Some(path) = &args.html {
-        save(path, trace.html().as_bytes())
+        save(Path::new("."), path, trace.html().as_bytes())
             .map_err(|error| Failure::failed(output::chain(&error)))?;
         output::complain(&format!("The page is {}.", path.display()));
     }
