@@ -368,6 +368,7 @@ fn a_denied_file_is_kept_from_commands() {
                 policy.mode = Mode::WorkspaceWrite;
                 policy.workspace = workspace.clone();
                 policy.protected = files.protected;
+                policy.hidden = files.sensitive;
             });
             if world.supervisor.enforced().unwrap().level != Level::Namespaces {
                 eprintln!("skipped: commands can't be confined here");
