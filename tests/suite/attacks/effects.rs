@@ -379,6 +379,7 @@ fn effects_are_seen() {
         assert!(jail.run("/bin/bash", &[line.to_owned()]).is_err(), "{line}");
     }
     let mut jail = Jail::new();
-    let harmless = ["ls -la", "git status", "git diff", "cat a | sort | uniq -c"].map(str::to_owned);
+    let harmless =
+        ["ls -la", "git status", "git diff", "cat a | sort | uniq -c"].map(str::to_owned);
     assert_eq!(jail.run("/bin/bash", &harmless), Ok(()));
 }
