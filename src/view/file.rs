@@ -82,10 +82,8 @@ fn replace(path: &Path, folder: &Path, content: &[u8]) -> io::Result<()> {
 
 fn write(path: &Path, folder: &Path, content: &[u8]) -> io::Result<()> {
     let mode = match fs::metadata(path) {
-        Ok(meta) => match () {
-            _ if meta.is_file() => meta.permissions().mode(),
-            () => return open(path, &meta)?.write_all(content),
-        },
+        Ok(meta) if meta.is_file() => meta.permissions().mode(),
+        Ok(meta) => return open(path, &meta)?.write_all(content),
         Err(error) if error.kind() == io::ErrorKind::NotFound => MODE,
         Err(error) => return Err(error),
     };

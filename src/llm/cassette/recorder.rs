@@ -49,15 +49,11 @@ impl Recorder {
     pub fn create(workspace: &Path, path: &Path) -> Result<Self, RecordError> {
         let failed =
             |error: io::Error| RecordError { path: path.to_owned(), cause: error.to_string() };
-        let file = match target_inside(workspace, path).map_err(failed)? {
-            Some(path) => {
-                let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
-                open_without_links(&path, flags, 0o600)
-            }
-            None => {
-                let mut options = File::options();
-                options.write(true).create(true).truncate(true).mode(0o600).open(path)
-            }
+        let file = if let Some(path) = target_inside(workspace, path).map_err(failed)? {
+            open_without_links(&path, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC, 0o600)
+        } else {
+            let mut options = File::options();
+            options.write(true).create(true).truncate(true).mode(0o600).open(path)
         };
         let file = Some(file.map_err(failed)?);
         let mut tape = Tape { path: path.to_owned(), file, requests: 0, body: String::new() };

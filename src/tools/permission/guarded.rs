@@ -43,11 +43,9 @@ impl Guardrails {
             return files;
         }
         // What is not there yet can be kept from being made, where its name is known.
-        let absent = |rules: &[&Rule]| -> Vec<PathBuf> {
-            let paths = rules.iter().filter_map(|rule| Some(root.path().join(rule.only_path()?)));
-            paths.filter(|path| path.symlink_metadata().is_err()).collect()
-        };
-        files.protected = absent(&denied.rules.iter().collect::<Vec<_>>());
+        let named =
+            denied.rules.iter().filter_map(|rule| Some(root.path().join(rule.only_path()?)));
+        files.protected = named.filter(|path| path.symlink_metadata().is_err()).collect();
         let mut is_cut = false;
         let mut walk = WalkBuilder::new(root.path());
         walk.standard_filters(false)

@@ -323,7 +323,7 @@ fn what_only_reads_has_no_effect() {
         }
         let is_last = ran >= wanted;
         for (shell, lines) in &mut batches {
-            if lines.len() < 250 && !(is_last && !lines.is_empty()) {
+            if lines.is_empty() || !is_last && lines.len() < 250 {
                 continue;
             }
             let lines = std::mem::take(lines);
@@ -338,8 +338,8 @@ fn what_only_reads_has_no_effect() {
             }
         }
         if ran > 0 && ran.is_multiple_of(50_000) {
-            let rate = ran as f64 / begun.elapsed().as_secs_f64();
-            eprintln!("{judged} judged, {ran} run, {rate:.0}/s, {slow} not repeated");
+            let rate = ran / begun.elapsed().as_secs().max(1);
+            eprintln!("{judged} judged, {ran} run, {rate}/s, {slow} not repeated");
         }
     }
     eprintln!("{judged} judged, {ran} run in {:?}, {slow} not repeated", begun.elapsed());

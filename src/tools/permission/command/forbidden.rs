@@ -173,7 +173,7 @@ fn of_program(line: &Line, program: &Program) -> Option<String> {
             operands().find_map(to_device)
         }
         "rsync" if program.words.iter().any(|word| word.text.starts_with("--del")) => {
-            operands().next_back().filter(|word| is_vital(&word)).and_then(removal)
+            operands().next_back().filter(|word| is_vital(word)).and_then(removal)
         }
         "cp" | "mv" | "install" | "ln" => operands().next_back().and_then(to_device),
         name => by_name(name),
@@ -212,7 +212,9 @@ fn piped_removal(line: &Line) -> Option<String> {
                 .filter(|simple| matches!(program::name(&simple.words), Some("echo" | "printf")));
             let words = said.flat_map(|simple| &simple.words[1..]);
             let is_vital = |word: &&Word| {
-                line.places(word).iter().any(|place| place != "" && is_vital(place, word.form))
+                line.places(word)
+                    .iter()
+                    .any(|place| !place.is_empty() && is_vital(place, word.form))
             };
             if is_piped && let Some(word) = words.into_iter().find(is_vital) {
                 found = Some(format!("it removes {} with everything in it", word.text));
