@@ -373,7 +373,6 @@ fn effects_are_seen() {
         "bash -k -c 'ls PATH=10'",
         "{ ls > /dev/stdout; } <a 1>&0",
         "less a",
-        "git -c core.pager=less -p log",
     ] {
         let mut jail = Jail::new();
         assert!(jail.run("/bin/bash", &[line.to_owned()]).is_err(), "{line}");
