@@ -68,7 +68,7 @@ impl Setup {
         let path = config.workspace.clone();
         let root =
             Root::open(&path).map_err(|cause| AppError::Workspace { path: path.clone(), cause })?;
-        let guarded = settings.guardrails.files(&root);
+        let guarded = settings.guardrails.files(&root, &settings.rules);
         let sandbox = Sandbox::new(&config, &world, root.path().to_owned(), guarded)?;
         Ok(Self {
             config,

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 
 use architect::config::LogLevel;
 use architect::net::Secrets;
+use architect::view::{clean, workflow};
 use log::LevelFilter;
 
 /// What no line may show, once that is known.
@@ -30,7 +31,9 @@ pub(crate) fn set_up() {
     builder.format(|out, record| {
         let level = record.level().as_str().to_lowercase();
         let secrets = SECRETS.get().cloned().unwrap_or_default();
-        writeln!(out, "{level}: {}", secrets.mask_with_keys(&record.args().to_string()))
+        let text = secrets.mask_with_keys(&record.args().to_string());
+        let text = format!("{level}: {}", clean::block(&text));
+        writeln!(out, "{}", workflow::inert(&text, super::output::reads_commands()))
     });
     // Another log may be there already, when the library's user has one.
     if builder.try_init().is_ok() {

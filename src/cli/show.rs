@@ -1,6 +1,5 @@
 //! Who is told of a run: standard output, the log on standard error, files.
 
-use std::fs::OpenOptions;
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
 
@@ -8,10 +7,13 @@ use architect::app::World;
 use architect::config::{self, Config};
 use architect::runner::SystemClock;
 use architect::view::human::{self, HumanLog, Hush, Look, is_live, is_styled};
+use architect::view::workflow::Inert;
 use architect::view::{Json, Lang, Optional, Output, Place, Show, StreamJson, Text};
+use architect::workspace::append;
 
 use super::args::{Color, OutputArgs, OutputFormat};
 use super::error::Failure;
+use super::output;
 
 /// Who is told of a run.
 pub(crate) struct Audience {
@@ -50,7 +52,7 @@ pub(crate) fn audience(
         outputs.push(Box::new(Optional::new(log, "log")));
     }
     if let Some(path) = &config.settings.logging.file {
-        let file = OpenOptions::new().create(true).append(true).open(path).map_err(|error| {
+        let file = append(&config.workspace, path).map_err(|error| {
             Failure::usage(format!("could not open the log file {}: {error}", path.display()))
         })?;
         let file = StreamJson::new(file).map_err(failed)?;
@@ -62,8 +64,11 @@ pub(crate) fn audience(
         true => Place::Terminal,
         false => Place::Elsewhere,
     };
+    let is_read = output::reads_commands();
     outputs.push(match format(args) {
-        OutputFormat::Text => Box::new(Text::new(stdout, place).map_err(failed)?),
+        OutputFormat::Text => {
+            Box::new(Text::new(Inert::new(stdout, is_read), place).map_err(failed)?)
+        }
         OutputFormat::Json => Box::new(Json::new(stdout).map_err(failed)?),
         OutputFormat::StreamJson => Box::new(StreamJson::new(stdout).map_err(failed)?),
     });
@@ -76,12 +81,9 @@ fn log(args: &OutputArgs, config: &Config, world: &World, is_live: bool) -> io::
         Color::Always => human::Color::Always,
         Color::Never => human::Color::Never,
     };
-    let stderr = io::stderr();
-    let look = Look {
-        lang: lang(config),
-        is_styled: is_styled(color, stderr.is_terminal(), |name| variable(world, name)),
-        shows_costs: args.show_costs,
-    };
+    let is_styled = is_styled(color, io::stderr().is_terminal(), |name| variable(world, name));
+    let stderr = Inert::new(io::stderr(), output::reads_commands());
+    let look = Look { lang: lang(config), is_styled, shows_costs: args.show_costs };
     if is_live {
         HumanLog::live(stderr, look, Arc::new(SystemClock::start()), columns)
     } else {

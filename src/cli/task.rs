@@ -10,7 +10,7 @@ use architect::config::{Config, EvaluationMode, Rank};
 use architect::machine::{CloseReason, Status, StopReason};
 use architect::model::Signal;
 use architect::view::report::{self, Report};
-use architect::view::{About, Lost, Patience, RunResult, append, save};
+use architect::view::{About, Lost, Patience, RunResult, append, clean, save};
 use architect::workflow::{Again, Evaluated, evaluated, plan_first};
 
 use super::args::{OutputArgs, OutputFormat};
@@ -94,7 +94,7 @@ pub(crate) fn run(setup: &Setup, order: Order, way: Way, args: &OutputArgs) -> R
         result.resume = resume_command(&result, &setup.config).map(Into::into);
     }
     let about = About { session_id: ended.session.to_string().into(), ..about };
-    let saved = files(args, target.as_ref(), format, &about, &result);
+    let saved = files(args, target.as_ref(), format, &about, &result, &setup.config.workspace);
     match show.finish(&result, patience(ended.ending)) {
         Ok(()) => {}
         Err(Lost::Gone) => return Ok(Signal::Pipe.exit_code()),
@@ -214,20 +214,25 @@ fn files(
     format: report::Format,
     about: &About,
     result: &RunResult,
+    workspace: &Path,
 ) -> Result<(), Failure> {
     let failed = |error: architect::view::SaveError| Failure::failed(output::chain(&error));
     if let Some(path) = &args.output_file {
         let text = match show::format(args) {
-            OutputFormat::Text => format!("{}\n", result.output.trim_end()).into_bytes(),
+            OutputFormat::Text => {
+                format!("{}\n", clean::piped(result.output.trim_end())).into_bytes()
+            }
             OutputFormat::Json | OutputFormat::StreamJson => {
                 architect::view::jsonl::line(result).unwrap_or_default()
             }
         };
-        save(path, &text).map_err(failed)?;
+        save(workspace, path, &text).map_err(failed)?;
     }
     let text = || Report { about, result }.render(format);
     match (target, args.report) {
-        (Some(ReportFile::Own(path)), _) => save(path, text().as_bytes()).map_err(failed)?,
+        (Some(ReportFile::Own(path)), _) => {
+            save(workspace, path, text().as_bytes()).map_err(failed)?;
+        }
         (Some(ReportFile::StepSummary(path)), _) => {
             append(path, text().as_bytes()).map_err(failed)?;
         }

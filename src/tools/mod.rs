@@ -127,6 +127,7 @@ pub fn standard(root: &Root, supervisor: &Supervisor, settings: &Settings) -> Ve
             root.clone(),
             supervisor.clone(),
             settings.commands.clone(),
+            permission::DeniedFiles::of(root, &settings.rules),
         )),
     ];
     if settings.delete == Delete::Allowed {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::permission::DeniedFiles;
 use super::schema;
 use super::settings::CommandSettings;
 use super::tool::{CommandTarget, Context, Kind, Output, Prepared, Target, Tool};
@@ -20,6 +21,7 @@ pub(super) struct RunCommand {
     root: Root,
     supervisor: Supervisor,
     settings: CommandSettings,
+    denied: DeniedFiles,
     spec: ToolSpec,
 }
 
@@ -46,6 +48,7 @@ struct Call {
     timeout: Duration,
     env: BTreeMap<String, String>,
     max_lines: usize,
+    denied: DeniedFiles,
 }
 
 /// The longest that a command may be given.
@@ -53,7 +56,12 @@ const LONGEST: u64 = 3_600;
 
 impl RunCommand {
     /// Returns the tool.
-    pub(super) fn new(root: Root, supervisor: Supervisor, settings: CommandSettings) -> Self {
+    pub(super) fn new(
+        root: Root,
+        supervisor: Supervisor,
+        settings: CommandSettings,
+        denied: DeniedFiles,
+    ) -> Self {
         let description = format!(
             "Runs a shell command in the workspace and returns its output, its error output and its exit code. It has \
              no terminal and no input; it is ended after {} seconds unless timeout says otherwise, which can be up to {LONGEST}. Nothing that it \
@@ -61,7 +69,7 @@ impl RunCommand {
             settings.default_timeout
         );
         let spec = schema::spec::<Arguments>("run_command", &description);
-        Self { root, supervisor, settings, spec }
+        Self { root, supervisor, settings, denied, spec }
     }
 }
 
@@ -96,6 +104,7 @@ impl Tool for RunCommand {
             timeout: Duration::from_secs(timeout),
             env,
             max_lines: self.settings.max_output_lines,
+            denied: self.denied.clone(),
         }))
     }
 }
@@ -158,8 +167,9 @@ impl Prepared for Call {
             timeout: Some(self.timeout),
             ..Command::shell(&self.command, cwd)
         };
+        let before = self.denied.present();
         match self.supervisor.run(&command, &context.scope.cancel) {
-            Ok(outcome) => self.answer(&outcome, &command.cwd),
+            Ok(outcome) => self.answer(&outcome, &command.cwd, self.denied.set_aside(&before)),
             Err(error) => Output::failed(format!("The command was not run: {error}.")),
         }
     }
@@ -171,7 +181,7 @@ const LOST: &str = "outcome unknown: the supervisor of the command broke down, o
      there before you repeat it";
 
 impl Call {
-    fn answer(&self, outcome: &Outcome, cwd: &Path) -> Output {
+    fn answer(&self, outcome: &Outcome, cwd: &Path, denied: Vec<String>) -> Output {
         let (status, end) = match outcome.end {
             End::Exited(0) => (ToolStatus::Ok, "exit code 0".to_owned()),
             End::Exited(126) => (ToolStatus::Failed, "exit code 126: not executable".to_owned()),
@@ -214,6 +224,7 @@ impl Call {
             1 => notes.push("a background process was ended with it".to_owned()),
             n => notes.push(format!("{n} background processes were ended with it")),
         }
+        notes.extend(denied);
         notes.extend(outcome.aside.iter().map(|path| {
             let path = path.strip_prefix(self.root.path()).unwrap_or(path).display();
             format!(

@@ -22,6 +22,32 @@ pub fn block(text: &str) -> Cow<'_, str> {
     shown(text, |c| is_harmful(c) && c != '\n' && c != '\t')
 }
 
+/// Returns a text for a pipe or a file: line ends of all kinds and tabs stay, everything else that is harmful is shown by
+/// its number. A text that is JSON stays the same JSON.
+pub fn piped(text: &str) -> Cow<'_, str> {
+    let is_shown = |c: char| is_harmful(c) && !matches!(c, '\n' | '\t' | '\r');
+    if !text.contains(is_shown) && !text.contains('\r') {
+        return Cow::Borrowed(text);
+    }
+    let is_json = serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
+    let mut clean = String::with_capacity(text.len() + 16);
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        // Alone it would let what follows hide what stands before.
+        let is_alone = c == '\r' && !is_json && chars.peek() != Some(&'\n');
+        match c {
+            c if is_shown(c) && is_json => {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    clean.push_str(&format!("\\u{unit:04x}"));
+                }
+            }
+            c if is_shown(c) || is_alone => clean.extend(c.escape_default()),
+            c => clean.push(c),
+        }
+    }
+    Cow::Owned(clean)
+}
+
 /// Returns a text as one line: line ends and tabs are shown as `\n` and `\t`.
 pub fn line(text: &str) -> Cow<'_, str> {
     shown(text, is_harmful)
@@ -74,6 +100,13 @@ mod tests {
         assert_eq!(block("a\r\n\tb\rc"), "a\n\tb\\rc");
         assert_eq!(line("a\nb\tc"), "a\\nb\\tc");
         assert!(matches!(block("plain ünïcödé 🔧"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn a_pipe_keeps_line_ends_and_json() {
+        assert_eq!(piped("a\r\nb\tc\n"), "a\r\nb\tc\n");
+        assert_eq!(piped("a\rb\u{1b}[2J\u{9b}m\u{202e}"), "a\\rb\\u{1b}[2J\\u{9b}m\\u{202e}");
+        assert_eq!(piped("{\"a\": \"\u{202e}\u{e0041}\"}"), "{\"a\": \"\\u202e\\udb40\\udc41\"}");
     }
 
     #[test]

@@ -2,12 +2,14 @@
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 use thiserror::Error;
+
+use crate::workspace::{open_without_links, target_inside};
 
 /// Why a file was not written.
 #[derive(Debug, Error)]
@@ -35,22 +37,47 @@ const MODE: u32 = 0o666;
 
 /// Writes a file: its folders are made, and whoever reads it meanwhile sees the old content or the new, never a part.
 ///
-/// A link is followed, an existing file keeps its mode, and what is no file (a device, a pipe) is written to as it is. So
+/// A link is followed unless it lies inside the workspace, where others may have put it; an existing file keeps its mode, and what is no file (a device, a pipe) is written to as it is. So
 /// is the file behind standard output or standard error (`/dev/stdout`), which others write to.
 ///
 /// # Errors
 ///
-/// Fails when a folder or the file cannot be written; what was there before is then still there. A named pipe that nobody
+/// Fails when a link inside the workspace stands on the way, or when a folder or the file cannot be written; what was there before is then still there. A named pipe that nobody
 /// reads is not waited for.
-pub fn save(path: &Path, content: &[u8]) -> Result<(), SaveError> {
+pub fn save(workspace: &Path, path: &Path, content: &[u8]) -> Result<(), SaveError> {
+    let failed = |source| SaveError::Write { path: path.to_owned(), source };
+    // The stream of this process is written to, wherever it leads.
+    if let Some(mut stream) = fs::metadata(path).ok().and_then(|meta| stream_to(&meta)) {
+        return stream.write_all(content).map_err(failed);
+    }
+    let inside = target_inside(workspace, path).map_err(failed)?;
+    let path = inside.as_deref().unwrap_or(path);
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         Some(_) | None => Path::new("."),
     };
     fs::create_dir_all(folder)
         .map_err(|source| SaveError::Folder { path: folder.to_owned(), source })?;
-    write(path, folder, content)
-        .map_err(|source| SaveError::Write { path: path.to_owned(), source })
+    let written = match &inside {
+        Some(path) => replace(path, folder, content),
+        None => write(path, folder, content),
+    };
+    written.map_err(|source| SaveError::Write { path: path.to_owned(), source })
+}
+
+/// Replaces a file in the workspace, whose folder is held while that is done.
+fn replace(path: &Path, folder: &Path, content: &[u8]) -> io::Result<()> {
+    let mode = match fs::symlink_metadata(path) {
+        Ok(meta) if meta.is_file() => meta.permissions().mode(),
+        Ok(meta) if meta.is_symlink() => return Err(io::ErrorKind::PermissionDenied.into()),
+        Ok(meta) => return open(path, &meta)?.write_all(content),
+        Err(_) => MODE,
+    };
+    let held = open_without_links(folder, OFlags::RDONLY | OFlags::DIRECTORY, 0)?;
+    let name = path.file_name().unwrap_or_default();
+    let by_handle = PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
+    let folder = if by_handle.is_dir() { by_handle } else { folder.to_owned() };
+    put(&folder, &folder.join(name), mode, content)
 }
 
 /// Writes behind what a file has, on a line of its own; the file is made when there is none.
@@ -73,24 +100,26 @@ pub fn append(path: &Path, content: &[u8]) -> Result<(), SaveError> {
 
 fn write(path: &Path, folder: &Path, content: &[u8]) -> io::Result<()> {
     let mode = match fs::metadata(path) {
-        Ok(meta) => match stream_to(&meta) {
-            Some(mut stream) => return stream.write_all(content),
-            None if meta.is_file() => meta.permissions().mode(),
-            None => return open(path, &meta)?.write_all(content),
-        },
+        Ok(meta) if meta.is_file() => meta.permissions().mode(),
+        Ok(meta) => return open(path, &meta)?.write_all(content),
         Err(error) if error.kind() == io::ErrorKind::NotFound => MODE,
         Err(error) => return Err(error),
     };
     // The link stays, and what it leads to is replaced.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let folder = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(folder);
+    put(folder, &target, mode, content)
+}
+
+/// Writes a new file and gives it the name of another one.
+fn put(folder: &Path, target: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
     let mut file = tempfile::Builder::new()
         .prefix(".architect-")
         .permissions(Permissions::from_mode(mode))
         .tempfile_in(folder)?;
     file.write_all(content)?;
     file.as_file().sync_all()?;
-    file.persist(&target).map_err(|error| error.error)?;
+    file.persist(target).map_err(|error| error.error)?;
     Ok(())
 }
 
@@ -126,8 +155,8 @@ mod tests {
     fn folders_are_made_and_the_old_content_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a/b/answer.txt");
-        save(&path, b"one").unwrap();
-        save(&path, b"two").unwrap();
+        save(Path::new("/nowhere"), &path, b"one").unwrap();
+        save(Path::new("/nowhere"), &path, b"two").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"two");
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
     }
@@ -139,10 +168,28 @@ mod tests {
         fs::write(&file, "old").unwrap();
         fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
         symlink(&file, &link).unwrap();
-        save(&link, b"new").unwrap();
+        save(Path::new("/nowhere"), &link, b"new").unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read(&file).unwrap(), b"new");
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
+    }
+
+    #[test]
+    fn a_link_in_the_workspace_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let workspace = folder.path().join("w");
+        fs::create_dir(&workspace).unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "old").unwrap();
+        symlink(&file, workspace.join("link")).unwrap();
+        symlink(folder.path(), workspace.join("d")).unwrap();
+        for name in ["link", "d/file", "d/new"] {
+            assert!(save(&workspace, &workspace.join(name), b"new").is_err(), "{name}");
+        }
+        save(&workspace, &workspace.join("a/plain"), b"new").unwrap();
+        assert_eq!(fs::read(workspace.join("a/plain")).unwrap(), b"new");
+        assert_eq!(fs::read(&file).unwrap(), b"old");
+        assert!(!folder.path().join("new").exists());
     }
 
     #[test]
@@ -150,17 +197,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-        assert!(matches!(save(&pipe, b"x"), Err(SaveError::Write { .. })));
+        assert!(matches!(save(Path::new("/nowhere"), &pipe, b"x"), Err(SaveError::Write { .. })));
         let reader = OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
-        save(&pipe, b"x").unwrap();
+        save(Path::new("/nowhere"), &pipe, b"x").unwrap();
         assert_eq!(Read::bytes(reader).next().unwrap().unwrap(), b'x');
     }
 
     #[test]
     fn what_is_no_file_is_written_to_and_a_folder_is_refused() {
-        save(Path::new("/dev/null"), b"nothing").unwrap();
+        save(Path::new("/nowhere"), Path::new("/dev/null"), b"nothing").unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let error = save(folder.path(), b"x").unwrap_err();
+        let error = save(Path::new("/nowhere"), folder.path(), b"x").unwrap_err();
         assert_eq!(error.to_string(), format!("could not write {}", folder.path().display()));
     }
 }

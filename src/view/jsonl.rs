@@ -32,7 +32,19 @@ impl Formatter for Tame {
         W: ?Sized + Write,
     {
         let mut rest = fragment;
-        while let Some((at, c)) = rest.char_indices().find(|(_, c)| clean::is_harmful(*c)) {
+        // A CI system takes `##[…]` and `##vso[…]` for commands wherever they stand in a line.
+        let is_mark = |before: &str, c: char| {
+            let mark = before.len().checked_sub(5).and_then(|at| before.get(at..));
+            c == '['
+                && (before.ends_with("##")
+                    || mark.is_some_and(|mark| mark.eq_ignore_ascii_case("##vso")))
+        };
+        let harmful = |rest: &str| {
+            let is_it =
+                |(at, c): &(usize, char)| clean::is_harmful(*c) || is_mark(&rest[..*at], *c);
+            rest.char_indices().find(is_it)
+        };
+        while let Some((at, c)) = harmful(rest) {
             writer.write_all(&rest.as_bytes()[..at])?;
             for unit in c.encode_utf16(&mut [0; 2]) {
                 write!(writer, "\\u{unit:04x}")?;
@@ -49,7 +61,7 @@ mod tests {
 
     #[test]
     fn a_line_has_one_line_end_and_no_harmful_character_and_reads_back() {
-        let text = "a\nb\u{2028}c\u{1b}d\u{202e}e\u{e0041}f\u{7f}ü🔧";
+        let text = "##[x]##vso[y]a\nb\u{2028}c\u{1b}d\u{202e}e\u{e0041}f\u{7f}ü🔧";
         let line = String::from_utf8(line(&text).unwrap()).unwrap();
         assert_eq!(line.matches('\n').count(), 1);
         assert!(!line.trim_end().contains(clean::is_harmful), "{line}");

@@ -32,6 +32,7 @@ pub mod report;
 pub mod result;
 pub mod tables;
 pub mod trace;
+pub mod workflow;
 
 pub use about::{About, Earlier, Source};
 pub use catalogue::{Lang, UnknownLang};

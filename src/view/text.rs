@@ -23,7 +23,7 @@ pub struct Text {
 /// Where the answer appears.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// In a pipe or a file, byte for byte.
+    /// In a pipe or a file, with the characters that drive a terminal shown by their numbers: it may end on one.
     Elsewhere,
     /// On a terminal, made harmless.
     Terminal,
@@ -57,7 +57,7 @@ impl Output for Text {
         let mut text = match self.place {
             Place::SharedTerminal if *self.heard == *result.output => return Ok(()),
             Place::SharedTerminal | Place::Terminal => clean::block(&result.output),
-            Place::Elsewhere => result.output.as_ref().into(),
+            Place::Elsewhere => clean::piped(&result.output),
         }
         .into_owned();
         if !text.ends_with('\n') {

@@ -15,6 +15,7 @@ mod lines;
 mod listing;
 mod path;
 mod root;
+mod target;
 mod text;
 
 pub use batch::{Batch, Before, Change, left_beside};
@@ -25,4 +26,5 @@ pub use lines::{Page, PageLimits};
 pub use listing::{Entry, Kind};
 pub use path::{PathError, RelPath, shown};
 pub use root::{Opened, Root};
+pub use target::{append, open_without_links, target_inside};
 pub use text::{Encoding, LineEnd, Text, is_binary};

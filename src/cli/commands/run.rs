@@ -58,8 +58,8 @@ fn begin(args: &RunArgs, world: World) -> Result<u8, Failure> {
         setup = setup.showing_changes(since)?;
     }
     if let Some(path) = &args.record {
-        let record =
-            Recorder::create(path).map_err(|error| Failure::usage(output::chain(&error)))?;
+        let record = Recorder::create(&setup.config.workspace, path)
+            .map_err(|error| Failure::usage(output::chain(&error)))?;
         setup.record = Some(record);
     }
     let order = Order {

@@ -1,6 +1,7 @@
 //! `architect test`: scenarios, and sessions made into scenarios.
 
 use std::fs;
+use std::path::Path;
 
 use architect::app::World;
 use architect::view::save;
@@ -27,7 +28,7 @@ pub(crate) fn run(args: &TestArgs, world: &World) -> Result<u8, Failure> {
     }
     if let Some(path) = &args.junit {
         let failed = |error| Failure::failed(output::chain(&error));
-        save(path, scenario::junit(&tested).as_bytes()).map_err(failed)?;
+        save(Path::new("."), path, scenario::junit(&tested).as_bytes()).map_err(failed)?;
     }
     match args.json {
         true => output::print(&scenario::json(&tested).to_string())?,

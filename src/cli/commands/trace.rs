@@ -1,5 +1,7 @@
 //! `architect trace`: where the time of a session went.
 
+use std::path::Path;
+
 use architect::app::{World, trace};
 use architect::view::save;
 use serde_json::json;
@@ -13,7 +15,7 @@ pub(crate) fn run(args: &TraceArgs, world: &World) -> Result<u8, Failure> {
     let stored = Stored::open(&args.layers, args.last, world)?;
     let trace = trace(&stored.store, stored.find_and_tell(&args.session)?)?;
     if let Some(path) = &args.html {
-        save(path, trace.html().as_bytes())
+        save(Path::new("."), path, trace.html().as_bytes())
             .map_err(|error| Failure::failed(output::chain(&error)))?;
         output::complain(&format!("The page is {}.", path.display()));
     }

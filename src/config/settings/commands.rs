@@ -24,9 +24,9 @@ pub struct Commands {
     pub safe_commands: Vec<String>,
     /// Whether only safe commands, and those that a rule allows, run.
     pub allowed_only: bool,
-    /// Variables that a command does not get, besides those with secrets; `*` stands for anything.
+    /// Variables of the list of those that are passed on which a command does not get; `*` stands for any text.
     pub env_exclude: Vec<String>,
-    /// Variables that a command gets although their names promise a secret.
+    /// Variables that a command gets although they are not on that list; `*` stands for any text.
     pub env_include: Vec<String>,
 }
 

@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use rustix::fs::OFlags;
 use thiserror::Error;
 
 use super::line::{Line, Piece, Request as RequestLine, VERSION, open_headers, telling_headers};
@@ -13,6 +14,7 @@ use crate::llm::exchange::{Carrier, Incoming};
 use crate::llm::fault::Masks;
 use crate::net::{HeaderMap, NetError, Request};
 use crate::port::Cancel;
+use crate::workspace::{open_without_links, target_inside};
 
 /// Writes exchanges with models down. Clones write to the same file.
 #[derive(Clone, Debug)]
@@ -43,12 +45,16 @@ impl Recorder {
     ///
     /// # Errors
     ///
-    /// Fails when the file cannot be written.
-    pub fn create(path: &Path) -> Result<Self, RecordError> {
+    /// Fails when the file cannot be written, or a link inside the workspace leads to it.
+    pub fn create(workspace: &Path, path: &Path) -> Result<Self, RecordError> {
         let failed =
             |error: io::Error| RecordError { path: path.to_owned(), cause: error.to_string() };
-        let mut options = File::options();
-        let file = options.write(true).create(true).truncate(true).mode(0o600).open(path);
+        let file = if let Some(path) = target_inside(workspace, path).map_err(failed)? {
+            open_without_links(&path, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC, 0o600)
+        } else {
+            let mut options = File::options();
+            options.write(true).create(true).truncate(true).mode(0o600).open(path)
+        };
         let file = Some(file.map_err(failed)?);
         let mut tape = Tape { path: path.to_owned(), file, requests: 0, body: String::new() };
         tape.try_write(&Line::Recording { version: VERSION }, &Masks::default()).map_err(failed)?;

@@ -98,7 +98,7 @@ fn meet_paths(word: &str, pattern: &str) -> bool {
 }
 
 /// Returns whether there may be a name that fits both; a shell leaves out what begins with a dot unless it is said.
-fn meet_names(word: &str, pattern: &str) -> bool {
+pub(super) fn meet_names(word: &str, pattern: &str) -> bool {
     if pattern.starts_with('.') && word.starts_with(['*', '?', '[']) {
         return false;
     }

@@ -1,10 +1,14 @@
 //! The guarded files that there are, for the confinement of commands.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use ignore::WalkBuilder;
 
 use super::guardrails::Guardrails;
+use super::rules::{Rule, Rules};
 use crate::workspace::Root;
 
 /// The guarded files that there are when a run begins, by their absolute paths.
@@ -23,12 +27,26 @@ pub struct GuardedFiles {
 const MOST: usize = 500;
 
 impl Guardrails {
-    /// Returns the guarded files of a workspace, ignored ones included. Walks through all of it, unless nothing is guarded.
-    pub fn files(&self, root: &Root) -> GuardedFiles {
+    /// Returns the guarded files of a workspace, ignored ones included, and those that rules deny: what no tool may write
+    /// is kept from commands as well, and so is what no tool may read. Walks through all of it, unless there are neither.
+    pub fn files(&self, root: &Root, rules: &Rules) -> GuardedFiles {
         let mut files = GuardedFiles::default();
-        if self.protected.is_empty() && self.sensitive.is_empty() {
+        let denied = DeniedFiles::of(root, rules);
+        let hides: Vec<&Rule> =
+            rules.deny.iter().filter(|rule| rule.is_about_some_paths(&[READS])).collect();
+        let is_hidden = |name: &str| hides.iter().any(|rule| rule.touches_path(READS, name));
+        if self.protected.is_empty()
+            && self.sensitive.is_empty()
+            && hides.is_empty()
+            && denied.rules.is_empty()
+        {
             return files;
         }
+        // What is not there yet can be kept from being made, where its name is known.
+        let named =
+            denied.rules.iter().filter_map(|rule| Some(root.path().join(rule.only_path()?)));
+        files.protected = named.filter(|path| path.symlink_metadata().is_err()).collect();
+        let mut is_cut = false;
         let mut walk = WalkBuilder::new(root.path());
         walk.standard_filters(false)
             .follow_links(false)
@@ -45,15 +63,114 @@ impl Guardrails {
                 continue;
             };
             let list = match () {
-                () if self.sensitive.find(name).is_some() => &mut files.sensitive,
-                () if self.protected.find(name).is_some() => &mut files.protected,
+                () if self.sensitive.find(name).is_some() || is_hidden(name) => {
+                    &mut files.sensitive
+                }
+                () if self.protected.find(name).is_some() || denied.has(name).is_some() => {
+                    &mut files.protected
+                }
                 () => continue,
             };
+            is_cut |= list.len() >= MOST;
             if list.len() < MOST {
                 list.push(path.to_owned());
             }
             within = Some(path.to_owned());
         }
+        if is_cut {
+            log::warn!(
+                "more than {MOST} files are protected by guardrails or denied by rules; commands are kept from the first \
+                 {MOST} of them"
+            );
+        }
         files
     }
+}
+
+/// The tools that write files.
+const WRITES: [&str; 4] = ["write_file", "edit_file", "apply_patch", "delete_file"];
+
+/// The tool that reads files.
+const READS: &str = "read_file";
+
+/// Files that rules deny to the tools that write, as they are looked for around a command.
+///
+/// What is there when a command starts is kept from it by the confinement; what a rule with a pattern denies and is not
+/// there cannot be. It is looked for when the command has ended.
+#[derive(Clone, Debug, Default)]
+pub struct DeniedFiles {
+    root: PathBuf,
+    rules: Vec<Rule>,
+}
+
+/// The denied files that there are, and which file each of them is.
+pub type Present = BTreeMap<PathBuf, (u64, u64)>;
+
+impl DeniedFiles {
+    /// Returns the files of a workspace that rules deny.
+    pub fn of(root: &Root, rules: &Rules) -> Self {
+        let denies = rules.deny.iter().filter(|rule| rule.is_about_some_paths(&WRITES));
+        Self { root: root.path().to_owned(), rules: denies.cloned().collect() }
+    }
+
+    /// Returns the rule that denies a path.
+    fn has(&self, name: &str) -> Option<&Rule> {
+        let touches = |rule: &&Rule| WRITES.iter().any(|tool| rule.touches_path(tool, name));
+        self.rules.iter().find(touches)
+    }
+
+    /// Returns those that there are. Walks through the workspace, unless there is no rule.
+    pub fn present(&self) -> Present {
+        if self.rules.is_empty() {
+            return Present::new();
+        }
+        let mut walk = WalkBuilder::new(&self.root);
+        walk.standard_filters(false)
+            .follow_links(false)
+            .filter_entry(|entry| entry.file_name() != ".git");
+        let denied = walk.build().flatten().filter_map(|entry| {
+            let path = entry.into_path();
+            let name = path.strip_prefix(&self.root).ok()?.to_str()?;
+            self.has(name).filter(|_| !name.ends_with(ASIDE))?;
+            let meta = path.symlink_metadata().ok()?;
+            Some((path, (meta.dev(), meta.ino())))
+        });
+        denied.collect()
+    }
+
+    /// Renames what a command has made in spite of a rule. Returns what there is to say about it.
+    pub fn set_aside(&self, before: &Present) -> Vec<String> {
+        let mut notes = Vec::new();
+        for (path, file) in self.present() {
+            let known = before.get(&path);
+            let name = path.strip_prefix(&self.root).unwrap_or(&path);
+            let Some(rule) = name.to_str().and_then(|name| self.has(name)) else { continue };
+            let named = |what: &str| {
+                format!("'{}' {what}: rule {} of permissions.deny", name.display(), rule.as_str())
+            };
+            if known.is_some_and(|known| *known == file) || !path.exists() && !path.is_symlink() {
+                continue;
+            }
+            let what = match aside(&path) {
+                Some(other) => format!("was not to be written, and is now '{other}'"),
+                None => "was not to be written, and could not be set aside".to_owned(),
+            };
+            notes.push(named(&what));
+        }
+        notes
+    }
+}
+
+/// What is added to the name of something that is set aside.
+const ASIDE: &str = ".denied";
+
+/// Renames a file; returns its new name.
+fn aside(path: &Path) -> Option<String> {
+    let name = path.file_name()?.to_str()?;
+    let names = std::iter::once(format!("{name}{ASIDE}"))
+        .chain((2..100).map(|number| format!("{name}-{number}{ASIDE}")));
+    let mut free = names.filter(|name| path.with_file_name(name).symlink_metadata().is_err());
+    let other = free.next()?;
+    fs::rename(path, path.with_file_name(&other)).ok()?;
+    Some(other)
 }

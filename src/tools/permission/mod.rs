@@ -22,7 +22,7 @@ mod shell;
 
 pub use confirm::{Answer, Confirm, Nobody, Question};
 pub use files::FilePatterns;
-pub use guarded::GuardedFiles;
+pub use guarded::{DeniedFiles, GuardedFiles, Present};
 pub use guardrails::{BlockedCommands, CommandScope, GuardrailError, Guardrails, Limits};
 pub use judge::{Decision, Judge};
 pub use mode::ConfirmMode;

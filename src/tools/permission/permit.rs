@@ -274,7 +274,7 @@ fn is_bared(words: &[Word], program: &Simple) -> bool {
 /// shell may be told to read a script in other ways: `bash -k` takes arguments for variables.
 fn is_understood(words: &[Word]) -> bool {
     match name(words) {
-        Some("busybox" | "toybox" | "watch") => false,
+        Some("alias" | "busybox" | "toybox" | "watch") => false,
         Some("bash" | "sh" | "dash" | "ash") => has_plain_options(&words[1..]),
         _ => true,
     }

@@ -112,10 +112,10 @@ fn dangerous(path: &Path) -> Option<String> {
         let mut setting = line;
         if let Some(header) = line.strip_prefix('[') {
             let (name, rest) = header.rsplit_once(']').unwrap_or((header, ""));
-            section = name
-                .split(|c: char| c.is_whitespace() || matches!(c, '"' | '.'))
-                .next()?
-                .to_owned();
+            let end = name
+                .find(|c: char| c.is_whitespace() || matches!(c, '"' | '.'))
+                .unwrap_or(name.len());
+            name[..end].clone_into(&mut section);
             setting = rest.trim();
             if matches!(&*section, "include" | "includeif") {
                 return Some(said(path, &section));

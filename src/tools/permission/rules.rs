@@ -209,6 +209,20 @@ impl Rule {
         }
     }
 
+    /// Returns whether the rule is about some paths for one of these tools.
+    pub(super) fn is_about_some_paths(&self, tools: &[&str]) -> bool {
+        matches!(&self.about, About::Some { path: Some(_), .. })
+            && tools.iter().any(|tool| self.is_about(tool))
+    }
+
+    /// Returns the one path that the rule names; `None` if it names several.
+    pub(super) fn only_path(&self) -> Option<&str> {
+        let About::Some { pattern, .. } = &self.about else { return None };
+        let pattern = pattern.trim_start_matches("./").trim_end_matches('/');
+        let is_plain = !pattern.contains(['*', '?', '[', '{', '\\']) && !pattern.starts_with('/');
+        (is_plain && !pattern.split('/').any(|part| part == "..")).then_some(pattern)
+    }
+
     /// Returns whether the rule names a command line as a whole.
     pub(super) fn is_line(&self, line: &str) -> bool {
         let About::Some { pattern, .. } = &self.about else { return self.is_about(COMMAND) };

@@ -240,7 +240,7 @@ fn guarded_files_are_confined_as_well() {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, content).unwrap();
         }
-        let files = found.files(&Root::open(&policy.workspace).unwrap());
+        let files = found.files(&Root::open(&policy.workspace).unwrap(), &Rules::default());
         assert_eq!((files.sensitive.len(), files.protected.len()), (2, 1), "{files:?}");
         policy.hidden.extend(files.sensitive);
         policy.protected.extend(files.protected);

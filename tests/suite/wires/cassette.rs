@@ -34,7 +34,10 @@ impl Tape {
 
     /// Returns settings that record.
     fn recording(&self, settings: WireSettings) -> WireSettings {
-        WireSettings { record: Some(Recorder::create(&self.path()).unwrap()), ..settings }
+        WireSettings {
+            record: Some(Recorder::create(Path::new("/nowhere"), &self.path()).unwrap()),
+            ..settings
+        }
     }
 
     /// Returns a model that plays, with one message said to it.
@@ -202,5 +205,5 @@ fn what_is_no_recording_is_told_before_anything_is_asked() {
     assert!(refused(&event(&serde_json::json!({}))).contains("run.jsonl:1: expected"));
     let missing = play(Path::new("/nowhere/run.jsonl"), &WireSettings::default()).err().unwrap();
     assert!(missing.to_string().starts_with("could not read the recording /nowhere/run.jsonl"));
-    assert!(Recorder::create(Path::new("/nowhere/run.jsonl")).is_err());
+    assert!(Recorder::create(Path::new("/w"), Path::new("/nowhere/run.jsonl")).is_err());
 }

@@ -6,6 +6,7 @@
 use super::line::{HOME, Line, Program, lexical, words_of};
 use super::program::{self, Inner};
 use super::unread;
+use crate::tools::permission::files::meet_names;
 use crate::tools::permission::shell::{
     Body, Command, Form, Pipeline, Redirect, Script, Simple, Word,
 };
@@ -71,7 +72,11 @@ pub(in crate::tools::permission) fn forbidden(line: &Line) -> Option<String> {
         return Some(why);
     }
     let by_program = line.programs.iter().find_map(|program| of_program(line, program));
-    by_program.or_else(|| bomb(line)).or_else(|| download(line))
+    by_program
+        .or_else(|| piped_removal(line))
+        .or_else(|| bomb(line))
+        .or_else(|| download(line))
+        .or_else(|| kept_download(line))
 }
 
 /// Looks at the words alone, in a text that could not be read.
@@ -125,7 +130,9 @@ fn of_program(line: &Line, program: &Program) -> Option<String> {
     if let Some(why) = written.map(|to| &to.target).find_map(to_device) {
         return Some(why);
     }
-    let name = program.name()?;
+    let Some(name) = program.name() else {
+        return program.words.first().and_then(by_pattern);
+    };
     let operands = || program.words[1..].iter().filter(|word| !word.text.starts_with('-'));
     let is_vital = |word: &&Word| line.places(word).iter().any(|place| is_vital(place, word.form));
     let removal = |word: &Word| Some(format!("it removes {} with everything in it", word.text));
@@ -165,9 +172,105 @@ fn of_program(line: &Line, program: &Program) -> Option<String> {
         "tee" | "shred" | "truncate" | "blkdiscard" | "sgdisk" | "parted" => {
             operands().find_map(to_device)
         }
+        "rsync" if program.words.iter().any(|word| word.text.starts_with("--del")) => {
+            operands().next_back().filter(|word| is_vital(word)).and_then(removal)
+        }
         "cp" | "mv" | "install" | "ln" => operands().next_back().and_then(to_device),
         name => by_name(name),
     }
+}
+
+/// Returns what is said about a program that is named by a pattern, of which enough stands there to tell.
+fn by_pattern(word: &Word) -> Option<String> {
+    let name = word.text.rsplit('/').next()?;
+    let letters = name.split('[').next()?.chars().filter(char::is_ascii_alphanumeric).count();
+    if word.form != Form::Pattern || letters < 2 {
+        return None;
+    }
+    let all = OTHER_USER.iter().chain(&FILE_SYSTEMS);
+    all.into_iter().find(|known| meet_names(name, known)).and_then(|known| by_name(known))
+}
+
+/// Looks for a removal of what a pipeline is given as text.
+fn piped_removal(line: &Line) -> Option<String> {
+    let mut found = None;
+    line.each_pipeline(&mut |pipeline| {
+        let simple = |command: &Command| match &command.body {
+            Body::Simple(simple) => Some(simple.clone()),
+            Body::Group { .. } | Body::Function { .. } => None,
+        };
+        let all: Vec<Simple> = pipeline.stages.iter().filter_map(simple).collect();
+        for (at, stage) in all.iter().enumerate() {
+            let removes = |simple: &Simple| {
+                program::name(&simple.words) == Some("rm")
+                    && simple.words[1..].iter().any(is_recursive)
+            };
+            let is_piped = program::name(&stage.words) == Some("xargs")
+                && program::all(stage).iter().any(removes);
+            let said = all[..at]
+                .iter()
+                .filter(|simple| matches!(program::name(&simple.words), Some("echo" | "printf")));
+            let words = said.flat_map(|simple| &simple.words[1..]);
+            let is_vital = |word: &&Word| {
+                line.places(word)
+                    .iter()
+                    .any(|place| !place.is_empty() && is_vital(place, word.form))
+            };
+            if is_piped && let Some(word) = words.into_iter().find(is_vital) {
+                found = Some(format!("it removes {} with everything in it", word.text));
+            }
+        }
+    });
+    found
+}
+
+/// Looks for a download that is kept in a variable or a file, and run from there.
+fn kept_download(line: &Line) -> Option<String> {
+    let (mut variables, mut files) = (Vec::new(), Vec::new());
+    for script in &line.scripts {
+        script.each(&mut |command| {
+            let Body::Simple(simple) = &command.body else { return };
+            let fetched = simple.assignments.iter().filter(|set| set.values.iter().any(fetched_by));
+            variables.extend(fetched.map(|set| format!("${}", set.name)));
+        });
+    }
+    let file = |word: &Word| word.text.rsplit('/').next().unwrap_or_default().to_owned();
+    for program in
+        line.programs.iter().filter(|it| it.name().is_some_and(|n| DOWNLOADS.contains(&n)))
+    {
+        files.extend(
+            program
+                .redirections
+                .iter()
+                .filter(|to| to.kind == Redirect::Write)
+                .map(|to| file(&to.target)),
+        );
+        for (at, word) in program.words.iter().enumerate() {
+            match word.text.as_str() {
+                "-o" | "-O" | "--output" | "--output-document" => {
+                    files.extend(program.words.get(at + 1).map(file));
+                }
+                text if text.starts_with("--output") => {
+                    files.extend(text.split_once('=').map(|(_, name)| file(&Word::literal(name))));
+                }
+                _ => {}
+            }
+        }
+    }
+    files.retain(|name| !name.is_empty() && name != "-" && name != "null");
+    let names = |word: &Word| {
+        variables.iter().any(|name| word.text.contains(name.as_str()))
+            || word.is_literal() && files.contains(&file(word))
+    };
+    let runs = |program: &Program| {
+        let Some((first, rest)) = program.words.split_first() else { return false };
+        let is_file = first.text.contains('/') && files.contains(&file(first));
+        let inputs = program.redirections.iter().filter(|to| to.kind != Redirect::Write);
+        let is_run = program.name().is_some_and(runs_output)
+            && (rest.iter().any(names) || inputs.map(|to| &to.target).any(names));
+        is_file || is_run
+    };
+    line.programs.iter().any(runs).then(|| UNSEEN.to_owned())
 }
 
 /// Returns whether a word makes `rm` go into folders.

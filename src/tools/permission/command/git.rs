@@ -215,6 +215,9 @@ fn is_before(word: &Word) -> bool {
 
 /// Returns whether the arguments of git make it read only.
 pub(super) fn reads(words: &[Word]) -> bool {
+    if matches!(words, [only] if only.is_literal() && only.text == "--version") {
+        return true;
+    }
     let Some((_, rest)) = split(words) else { return false };
     let [command, rest @ ..] = rest else { return false };
     if !command.is_literal() || rest.iter().any(is_doubtful) {

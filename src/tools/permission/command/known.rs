@@ -16,7 +16,14 @@ impl Known {
     pub(super) fn add(&mut self, script: &Script) -> bool {
         let mut set = |name: &String, word: &Word| {
             let values = self.0.entry(name.clone()).or_default();
-            if word.is_literal() && !values.contains(&word.text) && values.len() <= MOST {
+            // The home is known, whatever it is called.
+            let is_home = word.form == Form::Computed
+                && !word.splits_more()
+                && (word.text.starts_with("$HOME") || word.text.starts_with('~'));
+            if (word.is_literal() || is_home)
+                && !values.contains(&word.text)
+                && values.len() <= MOST
+            {
                 values.push(word.text.clone());
             }
         };
@@ -89,7 +96,7 @@ impl Known {
         }
         text += rest;
         let is_pattern = word.splits && text.contains(['*', '?', '[']);
-        let form = match text.starts_with('~') || word.has_braces {
+        let form = match text.starts_with(['~', '$']) || word.has_braces {
             true => Form::Computed,
             false if is_pattern => Form::Pattern,
             false => Form::Literal,

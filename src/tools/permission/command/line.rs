@@ -74,7 +74,7 @@ impl Line {
         let Body::Simple(Simple { assignments, words }) = &command.body else {
             return self.add_simple(&Simple::default(), &command.redirections);
         };
-        for words in known.spelled(words) {
+        for words in known.spelled(words).into_iter().chain(printed(words)) {
             if self.programs.len() > PROGRAMS {
                 return;
             }
@@ -163,6 +163,23 @@ impl Line {
             _ => self.folders.iter().map(|folder| join(folder, text)).collect(),
         }
     }
+}
+
+/// Returns the words of a command whose name is printed by another one that names it: `$(echo ls)`, `$(which ls)`.
+fn printed(words: &[Word]) -> Option<Vec<Word>> {
+    let (first, rest) = words.split_first()?;
+    let [script] = first.scripts.as_slice() else { return None };
+    let [pipeline] = script.pipelines.as_slice() else { return None };
+    let [Command { body: Body::Simple(simple), .. }] = pipeline.stages.as_slice() else {
+        return None;
+    };
+    let is_printer = matches!(
+        program::name(&simple.words),
+        Some("echo" | "printf" | "which" | "command" | "type")
+    );
+    let named = simple.words.iter().skip(1).filter(|word| !word.text.starts_with(['-', '%']));
+    let named: Vec<Word> = named.cloned().collect();
+    (is_printer && !named.is_empty()).then(|| [named.as_slice(), rest].concat())
 }
 
 /// The home of the user.

@@ -112,6 +112,15 @@ pub(in crate::tools::permission) fn inner(simple: &Simple) -> Inner {
         "xargs" => xargs(rest),
         "find" => find(rest),
         "eval" => script_of(rest),
+        // What a name will stand for.
+        "alias" => {
+            let values = rest.iter().filter_map(|word| {
+                let (_, value) = word.text.split_once('=')?;
+                Some(Word { text: value.to_owned(), ..word.clone() })
+            });
+            let mut scripts = values.map(|value| script_of(&[value]));
+            scripts.next().unwrap_or(Inner::Nothing)
+        }
         "watch" => match operands(rest, &["-t", "-x", "-c", "-d", "-e", "-g"], &["-n"], 0) {
             Some(rest) => script_of(rest),
             None => Inner::Unknown,

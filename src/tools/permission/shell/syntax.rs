@@ -141,6 +141,11 @@ impl Word {
         }
     }
 
+    /// Returns whether the word has more in it that is only known when it runs than one variable at its beginning.
+    pub(in crate::tools::permission) fn splits_more(&self) -> bool {
+        self.has_braces || !self.scripts.is_empty() || self.text.matches('$').count() > 1
+    }
+
     /// Returns what the word may become when its braces are expanded.
     pub(in crate::tools::permission) fn expanded(&self) -> Vec<Self> {
         // Each group of braces is one step deeper.
