@@ -42,8 +42,28 @@ fn the_nearest_option_is_suggested_by_its_letters() {
         assert_eq!(ran.code, 3);
         assert!(ran.err.contains(&format!("'{meant}'")), "{}", ran.err);
     }
+    let ran = world.run(&["run", "x", "--max-steps", "-1"]);
+    assert!(ran.err.contains("'-1'") && !ran.err.contains("tip"), "{}", ran.err);
     let ran = world.run(&["sessions", "--jsno"]);
     assert!(ran.err.contains("'--json'") && ran.out.is_empty(), "{}", ran.err);
+}
+
+#[test]
+fn only_an_unknown_command_is_taken_for_a_task() {
+    let world = World::new();
+    let hint = "a task is given to `run`";
+    assert!(world.run(&["mend it"]).err.contains(hint));
+    assert!(!world.run(&["sessions", "lst"]).err.contains(hint));
+}
+
+#[test]
+fn a_file_that_can_t_be_read_is_a_matter_of_usage() {
+    let world = World::new();
+    let ran = world.run(&["sessions", "import", "nowhere.jsonl"]);
+    assert!(ran.code == 3 && ran.err.contains("nowhere.jsonl"), "{}", ran.err);
+    let ran = world.play(DONE, &["-c", "nowhere.toml"]);
+    assert!(ran.code == 3 && ran.err.contains("nowhere.toml"), "{}", ran.err);
+    assert!(!ran.err.contains("config show"), "{}", ran.err);
 }
 
 #[test]
