@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::world::{World, end, finish};
 use crate::support::chat;
-use crate::support::server::{Reply, Server};
+use crate::support::server::{Received, Reply, Server};
 
 const DONE: &str = "[[turn]]\ntext = \"Done.\"\n";
 
@@ -215,7 +215,7 @@ fn doctor_looks_at_trust_and_servers_and_tries_the_key_when_asked_to() {
     let (model, ..) = doctor(&["--online"]);
     assert_eq!(model.0, json!("bad"));
     assert!(model.1.contains("no key was sent"), "{}", model.1);
-    let sent: Vec<Value> = server.requests().iter().map(|request| request.json()).collect();
+    let sent: Vec<Value> = server.requests().iter().map(Received::json).collect();
     assert_eq!(sent[0]["messages"].as_array().unwrap().len(), 2);
 }
 
