@@ -122,6 +122,12 @@ fn of_config(error: &ConfigError) -> Failure {
             message.push_str(&format!("\n    | {}\n    | {indent}{mark}", excerpt.line));
         }
     }
+    // Where values come from does not help with a file that can't be read at all.
+    let is_of_a_file =
+        |trouble: &Trouble| matches!(trouble, Trouble::Unreadable(_) | Trouble::Syntax(_));
+    if error.problems.iter().all(|problem| is_of_a_file(&problem.trouble)) {
+        return Failure::usage(message);
+    }
     Failure::usage(message)
         .hint("`architect config show` tells every key with its value and where that comes from")
 }

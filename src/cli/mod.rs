@@ -58,14 +58,16 @@ fn outlive_signals() {
 }
 
 /// Returns an error with the option that is probably meant: clap prefers a common beginning, and letters get swapped.
-fn suggesting(mut error: clap::Error) -> clap::Error {
+fn suggesting(mut error: clap::Error, words: &[String]) -> clap::Error {
+    if error.kind() != ErrorKind::UnknownArgument {
+        return error;
+    }
     let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidArg) else {
         return error;
     };
-    let words: Vec<String> = std::env::args().skip(1).collect();
     let root = Cli::command();
     let mut command = &root;
-    for word in &words {
+    for word in words {
         match command.find_subcommand(word) {
             Some(below) => command = below,
             None if word.starts_with('-') => {}
@@ -117,20 +119,23 @@ fn usage(error: clap::Error) -> Result<u8, Failure> {
             Ok(0)
         }
         _ => {
-            let error = suggesting(error);
-            output::complain(&error.render().to_string());
-            if error.kind() == ErrorKind::InvalidSubcommand {
-                output::complain("  hint: a task is given to `run`: architect run \"…\"");
-            }
-            // A program that reads JSON gets its document on every way out.
             let words: Vec<String> = std::env::args_os()
                 .skip(1)
                 .map(|word| word.to_string_lossy().into_owned())
                 .collect();
+            let error = suggesting(error, &words);
+            let rendered = error.render().to_string();
+            output::complain(&rendered);
+            let first = words.iter().find(|word| !word.starts_with('-'));
+            let typed = error.get(ContextKind::InvalidSubcommand).map(ToString::to_string);
+            if typed.is_some() && typed.as_ref() == first {
+                output::complain("  hint: a task is given to `run`: architect run \"…\"");
+            }
+            // A program that reads JSON gets its document on every way out.
             if let Some(format) = format_of(&words) {
-                let rendered = error.render().to_string();
-                let first = rendered.lines().next().unwrap_or_default();
-                let message = first.strip_prefix("error: ").unwrap_or(first);
+                let told = rendered.split("\n\n").next().unwrap_or_default();
+                let told = told.strip_prefix("error: ").unwrap_or(told);
+                let message = told.split_whitespace().collect::<Vec<_>>().join(" ");
                 commands::refuse(&Failure::usage(message), format)?;
             }
             Ok(USAGE)

@@ -71,7 +71,8 @@ impl Config {
 
     fn unknown_agent(&self, origin: Origin, name: &str) -> Problem {
         let agents = self.settings.agents.keys().map(Name::as_str);
-        let known: Vec<String> = agents.filter(|other| *other != name).map(str::to_owned).collect();
+        let known: Box<[String]> =
+            agents.filter(|other| *other != name).map(str::to_owned).collect();
         let nearest = nearest(name, known.iter().map(String::as_str)).map(str::to_owned);
         let name = name.to_owned();
         Problem::new(origin, Trouble::Unknown { kind: "agent", name, nearest, known })

@@ -61,15 +61,14 @@ fn by_key(mut below: Vec<Node>, above: Table) -> Vec<Node> {
     for (name, keys) in above {
         let Value::Table(fields) = keys.value else { continue };
         let entry = below.iter_mut().find(|entry| name_of(entry) == Some(&name));
-        match entry.map(|entry| &mut entry.value) {
-            Some(Value::Table(entry)) => *entry = merge(std::mem::take(entry), fields, ""),
-            _ => {
-                let own = Node::new(Value::Text(name), keys.origin.clone());
-                let mut entry = fields;
-                entry.entry("name".to_owned()).or_insert(own);
-                below.push(Node { value: Value::Table(entry), key: keys.key, origin: keys.origin });
-            }
+        if let Some(Value::Table(entry)) = entry.map(|entry| &mut entry.value) {
+            *entry = merge(std::mem::take(entry), fields, "");
+            continue;
         }
+        let own = Node::new(Value::Text(name), keys.origin.clone());
+        let mut entry = fields;
+        entry.entry("name".to_owned()).or_insert(own);
+        below.push(Node { value: Value::Table(entry), key: keys.key, origin: keys.origin });
     }
     below
 }

@@ -76,7 +76,7 @@ pub enum Trouble {
         /// The known one that is most like it.
         nearest: Option<String>,
         /// All names of that kind, where they are few enough to be listed.
-        known: Vec<String>,
+        known: Box<[String]>,
     },
     /// Something else.
     #[error("{0}")]

@@ -172,6 +172,9 @@ impl<'a> Reader<'a> {
             self.complain_of(name, node, "a list of tables ([[…]])");
             return all;
         };
+        if items.is_empty() && !self.is_item {
+            self.show(name, Some(Value::List(Vec::new())), node.origin.clone());
+        }
         for item in items {
             let Value::Table(table) = &item.value else {
                 self.complain_of(name, item, "a table");

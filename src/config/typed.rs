@@ -78,21 +78,17 @@ fn unknown_variable(name: &str, origin: Origin, report: &mut Report, notices: &m
     // The prefix alone makes any two alike.
     let bare = |name: &str| name[PREFIX.len()..].to_owned();
     let bares: Vec<String> = known.map(bare).collect();
-    match nearest(&bare(name), bares.iter().map(String::as_str)) {
-        Some(found) => {
-            let nearest = Some(format!("{PREFIX}{found}"));
-            let (name, known) = (name.to_owned(), Vec::new());
-            let trouble = Trouble::Unknown { kind: "variable", name, nearest, known };
-            report.problems.push(Problem::new(origin, trouble));
-        }
-        None => {
-            let meant = keys::elsewhere(&bare(name).to_lowercase());
-            let meant = meant.and_then(|path| variable(keys::find(&path)?));
-            let meant = did_you_mean(meant.as_deref());
-            let message = format!("no setting has this variable{meant}");
-            notices.push(Notice { origin, message, cause: NoticeCause::Other });
-        }
+    if let Some(found) = nearest(&bare(name), bares.iter().map(String::as_str)) {
+        let nearest = Some(format!("{PREFIX}{found}"));
+        let (name, known) = (name.to_owned(), [].into());
+        let trouble = Trouble::Unknown { kind: "variable", name, nearest, known };
+        report.problems.push(Problem::new(origin, trouble));
+        return;
     }
+    let meant = keys::elsewhere(&bare(name).to_lowercase());
+    let meant = meant.and_then(|path| variable(keys::find(&path)?));
+    let message = format!("no setting has this variable{}", did_you_mean(meant.as_deref()));
+    notices.push(Notice { origin, message, cause: NoticeCause::Other });
 }
 
 /// What one `--set KEY=VALUE` says, as a layer.

@@ -364,7 +364,9 @@ impl Executing {
         let turn = Repeats::signature(pairs);
         let denied = self.results().filter(|result| result.status == ToolStatus::Denied).count();
         let mut run = self.close(&mut out);
-        run.denied = run.denied.saturating_add(u32::try_from(denied).unwrap_or(u32::MAX));
+        if run.rules.fail_on_denied {
+            run.denied = run.denied.saturating_add(u32::try_from(denied).unwrap_or(u32::MAX));
+        }
         run.streaks.invalid = if invalid { run.streaks.invalid + 1 } else { 0 };
         run.repeats.push(turn);
         let times = run.repeats.times();

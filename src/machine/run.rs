@@ -34,7 +34,7 @@ pub struct Run {
     pub sends: u32,
     /// What the calls used.
     pub spent: Spent,
-    /// Tool calls that were denied.
+    /// Tool calls that were denied; they are counted where they decide how the run ends.
     #[serde(default)]
     pub denied: u32,
     /// What happened several times in a row.

@@ -24,7 +24,7 @@ pub(crate) struct LayerArgs {
     #[arg(long, value_name = "KEY=VALUE", global = true)]
     pub(crate) set: Vec<String>,
 
-    /// Trust this folder's own configuration for this run; ARCHITECT_TRUST=1 does the same
+    /// Trust this folder's own configuration for this run; `ARCHITECT_TRUST=1` does the same
     #[arg(long, global = true)]
     pub(crate) trust: bool,
 }

@@ -1,5 +1,6 @@
 //! `architect sessions`: the stored sessions.
 
+use std::fs;
 use std::io;
 use std::path::Path;
 use std::time::SystemTime;
@@ -172,6 +173,9 @@ fn export(stored: &Stored, name: &str) -> Result<u8, Failure> {
 }
 
 fn import(store: &Store, file: &Path, as_json: bool) -> Result<String, Failure> {
+    if let Err(error) = fs::metadata(file) {
+        return Err(Failure::usage(format!("could not open {}: {error}", file.display())));
+    }
     let imported = store.import(file, SystemTime::now())?;
     let (session, records, torn) = (imported.session, imported.records, imported.torn);
     let json = json!({ "session_id": session, "records": records, "torn": torn });

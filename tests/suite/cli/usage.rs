@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::world::{World, end, finish};
 use crate::support::chat;
-use crate::support::server::{Reply, Server};
+use crate::support::server::{Received, Reply, Server};
 
 const DONE: &str = "[[turn]]\ntext = \"Done.\"\n";
 
@@ -42,8 +42,28 @@ fn the_nearest_option_is_suggested_by_its_letters() {
         assert_eq!(ran.code, 3);
         assert!(ran.err.contains(&format!("'{meant}'")), "{}", ran.err);
     }
+    let ran = world.run(&["run", "x", "--max-steps", "-1"]);
+    assert!(ran.err.contains("'-1'") && !ran.err.contains("tip"), "{}", ran.err);
     let ran = world.run(&["sessions", "--jsno"]);
     assert!(ran.err.contains("'--json'") && ran.out.is_empty(), "{}", ran.err);
+}
+
+#[test]
+fn only_an_unknown_command_is_taken_for_a_task() {
+    let world = World::new();
+    let hint = "a task is given to `run`";
+    assert!(world.run(&["mend it"]).err.contains(hint));
+    assert!(!world.run(&["sessions", "lst"]).err.contains(hint));
+}
+
+#[test]
+fn a_file_that_can_t_be_read_is_a_matter_of_usage() {
+    let world = World::new();
+    let ran = world.run(&["sessions", "import", "nowhere.jsonl"]);
+    assert!(ran.code == 3 && ran.err.contains("nowhere.jsonl"), "{}", ran.err);
+    let ran = world.play(DONE, &["-c", "nowhere.toml"]);
+    assert!(ran.code == 3 && ran.err.contains("nowhere.toml"), "{}", ran.err);
+    assert!(!ran.err.contains("config show"), "{}", ran.err);
 }
 
 #[test]
@@ -195,7 +215,7 @@ fn doctor_looks_at_trust_and_servers_and_tries_the_key_when_asked_to() {
     let (model, ..) = doctor(&["--online"]);
     assert_eq!(model.0, json!("bad"));
     assert!(model.1.contains("no key was sent"), "{}", model.1);
-    let sent: Vec<Value> = server.requests().iter().map(|request| request.json()).collect();
+    let sent: Vec<Value> = server.requests().iter().map(Received::json).collect();
     assert_eq!(sent[0]["messages"].as_array().unwrap().len(), 2);
 }
 
