@@ -200,14 +200,11 @@ fn caches(world: &World, workspace: &Path, temp: &Path) -> Caches {
 }
 
 fn limits(sandbox: &config::Sandbox) -> ResourceLimits {
-    let is_limit = |most: &u64| *most > 0;
     let memory = match sandbox.max_memory_mb {
-        Some(megabytes) => {
-            Some(megabytes).filter(is_limit).map(|most| most.saturating_mul(1 << 20))
-        }
+        Some(megabytes) => Some(megabytes.saturating_mul(1 << 20)),
         None => memory().map(|bytes| bytes / 4 * 3),
     };
-    let processes = Some(sandbox.max_processes).filter(is_limit);
+    let processes = Some(sandbox.max_processes);
     ResourceLimits { processes, memory, ..ResourceLimits::default() }
 }
 

@@ -95,7 +95,6 @@ const HOME: &[&str] = &[
     "mv $HOME/.cargo $HOME/.old",
     "mv $HOME/.cargo/bin $HOME/.cargo/old; mkdir $HOME/.cargo/bin; echo evil > $HOME/.cargo/bin/tool",
     "ln -sf /bin/true $HOME/.cargo/bin/tool",
-    "chmod 777 $HOME/.cargo/bin/tool",
     "echo evil > ${CARGO_HOME:-$HOME/.cargo}/bin/tool",
     "echo evil > $HOME/.rustup/toolchains/stable/bin/rustc",
     "echo evil >> $HOME/.cache/starship/init.bash",
@@ -217,6 +216,8 @@ struct Ground {
     enforced: Enforced,
     heard: Arc<AtomicUsize>,
     bystander: Child,
+    /// Attacks that have succeeded.
+    succeeded: usize,
 }
 
 impl Ground {
@@ -254,7 +255,7 @@ impl Ground {
             return None;
         }
         let bystander = Program::new("sleep").arg("600").spawn().unwrap();
-        Some(Self { folder, root, supervisor, enforced, heard, bystander })
+        Some(Self { folder, root, supervisor, enforced, heard, bystander, succeeded: 0 })
     }
 
     fn run(&self, line: &str) -> Outcome {
@@ -350,6 +351,7 @@ impl Ground {
         let mut wrong = Vec::new();
         for attack in attacks {
             if let Some(achieved) = self.achieved(attack) {
+                self.succeeded += 1;
                 if !is_open {
                     let level = self.enforced.level;
                     wrong.push(format!("{level}, {area}: `{attack}`: {achieved}"));
@@ -457,10 +459,15 @@ fn nothing_outside_the_workspace_is_written() {
         let Some(mut ground) = Ground::new(level, Network::On) else { continue };
         let mut wrong = ground.withstands("files", FILES, &[Hole::Files]);
         wrong.extend(ground.withstands("home", HOME, &[Hole::Files]));
-        let metadata =
-            ["chmod 777 $OUT/file", "touch -d yesterday $OUT/file", "chmod 777 $HOME/.bashrc"];
+        let metadata = [
+            "chmod 777 $OUT/file",
+            "touch -d yesterday $OUT/file",
+            "chmod 777 $HOME/.cargo/bin/tool",
+        ];
         wrong.extend(ground.withstands("metadata", &metadata, &[Hole::Metadata]));
         assert_none(&wrong);
+        // An attack that never succeeds shows nothing.
+        assert!(level != Level::None || ground.succeeded > 55, "{}", ground.succeeded);
     }
 }
 
@@ -469,6 +476,7 @@ fn nothing_hidden_is_read() {
     for level in LEVELS {
         let Some(mut ground) = Ground::new(level, Network::On) else { continue };
         assert_none(&ground.withstands("hidden", HIDDEN, &[Hole::Hidden]));
+        assert!(level != Level::None || ground.succeeded > 15, "{}", ground.succeeded);
     }
 }
 

@@ -2,4 +2,6 @@
 
 mod confinement;
 mod git;
+mod hooks;
+mod layers;
 mod permissions;
