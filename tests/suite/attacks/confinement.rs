@@ -193,6 +193,8 @@ const SYSTEM: &[&str] = &[
     "kill -9 $BYSTANDER",
     "kill -STOP $BYSTANDER && echo BREACH",
     "renice 5 $BYSTANDER >/dev/null && echo BREACH",
+    "prlimit --pid $BYSTANDER --cpu=1:1 && echo BREACH",
+    "prlimit --pid $BYSTANDER --nofile=0:0 && echo BREACH",
 ];
 
 /// Processes that go on after the command, whatever the level is.

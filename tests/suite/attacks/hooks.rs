@@ -4,7 +4,7 @@ use crate::cli::world::World;
 
 const SCRIPT: &str = r#"
 [[turn]]
-calls = [{ name = "write_file", arguments = { path = "fmt.sh", content = "echo x > $HOME/evil; echo x > $ARCHITECT_WORKSPACE/ran\n" } }]
+calls = [{ name = "write_file", arguments = { path = "fmt.sh", content = "echo x > $HOME/evil; echo x > ran\n" } }]
 [[turn]]
 calls = [{ name = "write_file", arguments = { path = "a.txt", content = "x" } }]
 [[turn]]
