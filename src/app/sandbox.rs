@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::error::AppError;
 use super::hidden;
 use super::world::World;
-use crate::config::{self, Config, Rank};
+use crate::config::{self, Config, Source};
 use crate::exec::{
     Caches, Command, Enforced, Filter, Level, Mode, Need, Network, Policy, ResourceLimits,
     Supervisor, TempOwner, clean,
@@ -181,7 +181,11 @@ fn policy(config: &Config, world: &World, workspace: PathBuf, temp: &Path) -> Po
 /// Returns whether the user has asked for a confinement just now, and not only in a file.
 fn is_demanded(config: &Config) -> bool {
     let keys = ["sandbox.mode", "sandbox.network"];
-    keys.iter().any(|key| matches!(config.origin(key).rank, Rank::Variable | Rank::Argument))
+    let is_option =
+        |option: &str| ["--sandbox", "--network"].iter().any(|own| option.starts_with(own));
+    keys.iter().any(
+        |key| matches!(config.origin(key).source, Source::Argument(option) if is_option(&option)),
+    )
 }
 
 /// Returns the caches of the user. Private ones are kept for each workspace: a project must not change what another one
@@ -211,8 +215,10 @@ fn limits(sandbox: &config::Sandbox) -> ResourceLimits {
 /// Returns the memory of this machine, in bytes.
 #[cfg(target_os = "linux")]
 fn memory() -> Option<u64> {
-    let about = rustix::system::sysinfo();
-    Some(about.totalram.saturating_mul(u64::from(about.mem_unit)))
+    let about = fs::read_to_string("/proc/meminfo").ok()?;
+    let total = about.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kilobytes: u64 = total.split_whitespace().next()?.parse().ok()?;
+    Some(kilobytes << 10)
 }
 
 #[cfg(not(target_os = "linux"))]

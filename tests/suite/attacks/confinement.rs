@@ -638,7 +638,7 @@ fn a_command_is_ended_before_it_takes_all_there_is() {
             continue;
         }
         let run = |line: &str| {
-            let timeout = Some(Duration::from_secs(20));
+            let timeout = Some(Duration::from_secs(6));
             let command = Command { timeout, ..Command::shell(line, root.join("w")) };
             supervisor.run(&command, &Cancel::new()).unwrap()
         };
@@ -647,8 +647,9 @@ fn a_command_is_ended_before_it_takes_all_there_is() {
         assert_eq!(run("true").end, End::Exited(0));
         let counted = level == Level::Namespaces || !rustix::process::geteuid().is_root();
         if counted {
-            let many = run("for i in $(seq 600); do sleep 3 & done 2>/dev/null; jobs -p | wc -l");
-            assert_ne!(many.stdout.text().trim(), "600", "{level}");
+            let many = run("for i in $(seq 600); do sleep 60 & done 2>/dev/null; echo all");
+            // A shell tries it again for a while.
+            assert_ne!(many.stdout.text().trim(), "all", "{level}");
             assert_eq!(run("true").end, End::Exited(0));
         }
     }
