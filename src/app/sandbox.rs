@@ -15,7 +15,7 @@ use super::hidden;
 use super::world::World;
 use crate::config::{self, Config, Source};
 use crate::exec::{
-    Caches, Command, Enforced, Filter, Level, Mode, Need, Network, Policy, ResourceLimits,
+    Caches, Command, Enforced, Filter, HELP, Level, Mode, Need, Network, Policy, ResourceLimits,
     Supervisor, TempOwner, clean,
 };
 use crate::model::wildcard;
@@ -122,8 +122,8 @@ impl Sandbox {
     ///
     /// Fails when no command can be run.
     pub fn described(&self) -> Result<String, AppError> {
-        let Enforced { level, holes, why } = self.model.enforced()?;
-        let level = match level {
+        let Enforced { level: reached, holes, why } = self.model.enforced()?;
+        let level = match reached {
             Level::None => "not confined",
             Level::Seatbelt => "confined by the system's sandbox",
             Level::Landlock => "confined by Landlock and a system call filter",
@@ -135,7 +135,9 @@ impl Sandbox {
             _ => format!("; left open: {}", holes.join(", ")),
         };
         let why = why.map_or(String::new(), |why| format!(" ({why})"));
-        Ok(format!("{level}{open}{why}"))
+        let is_enough = reached > Level::Landlock || self.model.policy().is_off();
+        let help = if is_enough { String::new() } else { format!("; {HELP}") };
+        Ok(format!("{level}{open}{why}{help}"))
     }
 
     /// Returns a command of the workspace, for a shell.

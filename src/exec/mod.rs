@@ -36,7 +36,7 @@ mod worker;
 
 pub use caches::{Cache, Caches};
 pub use capture::Capture;
-pub use command::{Command, End, ExecError, Input, Outcome};
+pub use command::{Command, End, ExecError, HELP, Input, Outcome};
 pub use confine::{Enforced, Hole, Level};
 pub use denial::explained;
 pub use env::{Filter, clean, is_secret};
