@@ -176,7 +176,6 @@ fn policy(config: &Config, world: &World, workspace: PathBuf, temp: &Path) -> Po
         limits: limits(sandbox),
         protected: own.iter().map(|path| workspace.join(path)).chain(state).collect(),
         workspace,
-        ..Policy::off("")
     }
 }
 

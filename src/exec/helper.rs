@@ -78,6 +78,7 @@ fn run() -> io::Result<()> {
     else {
         return Err(io::ErrorKind::InvalidData.into());
     };
+    let policy = *policy;
     limit(&policy);
     if let Err(error) = temp::make(&policy) {
         return link.send(&Tell::NoTemp(error.to_string()), &[], &[]);

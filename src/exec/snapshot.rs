@@ -250,6 +250,8 @@ fn remove(path: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
+    type Attack = fn(&Path);
+
     #[test]
     fn whatever_a_command_did_to_it_is_undone() {
         let folder = tempfile::tempdir().unwrap();
@@ -261,7 +263,6 @@ mod tests {
             protected: vec![path(".git/hooks"), path(".git/config"), path("none")],
             ..Policy::off(&root)
         };
-        type Attack = fn(&Path);
         let attacks: [Attack; 9] = [
             |root| fs::write(root.join(".git/config"), "evil").unwrap(),
             |root| fs::remove_file(root.join(".git/config")).unwrap(),
