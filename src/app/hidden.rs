@@ -214,7 +214,7 @@ mod tests {
             fs::write(path(name), "").unwrap();
         }
         assert_eq!(without(path(".ssh"), &[]), [path(".ssh")]);
-        assert_eq!(without(path(".ssh"), &[path(".ssh")]), [PathBuf::new(); 0]);
+        assert!(without(path(".ssh"), &[path(".ssh")]).is_empty());
         assert_eq!(without(path(".ssh"), &[path(".ssh/known_hosts")]), [path(".ssh/id")]);
     }
 }

@@ -13,10 +13,10 @@ use uuid::Uuid;
 use super::error::AppError;
 use super::hidden;
 use super::world::World;
-use crate::config::{self, Config, Rank, TRUST};
+use crate::config::{self, Config, Source, TRUST};
 use crate::exec::{
-    self, Caches, Command, Enforced, Filter, Level, Mode, Need, Network, Policy, ResourceLimits,
-    Supervisor, TempOwner, clean,
+    self, Caches, Command, Enforced, Filter, HELP, Level, Mode, Need, Network, Policy,
+    ResourceLimits, Supervisor, TempOwner, clean,
 };
 use crate::model::wildcard;
 use crate::tools::permission::GuardedFiles;
@@ -125,8 +125,8 @@ impl Sandbox {
     ///
     /// Fails when no command can be run.
     pub fn described(&self) -> Result<String, AppError> {
-        let Enforced { level, holes, why } = self.model.enforced()?;
-        let level = match level {
+        let Enforced { level: reached, holes, why } = self.model.enforced()?;
+        let level = match reached {
             Level::None => "not confined",
             Level::Seatbelt => "confined by the system's sandbox",
             Level::Landlock => "confined by Landlock and a system call filter",
@@ -138,7 +138,9 @@ impl Sandbox {
             _ => format!("; left open: {}", holes.join(", ")),
         };
         let why = why.map_or(String::new(), |why| format!(" ({why})"));
-        Ok(format!("{level}{open}{why}"))
+        let is_enough = reached > Level::Landlock || self.model.policy().is_off();
+        let help = if is_enough { String::new() } else { format!("; {HELP}") };
+        Ok(format!("{level}{open}{why}{help}"))
     }
 
     /// Returns a command of the workspace, for a shell.
@@ -182,15 +184,18 @@ fn policy(config: &Config, world: &World, workspace: PathBuf, temp: &Path) -> Po
         limits: limits(sandbox),
         protected: own.chain(state).collect(),
         marker,
-        workspace,
-        ..Policy::off("")
+        ..Policy::off(workspace)
     }
 }
 
 /// Returns whether the user has asked for a confinement just now, and not only in a file.
 fn is_demanded(config: &Config) -> bool {
     let keys = ["sandbox.mode", "sandbox.network"];
-    keys.iter().any(|key| matches!(config.origin(key).rank, Rank::Variable | Rank::Argument))
+    let is_option =
+        |option: &str| ["--sandbox", "--network"].iter().any(|own| option.starts_with(own));
+    keys.iter().any(
+        |key| matches!(config.origin(key).source, Source::Argument(option) if is_option(&option)),
+    )
 }
 
 /// Returns the caches of the user. Private ones are kept for each workspace: a project must not change what another one
@@ -209,22 +214,21 @@ fn caches(world: &World, workspace: &Path, temp: &Path) -> Caches {
 }
 
 fn limits(sandbox: &config::Sandbox) -> ResourceLimits {
-    let is_limit = |most: &u64| *most > 0;
     let memory = match sandbox.max_memory_mb {
-        Some(megabytes) => {
-            Some(megabytes).filter(is_limit).map(|most| most.saturating_mul(1 << 20))
-        }
+        Some(megabytes) => Some(megabytes.saturating_mul(1 << 20)),
         None => memory().map(|bytes| bytes / 4 * 3),
     };
-    let processes = Some(sandbox.max_processes).filter(is_limit);
+    let processes = Some(sandbox.max_processes);
     ResourceLimits { processes, memory, ..ResourceLimits::default() }
 }
 
 /// Returns the memory of this machine, in bytes.
 #[cfg(target_os = "linux")]
 fn memory() -> Option<u64> {
-    let about = rustix::system::sysinfo();
-    Some(about.totalram.saturating_mul(u64::from(about.mem_unit)))
+    let about = fs::read_to_string("/proc/meminfo").ok()?;
+    let total = about.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kilobytes: u64 = total.split_whitespace().next()?.parse().ok()?;
+    Some(kilobytes << 10)
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -107,7 +107,8 @@ pub(super) const KEYS: &[Key] = &[
     key("sandbox.writable", List, Nothing),
     key("sandbox.readable", List, Nothing),
     key("sandbox.max_processes", One, Lower),
-    key("sandbox.max_memory_mb", One, Lower),
+    // Where none is set there is still a limit, which is not known here.
+    key("sandbox.max_memory_mb", One, Nothing),
     key("guardrails.protected_files", Sum, Add),
     key("guardrails.sensitive_files", Sum, Add),
     key("guardrails.max_files_modified", One, Lower),

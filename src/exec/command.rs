@@ -118,12 +118,14 @@ pub enum ExecError {
     Lost,
     /// Commands cannot be confined in the way that was asked for.
     #[error(
-        "commands cannot be confined here as required: {0}; on Linux this takes user namespaces (in a container: a \
-         runtime that allows them; on Ubuntu: `sysctl kernel.apparmor_restrict_unprivileged_userns=0`) or Landlock; \
-         without --sandbox, --network and `sandbox.required` commands are confined as far as it is possible"
+        "commands cannot be confined here as required: {0}; {HELP}; without --sandbox, --network and `sandbox.required` commands are confined as far as it is possible"
     )]
     Unconfined(String),
 }
+
+/// What a system needs to confine commands, for people who want to have it.
+pub const HELP: &str = "confining commands takes user namespaces, or Landlock for a part of it (in a container: a runtime \
+                        that allows them; on Ubuntu: `sysctl kernel.apparmor_restrict_unprivileged_userns=0`)";
 
 /// The longest word that the system takes, with room for what surrounds it.
 const LONGEST_WORD: usize = 120 * 1024;

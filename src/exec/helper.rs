@@ -80,6 +80,7 @@ fn run() -> io::Result<()> {
     else {
         return Err(io::ErrorKind::InvalidData.into());
     };
+    let policy = *policy;
     limit(&policy);
     if let Err(error) = temp::make(&policy) {
         return link.send(&Tell::NoTemp(error.to_string()), &[], &[]);
@@ -139,6 +140,11 @@ fn serve(
         Err(why) => return link.send(&Tell::Unable(why), &[], &[]),
     }
     let (absent, protected) = (Absent::of(&policy), Protected::nothing());
+    let caches: Vec<_> = policy.caches.list.iter().collect();
+    let variables = match policy.mode {
+        Mode::WorkspaceWrite => policy.caches.variables(&caches),
+        Mode::ReadOnly | Mode::Off => Vec::new(),
+    };
     supervise::serve(
         &link,
         Tree::Group,
@@ -150,6 +156,8 @@ fn serve(
                 let sandbox =
                     ["/usr/bin/sandbox-exec", "-p", profile].map(std::ffi::OsString::from);
                 start.words.argv.splice(..0, sandbox);
+                // What the command is given by name counts more.
+                start.words.env.splice(..0, variables.iter().cloned());
             }
             start.spawn()
         },

@@ -39,7 +39,7 @@ mod worker;
 
 pub use caches::{Cache, Caches};
 pub use capture::Capture;
-pub use command::{Command, End, ExecError, Input, Outcome, shell_is_bash};
+pub use command::{Command, End, ExecError, HELP, Input, Outcome, shell_is_bash};
 pub use confine::{Enforced, Hole, Level};
 pub use denial::explained;
 pub use egress::{AllowedHosts, HostPattern, PatternError, Refusal};

@@ -14,11 +14,15 @@ use super::policy::{Mode, Policy};
 /// What is to be protected by being put back.
 pub(super) struct Protected {
     paths: Vec<PathBuf>,
+    /// What commands can write, without links.
+    writable: Vec<PathBuf>,
 }
 
 /// The state of protected paths at one moment.
 pub(super) struct Snapshot {
     roots: Vec<PathBuf>,
+    /// What commands can write, without links.
+    writable: Vec<PathBuf>,
     entries: BTreeMap<PathBuf, Entry>,
 }
 
@@ -41,15 +45,14 @@ impl Protected {
             writable.push(&policy.workspace);
             writable.extend(&policy.writable);
         }
-        let is_writable = |path: &&PathBuf| {
-            policy.mode != Mode::Off && writable.iter().any(|root| path.starts_with(root))
-        };
-        Self { paths: policy.protected.iter().filter(is_writable).cloned().collect() }
+        let writable = writable.iter().filter_map(|path| path.canonicalize().ok()).collect();
+        let paths = if policy.mode == Mode::Off { Vec::new() } else { policy.protected.clone() };
+        Self { paths, writable }
     }
 
     /// Returns nothing to be protected.
     pub(super) fn nothing() -> Self {
-        Self { paths: Vec::new() }
+        Self { paths: Vec::new(), writable: Vec::new() }
     }
 
     /// Returns whether all of it can be put back.
@@ -63,11 +66,18 @@ impl Protected {
     ///
     /// Fails when there is too much, or something that cannot be read.
     pub(super) fn taken(&self) -> io::Result<Snapshot> {
-        let mut snapshot = Snapshot { roots: Vec::new(), entries: BTreeMap::new() };
+        let writable = self.writable.clone();
+        let mut snapshot = Snapshot { roots: Vec::new(), writable, entries: BTreeMap::new() };
         let mut left = MOST;
-        for path in self.paths.iter().filter(|path| path.symlink_metadata().is_ok()) {
-            snapshot.roots.push(path.clone());
-            snapshot.add(path, &mut left)?;
+        // The folders on the way are no links, so that a link is known for what a command has made.
+        let real =
+            |path: &PathBuf| Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
+        for path in self.paths.iter().filter_map(real) {
+            let is_writable = self.writable.iter().any(|root| path.starts_with(root));
+            if is_writable && path.symlink_metadata().is_ok() {
+                snapshot.add(&path, &mut left)?;
+                snapshot.roots.push(path);
+            }
         }
         Ok(snapshot)
     }
@@ -90,28 +100,39 @@ impl Snapshot {
     /// Puts back what has changed. Returns the protected paths that had.
     pub(super) fn put_back(self) -> Vec<PathBuf> {
         let mut changed: Vec<PathBuf> = Vec::new();
-        for root in &self.roots {
-            let mut now = Self { roots: Vec::new(), entries: BTreeMap::new() };
-            let mut left = MOST;
-            let same = now.add(root, &mut left).is_ok()
-                && now.entries.iter().eq(self
-                    .entries
-                    .range(root.clone()..)
-                    .take_while(|(path, _)| path.starts_with(root)));
-            if !same {
-                self.restore(root);
-                changed.push(root.clone());
+        // What is put back can take the place of a link by which something else was still found.
+        for _ in 0..=self.roots.len() {
+            let found = self.roots.iter().filter(|root| !self.is_as_it_was(root)).cloned();
+            let found: Vec<PathBuf> = found.collect();
+            if found.is_empty() {
+                break;
             }
+            found.iter().for_each(|root| self.restore(root));
+            changed.extend(found);
         }
+        changed.sort();
+        changed.dedup();
         changed
+    }
+
+    fn is_as_it_was(&self, root: &Path) -> bool {
+        let mut now = Self { roots: Vec::new(), writable: Vec::new(), entries: BTreeMap::new() };
+        let mut left = MOST;
+        self.way_to(root).iter().all(|folder| is_folder(folder))
+            && now.add(root, &mut left).is_ok()
+            && now.entries.iter().eq(self.below(root))
+    }
+
+    /// Returns what was at and below a path, outer folders first.
+    fn below<'a>(&'a self, root: &'a Path) -> impl Iterator<Item = (&'a PathBuf, &'a Entry)> {
+        let own = self.entries.range(root.to_owned()..);
+        own.take_while(move |(path, _)| path.starts_with(root))
     }
 
     /// Puts back everything at and below a path, outer folders first.
     fn restore(&self, root: &Path) {
         self.open_ancestors(root);
-        let own =
-            self.entries.range(root.to_owned()..).take_while(|(path, _)| path.starts_with(root));
-        let own: Vec<_> = own.collect();
+        let own: Vec<_> = self.below(root).collect();
         remove_others(root, &|path| self.entries.contains_key(path));
         for (path, entry) in &own {
             let mut left = u64::MAX;
@@ -128,17 +149,31 @@ impl Snapshot {
         }
     }
 
-    /// Makes the folders on the way to a path again, where a command has removed or replaced them.
-    fn open_ancestors(&self, root: &Path) {
-        let Some(parent) = root.parent() else { return };
-        if fs::symlink_metadata(parent).is_ok_and(|found| found.is_dir()) {
-            let _ = fs::set_permissions(parent, open(parent));
-            return;
-        }
-        self.open_ancestors(parent);
-        let _ = remove(parent);
-        let _ = fs::create_dir(parent);
+    /// Returns the folders that a command can write on the way to a path, outer ones first.
+    fn way_to(&self, root: &Path) -> Vec<PathBuf> {
+        let is_inside = |folder: &&Path| self.writable.iter().any(|own| folder.starts_with(own));
+        let mut way: Vec<PathBuf> =
+            root.ancestors().skip(1).filter(is_inside).map(Path::to_owned).collect();
+        way.reverse();
+        way
     }
+
+    /// Makes the folders on the way to a path again, where a command has removed or replaced them. A link is never
+    /// followed: it may lead anywhere.
+    fn open_ancestors(&self, root: &Path) {
+        for folder in self.way_to(root) {
+            if is_folder(&folder) {
+                let _ = fs::set_permissions(&folder, open(&folder));
+            } else {
+                let _ = remove(&folder);
+                let _ = fs::create_dir(&folder);
+            }
+        }
+    }
+}
+
+fn is_folder(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| found.is_dir())
 }
 
 /// Returns permissions with which the owner can work in a folder.
@@ -215,6 +250,8 @@ fn remove(path: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
+    type Attack = fn(&Path);
+
     #[test]
     fn whatever_a_command_did_to_it_is_undone() {
         let folder = tempfile::tempdir().unwrap();
@@ -226,8 +263,7 @@ mod tests {
             protected: vec![path(".git/hooks"), path(".git/config"), path("none")],
             ..Policy::off(&root)
         };
-        type Attack = fn(&Path);
-        let attacks: [Attack; 8] = [
+        let attacks: [Attack; 9] = [
             |root| fs::write(root.join(".git/config"), "evil").unwrap(),
             |root| fs::remove_file(root.join(".git/config")).unwrap(),
             |root| fs::rename(root.join(".git"), root.join("old")).unwrap(),
@@ -252,7 +288,14 @@ mod tests {
                 symlink("old", root.join(".git")).unwrap();
                 fs::write(root.join("old/config"), "evil").unwrap();
             },
+            |root| {
+                fs::remove_dir_all(root.join(".git")).unwrap();
+                symlink("../outside", root.join(".git")).unwrap();
+            },
         ];
+        let outside = folder.path().join("outside/config");
+        fs::create_dir(outside.parent().unwrap()).unwrap();
+        fs::write(&outside, "other").unwrap();
         for attack in attacks {
             let _ = remove(&root);
             fs::create_dir_all(path(".git/hooks")).unwrap();
@@ -270,6 +313,7 @@ mod tests {
             assert_eq!(hook.mode() & 0o7777, 0o755);
             assert!(!fs::symlink_metadata(path(".git")).unwrap().is_symlink());
             assert_eq!(protected.taken().unwrap().put_back(), Vec::<PathBuf>::new());
+            assert_eq!(fs::read_to_string(&outside).unwrap(), "other");
         }
     }
 }

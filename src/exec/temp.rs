@@ -60,6 +60,16 @@ impl Leftover {
         let Some(Folder { around, path }) = self.0 else { return };
         // In a namespace of ours it may be mounted at itself.
         let _ = rustix::mount::unmount(&path, rustix::mount::UnmountFlags::DETACH);
+        // Or there, with what is mounted in it, which could not be removed otherwise.
+        let usual = std::path::Path::new("/tmp");
+        let same = |a: &fs::Metadata, b: &cap_std::fs::Metadata| {
+            use cap_std::fs::MetadataExt;
+            (a.dev(), a.ino()) == (b.dev(), b.ino())
+        };
+        let own = path.file_name().and_then(|name| around.metadata(name).ok());
+        if own.zip(fs::metadata(usual).ok()).is_some_and(|(own, found)| same(&found, &own)) {
+            let _ = rustix::mount::unmount(usual, rustix::mount::UnmountFlags::DETACH);
+        }
         if let Some(name) = path.file_name() {
             let _ = around.remove_dir_all(name);
         }

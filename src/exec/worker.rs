@@ -127,7 +127,7 @@ impl Worker {
         why: Option<String>,
     ) -> Result<Agreed, ExecError> {
         let failed = ExecError::Supervisor;
-        let ask = Ask::Confine { policy: policy.clone(), ceiling, why };
+        let ask = Ask::Confine { policy: Box::new(policy.clone()), ceiling, why };
         self.link.send(&ask, &[], &[]).map_err(failed)?;
         match self.link.receive::<Tell>().map_err(failed)? {
             Some(Received { message: Tell::Ready(enforced), files, .. }) => {

@@ -114,10 +114,9 @@ pub struct Sandbox {
     pub writable: Vec<PathBuf>,
     /// What they may read although it is hidden otherwise, like the keys of SSH.
     pub readable: Vec<PathBuf>,
-    /// Processes and threads that a command may have at the same time; 0 for any number.
+    /// Processes and threads that a command may have at the same time.
     pub max_processes: u64,
-    /// Memory that all processes of a command may use together, in megabytes; 0 for any amount, and none for three
-    /// quarters of the machine's.
+    /// Memory that all processes of a command may use together, in megabytes; none for three quarters of the machine's.
     pub max_memory_mb: Option<u64>,
 }
 
@@ -154,8 +153,8 @@ impl Sandbox {
             required: from.or("required", false),
             writable: from.paths("writable", &[]),
             readable: from.paths("readable", &[]),
-            max_processes: from.within("max_processes", 4096, 0..=1_000_000),
-            max_memory_mb: from.maybe_within("max_memory_mb", 0..=100_000_000),
+            max_processes: from.within("max_processes", 4096, 16..=4_000_000),
+            max_memory_mb: from.maybe_within("max_memory_mb", 16..=100_000_000),
         }
     }
 }

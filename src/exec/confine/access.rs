@@ -16,7 +16,7 @@ use super::Hole;
 const KNOWN: ABI = ABI::V9;
 
 /// Devices that are no more than files.
-const DEVICES: [&str; 6] =
+pub(super) const DEVICES: [&str; 6] =
     ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
 
 /// Terminals.
@@ -72,6 +72,13 @@ pub(super) fn apply(rules: &Rules<'_>) -> io::Result<Vec<Hole>> {
         _ => ABI::V1,
     };
     Ok(holes(abi))
+}
+
+/// Returns whether the kernel knows such rules.
+pub(super) fn is_available() -> bool {
+    let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+    let ruleset = ruleset.handle_access(AccessFs::from_all(ABI::V1));
+    ruleset.and_then(Ruleset::create).is_ok()
 }
 
 /// Returns what a version of the rules leaves open.

@@ -91,6 +91,13 @@ pub(super) fn programs(sockets: Sockets) -> io::Result<[BpfProgram; 2]> {
         // Other programs on this machine have the network, and do much for whoever reaches them.
         refused.insert(libc::SYS_connect, Vec::new());
     }
+    // Limits and priorities of other processes; those of this one are named by 0.
+    let is_other = || condition(0, SeccompCmpOp::Ne, 0);
+    let is_set = SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0);
+    let sets = rule(vec![is_other()?, is_set.map_err(io::Error::other)?])?;
+    refused.insert(libc::SYS_prlimit64, vec![sets]);
+    let priority = rule(vec![condition(1, SeccompCmpOp::Ne, 0)?])?;
+    refused.insert(libc::SYS_setpriority, vec![priority]);
     refused.insert(libc::SYS_ioctl, vec![equal(1, TIOCSTI)?, equal(1, TIOCLINUX)?]);
     for call in [libc::SYS_unshare, libc::SYS_clone] {
         refused

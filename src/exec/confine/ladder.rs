@@ -178,11 +178,10 @@ fn arranged(
     helper::keep_to_ourselves()?;
     let mut holes = Vec::new();
     // The mounts close what the rules leave open, and most of what they close; without them, the sockets that have no
-    // path are left, and devices for whoever owns them.
+    // path are left.
     match &layers.access {
         Ok(open) if open.contains(&Hole::LocalSockets) => holes.push(Hole::LaterSockets),
         Ok(_) => {}
-        Err(_) if geteuid().is_root() => holes.extend([Hole::Devices, Hole::LocalSockets]),
         Err(_) => holes.push(Hole::LocalSockets),
     }
     let (missing, why) = layers.missing();

@@ -79,8 +79,6 @@ pub enum Hole {
     Network,
     /// Other processes of the same user can be ended.
     Signals,
-    /// Devices can be used, as far as the user may.
-    Devices,
     /// Privileges of this process are kept.
     Privileges,
     /// System calls that no command needs are possible.
@@ -101,7 +99,6 @@ impl fmt::Display for Hole {
             Self::LaterSockets => "sockets that other programs make later can be reached",
             Self::Network => "the network can be reached",
             Self::Signals => "other processes of the user can be ended",
-            Self::Devices => "devices can be used",
             Self::Privileges => "privileges are kept",
             Self::Calls => "system calls are not filtered",
         })
@@ -146,18 +143,15 @@ impl Enforced {
     /// network.
     pub fn satisfies(&self, policy: &Policy) -> bool {
         let is_open = |hole: &Hole| match hole {
-            Hole::Files | Hole::Protected | Hole::Hidden | Hole::Devices => {
-                policy.mode != Mode::Off
-            }
+            Hole::Files | Hole::Protected | Hole::Hidden => policy.mode != Mode::Off,
             Hole::Network => policy.network != Network::On,
-            Hole::Privileges => true,
+            Hole::Privileges | Hole::Calls => true,
             // What is left open at a level that holds otherwise.
             Hole::Metadata
             | Hole::ProtectedMeanwhile
             | Hole::LocalSockets
             | Hole::LaterSockets
-            | Hole::Signals
-            | Hole::Calls => false,
+            | Hole::Signals => false,
         };
         let has_proxy = self.level == Level::Namespaces || policy.network != Network::List;
         policy.is_off() || has_proxy && self.level > Level::None && !self.holes.iter().any(is_open)

@@ -18,6 +18,7 @@ use rustix::mount::{
     mount_bind_recursive, mount_change, mount_remount, move_mount, open_tree,
 };
 
+use super::access;
 use crate::exec::caches::{Cache, Layers};
 use crate::exec::policy::{Lent, Mode, Network, Policy};
 
@@ -97,6 +98,9 @@ pub(super) fn arrange(policy: &Policy, sockets: &[PathBuf]) -> io::Result<View> 
     }
     writable.push(temp.clone());
     writable.extend(caches);
+    if !access::is_available() {
+        devices()?;
+    }
     if shared_memory()? {
         writable.push(PathBuf::from(SHARED));
     }
@@ -315,6 +319,30 @@ fn runtime(policy: &Policy, writable: &[PathBuf]) -> io::Result<()> {
     Ok(())
 }
 
+/// Covers the devices but for those that are no more than files, where no other rules do.
+fn devices() -> io::Result<()> {
+    let folder = Path::new("/dev");
+    let kept = access::DEVICES.iter().filter_map(|path| Handle::of(Path::new(path)));
+    let kept: Vec<Handle> = kept.collect();
+    let had_terminals = folder.join("pts").is_dir();
+    let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
+    mount("tmpfs", folder, "tmpfs", flags, c"size=64k,mode=755")
+        .map_err(|error| about(error, "cover", folder))?;
+    for handle in kept {
+        fs::File::create(&handle.path)?;
+        handle.bind()?;
+    }
+    for (name, to) in [("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")] {
+        std::os::unix::fs::symlink(format!("/proc/self/fd{to}"), folder.join(name))?;
+    }
+    fs::create_dir(SHARED)?;
+    if had_terminals {
+        fs::create_dir(folder.join("pts"))?;
+        fs::File::create(folder.join("ptmx"))?;
+    }
+    Ok(())
+}
+
 /// Gives commands terminals of their own: on those of the user, what is typed could be read.
 fn terminals() -> io::Result<()> {
     let (folder, multiplexer) = (Path::new("/dev/pts"), Path::new("/dev/ptmx"));
@@ -324,7 +352,7 @@ fn terminals() -> io::Result<()> {
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
     mount("devpts", folder, "devpts", flags, c"newinstance,ptmxmode=0666,mode=600")
         .map_err(|error| about(error, "mount", folder))?;
-    if multiplexer.symlink_metadata().is_ok_and(|found| found.file_type().is_char_device()) {
+    if multiplexer.symlink_metadata().is_ok_and(|found| !found.is_symlink()) {
         mount_bind(folder.join("ptmx"), multiplexer)
             .map_err(|error| about(error, "bind", multiplexer))?;
     }

@@ -13,6 +13,7 @@ pub(in crate::exec) fn profile(policy: &Policy) -> String {
         if policy.mode == Mode::WorkspaceWrite {
             writable.push(policy.workspace.clone());
             writable.extend(policy.writable.iter().cloned());
+            writable.extend(policy.caches.all_private());
         }
         profile += &rule("allow file-write*", &writable);
         // A later rule wins over an earlier one.

@@ -32,6 +32,9 @@ const FOLDER: &str = "<folder>";
 /// What texts call the folder for temporary files.
 const TEMP: &str = "<temp>";
 
+/// Stands for the private caches of package managers.
+const CACHES: &str = "<caches>";
+
 /// The largest file that is looked at after a run, in bytes.
 const LONGEST: u64 = 4 << 20;
 
@@ -67,7 +70,10 @@ pub(super) fn play(scenario: &Scenario, world: &World) -> Result<Witnessed, AppE
     };
     let real = fs::canonicalize(folder.path()).map_err(failed)?;
     let temp = setup.sandbox.model.policy().temp.to_string_lossy().into_owned();
+    let caches = setup.sandbox.model.policy().caches.store.as_ref();
+    let caches = caches.map_or_else(|| temp.clone(), |store| store.to_string_lossy().into_owned());
     seen.forget(&[
+        (&caches, CACHES),
         (&real.to_string_lossy(), FOLDER),
         (&folder.path().to_string_lossy(), FOLDER),
         (&temp, TEMP),

@@ -95,7 +95,6 @@ const HOME: &[&str] = &[
     "mv $HOME/.cargo $HOME/.old",
     "mv $HOME/.cargo/bin $HOME/.cargo/old; mkdir $HOME/.cargo/bin; echo evil > $HOME/.cargo/bin/tool",
     "ln -sf /bin/true $HOME/.cargo/bin/tool",
-    "chmod 777 $HOME/.cargo/bin/tool",
     "echo evil > ${CARGO_HOME:-$HOME/.cargo}/bin/tool",
     "echo evil > $HOME/.rustup/toolchains/stable/bin/rustc",
     "echo evil >> $HOME/.cache/starship/init.bash",
@@ -194,6 +193,8 @@ const SYSTEM: &[&str] = &[
     "kill -9 $BYSTANDER",
     "kill -STOP $BYSTANDER && echo BREACH",
     "renice 5 $BYSTANDER >/dev/null && echo BREACH",
+    "prlimit --pid $BYSTANDER --cpu=1:1 && echo BREACH",
+    "prlimit --pid $BYSTANDER --nofile=0:0 && echo BREACH",
 ];
 
 /// Processes that go on after the command, whatever the level is.
@@ -217,6 +218,8 @@ struct Ground {
     enforced: Enforced,
     heard: Arc<AtomicUsize>,
     bystander: Child,
+    /// Attacks that have succeeded.
+    succeeded: usize,
 }
 
 impl Ground {
@@ -254,7 +257,7 @@ impl Ground {
             return None;
         }
         let bystander = Program::new("sleep").arg("600").spawn().unwrap();
-        Some(Self { folder, root, supervisor, enforced, heard, bystander })
+        Some(Self { folder, root, supervisor, enforced, heard, bystander, succeeded: 0 })
     }
 
     fn run(&self, line: &str) -> Outcome {
@@ -350,6 +353,7 @@ impl Ground {
         let mut wrong = Vec::new();
         for attack in attacks {
             if let Some(achieved) = self.achieved(attack) {
+                self.succeeded += 1;
                 if !is_open {
                     let level = self.enforced.level;
                     wrong.push(format!("{level}, {area}: `{attack}`: {achieved}"));
@@ -457,10 +461,15 @@ fn nothing_outside_the_workspace_is_written() {
         let Some(mut ground) = Ground::new(level, Network::On) else { continue };
         let mut wrong = ground.withstands("files", FILES, &[Hole::Files]);
         wrong.extend(ground.withstands("home", HOME, &[Hole::Files]));
-        let metadata =
-            ["chmod 777 $OUT/file", "touch -d yesterday $OUT/file", "chmod 777 $HOME/.bashrc"];
+        let metadata = [
+            "chmod 777 $OUT/file",
+            "touch -d yesterday $OUT/file",
+            "chmod 777 $HOME/.cargo/bin/tool",
+        ];
         wrong.extend(ground.withstands("metadata", &metadata, &[Hole::Metadata]));
         assert_none(&wrong);
+        // An attack that never succeeds shows nothing.
+        assert!(level != Level::None || ground.succeeded > 55, "{}", ground.succeeded);
     }
 }
 
@@ -469,6 +478,7 @@ fn nothing_hidden_is_read() {
     for level in LEVELS {
         let Some(mut ground) = Ground::new(level, Network::On) else { continue };
         assert_none(&ground.withstands("hidden", HIDDEN, &[Hole::Hidden]));
+        assert!(level != Level::None || ground.succeeded > 15, "{}", ground.succeeded);
     }
 }
 
@@ -628,7 +638,7 @@ fn a_command_is_ended_before_it_takes_all_there_is() {
             continue;
         }
         let run = |line: &str| {
-            let timeout = Some(Duration::from_secs(20));
+            let timeout = Some(Duration::from_secs(6));
             let command = Command { timeout, ..Command::shell(line, root.join("w")) };
             supervisor.run(&command, &Cancel::new()).unwrap()
         };
@@ -637,8 +647,9 @@ fn a_command_is_ended_before_it_takes_all_there_is() {
         assert_eq!(run("true").end, End::Exited(0));
         let counted = level == Level::Namespaces || !rustix::process::geteuid().is_root();
         if counted {
-            let many = run("for i in $(seq 600); do sleep 3 & done 2>/dev/null; jobs -p | wc -l");
-            assert_ne!(many.stdout.text().trim(), "600", "{level}");
+            let many = run("for i in $(seq 600); do sleep 60 & done 2>/dev/null; echo all");
+            // A shell tries it again for a while.
+            assert_ne!(many.stdout.text().trim(), "all", "{level}");
             assert_eq!(run("true").end, End::Exited(0));
         }
     }

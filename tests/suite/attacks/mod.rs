@@ -6,5 +6,7 @@ mod effects;
 #[cfg(target_os = "linux")]
 mod effects_grammar;
 mod git;
+mod hooks;
+mod layers;
 mod network;
 mod permissions;

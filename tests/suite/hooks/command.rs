@@ -42,6 +42,10 @@ fn a_hook_of_a_folder_that_nobody_trusts_does_not_run() {
 fn a_hook_stays_what_it_was_when_the_run_began() {
     let command = "echo ran >> ran; : > $HOME/.config/architect/config.toml";
     let world = world("pre_llm_call", command);
+    // Confined, it could not write there.
+    let file = world.home().join(".config/architect/config.toml");
+    let settings = fs::read_to_string(&file).unwrap() + "sandbox = \"off\"\n";
+    fs::write(&file, settings).unwrap();
     let ran = world.play(WRITES, &["--mode", "yolo"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert_eq!(lines(&world, "ran"), 2);

@@ -1,5 +1,6 @@
 //! The tools, on real files and with real processes.
 
+mod caches;
 #[cfg(target_os = "linux")]
 pub(crate) mod cage;
 mod commands;
