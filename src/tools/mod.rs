@@ -77,22 +77,53 @@ pub use tool::{CommandTarget, Context, Kind, Length, Output, Plan, Prepared, Tar
 
 use std::sync::Arc;
 
+use self::permission::Judge;
 use crate::exec::Supervisor;
-use crate::workspace::Root;
+use crate::workspace::{Access, Guard, RelPath, Root};
+
+/// What a tool may touch, by what it really is.
+struct ToolGuard {
+    tool: &'static str,
+    judge: Arc<Judge>,
+}
+
+impl Guard for ToolGuard {
+    fn limits(&self, access: Access) -> bool {
+        match access {
+            Access::Read => self.judge.limits_searches(),
+            Access::Write => true,
+        }
+    }
+
+    fn refuses(&self, path: &RelPath, access: Access) -> Option<String> {
+        let path = path.to_string();
+        match access {
+            Access::Read => (!self.judge.may_search(self.tool, &path))
+                .then(|| format!("it is '{path}', which a rule or a guardrail is against")),
+            Access::Write => self.judge.refusal(self.tool, &Target::Write(path)),
+        }
+    }
+
+    fn guards_repositories(&self) -> bool {
+        self.judge.guards_repositories()
+    }
+}
 
 /// Returns the tools of this program, in the order in which the model sees them.
 pub fn standard(root: &Root, supervisor: &Supervisor, settings: &Settings) -> Vec<Box<dyn Tool>> {
     let budget = results::bytes(settings.max_result_tokens.0);
     let judge = Arc::new(settings.judge());
+    let of =
+        |tool: &'static str| root.guarded(Arc::new(ToolGuard { tool, judge: Arc::clone(&judge) }));
     let mut tools: Vec<Box<dyn Tool>> = vec![
-        Box::new(read_file::ReadFile::new(root.clone(), budget)),
-        Box::new(write_file::WriteFile::new(root.clone())),
-        Box::new(edit_file::EditFile::new(root.clone())),
-        Box::new(apply_patch::ApplyPatch::new(root.clone(), settings.delete)),
+        Box::new(read_file::ReadFile::new(of("read_file"), budget)),
+        Box::new(write_file::WriteFile::new(of("write_file"))),
+        Box::new(edit_file::EditFile::new(of("edit_file"))),
+        Box::new(apply_patch::ApplyPatch::new(of("apply_patch"), settings.delete)),
         Box::new(list_files::ListFiles::new(root.clone())),
-        Box::new(search_code::SearchCode::new(root.clone(), Arc::clone(&judge))),
-        Box::new(grep::Grep::new(root.clone(), Arc::clone(&judge))),
-        Box::new(find_files::FindFiles::new(root.clone(), judge)),
+        Box::new(search_code::SearchCode::new(of("search_code"), Arc::clone(&judge))),
+        Box::new(grep::Grep::new(of("grep"), Arc::clone(&judge))),
+        Box::new(find_files::FindFiles::new(root.clone(), Arc::clone(&judge))),
         Box::new(run_command::RunCommand::new(
             root.clone(),
             supervisor.clone(),
@@ -100,7 +131,7 @@ pub fn standard(root: &Root, supervisor: &Supervisor, settings: &Settings) -> Ve
         )),
     ];
     if settings.delete == Delete::Allowed {
-        tools.push(Box::new(delete_file::DeleteFile::new(root.clone())));
+        tools.push(Box::new(delete_file::DeleteFile::new(of("delete_file"))));
     }
     tools
 }

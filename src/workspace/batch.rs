@@ -10,6 +10,7 @@
 use std::ffi::OsStr;
 use std::fs::{File, Permissions};
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -116,7 +117,7 @@ impl Batch {
         let mut made: Vec<Made<'_>> = Vec::with_capacity(staged.len());
         let keep = if self.changes.len() > 1 { Old::Kept } else { Old::Dropped };
         for change in &mut staged {
-            match change.make(keep) {
+            match change.make(root, keep) {
                 Ok(done) => made.push(done),
                 Err(error) => {
                     made.iter().rev().for_each(Made::undo);
@@ -148,12 +149,22 @@ impl<'a> Staged<'a> {
         let (Some(parent), Some(name)) = (path.parent(), path.name()) else {
             return Err(FileError::IsDirectory(path.clone()));
         };
+        // Also before folders are made, which would be left behind.
+        let existing = std::iter::successors(Some(parent.clone()), RelPath::parent);
+        let mut existing = existing.filter_map(|folder| {
+            let rest = path.below(&folder);
+            Some((root.dir().open_dir(folder.as_path()).ok()?, rest))
+        });
+        if let Some((folder, rest)) = existing.next() {
+            root.check_write(folder.as_fd(), rest.as_os_str(), path)?;
+        }
         if change.before == Before::Absent {
             root.dir()
                 .create_dir_all(parent.as_path())
                 .map_err(|error| FileError::of("create the directory of", path, error))?;
         }
         let folder = root.dir().open_dir(parent.as_path()).map_err(failed)?;
+        root.check_write(folder.as_fd(), name, path)?;
         let mut staged = Self { change, folder, name: name.to_owned(), beside: None };
         if let Some(content) = &change.after {
             staged.write(content)?;
@@ -193,7 +204,9 @@ impl<'a> Staged<'a> {
     }
 
     /// Puts the new file in its place.
-    fn make(&mut self, keep: Old) -> Result<Made<'_>, FileError> {
+    fn make(&mut self, root: &Root, keep: Old) -> Result<Made<'_>, FileError> {
+        // What was made before it may have made something else of the folder.
+        root.check_write(self.folder.as_fd(), &self.name, &self.change.path)?;
         let path = &self.change.path;
         let failed = |error: io::Error| FileError::of("replace", path, error);
         let old = match (&self.change.before, keep) {
@@ -387,7 +400,7 @@ mod tests {
         fs::write(folder.path().join("a"), "1").unwrap();
         let first = change("a", Some("1"), Some("one"));
         let mut staged = Staged::new(&root, &first).unwrap();
-        let made = staged.make(Old::Kept).unwrap();
+        let made = staged.make(&root, Old::Kept).unwrap();
         assert_eq!(fs::read_to_string(folder.path().join("a")).unwrap(), "one");
         made.undo();
         drop(staged);

@@ -49,6 +49,9 @@ pub enum FileError {
     /// It is not what it was when the change was made up.
     #[error("'{0}' changed in the meantime; nothing was written. Read it again")]
     Changed(RelPath),
+    /// What it really is may not be touched.
+    #[error("'{0}' may not be touched: {1}")]
+    Guarded(RelPath, String),
     /// It belongs to somebody else, and a new file would not.
     #[error("'{0}' belongs to another user, which could not be kept; nothing was written")]
     Owner(RelPath),

@@ -92,6 +92,11 @@ impl RelPath {
         self.0.iter()
     }
 
+    /// Returns the rest of this path below a folder; the path itself if it doesn't lie there.
+    pub(super) fn below(&self, folder: &Self) -> &Path {
+        self.0.strip_prefix(&folder.0).unwrap_or(&self.0)
+    }
+
     /// Returns whether this path is `other` or lies below it.
     pub fn is_below(&self, other: &Self) -> bool {
         self.0.starts_with(&other.0)

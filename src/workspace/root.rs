@@ -1,7 +1,9 @@
 //! The handle of the workspace.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,6 +12,7 @@ use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 use rustix::fs::OFlags;
 
 use super::error::FileError;
+use super::guard::{self, Access, Guard};
 use super::listing::Kind;
 use super::path::{PathError, RelPath};
 
@@ -19,6 +22,7 @@ pub struct Root {
     dir: Arc<Dir>,
     path: PathBuf,
     given: PathBuf,
+    guard: Option<Arc<dyn Guard>>,
 }
 
 /// A regular file, open for reading.
@@ -40,7 +44,40 @@ impl Root {
         let given = std::path::absolute(path)?;
         let path = given.canonicalize()?;
         let dir = Dir::open_ambient_dir(&path, ambient_authority())?;
-        Ok(Self { dir: Arc::new(dir), path, given })
+        Ok(Self { dir: Arc::new(dir), path, given, guard: None })
+    }
+
+    /// Returns the same workspace, of which only that is touched which a guard allows.
+    pub fn guarded(&self, guard: Arc<dyn Guard>) -> Self {
+        Self { guard: Some(guard), ..self.clone() }
+    }
+
+    /// Fails unless an entry of an open folder may be written.
+    pub(super) fn check_write(
+        &self,
+        folder: BorrowedFd<'_>,
+        name: &OsStr,
+        path: &RelPath,
+    ) -> Result<(), FileError> {
+        let Some(guard) = self.guard.as_deref() else { return Ok(()) };
+        let real = guard::real(self.dir.as_fd(), folder).map(|folder| folder.join(name));
+        let is_repository =
+            |real: &RelPath| guard.guards_repositories() && guard::is_repository(&self.dir, real);
+        if real.as_ref().is_some_and(is_repository) {
+            let why = "the folder is a repository of git, or would be one, and what is there is run or followed outside \
+                       the sandbox; commands of git can change it";
+            return Err(FileError::Guarded(path.clone(), why.to_owned()));
+        }
+        guard::check(guard, real, path, Access::Write)
+    }
+
+    fn check_read(&self, file: BorrowedFd<'_>, path: &RelPath) -> Result<(), FileError> {
+        match self.guard.as_deref() {
+            Some(guard) if guard.limits(Access::Read) => {
+                guard::check(guard, guard::real(self.dir.as_fd(), file), path, Access::Read)
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Returns the absolute path of the workspace, without symbolic links.
@@ -121,6 +158,7 @@ impl Root {
             }
         };
         let file = self.dir.open_with(path.as_path(), &options).map_err(failed)?;
+        self.check_read(file.as_fd(), path)?;
         let meta = file.metadata().map_err(|error| FileError::of("read", path, error))?;
         match Kind::of(meta.file_type()) {
             Kind::File => Ok(Opened { file: file.into_std(), size: meta.len() }),
@@ -274,7 +312,7 @@ mod tests {
     fn a_name_that_is_no_text_is_found_by_what_was_shown() {
         use std::os::unix::ffi::OsStrExt;
         let (folder, root) = workspace();
-        let name = std::ffi::OsStr::from_bytes(b"odd\xff\x1b");
+        let name = OsStr::from_bytes(b"odd\xff\x1b");
         fs::write(folder.path().join(name), "odd").unwrap();
         let (entries, _) = root.list(&RelPath::root(), 10).unwrap();
         let shown: Vec<_> = entries.iter().map(|entry| super::super::shown(&entry.name)).collect();

@@ -94,6 +94,20 @@ impl Judge {
         !self.guardrails.sensitive.is_empty() || !self.rules.deny.is_empty()
     }
 
+    /// Returns why a tool may not touch what an open file or folder really is; rules that ask don't count, for there was
+    /// an answer.
+    pub fn refusal(&self, tool: &str, target: &Target) -> Option<String> {
+        self.guarded(target).or_else(|| {
+            let rule = touching(&self.rules.deny, tool, target)?;
+            Some(format!("rule {} of permissions.deny is against it", rule.as_str()))
+        })
+    }
+
+    /// Returns whether no tool writes in the folder of a repository, whatever its name is.
+    pub fn guards_repositories(&self) -> bool {
+        self.guardrails.off_limits.has_repositories()
+    }
+
     /// Returns why nobody may do something with a target.
     fn guarded(&self, target: &Target) -> Option<String> {
         let Guardrails { protected, sensitive, off_limits, blocked, .. } = &self.guardrails;

@@ -10,7 +10,11 @@ use crate::workspace::shown;
 /// The hooks and the configuration of git and the project's own settings are run or obeyed by the user's programs, outside
 /// of any confinement. Whoever could write them would not need to break out of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OffLimits(Vec<PathBuf>);
+pub struct OffLimits {
+    places: Vec<PathBuf>,
+    /// Whether repositories of git are, wherever they are.
+    has_repositories: bool,
+}
 
 impl OffLimits {
     /// Returns what a policy protects, by its name and by where that leads; nothing for a policy that lets commands write
@@ -24,15 +28,32 @@ impl OffLimits {
             let inside = path.strip_prefix(&policy.workspace).ok()?;
             Some(folded(&shown(inside.as_os_str())))
         });
-        Self(inside.filter(|path| !path.as_os_str().is_empty()).collect())
+        let places = inside.filter(|path| !path.as_os_str().is_empty()).collect();
+        Self { places, has_repositories: true }
+    }
+
+    /// Returns whether no tool writes in the folder of a repository, whatever its name is.
+    pub fn has_repositories(&self) -> bool {
+        self.has_repositories
     }
 
     /// Returns whether writing a path below the workspace would change something that is off limits: because it lies
     /// there, or because it leads there and something else would take its place.
     pub fn has(&self, path: &str) -> bool {
         let path = folded(path);
-        self.0.iter().any(|place| path.starts_with(place) || place.starts_with(&path))
+        let is_place = |place: &PathBuf| path.starts_with(place) || place.starts_with(&path);
+        self.has_repositories && path.iter().any(|name| is_git(&name.to_string_lossy()))
+            || self.places.iter().any(is_place)
     }
+}
+
+/// Returns whether a file system may take a name, in lower case, for `.git`: some leave characters out that can't be seen,
+/// or dots and spaces at the end, and some have short names besides.
+fn is_git(name: &str) -> bool {
+    let is_hidden = |c: char| matches!(c, '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}');
+    let seen: String = name.chars().filter(|c| !is_hidden(*c)).collect();
+    let seen = seen.split(':').next().unwrap_or_default().trim_end_matches(['.', ' ']);
+    seen == ".git" || seen == "git~1"
 }
 
 /// Some file systems take upper and lower case for the same.
@@ -60,10 +81,21 @@ mod tests {
             ..Policy::off(&workspace)
         };
         let off_limits = OffLimits::of(&policy);
-        for path in [".git", ".git/hooks/pre-commit", ".Git/CONFIG", "real/config", "real"] {
+        for path in [
+            ".git",
+            ".git/HEAD",
+            ".git/hooks/pre-commit",
+            ".Git/CONFIG",
+            "real/config",
+            "real",
+            "a/.git/config",
+            "a/.g\u{200c}it/config",
+            "a/GIT~1/config",
+            "a/.git. /config",
+        ] {
             assert!(off_limits.has(path), "{path}");
         }
-        for path in [".git/HEAD", ".gitignore", "real/config2", "state", "a/.git/config"] {
+        for path in [".gitignore", ".github/x", "real/config2", "state", "a.git/config"] {
             assert!(!off_limits.has(path), "{path}");
         }
         assert_eq!(OffLimits::of(&Policy { mode: Mode::Off, ..policy }), OffLimits::default());

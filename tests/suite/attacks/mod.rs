@@ -3,3 +3,4 @@
 mod confinement;
 mod git;
 mod permissions;
+mod races;
