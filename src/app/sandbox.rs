@@ -12,7 +12,8 @@ use super::error::AppError;
 use super::world::World;
 use crate::config::{self, Config};
 use crate::exec::{
-    Command, Enforced, Filter, Level, Mode, Need, Network, Policy, Supervisor, TempOwner, clean,
+    self, Command, Enforced, Filter, Level, Mode, Need, Network, Policy, Supervisor, TempOwner,
+    clean,
 };
 use crate::model::wildcard;
 use crate::tools::permission::GuardedFiles;
@@ -65,11 +66,9 @@ impl Drop for Temp {
 }
 
 /// What a command may not write although it lies in the workspace: what the user's own programs would run or obey.
-const PROTECTED: [&str; 5] =
-    [".git/hooks", ".git/config", ".git/config.worktree", ".git/commondir", ".architect"];
-
-/// The same where the repository lies elsewhere, and a file says where.
-const PROTECTED_ELSEWHERE: [&str; 2] = [".git", ".architect"];
+///
+/// What git executes or follows is protected by whoever runs the commands.
+const PROTECTED: [&str; 1] = [".architect"];
 
 impl Sandbox {
     /// Returns what commands run in. Nothing is started before the first command, except to see that a level which is
@@ -84,6 +83,11 @@ impl Sandbox {
         workspace: PathBuf,
         guarded: GuardedFiles,
     ) -> Result<Self, AppError> {
+        if let Some(state) = world.folders().state {
+            for sentence in exec::finish_left(&state) {
+                log::warn!("after a run that was killed: {sentence}");
+            }
+        }
         let temp = Temp::new(world);
         let env = environment(config, world, &temp.0);
         let mut policy = policy(config, world, workspace.clone(), &temp.0);
@@ -137,8 +141,9 @@ impl Sandbox {
 fn policy(config: &Config, world: &World, workspace: PathBuf, temp: &Path) -> Policy {
     let sandbox = &config.settings.sandbox;
     let state = world.folders().state.into_iter().chain(config.settings.sessions.dir.clone());
-    let is_elsewhere = workspace.join(".git").is_file();
-    let own = if is_elsewhere { &PROTECTED_ELSEWHERE[..] } else { &PROTECTED };
+    let followed = exec::followed(&workspace, world.folders().home.as_deref());
+    let own = PROTECTED.iter().map(|path| workspace.join(path)).chain(followed);
+    let marker = world.folders().state.map(|state| exec::marker(&state));
     Policy {
         mode: match sandbox.mode {
             config::SandboxMode::ReadOnly => Mode::ReadOnly,
@@ -154,7 +159,8 @@ fn policy(config: &Config, world: &World, workspace: PathBuf, temp: &Path) -> Po
         temp: temp.to_owned(),
         temp_owner: TempOwner::Supervisors,
         writable: sandbox.writable.clone(),
-        protected: own.iter().map(|path| workspace.join(path)).chain(state).collect(),
+        protected: own.chain(state).collect(),
+        marker,
         workspace,
         ..Policy::off("")
     }

@@ -57,6 +57,8 @@ pub struct Outcome {
     pub level: Level,
     /// What it had put where the policy protects something that is not there; it has another name now.
     pub aside: Vec<PathBuf>,
+    /// What became of what it had made for git, a sentence for each.
+    pub notices: Vec<String>,
 }
 
 /// How a command ended.

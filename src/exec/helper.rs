@@ -13,6 +13,8 @@ use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, setsid};
 
 use super::policy::Policy;
+#[cfg(target_os = "linux")]
+use super::repository::Survivor;
 use super::temp;
 use super::wire::{Ask, Link, Received, Tell};
 
@@ -83,10 +85,12 @@ fn run() -> io::Result<()> {
         return link.send(&Tell::NoTemp(error.to_string()), &[], &[]);
     }
     #[cfg(target_os = "linux")]
-    let (leftover, engine) = (temp::Leftover::of(&policy), link.again()?);
-    let served = serve(link, policy, ceiling, why);
+    let (leftover, survivor, engine) =
+        (temp::Leftover::of(&policy), Survivor::of(&policy), link.again()?);
+    let served = serve(link, *policy, ceiling, why);
     #[cfg(target_os = "linux")]
     if engine.is_abandoned() {
+        survivor.into_iter().for_each(Survivor::finish);
         leftover.clear();
     }
     served

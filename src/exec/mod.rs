@@ -22,6 +22,7 @@ pub mod helper;
 mod nameless;
 mod policy;
 mod process;
+mod repository;
 mod supervise;
 mod supervisor;
 #[cfg(target_os = "linux")]
@@ -35,6 +36,7 @@ pub use capture::Capture;
 pub use command::{Command, End, ExecError, Input, Outcome};
 pub use confine::{Enforced, Hole, Level};
 pub use env::{Filter, clean, is_secret};
-pub use policy::{Mode, Need, Network, Policy, ResourceLimits, TempOwner, real};
+pub use policy::{Lent, Mode, Need, Network, Policy, ResourceLimits, TempOwner, real};
 pub use process::{Pipes, Process};
+pub use repository::{finish_left, followed, marker};
 pub use supervisor::Supervisor;

@@ -31,6 +31,30 @@ pub struct Policy {
     pub hidden: Vec<PathBuf>,
     /// What they may use up.
     pub limits: ResourceLimits,
+    /// Symbolic links that they may not replace.
+    #[serde(default)]
+    pub links: Vec<PathBuf>,
+    /// Files of which they get a copy.
+    #[serde(default)]
+    pub lent: Vec<Lent>,
+    /// Where the copies lie: a folder in that for temporary files, each worker's own.
+    #[serde(default)]
+    pub copies: PathBuf,
+    /// Folders below which repositories of git are looked after.
+    #[serde(default)]
+    pub repositories: Vec<PathBuf>,
+    /// The file in which is written what is to be done for them, should the engine be killed.
+    #[serde(default)]
+    pub marker: Option<PathBuf>,
+}
+
+/// A file of which commands get a copy, which they may change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lent {
+    /// The file.
+    pub file: PathBuf,
+    /// The folder of its copy, in that for copies.
+    pub copy: PathBuf,
 }
 
 /// Who makes the folder for temporary files, and sees to it that it does not outlive the engine.
@@ -109,6 +133,11 @@ impl Policy {
             protected: Vec::new(),
             hidden: Vec::new(),
             limits: ResourceLimits::default(),
+            links: Vec::new(),
+            lent: Vec::new(),
+            copies: PathBuf::new(),
+            repositories: Vec::new(),
+            marker: None,
         }
     }
 

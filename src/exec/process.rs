@@ -21,6 +21,9 @@ pub struct Process {
     /// The process of the command, as the worker numbers it.
     leader: Option<Pid>,
     ended: Mutex<Option<End>>,
+    supervisor: Supervisor,
+    /// The configurations that were lent to it, as they were.
+    lent: Vec<Vec<u8>>,
 }
 
 /// The engine's ends of a command's standard files.
@@ -50,12 +53,13 @@ impl Supervisor {
         let (stderr, errors) = pipe()?;
         let limits = Limits { timeout: command.timeout, grace: command.grace, drain: DRAIN };
         let words = command.words().encode().map_err(|e| ExecError::Start(e.to_string()))?;
+        let lent = self.watch().lend_to(&worker.copies);
         let files = [input.as_fd(), output.as_fd(), errors.as_fd()];
         worker.link.send(&Ask::Start(limits), &words, &files).map_err(|_| ExecError::Lost)?;
         match worker.link.receive::<Tell>().ok().flatten().map(|received| received.message) {
             Some(Tell::Started { pid }) => {
-                let process =
-                    Process { worker, leader: Pid::from_raw(pid), ended: Mutex::new(None) };
+                let (leader, ended) = (Pid::from_raw(pid), Mutex::new(None));
+                let process = Process { worker, leader, ended, supervisor: self.clone(), lent };
                 Ok((process, Pipes { stdin, stdout, stderr }))
             }
             Some(Tell::Failed(fault)) => {
@@ -63,6 +67,15 @@ impl Supervisor {
                 Err(command.refused(fault))
             }
             Some(_) | None => Err(ExecError::Lost),
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let watch = self.supervisor.watch();
+        for sentence in watch.take_back(&self.worker.copies, &self.lent) {
+            log::warn!("{sentence}");
         }
     }
 }

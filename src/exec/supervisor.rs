@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -19,6 +19,7 @@ use super::command::{Command, End, ExecError, Input, Outcome};
 use super::confine::{Enforced, Level};
 use super::nameless;
 use super::policy::Policy;
+use super::repository::Watch;
 use super::supervise::timespec;
 use super::wire::{Ask, Ended, Limits, Received, StartFault, Tell};
 use super::worker::{Means, Worker};
@@ -33,6 +34,8 @@ struct Shared {
     policy: Policy,
     env: Vec<(OsString, OsString)>,
     idle: Mutex<Vec<Worker>>,
+    /// Set when the first command is to be run.
+    watch: OnceLock<Watch>,
 }
 
 /// Workers that are kept for the next command.
@@ -72,12 +75,17 @@ impl Supervisor {
     }
 
     fn with(means: Means, policy: Policy, env: Vec<(OsString, OsString)>) -> Self {
-        Self(Arc::new(Shared { means, policy, env, idle: Mutex::default() }))
+        let (idle, watch) = (Mutex::default(), OnceLock::new());
+        Self(Arc::new(Shared { means, policy, env, idle, watch }))
     }
 
-    /// Returns the policy.
+    /// Returns the policy; with all that is protected for the sake of git, once a command was run.
     pub fn policy(&self) -> &Policy {
-        &self.0.policy
+        self.0.watch.get().map_or(&self.0.policy, Watch::policy)
+    }
+
+    pub(super) fn watch(&self) -> &Watch {
+        self.0.watch.get_or_init(|| Watch::new(&self.0.policy))
     }
 
     /// Returns how commands are really confined. Starts a worker for that, which the first command will use.
@@ -105,6 +113,7 @@ impl Supervisor {
         let limits = Limits { timeout: command.timeout, grace: command.grace, drain: DRAIN };
         let words = command.words().encode().map_err(|e| ExecError::Start(e.to_string()))?;
         let lost = |_| ExecError::Lost;
+        let lent = self.watch().lend_to(&worker.copies);
         let files = [stdin.as_fd(), out.as_fd(), err.as_fd()];
         worker.link.send(&Ask::Start(limits), &words, &files).map_err(lost)?;
         drop((stdin, out, err));
@@ -126,7 +135,10 @@ impl Supervisor {
         let level = worker.enforced.level;
         let [stdout, stderr] = gathering.outputs.map(|output| output.capture);
         drop(guard);
-        let (end, strays, aside) = match told? {
+        let told = told?;
+        let mut notices = self.watch().take_back(&worker.copies, &lent);
+        notices.extend(self.watch().after());
+        let (end, strays, aside) = match told {
             Told::Ended(ended, aside) => {
                 let end = End::of(ended);
                 // A request to stop may still be on its way; it must not meet the next command. Nor must what is stuck.
@@ -141,7 +153,7 @@ impl Supervisor {
             }
             Told::Nothing => (End::Stuck, 0, Vec::new()),
         };
-        Ok(Outcome { end, stdout, stderr, strays, level, aside })
+        Ok(Outcome { end, stdout, stderr, strays, level, aside, notices })
     }
 
     /// Returns a worker that waits for a command; a new one when there is none.
@@ -152,7 +164,9 @@ impl Supervisor {
                 return Ok(worker);
             }
         }
-        Worker::start(&self.0.means, &self.0.policy, &self.0.env)
+        let worker = Worker::start(&self.0.means, self.watch().policy(), &self.0.env)?;
+        self.watch().begin(worker.enforced.level);
+        Ok(worker)
     }
 
     pub(super) fn give_back(&self, worker: Worker) {

@@ -30,7 +30,7 @@ pub(super) enum Ask {
     /// How to confine what will be started. The first message, once.
     Confine {
         /// What is wanted.
-        policy: Policy,
+        policy: Box<Policy>,
         /// The highest level that is tried.
         ceiling: Level,
         /// Why it is not the highest there is.

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use uuid::Uuid;
+
 use super::absent::Absent;
 use super::command::ExecError;
 use super::confine::{Enforced, Level};
@@ -33,6 +35,8 @@ pub(super) struct Worker {
     pub enforced: Enforced,
     /// What it looks for when a command has ended.
     absent: Absent,
+    /// Where its copies of configurations lie, in the folder for temporary files.
+    pub copies: PathBuf,
     /// None when it is a thread, which ends with its link.
     process: Option<Child>,
 }
@@ -65,6 +69,9 @@ impl Worker {
         policy: &Policy,
         env: &[(OsString, OsString)],
     ) -> Result<Self, ExecError> {
+        // Nobody foresees the name.
+        let copies = PathBuf::from(format!(".git-{}", Uuid::now_v7().simple()));
+        let policy = &Policy { copies, ..policy.clone() };
         let mut ceiling = policy.ceiling;
         let mut why = None;
         loop {
@@ -99,7 +106,8 @@ impl Worker {
             .stderr(Stdio::null())
             .spawn()?;
         let absent = Absent::of(policy);
-        Ok(Self { link, enforced: Enforced::nothing(), absent, process: Some(process) })
+        let copies = policy.copies.clone();
+        Ok(Self { link, enforced: Enforced::nothing(), absent, copies, process: Some(process) })
     }
 
     /// Tells the worker how to confine, and hears how far it can.
@@ -110,7 +118,7 @@ impl Worker {
         why: Option<String>,
     ) -> Result<Agreed, ExecError> {
         let failed = ExecError::Supervisor;
-        let ask = Ask::Confine { policy: policy.clone(), ceiling, why };
+        let ask = Ask::Confine { policy: Box::new(policy.clone()), ceiling, why };
         self.link.send(&ask, &[], &[]).map_err(failed)?;
         match self.link.receive::<Tell>().map_err(failed)? {
             Some(Received { message: Tell::Ready(enforced), .. }) => Ok(Agreed::Ready(enforced)),
@@ -140,7 +148,7 @@ impl Worker {
         };
         let started = thread::Builder::new().name("supervisor".to_owned()).spawn(body);
         started.map_err(|error| ExecError::NoRoom(error.to_string()))?;
-        Ok(Self { link, enforced, absent: looked_for, process: None })
+        Ok(Self { link, enforced, absent: looked_for, copies: PathBuf::new(), process: None })
     }
 
     /// Returns whether the worker is still there, and still protects what is to be protected.

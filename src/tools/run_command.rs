@@ -202,6 +202,7 @@ impl Call {
                  renamed to {path}.denied"
             )
         }));
+        notes.extend(outcome.notices.iter().cloned());
         let whole = [outcome.stdout.text(), outcome.stderr.text()];
         if outcome.level > Level::None {
             let policy = self.supervisor.policy();

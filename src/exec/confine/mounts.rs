@@ -9,13 +9,14 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::CWD;
 use rustix::io::Errno;
 use rustix::mount::{
-    MountFlags, MountPropagationFlags, mount, mount_bind, mount_bind_recursive, mount_change,
-    mount_remount,
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_bind,
+    mount_bind_recursive, mount_change, mount_remount, move_mount, open_tree,
 };
 
-use crate::exec::policy::{Mode, Policy};
+use crate::exec::policy::{Lent, Mode, Policy};
 
 /// What was made of the files.
 pub(super) struct View {
@@ -62,6 +63,13 @@ pub(super) fn arrange(policy: &Policy, sockets: &[PathBuf]) -> io::Result<View> 
         bind(&path, &path)?;
         Mounted { flags: flags_of(&path)?, path }.read_only()?;
     }
+    for path in &policy.links {
+        // Where the system can't, what becomes of it is looked at after each command.
+        let _ = mount_link(path, path);
+    }
+    for lent in &policy.lent {
+        lend(lent, &temp.join(&policy.copies))?;
+    }
     for path in real(&policy.hidden) {
         hide(&path)?;
     }
@@ -93,7 +101,8 @@ fn temporary(policy: &Policy, own: &Path, writable: &[PathBuf]) -> io::Result<Pa
 /// Returns the writable folders on the way to what is protected or hidden, outer ones first. Such a folder could be
 /// renamed, and another one put in its place; but not if something is mounted at it.
 fn ways(policy: &Policy, writable: &[PathBuf]) -> BTreeSet<PathBuf> {
-    let guarded = policy.protected.iter().chain(&policy.hidden);
+    let lent = policy.lent.iter().map(|lent| &lent.file);
+    let guarded = policy.protected.iter().chain(&policy.hidden).chain(&policy.links).chain(lent);
     let folders = guarded.filter_map(|path| path.parent()?.canonicalize().ok());
     let mut ways = BTreeSet::new();
     for folder in folders {
@@ -102,6 +111,31 @@ fn ways(policy: &Policy, writable: &[PathBuf]) -> BTreeSet<PathBuf> {
         ways.extend(folder.ancestors().filter(is_inside).map(Path::to_owned));
     }
     ways
+}
+
+/// Mounts a symbolic link, which may be in the place of a file. It can't be renamed, removed or replaced from then on.
+fn mount_link(link: &Path, at: &Path) -> io::Result<()> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
+    let tree = open_tree(CWD, link, flags)?;
+    Ok(move_mount(tree, "", CWD, at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
+}
+
+/// Puts a link to a copy in the place of a file. A program that writes the file anew, beside it and then in its place,
+/// follows the link first, as git does; so it writes the copy.
+fn lend(lent: &Lent, copies: &Path) -> io::Result<()> {
+    let folder = copies.join(&lent.copy);
+    fs::create_dir_all(&folder)?;
+    let (copy, link) = (folder.join("config"), folder.join("link"));
+    std::os::unix::fs::symlink(&copy, &link)?;
+    let mounted = mount_link(&link, &lent.file);
+    fs::remove_file(&link)?;
+    if mounted.is_err() {
+        bind(&lent.file, &lent.file)?;
+        Mounted { flags: flags_of(&lent.file)?, path: lent.file.clone() }.read_only()?;
+    }
+    Ok(())
 }
 
 fn bind(path: &Path, at: &Path) -> io::Result<()> {

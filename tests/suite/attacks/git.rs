@@ -1,1 +1,1051 @@
 //! Attacks through git: what the next git command of the user would run or follow.
+//!
+//! Each row is made in a workspace of its own. Then the user runs the usual commands of git, outside of the sandbox, and
+//! the program that was planted must not have run: it makes a file that no confined command could make. The same rows are
+//! run without a sandbox, to see that they are attacks.
+
+#![allow(clippy::print_stdout, clippy::print_stderr)] // what a failed test shows
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use architect::exec::{Level, Mode, followed};
+use serde_json::{Value, json};
+
+use crate::tools::world::{World, yolo};
+
+/// How the workspace is made by its user.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    name: &'static str,
+    /// What the user has done before.
+    before: &'static str,
+    /// What is tried.
+    attack: Attack,
+    /// What the user does besides the usual.
+    then: &'static str,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Attack {
+    Line(&'static str),
+    Call(&'static str, &'static str),
+    Calls(&'static [(&'static str, &'static str)]),
+}
+
+use Attack::{Call, Calls, Line};
+
+const fn row(name: &'static str, before: &'static str, attack: Attack, then: &'static str) -> Row {
+    Row { name, before, attack, then }
+}
+
+/// A repository with a commit, and a program that must not run.
+const REPO: &str = "git init -q . && git add a && git commit -qm one";
+
+/// The same with a submodule, and with a repository that is none.
+const SUB: &str = "git init -q ../o && git -C ../o commit -q --allow-empty -m o && git init -q . && git add a && \
+    git -c protocol.file.allow=always submodule -q add ../o sub && git commit -qam one";
+const NESTED: &str = "git init -q . && git add a && git commit -qm one && git init -q lib && \
+    git -C lib commit -q --allow-empty -m l";
+
+/// The same in the middle of a rebase.
+const REBASE: &str = "git init -q . && git add a && git commit -qm one && git checkout -qb b && echo b > a && \
+    git commit -qam b && git commit -q --allow-empty -m c && git checkout -q - && echo x > a && git commit -qam x && \
+    git checkout -q b && ! git rebase -q - 2> /dev/null && echo y > a && git add a";
+
+/// A folder that git takes for a repository, with a monitor of the file system.
+const EVIL: &str = "git init -q --bare evil && git config -f evil/config core.bare false && \
+    git config -f evil/config core.worktree \"$PWD\" && git config -f evil/config core.fsmonitor \"$PWD/bad\"";
+
+const CONTINUE: &str = "git rebase --continue";
+
+const LINES: &[Row] = &[
+    row("fsmonitor", REPO, Line("git config core.fsmonitor ./bad"), ""),
+    row(
+        "fsmonitor, written",
+        REPO,
+        Line("printf '[core]\\nfsmonitor=./bad\\n' >> .git/config"),
+        "",
+    ),
+    row(
+        "fsmonitor, through a link",
+        REPO,
+        Line("ln -s .git/config l; printf '[core]\\nfsmonitor=./bad\\n' >> l"),
+        "",
+    ),
+    row(
+        "config renamed into place",
+        REPO,
+        Line("cp .git/config c; git config -f c core.fsmonitor ./bad; mv -f c .git/config"),
+        "",
+    ),
+    row(
+        "config made a link",
+        REPO,
+        Line("cp .git/config c; git config -f c core.fsmonitor ./bad; ln -sf ../c .git/config"),
+        "",
+    ),
+    row(
+        "another .git",
+        REPO,
+        Line("cp -r .git n; git config -f n/config core.fsmonitor ./bad; mv .git old; mv n .git"),
+        "",
+    ),
+    row(
+        "another .git after rm",
+        REPO,
+        Line("cp -r .git n; git config -f n/config core.fsmonitor ./bad; rm -rf .git; mv n .git"),
+        "",
+    ),
+    row(
+        "exchanged .git",
+        REPO,
+        Line("cp -r .git n; git config -f n/config core.fsmonitor ./bad; mv --exchange n .git"),
+        "",
+    ),
+    row("hook", REPO, Line("cp bad .git/hooks/pre-commit"), ""),
+    row("hook by ln", REPO, Line("ln -s ../../bad .git/hooks/pre-commit"), ""),
+    row(
+        "hook after removal",
+        REPO,
+        Line("rm -rf .git/hooks; mkdir .git/hooks; cp bad .git/hooks/post-commit"),
+        "",
+    ),
+    row(
+        "hooks renamed",
+        REPO,
+        Line("mkdir h; cp bad h/post-commit; mv .git/hooks old; mv h .git/hooks"),
+        "",
+    ),
+    row(
+        "hooks made a link",
+        REPO,
+        Line("mkdir h; cp bad h/post-commit; rm -rf .git/hooks; ln -s ../h .git/hooks"),
+        "",
+    ),
+    row("hooksPath", REPO, Line("mkdir h; cp bad h/post-commit; git config core.hooksPath h"), ""),
+    row("alias", REPO, Line("git config alias.zz '!./bad'"), "git zz"),
+    row(
+        "include",
+        REPO,
+        Line("printf '[core]\\nfsmonitor=./bad\\n' > i; git config include.path ../i"),
+        "",
+    ),
+    row(
+        "includeIf",
+        REPO,
+        Line("printf '[core]\\nfsmonitor=./bad\\n' > i; git config includeIf.gitdir:/.path $PWD/i"),
+        "",
+    ),
+    row("editor", REPO, Line("git config core.editor ./bad"), "git commit --allow-empty"),
+    row(
+        "signature",
+        REPO,
+        Line("git config gpg.program ./bad; git config commit.gpgSign true"),
+        "",
+    ),
+    row(
+        "filter",
+        REPO,
+        Line("git config filter.f.clean ./bad; echo 'a filter=f' > .gitattributes; echo z > a"),
+        "git add a",
+    ),
+    row(
+        "textconv",
+        REPO,
+        Line("git config diff.f.textconv ./bad; echo 'a diff=f' > .gitattributes; echo z > a"),
+        "",
+    ),
+    row("external diff", REPO, Line("git config diff.external ./bad; echo z > a"), ""),
+    row(
+        "merge driver",
+        REPO,
+        Line(
+            "git config merge.f.driver ./bad; echo 'a merge=f' > .gitattributes; git checkout -qb m; echo m > a; git commit -qam m; git checkout -q -; echo n > a; git commit -qam n",
+        ),
+        "git merge m",
+    ),
+    row(
+        "ssh",
+        REPO,
+        Line("git config core.sshCommand ./bad; git remote add o ssh://h/x"),
+        "git fetch o",
+    ),
+    row(
+        "upload-pack",
+        REPO,
+        Line("git remote add o .; git config remote.o.uploadpack ./bad"),
+        "git fetch o",
+    ),
+    row(
+        "receive-pack",
+        REPO,
+        Line("git remote add o .; git config remote.o.receivepack ./bad"),
+        "git push o HEAD",
+    ),
+    row(
+        "worktree configuration",
+        REPO,
+        Line(
+            "git config extensions.worktreeConfig true; printf '[core]\\nfsmonitor=./bad\\n' > .git/config.worktree",
+        ),
+        "",
+    ),
+    row(
+        "commondir",
+        REPO,
+        Line(
+            "cp -r .git e; git config -f e/config core.fsmonitor ./bad; echo ../e > .git/commondir",
+        ),
+        "",
+    ),
+    row(
+        "commondir from the background",
+        REPO,
+        Line(
+            "cp -r .git e; git config -f e/config core.fsmonitor ./bad; (setsid sh -c 'trap \"\" TERM HUP; sleep 0.1; echo ../e > .git/commondir; sleep 60' &)",
+        ),
+        "",
+    ),
+    row(
+        "commondir, then killed",
+        REPO,
+        Line(
+            "cp -r .git e; git config -f e/config core.fsmonitor ./bad; echo ../e > .git/commondir; kill -9 $$",
+        ),
+        "",
+    ),
+    row(
+        "commondir is a link",
+        REPO,
+        Line(
+            "cp -r .git e; git config -f e/config core.fsmonitor ./bad; echo ../e > c; ln -s ../c .git/commondir",
+        ),
+        "",
+    ),
+    row(
+        "a file for .git",
+        REPO,
+        Line(
+            "cp -r .git e; git config -f e/config core.fsmonitor ./bad; rm -rf .git; echo 'gitdir: e' > .git",
+        ),
+        "",
+    ),
+    row(
+        "a link for .git",
+        REPO,
+        Line(
+            "cp -r .git e; git config -f e/config core.fsmonitor ./bad; rm -rf .git; ln -s e .git",
+        ),
+        "",
+    ),
+    row(
+        "gitlink",
+        REPO,
+        Line(
+            "git init -q lib; git -C lib commit -q --allow-empty -m l; git add lib; git -C lib config core.fsmonitor \"$PWD/bad\"",
+        ),
+        "",
+    ),
+    row(
+        "gitlink, cloned",
+        REPO,
+        Line("git clone -q . lib; git add lib; git -C lib config core.fsmonitor \"$PWD/bad\""),
+        "",
+    ),
+    row(
+        "gitlink, closed",
+        REPO,
+        Line(
+            "git init -q lib; git -C lib commit -q --allow-empty -m l; git add lib; git -C lib config core.fsmonitor \"$PWD/bad\"; chmod 555 lib/.git lib",
+        ),
+        "",
+    ),
+    row(
+        "gitlink, deep",
+        REPO,
+        Line(
+            "mkdir -p x/y/z; git init -q x/y/z/lib; cd x/y/z; git -C lib commit -q --allow-empty -m l; git add lib; git -C lib config core.fsmonitor \"$OLDPWD/bad\"",
+        ),
+        "",
+    ),
+    row(
+        "gitlink, copied",
+        NESTED,
+        Line(
+            "cp -r lib other; git add other; git config -f other/.git/config core.fsmonitor \"$PWD/bad\"",
+        ),
+        "",
+    ),
+    row(
+        "gitlink with a hook",
+        REPO,
+        Line("git init -q lib; cp bad lib/.git/hooks/post-commit"),
+        "git -C lib commit -q --allow-empty -m l",
+    ),
+    row(
+        "template",
+        REPO,
+        Line("mkdir -p t/hooks; cp bad t/hooks/post-commit; git init -q --template=t lib"),
+        "git -C lib commit -q --allow-empty -m l",
+    ),
+    row(
+        "nested repository",
+        NESTED,
+        Line("git add lib; git -C lib config core.fsmonitor \"$PWD/bad\""),
+        "",
+    ),
+    row(
+        "nested repository replaced",
+        NESTED,
+        Line(
+            "git add lib; cp -r lib/.git e; git config -f e/config core.fsmonitor \"$PWD/bad\"; rm -rf lib/.git; mv e lib/.git",
+        ),
+        "",
+    ),
+    row(
+        "nested folder replaced",
+        NESTED,
+        Line(
+            "git add lib; cp -r lib e; git config -f e/.git/config core.fsmonitor \"$PWD/bad\"; mv lib old; mv e lib",
+        ),
+        "",
+    ),
+    row(
+        "nested hook",
+        NESTED,
+        Line("cp bad lib/.git/hooks/post-commit"),
+        "git -C lib commit -q --allow-empty -m m",
+    ),
+    row("module", SUB, Line("git -C sub config core.fsmonitor \"$PWD/bad\""), ""),
+    row(
+        "module, by its file",
+        SUB,
+        Line("printf '[core]\\nfsmonitor=%s\\n' \"$PWD/bad\" >> .git/modules/sub/config"),
+        "",
+    ),
+    row(
+        "module replaced",
+        SUB,
+        Line(
+            "cp -r .git/modules n; git config -f n/sub/config core.fsmonitor \"$PWD/bad\"; rm -rf .git/modules; mv n .git/modules",
+        ),
+        "",
+    ),
+    row(
+        "module hook",
+        SUB,
+        Line("cp bad .git/modules/sub/hooks/post-commit"),
+        "git -C sub commit -q --allow-empty -m m",
+    ),
+    row(
+        "module made anew",
+        REPO,
+        Line(
+            "git -c protocol.file.allow=always submodule -q add \"$PWD\" sub; git -C sub config core.fsmonitor \"$PWD/bad\"",
+        ),
+        "",
+    ),
+    row(
+        "submodule leads elsewhere",
+        SUB,
+        Line(
+            "cp -r .git/modules/sub e; git config -f e/config core.worktree ../sub; git config -f e/config core.fsmonitor \"$PWD/bad\"; echo 'gitdir: ../e' > sub/.git",
+        ),
+        "",
+    ),
+    row(
+        "submodule is another one",
+        SUB,
+        Line(
+            "cp -r .git/modules/sub e; git config -f e/config --unset core.worktree; git config -f e/config core.fsmonitor \"$PWD/bad\"; rm sub/.git; mv e sub/.git",
+        ),
+        "",
+    ),
+    row(
+        "submodule update",
+        SUB,
+        Line(
+            "git config submodule.sub.update \"!$PWD/bad #\"; git -C sub commit -q --allow-empty -m x; git add sub",
+        ),
+        "git -C sub checkout -q HEAD~; git submodule update",
+    ),
+    row("init", ":", Line("git init -q .; git config core.fsmonitor ./bad"), ""),
+    row("init with a hook", ":", Line("git init -q .; cp bad .git/hooks/post-commit"), ""),
+    row(
+        "init by hand",
+        ":",
+        Line(
+            "mkdir -p .git/objects .git/refs; echo 'ref: refs/heads/m' > .git/HEAD; printf '[core]\\nfsmonitor=./bad\\n' > .git/config",
+        ),
+        "",
+    ),
+    row(
+        "init elsewhere",
+        ":",
+        Line("git init -q --separate-git-dir=$PWD/e .; git config core.fsmonitor ./bad"),
+        "",
+    ),
+    row(
+        "a file for no .git",
+        EVIL,
+        Line(
+            "echo 'gitdir: evil2' > .git; cp -r evil evil2; git config -f evil2/config core.fsmonitor ./bad",
+        ),
+        "",
+    ),
+    row(
+        "a link for no .git",
+        ":",
+        Line(
+            "git init -q --bare e; git config -f e/config core.bare false; git config -f e/config core.fsmonitor \"$PWD/bad\"; ln -s e .git",
+        ),
+        "",
+    ),
+    row(
+        "bare layout",
+        ":",
+        Line(
+            "git init -q --bare e; git config -f e/config core.bare false; git config -f e/config core.worktree ..; git config -f e/config core.fsmonitor \"$PWD/bad\"",
+        ),
+        "cd e && git status",
+    ),
+    row(
+        "bare layout by hand",
+        ":",
+        Line(
+            "mkdir -p e/objects e/refs; echo 'ref: refs/heads/m' > e/HEAD; printf '[core]\\nrepositoryformatversion=0\\nfsmonitor=%s\\nworktree=..\\nbare=false\\n' \"$PWD/bad\" > e/config",
+        ),
+        "cd e && git status",
+    ),
+    row("todo", REBASE, Line("echo 'exec ./bad' >> .git/rebase-merge/git-rebase-todo"), CONTINUE),
+    row(
+        "todo, short",
+        REBASE,
+        Line("printf 'x ./bad\\n' >> .git/rebase-merge/git-rebase-todo"),
+        CONTINUE,
+    ),
+    row(
+        "todo, replaced",
+        REBASE,
+        Line(
+            "cp -r .git/rebase-merge r; echo 'exec ./bad' > r/git-rebase-todo; rm -r .git/rebase-merge; mv r .git/rebase-merge",
+        ),
+        CONTINUE,
+    ),
+    row(
+        "todo, a link",
+        REBASE,
+        Line("echo 'exec ./bad' > t; ln -sf ../../t .git/rebase-merge/git-rebase-todo"),
+        CONTINUE,
+    ),
+    row(
+        "rebase with exec",
+        REPO,
+        Line(
+            "git commit -q --allow-empty -m two; GIT_SEQUENCE_EDITOR='printf \"break\\nexec ./bad\\n\" >' git rebase -qi HEAD~",
+        ),
+        CONTINUE,
+    ),
+    row(
+        "strategy",
+        REBASE,
+        Line("mkdir git-merge-x; cp bad git-merge-x/y; echo x/y > .git/rebase-merge/strategy"),
+        CONTINUE,
+    ),
+    row("log leads outside", REPO, Line("mv .git/logs/HEAD h; ln -s $CANARY .git/logs/HEAD"), ""),
+    row(
+        "logs lead outside",
+        REPO,
+        Line("rm -r .git/logs; mkdir .git/logs; ln -s $CANARY .git/logs/HEAD"),
+        "",
+    ),
+    row("message leads outside", REPO, Line("ln -sf $CANARY .git/COMMIT_EDITMSG"), ""),
+    row(
+        "FETCH_HEAD leads outside",
+        REPO,
+        Line("git remote add o \"$PWD\"; rm -f .git/FETCH_HEAD; ln -s $CANARY .git/FETCH_HEAD"),
+        "git fetch -q .",
+    ),
+    row(
+        "linked work tree, commondir",
+        REPO,
+        Line(
+            "git worktree add -q wt; cp -r .git e; git config -f e/config core.fsmonitor \"$PWD/bad\"; echo $PWD/e > .git/worktrees/wt/commondir",
+        ),
+        "git -C wt status",
+    ),
+    row(
+        "linked work tree, pointer",
+        REPO,
+        Line(
+            "git worktree add -q wt; cp -r .git e; git config -f e/config core.fsmonitor \"$PWD/bad\"; echo \"gitdir: $PWD/e\" > wt/.git",
+        ),
+        "git -C wt status",
+    ),
+    row(
+        "linked work tree, configuration",
+        REPO,
+        Line(
+            "git config extensions.worktreeConfig true; git worktree add -q wt; git -C wt config --worktree core.fsmonitor \"$PWD/bad\"",
+        ),
+        "git -C wt status",
+    ),
+    row(
+        "husky, as the user has it",
+        "git init -q . && git add a && git commit -qm one && mkdir .husky && git config core.hooksPath .husky",
+        Line("cp bad .husky/post-commit"),
+        "",
+    ),
+    row(
+        "husky, replaced",
+        "git init -q . && git add a && git commit -qm one && mkdir .husky && git config core.hooksPath .husky",
+        Line("mkdir h; cp bad h/post-commit; mv .husky old; mv h .husky"),
+        "",
+    ),
+    row(
+        "husky, not there yet",
+        "git init -q . && git add a && git commit -qm one && git config core.hooksPath hk",
+        Line("mkdir hk; cp bad hk/post-commit"),
+        "",
+    ),
+    row(
+        "included file of the work tree",
+        "git init -q . && git add a && git commit -qm one && touch inc && git config include.path ../inc",
+        Line("printf '[core]\\nfsmonitor=./bad\\n' > inc"),
+        "",
+    ),
+    row(
+        "filter of the user in the work tree",
+        "git init -q . && mkdir t && printf '#!/bin/sh\\ncat\\n' > t/f && chmod +x t/f && echo 'a filter=f' > .gitattributes && git config filter.f.clean ./t/f && git add . && git commit -qm one",
+        Line("cp bad t/f; echo zz > a"),
+        "git add a",
+    ),
+    row(
+        ".git is a link, replaced",
+        "git init -q . && git add a && git commit -qm one && mv .git real && ln -s real .git",
+        Line("cp -r real e; git config -f e/config core.fsmonitor ./bad; ln -sfn e .git"),
+        "",
+    ),
+    row(
+        ".git is a link, its target replaced",
+        "git init -q . && git add a && git commit -qm one && mv .git real && ln -s real .git",
+        Line("cp -r real e; git config -f e/config core.fsmonitor ./bad; mv real old; mv e real"),
+        "",
+    ),
+    row(
+        ".git/config is a link, replaced",
+        "git init -q . && git add a && git commit -qm one && mv .git/config .git/c && ln -s c .git/config",
+        Line("cp .git/c e; git config -f e core.fsmonitor ./bad; ln -sf ../e .git/config"),
+        "",
+    ),
+    row(
+        ".git/config is a link, its target written",
+        "git init -q . && git add a && git commit -qm one && mv .git/config c && ln -s ../c .git/config",
+        Line("git config -f c core.fsmonitor ./bad"),
+        "",
+    ),
+    row(
+        ".git/hooks is a link, its target written",
+        "git init -q . && git add a && git commit -qm one && rm -r .git/hooks && mkdir hk && ln -s ../hk .git/hooks",
+        Line("cp bad hk/post-commit"),
+        "",
+    ),
+    row(
+        ".git/hooks is a link, replaced",
+        "git init -q . && git add a && git commit -qm one && rm -r .git/hooks && mkdir hk && ln -s ../hk .git/hooks",
+        Line("mkdir e; cp bad e/post-commit; ln -sfn ../e .git/hooks"),
+        "",
+    ),
+];
+
+const MONITOR: &str =
+    r#"{"path": "PATH", "content": "[core]\n\trepositoryformatversion = 0\n\tfsmonitor = BAD\n"}"#;
+
+/// What the tools for files are asked for. `PATH` is the row's name up to a colon, `BAD` the program.
+const CALLS: &[Row] = &[
+    row(".git/config", REPO, Call("write_file", MONITOR), ""),
+    row(".GIT/config", REPO, Call("write_file", MONITOR), ""),
+    row("lib/.git/config: nested", NESTED, Call("write_file", MONITOR), "git -C lib status"),
+    row(".git/modules/sub/config", SUB, Call("write_file", MONITOR), ""),
+    row(
+        "l/config: a link",
+        "git init -q . && git add a && git commit -qm one && ln -s .git l",
+        Call("write_file", MONITOR),
+        "",
+    ),
+    row(
+        "real/config: a link for .git",
+        "git init -q . && git add a && git commit -qm one && mv .git real && ln -s real .git",
+        Call("write_file", MONITOR),
+        "",
+    ),
+    row(
+        "evil/config: bare",
+        "git init -q --bare evil && git config -f evil/config core.bare false",
+        Call(
+            "write_file",
+            r#"{"path": "PATH", "content": "[core]\n\trepositoryformatversion = 0\n\tfsmonitor = BAD\n\tworktree = ..\n\tbare = false\n"}"#,
+        ),
+        "cd evil && git status",
+    ),
+    row(
+        ".git/config: edited",
+        REPO,
+        Call(
+            "edit_file",
+            r#"{"path": ".git/config", "old_str": "[core]", "new_str": "[core]\n\tfsmonitor = BAD"}"#,
+        ),
+        "",
+    ),
+    row(
+        ".git/config: patched",
+        REPO,
+        Call(
+            "apply_patch",
+            r#"{"patch": "--- a/.git/config\n+++ b/.git/config\n@@ -1 +1,2 @@\n [core]\n+\tfsmonitor = BAD\n"}"#,
+        ),
+        "",
+    ),
+    row(
+        ".git/rebase-merge/git-rebase-todo",
+        REBASE,
+        Call("write_file", r#"{"path": "PATH", "content": "exec BAD\n"}"#),
+        CONTINUE,
+    ),
+    row(
+        "inc: included",
+        "git init -q . && git add a && git commit -qm one && touch inc && git config include.path ../inc",
+        Call("write_file", MONITOR),
+        "",
+    ),
+    row(
+        ".git: a file",
+        "git init -q --bare evil && git config -f evil/config core.bare false && git config -f evil/config core.fsmonitor \"$PWD/bad\"",
+        Call("write_file", r#"{"path": "PATH", "content": "gitdir: evil\n"}"#),
+        "",
+    ),
+    row(
+        "layout",
+        ":",
+        Calls(&[
+            (
+                "write_file",
+                r#"{"path": "e/config", "content": "[core]\n\trepositoryformatversion = 0\n\tfsmonitor = BAD\n\tworktree = ..\n\tbare = false\n"}"#,
+            ),
+            ("write_file", r#"{"path": "e/objects/x", "content": ""}"#),
+            ("write_file", r#"{"path": "e/refs/x", "content": ""}"#),
+            ("write_file", r#"{"path": "e/HEAD", "content": "ref: refs/heads/m\n"}"#),
+        ]),
+        "cd e && git status",
+    ),
+    row(
+        "layout, another order",
+        ":",
+        Calls(&[
+            ("write_file", r#"{"path": "e/HEAD", "content": "ref: refs/heads/m\n"}"#),
+            ("write_file", r#"{"path": "e/objects/x", "content": ""}"#),
+            (
+                "write_file",
+                r#"{"path": "e/config", "content": "[core]\n\trepositoryformatversion = 0\n\tfsmonitor = BAD\n\tworktree = ..\n\tbare = false\n"}"#,
+            ),
+            ("write_file", r#"{"path": "e/refs/x", "content": ""}"#),
+        ]),
+        "cd e && git status",
+    ),
+    row(
+        "layout, patched",
+        ":",
+        Call(
+            "apply_patch",
+            r#"{"patch": "--- /dev/null\n+++ b/e/HEAD\n@@ -0,0 +1 @@\n+ref: refs/heads/m\n--- /dev/null\n+++ b/e/objects/x\n@@ -0,0 +1 @@\n+x\n--- /dev/null\n+++ b/e/refs/x\n@@ -0,0 +1 @@\n+x\n--- /dev/null\n+++ b/e/config\n@@ -0,0 +1,5 @@\n+[core]\n+\trepositoryformatversion = 0\n+\tfsmonitor = BAD\n+\tworktree = ..\n+\tbare = false\n"}"#,
+        ),
+        "cd e && git status",
+    ),
+];
+
+/// What the user does in the end.
+const USUAL: &str = "git status; git diff; git commit -q --allow-empty -m user; git log -1 -p; git stash list; \
+    git submodule status; git diff --submodule=diff HEAD; git branch -a; git fetch -q";
+
+/// A workspace of a user, before anything is tried.
+struct Scene {
+    world: World,
+    canary: PathBuf,
+}
+
+impl Scene {
+    fn new(before: &str, mode: Mode, ceiling: Level) -> Self {
+        let world = World::with(yolo(), |policy| {
+            let (path, around) =
+                (policy.workspace.clone(), policy.workspace.parent().unwrap().to_owned());
+            let canary = around.join("canary");
+            fs::write(path.join("a"), "1\n").unwrap();
+            fs::write(path.join("bad"), format!("#!/bin/sh\ntouch {}\n", canary.display()))
+                .unwrap();
+            user(&path, "chmod +x bad");
+            let said = user(&path, before);
+            assert!(said.0, "{before}: {}", said.1);
+            policy.protected.extend(followed(&path, None));
+            policy.marker = Some(architect::exec::marker(&around.join("state")));
+            (policy.mode, policy.ceiling) = (mode, ceiling);
+        });
+        let canary = world.path.parent().unwrap().join("canary");
+        Self { world, canary }
+    }
+
+    fn run(&self, line: &str) -> String {
+        let canary = self.canary.display().to_string();
+        let line = format!(
+            "export CANARY={canary} GIT_AUTHOR_NAME=n GIT_AUTHOR_EMAIL=e GIT_COMMITTER_NAME=n GIT_COMMITTER_EMAIL=e; {line}"
+        );
+        self.world.call("run_command", &json!({"command": line, "timeout": 20})).text.to_string()
+    }
+
+    fn attack(&self, row: &Row) -> String {
+        let call = |tool: &str, arguments: &str| {
+            let path = row.name.split(':').next().unwrap();
+            let bad = self.world.path.join("bad").display().to_string();
+            let arguments = arguments.replace("PATH", path).replace("BAD", &bad);
+            let arguments: Value = serde_json::from_str(&arguments).unwrap();
+            self.world.call(tool, &arguments).text.to_string()
+        };
+        match row.attack {
+            Line(line) => self.run(line),
+            Call(tool, arguments) => call(tool, arguments),
+            Calls(calls) => {
+                calls.iter().map(|(tool, arguments)| call(tool, arguments) + "\n").collect()
+            }
+        }
+    }
+
+    /// Returns whether the program ran that was planted.
+    fn is_hit_by(&self, row: &Row) -> (bool, String) {
+        let said = self.attack(row);
+        // Only what runs outside of the sandbox counts.
+        let _ = fs::remove_file(&self.canary);
+        user(&self.world.path, USUAL);
+        user(&self.world.path, row.then);
+        (self.canary.exists(), said)
+    }
+}
+
+/// Runs a line as the user does, outside of any sandbox.
+fn user(path: &Path, line: &str) -> (bool, String) {
+    let output = Command::new("sh")
+        .args(["-c", line])
+        .current_dir(path)
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap())
+        .env("HOME", path.parent().unwrap())
+        .env("GIT_EDITOR", "")
+        .env_remove("GIT_EDITOR")
+        .envs(
+            ["GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"]
+                .map(|name| (name, "u")),
+        )
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.success(), said)
+}
+
+fn none_gets_through(rows: &[Row], level: Level) {
+    let mut through = Vec::new();
+    for row in rows {
+        let scene = Scene::new(row.before, Mode::WorkspaceWrite, level);
+        let found = scene.world.supervisor.enforced().unwrap();
+        if found.level != level {
+            eprintln!("skipped: {level} cannot be had here: {found:?}");
+            return;
+        }
+        if let (true, said) = scene.is_hit_by(row) {
+            through.push(format!("{}: {said}", row.name));
+        }
+    }
+    assert!(through.is_empty(), "{} of {}:\n{}", through.len(), rows.len(), through.join("\n"));
+}
+
+#[test]
+fn nothing_that_a_command_makes_runs_in_the_user_s_git() {
+    none_gets_through(LINES, Level::Namespaces);
+}
+
+#[test]
+fn nothing_that_a_command_makes_runs_in_the_user_s_git_without_mounts() {
+    none_gets_through(LINES, Level::Landlock);
+}
+
+#[test]
+fn nothing_that_a_tool_writes_runs_in_the_user_s_git() {
+    none_gets_through(CALLS, Level::Namespaces);
+}
+
+/// Rows that are no attack here show nothing.
+#[test]
+fn without_a_sandbox_each_of_them_runs() {
+    // Only some file systems take these names for the same.
+    const HARMLESS: [&str; 1] = [".GIT/config"];
+    // Newer than some versions of the system's programs.
+    const MAYBE: [&str; 1] = ["exchanged .git"];
+    let rows = LINES.iter().chain(CALLS);
+    let rows = rows.filter(|row| !HARMLESS.contains(&row.name) && !MAYBE.contains(&row.name));
+    let is_harmless = |row: &&Row| !Scene::new(row.before, Mode::Off, Level::None).is_hit_by(row).0;
+    let harmless: Vec<_> = rows.filter(is_harmless).map(|row| row.name).collect();
+    assert!(harmless.is_empty(), "{harmless:?}");
+}
+
+/// What a model does with git, a line for each command.
+const ORDINARY: &[(&str, &[&str])] = &[
+    (
+        REPO,
+        &[
+            "git add a && git commit -q --allow-empty -m two && git log --oneline | grep two",
+            "git branch side && git checkout -q side && echo 2 > a && git commit -qam side",
+            "git checkout -q - && git merge -q side && git tag v1 && git branch -d side",
+            "echo 3 > a && git stash -q && git stash pop -q && git commit -qam three",
+            "git config user.name somebody && git config user.name | grep somebody",
+            "git config user.name | grep somebody",
+            "git remote add origin \"$PWD/../o.git\" && git remote -v | grep origin",
+            "git checkout -q -b t1 && git branch -q --set-upstream-to=t1 t1 2>/dev/null; git branch -q -f t2 && \
+            git checkout -q --track -b t3 t2 && git config branch.t3.merge",
+            "git config branch.t3.merge && git checkout -q t1",
+            "git worktree add -q wt && git -C wt commit -q --allow-empty -m w && git worktree list | grep wt",
+            "git -C wt status && git worktree remove wt",
+            "git -c protocol.file.allow=always submodule -q add \"$PWD\" sub && git commit -qam sub",
+            "git -C sub log --oneline && git submodule status && git submodule update --init && git -C sub commit -q --allow-empty -m s",
+            "git checkout -q -b r1 && echo r1 > a && git commit -qam r1 && git checkout -q t1 && echo r2 > a && git commit -qam r2",
+            "! git rebase -q r1 && echo r3 > a && git add a",
+            "git rebase --continue && git log --oneline | grep r2",
+            "git checkout -q -b m1 && echo m1 > a && git commit -qam m1 && git checkout -q t1 && echo m2 > a && git commit -qam m2",
+            "! git merge m1 && echo m3 > a && git add a",
+            "git commit -qm merged && git log --oneline | grep merged",
+            "git cherry-pick --allow-empty HEAD~ >/dev/null 2>&1 || git cherry-pick --abort || true; git status",
+            "git init -q new && cd new && git commit -q --allow-empty -m n && git log --oneline",
+            "git -C new commit -q --allow-empty -m m && git -C new log --oneline",
+            "git clone -q new copy && git -C copy log --oneline && rm -rf copy",
+            "git gc -q && git fsck",
+        ],
+    ),
+    (
+        ":",
+        &[
+            "git init -q . && git add a && git commit -qm one",
+            "git commit -q --allow-empty -m two && git log --oneline | grep one",
+            "git config user.email e@example.org && git config user.email",
+            "git checkout -q -b b && git checkout -q - && git merge -q b",
+        ],
+    ),
+    (
+        SUB,
+        &[
+            "git -C sub commit -q --allow-empty -m s && git add sub && git commit -qm s",
+            "git submodule update --init --recursive && git submodule foreach git status",
+            "cd sub && git checkout -q -b b && git config branch.b.description d && git config branch.b.description",
+        ],
+    ),
+];
+
+#[test]
+fn ordinary_commands_of_git_work() {
+    for level in [Level::Namespaces, Level::Landlock] {
+        for (before, lines) in ORDINARY {
+            let scene = Scene::new(before, Mode::WorkspaceWrite, level);
+            if scene.world.supervisor.enforced().unwrap().level != level {
+                continue;
+            }
+            for line in *lines {
+                let said = scene.run(line);
+                assert!(
+                    said.contains("[exit code 0") && !said.contains("denied"),
+                    "{level}: {line}: {said}"
+                );
+            }
+            let (_, said) = user(&scene.world.path, "git status");
+            assert_eq!(said, "");
+        }
+    }
+}
+
+/// A linked work tree, and a submodule, have their repository elsewhere.
+#[test]
+fn a_workspace_whose_repository_lies_elsewhere_commits() {
+    for level in [Level::Namespaces, Level::Landlock] {
+        for make in [
+            "rmdir w; mkdir o && cd o && git init -q . && git commit -q --allow-empty -m o && git worktree add -q ../w",
+            "rmdir w; mkdir m && cd m && git init -q . && git commit -q --allow-empty -m o && cd .. && git init -q s && \
+                cd s && git -c protocol.file.allow=always submodule -q add ../m w && git commit -qm w",
+        ] {
+            let world = World::with(yolo(), |policy| {
+                let around = policy.workspace.parent().unwrap().to_owned();
+                let said = user(&around, make);
+                assert!(said.0, "{}", said.1);
+                policy.workspace = [around.join("w"), around.join("s/w")]
+                    .into_iter()
+                    .find(|w| w.is_dir())
+                    .unwrap();
+                (policy.mode, policy.ceiling) = (Mode::WorkspaceWrite, level);
+            });
+            if world.supervisor.enforced().unwrap().level != level {
+                continue;
+            }
+            let who = "git -c user.name=n -c user.email=e";
+            for line in [
+                format!(
+                    "echo 1 > a && git add a && {who} commit -qm one && git log --oneline | grep one"
+                ),
+                format!(
+                    "git checkout -q -b side && echo 2 > a && {who} commit -qam two && git status"
+                ),
+                format!("git checkout -q - && {who} merge -q side && git tag v1 && git stash list"),
+            ] {
+                let said = world.call("run_command", &json!({"command": line})).text.to_string();
+                assert!(said.contains("[exit code 0"), "{level}: {line}: {said}");
+            }
+            let canary = world.path.parent().unwrap().join("canary");
+            let bad =
+                format!("printf '#!/bin/sh\\ntouch {}\\n' > bad; chmod +x bad; ", canary.display());
+            for line in [
+                "git config core.fsmonitor \"$PWD/bad\"",
+                "cp bad $(git rev-parse --git-common-dir)/hooks/post-commit",
+                "echo $PWD > $(git rev-parse --git-dir)/commondir",
+                "ln -sf $PWD/x $(git rev-parse --git-common-dir)/config",
+                "printf '[core]\\nfsmonitor=%s\\n' \"$PWD/bad\" > $(git rev-parse --git-dir)/config.worktree; git config extensions.worktreeConfig true",
+            ] {
+                world.call("run_command", &json!({"command": format!("{bad}{line}")}));
+                let _ = fs::remove_file(&canary);
+                user(&world.path, "git status; git commit -q --allow-empty -m x");
+                assert!(!canary.exists(), "{level}: {line}");
+            }
+        }
+    }
+}
+
+/// A file of the workspace alone could name any folder.
+#[test]
+fn a_pointer_to_a_repository_that_does_not_know_the_workspace_opens_nothing() {
+    let world = World::with(yolo(), |policy| {
+        let around = policy.workspace.parent().unwrap();
+        assert!(user(&around.join("w"), "git init -q ../o; echo 'gitdir: ../o/.git' > .git").0);
+        policy.mode = Mode::WorkspaceWrite;
+    });
+    if world.supervisor.enforced().unwrap().level < Level::Landlock {
+        return;
+    }
+    world.call("run_command", &json!({"command": "echo x > ../o/.git/description"}));
+    world.call("run_command", &json!({"command": "echo x > ../o/.git/refs/x"}));
+    assert!(!world.path.join("../o/.git/refs/x").exists());
+}
+
+/// What else commands may write can be, or become, a work tree as well.
+#[test]
+fn a_further_folder_that_is_writable_is_looked_after() {
+    for level in [Level::Namespaces, Level::Landlock] {
+        for before in ["git init -q .", ":"] {
+            let world = World::with(yolo(), |policy| {
+                let other = policy.workspace.parent().unwrap().join("other");
+                fs::create_dir(&other).unwrap();
+                assert!(user(&other, before).0);
+                policy.writable = vec![other];
+                (policy.mode, policy.ceiling) = (Mode::WorkspaceWrite, level);
+            });
+            if world.supervisor.enforced().unwrap().level != level {
+                continue;
+            }
+            let other = world.path.parent().unwrap().join("other");
+            let canary = other.parent().unwrap().join("canary");
+            let line = format!(
+                "cd ../other && printf '#!/bin/sh\\ntouch {}\\n' > bad && chmod +x bad && git init -q . && \
+                 git config core.fsmonitor $PWD/bad; cp bad .git/hooks/post-commit; git config user.name n",
+                canary.display()
+            );
+            world.call("run_command", &json!({"command": line}));
+            user(&other, USUAL);
+            assert!(!canary.exists(), "{level}: {before}");
+            assert!(user(&other, "git log -1").0, "{level}: {before}");
+        }
+    }
+}
+
+/// The engine alone, and with its supervisors, at any moment: the latter finish its work, or the next start does.
+#[test]
+fn what_was_planted_is_found_when_everything_was_killed() {
+    for kills_all in [false, true] {
+        let home = tempfile::tempdir().unwrap();
+        let (path, canary) = (home.path().join("w"), home.path().join("canary"));
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join("a"), "1\n").unwrap();
+        fs::write(path.join("bad"), format!("#!/bin/sh\ntouch {}\n", canary.display())).unwrap();
+        assert!(user(&path, &format!("chmod +x bad; {REPO}")).0);
+        let line = "git init -q lib; git -C lib -c user.name=n -c user.email=e commit -q --allow-empty -m l; git add lib; \
+                    git -C lib config core.fsmonitor $PWD/bad; touch planted; sleep 60";
+        let script = format!(
+            "[[turn]]\ncalls = [{{ name = \"run_command\", arguments = {{ command = '{line}', timeout = 100 }} }}]\n[[turn]]\ntext = \"done\"\n"
+        );
+        let file = home.path().join("script.toml");
+        fs::write(&file, script).unwrap();
+        let start = |name: &str| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_architect"));
+            command
+                .args(["run", "x", "--mode", "yolo", "--model"])
+                .arg(format!("scripted/{name}"))
+                .current_dir(&path)
+                .env_clear()
+                .env("PATH", std::env::var_os("PATH").unwrap())
+                .env("HOME", home.path())
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null());
+            command
+        };
+        let mut engine = start(&file.display().to_string()).spawn().unwrap();
+        let due = Instant::now() + Duration::from_secs(20);
+        while !path.join("planted").exists() {
+            assert!(Instant::now() < due, "nothing was planted");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let supervisors = children(engine.id());
+        assert!(!supervisors.is_empty());
+        if kills_all {
+            let all = supervisors.iter().map(|id| format!(" {id}")).collect::<String>();
+            assert!(
+                user(&path, &format!("kill -STOP {0} {all}; kill -KILL {0} {all}", engine.id())).0
+            );
+        } else {
+            engine.kill().unwrap();
+        }
+        engine.wait().unwrap();
+        let is_gone = |id: &u32| !Path::new(&format!("/proc/{id}/cwd")).exists();
+        while !supervisors.iter().all(is_gone) {
+            assert!(Instant::now() < due + Duration::from_secs(10), "a supervisor stays");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        if kills_all {
+            fs::write(&file, "[[turn]]\ntext = \"done\"\n").unwrap();
+            assert!(start(&file.display().to_string()).status().unwrap().success());
+        }
+        user(&path, USUAL);
+        assert!(!canary.exists(), "all: {kills_all}");
+        let left = fs::read_dir(home.path().join(".local/state/architect/repositories"));
+        assert_eq!(left.map_or(0, Iterator::count), 0);
+        let config = fs::read_to_string(path.join("lib/.git/config")).unwrap();
+        assert!(config.contains("repositoryformatversion"), "{config}");
+    }
+}
+
+/// Returns the processes that one has started, and so on.
+fn children(id: u32) -> Vec<u32> {
+    let text = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
+    let tasks = fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten().flatten();
+    let others = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    let all: String = others.chain([text]).fold(String::new(), |all, one| all + " " + &one);
+    let mut all: Vec<u32> = all.split_whitespace().filter_map(|id| id.parse().ok()).collect();
+    all.sort_unstable();
+    all.dedup();
+    let below: Vec<u32> = all.iter().flat_map(|id| children(*id)).collect();
+    all.extend(below);
+    all
+}

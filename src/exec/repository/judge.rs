@@ -1,0 +1,320 @@
+//! Which items are harmless, and what becomes of the others.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt, Permissions, PermissionsExt};
+
+use super::Root;
+use super::config::{Setting, parse, written};
+use super::scan::{self, Content, Item, Items, Kind, is_git};
+
+/// What is added to the name of something that is set aside.
+const DENIED: &str = ".denied";
+
+/// The commands in the list of a rebase that run no program.
+const STEPS: [&str; 24] = [
+    "b",
+    "break",
+    "d",
+    "drop",
+    "e",
+    "edit",
+    "f",
+    "fixup",
+    "l",
+    "label",
+    "m",
+    "merge",
+    "noop",
+    "p",
+    "pick",
+    "r",
+    "reset",
+    "revert",
+    "reword",
+    "s",
+    "squash",
+    "t",
+    "u",
+    "update-ref",
+];
+
+/// The ways to merge that are part of git; another one is a program.
+const STRATEGIES: [&str; 6] = ["ort", "recursive", "resolve", "octopus", "ours", "subtree"];
+
+/// What is made of an item that isn't harmless.
+enum Remedy {
+    /// It gets this content.
+    Content(Vec<u8>, String),
+    /// It gets another name.
+    Aside(String),
+}
+
+/// Makes harmless what differs from what was there before. Returns a sentence for each.
+pub(super) fn sweep(
+    root: &Root,
+    before: &Items,
+    now: &Items,
+    is_left: &dyn Fn(&Path) -> bool,
+) -> Vec<String> {
+    let mut said = Vec::new();
+    // What is inside first: its path changes with that of what is around it.
+    for (path, item) in now.iter().rev() {
+        let old = before.get(path);
+        if is_left(path) || old.is_some_and(|old| old.content == item.content) {
+            continue;
+        }
+        let Some(remedy) = remedy(root, path, item, old) else { continue };
+        let shown = path.display();
+        let made = match &remedy {
+            Remedy::Content(content, _) => {
+                // What stood there stays to be read.
+                let _ = aside(&root.dir, path);
+                put(&root.dir, path, content)
+            }
+            Remedy::Aside(_) => aside(&root.dir, path),
+        };
+        said.push(match (made, remedy) {
+            (Ok(()), Remedy::Content(_, why)) => {
+                format!("sandbox denied: {why} in {shown}, which was put right; what the command made of it is in {shown}.denied")
+            }
+            (Ok(()), Remedy::Aside(why)) => {
+                format!("sandbox denied: {why}; {shown} was renamed to {shown}.denied")
+            }
+            (Err(error), Remedy::Content(_, why) | Remedy::Aside(why)) => {
+                format!("sandbox denied: {why} in {shown}, which could not be put right: {error}")
+            }
+        });
+    }
+    for (path, item) in before {
+        if item.kind != Kind::Exact || is_left(path) || root.dir.symlink_metadata(path).is_ok() {
+            continue;
+        }
+        let Content::File(content) = &item.content else { continue };
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let made = root.dir.create_dir_all(folder).and_then(|()| put(&root.dir, path, content));
+        said.push(match made {
+            Ok(()) => format!(
+                "sandbox denied: {} is protected, and was put back after a command had removed it",
+                path.display()
+            ),
+            Err(error) => format!(
+                "sandbox denied: {} is protected, and could not be put back after a command had removed it: {error}",
+                path.display()
+            ),
+        });
+    }
+    said
+}
+
+/// Returns what has to be made of an item; `None` if it is harmless.
+fn remedy(root: &Root, path: &Path, item: &Item, old: Option<&Item>) -> Option<Remedy> {
+    let restored = |why: &str| match old.map(|old| &old.content) {
+        Some(Content::File(content)) => Remedy::Content(content.clone(), why.to_owned()),
+        Some(Content::Link(_) | Content::Other) | None => Remedy::Aside(why.to_owned()),
+    };
+    match (item.kind, &item.content) {
+        (Kind::Config, Content::File(text)) => {
+            let old = old.and_then(|old| settings(&old.content)).unwrap_or_default();
+            let is_work_tree = |value: &str| leads_inside(root, path, Path::new(value));
+            let is_fine =
+                |setting: &Setting| old.contains(setting) || setting.is_harmless(&is_work_tree);
+            let Some(new) = parse(text) else {
+                return Some(restored("a configuration of git that can't be read"));
+            };
+            let bad = new.iter().find(|setting| !is_fine(setting))?;
+            let why = format!("a command may not set {} for git", bad.key());
+            Some(match restored(&why) {
+                Remedy::Aside(why) => {
+                    let kept: Vec<Setting> = new.into_iter().filter(is_fine).collect();
+                    Remedy::Content(written(&kept).into_bytes(), why)
+                }
+                content @ Remedy::Content(..) => content,
+            })
+        }
+        (Kind::Config, Content::Link(_) | Content::Other) => {
+            Some(restored("the configuration of git has to be a file"))
+        }
+        (Kind::Hook, _) => Some(restored("a command may not make a hook of git")),
+        (Kind::Exact, _) => Some(restored("no command may change a protected file")),
+        (Kind::Pointer, Content::File(text)) => {
+            let text = String::from_utf8_lossy(text);
+            let target = text.trim_end_matches('\n');
+            let is_fine = if path.file_name().is_some_and(is_git) {
+                let target = target.strip_prefix("gitdir: ");
+                target.is_some_and(|target| leads_inside(root, path, Path::new(target)))
+            } else {
+                is_own_common(path, target)
+            };
+            (!is_fine).then(|| restored("a command may not lead git elsewhere"))
+        }
+        (Kind::Pointer, Content::Link(_) | Content::Other) => {
+            Some(restored("a command may not lead git elsewhere"))
+        }
+        (Kind::Link, Content::Link(target)) => {
+            let is_fine = match path.file_name() {
+                Some(name) if is_git(name) => leads_inside(root, path, target),
+                _ => is_beside(path, target),
+            };
+            (!is_fine).then(|| Remedy::Aside("a command may not lead git elsewhere".to_owned()))
+        }
+        (Kind::Link, Content::File(_) | Content::Other) => None,
+        (Kind::Todo, Content::File(text)) => {
+            let old = match old.map(|old| &old.content) {
+                Some(Content::File(old)) => lines(old),
+                Some(Content::Link(_) | Content::Other) | None => Vec::new(),
+            };
+            let new = lines(text);
+            let is_fine = |line: &&String| old.contains(line) || is_step(path, line);
+            if new.iter().all(|line| is_fine(&line)) {
+                return None;
+            }
+            let kept =
+                new.iter().filter(is_fine).fold(String::new(), |all, line| all + line + "\n");
+            let why = "what git would run when the user continues was taken out".to_owned();
+            Some(Remedy::Content(kept.into_bytes(), why))
+        }
+        (Kind::Todo, Content::Link(_) | Content::Other) => {
+            Some(Remedy::Aside("a command may not lead git elsewhere".to_owned()))
+        }
+    }
+}
+
+fn settings(content: &Content) -> Option<Vec<Setting>> {
+    match content {
+        Content::File(text) => parse(text),
+        Content::Link(_) | Content::Other => None,
+    }
+}
+
+fn lines(text: &[u8]) -> Vec<String> {
+    String::from_utf8_lossy(text).lines().map(str::to_owned).collect()
+}
+
+/// Returns whether a line of a file that tells git how to continue runs no program of its own.
+fn is_step(path: &Path, line: &str) -> bool {
+    let name = path.file_name().unwrap_or_default();
+    let line = line.trim();
+    if name == "strategy" {
+        return line.is_empty() || STRATEGIES.contains(&line);
+    }
+    if name == "opts" {
+        // Another file of settings, in which only one of them names a program.
+        let value = line.strip_prefix("strategy").map(str::trim_start);
+        let value = value.and_then(|rest| rest.strip_prefix('=')).map(str::trim);
+        let is_other =
+            !line.to_lowercase().contains("strategy") || line.starts_with("strategy-option");
+        return value.map_or(is_other, |value| STRATEGIES.contains(&value))
+            && !line.ends_with('\\');
+    }
+    if name == "applyopts" {
+        return !line.contains("unsafe") && !line.contains("directory");
+    }
+    let first = line.split_whitespace().next().unwrap_or_default();
+    line.is_empty() || line.starts_with(['#', ';']) || STEPS.contains(&first)
+}
+
+/// Returns whether `commondir` of a linked work tree names the repository that it lies in.
+fn is_own_common(path: &Path, target: &str) -> bool {
+    let folder = path.parent().unwrap_or(Path::new(""));
+    folder.parent().and_then(Path::file_name).is_some_and(|name| name == "worktrees")
+        && Path::new(target).components().eq([Component::ParentDir, Component::ParentDir])
+}
+
+/// Returns whether what a file or a link names lies below the root, by its real name.
+fn leads_inside(root: &Root, path: &Path, target: &Path) -> bool {
+    let folder = path.parent().unwrap_or(Path::new(""));
+    if target.is_absolute() {
+        return target.canonicalize().is_ok_and(|target| target.starts_with(&root.path));
+    }
+    let folder = folder.join(target);
+    // It may be made later; by then it has to stay inside as it is written.
+    let mut depth = 0_i32;
+    let is_inside = folder.components().all(|part| {
+        depth += match part {
+            Component::ParentDir => -1,
+            Component::Normal(_) => 1,
+            Component::CurDir => 0,
+            Component::RootDir | Component::Prefix(_) => return false,
+        };
+        depth >= 0
+    });
+    let escapes = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+    is_inside && !root.dir.canonicalize(&folder).is_err_and(|error| escapes(&error))
+}
+
+/// Returns whether a link in the folder of a repository names something beside it or below.
+fn is_beside(path: &Path, target: &Path) -> bool {
+    let is_down = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
+    // `HEAD` was such a link once.
+    path.parent().is_some() && target.is_relative() && target.components().all(is_down)
+}
+
+/// Gives something another name, under which nothing follows it.
+fn aside(root: &Dir, path: &Path) -> io::Result<()> {
+    let numbered = (2..1_000).map(|number| format!("{DENIED}-{number}"));
+    let named = |ending: String| {
+        let mut name = OsString::from(path);
+        name.push(ending);
+        PathBuf::from(name)
+    };
+    let names = std::iter::once(DENIED.to_owned()).chain(numbered).map(named);
+    let mut free = names.filter(|path| root.symlink_metadata(path).is_err());
+    let free = free.next().ok_or(io::ErrorKind::AlreadyExists)?;
+    reopened(root, path, || root.rename(path, root, &free))
+}
+
+/// Writes a file anew.
+fn put(root: &Dir, path: &Path, content: &[u8]) -> io::Result<()> {
+    let write = || {
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o644);
+        root.open_with(path, &options)?.write_all(content)
+    };
+    reopened(root, path, write)
+}
+
+/// Does something in the folder of a path, which a command may have closed.
+fn reopened(root: &Dir, path: &Path, act: impl Fn() -> io::Result<()>) -> io::Result<()> {
+    act().or_else(|_| {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        root.set_permissions(parent.unwrap_or(Path::new(".")), Permissions::from_mode(0o700))?;
+        act()
+    })
+}
+
+/// Returns why a new configuration can't take the place of an old one; `None` if it can.
+pub(super) fn refused(old: &[u8], new: &[u8]) -> Option<String> {
+    let Some(new) = parse(new) else { return Some("what it wrote can't be read".to_owned()) };
+    let old = parse(old).unwrap_or_default();
+    let differs = |some: &[Setting], others: &[Setting]| {
+        let bad =
+            |setting: &&Setting| !others.contains(setting) && !setting.is_harmless(&|_| false);
+        some.iter().find(bad).map(Setting::key)
+    };
+    differs(&new, &old)
+        .or_else(|| differs(&old, &new))
+        .map(|key| format!("it may not change {key}"))
+}
+
+/// Returns the items of files that have to stay what they are.
+pub(super) fn exact(root: &Dir, path: &Path, items: &mut Items) {
+    let Ok(meta) = root.symlink_metadata(path) else { return };
+    if !meta.is_dir() {
+        items.insert(
+            path.to_owned(),
+            Item { kind: Kind::Exact, content: scan::content(root, path, &meta) },
+        );
+        return;
+    }
+    let Ok(entries) = root.read_dir(path) else { return };
+    for entry in entries.flatten() {
+        if entry.file_name().as_bytes().ends_with(DENIED.as_bytes()) {
+            continue;
+        }
+        exact(root, &path.join(entry.file_name()), items);
+    }
+}

@@ -1,0 +1,552 @@
+//! Repositories of git in the folders that commands may write.
+//!
+//! Git executes and follows files of a repository: its configuration, its hooks, the list of a rebase, pointers to other
+//! folders. Whoever writes them has the next `git status` of the user run a program outside of the sandbox. So:
+//!
+//! * What is there before a command is mounted read-only. The configuration, which ordinary commands of git change, is
+//!   a copy of the worker's own ([`Lent`]); after a command, harmless changes are taken over, and others are not.
+//! * What a command has made anew is looked for after its end, and made harmless ([`Watch::after`]). Where there are no
+//!   mounts, this goes for all of it.
+//! * Should the engine be killed meanwhile, its supervisors do it ([`Survivor`]); should they be killed with it, the next
+//!   start of the program does ([`finish_left`]), by what is written in a file of the state folder.
+
+mod config;
+mod judge;
+mod scan;
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use self::config::{Base, parse};
+use self::scan::{Items, Place, Scanner};
+use super::confine::Level;
+use super::policy::{Lent, Mode, Policy};
+
+/// A folder below which repositories are looked for.
+struct Root {
+    dir: Dir,
+    path: PathBuf,
+}
+
+/// A root with what git executed or followed there before the first command.
+struct Watched {
+    root: Root,
+    place: Place,
+    /// What has to stay what it is, where nothing is mounted.
+    exact: Vec<PathBuf>,
+    scanner: Scanner,
+    before: Items,
+}
+
+/// Looks after the repositories that commands may write.
+pub(super) struct Watch {
+    policy: Policy,
+    roots: Mutex<Vec<Watched>>,
+    /// The folders of the configurations that are lent.
+    owners: Vec<Dir>,
+    /// Whether what was there before is mounted read-only; unset until the first worker knows.
+    is_mounted: OnceLock<bool>,
+    marker: OnceLock<Option<File>>,
+}
+
+/// What is written down for a run, should it be killed.
+#[derive(Serialize, Deserialize)]
+struct Record {
+    roots: Vec<(PathBuf, Place, Vec<PathBuf>, Items)>,
+    /// What commands couldn't change.
+    mounted: Vec<PathBuf>,
+}
+
+/// The most repositories whose files are mounted; each costs something at the start of a worker.
+const MOST: usize = 100;
+
+/// Folders of dependencies and of what is built, whose repositories come and go.
+const DEPENDENCIES: [&str; 6] = ["node_modules", "target", ".venv", "venv", "vendor", "build"];
+
+/// The folder in the state folder that has a file for each run.
+const RECORDS: &str = "repositories";
+
+/// How often, and for how long, a configuration that git has locked is waited for.
+const ATTEMPTS: u32 = 50;
+const PAUSE: Duration = Duration::from_millis(10);
+
+impl Watch {
+    /// Looks at the repositories that commands with this policy may write.
+    pub(super) fn new(policy: &Policy) -> Self {
+        let mut watch = Self {
+            policy: policy.clone(),
+            roots: Mutex::default(),
+            owners: Vec::new(),
+            is_mounted: OnceLock::new(),
+            marker: OnceLock::new(),
+        };
+        if policy.mode != Mode::WorkspaceWrite {
+            return watch;
+        }
+        let mut roots = vec![(policy.workspace.clone(), Place::WorkTree)];
+        roots.extend(watch.elsewhere());
+        roots.extend(policy.writable.iter().filter_map(|path| of_writable(path)));
+        for (path, place) in roots {
+            watch.add(&path, place);
+        }
+        watch
+    }
+
+    /// Returns the policy with what is protected for the sake of git.
+    pub(super) fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    fn add(&mut self, path: &Path, place: Place) {
+        let Ok(path) = path.canonicalize() else { return };
+        let Ok(dir) = Dir::open_ambient_dir(&path, ambient_authority()) else { return };
+        let mut scanner = Scanner::default();
+        let (before, repositories) = scanner.scan(&dir, place);
+        for repository in repositories.iter().filter(|path| !is_dependency(path)).take(MOST) {
+            self.protect(&path.join(repository));
+        }
+        if place == Place::WorkTree {
+            // The one that the workspace itself belongs to.
+            let own = path.join(".git");
+            match fs::symlink_metadata(&own) {
+                Ok(meta) if meta.is_file() => self.policy.protected.push(own),
+                Ok(meta) if meta.is_symlink() => self.policy.links.push(own),
+                Ok(_) | Err(_) => {}
+            }
+        }
+        self.policy.repositories.push(path.clone());
+        let root = Root { dir, path };
+        let roots = self.roots.get_mut().unwrap_or_else(PoisonError::into_inner);
+        roots.push(Watched { root, place, exact: Vec::new(), scanner, before });
+    }
+
+    /// Protects the files of a repository that are there.
+    fn protect(&mut self, repository: &Path) {
+        // What belongs to a linked work tree goes with it.
+        if repository.parent().and_then(Path::file_name) == Some(OsStr::new("worktrees")) {
+            return;
+        }
+        for name in ["config", "config.worktree", "commondir", "hooks"] {
+            let path = repository.join(name);
+            let Ok(meta) = fs::symlink_metadata(&path) else { continue };
+            if meta.is_symlink() {
+                // Where it leads is protected as well.
+                self.policy.protected.extend(path.canonicalize());
+                self.policy.links.push(path);
+            } else if name == "config" && !self.policy.protected.contains(&path) {
+                self.lend(repository);
+            } else {
+                self.policy.protected.push(path);
+            }
+        }
+    }
+
+    fn lend(&mut self, repository: &Path) {
+        let Ok(owner) = Dir::open_ambient_dir(repository, ambient_authority()) else { return };
+        let copy = PathBuf::from(self.policy.lent.len().to_string());
+        self.policy.lent.push(Lent { file: repository.join("config"), copy });
+        self.owners.push(owner);
+    }
+
+    /// Lets commands write a repository that lies elsewhere and has the workspace as a work tree. Returns where it is to
+    /// be looked at.
+    fn elsewhere(&mut self) -> Vec<(PathBuf, Place)> {
+        let workspace = self.policy.workspace.clone();
+        let Some(found) = Elsewhere::of(&workspace) else { return Vec::new() };
+        match found {
+            Elsewhere::WorkTree { own, common } => {
+                let names = ["objects", "refs", "logs"];
+                let parts: Vec<_> = names.iter().map(|name| common.join(name)).collect();
+                self.policy.writable.extend(parts.iter().cloned().chain([own.clone()]));
+                let followed = ["commondir", "config.worktree", "gitdir"];
+                self.policy.protected.extend(followed.map(|name| own.join(name)));
+                self.lend(&common);
+                let parts = parts.into_iter().skip(1).map(|path| (path, Place::Inside));
+                parts.chain([(own, Place::Repository)]).collect()
+            }
+            Elsewhere::Submodule(own) => {
+                self.policy.writable.push(own.clone());
+                vec![(own, Place::Repository)]
+            }
+        }
+    }
+
+    /// Begins to look after a run whose commands are confined at this level.
+    pub(super) fn begin(&self, level: Level) {
+        let is_mounted = *self.is_mounted.get_or_init(|| {
+            let is_mounted = level == Level::Namespaces;
+            if !is_mounted {
+                let mut roots = self.roots.lock().unwrap_or_else(PoisonError::into_inner);
+                roots.iter_mut().for_each(|watched| watched.keep(&self.policy.protected));
+            }
+            is_mounted
+        });
+        self.marker.get_or_init(|| {
+            let marker = self.policy.marker.as_ref()?;
+            match self.record(is_mounted).write(marker) {
+                Ok(file) => Some(file),
+                Err(error) => {
+                    log::debug!("{} was not written: {error}", marker.display());
+                    None
+                }
+            }
+        });
+    }
+
+    fn record(&self, is_mounted: bool) -> Record {
+        let roots = self.roots.lock().unwrap_or_else(PoisonError::into_inner);
+        let root = |watched: &Watched| {
+            let Watched { root, place, exact, before, .. } = watched;
+            (root.path.clone(), *place, exact.clone(), before.clone())
+        };
+        Record {
+            roots: roots.iter().map(root).collect(),
+            mounted: if is_mounted { mounted(&self.policy) } else { Vec::new() },
+        }
+    }
+
+    /// Makes harmless what commands have made for git. Returns what was done, a sentence for each.
+    pub(super) fn after(&self) -> Vec<String> {
+        let mounted = match self.is_mounted.get() {
+            Some(true) => mounted(&self.policy),
+            Some(false) => Vec::new(),
+            None => return Vec::new(),
+        };
+        let mut roots = self.roots.lock().unwrap_or_else(PoisonError::into_inner);
+        roots.iter_mut().flat_map(|watched| watched.sweep(&mounted)).collect()
+    }
+
+    /// Gives a worker copies of the configurations as they are now.
+    pub(super) fn lend_to(&self, copies: &Path) -> Vec<Vec<u8>> {
+        let Ok(temp) = Dir::open_ambient_dir(&self.policy.temp, ambient_authority()) else {
+            return Vec::new();
+        };
+        let lent = self.policy.lent.iter().zip(&self.owners).map(|(lent, owner)| {
+            let content = scan::read(owner, Path::new("config")).unwrap_or_default();
+            if let Err(error) = replace(&temp, &copies.join(&lent.copy), &content) {
+                log::debug!("{} was not lent: {error}", lent.file.display());
+            }
+            content
+        });
+        lent.collect()
+    }
+
+    /// Takes over the harmless changes that a command has made in its copies.
+    pub(super) fn take_back(&self, copies: &Path, before: &[Vec<u8>]) -> Vec<String> {
+        let Ok(temp) = Dir::open_ambient_dir(&self.policy.temp, ambient_authority()) else {
+            return Vec::new();
+        };
+        let lent = self.policy.lent.iter().zip(&self.owners).zip(before);
+        let taken = lent.filter_map(|((lent, owner), old)| {
+            let new = scan::read(&temp, &copies.join(&lent.copy).join("config")).ok()?;
+            if new == *old {
+                return None;
+            }
+            let why = judge::refused(old, &new).or_else(|| {
+                let taken = take_over(owner, old, &new);
+                taken.err().map(|error| error.to_string())
+            })?;
+            Some(format!(
+                "sandbox denied: what the command changed in {} was not taken over: {why}; the user can change it by \
+                 hand, or allow it with --sandbox off",
+                lent.file.display()
+            ))
+        });
+        taken.collect()
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let said = self.after();
+        for sentence in said {
+            log::warn!("{sentence}");
+        }
+        if let (Some(Some(_)), Some(marker)) = (self.marker.get(), &self.policy.marker) {
+            let _ = fs::remove_file(marker);
+        }
+    }
+}
+
+impl Watched {
+    /// Remembers what has to stay what it is.
+    fn keep(&mut self, protected: &[PathBuf]) {
+        let Self { root, exact, before, .. } = self;
+        let inside = protected.iter().filter_map(|path| path.strip_prefix(&root.path).ok());
+        let inside = inside.filter(|path| !path.as_os_str().is_empty());
+        exact.extend(inside.filter(|path| !before.contains_key(*path)).map(Path::to_owned));
+        // What isn't there is looked for in another way.
+        exact.retain(|path| root.dir.symlink_metadata(path).is_ok());
+        exact.iter().for_each(|path| judge::exact(&root.dir, path, before));
+    }
+
+    fn sweep(&mut self, mounted: &[PathBuf]) -> Vec<String> {
+        let Self { root, place, exact, scanner, before } = self;
+        let (mut now, _) = scanner.scan(&root.dir, *place);
+        exact.iter().for_each(|path| judge::exact(&root.dir, path, &mut now));
+        let is_left = |path: &Path| {
+            let path = root.path.join(path);
+            mounted.iter().any(|place| path.starts_with(place))
+        };
+        judge::sweep(root, before, &now, &is_left)
+    }
+}
+
+/// Returns what is mounted for a policy, and can't be changed by commands.
+fn mounted(policy: &Policy) -> Vec<PathBuf> {
+    let lent = policy.lent.iter().map(|lent| &lent.file);
+    policy
+        .protected
+        .iter()
+        .chain(&policy.hidden)
+        .chain(&policy.links)
+        .chain(lent)
+        .cloned()
+        .collect()
+}
+
+/// Writes a file in a folder that others may write, whatever they have put there.
+fn replace(temp: &Dir, folder: &Path, content: &[u8]) -> io::Result<()> {
+    temp.create_dir_all(folder)?;
+    let new = folder.join(Uuid::now_v7().simple().to_string());
+    temp.open_with(&new, cap_std::fs::OpenOptions::new().write(true).create_new(true))?
+        .write_all(content)?;
+    temp.rename(&new, temp, folder.join("config"))
+}
+
+/// Writes a configuration as git does: to a lock first.
+fn take_over(owner: &Dir, old: &[u8], new: &[u8]) -> io::Result<()> {
+    let mut options = cap_std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    let mut attempt = 0;
+    let mut lock = loop {
+        match owner.open_with("config.lock", &options) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < ATTEMPTS => {
+                attempt += 1;
+                std::thread::sleep(PAUSE);
+            }
+            opened => break opened?,
+        }
+    };
+    let write = || {
+        if scan::read(owner, Path::new("config"))? != old {
+            return Err(io::Error::other("somebody else has changed it meanwhile"));
+        }
+        lock.write_all(new)?;
+        if let Ok(meta) = owner.metadata("config") {
+            owner.set_permissions("config.lock", meta.permissions())?;
+        }
+        owner.rename("config.lock", owner, "config")
+    };
+    let mut write = write;
+    write().inspect_err(|_| {
+        let _ = owner.remove_file("config.lock");
+    })
+}
+
+/// A repository that has the workspace as a work tree, and lies elsewhere.
+enum Elsewhere {
+    /// The workspace is a linked work tree: it has a folder of its own in a repository.
+    WorkTree { own: PathBuf, common: PathBuf },
+    /// The workspace is a submodule.
+    Submodule(PathBuf),
+}
+
+impl Elsewhere {
+    /// Returns the repository, if it knows the workspace: a file of the workspace alone could name any folder.
+    fn of(workspace: &Path) -> Option<Self> {
+        let file = workspace.join(".git");
+        if !fs::symlink_metadata(&file).ok()?.is_file() {
+            return None;
+        }
+        let named = |path: &Path, prefix: &str| {
+            let text = fs::read_to_string(path).ok()?;
+            let target = text.strip_prefix(prefix)?.trim_end_matches('\n');
+            path.parent()?.join(target).canonicalize().ok()
+        };
+        let own = named(&file, "gitdir: ")?;
+        let workspace = workspace.canonicalize().ok()?;
+        if own.starts_with(&workspace) {
+            return None;
+        }
+        if let Some(common) = named(&own.join("commondir"), "") {
+            let is_known = named(&own.join("gitdir"), "")? == workspace.join(".git");
+            let is_own = own.parent()? == common.join("worktrees");
+            return (is_known && is_own).then_some(Self::WorkTree { own, common });
+        }
+        let config = parse(&fs::read(own.join("config")).ok()?)?;
+        let is_known = config.iter().any(|setting| {
+            setting.is_harmless(&|_| false)
+                != setting.is_harmless(&|path| {
+                    own.join(path).canonicalize().is_ok_and(|found| found == workspace)
+                })
+        });
+        is_known.then_some(Self::Submodule(own))
+    }
+}
+
+/// Returns where a further folder that commands may write is to be looked at. It may be a cache of any size, so what lies
+/// below counts only if it is a work tree already.
+fn of_writable(path: &Path) -> Option<(PathBuf, Place)> {
+    let path = path.canonicalize().ok()?;
+    if path.ancestors().any(|folder| folder.file_name().is_some_and(scan::is_git)) {
+        let place = if path.join("HEAD").exists() { Place::Repository } else { Place::Inside };
+        return Some((path, place));
+    }
+    let place = if path.join(".git").exists() { Place::WorkTree } else { Place::Shallow };
+    Some((path, place))
+}
+
+fn is_dependency(path: &Path) -> bool {
+    path.iter().any(|name| DEPENDENCIES.iter().any(|other| name == *other))
+}
+
+impl Record {
+    /// Writes the record, and returns the file, which is locked as long as it is open.
+    fn write(&self, path: &Path) -> io::Result<File> {
+        if let Some(folder) = path.parent() {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        }
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        file.try_lock().map_err(io::Error::from)?;
+        file.write_all(&serde_json::to_vec(self)?)?;
+        Ok(file)
+    }
+
+    /// Does what the run could not.
+    fn finish(self, open: impl Fn(&Path) -> Option<Dir>) -> Vec<String> {
+        let Self { roots, mounted } = self;
+        let watched = roots.into_iter().filter_map(|(path, place, exact, before)| {
+            let root = Root { dir: open(&path)?, path };
+            Some(Watched { root, place, exact, scanner: Scanner::default(), before })
+        });
+        watched.flat_map(|mut watched| watched.sweep(&mounted)).collect()
+    }
+}
+
+/// Returns the name of a file for the record of a run.
+pub fn marker(state: &Path) -> PathBuf {
+    state.join(RECORDS).join(Uuid::now_v7().simple().to_string())
+}
+
+/// Makes harmless what the commands of runs have made for git that were killed. Returns what was done.
+pub fn finish_left(state: &Path) -> Vec<String> {
+    let entries = fs::read_dir(state.join(RECORDS)).into_iter().flatten().flatten();
+    let finished = entries.flat_map(|entry| {
+        let path = entry.path();
+        let left = File::open(&path).and_then(|file| match file.try_lock() {
+            Ok(()) => serde_json::from_reader::<_, Record>(io::BufReader::new(&file))
+                .map(Some)
+                .map_err(Into::into),
+            // Its run goes on.
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        });
+        let open = |path: &Path| Dir::open_ambient_dir(path, ambient_authority()).ok();
+        let said = match left {
+            Ok(None) => return Vec::new(),
+            Ok(Some(record)) => record.finish(open),
+            Err(error) => vec![format!("{} can't be read: {error}", path.display())],
+        };
+        let _ = fs::remove_file(&path);
+        said
+    });
+    finished.collect()
+}
+
+/// What a supervisor needs to do the work of an engine that was killed.
+pub(super) struct Survivor {
+    records: Dir,
+    name: OsString,
+    roots: Vec<(PathBuf, Dir)>,
+}
+
+impl Survivor {
+    /// Opens everything; to be called before there are other mounts.
+    pub(super) fn of(policy: &Policy) -> Option<Self> {
+        let marker = policy.marker.as_ref()?;
+        let open = |path: &Path| Dir::open_ambient_dir(path, ambient_authority());
+        let folder = marker.parent()?;
+        // The engine writes its record before the first command.
+        let _ = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        let roots =
+            policy.repositories.iter().filter_map(|path| Some((path.clone(), open(path).ok()?)));
+        Some(Self {
+            records: open(folder).ok()?,
+            name: marker.file_name()?.to_owned(),
+            roots: roots.collect(),
+        })
+    }
+
+    /// Does what the engine would have done after the last command.
+    pub(super) fn finish(self) {
+        let Ok(file) = self.records.open(&self.name) else { return };
+        let file = file.into_std();
+        // Another supervisor may be at it.
+        if file.lock().is_err() || self.records.symlink_metadata(&self.name).is_err() {
+            return;
+        }
+        let record = serde_json::from_reader::<_, Record>(io::BufReader::new(&file));
+        if let Ok(record) = record {
+            record.finish(|path| {
+                let (_, dir) = self.roots.iter().find(|(root, _)| root == path)?;
+                dir.try_clone().ok()
+            });
+        }
+        let _ = self.records.remove_file(&self.name);
+    }
+}
+
+/// Returns what git runs or follows among the files of a work tree, as the configurations of its user and its repository
+/// say: folders of hooks, included files, programs.
+pub fn followed(workspace: &Path, home: Option<&Path>) -> Vec<PathBuf> {
+    let mut files = vec![workspace.join(".git/config"), workspace.join(".git/config.worktree")];
+    if let Some(Elsewhere::WorkTree { own, common }) = Elsewhere::of(workspace) {
+        files.extend([common.join("config"), own.join("config.worktree")]);
+    }
+    if let Some(home) = home {
+        files.extend([home.join(".gitconfig"), home.join(".config/git/config")]);
+    }
+    files.push("/etc/gitconfig".into());
+    let (mut read, mut found) = (Vec::new(), Vec::new());
+    while let Some(file) = files.pop() {
+        if read.contains(&file) || read.len() >= MOST {
+            continue;
+        }
+        let settings = fs::read(&file).ok().and_then(|text| parse(&text)).unwrap_or_default();
+        for (base, path) in settings.iter().flat_map(config::Setting::followed) {
+            let path = match (path.strip_prefix("~"), home, base) {
+                (Ok(rest), Some(home), _) => home.join(rest),
+                (_, _, Base::WorkTree) => workspace.join(path),
+                (_, _, Base::Include) => file.parent().unwrap_or(workspace).join(path),
+            };
+            let Some(path) = super::policy::real(&path) else { continue };
+            if base == Base::Include {
+                files.push(path.clone());
+            }
+            let path = match (path.file_name(), path.parent()) {
+                // What stands there runs what lies beside it.
+                (Some(name), Some(parent)) if name == "_" => parent.to_owned(),
+                _ => path,
+            };
+            let git = workspace.join(".git");
+            if path.starts_with(workspace) && path != workspace && !path.starts_with(git) {
+                found.push(path);
+            }
+        }
+        read.push(file);
+    }
+    found.sort();
+    found.dedup();
+    found
+}
