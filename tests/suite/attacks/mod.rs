@@ -4,3 +4,4 @@ mod confinement;
 mod git;
 mod permissions;
 mod races;
+mod steering;
