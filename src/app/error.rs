@@ -43,6 +43,9 @@ pub enum AppError {
         /// What the system says.
         cause: io::Error,
     },
+    /// The current folder has all that belongs to the user, and nobody named it as the workspace.
+    #[error("{} would be the workspace, and it has your home folder in it", .0.display())]
+    Home(PathBuf),
     /// The schema of the answer is none.
     #[error("the schema of the answer {0}")]
     Schema(String),
@@ -82,6 +85,7 @@ impl AppError {
             | Self::Connect(_)
             | Self::NoPrice(_)
             | Self::Workspace { .. }
+            | Self::Home(_)
             | Self::Schema(_)
             | Self::Exec(ExecError::Unconfined(_))
             | Self::Server(_)

@@ -62,6 +62,7 @@ impl Setup {
                 .state
                 .filter(|_| may_store)
                 .map(|own| own.join("workspaces")),
+            ..IndexSettings::default()
         })
     }
 }

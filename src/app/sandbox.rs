@@ -74,7 +74,7 @@ impl Drop for Temp {
 /// What a command may not write although it lies in the workspace: what the user's own programs would run or obey.
 ///
 /// What git executes or follows is protected by whoever runs the commands.
-const PROTECTED: [&str; 2] = [".architect", ".mcp.json"];
+const PROTECTED: [&str; 5] = [".agents", ".architect", ".claude", ".codex", ".mcp.json"];
 
 impl Sandbox {
     /// Returns what commands run in. Nothing is started before the first command, except to see that a level which is
@@ -153,7 +153,10 @@ fn policy(config: &Config, world: &World, workspace: PathBuf, temp: &Path) -> Po
     let sandbox = &config.settings.sandbox;
     let state = world.folders().state.into_iter().chain(config.settings.sessions.dir.clone());
     let followed = exec::followed(&workspace, world.folders().home.as_deref());
+    let home = world.folders().home.and_then(|home| home.canonicalize().ok());
+    let dotfiles = home.map(|home| dotfiles(&home, &workspace, &sandbox.writable));
     let own = PROTECTED.iter().map(|path| workspace.join(path)).chain(followed);
+    let own = own.chain(dotfiles.into_iter().flatten());
     let marker = world.folders().state.map(|state| exec::marker(&state));
     Policy {
         mode: match sandbox.mode {
@@ -234,6 +237,49 @@ fn memory() -> Option<u64> {
 #[cfg(not(target_os = "linux"))]
 fn memory() -> Option<u64> {
     None
+}
+
+/// Files of a home that programs read when they start, and that may not be there yet.
+const STARTED: [&str; 18] = [
+    ".bash_aliases",
+    ".bash_login",
+    ".bash_logout",
+    ".bash_profile",
+    ".bashrc",
+    ".config",
+    ".cshrc",
+    ".envrc",
+    ".gitconfig",
+    ".inputrc",
+    ".local",
+    ".login",
+    ".profile",
+    ".ssh",
+    ".xprofile",
+    ".zprofile",
+    ".zshenv",
+    ".zshrc",
+];
+
+/// Returns the dotfiles of the home that lie in the workspace, also those that are links to there.
+fn dotfiles(home: &Path, workspace: &Path, writable: &[PathBuf]) -> Vec<PathBuf> {
+    let below = |folder: &Path| {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).collect::<Vec<_>>()
+    };
+    let is_dotfile = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
+    };
+    let there = below(home).into_iter().filter(is_dotfile).chain(below(&home.join(".config")));
+    let all = there.chain(STARTED.iter().map(|name| home.join(name)));
+    let real = all.filter_map(|path| exec::real(&path));
+    let inside = real.filter(|path| path.starts_with(workspace) && path != workspace);
+    // What the user has opened stays open.
+    let mut inside: Vec<PathBuf> =
+        inside.filter(|path| !writable.iter().any(|open| open.starts_with(path))).collect();
+    inside.sort();
+    inside.dedup();
+    inside
 }
 
 fn environment(

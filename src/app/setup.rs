@@ -1,5 +1,6 @@
 //! Everything that a run needs, found and checked before anything begins.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -50,6 +51,12 @@ pub enum Effect {
     Described,
 }
 
+/// Returns whether a workspace is the root folder, or has the user's home in it.
+fn holds_home(workspace: &Path, home: Option<&Path>) -> bool {
+    let home = home.and_then(|home| home.canonicalize().ok());
+    workspace.parent().is_none() || home.is_some_and(|home| home.starts_with(workspace))
+}
+
 /// The variable that tells how many hooks are around this process.
 const DEPTH: &str = "ARCHITECT_HOOK_DEPTH";
 
@@ -68,6 +75,10 @@ impl Setup {
         let path = config.workspace.clone();
         let root =
             Root::open(&path).map_err(|cause| AppError::Workspace { path: path.clone(), cause })?;
+        let is_named = config.settings.workspace.root.is_some();
+        if !is_named && holds_home(root.path(), world.folders().home.as_deref()) {
+            return Err(AppError::Home(root.path().to_owned()));
+        }
         let guarded = settings.guardrails.files(&root, &settings.rules);
         let sandbox = Sandbox::new(&config, &world, root.path().to_owned(), guarded)?;
         Ok(Self {

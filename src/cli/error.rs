@@ -149,6 +149,13 @@ fn hints(error: &AppError) -> Vec<String> {
         AppError::NoPrice(_) => hint(
             "give its price in the file of `costs.prices_file`, or go on without counting money: --set costs.unknown_price=warn",
         ),
+        AppError::Home(path) => vec![
+            "change to the folder of a project, or name one with --workspace".to_owned(),
+            format!(
+                "--workspace {} takes it all the same; its dotfiles stay protected",
+                path.display()
+            ),
+        ],
         AppError::Workspace { .. } => hint("name another folder with --workspace"),
         AppError::Exec(ExecError::Unconfined(_)) => {
             hint("`architect doctor` tells what this system can do; --sandbox off confines nothing")

@@ -7,12 +7,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde::Deserialize;
+use thiserror::Error;
 
 use super::file::{self, Author};
 use super::origin::{Document, Origin, Rank};
 use super::problem::{Notice, NoticeCause, Problem, Trouble};
 use super::tree::{Node, Table, Value};
 use super::typed::put;
+use crate::exec::is_secret;
 
 #[derive(Deserialize)]
 struct McpJson {
@@ -39,6 +41,21 @@ struct Server {
 /// The variables of the environment, by name.
 pub(super) type Variables<'a> = dyn Fn(&str) -> Option<&'a str> + 'a;
 
+/// The variables of the environment that a file may have.
+type Open<'a, 'b> = dyn Fn(&str) -> Result<Option<&'a str>, Withheld> + 'b;
+
+/// Why a file doesn't get the value of a variable.
+#[derive(Debug, Error)]
+enum Withheld {
+    #[error("{0} is not set")]
+    Unset(String),
+    #[error(
+        "{0} may hold a secret, and a file of the project gets none; declare the server in your own configuration, or \
+         name this file with --mcp-config"
+    )]
+    Secret(String),
+}
+
 /// Returns the layer that a file makes; none when there is no such file.
 pub(super) fn of_file(
     path: &Path,
@@ -47,9 +64,14 @@ pub(super) fn of_file(
     variables: &Variables<'_>,
     notices: &mut Vec<Notice>,
 ) -> Result<Option<Table>, Vec<Problem>> {
+    let open = |name: &str| match author {
+        // Somebody else's file must not send the user's keys to a server of their choice.
+        Author::Anybody if is_secret(name) => Err(Withheld::Secret(name.to_owned())),
+        Author::Anybody | Author::NotEverybody | Author::Us => Ok(variables(name)),
+    };
     match file::read(path, author) {
         Ok(None) => Ok(None),
-        Ok(Some(document)) => parse(&document, rank, variables, notices).map(Some),
+        Ok(Some(document)) => parse(&document, rank, &open, notices).map(Some),
         Err(error) => Err(vec![Problem::new(Origin::DEFAULT, Trouble::Unreadable(error))]),
     }
 }
@@ -57,7 +79,7 @@ pub(super) fn of_file(
 fn parse(
     document: &Arc<Document>,
     rank: Rank,
-    variables: &Variables<'_>,
+    variables: &Open<'_, '_>,
     notices: &mut Vec<Notice>,
 ) -> Result<Table, Vec<Problem>> {
     let whole = Origin::file(rank, document, 0..0);
@@ -86,8 +108,8 @@ fn parse(
             }
             Ok(server) => match server.table(&name, &origin, variables) {
                 Ok(table) => servers.push(Node::new(Value::Table(table), origin)),
-                Err(missing) => {
-                    let message = format!("server `{name}` is left out: {missing} is not set");
+                Err(why) => {
+                    let message = format!("server `{name}` is left out: {why}");
                     notices.push(Notice { origin, message, cause: NoticeCause::Other });
                 }
             },
@@ -103,19 +125,19 @@ fn parse(
 }
 
 impl Server {
-    /// Returns the server as an entry of `[[mcp.servers]]`; fails with the name of a variable that is not set.
+    /// Returns the server as an entry of `[[mcp.servers]]`; fails with a variable that it can't have.
     fn table(
         self,
         name: &str,
         origin: &Origin,
-        variables: &Variables<'_>,
-    ) -> Result<Table, String> {
+        variables: &Open<'_, '_>,
+    ) -> Result<Table, Withheld> {
         let node = |value| Node::new(value, origin.clone());
         let text = |text: &str| Ok(node(Value::Text(expand(text, variables)?)));
         let pairs = |pairs: &BTreeMap<String, String>| {
             let pair = |(key, value): (&String, &String)| Ok((key.clone(), text(value)?));
-            let table: Result<Table, String> = pairs.iter().map(pair).collect();
-            Ok::<_, String>(node(Value::Table(table?)))
+            let table: Result<Table, Withheld> = pairs.iter().map(pair).collect();
+            Ok::<_, Withheld>(node(Value::Table(table?)))
         };
         let mut table = Table::from([("name".to_owned(), node(Value::Text(name.to_owned())))]);
         let mut set = |key: &str, node| table.insert(key.to_owned(), node);
@@ -126,7 +148,7 @@ impl Server {
             if let Some(command) = &self.command {
                 set("command", text(command)?);
             }
-            let args: Result<Vec<Node>, String> = self.args.iter().map(|arg| text(arg)).collect();
+            let args: Result<Vec<Node>, Withheld> = self.args.iter().map(|arg| text(arg)).collect();
             set("args", node(Value::List(args?)));
             set("env", pairs(&self.env)?);
         }
@@ -136,7 +158,7 @@ impl Server {
 
 /// Returns a text with the values of variables for `${NAME}` and `${NAME:-default}`; fails with the name of one that is
 /// not set.
-fn expand(text: &str, variables: &Variables<'_>) -> Result<String, String> {
+fn expand(text: &str, variables: &Open<'_, '_>) -> Result<String, Withheld> {
     let (mut expanded, mut rest) = (String::new(), text);
     while let Some((before, behind)) = rest.split_once("${") {
         let Some((inside, after)) = behind.split_once('}') else { break };
@@ -145,7 +167,9 @@ fn expand(text: &str, variables: &Variables<'_>) -> Result<String, String> {
             None => (inside, None),
         };
         expanded.push_str(before);
-        expanded.push_str(variables(name).or(default).ok_or_else(|| name.to_owned())?);
+        expanded.push_str(
+            variables(name)?.or(default).ok_or_else(|| Withheld::Unset(name.to_owned()))?,
+        );
         rest = after;
     }
     expanded.push_str(rest);
@@ -170,7 +194,10 @@ mod tests {
     fn read(text: &str) -> Result<String, Vec<String>> {
         let document = Document::new(".mcp.json".into(), text);
         let mut notices = Vec::new();
-        let variables = |name: &str| (name == "TOKEN").then_some("canary");
+        let variables = |name: &str| match name {
+            "API_KEY" => Err(Withheld::Secret(name.to_owned())),
+            name => Ok((name == "TOKEN").then_some("canary")),
+        };
         match parse(&document, Rank::Project, &variables, &mut notices) {
             Ok(table) => {
                 let table = Value::Table(table).to_string();
@@ -186,12 +213,14 @@ mod tests {
             "a": {"command": "x", "args": ["-y", ""], "env": {"T": "${TOKEN}"}, "alwaysAllow": []},
             "b": {"type": "http", "url": "https://h/${PART:-mcp}", "headers": {"A": "B ${TOKEN}"}},
             "c": {"type": "sse", "url": "https://h/"}, "d": {"command": "x", "disabled": true},
-            "e": {"command": "${NO}"}}}"#;
+            "e": {"command": "${NO}"}, "f": {"url": "https://h/${API_KEY:-x}"}}}"#;
         let expected = "{ mcp = { servers = [\
             { args = [\"-y\", \"\"], command = \"x\", env = { T = \"canary\" }, name = \"a\" }, \
             { headers = { A = \"B canary\" }, name = \"b\", url = \"https://h/mcp\" }] } } \
             .mcp.json:4:13: server `c` is left out: HTTP with SSE is outdated, give it as `http` \
-            .mcp.json:5:13: server `e` is left out: NO is not set";
+            .mcp.json:5:13: server `e` is left out: NO is not set \
+            .mcp.json:5:40: server `f` is left out: API_KEY may hold a secret, and a file of the project gets none; \
+            declare the server in your own configuration, or name this file with --mcp-config";
         assert_eq!(read(text).unwrap(), expected);
     }
 

@@ -117,7 +117,7 @@ impl Batch {
         let mut made: Vec<Made<'_>> = Vec::with_capacity(staged.len());
         let keep = if self.changes.len() > 1 { Old::Kept } else { Old::Dropped };
         for change in &mut staged {
-            match change.make(keep) {
+            match change.make(root, keep) {
                 Ok(done) => made.push(done),
                 Err(error) => {
                     made.iter().rev().for_each(Made::undo);
@@ -204,7 +204,9 @@ impl<'a> Staged<'a> {
     }
 
     /// Puts the new file in its place.
-    fn make(&mut self, keep: Old) -> Result<Made<'_>, FileError> {
+    fn make(&mut self, root: &Root, keep: Old) -> Result<Made<'_>, FileError> {
+        // What was made before it may have made something else of the folder.
+        root.check_write(self.folder.as_fd(), &self.name, &self.change.path)?;
         let path = &self.change.path;
         let failed = |error: io::Error| FileError::of("replace", path, error);
         let old = match (&self.change.before, keep) {
@@ -398,7 +400,7 @@ mod tests {
         fs::write(folder.path().join("a"), "1").unwrap();
         let first = change("a", Some("1"), Some("one"));
         let mut staged = Staged::new(&root, &first).unwrap();
-        let made = staged.make(Old::Kept).unwrap();
+        let made = staged.make(&root, Old::Kept).unwrap();
         assert_eq!(fs::read_to_string(folder.path().join("a")).unwrap(), "one");
         made.undo();
         drop(staged);

@@ -9,6 +9,7 @@
 mod batch;
 mod digest;
 mod error;
+mod generated;
 mod guard;
 pub mod index;
 mod lines;
@@ -21,6 +22,7 @@ mod text;
 pub use batch::{Batch, Before, Change, left_beside};
 pub use digest::sha256;
 pub use error::FileError;
+pub use generated::is_generated;
 pub use guard::{Access, Guard};
 pub use lines::{Page, PageLimits};
 pub use listing::{Entry, Kind};

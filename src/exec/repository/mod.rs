@@ -395,14 +395,16 @@ impl Elsewhere {
     }
 }
 
-/// Returns where a further folder that commands may write is to be looked at: if there is, or it is in, a repository.
+/// Returns where a further folder that commands may write is to be looked at. It may be a cache of any size, so what lies
+/// below counts only if it is a work tree already.
 fn of_writable(path: &Path) -> Option<(PathBuf, Place)> {
     let path = path.canonicalize().ok()?;
     if path.ancestors().any(|folder| folder.file_name().is_some_and(scan::is_git)) {
         let place = if path.join("HEAD").exists() { Place::Repository } else { Place::Inside };
         return Some((path, place));
     }
-    path.join(".git").exists().then_some((path, Place::WorkTree))
+    let place = if path.join(".git").exists() { Place::WorkTree } else { Place::Shallow };
+    Some((path, place))
 }
 
 fn is_dependency(path: &Path) -> bool {

@@ -67,6 +67,8 @@ const OPERATIONS: [&str; 3] = ["rebase-merge", "rebase-apply", "sequencer"];
 #[derive(Default)]
 pub(super) struct Scanner {
     folders: HashMap<PathBuf, Folder>,
+    /// The device of the root.
+    device: Option<u64>,
 }
 
 /// What is known of a folder.
@@ -84,6 +86,8 @@ struct Folder {
 pub(super) enum Place {
     /// In a work tree.
     WorkTree,
+    /// It may become one; what lies below is not looked at.
+    Shallow,
     /// It is the folder of a repository.
     Repository,
     /// It is one of the folders in which git keeps how to continue.
@@ -106,7 +110,9 @@ impl Scanner {
         while let Some((path, place)) = todo.pop() {
             let Some(folder) = self.folder(root, &path) else { continue };
             let place = match place {
-                Place::WorkTree | Place::Inside if folder.is_repository => Place::Repository,
+                Place::WorkTree | Place::Shallow | Place::Inside if folder.is_repository => {
+                    Place::Repository
+                }
                 place => place,
             };
             if place == Place::Repository {
@@ -133,6 +139,9 @@ impl Scanner {
     fn folder(&mut self, root: &Dir, path: &Path) -> Option<Folder> {
         let dir = opened(root, path)?;
         let meta = dir.dir_metadata().ok()?;
+        if *self.device.get_or_insert(meta.dev()) != meta.dev() && is_of_the_kernel(&dir) {
+            return None;
+        }
         let changed = (meta.ctime(), meta.ctime_nsec());
         if let Some(known) = self.folders.remove(path)
             && known.changed == changed
@@ -173,7 +182,8 @@ impl Place {
     fn of(self, name: &OsStr) -> Option<Self> {
         let is = |names: &[&str]| names.iter().any(|other| name == *other);
         match self {
-            Self::WorkTree if is_git(name) => Some(Self::Repository),
+            Self::WorkTree | Self::Shallow if is_git(name) => Some(Self::Repository),
+            Self::Shallow => None,
             Self::WorkTree => Some(Self::WorkTree),
             Self::Repository if name == "hooks" => Some(Self::Hooks),
             Self::Repository if name == "objects" => Some(Self::Objects),
@@ -237,14 +247,14 @@ fn is_hook(name: &OsStr) -> bool {
 
 /// Returns an entry as an item; `None` if git doesn't follow it where it is.
 fn item(root: &Dir, path: &Path, name: &OsStr, place: Place) -> Option<Item> {
-    if place == Place::WorkTree && !is_git(name) {
+    if matches!(place, Place::WorkTree | Place::Shallow) && !is_git(name) {
         return None;
     }
     let meta = root.symlink_metadata(path).ok()?;
     let is_link = meta.is_symlink();
     let kind = match (place, name.as_bytes()) {
-        (Place::WorkTree, _) if is_link => Kind::Link,
-        (Place::WorkTree, _) => Kind::Pointer,
+        (Place::WorkTree | Place::Shallow, _) if is_link => Kind::Link,
+        (Place::WorkTree | Place::Shallow, _) => Kind::Pointer,
         (Place::Inside, _) | (_, b"HEAD") if is_link => Kind::Link,
         (_, _) if is_link => Kind::Pointer,
         (Place::Repository, b"config" | b"config.worktree") => Kind::Config,
@@ -277,6 +287,21 @@ pub(super) fn read(root: &Dir, path: &Path) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     file.take(LARGEST).read_to_end(&mut content)?;
     Ok(content)
+}
+
+/// Returns whether a folder shows what the kernel knows, and no files.
+#[cfg(target_os = "linux")]
+fn is_of_the_kernel(dir: &Dir) -> bool {
+    const KINDS: [i64; 6] =
+        [0x9fa0, 0x6265_6572, 0x6367_7270, 0x0027_e0eb, 0x6462_6720, 0x7472_6163];
+    let found = rustix::fs::fstatfs(dir);
+    found.is_ok_and(|found| KINDS.contains(&found.f_type))
+}
+
+/// Returns whether a folder shows what the kernel knows, and no files.
+#[cfg(not(target_os = "linux"))]
+fn is_of_the_kernel(_: &Dir) -> bool {
+    false
 }
 
 /// Opens a folder, also one that a command has closed; that one is left open.

@@ -14,7 +14,7 @@ use crate::port::Cancel;
 use crate::tools::pattern::glob;
 use crate::tools::permission::Judge;
 use crate::tools::tool::Target;
-use crate::workspace::{FileError, Kind, RelPath, Root};
+use crate::workspace::{FileError, Kind, RelPath, Root, is_generated};
 
 /// The files below a folder, as far as a search may look at them.
 #[derive(Clone)]
@@ -83,7 +83,12 @@ impl Walk {
         let mut walk = WalkBuilder::new(&from);
         // What begins with a dot belongs to the project; what git keeps for itself does not.
         walk.hidden(false).require_git(false).git_global(false).follow_links(false);
-        walk.filter_entry(|entry| entry.file_name() != ".git");
+        walk.filter_entry(|entry| {
+            let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
+            // The folder that was asked for is searched, whatever it is.
+            let is_left_out = is_folder && entry.depth() > 0 && is_generated(entry.path());
+            entry.file_name() != ".git" && !is_left_out
+        });
         let stop = || match () {
             () if cancel.is_cancelled() => Walked::Cancelled,
             () if begun.elapsed() > LONGEST => Walked::Late,

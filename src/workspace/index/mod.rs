@@ -48,6 +48,8 @@ pub struct IndexSettings {
     pub ttl: Duration,
     /// How long to wait for a new one.
     pub patience: Duration,
+    /// How many entries are always waited for.
+    pub small: usize,
     /// The folder in which it is stored; none to store nothing.
     pub cache: Option<PathBuf>,
 }
@@ -99,6 +101,7 @@ impl Default for IndexSettings {
             exclude: Vec::new(),
             ttl: Duration::from_secs(300),
             patience: Duration::from_millis(250),
+            small: 20_000,
             cache: None,
         }
     }
@@ -120,7 +123,7 @@ impl Index {
         }
         let due = Instant::now() + settings.patience;
         let walk = Walk::start(root, settings, cache)?;
-        let reach = match walk.wait(due) {
+        let reach = match walk.wait(due, settings.small) {
             true => Reach::Whole,
             false => match stored {
                 Some((index, age)) => return Ok(Indexed { index, reach: Reach::Old(age) }),
@@ -160,6 +163,7 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+    use crate::workspace::RelPath;
 
     fn put(folder: &Path, path: &str, text: &str) {
         let path = folder.join(path);
@@ -272,11 +276,22 @@ mod tests {
         assert_eq!(files(&settings), 3);
     }
 
+    /// However busy the machine is, a small workspace is told in full.
+    #[test]
+    fn a_small_workspace_needs_no_time() {
+        let (_folder, root) = workspace(&["a.rs", "b/c.rs", "node_modules/x/y.js", "b/target/z"]);
+        let hasty = IndexSettings { patience: Duration::ZERO, ..IndexSettings::default() };
+        let indexed = Index::of(&root, &hasty).unwrap();
+        assert_eq!((indexed.reach, indexed.index.files), (Reach::Whole, 3));
+        let all = RelPath::new("node_modules").unwrap();
+        assert!(root.exists(&all));
+    }
+
     #[test]
     fn without_time_the_old_index_is_better_than_a_part() {
         let (folder, root) = workspace(&["a.rs"]);
         let cache = tempfile::tempdir().unwrap();
-        let hasty = IndexSettings { patience: Duration::ZERO, ..patient() };
+        let hasty = IndexSettings { patience: Duration::ZERO, small: 0, ..patient() };
         assert_eq!(Index::of(&root, &hasty).unwrap().reach, Reach::Part);
         let settings = IndexSettings { cache: Some(cache.path().to_owned()), ..patient() };
         assert_eq!(Index::of(&root, &settings).unwrap().reach, Reach::Whole);

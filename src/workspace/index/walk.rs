@@ -11,6 +11,7 @@ use ignore::{DirEntry, WalkBuilder};
 
 use super::cache::Cache;
 use super::{Index, IndexError, IndexSettings, guarded, language};
+use crate::workspace::generated::is_generated;
 use crate::workspace::path::RelPath;
 use crate::workspace::root::Root;
 
@@ -38,6 +39,8 @@ struct Shared {
 #[derive(Default)]
 struct Progress {
     found: Vec<Found>,
+    /// Entries that were come across, of any kind.
+    entries: usize,
     over: bool,
 }
 
@@ -46,6 +49,9 @@ const MOST: usize = 1_000_000;
 
 /// How long a walk goes on for the cache when nobody waits for it.
 const LONGEST: Duration = Duration::from_secs(60);
+
+/// How often it is looked whether there were enough entries.
+const SLICE: Duration = Duration::from_millis(5);
 
 /// What a version control keeps for itself.
 const CONTROL: [&str; 4] = [".git", ".hg", ".svn", ".jj"];
@@ -81,16 +87,21 @@ impl Walk {
         Ok(walk)
     }
 
-    /// Waits for the end of the walk, and returns whether it found all there is by then.
-    pub(super) fn wait(&self, due: Instant) -> bool {
+    /// Waits for the end of the walk, and returns whether it found all there is by then. It waits until the time is over,
+    /// and until so many entries were looked at: a machine that has much to do takes longer to say the same of a small
+    /// workspace.
+    pub(super) fn wait(&self, due: Instant, entries: usize) -> bool {
         let mut progress = self.shared.progress();
         loop {
             if progress.over {
                 return !self.shared.stopped.load(Ordering::Relaxed);
             }
-            let left = due.saturating_duration_since(Instant::now());
+            let mut left = due.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                break;
+                if progress.entries >= entries {
+                    break;
+                }
+                left = SLICE;
             }
             let waited = self.shared.ended.wait_timeout(progress, left);
             progress = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -113,11 +124,12 @@ impl Shared {
     fn walk(&self, builder: &WalkBuilder, root: &Path, largest: u64) {
         let begun = Instant::now();
         for entry in builder.build().flatten() {
-            let full = found(&entry, root, largest).is_some_and(|found| {
-                let mut progress = self.progress();
-                progress.found.push(found);
-                progress.found.len() >= MOST
-            });
+            let found = found(&entry, root, largest);
+            let mut progress = self.progress();
+            progress.entries += 1;
+            progress.found.extend(found);
+            let full = progress.found.len() >= MOST;
+            drop(progress);
             if full || begun.elapsed() > LONGEST {
                 self.stopped.store(true, Ordering::Relaxed);
             }
@@ -157,7 +169,9 @@ fn builder(root: &Path, excluded: Override) -> WalkBuilder {
         .filter_entry(|entry| {
             let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
             !CONTROL.iter().any(|name| entry.file_name() == *name)
-                && (!is_folder || guarded::is_readable(entry.path()))
+                && (!is_folder
+                    || guarded::is_readable(entry.path())
+                        && (entry.depth() == 0 || !is_generated(entry.path())))
         });
     builder
 }

@@ -368,7 +368,7 @@ const LINES: &[Row] = &[
         "submodule update",
         SUB,
         Line(
-            "git config submodule.sub.update '!./bad #'; git -C sub commit -q --allow-empty -m x; git add sub",
+            "git config submodule.sub.update \"!$PWD/bad #\"; git -C sub commit -q --allow-empty -m x; git add sub",
         ),
         "git -C sub checkout -q HEAD~; git submodule update",
     ),
@@ -416,7 +416,7 @@ const LINES: &[Row] = &[
         "bare layout by hand",
         ":",
         Line(
-            "mkdir -p e/objects e/refs; echo 'ref: refs/heads/m' > e/HEAD; printf '[core]\\nfsmonitor=%s\\nworktree=..\\nbare=false\\n' \"$PWD/bad\" > e/config",
+            "mkdir -p e/objects e/refs; echo 'ref: refs/heads/m' > e/HEAD; printf '[core]\\nrepositoryformatversion=0\\nfsmonitor=%s\\nworktree=..\\nbare=false\\n' \"$PWD/bad\" > e/config",
         ),
         "cd e && git status",
     ),
@@ -585,8 +585,11 @@ const CALLS: &[Row] = &[
     row(
         "evil/config: bare",
         "git init -q --bare evil && git config -f evil/config core.bare false",
-        Call("write_file", MONITOR),
-        "cd evil && git -c core.worktree=.. status",
+        Call(
+            "write_file",
+            r#"{"path": "PATH", "content": "[core]\n\trepositoryformatversion = 0\n\tfsmonitor = BAD\n\tworktree = ..\n\tbare = false\n"}"#,
+        ),
+        "cd evil && git status",
     ),
     row(
         ".git/config: edited",
@@ -630,7 +633,7 @@ const CALLS: &[Row] = &[
         Calls(&[
             (
                 "write_file",
-                r#"{"path": "e/config", "content": "[core]\n\tfsmonitor = BAD\n\tworktree = ..\n\tbare = false\n"}"#,
+                r#"{"path": "e/config", "content": "[core]\n\trepositoryformatversion = 0\n\tfsmonitor = BAD\n\tworktree = ..\n\tbare = false\n"}"#,
             ),
             ("write_file", r#"{"path": "e/objects/x", "content": ""}"#),
             ("write_file", r#"{"path": "e/refs/x", "content": ""}"#),
@@ -646,7 +649,7 @@ const CALLS: &[Row] = &[
             ("write_file", r#"{"path": "e/objects/x", "content": ""}"#),
             (
                 "write_file",
-                r#"{"path": "e/config", "content": "[core]\n\tfsmonitor = BAD\n\tworktree = ..\n\tbare = false\n"}"#,
+                r#"{"path": "e/config", "content": "[core]\n\trepositoryformatversion = 0\n\tfsmonitor = BAD\n\tworktree = ..\n\tbare = false\n"}"#,
             ),
             ("write_file", r#"{"path": "e/refs/x", "content": ""}"#),
         ]),
@@ -657,7 +660,7 @@ const CALLS: &[Row] = &[
         ":",
         Call(
             "apply_patch",
-            r#"{"patch": "--- /dev/null\n+++ b/e/HEAD\n@@ -0,0 +1 @@\n+ref: refs/heads/m\n--- /dev/null\n+++ b/e/objects/x\n@@ -0,0 +1 @@\n+x\n--- /dev/null\n+++ b/e/refs/x\n@@ -0,0 +1 @@\n+x\n--- /dev/null\n+++ b/e/config\n@@ -0,0 +1,4 @@\n+[core]\n+\tfsmonitor = BAD\n+\tworktree = ..\n+\tbare = false\n"}"#,
+            r#"{"patch": "--- /dev/null\n+++ b/e/HEAD\n@@ -0,0 +1 @@\n+ref: refs/heads/m\n--- /dev/null\n+++ b/e/objects/x\n@@ -0,0 +1 @@\n+x\n--- /dev/null\n+++ b/e/refs/x\n@@ -0,0 +1 @@\n+x\n--- /dev/null\n+++ b/e/config\n@@ -0,0 +1,5 @@\n+[core]\n+\trepositoryformatversion = 0\n+\tfsmonitor = BAD\n+\tworktree = ..\n+\tbare = false\n"}"#,
         ),
         "cd e && git status",
     ),
@@ -878,7 +881,7 @@ fn a_workspace_whose_repository_lies_elsewhere_commits() {
         ] {
             let world = World::with(yolo(), |policy| {
                 let around = policy.workspace.parent().unwrap().to_owned();
-                let said = user_in(&around, make);
+                let said = user(&around, make);
                 assert!(said.0, "{}", said.1);
                 policy.workspace = [around.join("w"), around.join("s/w")]
                     .into_iter()
@@ -921,10 +924,6 @@ fn a_workspace_whose_repository_lies_elsewhere_commits() {
     }
 }
 
-fn user_in(path: &Path, line: &str) -> (bool, String) {
-    user(&path.join("x/.."), &format!("cd {}; {line}", path.display()))
-}
-
 /// A file of the workspace alone could name any folder.
 #[test]
 fn a_pointer_to_a_repository_that_does_not_know_the_workspace_opens_nothing() {
@@ -939,6 +938,36 @@ fn a_pointer_to_a_repository_that_does_not_know_the_workspace_opens_nothing() {
     world.call("run_command", &json!({"command": "echo x > ../o/.git/description"}));
     world.call("run_command", &json!({"command": "echo x > ../o/.git/refs/x"}));
     assert!(!world.path.join("../o/.git/refs/x").exists());
+}
+
+/// What else commands may write can be, or become, a work tree as well.
+#[test]
+fn a_further_folder_that_is_writable_is_looked_after() {
+    for level in [Level::Namespaces, Level::Landlock] {
+        for before in ["git init -q .", ":"] {
+            let world = World::with(yolo(), |policy| {
+                let other = policy.workspace.parent().unwrap().join("other");
+                fs::create_dir(&other).unwrap();
+                assert!(user(&other, before).0);
+                policy.writable = vec![other];
+                (policy.mode, policy.ceiling) = (Mode::WorkspaceWrite, level);
+            });
+            if world.supervisor.enforced().unwrap().level != level {
+                continue;
+            }
+            let other = world.path.parent().unwrap().join("other");
+            let canary = other.parent().unwrap().join("canary");
+            let line = format!(
+                "cd ../other && printf '#!/bin/sh\\ntouch {}\\n' > bad && chmod +x bad && git init -q . && \
+                 git config core.fsmonitor $PWD/bad; cp bad .git/hooks/post-commit; git config user.name n",
+                canary.display()
+            );
+            world.call("run_command", &json!({"command": line}));
+            user(&other, USUAL);
+            assert!(!canary.exists(), "{level}: {before}");
+            assert!(user(&other, "git log -1").0, "{level}: {before}");
+        }
+    }
 }
 
 /// The engine alone, and with its supervisors, at any moment: the latter finish its work, or the next start does.

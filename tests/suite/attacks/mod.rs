@@ -10,3 +10,5 @@ mod hooks;
 mod layers;
 mod network;
 mod permissions;
+mod races;
+mod steering;

@@ -133,3 +133,27 @@ fn a_search_takes_little_time() {
     let said = world.ok("grep", &json!({"text": "xxx", "path": "line"}));
     assert!(said.len() < 600, "{}", said.len());
 }
+
+/// Folders that are generated are left out, unless they are asked for.
+#[test]
+fn dependencies_are_searched_only_when_they_are_named() {
+    let world = World::new();
+    for path in ["src/a.js", "node_modules/p/b.js", "rust/target/c.js", ".venv/d.js", "target/e.js"]
+    {
+        world.write(path, "needle\n");
+    }
+    world.write("rust/Cargo.toml", "");
+    for (tool, arguments) in
+        [("grep", json!({"text": "needle"})), ("find_files", json!({"pattern": "*.js"}))]
+    {
+        let said = world.ok(tool, &arguments);
+        assert!(said.contains("src/a.js") && said.contains("target/e.js"), "{said}");
+        for left_out in ["b.js", "c.js", "d.js"] {
+            assert!(!said.contains(left_out), "{tool}: {said}");
+        }
+    }
+    for (path, file) in [("node_modules", "b.js"), ("rust/target", "c.js"), (".venv", "d.js")] {
+        assert!(world.ok("grep", &json!({"text": "needle", "path": path})).contains(file));
+        assert!(world.ok("find_files", &json!({"pattern": "*.js", "path": path})).contains(file));
+    }
+}

@@ -1,0 +1,88 @@
+//! Folders with dependencies, caches and what is built: of no use to whoever looks for something in a project.
+
+use std::path::Path;
+
+/// Names that nothing else has.
+const ALWAYS: [&str; 33] = [
+    ".bundle",
+    ".cache",
+    ".dart_tool",
+    ".direnv",
+    ".eggs",
+    ".gradle",
+    ".hypothesis",
+    ".ipynb_checkpoints",
+    ".mypy_cache",
+    ".next",
+    ".nox",
+    ".nuxt",
+    ".nyc_output",
+    ".parcel-cache",
+    ".pnpm-store",
+    ".pytest_cache",
+    ".ruff_cache",
+    ".sass-cache",
+    ".serverless",
+    ".stack-work",
+    ".svelte-kit",
+    ".terraform",
+    ".tox",
+    ".turbo",
+    ".venv",
+    ".zig-cache",
+    "__pycache__",
+    "__pypackages__",
+    "bower_components",
+    "dist-newstyle",
+    "elm-stuff",
+    "jspm_packages",
+    "node_modules",
+];
+
+/// Names that mean this beside, or with, one of these files.
+const BESIDE: [(&str, &[&str]); 4] = [
+    ("build", &["build.gradle", "build.gradle.kts", "setup.py", "pubspec.yaml"]),
+    ("dist", &["package.json", "pyproject.toml", "setup.py"]),
+    ("out", &["next.config.js", "next.config.mjs", "next.config.ts", "foundry.toml"]),
+    ("target", &["Cargo.toml", "pom.xml", "build.sbt", "project.clj"]),
+];
+
+/// Files by which a folder says so itself.
+const INSIDE: [&str; 2] = ["CACHEDIR.TAG", "pyvenv.cfg"];
+
+/// Returns whether a folder that is come across has dependencies, a cache, or what is built. Looks at files.
+pub fn is_generated(folder: &Path) -> bool {
+    let Some(name) = folder.file_name() else { return false };
+    let is_there = |folder: Option<&Path>, files: &[&str]| {
+        folder.is_some_and(|folder| files.iter().any(|file| folder.join(file).exists()))
+    };
+    let beside = BESIDE.iter().find(|(other, _)| name == *other);
+    ALWAYS.iter().any(|other| name == *other)
+        || beside.is_some_and(|(_, files)| is_there(folder.parent(), files))
+        || is_there(Some(folder), &INSIDE)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_folder_is_told_by_its_name_by_what_is_beside_or_by_what_is_in_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let is = |path: &str| is_generated(&folder.path().join(path));
+        for path in ["rust/target", "plain/target", "env", "js/dist", "plain/dist", "src/build"] {
+            fs::create_dir_all(folder.path().join(path)).unwrap();
+        }
+        for file in ["rust/Cargo.toml", "js/package.json", "env/pyvenv.cfg"] {
+            fs::write(folder.path().join(file), "").unwrap();
+        }
+        for path in ["node_modules", "a/__pycache__", ".venv", "rust/target", "js/dist", "env"] {
+            assert!(is(path), "{path}");
+        }
+        for path in ["src", "plain/target", "plain/dist", "src/build", "rust", "vendor"] {
+            assert!(!is(path), "{path}");
+        }
+    }
+}

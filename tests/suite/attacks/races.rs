@@ -1,0 +1,114 @@
+//! Attacks on the time between a check and what it was for: a folder is swapped for a link while a tool uses it.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use architect::exec::Mode;
+use architect::tools::Settings;
+use architect::tools::permission::{FilePatterns, Guardrails, Rules};
+use serde_json::{Value, json};
+
+use crate::tools::world::{World, yolo};
+
+/// Makes a call again and again while the folder `d` of the workspace is a plain one and a link to another one in turns.
+fn swapping(world: &World, target: &str, tool: &str, arguments: &Value) -> Vec<String> {
+    let end = AtomicBool::new(false);
+    let path = &world.path;
+    fs::create_dir_all(path.join("plain")).unwrap();
+    fs::write(path.join("plain/f"), "plain\n").unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !end.load(Ordering::Relaxed) {
+                let _ = fs::rename(path.join("plain"), path.join("d"));
+                let _ = fs::rename(path.join("d"), path.join("plain"));
+                let _ = symlink(target, path.join("d"));
+                let _ = fs::remove_file(path.join("d"));
+            }
+        });
+        let begun = Instant::now();
+        let mut said = Vec::new();
+        while begun.elapsed() < Duration::from_millis(1500) {
+            said.push(world.call(tool, arguments).text.to_string());
+        }
+        end.store(true, Ordering::Relaxed);
+        said
+    })
+}
+
+/// The content of everything below a folder.
+fn contents(folder: &std::path::Path) -> Vec<(String, String)> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(folder).unwrap().flatten() {
+        if entry.path().is_dir() {
+            all.extend(contents(&entry.path()));
+        } else {
+            let content = fs::read(entry.path()).unwrap_or_default();
+            let name = entry.path().display().to_string();
+            all.push((name, String::from_utf8_lossy(&content).into_owned()));
+        }
+    }
+    all.sort();
+    all
+}
+
+const PATCH: &str = "--- /dev/null\n+++ b/d/made\n@@ -0,0 +1 @@\n+x\n";
+
+#[test]
+fn no_swapped_folder_leads_a_tool_into_a_repository() {
+    for (tool, arguments) in [
+        ("write_file", json!({"path": "d/config", "content": "evil"})),
+        ("write_file", json!({"path": "d/x/y/z", "content": "evil"})),
+        ("edit_file", json!({"path": "d/f", "old_str": "plain", "new_str": "evil"})),
+        ("apply_patch", json!({"patch": PATCH})),
+        ("delete_file", json!({"path": "d/f"})),
+    ] {
+        let settings = Settings { delete: architect::tools::Delete::Allowed, ..yolo() };
+        let world = World::with(settings, |policy| policy.mode = Mode::WorkspaceWrite);
+        for file in ["HEAD", "config", "f", "objects/o", "refs/r"] {
+            world.write(&format!(".git/{file}"), "plain\n");
+        }
+        let before = contents(&world.path.join(".git"));
+        swapping(&world, ".git", tool, &arguments);
+        assert_eq!(contents(&world.path.join(".git")), before, "{tool}");
+    }
+}
+
+#[test]
+fn no_swapped_folder_leads_a_tool_to_guarded_files() {
+    let guarded = || {
+        let parse = |texts: &[&str]| FilePatterns::parse(texts).unwrap();
+        let guardrails = Guardrails {
+            protected: parse(&["kept/**"]),
+            sensitive: parse(&["secret/**"]),
+            ..Guardrails::default()
+        };
+        let rules = Rules::parse(&["*(denied/**)"], &[], &["run_command", "*_file"]).unwrap();
+        World::with(Settings { guardrails, rules, ..yolo() }, |_| {})
+    };
+    for target in ["kept", "secret", "denied"] {
+        for (tool, arguments) in [
+            ("write_file", json!({"path": "d/new", "content": "evil"})),
+            ("edit_file", json!({"path": "d/f", "old_str": "canary", "new_str": "evil"})),
+            ("apply_patch", json!({"patch": PATCH})),
+            ("read_file", json!({"path": "d/f"})),
+            ("grep", json!({"text": "canary", "path": "d"})),
+        ] {
+            let reads = ["read_file", "grep"].contains(&tool);
+            if reads && target == "kept" {
+                continue;
+            }
+            let world = guarded();
+            world.write(&format!("{target}/f"), "canary\n");
+            let said = swapping(&world, target, tool, &arguments);
+            let left = contents(&world.path.join(target));
+            assert_eq!(left.len(), 1, "{tool} {target}: {left:?}");
+            assert_eq!(left[0].1, "canary\n", "{tool} {target}");
+            let is_leak = |text: &String| text.contains("canary\n") || text.ends_with("canary");
+            let leak = said.iter().find(|text| reads && is_leak(text));
+            assert_eq!(leak, None, "{tool} {target}");
+        }
+    }
+}

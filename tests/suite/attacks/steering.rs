@@ -1,0 +1,200 @@
+//! Attacks on the next run, and on the next login: what steers them is written by no command and no tool.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use architect::config::{Sources, Trust, load};
+use tempfile::TempDir;
+
+/// A home with a workspace in it.
+struct Home {
+    folder: TempDir,
+}
+
+impl Home {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("w")).unwrap();
+        Self { folder }
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.folder.path().canonicalize().unwrap().join(path)
+    }
+
+    /// Runs a script of calls in a folder.
+    fn run(&self, cwd: &Path, calls: &[String], options: &[&str]) -> Output {
+        let turns: String =
+            calls.iter().map(|call| format!("[[turn]]\ncalls = [{call}]\n")).collect();
+        let script = tempfile::NamedTempFile::with_suffix(".toml").unwrap();
+        fs::write(script.path(), format!("{turns}[[turn]]\ntext = \"done\"\n")).unwrap();
+        Command::new(env!("CARGO_BIN_EXE_architect"))
+            .args(["run", "x", "--mode", "yolo", "--model"])
+            .arg(format!("scripted/{}", script.path().display()))
+            .args(options)
+            .current_dir(cwd)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap())
+            .env("HOME", self.folder.path())
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    }
+}
+
+fn command(line: &str) -> String {
+    format!("{{ name = \"run_command\", arguments = {{ command = '{line}' }} }}")
+}
+
+fn file(path: &str) -> String {
+    format!("{{ name = \"write_file\", arguments = {{ path = '{path}', content = 'evil' }} }}")
+}
+
+/// What steers a later run, of this program and of its like.
+#[test]
+fn what_steers_a_later_run_is_not_written() {
+    for path in [
+        ".mcp.json",
+        ".architect/config.toml",
+        ".architect/agents/evil.md",
+        ".architect/skills/evil/SKILL.md",
+        ".agents/skills/evil/SKILL.md",
+        ".claude/settings.json",
+        ".codex/config.toml",
+    ] {
+        for is_there in [false, true] {
+            let home = Home::new();
+            let target = home.path("w").join(path);
+            let folder = Path::new(path).parent().unwrap().display().to_string();
+            let folder = if folder.is_empty() { ".".to_owned() } else { folder };
+            if is_there {
+                fs::create_dir_all(target.parent().unwrap()).unwrap();
+                fs::write(&target, "").unwrap();
+            }
+            let top = path.split('/').next().unwrap();
+            let calls = [
+                file(path),
+                command(&format!("mkdir -p {folder}; echo evil > {path}")),
+                command(&format!(
+                    "mkdir -p n/{folder}; echo evil > n/{path}; mv -f n/{path} {path}"
+                )),
+                command(&format!(
+                    "rm -rf {top}; mkdir -p m/{folder}; echo evil > m/{path}; mv m/{top} {top}"
+                )),
+                command(&format!("ln -s {top} l; echo evil > l; mkdir -p l; echo evil > l/x")),
+            ];
+            let output =
+                home.run(&home.path("w"), &calls, &["--set", "sandbox.mode=workspace-write"]);
+            assert!(output.status.success(), "{output:?}");
+            let left = fs::read_to_string(&target).unwrap_or_default();
+            assert!(!left.contains("evil"), "{path} {is_there}");
+            assert_eq!(target.exists(), is_there, "{path}");
+        }
+    }
+}
+
+/// The home is no workspace unless it is named, and its dotfiles stay what they are.
+#[test]
+fn the_home_is_a_workspace_only_when_it_is_named() {
+    let home = Home::new();
+    let path = home.path("");
+    for cwd in [&path, Path::new("/"), path.parent().unwrap()] {
+        let output = home.run(cwd, &[command("touch made")], &[]);
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            said.contains("has your home folder in it") && said.contains("--workspace"),
+            "{said}"
+        );
+    }
+    assert!(!path.join("made").exists());
+    let dotfiles =
+        [".bashrc", ".profile", ".ssh/authorized_keys", ".config/x/y", ".gitconfig", ".odd"];
+    for there in [".bashrc", ".ssh/authorized_keys", ".odd"] {
+        fs::create_dir_all(path.join(there).parent().unwrap()).unwrap();
+        fs::write(path.join(there), "mine\n").unwrap();
+    }
+    let mut calls = vec![command("touch made")];
+    for dotfile in dotfiles {
+        let folder = Path::new(dotfile).parent().unwrap().display().to_string();
+        calls.push(file(dotfile));
+        calls.push(command(&format!("mkdir -p ./{folder}; echo evil >> {dotfile}")));
+        calls.push(command(&format!("echo evil > n; mv -f n {dotfile}")));
+    }
+    let named = path.display().to_string();
+    let output = home.run(&path, &calls, &["--workspace", &named]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(path.join("made").exists());
+    for dotfile in dotfiles {
+        let left = fs::read_to_string(path.join(dotfile)).unwrap_or_default();
+        assert!(!left.contains("evil"), "{dotfile}: {left}");
+    }
+    assert_eq!(fs::read_to_string(path.join(".bashrc")).unwrap(), "mine\n");
+}
+
+/// Many keep their dotfiles in a repository, and links to them in the home.
+#[test]
+fn a_dotfile_that_is_a_link_into_the_workspace_is_protected_there() {
+    let home = Home::new();
+    let workspace = home.path("w");
+    fs::create_dir(home.path(".config")).unwrap();
+    for (own, name) in [(".bashrc", "rc"), (".config/fish", "fish")] {
+        fs::write(workspace.join(name), "mine\n").unwrap();
+        symlink(workspace.join(name), home.path(own)).unwrap();
+    }
+    let calls = [
+        file("rc"),
+        command("echo evil >> rc"),
+        command("echo evil > n; mv -f n rc"),
+        file("fish"),
+        command("echo evil >> fish"),
+        command("echo x > other"),
+    ];
+    let output = home.run(&workspace, &calls, &[]);
+    assert!(output.status.success(), "{output:?}");
+    for name in ["rc", "fish"] {
+        assert_eq!(fs::read_to_string(workspace.join(name)).unwrap(), "mine\n");
+    }
+    assert!(workspace.join("other").exists());
+}
+
+/// Whoever writes the project's file chooses where a key would go.
+#[test]
+fn a_file_of_the_project_gets_no_secret() {
+    let home = Home::new();
+    let workspace = home.path("w");
+    let text = |variable: &str| {
+        format!(
+            r#"{{"mcpServers": {{"s": {{"type": "http", "url": "https://h/", "headers": {{"X": "${{{variable}}}"}}}}}}}}"#
+        )
+    };
+    let read = |variable: &str, is_named: bool| {
+        let file = workspace.join(".mcp.json");
+        fs::write(&file, text(variable)).unwrap();
+        let sources = Sources {
+            cwd: workspace.clone(),
+            variables: vec![(variable.to_owned(), "canary".to_owned())],
+            trust: if is_named { Trust::Withheld } else { Trust::Granted },
+            mcp_files: is_named.then_some(file).into_iter().collect(),
+            ..Sources::default()
+        };
+        let config = load(&sources).unwrap();
+        let notices: String = config.notices.iter().map(ToString::to_string).collect();
+        (config.settings.mcp.servers.len(), notices)
+    };
+    for secret in [
+        "OPENAI_API_KEY",
+        "ANTHROPIC_API_KEY",
+        "GITHUB_TOKEN",
+        "my_password",
+        "AWS_SECRET_ACCESS_KEY",
+    ] {
+        let (servers, said) = read(secret, false);
+        assert_eq!(servers, 0, "{secret}");
+        assert!(said.contains(&format!("{secret} may hold a secret")), "{said}");
+        assert_eq!(read(secret, true).0, 1, "the user named the file");
+    }
+    assert_eq!(read("REGION", false).0, 1);
+}
