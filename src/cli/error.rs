@@ -5,7 +5,7 @@ use std::io;
 use architect::app::AppError;
 use architect::config::ConfigError;
 use architect::exec::ExecError;
-use architect::journal::JournalError;
+use architect::journal::{JournalError, ReadOnly, SessionId};
 use architect::llm::{BadModel, ConnectError};
 
 use super::{USAGE, output};
@@ -114,6 +114,23 @@ fn of_config(error: &ConfigError) -> Failure {
         .hint("`architect config show` tells every key with its value and where that comes from")
 }
 
+/// Returns what the user can do about a session that can only be read.
+fn of_read_only(session: SessionId, why: &ReadOnly) -> Vec<String> {
+    let fork = |seq: u64| {
+        format!("`architect fork {session}@{}` goes on from a copy of what is intact", seq - 1)
+    };
+    match why {
+        ReadOnly::Newer { .. } => vec!["go on with it with that release".to_owned()],
+        // Without its first record nothing of it can be read.
+        ReadOnly::NotUnderstood { seq: 0, .. } | ReadOnly::Damaged { seq: 0, .. } => Vec::new(),
+        ReadOnly::NotUnderstood { seq, .. } => vec![fork(*seq)],
+        ReadOnly::Damaged { seq, .. } => vec![
+            fork(*seq),
+            format!("`architect resume {session} --repair` cuts off what is damaged"),
+        ],
+    }
+}
+
 /// Returns what the user can do about an error.
 fn hints(error: &AppError) -> Vec<String> {
     let hint = |text: &str| vec![text.to_owned()];
@@ -149,10 +166,14 @@ fn hints(error: &AppError) -> Vec<String> {
         AppError::Journal(JournalError::Unknown(_) | JournalError::NotAnId(_)) => {
             hint("`architect sessions list` shows the sessions that there are")
         }
-        AppError::Journal(JournalError::ReadOnly { session, .. }) => vec![
-            format!("`architect fork {session}@SEQ` goes on from a copy of what is intact"),
-            format!("`architect resume {session} --repair` cuts off what is damaged"),
-        ],
+        AppError::Journal(JournalError::ReadOnly { session, why }) => of_read_only(*session, why),
+        AppError::Journal(JournalError::Damaged { session, why }) => {
+            let partial = "--partial goes on with what comes before the damage".to_owned();
+            of_read_only(*session, why).into_iter().chain([partial]).collect()
+        }
+        AppError::Journal(JournalError::Misnamed { header, .. }) => {
+            vec![format!("rename the file and the folder beside it to {header}, or remove them")]
+        }
         AppError::Journal(
             JournalError::Io { .. } | JournalError::NoHome | JournalError::Untrusted { .. },
         ) => hint(

@@ -3,6 +3,7 @@
 mod args;
 mod commands;
 mod confirm;
+mod damage;
 mod error;
 mod help;
 mod logging;

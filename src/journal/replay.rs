@@ -91,6 +91,23 @@ pub enum EndKind {
     ReadOnly(ReadOnly),
 }
 
+impl End {
+    /// Returns why records are missing behind the valid prefix that were once there; none if none are, as far as can be
+    /// told. Half a line at the end is what a crash leaves, and what a journal ends with while it is written.
+    pub fn damage(&self) -> Option<ReadOnly> {
+        match &self.kind {
+            EndKind::Whole
+            | EndKind::Torn(Damage::NoEnd)
+            | EndKind::ReadOnly(ReadOnly::Newer { .. }) => None,
+            EndKind::Torn(damage) => {
+                let Position { seq, offset, .. } = self.position;
+                Some(ReadOnly::Damaged { seq, offset, damage: damage.clone(), behind: 0 })
+            }
+            EndKind::ReadOnly(why) => Some(why.clone()),
+        }
+    }
+}
+
 impl Past {
     /// Begins with the header of a session.
     pub fn start(header: Header) -> Self {
@@ -290,7 +307,9 @@ pub(super) fn replay(
     };
     let position = reader.position();
     let kind = match kind {
-        _ if is_newer => EndKind::ReadOnly(ReadOnly::Newer { format: past.header.format }),
+        EndKind::Whole | EndKind::Torn(Damage::NoEnd) if is_newer => {
+            EndKind::ReadOnly(ReadOnly::Newer { format: past.header.format })
+        }
         EndKind::Torn(damage) => match reader.behind()? {
             0 => EndKind::Torn(damage),
             behind => {

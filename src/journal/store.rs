@@ -67,6 +67,14 @@ pub fn default_root(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathB
     state.map(|state| state.join("architect")).ok_or(JournalError::NoHome)
 }
 
+/// Returns a session, if its journal has the right name.
+fn own(session: SessionId, past: Past) -> Result<Past, JournalError> {
+    match past.header.session {
+        header if header == session => Ok(past),
+        header => Err(JournalError::Misnamed { session, header }),
+    }
+}
+
 impl Store {
     /// Opens the store in this folder; what is missing is made.
     ///
@@ -174,6 +182,10 @@ impl Store {
         let read = file.try_clone().tried("open", &path)?;
         let reader = Reader::new(&path, read, self.blobs(session));
         let (past, End { position, kind }) = replay(reader, session, |_, _, _| {})?;
+        let past = own(session, past)?;
+        if let Some(why) = past.header.newer() {
+            return Err(JournalError::ReadOnly { session, why });
+        }
         let torn = match kind {
             EndKind::Whole => None,
             EndKind::Torn(_) => Some(self.cut(session, &file, position)?),
@@ -229,7 +241,17 @@ impl Store {
         session: SessionId,
         see: impl FnMut(&Past, &Stored, &Replayed),
     ) -> Result<(Past, End), JournalError> {
-        replay(self.reader(session)?, session, see)
+        let (past, end) = replay(self.reader(session)?, session, see)?;
+        Ok((own(session, past)?, end))
+    }
+
+    /// Returns what is damaged in a session's journal, if anything is.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`replay`](Self::replay) does.
+    pub fn damage(&self, session: SessionId) -> Result<Option<ReadOnly>, JournalError> {
+        Ok(self.replay(session, |_, _, _| {})?.1.damage())
     }
 
     /// Opens a session for reading.

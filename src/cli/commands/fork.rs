@@ -10,7 +10,7 @@ use architect::model::ToolStatus;
 use super::resume::{How, go_on, here};
 use crate::cli::args::ForkArgs;
 use crate::cli::error::Failure;
-use crate::cli::{output, prompt, show};
+use crate::cli::{damage, output, prompt, show};
 
 pub(crate) fn run(args: &ForkArgs, world: World) -> Result<u8, Failure> {
     let done = begin(args, world);
@@ -33,6 +33,14 @@ fn begin(args: &ForkArgs, world: World) -> Result<u8, Failure> {
         }
     };
     let parent = store.resolve(name)?;
+    let after = match after {
+        None if args.partial => {
+            damage::check(&store, parent, true)?;
+            let (_, end) = store.replay(parent, |_, _, _| {})?;
+            Some(end.position.seq.saturating_sub(1))
+        }
+        after => after,
+    };
     let prompt = args.prompt.as_deref().map(|text| prompt::read(Some(text), false)).transpose()?;
     let instead = match &args.tool_result {
         None => None,

@@ -8,12 +8,13 @@ use architect::workflow::scenario::{self, NoScenario, Scenario, Tested, Verdict}
 
 use crate::cli::args::TestArgs;
 use crate::cli::error::Failure;
-use crate::cli::{output, settings};
+use crate::cli::{damage, output, settings};
 
 pub(crate) fn run(args: &TestArgs, world: &World) -> Result<u8, Failure> {
     if let Some(session) = &args.from {
         let store = store(&settings::of_sets(&args.set, world)?, world)?;
         let session = store.resolve(session)?;
+        damage::check(&store, session, args.partial)?;
         output::print(&scenario::from_session(&store, session)?)?;
         return Ok(0);
     }

@@ -6,11 +6,13 @@ use serde_json::json;
 
 use crate::cli::args::TraceArgs;
 use crate::cli::error::Failure;
-use crate::cli::{output, settings};
+use crate::cli::{damage, output, settings};
 
 pub(crate) fn run(args: &TraceArgs, world: &World) -> Result<u8, Failure> {
     let store = store(&settings::of_sets(&args.set, world)?, world)?;
-    let trace = trace(&store, store.resolve(&args.session)?)?;
+    let session = store.resolve(&args.session)?;
+    damage::check(&store, session, args.partial)?;
+    let trace = trace(&store, session)?;
     if let Some(path) = &args.html {
         save(path, trace.html().as_bytes())
             .map_err(|error| Failure::failed(output::chain(&error)))?;

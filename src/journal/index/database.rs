@@ -9,7 +9,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 
 /// What the tables are; a release that changes them counts it up, and every other one is thrown away.
-const RELEASE: u32 = 1;
+const RELEASE: u32 = 2;
 
 /// How long another process may keep the database; nobody waits for an index longer than that.
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -36,7 +36,8 @@ const TABLES: &str = "
         tokens INTEGER NOT NULL DEFAULT 0,
         cost INTEGER,
         records INTEGER NOT NULL DEFAULT 0,
-        problem TEXT
+        problem TEXT,
+        damaged INTEGER NOT NULL DEFAULT 0
     );
     CREATE TABLE messages (
         key INTEGER PRIMARY KEY,

@@ -110,6 +110,6 @@ fn insert(change: &Transaction<'_>, listed: &Listed) -> rusqlite::Result<i64> {
 }
 
 fn problem(change: &Transaction<'_>, key: i64, problem: &str) -> rusqlite::Result<()> {
-    let sql = "UPDATE sessions SET status = 'unreadable', problem = ?2 WHERE key = ?1";
+    let sql = "UPDATE sessions SET status = 'unreadable', problem = ?2, damaged = 1 WHERE key = ?1";
     change.prepare_cached(sql)?.execute(params![key, problem]).map(|_| ())
 }

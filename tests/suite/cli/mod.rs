@@ -3,6 +3,7 @@
 mod answers;
 mod claims;
 mod crash;
+mod damaged;
 mod endings;
 mod faults;
 mod hooks;
