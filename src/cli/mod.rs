@@ -17,6 +17,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use architect::runner::catch;
 use clap::Parser;
 use clap::error::ErrorKind;
 use signal_hook::consts::{SIGUSR1, SIGUSR2, SIGXFSZ};
@@ -29,6 +30,8 @@ pub(crate) const USAGE: u8 = 3;
 
 /// Reads the arguments, does what they say, and returns the exit code.
 pub(crate) fn main() -> ExitCode {
+    // Before any file is touched. A run that can't be told of signals says so when it begins.
+    let _ = catch();
     logging::set_up();
     outlive_signals();
     let done = match Cli::try_parse() {

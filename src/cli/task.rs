@@ -80,7 +80,7 @@ pub(crate) fn run(setup: &Setup, order: Order, way: Way, args: &OutputArgs) -> R
         Ok(()) => {}
         Err(Lost::Gone) => return Ok(Signal::Pipe.exit_code()),
         Err(Lost::Stalled) => {
-            complain_to_whoever_reads(Lost::Stalled.to_string());
+            briefly(|| output::complain(&format!("error: {}", Lost::Stalled)));
             let code = show.signal().map(Signal::exit_code);
             return Ok(code.unwrap_or(result.exit_code).max(FAILED));
         }
@@ -101,11 +101,11 @@ fn patience(ending: Ending) -> Patience {
     ending.left().map_or(Patience::UntilRead, |left| Patience::AtMost(left + OVERTIME))
 }
 
-/// Says something on standard error. Its reader may be the one that has stalled, so nobody waits for it.
-fn complain_to_whoever_reads(text: String) {
+/// Says something to a reader that may have stalled, so nobody waits for long.
+pub(crate) fn briefly(say: impl FnOnce() + Send + 'static) {
     let (said, heard) = mpsc::channel();
-    let saying = thread::Builder::new().name("complain".to_owned()).spawn(move || {
-        output::complain(&format!("error: {text}"));
+    let saying = thread::Builder::new().name("say".to_owned()).spawn(move || {
+        say();
         let _ = said.send(());
     });
     if saying.is_ok() {

@@ -8,16 +8,13 @@ use architect::journal::{Fork, Instead, Repair};
 use architect::model::ToolStatus;
 
 use super::resume::{How, go_on, here};
+use super::run::with_document;
 use crate::cli::args::ForkArgs;
 use crate::cli::error::Failure;
 use crate::cli::{damage, output, prompt, show};
 
 pub(crate) fn run(args: &ForkArgs, world: World) -> Result<u8, Failure> {
-    let done = begin(args, world);
-    if let Err(failure) = &done {
-        super::run::refuse(failure, show::format(&args.output))?;
-    }
-    done
+    with_document(show::format(&args.output), || begin(args, world))
 }
 
 fn begin(args: &ForkArgs, world: World) -> Result<u8, Failure> {

@@ -6,6 +6,7 @@ use architect::app::{Chosen, Order, Place, Setup, World, store};
 use architect::journal::{Past, Repair, SessionId, Store};
 use architect::view::{Source, clean};
 
+use super::run::with_document;
 use crate::cli::args::{OutputArgs, ResumeArgs, SettingsArgs};
 use crate::cli::error::Failure;
 use crate::cli::settings::{self, FIRST_AGENT, Remembered};
@@ -13,11 +14,7 @@ use crate::cli::task::{self, Way};
 use crate::cli::{logging, prompt, show};
 
 pub(crate) fn run(args: &ResumeArgs, world: World) -> Result<u8, Failure> {
-    let done = begin(args, world);
-    if let Err(failure) = &done {
-        super::run::refuse(failure, show::format(&args.output))?;
-    }
-    done
+    with_document(show::format(&args.output), || begin(args, world))
 }
 
 fn begin(args: &ResumeArgs, world: World) -> Result<u8, Failure> {

@@ -3,6 +3,7 @@
 mod failing;
 mod hanging;
 mod killed;
+mod signalled;
 mod story;
 mod strace;
 mod syncs;
