@@ -6,15 +6,16 @@ use std::sync::Arc;
 use std::{fs, io};
 
 use rustix::fs::{Access, access};
-use uuid::Uuid;
 
 use super::error::AppError;
 use super::world::World;
 use crate::config::{self, Config};
 use crate::exec::{
     Command, Enforced, Filter, Level, Mode, Need, Network, Policy, Supervisor, TempOwner, clean,
+    sweep,
 };
 use crate::model::wildcard;
+use crate::port::unique;
 use crate::tools::permission::GuardedFiles;
 
 /// Where commands run: those of the model confined, those of the user as the user.
@@ -35,7 +36,7 @@ impl Temp {
     /// Names a folder that nobody can have foreseen: where everybody has them or, where that is no use, among our own
     /// files.
     fn new(world: &World) -> Self {
-        let name = Uuid::now_v7().simple().to_string();
+        let name = unique().simple().to_string();
         // The random half; paths of sockets have to be short.
         let name = format!("architect-{}", &name[20..]);
         let usual = std::env::temp_dir();
@@ -49,6 +50,7 @@ impl Temp {
             true => usual,
             false => own().unwrap_or(usual),
         };
+        sweep(&folder, "architect-");
         Self(folder.join(name))
     }
 }

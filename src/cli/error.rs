@@ -7,6 +7,7 @@ use architect::config::ConfigError;
 use architect::exec::ExecError;
 use architect::journal::{JournalError, ReadOnly, SessionId};
 use architect::llm::{BadModel, ConnectError};
+use architect::view::RunResult;
 
 use super::{USAGE, output};
 
@@ -16,6 +17,8 @@ pub(crate) struct Failure {
     kind: Kind,
     message: String,
     hints: Vec<String>,
+    /// The result that could not be written.
+    result: Option<Box<RunResult>>,
 }
 
 /// Who can do something about it; it decides the exit code.
@@ -32,19 +35,19 @@ enum Kind {
 impl Failure {
     /// Returns a failure that the user can mend.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self { kind: Kind::Usage, message: message.into(), hints: Vec::new() }
+        Self { kind: Kind::Usage, message: message.into(), hints: Vec::new(), result: None }
     }
 
     /// Returns a failure of the system, or a defect.
     pub(crate) fn failed(message: impl Into<String>) -> Self {
-        Self { kind: Kind::Failed, message: message.into(), hints: Vec::new() }
+        Self { kind: Kind::Failed, message: message.into(), hints: Vec::new(), result: None }
     }
 
     /// Returns the failure of a write to standard output.
     pub(crate) fn from_stdout(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => {
-                Self { kind: Kind::Pipe, message: String::new(), hints: Vec::new() }
+                Self { kind: Kind::Pipe, message: String::new(), hints: Vec::new(), result: None }
             }
             _ => Self::failed(format!("could not write to standard output: {error}")),
         }
@@ -54,6 +57,24 @@ impl Failure {
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
         self
+    }
+
+    /// Keeps the result that could not be written.
+    pub(crate) fn instead_of(self, result: RunResult) -> Self {
+        Self { result: Some(Box::new(result)), ..self }
+    }
+
+    /// Returns the document of a run that failed so.
+    pub(crate) fn document(&self) -> RunResult {
+        let refused = RunResult::refused(self.message());
+        let exit_code = self.code();
+        match &self.result {
+            None => RunResult { exit_code, ..refused },
+            Some(result) => {
+                let RunResult { status, error, .. } = refused;
+                RunResult { exit_code, status, error, ..RunResult::clone(result) }
+            }
+        }
     }
 
     /// Returns the exit code.

@@ -38,3 +38,4 @@ pub use env::{Filter, clean, is_secret};
 pub use policy::{Mode, Need, Network, Policy, ResourceLimits, TempOwner, real};
 pub use process::{Pipes, Process};
 pub use supervisor::Supervisor;
+pub use temp::sweep;

@@ -16,6 +16,7 @@ use super::line::{self, Body, Content, Line, Stored, seal};
 use super::reader::{Found, Reader};
 use super::replay::{EndKind, replay};
 use super::store::Store;
+use super::writer::lock;
 use crate::machine::{Event, Mark};
 use crate::model::{Span, Time, ToolResult, ToolStatus};
 
@@ -221,6 +222,8 @@ impl Store {
         let temporary = self.temporary();
         let file = blobs::create(&temporary).tried("make the file", &temporary)?;
         let written = (|| {
+            // Nobody else knows the file; the lock says that somebody is at it.
+            lock(&file, &temporary)?;
             let mut out = BufWriter::new(&file);
             write(&mut out)?;
             out.flush().tried("write", &temporary)?;
@@ -232,10 +235,7 @@ impl Store {
         })();
         if written.is_err() {
             let _ = fs::remove_file(&temporary);
-            // What stands beside a journal that another process has named meanwhile is not ours.
-            if !self.path(session).exists() {
-                let _ = fs::remove_dir_all(self.beside(session));
-            }
+            self.forsake(session);
         }
         drop(claim);
         written

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::error::{JournalError, ReadOnly};
 use super::header::{Ended, Header, Resumed, Setting, Wall};
+use super::id::SessionId;
 use super::line::{Content, Stored, StoredMark};
 use super::mail::MailId;
 use super::reader::{Damage, Found, Position, Reader};
@@ -178,6 +179,15 @@ impl Past {
         is_same && done.outcome.reason.status() == Status::Success
     }
 
+    /// Returns the sessions that calls have sent which run.
+    pub(super) fn delegated(&self) -> Vec<SessionId> {
+        let sessions = self.intents.values().filter_map(|intent| match intent {
+            Intent::Delegated { session } => session.as_deref()?.parse().ok(),
+            Intent::Pure | Intent::Opaque | Intent::Edit { .. } => None,
+        });
+        sessions.collect()
+    }
+
     /// Returns what a call that runs was cleared for.
     pub(super) fn intent(&self, call: &CallId) -> Option<&Intent> {
         self.intents.get(call)
@@ -273,7 +283,7 @@ pub(super) fn call_of(state: &State, effect: EffectId) -> Option<CallId> {
 /// Fails when the file can't be read, or when not even its header is there.
 pub(super) fn replay(
     mut reader: Reader,
-    session: super::SessionId,
+    session: SessionId,
     mut see: impl FnMut(&Past, &Stored, &Replayed),
 ) -> Result<(Past, End), JournalError> {
     let read_only = |why| JournalError::ReadOnly { session, why };

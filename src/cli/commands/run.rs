@@ -35,8 +35,10 @@ pub(super) fn with_document(
     });
     let done = begin();
     if let Err(failure) = &done {
-        let refused = RunResult::refused(failure.message());
-        tell(RunResult { exit_code: failure.code(), ..refused }, format)?;
+        // What is wrong is told in any case.
+        if let Err(unwritten) = tell(failure.document(), format) {
+            log::debug!("{}", unwritten.message());
+        }
     }
     done
 }

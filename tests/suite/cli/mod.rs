@@ -17,5 +17,6 @@ mod sessions;
 mod subagents;
 mod telemetry;
 mod tools;
+mod unwritten;
 mod workflows;
 pub(crate) mod world;
