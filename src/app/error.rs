@@ -92,7 +92,8 @@ impl AppError {
             | Self::Changes(_)
             | Self::Hooks(_) => true,
             Self::Journal(error) => {
-                !matches!(error, JournalError::Io { .. } | JournalError::Index(_))
+                use JournalError::{Damaged, Index, Io, Misnamed};
+                !matches!(error, Io { .. } | Index(_) | Damaged { .. } | Misnamed { .. })
             }
             Self::Exec(_) | Self::System { .. } => false,
         }

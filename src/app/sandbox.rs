@@ -8,7 +8,6 @@ use std::{fs, io};
 
 use rustix::fs::{Access, access};
 use sha2::{Digest, Sha256};
-use uuid::Uuid;
 
 use super::error::AppError;
 use super::hidden;
@@ -16,9 +15,10 @@ use super::world::World;
 use crate::config::{self, Config, Source, TRUST};
 use crate::exec::{
     self, Caches, Command, Enforced, Filter, HELP, Level, Mode, Need, Network, Policy,
-    ResourceLimits, Supervisor, TempOwner, clean,
+    ResourceLimits, Supervisor, TempOwner, clean, sweep,
 };
 use crate::model::wildcard;
+use crate::port::unique;
 use crate::tools::permission::GuardedFiles;
 
 /// Where commands run: those of the model confined, those of the user as the user.
@@ -42,7 +42,7 @@ impl Temp {
     /// Names a folder that nobody can have foreseen: where everybody has them or, where that is no use, among our own
     /// files.
     fn new(world: &World) -> Self {
-        let name = Uuid::now_v7().simple().to_string();
+        let name = unique().simple().to_string();
         // The random half; paths of sockets have to be short.
         let name = format!("architect-{}", &name[20..]);
         let usual = std::env::temp_dir();
@@ -56,6 +56,7 @@ impl Temp {
             true => usual,
             false => own().unwrap_or(usual),
         };
+        sweep(&folder, "architect-");
         Self(folder.join(name))
     }
 }

@@ -5,8 +5,9 @@ use std::io;
 use architect::app::AppError;
 use architect::config::{ConfigError, Trouble};
 use architect::exec::ExecError;
-use architect::journal::JournalError;
+use architect::journal::{JournalError, ReadOnly, SessionId};
 use architect::llm::{BadModel, ConnectError};
+use architect::view::RunResult;
 
 use super::{USAGE, output};
 
@@ -16,6 +17,8 @@ pub(crate) struct Failure {
     kind: Kind,
     message: String,
     hints: Vec<String>,
+    /// The result that could not be written.
+    result: Option<Box<RunResult>>,
 }
 
 /// Who can do something about it; it decides the exit code.
@@ -32,19 +35,19 @@ enum Kind {
 impl Failure {
     /// Returns a failure that the user can mend.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self { kind: Kind::Usage, message: message.into(), hints: Vec::new() }
+        Self { kind: Kind::Usage, message: message.into(), hints: Vec::new(), result: None }
     }
 
     /// Returns a failure of the system, or a defect.
     pub(crate) fn failed(message: impl Into<String>) -> Self {
-        Self { kind: Kind::Failed, message: message.into(), hints: Vec::new() }
+        Self { kind: Kind::Failed, message: message.into(), hints: Vec::new(), result: None }
     }
 
     /// Returns the failure of a write to standard output.
     pub(crate) fn from_stdout(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => {
-                Self { kind: Kind::Pipe, message: String::new(), hints: Vec::new() }
+                Self { kind: Kind::Pipe, message: String::new(), hints: Vec::new(), result: None }
             }
             _ => Self::failed(format!("could not write to standard output: {error}")),
         }
@@ -54,6 +57,24 @@ impl Failure {
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
         self
+    }
+
+    /// Keeps the result that could not be written.
+    pub(crate) fn instead_of(self, result: RunResult) -> Self {
+        Self { result: Some(Box::new(result)), ..self }
+    }
+
+    /// Returns the document of a run that failed so.
+    pub(crate) fn document(&self) -> RunResult {
+        let refused = RunResult::refused(self.message());
+        let exit_code = self.code();
+        match &self.result {
+            None => RunResult { exit_code, ..refused },
+            Some(result) => {
+                let RunResult { status, error, .. } = refused;
+                RunResult { exit_code, status, error, ..RunResult::clone(result) }
+            }
+        }
     }
 
     /// Returns the exit code.
@@ -132,6 +153,23 @@ fn of_config(error: &ConfigError) -> Failure {
         .hint("`architect config show` tells every key with its value and where that comes from")
 }
 
+/// Returns what the user can do about a session that can only be read.
+fn of_read_only(session: SessionId, why: &ReadOnly) -> Vec<String> {
+    let fork = |seq: u64| {
+        format!("`architect fork {session}@{}` goes on from a copy of what is intact", seq - 1)
+    };
+    match why {
+        ReadOnly::Newer { .. } => vec!["go on with it with that release".to_owned()],
+        // Without its first record nothing of it can be read.
+        ReadOnly::NotUnderstood { seq: 0, .. } | ReadOnly::Damaged { seq: 0, .. } => Vec::new(),
+        ReadOnly::NotUnderstood { seq, .. } => vec![fork(*seq)],
+        ReadOnly::Damaged { seq, .. } => vec![
+            fork(*seq),
+            format!("`architect resume {session} --repair` cuts off what is damaged"),
+        ],
+    }
+}
+
 /// Returns what the user can do about an error.
 fn hints(error: &AppError) -> Vec<String> {
     let hint = |text: &str| vec![text.to_owned()];
@@ -174,10 +212,14 @@ fn hints(error: &AppError) -> Vec<String> {
         AppError::Journal(JournalError::Unknown(_) | JournalError::NotAnId(_)) => {
             hint("`architect sessions list` shows the sessions that there are")
         }
-        AppError::Journal(JournalError::ReadOnly { session, .. }) => vec![
-            format!("`architect fork {session}@SEQ` goes on from a copy of what is intact"),
-            format!("`architect resume {session} --repair` cuts off what is damaged"),
-        ],
+        AppError::Journal(JournalError::ReadOnly { session, why }) => of_read_only(*session, why),
+        AppError::Journal(JournalError::Damaged { session, why }) => {
+            let partial = "--partial goes on with what comes before the damage".to_owned();
+            of_read_only(*session, why).into_iter().chain([partial]).collect()
+        }
+        AppError::Journal(JournalError::Misnamed { header, .. }) => {
+            vec![format!("rename the file and the folder beside it to {header}, or remove them")]
+        }
         AppError::Journal(
             JournalError::Io { .. } | JournalError::NoHome | JournalError::Untrusted { .. },
         ) => hint(

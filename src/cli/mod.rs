@@ -3,6 +3,7 @@
 mod args;
 mod commands;
 mod confirm;
+mod damage;
 mod error;
 mod help;
 mod logging;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use architect::model::nearest;
+use architect::runner::catch;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 use signal_hook::consts::{SIGUSR1, SIGUSR2, SIGXFSZ};
@@ -30,6 +32,8 @@ pub(crate) const USAGE: u8 = 3;
 
 /// Reads the arguments, does what they say, and returns the exit code.
 pub(crate) fn main() -> ExitCode {
+    // Before any file is touched. A run that can't be told of signals says so when it begins.
+    let _ = catch();
     logging::set_up();
     outlive_signals();
     let done = match Cli::try_parse() {

@@ -20,6 +20,8 @@ pub(crate) struct Audience {
     pub(crate) show: Show,
     /// Keeps the log from drawing while the user is asked.
     pub(crate) hush: Option<Hush>,
+    /// Whether standard output is a terminal; one that is gone does not say so any more.
+    pub(crate) is_terminal: bool,
 }
 
 /// Returns what standard output carries.
@@ -59,7 +61,8 @@ pub(crate) fn audience(
         outputs.push(Box::new(Optional::new(file, "log file")));
     }
     let stdout = io::stdout();
-    let place = match stdout.is_terminal() {
+    let is_terminal = stdout.is_terminal();
+    let place = match is_terminal {
         true if logs_live && config.settings.llm.stream => Place::SharedTerminal,
         true => Place::Terminal,
         false => Place::Elsewhere,
@@ -72,7 +75,7 @@ pub(crate) fn audience(
         OutputFormat::Json => Box::new(Json::new(stdout).map_err(failed)?),
         OutputFormat::StreamJson => Box::new(StreamJson::new(stdout).map_err(failed)?),
     });
-    Ok(Audience { show: Show::new(outputs), hush })
+    Ok(Audience { show: Show::new(outputs), hush, is_terminal })
 }
 
 fn log(args: &OutputArgs, config: &Config, world: &World, is_live: bool) -> io::Result<HumanLog> {

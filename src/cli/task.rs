@@ -41,7 +41,7 @@ pub(crate) fn run(setup: &Setup, order: Order, way: Way, args: &OutputArgs) -> R
     }
     let target = ReportFile::of(args, &setup.world);
     let format = report_format(args, target.as_ref())?;
-    let Audience { show, hush } = show::audience(args, &setup.config, &setup.world)?;
+    let Audience { show, hush, is_terminal } = show::audience(args, &setup.config, &setup.world)?;
     let sandbox: Option<Arc<str>> = match args.verbose {
         0 => None,
         _ => Some(setup.sandbox.described()?.into()),
@@ -99,14 +99,31 @@ pub(crate) fn run(setup: &Setup, order: Order, way: Way, args: &OutputArgs) -> R
         Ok(()) => {}
         Err(Lost::Gone) => return Ok(Signal::Pipe.exit_code()),
         Err(Lost::Stalled) => {
-            complain_to_whoever_reads(Lost::Stalled.to_string());
+            briefly(|| output::complain(&format!("error: {}", Lost::Stalled)));
             let code = show.signal().map(Signal::exit_code);
             return Ok(code.unwrap_or(result.exit_code).max(FAILED));
         }
-        Err(lost) => return Err(Failure::failed(lost.to_string())),
+        Err(Lost::HungUp) if is_terminal => return Ok(Signal::Hangup.exit_code()),
+        Err(lost) => {
+            let failure = Failure::failed(lost.to_string());
+            let failure = summary(&result).into_iter().fold(failure, Failure::hint);
+            return Err(failure.instead_of(result));
+        }
     }
     saved?;
     Ok(result.exit_code)
+}
+
+/// Returns what somebody wants to know of a run whose result could not be written.
+fn summary(result: &RunResult) -> Vec<String> {
+    let reason = result.stop_reason.map_or("refused", StopReason::name);
+    let cost = result.cost.map_or("unknown".to_owned(), |cost| format!("${:.4}", cost.dollars()));
+    let steps = result.steps;
+    let mut told = vec![format!("the run itself ended with {reason}: {steps} steps, cost {cost}")];
+    if let Some(session) = &result.session_id {
+        told.push(format!("`architect sessions show {session}` shows session {session}"));
+    }
+    told
 }
 
 /// The exit code of a run that left no result for anybody.
@@ -120,11 +137,11 @@ fn patience(ending: Ending) -> Patience {
     ending.left().map_or(Patience::UntilRead, |left| Patience::AtMost(left + OVERTIME))
 }
 
-/// Says something on standard error. Its reader may be the one that has stalled, so nobody waits for it.
-fn complain_to_whoever_reads(text: String) {
+/// Says something to a reader that may have stalled, so nobody waits for long.
+pub(crate) fn briefly(say: impl FnOnce() + Send + 'static) {
     let (said, heard) = mpsc::channel();
-    let saying = thread::Builder::new().name("complain".to_owned()).spawn(move || {
-        output::complain(&format!("error: {text}"));
+    let saying = thread::Builder::new().name("say".to_owned()).spawn(move || {
+        say();
         let _ = said.send(());
     });
     if saying.is_ok() {

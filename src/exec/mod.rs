@@ -48,4 +48,5 @@ pub use policy::{Lent, Mode, Need, Network, Policy, ResourceLimits, TempOwner, r
 pub use process::{Pipes, Process};
 pub use repository::{finish_left, followed, marker};
 pub use supervisor::Supervisor;
+pub use temp::sweep;
 pub use variables::is_secret;

@@ -199,7 +199,8 @@ impl Link {
         if !files.is_empty() && !control.push(SendAncillaryMessage::ScmRights(files)) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let sent = sendmsg(&self.0, &[IoSlice::new(&frame)], &mut control, send_flags())?;
+        let slices = [IoSlice::new(&frame)];
+        let sent = retry_on_intr(|| sendmsg(&self.0, &slices, &mut control, send_flags()))?;
         (&self.0).write_all(&frame[sent..])
     }
 

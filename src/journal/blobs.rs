@@ -11,6 +11,7 @@ use sha2::{Digest as _, Sha256};
 use super::Durability;
 use super::error::{JournalError, Tried};
 use super::folder;
+use crate::port::unique;
 
 /// The long texts of one session.
 #[derive(Clone, Debug)]
@@ -40,7 +41,7 @@ impl Blobs {
         let path = self.folder.join(&blob.sha256);
         let is_there = fs::metadata(&path).is_ok_and(|found| found.len() == blob.bytes);
         if !is_there {
-            folder::private(&self.folder)?;
+            folder::durable(&self.folder, self.durability)?;
             replace(&path, text.as_bytes(), self.durability).tried("write", &path)?;
         }
         Ok(blob)
@@ -96,7 +97,7 @@ fn digit(value: u8) -> char {
 /// Puts a file into its place whole: whoever reads it sees what was there before, or all of this.
 pub(super) fn replace(path: &Path, content: &[u8], durability: Durability) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    let temporary = folder.join(format!(".{}", uuid::Uuid::now_v7()));
+    let temporary = folder.join(format!(".{}", unique()));
     let write = || {
         let mut file = create(&temporary)?;
         file.write_all(content)?;

@@ -9,13 +9,14 @@ use std::time::SystemTime;
 use super::Durability;
 use super::blobs::{self, Blobs};
 use super::claim::Claim;
-use super::error::{JournalError, ReadOnly, Tried};
+use super::error::{JournalError, Tried};
 use super::header::{Header, Lineage};
 use super::id::SessionId;
 use super::line::{self, Body, Content, Line, Stored, seal};
 use super::reader::{Found, Reader};
 use super::replay::{EndKind, replay};
 use super::store::Store;
+use super::writer::lock;
 use crate::machine::{Event, Mark};
 use crate::model::{Span, Time, ToolResult, ToolStatus};
 
@@ -56,14 +57,17 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// Fails when the session has no such record, when what is to be replaced is no result, and when the system refuses
+    /// Fails when the session has no such record, when it is damaged and no record was named, when what is to be replaced is no result, and when the system refuses
     /// something.
     pub fn fork(&self, parent: SessionId, fork: &Fork) -> Result<SessionId, JournalError> {
         let child = SessionId::fresh();
         let mut reader = self.reader(parent)?;
-        let (past, end) = replay(self.reader(parent)?, parent, |_, _, _| {})?;
-        if let EndKind::ReadOnly(why @ ReadOnly::Newer { .. }) = end.kind {
+        let (past, end) = self.replay(parent, |_, _, _| {})?;
+        if let Some(why) = past.header.newer() {
             return Err(JournalError::ReadOnly { session: parent, why });
+        }
+        if let (None, Some(why)) = (fork.after, end.damage()) {
+            return Err(JournalError::Damaged { session: parent, why });
         }
         let last = end.position.seq.saturating_sub(1);
         let after = fork.after.unwrap_or(last);
@@ -113,8 +117,24 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// Fails when the session can't be read, or `out` can't be written. What comes behind damage is left out.
+    /// Fails when the session can't be read, when it is damaged, or when `out` can't be written.
     pub fn export(&self, session: SessionId, out: &mut dyn Write) -> Result<u64, JournalError> {
+        match self.damage(session)? {
+            None => self.export_up_to_damage(session, out),
+            Some(why) => Err(JournalError::Damaged { session, why }),
+        }
+    }
+
+    /// Writes the records of a session up to the first that is damaged.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the session can't be read, or `out` can't be written.
+    pub fn export_up_to_damage(
+        &self,
+        session: SessionId,
+        out: &mut dyn Write,
+    ) -> Result<u64, JournalError> {
         let mut reader = self.reader(session)?;
         let mut copy = Copy { out, crc: 0 };
         let mut records = 0;
@@ -153,7 +173,11 @@ impl Store {
                 JournalError::ReadOnly { why, .. } => no(why.to_string()),
                 error => error,
             })?;
-        if let EndKind::ReadOnly(why) = &end.kind {
+        let read_only = match &end.kind {
+            EndKind::ReadOnly(why) => Some(why.clone()),
+            EndKind::Whole | EndKind::Torn(_) => past.header.newer(),
+        };
+        if let Some(why) = read_only {
             return Err(no(why.to_string()));
         }
         let had = past.header.session;
@@ -198,6 +222,8 @@ impl Store {
         let temporary = self.temporary();
         let file = blobs::create(&temporary).tried("make the file", &temporary)?;
         let written = (|| {
+            // Nobody else knows the file; the lock says that somebody is at it.
+            lock(&file, &temporary)?;
             let mut out = BufWriter::new(&file);
             write(&mut out)?;
             out.flush().tried("write", &temporary)?;
@@ -209,10 +235,7 @@ impl Store {
         })();
         if written.is_err() {
             let _ = fs::remove_file(&temporary);
-            // What stands beside a journal that another process has named meanwhile is not ours.
-            if !self.path(session).exists() {
-                let _ = fs::remove_dir_all(self.beside(session));
-            }
+            self.forsake(session);
         }
         drop(claim);
         written

@@ -49,6 +49,22 @@ pub enum JournalError {
         /// Why.
         why: ReadOnly,
     },
+    /// Records of the session are damaged, and those behind them are not read.
+    #[error("the journal of session {session} is damaged: {why}")]
+    Damaged {
+        /// The session.
+        session: SessionId,
+        /// What is damaged.
+        why: ReadOnly,
+    },
+    /// The journal of a session says that it is that of another one: its file was renamed or copied.
+    #[error("the journal of session {session} says that it is session {header}")]
+    Misnamed {
+        /// The session that the name of the file tells.
+        session: SessionId,
+        /// The session that its first record tells.
+        header: SessionId,
+    },
     /// The session has no such record.
     #[error("session {session} has no record {seq}; its last one is {last}")]
     NoRecord {

@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
+use super::Durability;
 use super::error::{JournalError, Tried};
 
 /// Sees to it that there is a folder which nobody but the user can look into.
@@ -27,6 +28,19 @@ pub(super) fn private(path: &Path) -> Result<(), JournalError> {
     if found.mode() & 0o077 != 0 {
         log::warn!("{} was open to others; closing it", path.display());
         fs::set_permissions(path, Permissions::from_mode(0o700)).tried("close to others", path)?;
+    }
+    Ok(())
+}
+
+/// Sees to it that there is such a folder, and that it is there after the end of the machine, too, if that is wanted: its
+/// name stands in the folder around it, and so on up to one that was there before.
+pub(super) fn durable(path: &Path, durability: Durability) -> Result<(), JournalError> {
+    let missing: Vec<&Path> = path.ancestors().take_while(|folder| !folder.exists()).collect();
+    private(path)?;
+    if durability == Durability::Full {
+        for around in missing.into_iter().filter_map(Path::parent) {
+            sync(around).tried("make durable", around)?;
+        }
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::error::ReadOnly;
 use super::id::SessionId;
 use super::workspace::Workspace;
 use crate::machine::{Change, Conversation, Fold, Mark, Outcomes, Resumption};
@@ -179,6 +180,12 @@ impl Header {
             history,
             task,
         }
+    }
+
+    /// Returns why the session can only be read, if a newer release began it.
+    pub(super) fn newer(&self) -> Option<ReadOnly> {
+        let format = self.format;
+        (format > FORMAT).then_some(ReadOnly::Newer { format })
     }
 
     /// Begins the run.

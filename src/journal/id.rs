@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::error::JournalError;
+use crate::port::unique;
 
 /// The name of a session: a UUID whose text sorts by the time at which it was made.
 ///
@@ -19,7 +20,7 @@ pub struct SessionId(Uuid);
 impl SessionId {
     /// Returns an id that nobody has had before; later ones sort behind earlier ones.
     pub fn fresh() -> Self {
-        Self(Uuid::now_v7())
+        Self(unique())
     }
 }
 

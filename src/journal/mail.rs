@@ -21,7 +21,7 @@ use super::folder;
 use super::header::Wall;
 use crate::machine::{Check, Event};
 use crate::model::{Digest, Origin, UserMessage};
-use crate::port::Mailbox;
+use crate::port::{Mailbox, unique};
 
 /// The messages for one session. Clones are the same mailbox.
 #[derive(Clone, Debug)]
@@ -86,7 +86,7 @@ impl Mail {
 
     /// Puts a message in. It is durable when this returns.
     pub(super) fn put(&self, letter: &Letter) -> Result<MailId, JournalError> {
-        let id = MailId(Uuid::now_v7());
+        let id = MailId(unique());
         self.put_as(id, letter)?;
         Ok(id)
     }
@@ -96,7 +96,7 @@ impl Mail {
         if letter.text.len() > LONGEST {
             return Err(JournalError::TooLong { bytes: letter.text.len(), most: LONGEST });
         }
-        folder::private(&self.folder)?;
+        folder::durable(&self.folder, Durability::Full)?;
         let path = self.path(id);
         let text = serde_json::to_vec(letter).tried("write", &path)?;
         blobs::replace(&path, &text, Durability::Full).tried("write", &path)

@@ -12,10 +12,11 @@ use crate::model::CallId;
 
 /// The whole outputs of one session, by the call that they answer.
 ///
-/// They survive the end of this process, not that of the machine: they can be had again by asking the tool again.
+/// They survive what the journal survives: it says that they are there.
 #[derive(Clone, Debug)]
 pub struct Outputs {
     folder: PathBuf,
+    durability: Durability,
 }
 
 /// A part of an output.
@@ -31,8 +32,8 @@ pub struct Page {
 const LONGEST: usize = 64 << 10;
 
 impl Outputs {
-    pub(super) fn new(folder: PathBuf) -> Self {
-        Self { folder }
+    pub(super) fn new(folder: PathBuf, durability: Durability) -> Self {
+        Self { folder, durability }
     }
 
     /// Keeps the whole output of a call.
@@ -41,9 +42,9 @@ impl Outputs {
     ///
     /// Fails when the system refuses it.
     pub fn keep(&self, call: &CallId, text: &str) -> Result<(), JournalError> {
-        folder::private(&self.folder)?;
+        folder::durable(&self.folder, self.durability)?;
         let path = self.path(call);
-        replace(&path, text.as_bytes(), Durability::Os).tried("write", &path)
+        replace(&path, text.as_bytes(), self.durability).tried("write", &path)
     }
 
     /// Returns up to `limit` lines of an output from line `offset` on, counted from one; none when no output of
@@ -93,7 +94,7 @@ impl Outputs {
     /// Takes all outputs of another session over.
     pub(super) fn adopt(&self, other: &Self) -> Result<(), JournalError> {
         let Ok(entries) = folder::list(&other.folder) else { return Ok(()) };
-        folder::private(&self.folder)?;
+        folder::durable(&self.folder, self.durability)?;
         for entry in entries {
             let from = entry.tried("list", &other.folder)?.path();
             let Some(name) = from.file_name() else { continue };
@@ -101,7 +102,13 @@ impl Outputs {
             // An output is never changed in place, so both sessions can have the same file.
             if fs::hard_link(&from, &to).is_err() {
                 fs::copy(&from, &to).tried("copy", &from)?;
+                if self.durability == Durability::Full {
+                    File::open(&to).and_then(|file| file.sync_all()).tried("make durable", &to)?;
+                }
             }
+        }
+        if self.durability == Durability::Full {
+            folder::sync(&self.folder).tried("make durable", &self.folder)?;
         }
         Ok(())
     }
@@ -113,7 +120,7 @@ mod tests {
 
     fn outputs() -> (tempfile::TempDir, Outputs) {
         let temp = tempfile::tempdir().unwrap();
-        let outputs = Outputs::new(temp.path().join("outputs"));
+        let outputs = Outputs::new(temp.path().join("outputs"), Durability::Full);
         (temp, outputs)
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::error::{JournalError, ReadOnly};
 use super::header::{Ended, Header, Resumed, Setting, Wall};
+use super::id::SessionId;
 use super::line::{Content, Stored, StoredMark};
 use super::mail::MailId;
 use super::reader::{Damage, Found, Position, Reader};
@@ -95,6 +96,23 @@ pub enum EndKind {
     ReadOnly(ReadOnly),
 }
 
+impl End {
+    /// Returns why records are missing behind the valid prefix that were once there; none if none are, as far as can be
+    /// told. Half a line at the end is what a crash leaves, and what a journal ends with while it is written.
+    pub fn damage(&self) -> Option<ReadOnly> {
+        match &self.kind {
+            EndKind::Whole
+            | EndKind::Torn(Damage::NoEnd)
+            | EndKind::ReadOnly(ReadOnly::Newer { .. }) => None,
+            EndKind::Torn(damage) => {
+                let Position { seq, offset, .. } = self.position;
+                Some(ReadOnly::Damaged { seq, offset, damage: damage.clone(), behind: 0 })
+            }
+            EndKind::ReadOnly(why) => Some(why.clone()),
+        }
+    }
+}
+
 impl Past {
     /// Begins with the header of a session.
     pub fn start(header: Header) -> Self {
@@ -171,6 +189,15 @@ impl Past {
         let State::Done(done) = &self.fold.state else { return false };
         let is_same = self.setting.agent == setting.agent && self.setting.model == setting.model;
         is_same && done.outcome.reason.status() == Status::Success
+    }
+
+    /// Returns the sessions that calls have sent which run.
+    pub(super) fn delegated(&self) -> Vec<SessionId> {
+        let sessions = self.intents.values().filter_map(|intent| match intent {
+            Intent::Delegated { session } => session.as_deref()?.parse().ok(),
+            Intent::Pure | Intent::Opaque | Intent::Edit { .. } => None,
+        });
+        sessions.collect()
     }
 
     /// Returns what a call that runs was cleared for.
@@ -299,7 +326,7 @@ pub(super) fn call_of(state: &State, effect: EffectId) -> Option<CallId> {
 /// Fails when the file can't be read, or when not even its header is there.
 pub(super) fn replay(
     mut reader: Reader,
-    session: super::SessionId,
+    session: SessionId,
     mut see: impl FnMut(&Past, &Stored, &Replayed),
 ) -> Result<(Past, End), JournalError> {
     let read_only = |why| JournalError::ReadOnly { session, why };
@@ -333,7 +360,9 @@ pub(super) fn replay(
     };
     let position = reader.position();
     let kind = match kind {
-        _ if is_newer => EndKind::ReadOnly(ReadOnly::Newer { format: past.header.format }),
+        EndKind::Whole | EndKind::Torn(Damage::NoEnd) if is_newer => {
+            EndKind::ReadOnly(ReadOnly::Newer { format: past.header.format })
+        }
         EndKind::Torn(damage) => match reader.behind()? {
             0 => EndKind::Torn(damage),
             behind => {

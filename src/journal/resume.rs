@@ -30,6 +30,8 @@ pub struct Opened {
     pub(super) journal: FileJournal,
     /// Where it stands.
     pub past: Past,
+    /// Where the sub-agents stand that its running calls have sent.
+    pub(super) delegated: Vec<Past>,
     /// Where the half-written end of the journal was saved, if there was one.
     pub torn: Option<PathBuf>,
     /// What its limits count from. Whoever resumes it may let them begin again.
@@ -81,7 +83,7 @@ impl Opened {
     ///
     /// Fails when the journal can't be written.
     pub fn go_on(self, how: GoOn) -> Result<Going, JournalError> {
-        let Self { mut journal, past, .. } = self;
+        let Self { mut journal, past, delegated, .. } = self;
         let GoOn { now, setting, rules, prompt } = how;
         let files = Files::open(&setting.workspace.root)?;
         if prompt.is_none() && past.is_finished_for(&setting) && journal.mail().waiting().is_empty()
@@ -90,7 +92,11 @@ impl Opened {
             let (drift, found) = (Vec::new(), Vec::new());
             return Ok(Going { journal, fold: past.fold, outcomes, drift, found });
         }
-        files.tidy(&past);
+        let ran = std::iter::once(&past).chain(&delegated);
+        for past in ran {
+            files.complete(past);
+            files.tidy(past);
+        }
         let now = Wall::from(now);
         let mut drift = past.setting.workspace.drift(&setting.workspace);
         let changed = files.changed(&past);
@@ -193,6 +199,48 @@ impl Files {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Completes changes of several files that were cut off half-way, so that there is no need to ask which of them were
+    /// made. All new contents were put beside their files, and made durable, before the first took its place.
+    fn complete(&self, past: &Past) {
+        for call in running(&past.fold.state) {
+            let images = images(past, &call);
+            let (done, open): (Vec<&Image>, Vec<&Image>) =
+                images.iter().partition(|image| is(&self.look(&image.path), image.after.as_ref()));
+            // What somebody else has changed meanwhile is left for the model to look at.
+            let can = |image: &&Image| {
+                let staged =
+                    || image.after.as_ref().is_none_or(|after| self.is_staged(image, after));
+                is(&self.look(&image.path), image.before.as_ref()) && staged()
+            };
+            if done.is_empty() || !open.iter().all(can) {
+                continue;
+            }
+            for image in open {
+                if let Err(error) = self.put_in_place(image) {
+                    log::warn!("could not complete the change of {}: {error}", image.path);
+                    break;
+                }
+            }
+        }
+    }
+
+    fn is_staged(&self, image: &Image, after: &Arc<str>) -> bool {
+        let beside = left_beside(&image.path, after);
+        beside.to_str().is_some_and(|beside| is(&self.look(beside), Some(after)))
+    }
+
+    fn put_in_place(&self, image: &Image) -> io::Result<()> {
+        let path = Path::new(&*image.path);
+        match &image.after {
+            Some(after) => {
+                self.root.rename(left_beside(&image.path, after), &self.root, path)?;
+            }
+            None => self.root.remove_file(path)?,
+        }
+        let folder = path.parent().filter(|folder| *folder != Path::new(""));
+        self.root.open(folder.unwrap_or(Path::new(".")))?.into_std().sync_all()
     }
 
     /// Removes what calls that were running had put beside their files, and did not come to put into its place.

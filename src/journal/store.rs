@@ -2,12 +2,12 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use uuid::Uuid;
 
@@ -24,6 +24,7 @@ use super::resume::Opened;
 use super::writer::{FileJournal, Files, lock};
 use super::{Content, Durability, Stored, folder};
 use crate::model::LimitBase;
+use crate::port::unique;
 
 /// The sessions of a user.
 #[derive(Clone, Debug)]
@@ -75,6 +76,28 @@ fn limits_from(past: &Past) -> LimitBase {
     LimitBase { steps: from.steps.min(run.steps), denied: from.denied.min(run.denied) }
 }
 
+/// How long a process may take to write one file, at the most; after that it has been killed.
+const LONGEST_WRITE: Duration = Duration::from_secs(3_600);
+
+/// Returns whether a file still waits for its name.
+fn is_nameless(name: &OsStr) -> bool {
+    let name = name.to_str().and_then(|name| name.strip_prefix('.'));
+    name.is_some_and(|id| Uuid::try_parse(id).is_ok())
+}
+
+/// Returns whether no process has locked a file.
+fn is_free(path: &Path) -> bool {
+    File::open(path).is_ok_and(|file| file.try_lock().is_ok())
+}
+
+/// Returns a session, if its journal has the right name.
+fn own(session: SessionId, past: Past) -> Result<Past, JournalError> {
+    match past.header.session {
+        header if header == session => Ok(past),
+        header => Err(JournalError::Misnamed { session, header }),
+    }
+}
+
 impl Store {
     /// Opens the store in this folder; what is missing is made.
     ///
@@ -83,8 +106,8 @@ impl Store {
     /// Fails when the folder can't be made, or can't be trusted.
     pub fn open(root: &Path, durability: Durability) -> Result<Self, JournalError> {
         let sessions = root.join("sessions");
-        folder::private(root)?;
-        folder::private(&sessions)?;
+        folder::durable(root, durability)?;
+        folder::durable(&sessions, durability)?;
         Ok(Self { sessions, durability })
     }
 
@@ -109,8 +132,16 @@ impl Store {
         });
         if journal.is_err() {
             let _ = fs::remove_file(&temporary);
+            self.forsake(session);
         }
         Ok((journal?, header))
+    }
+
+    /// Removes what stands beside a session that could not be begun. What another process has named is not ours.
+    pub(super) fn forsake(&self, session: SessionId) {
+        if !self.path(session).exists() {
+            let _ = fs::remove_dir_all(self.beside(session));
+        }
     }
 
     fn begin(
@@ -182,6 +213,10 @@ impl Store {
         let read = file.try_clone().tried("open", &path)?;
         let reader = Reader::new(&path, read, self.blobs(session));
         let (past, End { position, kind }) = replay(reader, session, |_, _, _| {})?;
+        let past = own(session, past)?;
+        if let Some(why) = past.header.newer() {
+            return Err(JournalError::ReadOnly { session, why });
+        }
         let torn = match kind {
             EndKind::Whole => None,
             EndKind::Torn(_) => Some(self.cut(session, &file, position)?),
@@ -192,8 +227,28 @@ impl Store {
         };
         let files = self.files(session, file, past.arrived.clone());
         let journal = FileJournal::new(files, position, past.dawn);
+        let is_over = |session: &SessionId| self.is_running(*session).is_ok_and(|is| !is);
+        let delegated = past.delegated().into_iter().filter(is_over);
+        let delegated = delegated.filter_map(|session| self.replay(session, |_, _, _| {}).ok());
+        let delegated = delegated.map(|(past, _)| past).collect();
         let from = limits_from(&past);
-        Ok(Opened { journal, past, torn, from })
+        self.sweep(session);
+        Ok(Opened { journal, past, delegated, torn, from })
+    }
+
+    /// Removes files without a name in the folder beside a session, which processes have left there that were killed while
+    /// they wrote them. Of this session nobody else writes any but messages, and none of those takes so long.
+    fn sweep(&self, session: SessionId) {
+        let before = SystemTime::now().checked_sub(LONGEST_WRITE).unwrap_or(SystemTime::UNIX_EPOCH);
+        let folders = ["", "blobs", "outputs", "mail"].map(|name| self.beside(session).join(name));
+        for entry in folders.iter().flat_map(|folder| folder::list(folder).into_iter().flatten()) {
+            let Ok(entry) = entry else { continue };
+            let is_old =
+                entry.metadata().and_then(|data| data.modified()).is_ok_and(|at| at < before);
+            if is_old && is_nameless(&entry.file_name()) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
     }
 
     /// Cuts a journal off at the end of its valid prefix, after saving what is behind it.
@@ -204,7 +259,7 @@ impl Store {
         position: Position,
     ) -> Result<PathBuf, JournalError> {
         let beside = self.beside(session);
-        let saved = beside.join(format!("torn-{}-{}", position.offset, Uuid::now_v7()));
+        let saved = beside.join(format!("torn-{}-{}", position.offset, unique()));
         let mut from = file.try_clone().tried("open", &saved)?;
         from.seek(SeekFrom::Start(position.offset)).tried("read", &saved)?;
         let mut to = blobs::create(&saved).tried("make the file", &saved)?;
@@ -224,7 +279,7 @@ impl Store {
             let text = fs::read_to_string(&pid).unwrap_or_default();
             return Err(JournalError::Busy { session, pid: text.trim().parse().ok() });
         }
-        folder::private(&self.beside(session))?;
+        folder::durable(&self.beside(session), self.durability)?;
         fs::write(&pid, format!("{}\n", std::process::id())).tried("write", &pid)
     }
 
@@ -238,7 +293,17 @@ impl Store {
         session: SessionId,
         see: impl FnMut(&Past, &Stored, &Replayed),
     ) -> Result<(Past, End), JournalError> {
-        replay(self.reader(session)?, session, see)
+        let (past, end) = replay(self.reader(session)?, session, see)?;
+        Ok((own(session, past)?, end))
+    }
+
+    /// Returns what is damaged in a session's journal, if anything is.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`replay`](Self::replay) does.
+    pub fn damage(&self, session: SessionId) -> Result<Option<ReadOnly>, JournalError> {
+        Ok(self.replay(session, |_, _, _| {})?.1.damage())
     }
 
     /// Opens a session for reading.
@@ -408,15 +473,19 @@ impl Store {
             let entry = entry.tried("list", &self.sessions)?;
             let (path, name) = (entry.path(), entry.file_name());
             let name = name.to_str().unwrap_or_default();
-            let is_beginning = name.strip_prefix('.').is_some_and(|id| Uuid::try_parse(id).is_ok());
+            let is_beginning = is_nameless(&entry.file_name());
             let session = name.parse().ok().filter(|id| !self.path(*id).exists());
             let Ok(data) = entry.metadata() else { continue };
             if data.modified().is_ok_and(|modified| modified >= before) {
                 continue;
             }
             let gone = match (is_beginning, session) {
-                (true, _) if data.is_file() => fs::remove_file(&path),
-                (_, Some(_)) if data.is_dir() => fs::remove_dir_all(&path),
+                // Whoever begins a session has locked both.
+                (true, _) if data.is_file() && is_free(&path) => fs::remove_file(&path),
+                (_, Some(session)) if data.is_dir() => match self.claim_new(session) {
+                    Ok(_claim) => fs::remove_dir_all(&path),
+                    Err(_) => Ok(()),
+                },
                 _ => Ok(()),
             };
             if let Err(error) = gone {
@@ -428,7 +497,7 @@ impl Store {
 
     /// Returns the whole outputs of a session's tools.
     pub fn outputs(&self, session: SessionId) -> Outputs {
-        Outputs::new(self.beside(session).join("outputs"))
+        Outputs::new(self.beside(session).join("outputs"), self.durability)
     }
 
     pub(super) fn blobs(&self, session: SessionId) -> Blobs {
@@ -451,7 +520,7 @@ impl Store {
 
     /// Returns a name that no journal has.
     pub(super) fn temporary(&self) -> PathBuf {
-        self.sessions.join(format!(".{}", Uuid::now_v7()))
+        self.sessions.join(format!(".{}", unique()))
     }
 
     pub(super) fn durability(&self) -> Durability {

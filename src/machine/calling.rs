@@ -119,7 +119,7 @@ pub(super) fn goes_on(run: &Run, check: &Check) -> bool {
         Check::Passed => false,
         Check::SentBack { .. } => streaks.sent_back < bounds.sent_back,
         Check::Unfit { .. } => streaks.unfit < bounds.repairs,
-        Check::FollowUp { .. } => streaks.follow_ups < bounds.follow_ups,
+        Check::FollowUp { .. } => run.takes_follow_up(),
     }
 }
 

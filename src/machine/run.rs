@@ -81,6 +81,11 @@ pub struct Streaks {
 }
 
 impl Run {
+    /// Returns whether another follow-up may go before the end.
+    pub fn takes_follow_up(&self) -> bool {
+        self.streaks.follow_ups < self.rules.bounds.follow_ups
+    }
+
     /// Returns the account of a run that begins now.
     pub(super) fn new(rules: Rules) -> Self {
         Self {

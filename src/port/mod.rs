@@ -14,6 +14,7 @@ mod observer;
 mod prelude;
 mod scope;
 mod toolbox;
+mod unique;
 
 pub use cancel::{Cancel, OnCancel};
 pub use checks::{Checks, NoChecks};
@@ -26,3 +27,4 @@ pub use observer::{Gone, Nobody, Observer, Seen};
 pub use prelude::{NoPrelude, Prelude};
 pub use scope::{Line, Scope, Sleep, Voice, Word};
 pub use toolbox::{Job, NoTools, Toolbox, Vetted};
+pub use unique::unique;

@@ -171,9 +171,13 @@ impl<H: Hands> Driver<H> {
         );
     }
 
-    /// Checks an answer; when it passes, a follow-up that waits goes before the end.
+    /// Checks an answer; when it passes, a follow-up that waits goes before the end. One beyond the bound is left where it
+    /// is, for when the session is resumed.
     fn check(&mut self, id: EffectId, answer: &Arc<str>) {
-        let follow_up = self.ports.mailbox.follow_up();
+        let follow_up = match self.fold.state.run().takes_follow_up() {
+            true => self.ports.mailbox.follow_up(),
+            false => None,
+        };
         let checks = Arc::clone(&self.ports.checks);
         let answer = Arc::clone(answer);
         self.start(

@@ -19,5 +19,5 @@ pub use clock::SystemClock;
 pub use driver::{Brief, Driver, Ports};
 pub use hands::{Arrival, Hands, Lane, Post, Run, Work};
 pub use inline::{Inline, VirtualClock};
-pub use signals::{SignalError, listen};
+pub use signals::{SignalError, before_runs, catch, listen};
 pub use threads::{Inbox, Threads, scope};

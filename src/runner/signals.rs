@@ -1,11 +1,16 @@
 //! Signals become events: the first one asks the run to stop, the second one ends the process.
+//!
+//! They are caught from the first moment of the process on. Until there is a run that can be asked, a signal ends the
+//! process at once.
 
 use std::process;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
 use thiserror::Error;
 
 use super::hands::Arrival;
@@ -18,50 +23,118 @@ use crate::model::Signal;
 #[error("could not listen to signals: {0}")]
 pub struct SignalError(#[from] std::io::Error);
 
+/// What is done on a signal.
+type Action = Box<dyn Fn(Signal) + Send>;
+
+/// Who is told of signals.
+struct Listeners {
+    /// Whether signals are caught.
+    caught: bool,
+    /// What is done before the process ends when there is no run. Without it the process ends as if nothing were caught.
+    before: Option<Action>,
+    /// The runs, the oldest first.
+    runs: Vec<Listener>,
+}
+
+/// A run that is told of signals.
+struct Listener {
+    inbox: Inbox,
+    first: Action,
+    farewell: Action,
+    /// The signal that has asked it to stop.
+    asked: Option<(i32, Instant)>,
+}
+
+static LISTENERS: Mutex<Listeners> =
+    Mutex::new(Listeners { caught: false, before: None, runs: Vec::new() });
+
 /// How long the same signal once more is still the first one: `timeout` sends it to a process and then to its group, and
 /// nobody presses a key twice in that time.
 const ECHO: Duration = Duration::from_millis(150);
 
-/// Listens to SIGINT, SIGTERM and SIGHUP from now on, on a thread of its own.
-///
-/// The first signal is put into the inbox, where a run finds it that is only about to begin; `first` is called with it
-/// for whatever comes before and after the run. On the second one, but for an echo of the first, `farewell` is called with
-/// it and the process ends at once, with the exit code of that signal. A signal that was ignored when the process began
-/// stays ignored (`nohup`).
+/// Catches SIGINT, SIGTERM and SIGHUP from now on, on a thread of its own. Until there is a run, the process ends on the
+/// first one. A signal that was ignored when the process began stays ignored (`nohup`).
 ///
 /// # Errors
 ///
-/// Fails when the system refuses the handlers or the thread.
+/// Fails when the system refuses the handlers or the thread. The signals then do what they did before.
+pub fn catch() -> Result<(), SignalError> {
+    let mut listeners = listeners();
+    if listeners.caught {
+        return Ok(());
+    }
+    let (send, signals) = std::sync::mpsc::channel::<Signals>();
+    // The thread first: without it nothing must be caught.
+    thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        let Ok(mut signals) = signals.recv() else { return };
+        signals.forever().for_each(tell);
+    })?;
+    let ignored = ignored();
+    let caught = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored & bit(*signal) == 0);
+    let _ = send.send(Signals::new(caught)?);
+    listeners.caught = true;
+    Ok(())
+}
+
+/// Lets something be done before a signal ends the process that comes before the first run.
+pub fn before_runs(action: impl Fn(Signal) + Send + 'static) {
+    listeners().before = Some(Box::new(action));
+}
+
+/// Tells a run of signals from now on.
+///
+/// The first signal is put into the inbox, where a run finds it that is only about to begin; `first` is called with it
+/// for whatever comes before and after the run. On the second one, but for an echo of the first, `farewell` is called with
+/// it and the process ends at once, with the exit code of that signal.
+///
+/// # Errors
+///
+/// Fails when the signals can't be caught.
 pub fn listen(
     inbox: Inbox,
     first: impl Fn(Signal) + Send + 'static,
     farewell: impl Fn(Signal) + Send + 'static,
 ) -> Result<(), SignalError> {
-    let ignored = ignored();
-    let listened =
-        [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored & bit(*signal) == 0);
-    let mut signals = Signals::new(listened)?;
-    thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        let mut asked: Option<(i32, Instant)> = None;
-        for number in signals.forever() {
-            let signal = match number {
-                SIGTERM => Signal::Terminate,
-                SIGHUP => Signal::Hangup,
-                _ => Signal::Interrupt,
-            };
-            if let Some((before, at)) = asked {
-                if before == number && at.elapsed() < ECHO {
-                    continue;
-                }
-                farewell(signal);
+    catch()?;
+    let (first, farewell) = (Box::new(first), Box::new(farewell));
+    listeners().runs.push(Listener { inbox, first, farewell, asked: None });
+    Ok(())
+}
+
+/// Tells everybody of a signal.
+fn tell(number: i32) {
+    let signal = match number {
+        SIGTERM => Signal::Terminate,
+        SIGHUP => Signal::Hangup,
+        _ => Signal::Interrupt,
+    };
+    let mut listeners = listeners();
+    if listeners.runs.is_empty() {
+        match &listeners.before {
+            Some(before) => before(signal),
+            // A shell wants to see what has ended the process. The first process of a container is not ended so.
+            None if process::id() > 1 => drop(emulate_default_handler(number)),
+            None => {}
+        }
+        process::exit(i32::from(signal.exit_code()));
+    }
+    for run in &mut listeners.runs {
+        match run.asked {
+            Some((before, at)) if before == number && at.elapsed() < ECHO => continue,
+            Some(_) => {
+                (run.farewell)(signal);
                 process::exit(i32::from(signal.exit_code()));
             }
-            asked = Some((number, Instant::now()));
-            inbox.post(Arrival::Event(Event::Interrupt { signal }));
-            first(signal);
+            None => run.asked = Some((number, Instant::now())),
         }
-    })?;
-    Ok(())
+        run.inbox.post(Arrival::Event(Event::Interrupt { signal }));
+        (run.first)(signal);
+    }
+}
+
+/// What a listener does leaves nothing half done here, so a poisoned lock is as good as new.
+fn listeners() -> MutexGuard<'static, Listeners> {
+    LISTENERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns the signals that this process was told to ignore, as a bit mask; none where the system doesn't tell.

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
+use rustix::io::Errno;
 use thiserror::Error;
 
 use crate::port::Gone;
@@ -84,6 +85,9 @@ pub enum Lost {
     /// It could not be written: a full disk, say.
     #[error("could not write the output: {0}")]
     Failed(Arc<str>),
+    /// The terminal has gone away, or the disk is broken.
+    #[error("could not write the output: {}", io::Error::from(Errno::IO))]
+    HungUp,
     /// The reader did not read it in time.
     #[error("the reader of the output did not read it in time")]
     Stalled,
@@ -229,6 +233,8 @@ impl From<&io::Error> for Lost {
     fn from(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Self::Gone,
+            // A broken disk says the same; who has opened the output knows which of them it is.
+            _ if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => Self::HungUp,
             _ => Self::Failed(error.to_string().into()),
         }
     }

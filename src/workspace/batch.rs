@@ -18,12 +18,12 @@ use std::sync::Arc;
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 use rustix::fs::{Gid, Uid, fchown};
-use uuid::Uuid;
 
 use super::digest::sha256;
 use super::error::FileError;
 use super::path::RelPath;
 use super::root::Root;
+use crate::port;
 
 /// Some changes that belong together.
 #[derive(Debug, Default)]
@@ -75,6 +75,7 @@ enum Old {
 /// A change that was made, and how it is taken back.
 struct Made<'a> {
     folder: &'a Dir,
+    path: &'a RelPath,
     name: &'a OsStr,
     /// Where the old file lies meanwhile; none when there was none.
     old: Option<String>,
@@ -105,7 +106,7 @@ impl Batch {
     ///
     /// # Errors
     ///
-    /// Fails when one of them cannot be made; every file is then what it was.
+    /// Fails when one of them cannot be made; every file is then what it was, but for those that the error names.
     pub fn apply(&self, root: &Root) -> Result<(), FileError> {
         let mut staged = Vec::with_capacity(self.changes.len());
         for change in &self.changes {
@@ -120,8 +121,12 @@ impl Batch {
             match change.make(root, keep) {
                 Ok(done) => made.push(done),
                 Err(error) => {
-                    made.iter().rev().for_each(Made::undo);
-                    return Err(error);
+                    let left: Vec<String> =
+                        made.iter().rev().filter_map(|made| made.undo().err()).collect();
+                    return Err(match left.is_empty() {
+                        true => error,
+                        false => FileError::HalfDone { cause: Box::new(error), left },
+                    });
                 }
             }
         }
@@ -216,7 +221,7 @@ impl<'a> Staged<'a> {
                 let link = |old: &String| self.folder.hard_link(&self.name, &self.folder, old);
                 let linked = unique(&self.name, digest, link).or_else(|_| {
                     // Some file systems have no hard links.
-                    let old = beside(&self.name, &Uuid::now_v7().to_string());
+                    let old = beside(&self.name, &port::unique().to_string());
                     self.folder.copy(&self.name, &self.folder, &old).map(|_| (old, ()))
                 });
                 Some(linked.map_err(failed)?.0)
@@ -233,7 +238,7 @@ impl<'a> Staged<'a> {
             return Err(failed(error));
         }
         self.beside = None;
-        Ok(Made { folder: &self.folder, name: &self.name, old })
+        Ok(Made { folder: &self.folder, path, name: &self.name, old })
     }
 }
 
@@ -246,13 +251,18 @@ impl Drop for Staged<'_> {
 }
 
 impl Made<'_> {
-    fn undo(&self) {
-        let undone = match &self.old {
-            Some(old) => self.folder.rename(old, self.folder, self.name),
-            None => self.folder.remove_file(self.name),
-        };
-        if let Err(error) = undone {
-            log::error!("could not take back a change of {}: {error}", self.name.display());
+    /// Takes the change back; says where the old content is when that fails.
+    fn undo(&self) -> Result<(), String> {
+        let Self { path, name, .. } = self;
+        match &self.old {
+            Some(old) => self.folder.rename(old, self.folder, name).map_err(|error| {
+                let old = path.as_path().with_file_name(old);
+                format!("'{path}' is changed, and what it was is '{}' ({error})", old.display())
+            }),
+            None => self
+                .folder
+                .remove_file(name)
+                .map_err(|error| format!("'{path}' is there, and was not there before ({error})")),
         }
     }
 
@@ -279,7 +289,7 @@ fn unique<T>(
     let usual = beside(name, digest);
     match make(&usual) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            let other = beside(name, &Uuid::now_v7().to_string());
+            let other = beside(name, &port::unique().to_string());
             make(&other).map(|made| (other, made))
         }
         made => made.map(|made| (usual, made)),
@@ -402,10 +412,32 @@ mod tests {
         let mut staged = Staged::new(&root, &first).unwrap();
         let made = staged.make(&root, Old::Kept).unwrap();
         assert_eq!(fs::read_to_string(folder.path().join("a")).unwrap(), "one");
-        made.undo();
+        made.undo().unwrap();
         drop(staged);
         assert_eq!(fs::read_to_string(folder.path().join("a")).unwrap(), "1");
         assert_eq!(names(folder.path()), ["a"]);
+    }
+
+    #[test]
+    fn a_change_that_can_t_be_taken_back_says_what_is_where() {
+        let (folder, root) = workspace();
+        fs::write(folder.path().join("a"), "1").unwrap();
+        let first = change("a", Some("1"), Some("one"));
+        let mut staged = Staged::new(&root, &first).unwrap();
+        let made = staged.make(&root, Old::Kept).unwrap();
+        let old = made.old.clone().unwrap();
+        // A file can't be put in the place of a folder.
+        fs::remove_file(folder.path().join("a")).unwrap();
+        fs::create_dir(folder.path().join("a")).unwrap();
+        let left = made.undo().unwrap_err();
+        assert!(
+            left.starts_with(&format!("'a' is changed, and what it was is '{old}' (")),
+            "{left}"
+        );
+        assert_eq!(fs::read_to_string(folder.path().join(&old)).unwrap(), "1");
+        let cause = Box::new(FileError::Changed(RelPath::new("b").unwrap()));
+        let told = FileError::HalfDone { cause, left: vec![left] }.to_string();
+        assert!(told.contains("'b' changed") && told.contains(&old), "{told}");
     }
 
     #[test]

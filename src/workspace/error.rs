@@ -55,6 +55,14 @@ pub enum FileError {
     /// It belongs to somebody else, and a new file would not.
     #[error("'{0}' belongs to another user, which could not be kept; nothing was written")]
     Owner(RelPath),
+    /// A change of several files failed half-way, and could not be taken back everywhere.
+    #[error("{cause}. Of the other files, these could not be put back: {}", .left.join("; "))]
+    HalfDone {
+        /// Why the change failed.
+        cause: Box<Self>,
+        /// The files that are changed, with where their old content is and why it is not back.
+        left: Vec<String>,
+    },
     /// The system said no.
     #[error("could not {action} '{path}': {source}")]
     Io {

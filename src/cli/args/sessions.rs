@@ -42,6 +42,10 @@ pub(crate) struct ForkArgs {
     #[arg(long, conflicts_with = "prompt")]
     pub(crate) only: bool,
 
+    /// Go on although a journal is damaged, with what comes before the damage
+    #[arg(long)]
+    pub(crate) partial: bool,
+
     /// Replace the tool result of this record (the last one of the copy) by a text: FILE
     #[arg(long, value_name = "FILE")]
     pub(crate) tool_result: Option<PathBuf>,
@@ -80,6 +84,10 @@ pub(crate) struct ReplayArgs {
 pub(crate) struct SessionsArgs {
     #[command(subcommand)]
     pub(crate) command: Option<SessionsCommand>,
+
+    /// Go on although a journal is damaged, with what comes before the damage
+    #[arg(long, global = true)]
+    pub(crate) partial: bool,
 
     /// Print JSON
     #[arg(long, global = true)]
@@ -169,6 +177,10 @@ pub(crate) struct TraceArgs {
     /// Write a page with the chart, the timeline and every message instead
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
+
+    /// Go on although a journal is damaged, with what comes before the damage
+    #[arg(long)]
+    pub(crate) partial: bool,
 
     /// Print JSON
     #[arg(long)]

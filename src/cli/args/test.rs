@@ -28,6 +28,10 @@ pub(crate) struct TestArgs {
     #[arg(long, value_name = "SESSION", conflicts_with_all = ["paths", "update", "json", "junit"])]
     pub(crate) from: Option<String>,
 
+    /// With --from, go on although the journal is damaged, with what comes before the damage
+    #[arg(long, requires = "from")]
+    pub(crate) partial: bool,
+
     #[command(flatten)]
     pub(crate) last: LastArgs,
 

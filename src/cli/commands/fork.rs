@@ -8,17 +8,14 @@ use architect::journal::{Fork, Instead, Repair};
 use architect::model::ToolStatus;
 
 use super::resume::{How, go_on};
+use super::run::with_document;
 use crate::cli::args::ForkArgs;
 use crate::cli::error::Failure;
 use crate::cli::stored::Stored;
-use crate::cli::{output, prompt, show};
+use crate::cli::{damage, output, prompt, show};
 
 pub(crate) fn run(args: &ForkArgs, world: World) -> Result<u8, Failure> {
-    let done = begin(args, world);
-    if let Err(failure) = &done {
-        super::run::refuse(failure, show::format(&args.output))?;
-    }
-    done
+    with_document(show::format(&args.output), || begin(args, world))
 }
 
 fn begin(args: &ForkArgs, world: World) -> Result<u8, Failure> {
@@ -34,6 +31,14 @@ fn begin(args: &ForkArgs, world: World) -> Result<u8, Failure> {
         }
     };
     let parent = stored.find(name)?;
+    let after = match after {
+        None if args.partial => {
+            damage::check(&stored.store, parent, true)?;
+            let (_, end) = stored.store.replay(parent, |_, _, _| {})?;
+            Some(end.position.seq.saturating_sub(1))
+        }
+        after => after,
+    };
     let prompt = args.prompt.as_deref().map(|text| prompt::read(Some(text), false)).transpose()?;
     let instead = match &args.tool_result {
         None => None,

@@ -51,8 +51,8 @@ pub(crate) fn run(args: &ReplayArgs, world: &World) -> Result<u8, Failure> {
         }
     };
     output::print(&text)?;
-    // A torn end is what a crash leaves behind, and is no damage.
-    let is_damaged = matches!(end.kind, EndKind::ReadOnly(_));
+    // Half a line at the end is what a crash leaves behind, and is no damage.
+    let is_damaged = end.damage().is_some() || matches!(end.kind, EndKind::ReadOnly(_));
     Ok(u8::from(args.verify && (difference.is_some() || is_damaged)))
 }
 

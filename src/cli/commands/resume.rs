@@ -9,6 +9,7 @@ use architect::machine::State;
 use architect::model::LimitBase;
 use architect::view::{Source, clean};
 
+use super::run::with_document;
 use crate::cli::args::{OutputArgs, ResumeArgs, SettingsArgs};
 use crate::cli::error::Failure;
 use crate::cli::settings::{self, FIRST_AGENT, Remembered};
@@ -17,11 +18,7 @@ use crate::cli::task::{self, Way};
 use crate::cli::{logging, output, prompt, show};
 
 pub(crate) fn run(args: &ResumeArgs, world: World) -> Result<u8, Failure> {
-    let done = begin(args, world);
-    if let Err(failure) = &done {
-        super::run::refuse(failure, show::format(&args.output))?;
-    }
-    done
+    with_document(show::format(&args.output), || begin(args, world))
 }
 
 fn begin(args: &ResumeArgs, world: World) -> Result<u8, Failure> {

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use architect::app::{Chosen, Order, Place, Setup, World, secrets, store};
 use architect::journal::SessionId;
 use architect::llm::Recorder;
+use architect::model::Signal;
+use architect::runner::before_runs;
 use architect::view::{RunResult, Source, jsonl};
 use serde_json::Value;
 
@@ -17,16 +19,45 @@ use crate::cli::task::{self, Way};
 use crate::cli::{logging, output, prompt, show};
 
 pub(crate) fn run(args: &RunArgs, world: World) -> Result<u8, Failure> {
-    let done = begin(args, world);
+    with_document(show::format(&args.output), || begin(args, world))
+}
+
+/// Runs a task. A program that reads the output gets its document on every way out, also when a signal comes before
+/// there is a run.
+pub(super) fn with_document(
+    format: OutputFormat,
+    begin: impl FnOnce() -> Result<u8, Failure>,
+) -> Result<u8, Failure> {
+    before_runs(move |signal| {
+        let why = format!("stopped by {} before the run began", signal_name(signal));
+        let result = RunResult { exit_code: signal.exit_code(), ..RunResult::refused(why) };
+        task::briefly(move || drop(tell(result, format)));
+    });
+    let done = begin();
     if let Err(failure) = &done {
-        refuse(failure, show::format(&args.output))?;
+        // What is wrong is told in any case.
+        if let Err(unwritten) = tell(failure.document(), format) {
+            log::debug!("{}", unwritten.message());
+        }
     }
     done
 }
 
-/// A program that reads the output gets its document on every way out.
+/// Prints the document of a run that never began, for a program that reads the output.
 pub(crate) fn refuse(failure: &Failure, format: OutputFormat) -> Result<(), Failure> {
-    let result = RunResult { exit_code: failure.code(), ..RunResult::refused(failure.message()) };
+    tell(failure.document(), format)
+}
+
+fn signal_name(signal: Signal) -> &'static str {
+    match signal {
+        Signal::Interrupt => "SIGINT",
+        Signal::Terminate => "SIGTERM",
+        Signal::Hangup => "SIGHUP",
+        Signal::Pipe => "SIGPIPE",
+    }
+}
+
+fn tell(result: RunResult, format: OutputFormat) -> Result<(), Failure> {
     let text = match format {
         OutputFormat::Text => return Ok(()),
         OutputFormat::Json => jsonl::line(&result),

@@ -7,15 +7,15 @@ use std::time::SystemTime;
 
 use architect::app::World;
 use architect::journal::index::{CostRow, Hit, MessageRow, Role, SessionDetail, SessionRow};
-use architect::journal::{Index, JournalError, Store};
+use architect::journal::{Index, JournalError, SessionId, Store};
 use architect::model::{Micros, Tokens, count};
 use architect::view::clean;
 use serde_json::{Value, json};
 
 use crate::cli::args::{SessionsArgs, SessionsCommand};
 use crate::cli::error::Failure;
-use crate::cli::output;
 use crate::cli::stored::Stored;
+use crate::cli::{damage, output};
 
 /// Sessions that are listed, and messages that are found, when nobody says how many.
 const USUAL: usize = 50;
@@ -23,12 +23,31 @@ const USUAL: usize = 50;
 pub(crate) fn run(args: &SessionsArgs, world: &World) -> Result<u8, Failure> {
     let stored = Stored::open(&args.layers, args.last, world)?;
     let store = &stored.store;
+    let mut code = 0;
     let text = match args.command.as_ref().unwrap_or(&SessionsCommand::List { limit: USUAL }) {
-        SessionsCommand::List { limit } => list(store, *limit, args.json)?,
-        SessionsCommand::Show { session } => show(&stored, session, args.json)?,
-        SessionsCommand::Search { text, limit } => search(store, text, *limit, args.json)?,
-        SessionsCommand::Costs => costs(store, args.json)?,
-        SessionsCommand::Export { session } => return export(&stored, session),
+        SessionsCommand::List { limit } => {
+            let rows = newest(store, *limit)?;
+            code = damage::tell(&rows, args.partial);
+            either(args.json, &json!(rows), || table(&rows))
+        }
+        SessionsCommand::Show { session } => {
+            let session = stored.find(session)?;
+            damage::check(store, session, args.partial)?;
+            show(store, session, args.json)?
+        }
+        SessionsCommand::Search { text, limit } => {
+            code = damage::tell(&newest(store, usize::MAX)?, args.partial);
+            search(store, text, *limit, args.json)?
+        }
+        SessionsCommand::Costs => {
+            code = damage::tell(&newest(store, usize::MAX)?, args.partial);
+            costs(store, args.json)?
+        }
+        SessionsCommand::Export { session } => {
+            let session = stored.find(session)?;
+            damage::check(store, session, args.partial)?;
+            return export(store, session);
+        }
         SessionsCommand::Import { file } => import(store, file, args.json)?,
         SessionsCommand::Rm { session } => {
             let session = stored.find(session)?;
@@ -39,17 +58,17 @@ pub(crate) fn run(args: &SessionsArgs, world: &World) -> Result<u8, Failure> {
         }
     };
     output::print(&text)?;
-    Ok(0)
+    Ok(code)
 }
 
 fn either(as_json: bool, json: &Value, text: impl FnOnce() -> String) -> String {
     if as_json { json.to_string() } else { text() }
 }
 
-fn list(store: &Store, limit: usize, as_json: bool) -> Result<String, Failure> {
+fn newest(store: &Store, limit: usize) -> Result<Vec<SessionRow>, Failure> {
     let mut rows = Index::open(store)?.list()?;
     rows.truncate(limit);
-    Ok(either(as_json, &json!(rows), || table(&rows)))
+    Ok(rows)
 }
 
 /// Two lines for each session, so that its whole id and its task fit a terminal of 80 columns.
@@ -78,8 +97,8 @@ fn short_dollars(cost: Micros) -> String {
     if dollars < 10.0 { format!("${dollars:.4}") } else { format!("${dollars:.2}") }
 }
 
-fn show(stored: &Stored, name: &str, as_json: bool) -> Result<String, Failure> {
-    let detail = Index::open(&stored.store)?.show(stored.find(name)?)?;
+fn show(store: &Store, session: SessionId, as_json: bool) -> Result<String, Failure> {
+    let detail = Index::open(store)?.show(session)?;
     Ok(either(as_json, &json!(detail), || told(&detail)))
 }
 
@@ -161,9 +180,8 @@ fn total(rows: &[CostRow]) -> CostRow {
     }
 }
 
-fn export(stored: &Stored, name: &str) -> Result<u8, Failure> {
-    let session = stored.find(name)?;
-    match stored.store.export(session, &mut io::stdout().lock()) {
+fn export(store: &Store, session: SessionId) -> Result<u8, Failure> {
+    match store.export_up_to_damage(session, &mut io::stdout().lock()) {
         Ok(_) => Ok(0),
         Err(JournalError::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => {
             Err(Failure::from_stdout(&source))

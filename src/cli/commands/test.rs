@@ -9,13 +9,14 @@ use architect::workflow::scenario::{self, NoScenario, Scenario, Tested, Verdict}
 
 use crate::cli::args::TestArgs;
 use crate::cli::error::Failure;
-use crate::cli::output;
 use crate::cli::stored::Stored;
+use crate::cli::{damage, output};
 
 pub(crate) fn run(args: &TestArgs, world: &World) -> Result<u8, Failure> {
     if let Some(session) = &args.from {
         let stored = Stored::open(&args.layers, args.last, world)?;
         let session = stored.find_and_tell(session)?;
+        damage::check(&stored.store, session, args.partial)?;
         output::print(&scenario::from_session(&stored.store, session)?)?;
         return Ok(0);
     }

@@ -8,12 +8,14 @@ use serde_json::json;
 
 use crate::cli::args::TraceArgs;
 use crate::cli::error::Failure;
-use crate::cli::output;
 use crate::cli::stored::Stored;
+use crate::cli::{damage, output};
 
 pub(crate) fn run(args: &TraceArgs, world: &World) -> Result<u8, Failure> {
     let stored = Stored::open(&args.layers, args.last, world)?;
-    let trace = trace(&stored.store, stored.find_and_tell(&args.session)?)?;
+    let session = stored.find_and_tell(&args.session)?;
+    damage::check(&stored.store, session, args.partial)?;
+    let trace = trace(&stored.store, session)?;
     if let Some(path) = &args.html {
         save(Path::new("."), path, trace.html().as_bytes())
             .map_err(|error| Failure::failed(output::chain(&error)))?;

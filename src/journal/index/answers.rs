@@ -46,6 +46,8 @@ pub struct SessionRow {
     pub bytes: u64,
     /// What is wrong with its journal, when something is.
     pub problem: Option<String>,
+    /// Whether records are missing here because of that.
+    pub damaged: bool,
 }
 
 /// How a session stands.

@@ -37,7 +37,8 @@ const TABLES: &str = "
         tokens INTEGER NOT NULL DEFAULT 0,
         cost INTEGER,
         records INTEGER NOT NULL DEFAULT 0,
-        problem TEXT
+        problem TEXT,
+        damaged INTEGER NOT NULL DEFAULT 0
     );
     CREATE TABLE messages (
         key INTEGER PRIMARY KEY,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rusqlite::{Transaction, params};
 
 use super::answers::Role;
-use crate::journal::{Content, End, EndKind, Past, Replayed, Stored, Wall};
+use crate::journal::{Content, End, EndKind, Past, ReadOnly, Replayed, Stored, Wall};
 use crate::machine::{Check, Event, StateKind, Verdict};
 use crate::model::{
     CallId, FileAction, FileChange, Item, Micros, Origin, Reply, ToolResult, UserMessage,
@@ -64,13 +64,14 @@ impl<'a> Entry<'a> {
                 false => "subagent",
             });
         self.lost(past, end)?;
+        let damage = end.damage();
         let problem = match &end.kind {
-            EndKind::Whole | EndKind::Torn(_) => None,
             EndKind::ReadOnly(why) => Some(why.to_string()),
+            EndKind::Whole | EndKind::Torn(_) => damage.as_ref().map(ReadOnly::to_string),
         };
         let sql = "UPDATE sessions SET created = ?2, parent = ?3, parent_seq = ?4, model = ?5, agent = ?6, \
              workspace = ?7, prompt = ?8, status = ?9, reason = ?10, steps = ?11, calls = ?12, tokens = ?13, \
-             cost = ?14, records = ?15, problem = ?16, serves = ?17 WHERE key = ?1";
+             cost = ?14, records = ?15, problem = ?16, serves = ?17, damaged = ?18 WHERE key = ?1";
         self.change.prepare_cached(sql)?.execute(params![
             self.key,
             header.created.to_string(),
@@ -89,6 +90,7 @@ impl<'a> Entry<'a> {
             end.position.seq,
             problem,
             serves,
+            damage.is_some(),
         ])?;
         Ok(())
     }

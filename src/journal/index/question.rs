@@ -16,7 +16,7 @@ use crate::model::{FileAction, Micros, Time, Tokens};
 
 /// The columns of a session, in the order in which [`session_row`] reads them.
 const SESSION: &str = "id, status, reason, created, modified, steps, calls, tokens, cost, model, agent, workspace, \
-     prompt, parent, records, bytes, problem";
+     prompt, parent, records, bytes, problem, damaged";
 
 pub(super) fn sessions(database: &Connection) -> rusqlite::Result<Vec<SessionRow>> {
     let sql = format!(
@@ -171,6 +171,7 @@ fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
         records: row.get(14)?,
         bytes: row.get(15)?,
         problem: row.get(16)?,
+        damaged: row.get(17)?,
     })
 }
 

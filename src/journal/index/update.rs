@@ -1,7 +1,7 @@
 //! Bringing the index up to date: which journals are read again, and which are gone.
 
 use std::collections::HashMap;
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 
@@ -26,11 +26,16 @@ struct Known {
     modified: u64,
 }
 
-/// Brings the database up to date with the journals of a store. Each session is one transaction: what was read stays
-/// read, whatever happens to this process.
+/// How long a transaction takes, about; another process that wants the database waits for that.
+const LONGEST: Duration = Duration::from_millis(100);
+
+/// Brings the database up to date with the journals of a store. Some sessions together are one transaction: what was read
+/// stays read, whatever happens to this process, but for the newest.
 pub(super) fn update(store: &Store, database: &mut Connection) -> Result<Updated, JournalError> {
     let mut known = known(database)?;
     let mut updated = Updated::default();
+    let mut change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let mut begun = Instant::now();
     for listed in store.list()? {
         let old = known.remove(&listed.session.to_string());
         let is_same = |old: &Known| (old.bytes, old.modified) == (listed.bytes, nanos(&listed));
@@ -38,20 +43,22 @@ pub(super) fn update(store: &Store, database: &mut Connection) -> Result<Updated
             updated.unchanged += 1;
             continue;
         }
-        let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
         if let Some(old) = old {
             forget(&change, old.key)?;
         }
         read(store, &change, &listed)?;
-        change.commit()?;
         updated.read += 1;
+        if begun.elapsed() > LONGEST {
+            change.commit()?;
+            change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            begun = Instant::now();
+        }
     }
     updated.gone = known.len();
     for old in known.into_values() {
-        let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
         forget(&change, old.key)?;
-        change.commit()?;
     }
+    change.commit()?;
     Ok(updated)
 }
 
@@ -110,6 +117,6 @@ fn insert(change: &Transaction<'_>, listed: &Listed) -> rusqlite::Result<i64> {
 }
 
 fn problem(change: &Transaction<'_>, key: i64, problem: &str) -> rusqlite::Result<()> {
-    let sql = "UPDATE sessions SET status = 'unreadable', problem = ?2 WHERE key = ?1";
+    let sql = "UPDATE sessions SET status = 'unreadable', problem = ?2, damaged = 1 WHERE key = ?1";
     change.prepare_cached(sql)?.execute(params![key, problem]).map(|_| ())
 }

@@ -134,7 +134,11 @@ pub fn from_session(store: &Store, session: SessionId) -> Result<String, Journal
                     told.take_in(event);
                 }
             });
-            let _ = child.inspect_err(|error| log::warn!("{error}"));
+            match child.map(|(_, end)| end.damage()) {
+                Ok(None) => {}
+                Ok(Some(why)) => log::warn!("the journal of session {session} is damaged: {why}"),
+                Err(error) => log::warn!("{error}"),
+            }
         }
     })?;
     let root = past.header.setting.workspace.root.clone();

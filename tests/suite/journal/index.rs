@@ -253,3 +253,19 @@ fn an_index_that_can_t_be_used_is_done_without() {
     assert_eq!(list(&world)[0].records, list(&world)[0].records);
     assert_eq!(found(&world, "further").len(), 1);
 }
+
+/// The first list of many sessions reads all of them.
+#[test]
+#[ignore = "takes a minute to make the sessions"]
+fn the_first_list_of_five_thousand_sessions_takes_little_time() {
+    let world = World::new();
+    let (session, _) = world.run();
+    let fork = architect::journal::Fork { after: None, instead: None, now: SystemTime::now() };
+    for _ in 1..5_000 {
+        world.store.fork(session, &fork).unwrap();
+    }
+    let begun = std::time::Instant::now();
+    let rows = Index::open(&world.store).unwrap().list().unwrap();
+    println!("{} sessions in {:?}", rows.len(), begun.elapsed());
+    assert_eq!(rows.len(), 5_000);
+}

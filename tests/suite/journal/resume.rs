@@ -365,3 +365,25 @@ fn messages_from_another_process_reach_the_running_session_once() {
     assert_eq!(mail, 2);
     verified(&world, session);
 }
+
+/// What can't be followed any more in this run is not lost.
+#[test]
+fn a_follow_up_beyond_the_bound_waits_for_the_next_run() {
+    let world = World::new();
+    let mut rules = super::world::rules();
+    rules.bounds.follow_ups = 1;
+    let (journal, fold, outcomes) = world.try_begin_by(rules).unwrap();
+    let session = journal.session();
+    for text in ["once more", "and again"] {
+        let letter = Letter { kind: LetterKind::FollowUp, text: text.into() };
+        world.store.send(session, &letter).unwrap();
+    }
+    let fold = world.drive(journal, fold, outcomes, Time::START);
+    let said = |fold: &Fold, text: &str| {
+        fold.conversation.entries().iter().any(|e| e.item == Item::user(Origin::FollowUp, text))
+    };
+    assert!(said(&fold, "once more") && !said(&fold, "and again"));
+    let fold = world.resume(session, None);
+    assert!(said(&fold, "and again"));
+    verified(&world, session);
+}

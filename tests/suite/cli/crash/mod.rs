@@ -1,8 +1,11 @@
 //! The command killed in each of its system calls, or each of them failing; and then gone on with.
 
+mod durable;
 mod failing;
 mod hanging;
 mod killed;
+mod patched;
+mod signalled;
 mod story;
 mod strace;
 mod syncs;

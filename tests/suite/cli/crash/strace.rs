@@ -27,6 +27,8 @@ pub(super) enum Fault {
     Kill,
     /// It fails with this error.
     Fail(&'static str),
+    /// The process gets this signal in it.
+    Signal(&'static str),
     /// It fails with this error, and so does each later one of the same name.
     FailEver(&'static str),
 }
@@ -37,6 +39,9 @@ impl Fault {
         let Call { name, nth } = call;
         match self {
             Self::Kill => format!("inject={name}:signal=KILL:when={nth}"),
+            Self::Signal(name) => {
+                format!("inject={call}:signal={name}:when={nth}", call = call.name)
+            }
             Self::Fail(error) => format!("inject={name}:error={error}:when={nth}"),
             Self::FailEver(error) => format!("inject={name}:error={error}:when={nth}+"),
         }

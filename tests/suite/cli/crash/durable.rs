@@ -1,0 +1,129 @@
+//! What is made durable, and when: every sync of a run, by file, and that none comes after what it justifies.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use super::strace;
+use super::untraceable;
+use crate::cli::world::{World, finish};
+
+/// A text that stands in a file of its own, an output that is kept whole, and a file that is edited.
+const SCRIPT: &str = r#"
+[[turn]]
+calls = [{ name = "run_command", arguments = { command = "seq 40000" } }]
+[[turn]]
+calls = [{ name = "write_file", arguments = { path = "a.txt", content = "1\n" } }]
+[[turn]]
+text = "LONG"
+"#;
+
+/// Returns what `strace` saw of a run, line by line.
+fn watched(world: &World, durability: &str) -> String {
+    let model = world.script(&SCRIPT.replace("LONG", &"long ".repeat(20_000)));
+    let set = format!("sessions.durability={durability}");
+    let args = ["run", "Do it.", "--model", &model, "--mode", "yolo", "--json", "--set", &set];
+    let log = world.home().join("strace.log");
+    let calls = "trace=fsync,fdatasync,sync_file_range,syncfs,sync,msync,pwrite64,renameat,execve";
+    let how = ["-f", "-y", "-s", "0", "-e", calls];
+    let ran = finish(strace::around(&world.command(&args), &log, &how).spawn().unwrap());
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    fs::read_to_string(log).unwrap()
+}
+
+/// Returns the file that a call is about.
+fn file(line: &str) -> Option<&str> {
+    line.split_once('<')?.1.split_once('>').map(|(file, _)| file)
+}
+
+/// Returns what kind of file it is, whatever its name is this time.
+fn kind(world: &World, path: &str) -> String {
+    let path = path.strip_suffix("(deleted)").unwrap_or(path);
+    let root = world.home().canonicalize().unwrap();
+    let work = world.path("").canonicalize().unwrap();
+    let (place, path) = match (path.strip_prefix(root.to_str().unwrap()), work.to_str()) {
+        (Some(path), _) => ("home", path),
+        (None, Some(work)) => {
+            ("work", path.strip_prefix(work.trim_end_matches('/')).unwrap_or(path))
+        }
+        (None, None) => ("", path),
+    };
+    let word = |part: &str| match part {
+        part if part.starts_with(".architect-") => ".staged".to_owned(),
+        part if part.starts_with('.') && part.len() == 37 => ".new".to_owned(),
+        part if part.len() == 36 && part.contains('-') => "ID".to_owned(),
+        part if part.ends_with(".jsonl") => "ID.jsonl".to_owned(),
+        part => part.to_owned(),
+    };
+    place.to_owned() + &path.split('/').map(word).collect::<Vec<_>>().join("/")
+}
+
+fn syncs(world: &World, log: &str) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for line in log.lines().filter(|line| line.contains("sync(") && !line.contains("resumed>")) {
+        let name = if line.contains("fdatasync(") { "fdatasync" } else { "fsync" };
+        let kind = kind(world, file(line).unwrap_or(line));
+        *counts.entry(format!("{name} {kind}")).or_default() += 1;
+    }
+    counts
+}
+
+/// Without any one of these, something that was acknowledged can be lost, or half of it.
+#[test]
+fn each_file_is_made_durable_exactly_so_often() {
+    if let Some(why) = untraceable() {
+        return println!("skipped: {why}");
+    }
+    let world = World::new();
+    let full = syncs(&world, &watched(&world, "full"));
+    let found: Vec<String> = full.iter().map(|(what, count)| format!("{count} {what}")).collect();
+    let state = "home/.local/state/architect";
+    let expected = [
+        // Before each of three model calls, the command, the edit, the check of the answer, and the end.
+        (7, format!("fdatasync {state}/sessions/ID.jsonl")),
+        // The header, before the journal has its name.
+        (1, format!("fdatasync {state}/sessions/.new")),
+        // Each folder that was made, by the one around it.
+        (1, "fsync home".to_owned()),
+        (1, "fsync home/.local".to_owned()),
+        (1, "fsync home/.local/state".to_owned()),
+        (1, format!("fsync {state}")),
+        (1, format!("fsync {state}/sessions")),
+        (2, format!("fsync {state}/sessions/ID")),
+        (1, format!("fsync {state}/sessions/ID/blobs")),
+        (1, format!("fsync {state}/sessions/ID/blobs/.new")),
+        (1, format!("fsync {state}/sessions/ID/outputs")),
+        (1, format!("fsync {state}/sessions/ID/outputs/.new")),
+        (1, "fsync work/.staged".to_owned()),
+    ];
+    let mut expected: Vec<String> =
+        expected.iter().map(|(count, what)| format!("{count} {what}")).collect();
+    expected.sort_by(|a, b| a.split_once(' ').unwrap().1.cmp(b.split_once(' ').unwrap().1));
+    assert_eq!(found, expected);
+    // With the other durability only the user's own files are.
+    let world = World::new();
+    let os = syncs(&world, &watched(&world, "os"));
+    assert_eq!(os.into_iter().collect::<Vec<_>>(), [("fsync work/.staged".to_owned(), 1)]);
+}
+
+/// Invariant 27: no effect comes before what justifies it is durable.
+#[test]
+fn nothing_is_done_while_the_journal_is_not_durable() {
+    if let Some(why) = untraceable() {
+        return println!("skipped: {why}");
+    }
+    let world = World::new();
+    let log = watched(&world, "full");
+    let (mut is_durable, mut effects) = (true, 0);
+    for line in log.lines() {
+        let is_journal = file(line).is_some_and(|file| file.ends_with(".jsonl"));
+        if is_journal && line.contains("pwrite64(") {
+            is_durable = false;
+        } else if is_journal && line.contains("fdatasync(") {
+            is_durable = true;
+        } else if line.contains("\"a.txt\"") || line.contains("/bash\"") {
+            assert!(is_durable, "{line}\n{log}");
+            effects += 1;
+        }
+    }
+    assert!(effects >= 2, "{log}");
+}
