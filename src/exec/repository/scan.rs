@@ -74,7 +74,8 @@ pub(super) struct Scanner {
 /// What is known of a folder.
 #[derive(Clone, Default)]
 struct Folder {
-    changed: (i64, i64),
+    /// Its number, and when it changed last; zeros if that may be too short ago to tell.
+    changed: (u64, i128, i128),
     folders: Vec<OsString>,
     /// Entries that are neither folders nor plain files, and those that git may follow.
     special: Vec<OsString>,
@@ -137,17 +138,18 @@ impl Scanner {
 
     /// Returns what is known of a folder; looks at it only if it has changed.
     fn folder(&mut self, root: &Dir, path: &Path) -> Option<Folder> {
+        let known = self.folders.remove(path);
+        if let Some(known) = known
+            && changed(root, path) == Some(known.changed)
+        {
+            return Some(known);
+        }
         let dir = opened(root, path)?;
         let meta = dir.dir_metadata().ok()?;
         if *self.device.get_or_insert(meta.dev()) != meta.dev() && is_of_the_kernel(&dir) {
             return None;
         }
-        let changed = (meta.ctime(), meta.ctime_nsec());
-        if let Some(known) = self.folders.remove(path)
-            && known.changed == changed
-        {
-            return Some(known);
-        }
+        let changed = (meta.ino(), meta.ctime().into(), meta.ctime_nsec().into());
         let mut folder = Folder::default();
         let (mut head, mut objects, mut refs, mut common) = (false, false, false, false);
         for entry in dir.entries().ok()?.flatten() {
@@ -302,6 +304,14 @@ fn is_of_the_kernel(dir: &Dir) -> bool {
 #[cfg(not(target_os = "linux"))]
 fn is_of_the_kernel(_: &Dir) -> bool {
     false
+}
+
+/// Returns the number of a folder, and when it changed last. It is only compared, so it doesn't matter where a link on the
+/// way leads.
+fn changed(root: &Dir, path: &Path) -> Option<(u64, i128, i128)> {
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    let found = rustix::fs::statat(root, path, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    Some((found.st_ino, found.st_ctime.into(), found.st_ctime_nsec.into()))
 }
 
 /// Opens a folder, also one that a command has closed; that one is left open.
