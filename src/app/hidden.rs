@@ -106,8 +106,9 @@ const NAMED: [&str; 8] = [
     "TMUX",
 ];
 
-/// Returns what commands must not read, without what the user lets them read.
-pub(super) fn hidden(world: &World, readable: &[PathBuf]) -> Vec<PathBuf> {
+/// Returns what commands must not read, without what the user lets them read. What these needed folders lie in is not
+/// hidden, whatever a variable says.
+pub(super) fn hidden(world: &World, readable: &[PathBuf], needed: &[&Path]) -> Vec<PathBuf> {
     let folders = world.folders();
     let mut hidden: Vec<PathBuf> = folders.config.into_iter().collect();
     if let Some(home) = &folders.home {
@@ -123,8 +124,18 @@ pub(super) fn hidden(world: &World, readable: &[PathBuf]) -> Vec<PathBuf> {
             .filter_map(|name| world.variable(name))
             .map(PathBuf::from),
     );
-    hidden.retain(|path| path.is_absolute() && path.parent().is_some());
+    hidden.retain(|path| path.is_absolute() && is_free(path, folders.home.as_deref(), needed));
     hidden.into_iter().flat_map(|path| without(path, readable)).collect()
+}
+
+/// Returns whether nothing that commands need lies in a folder.
+fn is_free(path: &Path, home: Option<&Path>, needed: &[&Path]) -> bool {
+    let needed = needed.iter().copied().chain(home).chain([Path::new("/tmp")]);
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    needed.into_iter().all(|needed| {
+        let found = needed.canonicalize().unwrap_or_else(|_| needed.to_owned());
+        !found.starts_with(&real) && !needed.starts_with(path)
+    })
 }
 
 /// Returns the socket in `unix:///run/x.sock`, `unix:path=/run/x,guid=1` or `/tmp/tmux-0/default,1,0`.
@@ -185,6 +196,25 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(socket(value), path.map(PathBuf::from), "{value}");
+        }
+    }
+
+    #[test]
+    fn what_commands_need_is_not_hidden_by_a_variable() {
+        let needed = [Path::new("/work/w"), Path::new("/run/user/1/t")];
+        for (path, hides) in [
+            ("/run/user/2", true),
+            ("/work/w/.env", true),
+            ("/run/user/1", false),
+            ("/tmp", false),
+            ("/", false),
+            ("/home", false),
+        ] {
+            assert_eq!(
+                is_free(Path::new(path), Some(Path::new("/home/a")), &needed),
+                hides,
+                "{path}"
+            );
         }
     }
 

@@ -183,7 +183,7 @@ fn policy(config: &Config, world: &World, workspace: PathBuf, temp: &Path) -> Po
         temp_owner: TempOwner::Supervisors,
         writable: sandbox.writable.clone(),
         caches: caches(world, &workspace, temp),
-        hidden: hidden::hidden(world, &sandbox.readable),
+        hidden: hidden::hidden(world, &sandbox.readable, &[&workspace, temp]),
         readable: sandbox.readable.clone(),
         limits: limits(sandbox),
         protected: own.chain(state).collect(),

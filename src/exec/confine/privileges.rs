@@ -13,6 +13,13 @@ use rustix::thread::{
 const FOR_NAMESPACES: CapabilitySet =
     CapabilitySet::SYS_ADMIN.union(CapabilitySet::NET_ADMIN).union(CapabilitySet::SETPCAP);
 
+/// What the kernel does in the name of whoever mounted private folders over others: it copies files, with owners and
+/// permissions, by way of a folder that is closed to everyone.
+const FOR_OVERLAYS: CapabilitySet = CapabilitySet::CHOWN
+    .union(CapabilitySet::DAC_OVERRIDE)
+    .union(CapabilitySet::FOWNER)
+    .union(CapabilitySet::FSETID);
+
 /// Gives up every privilege of this thread, and the way to any.
 pub(super) fn give_up() -> io::Result<()> {
     match clear_ambient_capability_set() {
@@ -40,9 +47,10 @@ pub(super) fn give_up() -> io::Result<()> {
 /// Keeps what setting up namespaces takes across the start of a program.
 pub(super) fn keep_for_namespaces() -> io::Result<()> {
     let mut sets = capabilities(None)?;
-    sets.inheritable |= FOR_NAMESPACES & sets.permitted;
+    let kept = FOR_NAMESPACES | FOR_OVERLAYS & sets.permitted;
+    sets.inheritable |= kept & sets.permitted;
     set_capabilities(None, sets)?;
-    for bit in FOR_NAMESPACES.iter() {
+    for bit in kept.iter() {
         configure_capability_in_ambient_set(bit, true)?;
     }
     Ok(())
