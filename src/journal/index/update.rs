@@ -1,11 +1,16 @@
 //! Bringing the index up to date: which journals are read again, and which are gone.
 
 use std::collections::HashMap;
+use std::num::NonZero;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use crossbeam_channel::bounded;
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 
-use super::entry::Entry;
+use super::entry::{Entry, Row, write};
 use crate::journal::{JournalError, Listed, SessionId, Store};
 
 /// What an update has found.
@@ -26,6 +31,9 @@ struct Known {
     modified: u64,
 }
 
+/// Journals that are read and not yet written to the database, at the most.
+const QUEUE: usize = 64;
+
 /// How long a transaction takes, about; another process that wants the database waits for that.
 const LONGEST: Duration = Duration::from_millis(100);
 
@@ -34,31 +42,61 @@ const LONGEST: Duration = Duration::from_millis(100);
 pub(super) fn update(store: &Store, database: &mut Connection) -> Result<Updated, JournalError> {
     let mut known = known(database)?;
     let mut updated = Updated::default();
-    let mut change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let mut begun = Instant::now();
+    let mut changed = Vec::new();
     for listed in store.list()? {
         let old = known.remove(&listed.session.to_string());
         let is_same = |old: &Known| (old.bytes, old.modified) == (listed.bytes, nanos(&listed));
-        if old.as_ref().is_some_and(is_same) {
-            updated.unchanged += 1;
-            continue;
+        match old {
+            Some(old) if is_same(&old) => updated.unchanged += 1,
+            old => changed.push((listed, old)),
         }
-        if let Some(old) = old {
-            forget(&change, old.key)?;
+    }
+    updated.read = changed.len();
+    thread::scope(|scope| -> rusqlite::Result<()> {
+        let (tell, told) = bounded(QUEUE);
+        let next = AtomicUsize::new(0);
+        let (changed, next) = (&changed, &Arc::new(next));
+        let threads = thread::available_parallelism().map_or(1, NonZero::get);
+        for _ in 0..threads {
+            let (tell, next) = (tell.clone(), Arc::clone(next));
+            let work = move || {
+                while let Some((listed, old)) = changed.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if tell.send((listed, old, read(store, listed))).is_err() {
+                        return;
+                    }
+                }
+            };
+            let _ = thread::Builder::new().name("journals".to_owned()).spawn_scoped(scope, work);
         }
-        read(store, &change, &listed)?;
-        updated.read += 1;
-        if begun.elapsed() > LONGEST {
+        drop(tell);
+        // What no thread has read, for want of any, is read here.
+        let rest = || changed.get(next.fetch_add(1, Ordering::Relaxed));
+        let rest = std::iter::from_fn(rest).map(|(listed, old)| (listed, old, read(store, listed)));
+        let mut read = told.into_iter().chain(rest).peekable();
+        while read.peek().is_some() {
+            let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let begun = Instant::now();
+            for (listed, old, rows) in read.by_ref() {
+                if let Some(old) = old {
+                    forget(&change, old.key)?;
+                }
+                if let Some(rows) = rows {
+                    write(&change, insert(&change, listed)?, rows)?;
+                }
+                if begun.elapsed() > LONGEST {
+                    break;
+                }
+            }
             change.commit()?;
-            change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            begun = Instant::now();
         }
-    }
+        Ok(())
+    })?;
     updated.gone = known.len();
-    for old in known.into_values() {
-        forget(&change, old.key)?;
+    if !known.is_empty() {
+        let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        known.into_values().try_for_each(|old| forget(&change, old.key))?;
+        change.commit()?;
     }
-    change.commit()?;
     Ok(updated)
 }
 
@@ -92,20 +130,20 @@ fn forget(change: &Transaction<'_>, key: i64) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Reads a journal into the tables. One that can't be read is listed with its problem.
-fn read(store: &Store, change: &Transaction<'_>, listed: &Listed) -> Result<(), JournalError> {
-    let key = insert(change, listed)?;
-    let mut entry = Entry::new(change, key);
+/// Reads a journal as rows. One that can't be read is listed with its problem; none is one that was removed meanwhile.
+fn read(store: &Store, listed: &Listed) -> Option<Vec<Row>> {
+    let mut entry = Entry::default();
     let replayed = store.replay(listed.session, |past, stored, replayed| {
         entry.record(past, stored, replayed);
     });
     match replayed {
-        Ok((past, end)) => entry.finish(&past, &end)?,
-        // It was removed meanwhile.
-        Err(JournalError::Unknown(_)) => forget(change, key)?,
-        Err(error) => problem(change, key, &error.to_string())?,
+        Ok((past, end)) => Some(entry.finish(&past, &end)),
+        Err(JournalError::Unknown(_)) => None,
+        Err(error) => {
+            let sql = "UPDATE sessions SET status = 'unreadable', problem = ?2, damaged = 1 WHERE key = ?1";
+            Some(vec![(sql, vec![error.to_string().into()])])
+        }
     }
-    Ok(())
 }
 
 fn insert(change: &Transaction<'_>, listed: &Listed) -> rusqlite::Result<i64> {
@@ -114,9 +152,4 @@ fn insert(change: &Transaction<'_>, listed: &Listed) -> rusqlite::Result<i64> {
         "INSERT INTO sessions (id, bytes, modified) VALUES (?1, ?2, ?3) RETURNING key",
     )?;
     row.query_row(params![SessionId::to_string(session), bytes, nanos(listed)], |row| row.get(0))
-}
-
-fn problem(change: &Transaction<'_>, key: i64, problem: &str) -> rusqlite::Result<()> {
-    let sql = "UPDATE sessions SET status = 'unreadable', problem = ?2, damaged = 1 WHERE key = ?1";
-    change.prepare_cached(sql)?.execute(params![key, problem]).map(|_| ())
 }
