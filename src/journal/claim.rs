@@ -54,9 +54,8 @@ impl Claim {
 pub(super) fn publish(from: &Path, to: &Path) -> io::Result<()> {
     match rename_new(from, to) {
         // Not every file system can do this at once; one that can't has hard links.
-        Err(error) if is_unsupported(&error) => fs::hard_link(from, to).and_then(|()| {
+        Err(error) if is_unsupported(&error) => fs::hard_link(from, to).map(|()| {
             let _ = fs::remove_file(from);
-            Ok(())
         }),
         renamed => renamed,
     }

@@ -31,12 +31,12 @@ pub(super) fn with_document(
     before_runs(move |signal| {
         let why = format!("stopped by {} before the run began", signal_name(signal));
         let result = RunResult { exit_code: signal.exit_code(), ..RunResult::refused(why) };
-        task::briefly(move || drop(tell(result, format)));
+        task::briefly(move || drop(tell(&result, format)));
     });
     let done = begin();
     if let Err(failure) = &done {
         // What is wrong is told in any case.
-        if let Err(unwritten) = tell(failure.document(), format) {
+        if let Err(unwritten) = tell(&failure.document(), format) {
             log::debug!("{}", unwritten.message());
         }
     }
@@ -45,7 +45,7 @@ pub(super) fn with_document(
 
 /// Prints the document of a run that never began, for a program that reads the output.
 pub(crate) fn refuse(failure: &Failure, format: OutputFormat) -> Result<(), Failure> {
-    tell(failure.document(), format)
+    tell(&failure.document(), format)
 }
 
 fn signal_name(signal: Signal) -> &'static str {
@@ -57,11 +57,11 @@ fn signal_name(signal: Signal) -> &'static str {
     }
 }
 
-fn tell(result: RunResult, format: OutputFormat) -> Result<(), Failure> {
+fn tell(result: &RunResult, format: OutputFormat) -> Result<(), Failure> {
     let text = match format {
         OutputFormat::Text => return Ok(()),
-        OutputFormat::Json => jsonl::line(&result),
-        OutputFormat::StreamJson => architect::view::StreamJson::last(&result),
+        OutputFormat::Json => jsonl::line(result),
+        OutputFormat::StreamJson => architect::view::StreamJson::last(result),
     };
     output::print(&String::from_utf8_lossy(&text.unwrap_or_default()))
 }

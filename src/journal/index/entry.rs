@@ -173,15 +173,15 @@ impl Entry {
             }
             Event::Settled { result, .. }
             | Event::Vetted { verdict: Verdict::Refused { result }, .. } => {
-                self.answered(at, result)
+                self.answered(at, result);
             }
             Event::Checked { check, .. } => match check {
                 Check::Passed => {}
                 Check::SentBack { message } | Check::Unfit { message } => {
-                    self.message(at, Role::User, Some(origin(Origin::Check)), message)
+                    self.message(at, Role::User, Some(origin(Origin::Check)), message);
                 }
                 Check::FollowUp { message } => {
-                    self.message(at, Role::User, Some(origin(Origin::FollowUp)), message)
+                    self.message(at, Role::User, Some(origin(Origin::FollowUp)), message);
                 }
             },
             // Its own journal has its calls.
@@ -200,7 +200,7 @@ impl Entry {
             Origin::Summary => Role::Summary,
             _ => Role::User,
         };
-        self.message(at, role, Some(origin(message.origin)), &message.text)
+        self.message(at, role, Some(origin(message.origin)), &message.text);
     }
 
     fn said(&mut self, at: At, reply: &Reply, role: Role) {
