@@ -81,7 +81,7 @@ impl Supervisor {
 
     fn with(means: Means, policy: Policy, env: Vec<(OsString, OsString)>) -> Self {
         let (idle, watch) = (Mutex::default(), OnceLock::new());
-        Self(Arc::new(Shared { idle, watch, means, policy, env }))
+        Self(Arc::new(Shared { means, policy, env, idle, watch }))
     }
 
     /// Returns the policy; with all that is protected for the sake of git, once a command was run.

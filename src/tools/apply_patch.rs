@@ -231,7 +231,7 @@ impl Call {
                 let now = now.ok_or_else(|| missing(&self.root, &path))?;
                 let is_empty = match hunks.is_empty() {
                     true => now.bytes.is_empty(),
-                    false => self.patched(&path, &now.bytes, section)?.is_empty(),
+                    false => patched(&path, &now.bytes, section)?.is_empty(),
                 };
                 if !is_empty {
                     return Err(format!(
@@ -251,7 +251,7 @@ impl Call {
                 let meant = source.meant().ok_or_else(|| missing(&self.root, &from))?;
                 let bytes = match hunks.is_empty() {
                     true => meant.bytes.clone(),
-                    false => self.patched(&from, &meant.bytes, section)?,
+                    false => patched(&from, &meant.bytes, section)?,
                 };
                 let is_itself = from == to && !source.is_touched;
                 if !is_itself && !files.is_free(&to) {
@@ -269,7 +269,7 @@ impl Call {
                 let now = now.ok_or_else(|| missing(&self.root, &path))?;
                 let bytes = match hunks.is_empty() {
                     true => now.bytes.clone(),
-                    false => self.patched(&path, &now.bytes, section)?,
+                    false => patched(&path, &now.bytes, section)?,
                 };
                 if hunks.is_empty() && section.mode == now.mode {
                     return Err(format!("Nothing would change in '{path}'."));
@@ -302,32 +302,25 @@ impl Call {
         }
         Ok(path)
     }
+}
 
-    /// Returns what the hunks of a section make of a file.
-    fn patched(
-        &self,
-        path: &RelPath,
-        content: &[u8],
-        section: &Section,
-    ) -> Result<Vec<u8>, String> {
-        if is_binary(content) {
-            return Err(format!("'{path}' is a binary file; only text can be patched."));
+/// Returns what the hunks of a section make of a file.
+fn patched(path: &RelPath, content: &[u8], section: &Section) -> Result<Vec<u8>, String> {
+    if is_binary(content) {
+        return Err(format!("'{path}' is a binary file; only text can be patched."));
+    }
+    let hunks = &section.hunks;
+    // The patch is about the text, without its mark and in no encoding, unless it has the mark too.
+    let has_mark = hunks.iter().any(Hunk::has_mark);
+    let text = Text::read(content.to_vec()).filter(|text| text.content != content);
+    match text.filter(|text| text.encoding.is_wide() || !has_mark) {
+        Some(text) => {
+            let new = applied(&text.content, hunks)
+                .map_err(|why| not_applied(path, &text.content, hunks, why))?;
+            let held = text.with(&new);
+            held.ok_or_else(|| format!("'{path}' cannot hold what the patch adds in its encoding."))
         }
-        let hunks = &section.hunks;
-        // The patch is about the text, without its mark and in no encoding, unless it has the mark too.
-        let has_mark = hunks.iter().any(Hunk::has_mark);
-        let text = Text::read(content.to_vec()).filter(|text| text.content != content);
-        match text.filter(|text| text.encoding.is_wide() || !has_mark) {
-            Some(text) => {
-                let new = applied(&text.content, hunks)
-                    .map_err(|why| not_applied(path, &text.content, hunks, why))?;
-                let held = text.with(&new);
-                held.ok_or_else(|| {
-                    format!("'{path}' cannot hold what the patch adds in its encoding.")
-                })
-            }
-            None => applied(content, hunks).map_err(|why| not_applied(path, content, hunks, why)),
-        }
+        None => applied(content, hunks).map_err(|why| not_applied(path, content, hunks, why)),
     }
 }
 

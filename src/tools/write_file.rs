@@ -142,14 +142,14 @@ impl Call {
         };
         let content = match self.mode {
             Mode::Overwrite => content,
-            Mode::Append => appended(&text.content, content, text.line_end()),
+            Mode::Append => appended(&text.content, &content, text.line_end()),
         };
         text.with(&content).unwrap_or(content).into()
     }
 }
 
 /// Returns a text with another one behind it. Its last line gets an end if it has none, so that it stays a line.
-fn appended(text: &[u8], more: Vec<u8>, end: Option<LineEnd>) -> Vec<u8> {
+fn appended(text: &[u8], more: &[u8], end: Option<LineEnd>) -> Vec<u8> {
     let is_ended = text.is_empty() || text.ends_with(b"\n");
     let goes_on = more.is_empty() || more.starts_with(b"\n") || more.starts_with(b"\r\n");
     let between: &[u8] = match end {
@@ -157,5 +157,5 @@ fn appended(text: &[u8], more: Vec<u8>, end: Option<LineEnd>) -> Vec<u8> {
         Some(LineEnd::CrLf) => b"\r\n",
         Some(LineEnd::Lf | LineEnd::Mixed) | None => b"\n",
     };
-    [text, between, &more].concat()
+    [text, between, more].concat()
 }

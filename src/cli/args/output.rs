@@ -28,12 +28,12 @@ pub(crate) struct OutputArgs {
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output_file: Option<PathBuf>,
 
-    /// Write a report of the run; `github` goes to $GITHUB_STEP_SUMMARY when it is set
+    /// Write a report of the run; `github` goes to `$GITHUB_STEP_SUMMARY` when it is set
     #[arg(long, value_enum)]
     pub(crate) report: Option<Report>,
 
     /// Where the report goes; its ending decides the format when --report does not. A report for
-    /// $GITHUB_STEP_SUMMARY is added at its end
+    /// `$GITHUB_STEP_SUMMARY` is added at its end
     #[arg(long, value_name = "FILE")]
     pub(crate) report_file: Option<PathBuf>,
 

@@ -40,7 +40,7 @@ const FUZZ: usize = 2;
 /// Returns what hunks make of a content.
 pub(in crate::tools) fn applied(content: &[u8], hunks: &[Hunk]) -> Result<Vec<u8>, NotApplied> {
     let file: Vec<&[u8]> = content.split_inclusive(|byte| *byte == b'\n').collect();
-    let mut new = New::new(content.len());
+    let mut new = New::with_capacity(content.len());
     let (mut done, mut offset) = (0, 0_isize);
     let mut at_end = Vec::new();
     for (index, hunk) in hunks.iter().enumerate() {
@@ -113,7 +113,7 @@ enum Last {
 }
 
 impl New {
-    fn new(length: usize) -> Self {
+    fn with_capacity(length: usize) -> Self {
         Self { bytes: Vec::with_capacity(length), last: Last::Kept }
     }
 

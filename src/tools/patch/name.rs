@@ -13,12 +13,11 @@ pub(super) fn raw(text: &str) -> String {
 /// `diff -N` gives the time at which all time begins.
 pub(super) fn of_line(text: &str) -> Option<String> {
     let text = text.trim_end_matches(['\r', '\n']);
-    let (name, time) = match quoted(text) {
-        Some((name, rest)) => (name, rest.trim_start()),
-        None => {
-            let (name, time) = text.split_once('\t').unwrap_or((text, ""));
-            (name.trim_end().to_owned(), time)
-        }
+    let (name, time) = if let Some((name, rest)) = quoted(text) {
+        (name, rest.trim_start())
+    } else {
+        let (name, time) = text.split_once('\t').unwrap_or((text, ""));
+        (name.trim_end().to_owned(), time)
     };
     let is_absent = time.starts_with("1970-01-01 0") || time.starts_with("1969-12-31 ");
     (name != "/dev/null" && !is_absent).then_some(name)

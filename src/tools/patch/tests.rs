@@ -301,7 +301,7 @@ impl Random {
     }
 
     /// Returns a patch with something odd in it.
-    fn odd(&mut self, patch: String) -> String {
+    fn odd(&mut self, patch: &str) -> String {
         let mut lines: Vec<String> = patch.split_inclusive('\n').map(str::to_owned).collect();
         let at = 2 + self.below(lines.len() - 2);
         match self.below(9) {
@@ -317,7 +317,7 @@ impl Random {
                     "@@ -{}{}",
                     self.below(9),
                     lines[2].trim_start_matches(|c| c != ',' && c != '+')
-                )
+                );
             }
             _ => lines.insert(at, lines[at].clone()),
         }
@@ -367,7 +367,7 @@ fn odd_patches_give_what_git_and_patch_give_or_are_refused() {
         let mut patch = format!("--- a/f\n+++ b/f\n@@{hunks}");
         let is_odd = random.is(2);
         if is_odd {
-            patch = random.odd(patch);
+            patch = random.odd(&patch);
         }
         let has_moved = random.is(3);
         let file = if has_moved { random.changed(&old).concat() } else { old.concat() };

@@ -2,9 +2,9 @@
 
 use super::{Message, grouped};
 use crate::machine::{CloseReason, LlmFailure, NoSummary, Purpose, StopReason};
-use crate::model::{FaultKind, Signal, Tokens, ToolStatus, count};
+use crate::model::{FaultKind, Micros, Signal, Tokens, ToolStatus, count};
 use crate::port::HookOutcome;
-use crate::view::public::{Steering, SummaryBy, Unfinished};
+use crate::view::public::{Steering, SummaryBy, Unfinished, Used};
 
 /// Returns a sentence in Spanish.
 pub(super) fn say(message: &Message<'_>) -> String {
@@ -96,21 +96,23 @@ pub(super) fn say(message: &Message<'_>) -> String {
             format!("Se denegaron {calls} llamadas a herramientas: {tools}")
         }
         Message::Resume { command } => format!("Para continuar: {command}"),
-        Message::Costs { cost, used } => {
-            let cost = cost.map_or("precio desconocido".to_owned(), |cost| cost.to_string());
-            let (input, output) = (used.input_tokens.0, used.output_tokens.0);
-            let cached = match used.cached_input_tokens.0 {
-                0 => String::new(),
-                cached => format!(" ({} en caché)", grouped(cached, ".")),
-            };
-            let (input, output) = (grouped(input, "."), grouped(output, "."));
-            format!("{cost} · {input} tokens de entrada{cached}, {output} de salida")
-        }
+        Message::Costs { cost, used } => costs(cost, used),
         Message::Waiting => "esperando al LLM".to_owned(),
         Message::Running { tools } => {
             format!("{} en marcha", count(tools, "herramienta", "herramientas"))
         }
     }
+}
+
+fn costs(cost: Option<Micros>, used: Used) -> String {
+    let cost = cost.map_or("precio desconocido".to_owned(), |cost| cost.to_string());
+    let (input, output) = (used.input_tokens.0, used.output_tokens.0);
+    let cached = match used.cached_input_tokens.0 {
+        0 => String::new(),
+        cached => format!(" ({} en caché)", grouped(cached, ".")),
+    };
+    let (input, output) = (grouped(input, "."), grouped(output, "."));
+    format!("{cost} · {input} tokens de entrada{cached}, {output} de salida")
 }
 
 fn tokens(tokens: Tokens) -> String {

@@ -1,5 +1,7 @@
 //! One account of money and calls, whoever is asked: the result, the events, the log, the trace, the stored sessions.
 
+#![allow(clippy::float_cmp)] // whole dollars, whose sums are exact
+
 use serde_json::Value;
 
 use super::world::{Ran, World};

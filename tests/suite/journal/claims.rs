@@ -114,12 +114,12 @@ fn of_those_that_begin_a_session_and_import_it_neither_harms_the_other() {
     world.store.export(had, &mut fs::File::create(&export).unwrap()).unwrap();
     for round in 0..30 {
         world.store.remove(had).unwrap();
-        let has_it = all_at_once(&world, |index, store| match index % 2 {
-            0 => store.create(had, begin(&world, &long(index))).is_ok().then(|| long(index)),
-            _ => {
-                let imported = store.import(&export, SystemTime::now()).unwrap();
-                (imported.session == had).then(|| long(100))
+        let has_it = all_at_once(&world, |index, store| {
+            if index % 2 == 0 {
+                return store.create(had, begin(&world, &long(index))).is_ok().then(|| long(index));
             }
+            let imported = store.import(&export, SystemTime::now()).unwrap();
+            (imported.session == had).then(|| long(100))
         });
         let won: Vec<String> = has_it.into_iter().flatten().collect();
         assert_eq!(won, [task(&world, had)], "round {round}");
@@ -130,6 +130,10 @@ fn of_those_that_begin_a_session_and_import_it_neither_harms_the_other() {
 fn no_beginnings(world: &World) {
     let entries = fs::read_dir(world.root.join("state/sessions")).unwrap();
     for entry in entries.flatten() {
-        assert!(!entry.file_name().to_string_lossy().starts_with('.'), "{:?}", entry.path());
+        assert!(
+            !entry.file_name().to_string_lossy().starts_with('.'),
+            "{}",
+            entry.path().display()
+        );
     }
 }

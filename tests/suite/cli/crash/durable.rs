@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 
 use super::strace;
 use super::untraceable;
@@ -35,6 +36,10 @@ fn file(line: &str) -> Option<&str> {
     line.split_once('<')?.1.split_once('>').map(|(file, _)| file)
 }
 
+fn is_journal(file: &str) -> bool {
+    Path::new(file).extension().is_some_and(|ending| ending == "jsonl")
+}
+
 /// Returns what kind of file it is, whatever its name is this time.
 fn kind(world: &World, path: &str) -> String {
     let path = path.strip_suffix("(deleted)").unwrap_or(path);
@@ -51,7 +56,7 @@ fn kind(world: &World, path: &str) -> String {
         part if part.starts_with(".architect-") => ".staged".to_owned(),
         part if part.starts_with('.') && part.len() == 37 => ".new".to_owned(),
         part if part.len() == 36 && part.contains('-') => "ID".to_owned(),
-        part if part.ends_with(".jsonl") => "ID.jsonl".to_owned(),
+        part if is_journal(part) => "ID.jsonl".to_owned(),
         part => part.to_owned(),
     };
     place.to_owned() + &path.split('/').map(word).collect::<Vec<_>>().join("/")
@@ -115,7 +120,7 @@ fn nothing_is_done_while_the_journal_is_not_durable() {
     let log = watched(&world, "full");
     let (mut is_durable, mut effects) = (true, 0);
     for line in log.lines() {
-        let is_journal = file(line).is_some_and(|file| file.ends_with(".jsonl"));
+        let is_journal = file(line).is_some_and(is_journal);
         if is_journal && line.contains("pwrite64(") {
             is_durable = false;
         } else if is_journal && line.contains("fdatasync(") {
