@@ -263,6 +263,16 @@ pub(super) fn open(line: &[u8], before: u32) -> Result<u32, Damage> {
     if checksum(body, before) == crc { Ok(crc) } else { Err(Damage::Checksum) }
 }
 
+/// Returns whether a record says that there was a sync between it and the one before.
+pub(super) fn is_after_sync(line: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Synced {
+        #[serde(default)]
+        sync: Span,
+    }
+    serde_json::from_slice(line).is_ok_and(|Synced { sync }| sync > Span::ZERO)
+}
+
 pub(super) fn checksum(body: &[u8], before: u32) -> u32 {
     let mut hasher = crc32fast::Hasher::new_with_initial(before);
     hasher.update(body);

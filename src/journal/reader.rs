@@ -60,6 +60,15 @@ pub enum Found {
     Damage(Damage),
 }
 
+/// What lies behind damage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Behind {
+    /// How many records are intact in themselves.
+    pub(super) records: u64,
+    /// Whether one of them says that everything before it was made durable.
+    pub(super) is_synced: bool,
+}
+
 /// Reads a journal record by record, in bounded memory.
 #[derive(Debug)]
 pub struct Reader {
@@ -139,24 +148,33 @@ impl Reader {
         Ok(Found::Record(Box::new(stored)))
     }
 
-    /// Counts the records behind damage that are intact in themselves: damage before them is none of a torn end.
+    /// Returns whether zeros stand in the line that was read last, as where a part of it never reached the disk. No
+    /// record contains any.
+    pub(super) fn is_hole(&self) -> bool {
+        self.line.contains(&0)
+    }
+
+    /// Looks for records behind damage that are intact in themselves: damage before them is none of a torn end.
     ///
     /// # Errors
     ///
     /// Fails when the file can't be read.
-    pub fn behind(mut self) -> Result<u64, JournalError> {
+    pub(super) fn behind(mut self) -> Result<Behind, JournalError> {
         let offset = self.position.offset;
         self.input.seek(SeekFrom::Start(offset)).tried("read", &self.path)?;
         // What is damaged may be the checksum alone, or anything but the checksum.
         let mut before = vec![];
-        let mut behind = 0;
+        let mut behind = Behind::default();
         loop {
             if self.next_line()? == 0 {
                 return Ok(behind);
             }
             let ended = self.line.pop_if(|byte| *byte == b'\n').is_some();
             let is_intact = |before: &u32| line::open(&self.line, *before).is_ok();
-            behind += u64::from(ended && before.iter().any(is_intact));
+            if ended && before.iter().any(is_intact) {
+                behind.records += 1;
+                behind.is_synced |= line::is_after_sync(&self.line);
+            }
             before = match line::unseal(&self.line) {
                 Ok((body, crc)) => vec![crc, line::checksum(body, self.position.crc)],
                 Err(_) => vec![],

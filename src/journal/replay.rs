@@ -9,12 +9,12 @@ use super::header::{Ended, Header, Resumed, Setting, Wall};
 use super::id::SessionId;
 use super::line::{Content, Stored, StoredMark};
 use super::mail::MailId;
-use super::reader::{Damage, Found, Position, Reader};
+use super::reader::{Behind, Damage, Found, Position, Reader};
 use crate::machine::{
     Bill, Event, EventKind, Fold, Intent, Mark, Outcomes, Resumption, Slot, State, StateKind,
     Status, Verdict,
 };
-use crate::model::{CallId, EffectId, Time};
+use crate::model::{CallId, EffectId, Span, Time};
 
 /// Where a session stands, and what a resume needs to know of how it came there.
 #[derive(Clone, Debug)]
@@ -343,9 +343,11 @@ pub(super) fn replay(
         }
     };
     let is_newer = past.header.format > super::FORMAT;
+    let mut is_synced = false;
     let kind = loop {
         match reader.read()? {
             Found::Record(stored) => {
+                is_synced |= stored.sync > Span::ZERO;
                 let (next, replayed) = past.take(&stored);
                 see(&next, &stored, &replayed);
                 past = next;
@@ -359,13 +361,16 @@ pub(super) fn replay(
         }
     };
     let position = reader.position();
+    let is_hole = reader.is_hole();
     let kind = match kind {
         EndKind::Whole | EndKind::Torn(Damage::NoEnd) if is_newer => {
             EndKind::ReadOnly(ReadOnly::Newer { format: past.header.format })
         }
         EndKind::Torn(damage) => match reader.behind()? {
-            0 => EndKind::Torn(damage),
-            behind => {
+            Behind { records: 0, .. } => EndKind::Torn(damage),
+            // What a power cut leaves of records since the newest sync: some of them were written, and some before were not.
+            Behind { is_synced: false, .. } if is_synced && is_hole => EndKind::Torn(damage),
+            Behind { records: behind, .. } => {
                 let Position { seq, offset, .. } = position;
                 EndKind::ReadOnly(ReadOnly::Damaged { seq, offset, damage, behind })
             }

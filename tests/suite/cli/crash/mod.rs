@@ -5,6 +5,7 @@ mod failing;
 mod hanging;
 mod killed;
 mod patched;
+mod power;
 mod signalled;
 mod story;
 mod strace;
