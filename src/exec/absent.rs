@@ -19,14 +19,17 @@ pub(super) struct Absent(Vec<PathBuf>);
 const DENIED: &str = ".denied";
 
 impl Absent {
-    /// Returns the protected paths of a policy that are not there, as long as their folder is. Where there is no folder
-    /// either, it will be the command's own: whoever makes a repository makes its hooks.
+    /// Returns the protected paths of a policy that are not there. What lies in a repository that is not there either
+    /// will be the command's own: whoever makes a repository makes its hooks.
     pub(super) fn of(policy: &Policy) -> Self {
         if policy.mode == Mode::Off {
             return Self::default();
         }
-        let is_absent =
-            |path: &&PathBuf| !is_there(path) && path.parent().is_some_and(Path::is_dir);
+        let is_in_new = |path: &Path| {
+            let is_git = |folder: &Path| folder.file_name().is_some_and(|name| name == ".git");
+            path.ancestors().skip(1).any(|folder| is_git(folder) && !folder.is_dir())
+        };
+        let is_absent = |path: &&PathBuf| !is_there(path) && !is_in_new(path);
         Self(policy.protected.iter().filter(is_absent).cloned().collect())
     }
 
@@ -79,7 +82,7 @@ mod tests {
         fs::write(path("old"), "").unwrap();
         let policy = Policy {
             mode: Mode::WorkspaceWrite,
-            protected: vec![path("old"), path("new"), path("none/x")],
+            protected: vec![path("old"), path("new"), path("none/x"), path("n/.git/hooks")],
             ..Policy::off(folder.path())
         };
         let absent = Absent::of(&policy);
@@ -95,5 +98,9 @@ mod tests {
             fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
         }
         assert!(path("new.denied/closed").exists());
+        // A folder that is not there yet is made on the way; in a new repository it has its own hooks.
+        fs::create_dir_all(path("none/x")).unwrap();
+        fs::create_dir_all(path("n/.git/hooks")).unwrap();
+        assert_eq!(absent.set_aside(), [path("none/x")]);
     }
 }

@@ -10,9 +10,14 @@
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{
+    AtFlags, CWD, Mode as FileMode, OFlags, mkdirat, openat, statat, symlinkat, unlinkat,
+};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 /// The caches of package managers.
@@ -158,15 +163,18 @@ impl Caches {
         let Some(store) = &self.store else { return Ok(()) };
         let make = |path: &Path| DirBuilder::new().recursive(true).mode(0o700).create(path);
         make(store)?;
+        let Some(all) = self.all_private() else { return Ok(()) };
+        make(&all)?;
+        let all = opened(CWD, &all)?;
         for cache in &self.list {
-            let Some(private) = self.private(cache) else { continue };
-            make(&private)?;
+            let private = own_folder(&all, &cache.name)?;
             for name in &cache.linked {
                 let Some(own) = cache.folder.as_ref().map(|folder| folder.join(name)) else {
                     continue;
                 };
-                if own.exists() && private.join(name).symlink_metadata().is_err() {
-                    std::os::unix::fs::symlink(own, private.join(name))?;
+                let found = statat(&private, name, AtFlags::SYMLINK_NOFOLLOW);
+                if own.exists() && found.is_err_and(|error| error == Errno::NOENT) {
+                    symlinkat(own, &private, name)?;
                 }
             }
         }
@@ -199,6 +207,25 @@ impl Caches {
         }
         all
     }
+}
+
+/// Returns a folder that commands may write, in one that they may not replace. What they have put in its place is
+/// removed: a link would lead us out of the private folders.
+fn own_folder(all: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
+    let made = || match mkdirat(all, name, FileMode::RWXU) {
+        Ok(()) | Err(Errno::EXIST) => opened(all, Path::new(name)),
+        Err(error) => Err(error.into()),
+    };
+    made().or_else(|_| {
+        unlinkat(all, name, AtFlags::empty())?;
+        made()
+    })
+}
+
+/// Opens a folder, and no link to one.
+fn opened(at: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(openat(at, path, flags, FileMode::empty())?)
 }
 
 /// Returns the options for Maven with a repository in a private folder, besides those of the user; none when its script
@@ -315,5 +342,25 @@ mod tests {
         let private = folder.path().join("store/private/cargo");
         assert_eq!(fs::read_to_string(private.join("config.toml")).unwrap(), "x");
         assert!(!private.join("credentials.toml").exists());
+    }
+
+    #[test]
+    fn what_a_command_puts_in_the_place_of_a_private_folder_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::create_dir_all(path("home/.cargo")).unwrap();
+        fs::write(path("home/.cargo/config.toml"), "x").unwrap();
+        fs::create_dir(path("home/other")).unwrap();
+        let caches = Caches::of(path("store"), Some(&path("home")), |_| None);
+        caches.make().unwrap();
+        let private = path("store/private");
+        fs::remove_dir_all(private.join("cargo")).unwrap();
+        std::os::unix::fs::symlink(path("home/other"), private.join("cargo")).unwrap();
+        fs::remove_dir(private.join("npm")).unwrap();
+        fs::write(private.join("npm"), "").unwrap();
+        caches.make().unwrap();
+        assert_eq!(fs::read_dir(path("home/other")).unwrap().count(), 0);
+        assert!(private.join("cargo").symlink_metadata().unwrap().is_dir());
+        assert!(private.join("npm").is_dir());
     }
 }

@@ -153,6 +153,13 @@ impl Setting {
         }
     }
 
+    /// Returns the work tree that it names.
+    pub(super) fn work_tree(&self) -> Option<&str> {
+        let is_this =
+            self.section == "core" && self.subsection.is_none() && self.name == "worktree";
+        self.value.as_deref().filter(|_| is_this)
+    }
+
     /// Returns whether no program runs and no other file is followed for its sake.
     pub(super) fn is_harmless(&self, is_work_tree: &dyn Fn(&str) -> bool) -> bool {
         let value = self.value.as_deref().unwrap_or("true");

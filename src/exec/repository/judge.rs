@@ -1,5 +1,6 @@
 //! Which items are harmless, and what becomes of the others.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -53,21 +54,38 @@ enum Remedy {
     Aside(String),
 }
 
+/// Where items lead, by their path: only those that name another folder, and only if it exists.
+pub(super) type Targets = BTreeMap<PathBuf, PathBuf>;
+
+/// What is known of a root when a command has ended.
+pub(super) struct Found<'a> {
+    /// What was there before the first command, and where it led.
+    pub before: &'a Items,
+    pub led: &'a Targets,
+    /// What is there now.
+    pub now: &'a Items,
+    /// Whether commands could not change something.
+    pub is_left: &'a dyn Fn(&Path) -> bool,
+    /// Whether the items of a folder are among those that are there now.
+    pub is_scanned: &'a dyn Fn(&Path) -> bool,
+}
+
 /// Makes harmless what differs from what was there before. Returns a sentence for each.
-pub(super) fn sweep(
-    root: &Root,
-    before: &Items,
-    now: &Items,
-    is_left: &dyn Fn(&Path) -> bool,
-) -> Vec<String> {
+pub(super) fn sweep(root: &Root, found: &Found<'_>) -> Vec<String> {
+    let Found { before, led, now, is_left, is_scanned } = *found;
     let mut said = Vec::new();
     // What is inside first: its path changes with that of what is around it.
     for (path, item) in now.iter().rev() {
         let old = before.get(path);
-        if is_left(path) || old.is_some_and(|old| old.content == item.content) {
+        // What is on the way may be a link by now.
+        let is_moved = old.is_some()
+            && target(root, path, item).is_some_and(|target| led.get(path) != Some(&target));
+        let is_same = || old.is_some_and(|old| old.content == item.content);
+        if !is_moved && (is_left(path) || is_same()) {
             continue;
         }
-        let Some(remedy) = remedy(root, path, item, old) else { continue };
+        let old = old.map(|item| Old { item, is_moved });
+        let Some(remedy) = remedy(root, path, item, old, is_scanned) else { continue };
         let shown = path.display();
         let made = match &remedy {
             Remedy::Content(content, _) => {
@@ -110,18 +128,78 @@ pub(super) fn sweep(
     said
 }
 
+/// An item as it was before the first command.
+#[derive(Clone, Copy)]
+struct Old<'a> {
+    item: &'a Item,
+    /// Whether the same text leads to another folder now.
+    is_moved: bool,
+}
+
+/// Returns the folders that these items name.
+pub(super) fn targets(root: &Root, items: &Items) -> Targets {
+    let found = items.iter().filter_map(|(path, item)| {
+        let target = target(root, path, item)?;
+        Some((path.clone(), target))
+    });
+    found.collect()
+}
+
+/// Returns the folder that an item names: the repository of a work tree, or the work tree of a repository.
+fn target(root: &Root, path: &Path, item: &Item) -> Option<PathBuf> {
+    let named = match (item.kind, &item.content) {
+        (Kind::Pointer, Content::File(text)) if path.file_name().is_some_and(is_git) => {
+            gitdir(text)
+        }
+        (Kind::Link, Content::Link(to)) if path.file_name().is_some_and(is_git) => Some(to.clone()),
+        (Kind::Config, Content::File(text)) => {
+            let settings = parse(text)?;
+            settings.iter().rev().find_map(Setting::work_tree).map(PathBuf::from)
+        }
+        (Kind::Config | Kind::Hook | Kind::Pointer | Kind::Link | Kind::Todo | Kind::Exact, _) => {
+            None
+        }
+    }?;
+    root.path.join(path).parent()?.join(named).canonicalize().ok()
+}
+
+/// Returns what a file in the place of `.git` names.
+fn gitdir(text: &[u8]) -> Option<PathBuf> {
+    let text = String::from_utf8_lossy(text);
+    Some(text.trim_end_matches('\n').strip_prefix("gitdir: ")?.into())
+}
+
 /// Returns what has to be made of an item; `None` if it is harmless.
-fn remedy(root: &Root, path: &Path, item: &Item, old: Option<&Item>) -> Option<Remedy> {
+fn remedy(
+    root: &Root,
+    path: &Path,
+    item: &Item,
+    old: Option<Old<'_>>,
+    is_scanned: &dyn Fn(&Path) -> bool,
+) -> Option<Remedy> {
+    let is_moved = old.is_some_and(|old| old.is_moved);
+    let old = old.map(|old| old.item);
     let restored = |why: &str| match old.map(|old| &old.content) {
-        Some(Content::File(content)) => Remedy::Content(content.clone(), why.to_owned()),
-        Some(Content::Link(_) | Content::Other) | None => Remedy::Aside(why.to_owned()),
+        Some(Content::File(content)) if !is_moved => {
+            Remedy::Content(content.clone(), why.to_owned())
+        }
+        Some(Content::File(_) | Content::Link(_) | Content::Other) | None => {
+            Remedy::Aside(why.to_owned())
+        }
+    };
+    // Only the settings of a repository that is scanned are looked at.
+    let is_repository = |target: &Path| {
+        leads_inside(root, path, target)
+            && real(root, path, target).is_none_or(|target| is_scanned(&target))
     };
     match (item.kind, &item.content) {
         (Kind::Config, Content::File(text)) => {
             let old = old.and_then(|old| settings(&old.content)).unwrap_or_default();
             let is_work_tree = |value: &str| leads_inside(root, path, Path::new(value));
-            let is_fine =
-                |setting: &Setting| old.contains(setting) || setting.is_harmless(&is_work_tree);
+            let is_fine = |setting: &Setting| {
+                let is_old = old.contains(setting) && !(is_moved && setting.work_tree().is_some());
+                is_old || setting.is_harmless(&is_work_tree)
+            };
             let Some(new) = parse(text) else {
                 return Some(restored("a configuration of git that can't be read"));
             };
@@ -141,13 +219,11 @@ fn remedy(root: &Root, path: &Path, item: &Item, old: Option<&Item>) -> Option<R
         (Kind::Hook, _) => Some(restored("a command may not make a hook of git")),
         (Kind::Exact, _) => Some(restored("no command may change a protected file")),
         (Kind::Pointer, Content::File(text)) => {
-            let text = String::from_utf8_lossy(text);
-            let target = text.trim_end_matches('\n');
             let is_fine = if path.file_name().is_some_and(is_git) {
-                let target = target.strip_prefix("gitdir: ");
-                target.is_some_and(|target| leads_inside(root, path, Path::new(target)))
+                gitdir(text).is_some_and(|target| is_repository(&target))
             } else {
-                is_own_common(path, target)
+                let text = String::from_utf8_lossy(text);
+                is_own_common(path, text.trim_end_matches('\n'))
             };
             (!is_fine).then(|| restored("a command may not lead git elsewhere"))
         }
@@ -156,7 +232,7 @@ fn remedy(root: &Root, path: &Path, item: &Item, old: Option<&Item>) -> Option<R
         }
         (Kind::Link, Content::Link(target)) => {
             let is_fine = match path.file_name() {
-                Some(name) if is_git(name) => leads_inside(root, path, target),
+                Some(name) if is_git(name) => is_repository(target),
                 _ => is_beside(path, target),
             };
             (!is_fine).then(|| Remedy::Aside("a command may not lead git elsewhere".to_owned()))
@@ -244,6 +320,15 @@ fn leads_inside(root: &Root, path: &Path, target: &Path) -> bool {
     });
     let escapes = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
     is_inside && !root.dir.canonicalize(&folder).is_err_and(|error| escapes(&error))
+}
+
+/// Returns what a file or a link names, relative to the root; `None` if it doesn't exist, or lies elsewhere.
+fn real(root: &Root, path: &Path, target: &Path) -> Option<PathBuf> {
+    if target.is_absolute() {
+        return target.canonicalize().ok()?.strip_prefix(&root.path).ok().map(Path::to_owned);
+    }
+    let real = root.dir.canonicalize(path.parent()?.join(target)).ok()?;
+    Some(if real == Path::new(".") { PathBuf::new() } else { real })
 }
 
 /// Returns whether a link in the folder of a repository names something beside it or below.

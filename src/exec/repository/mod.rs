@@ -28,6 +28,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use self::config::{Base, parse};
+use self::judge::{Found, Targets};
 use self::scan::{Items, Place, Scanner};
 use super::confine::Level;
 use super::policy::{Lent, Mode, Policy};
@@ -46,6 +47,8 @@ struct Watched {
     exact: Vec<PathBuf>,
     scanner: Scanner,
     before: Items,
+    /// Where that led.
+    led: Targets,
 }
 
 /// Looks after the repositories that commands may write.
@@ -65,6 +68,9 @@ struct Record {
     roots: Vec<(PathBuf, Place, Vec<PathBuf>, Items)>,
     /// What commands couldn't change.
     mounted: Vec<PathBuf>,
+    /// Where what was there led, in the order of the roots.
+    #[serde(default)]
+    led: Vec<Targets>,
 }
 
 /// The most repositories whose files are mounted; each costs something at the start of a worker.
@@ -126,8 +132,9 @@ impl Watch {
         }
         self.policy.repositories.push(path.clone());
         let root = Root { dir, path };
+        let led = judge::targets(&root, &before);
         let roots = self.roots.get_mut().unwrap_or_else(PoisonError::into_inner);
-        roots.push(Watched { root, place, exact: Vec::new(), scanner, before });
+        roots.push(Watched { root, place, exact: Vec::new(), scanner, before, led });
     }
 
     /// Protects the files of a repository that are there.
@@ -212,6 +219,7 @@ impl Watch {
         Record {
             roots: roots.iter().map(root).collect(),
             mounted: if is_mounted { mounted(&self.policy) } else { Vec::new() },
+            led: roots.iter().map(|watched| watched.led.clone()).collect(),
         }
     }
 
@@ -291,14 +299,16 @@ impl Watched {
     }
 
     fn sweep(&mut self, mounted: &[PathBuf]) -> Vec<String> {
-        let Self { root, place, exact, scanner, before } = self;
+        let Self { root, place, exact, scanner, before, led } = self;
         let (mut now, _) = scanner.scan(&root.dir, *place);
         exact.iter().for_each(|path| judge::exact(&root.dir, path, &mut now));
         let is_left = |path: &Path| {
             let path = root.path.join(path);
             mounted.iter().any(|place| path.starts_with(place))
         };
-        judge::sweep(root, before, &now, &is_left)
+        let is_scanned = |path: &Path| scanner.has(path);
+        let found = Found { before, led, now: &now, is_left: &is_left, is_scanned: &is_scanned };
+        judge::sweep(root, &found)
     }
 }
 
@@ -425,10 +435,13 @@ impl Record {
 
     /// Does what the run could not.
     fn finish(self, open: impl Fn(&Path) -> Option<Dir>) -> Vec<String> {
-        let Self { roots, mounted } = self;
-        let watched = roots.into_iter().filter_map(|(path, place, exact, before)| {
+        let Self { roots, mounted, led } = self;
+        let led = led.into_iter().map(Some).chain(std::iter::repeat(None));
+        let watched = roots.into_iter().zip(led).filter_map(|(watched, led)| {
+            let (path, place, exact, before) = watched;
             let root = Root { dir: open(&path)?, path };
-            Some(Watched { root, place, exact, scanner: Scanner::default(), before })
+            let led = led.unwrap_or_else(|| judge::targets(&root, &before));
+            Some(Watched { root, place, exact, scanner: Scanner::default(), before, led })
         });
         watched.flat_map(|mut watched| watched.sweep(&mounted)).collect()
     }

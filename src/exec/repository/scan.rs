@@ -136,6 +136,11 @@ impl Scanner {
         (items, repositories)
     }
 
+    /// Returns whether the last scan has looked into a folder.
+    pub(super) fn has(&self, path: &Path) -> bool {
+        self.folders.contains_key(path)
+    }
+
     /// Returns what is known of a folder; looks at it only if it has changed.
     fn folder(&mut self, root: &Dir, path: &Path) -> Option<Folder> {
         let known = self.folders.remove(path);
