@@ -18,6 +18,7 @@ const DISPATCH: &str =
     r#"calls = [{ name = "dispatch_subagent", arguments = { agent = "review", task = "Look." } }]"#;
 const LIST: &str = r#"calls = [{ name = "list_files" }]"#;
 const SAY: &str = r#"text = "So it is.""#;
+const SATISFIED: &str = r#"text = '{"completed": true, "confidence": 0.9}'"#;
 
 fn number(value: &Value) -> f64 {
     value.as_f64().unwrap()
@@ -96,11 +97,12 @@ fn sub_agents_and_the_closing_call_are_counted_once_by_everyone() {
     assert_eq!(purposes, ["agent", "closing", "subagent"]);
 }
 
-/// The judge plays the same script from its beginning: it wants a tool, has none, and is asked for its last word.
+/// The evaluation plays the same script from its beginning: it asks for a tool, has none, and gives its verdict in the
+/// closing call.
 #[test]
 fn an_evaluation_is_counted_once_by_everyone() {
     let world = World::new();
-    let script = script(&[DISPATCH, SAY, LIST, SAY]);
+    let script = script(&[DISPATCH, SATISFIED, LIST, SAY]);
     let args = ["--output-format", "stream-json", "--show-costs", "--self-eval", "basic"];
     let ran = world.play(&script, &args);
     assert_eq!(ran.code, 0, "{}", ran.err);
