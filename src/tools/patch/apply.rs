@@ -92,7 +92,7 @@ pub(in crate::tools) fn applied(content: &[u8], hunks: &[Hunk]) -> Result<Vec<u8
 fn ends_of_added(file: &[&[u8]], hunks: &[Hunk]) -> Ends {
     let mut ends = file.iter().filter_map(|line| end_of(line));
     let first = ends.next();
-    let is_uniform = ends.all(|end| Some(end) == first);
+    let is_uniform = first.is_some() && ends.all(|end| Some(end) == first);
     let is_known = hunks.iter().any(|hunk| !hunk.before().is_empty());
     if is_uniform && !is_known { Ends::OfTheFile } else { Ends::Exact }
 }

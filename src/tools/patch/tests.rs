@@ -198,8 +198,34 @@ fn what_is_no_patch_of_this_format_is_said_so() {
     ] {
         assert!(why(patch).contains(part), "{patch}\n{}", why(patch));
     }
-    let wrapped = "apply_patch <<'EOF'\n*** Begin Patch\n*** Delete File: f\n*** End Patch\nEOF\n";
-    assert_eq!(sections(wrapped, &|_| true).unwrap().len(), 1);
+    for (before, behind) in [
+        ("apply_patch <<'EOF'\n", "EOF\n"),
+        ("<<\"PATCH\"\n", "PATCH\n"),
+        ("apply_patch << 'END'\n", "END"),
+        ("```diff\n", "```"),
+        ("  ", "  "),
+    ] {
+        let patch = format!("{before}*** Begin Patch\n*** Delete File: f\n*** End Patch\n{behind}");
+        assert_eq!(sections(&patch, &|_| true).map(|sections| sections.len()), Ok(1), "{patch}");
+    }
+    let patch =
+        "cd x && apply_patch <<'EOF'\n*** Begin Patch\n*** Delete File: f\n*** End Patch\nEOF\n";
+    assert!(why(patch).contains("line 1 should be '*** Begin Patch'"), "{}", why(patch));
+}
+
+/// Each of these is one place, however its characters were typed.
+#[test]
+fn punctuation_and_indented_markers_are_understood() {
+    for (file, patch, expected) in [
+        ("x – “a” it’s\u{a0}b\nz\n", "@@\n-x - \"a\" it's b\n+y\n z\n*** End Patch", Ok("y\nz\n")),
+        ("a–b\nx\n", "@@\n a-b\n-x\n+y\n*** End Patch", Ok("a–b\ny\n")),
+        ("a–b\na—b\n", "@@\n-a-b\n+y\n*** End Patch", Err("Ambiguous(0, 2)")),
+        ("a\n", "@@\n-a\n+b\n  *** End Patch  \n", Ok("b\n")),
+        ("fn x()\na\n", "@@ fn x() @@\n-a\n+b\n*** End Patch", Ok("fn x()\nb\n")),
+    ] {
+        let patch = format!("  *** Begin Patch\n  *** Update File: f\n{patch}");
+        assert_eq!(apply(file, &patch).as_deref().map_err(String::as_str), expected, "{patch}");
+    }
 }
 
 /// A file, and what becomes of some lines in the middle of it.
@@ -413,23 +439,11 @@ fn odd_patches_give_what_git_and_patch_give_or_are_refused() {
         let ours = unified_or(&file, &patch);
         // Lines that are added without any beside them get the ends of the file; the programs mix them.
         let has_old = patch.lines().skip(2).any(|line| line.starts_with([' ', '-']));
-        if !has_old && ours.is_ok() && is_sound(&patch) && !has_marker_within(&patch) {
-            let unix = |text: &str| text.replace("\r\n", "\n");
-            let theirs = git.as_ref().or(gnu.as_ref());
-            if let Some(theirs) = theirs
-                .filter(|theirs| theirs.lines().ne(ours.as_deref().unwrap_or_default().lines()))
-            {
-                shown.push(format!("{file:?}\n{patch}\nours: {ours:?}\ntheirs: {theirs:?}"));
-                *classes.entry("other").or_default() += 1;
-            }
-            assert!(
-                is_odd || has_moved || ours.as_deref().map(unix) == Ok(unix(&new)),
-                "{file:?}\n{patch}"
-            );
-            continue;
-        }
-        if !is_odd && !has_moved {
+        let unix = |text: &str| text.replace("\r\n", "\n");
+        if !is_odd && !has_moved && has_old {
             assert_eq!(ours.as_deref(), Ok(&*new), "{file:?}\n{patch}");
+        } else if !is_odd && !has_moved {
+            assert_eq!(ours.as_deref().map(unix), Ok(unix(&new)), "{file:?}\n{patch}");
         }
         let told = || format!("{file:?}\n{patch}\nours: {ours:?}\ngit:  {git:?}\ngnu:  {gnu:?}");
         let class = match &ours {
@@ -444,8 +458,20 @@ fn odd_patches_give_what_git_and_patch_give_or_are_refused() {
             // They join lines where there is a marker in the middle of a hunk.
             Ok(_) if has_marker_within(&patch) => "marker within",
             Ok(ours) => {
-                let has_same_lines = |theirs: &String| theirs.lines().eq(ours.lines());
-                let unix = |text: &str| text.replace("\r\n", "\n");
+                let has_same_lines = |theirs: &String| {
+                    // Before a marker, a carriage return goes where all ends of the patch are none of the file's.
+                    let is_foreign = patch.contains("\r\n\\ ") && !file.contains('\r');
+                    let theirs = if is_foreign { theirs.trim_end_matches('\r') } else { theirs };
+                    theirs.lines().eq(ours.lines())
+                };
+                // They join lines where one is added without an end before others.
+                let is_joined = |theirs: &String| {
+                    ours.match_indices('\n').any(|(at, _)| {
+                        let (before, after) = (&ours[..at], &ours[at + 1..]);
+                        let before = before.strip_suffix('\r').unwrap_or(before);
+                        theirs.strip_prefix(before) == Some(after)
+                    })
+                };
                 // Where nothing is said of ends, the programs find the place that we find in spite of them.
                 let is_found = || {
                     let file = unix(&file)
@@ -458,6 +484,8 @@ fn odd_patches_give_what_git_and_patch_give_or_are_refused() {
                 if git.iter().chain(&gnu).any(has_same_lines) {
                     // With another end of a line in the patch, the file keeps its own.
                     "ends of the file"
+                } else if patch.contains(NO_END) && git.iter().chain(&gnu).any(is_joined) {
+                    "joined by them"
                 } else if patch.contains('\r') != file.contains('\r') && is_found() {
                     "ends left out"
                 } else if is_found() {
