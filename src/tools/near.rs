@@ -12,10 +12,10 @@ pub(super) fn hint(content: &[u8], wanted: &str) -> String {
     let lines: Vec<&str> = content.lines().take(SEARCHED).collect();
     let wanted: Vec<&str> = wanted.lines().collect();
     match nearest(&lines, &wanted) {
-        Some((start, matching)) => {
+        Some((start, is_all)) => {
             let end = (start + wanted.len().min(SHOWN)).min(lines.len());
             let shown = lines[start..end].join("\n");
-            let why = if matching == wanted.len() {
+            let why = if is_all {
                 "The same lines stand there with other spaces"
             } else {
                 "The most similar lines are these"
@@ -26,8 +26,8 @@ pub(super) fn hint(content: &[u8], wanted: &str) -> String {
     }
 }
 
-/// Returns where the lines stand that are most like the wanted ones, and how many of them are the same but for spaces.
-fn nearest(lines: &[&str], wanted: &[&str]) -> Option<(usize, usize)> {
+/// Returns where the lines stand that are most like the wanted ones, and whether all of them are the same but for spaces.
+fn nearest(lines: &[&str], wanted: &[&str]) -> Option<(usize, bool)> {
     let same = |a: &str, b: &str| squeezed(a).eq(squeezed(b));
     let count = |start: usize| {
         wanted
@@ -43,7 +43,9 @@ fn nearest(lines: &[&str], wanted: &[&str]) -> Option<(usize, usize)> {
         .max_by_key(|(n, at)| (*n, usize::MAX - at))?;
     let (matching, start) = best;
     let needed = (wanted.len() - blank).div_ceil(3).max(1);
-    (matching >= needed).then_some((start, matching + blank))
+    let there = &lines[start..];
+    let is_all = wanted.len() <= there.len() && wanted.iter().zip(there).all(|(a, b)| same(a, b));
+    (matching >= needed).then_some((start, is_all))
 }
 
 fn squeezed(line: &str) -> impl Iterator<Item = char> + '_ {

@@ -81,20 +81,20 @@ impl About {
     pub fn charged_earlier(&self) -> impl Iterator<Item = (Source, Charge)> {
         let Bill { agent, closing, compaction, subagents, .. } = self.earlier.bill;
         let charges = [
-            (self.source, agent),
-            (Source::Closing, closing),
-            (Source::Compaction, compaction),
+            (self.charged_to(Purpose::Agent), agent),
+            (self.charged_to(Purpose::Closing), closing),
+            (self.charged_to(Purpose::Compaction), compaction),
             (Source::Subagent, subagents),
         ];
         charges.into_iter().filter(|(_, charge)| *charge != Charge::default())
     }
 
-    /// Returns what a call of the run is charged to.
+    /// Returns what a call of the run is charged to: in an evaluation and in a sub-agent, all of it to that.
     pub fn charged_to(&self, purpose: Purpose) -> Source {
-        match purpose {
-            Purpose::Agent => self.source,
-            Purpose::Closing => Source::Closing,
-            Purpose::Compaction => Source::Compaction,
+        match (self.source, purpose) {
+            (Source::Eval | Source::Subagent, _) | (_, Purpose::Agent) => self.source,
+            (_, Purpose::Closing) => Source::Closing,
+            (_, Purpose::Compaction) => Source::Compaction,
         }
     }
 }

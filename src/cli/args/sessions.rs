@@ -122,7 +122,11 @@ pub(crate) enum SessionsCommand {
         limit: usize,
     },
     /// What was spent, by day, model and purpose
-    Costs,
+    Costs {
+        /// Print the sum of all of it only
+        #[arg(long)]
+        total: bool,
+    },
     /// Write a session as JSON lines to standard output
     Export {
         /// The session: its id, the beginning of it, or `last` for the last one of this folder

@@ -39,9 +39,9 @@ pub(crate) fn run(args: &SessionsArgs, world: &World) -> Result<u8, Failure> {
             code = damage::tell(&newest(store, usize::MAX)?, args.partial);
             search(store, text, *limit, args.json)?
         }
-        SessionsCommand::Costs => {
+        SessionsCommand::Costs { total } => {
             code = damage::tell(&newest(store, usize::MAX)?, args.partial);
-            costs(store, args.json)?
+            costs(store, args.json, *total)?
         }
         SessionsCommand::Export { session } => {
             let session = stored.find(session)?;
@@ -147,9 +147,19 @@ fn search(store: &Store, text: &str, limit: usize, as_json: bool) -> Result<Stri
     }))
 }
 
-fn costs(store: &Store, as_json: bool) -> Result<String, Failure> {
-    let rows = Index::open(store)?.costs()?;
-    Ok(either(as_json, &json!(rows), || {
+/// Returns what was spent. As JSON, all of it is an array of its parts, and the sum an object of its own.
+fn costs(store: &Store, as_json: bool, is_total: bool) -> Result<String, Failure> {
+    let mut rows = Index::open(store)?.costs()?;
+    let sum = total(&rows);
+    let mut json = json!(rows);
+    if is_total {
+        json = json!({
+            "llm_calls": sum.llm_calls, "input_tokens": sum.input_tokens, "output_tokens": sum.output_tokens,
+            "cost": sum.cost.map(Micros::dollars),
+        });
+        rows.clear();
+    }
+    Ok(either(as_json, &json, || {
         let head = "day         model                            for         calls      input     output      cost\n";
         let line = |row: &CostRow| {
             let cost = row.cost.map_or("-".to_owned(), |cost| format!("${:.4}", cost.dollars()));
@@ -163,7 +173,7 @@ fn costs(store: &Store, as_json: bool) -> Result<String, Failure> {
                 row.output_tokens.0
             )
         };
-        head.to_owned() + &rows.iter().map(line).collect::<String>() + &line(&total(&rows))
+        head.to_owned() + &rows.iter().map(line).collect::<String>() + &line(&sum)
     }))
 }
 

@@ -92,7 +92,7 @@ pub(in crate::tools) fn applied(content: &[u8], hunks: &[Hunk]) -> Result<Vec<u8
 fn ends_of_added(file: &[&[u8]], hunks: &[Hunk]) -> Ends {
     let mut ends = file.iter().filter_map(|line| end_of(line));
     let first = ends.next();
-    let is_uniform = ends.all(|end| Some(end) == first);
+    let is_uniform = first.is_some() && ends.all(|end| Some(end) == first);
     let is_known = hunks.iter().any(|hunk| !hunk.before().is_empty());
     if is_uniform && !is_known { Ends::OfTheFile } else { Ends::Exact }
 }
@@ -124,7 +124,10 @@ impl New {
 
     /// Adds a line. The one before it gets an end if it has none.
     fn push(&mut self, line: &[u8]) {
-        if !self.bytes.is_empty() && !self.bytes.ends_with(b"\n") {
+        if self.bytes.ends_with(b"\r") {
+            // With a line feed, this is an end or content and an end; it was all that a marker had left.
+            self.bytes.push(b'\n');
+        } else if !self.bytes.is_empty() && !self.bytes.ends_with(b"\n") {
             let before = self.bytes.iter().rposition(|byte| *byte == b'\n');
             let before = before.and_then(|at| end_of(&self.bytes[..=at]));
             self.bytes.extend(before.or_else(|| end_of(line)).unwrap_or(b"\n"));
@@ -216,11 +219,12 @@ impl Change<'_> {
             Ends::Exact => own,
             Ends::OfTheFile => self.usual_end(index).or(own),
         };
-        let mut line = plain(text.as_bytes()).to_vec();
-        if self.ends == Ends::Exact && !has_end {
+        let mut line = match self.ends {
             // A carriage return without its line feed is content.
-            line = text.strip_suffix('\n').unwrap_or(text).into();
-        }
+            Ends::Exact if !has_end => text.strip_suffix('\n').unwrap_or(text).into(),
+            Ends::Exact => plain(text.as_bytes()).to_vec(),
+            Ends::OfTheFile => bare(text.as_bytes()).to_vec(),
+        };
         if has_end {
             line.extend(end.unwrap_or(b"\n"));
         }
@@ -303,7 +307,7 @@ impl Search<'_> {
                 let (old, line) = (self.old[index].as_bytes(), self.file.get(at + index));
                 line.is_some_and(|line| match ends {
                     Ends::Exact => old == *line,
-                    Ends::OfTheFile => plain(old) == plain(line),
+                    Ends::OfTheFile => bare(old) == bare(line),
                 })
             })
     }
@@ -315,6 +319,12 @@ pub(super) fn plain(line: &[u8]) -> &[u8] {
         Some(line) => line.strip_suffix(b"\r").unwrap_or(line),
         None => line,
     }
+}
+
+/// Returns a line without its end, and without a carriage return that a marker has left of one.
+fn bare(line: &[u8]) -> &[u8] {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    line.strip_suffix(b"\r").unwrap_or(line)
 }
 
 /// Returns the end of a line; none when it has none.

@@ -31,22 +31,39 @@ const UPDATE: &str = "*** Update File:";
 const MOVE: &str = "*** Move to:";
 const END_OF_FILE: &str = "*** End of File";
 
-/// Returns whether a patch is in this format.
+/// Returns whether a patch is in this format: one of its words stands before what a unified diff begins with.
 pub(super) fn is_meant(patch: &str) -> bool {
-    let mut lines =
-        patch.lines().map(str::trim_end).filter(|line| !line.is_empty() && !is_wrapping(line));
-    lines
-        .next()
-        .is_some_and(|line| [BEGIN, ADD, DELETE, UPDATE].iter().any(|word| line.starts_with(word)))
+    let has = |words: &[&str], line: &str| words.iter().any(|word| line.starts_with(word));
+    let mut words = patch.lines().map(str::trim).filter(|line| {
+        has(&[BEGIN, ADD, DELETE, UPDATE], line) || has(&["diff --git ", "--- ", "@@"], line)
+    });
+    words.next().is_some_and(|line| line.starts_with("*** "))
 }
 
-/// Returns whether a line is what patches are wrapped in, in Markdown and in shells.
-fn is_wrapping(line: &str) -> bool {
-    let line = line.trim();
-    line.starts_with("```")
-        || line.starts_with("<<")
-        || line.starts_with("apply_patch <<")
-        || line == "EOF"
+/// What a patch is wrapped in, in Markdown and in shells.
+struct Wrapping<'a> {
+    /// The word that ends a here-document.
+    word: &'a str,
+}
+
+impl<'a> Wrapping<'a> {
+    /// Reads what a patch is wrapped in from a line before it; none when the line is something else.
+    fn read(line: &'a str) -> Option<Self> {
+        let line = line.trim();
+        let document = line.strip_prefix("apply_patch").unwrap_or(line).trim_start();
+        let word = match document.strip_prefix("<<") {
+            Some(word) => word.trim_start_matches('-').trim().trim_matches(['\'', '"']),
+            None if line.is_empty() || line.starts_with("```") => "",
+            None => return None,
+        };
+        Some(Self { word })
+    }
+
+    /// Returns whether a line behind a patch ends what it is wrapped in.
+    fn is_end(&self, line: &str) -> bool {
+        let line = line.trim();
+        line.is_empty() || line.starts_with("```") || line == "EOF" || line == self.word
+    }
 }
 
 /// Takes a patch apart.
@@ -56,16 +73,26 @@ fn is_wrapping(line: &str) -> bool {
 /// Fails with what is wrong with it, and where.
 pub(super) fn sections(patch: &str) -> Result<Vec<Section>, String> {
     let mut reader = Reader { lines: patch.lines().collect(), at: 0 };
-    while reader.peek().is_some_and(|line| line.trim().is_empty() || is_wrapping(line)) {
+    let mut wrapping = Wrapping { word: "" };
+    while let Some(around) = reader.peek().and_then(Wrapping::read) {
         reader.at += 1;
+        if !around.word.is_empty() {
+            wrapping = around;
+        }
     }
-    if reader.next().map(str::trim_end) != Some(BEGIN) {
+    if reader.next().map(str::trim) != Some(BEGIN) {
         return Err(format!("line {} should be '{BEGIN}'", reader.at));
+    }
+    // The last line may be indented, where it would be one of the file.
+    if let Some(last) = reader.lines.iter().rposition(|line| !wrapping.is_end(line))
+        && reader.lines[last].trim() == END
+    {
+        reader.lines[last] = END;
     }
     let mut sections = Vec::new();
     loop {
         let number = reader.at + 1;
-        let Some(line) = reader.next().map(str::trim_end) else {
+        let Some(line) = reader.next().map(str::trim) else {
             return Err(format!("it has no line '{END}' at its end; it may have been cut off"));
         };
         if line == END {
@@ -84,7 +111,7 @@ pub(super) fn sections(patch: &str) -> Result<Vec<Section>, String> {
         }
     }
     let mut rest = reader.lines[reader.at..].iter();
-    if let Some(line) = rest.find(|line| !line.trim().is_empty() && !is_wrapping(line)) {
+    if let Some(line) = rest.find(|line| !wrapping.is_end(line)) {
         return Err(format!("'{line}' stands behind '{END}'"));
     }
     if sections.is_empty() {
@@ -175,6 +202,9 @@ fn chunk(is_first: bool, reader: &mut Reader<'_>) -> Result<Hunk, String> {
     while let Some(text) = reader.peek().and_then(|line| line.strip_prefix("@@")) {
         // Numbers are not of this format; lines are looked for by what they are.
         let is_header = !text.trim().is_empty() && hunk::header(&format!("@@{text}")).is_none();
+        // Some close a header as those of a unified diff.
+        let text = text.trim_end();
+        let text = text.strip_suffix(" @@").unwrap_or(text);
         headers.extend(
             is_header.then(|| text.strip_prefix(' ').unwrap_or(text).trim_end().to_owned()),
         );

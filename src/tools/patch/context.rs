@@ -1,7 +1,8 @@
 //! Where a hunk without a line number belongs.
 //!
 //! Its lines have to name one place. They are compared as they are first; then without the white space at their ends;
-//! then without that at their beginnings too. In the last two ways nothing but a single place will do.
+//! then without that at their beginnings too; then with plain punctuation and spaces for those beyond ASCII, which models
+//! don't always repeat. In all ways but the first nothing but a single place will do.
 
 use super::apply::{NotApplied, plain};
 
@@ -22,6 +23,7 @@ enum Compared {
     Whole,
     WithoutTrailingSpace,
     WithoutSpaceAround,
+    WithPlainPunctuation,
 }
 
 impl NotFound {
@@ -48,8 +50,12 @@ pub(super) fn found(
 ) -> Result<usize, NotFound> {
     let (begin, is_certain) = behind(file, from, headers)?;
     let Some(last) = file.len().checked_sub(old.len()) else { return Err(NotFound::Missing) };
-    for compared in [Compared::Whole, Compared::WithoutTrailingSpace, Compared::WithoutSpaceAround]
-    {
+    for compared in [
+        Compared::Whole,
+        Compared::WithoutTrailingSpace,
+        Compared::WithoutSpaceAround,
+        Compared::WithPlainPunctuation,
+    ] {
         let is_here = |at: &usize| {
             (!is_at_end || *at == last)
                 && old.iter().zip(&file[*at..]).all(|(a, b)| compared.same(a.as_bytes(), b))
@@ -88,6 +94,21 @@ impl Compared {
             Self::Whole => a == b,
             Self::WithoutTrailingSpace => a.trim_ascii_end() == b.trim_ascii_end(),
             Self::WithoutSpaceAround => a.trim_ascii() == b.trim_ascii(),
+            Self::WithPlainPunctuation => {
+                let (Ok(a), Ok(b)) = (str::from_utf8(a), str::from_utf8(b)) else { return false };
+                a.trim().chars().map(plain_punctuation).eq(b.trim().chars().map(plain_punctuation))
+            }
         }
+    }
+}
+
+/// Returns the character of ASCII that is typed for a dash, a quotation mark or a space; any other one as it is.
+fn plain_punctuation(c: char) -> char {
+    match c {
+        '\u{2010}'..='\u{2015}' | '\u{2212}' => '-',
+        '\u{2018}'..='\u{201b}' => '\'',
+        '\u{201c}'..='\u{201f}' => '"',
+        '\u{a0}' | '\u{2002}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}' => ' ',
+        c => c,
     }
 }

@@ -82,7 +82,8 @@ impl Hunk {
     pub(super) fn has_one_end(&self) -> bool {
         let mut ends = self.lines.iter().filter_map(|line| match line {
             Line::Same(text) | Line::Removed(text) | Line::Added(text) => {
-                text.ends_with('\n').then(|| text.ends_with("\r\n"))
+                // Before a marker, the carriage return is all that is left of an end.
+                text.ends_with(['\n', '\r']).then(|| text.ends_with("\r\n") || text.ends_with('\r'))
             }
         });
         let first = ends.next();
@@ -221,14 +222,12 @@ fn line(text: &str) -> Option<Line> {
     }
 }
 
-/// `\ No newline at end of file` is about the line before it.
+/// `\ No newline at end of file` is about the line before it. What it has not is a line feed; a carriage return there is
+/// content, as it is for `git apply` and GNU `patch`.
 fn without_end(body: &mut [Line]) {
     if let Some(text) = body.last_mut().map(Line::text_mut)
         && text.ends_with('\n')
     {
         text.pop();
-        if text.ends_with('\r') {
-            text.pop();
-        }
     }
 }

@@ -80,6 +80,12 @@ fn named(patch: &str) -> Result<Vec<Named>, String> {
             let (old, new) = (name::of_line(&line[4..]), name::of_line(&next[4..]));
             at += 2;
             let (hunks, read) = hunks(&lines, at)?;
+            if hunks.is_empty() {
+                // Lines without the header of a hunk would be lost without a word.
+                return Err(format!(
+                    "no hunk follows line {at}; a hunk begins with a line like '@@ -10,6 +10,8 @@'"
+                ));
+            }
             at += read;
             if headers.git.is_none() {
                 headers.git = Some((name::raw(&line[4..]), name::raw(&next[4..])));

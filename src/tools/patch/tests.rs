@@ -1,5 +1,6 @@
 //! Patches held against properties, and against what git and GNU patch make of them.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -23,6 +24,33 @@ fn begin(file: &str, chunks: &str) -> Result<String, String> {
 }
 
 const NO_END: &str = "\\ No newline at end of file\n";
+
+/// `git apply` and GNU `patch` keep it, too.
+#[test]
+fn a_carriage_return_before_a_marker_is_content() {
+    let none = NO_END;
+    for (file, hunks, expected) in [
+        ("a\n", format!("@@ -1 +1,2 @@\n a\n+b\r\n{none}"), "a\nb\r"),
+        ("a\nb\r", format!("@@ -1,2 +1,2 @@\n a\n-b\r\n{none}+c\n"), "a\nc\n"),
+        ("a\r\nb\r", format!("@@ -1,2 +1,2 @@\n a\r\n-b\r\n{none}+c\r\n{none}"), "a\r\nc\r"),
+        // In a patch that has got such ends everywhere, it is one that the file does not have.
+        ("a\nb", format!("@@ -1,2 +1,2 @@\r\n a\r\n-b\r\n{none}+c\r\n{none}"), "a\nc"),
+        // With lines behind it, it is a part of the end of its line.
+        ("a\r\nb\r\n", format!("@@ -1,2 +1,3 @@\n a\r\n+c\r\n{none} b\r\n"), "a\r\nc\r\nb\r\n"),
+    ] {
+        assert_eq!(unified(file, &hunks).as_deref(), Ok(expected), "{file:?} {hunks}");
+    }
+}
+
+/// What stands behind the names of a file is no change without the header of a hunk.
+#[test]
+fn lines_without_a_header_are_refused() {
+    for patch in
+        ["--- a/f\n+++ b/f\n-a\n+b\n", "--- /dev/null\n+++ b/f\n+b\n", "--- a/f\n+++ b/f\n"]
+    {
+        assert!(apply("a\n", patch).unwrap_err().contains("no hunk follows line 2"), "{patch}");
+    }
+}
 
 #[test]
 fn lines_are_never_joined() {
@@ -170,8 +198,34 @@ fn what_is_no_patch_of_this_format_is_said_so() {
     ] {
         assert!(why(patch).contains(part), "{patch}\n{}", why(patch));
     }
-    let wrapped = "apply_patch <<'EOF'\n*** Begin Patch\n*** Delete File: f\n*** End Patch\nEOF\n";
-    assert_eq!(sections(wrapped, &|_| true).unwrap().len(), 1);
+    for (before, behind) in [
+        ("apply_patch <<'EOF'\n", "EOF\n"),
+        ("<<\"PATCH\"\n", "PATCH\n"),
+        ("apply_patch << 'END'\n", "END"),
+        ("```diff\n", "```"),
+        ("  ", "  "),
+    ] {
+        let patch = format!("{before}*** Begin Patch\n*** Delete File: f\n*** End Patch\n{behind}");
+        assert_eq!(sections(&patch, &|_| true).map(|sections| sections.len()), Ok(1), "{patch}");
+    }
+    let patch =
+        "cd x && apply_patch <<'EOF'\n*** Begin Patch\n*** Delete File: f\n*** End Patch\nEOF\n";
+    assert!(why(patch).contains("line 1 should be '*** Begin Patch'"), "{}", why(patch));
+}
+
+/// Each of these is one place, however its characters were typed.
+#[test]
+fn punctuation_and_indented_markers_are_understood() {
+    for (file, patch, expected) in [
+        ("x – “a” it’s\u{a0}b\nz\n", "@@\n-x - \"a\" it's b\n+y\n z\n*** End Patch", Ok("y\nz\n")),
+        ("a–b\nx\n", "@@\n a-b\n-x\n+y\n*** End Patch", Ok("a–b\ny\n")),
+        ("a–b\na—b\n", "@@\n-a-b\n+y\n*** End Patch", Err("Ambiguous(0, 2)")),
+        ("a\n", "@@\n-a\n+b\n  *** End Patch  \n", Ok("b\n")),
+        ("fn x()\na\n", "@@ fn x() @@\n-a\n+b\n*** End Patch", Ok("fn x()\nb\n")),
+    ] {
+        let patch = format!("  *** Begin Patch\n  *** Update File: f\n{patch}");
+        assert_eq!(apply(file, &patch).as_deref().map_err(String::as_str), expected, "{patch}");
+    }
 }
 
 /// A file, and what becomes of some lines in the middle of it.
@@ -209,9 +263,11 @@ proptest! {
         let patch_end = if is_wide { "\r\n" } else { "\n" };
         let mut hunk = String::new();
         for (index, (op, text)) in lines.iter().enumerate() {
-            hunk += &format!("{op}{text}{patch_end}");
             if marks[index % marks.len()] && !is_begin {
-                hunk += NO_END;
+                // Before a marker, a carriage return would be content.
+                hunk += &format!("{op}{text}\n{NO_END}");
+            } else {
+                hunk += &format!("{op}{text}{patch_end}");
             }
         }
         let patch = if is_begin {
@@ -351,8 +407,9 @@ fn odd_patches_give_what_git_and_patch_give_or_are_refused() {
     let mut random = Random(seed.unwrap_or(5));
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let (mut like_git, mut like_patch, mut refused, mut understood, mut other) =
-        (0, 0, 0, 0, Vec::new());
+    let show = std::env::var("ARCHITECT_TEST_SHOW").ok();
+    let mut classes: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut shown = Vec::new();
     for _ in 0..count.unwrap_or(60) {
         let old = random.lines();
         let new = random.changed(&old);
@@ -382,51 +439,128 @@ fn odd_patches_give_what_git_and_patch_give_or_are_refused() {
         let ours = unified_or(&file, &patch);
         // Lines that are added without any beside them get the ends of the file; the programs mix them.
         let has_old = patch.lines().skip(2).any(|line| line.starts_with([' ', '-']));
-        if !has_old && ours.is_ok() && is_sound(&patch) && !has_marker_within(&patch) {
-            let unix = |text: &str| text.replace("\r\n", "\n");
-            let theirs = git.as_ref().or(gnu.as_ref());
-            if let Some(theirs) = theirs
-                .filter(|theirs| theirs.lines().ne(ours.as_deref().unwrap_or_default().lines()))
-            {
-                other.push(format!("{file:?}\n{patch}\nours: {ours:?}\ntheirs: {theirs:?}"));
-            }
-            assert!(
-                is_odd || has_moved || ours.as_deref().map(unix) == Ok(unix(&new)),
-                "{file:?}\n{patch}"
-            );
-            continue;
-        }
-        if !is_odd && !has_moved {
+        let unix = |text: &str| text.replace("\r\n", "\n");
+        if !is_odd && !has_moved && has_old {
             assert_eq!(ours.as_deref(), Ok(&*new), "{file:?}\n{patch}");
+        } else if !is_odd && !has_moved {
+            assert_eq!(ours.as_deref().map(unix), Ok(unix(&new)), "{file:?}\n{patch}");
         }
-        match &ours {
-            Err(_) => refused += 1,
-            Ok(ours) if git.as_ref() == Some(ours) => like_git += 1,
-            Ok(ours) if gnu.as_ref() == Some(ours) => like_patch += 1,
-            Ok(_) if git.is_none() && gnu.is_none() => {}
-            // Programs count by the header, and join lines where there is a marker in the middle of a hunk.
-            Ok(_) if !is_sound(&patch) || has_marker_within(&patch) => understood += 1,
-            // GNU patch leaves out lines around a change that differ in their ends; we find them.
-            Ok(_) if git.is_none() && patch.contains('\r') => understood += 1,
-            // A carriage return before a marker is taken for a part of the end that is not there.
-            Ok(_) if patch.contains("\r\n\\ No newline") => understood += 1,
-            // With another end of a line in the patch, the file keeps its own.
-            Ok(ours) if git.iter().chain(&gnu).any(|theirs| ours.lines().eq(theirs.lines())) => {
-                understood += 1;
+        let told = || format!("{file:?}\n{patch}\nours: {ours:?}\ngit:  {git:?}\ngnu:  {gnu:?}");
+        let class = match &ours {
+            Err(_) => "refused",
+            Ok(ours) if git.as_ref() == Some(ours) => "like git",
+            Ok(ours) if gnu.as_ref() == Some(ours) => "like patch",
+            // Whatever the programs do, nothing but the hunks' own changes is made.
+            Ok(ours) if !is_explained(&file, &patch, ours) => "unexplained",
+            Ok(_) if git.is_none() && gnu.is_none() => "refused by both",
+            // Programs count by the header.
+            Ok(_) if !is_sound(&patch) => "counted otherwise",
+            // They join lines where there is a marker in the middle of a hunk.
+            Ok(_) if has_marker_within(&patch) => "marker within",
+            Ok(ours) => {
+                let has_same_lines = |theirs: &String| {
+                    // Before a marker, a carriage return goes where all ends of the patch are none of the file's.
+                    let is_foreign = patch.contains("\r\n\\ ") && !file.contains('\r');
+                    let theirs = if is_foreign { theirs.trim_end_matches('\r') } else { theirs };
+                    theirs.lines().eq(ours.lines())
+                };
+                // They join lines where one is added without an end before others.
+                let is_joined = |theirs: &String| {
+                    ours.match_indices('\n').any(|(at, _)| {
+                        let (before, after) = (&ours[..at], &ours[at + 1..]);
+                        let before = before.strip_suffix('\r').unwrap_or(before);
+                        theirs.strip_prefix(before) == Some(after)
+                    })
+                };
+                // Where nothing is said of ends, the programs find the place that we find in spite of them.
+                let is_found = || {
+                    let file = unix(&file)
+                        + if file.ends_with('\n') || file.is_empty() { "" } else { "\n" };
+                    fs::write(folder.join("p"), unix(&patch).replace(NO_END, "")).unwrap();
+                    let git = theirs(folder, &file, "git", args);
+                    let gnu = theirs(folder, &file, "patch", &quiet);
+                    git.or(gnu).is_some_and(|theirs| theirs.lines().eq(unix(ours).lines()))
+                };
+                if git.iter().chain(&gnu).any(has_same_lines) {
+                    // With another end of a line in the patch, the file keeps its own.
+                    "ends of the file"
+                } else if patch.contains(NO_END) && git.iter().chain(&gnu).any(is_joined) {
+                    "joined by them"
+                } else if patch.contains('\r') != file.contains('\r') && is_found() {
+                    "ends left out"
+                } else if is_found() {
+                    "ends mixed"
+                } else {
+                    "other"
+                }
             }
-            Ok(ours) => other
-                .push(format!("{file:?}\n{patch}\nours: {ours:?}\ngit:  {git:?}\ngnu:  {gnu:?}")),
+        };
+        *classes.entry(class).or_default() += 1;
+        if matches!(class, "unexplained" | "other") || show.as_deref() == Some(class) {
+            shown.push(format!("[{class}] {}", told()));
         }
     }
-    println!(
-        "{like_git} like git, {like_patch} like patch, {refused} refused, {understood} understood, {} otherwise",
-        other.len()
-    );
-    if std::env::var_os("ARCHITECT_TEST_SHOW").is_some() {
-        println!("{}", other.join("\n\n"));
+    println!("{classes:?}");
+    if show.is_some() {
+        println!("{}", shown.join("\n\n"));
     }
-    assert!(like_git > 0 && like_patch > 0);
-    assert!(other.is_empty(), "{}", other.join("\n\n"));
+    let count = |class: &str| classes.get(class).copied().unwrap_or(0);
+    assert!(count("like git") > 0 && count("like patch") > 0);
+    assert!(count("unexplained") + count("other") == 0, "{}", shown.join("\n\n"));
+}
+
+/// Returns whether a result is what the hunks of a patch make of a file somewhere: each removed line was there, each added
+/// one is, and of the lines around them no more than two at each edge are others. Ends of lines are left out.
+fn is_explained(file: &str, patch: &str, result: &str) -> bool {
+    let lines = |text: &str| -> Vec<String> {
+        text.lines().map(|line| line.trim_end_matches('\r').to_owned()).collect()
+    };
+    let mut hunks: Vec<Vec<(char, String)>> = Vec::new();
+    for line in lines(patch).into_iter().skip(2).filter(|line| !line.starts_with('\\')) {
+        match (line.starts_with("@@ "), hunks.last_mut()) {
+            (true, _) => hunks.push(Vec::new()),
+            (false, Some(hunk)) => {
+                let op = line.chars().next().unwrap_or(' ');
+                hunk.push((op, line.get(1..).unwrap_or_default().to_owned()));
+            }
+            (false, None) => return false,
+        }
+    }
+    explains(&lines(file), &hunks, &lines(result))
+}
+
+fn explains(file: &[String], hunks: &[Vec<(char, String)>], result: &[String]) -> bool {
+    let Some((hunk, rest)) = hunks.split_first() else { return file == result };
+    let is_other = |(op, _): &(char, String)| *op != ' ';
+    let first = hunk.iter().position(is_other).unwrap_or(hunk.len());
+    let last = hunk.iter().rposition(is_other).map_or(0, |last| last + 1);
+    (0..=file.len()).any(|at| {
+        let (mut old, mut new, mut settled) = (at, at, (at, at));
+        let mut differing = [0, 0];
+        let is_there = hunk.iter().enumerate().all(|(index, (op, text))| match op {
+            '-' => {
+                old += 1;
+                settled = (old, new);
+                file.get(old - 1) == Some(text)
+            }
+            '+' => {
+                new += 1;
+                settled = (old, new);
+                result.get(new - 1) == Some(text)
+            }
+            _ => {
+                (old, new) = (old + 1, new + 1);
+                let is_same = file.get(old - 1) == Some(text);
+                differing[usize::from(index >= last)] += usize::from(!is_same);
+                let is_kept = index >= last || file.get(old - 1) == result.get(new - 1);
+                is_kept && (is_same || index < first || index >= last)
+            }
+        });
+        is_there
+            && differing.iter().all(|differing| *differing <= 2)
+            && file.get(..at) == result.get(..at)
+            && explains(&file[settled.0..], rest, &result[settled.1..])
+    })
 }
 
 /// Returns whether the headers of all hunks have numbers that go together.

@@ -13,7 +13,8 @@ use crate::tools::tool::{CommandTarget, Kind, Prepared, Target};
 /// Decides about calls, by their arguments alone: it asks nobody and looks at no file but the configuration of
 /// repositories in which git only reads.
 ///
-/// In this order: what nobody may do; denials; questions; permissions; and where no rule says anything, the mode.
+/// In this order: denials; what no rule can allow; questions; permissions; and where no rule says anything, the mode.
+/// The user's own rule is the first to be named, since a denied path is protected from every tool, too.
 #[derive(Clone, Debug, Default)]
 pub struct Judge {
     mode: ConfirmMode,
@@ -58,9 +59,6 @@ impl Judge {
 
     /// Decides about a call of this kind that touches this.
     pub fn decide_about(&self, tool: &str, kind: Kind, targets: &[Target]) -> Decision {
-        if let Some(why) = targets.iter().find_map(|target| self.guarded(target)) {
-            return Decision::Deny(why);
-        }
         let about_all = |rules: &[Rule]| rules.iter().find(|rule| rule.is_about_all(tool)).cloned();
         let touched = |rules: &[Rule]| {
             about_all(rules)
@@ -71,6 +69,9 @@ impl Judge {
                 "rule {} of permissions.deny is against it",
                 rule.as_str()
             ));
+        }
+        if let Some(why) = targets.iter().find_map(|target| self.guarded(target)) {
+            return Decision::Deny(why);
         }
         if let Some(rule) = touched(&self.rules.ask) {
             return Decision::Ask(format!("rule {} of permissions.ask", rule.as_str()));
@@ -99,10 +100,9 @@ impl Judge {
     /// Returns why a tool may not touch what an open file or folder really is; rules that ask don't count, for there was
     /// an answer.
     pub fn refusal(&self, tool: &str, target: &Target) -> Option<String> {
-        self.guarded(target).or_else(|| {
-            let rule = touching(&self.rules.deny, tool, target)?;
-            Some(format!("rule {} of permissions.deny is against it", rule.as_str()))
-        })
+        let rule = touching(&self.rules.deny, tool, target);
+        rule.map(|rule| format!("rule {} of permissions.deny is against it", rule.as_str()))
+            .or_else(|| self.guarded(target))
     }
 
     /// Returns whether no tool writes in the folder of a repository, whatever its name is.

@@ -60,7 +60,8 @@ impl Tally {
         let (mut used, mut by_source) = (Used::default(), BTreeMap::new());
         for (source, charge) in about.charged_earlier() {
             used += charge.usage.into();
-            by_source.insert(source, charge.cost);
+            let sum: &mut Micros = by_source.entry(source).or_default();
+            *sum = *sum + charge.cost;
         }
         by_source.retain(|_, cost| *cost > Micros::ZERO);
         Self {

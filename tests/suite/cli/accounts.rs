@@ -20,6 +20,7 @@ const DISPATCH: &str =
     r#"calls = [{ name = "dispatch_subagent", arguments = { agent = "review", task = "Look." } }]"#;
 const LIST: &str = r#"calls = [{ name = "list_files" }]"#;
 const SAY: &str = r#"text = "So it is.""#;
+const SATISFIED: &str = r#"text = '{"completed": true, "confidence": 0.9}'"#;
 
 fn number(value: &Value) -> f64 {
     value.as_f64().unwrap()
@@ -43,7 +44,11 @@ fn agree(world: &World, ran: &Ran, calls: u32, traced: u32) {
         (told.len(), told.iter().map(|event| money(&event)).sum::<f64>()),
         (calls as usize, cost)
     );
-    let ends = events("agent_end");
+    // Where a session goes on, its newest end counts what came before it.
+    let mut ends = events("agent_end");
+    ends.reverse();
+    let mut seen = std::collections::HashSet::new();
+    ends.retain(|end| seen.insert(end["session_id"].to_string()));
     assert_eq!(ends.iter().map(|end| number(&end["llm_calls"])).sum::<f64>(), cost);
     assert_eq!(ends.iter().map(|end| number(&end["cost"])).sum::<f64>(), cost);
     let line = format!("${calls}.00");
@@ -68,6 +73,12 @@ fn agree(world: &World, ran: &Ran, calls: u32, traced: u32) {
     let sum =
         |name: &str| costs.as_array().unwrap().iter().map(|row| number(&row[name])).sum::<f64>();
     assert_eq!((sum("llm_calls"), sum("cost")), (cost, cost), "{costs}");
+    let total = world.run(&["sessions", "costs", "--total", "--json"]).json();
+    assert_eq!(
+        (number(&total["llm_calls"]), number(&total["cost"]), number(&total["output_tokens"])),
+        (cost, cost, cost * 1e6)
+    );
+    assert_eq!(number(&total["input_tokens"]), number(&result["usage"]["input_tokens"]));
     let text = world.run(&["sessions", "costs"]).out;
     let total = text.lines().last().unwrap();
     assert!(total.starts_with("total") && total.ends_with(&format!("${calls}.0000")), "{text}");
@@ -98,11 +109,12 @@ fn sub_agents_and_the_closing_call_are_counted_once_by_everyone() {
     assert_eq!(purposes, ["agent", "closing", "subagent"]);
 }
 
-/// The judge plays the same script from its beginning: it wants a tool, has none, and is asked for its last word.
+/// The evaluation plays the same script from its beginning: it asks for a tool, has none, and gives its verdict in the
+/// closing call.
 #[test]
 fn an_evaluation_is_counted_once_by_everyone() {
     let world = World::new();
-    let script = script(&[DISPATCH, SAY, LIST, SAY]);
+    let script = script(&[DISPATCH, SATISFIED, LIST, SAY]);
     let args = ["--output-format", "stream-json", "--show-costs", "--self-eval", "basic"];
     let ran = world.play(&script, &args);
     assert_eq!(ran.code, 0, "{}", ran.err);
@@ -112,6 +124,57 @@ fn an_evaluation_is_counted_once_by_everyone() {
     assert_eq!(purposes.collect::<Vec<_>>(), ["agent", "eval", "subagent"]);
     // The evaluation is a session that nobody asked for.
     assert_eq!(world.run(&["sessions", "--json"]).json().as_array().unwrap().len(), 2);
+}
+
+/// All there is at once: a sub-agent, a compaction, evaluations with closing calls of their own, and a closing call.
+#[test]
+fn everything_together_is_counted_once_by_everyone() {
+    let world = World::new();
+    let unsatisfied = r#"text = '{"completed": false, "confidence": 0.9, "issues": ["more"]}'"#;
+    let near = turn(LIST).replace("input = 0", "input = 1600000");
+    let turns = [DISPATCH, unsatisfied].map(turn).concat()
+        + &near
+        + &[r#"text = "A summary.""#, SAY, SAY, LIST, SAY].map(turn).concat();
+    let script = format!("price = {{ input = 0.0, output = 1.0 }}\nwindow = 2000000\n{turns}");
+    let sets = ["--set", "context.keep_recent_steps=1", "--set", "context.summarize_after_steps=1"];
+    let args = [
+        "--output-format",
+        "stream-json",
+        "--show-costs",
+        "--self-eval",
+        "full",
+        "--max-steps",
+        "3",
+    ];
+    let ran = world.play(&script, &[&args[..], &sets].concat());
+    assert_eq!(ran.code, 2, "{}", ran.err);
+    agree(&world, &ran, 12, 8);
+    let result = ran.lines().pop().unwrap();
+    assert_eq!(number(&result["usage"]["input_tokens"]), 1.6e6);
+    let costs = world.run(&["sessions", "costs", "--json"]).json();
+    let rows = costs.as_array().unwrap();
+    // The result and the stored sessions agree on what each dollar was for.
+    let purposes: serde_json::Map<String, Value> = rows
+        .iter()
+        .map(|row| (row["purpose"].as_str().unwrap().to_owned(), row["cost"].clone()))
+        .collect();
+    assert_eq!(result["costs"]["by_source"], Value::Object(purposes.clone()), "{costs}");
+    let source = |name: &str| purposes[name].as_f64().unwrap();
+    assert_eq!(
+        ["agent", "closing", "compaction", "eval", "subagent"].map(source),
+        [5.0, 1.0, 1.0, 4.0, 1.0]
+    );
+    assert_eq!(rows.iter().map(|row| number(&row["input_tokens"])).sum::<f64>(), 1.6e6);
+
+    // What is shown of a session has its sub-agents, and not the evaluations beside it.
+    let session = result["session_id"].as_str().unwrap();
+    let shown = world.run(&["sessions", "show", session, "--json"]).json();
+    assert_eq!((number(&shown["llm_calls"]), number(&shown["cost"])), (8.0, 8.0), "{shown}");
+    assert_eq!(number(&shown["tokens"]), 8e6 + 1.6e6);
+    let calls = shown["calls"].as_array().unwrap();
+    assert_eq!((calls.len(), calls.iter().map(|call| number(&call["cost"])).sum()), (7, 7.0));
+    let trace = world.run(&["trace", session, "--json"]).json();
+    assert_eq!(trace["tokens"], shown["tokens"]);
 }
 
 /// What a session has used before, it has used when it goes on.
