@@ -3,11 +3,14 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Returns the command for a task in a folder that is its home, too. It asks nobody, and says nothing.
+/// Returns the command for a task in a folder that is its home, too, and named for that reason. It asks nobody, and says
+/// nothing.
 pub(crate) fn agent(base: &str, folder: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_architect"));
     command
         .args(["run", "-m", "openai-chat/fake", "--api-base", base, "--mode", "yolo"])
+        .arg("--workspace")
+        .arg(folder)
         .args(args)
         .arg("Go.")
         .current_dir(folder)

@@ -1,6 +1,7 @@
 //! The chart as a judge of the code.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
 
 use architect::machine::chart::Chart;
 use architect::machine::{EventKind, Guard, StateKind, step};
@@ -32,16 +33,16 @@ fn chart_and_code_have_the_same_words() {
 #[test]
 fn chart_and_code_lead_to_the_same_states_by_the_same_arrows() {
     let chart = chart();
-    let mut wrong = BTreeSet::new();
-    let mut taken = BTreeSet::new();
-    let mut sides: BTreeMap<&str, BTreeSet<bool>> = BTreeMap::new();
+    let wrong = Mutex::new(BTreeSet::new());
+    let taken = Mutex::new(BTreeSet::new());
+    let sides: Mutex<BTreeMap<&str, BTreeSet<bool>>> = Mutex::default();
     for world in alphabet::worlds() {
         explore(&world, step, 60_000, |state, event, next| {
             let (target, arrow) = chart.interpret(state, event).unwrap();
             let went = next.state != *state || !next.effects.is_empty();
             let moved = matches!(event.kind(), EventKind::Tick) || went == arrow.is_some();
             if target != next.state.kind() || !moved {
-                wrong.insert(format!(
+                wrong.lock().unwrap().insert(format!(
                     "{} on {}: the chart says {}, the code goes to {}",
                     state.kind().name(),
                     event.kind().name(),
@@ -50,7 +51,7 @@ fn chart_and_code_lead_to_the_same_states_by_the_same_arrows() {
                 ));
             }
             if let Some(arrow) = arrow {
-                taken.insert((
+                taken.lock().unwrap().insert((
                     state.kind(),
                     arrow.event.as_str(),
                     arrow.guard.as_deref(),
@@ -61,11 +62,14 @@ fn chart_and_code_lead_to_the_same_states_by_the_same_arrows() {
                 if let Some(guard) =
                     Guard::ALL.iter().find(|guard| Some(guard.name()) == arrow.guard.as_deref())
                 {
-                    sides.entry(guard.name()).or_default().insert(guard.holds(state, event));
+                    let holds = guard.holds(state, event);
+                    sides.lock().unwrap().entry(guard.name()).or_default().insert(holds);
                 }
             }
         });
     }
+    let (wrong, taken) = (wrong.into_inner().unwrap(), taken.into_inner().unwrap());
+    let sides = sides.into_inner().unwrap();
     assert_eq!(wrong, BTreeSet::new());
     let both: BTreeSet<bool> = [true, false].into();
     let one_sided: Vec<_> = sides.iter().filter(|(_, seen)| **seen != both).collect();

@@ -605,7 +605,7 @@ const CALLS: &[Row] = &[
         REPO,
         Call(
             "apply_patch",
-            r#"{"patch": "--- a/.git/config\n+++ b/.git/config\n@@ -1 +1,2 @@\n [core]\n+\tfsmonitor = BAD\n"}"#,
+            r#"{"patch": "--- a/.git/config\n+++ b/.git/config\n@@ -1,2 +1,3 @@\n [core]\n+\tfsmonitor = BAD\n \trepositoryformatversion = 0\n"}"#,
         ),
         "",
     ),

@@ -37,6 +37,9 @@ fn a_run_of_thousands_of_steps_takes_no_more_than_it_did_early() {
     let begun = Instant::now();
     let mut after = |steps: usize| {
         while server.count() < steps {
+            if let Some(status) = child.try_wait().unwrap() {
+                panic!("it ended after {} steps: {status}", server.count());
+            }
             if begun.elapsed() > LONGEST {
                 let _ = child.kill();
                 panic!("only {} steps", server.count());
