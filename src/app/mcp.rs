@@ -111,7 +111,8 @@ pub(super) fn spec(
     Ok(Spec {
         name: server.name.as_str().to_owned(),
         transport,
-        timeout: most.map_or(server.timeout, |most| server.timeout.min(most)).into(),
+        // A server that hangs leaves a fifth of the run's time to the run.
+        timeout: most.map_or(server.timeout, |most| server.timeout.min(most.share(4, 5))).into(),
         tools: Filter {
             enabled: server.enabled_tools.clone(),
             disabled: server.disabled_tools.clone(),

@@ -7,6 +7,7 @@ use architect::config::{ConfigError, Trouble};
 use architect::exec::ExecError;
 use architect::journal::{JournalError, ReadOnly, SessionId};
 use architect::llm::{BadModel, ConnectError};
+use architect::machine::StopReason;
 use architect::view::RunResult;
 
 use super::{USAGE, output};
@@ -28,8 +29,21 @@ enum Kind {
     Usage,
     /// Nobody reads standard output.
     Pipe,
+    /// The system: the journal could not be kept.
+    Store,
     /// The system, or a defect.
     Failed,
+}
+
+impl Kind {
+    /// Returns why a run that could not begin for this reason has stopped; nothing where the fault is not the run's.
+    fn stop_reason(self) -> Option<StopReason> {
+        match self {
+            Self::Usage | Self::Pipe => None,
+            Self::Store => Some(StopReason::StoreError),
+            Self::Failed => Some(StopReason::InternalError),
+        }
+    }
 }
 
 impl Failure {
@@ -69,7 +83,7 @@ impl Failure {
         let refused = RunResult::refused(self.message());
         let exit_code = self.code();
         match &self.result {
-            None => RunResult { exit_code, ..refused },
+            None => RunResult { exit_code, stop_reason: self.kind.stop_reason(), ..refused },
             Some(result) => {
                 let RunResult { status, error, .. } = refused;
                 RunResult { exit_code, status, error, ..RunResult::clone(result) }
@@ -82,7 +96,7 @@ impl Failure {
         match self.kind {
             Kind::Usage => USAGE,
             Kind::Pipe => 141,
-            Kind::Failed => 1,
+            Kind::Store | Kind::Failed => 1,
         }
     }
 
@@ -109,6 +123,7 @@ impl From<AppError> for Failure {
         let failure = match &error {
             AppError::Config(error) => return of_config(error),
             _ if error.is_usage() => Self::usage(error.to_string()),
+            AppError::Journal(_) => Self { kind: Kind::Store, ..Self::failed(error.to_string()) },
             _ => Self::failed(error.to_string()),
         };
         hints(&error).into_iter().fold(failure, Self::hint)

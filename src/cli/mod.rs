@@ -18,6 +18,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use architect::app::World;
 use architect::model::nearest;
 use architect::runner::catch;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -37,7 +38,14 @@ pub(crate) fn main() -> ExitCode {
     logging::set_up();
     outlive_signals();
     let done = match Cli::try_parse() {
-        Ok(cli) => commands::run(cli.command),
+        Ok(cli) => match World::of_process() {
+            Ok(world) => commands::run(cli.command, world),
+            Err(error) => {
+                let why = format!("the current folder can't be used: {error}");
+                let failure = Failure::usage(why);
+                document(&failure, &words()).and(Err(failure))
+            }
+        },
         Err(error) => usage(error),
     };
     match done {
@@ -114,6 +122,20 @@ fn format_of(words: &[String]) -> Option<OutputFormat> {
     None
 }
 
+/// Returns the arguments of this process.
+fn words() -> Vec<String> {
+    std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
+/// Prints the document of a run that never began, if these words ask for one: a program that reads JSON gets it on every
+/// way out.
+fn document(failure: &Failure, words: &[String]) -> Result<(), Failure> {
+    match format_of(words) {
+        Some(format) => commands::refuse(failure, format),
+        None => Ok(()),
+    }
+}
+
 /// Prints what clap has to say: help and version are answers, everything else is wrong usage. (clap's own exit code for
 /// that, 2, is the one of a partial run here.)
 fn usage(error: clap::Error) -> Result<u8, Failure> {
@@ -123,10 +145,7 @@ fn usage(error: clap::Error) -> Result<u8, Failure> {
             Ok(0)
         }
         _ => {
-            let words: Vec<String> = std::env::args_os()
-                .skip(1)
-                .map(|word| word.to_string_lossy().into_owned())
-                .collect();
+            let words = words();
             let error = suggesting(error, &words);
             let rendered = error.render().to_string();
             output::complain(&rendered);
@@ -135,13 +154,10 @@ fn usage(error: clap::Error) -> Result<u8, Failure> {
             if typed.is_some() && typed.as_ref() == first {
                 output::complain("  hint: a task is given to `run`: architect run \"…\"");
             }
-            // A program that reads JSON gets its document on every way out.
-            if let Some(format) = format_of(&words) {
-                let told = rendered.split("\n\n").next().unwrap_or_default();
-                let told = told.strip_prefix("error: ").unwrap_or(told);
-                let message = told.split_whitespace().collect::<Vec<_>>().join(" ");
-                commands::refuse(&Failure::usage(message), format)?;
-            }
+            let told = rendered.split("\n\n").next().unwrap_or_default();
+            let told = told.strip_prefix("error: ").unwrap_or(told);
+            let message = told.split_whitespace().collect::<Vec<_>>().join(" ");
+            document(&Failure::usage(message), &words)?;
             Ok(USAGE)
         }
     }

@@ -8,9 +8,9 @@ use std::time::Duration;
 use architect::app::{Ended, Ending, Order, Place, Setup, Stage, World, telemetry};
 use architect::config::{Config, EvaluationMode, Rank};
 use architect::machine::{CloseReason, Status, StopReason};
-use architect::model::Signal;
+use architect::model::{Signal, Span, count};
 use architect::view::report::{self, Report};
-use architect::view::{About, Lost, Patience, RunResult, append, clean, save};
+use architect::view::{About, Lost, Patience, RunResult, Source, append, clean, save};
 use architect::workflow::{Again, Evaluated, evaluated, plan_first};
 
 use super::args::{OutputArgs, OutputFormat};
@@ -95,6 +95,9 @@ pub(crate) fn run(setup: &Setup, order: Order, way: Way, args: &OutputArgs) -> R
     }
     let about = About { session_id: ended.session.to_string().into(), ..about };
     let saved = files(args, target.as_ref(), format, &about, &result, &setup.config.workspace);
+    // There is one document, and it has the exit code of the process.
+    let unsaved = saved.err().map(|failure| failure.instead_of(result.clone()));
+    let result = unsaved.as_ref().map_or(result, Failure::document);
     match show.finish(&result, patience(ended.ending)) {
         Ok(()) => {}
         Err(Lost::Gone) => return Ok(Signal::Pipe.exit_code()),
@@ -110,16 +113,18 @@ pub(crate) fn run(setup: &Setup, order: Order, way: Way, args: &OutputArgs) -> R
             return Err(failure.instead_of(result));
         }
     }
-    saved?;
+    if let Some(failure) = unsaved {
+        failure.print();
+    }
     Ok(result.exit_code)
 }
 
 /// Returns what somebody wants to know of a run whose result could not be written.
 fn summary(result: &RunResult) -> Vec<String> {
     let reason = result.stop_reason.map_or("refused", StopReason::name);
-    let cost = result.cost.map_or("unknown".to_owned(), |cost| format!("${:.4}", cost.dollars()));
-    let steps = result.steps;
-    let mut told = vec![format!("the run itself ended with {reason}: {steps} steps, cost {cost}")];
+    let cost = result.cost.map_or("unknown".to_owned(), |cost| cost.to_string());
+    let steps = count(result.steps, "step", "steps");
+    let mut told = vec![format!("the run itself ended with {reason}: {steps}, cost {cost}")];
     if let Some(session) = &result.session_id {
         told.push(format!("`architect sessions show {session}` shows session {session}"));
     }
@@ -200,17 +205,32 @@ fn resume_command(result: &RunResult, config: &Config) -> Option<String> {
         let set = format!("sessions.dir={}", dir.display());
         command.push_str(&format!(" --set {}", quoted(&set)));
     }
+    let limits = &config.settings.limits;
     if result.stop_reason == Some(StopReason::Closed(CloseReason::BudgetExceeded)) {
-        let limits = &config.settings.limits;
+        // What did not cover a call of the agent would not cover one after `resume` either.
+        let is_enough = match result.cost {
+            Some(_) => result.costs.by_source.contains_key(&Source::Agent),
+            // At least one of them was not a closing call.
+            None => result.llm_calls > 1,
+        };
         if let Some(budget) = limits.budget_usd {
             let total = budget + result.cost.unwrap_or_default();
-            command.push_str(&format!(" --budget {}", total.dollars()));
+            let total = if is_enough { total.dollars().to_string() } else { "USD".to_owned() };
+            command.push_str(&format!(" --budget {total}"));
         }
         if let Some(tokens) = limits.max_tokens {
             let used = result.usage.input_tokens + result.usage.output_tokens;
-            command.push_str(&format!(" --max-tokens {}", (tokens + used).0));
+            let total = if is_enough { (tokens + used).0.to_string() } else { "N".to_owned() };
+            command.push_str(&format!(" --max-tokens {total}"));
         }
     }
+    // A limit of zero begins again as zero.
+    let zeros = [
+        (limits.max_steps == 0, " --max-steps N"),
+        (limits.timeout == Some(Span::ZERO), " --timeout SECONDS"),
+        (limits.step_timeout == Some(Span::ZERO), " --step-timeout SECONDS"),
+    ];
+    zeros.iter().filter(|(is_zero, _)| *is_zero).for_each(|(_, option)| command.push_str(option));
     Some(command)
 }
 

@@ -26,9 +26,7 @@ use super::args::Command;
 use super::error::Failure;
 
 /// Carries a command out, and returns the exit code.
-pub(crate) fn run(command: Command) -> Result<u8, Failure> {
-    let world = World::of_process()
-        .map_err(|error| Failure::usage(format!("the current folder can't be used: {error}")))?;
+pub(crate) fn run(command: Command, world: World) -> Result<u8, Failure> {
     match command {
         Command::Run(args) => run::run(&args, world),
         Command::Demo(args) => demo::run(&args, world),

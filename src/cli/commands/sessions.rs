@@ -162,7 +162,7 @@ fn costs(store: &Store, as_json: bool, is_total: bool) -> Result<String, Failure
     Ok(either(as_json, &json, || {
         let head = "day         model                            for         calls      input     output      cost\n";
         let line = |row: &CostRow| {
-            let cost = row.cost.map_or("-".to_owned(), |cost| format!("${:.4}", cost.dollars()));
+            let cost = row.cost.map_or("-".to_owned(), |cost| cost.to_string());
             format!(
                 "{}  {:<32} {:<10} {:>6} {:>10} {:>10} {cost:>9}\n",
                 row.day,

@@ -107,11 +107,12 @@ pub(super) fn search(
     rows.collect()
 }
 
+/// What a fork has copied was paid for by the session that it is a fork of.
 pub(super) fn costs(database: &Connection) -> rusqlite::Result<Vec<CostRow>> {
     let sql = "SELECT substr(ts, 1, 10) AS day, calls.model, coalesce(serves, purpose) AS what, count(*), sum(input), \
              sum(output), sum(calls.cost) \
          FROM calls JOIN sessions ON sessions.key = calls.session \
-         GROUP BY day, calls.model, what ORDER BY day DESC, calls.model, what";
+         WHERE parent_seq IS NULL OR calls.seq > parent_seq GROUP BY day, calls.model, what ORDER BY day DESC, calls.model, what";
     let mut query = database.prepare_cached(sql)?;
     let rows = query.query_map([], |row| {
         Ok(CostRow {

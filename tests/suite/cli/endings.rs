@@ -174,3 +174,13 @@ fn a_reader_who_is_slow_gets_everything() {
     assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.err);
     assert!(ran.json()["output"].as_str().unwrap().len() > 290_000);
 }
+
+#[test]
+fn a_server_that_hangs_leaves_time_for_the_run() {
+    let world = World::new();
+    let servers = "mcp.servers=[{ name = 's', command = 'sleep', args = ['60'] }]";
+    let script = "[[turn]]\ntext = \"Fine.\"\n";
+    let ran = world.play(script, &["--timeout", "5", "--set", servers, "--json"]);
+    assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.err);
+    assert!(ran.took < Duration::from_secs(5), "{:?}", ran.took);
+}

@@ -139,3 +139,21 @@ fn a_store_that_a_file_names_is_found_by_every_command() {
     let ran = world.run(&[&["resume", "last", "More.", "--json"], &place[..]].concat());
     assert_eq!(ran.json()["stop_reason"], "llm_done", "{} {}", ran.out, ran.err);
 }
+
+#[test]
+fn the_printed_command_asks_for_a_limit_where_the_old_one_would_end_the_run_again() {
+    let world = World::new();
+    let script = "price = { input = 10.0, output = 10.0 }\n[[turn]]\ntext = \"Fine.\"\n";
+    for (args, asked) in [
+        (["--budget", "0"], " --budget USD"),
+        (["--max-tokens", "100"], " --max-tokens N"),
+        (["--max-steps", "0"], " --max-steps N"),
+        (["--timeout", "0"], " --timeout SECONDS"),
+        (["--step-timeout", "0"], " --step-timeout SECONDS"),
+    ] {
+        let ran = world.play(script, &args);
+        assert_eq!(ran.code, 2, "{args:?} {}", ran.err);
+        let told = ran.err.lines().find(|line| line.contains("architect resume ")).unwrap();
+        assert!(told.ends_with(asked), "{args:?} {told}");
+    }
+}

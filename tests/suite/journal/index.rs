@@ -5,8 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use architect::journal::Index;
 use architect::journal::index::{Hit, Role, SessionRow, SessionStatus, Updated};
+use architect::journal::{Fork, Index};
 use architect::machine::StateKind;
 use architect::model::{FileAction, Micros, Tokens};
 use serde_json::json;
@@ -153,6 +153,16 @@ fn costs_are_summed_over_sessions() {
     assert_eq!(costs.iter().map(|row| row.llm_calls).sum::<u64>(), 8);
     assert_eq!(costs.iter().map(|row| row.cost.unwrap().0).sum::<u64>(), spent.iter().sum::<u64>());
     assert!(costs.iter().all(|row| row.purpose == "agent" && row.model == "scripted/world"));
+}
+
+#[test]
+fn what_a_fork_has_copied_is_not_paid_for_twice() {
+    let world = World::new();
+    let (session, _) = world.run();
+    let before = open(&world).costs().unwrap();
+    let fork = Fork { after: None, instead: None, now: SystemTime::now() };
+    world.store.fork(session, &fork).unwrap();
+    assert_eq!(open(&world).costs().unwrap(), before);
 }
 
 #[test]
