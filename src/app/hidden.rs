@@ -106,11 +106,17 @@ const NAMED: [&str; 8] = [
     "TMUX",
 ];
 
-/// Returns what commands must not read, without what the user lets them read. What these needed folders lie in is not
-/// hidden, whatever a variable says.
-pub(super) fn hidden(world: &World, readable: &[PathBuf], needed: &[&Path]) -> Vec<PathBuf> {
+/// Returns what commands must not read, without what the user lets them read: secrets, and the stored sessions, which have
+/// what was said and read in other projects. What these needed folders lie in is not hidden, whatever a variable says.
+pub(super) fn hidden(
+    world: &World,
+    sessions: &[PathBuf],
+    readable: &[PathBuf],
+    needed: &[&Path],
+) -> Vec<PathBuf> {
     let folders = world.folders();
     let mut hidden: Vec<PathBuf> = folders.config.into_iter().collect();
+    hidden.extend_from_slice(sessions);
     if let Some(home) = &folders.home {
         hidden.extend(SECRETS.iter().chain(&SOCKETS).map(|path| home.join(path)));
         hidden

@@ -153,6 +153,9 @@ impl Sandbox {
 fn policy(config: &Config, world: &World, workspace: PathBuf, temp: &Path) -> Policy {
     let sandbox = &config.settings.sandbox;
     let state = world.folders().state.into_iter().chain(config.settings.sessions.dir.clone());
+    let state: Vec<PathBuf> = state.collect();
+    let sessions = state.iter().filter(|path| !path.starts_with(&workspace));
+    let sessions: Vec<PathBuf> = sessions.map(|path| path.join("sessions")).collect();
     let followed = exec::followed(&workspace, world.folders().home.as_deref());
     let home = world.folders().home.and_then(|home| home.canonicalize().ok());
     let dotfiles = home.map(|home| dotfiles(&home, &workspace, &sandbox.writable));
@@ -183,7 +186,7 @@ fn policy(config: &Config, world: &World, workspace: PathBuf, temp: &Path) -> Po
         temp_owner: TempOwner::Supervisors,
         writable: sandbox.writable.clone(),
         caches: caches(world, &workspace, temp),
-        hidden: hidden::hidden(world, &sandbox.readable, &[&workspace, temp]),
+        hidden: hidden::hidden(world, &sessions, &sandbox.readable, &[&workspace, temp]),
         readable: sandbox.readable.clone(),
         limits: limits(sandbox),
         protected: own.chain(state).collect(),

@@ -54,15 +54,24 @@ pub fn target_inside(workspace: &Path, path: &Path) -> io::Result<Option<PathBuf
 }
 
 /// Opens a file for writing as [`target_inside`] returned it: a link that takes the place of one of its folders meanwhile
-/// is not followed.
+/// is not followed, and a named pipe is not waited for.
 ///
 /// # Errors
 ///
-/// Fails if the file cannot be opened, or a link stands on the way.
+/// Fails if the file cannot be opened, a link stands on the way, or it is neither a regular file nor a folder.
 pub fn open_without_links(path: &Path, flags: OFlags, mode: u32) -> io::Result<File> {
     let mode =
         if flags.contains(OFlags::CREATE) { Mode::from_raw_mode(mode) } else { Mode::empty() };
-    let flags = flags | OFlags::CLOEXEC;
+    let file = opened(path, flags | OFlags::CLOEXEC | OFlags::NONBLOCK, mode)?;
+    let meta = file.metadata()?;
+    if meta.is_file() || meta.is_dir() {
+        return Ok(file);
+    }
+    let text = format!("{} is not a regular file", path.display());
+    Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+}
+
+fn opened(path: &Path, flags: OFlags, mode: Mode) -> io::Result<File> {
     #[cfg(target_os = "linux")]
     {
         use rustix::fs::{CWD, ResolveFlags, openat2};
@@ -131,5 +140,20 @@ mod tests {
             let flags = OFlags::WRONLY | OFlags::CREATE;
             assert!(open_without_links(&workspace.join(path), flags, 0o600).is_err());
         }
+        // Without a reader, opening it would wait; with one, what is written would go to that.
+        let pipe = workspace.join("pipe");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &pipe,
+            rustix::fs::FileType::Fifo,
+            Mode::from_raw_mode(0o600),
+            0,
+        )
+        .unwrap();
+        assert!(append(&workspace, &pipe).is_err());
+        let _reader = File::from(
+            rustix::fs::open(&pipe, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()).unwrap(),
+        );
+        assert!(append(&workspace, &pipe).is_err());
     }
 }

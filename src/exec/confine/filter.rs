@@ -124,11 +124,13 @@ fn setuid() -> io::Result<Rules> {
         (libc::SYS_fchmodat, vec![has(2, FLAG)?]),
         (FCHMODAT2, vec![has(2, FLAG)?]),
         (libc::SYS_openat, vec![creating(2, 3)?]),
+        (libc::SYS_mknodat, vec![has(2, FLAG)?]),
     ]);
     #[cfg(target_arch = "x86_64")]
     rules.extend([
         (libc::SYS_chmod, vec![has(1, FLAG)?]),
         (libc::SYS_creat, vec![has(1, FLAG)?]),
+        (libc::SYS_mknod, vec![has(1, FLAG)?]),
         (libc::SYS_open, vec![creating(1, 2)?]),
     ]);
     Ok(rules)

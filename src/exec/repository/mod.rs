@@ -380,7 +380,7 @@ impl Elsewhere {
             return None;
         }
         let named = |path: &Path, prefix: &str| {
-            let text = fs::read_to_string(path).ok()?;
+            let text = String::from_utf8(contents(path)?).ok()?;
             let target = text.strip_prefix(prefix)?.trim_end_matches('\n');
             path.parent()?.join(target).canonicalize().ok()
         };
@@ -394,7 +394,7 @@ impl Elsewhere {
             let is_own = own.parent()? == common.join("worktrees");
             return (is_known && is_own).then_some(Self::WorkTree { own, common });
         }
-        let config = parse(&fs::read(own.join("config")).ok()?)?;
+        let config = parse(&contents(&own.join("config"))?)?;
         let is_known = config.iter().any(|setting| {
             setting.is_harmless(&|_| false)
                 != setting.is_harmless(&|path| {
@@ -520,6 +520,13 @@ impl Survivor {
     }
 }
 
+/// Reads a regular file, wherever links lead to it. To open a named pipe would mean to wait for its writer.
+fn contents(path: &Path) -> Option<Vec<u8>> {
+    let path = path.canonicalize().ok()?;
+    let folder = Dir::open_ambient_dir(path.parent()?, ambient_authority()).ok()?;
+    scan::read(&folder, Path::new(path.file_name()?)).ok()
+}
+
 /// Returns what git runs or follows among the files of a work tree, as the configurations of its user and its repository
 /// say: folders of hooks, included files, programs.
 pub fn followed(workspace: &Path, home: Option<&Path>) -> Vec<PathBuf> {
@@ -536,7 +543,7 @@ pub fn followed(workspace: &Path, home: Option<&Path>) -> Vec<PathBuf> {
         if read.contains(&file) || read.len() >= MOST {
             continue;
         }
-        let settings = fs::read(&file).ok().and_then(|text| parse(&text)).unwrap_or_default();
+        let settings = contents(&file).and_then(|text| parse(&text)).unwrap_or_default();
         for (base, path) in settings.iter().flat_map(config::Setting::followed) {
             let path = match (path.strip_prefix("~"), home, base) {
                 (Ok(rest), Some(home), _) => home.join(rest),

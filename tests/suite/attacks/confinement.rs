@@ -181,6 +181,8 @@ const SYSTEM: &[&str] = &[
     "nsenter -t 1 -m true && echo BREACH",
     "cp /bin/sh own && chmod 4755 own && echo BREACH",
     "install -m 4755 /bin/sh other && echo BREACH",
+    "perl -e 'exit !syscall(133, \"node\", 0104755, 0)'; [ -u node ] && echo BREACH",
+    "python3 -c 'import os; os.mknod(\"node3\", 0o104755)'; [ -u node3 ] && echo BREACH",
     "mknod dev b 1 1 && echo BREACH",
     "head -c 1 /dev/vda /dev/sda /dev/nvme0n1 2>/dev/null | grep -q . && echo BREACH",
     "grep -q 'CapEff:.*[1-9a-f]' /proc/self/status && echo BREACH",

@@ -559,6 +559,58 @@ const LINES: &[Row] = &[
         Line("mkdir e; cp bad e/post-commit; ln -sfn ../e .git/hooks"),
         "",
     ),
+    row(
+        "pointer to a repository among the objects",
+        REPO,
+        Line(
+            "git init -q lib; git -C lib commit -q --allow-empty -m l; mv lib/.git .git/objects/e; \
+             git config -f .git/objects/e/config core.fsmonitor $PWD/bad; \
+             echo 'gitdir: ../.git/objects/e' > lib/.git",
+        ),
+        "git -C lib status",
+    ),
+    row(
+        "pointer to a repository among the hooks of another",
+        REPO,
+        Line(
+            "git init -q --bare x.git; git init -q lib; git -C lib commit -q --allow-empty -m l; mkdir -p x.git/hooks; \
+             mv lib/.git x.git/hooks/e; git config -f x.git/hooks/e/config core.fsmonitor $PWD/bad; \
+             echo 'gitdir: ../x.git/hooks/e' > lib/.git",
+        ),
+        "git -C lib status",
+    ),
+    row(
+        "link to a repository among the objects",
+        REPO,
+        Line(
+            "git init -q lib; git -C lib commit -q --allow-empty -m l; mv lib/.git .git/objects/e; \
+             git config -f .git/objects/e/config core.fsmonitor $PWD/bad; ln -s ../.git/objects/e lib/.git",
+        ),
+        "git -C lib status",
+    ),
+    row(
+        // What lies outside stands for what an earlier run has left in a private cache.
+        "pointer that led nowhere, and is led outside by a link",
+        "git init -q . && git add a && git commit -qm one && git init -q lib && \
+         git -C lib commit -q --allow-empty -m l && mkdir ../o && mv lib/.git ../o/e && \
+         git config -f ../o/e/config core.fsmonitor $PWD/bad && echo 'gitdir: ../link/e' > lib/.git",
+        Line("ln -s ../o link"),
+        "git -C lib status",
+    ),
+    row(
+        "pointer whose folder is replaced by a link to the outside",
+        "git init -q . && git add a && git commit -qm one && git init -q lib && \
+         git -C lib commit -q --allow-empty -m l && mkdir ../o && cp -r lib/.git ../o/e && mkdir -p link/e && \
+         git config -f ../o/e/config core.fsmonitor $PWD/bad && rm -r lib/.git && echo 'gitdir: ../link/e' > lib/.git",
+        Line("mv link old; ln -s ../o link"),
+        "git -C lib status",
+    ),
+    row(
+        "hooksPath in a folder that is not there yet",
+        "git init -q . && git add a && git commit -qm one && git config core.hooksPath t/u/hk",
+        Line("mkdir -p t/u/hk; cp bad t/u/hk/post-commit"),
+        "",
+    ),
 ];
 
 const MONITOR: &str =
