@@ -1,7 +1,7 @@
 //! Whether a command line is allowed: all of it, part by part.
 
 use super::command::{
-    Inner, Line, git_folders, inner, is_harmless, is_own, is_plain_setting, name, only_reads,
+    Inner, Line, below, git_folders, inner, is_harmless, is_own, is_plain_setting, name, only_reads,
 };
 use super::repository::Repositories;
 use super::rules::{Rule, exact};
@@ -248,11 +248,6 @@ impl Permit<'_> {
 /// Returns whether setting a variable may have an effect by itself.
 fn has_effects(variable: &str) -> bool {
     !is_harmless(variable) && !is_own(variable)
-}
-
-/// Returns a folder as seen from another one.
-fn below(from: &str, folder: &str) -> String {
-    if folder.starts_with('/') { folder.to_owned() } else { format!("{from}/{folder}") }
 }
 
 /// Returns whether a program is run by these words with another environment or under another name than it would be by

@@ -46,6 +46,8 @@ impl Repositories {
 
 /// Looks at the repository to which a folder belongs, and at those inside it.
 fn look(folder: &Path, seen: &mut BTreeSet<PathBuf>) -> Option<String> {
+    // Git looks for its repository above the folder that a link leads to.
+    let folder = &folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let (top, dir) = folder.ancestors().find_map(|top| Some((top, directory(top)?)))?;
     if !seen.insert(dir.clone()) {
         return None;
@@ -126,7 +128,9 @@ fn dangerous(path: &Path) -> Option<String> {
             "core" => {
                 matches!(key, "fsmonitor" | "alternaterefscommand" | "sshcommand" | "gitproxy")
             }
-            "diff" => matches!(key, "external" | "command" | "textconv"),
+            "diff" => matches!(key, "external" | "command" | "textconv" | "submodule"),
+            // Git runs itself in repositories that only a commit names.
+            "status" => key == "submodulesummary",
             "filter" => matches!(key, "clean" | "smudge" | "process"),
             "merge" => key == "driver",
             "gpg" => key == "program" || key.contains("command"),
@@ -181,6 +185,8 @@ mod tests {
             "[gpg \"ssh\"]\ndefaultKeyCommand = ./x",
             "[remote \"o\"]\npromisor = true",
             "[merge \"a\"]\ndriver = ./x",
+            "[diff]\nsubmodule = diff",
+            "[status]\nsubmoduleSummary = true",
         ] {
             assert!(runs(text), "{text}");
         }

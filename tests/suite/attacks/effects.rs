@@ -1,8 +1,12 @@
 //! What is judged to only read has no effect: lines by chance are judged, run, and looked at from outside.
 //!
 //! Lines that the policy takes for reading are run by bash and by dash in a confined folder, many in one process. Then
-//! the folder has to be what it was, down to the times of its files, and no program may have been started that is not
-//! known to read: everything else that the search path has is a trap.
+//! the folder has to be what it was, down to the times of its files and inodes, and no program may have been started that
+//! is not known to read: everything else that the search path has is a trap.
+//!
+//! What is not seen: signals to other processes, connections (there is no network), times of access, files in the folder
+//! for temporary ones, and a change in the same tick of the kernel's clock (some milliseconds) in which the folder was
+//! made.
 //!
 //! `FUZZ_LINES=1000000 FUZZ_SEED=7 cargo test --test suite effects -- --nocapture` looks further.
 
@@ -11,6 +15,8 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command as Process;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
 use architect::exec::{Command, End, Filter, Mode, Network, Policy, Supervisor, clean};
@@ -127,23 +133,60 @@ const READERS: &[&str] = &[
     "gawk",
 ];
 
-/// Runs each line by a shell of its own, for a quarter of a second at the most. What is left in the background has some time to end.
+/// Runs lines in subshells of a few shells: to start a shell for each line would take most of the time.
+///
+/// A shell names each line by its number on descriptor 9 before it runs it by `eval`, which reads a text as `-c` does. A
+/// line that does not end in half a second is cut: its shell is killed, and another one goes on behind it. At the end
+/// the numbers of lines that were begun and of those that were cut are printed.
 const DRIVER: &str = r#"
-    use Time::HiRes "ualarm"; my ($shell, $file) = @ARGV;
-    open(my $in, '<', $file) or die; local $/ = "\0"; my @pids;
-    while (my $line = <$in>) {
-        chomp $line;
-        my $pid = fork();
-        if (!$pid) {
-            setpgrp(0, 0); ualarm(250_000);
-            open(STDIN, '<', '/dev/null'); open(STDOUT, '>', '/dev/null'); open(STDERR, '>', '/dev/null');
-            exec($shell, '-c', $line) or exit(1);
+    use POSIX (); use IO::Select; use Time::HiRes qw(time sleep);
+    my ($shell, $file) = @ARGV; my ($most, $share, $limit) = (6, 40, 0.5);
+    my @lines = do { local $/ = "\0"; open(my $in, '<', $file) or die; <$in> }; s/\0\z// for @lines;
+    my ($next, $begun, @cut, @groups, %workers) = (0, 0); my $select = IO::Select->new;
+    sub start {
+        my ($from, $to) = @_;
+        if ($from >= $to) {
+            return if $next >= @lines;
+            ($from, $to) = ($next, $next + $share); $to = @lines if $to > @lines; $next = $to;
         }
-        waitpid($pid, 0); push @pids, $pid;
+        my $script = join '', map {
+            (my $line = $lines[$_]) =~ s/'/'\\''/g;
+            "echo $_ >&9\n(eval ' $line') 9>&- </dev/null >/dev/null 2>&1\n"
+        } $from .. $to - 1;
+        pipe(my $read, my $write) or die; my $pid = fork() // die;
+        if (!$pid) {
+            setpgrp(0, 0); POSIX::dup2(fileno($write), 20); POSIX::dup2(20, 9); POSIX::close(20);
+            open(STDIN, '<', '/dev/null'); open(STDOUT, '>', '/dev/null'); open(STDERR, '>', '/dev/null');
+            exec($shell, '-c', $script) or POSIX::_exit(1);
+        }
+        close $write; push @groups, $pid; $select->add($read);
+        $workers{fileno $read} =
+            { read => $read, pid => $pid, from => $from, at => $from - 1, to => $to, since => time };
     }
-    select(undef, undef, undef, 0.05);
-    kill('KILL', map { -$_ } @pids);
-    exit(0);
+    sub finish {
+        my ($worker, $is_cut) = @_;
+        kill('KILL', -$worker->{pid}) if $is_cut; waitpid($worker->{pid}, 0);
+        my $was_begun = $worker->{at} - $worker->{from} + 1; $begun += $was_begun;
+        die "nothing was run" if !$was_begun && !$is_cut;
+        push @cut, $worker->{at} if $is_cut && $was_begun || $worker->{at} + 1 < $worker->{to};
+        $select->remove($worker->{read}); delete $workers{fileno $worker->{read}}; close $worker->{read};
+        start($worker->{at} + 1, $worker->{to});
+    }
+    start(0, 0) for 1 .. $most;
+    while (%workers) {
+        for my $read ($select->can_read(0.05)) {
+            my $worker = $workers{fileno $read};
+            if (sysread($read, my $text, 65536)) {
+                my @numbers = split "\n", $text; @$worker{'at', 'since'} = ($numbers[-1], time);
+            } else {
+                finish($worker, 0);
+            }
+        }
+        finish($_, 1) for grep { time - $_->{since} > ($_->{at} < $_->{from} ? 10 : $limit) } values %workers;
+    }
+    # What is left in the background has some time to end.
+    sleep(0.05); kill('KILL', map { -$_ } @groups);
+    print join(' ', $begun, @cut); exit(0);
 "#;
 
 /// A folder in which lines are run, and what it was before.
@@ -152,6 +195,15 @@ struct Jail {
     supervisor: Supervisor,
     before: BTreeMap<PathBuf, String>,
     runs: u32,
+}
+
+/// What became of lines that had no effect.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Ran {
+    /// How many were run to their end.
+    ended: u64,
+    /// Which ones were cut, because they took too long or killed their shell.
+    cut: Vec<String>,
 }
 
 impl Jail {
@@ -193,6 +245,8 @@ impl Jail {
             ("-delete", ""),
             ("-op", ""),
             ("-v", ""),
+            (";", ""),
+            ("+", ""),
         ] {
             fs::write(workspace.join(name), text).unwrap();
         }
@@ -207,6 +261,26 @@ impl Jail {
         set(&["add", "a", "d"]);
         set(&["-c", "user.name=x", "-c", "user.email=x@y.example", "commit", "-qm", "one"]);
         fs::write(workspace.join("a"), "one\nthree\n").unwrap();
+        // A repository that is no part of the one around it, and runs something wherever it is asked for differences.
+        fs::create_dir(workspace.join("e")).unwrap();
+        fs::create_dir(workspace.join("e/s")).unwrap();
+        symlink("e/s", workspace.join("k")).unwrap();
+        fs::write(workspace.join("e/a"), "one\n").unwrap();
+        set(&["-C", "e", "init", "-q"]);
+        set(&["-C", "e", "add", "a"]);
+        set(&[
+            "-C",
+            "e",
+            "-c",
+            "user.name=x",
+            "-c",
+            "user.email=x@y.example",
+            "commit",
+            "-qm",
+            "one",
+        ]);
+        set(&["-C", "e", "config", "diff.external", "touch p; :"]);
+        fs::write(workspace.join("e/a"), "two\n").unwrap();
         env.push(("PATH".into(), path.join("bin").into()));
         env.push(("HOME".into(), workspace.clone().into()));
         let policy = Policy {
@@ -227,6 +301,9 @@ impl Jail {
     }
 
     /// Returns what every file of the folder is like.
+    ///
+    /// An effect that is taken back is seen as well: nothing sets the time of the last change of an inode, and what is
+    /// created and removed changes that of its folder.
     fn now(&self) -> BTreeMap<PathBuf, String> {
         let mut all = BTreeMap::new();
         let mut next = vec![self.workspace()];
@@ -235,31 +312,42 @@ impl Jail {
             if meta.is_dir() {
                 next.extend(fs::read_dir(&path).unwrap().flatten().map(|entry| entry.path()));
             }
-            let what =
-                format!("{:o} {} {}.{}", meta.mode(), meta.size(), meta.mtime(), meta.mtime_nsec());
+            let (modified, changed) =
+                ((meta.mtime(), meta.mtime_nsec()), (meta.ctime(), meta.ctime_nsec()));
+            let what = format!(
+                "{} {:o} {} {modified:?} {changed:?}",
+                meta.ino(),
+                meta.mode(),
+                meta.size()
+            );
             all.insert(path, what);
         }
         all
     }
 
-    /// Runs lines; returns what has changed, or that they did not end.
-    fn run(&mut self, shell: &str, lines: &[String]) -> Result<(), String> {
+    /// Runs lines; fails with what has changed.
+    fn run(&mut self, shell: &str, lines: &[String]) -> Result<Ran, String> {
         self.runs += 1;
         let file = self.folder.path().join(format!("lines-{}", self.runs));
         fs::write(&file, lines.join("\0")).unwrap();
         let argv = ["/usr/bin/perl", "-e", DRIVER, shell, file.to_str().unwrap()];
         let command = Command {
-            timeout: Some(Duration::from_secs(120)),
+            timeout: Some(Duration::from_secs(300)),
             ..Command::new(argv.map(Into::into).into(), self.workspace())
         };
         let outcome = self.supervisor.run(&command, &Cancel::new()).unwrap();
         fs::remove_file(&file).unwrap();
         if outcome.end != End::Exited(0) {
-            eprintln!("a batch was not run to its end: {:?}", outcome.end);
+            eprintln!("a batch was not run to its end: {outcome:?}");
         }
+        let report = outcome.stdout.text();
+        let mut numbers = report.split(' ').map_while(|number| number.parse::<usize>().ok());
+        let begun = numbers.next().unwrap_or_default();
+        let cut: Vec<_> = numbers.map(|number| lines[number].clone()).collect();
+        let ran = Ran { ended: begun.saturating_sub(cut.len()) as u64, cut };
         let now = self.now();
         if now == self.before {
-            return Ok(());
+            return Ok(ran);
         }
         let differs = |(path, what): &(&PathBuf, &String)| self.before.get(*path) != Some(*what);
         let changed: Vec<_> = now
@@ -275,7 +363,7 @@ impl Jail {
 /// Returns the lines of these that have an effect, with what it was.
 fn guilty(shell: &str, lines: &[String], found: &mut Vec<(String, String)>) {
     match (Jail::new().run(shell, lines), lines) {
-        (Ok(()), _) => {}
+        (Ok(_), _) => {}
         (Err(why), [line]) => found.push((line.clone(), why)),
         (Err(_), lines) => {
             let (first, second) = lines.split_at(lines.len() / 2);
@@ -292,6 +380,53 @@ fn only_reads(judge: &Judge, line: &str) -> bool {
     judge.decide_about("run_command", Kind::Command, &[Target::Command(target)]).is_for_reading()
 }
 
+/// Lines that one process runs; a batch in which something has an effect is run again in halves.
+const BATCH: usize = 1_000;
+
+/// What was found by running batches of lines.
+#[derive(Default)]
+struct Findings {
+    effects: Vec<(String, String)>,
+    not_repeated: u64,
+    cut: Vec<String>,
+}
+
+/// Runs batches as they come; adds how many lines were run to their end, and stops after some effects.
+fn run_all(batches: &Receiver<(&str, Vec<String>)>, ended: &AtomicU64, begun: Instant) -> Findings {
+    let mut found = Findings::default();
+    let mut jail = Jail::new();
+    let mut told = 0;
+    for (shell, lines) in batches {
+        match jail.run(shell, &lines) {
+            Ok(ran) => {
+                let all = ended.fetch_add(ran.ended, Ordering::Relaxed) + ran.ended;
+                found.cut.extend(ran.cut);
+                if all / 50_000 > told {
+                    told = all / 50_000;
+                    let rate = all / begun.elapsed().as_secs().max(1);
+                    eprintln!("{all} run, {rate}/s, {} cut", found.cut.len());
+                }
+            }
+            Err(why) => {
+                let before = found.effects.len();
+                guilty(shell, &lines, &mut found.effects);
+                for (line, why) in &found.effects[before..] {
+                    eprintln!("EFFECT of {line:?} by {shell}\n  {why}");
+                }
+                if found.effects.len() == before {
+                    eprintln!("an effect of {} lines together: {why}", lines.len());
+                    found.not_repeated += 1;
+                }
+                if found.effects.len() >= 8 {
+                    break;
+                }
+                jail = Jail::new();
+            }
+        }
+    }
+    found
+}
+
 #[test]
 fn what_only_reads_has_no_effect() {
     if !Path::new("/usr/bin/perl").exists() {
@@ -303,51 +438,55 @@ fn what_only_reads_has_no_effect() {
     };
     let (wanted, seed) = (number("FUZZ_LINES", 2_000), number("FUZZ_SEED", 1));
     let mut chance = Chance::new(seed);
-    let mut jail = Jail::new();
+    let jail = Jail::new();
     let repositories = Repositories::of(&jail.workspace());
     let guardrails = Guardrails { repositories, ..Guardrails::default() };
     let judge = Judge::new(ConfirmMode::ConfirmSensitive, Rules::default(), guardrails);
-    let begun = Instant::now();
-    let (mut judged, mut ran, mut slow) = (0_u64, 0_u64, 0_u64);
-    let mut found = Vec::new();
-    let mut batches = BTreeMap::from([("bash", Vec::new()), ("dash", Vec::new())]);
-    while ran < wanted && found.is_empty() {
-        let line = line(&mut chance);
-        judged += 1;
-        if only_reads(&judge, &line) {
-            let as_script = format!("sh -c '{}'", line.replace('\'', "'\\''"));
-            let shell =
-                if judged % 4 == 0 && only_reads(&judge, &as_script) { "dash" } else { "bash" };
-            batches.get_mut(shell).unwrap().push(line);
-            ran += 1;
-        }
-        let is_last = ran >= wanted;
-        for (shell, lines) in &mut batches {
-            if lines.is_empty() || !is_last && lines.len() < 250 {
+    let has_dash = Path::new("/bin/dash").exists();
+    let size = BATCH.min(usize::try_from(wanted / 8).unwrap() + 1);
+    let (begun, ended) = (Instant::now(), AtomicU64::new(0));
+    let (mut judged, mut sent) = (0_u64, 0_u64);
+    let (send, batches) = sync_channel(2);
+    let found = std::thread::scope(|scope| {
+        let runner = scope.spawn(|| {
+            let batches = batches;
+            run_all(&batches, &ended, begun)
+        });
+        let (mut for_bash, mut for_dash) = (Vec::new(), Vec::new());
+        while ended.load(Ordering::Relaxed) < wanted {
+            let line = line(&mut chance);
+            judged += 1;
+            if !only_reads(&judge, &line) {
                 continue;
             }
-            let lines = std::mem::take(lines);
-            if *shell == "dash" && !Path::new("/bin/dash").exists() {
-                continue;
-            }
-            if jail.run(&format!("/bin/{shell}"), &lines).is_err() {
-                guilty(&format!("/bin/{shell}"), &lines, &mut found);
-                slow += u64::from(found.is_empty());
-                eprintln!("an effect of {} lines together", lines.len());
-                jail = Jail::new();
+            sent += 1;
+            let as_script = || format!("sh -c '{}'", line.replace('\'', "'\\''"));
+            let for_dash_too = has_dash && sent % 3 == 0 && only_reads(&judge, &as_script());
+            let (shell, lines) = match for_dash_too {
+                true => ("/bin/dash", &mut for_dash),
+                false => ("/bin/bash", &mut for_bash),
+            };
+            lines.push(line);
+            if lines.len() >= size && send.send((shell, std::mem::take(lines))).is_err() {
+                break;
             }
         }
-        if ran > 0 && ran.is_multiple_of(50_000) {
-            let rate = ran / begun.elapsed().as_secs().max(1);
-            eprintln!("{judged} judged, {ran} run, {rate}/s, {slow} not repeated");
-        }
+        drop(send);
+        runner.join().unwrap()
+    });
+    let (ran, cut) = (ended.into_inner(), found.cut.len());
+    let rate = ran as f64 / begun.elapsed().as_secs_f64();
+    eprintln!(
+        "seed {seed}: {judged} judged, {ran} run in {:?}, {rate:.0}/s, {cut} cut, {} not repeated",
+        begun.elapsed(),
+        found.not_repeated
+    );
+    for line in found.cut.iter().take(20) {
+        eprintln!("cut: {line:?}");
     }
-    eprintln!("{judged} judged, {ran} run in {:?}, {slow} not repeated", begun.elapsed());
-    for (line, why) in &found {
-        eprintln!("EFFECT of {line:?}\n  {why}");
-    }
-    assert!(found.is_empty(), "{} lines have an effect", found.len());
-    assert!(ran >= wanted && judged < ran * 60, "{ran} of {judged} lines are taken for reading");
+    assert!(found.effects.is_empty(), "lines have an effect: {:?}", found.effects);
+    assert!(ran >= wanted && judged < sent * 60, "{sent} of {judged} lines are taken for reading");
+    assert!((cut as u64) < sent / 20, "{cut} of {sent} lines did not end");
 }
 
 /// The jail notices what the policy has to refuse; otherwise the test above could not fail.
@@ -373,12 +512,42 @@ fn effects_are_seen() {
         "bash -k -c 'ls PATH=10'",
         "{ ls > /dev/stdout; } <a 1>&0",
         "less a",
+        "git -C e diff",
+        "env -C k git diff",
+        "tree -Lo 2 p",
+        "find . -exec ls \\;* -delete",
     ] {
         let mut jail = Jail::new();
         assert!(jail.run("/bin/bash", &[line.to_owned()]).is_err(), "{line}");
     }
+    // What a line does and takes back, among many that do nothing.
+    let mut jail = Jail::new();
+    let mut lines = vec!["ls -la".to_owned(); 60];
+    for (done, undone) in [
+        ("touch p", "rm p"),
+        ("mkdir p", "rmdir p"),
+        ("mv a p", "mv p a"),
+        ("chmod 600 a", "chmod 644 a"),
+        ("ln a p", "rm p"),
+        ("cp -p a d/q", "rm d/q"),
+        ("echo >> d/f; touch -d @0 d/f", "touch -d @0 d/f"),
+    ] {
+        // Of the tools that the search path has, these are traps.
+        lines[10] = format!("PATH=/usr/bin:/bin; {done}; {undone}");
+        for shell in ["/bin/bash", "/bin/sh"] {
+            assert!(jail.run(shell, &lines).is_err(), "{done}; {undone}");
+            jail.before = jail.now();
+        }
+    }
+    let mut found = Vec::new();
+    guilty("/bin/bash", &lines[8..12], &mut found);
+    assert!(matches!(found.as_slice(), [(line, _)] if *line == lines[10]), "{found:?}");
     let mut jail = Jail::new();
     let harmless =
         ["ls -la", "git status", "git diff", "cat a | sort | uniq -c"].map(str::to_owned);
-    assert_eq!(jail.run("/bin/bash", &harmless), Ok(()));
+    assert_eq!(jail.run("/bin/bash", &harmless), Ok(Ran { ended: 4, cut: Vec::new() }));
+    // A line that does not end, and one that ends its shell, keep no other from being run.
+    let cut = ["sleep 9", "kill -9 $$"].map(str::to_owned);
+    let lines: Vec<_> = cut.iter().cloned().chain(harmless).collect();
+    assert_eq!(jail.run("/bin/bash", &lines), Ok(Ran { ended: 4, cut: cut.into() }));
 }

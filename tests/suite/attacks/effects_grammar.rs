@@ -302,6 +302,99 @@ const PROGRAMS: &[(&str, &[&str])] = &[
     ("hash", &["-p", "/usr/bin/touch", "ls"]),
     ("getopts", &["x", "PATH"]),
     ("sleep", &["0"]),
+    (
+        "tree",
+        &[
+            "-a",
+            "-L",
+            "1",
+            "-Lo",
+            "-P",
+            "-Po",
+            "-I",
+            "-aIo",
+            "-o",
+            "-R",
+            "-H",
+            ".",
+            "--sort",
+            "--fromfile",
+            "x",
+        ],
+    ),
+    (
+        "rg",
+        &[
+            "-n",
+            "-e",
+            "-f",
+            "-g",
+            "'*'",
+            "-z",
+            "--pre",
+            "touch",
+            "--pre=touch",
+            "-j1",
+            "-r",
+            "x",
+            "--search-zip",
+            "--hostname-bin=touch",
+            "--files",
+            "-A",
+            "1",
+            "--sort",
+            "path",
+        ],
+    ),
+    ("jq", &["-n", "-r", ".", "'input'", "-f", "--arg", "x", "y", "-L", "d", "'include \"a\"; .'"]),
+    ("file", &["-b", "-f", "-C", "-m", "-z", "-i", "-F", ":"]),
+    ("column", &["-t", "-s", ","]),
+    ("tac", &["-r", "-s", "x"]),
+    ("cksum", &["-a", "md5"]),
+    ("expand", &["-t", "3"]),
+    ("unexpand", &["-a"]),
+    ("factor", &["12"]),
+    ("getconf", &["PATH", "-a", "-v", "PAGE_SIZE"]),
+    ("hostname", &["x", "-f", "-F", "a"]),
+    ("locale", &["-a", "-k"]),
+    ("lscpu", &["-p"]),
+    ("pgrep", &["-f", "-l", "x", "--signal", "9", "-F"]),
+    ("rev", &[]),
+    ("strings", &["-n", "2", "@a"]),
+    ("tsort", &[]),
+    ("df", &["-h", "--output"]),
+    ("free", &["-m"]),
+    ("uptime", &["-p"]),
+    ("arch", &["touch", "p"]),
+    ("ionice", &["-c", "3", "-c3", "-p", "1", "-t", "ls", "touch"]),
+    ("taskset", &["1", "-c", "0", "-p", "ls", "touch"]),
+    ("chrt", &["-b", "0", "-p", "ls", "touch"]),
+    ("time", &["-p", "--", "-o", "p", "-f", "%e", "ls", "touch"]),
+    ("dash", &["-c", "'ls'", "'touch p'", "-e", "-ec", "'cd e; git diff'"]),
+    ("perl", &["--version", "-e", "1"]),
+    ("git", &["-C", "e", "k", "k/..", "d", "diff", "log", "-p", "show", "status", "blame", "a"]),
+    ("cd", &["e", "k", "-P", "k/..", "..", "--", "-"]),
+    ("env", &["-C", "e", "-Ce", "--chdir=k", "git", "diff", "status", "ls"]),
+    (
+        "find",
+        &[
+            ".",
+            "e",
+            "-execdir",
+            "-exec",
+            "git",
+            "diff",
+            "log",
+            "\\;",
+            "\\;*",
+            "+*",
+            "{\\;,-delete}",
+            "-delete",
+            "{}",
+            "+",
+            "ls",
+        ],
+    ),
 ];
 
 /// Words that are no option of any program.
@@ -419,6 +512,25 @@ const WORDS: &[&str] = &[
     "-c",
     "ls",
     "touch",
+    "e",
+    "k",
+    "k/..",
+    "\\;*",
+    "$[x]",
+    "$[a[$(touch p)]]",
+    "\"$[_]\"",
+    "${#a[$(touch p)]}",
+    "${!a[$(touch p)]}",
+    "${!x*}",
+    "@($(touch p))",
+    "@(a|`touch p`)",
+    "$'\\'touch p\\''",
+    "\"`echo \\\"a\\\"`\"",
+    "\"$(echo \"a b\")\"",
+    "'\n'",
+    "\"\n\"",
+    "{a,b}{c,$(touch p)}",
+    "{x..$y}",
 ];
 
 /// What stands behind the name in `${…}`.
@@ -524,7 +636,68 @@ fn command(chance: &mut Chance, depth: usize) -> String {
         return simple(chance, depth);
     }
     let depth = depth + 1;
-    match chance.below(16) {
+    match chance.below(28) {
+        15 => format!("f() {{ {}; }}{}; f", script(chance, depth), redirection(chance)),
+        16 => format!(
+            "f() ( {} ); f; ls() {{ {}; }}; ls",
+            script(chance, depth),
+            script(chance, depth)
+        ),
+        17 => format!("function f {{ {}; }}; f", script(chance, depth)),
+        18 => format!("until {}; do {}; done", simple(chance, depth), script(chance, depth)),
+        19 => format!(
+            "if {}; then ls; elif {}; then ls; else {}; fi",
+            simple(chance, depth),
+            simple(chance, depth),
+            script(chance, depth)
+        ),
+        20 => format!("time {} {}", chance.of(&["-p", "--", "!", "-p --"]), simple(chance, depth)),
+        21 => {
+            // Documents that end where they don't seem to, and behind which the next line begins.
+            let begin = chance.of(&[
+                "<<E", "<<-E", "<<'E'", "<<\\E", "<<E <<F", "<<E<<-F", "<<E #", "<<E |cat",
+                "<<E &&ls",
+            ]);
+            let body = chance.of(&[
+                "a",
+                "a\\",
+                "a\\\\",
+                "$(cat <<E\nb\nE\n)",
+                "${x:-\nE\n}",
+                "\"",
+                "'",
+                "`ls",
+                "\tE",
+                " E",
+                "E ",
+                "$x",
+            ]);
+            let end = chance.of(&["E", "\tE", "E\nF", "F\nE", "E\n", "E)", "\\E"]);
+            format!("cat {begin}\n{body}\n{end}\n{}\nE\n", simple(chance, depth))
+        }
+        22 => {
+            let (of, pattern) = (word(chance, depth), word(chance, depth));
+            let end = chance.of(&[";;", ";&", ";;&", "\n;;"]);
+            format!(
+                "case {of} in ({pattern}|a) {}{end} *) ls;; esac{}",
+                script(chance, depth),
+                redirection(chance)
+            )
+        }
+        23 => format!("for x in a; do {}; done{}", script(chance, depth), redirection(chance)),
+        24 => format!("ls # {}\n{}", word(chance, depth), simple(chance, depth)),
+        25 => format!("eval \"{}\"", simple(chance, 9).replace(['"', '`'], "")),
+        26 => format!(
+            "for (({}; {}; 0)); do {}; done",
+            chance.of(EXPRESSIONS),
+            chance.of(EXPRESSIONS),
+            script(chance, depth)
+        ),
+        27 => format!(
+            "( cd {}; {} )",
+            chance.of(&["e", "k", "d", "-P k/..", "$x", "\"$HOME\"/e", "-"]),
+            script(chance, depth)
+        ),
         0 => format!("( {} )", script(chance, depth)),
         1 => format!("{{ {}; }}{}", script(chance, depth), redirection(chance)),
         2 => format!("if {}; then {}; fi", script(chance, depth), script(chance, depth)),

@@ -110,7 +110,16 @@ const NOT_READING: &[&str] = &[
     "find . -fls x",
     "find . -exec touch x \\;",
     "find . -execdir ./x \\;",
+    "find . -execdir git log \\;",
+    // A file can be called `;`.
+    "find . -exec ls \\;* -delete",
+    "find . -exec ls {} +* -delete",
+    "find . -exec ls",
+    "arch touch x",
     "tree -o x",
+    "tree -Lo 2 x",
+    "tree -Po y x",
+    "tree -aIo y x",
     "file -C -m x",
     "file -z x",
     "date -s now",
@@ -537,6 +546,53 @@ fn a_repository_that_names_programs_is_asked_about() {
     fs::write(inner.join(".git/config"), format!("{config}[core]\nfsmonitor = ./evil\n")).unwrap();
     assert!(!is_allowed("git status") && !is_allowed("git -C lib log"));
     assert!(is_allowed("git --version"));
+}
+
+/// Lines that lead git to a repository which is no part of the one around it.
+const ELSEWHERE: &[&str] = &[
+    "git -C d log",
+    "git -C ./d log",
+    "git -C . -C d log",
+    "cd d && git log",
+    "cd . && git -C d log",
+    "pushd d; git log",
+    "env -C d git log",
+    "env -Cd git log",
+    "env --chdir=d git log",
+    "env --chdir d git log",
+    "env x=1 env -C d git log",
+    "sh -c 'env -C d git log'",
+    "find d -execdir git log \\;",
+    // Above the folder that a link leads to.
+    "git -C link log",
+    "git -C link/.. log",
+    "cd link; git log",
+    "cd -P link/..; git log",
+    "cd link; cd -P ..; git log",
+    "env -C link git log",
+    "env -C link/.. git log",
+    "cd 1; cd 2; cd 3; cd 4; cd 5; cd 6; cd 7; cd 8; cd 9; cd d; git log",
+];
+
+#[test]
+fn a_repository_in_another_folder_is_asked_about() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().canonicalize().unwrap();
+    for name in [".git", "d/.git", "d/sub"] {
+        fs::create_dir_all(path.join(name)).unwrap();
+    }
+    symlink("d/sub", path.join("link")).unwrap();
+    let guardrails = Guardrails { repositories: Repositories::of(&path), ..Guardrails::default() };
+    let judge = Judge::new(ConfirmMode::ConfirmSensitive, Rules::default(), guardrails);
+    let config = path.join("d/.git/config");
+    for line in ELSEWHERE {
+        fs::write(&config, "").unwrap();
+        let is_allowed = |line: &str| matches!(decide(&judge, line), Decision::Allow(_));
+        let is_unknown = line.contains("-execdir") || line.contains("cd 9");
+        assert!(is_allowed(line) != is_unknown, "{line}");
+        fs::write(&config, "[diff]\nexternal = ./evil\n").unwrap();
+        assert!(!is_allowed(line), "{line}");
+    }
 }
 
 /// What a model says, to whoever reads the output.

@@ -113,16 +113,54 @@ impl Line {
         }
     }
 
-    /// Follows a change of the folder.
+    /// Follows a change of the folder, by the shell or by a program that runs another one elsewhere.
     fn enter(&mut self, words: &[Word]) {
-        if !matches!(program::name(words), Some("cd" | "pushd")) || self.folders.len() >= MOST {
-            return;
-        }
-        let target = words[1..].iter().find(|word| !word.text.starts_with('-'));
-        let entered = target.map_or_else(|| vec![HOME.to_owned()], |word| self.places(word));
+        let entered = match program::name(words) {
+            // They double with each step; after so many it may be anywhere.
+            Some("cd" | "pushd" | "env" | "find") if self.folders.len() >= MOST => {
+                vec!["$more".to_owned()]
+            }
+            Some("cd" | "pushd") => {
+                let target = words[1..].iter().find(|word| !word.text.starts_with('-'));
+                target.map_or_else(|| vec![HOME.to_owned()], |word| self.entered(word))
+            }
+            Some("env") => {
+                let folders = words.iter().enumerate().filter_map(|(at, word)| {
+                    let glued = ["--chdir=", "-C"].iter().find_map(|option| {
+                        word.text.strip_prefix(option).filter(|folder| !folder.is_empty())
+                    });
+                    match glued {
+                        Some(folder) => Some(Word { text: folder.to_owned(), ..word.clone() }),
+                        None if matches!(&*word.text, "-C" | "--chdir") => {
+                            words.get(at + 1).cloned()
+                        }
+                        None => None,
+                    }
+                });
+                let folders: Vec<Word> = folders.collect();
+                folders.iter().flat_map(|word| self.entered(word)).collect()
+            }
+            // The folder of what it finds.
+            Some("find")
+                if words.iter().any(|word| matches!(&*word.text, "-execdir" | "-okdir")) =>
+            {
+                vec!["$found".to_owned()]
+            }
+            _ => return,
+        };
         self.folders.extend(entered);
         self.folders.sort();
         self.folders.dedup();
+    }
+
+    /// Returns the folders that a word may lead to.
+    fn entered(&self, word: &Word) -> Vec<String> {
+        let mut all = self.places(word);
+        // Behind a link, `..` may be another folder than the one before it.
+        if word.text.contains("..") {
+            all.extend(self.folders.iter().map(|folder| below(folder, &word.text)));
+        }
+        all
     }
 
     /// Calls `see` for every pipeline in it.
@@ -208,6 +246,14 @@ pub(super) fn words_of(command: &Command) -> Vec<&Word> {
 
 fn is_name(char: char) -> bool {
     char.is_ascii_alphanumeric() || char == '_'
+}
+
+/// Returns a folder as seen from another one, with every `..` as it stands there.
+pub(in crate::tools::permission) fn below(from: &str, folder: &str) -> String {
+    match folder.starts_with('/') || from.is_empty() {
+        true => folder.to_owned(),
+        false => format!("{from}/{folder}"),
+    }
 }
 
 /// Returns a path below a folder, or the path itself when it is absolute.

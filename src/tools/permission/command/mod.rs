@@ -14,7 +14,7 @@ mod unread;
 
 pub(super) use forbidden::forbidden;
 pub(super) use git::split as git_folders;
-pub(super) use line::{Line, Program};
+pub(super) use line::{Line, Program, below};
 pub(super) use program::{Inner, inner, name, runs_scripts};
 pub(super) use reads::{is_harmless, is_own, is_plain_setting, only_reads};
 pub(super) use unread::programs as guessed;

@@ -8,10 +8,9 @@ use super::options::{Options, is_doubtful, is_several};
 use crate::tools::permission::shell::{Form, Simple, Word, is_variable};
 
 /// Programs that change nothing, whatever their arguments are.
-const ALWAYS: [&str; 72] = [
+const ALWAYS: [&str; 71] = [
     ":",
     "[",
-    "arch",
     "b2sum",
     "basename",
     "break",
@@ -407,14 +406,15 @@ pub(in crate::tools::permission) fn only_reads(simple: &Simple) -> bool {
         "date" => date(rest),
         "wait" => !rest.iter().any(Word::may_be_option),
         "getconf" => !rest.iter().any(Word::may_be_option),
-        "env" | "hostname" => rest.is_empty(),
+        // On some systems `arch` runs what it is given.
+        "arch" | "env" | "hostname" => rest.is_empty(),
         "command" => rest.first().is_some_and(|word| matches!(&*word.text, "-v" | "-V")),
         "diff" => takes(&DIFF),
         "file" => takes(&FILE),
         "pgrep" => takes(&PGREP),
         "rg" => takes(&RG),
         "sort" => takes(&SORT),
-        "tree" => takes(&TREE),
+        "tree" => takes(&TREE) && !rest.iter().any(goes_on),
         // Its second operand is a file that it writes.
         "uniq" => {
             !rest.iter().any(is_several)
@@ -431,21 +431,34 @@ pub(in crate::tools::permission) fn only_reads(simple: &Simple) -> bool {
     }
 }
 
+/// Returns whether letters follow one that takes a value. `tree` takes the next word for the value, and the letters for
+/// options.
+fn goes_on(word: &Word) -> bool {
+    let letters = word.text.strip_prefix('-').filter(|letters| !letters.starts_with('-'));
+    letters.is_some_and(|letters| {
+        let value = letters.find(|letter| TREE.valued.contains(letter));
+        value.is_some_and(|at| at + 1 < letters.len())
+    })
+}
+
 /// Returns whether `find` does nothing but look and run programs, which are judged by themselves.
 fn find(words: &[Word]) -> bool {
     let (mut is_program, mut before) = (false, "");
-    words.iter().all(|word| {
+    let is_known = words.iter().all(|word| {
         let text = word.text.as_str();
         let is_number = || text.len() > 1 && text[1..].starts_with(|c: char| c.is_ascii_digit());
         let is_known = is_program || !text.starts_with('-') || FIND.contains(&text) || is_number();
+        // A file can have the name `;`, which ends the program.
+        let may_end = is_program && word.form == Form::Pattern;
         if is_program {
             is_program = !(text == ";" || text == "+" && before == "{}");
         } else {
             is_program = matches!(text, "-exec" | "-execdir" | "-ok" | "-okdir");
         }
         before = text;
-        is_known && !is_doubtful(word)
-    })
+        is_known && !may_end && !is_doubtful(word)
+    });
+    is_known && !is_program
 }
 
 /// Returns whether the words of `test` evaluate nothing.
@@ -681,6 +694,11 @@ mod tests {
             "git tag v1",
             "awk 1",
             "tree -o x",
+            "tree -Lo 2 x",
+            "tree -LP 2 x",
+            "find . -exec ls",
+            "find . -exec ls \\;* -delete",
+            "arch x",
             "tree -R -H x",
             "file -C x",
             "wait -p x",
