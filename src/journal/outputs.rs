@@ -1,11 +1,11 @@
 //! The whole of tool results that were cut for the model.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Read};
-use std::path::PathBuf;
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
 
 use super::Durability;
-use super::blobs::{digest, replace};
+use super::blobs::{digest, digest_of, replace};
 use super::error::{JournalError, Tried};
 use super::folder;
 use crate::model::CallId;
@@ -43,8 +43,10 @@ impl Outputs {
     /// Fails when the system refuses it.
     pub fn keep(&self, call: &CallId, text: &str) -> Result<(), JournalError> {
         folder::durable(&self.folder, self.durability)?;
-        let path = self.path(call);
-        replace(&path, text.as_bytes(), self.durability).tried("write", &path)
+        let path = self.path(call, text);
+        let other = self.find(call).filter(|other| *other != path);
+        replace(&path, text.as_bytes(), self.durability).tried("write", &path)?;
+        other.map_or(Ok(()), |other| fs::remove_file(&other).tried("remove", &other))
     }
 
     /// Returns up to `limit` lines of an output from line `offset` on, counted from one; none when no output of
@@ -52,18 +54,17 @@ impl Outputs {
     ///
     /// # Errors
     ///
-    /// Fails when the output can't be read.
+    /// Fails when the output can't be read, or is not what was kept.
     pub fn page(
         &self,
         call: &CallId,
         offset: u64,
         limit: u64,
     ) -> Result<Option<Page>, JournalError> {
-        let (path, offset) = (self.path(call), offset.max(1));
-        let file = match File::open(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            opened => opened.tried("open", &path)?,
-        };
+        let offset = offset.max(1);
+        let Some(path) = self.find(call) else { return Ok(None) };
+        let mut file = File::open(&path).tried("open", &path)?;
+        check(&mut file, &path).tried("read", &path)?;
         let mut input = BufReader::new(file);
         let (mut bytes, mut lines) = (Vec::new(), 0);
         loop {
@@ -86,9 +87,18 @@ impl Outputs {
         Ok(Some(Page { text: String::from_utf8_lossy(&bytes).into_owned(), lines: lines - 1 }))
     }
 
-    /// The id of a call is a model's own text: no file is named by it.
-    fn path(&self, call: &CallId) -> PathBuf {
-        self.folder.join(digest(call.as_str().as_bytes()))
+    /// The id of a call is a model's own text: no file is named by it. The name tells of the content, too, so that one of
+    /// which a power cut has left a part is not taken for the whole.
+    fn path(&self, call: &CallId, text: &str) -> PathBuf {
+        let (call, content) = (digest(call.as_str().as_bytes()), digest(text.as_bytes()));
+        self.folder.join(format!("{call}.{content}"))
+    }
+
+    /// Returns the file of a call's output. Older releases have named it by the call alone.
+    fn find(&self, call: &CallId) -> Option<PathBuf> {
+        let call = digest(call.as_str().as_bytes());
+        let mut names = folder::list(&self.folder).ok()?.flatten().map(|entry| entry.path());
+        names.find(|path| path.file_stem().is_some_and(|name| *name == *call))
     }
 
     /// Takes all outputs of another session over.
@@ -114,6 +124,15 @@ impl Outputs {
     }
 }
 
+/// Fails unless a file has the content that its name tells of.
+fn check(file: &mut File, path: &Path) -> io::Result<()> {
+    let Some(content) = path.extension() else { return Ok(()) };
+    if *digest_of(file)? != *content {
+        return Err(io::Error::other("its content is not what was kept"));
+    }
+    file.seek(SeekFrom::Start(0)).map(|_| ())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,6 +141,21 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let outputs = Outputs::new(temp.path().join("outputs"), Durability::Full);
         (temp, outputs)
+    }
+
+    #[test]
+    fn an_output_that_is_torn_is_not_given_out() {
+        let (_temp, outputs) = outputs();
+        let call = CallId::from("c");
+        outputs.keep(&call, "another\n").unwrap();
+        outputs.keep(&call, "1\n2\n3\n").unwrap();
+        assert_eq!(outputs.page(&call, 1, 1).unwrap().unwrap().lines, 3);
+        let path = outputs.find(&call).unwrap();
+        fs::write(&path, "1\n2\n").unwrap();
+        assert!(outputs.page(&call, 1, 1).unwrap_err().to_string().contains("not what was kept"));
+        // One that an older release has written is given out as it is.
+        fs::rename(&path, path.with_extension("")).unwrap();
+        assert_eq!(outputs.page(&call, 1, 1).unwrap().unwrap().lines, 2);
     }
 
     #[test]

@@ -11,8 +11,8 @@ use super::line::{Content, Stored, StoredMark};
 use super::mail::MailId;
 use super::reader::{Behind, Damage, Found, Position, Reader};
 use crate::machine::{
-    Bill, Event, EventKind, Fold, Intent, Mark, Outcomes, Resumption, Slot, State, StateKind,
-    Status, Verdict,
+    Bill, Event, EventKind, Fold, Image, Intent, Mark, Outcomes, Resumption, Slot, State,
+    StateKind, Status, Verdict,
 };
 use crate::model::{CallId, EffectId, Span, Time};
 
@@ -48,6 +48,8 @@ pub struct Past {
     intents: HashMap<CallId, Intent>,
     /// The files that calls have replaced since the session went on, as they left them.
     written: BTreeMap<Arc<str>, Option<Arc<str>>>,
+    /// The changes of files that calls were ever cleared for.
+    edits: Vec<Image>,
 }
 
 /// What became of a record.
@@ -132,6 +134,7 @@ impl Past {
             arrived: BTreeSet::new(),
             intents: HashMap::new(),
             written: BTreeMap::new(),
+            edits: Vec::new(),
         }
     }
 
@@ -225,10 +228,18 @@ impl Past {
         })
     }
 
+    /// Returns the changes of files that calls were ever cleared for, whether they were made or not.
+    pub(super) fn edits(&self) -> &[Image] {
+        &self.edits
+    }
+
     /// Remembers what a resume has to know of an event.
     fn remember(&mut self, event: &Event) {
         match event {
             Event::Vetted { id, verdict: Verdict::Cleared { intent, .. } } => {
+                if let Intent::Edit { files } = intent {
+                    self.edits.extend(files.iter().cloned());
+                }
                 if let Some(call) = call_of(&self.fold.state, *id) {
                     self.intents.insert(call, intent.clone());
                 }

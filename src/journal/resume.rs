@@ -1,16 +1,15 @@
 //! Going on with a session: what was under way when its process ended is found out, decided and written down first.
 
 use std::fs::Metadata;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
-use sha2::{Digest as _, Sha256};
 
-use super::blobs::hex;
+use super::blobs::digest_of;
 use super::error::{JournalError, Tried};
 use super::header::{Resumed, Setting, Wall};
 use super::mail::{Letter, LetterKind, MailId};
@@ -86,16 +85,15 @@ impl Opened {
         let Self { mut journal, past, delegated, .. } = self;
         let GoOn { now, setting, rules, prompt } = how;
         let files = Files::open(&setting.workspace.root)?;
+        for past in std::iter::once(&past).chain(&delegated) {
+            files.complete(past);
+            files.tidy(past);
+        }
         if prompt.is_none() && past.is_finished_for(&setting) && journal.mail().waiting().is_empty()
         {
             let outcomes = if past.ended.is_some() { Outcomes::default() } else { past.outcomes };
             let (drift, found) = (Vec::new(), Vec::new());
             return Ok(Going { journal, fold: past.fold, outcomes, drift, found });
-        }
-        let ran = std::iter::once(&past).chain(&delegated);
-        for past in ran {
-            files.complete(past);
-            files.tidy(past);
         }
         let now = Wall::from(now);
         let mut drift = past.setting.workspace.drift(&setting.workspace);
@@ -190,15 +188,7 @@ impl Files {
         if !is_fit(&file.metadata()?) {
             return Err(io::Error::other("is no ordinary file of a reasonable size"));
         }
-        let (mut hasher, mut buffer) = (Sha256::new(), vec![0; 64 << 10]);
-        loop {
-            match file.read(&mut buffer) {
-                Ok(0) => return Ok(hex(&hasher.finalize())),
-                Ok(read) => hasher.update(&buffer[..read]),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
+        digest_of(&mut file)
     }
 
     /// Completes changes of several files that were cut off half-way, so that there is no need to ask which of them were
@@ -243,10 +233,10 @@ impl Files {
         self.root.open(folder.unwrap_or(Path::new(".")))?.into_std().sync_all()
     }
 
-    /// Removes what calls that were running had put beside their files, and did not come to put into its place.
+    /// Removes what calls had put beside their files: those that were running, and did not come to put it into its place,
+    /// and those that were done, when a power cut has taken that back.
     fn tidy(&self, past: &Past) {
-        let running = running(&past.fold.state);
-        for image in running.iter().flat_map(|call| images(past, call)) {
+        for image in past.edits() {
             for digest in [&image.before, &image.after].into_iter().flatten() {
                 let beside = left_beside(&image.path, digest);
                 match self.root.remove_file(&beside) {

@@ -132,3 +132,80 @@ fn nothing_is_done_while_the_journal_is_not_durable() {
     }
     assert!(effects >= 2, "{log}");
 }
+
+/// Returns what a command makes durable.
+fn synced(world: &World, args: &[&str], how: &[&str]) -> BTreeMap<String, usize> {
+    let log = world.home().join("strace.log");
+    let how = [&["-f", "-y", "-s", "0"], how].concat();
+    let ran = finish(strace::around(&world.command(args), &log, &how).spawn().unwrap());
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    syncs(world, &fs::read_to_string(log).unwrap())
+}
+
+/// Returns how often anything was made durable whose name begins so.
+fn count(syncs: &BTreeMap<String, usize>, what: &str) -> usize {
+    syncs.iter().filter(|(name, _)| name.starts_with(what)).map(|(_, count)| count).sum()
+}
+
+const SESSIONS: &str = "fsync home/.local/state/architect/sessions";
+
+/// Returns a world with a session that has kept an output.
+fn kept() -> (World, String) {
+    let world = World::new();
+    let script = SCRIPT.replace("LONG", "Done.");
+    let ran = world.play(&script, &["--mode", "yolo", "--json"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let model =
+        world.script("[[turn]]\ntext = \"Yes.\"\n[[turn]]\ntext = \"Yes.\"\n".repeat(4).as_str());
+    (world, model)
+}
+
+#[test]
+fn a_copy_of_a_session_is_durable_before_it_has_its_name() {
+    if let Some(why) = untraceable() {
+        return println!("skipped: {why}");
+    }
+    let (world, model) = kept();
+    let fork = ["fork", "last", "More.", "--model", &model, "--json"];
+    let forked = synced(&world, &fork, &[]);
+    assert_eq!(count(&forked, &format!("{SESSIONS}/.new")), 1, "{forked:?}");
+    assert_eq!(count(&forked, &format!("{SESSIONS}/ID/outputs")), 1, "{forked:?}");
+    assert_eq!(forked.get(SESSIONS), Some(&1), "{forked:?}");
+    // Where there are no hard links, the outputs are copied.
+    let forked = synced(&world, &fork, &["-e", "inject=linkat:error=EPERM"]);
+    assert_eq!(count(&forked, &format!("{SESSIONS}/ID/outputs/")), 1, "{forked:?}");
+    let exported = world.run(&["sessions", "export", "last"]).out;
+    world.write("exported.jsonl", &exported);
+    let imported = synced(&world, &["sessions", "import", "exported.jsonl"], &[]);
+    assert_eq!(count(&imported, &format!("{SESSIONS}/.new")), 1, "{imported:?}");
+    assert_eq!(imported.get(SESSIONS), Some(&1), "{imported:?}");
+}
+
+#[test]
+fn what_is_cut_off_a_journal_is_durable_elsewhere_before() {
+    if let Some(why) = untraceable() {
+        return println!("skipped: {why}");
+    }
+    let (world, _) = kept();
+    let sessions = world.home().join(".local/state/architect/sessions");
+    let is_journal = |path: &std::path::PathBuf| path.extension().is_some_and(|it| it == "jsonl");
+    let mut files = fs::read_dir(sessions).unwrap().map(|entry| entry.unwrap().path());
+    let journal = files.find(is_journal).unwrap();
+    let torn = fs::read_to_string(&journal).unwrap() + "{\"seq\":";
+    fs::write(&journal, torn).unwrap();
+    let resumed = synced(&world, &["resume", "last", "--json"], &[]);
+    assert_eq!(count(&resumed, &format!("{SESSIONS}/ID/torn-")), 1, "{resumed:?}");
+    assert_eq!(resumed.get(&format!("{SESSIONS}/ID")), Some(&1), "{resumed:?}");
+    assert_eq!(resumed.get(&format!("{SESSIONS}/ID.jsonl")), Some(&1), "{resumed:?}");
+}
+
+#[test]
+fn a_report_is_durable_before_it_has_its_name() {
+    if let Some(why) = untraceable() {
+        return println!("skipped: {why}");
+    }
+    let (world, model) = kept();
+    let args = ["run", "Again.", "--model", &model, "--json", "--report-file", "report.html"];
+    let reported = synced(&world, &args, &[]);
+    assert_eq!(count(&reported, "fsync work/.staged"), 1, "{reported:?}");
+}

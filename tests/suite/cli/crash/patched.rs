@@ -51,7 +51,9 @@ fn a_patch_that_was_cut_off_is_completed_by_the_resume() {
         let how = ["-f", "-e", &kill];
         let ran = finish(strace::around(&world.command(&args), &log, &how).spawn().unwrap());
         let new = FILES.iter().filter(|name| world.read(name) == "new\n").count();
-        let resumed = world.run(&["resume", "last", "--json"]);
+        let how = ["-f", "-y", "-e", "trace=fsync"];
+        let resume = strace::around(&world.command(&["resume", "last", "--json"]), &log, &how);
+        let resumed = finish({ resume }.spawn().unwrap());
         if ran.code != -1 || resumed.code == 3 {
             // The patch was made, or the process was killed before there was a session.
             continue;
@@ -64,6 +66,11 @@ fn a_patch_that_was_cut_off_is_completed_by_the_resume() {
         let left = std::fs::read_dir(world.path("")).unwrap().flatten();
         assert_eq!(left.count(), FILES.len(), "{nth}");
         let shown = world.run(&["sessions", "show", "last"]).out;
+        // What is told to be completed is there after a power cut, too.
+        let folder = format!("<{}>", world.path(".").canonicalize().unwrap().display());
+        let synced = std::fs::read_to_string(&log).unwrap();
+        let renamed = if new == 0 { 0 } else { FILES.len() - new };
+        assert_eq!(synced.matches(&folder).count(), renamed, "{nth}: {synced}");
         let is_told = shown.contains("the files show that it was completed: a, b, c.");
         assert!(is_told || new == 0 || new == 3, "{nth}: {shown}");
         completed += u32::from(is_told);

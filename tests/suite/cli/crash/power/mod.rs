@@ -307,6 +307,12 @@ impl Recorded {
                 || mail.any(|letter| contains(letter, "Mind the gap."));
             assert!(is_there || !case.is_steered, "{name}: the message is lost");
         }
+        let outputs = tree.keys().filter(|path| is_output(path) && !is_hidden(path));
+        if outputs.count() > 0 {
+            let page = store.outputs(session).page(&"c0".into(), 1, u64::MAX);
+            let is_there = page.as_ref().is_ok_and(|page| page.as_ref().unwrap().lines > 20_000);
+            assert!(is_there || (!is_full && page.is_err()), "{name}: {page:?}");
+        }
         let repair = if is_full { Repair::Refuse } else { Repair::Cut };
         let opened = store.reopen(session, repair).unwrap_or_else(|e| panic!("{name}: {e}"));
         assert_eq!(opened.torn.is_some(), is_torn, "{name}: {:?}", end.kind);
