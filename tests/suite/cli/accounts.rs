@@ -97,13 +97,14 @@ fn sub_agents_and_the_closing_call_are_counted_once_by_everyone() {
 }
 
 /// The judge plays the same script from its beginning: it wants a tool, has none, and is asked for its last word.
+/// That is no verdict, so the run ends as partial.
 #[test]
 fn an_evaluation_is_counted_once_by_everyone() {
     let world = World::new();
     let script = script(&[DISPATCH, SAY, LIST, SAY]);
     let args = ["--output-format", "stream-json", "--show-costs", "--self-eval", "basic"];
     let ran = world.play(&script, &args);
-    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert_eq!(ran.code, 2, "{}", ran.err);
     agree(&world, &ran, 6, 4);
     let costs = world.run(&["sessions", "costs", "--json"]).json();
     let purposes = costs.as_array().unwrap().iter().map(|row| row["purpose"].clone());
