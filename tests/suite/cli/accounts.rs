@@ -81,7 +81,7 @@ fn agree(world: &World, ran: &Ran, calls: u32, traced: u32) {
     assert_eq!(number(&total["input_tokens"]), number(&result["usage"]["input_tokens"]));
     let text = world.run(&["sessions", "costs"]).out;
     let total = text.lines().last().unwrap();
-    assert!(total.starts_with("total") && total.ends_with(&format!("${calls}.0000")), "{text}");
+    assert!(total.starts_with("total") && total.ends_with(&format!("${calls}.000000")), "{text}");
     assert_eq!(total.split_whitespace().nth(1), Some(&*calls.to_string()), "{text}");
 }
 

@@ -270,7 +270,7 @@ fn an_index_that_can_t_be_used_is_done_without() {
 fn the_first_list_of_five_thousand_sessions_takes_little_time() {
     let world = World::new();
     let (session, _) = world.run();
-    let fork = architect::journal::Fork { after: None, instead: None, now: SystemTime::now() };
+    let fork = Fork { after: None, instead: None, now: SystemTime::now() };
     for _ in 1..5_000 {
         world.store.fork(session, &fork).unwrap();
     }
