@@ -52,6 +52,14 @@ fn distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
+/// Says that text beyond ASCII cannot be added to a file.
+pub(super) fn other_encoding(path: &RelPath) -> String {
+    format!(
+        "'{path}' is not UTF-8, and its encoding is not known; characters beyond ASCII would damage it. Keep to ASCII, or \
+         change it with a command that knows the encoding, such as iconv."
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

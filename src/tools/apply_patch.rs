@@ -310,6 +310,10 @@ fn patched(path: &RelPath, content: &[u8], section: &Section) -> Result<Vec<u8>,
         return Err(format!("'{path}' is a binary file; only text can be patched."));
     }
     let hunks = &section.hunks;
+    let added = hunks.iter().find_map(Hunk::first_beyond_ascii);
+    if added.is_some_and(|added| Text::would_mix(content, added)) {
+        return Err(advice::other_encoding(path));
+    }
     // The patch is about the text, without its mark and in no encoding, unless it has the mark too.
     let has_mark = hunks.iter().any(Hunk::has_mark);
     let text = Text::read(content.to_vec()).filter(|text| text.content != content);

@@ -127,6 +127,9 @@ impl Call {
         if is_binary(&before) {
             return Err(binary());
         }
+        if Text::would_mix(&before, new_str) {
+            return Err(advice::other_encoding(&path));
+        }
         let text = Text::read(before.clone()).ok_or_else(binary)?;
         let places = if *replace_all { Places::All } else { Places::One };
         let replaced = replace(&text.content, old_str.as_bytes(), new_str.as_bytes(), places);

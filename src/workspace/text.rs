@@ -93,6 +93,14 @@ impl Text {
         }
     }
 
+    /// Returns whether what is added would mix UTF-8 into a text of another encoding: one in which no character beyond
+    /// ASCII is UTF-8.
+    pub fn would_mix(content: &[u8], added: &str) -> bool {
+        !added.is_ascii()
+            && std::str::from_utf8(content).is_err()
+            && content.utf8_chunks().all(|chunk| chunk.valid().is_ascii())
+    }
+
     /// Returns how its lines end; none when it has just one.
     pub fn line_end(&self) -> Option<LineEnd> {
         let mut found = None;

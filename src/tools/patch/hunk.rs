@@ -78,6 +78,14 @@ impl Hunk {
         old.collect()
     }
 
+    /// Returns the first line that it adds and that has characters beyond ASCII.
+    pub(in crate::tools) fn first_beyond_ascii(&self) -> Option<&str> {
+        self.lines.iter().find_map(|line| match line {
+            Line::Added(text) => Some(text.as_str()).filter(|text| !text.is_ascii()),
+            Line::Same(_) | Line::Removed(_) => None,
+        })
+    }
+
     /// Returns whether its lines all have the same end, as far as they have one.
     pub(super) fn has_one_end(&self) -> bool {
         let mut ends = self.lines.iter().filter_map(|line| match line {

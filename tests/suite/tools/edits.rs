@@ -219,3 +219,20 @@ fn the_begin_format_is_judged_by_all_of_its_files() {
         assert!(!world.path.join("fine").exists());
     }
 }
+
+/// A file in Latin-1 keeps its bytes, and gets none of another encoding.
+#[test]
+fn no_encoding_is_mixed_into_another() {
+    let world = world();
+    let old = b"a\n\xe9t\xe9\n";
+    world.write("f", old);
+    let hunk = |new: &str| patch(&format!("--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+{new}\n"));
+    let edit = |new: &str| json!({"path": "f", "old_str": "a", "new_str": new});
+    for (tool, arguments) in [("apply_patch", hunk("é")), ("edit_file", edit("é"))] {
+        let said = world.err(tool, &arguments);
+        assert!(said.contains("'f' is not UTF-8"), "{said}");
+        assert_eq!(fs::read(world.path.join("f")).unwrap(), old);
+    }
+    world.ok("apply_patch", &hunk("b"));
+    assert_eq!(fs::read(world.path.join("f")).unwrap(), b"b\n\xe9t\xe9\n");
+}
