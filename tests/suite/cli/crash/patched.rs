@@ -39,7 +39,8 @@ fn a_patch_that_was_cut_off_is_completed_by_the_resume() {
         return println!("skipped: {why}");
     }
     let (mut cut_off, mut completed) = (0, 0);
-    for nth in 1..=6 {
+    // Before each file takes its place, the old one gets a second name; nobody else makes any.
+    for nth in 1..=FILES.len() + 1 {
         let world = World::new();
         for name in FILES {
             world.write(name, "old\n");
@@ -47,7 +48,7 @@ fn a_patch_that_was_cut_off_is_completed_by_the_resume() {
         let model = world.script(SCRIPT);
         let args = ["run", "Do it.", "--model", &model, "--mode", "yolo", "--json"];
         let log = world.home().join("strace.log");
-        let kill = format!("inject=renameat,renameat2:signal=KILL:when={nth}");
+        let kill = format!("inject=linkat:signal=KILL:when={nth}");
         let how = ["-f", "-e", &kill];
         let ran = finish(strace::around(&world.command(&args), &log, &how).spawn().unwrap());
         let new = FILES.iter().filter(|name| world.read(name) == "new\n").count();
@@ -55,7 +56,7 @@ fn a_patch_that_was_cut_off_is_completed_by_the_resume() {
         let resume = strace::around(&world.command(&["resume", "last", "--json"]), &log, &how);
         let resumed = finish({ resume }.spawn().unwrap());
         if ran.code != -1 || resumed.code == 3 {
-            // The patch was made, or the process was killed before there was a session.
+            // Another process was killed or none was, or there was no session yet.
             continue;
         }
         cut_off += 1;
