@@ -35,7 +35,11 @@ fn refuse(call: i64, errno: i32) {
 fn run(world: &World, lacking: Lacking, args: &[&str]) -> Ran {
     let model = world.script(SCRIPT);
     let args = [&["run", "Do it.", "--mode", "yolo", "--model", &model][..], args].concat();
-    let mut command = world.command(&args);
+    start(world, lacking, &args)
+}
+
+fn start(world: &World, lacking: Lacking, args: &[&str]) -> Ran {
+    let mut command = world.command(args);
     // Whatever this thread may not do, the processes that it starts may not do either.
     let child = std::thread::scope(|scope| {
         let start = || {
@@ -78,5 +82,34 @@ fn what_is_lacking_is_told_or_ends_the_run() {
         if code == 3 {
             assert!(ran.err.contains("user namespaces"), "{about}");
         }
+    }
+}
+
+/// What was said in one project, and what a command can find of it in another.
+#[test]
+fn stored_sessions_are_read_by_no_command() {
+    const SAID: &str = r#"
+[[turn]]
+text = "CANARY-ANSWER"
+"#;
+    const SEARCH: &str = r#"
+[[turn]]
+calls = [{ name = "run_command", arguments = { command = "grep -rqs CANARY-ANSWER \"$HOME\" && echo x > found; echo x > ran" } }]
+[[turn]]
+text = "Done."
+"#;
+    for (lacking, args, finds) in [
+        (Lacking::Nothing, &[][..], false),
+        (Lacking::Nothing, &["--network", "off"], false),
+        (Lacking::Namespaces, &[], false),
+        (Lacking::Nothing, &["--sandbox", "off"], true),
+    ] {
+        let world = World::new();
+        assert_eq!(world.play(SAID, &[]).code, 0);
+        let model = world.script(SEARCH);
+        let args = [&["run", "Do it.", "--mode", "yolo", "--model", &model][..], args].concat();
+        let ran = start(&world, lacking, &args);
+        assert!(world.path("ran").exists(), "{}", ran.err);
+        assert_eq!(world.path("found").exists(), finds, "{lacking:?} {args:?}");
     }
 }
