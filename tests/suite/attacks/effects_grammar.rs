@@ -864,7 +864,7 @@ fn word(chance: &mut Chance, depth: usize) -> String {
 /// Returns a text with some of its characters changed.
 fn mutated(text: &str, chance: &mut Chance) -> String {
     let mut chars: Vec<char> = text.chars().collect();
-    let odd: Vec<char> = "'\"`$(){}[]<>|&;\\\n#!*?~=-+%^@_: ,".chars().collect();
+    let odd: Vec<char> = "'\"`$(){}[]<>|&;\\\n#!*?~=-+%^@_: ,\t\r\u{b}\u{a0}".chars().collect();
     for _ in 0..=chance.below(3) {
         if chars.is_empty() {
             break;

@@ -156,6 +156,10 @@ impl Line {
     /// Returns the folders that a word may lead to.
     fn entered(&self, word: &Word) -> Vec<String> {
         let mut all = self.places(word);
+        if !word.is_literal() {
+            // What a pattern fits, or what braces become.
+            all.push("$folder".to_owned());
+        }
         // Behind a link, `..` may be another folder than the one before it.
         if word.text.contains("..") {
             all.extend(self.folders.iter().map(|folder| below(folder, &word.text)));
