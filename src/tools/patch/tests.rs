@@ -394,6 +394,7 @@ fn theirs(folder: &Path, file: &str, program: &str, args: &[&str]) -> Option<Str
 /// Patches of random changes, some with something odd in them, on files that may have moved on: what git or GNU patch
 /// makes of them is what we make of them, or we refuse. `ARCHITECT_TEST_PATCHES` says how many.
 #[test]
+#[allow(clippy::too_many_lines)] // one class of difference after the other
 fn odd_patches_give_what_git_and_patch_give_or_are_refused() {
     if ["git", "patch", "diff"]
         .iter()

@@ -631,6 +631,7 @@ fn script(chance: &mut Chance, depth: usize) -> String {
     text
 }
 
+#[allow(clippy::too_many_lines)] // a grammar, one rule after the other
 fn command(chance: &mut Chance, depth: usize) -> String {
     if depth > 2 || chance.in_100(70) {
         return simple(chance, depth);

@@ -1,5 +1,5 @@
 //! The power is cut: whatever part of what was not synced is lost, the session goes on from the rest, and nothing is lost
-//! of which anybody was told. As the ALICE and CrashMonkey papers do, the operations of a real run are recorded, and each
+//! of which anybody was told. As the ALICE and `CrashMonkey` papers do, the operations of a real run are recorded, and each
 //! disk that a prefix of them may leave is gone on from.
 
 mod disk;

@@ -140,7 +140,7 @@ impl<'a> Recorder<'a> {
                 let is_made = arguments.contains("O_CREAT") || name == "creat";
                 let is_emptied = arguments.contains("O_TRUNC") || name == "creat";
                 let made = is_made.then(|| Op::Create(path.clone()));
-                made.into_iter().chain(is_emptied.then(|| Op::Truncate(path, 0))).collect()
+                made.into_iter().chain(is_emptied.then_some(Op::Truncate(path, 0))).collect()
             }
             ("write" | "writev" | "pwrite64" | "pwritev" | "pwritev2", file) => {
                 let mut bytes = strings(arguments);
