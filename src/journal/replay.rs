@@ -92,7 +92,7 @@ pub struct End {
 pub enum EndKind {
     /// Nothing.
     Whole,
-    /// What a crash leaves: half a record, and nothing intact behind it.
+    /// What a crash leaves: half a record, and nothing intact behind it that a sync came before.
     Torn(Damage),
     /// Something because of which the session can only be read.
     ReadOnly(ReadOnly),
