@@ -637,68 +637,10 @@ fn command(chance: &mut Chance, depth: usize) -> String {
         return simple(chance, depth);
     }
     let depth = depth + 1;
-    match chance.below(28) {
-        15 => format!("f() {{ {}; }}{}; f", script(chance, depth), redirection(chance)),
-        16 => format!(
-            "f() ( {} ); f; ls() {{ {}; }}; ls",
-            script(chance, depth),
-            script(chance, depth)
-        ),
-        17 => format!("function f {{ {}; }}; f", script(chance, depth)),
-        18 => format!("until {}; do {}; done", simple(chance, depth), script(chance, depth)),
-        19 => format!(
-            "if {}; then ls; elif {}; then ls; else {}; fi",
-            simple(chance, depth),
-            simple(chance, depth),
-            script(chance, depth)
-        ),
-        20 => format!("time {} {}", chance.of(&["-p", "--", "!", "-p --"]), simple(chance, depth)),
-        21 => {
-            // Documents that end where they don't seem to, and behind which the next line begins.
-            let begin = chance.of(&[
-                "<<E", "<<-E", "<<'E'", "<<\\E", "<<E <<F", "<<E<<-F", "<<E #", "<<E |cat",
-                "<<E &&ls",
-            ]);
-            let body = chance.of(&[
-                "a",
-                "a\\",
-                "a\\\\",
-                "$(cat <<E\nb\nE\n)",
-                "${x:-\nE\n}",
-                "\"",
-                "'",
-                "`ls",
-                "\tE",
-                " E",
-                "E ",
-                "$x",
-            ]);
-            let end = chance.of(&["E", "\tE", "E\nF", "F\nE", "E\n", "E)", "\\E"]);
-            format!("cat {begin}\n{body}\n{end}\n{}\nE\n", simple(chance, depth))
-        }
-        22 => {
-            let (of, pattern) = (word(chance, depth), word(chance, depth));
-            let end = chance.of(&[";;", ";&", ";;&", "\n;;"]);
-            format!(
-                "case {of} in ({pattern}|a) {}{end} *) ls;; esac{}",
-                script(chance, depth),
-                redirection(chance)
-            )
-        }
-        23 => format!("for x in a; do {}; done{}", script(chance, depth), redirection(chance)),
-        24 => format!("ls # {}\n{}", word(chance, depth), simple(chance, depth)),
-        25 => format!("eval \"{}\"", simple(chance, 9).replace(['"', '`'], "")),
-        26 => format!(
-            "for (({}; {}; 0)); do {}; done",
-            chance.of(EXPRESSIONS),
-            chance.of(EXPRESSIONS),
-            script(chance, depth)
-        ),
-        27 => format!(
-            "( cd {}; {} )",
-            chance.of(&["e", "k", "d", "-P k/..", "$x", "\"$HOME\"/e", "-"]),
-            script(chance, depth)
-        ),
+    if chance.in_100(45) {
+        return rarer(chance, depth);
+    }
+    match chance.below(16) {
         0 => format!("( {} )", script(chance, depth)),
         1 => format!("{{ {}; }}{}", script(chance, depth), redirection(chance)),
         2 => format!("if {}; then {}; fi", script(chance, depth), script(chance, depth)),
@@ -764,6 +706,73 @@ fn command(chance: &mut Chance, depth: usize) -> String {
                 chance.of(&["bash -c", "sh -c", "eval", "bash -ec", "bash -kc"])
             )
         }
+    }
+}
+
+/// Returns a command of a form that is seen less often.
+fn rarer(chance: &mut Chance, depth: usize) -> String {
+    match chance.below(13) {
+        0 => format!("f() {{ {}; }}{}; f", script(chance, depth), redirection(chance)),
+        1 => format!(
+            "f() ( {} ); f; ls() {{ {}; }}; ls",
+            script(chance, depth),
+            script(chance, depth)
+        ),
+        2 => format!("function f {{ {}; }}; f", script(chance, depth)),
+        3 => format!("until {}; do {}; done", simple(chance, depth), script(chance, depth)),
+        4 => format!(
+            "if {}; then ls; elif {}; then ls; else {}; fi",
+            simple(chance, depth),
+            simple(chance, depth),
+            script(chance, depth)
+        ),
+        5 => format!("time {} {}", chance.of(&["-p", "--", "!", "-p --"]), simple(chance, depth)),
+        6 => {
+            // Documents that end where they don't seem to, and behind which the next line begins.
+            let begin = chance.of(&[
+                "<<E", "<<-E", "<<'E'", "<<\\E", "<<E <<F", "<<E<<-F", "<<E #", "<<E |cat",
+                "<<E &&ls",
+            ]);
+            let body = chance.of(&[
+                "a",
+                "a\\",
+                "a\\\\",
+                "$(cat <<E\nb\nE\n)",
+                "${x:-\nE\n}",
+                "\"",
+                "'",
+                "`ls",
+                "\tE",
+                " E",
+                "E ",
+                "$x",
+            ]);
+            let end = chance.of(&["E", "\tE", "E\nF", "F\nE", "E\n", "E)", "\\E"]);
+            format!("cat {begin}\n{body}\n{end}\n{}\nE\n", simple(chance, depth))
+        }
+        7 => {
+            let (of, pattern) = (word(chance, depth), word(chance, depth));
+            let end = chance.of(&[";;", ";&", ";;&", "\n;;"]);
+            format!(
+                "case {of} in ({pattern}|a) {}{end} *) ls;; esac{}",
+                script(chance, depth),
+                redirection(chance)
+            )
+        }
+        8 => format!("for x in a; do {}; done{}", script(chance, depth), redirection(chance)),
+        9 => format!("ls # {}\n{}", word(chance, depth), simple(chance, depth)),
+        10 => format!("eval \"{}\"", simple(chance, 9).replace(['"', '`'], "")),
+        11 => format!(
+            "for (({}; {}; 0)); do {}; done",
+            chance.of(EXPRESSIONS),
+            chance.of(EXPRESSIONS),
+            script(chance, depth)
+        ),
+        _ => format!(
+            "( cd {}; {} )",
+            chance.of(&["e", "k", "d", "-P k/..", "$x", "\"$HOME\"/e", "-"]),
+            script(chance, depth)
+        ),
     }
 }
 
