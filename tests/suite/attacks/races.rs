@@ -13,6 +13,15 @@ use serde_json::{Value, json};
 
 use crate::tools::world::{World, yolo};
 
+/// Ends the swapping, also when a call panics: the scope waits for its threads.
+struct AtTheEnd<'a>(&'a AtomicBool);
+
+impl Drop for AtTheEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Makes a call again and again while the folder `d` of the workspace is a plain one and a link to another one in turns.
 fn swapping(world: &World, target: &str, tool: &str, arguments: &Value) -> Vec<String> {
     let end = AtomicBool::new(false);
@@ -28,12 +37,12 @@ fn swapping(world: &World, target: &str, tool: &str, arguments: &Value) -> Vec<S
                 let _ = fs::remove_file(path.join("d"));
             }
         });
+        let _end = AtTheEnd(&end);
         let begun = Instant::now();
         let mut said = Vec::new();
         while begun.elapsed() < Duration::from_millis(1500) {
             said.push(world.call(tool, arguments).text.to_string());
         }
-        end.store(true, Ordering::Relaxed);
         said
     })
 }

@@ -183,8 +183,9 @@ fn an_interrupted_start_is_no_missing_server() {
 #[test]
 fn servers_that_start_slowly_cannot_outlast_the_run() {
     let world = world(&stdio("s", "deaf"));
-    let ran = world.play("[[turn]]\ntext = \"Done.\"\n", &["--json", "--timeout", "1"]);
-    assert_eq!(ran.end(), end(2, "timeout", "partial"), "{}", ran.err);
+    let ran = world.play("[[turn]]\ntext = \"Done.\"\n", &["--json", "--timeout", "5"]);
+    // A fifth of the time is left for the run.
+    assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.err);
     assert!(ran.took < Duration::from_secs(5), "{:?}", ran.took);
 }
 

@@ -144,6 +144,9 @@ fn a_workspace_below_tmp_has_a_private_tmp() {
     assert!(run(&supervisor, &line).end.is_success());
     assert!(!Path::new("/tmp").join(&name).exists() && user.path("w/own").exists());
     assert!(!run(&supervisor, "echo x > ../other/file").end.is_success());
-    let hidden = run(&supervisor, "ls -A /tmp | wc -l").stdout.text();
-    assert_eq!(hidden.trim(), "2", "the workspace's own folder, and what was written");
+    let outsider = tempfile::tempdir_in("/tmp").unwrap();
+    let seen = run(&supervisor, "ls -A /tmp").stdout.text();
+    let is_seen = |path: &Path| seen.lines().any(|line| path.ends_with(line));
+    assert!(is_seen(user.folder.path()) && is_seen(Path::new(&name)), "{seen}");
+    assert!(!is_seen(outsider.path()), "{seen}");
 }
