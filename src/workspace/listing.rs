@@ -2,12 +2,21 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::iter;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use cap_std::fs::{FileType, FileTypeExt};
 
 use super::error::FileError;
 use super::path::RelPath;
 use super::root::Root;
+
+/// Returns the entries of a walk, without those that can't be read or are gone by now. The walker panics if its first
+/// folder is replaced while it looks at it; the walk is over then.
+pub fn entries(mut walk: ignore::Walk) -> impl Iterator<Item = ignore::DirEntry> {
+    let next = move || catch_unwind(AssertUnwindSafe(|| walk.next())).ok().flatten();
+    iter::from_fn(next).flatten()
+}
 
 /// One entry of a folder.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -25,7 +25,7 @@ pub use error::FileError;
 pub use generated::is_generated;
 pub use guard::{Access, Guard};
 pub use lines::{Page, PageLimits};
-pub use listing::{Entry, Kind};
+pub use listing::{Entry, Kind, entries};
 pub use path::{PathError, RelPath, shown};
 pub use root::{Opened, Root};
 pub use target::{append, open_without_links, target_inside};

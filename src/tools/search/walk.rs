@@ -14,7 +14,7 @@ use crate::port::Cancel;
 use crate::tools::pattern::glob;
 use crate::tools::permission::Judge;
 use crate::tools::tool::Target;
-use crate::workspace::{FileError, Kind, RelPath, Root, is_generated};
+use crate::workspace::{FileError, Kind, RelPath, Root, entries, is_generated};
 
 /// The files below a folder, as far as a search may look at them.
 #[derive(Clone)]
@@ -113,8 +113,7 @@ impl Walk {
             let threads = (0..most).map_while(start).count();
             drop(to_look_at);
             let mut own = (threads == 0).then(looking);
-            // What cannot be read, or is gone by now, has nothing to show.
-            for entry in walk.build().flatten() {
+            for entry in entries(walk.build()) {
                 let stop = stop();
                 if stop != Walked::All {
                     return stop;

@@ -12,6 +12,7 @@ use ignore::{DirEntry, WalkBuilder};
 use super::cache::Cache;
 use super::{Index, IndexError, IndexSettings, guarded, language};
 use crate::workspace::generated::is_generated;
+use crate::workspace::listing::entries;
 use crate::workspace::path::RelPath;
 use crate::workspace::root::Root;
 
@@ -123,7 +124,7 @@ impl Walk {
 impl Shared {
     fn walk(&self, builder: &WalkBuilder, root: &Path, largest: u64) {
         let begun = Instant::now();
-        for entry in builder.build().flatten() {
+        for entry in entries(builder.build()) {
             let found = found(&entry, root, largest);
             let mut progress = self.progress();
             progress.entries += 1;
