@@ -8,7 +8,9 @@
 //! Private folders are kept, one set for each workspace: a project cannot change what another project builds with.
 
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder};
+use std::fs::DirBuilder;
+#[cfg(target_os = "linux")]
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
@@ -245,7 +247,7 @@ fn maven(private: &Path) -> Option<OsString> {
 #[cfg(target_os = "linux")]
 pub(super) struct Layers {
     folder: PathBuf,
-    _lock: fs::File,
+    _lock: File,
 }
 
 /// Sets that are tried.
@@ -261,9 +263,9 @@ impl Layers {
             let folder = store.join(format!("layers-{number}"));
             DirBuilder::new().recursive(true).mode(0o700).create(&folder).ok()?;
             let path = folder.join("lock");
-            fs::File::create(&path).ok()?;
+            File::create(&path).ok()?;
             // Open for writing, it would keep its file system from being made read-only.
-            let lock = fs::File::open(path).ok()?;
+            let lock = File::open(path).ok()?;
             rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).ok()?;
             Some(Self { folder, _lock: lock })
         })
@@ -282,6 +284,8 @@ impl Layers {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn caches(variables: &[(&str, &'static str)]) -> Caches {

@@ -56,6 +56,7 @@ impl Protected {
     }
 
     /// Returns whether all of it can be put back.
+    #[cfg(any(target_os = "linux", test))]
     pub(super) fn is_feasible(&self) -> bool {
         self.taken().is_ok()
     }

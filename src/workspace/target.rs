@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, RawMode};
 
 /// Links that are followed on one path.
 const MOST: usize = 40;
@@ -59,7 +59,7 @@ pub fn target_inside(workspace: &Path, path: &Path) -> io::Result<Option<PathBuf
 /// # Errors
 ///
 /// Fails if the file cannot be opened, a link stands on the way, or it is neither a regular file nor a folder.
-pub fn open_without_links(path: &Path, flags: OFlags, mode: u32) -> io::Result<File> {
+pub fn open_without_links(path: &Path, flags: OFlags, mode: RawMode) -> io::Result<File> {
     let mode =
         if flags.contains(OFlags::CREATE) { Mode::from_raw_mode(mode) } else { Mode::empty() };
     let file = opened(path, flags | OFlags::CLOEXEC | OFlags::NONBLOCK, mode)?;
@@ -142,14 +142,7 @@ mod tests {
         }
         // Without a reader, opening it would wait; with one, what is written would go to that.
         let pipe = workspace.join("pipe");
-        rustix::fs::mknodat(
-            rustix::fs::CWD,
-            &pipe,
-            rustix::fs::FileType::Fifo,
-            Mode::from_raw_mode(0o600),
-            0,
-        )
-        .unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         assert!(append(&workspace, &pipe).is_err());
         let _reader = File::from(
             rustix::fs::open(&pipe, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()).unwrap(),

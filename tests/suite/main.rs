@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)] // in tests, helpers included
 #![allow(clippy::print_stdout, clippy::print_stderr)] // a test that is skipped says why
 
+#[cfg(target_os = "linux")] // its confinement is what they attack
 mod attacks;
 mod bytes;
 mod cli;

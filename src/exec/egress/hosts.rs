@@ -80,6 +80,7 @@ impl FromIterator<HostPattern> for AllowedHosts {
 
 impl AllowedHosts {
     /// Returns whether servers of this machine are among them.
+    #[cfg(target_os = "linux")]
     pub(super) fn has_localhost(&self) -> bool {
         self.0.iter().any(HostPattern::is_localhost)
     }

@@ -14,7 +14,9 @@ mod config;
 mod judge;
 mod scan;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
+#[cfg(target_os = "linux")]
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -478,12 +480,14 @@ pub fn finish_left(state: &Path) -> Vec<String> {
 }
 
 /// What a supervisor needs to do the work of an engine that was killed.
+#[cfg(target_os = "linux")]
 pub(super) struct Survivor {
     records: Dir,
     name: OsString,
     roots: Vec<(PathBuf, Dir)>,
 }
 
+#[cfg(target_os = "linux")]
 impl Survivor {
     /// Opens everything; to be called before there are other mounts.
     pub(super) fn of(policy: &Policy) -> Option<Self> {

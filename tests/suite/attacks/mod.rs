@@ -1,9 +1,7 @@
 //! Attacks from outside: what a model, a repository, a server or a provider tries, and what becomes of it.
 
 mod confinement;
-#[cfg(target_os = "linux")]
 mod effects;
-#[cfg(target_os = "linux")]
 mod effects_grammar;
 mod git;
 mod hooks;
