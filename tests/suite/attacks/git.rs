@@ -1063,9 +1063,8 @@ fn what_was_planted_is_found_when_everything_was_killed() {
         assert!(!supervisors.is_empty());
         if kills_all {
             let all = supervisors.iter().map(|id| format!(" {id}")).collect::<String>();
-            assert!(
-                user(&path, &format!("kill -STOP {0} {all}; kill -KILL {0} {all}", engine.id())).0
-            );
+            // Some end with another one, before their own signal; that all are gone is seen below.
+            user(&path, &format!("kill -STOP {0} {all}; kill -KILL {0} {all}", engine.id()));
         } else {
             engine.kill().unwrap();
         }
