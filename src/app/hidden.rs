@@ -207,10 +207,10 @@ mod tests {
 
     #[test]
     fn what_commands_need_is_not_hidden_by_a_variable() {
-        let needed = [Path::new("/work/w"), Path::new("/run/user/1/t")];
+        let needed = [Path::new("/srv/w"), Path::new("/run/user/1/t")];
         for (path, hides) in [
             ("/run/user/2", true),
-            ("/work/w/.env", true),
+            ("/srv/w/.env", true),
             ("/run/user/1", false),
             ("/tmp", false),
             ("/", false),
