@@ -13,6 +13,7 @@
 mod config;
 mod judge;
 mod scan;
+mod watches;
 
 use std::ffi::OsStr;
 #[cfg(target_os = "linux")]
@@ -118,7 +119,7 @@ impl Watch {
     fn add(&mut self, path: &Path, place: Place) {
         let Ok(path) = path.canonicalize() else { return };
         let Ok(dir) = Dir::open_ambient_dir(&path, ambient_authority()) else { return };
-        let mut scanner = Scanner::default();
+        let mut scanner = Scanner::watching();
         let (before, repositories) = scanner.scan(&dir, place);
         for repository in repositories.iter().filter(|path| !is_dependency(path)).take(MOST) {
             self.protect(&path.join(repository));

@@ -15,6 +15,8 @@ use cap_std::fs::{
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
+use super::watches::{Watch, Watches};
+
 /// Something that git executes or follows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Item {
@@ -63,19 +65,40 @@ const TODO: [&str; 5] = ["git-rebase-todo", "todo", "strategy", "opts", "applyop
 /// Folders of them in the folder of a repository.
 const OPERATIONS: [&str; 3] = ["rebase-merge", "rebase-apply", "sequencer"];
 
+/// How many folders are looked at after each command; the others are watched. A watch costs the start of a run more than
+/// a look, and there are not many of them.
+const UNWATCHED: usize = 256;
+
 /// Finds items, and remembers folders that have not changed.
 #[derive(Default)]
 pub(super) struct Scanner {
-    folders: HashMap<PathBuf, Folder>,
+    /// The folders of the last scan, from the top down.
+    folders: Vec<Seen>,
+    /// The repositories that it found.
+    repositories: Vec<PathBuf>,
+    /// Whether it could read all folders.
+    is_complete: bool,
+    watches: Watches,
     /// The device of the root.
     device: Option<u64>,
 }
 
+/// A folder that was looked at.
+struct Seen {
+    path: PathBuf,
+    place: Place,
+    folder: Folder,
+}
+
 /// What is known of a folder.
-#[derive(Clone, Default)]
+#[derive(Default)]
 struct Folder {
-    /// Its number, and when it changed last; zeros if that may be too short ago to tell.
-    changed: (u64, i128, i128),
+    /// Its device and number.
+    identity: (u64, u64),
+    /// When it changed last; `None` if that may be too short ago to tell.
+    changed: Option<(i128, i128)>,
+    /// Set before it was read.
+    watch: Option<Watch>,
     folders: Vec<OsString>,
     /// Entries that are neither folders nor plain files, and those that git may follow.
     special: Vec<OsString>,
@@ -105,11 +128,46 @@ impl Scanner {
     /// Returns the items below a folder, which is itself in a work tree or the folder of a repository, and the folders of
     /// repositories.
     pub(super) fn scan(&mut self, root: &Dir, first: Place) -> (Items, Vec<PathBuf>) {
-        let (mut items, mut repositories) = (Items::new(), Vec::new());
-        let mut todo = vec![(PathBuf::new(), first)];
-        let mut seen = HashMap::new();
-        while let Some((path, place)) = todo.pop() {
-            let Some(folder) = self.folder(root, &path) else { continue };
+        self.watches.update();
+        let is_same = |seen: &Seen| {
+            let Seen { path, folder, .. } = seen;
+            self.watches.is_set(folder.watch) || folder.is_at(root, path)
+        };
+        if !self.is_complete || !self.folders.iter().all(is_same) {
+            self.walk(root, first);
+        }
+        let mut items = Items::new();
+        for Seen { path, place, folder } in &self.folders {
+            for name in &folder.special {
+                let path = path.join(name);
+                if let Some(item) = item(root, &path, name, *place) {
+                    items.insert(path, item);
+                }
+            }
+        }
+        (items, self.repositories.clone())
+    }
+
+    /// Goes through all folders.
+    fn walk(&mut self, root: &Dir, first: Place) {
+        let known = self.folders.drain(..).map(|seen| (seen.path, seen.folder));
+        let mut known: HashMap<PathBuf, Folder> = known.collect();
+        self.repositories.clear();
+        self.is_complete = true;
+        let mut todo = vec![(PathBuf::new(), first, false)];
+        while let Some((path, place, is_parent_same)) = todo.pop() {
+            let old = known.remove(&path).filter(|old| {
+                let is_watched = self.watches.is_set(old.watch);
+                // What is watched may lie at another path by now, unless the folder that it is in has not changed.
+                is_watched && is_parent_same
+                    || is_watched && stat(root, &path).is_some_and(|found| found.0 == old.identity)
+                    || !is_watched && old.is_at(root, &path)
+            });
+            let is_same = old.is_some();
+            let Some(folder) = old.or_else(|| self.read(root, &path)) else {
+                self.is_complete = false;
+                continue;
+            };
             let place = match place {
                 Place::WorkTree | Place::Shallow | Place::Inside if folder.is_repository => {
                     Place::Repository
@@ -117,44 +175,36 @@ impl Scanner {
                 place => place,
             };
             if place == Place::Repository {
-                repositories.push(path.clone());
-            }
-            for name in &folder.special {
-                let path = path.join(name);
-                if let Some(item) = item(root, &path, name, place) {
-                    items.insert(path, item);
-                }
+                self.repositories.push(path.clone());
             }
             for name in &folder.folders {
                 if let Some(place) = place.of(name) {
-                    todo.push((path.join(name), place));
+                    todo.push((path.join(name), place, is_same));
                 }
             }
-            seen.insert(path, folder);
+            self.folders.push(Seen { path, place, folder });
         }
-        self.folders = seen;
-        (items, repositories)
+    }
+
+    /// Returns a scanner that is going to scan more than once.
+    pub(super) fn watching() -> Self {
+        Self { watches: Watches::wanted(), ..Self::default() }
     }
 
     /// Returns whether the last scan has looked into a folder.
     pub(super) fn has(&self, path: &Path) -> bool {
-        self.folders.contains_key(path)
+        self.folders.iter().any(|seen| seen.path == path)
     }
 
-    /// Returns what is known of a folder; looks at it only if it has changed.
-    fn folder(&mut self, root: &Dir, path: &Path) -> Option<Folder> {
-        let known = self.folders.remove(path);
-        if let Some(known) = known
-            && changed(root, path) == Some(known.changed)
-        {
-            return Some(known);
-        }
+    /// Reads a folder.
+    fn read(&mut self, root: &Dir, path: &Path) -> Option<Folder> {
         let dir = opened(root, path)?;
         let meta = dir.dir_metadata().ok()?;
         if *self.device.get_or_insert(meta.dev()) != meta.dev() && is_of_the_kernel(&dir) {
             return None;
         }
-        let changed = (meta.ino(), meta.ctime().into(), meta.ctime_nsec().into());
+        let is_watched = self.folders.len() >= UNWATCHED;
+        let watch = is_watched.then(|| self.watches.add(&dir, meta.dev())).flatten();
         let mut folder = Folder::default();
         let (mut head, mut objects, mut refs, mut common) = (false, false, false, false);
         for entry in dir.entries().ok()?.flatten() {
@@ -177,10 +227,18 @@ impl Scanner {
         let is_settled = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
             .is_ok_and(|now| now.as_secs() > meta.ctime().unsigned_abs() + SETTLED.as_secs());
-        if is_settled {
-            folder.changed = changed;
-        }
+        folder.identity = (meta.dev(), meta.ino());
+        folder.changed = is_settled.then(|| (meta.ctime().into(), meta.ctime_nsec().into()));
+        folder.watch = watch;
         Some(folder)
+    }
+}
+
+impl Folder {
+    /// Returns whether it is at a path and has not changed.
+    fn is_at(&self, root: &Dir, path: &Path) -> bool {
+        let known = self.changed.map(|changed| (self.identity, changed));
+        known.is_some() && stat(root, path) == known
     }
 }
 
@@ -311,12 +369,15 @@ fn is_of_the_kernel(_: &Dir) -> bool {
     false
 }
 
-/// Returns the number of a folder, and when it changed last. It is only compared, so it doesn't matter where a link on the
-/// way leads.
-fn changed(root: &Dir, path: &Path) -> Option<(u64, i128, i128)> {
+/// Returns the device and the number of a folder, and when it changed last. That is only compared, so it doesn't matter
+/// where a link on the way leads.
+fn stat(root: &Dir, path: &Path) -> Option<((u64, u64), (i128, i128))> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     let found = rustix::fs::statat(root, path, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).ok()?;
-    Some((found.st_ino, found.st_ctime.into(), found.st_ctime_nsec.into()))
+    let changed = (found.st_ctime.into(), found.st_ctime_nsec.into());
+    #[allow(clippy::unnecessary_cast, clippy::cast_sign_loss)]
+    // it differs from one system to the other
+    Some(((found.st_dev as u64, found.st_ino), changed))
 }
 
 /// Opens a folder, also one that a command has closed; that one is left open.
@@ -328,5 +389,76 @@ fn opened(root: &Dir, path: &Path) -> Option<Dir> {
             root.open_dir(path).ok()
         }
         opened => opened.ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use cap_std::ambient_authority;
+
+    use super::*;
+
+    /// Most of these folders are watched, and are not looked at again before they have changed.
+    #[test]
+    fn nothing_is_missed_in_folders_that_are_watched() {
+        let around = tempfile::tempdir().unwrap();
+        let path = |name: &str| around.path().join(name);
+        for number in 0..2 * UNWATCHED {
+            fs::create_dir_all(path(&format!("root/d{number}/e"))).unwrap();
+        }
+        let plant = |name: &str| {
+            fs::create_dir_all(path(name).join(".git")).unwrap();
+            fs::write(path(name).join(".git/config"), "[core]\nfsmonitor = x\n").unwrap();
+        };
+        let root = Dir::open_ambient_dir(path("root"), ambient_authority()).unwrap();
+        let mut scanner = Scanner::watching();
+        let mut found = || {
+            let (items, _) = scanner.scan(&root, Place::WorkTree);
+            let is_same = scanner.scan(&root, Place::WorkTree).0 == items;
+            assert!(is_same, "{items:?}");
+            items.into_keys().map(|path| path.display().to_string()).collect::<Vec<_>>()
+        };
+        assert!(found().is_empty());
+        let mut expected = Vec::new();
+        for number in 0..2 * UNWATCHED {
+            let name = format!("d{number}/e");
+            let (folder, inner) = (format!("root/d{number}"), format!("root/{name}"));
+            match number % 8 {
+                // It is made there, or comes from elsewhere, with the folder around it or the one around that.
+                0 => plant(&inner),
+                1 => {
+                    plant("other");
+                    fs::rename(path("other/.git"), path(&inner).join(".git")).unwrap();
+                }
+                2 => {
+                    plant("new");
+                    fs::remove_dir(path(&inner)).unwrap();
+                    fs::rename(path("new"), path(&inner)).unwrap();
+                }
+                3 => {
+                    plant("outer/e");
+                    fs::rename(path(&folder), path(&format!("old{number}"))).unwrap();
+                    fs::rename(path("outer"), path(&folder)).unwrap();
+                }
+                _ => continue,
+            }
+            expected.push(format!("{name}/.git/config"));
+            if number % 50 < 8 {
+                expected.sort();
+                assert_eq!(found(), expected, "{number}");
+            }
+        }
+        expected.sort();
+        assert_eq!(found(), expected);
+        // Two folders with the same names change places.
+        fs::rename(path("root/d0"), path("d0")).unwrap();
+        fs::rename(path("root/d4"), path("root/d0")).unwrap();
+        fs::rename(path("d0"), path("root/d4")).unwrap();
+        expected.retain(|path| path != "d0/e/.git/config");
+        expected.push("d4/e/.git/config".to_owned());
+        expected.sort();
+        assert_eq!(found(), expected);
     }
 }
