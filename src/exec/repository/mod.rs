@@ -175,11 +175,22 @@ impl Watch {
         let Some(found) = Elsewhere::of(&workspace) else { return Vec::new() };
         match found {
             Elsewhere::WorkTree { own, common } => {
+                let (linked, work_trees) = others(&common, &own);
+                self.policy.protected.extend(in_linked(&own));
+                // As in a main work tree, git makes files at the top of the repository: locks, packed references.
+                if !work_trees.iter().chain([&workspace]).any(|path| path.starts_with(&common)) {
+                    let is_outside = |(_, path): &(_, &PathBuf)| !path.starts_with(&workspace);
+                    let outside = linked.iter().zip(&work_trees).filter(is_outside).take(MOST);
+                    let followed = outside.flat_map(|(linked, _)| in_linked(linked));
+                    let there = followed.filter(|path| path.symlink_metadata().is_ok());
+                    self.policy.protected.extend(there);
+                    self.policy.writable.push(common.clone());
+                    return vec![(common, Place::Repository)];
+                }
+                // Work trees lie in there, too.
                 let names = ["objects", "refs", "logs"];
                 let parts: Vec<_> = names.iter().map(|name| common.join(name)).collect();
                 self.policy.writable.extend(parts.iter().cloned().chain([own.clone()]));
-                let followed = ["commondir", "config.worktree", "gitdir"];
-                self.policy.protected.extend(followed.map(|name| own.join(name)));
                 self.lend(&common);
                 let parts = parts.into_iter().skip(1).map(|path| (path, Place::Inside));
                 parts.chain([(own, Place::Repository)]).collect()
@@ -406,6 +417,23 @@ impl Elsewhere {
         });
         is_known.then_some(Self::Submodule(own))
     }
+}
+
+/// Returns what git follows in the folder of a linked work tree.
+fn in_linked(own: &Path) -> [PathBuf; 3] {
+    ["commondir", "config.worktree", "gitdir"].map(|name| own.join(name))
+}
+
+/// Returns the folders that the other linked work trees have in a repository, and where these work trees lie.
+fn others(common: &Path, own: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let entries = fs::read_dir(common.join("worktrees")).into_iter().flatten().flatten();
+    let linked = entries.map(|entry| entry.path()).filter(|linked| linked != own);
+    let located = linked.filter_map(|linked| {
+        let file = String::from_utf8(contents(&linked.join("gitdir"))?).ok()?;
+        let work_tree = linked.join(file.trim_end_matches('\n')).parent()?.to_owned();
+        Some((linked, super::policy::real(&work_tree)?))
+    });
+    located.unzip()
 }
 
 /// Returns where a further folder that commands may write is to be looked at. It may be a cache of any size, so what lies

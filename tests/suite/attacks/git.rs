@@ -250,6 +250,14 @@ const LINES: &[Row] = &[
         "",
     ),
     row(
+        "gitlink, in one of many folders",
+        "git init -q . && git add a && git commit -qm one && mkdir -p $(seq -f d%g/e 400)",
+        Line(
+            "cd d7/e && git init -q lib; git -C lib commit -q --allow-empty -m l; git add lib; git -C lib config core.fsmonitor \"$OLDPWD/bad\"",
+        ),
+        "",
+    ),
+    row(
         "gitlink, cloned",
         REPO,
         Line("git clone -q . lib; git add lib; git -C lib config core.fsmonitor \"$PWD/bad\""),
@@ -974,6 +982,128 @@ fn a_workspace_whose_repository_lies_elsewhere_commits() {
             }
         }
     }
+}
+
+/// What a model does with git in a linked work tree. Much of it makes files at the top of the repository.
+const ORDINARY_LINKED: &[&str] = &[
+    "echo x > a && git add a && git commit -qm here && git log --oneline | grep here",
+    "git branch side && git pack-refs --all && git branch -D side",
+    "git tag v1 && git tag v2 && git pack-refs --all && git tag -d v1 && git tag | grep v2",
+    "git checkout -q -b b1 && echo 2 > a && git commit -qam two && git checkout -q w && git merge -q b1 && git branch -d b1",
+    "echo 3 > a && git stash -q && git stash pop -q && git commit -qam three",
+    "git config user.name somebody && git config user.name | grep somebody",
+    "git config user.name | grep somebody && git remote add origin ../o.git",
+    "git checkout -q -b r1 && echo r1 > a && git commit -qam r1 && git checkout -q w && echo r2 > a && git commit -qam r2",
+    "! git rebase -q r1 && echo r3 > a && git add a",
+    "git rebase --continue && git log --oneline | grep r2",
+    "git worktree add -q wt && git -C wt commit -q --allow-empty -m w && git worktree list | grep wt",
+    "git -C wt status && git worktree remove wt && git branch -D wt",
+    "git reflog expire --expire=now --all && git gc -q --prune=now && git fsck",
+];
+
+/// Attacks by what belongs to the main work tree and to another linked one.
+const LINKED: &[&str] = &[
+    "git config extensions.worktreeConfig true; printf '[core]\nfsmonitor=%s\n' $PWD/bad > $G/worktrees/other/config.worktree",
+    "cp -r $G e; git config -f e/config core.fsmonitor $PWD/bad; echo $PWD/e > $G/worktrees/other/commondir",
+    "cp -r $G e; git config -f e/config core.fsmonitor $PWD/bad; echo $PWD/e > $G/worktrees/w/commondir",
+    "rm -rf $G/hooks; mkdir $G/hooks; cp bad $G/hooks/post-commit",
+    "mv $G/hooks $G/old; mkdir h; cp bad h/post-commit; mv h $G/hooks",
+    "cp $G/config c; git config -f c core.fsmonitor $PWD/bad; mv -f c $G/config",
+    "cp -r $G e; git config -f e/config core.fsmonitor $PWD/bad; mv $G $G.old; mv e $G",
+    "cd $G; mkdir rebase-merge; echo refs/heads/m > rebase-merge/head-name; git rev-parse HEAD | tee rebase-merge/onto \
+        > rebase-merge/orig-head; echo 1 | tee rebase-merge/msgnum > rebase-merge/end; touch rebase-merge/interactive \
+        rebase-merge/done; echo 'exec ./bad' > rebase-merge/git-rebase-todo",
+];
+
+impl Scene {
+    /// Makes a linked work tree the workspace. There is another one, `other`, and the main one, `main`.
+    fn linked(mode: Mode, ceiling: Level) -> Self {
+        let world = World::with(yolo(), |policy| {
+            let around = policy.workspace.parent().unwrap().to_owned();
+            let make = format!(
+                "rmdir w; mkdir main && cd main && echo 1 > a && {REPO} && git worktree add -q ../w && git worktree add -q \
+                 ../other && printf '#!/bin/sh\\ntouch {}\\n' > bad && chmod +x bad && cp bad ../w && cp bad ../other",
+                around.join("canary").display()
+            );
+            let said = user(&around, &make);
+            assert!(said.0, "{}", said.1);
+            policy.protected.extend(followed(&policy.workspace, None));
+            (policy.mode, policy.ceiling) = (mode, ceiling);
+        });
+        let canary = world.path.parent().unwrap().join("canary");
+        Self { world, canary }
+    }
+
+    fn is_hit_in_any_work_tree(&self, line: &str, then: &str) -> (bool, String) {
+        let said = self.run(&format!("export G=$(git rev-parse --git-common-dir); {line}"));
+        let _ = fs::remove_file(&self.canary);
+        for name in ["w", "main", "other"] {
+            let path = self.world.path.parent().unwrap().join(name);
+            user(&path, USUAL);
+            user(&path, then);
+        }
+        (self.canary.exists(), said)
+    }
+}
+
+/// Returns the attacks on a linked work tree: its own, and those on a repository, by the folder that it shares.
+fn on_linked() -> Vec<(String, &'static str)> {
+    let shared = LINES.iter().filter(|row| row.before == REPO).filter_map(|row| match row.attack {
+        Line(line) => Some((line.replace(".git/", "$G/"), row.then)),
+        Call(..) | Calls(_) => None,
+    });
+    let own = LINKED.iter().map(|line| ((*line).to_owned(), CONTINUE));
+    shared.chain(own).collect()
+}
+
+#[test]
+fn ordinary_commands_work_in_a_linked_work_tree() {
+    for level in [Level::Namespaces, Level::Landlock] {
+        let scene = Scene::linked(Mode::WorkspaceWrite, level);
+        if scene.world.supervisor.enforced().unwrap().level != level {
+            continue;
+        }
+        for line in ORDINARY_LINKED {
+            let said = scene.run(line);
+            assert!(
+                said.contains("[exit code 0") && !said.contains("denied"),
+                "{level}: {line}: {said}"
+            );
+        }
+        for name in ["w", "main", "other"] {
+            let path = scene.world.path.parent().unwrap().join(name);
+            assert_eq!(user(&path, "git status && git log -1"), (true, String::new()), "{name}");
+        }
+    }
+}
+
+#[test]
+fn nothing_that_a_command_makes_runs_in_the_repository_of_a_linked_work_tree() {
+    let mut through = Vec::new();
+    for level in [Level::Namespaces, Level::Landlock] {
+        for (line, then) in on_linked() {
+            let scene = Scene::linked(Mode::WorkspaceWrite, level);
+            if scene.world.supervisor.enforced().unwrap().level != level {
+                break;
+            }
+            if let (true, said) = scene.is_hit_in_any_work_tree(&line, then) {
+                through.push(format!("{level}: {line}: {said}"));
+            }
+        }
+    }
+    assert!(through.is_empty(), "{}", through.join("\n"));
+}
+
+/// Attacks that hit nothing without a sandbox show nothing.
+#[test]
+fn without_a_sandbox_attacks_on_a_linked_work_tree_hit() {
+    let is_hit = |(line, then): &(String, &str)| {
+        Scene::linked(Mode::Off, Level::None).is_hit_in_any_work_tree(line, then).0
+    };
+    let (all, own) = (on_linked(), LINKED.len());
+    let harmless: Vec<_> = all.iter().filter(|row| !is_hit(row)).map(|row| &row.0).collect();
+    assert!(!harmless.iter().any(|line| LINKED.contains(&line.as_str())), "{harmless:#?}");
+    assert!(all.len() - harmless.len() > own + 20, "{harmless:#?}");
 }
 
 /// A file of the workspace alone could name any folder.
