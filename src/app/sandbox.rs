@@ -15,7 +15,7 @@ use super::world::World;
 use crate::config::{self, Config, Source, TRUST};
 use crate::exec::{
     self, Caches, Command, Enforced, Filter, HELP, Level, Mode, Need, Network, Policy,
-    ResourceLimits, Supervisor, TempOwner, clean, sweep,
+    ResourceLimits, Supervisor, TempOwner, clean, sweep, sweep_caches,
 };
 use crate::model::wildcard;
 use crate::port::unique;
@@ -94,6 +94,7 @@ impl Sandbox {
             for sentence in exec::finish_left(&state) {
                 log::warn!("after a run that was killed: {sentence}");
             }
+            sweep_caches(&state.join("caches"));
         }
         let temps = [(); 3].map(|()| Temp::new(world));
         let [for_model, for_checks, for_user] = temps.each_ref().map(|temp| temp.0.clone());

@@ -7,14 +7,16 @@
 //!
 //! Private folders are kept, one set for each workspace: a project cannot change what another project builds with.
 
-use std::ffi::OsString;
-use std::fs::DirBuilder;
+use std::ffi::{OsStr, OsString};
 #[cfg(target_os = "linux")]
 use std::fs::File;
+use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::{
     AtFlags, CWD, Mode as FileMode, OFlags, mkdirat, openat, statat, symlinkat, unlinkat,
@@ -156,15 +158,19 @@ impl Caches {
         Some(self.all_private()?.join(&cache.name))
     }
 
-    /// Makes the private folders.
+    /// Makes the private folders of a workspace.
     ///
     /// # Errors
     ///
     /// Fails when the system refuses it.
-    pub(super) fn make(&self) -> io::Result<()> {
+    pub(super) fn make(&self, workspace: &Path) -> io::Result<()> {
         let Some(store) = &self.store else { return Ok(()) };
         let make = |path: &Path| DirBuilder::new().recursive(true).mode(0o700).create(path);
         make(store)?;
+        let owner = store.join(OWNER);
+        if !owner.exists() {
+            fs::write(owner, workspace.as_os_str().as_bytes())?;
+        }
         let Some(all) = self.all_private() else { return Ok(()) };
         make(&all)?;
         let all = opened(CWD, &all)?;
@@ -209,6 +215,52 @@ impl Caches {
         }
         all
     }
+}
+
+/// The file among the private folders that has the path of their workspace.
+const OWNER: &str = "workspace";
+
+/// How long private folders are kept at least: a workspace may be moved, or on a disk that is mounted again.
+const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// Removes the private folders of workspaces that no longer exist.
+pub fn sweep_caches(all: &Path) {
+    let Some(before) = SystemTime::now().checked_sub(KEPT) else { return };
+    for entry in fs::read_dir(all).into_iter().flatten().flatten() {
+        let store = entry.path();
+        let owner = store.join(OWNER);
+        let is_old = |data: &fs::Metadata| data.modified().is_ok_and(|at| at < before);
+        let Ok(path) = fs::read(&owner) else { continue };
+        let workspace = Path::new(OsStr::from_bytes(&path));
+        let is_gone = fs::symlink_metadata(workspace)
+            .is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+        if is_gone
+            && workspace.is_absolute()
+            && fs::symlink_metadata(&owner).is_ok_and(|data| is_old(&data))
+            && let Err(error) = remove(&store)
+        {
+            log::debug!("could not remove {}: {error}", store.display());
+        }
+    }
+}
+
+/// Removes a folder, also what package managers have closed in it.
+fn remove(folder: &Path) -> io::Result<()> {
+    let denied = match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => error,
+        removed => return removed,
+    };
+    let mut todo = vec![folder.to_owned()];
+    while let Some(folder) = todo.pop() {
+        if fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).is_err() {
+            return Err(denied);
+        }
+        let entries = fs::read_dir(&folder)?.flatten();
+        // Links are no folders here.
+        let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        todo.extend(folders.map(|entry| entry.path()));
+    }
+    fs::remove_dir_all(folder)
 }
 
 /// Returns a folder that commands may write, in one that they may not replace. What they have put in its place is
@@ -284,9 +336,30 @@ impl Layers {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
+
+    #[test]
+    fn private_folders_go_with_their_workspace() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::create_dir(path("there")).unwrap();
+        for (name, workspace, is_old) in
+            [("a", "gone", true), ("b", "gone", false), ("c", "there", true)]
+        {
+            let caches = Caches::of(path("all").join(name), None, |_| None);
+            caches.make(&path(workspace)).unwrap();
+            let closed = path("all").join(name).join("private/closed");
+            fs::create_dir(&closed).unwrap();
+            fs::write(closed.join("x"), "").unwrap();
+            fs::set_permissions(&closed, fs::Permissions::from_mode(0o555)).unwrap();
+            let owner = File::open(path("all").join(name).join(OWNER)).unwrap();
+            let age = if is_old { KEPT * 2 } else { Duration::ZERO };
+            owner.set_modified(SystemTime::now() - age).unwrap();
+        }
+        sweep_caches(&path("all"));
+        let left = ["a", "b", "c"].map(|name| path("all").join(name).exists());
+        assert_eq!(left, [false, true, true]);
+    }
 
     fn caches(variables: &[(&str, &'static str)]) -> Caches {
         let find = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, v)| *v);
@@ -341,7 +414,7 @@ mod tests {
         fs::write(home.join(".cargo/credentials.toml"), "secret").unwrap();
         let caches = Caches::of(folder.path().join("store"), Some(&home), |_| None);
         for _ in 0..2 {
-            caches.make().unwrap();
+            caches.make(Path::new("/w")).unwrap();
         }
         let private = folder.path().join("store/private/cargo");
         assert_eq!(fs::read_to_string(private.join("config.toml")).unwrap(), "x");
@@ -356,13 +429,13 @@ mod tests {
         fs::write(path("home/.cargo/config.toml"), "x").unwrap();
         fs::create_dir(path("home/other")).unwrap();
         let caches = Caches::of(path("store"), Some(&path("home")), |_| None);
-        caches.make().unwrap();
+        caches.make(Path::new("/w")).unwrap();
         let private = path("store/private");
         fs::remove_dir_all(private.join("cargo")).unwrap();
         std::os::unix::fs::symlink(path("home/other"), private.join("cargo")).unwrap();
         fs::remove_dir(private.join("npm")).unwrap();
         fs::write(private.join("npm"), "").unwrap();
-        caches.make().unwrap();
+        caches.make(Path::new("/w")).unwrap();
         assert_eq!(fs::read_dir(path("home/other")).unwrap().count(), 0);
         assert!(private.join("cargo").symlink_metadata().unwrap().is_dir());
         assert!(private.join("npm").is_dir());

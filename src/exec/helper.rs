@@ -90,7 +90,7 @@ fn run() -> io::Result<()> {
         let _ = fs::create_dir_all(path);
     }
     if policy.mode == Mode::WorkspaceWrite
-        && let Err(error) = policy.caches.make()
+        && let Err(error) = policy.caches.make(&policy.workspace)
     {
         return link.send(&Tell::NoTemp(format!("private caches: {error}")), &[], &[]);
     }

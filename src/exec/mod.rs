@@ -37,7 +37,7 @@ mod variables;
 mod wire;
 mod worker;
 
-pub use caches::{Cache, Caches};
+pub use caches::{Cache, Caches, sweep_caches};
 pub use capture::Capture;
 pub use command::{Command, End, ExecError, HELP, Input, Outcome, shell_is_bash};
 pub use confine::{Enforced, Hole, Level};
