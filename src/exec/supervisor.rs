@@ -308,7 +308,11 @@ impl Gathering<'_> {
                 self.leader = Pid::from_raw(pid);
                 None
             }
-            Tell::Ready(_) | Tell::Lower(_) | Tell::Unable(_) | Tell::NoTemp(_) => None,
+            Tell::Ready(_)
+            | Tell::Lower(_)
+            | Tell::Unable(_)
+            | Tell::NoTemp(_)
+            | Tell::NoRoom(_) => None,
         }
     }
 }

@@ -53,6 +53,8 @@ pub(super) enum Tell {
     Unable(String),
     /// There is no place for temporary files.
     NoTemp(String),
+    /// There are too many processes or threads already, or too little memory: no level could be tried.
+    NoRoom(String),
     /// The command runs.
     Started {
         /// Its process, as the supervisor numbers it.

@@ -80,7 +80,11 @@ impl Worker {
         let mut ceiling = policy.ceiling;
         let mut why = None;
         loop {
-            let mut worker = Self::process(program, policy, env).map_err(ExecError::Supervisor)?;
+            let no_process = |error: io::Error| match is_shortage(&error) {
+                true => ExecError::NoRoom(error.to_string()),
+                false => ExecError::Supervisor(error),
+            };
+            let mut worker = Self::process(program, policy, env).map_err(no_process)?;
             match worker.agree(policy, ceiling, why)? {
                 Agreed::Ready(enforced, listener) => {
                     worker.enforced = enforced;
@@ -136,6 +140,7 @@ impl Worker {
             Some(Received { message: Tell::Lower(why), .. }) => Ok(Agreed::Lower(why)),
             Some(Received { message: Tell::Unable(why), .. }) => Err(ExecError::Unconfined(why)),
             Some(Received { message: Tell::NoTemp(why), .. }) => Err(ExecError::NoTemp(why)),
+            Some(Received { message: Tell::NoRoom(why), .. }) => Err(ExecError::NoRoom(why)),
             Some(_) | None => {
                 let error = "the program did not answer as a supervisor does";
                 Err(failed(io::Error::new(io::ErrorKind::InvalidData, error)))
@@ -174,6 +179,12 @@ impl Worker {
         // It says nothing while it waits; there is only its end to be heard.
         matches!(poll(&mut fds, Some(&Timespec::default())), Ok(0))
     }
+}
+
+/// Returns whether there are too many processes or threads, or too little memory, at the moment. What fails for that says
+/// nothing about what the system can do.
+pub(super) fn is_shortage(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory)
 }
 
 impl Drop for Worker {

@@ -29,6 +29,7 @@ use crate::exec::snapshot::Protected;
 use crate::exec::supervise::{self, Start};
 use crate::exec::tree::Tree;
 use crate::exec::wire::{Link, Tell};
+use crate::exec::worker::is_shortage;
 
 /// What the first process of a namespace is told by the one that made it.
 #[derive(Serialize, Deserialize)]
@@ -77,12 +78,19 @@ fn unconfined(link: &Link, policy: &Policy) -> io::Result<()> {
     supervise::serve(link, Tree::Reaper, &absent, &protected, policy.limits.memory, Start::spawn)
 }
 
+/// Returns what the engine is told of namespaces that could not be had.
+fn lower(why: &io::Error) -> Tell {
+    match is_shortage(why) {
+        true => Tell::NoRoom(why.to_string()),
+        false => Tell::Lower(format!("namespaces: {why}")),
+    }
+}
+
 /// Makes namespaces, and a first process in them, which serves.
 fn namespaced(link: Link, policy: Policy) -> io::Result<()> {
     let sockets = mounts::sockets();
-    let lower = |why: io::Error| Tell::Lower(format!("namespaces: {why}"));
     if let Err(why) = namespaces::enter(policy.network) {
-        return link.send(&lower(why), &[], &[]);
+        return link.send(&lower(&why), &[], &[]);
     }
     let inherited = serde_json::to_vec(&Inherited { policy, sockets })?;
     let again = link.again()?;
@@ -101,7 +109,7 @@ fn namespaced(link: Link, policy: Policy) -> io::Result<()> {
             helper::keep_to_ourselves()?;
             first.wait().map(|_| ())
         }
-        Err(why) => again.send(&lower(why), &[], &[]),
+        Err(why) => again.send(&lower(&why), &[], &[]),
     }
 }
 
@@ -133,7 +141,7 @@ pub(in crate::exec) fn first_process(link: &Link, inherited: Inherited) -> io::R
             drop(layers);
             served
         }
-        Err(why) => link.send(&Tell::Lower(format!("namespaces: {why}")), &[], &[]),
+        Err(why) => link.send(&lower(&why), &[], &[]),
     }
 }
 
@@ -235,6 +243,9 @@ fn landlocked(link: &Link, policy: &Policy, why: Option<String>) -> io::Result<(
             let holes: Vec<String> = holes.iter().map(ToString::to_string).collect();
             let why = why.unwrap_or_else(|| "old access rules".to_owned());
             (Err(format!("{} ({why})", holes.join(", "))), None)
+        }
+        Err(error) if is_shortage(&error) => {
+            return link.send(&Tell::NoRoom(error.to_string()), &[], &[]);
         }
         Err(error) => {
             let why = why.into_iter().chain([error.to_string()]).collect::<Vec<_>>().join("; ");
@@ -380,5 +391,22 @@ fn environment() -> Vec<(OsString, OsString)> {
         vec![("TAR_OPTIONS".into(), "--no-same-owner".into())]
     } else {
         Vec::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+
+    #[test]
+    fn a_shortage_says_nothing_about_what_the_system_can_do() {
+        for error in [Errno::AGAIN, Errno::NOMEM] {
+            assert!(matches!(lower(&error.into()), Tell::NoRoom(_)), "{error}");
+        }
+        for error in [Errno::PERM, Errno::NOSPC, Errno::INVAL] {
+            assert!(matches!(lower(&error.into()), Tell::Lower(_)), "{error}");
+        }
     }
 }
