@@ -1,5 +1,6 @@
 //! The binary's own room: arguments as typed, then what they mean; the terminal; errors with hints; exit codes.
 
+mod approval;
 mod args;
 mod commands;
 mod confirm;

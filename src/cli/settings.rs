@@ -5,6 +5,7 @@ use architect::config::{Config, Flag, NoticeCause, Sources, TRUST, Trust, adds_u
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
+use super::approval;
 use super::args::{LayerArgs, OutputArgs, SettingsArgs};
 use super::error::Failure;
 
@@ -92,6 +93,11 @@ pub(crate) fn read(
         ..surroundings(world)
     };
     let mut config = load(&sources).map_err(AppError::from)?;
+    // Other commands show what is, and run nothing of it.
+    while output.is_some() && !config.changed.is_empty() {
+        approval::ask(&config, world)?;
+        config = load(&sources).map_err(AppError::from)?;
+    }
     if remembered.disable_mcp {
         config.settings.mcp.servers.clear();
     }

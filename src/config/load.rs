@@ -17,9 +17,10 @@ use super::report::{Paths, Report, Shown};
 use super::settings::Settings;
 use super::tighten::tighten;
 use super::tree::{Node, Table, Value};
-use super::trust::TrustStore;
+use super::trust::{ChangedFile, TrustStore};
 use super::typed::{self, Flag, Set};
-use crate::model::nearest;
+use crate::exec::is_secret;
+use crate::model::{nearest, wildcard};
 
 /// What a configuration is made from.
 #[derive(Clone, Debug, Default)]
@@ -88,6 +89,8 @@ struct Loader<'a> {
     files: Vec<ConfigFile>,
     problems: Vec<Problem>,
     notices: Vec<Notice>,
+    /// The project's files that have changed since the user trusted the folder.
+    changed: Vec<ChangedFile>,
 }
 
 impl<'a> Loader<'a> {
@@ -101,6 +104,7 @@ impl<'a> Loader<'a> {
             files: Vec::new(),
             problems: Vec::new(),
             notices: Vec::new(),
+            changed: Vec::new(),
         };
         if loader.profile.is_none() {
             loader.profile = loader.variable(typed::PROFILE).map(str::to_owned);
@@ -126,13 +130,17 @@ impl<'a> Loader<'a> {
         let mut report = Report::default();
         let settings = Reader::whole(&table, "", &self.paths, &mut report, Settings::read);
         let shown = report.shown;
-        let Self { layers, files, notices, mut problems, .. } = self;
+        if is_trusted {
+            self.problems.extend(self.passed_secrets());
+        }
+        let Self { layers, files, notices, mut problems, changed, .. } = self;
         // Every layer was checked for itself, but an option that sets one key of a list's entry is only right or wrong
         // together with the entry.
         if problems.is_empty() {
             problems = report.problems;
         }
-        let config = Config { settings, notices, workspace: root, is_trusted, files, shown };
+        let config =
+            Config { settings, notices, workspace: root, is_trusted, changed, files, shown };
         if problems.is_empty() {
             problems = config.undefined_agents(&agents_of_files(&layers, is_trusted));
         }
@@ -338,7 +346,8 @@ impl<'a> Loader<'a> {
                 let told = match (trusted, open) {
                     (Err(error), _) => error.to_string(),
                     (Ok(true), Err(error @ Unreadable::WorldWritable(_))) => error.to_string(),
-                    (Ok(trusted), _) => return trusted,
+                    (Ok(true), _) => return self.is_unchanged(&TrustStore::new(state), root),
+                    (Ok(false), _) => return false,
                 };
                 self.notice(
                     format!("{told}; this folder counts as not trusted"),
@@ -347,6 +356,67 @@ impl<'a> Loader<'a> {
                 false
             }
         }
+    }
+
+    /// Returns whether a trusted folder says what it said when the user trusted it.
+    fn is_unchanged(&mut self, store: &TrustStore, root: &Path) -> bool {
+        match store.changed(root) {
+            Ok(Some(changed)) => {
+                for file in &changed {
+                    let path = root.join(&file.path);
+                    let message =
+                        "has changed since you trusted this folder, which counts as not trusted";
+                    let message = format!("{} {message}", path.display());
+                    self.notice(message, NoticeCause::Untrusted);
+                }
+                self.changed = changed;
+                self.changed.is_empty()
+            }
+            // Trust was given to whatever would be there.
+            Ok(None) => {
+                let recorded = match store.add(root) {
+                    Ok(()) => "what this trusted folder says of runs is recorded now; if it changes, you are asked".to_owned(),
+                    Err(error) => error.to_string(),
+                };
+                self.notice(recorded, NoticeCause::Other);
+                true
+            }
+            Err(error) => {
+                let message = format!("{error}; this folder counts as not trusted");
+                self.notice(message, NoticeCause::Untrusted);
+                false
+            }
+        }
+    }
+
+    /// Returns a problem for each secret of the environment that a file of the project, and nothing of the user's, passes
+    /// to commands.
+    fn passed_secrets(&self) -> Vec<Problem> {
+        let patterns = |whose: Whose| {
+            let layers = self.layers.iter().filter(move |layer| layer.whose == whose);
+            layers.filter_map(|layer| match &layer.table.get("commands")?.value {
+                Value::Table(commands) => match &commands.get("env_include")?.value {
+                    Value::List(patterns) => Some(patterns),
+                    _ => None,
+                },
+                _ => None,
+            })
+        };
+        let matches = |pattern: &Node, name: &str| {
+            pattern.value.text().is_some_and(|pattern| wildcard(pattern, name))
+        };
+        let names = self.sources.variables.iter().map(|(name, _)| name.as_str());
+        let secrets: Vec<&str> = names.filter(|name| is_secret(name)).collect();
+        let allowed = |name: &str| patterns(Whose::Ours).flatten().any(|own| matches(own, name));
+        let passed = patterns(Whose::Projects).flatten().filter_map(|pattern| {
+            let name = secrets.iter().find(|name| matches(pattern, name) && !allowed(name))?;
+            let what = format!(
+                "`commands.env_include`: {name} may hold a secret, and a file of the project passes none to commands; \
+                 say it in your own configuration"
+            );
+            Some(Problem::new(pattern.origin.clone(), Trouble::Other(what)))
+        });
+        passed.collect()
     }
 
     /// Returns what the variable for trust says; one that is empty says nothing.

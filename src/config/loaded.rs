@@ -9,7 +9,9 @@ use super::origin::{Origin, Rank};
 use super::problem::{Notice, Problem, Trouble};
 use super::report::Shown;
 use super::settings::{HookSandbox, McpTransport, SandboxMode, Settings};
-use super::text::{HttpUrl, Name};
+use super::text::{HttpUrl, Name, VariableName};
+use super::trust::ChangedFile;
+use crate::exec::is_secret;
 use crate::model::nearest;
 
 /// A configuration.
@@ -23,6 +25,8 @@ pub struct Config {
     pub workspace: PathBuf,
     /// Whether the project's files may do more than tighten.
     pub is_trusted: bool,
+    /// The project's files that have changed since the user trusted the folder; then it is not trusted.
+    pub changed: Vec<ChangedFile>,
     pub(super) files: Vec<ConfigFile>,
     pub(super) shown: Vec<Shown>,
 }
@@ -125,6 +129,42 @@ impl Config {
         })
     }
 
+    /// Returns whether a file of the project says something, and not one that the user has named.
+    fn is_of_project(&self, origin: &Origin) -> bool {
+        let is_inside = || origin.path().is_some_and(|path| self.contains(path));
+        origin.rank == Rank::Project || origin.rank == Rank::Profile && is_inside()
+    }
+
+    /// Returns where a file of the project would send a secret of the environment.
+    fn sent_secrets(&self) -> Vec<Problem> {
+        let Settings { llm, mcp, .. } = &self.settings;
+        let mut problems = Vec::new();
+        let mut named = |key: String, name: Option<&VariableName>| {
+            let Some(name) = name.filter(|name| is_secret(name.as_str())) else { return };
+            if self.is_of_project(&self.origin(&key)) {
+                let what = format!(
+                    "{name} may hold a secret, and a file of the project gets none; say it in your own configuration, \
+                     or with `--set {key}={name}`"
+                );
+                problems.push(self.problem(&key, what));
+            }
+        };
+        named("llm.api_key_env".to_owned(), llm.api_key_env.as_ref());
+        for server in &mcp.servers {
+            if let McpTransport::Http { token_env, .. } = &server.transport {
+                named(format!("mcp.servers.{}.token_env", server.name), token_env.as_ref());
+            }
+        }
+        let key = "llm.api_base";
+        let is_elsewhere = llm.api_base.as_ref().is_some_and(|url| !url.is_here());
+        if is_elsewhere && self.is_of_project(&self.origin(key)) {
+            let what = "the provider's key would go to an address that a file of the project chooses; say it in your \
+                        own configuration, or with --api-base";
+            problems.push(self.problem(key, what));
+        }
+        problems
+    }
+
     /// Returns whether a file lies in the workspace.
     fn contains(&self, file: &Path) -> bool {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
@@ -141,6 +181,7 @@ impl Config {
             problems.push(self.problem("sandbox.mode", what));
         }
         problems.extend(self.unconfined_hooks());
+        problems.extend(self.sent_secrets());
         let mut open = |key: &str, url: &HttpUrl| {
             if url.is_open() && !llm.allow_http {
                 let what = "a key would go to another machine unencrypted; use https, or set \

@@ -62,5 +62,5 @@ pub use settings::{
 };
 pub use template::{Preset, template};
 pub use text::{Argument, Hidden, HttpUrl, Name, PathPattern, VariableName, Word};
-pub use trust::{TrustError, TrustStore};
+pub use trust::{ChangedFile, TrustError, TrustStore};
 pub use typed::{Flag, TRUST};

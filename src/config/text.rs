@@ -103,10 +103,15 @@ impl HttpUrl {
 
     /// Returns whether what goes there leaves this machine unencrypted.
     pub fn is_open(&self) -> bool {
-        let Some(rest) = self.0.strip_prefix("http://") else { return false };
+        self.0.starts_with("http://") && !self.is_here()
+    }
+
+    /// Returns whether it is an address of this machine.
+    pub fn is_here(&self) -> bool {
+        let Some((_, rest)) = self.0.split_once("://") else { return false };
         let host = host(rest.split(['/', '?']).next().unwrap_or_default());
         let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
-        !host.eq_ignore_ascii_case("localhost") && !address.is_ok_and(|ip| ip.is_loopback())
+        host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|ip| ip.is_loopback())
     }
 }
 

@@ -2,12 +2,19 @@
 //!
 //! A text file in the state folder, a path on each line. It has the paths with all links resolved, so that a link to a
 //! trusted folder is trusted, and what a link is turned to later is not.
+//!
+//! Beside it is a file for each folder, with the contents that the user has trusted: those of the project's configuration,
+//! its servers, profiles and agents, which say what is run and what is sent. If one of them changes, the folder is not
+//! trusted until the user has seen the change. A file that is removed changes nothing; it can do no more.
 
+use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 use super::file::{self, Author, Unreadable};
@@ -16,6 +23,25 @@ use super::file::{self, Author, Unreadable};
 #[derive(Clone, Debug)]
 pub struct TrustStore {
     file: PathBuf,
+}
+
+/// What the user has trusted in a folder.
+#[derive(Serialize, Deserialize)]
+struct Trusted {
+    folder: String,
+    /// The contents of files, by their path relative to the folder.
+    files: BTreeMap<String, String>,
+}
+
+/// A file of a trusted folder that is not as the user has trusted it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangedFile {
+    /// Its path, relative to the folder.
+    pub path: String,
+    /// What the user has trusted; `None` if it was not there.
+    pub trusted: Option<String>,
+    /// What it says now.
+    pub now: String,
 }
 
 /// Why trust could not be looked up or changed.
@@ -53,13 +79,14 @@ impl TrustStore {
         Ok(line(folder).is_ok_and(|name| list.contains(&name)))
     }
 
-    /// Trusts a folder.
+    /// Trusts a folder, with its configuration as it is now.
     ///
     /// # Errors
     ///
     /// Fails when there is no such folder, or the list cannot be written.
     pub fn add(&self, folder: &Path) -> Result<(), TrustError> {
         let name = line(folder)?;
+        self.record(&name, steering(folder))?;
         if self.list()?.contains(&name) {
             return Ok(());
         }
@@ -77,6 +104,59 @@ impl TrustStore {
         file.write_all(format!("{name}\n").as_bytes()).map_err(failed)
     }
 
+    /// Returns the files of a trusted folder that are not as the user has trusted them; `None` if that was not recorded,
+    /// as by older versions.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the record is there and cannot be relied on.
+    pub fn changed(&self, folder: &Path) -> Result<Option<Vec<ChangedFile>>, TrustError> {
+        let Some(trusted) = self.trusted(&line(folder)?)? else { return Ok(None) };
+        let changed = steering(folder).into_iter().filter_map(|(path, now)| {
+            let trusted = trusted.files.get(&path).cloned();
+            (trusted.as_ref() != Some(&now)).then_some(ChangedFile { path, trusted, now })
+        });
+        Ok(Some(changed.collect()))
+    }
+
+    /// Trusts these changes, as they were shown.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the record cannot be read or written.
+    pub fn accept(&self, folder: &Path, changed: &[ChangedFile]) -> Result<(), TrustError> {
+        let name = line(folder)?;
+        let mut files = self.trusted(&name)?.map(|trusted| trusted.files).unwrap_or_default();
+        files.extend(changed.iter().map(|file| (file.path.clone(), file.now.clone())));
+        self.record(&name, files)
+    }
+
+    fn trusted(&self, name: &str) -> Result<Option<Trusted>, TrustError> {
+        let path = self.record_of(name);
+        let Some(document) = file::read(&path, Author::Us)? else { return Ok(None) };
+        let trusted = serde_json::from_str::<Trusted>(document.text());
+        let trusted = trusted.map_err(|error| Unreadable::Io(path, error.to_string()))?;
+        Ok((trusted.folder == name).then_some(trusted))
+    }
+
+    fn record(&self, name: &str, files: BTreeMap<String, String>) -> Result<(), TrustError> {
+        let path = self.record_of(name);
+        let failed = |error| TrustError::Unwritable(path.clone(), error);
+        let folder = path.parent().unwrap_or_else(|| Path::new("."));
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
+        let trusted = Trusted { folder: name.to_owned(), files };
+        let text = serde_json::to_vec(&trusted).map_err(|error| failed(error.into()))?;
+        let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
+        file.write_all(&text).map_err(failed)?;
+        file.persist(&path).map(|_| ()).map_err(|error| failed(error.error))
+    }
+
+    fn record_of(&self, name: &str) -> PathBuf {
+        let digest = Sha256::digest(name.as_bytes());
+        let digest: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        self.file.with_file_name("trusted_files").join(digest + ".json")
+    }
+
     /// Trusts a folder no more; one that was not trusted stays so.
     ///
     /// # Errors
@@ -85,6 +165,7 @@ impl TrustStore {
     pub fn remove(&self, folder: &Path) -> Result<(), TrustError> {
         // A folder that is gone is on the list by its name alone.
         let name = line(folder).unwrap_or_else(|_| folder.display().to_string());
+        let _ = fs::remove_file(self.record_of(&name));
         let before = self.list()?;
         if !before.contains(&name) {
             return Ok(());
@@ -108,6 +189,23 @@ impl TrustStore {
         let lines = document.iter().flat_map(|document| document.text().lines());
         Ok(lines.filter(|line| line.starts_with('/')).map(str::to_owned).collect())
     }
+}
+
+/// Returns the contents of what a project says of runs, by path. All of it is read before a folder is trusted.
+fn steering(folder: &Path) -> BTreeMap<String, String> {
+    let below = |name: &str| {
+        let entries = fs::read_dir(folder.join(name)).into_iter().flatten().flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        names.map(|entry| format!("{name}/{entry}")).collect::<Vec<_>>()
+    };
+    let files = [".mcp.json", ".architect/config.toml"].map(str::to_owned).into_iter();
+    let files = files.chain(below(".architect/profiles")).chain(below(".architect/agents"));
+    let read = files.filter_map(|path| match file::read(&folder.join(&path), Author::Anybody) {
+        Ok(document) => Some((path, document?.text().to_owned())),
+        // What can't be read counts for nothing, and is another content as soon as it can be.
+        Err(_) => None,
+    });
+    read.collect()
 }
 
 /// Returns a folder as the list has it.
@@ -148,6 +246,37 @@ mod tests {
         assert!(!store.contains(&work).unwrap());
         let mode = fs::metadata(store.path()).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn what_has_changed_since_is_told_until_it_is_accepted() {
+        let (_folder, store, work) = store();
+        fs::create_dir_all(work.join(".architect/agents")).unwrap();
+        let write = |name: &str, text: &str| fs::write(work.join(name), text).unwrap();
+        write(".architect/config.toml", "a");
+        store.add(&work).unwrap();
+        assert_eq!(store.changed(&work).unwrap().unwrap(), []);
+        write(".architect/config.toml", "b");
+        write(".architect/agents/x.md", "x");
+        write(".mcp.json", "{}");
+        write("other", "x");
+        let changed = store.changed(&work).unwrap().unwrap();
+        let told = |file: &ChangedFile| (file.path.clone(), file.trusted.is_some());
+        let expected = [
+            (".architect/agents/x.md", false),
+            (".architect/config.toml", true),
+            (".mcp.json", false),
+        ];
+        let expected = expected.map(|(path, was_there)| (path.to_owned(), was_there));
+        assert_eq!(changed.iter().map(told).collect::<Vec<_>>(), expected);
+        // What was shown is accepted, and not what stands there by now.
+        write(".mcp.json", "[]");
+        store.accept(&work, &changed).unwrap();
+        assert_eq!(store.changed(&work).unwrap().unwrap()[0].now, "[]");
+        fs::remove_file(work.join(".mcp.json")).unwrap();
+        assert_eq!(store.changed(&work).unwrap().unwrap(), []);
+        store.remove(&work).unwrap();
+        assert_eq!(store.changed(&work).unwrap(), None);
     }
 
     #[test]

@@ -142,6 +142,15 @@ fn trust(config: &Config) -> Finding {
     let is_untrusted = |cause| cause == NoticeCause::Untrusted;
     let ignored = config.notices.iter().filter(|notice| is_untrusted(notice.cause)).count();
     match (config.is_trusted, ignored) {
+        (false, _) if !config.changed.is_empty() => {
+            let changed: Vec<&str> = config.changed.iter().map(|file| file.path.as_str()).collect();
+            let changed = clean::headline(&changed.join(", "), SAID);
+            let said = format!(
+                "this folder's own configuration has changed since you trusted it ({changed}): look at it, then `architect \
+                 config trust`"
+            );
+            found("trust", State::Warning, said)
+        }
         (true, _) => found("trust", State::Good, "this folder's own configuration is trusted"),
         (false, 0) => {
             found("trust", State::Good, "this folder is not trusted, and nothing of it is ignored")

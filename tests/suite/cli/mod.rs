@@ -2,6 +2,7 @@
 
 mod accounts;
 mod answers;
+mod approval;
 mod claims;
 mod crash;
 mod damaged;

@@ -1,0 +1,58 @@
+//! Asking about files of a trusted folder that have changed since the user trusted it.
+
+use std::io::{self, BufRead, IsTerminal};
+
+use architect::app::World;
+use architect::config::{ChangedFile, Config, TRUST, TrustStore};
+use architect::view::clean;
+
+use super::error::Failure;
+use super::output;
+
+/// Shows what has changed, and records the user's approval of exactly that.
+///
+/// # Errors
+///
+/// Fails when there is no terminal to ask on, or the user does not approve.
+pub(super) fn ask(config: &Config, world: &World) -> Result<(), Failure> {
+    let names: Vec<String> = config.changed.iter().map(name).collect();
+    let what = format!(
+        "this folder's own configuration has changed since you trusted it: {}",
+        clean::piped(&names.join(", "))
+    );
+    let refused = || {
+        Failure::usage(what.clone())
+            .hint("look at what has changed; then `architect config trust` trusts it as it is")
+            .hint(format!(
+                "`--trust` or {TRUST}=1 trusts it for one run; {TRUST}=0 runs without it"
+            ))
+    };
+    let Some(state) = world.folders().state else { return Err(refused()) };
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return Err(refused());
+    }
+    let changes: String = config.changed.iter().map(diff).collect();
+    // The file may hold what drives a terminal.
+    output::complain(&format!("{what}\n\n{}\nTrust this? [y/N] ", clean::piped(&changes)));
+    let mut answer = String::new();
+    let read = io::stdin().lock().read_line(&mut answer);
+    read.map_err(|error| Failure::usage(format!("could not read the answer: {error}")))?;
+    if !["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) {
+        return Err(refused());
+    }
+    let accepted = TrustStore::new(&state).accept(&config.workspace, &config.changed);
+    accepted.map_err(|error| Failure::failed(error.to_string()))
+}
+
+fn name(file: &ChangedFile) -> String {
+    let new = if file.trusted.is_none() { " (new)" } else { "" };
+    format!("{}{new}", file.path)
+}
+
+fn diff(file: &ChangedFile) -> String {
+    let ChangedFile { path, trusted, now } = file;
+    let before = if trusted.is_some() { path.clone() } else { "/dev/null".to_owned() };
+    let mut options = flickzeug::DiffOptions::new();
+    options.set_original_filename(before).set_modified_filename(path.clone());
+    options.create_patch(trusted.as_deref().unwrap_or_default(), now).to_string()
+}
