@@ -996,8 +996,6 @@ const ORDINARY_LINKED: &[&str] = &[
     "git checkout -q -b r1 && echo r1 > a && git commit -qam r1 && git checkout -q w && echo r2 > a && git commit -qam r2",
     "! git rebase -q r1 && echo r3 > a && git add a",
     "git rebase --continue && git log --oneline | grep r2",
-    "git worktree add -q wt && git -C wt commit -q --allow-empty -m w && git worktree list | grep wt",
-    "git -C wt status && git worktree remove wt && git branch -D wt",
     "git reflog expire --expire=now --all && git gc -q --prune=now && git fsck",
 ];
 
