@@ -157,11 +157,14 @@ impl Scanner {
         let mut todo = vec![(PathBuf::new(), first, false)];
         while let Some((path, place, is_parent_same)) = todo.pop() {
             let old = known.remove(&path).filter(|old| {
-                let is_watched = self.watches.is_set(old.watch);
-                // What is watched may lie at another path by now, unless the folder that it is in has not changed.
-                is_watched && is_parent_same
-                    || is_watched && stat(root, &path).is_some_and(|found| found.0 == old.identity)
-                    || !is_watched && old.is_at(root, &path)
+                match (self.watches.is_set(old.watch), is_parent_same) {
+                    (true, true) => true,
+                    // The folder around it has changed: it may lie at another path by now.
+                    (true, false) => {
+                        stat(root, &path).is_some_and(|(identity, _)| identity == old.identity)
+                    }
+                    (false, _) => old.is_at(root, &path),
+                }
             });
             let is_same = old.is_some();
             let Some(folder) = old.or_else(|| self.read(root, &path)) else {
