@@ -7,8 +7,8 @@ use super::hosts::{Refusal, normalized};
 /// The longest head of a request.
 const LONGEST_HEAD: usize = 64 * 1024;
 
-/// The longest host: a name with its final dot. It is told on when it is refused.
-const LONGEST_HOST: usize = 254;
+/// The longest host. It is told on when it is refused.
+const LONGEST_HOST: usize = 253;
 
 /// Header fields that belong to one connection and not to the request (RFC 9110 §7.6.1).
 const HOP_BY_HOP: [&str; 8] = [
@@ -143,9 +143,11 @@ fn authority(text: &str, default: Option<u16>) -> Result<(String, u16), Refusal>
         Some((host, port)) => (host, port.parse().ok()),
         None => (text, default),
     };
-    match port {
+    let host = &*normalized(host);
+    // A second final dot would be taken off by the next one who compares it.
+    match port.filter(|_| !host.ends_with('.')) {
         Some(port) if !host.is_empty() && host.len() <= LONGEST_HOST && port != 0 => {
-            Ok((normalized(host), port))
+            Ok((host.to_owned(), port))
         }
         _ => malformed,
     }
@@ -225,6 +227,7 @@ mod tests {
         {
             assert!(tunnel(target).is_err(), "{target}");
         }
+        assert!(tunnel("a.example..:443").is_err());
         // What is refused is told on, and so it is short.
         assert!(tunnel(&format!("{}.1:443", "1".repeat(300))).is_err());
     }

@@ -3,9 +3,11 @@
 use std::fs;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::process::Command;
 
 use architect::exec::{Hole, Level};
 
+use crate::cli::world::World;
 use crate::tools::cage::Cage;
 
 /// Writes a file as most programs do: beside it, and then in its place.
@@ -59,5 +61,33 @@ fn sockets_that_are_made_between_commands_are_out_of_reach() {
             drop(listener);
             fs::remove_file(&path).unwrap();
         }
+    }
+}
+
+/// What of a configuration is taken over is written anew, by architect itself; the next command has no other way to the
+/// file for that.
+#[test]
+fn a_setting_that_is_taken_over_opens_the_way_for_no_other_one() {
+    const SCRIPT: &str = r#"
+[[turn]]
+calls = [{ name = "run_command", arguments = { command = "git config user.name x" } }]
+[[turn]]
+calls = [{ name = "run_command", arguments = { command = "git config core.fsmonitor evil; echo '[core] pager = evil' >> .git/config" } }]
+[[turn]]
+calls = [{ name = "run_command", arguments = { command = "git config user.email y" } }]
+[[turn]]
+calls = [{ name = "run_command", arguments = { command = "git config core.sshCommand evil" } }]
+[[turn]]
+text = "Done."
+"#;
+    for args in [&[][..], &["--network", "off"]] {
+        let world = World::new();
+        let made =
+            Command::new("git").args(["init", "-q", "."]).current_dir(world.path(".")).status();
+        assert!(made.unwrap().success());
+        assert_eq!(world.play(SCRIPT, &[&["--mode", "yolo"][..], args].concat()).code, 0);
+        let config = fs::read_to_string(world.path(".git/config")).unwrap();
+        assert!(config.contains("name = x") && config.contains("email = y"), "{config}");
+        assert!(!config.contains("evil"), "{config}");
     }
 }
