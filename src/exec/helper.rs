@@ -179,7 +179,8 @@ fn reset_signals() -> io::Result<()> {
 
 /// Limits what commands may use up; each inherits these limits.
 fn limit(policy: &Policy) {
-    lower(Resource::Core, Some(0));
+    // Too small for a file, and the one limit by which the kernel pipes a dump to no program either.
+    lower(Resource::Core, Some(1));
     lower(Resource::Fsize, policy.limits.file_size);
     lower(Resource::Nofile, policy.limits.open_files);
     // When memory runs out, it is the command that has to go. Everybody may say so of himself.

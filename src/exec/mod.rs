@@ -17,6 +17,8 @@ mod capture;
 mod children;
 mod command;
 mod confine;
+#[cfg(target_os = "linux")]
+mod covered;
 mod denial;
 mod egress;
 mod env;

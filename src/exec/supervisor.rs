@@ -138,7 +138,7 @@ impl Supervisor {
         };
         let told = gathering.run();
         let level = worker.enforced.level;
-        let refused = worker.egress.as_ref().map(Egress::refused).unwrap_or_default();
+        let refused = worker.egress.as_ref().map(Egress::finish).unwrap_or_default();
         let [stdout, stderr] = gathering.outputs.map(|output| output.capture);
         drop(guard);
         let mut notices = self.watch().take_back(&worker.copies, &lent);

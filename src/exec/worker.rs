@@ -15,6 +15,8 @@ use uuid::Uuid;
 use super::absent::Absent;
 use super::command::ExecError;
 use super::confine::{Enforced, Level};
+#[cfg(target_os = "linux")]
+use super::covered::Covered;
 use super::egress::Egress;
 use super::helper;
 use super::policy::Policy;
@@ -40,6 +42,9 @@ pub(super) struct Worker {
     pub egress: Option<Egress>,
     /// What it looks for when a command has ended.
     absent: Absent,
+    /// What of the files of others it keeps out of reach.
+    #[cfg(target_os = "linux")]
+    covered: Covered,
     /// Where its copies of configurations lie, in the folder for temporary files.
     pub copies: PathBuf,
     /// None when it is a thread, which ends with its link.
@@ -87,6 +92,8 @@ impl Worker {
             let mut worker = Self::process(program, policy, env).map_err(no_process)?;
             match worker.agree(policy, ceiling, why)? {
                 Agreed::Ready(enforced, listener) => {
+                    #[cfg(target_os = "linux")]
+                    worker.covered.limited_to(&enforced);
                     worker.enforced = enforced;
                     let hosts = || policy.allowed_hosts.clone();
                     let serve = |listener: OwnedFd| Egress::serve(listener.into(), hosts());
@@ -108,6 +115,10 @@ impl Worker {
         policy: &Policy,
         env: &[(OsString, OsString)],
     ) -> io::Result<Self> {
+        // What is made from here on may not be seen by the worker.
+        let absent = Absent::of(policy);
+        #[cfg(target_os = "linux")]
+        let covered = Covered::by(policy);
         let (link, theirs) = Link::pair()?;
         let process = std::process::Command::new(program)
             .arg(helper::ARGUMENT)
@@ -118,9 +129,17 @@ impl Worker {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()?;
-        let absent = Absent::of(policy);
         let (enforced, copies) = (Enforced::nothing(), policy.copies.clone());
-        Ok(Self { link, enforced, egress: None, absent, copies, process: Some(process) })
+        Ok(Self {
+            link,
+            enforced,
+            egress: None,
+            absent,
+            #[cfg(target_os = "linux")]
+            covered,
+            copies,
+            process: Some(process),
+        })
     }
 
     /// Tells the worker how to confine, and hears how far it can.
@@ -166,13 +185,26 @@ impl Worker {
         let started = thread::Builder::new().name("supervisor".to_owned()).spawn(body);
         started.map_err(|error| ExecError::NoRoom(error.to_string()))?;
         let copies = PathBuf::new();
-        Ok(Self { link, enforced, egress: None, absent: looked_for, copies, process: None })
+        Ok(Self {
+            link,
+            enforced,
+            egress: None,
+            absent: looked_for,
+            #[cfg(target_os = "linux")]
+            covered: Covered::default(),
+            copies,
+            process: None,
+        })
     }
 
     /// Returns whether the worker is still there, and still protects what is to be protected.
     pub(super) fn is_fit(&mut self) -> bool {
         if self.absent.is_outdated() {
             // Somebody else has made it, and from now on it can be made read-only.
+            return false;
+        }
+        #[cfg(target_os = "linux")]
+        if self.covered.is_outdated() {
             return false;
         }
         let mut fds = [PollFd::new(&self.link, PollFlags::IN)];

@@ -26,6 +26,7 @@ const REFUSED: &[i64] = &[
     libc::SYS_chroot,
     libc::SYS_move_mount,
     libc::SYS_open_tree,
+    OPEN_TREE_ATTR,
     libc::SYS_fsopen,
     libc::SYS_fsconfig,
     libc::SYS_fsmount,
@@ -77,8 +78,9 @@ const X32: i64 = 0x4000_0000;
 const TIOCSTI: u64 = 0x5412;
 const TIOCLINUX: u64 = 0x541c;
 
-/// Has this number on every system; the library doesn't name it on all of them.
+/// These have the same numbers on every system; the library doesn't name them on all of them.
 const FCHMODAT2: i64 = 452;
+const OPEN_TREE_ATTR: i64 = 467;
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 

@@ -31,6 +31,8 @@ mod spawner;
 
 #[cfg(target_os = "linux")]
 pub(super) use ladder::{first_process, serve};
+#[cfg(target_os = "linux")]
+pub(super) use mounts::{RUNTIME, sockets};
 
 /// How commands are really confined.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

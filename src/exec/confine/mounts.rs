@@ -260,7 +260,7 @@ fn temporary(
 }
 
 /// Where daemons have their sockets.
-const RUNTIME: [&str; 2] = ["/run", "/var/run"];
+pub(in crate::exec) const RUNTIME: [&str; 2] = ["/run", "/var/run"];
 
 /// What programs need of it: how names are resolved, and programs on systems that keep them there.
 const RUNTIME_KEPT: [&str; 8] = [
@@ -546,7 +546,7 @@ fn unescape(text: &[u8]) -> Vec<u8> {
 }
 
 /// Returns the sockets that have a path, as far as this network knows them.
-pub(super) fn sockets() -> Vec<PathBuf> {
+pub(in crate::exec) fn sockets() -> Vec<PathBuf> {
     let list = fs::read_to_string("/proc/net/unix").unwrap_or_default();
     let path = |line: &str| {
         line.split_whitespace().nth(7).filter(|path| path.starts_with('/')).map(PathBuf::from)

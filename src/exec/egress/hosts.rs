@@ -1,7 +1,7 @@
 //! The hosts that commands may reach, and the addresses that a name may lead to.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -95,6 +95,9 @@ impl AllowedHosts {
         if is_address(&host) {
             return Err(Refusal::Address(host, port));
         }
+        if !is_name(&host) {
+            return Err(Refusal::Malformed("its host is not a name"));
+        }
         let mut matching: Vec<_> =
             self.0.iter().filter(|pattern| pattern.matches(&host, port)).collect();
         matching.sort_by_key(|pattern| (pattern.is_wildcard, pattern.port.is_none()));
@@ -163,14 +166,18 @@ impl HostPattern {
     /// Checks an address that the name leads to.
     ///
     /// Addresses of this machine belong to `localhost` alone, private networks to names that are listed in full, and
-    /// link-local addresses, where clouds hand out credentials, to none.
+    /// link-local addresses and others at which clouds hand out credentials to none.
     ///
     /// # Errors
     ///
     /// Fails when the entry does not cover such an address.
     pub(super) fn check(&self, host: &str, address: IpAddr) -> Result<(), Refusal> {
         let inside = |why| Err(Refusal::Inside { host: host.to_owned(), address, why });
-        match reach(address) {
+        let reach = match reach(address) {
+            Reach::Global | Reach::Private if is_own(address) => Reach::Machine,
+            reach => reach,
+        };
+        match reach {
             Reach::Global => Ok(()),
             Reach::Private if !self.is_wildcard => Ok(()),
             Reach::Private => inside("a private network, which only a full name may reach"),
@@ -199,7 +206,31 @@ enum Reach {
     Never,
 }
 
+/// Where clouds hand out credentials, other than link-local addresses: those of Alibaba, Azure and Oracle; of Amazon and
+/// of Google.
+const METADATA: [IpAddr; 5] = [
+    IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
+    IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
+    IpAddr::V4(Ipv4Addr::new(192, 0, 0, 192)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
+    IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
+];
+
+/// Returns whether an address is one of this machine's own interfaces: what is sent there would come from itself.
+fn is_own(address: IpAddr) -> bool {
+    let address = address.to_canonical();
+    let any: IpAddr =
+        if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    // Connecting sends nothing: it chooses the address to send from.
+    UdpSocket::bind((any, 0))
+        .and_then(|socket| socket.connect((address, 9)).and_then(|()| socket.local_addr()))
+        .is_ok_and(|own| own.ip() == address)
+}
+
 fn reach(address: IpAddr) -> Reach {
+    if METADATA.contains(&address) {
+        return Reach::Never;
+    }
     match address {
         IpAddr::V4(v4) => {
             let [a, b, ..] = v4.octets();
@@ -242,7 +273,7 @@ pub(super) fn normalized(name: &str) -> String {
     name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }
 
-fn is_name(name: &str) -> bool {
+pub(super) fn is_name(name: &str) -> bool {
     let is_label = |label: &str| {
         !label.is_empty()
             && label.len() <= 63
@@ -292,6 +323,31 @@ mod tests {
             ("", 443, false),
         ] {
             assert_eq!(hosts.find(host, port).is_ok(), is_allowed, "{host}:{port}");
+        }
+    }
+
+    #[test]
+    fn an_interface_of_this_machine_belongs_to_localhost() {
+        assert!(is_own("127.0.0.1".parse().unwrap()) && !is_own("192.0.2.1".parse().unwrap()));
+        let route = UdpSocket::bind("0.0.0.0:0").unwrap();
+        let Ok(()) = route.connect("192.0.2.1:9") else { return eprintln!("skipped: no network") };
+        let own = route.local_addr().unwrap().ip();
+        let IpAddr::V4(v4) = own else { panic!() };
+        let hosts = list(&["full.example.com", "*.example.org", "localhost"]);
+        for address in [own, v4.to_ipv6_mapped().into()] {
+            for host in ["full.example.com", "a.example.org"] {
+                let checked = hosts.find(host, 443).unwrap().check(host, address);
+                assert!(matches!(checked, Err(Refusal::Inside { .. })), "{host} {address}");
+            }
+        }
+        assert!(hosts.find("localhost", 443).unwrap().check("localhost", own).is_ok());
+    }
+
+    #[test]
+    fn what_is_no_name_is_refused_below_a_pattern() {
+        let hosts = list(&["*.example.org"]);
+        for host in ["::1%x.example.org", "a/b.example.org", "a\\b.example.org", "ä.example.org"] {
+            assert!(matches!(hosts.find(host, 80), Err(Refusal::Malformed(_))), "{host}");
         }
     }
 
@@ -349,6 +405,14 @@ mod tests {
             ("localhost", "127.0.0.1", true),
             ("localhost", "::1", true),
             ("localhost", "169.254.169.254", false),
+            ("full.example.com", "::127.0.0.1", false),
+            ("full.example.com", "::ffff:100.100.100.200", false),
+            ("full.example.com", "100.100.100.200", false),
+            ("full.example.com", "168.63.129.16", false),
+            ("full.example.com", "192.0.0.192", false),
+            ("full.example.com", "fd00:ec2::254", false),
+            ("full.example.com", "fd20:ce::254", false),
+            ("localhost", "fd00:ec2::254", false),
         ] {
             let entry = hosts.find(host, 443).unwrap();
             let checked = entry.check(host, address.parse().unwrap());

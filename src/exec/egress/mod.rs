@@ -7,33 +7,51 @@
 //! found, it takes no addresses, and it refuses a tunnel whose TLS asks for another name than the one it was opened
 //! for. A confined command has no other resolver, no route and no other socket.
 //!
-//! Every refusal is kept for the result of the command ([`Egress::refused`]).
+//! Every refusal is kept for the result of the command ([`Egress::finish`]).
 
 mod hello;
 mod hosts;
 mod request;
 
+use std::collections::HashMap;
 #[cfg(target_os = "linux")]
 use std::ffi::OsString;
 use std::io::{self, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hello::Opening;
 pub use hosts::{AllowedHosts, HostPattern, PatternError, Refusal};
 use request::Request;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Resource, getrlimit};
 
 /// How long one address of a host may take to answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a client may take to send the head of its request, and the first message of its TLS.
+/// How long all addresses of a host may take.
+const ALL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long a client may take to send the whole head of its request, and then the first message of its TLS.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Connections at the same time, of one worker.
+/// How long to wait when the system has no room for a connection.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Connections at the same time of one worker, at the most.
 const MOST_CONNECTIONS: usize = 256;
+
+/// The same of all workers.
+const MOST_OF_ALL: usize = 1024;
+
+/// Connections that wait to be accepted; a queue is not longer.
+const MOST_WAITING: usize = 65_536;
+
+/// Connections of all workers.
+static OF_ALL: AtomicUsize = AtomicUsize::new(0);
 
 /// Refusals that are kept of one command; more of them are the same ones again.
 const MOST_REFUSALS: usize = 20;
@@ -47,7 +65,18 @@ pub(super) struct Egress {
 struct Shared {
     hosts: AllowedHosts,
     refused: Mutex<Vec<Refusal>>,
-    connections: AtomicUsize,
+    open: Mutex<Open>,
+    /// Connections at the same time of this worker, and of all.
+    most: [usize; 2],
+}
+
+/// The connections that are open.
+#[derive(Default)]
+struct Open {
+    next: u64,
+    /// Both ends of each, as far as there are two.
+    ends: HashMap<u64, Vec<Arc<TcpStream>>>,
+    is_closing: bool,
 }
 
 impl Egress {
@@ -57,54 +86,113 @@ impl Egress {
     ///
     /// Fails when there is no room for a thread.
     pub(super) fn serve(listener: TcpListener, hosts: AllowedHosts) -> io::Result<Self> {
-        let shared =
-            Arc::new(Shared { hosts, refused: Mutex::default(), connections: AtomicUsize::new(0) });
+        let shared = Arc::new(Shared {
+            hosts,
+            refused: Mutex::default(),
+            open: Mutex::default(),
+            most: most(getrlimit(Resource::Nofile).current),
+        });
+        // Whoever accepts has seen that there is something, and may come too late all the same.
+        listener.set_nonblocking(true)?;
         let (accepting, serving) = (listener.try_clone()?, Arc::clone(&shared));
         let body = move || {
-            // Shutting the socket down ends this.
-            while let Ok((client, _)) = accepting.accept() {
-                serving.clone().start(client);
+            loop {
+                let mut fds = [PollFd::new(&accepting, PollFlags::IN)];
+                // Shutting the socket down ends this.
+                let _ = poll(&mut fds, None);
+                let mut open = serving.open();
+                match accepting.accept() {
+                    Ok((client, _)) => {
+                        let client = Arc::new(client);
+                        let number = open.add(Arc::clone(&client));
+                        drop(open);
+                        serving.start(number, client);
+                    }
+                    Err(_) if open.is_closing => return,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    // Without a free descriptor, for example, the connection stays in the queue.
+                    Err(_) => {
+                        drop(open);
+                        thread::sleep(PAUSE);
+                    }
+                }
             }
         };
         thread::Builder::new().name("egress".to_owned()).spawn(body)?;
         Ok(Self { listener, shared })
     }
 
-    /// Returns what was refused since the last time, each refusal once.
-    pub(super) fn refused(&self) -> Vec<Refusal> {
+    /// Closes every connection, since the command that has opened them is gone, and returns what was refused since the
+    /// last time, each refusal once.
+    pub(super) fn finish(&self) -> Vec<Refusal> {
+        let mut open = self.shared.open();
+        open.close();
+        // What waits to be accepted is of the same command.
+        let _ = (0..MOST_WAITING).take_while(|_| self.listener.accept().is_ok()).count();
+        drop(open);
         std::mem::take(&mut *self.shared.refused.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl Drop for Egress {
     fn drop(&mut self) {
+        let mut open = self.shared.open();
+        open.is_closing = true;
+        open.close();
         let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
     }
 }
 
+impl Open {
+    fn add(&mut self, client: Arc<TcpStream>) -> u64 {
+        self.next += 1;
+        self.ends.insert(self.next, vec![client]);
+        self.next
+    }
+
+    /// Wakes up whoever waits for one of these connections, and has no more of them.
+    fn close(&mut self) {
+        for (_, ends) in self.ends.drain() {
+            for end in ends {
+                let _ = end.shutdown(Shutdown::Both);
+            }
+        }
+    }
+}
+
+/// Returns how many connections there may be at the same time, of one worker and of all, if this program may have so many
+/// files open. A connection takes two; half of the files are for everything else.
+fn most(files: Option<u64>) -> [usize; 2] {
+    let files = files.and_then(|files| usize::try_from(files).ok()).unwrap_or(usize::MAX);
+    [MOST_CONNECTIONS.min(files / 8), MOST_OF_ALL.min(files / 4)]
+}
+
 impl Shared {
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Serves a connection on a thread of its own. Without room for one it is closed.
-    fn start(self: Arc<Self>, client: TcpStream) {
-        if self.connections.fetch_add(1, Ordering::Relaxed) >= MOST_CONNECTIONS {
-            self.connections.fetch_sub(1, Ordering::Relaxed);
+    fn start(self: &Arc<Self>, number: u64, client: Arc<TcpStream>) {
+        let slot = Slot { shared: Arc::clone(self), number };
+        OF_ALL.fetch_add(1, Ordering::Relaxed);
+        let now = [self.open().ends.len(), OF_ALL.load(Ordering::Relaxed)];
+        if now.iter().zip(self.most).any(|(now, most)| *now > most) {
             return;
         }
-        let shared = Arc::clone(&self);
         let body = move || {
-            if let Err(error) = shared.connection(&client) {
+            if let Err(error) = slot.shared.connection(number, &client) {
                 log::debug!("a connection through the proxy broke off: {error}");
             }
             let _ = client.shutdown(Shutdown::Both);
-            shared.connections.fetch_sub(1, Ordering::Relaxed);
+            drop(slot);
         };
-        if thread::Builder::new().name("egress".to_owned()).spawn(body).is_err() {
-            self.connections.fetch_sub(1, Ordering::Relaxed);
-        }
+        // Without a thread, what it was to have is dropped.
+        let _ = thread::Builder::new().name("egress".to_owned()).spawn(body);
     }
 
-    fn connection(&self, client: &TcpStream) -> io::Result<()> {
-        client.set_read_timeout(Some(HEAD_TIMEOUT))?;
-        let mut reader = BufReader::new(client);
+    fn connection(&self, number: u64, client: &TcpStream) -> io::Result<()> {
+        let mut reader = BufReader::new(Impatient::new(client));
         let Some(request) = request::read(&mut reader)? else { return Ok(()) };
         let opened = request.and_then(|request| {
             let (Request::Tunnel { host, port } | Request::Forward { host, port, .. }) = &request;
@@ -120,12 +208,17 @@ impl Shared {
             Ok(opened) => opened,
             Err(refusal) => return self.refuse(client, refusal),
         };
-        let Some(server) = connected(&addresses) else {
+        let Some(server) = connected(&addresses).map(Arc::new) else {
             return answer(client, "502 Bad Gateway", "the host could not be reached");
         };
+        match self.open().ends.get_mut(&number) {
+            Some(ends) => ends.push(Arc::clone(&server)),
+            // The command has ended meanwhile.
+            None => return Ok(()),
+        }
         match request {
             Request::Forward { head, body, .. } => {
-                client.set_read_timeout(None)?;
+                reader.get_mut().wait_for_ever()?;
                 both_ways(client, &server, |to| {
                     to.write_all(&head)?;
                     body.copy(&mut reader, to)
@@ -133,6 +226,7 @@ impl Shared {
             }
             Request::Tunnel { host, port } => {
                 (&*client).write_all(b"HTTP/1.1 200 Connection established\r\n\r\n")?;
+                *reader.get_mut() = Impatient::new(client);
                 both_ways(client, &server, |to| {
                     let opening = if names_port {
                         Vec::new()
@@ -145,7 +239,7 @@ impl Shared {
                             }
                         }
                     };
-                    client.set_read_timeout(None)?;
+                    reader.get_mut().wait_for_ever()?;
                     to.write_all(&opening)?;
                     io::copy(&mut reader, to)?;
                     server.shutdown(Shutdown::Write)
@@ -170,6 +264,49 @@ impl Shared {
         if refused.len() < MOST_REFUSALS && !refused.contains(&refusal) {
             refused.push(refusal);
         }
+    }
+}
+
+/// The place of one connection among those that are open.
+struct Slot {
+    shared: Arc<Shared>,
+    number: u64,
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.shared.open().ends.remove(&self.number);
+        OF_ALL.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What a client sends, as long as it does not take too long in all.
+struct Impatient<'a> {
+    client: &'a TcpStream,
+    until: Option<Instant>,
+}
+
+impl<'a> Impatient<'a> {
+    fn new(client: &'a TcpStream) -> Self {
+        Self { client, until: Some(Instant::now() + HEAD_TIMEOUT) }
+    }
+
+    fn wait_for_ever(&mut self) -> io::Result<()> {
+        self.until = None;
+        self.client.set_read_timeout(None)
+    }
+}
+
+impl Read for Impatient<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if let Some(until) = self.until {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            self.client.set_read_timeout(Some(left))?;
+        }
+        self.client.read(buffer)
     }
 }
 
@@ -211,7 +348,12 @@ fn resolved(host: &str, port: u16) -> Vec<SocketAddr> {
 }
 
 fn connected(addresses: &[SocketAddr]) -> Option<TcpStream> {
-    addresses.iter().find_map(|address| TcpStream::connect_timeout(address, CONNECT_TIMEOUT).ok())
+    let until = Instant::now() + ALL_TIMEOUT;
+    addresses.iter().find_map(|address| {
+        let left = until.saturating_duration_since(Instant::now()).min(CONNECT_TIMEOUT);
+        // No time at all is an error.
+        TcpStream::connect_timeout(address, left).ok()
+    })
 }
 
 /// Copies what the server sends to the client, while `send` sends what the client has for the server. Ends when the
@@ -224,8 +366,9 @@ fn both_ways(
     thread::scope(|scope| {
         let body = || {
             let copied = io::copy(&mut &*server, &mut &*client);
-            // The other direction may still wait for the client.
+            // The other direction may still wait for the client, or for a server that reads no more.
             let _ = client.shutdown(Shutdown::Both);
+            let _ = server.shutdown(Shutdown::Both);
             copied
         };
         thread::Builder::new().name("egress".to_owned()).spawn_scoped(scope, body)?;
@@ -247,14 +390,17 @@ fn opening(from: &mut impl Read, host: &str, port: u16) -> io::Result<Result<Vec
             Opening::Unfinished => {
                 let length = from.read(&mut buffer)?;
                 if length == 0 {
-                    return Ok(Ok(bytes));
+                    // What is not whole is not sent.
+                    return Ok(Ok(Vec::new()));
                 }
                 bytes.extend_from_slice(&buffer[..length]);
                 continue;
             }
             Opening::NotTls => return Ok(Err(Refusal::NotTls(host.to_owned(), port))),
             Opening::Name(name) if hosts::normalized(&name) == host => return Ok(Ok(bytes)),
-            Opening::Name(name) => name,
+            // Only a name is told on.
+            Opening::Name(name) if hosts::is_name(&hosts::normalized(&name)) => name,
+            Opening::Name(_) => "something that is no name".to_owned(),
             Opening::Nameless => "no name".to_owned(),
         };
         return Ok(Err(Refusal::OtherName { host: host.to_owned(), asked }));
@@ -313,7 +459,7 @@ mod tests {
         let heard = talk(address, &[request.as_bytes()]);
         assert!(heard.starts_with("GET /x HTTP/1.1\r\nHost: localhost:"), "{heard}");
         serving.join().unwrap();
-        assert_eq!(egress.refused(), []);
+        assert_eq!(egress.finish(), []);
     }
 
     #[test]
@@ -333,7 +479,7 @@ mod tests {
             if is_through {
                 serving.join().unwrap();
             }
-            assert_eq!(egress.refused().is_empty(), is_through);
+            assert_eq!(egress.finish().is_empty(), is_through);
         }
     }
 
@@ -361,10 +507,10 @@ mod tests {
             assert!(heard.starts_with("HTTP/1.1 40"), "{heard}");
             assert!(heard.contains("sandbox denied: "), "{heard}");
         }
-        let refused: Vec<String> = egress.refused().iter().map(ToString::to_string).collect();
+        let refused: Vec<String> = egress.finish().iter().map(ToString::to_string).collect();
         assert_eq!(refused.len(), 5, "{refused:?}");
         assert_eq!(refused[0], "other.example:443 is not in sandbox.allowed_hosts");
-        assert_eq!(egress.refused(), []);
+        assert_eq!(egress.finish(), []);
     }
 
     #[test]
@@ -376,6 +522,65 @@ mod tests {
             talk(address, &[format!("{one}GET http://other.example/ HTTP/1.1\r\n\r\n").as_bytes()]);
         assert!(!heard.contains("other.example"), "{heard}");
         serving.join().unwrap();
+    }
+
+    #[test]
+    fn a_hello_that_is_cut_off_goes_nowhere() {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (_egress, address) = proxy(&["localhost"]);
+        let port = server.local_addr().unwrap().port();
+        let mut client = TcpStream::connect(address).unwrap();
+        write!(client, "CONNECT localhost:{port} HTTP/1.1\r\n\r\n").unwrap();
+        let (mut served, _) = server.accept().unwrap();
+        let hello = hello::tests::hello(&["other.example"]);
+        client.write_all(&hello[..hello.len() - 1]).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        let mut heard = Vec::new();
+        served.read_to_end(&mut heard).unwrap();
+        assert_eq!(heard, b"");
+    }
+
+    #[test]
+    fn nothing_is_open_when_its_command_has_ended() {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (egress, address) = proxy(&["localhost"]);
+        let port = server.local_addr().unwrap().port();
+        let mut ends = Vec::new();
+        for start in ["CONNECT localhost:PORT", "GET http://localhost:PORT/"] {
+            let mut client = TcpStream::connect(address).unwrap();
+            let request = format!("{start} HTTP/1.1\r\n\r\n").replace("PORT", &port.to_string());
+            client.write_all(request.as_bytes()).unwrap();
+            ends.extend([client, server.accept().unwrap().0]);
+            // This one never says what it wants.
+            ends.push(TcpStream::connect(address).unwrap());
+        }
+        egress.finish();
+        for mut end in ends {
+            end.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+            let mut heard = Vec::new();
+            let ended = end.read_to_end(&mut heard).err().map(|error| error.kind());
+            assert!(matches!(ended, None | Some(io::ErrorKind::ConnectionReset)), "{ended:?}");
+        }
+        let (server, serving) = echo();
+        let request = format!("GET http://localhost:{}/ HTTP/1.1\r\n\r\n", server.port());
+        assert!(talk(address, &[request.as_bytes()]).starts_with("GET / HTTP/1.1"));
+        serving.join().unwrap();
+    }
+
+    #[test]
+    fn connections_leave_files_for_everything_else() {
+        assert_eq!(most(Some(256)), [32, 64]);
+        assert_eq!(most(Some(1024)), [128, 256]);
+        assert_eq!(most(Some(1 << 40)), [MOST_CONNECTIONS, MOST_OF_ALL]);
+        assert_eq!(most(None), [MOST_CONNECTIONS, MOST_OF_ALL]);
+    }
+
+    #[test]
+    fn a_client_may_not_take_for_ever() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut over = Impatient { client: &client, until: Some(Instant::now()) };
+        assert_eq!(over.read(&mut [0; 1]).unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 
     #[test]

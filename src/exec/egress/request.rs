@@ -7,6 +7,9 @@ use super::hosts::{Refusal, normalized};
 /// The longest head of a request.
 const LONGEST_HEAD: usize = 64 * 1024;
 
+/// The longest host. It is told on when it is refused.
+const LONGEST_HOST: usize = 253;
+
 /// Header fields that belong to one connection and not to the request (RFC 9110 §7.6.1).
 const HOP_BY_HOP: [&str; 8] = [
     "connection",
@@ -140,8 +143,12 @@ fn authority(text: &str, default: Option<u16>) -> Result<(String, u16), Refusal>
         Some((host, port)) => (host, port.parse().ok()),
         None => (text, default),
     };
-    match port {
-        Some(port) if !host.is_empty() && port != 0 => Ok((normalized(host), port)),
+    let host = &*normalized(host);
+    // A second final dot would be taken off by the next one who compares it.
+    match port.filter(|_| !host.ends_with('.')) {
+        Some(port) if !host.is_empty() && host.len() <= LONGEST_HOST && port != 0 => {
+            Ok((host.to_owned(), port))
+        }
         _ => malformed,
     }
 }
@@ -151,7 +158,9 @@ impl Body {
     pub(super) fn copy(self, from: &mut impl BufRead, to: &mut impl Write) -> io::Result<()> {
         match self {
             Self::Length(length) => {
-                io::copy(&mut from.take(length), to)?;
+                if io::copy(&mut from.take(length), to)? != length {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
             }
             Self::Chunked => loop {
                 let line = line(from)?;
@@ -218,6 +227,9 @@ mod tests {
         {
             assert!(tunnel(target).is_err(), "{target}");
         }
+        assert!(tunnel("a.example..:443").is_err());
+        // What is refused is told on, and so it is short.
+        assert!(tunnel(&format!("{}.1:443", "1".repeat(300))).is_err());
     }
 
     #[test]
@@ -249,6 +261,7 @@ mod tests {
         assert_eq!(copied(Body::Length(3), "abcdef"), (true, "abc".to_owned(), 3));
         let (is_whole, text, _) = copied(Body::Chunked, &chunked);
         assert_eq!((is_whole, text.as_str()), (true, "3\r\nabc\r\n0\r\n\r\n"));
+        assert!(!copied(Body::Length(3), "ab").0);
         for text in ["+3\r\nabc\r\n", "3\r\nabcd\r\n", "x\r\n", "3\r\nab", ""] {
             assert!(!copied(Body::Chunked, text).0, "{text:?}");
         }

@@ -184,6 +184,12 @@ const SYSTEM: &[&str] = &[
     "perl -e 'exit !syscall(133, \"node\", 0104755, 0)'; [ -u node ] && echo BREACH",
     "python3 -c 'import os; os.mknod(\"node3\", 0o104755)'; [ -u node3 ] && echo BREACH",
     "mknod dev b 1 1 && echo BREACH",
+    // io_uring_setup, bpf, userfaultfd, keyctl, open_tree, open_tree_attr.
+    "perl -e '$b = \"\\0\" x 200; exit !grep { syscall($$_[0], @$_[1..3]) >= 0 } [425, 8, $b, 0], [321, 0, $b, 100], [323, 0, 0, 0], [250, 0, -3, 1], [428, -100, \"/\", 1], [467, -100, \"/\", 0]' && echo BREACH",
+    // Sockets of the kernel's own: packets, ciphers, virtual machines.
+    "perl -e 'exit !grep { syscall(41, $_, 3, 0) >= 0 || syscall(41, $_, 5, 0) >= 0 || syscall(41, $_, 1, 0) >= 0 } 17, 38, 40' && echo BREACH",
+    "bash -c 'ulimit -c 100' && echo BREACH",
+    "bash -c 'ulimit -c unlimited; kill -SEGV $$'; ls -d core* && echo BREACH",
     "head -c 1 /dev/vda /dev/sda /dev/nvme0n1 2>/dev/null | grep -q . && echo BREACH",
     "grep -q 'CapEff:.*[1-9a-f]' /proc/self/status && echo BREACH",
     "grep -q 'NoNewPrivs:.*0' /proc/self/status && echo BREACH",

@@ -9,4 +9,5 @@ mod layers;
 mod network;
 mod permissions;
 mod races;
+mod replaced;
 mod steering;

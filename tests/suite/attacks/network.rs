@@ -102,6 +102,53 @@ fn there_is_no_resolver_but_the_proxy() {
     }
 }
 
+/// A server that never answers keeps nothing open when the command that asked it has ended.
+#[test]
+fn what_a_command_leaves_open_is_closed_with_it() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let site = Site::new("127.0.0.1:0").unwrap();
+    let Some(cage) = Cage::new(Level::Namespaces, listed(&["localhost"])) else { return };
+    let (tell, told) = std::sync::mpsc::channel();
+    thread::spawn(move || {
+        let taken: Vec<_> = silent.incoming().take(20).flatten().collect();
+        for mut stream in taken {
+            stream.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+            let _ = tell.send(stream.read_to_end(&mut Vec::new()).is_ok());
+        }
+    });
+    cage.run(&format!(
+        "for i in $(seq 20); do curl -sS -m 60 http://localhost:{port}/ & done; sleep 2; exit"
+    ));
+    assert!(told.iter().take(20).all(|is_closed| is_closed));
+    assert!(cage.run(&format!("curl -sS http://localhost:{}/", site.port)).contains("hello"));
+}
+
+/// Whatever is asked for, the proxy goes on, and the model is told little of it.
+#[test]
+fn a_flood_ends_with_its_command() {
+    let site = Site::new("127.0.0.1:0").unwrap();
+    let Some(cage) = Cage::new(Level::Namespaces, listed(&["localhost"])) else { return };
+    let address = "${HTTP_PROXY#http://}";
+    for command in [
+        format!(
+            "python3 -c 'import socket, sys; a = sys.argv[1].split(\":\"); s = [socket.create_connection(a) for _ in range(1500)]' {address}"
+        ),
+        format!(
+            "long=$(head -c 60000 /dev/zero | tr '\\0' x); for i in 1 2 3; do printf \"CONNECT $i$long:443 HTTP/1.1\\r\\n\\r\\n\" | curl -sS -m 3 telnet://{address} >/dev/null; done"
+        ),
+        format!(
+            "for i in 1 2 3; do printf 'GET http://localhost:{port}/ HTTP/1.1\\r\\nHost: a' > /dev/tcp/127.0.0.1/${{HTTP_PROXY##*:}} & done",
+            port = site.port
+        ),
+    ] {
+        let told = cage.run(&command);
+        assert!(told.len() < 4_000, "{command}: {}", told.len());
+        let after = cage.run(&format!("curl -sS http://localhost:{}/", site.port));
+        assert!(after.contains("hello"), "{command}: {after}");
+    }
+}
+
 /// Without namespaces there is no proxy that could not be gone around, so that there is no network either.
 #[test]
 fn a_lower_level_has_no_network() {

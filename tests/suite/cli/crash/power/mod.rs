@@ -426,3 +426,35 @@ fn a_run_is_completed_after_a_power_cut() {
     println!("{} disks", cases.len());
     cases.iter().for_each(|case| recorded.completes(case));
 }
+
+/// The power is cut again while the program goes on from what the first cut has left.
+#[test]
+fn a_second_power_cut_loses_no_more_than_the_first() {
+    if let Some(why) = untraceable() {
+        return println!("skipped: {why}");
+    }
+    let mut recorded = Recorded::run("full");
+    let has_session = |case: &Case| case.tree.keys().any(|path| is_journal(path));
+    let first: Vec<Case> = recorded.cases(1, 19).into_iter().filter(has_session).collect();
+    let many = cuts() > 3;
+    let (mut disks, mut resumed) = (0, 0);
+    for case in first.iter().step_by(if many { 1 } else { 4 }) {
+        let Recorded { world, beside, .. } = recorded;
+        disk::write(&world.home().parent().unwrap().canonicalize().unwrap(), &case.tree);
+        fs::write(beside.path().join("ran"), "ran\n".repeat(case.ran)).unwrap();
+        recorded = Recorded::record(world, beside, "full", &["resume", "last"]);
+        let mut second = recorded.cases(1, if many { 3 } else { 9 });
+        for after in &mut second {
+            after.name = format!("{}; then {}", case.name, after.name);
+            after.is_steered |= case.is_steered;
+        }
+        disks += second.len();
+        resumed += 1;
+        each(second, |case| {
+            recorded.survives(&case);
+            true
+        });
+    }
+    println!("{disks} disks of {resumed} runs that went on");
+    assert!(disks > 5 * resumed && resumed > 2, "{disks} disks of {resumed} runs");
+}

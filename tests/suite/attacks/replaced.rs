@@ -1,0 +1,93 @@
+//! What is kept from commands, and is made again by a program outside while architect runs.
+
+use std::fs;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::Command;
+
+use architect::exec::{Hole, Level};
+
+use crate::cli::world::World;
+use crate::tools::cage::Cage;
+
+/// Writes a file as most programs do: beside it, and then in its place.
+fn replace(path: &Path, content: &str) {
+    let beside = path.with_extension("new");
+    fs::write(&beside, content).unwrap();
+    fs::rename(beside, path).unwrap();
+}
+
+/// A mount is gone with the file that it was made at.
+#[test]
+fn what_the_user_writes_anew_stays_hidden_and_protected() {
+    for level in [Level::Namespaces, Level::Landlock] {
+        let cage = Cage::new(level, |policy| {
+            let outside = policy.workspace.parent().unwrap().join("outside");
+            fs::write(outside.join("token"), "first").unwrap();
+            fs::write(policy.workspace.join(".git/config"), "# first\n").unwrap();
+            policy.hidden.extend([outside.join("token"), outside.join("later/token")]);
+            policy.protected.push(policy.workspace.join(".git/config"));
+        });
+        let Some(cage) = cage else { continue };
+        let (token, later) = (cage.outside.join("token"), cage.outside.join("later/token"));
+        let config = cage.world.path.join(".git/config");
+        for round in 0..3 {
+            assert!(cage.can("true"));
+            replace(&token, "CANARY");
+            fs::create_dir_all(later.parent().unwrap()).unwrap();
+            replace(&later, "CANARY");
+            replace(&config, "# mine\n");
+            let told = cage.run(&format!("cat {} {}", token.display(), later.display()));
+            assert!(!told.contains("CANARY"), "{level}, {round}: {told}");
+            cage.run("echo evil >> .git/config");
+            assert_eq!(fs::read_to_string(&config).unwrap(), "# mine\n", "{level}, {round}");
+        }
+    }
+}
+
+/// A daemon that is started after the run, or again, is out of reach of the next command.
+#[test]
+fn sockets_that_are_made_between_commands_are_out_of_reach() {
+    for level in [Level::Namespaces, Level::Landlock] {
+        let Some(cage) = Cage::new(level, |_| {}) else { continue };
+        if cage.enforced.holes.contains(&Hole::LocalSockets) {
+            continue;
+        }
+        assert!(cage.can("true"));
+        let path = cage.outside.join("socket");
+        for round in 0..3 {
+            let listener = UnixListener::bind(&path).unwrap();
+            assert!(!cage.manages(&format!("unix {}", path.display())), "{level}, {round}");
+            drop(listener);
+            fs::remove_file(&path).unwrap();
+        }
+    }
+}
+
+/// What of a configuration is taken over is written anew, by architect itself; the next command has no other way to the
+/// file for that.
+#[test]
+fn a_setting_that_is_taken_over_opens_the_way_for_no_other_one() {
+    const SCRIPT: &str = r#"
+[[turn]]
+calls = [{ name = "run_command", arguments = { command = "git config user.name x" } }]
+[[turn]]
+calls = [{ name = "run_command", arguments = { command = "git config core.fsmonitor evil; echo '[core] pager = evil' >> .git/config" } }]
+[[turn]]
+calls = [{ name = "run_command", arguments = { command = "git config user.email y" } }]
+[[turn]]
+calls = [{ name = "run_command", arguments = { command = "git config core.sshCommand evil" } }]
+[[turn]]
+text = "Done."
+"#;
+    for args in [&[][..], &["--network", "off"]] {
+        let world = World::new();
+        let made =
+            Command::new("git").args(["init", "-q", "."]).current_dir(world.path(".")).status();
+        assert!(made.unwrap().success());
+        assert_eq!(world.play(SCRIPT, &[&["--mode", "yolo"][..], args].concat()).code, 0);
+        let config = fs::read_to_string(world.path(".git/config")).unwrap();
+        assert!(config.contains("name = x") && config.contains("email = y"), "{config}");
+        assert!(!config.contains("evil"), "{config}");
+    }
+}
