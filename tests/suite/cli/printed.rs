@@ -7,14 +7,14 @@ use super::world::{Ran, World, finish};
 use crate::support::chat;
 use crate::support::server::Server;
 
-const COMMANDS: &str = r###"
+const COMMANDS: &str = r#"
 [[turn]]
 text = """
 ::add-mask::x
  ::stop-commands::t
 a ##[add-path]b ##vso[task.setvariable]c
 Fine."""
-"###;
+"#;
 
 fn in_ci(world: &World, args: &[&str]) -> Ran {
     finish(world.command(args).env("GITHUB_ACTIONS", "true").spawn().unwrap())

@@ -49,7 +49,7 @@ fn resume_with_another_model(world: &World, session: SessionId) {
 }
 
 /// Runs a session that another one has dispatched.
-fn dispatched(world: &World, by: Dispatcher) {
+fn dispatched(world: &World, by: &Dispatcher) {
     let begin = Begin {
         now: SystemTime::now(),
         dispatched_by: Some(by.clone()),
@@ -100,7 +100,6 @@ fn only_sessions_that_have_not_ended_are_replayed_for_a_list() {
     assert_eq!(index.search("further", 10).unwrap().len(), 1);
 }
 
-/// Fault S10.
 #[test]
 fn a_search_that_can_t_write_to_the_index_is_answered_without_it() {
     let world = World::new();
@@ -120,8 +119,8 @@ fn a_list_shows_of_every_kind_of_session_what_a_replay_shows() {
     let (changed, _) = world.run();
     resume_with_another_model(&world, changed);
     fork(&world, ended, None);
-    dispatched(&world, Dispatcher { session: ended, call: "c1".into() });
-    dispatched(&world, Dispatcher::evaluation(ended));
+    dispatched(&world, &Dispatcher { session: ended, call: "c1".into() });
+    dispatched(&world, &Dispatcher::evaluation(ended));
     let (rows, count) = list(&world, "ended");
     // A session that evaluates another one is not listed.
     assert_eq!((rows.len(), count), (5, 0));
