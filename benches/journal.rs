@@ -4,12 +4,13 @@
 
 use std::fs;
 use std::hint::black_box;
+use std::time::SystemTime;
 
-use architect::journal::{Durability, Store};
+use architect::journal::{Durability, Fork, Index, Store};
 use architect::machine::{Event, Facts, Fold, Intent, Mark, State, Verdict};
 use architect::model::{
-    Access, EffectId, Finish, Part, Reply, Span, Time, Tokens, ToolCall, ToolResult, ToolStatus,
-    Usage,
+    Access, EffectId, Finish, Part, Reply, Signal, Span, Time, Tokens, ToolCall, ToolResult,
+    ToolStatus, Usage,
 };
 use architect::port::{Journal as _, Record};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
@@ -109,5 +110,42 @@ fn resume(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, records, resume);
+/// Sessions of 31 steps that have ended, and an index that knows none of them.
+fn first_list(c: &mut Criterion) {
+    const SESSIONS: usize = 5_000;
+    let temp = tempfile::tempdir().unwrap();
+    let store = Store::open(&temp.path().join("state"), Durability::Os).unwrap();
+    let (mut journal, mut fold, mut outcomes) = begin(&store, temp.path());
+    let session = journal.session();
+    let text = "x".repeat(1_500);
+    let mut at = Time(0);
+    loop {
+        at = at.after(Span(10));
+        let met = Mark::of(&fold, &outcomes.effects);
+        if let State::Done(done) = &fold.state {
+            journal.append(at, Record::Ended { done, met }).unwrap();
+            break;
+        }
+        let event = match fold.state.run().steps {
+            0..31 => awaited(&fold, &text),
+            _ => Event::Interrupt { signal: Signal::Interrupt },
+        };
+        journal.append(at, Record::Event { event: &event, met, call: None }).unwrap();
+        (fold, outcomes) = fold.accept(at, event);
+    }
+    drop(journal);
+    let fork = Fork { after: None, instead: None, now: SystemTime::now() };
+    for _ in 1..SESSIONS {
+        store.fork(session, &fork).unwrap();
+    }
+    let bytes = store.list().unwrap()[0].bytes;
+    let mut group = c.benchmark_group(format!("{SESSIONS} sessions of {bytes} bytes"));
+    group.sample_size(10);
+    group.bench_function("listed for the first time", |b| {
+        b.iter(|| assert_eq!(Index::rebuild(&store).unwrap().list().unwrap().len(), SESSIONS));
+    });
+    group.finish();
+}
+
+criterion_group!(benches, records, resume, first_list);
 criterion_main!(benches);

@@ -6,6 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use memchr::memmem;
+
 use super::Durability;
 use super::blobs::{self, Blobs};
 use super::claim::Claim;
@@ -150,7 +152,7 @@ impl Store {
                     .and_then(|lowered| lowered.map_err(lost))
                     .tried("read", &self.path(session))?;
             }
-            copy.text(text)?;
+            copy.text(without_commands(text))?;
             records += 1;
         }
         Ok(records)
@@ -248,6 +250,24 @@ fn next(reader: &mut Reader) -> Result<Option<Stored>, JournalError> {
         Found::Record(stored) => Some(*stored),
         Found::End | Found::NotUnderstood(_) | Found::Damage(_) => None,
     })
+}
+
+/// Returns a record in which no text is a command to a CI system that the record may be printed to: `##[name]` and
+/// `##vso[name]` are commands anywhere in a line. The bracket is escaped, which means the same in JSON.
+fn without_commands(text: Vec<u8>) -> Vec<u8> {
+    if memmem::find(&text, b"##").is_none() {
+        return text;
+    }
+    let mut clean = Vec::with_capacity(text.len());
+    for byte in text {
+        let is_old = clean.ends_with(b"##")
+            || clean.last_chunk::<5>().is_some_and(|last| last.eq_ignore_ascii_case(b"##vso"));
+        match byte {
+            b'[' if is_old => clean.extend_from_slice(b"\\u005b"),
+            byte => clean.push(byte),
+        }
+    }
+    clean
 }
 
 /// Returns the event with another result, if it is one that has a result.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use memchr::{memchr, memmem};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -10,7 +11,7 @@ use super::error::JournalError;
 use super::header::{Ended, Header, Resumed, Wall};
 use super::mail::MailId;
 use super::reader::Damage;
-use crate::machine::{Event, Mark, StateKind};
+use crate::machine::{Event, EventKind, Mark, StateKind};
 use crate::model::{Digest, EffectId, Span, Time};
 use crate::port::CallTimes;
 
@@ -155,6 +156,15 @@ const BEHIND: &[u8] = b"\"}";
 /// The length of a checksum with what stands around it.
 const SEAL: usize = BEFORE.len() + 8 + BEHIND.len();
 
+/// How the event of a record begins, up to its name.
+const EVENT: &[u8] = b"\"event\":{\"";
+
+/// The keys under which other records have what they say.
+const OTHER_BODIES: [&[u8]; 4] = [b"\"header\":", b"\"partial\":", b"\"resumed\":", b"\"ended\":"];
+
+/// The key under which a record names the texts that are stored apart.
+const BLOBS: &[u8] = b"\"blobs\":";
+
 /// A line that is longer than this is looked through for texts that are better kept apart.
 const LONG_LINE: usize = 64 << 10;
 
@@ -271,6 +281,23 @@ pub(super) fn is_after_sync(line: &[u8]) -> bool {
         sync: Span,
     }
     serde_json::from_slice(line).is_ok_and(|Synced { sync }| sync > Span::ZERO)
+}
+
+/// Returns the kind of the event in an intact line, without parsing the event.
+///
+/// `None` if the line has to be parsed: it is no event or one of an unknown kind, it is not the record `seq`, its fields
+/// are not in the order in which they are written, or some of its texts are stored apart.
+pub(super) fn event_kind(line: &[u8], seq: u64) -> Option<EventKind> {
+    let fields = line.strip_prefix(format!("{{\"seq\":{seq},").as_bytes())?;
+    let (before, event) = fields.split_at(memmem::find(fields, EVENT)?);
+    let has = |text: &[u8], key: &[u8]| memmem::find(text, key).is_some();
+    // Quotation marks in a text are escaped, so what looks like a key is one.
+    if OTHER_BODIES.iter().any(|key| has(before, key)) || has(event, BLOBS) {
+        return None;
+    }
+    let name = &event[EVENT.len()..];
+    let name = &name[..memchr(b'"', name)?];
+    EventKind::ALL.into_iter().find(|kind| kind.name().as_bytes().eq_ignore_ascii_case(name))
 }
 
 pub(super) fn checksum(body: &[u8], before: u32) -> u32 {
@@ -424,6 +451,26 @@ mod tests {
             assert_eq!((stored.seq, stored.at, stored.sync), (3, Time(44), Span(1_000)));
             assert_eq!(stored.met.unwrap().kind(), Some(StateKind::CallingSending));
             assert_eq!(stored.call.unwrap().first_byte, Some(Span(9)));
+        }
+    }
+
+    #[test]
+    fn the_kind_of_an_event_is_known_without_parsing_it() {
+        let (_temp, blobs) = blobs();
+        let looks_like_keys = r#"{"ended":{},"blobs":{},"event":{"tick":{}}}"#;
+        let line = written(&settled(looks_like_keys), &blobs);
+        assert_eq!(event_kind(&line, 3), Some(EventKind::Settled));
+        let failed = Event::StoreFailed { error: "disk".into() };
+        assert_eq!(event_kind(&written(&failed, &blobs), 3), Some(EventKind::StoreFailed));
+        assert_eq!(event_kind(&line, 2), None);
+        assert_eq!(event_kind(&written(&settled(&"x".repeat(100_000)), &blobs), 3), None);
+        for other in [
+            r#"{"seq":3,"at":1,"event":{"newer":{}}}"#,
+            r#"{"at":1,"seq":3,"event":{"tick":{"now":5}}}"#,
+            r#"{"seq":3,"at":1,"resumed":{"setting":{"options":{"event":{"tick":{}}}}}}"#,
+            r#"{"seq":3,"at":1,"ended":{}}"#,
+        ] {
+            assert_eq!(event_kind(other.as_bytes(), 3), None, "{other}");
         }
     }
 

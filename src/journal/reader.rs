@@ -9,6 +9,7 @@ use thiserror::Error;
 use super::blobs::Blobs;
 use super::error::{JournalError, Tried};
 use super::line::{self, Content, Stored};
+use crate::machine::EventKind;
 
 /// What is wrong with a record.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -58,6 +59,15 @@ pub enum Found {
     End,
     /// Something that is no valid record.
     Damage(Damage),
+}
+
+/// What a reader found next that parses no events.
+#[derive(Debug)]
+pub(super) enum Skimmed {
+    /// An intact record with an event of this kind.
+    Event(EventKind),
+    /// Anything else.
+    Found(Found),
 }
 
 /// What lies behind damage.
@@ -120,32 +130,68 @@ impl Reader {
     ///
     /// Fails when the file can't be read; what is wrong with its content is found, not failed with.
     pub fn read(&mut self) -> Result<Found, JournalError> {
+        Ok(match self.next_intact()? {
+            Ok(crc) => self.parse(crc),
+            Err(found) => found,
+        })
+    }
+
+    /// Reads the next record; an event is checked against its checksum and its place, and not parsed.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the file can't be read.
+    pub(super) fn skim(&mut self) -> Result<Skimmed, JournalError> {
+        let crc = match self.next_intact()? {
+            Ok(crc) => crc,
+            Err(found) => return Ok(Skimmed::Found(found)),
+        };
+        let seq = self.position.seq;
+        match line::event_kind(&self.line, seq).filter(|_| seq > 0) {
+            Some(kind) => {
+                self.pass(crc);
+                Ok(Skimmed::Event(kind))
+            }
+            None => Ok(Skimmed::Found(self.parse(crc))),
+        }
+    }
+
+    /// Reads the next line and returns its checksum if it is intact.
+    fn next_intact(&mut self) -> Result<Result<u32, Found>, JournalError> {
         let ended = match self.next_line()? {
-            0 => return Ok(Found::End),
+            0 => return Ok(Err(Found::End)),
             _ => self.line.pop_if(|byte| *byte == b'\n').is_some(),
         };
         if !ended {
             let too_long = self.line.len() as u64 >= LONGEST_LINE;
-            return Ok(Found::Damage(if too_long { Damage::TooLong } else { Damage::NoEnd }));
+            let damage = if too_long { Damage::TooLong } else { Damage::NoEnd };
+            return Ok(Err(Found::Damage(damage)));
         }
-        let Position { offset, seq, crc } = self.position;
-        let crc = match line::open(&self.line, crc) {
-            Ok(crc) => crc,
-            Err(damage) => return Ok(Found::Damage(damage)),
-        };
+        Ok(line::open(&self.line, self.position.crc).map_err(Found::Damage))
+    }
+
+    /// Parses the line that was read last, which is intact.
+    fn parse(&mut self, crc: u32) -> Found {
         let stored = match line::read(&self.line, &self.blobs) {
             Ok(Ok(stored)) => stored,
-            Ok(Err(why)) => return Ok(Found::NotUnderstood(why)),
-            Err(damage) => return Ok(Found::Damage(damage)),
+            Ok(Err(why)) => return Found::NotUnderstood(why),
+            Err(damage) => return Found::Damage(damage),
         };
+        let seq = self.position.seq;
         if stored.seq != seq {
-            return Ok(Found::Damage(Damage::Place(stored.seq)));
+            return Found::Damage(Damage::Place(stored.seq));
         }
         if matches!(stored.content, Content::Header(_)) != (seq == 0) {
-            return Ok(Found::Damage(Damage::Header));
+            return Found::Damage(Damage::Header);
         }
+        self.pass(crc);
+        Found::Record(Box::new(stored))
+    }
+
+    /// Adds the line that was read last to the valid prefix.
+    fn pass(&mut self, crc: u32) {
+        let Position { offset, seq, .. } = self.position;
         self.position = Position { offset: offset + self.line.len() as u64 + 1, seq: seq + 1, crc };
-        Ok(Found::Record(Box::new(stored)))
     }
 
     /// Returns whether zeros stand in the line that was read last, as where a part of it never reached the disk. No

@@ -101,7 +101,16 @@ fn begin(args: &RunArgs, world: World) -> Result<u8, Failure> {
         exit_on_partial: args.output.exit_code_on_partial,
     };
     let way = if args.plan_first { Way::PlanFirst } else { Way::Straight };
-    task::run(&setup, order, way, &args.output)
+    let code = task::run(&setup, order, way, &args.output);
+    if let (Some(path), Some(record)) = (&args.record, &setup.record)
+        && record.is_empty()
+    {
+        let path = path.display();
+        log::warn!(
+            "the recording {path} is empty: no model was sent a request; a scripted model never is"
+        );
+    }
+    code
 }
 
 fn schema(path: &Path) -> Result<Value, Failure> {

@@ -26,9 +26,14 @@ pub(crate) fn run(args: &SessionsArgs, world: &World) -> Result<u8, Failure> {
     let mut code = 0;
     let text = match args.command.as_ref().unwrap_or(&SessionsCommand::List { limit: USUAL }) {
         SessionsCommand::List { limit } => {
-            let rows = newest(store, *limit)?;
+            let mut rows = Index::open(store)?.list()?;
+            let is_empty = rows.is_empty();
+            rows.truncate(*limit);
             code = damage::tell(&rows, args.partial);
-            either(args.json, &json!(rows), || table(&rows))
+            either(args.json, &json!(rows), || match is_empty {
+                true => "no sessions\n".to_owned(),
+                false => table(&rows),
+            })
         }
         SessionsCommand::Show { session } => {
             let session = stored.find(session)?;
@@ -36,12 +41,16 @@ pub(crate) fn run(args: &SessionsArgs, world: &World) -> Result<u8, Failure> {
             show(store, session, args.json)?
         }
         SessionsCommand::Search { text, limit } => {
-            code = damage::tell(&newest(store, usize::MAX)?, args.partial);
-            search(store, text, *limit, args.json)?
+            let mut index = Index::open(store)?;
+            let hits = index.search(text, *limit)?;
+            code = damage::tell(&index.list()?, args.partial);
+            either(args.json, &json!(hits), || found(&hits))
         }
         SessionsCommand::Costs { total } => {
-            code = damage::tell(&newest(store, usize::MAX)?, args.partial);
-            costs(store, args.json, *total)?
+            let mut index = Index::open(store)?;
+            let rows = index.costs()?;
+            code = damage::tell(&index.list()?, args.partial);
+            costs(rows, args.json, *total)
         }
         SessionsCommand::Export { session } => {
             let session = stored.find(session)?;
@@ -63,12 +72,6 @@ pub(crate) fn run(args: &SessionsArgs, world: &World) -> Result<u8, Failure> {
 
 fn either(as_json: bool, json: &Value, text: impl FnOnce() -> String) -> String {
     if as_json { json.to_string() } else { text() }
-}
-
-fn newest(store: &Store, limit: usize) -> Result<Vec<SessionRow>, Failure> {
-    let mut rows = Index::open(store)?.list()?;
-    rows.truncate(limit);
-    Ok(rows)
 }
 
 /// Two lines for each session, so that its whole id and its task fit a terminal of 80 columns.
@@ -135,21 +138,19 @@ fn said(message: &MessageRow) -> String {
     format!("\n── {} {name} @{}\n{text}\n", message.role, message.seq)
 }
 
-fn search(store: &Store, text: &str, limit: usize, as_json: bool) -> Result<String, Failure> {
-    let hits = Index::open(store)?.search(text, limit)?;
+fn found(hits: &[Hit]) -> String {
     let line = |hit: &Hit| {
         let snippet = clean::headline(&hit.snippet, INDENTED);
         format!("{}@{}  {}\n    {snippet}\n", hit.session_id, hit.seq, hit.role.name())
     };
-    Ok(either(as_json, &json!(hits), || match hits.len() {
+    match hits.len() {
         0 => "nothing found\n".to_owned(),
         _ => hits.iter().map(line).collect(),
-    }))
+    }
 }
 
 /// Returns what was spent. As JSON, all of it is an array of its parts, and the sum an object of its own.
-fn costs(store: &Store, as_json: bool, is_total: bool) -> Result<String, Failure> {
-    let mut rows = Index::open(store)?.costs()?;
+fn costs(mut rows: Vec<CostRow>, as_json: bool, is_total: bool) -> String {
     let sum = total(&rows);
     let mut json = json!(rows);
     if is_total {
@@ -159,7 +160,7 @@ fn costs(store: &Store, as_json: bool, is_total: bool) -> Result<String, Failure
         });
         rows.clear();
     }
-    Ok(either(as_json, &json, || {
+    either(as_json, &json, || {
         let head = "day         model                            for         calls      input     output      cost\n";
         let line = |row: &CostRow| {
             let cost = row.cost.map_or("-".to_owned(), |cost| cost.to_string());
@@ -174,7 +175,7 @@ fn costs(store: &Store, as_json: bool, is_total: bool) -> Result<String, Failure
             )
         };
         head.to_owned() + &rows.iter().map(line).collect::<String>() + &line(&sum)
-    }))
+    })
 }
 
 /// Returns the sum of all rows. Money is the sum of what has a price.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 
 /// What the tables are; a release that changes them counts it up, and every other one is thrown away.
-const RELEASE: u32 = 2;
+const RELEASE: u32 = 3;
 
 /// How long another process may keep the database; nobody waits for an index longer than that.
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -22,6 +22,7 @@ const TABLES: &str = "
         id TEXT NOT NULL UNIQUE,
         bytes INTEGER NOT NULL,
         modified INTEGER NOT NULL,
+        whole INTEGER NOT NULL,
         created TEXT,
         parent TEXT,
         parent_seq INTEGER,

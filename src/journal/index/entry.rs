@@ -7,11 +7,34 @@ use rusqlite::types::Value;
 use rusqlite::{Transaction, params_from_iter};
 
 use super::answers::Role;
-use crate::journal::{Content, End, EndKind, Past, ReadOnly, Replayed, Stored, Wall};
+use crate::journal::{
+    Content, End, EndKind, Ended, Header, Past, ReadOnly, Replayed, Setting, Stored, Wall,
+};
 use crate::machine::{Check, Event, StateKind, Verdict};
 use crate::model::{
     CallId, FileAction, FileChange, Item, Micros, Origin, Reply, ToolResult, UserMessage,
 };
+
+/// What a list shows of a session.
+pub(super) struct Summary<'a> {
+    pub(super) header: &'a Header,
+    /// What it works with by now.
+    pub(super) setting: &'a Setting,
+    /// How its newest run ended; none while that has not ended.
+    pub(super) ended: Option<&'a Ended>,
+    pub(super) steps: u32,
+    /// Model calls, those of sub-agents included.
+    pub(super) calls: u32,
+    pub(super) tokens: u64,
+    /// None when the model has no price.
+    pub(super) cost: Option<u64>,
+    /// Records of its valid prefix.
+    pub(super) records: u64,
+    /// What is wrong with the journal.
+    pub(super) problem: Option<String>,
+    /// Whether records are missing here because of that.
+    pub(super) is_damaged: bool,
+}
 
 /// The rows of one session, while its journal is read. They are collected first, so that journals can be read at the same
 /// time, and written by one thread.
@@ -72,44 +95,25 @@ impl Entry {
     pub(super) fn finish(mut self, past: &Past, end: &End) -> Vec<Row> {
         self.begin(past);
         let run = past.fold.state.run();
-        let (header, setting) = (&past.header, &past.setting);
-        let ended = past.ended.as_ref();
-        let dispatcher = header.dispatched_by.as_ref().map(|dispatcher| dispatcher.session);
-        let parent = header.lineage.map(|lineage| lineage.session).or(dispatcher);
-        let serves =
-            header.dispatched_by.as_ref().map(|dispatcher| match dispatcher.is_evaluation() {
-                true => "eval",
-                false => "subagent",
-            });
         self.lost(past, end);
         let damage = end.damage();
         let problem = match &end.kind {
             EndKind::ReadOnly(why) => Some(why.to_string()),
             EndKind::Whole | EndKind::Torn(_) => damage.as_ref().map(ReadOnly::to_string),
         };
-        let sql = "UPDATE sessions SET created = ?2, parent = ?3, parent_seq = ?4, model = ?5, agent = ?6, \
-             workspace = ?7, prompt = ?8, status = ?9, reason = ?10, steps = ?11, calls = ?12, tokens = ?13, \
-             cost = ?14, records = ?15, problem = ?16, serves = ?17, damaged = ?18 WHERE key = ?1";
-        let values = vec![
-            text(header.created.to_string()),
-            maybe(parent.map(|session| session.to_string())),
-            header.lineage.map_or(Value::Null, |lineage| number(lineage.seq)),
-            text(&*setting.model),
-            text(&*setting.agent),
-            text(setting.workspace.root.to_string_lossy()),
-            maybe(prompt(&header.task)),
-            text(ended.map_or("unfinished", |ended| &ended.status)),
-            maybe(ended.map(|ended| &*ended.reason)),
-            number(run.steps.into()),
-            number((run.calls + past.bill.subagent_calls).into()),
-            number(run.spent.tokens.0),
-            if is_priced(past) { number(run.spent.cost.0) } else { Value::Null },
-            number(end.position.seq),
-            maybe(problem),
-            maybe(serves),
-            Value::Integer(damage.is_some().into()),
-        ];
-        self.rows.push((sql, values));
+        let summary = Summary {
+            header: &past.header,
+            setting: &past.setting,
+            ended: past.ended.as_ref(),
+            steps: run.steps,
+            calls: run.calls + past.bill.subagent_calls,
+            tokens: run.spent.tokens.0,
+            cost: is_priced(past).then_some(run.spent.cost.0),
+            records: end.position.seq,
+            problem,
+            is_damaged: damage.is_some(),
+        };
+        self.rows.push(summary.row());
         self.rows
     }
 
@@ -275,6 +279,43 @@ impl Entry {
         self.rows.push((sql, vec![seq, ts, text(role.name()), maybe(name), text(said)]));
         let sql = "INSERT INTO words (rowid, text) VALUES (last_insert_rowid(), ?2)";
         self.rows.push((sql, vec![text(said)]));
+    }
+}
+
+impl Summary<'_> {
+    /// Returns the row that has it.
+    pub(super) fn row(self) -> Row {
+        let Self { header, setting, ended, .. } = self;
+        let dispatcher = header.dispatched_by.as_ref().map(|dispatcher| dispatcher.session);
+        let parent = header.lineage.map(|lineage| lineage.session).or(dispatcher);
+        let serves =
+            header.dispatched_by.as_ref().map(|dispatcher| match dispatcher.is_evaluation() {
+                true => "eval",
+                false => "subagent",
+            });
+        let sql = "UPDATE sessions SET created = ?2, parent = ?3, parent_seq = ?4, model = ?5, agent = ?6, \
+             workspace = ?7, prompt = ?8, status = ?9, reason = ?10, steps = ?11, calls = ?12, tokens = ?13, \
+             cost = ?14, records = ?15, problem = ?16, serves = ?17, damaged = ?18 WHERE key = ?1";
+        let values = vec![
+            text(header.created.to_string()),
+            maybe(parent.map(|session| session.to_string())),
+            header.lineage.map_or(Value::Null, |lineage| number(lineage.seq)),
+            text(&*setting.model),
+            text(&*setting.agent),
+            text(setting.workspace.root.to_string_lossy()),
+            maybe(prompt(&header.task)),
+            text(ended.map_or("unfinished", |ended| &ended.status)),
+            maybe(ended.map(|ended| &*ended.reason)),
+            number(self.steps.into()),
+            number(self.calls.into()),
+            number(self.tokens),
+            self.cost.map_or(Value::Null, number),
+            number(self.records),
+            maybe(self.problem),
+            maybe(serves),
+            Value::Integer(self.is_damaged.into()),
+        ];
+        (sql, values)
     }
 }
 

@@ -1,7 +1,8 @@
 //! The index across sessions: what lists, searches and sums are asked of.
 //!
 //! It is made of the journals and of nothing else, in a database beside them. Whoever asks brings it up to date first:
-//! journals whose length or time of change is another one are read again. A run neither writes it nor waits for it. One
+//! journals whose length or time of change is another one are read again. Of a session that has ended, a list needs the
+//! header and the last record alone; the first question that needs more of it replays its journal. A run neither writes it nor waits for it. One
 //! that is broken, or that another release has made, is thrown away and made anew; where there can be none (another
 //! process holds it, the disk is full or may not be written), one in memory answers this one time.
 
@@ -9,6 +10,7 @@ mod answers;
 mod database;
 mod entry;
 mod question;
+mod skim;
 mod update;
 
 use std::path::PathBuf;
@@ -25,6 +27,7 @@ pub use update::Updated;
 use super::error::JournalError;
 use super::id::SessionId;
 use super::store::Store;
+use update::Needs;
 
 /// The index across the sessions of a store.
 #[derive(Debug)]
@@ -103,21 +106,33 @@ impl Index {
     ///
     /// Fails when the store can't be listed, or the database fails.
     pub fn update(&mut self) -> Result<Updated, JournalError> {
-        update::update(&self.store, &mut self.database)
+        update::update(&self.store, &mut self.database, Needs::Summaries)
     }
 
     /// Asks the database; when it fails, another one is asked once more.
     fn ask<T>(
         &mut self,
+        needs: Needs,
         question: impl Fn(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, JournalError> {
-        match question(&self.database) {
-            Err(error) if self.place != Place::Memory => {
+        match self.ask_once(needs, &question) {
+            Err(JournalError::Index(error)) if self.place != Place::Memory => {
                 *self = Self::otherwise(&self.store, &error)?;
-                Ok(question(&self.database)?)
+                self.ask_once(needs, &question)
             }
-            answer => Ok(answer?),
+            answer => answer,
         }
+    }
+
+    fn ask_once<T>(
+        &mut self,
+        needs: Needs,
+        question: &impl Fn(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, JournalError> {
+        if !needs.are_met(&self.database)? {
+            update::update(&self.store, &mut self.database, needs)?;
+        }
+        Ok(question(&self.database)?)
     }
 
     /// Returns the sessions, the one that was written to last first.
@@ -126,7 +141,7 @@ impl Index {
     ///
     /// Fails when the database fails.
     pub fn list(&mut self) -> Result<Vec<SessionRow>, JournalError> {
-        let mut rows = self.ask(question::sessions)?;
+        let mut rows = self.ask(Needs::Summaries, question::sessions)?;
         for row in &mut rows {
             self.tell_running(row);
         }
@@ -139,7 +154,8 @@ impl Index {
     ///
     /// Fails when there is no such session, or the database fails.
     pub fn show(&mut self, session: SessionId) -> Result<SessionDetail, JournalError> {
-        let found = self.ask(|database| question::session(database, session))?;
+        let needs = Needs::Session(session);
+        let found = self.ask(needs, |database| question::session(database, session))?;
         let mut detail = found.ok_or_else(|| JournalError::Unknown(session.to_string()))?;
         self.tell_running(&mut detail.session);
         Ok(detail)
@@ -151,7 +167,7 @@ impl Index {
     ///
     /// Fails when the database fails.
     pub fn events(&mut self, session: SessionId) -> Result<Vec<EventRow>, JournalError> {
-        self.ask(|database| question::events(database, session))
+        self.ask(Needs::Session(session), |database| question::events(database, session))
     }
 
     /// Returns the messages that contain all words of a text, newest sessions first, and no more than this many.
@@ -164,7 +180,10 @@ impl Index {
     /// Fails when the database fails.
     pub fn search(&mut self, text: &str, most: usize) -> Result<Vec<Hit>, JournalError> {
         match question::words(text) {
-            Some(words) => self.ask(|database| question::search(database, &words, most)),
+            Some(words) => {
+                let search = |database: &Connection| question::search(database, &words, most);
+                self.ask(Needs::Everything, search)
+            }
             None => Ok(Vec::new()),
         }
     }
@@ -175,7 +194,7 @@ impl Index {
     ///
     /// Fails when the database fails.
     pub fn costs(&mut self) -> Result<Vec<CostRow>, JournalError> {
-        self.ask(question::costs)
+        self.ask(Needs::Everything, question::costs)
     }
 
     /// Removes a session with all that belongs to it.

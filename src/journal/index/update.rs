@@ -11,6 +11,7 @@ use crossbeam_channel::bounded;
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 
 use super::entry::{Entry, Row, write};
+use super::skim::skim;
 use crate::journal::{JournalError, Listed, SessionId, Store};
 
 /// What an update has found.
@@ -18,10 +19,46 @@ use crate::journal::{JournalError, Listed, SessionId, Store};
 pub struct Updated {
     /// Journals that were read.
     pub read: usize,
+    /// Those of them that were replayed; of the others, the header and the last record say what a list shows.
+    pub replayed: usize,
     /// Journals that are as they were.
     pub unchanged: usize,
     /// Sessions that are gone.
     pub gone: usize,
+}
+
+/// What a question needs of the journals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Needs {
+    /// What a list shows.
+    Summaries,
+    /// All that one of them says.
+    Session(SessionId),
+    /// All that all of them say.
+    Everything,
+}
+
+impl Needs {
+    /// Returns whether the journal of a session has to be in the index with all that it says.
+    fn whole(self, session: SessionId) -> bool {
+        match self {
+            Self::Summaries => false,
+            Self::Session(one) => one == session,
+            Self::Everything => true,
+        }
+    }
+
+    /// Returns whether the database has it.
+    pub(super) fn are_met(self, database: &Connection) -> rusqlite::Result<bool> {
+        let session = match self {
+            Self::Summaries => return Ok(true),
+            Self::Session(session) => Some(session.to_string()),
+            Self::Everything => None,
+        };
+        let sql =
+            "SELECT NOT EXISTS (SELECT 1 FROM sessions WHERE NOT whole AND id = coalesce(?1, id))";
+        database.prepare_cached(sql)?.query_row([session], |row| row.get(0))
+    }
 }
 
 /// A session as the index knows it.
@@ -29,6 +66,14 @@ struct Known {
     key: i64,
     bytes: u64,
     modified: u64,
+    /// Whether all that its journal says is there.
+    is_whole: bool,
+}
+
+/// What was read of a journal.
+struct Rows {
+    rows: Vec<Row>,
+    is_whole: bool,
 }
 
 /// Journals that are read and not yet written to the database, at the most.
@@ -39,13 +84,20 @@ const LONGEST: Duration = Duration::from_millis(100);
 
 /// Brings the database up to date with the journals of a store. Some sessions together are one transaction: what was read
 /// stays read, whatever happens to this process, but for the newest.
-pub(super) fn update(store: &Store, database: &mut Connection) -> Result<Updated, JournalError> {
+pub(super) fn update(
+    store: &Store,
+    database: &mut Connection,
+    needs: Needs,
+) -> Result<Updated, JournalError> {
     let mut known = known(database)?;
     let mut updated = Updated::default();
     let mut changed = Vec::new();
     for listed in store.list()? {
         let old = known.remove(&listed.session.to_string());
-        let is_same = |old: &Known| (old.bytes, old.modified) == (listed.bytes, nanos(&listed));
+        let is_same = |old: &Known| {
+            (old.bytes, old.modified) == (listed.bytes, nanos(&listed))
+                && (old.is_whole || !needs.whole(listed.session))
+        };
         match old {
             Some(old) if is_same(&old) => updated.unchanged += 1,
             old => changed.push((listed, old)),
@@ -61,7 +113,7 @@ pub(super) fn update(store: &Store, database: &mut Connection) -> Result<Updated
             let (tell, next) = (tell.clone(), Arc::clone(next));
             let work = move || {
                 while let Some((listed, old)) = changed.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if tell.send((listed, old, read(store, listed))).is_err() {
+                    if tell.send((listed, old, read(store, listed, needs))).is_err() {
                         return;
                     }
                 }
@@ -71,7 +123,8 @@ pub(super) fn update(store: &Store, database: &mut Connection) -> Result<Updated
         drop(tell);
         // What no thread has read, for want of any, is read here.
         let rest = || changed.get(next.fetch_add(1, Ordering::Relaxed));
-        let rest = std::iter::from_fn(rest).map(|(listed, old)| (listed, old, read(store, listed)));
+        let rest =
+            std::iter::from_fn(rest).map(|(listed, old)| (listed, old, read(store, listed, needs)));
         let mut read = told.into_iter().chain(rest).peekable();
         while read.peek().is_some() {
             let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -81,7 +134,9 @@ pub(super) fn update(store: &Store, database: &mut Connection) -> Result<Updated
                     forget(&change, old.key)?;
                 }
                 if let Some(rows) = rows {
-                    write(&change, insert(&change, listed)?, rows)?;
+                    let Rows { rows, is_whole } = rows;
+                    updated.replayed += usize::from(is_whole);
+                    write(&change, insert(&change, listed, is_whole)?, rows)?;
                 }
                 if begun.elapsed() > LONGEST {
                     break;
@@ -107,9 +162,15 @@ fn nanos(listed: &Listed) -> u64 {
 }
 
 fn known(database: &Connection) -> rusqlite::Result<HashMap<String, Known>> {
-    let mut query = database.prepare_cached("SELECT id, key, bytes, modified FROM sessions")?;
+    let mut query =
+        database.prepare_cached("SELECT id, key, bytes, modified, whole FROM sessions")?;
     let rows = query.query_map([], |row| {
-        let known = Known { key: row.get(1)?, bytes: row.get(2)?, modified: row.get(3)? };
+        let known = Known {
+            key: row.get(1)?,
+            bytes: row.get(2)?,
+            modified: row.get(3)?,
+            is_whole: row.get(4)?,
+        };
         Ok((row.get(0)?, known))
     })?;
     rows.collect()
@@ -131,7 +192,19 @@ fn forget(change: &Transaction<'_>, key: i64) -> rusqlite::Result<()> {
 }
 
 /// Reads a journal as rows. One that can't be read is listed with its problem; none is one that was removed meanwhile.
-fn read(store: &Store, listed: &Listed) -> Option<Vec<Row>> {
+fn read(store: &Store, listed: &Listed, needs: Needs) -> Option<Rows> {
+    // What can't be skimmed, for whatever reason, is replayed: that tells the reason.
+    let skimmed = match needs.whole(listed.session) {
+        true => None,
+        false => skim(store, listed.session).ok().flatten(),
+    };
+    match skimmed {
+        Some(row) => Some(Rows { rows: vec![row], is_whole: false }),
+        None => Some(Rows { rows: replay(store, listed)?, is_whole: true }),
+    }
+}
+
+fn replay(store: &Store, listed: &Listed) -> Option<Vec<Row>> {
     let mut entry = Entry::default();
     let replayed = store.replay(listed.session, |past, stored, replayed| {
         entry.record(past, stored, replayed);
@@ -146,10 +219,11 @@ fn read(store: &Store, listed: &Listed) -> Option<Vec<Row>> {
     }
 }
 
-fn insert(change: &Transaction<'_>, listed: &Listed) -> rusqlite::Result<i64> {
+fn insert(change: &Transaction<'_>, listed: &Listed, is_whole: bool) -> rusqlite::Result<i64> {
     let Listed { session, bytes, .. } = listed;
     let mut row = change.prepare_cached(
-        "INSERT INTO sessions (id, bytes, modified) VALUES (?1, ?2, ?3) RETURNING key",
+        "INSERT INTO sessions (id, bytes, modified, whole) VALUES (?1, ?2, ?3, ?4) RETURNING key",
     )?;
-    row.query_row(params![SessionId::to_string(session), bytes, nanos(listed)], |row| row.get(0))
+    let values = params![SessionId::to_string(session), bytes, nanos(listed), is_whole];
+    row.query_row(values, |row| row.get(0))
 }

@@ -61,6 +61,11 @@ impl Recorder {
         Ok(Self(Arc::new(Mutex::new(tape))))
     }
 
+    /// Returns whether no request was recorded.
+    pub fn is_empty(&self) -> bool {
+        self.tape().requests == 0
+    }
+
     /// Returns a carrier that writes down what this one carries to a model.
     pub(in crate::llm) fn wrap(
         &self,

@@ -14,6 +14,7 @@ mod info;
 mod interrupts;
 mod keys;
 mod limits;
+mod printed;
 mod process;
 mod remembered;
 mod resumed;

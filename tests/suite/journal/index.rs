@@ -80,10 +80,10 @@ fn only_journals_that_have_changed_are_read_again() {
     let mut index = open(&world);
     assert_eq!(index.update().unwrap(), Updated { unchanged: 2, ..Updated::default() });
     world.resume(first, Some("further"));
-    let updated = Updated { read: 1, unchanged: 1, gone: 0 };
+    let updated = Updated { read: 1, unchanged: 1, ..Updated::default() };
     assert_eq!(index.update().unwrap(), updated);
     world.store.remove(second).unwrap();
-    let updated = Updated { read: 0, unchanged: 1, gone: 1 };
+    let updated = Updated { unchanged: 1, gone: 1, ..Updated::default() };
     assert_eq!(index.update().unwrap(), updated);
     assert_eq!(list(&world).len(), 1);
 }
@@ -262,20 +262,4 @@ fn an_index_that_can_t_be_used_is_done_without() {
     fs::create_dir(file(&world)).unwrap();
     assert_eq!(list(&world)[0].records, list(&world)[0].records);
     assert_eq!(found(&world, "further").len(), 1);
-}
-
-/// The first list of many sessions reads all of them.
-#[test]
-#[ignore = "takes a minute to make the sessions"]
-fn the_first_list_of_five_thousand_sessions_takes_little_time() {
-    let world = World::new();
-    let (session, _) = world.run();
-    let fork = Fork { after: None, instead: None, now: SystemTime::now() };
-    for _ in 1..5_000 {
-        world.store.fork(session, &fork).unwrap();
-    }
-    let begun = std::time::Instant::now();
-    let rows = Index::open(&world.store).unwrap().list().unwrap();
-    println!("{} sessions in {:?}", rows.len(), begun.elapsed());
-    assert_eq!(rows.len(), 5_000);
 }

@@ -12,6 +12,7 @@ mod kept;
 mod replay;
 mod resume;
 mod store;
+mod summaries;
 mod times;
 mod trace;
 mod world;

@@ -1,0 +1,67 @@
+//! What a list shows of a session, from its header and its last record.
+//!
+//! A run that has ended says in its last record what it came to. The records between are checked against their checksums
+//! and not parsed, which takes a small part of the time of a replay, and still finds a byte that has changed. Sessions
+//! for which this is not enough are replayed.
+
+use super::entry::{Row, Summary};
+use crate::journal::reader::Skimmed;
+use crate::journal::{Content, Found, JournalError, SessionId, Store};
+use crate::machine::EventKind;
+
+/// Returns the row of a session; `None` if only a replay can tell what the row says: the newest run has not ended, the
+/// journal is damaged, a sub-agent may have made model calls, which the last record doesn't count, or the session was
+/// imported, so that someone else wrote what its last record says.
+///
+/// # Errors
+///
+/// Fails when the journal can't be read.
+pub(super) fn skim(store: &Store, session: SessionId) -> Result<Option<Row>, JournalError> {
+    let mut reader = store.reader(session)?;
+    let Skimmed::Found(Found::Record(first)) = reader.skim()? else { return Ok(None) };
+    let Content::Header(header) = first.content else { return Ok(None) };
+    if header.session != session || header.imported.is_some() || header.newer().is_some() {
+        return Ok(None);
+    }
+    let (mut setting, mut price, mut ended) = (None, header.rules.price, None);
+    loop {
+        let event = match reader.skim()? {
+            Skimmed::Event(kind) => kind,
+            Skimmed::Found(Found::Record(stored)) => match stored.content {
+                Content::Event(event) => event.kind(),
+                Content::Resumed(resumed) => {
+                    setting = resumed.setting.or(setting);
+                    price = resumed.resumption.rules.price;
+                    ended = None;
+                    continue;
+                }
+                Content::Ended(last) => {
+                    ended = Some(last);
+                    continue;
+                }
+                Content::Header(_) | Content::Partial(_) | Content::Other => continue,
+            },
+            Skimmed::Found(Found::End) => break,
+            Skimmed::Found(Found::NotUnderstood(_) | Found::Damage(_)) => return Ok(None),
+        };
+        if event == EventKind::Charged {
+            return Ok(None);
+        }
+        ended = None;
+    }
+    Ok(ended.map(|ended| {
+        let summary = Summary {
+            header: &header,
+            setting: setting.as_ref().unwrap_or(&header.setting),
+            ended: Some(&ended),
+            steps: ended.steps,
+            calls: ended.calls,
+            tokens: ended.tokens,
+            cost: price.map(|_| ended.cost),
+            records: reader.position().seq,
+            problem: None,
+            is_damaged: false,
+        };
+        summary.row()
+    }))
+}
