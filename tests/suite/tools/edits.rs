@@ -35,6 +35,31 @@ fn what_is_appended_begins_on_a_line_of_its_own() {
     }
 }
 
+/// What is added is in the encoding of the file, and is refused where that is not known.
+#[test]
+fn what_is_appended_is_in_the_encoding_of_the_file() {
+    let world = world();
+    let append = |content: &str| json!({"path": "f", "content": content, "mode": "append"});
+    let bytes = || fs::read(world.path.join("f")).unwrap();
+    let latin = b"caf\xe9\n";
+    fs::write(world.path.join("f"), latin).unwrap();
+    assert!(world.err("write_file", &append("t\u{e9}\n")).contains("'f' is not UTF-8"));
+    assert_eq!(bytes(), latin);
+    world.ok("write_file", &append("tea\n"));
+    assert_eq!(bytes(), b"caf\xe9\ntea\n");
+    fs::write(world.path.join("f"), b"\xff\xfea\0\n\0").unwrap();
+    world.ok("write_file", &append("\u{e9}"));
+    assert_eq!(bytes(), b"\xff\xfea\0\n\0\xe9\0");
+    world.ok("edit_file", &json!({"path": "f", "old_str": "a", "new_str": "\u{fc}"}));
+    assert_eq!(bytes(), b"\xff\xfe\xfc\0\n\0\xe9\0");
+    // Half a unit of UTF-16, and no text at all: nothing is lost.
+    for content in [&b"\xff\xfea\0\n"[..], b"\x7fELF\0\x01"] {
+        fs::write(world.path.join("f"), content).unwrap();
+        assert!(world.err("write_file", &append("x")).contains("is a binary file"));
+        assert_eq!(bytes(), content);
+    }
+}
+
 #[test]
 fn an_edit_of_the_last_line_leaves_its_end_alone() {
     let world = world();
