@@ -60,6 +60,21 @@ fn what_is_appended_is_in_the_encoding_of_the_file() {
     }
 }
 
+/// Fault T20: the other name may be outside the workspace, so it is told instead of written through.
+#[test]
+fn an_edit_says_that_it_parts_a_file_from_its_hard_links() {
+    let world = world();
+    world.write("f", "a\n");
+    fs::hard_link(world.path.join("f"), world.path.join("g")).unwrap();
+    let told =
+        "f had other names (hard links), which keep the old content: f is a separate file now.";
+    let edit = |old: &str, new: &str| json!({"path": "f", "old_str": old, "new_str": new});
+    assert!(world.ok("edit_file", &edit("a", "b")).contains(told));
+    assert_eq!((world.read("f"), world.read("g")), ("b\n".to_owned(), "a\n".to_owned()));
+    assert!(!world.ok("edit_file", &edit("b", "c")).contains("hard link"));
+    assert!(!world.ok("delete_file", &json!({"path": "g"})).contains("hard link"));
+}
+
 #[test]
 fn an_edit_of_the_last_line_leaves_its_end_alone() {
     let world = world();
