@@ -4,16 +4,18 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use super::text_path;
+
 /// Where the configuration comes from. The store of the sessions follows from it, too.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Configuration")]
 pub(crate) struct LayerArgs {
     /// The folder to work in; the current one by default
-    #[arg(short, long, visible_short_alias = 'C', value_name = "DIR", global = true)]
+    #[arg(short, long, visible_short_alias = 'C', value_name = "DIR", global = true, value_parser = text_path())]
     pub(crate) workspace: Option<PathBuf>,
 
     /// Another configuration file, read after the usual ones
-    #[arg(short, long, value_name = "FILE", global = true)]
+    #[arg(short, long, value_name = "FILE", global = true, value_parser = text_path())]
     pub(crate) config: Option<PathBuf>,
 
     /// A profile of the configuration

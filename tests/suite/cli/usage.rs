@@ -66,6 +66,28 @@ fn a_file_that_can_t_be_read_is_a_matter_of_usage() {
     assert!(!ran.err.contains("config show"), "{}", ran.err);
 }
 
+/// The confinement of commands, the configuration and the journal hold the path as text.
+#[test]
+#[cfg(target_os = "linux")] // elsewhere there are no such names
+fn a_workspace_whose_path_is_not_utf_8_is_refused_before_any_model_call() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let world = World::new();
+    let odd = world.path("w").with_file_name(OsStr::from_bytes(b"w\xff"));
+    std::fs::create_dir(&odd).unwrap();
+    let script = world.script(DONE);
+    let mut command = world.command(&["run", "x", "--model", &script]);
+    let ran = finish(command.current_dir(&odd).spawn().unwrap());
+    assert!(ran.code == 3 && ran.err.contains("its path is not UTF-8"), "{}", ran.err);
+    assert!(ran.err.contains("name another folder with --workspace"), "{}", ran.err);
+    // Nor is such a name looked for under another one.
+    for option in ["--workspace", "--config", "--log-file"] {
+        let mut command = world.command(&["run", "x", "--model", &script, option]);
+        let ran = finish(command.arg(&odd).spawn().unwrap());
+        assert!(ran.code == 3 && ran.err.contains("UTF-8"), "{option} {}", ran.err);
+    }
+}
+
 #[test]
 fn wrong_usage_is_a_document_for_who_reads_documents() {
     let world = World::new();
