@@ -365,12 +365,11 @@ fn not_applied(path: &RelPath, content: &[u8], hunks: &[Hunk], why: NotApplied) 
         }
         NotApplied::Hunk(index) => {
             let hunk = &hunks[index];
-            let why = match misplaced(content, hunk) {
-                Some((edge, at)) => not_at_edge(hunk, edge, at),
-                None => {
-                    let hint = near::hint(content, &hunk.before().concat());
-                    format!("its lines are not in the file. {hint}\n")
-                }
+            let why = if let Some((edge, at)) = misplaced(content, hunk) {
+                not_at_edge(hunk, edge, at)
+            } else {
+                let hint = near::hint(content, &hunk.before().concat());
+                format!("its lines are not in the file. {hint}\n")
             };
             format!("{} does not fit: {why}", told(index))
         }
