@@ -1,5 +1,6 @@
 //! Everything that a run needs, found and checked before anything begins.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -75,6 +76,11 @@ impl Setup {
         let path = config.workspace.clone();
         let root =
             Root::open(&path).map_err(|cause| AppError::Workspace { path: path.clone(), cause })?;
+        if root.path().to_str().is_none() {
+            // The confinement of commands, the configuration and the journal hold the path as text.
+            let cause = io::Error::new(io::ErrorKind::InvalidInput, "its path is not UTF-8");
+            return Err(AppError::Workspace { path: root.path().to_owned(), cause });
+        }
         let is_named = config.settings.workspace.root.is_some();
         if !is_named && holds_home(root.path(), world.folders().home.as_deref()) {
             return Err(AppError::Home(root.path().to_owned()));

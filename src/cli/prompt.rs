@@ -29,7 +29,14 @@ pub(crate) fn read(prompt: Option<&str>, append_stdin: bool) -> Result<String, F
         task = [task.trim_end(), input.as_str()].join(if task.is_empty() { "" } else { "\n\n" });
     }
     if task.trim().is_empty() {
-        return Err(Failure::usage("the task is empty"));
+        let read = match prompt {
+            Some("-") => " (nothing came from standard input)",
+            _ if append_stdin => " (nothing came from standard input either)",
+            Some(_) | None => "",
+        };
+        return Err(
+            Failure::usage(format!("the task is empty{read}")).hint("say what is to be done")
+        );
     }
     Ok(task)
 }

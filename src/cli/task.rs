@@ -1,5 +1,6 @@
 //! Running a task, and telling what came of it.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -12,6 +13,7 @@ use architect::model::{Signal, Span, count};
 use architect::view::report::{self, Report};
 use architect::view::{About, Lost, Patience, RunResult, Source, append, clean, save};
 use architect::workflow::{Again, Evaluated, evaluated, plan_first};
+use rustix::fs::{Access, access};
 
 use super::args::{OutputArgs, OutputFormat};
 use super::confirm::asker;
@@ -333,8 +335,23 @@ fn report_format(
 
 /// Sees to it that a file can be written, as far as that can be told before.
 fn writable(path: &Path) -> Result<(), Failure> {
-    if path.is_dir() {
-        return Err(Failure::usage(format!("{} is a folder", path.display())));
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let failed = |why: String| {
+        Failure::usage(format!("could not write {}: {why}", path.display()))
+            .hint("nothing was run; name another file")
+    };
+    match path.symlink_metadata() {
+        Ok(_) if path.is_dir() => return Err(failed("it is a folder".to_owned())),
+        // Only writing it shows: it may be a link, a device, or the standard output.
+        Ok(_) => return Ok(()),
+        Err(_) => {}
     }
-    Ok(())
+    // The folders that are missing are made.
+    let folder = path.ancestors().skip(1).find(|folder| folder.symlink_metadata().is_ok());
+    let Some(folder) = folder else { return Ok(()) };
+    if !folder.is_dir() {
+        return Err(failed(format!("{} is not a folder", folder.display())));
+    }
+    access(folder, Access::WRITE_OK | Access::EXEC_OK)
+        .map_err(|errno| failed(format!("{}: {}", folder.display(), io::Error::from(errno))))
 }

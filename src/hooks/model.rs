@@ -28,8 +28,8 @@ pub(super) struct NextCall {
     pub(super) system: Option<Arc<str>>,
     /// The tools that are left.
     pub(super) tools: Option<Arc<[ToolSpec]>>,
-    /// The hook that does not want it to be made.
-    pub(super) blocked: Option<Blocked>,
+    /// What the call fails with instead of being made, as a hook demands.
+    pub(super) blocked: Option<Fault>,
     /// What the model has to be told by hooks that looked at its last reply.
     pub(super) context: Vec<String>,
     /// Whether the context was compacted since the last call.
@@ -61,8 +61,8 @@ impl Model for HookedModel {
         let mut next = self.shared.next();
         let call = match ask.purpose {
             Purpose::Agent => {
-                if let Some(blocked) = next.blocked.take() {
-                    return Err(refused("the call", &blocked));
+                if let Some(fault) = next.blocked.take() {
+                    return Err(fault);
                 }
                 let system = next.system.as_ref().unwrap_or(ask.system);
                 let tools = next.tools.as_ref().unwrap_or(ask.tools);
@@ -114,8 +114,8 @@ impl ModelCall for HookedCall {
     }
 }
 
-/// A hook's no to a model call ends the run, as a provider's no would.
-fn refused(what: &str, blocked: &Blocked) -> Fault {
+/// Returns the fault of a model call that a hook blocks. It ends the run.
+pub(super) fn refused(what: &str, blocked: &Blocked) -> Fault {
     let message = format!("hook {} refuses {what}: {}", blocked.hook, blocked.reason);
-    Fault::new(FaultKind::Refused, message)
+    Fault::new(FaultKind::Blocked, message)
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::list::Passage;
-use super::model::{NextCall, Shared};
+use super::model::{NextCall, Shared, refused};
 use super::occasion::Occasion;
 use crate::machine::Purpose;
 use crate::model::{Origin, UserMessage};
@@ -48,12 +48,14 @@ impl HookedPrelude {
 
     /// Notes what the hooks want of the call.
     fn note(&self, next: &mut NextCall, passage: Passage) {
+        let is_start = matches!(passage.occasion, Occasion::SessionStart { .. });
+        let what = if is_start { "the run" } else { "the call" };
         if let Occasion::PreLlmCall { system, tools } = passage.occasion {
             next.system = (system != self.system).then_some(system);
             let left = || self.tools.iter().filter(|tool| tools.contains(&tool.name)).cloned();
             next.tools = (tools.len() != self.tools.len()).then(|| left().collect());
         }
-        next.blocked = passage.blocked;
+        next.blocked = passage.blocked.map(|blocked| refused(what, &blocked));
     }
 }
 

@@ -19,7 +19,7 @@ use super::preparing::Preparing;
 use super::retry::Retry;
 use super::run::{Run, Streaks};
 use super::state::State;
-use super::stop::{CloseReason, LlmFailure, StopReason};
+use super::stop::{CloseReason, StopReason};
 use crate::model::{
     Access, Arguments, EffectId, Fault, FaultKind, Finish, Item, Origin, Part, Reply, Time, Tokens,
     UnknownFinish,
@@ -273,10 +273,7 @@ impl Calling {
                 out.to(State::Calling(self))
             }
             Retry::Smaller => self.overflow(out),
-            Retry::Never => {
-                let reason = StopReason::LlmError(LlmFailure::from(fault.kind));
-                Done::fail(self.run, out, reason, fault.message)
-            }
+            Retry::Never => Done::fail(self.run, out, StopReason::from(fault.kind), fault.message),
         }
     }
 

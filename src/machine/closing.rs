@@ -57,8 +57,11 @@ impl Stage {
     }
 }
 
-/// Returns the limit of the closing call's output, unless the context window or the budget has no room for the call.
+/// Returns the limit of the closing call's output, unless time, context window or budget have no room for the call.
 pub(super) fn possible(run: &Run, facts: &Facts) -> Result<Option<Tokens>, NoSummary> {
+    if !run.rules.limits.allow_calls() {
+        return Err(NoSummary::Time);
+    }
     if facts.shortened > run.rules.context.window {
         return Err(NoSummary::Context);
     }

@@ -56,6 +56,9 @@ pub(super) fn plan(run: &Run, facts: &Facts) -> Plan {
         Ok(max_output) => max_output,
         Err(reason) => return Plan::Close(reason),
     };
+    if !run.rules.limits.allow_calls() {
+        return Plan::Close(CloseReason::Timeout);
+    }
     if run.repeats.times() >= rules.loops.end {
         return Plan::Close(CloseReason::LoopDetected);
     }
@@ -189,6 +192,7 @@ pub(super) fn append(out: &mut Out, messages: &[UserMessage]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::effect::NoSummary;
     use crate::machine::repeats::Repeats;
     use crate::model::{ContextRules, Digest, Item, LimitBase, Limits, LoopRules, Rules, Span};
 
@@ -282,6 +286,29 @@ mod tests {
         assert_eq!(closed(0, None, no_time), CloseReason::MaxSteps);
         assert_eq!(closed(9, no_tokens, no_time), CloseReason::BudgetExceeded);
         assert_eq!(closed(9, Some(Tokens(9_000)), no_time), CloseReason::Timeout);
+    }
+
+    /// No time for a model call is a time limit like the others: after steps and budget, and before any request.
+    #[test]
+    fn a_step_timeout_of_zero_closes_a_run_before_any_request() {
+        let closed = |max_steps, max_tokens| {
+            let step_timeout = Some(Span::ZERO);
+            let limits = Limits { max_steps, max_tokens, step_timeout, ..Limits::default() };
+            let next = Preparing::enter(Run::new(Rules { limits, ..rules() }), Out::default());
+            let prepared =
+                |id| Event::Prepared { id, facts: Facts::default(), messages: [].into() };
+            let next = super::super::step(next.state, prepared(EffectId(1)));
+            let State::Closing(closing) = &next.state else { panic!("{:?}", next.state) };
+            let reason = closing.reason;
+            // The closing call is a model call, too.
+            let next = super::super::step(next.state, prepared(EffectId(2)));
+            assert!(matches!(&next.state, State::Done(done) if done.run.sends == 0));
+            assert_eq!(next.notes, [Note::NoSummary { cause: NoSummary::Time }]);
+            reason
+        };
+        assert_eq!(closed(0, Some(Tokens(0))), CloseReason::MaxSteps);
+        assert_eq!(closed(9, Some(Tokens(0))), CloseReason::BudgetExceeded);
+        assert_eq!(closed(9, None), CloseReason::Timeout);
     }
 
     #[test]

@@ -24,8 +24,8 @@ pub enum StopReason {
     InvalidToolCalls,
     /// The answer did not satisfy its schema, also after its repairs.
     SchemaNotMet,
-    /// The answer was sent back again and again, and did not pass; or a tool call was denied, where the user counts that
-    /// as a failure.
+    /// The answer was sent back again and again, and did not pass; a hook blocked the run or a model call; or a tool call
+    /// was denied, where the user counts that as a failure.
     ChecksFailed,
     /// The self-evaluation was not satisfied with the answer.
     EvaluationFailed,
@@ -186,11 +186,12 @@ impl Status {
     }
 }
 
-impl From<FaultKind> for LlmFailure {
+impl From<FaultKind> for StopReason {
     fn from(kind: FaultKind) -> Self {
         match kind {
-            FaultKind::Auth => Self::Auth,
-            FaultKind::Timeout => Self::Timeout,
+            FaultKind::Auth => Self::LlmError(LlmFailure::Auth),
+            FaultKind::Timeout => Self::LlmError(LlmFailure::Timeout),
+            FaultKind::Blocked => Self::ChecksFailed,
             FaultKind::Connect
             | FaultKind::RateLimited
             | FaultKind::Server
@@ -201,7 +202,7 @@ impl From<FaultKind> for LlmFailure {
             | FaultKind::Refused
             | FaultKind::Request
             | FaultKind::NotAnApi
-            | FaultKind::Tls => Self::Other,
+            | FaultKind::Tls => Self::LlmError(LlmFailure::Other),
         }
     }
 }

@@ -57,6 +57,8 @@ pub enum FaultKind {
     NotAnApi,
     /// The connection cannot be trusted: a certificate or its name is wrong.
     Tls,
+    /// A hook of the user blocked the call or its reply.
+    Blocked,
 }
 
 /// What a provider says about retrying (`x-should-retry`).
@@ -110,7 +112,7 @@ impl Fault {
 
 impl FaultKind {
     /// Every kind of fault.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Connect,
         Self::Timeout,
         Self::RateLimited,
@@ -124,6 +126,7 @@ impl FaultKind {
         Self::Request,
         Self::NotAnApi,
         Self::Tls,
+        Self::Blocked,
     ];
 
     /// Returns what can be done about a fault of this kind when the provider gives no advice.
@@ -141,7 +144,8 @@ impl FaultKind {
             | Self::Refused
             | Self::Request
             | Self::NotAnApi
-            | Self::Tls => FaultClass::Fatal,
+            | Self::Tls
+            | Self::Blocked => FaultClass::Fatal,
         }
     }
 }

@@ -96,6 +96,13 @@ impl LimitBase {
     }
 }
 
+impl Limits {
+    /// Returns whether a model call may take any time at all.
+    pub fn allow_calls(&self) -> bool {
+        self.step_timeout != Some(Span::ZERO)
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::edit::{Edit, LIMIT};
-use super::patch::{Hunk, NotApplied, Section, What, applied, sections};
+use super::patch::{Edge, Hunk, NotApplied, Section, What, applied, misplaced, sections};
 use super::settings::Delete;
 use super::tool::{Context, Kind, Output, Plan, Prepared, Target, Tool};
 use super::{advice, near, schema};
@@ -328,6 +328,32 @@ fn patched(path: &RelPath, content: &[u8], section: &Section) -> Result<Vec<u8>,
     }
 }
 
+/// Says that the lines of a hunk are at `at`, counted from zero, and not at the end of the file where it has to be.
+fn not_at_edge(hunk: &Hunk, edge: Edge, at: usize) -> String {
+    let lines = match hunk.before().len() {
+        1 => format!("line {}", at + 1),
+        count => format!("lines {}-{}", at + 1, at + count),
+    };
+    let bound = |side: &str, other: &str, own: usize, edge: &str| {
+        let has = match own {
+            0 => format!("no lines {side} its change"),
+            _ => format!("fewer lines {side} its change than {other} it"),
+        };
+        format!(
+            "it has {has}, so it has to be at the {edge} of the file, but what it changes is in {lines}. Add the lines \
+             of the file that are {side} the change as context."
+        )
+    };
+    match edge {
+        Edge::Start => bound("before", "after", hunk.lead(), "start"),
+        Edge::End => bound("after", "before", hunk.tail(), "end"),
+        Edge::DeclaredEnd => format!(
+            "'*** End of File' says that it is at the end of the file, but what it changes is in {lines}. Leave out \
+             '*** End of File'."
+        ),
+    }
+}
+
 /// Says why a patch was not applied.
 fn not_applied(path: &RelPath, content: &[u8], hunks: &[Hunk], why: NotApplied) -> String {
     let told = |index: usize| {
@@ -338,8 +364,14 @@ fn not_applied(path: &RelPath, content: &[u8], hunks: &[Hunk], why: NotApplied) 
             format!("The patch changes nothing in '{path}'; it may have been applied already.")
         }
         NotApplied::Hunk(index) => {
-            let hint = near::hint(content, &hunks[index].before().concat());
-            format!("{} does not fit: its lines are not in the file. {hint}\n", told(index))
+            let hunk = &hunks[index];
+            let why = if let Some((edge, at)) = misplaced(content, hunk) {
+                not_at_edge(hunk, edge, at)
+            } else {
+                let hint = near::hint(content, &hunk.before().concat());
+                format!("its lines are not in the file. {hint}\n")
+            };
+            format!("{} does not fit: {why}", told(index))
         }
         NotApplied::Ambiguous(index, times) => format!(
             "{} does not fit: its lines are in the file {times} times. Give more of the lines around the change, or \

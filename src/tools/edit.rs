@@ -1,5 +1,6 @@
 //! Changes of files, as all tools that edit make them.
 
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use super::tool::{Output, Plan};
@@ -56,12 +57,30 @@ impl Edit {
 
     /// Makes the change, and tells what was done.
     pub(super) fn run(self, root: &Root) -> Output {
+        let linked: Vec<RelPath> =
+            self.changes.iter().filter_map(|change| linked(root, change)).collect();
         if let Err(error) = Batch::new(self.changes).apply(root) {
             return Output::failed(error);
         }
-        let text: Vec<String> = self.told.iter().map(described).collect();
+        let text = self.told.iter().map(described).chain(linked.iter().map(unlinked));
+        let text: Vec<String> = text.collect();
         Output { changes: self.told, ..Output::ok(text.join("\n")) }
     }
+}
+
+/// Returns the file that a change replaces if it has other names, which are hard links.
+fn linked(root: &Root, change: &Change) -> Option<RelPath> {
+    change.after.as_ref()?;
+    let meta = root.open_file(&change.path).ok()?.file.metadata().ok()?;
+    (meta.nlink() > 1).then(|| change.path.clone())
+}
+
+/// Says that the other names of a file keep its old content. One of them may be outside the workspace, so that no change
+/// is written through a hard link.
+fn unlinked(path: &RelPath) -> String {
+    format!(
+        "{path} had other names (hard links), which keep the old content: {path} is a separate file now."
+    )
 }
 
 fn lines_of(number: u64) -> String {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::advice;
 use super::edit::Edit;
 use super::replace::with_crlf;
 use super::schema;
@@ -117,25 +118,37 @@ impl Prepared for Call {
 }
 
 impl Call {
-    fn edit(&self) -> Result<Edit, FileError> {
-        let path = self.root.canonical(&self.path)?;
+    fn edit(&self) -> Result<Edit, String> {
+        let path = self.root.canonical(&self.path).map_err(|error| error.to_string())?;
         let before = match self.root.read(&path, super::edit::LIMIT) {
             Ok(content) => Some(content),
             Err(FileError::Missing(_)) => None,
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.to_string()),
         };
         let after = match &before {
-            Some(before) => self.over(before),
+            Some(before) => self.over(&path, before)?,
             None => self.content.as_bytes().into(),
         };
         Ok(Edit::new(path, before.as_deref(), Some(after)))
     }
 
     /// Returns the new content of a file that has one. Its encoding and its line ends stay.
-    fn over(&self, before: &[u8]) -> Arc<[u8]> {
-        let Some(text) = Text::read(before.to_vec()).filter(|_| !is_binary(before)) else {
-            return self.content.as_bytes().into();
+    ///
+    /// # Errors
+    ///
+    /// Fails when the content is to be added to what is no text, or is text of an unknown encoding.
+    fn over(&self, path: &RelPath, before: &[u8]) -> Result<Arc<[u8]>, String> {
+        let text = Text::read(before.to_vec()).filter(|_| !is_binary(before));
+        let text = match (text, self.mode) {
+            (Some(text), _) => text,
+            (None, Mode::Overwrite) => return Ok(self.content.as_bytes().into()),
+            (None, Mode::Append) => {
+                return Err(format!("'{path}' is a binary file; text cannot be added to it"));
+            }
         };
+        if self.mode == Mode::Append && Text::would_mix(before, &self.content) {
+            return Err(advice::other_encoding(path));
+        }
         let content = match text.line_end() {
             Some(LineEnd::CrLf) => with_crlf(self.content.as_bytes()),
             Some(LineEnd::Lf | LineEnd::Mixed) | None => self.content.as_bytes().to_vec(),
@@ -144,7 +157,7 @@ impl Call {
             Mode::Overwrite => content,
             Mode::Append => appended(&text.content, &content, text.line_end()),
         };
-        text.with(&content).unwrap_or(content).into()
+        Ok(text.with(&content).unwrap_or(content).into())
     }
 }
 

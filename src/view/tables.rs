@@ -92,7 +92,7 @@ fn when(reason: StopReason) -> &'static str {
         | StopReason::InvalidToolCalls => "The model's own end that is not an answer; each bounded",
         StopReason::SchemaNotMet => "`--output-schema`, after its bounded repairs",
         StopReason::ChecksFailed => {
-            "A required quality gate or a stop hook sent the answer back, time and again; or a tool call was denied, with `--fail-on-denied`"
+            "A required quality gate or a stop hook sent the answer back, time and again; a hook blocked the run or a model call; or a tool call was denied, with `--fail-on-denied`"
         }
         StopReason::EvaluationFailed => {
             "`--self-eval`, whose judge was not satisfied: `basic` once, `full` in the end"
@@ -205,8 +205,10 @@ mod tests {
                                                       bounded repairs
     checks_failed       partial  2                    A required quality gate or a
                                                       stop hook sent the answer
-                                                      back, time and again; or a
-                                                      tool call was denied, with
+                                                      back, time and again; a hook
+                                                      blocked the run or a model
+                                                      call; or a tool call was
+                                                      denied, with
                                                       `--fail-on-denied`
     evaluation_failed   partial  2                    `--self-eval`, whose judge
                                                       was not satisfied: `basic`

@@ -94,9 +94,10 @@ impl Text {
     }
 
     /// Returns whether what is added would mix UTF-8 into a text of another encoding: one in which no character beyond
-    /// ASCII is UTF-8.
+    /// ASCII is UTF-8. A text in UTF-16 takes every character.
     pub fn would_mix(content: &[u8], added: &str) -> bool {
         !added.is_ascii()
+            && !Encoding::of(content).is_wide()
             && std::str::from_utf8(content).is_err()
             && content.utf8_chunks().all(|chunk| chunk.valid().is_ascii())
     }

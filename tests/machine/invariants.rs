@@ -282,9 +282,14 @@ fn shape(state: &State) -> bool {
         },
         State::Compacting(compacting) => attempts(state, compacting.attempt),
         State::Done(done) => {
-            let failed = done.outcome.reason.status() == architect::machine::Status::Failed;
+            let reason = done.outcome.reason;
+            // A hook that blocks a run leaves no answer; whatever else ends so has one.
+            let failed = match reason == StopReason::ChecksFailed {
+                true => done.outcome.output.is_none(),
+                false => reason.status() == architect::machine::Status::Failed,
+            };
             failed == done.outcome.error.is_some()
-                && (done.outcome.reason != StopReason::LlmDone || done.outcome.output.is_some())
+                && (reason != StopReason::LlmDone || done.outcome.output.is_some())
         }
         State::Closing(closing) => {
             closing.reason != CloseReason::MaxSteps

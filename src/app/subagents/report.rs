@@ -15,7 +15,10 @@ pub(super) fn of(agent: &Name, ended: Result<Ended, AppError>, changes: Vec<File
             None => Output::failed(format!("The sub-agent {agent} broke down.")),
             Some(outcome) => {
                 let run = ended.fold.state.run();
-                match outcome.reason == StopReason::ChecksFailed && run.denied > 0 {
+                // With an error, it was a hook that blocked the run.
+                let is_denied =
+                    outcome.reason == StopReason::ChecksFailed && outcome.error.is_none();
+                match is_denied && run.denied > 0 {
                     true => denied(agent, outcome, run.denied),
                     false => answer(agent, outcome, run.steps),
                 }

@@ -9,6 +9,7 @@ mod test;
 
 use std::path::PathBuf;
 
+use clap::builder::{StringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
@@ -16,6 +17,12 @@ pub(crate) use output::*;
 pub(crate) use sessions::*;
 pub(crate) use settings::*;
 pub(crate) use test::*;
+
+/// Returns a parser for a path that becomes a text in the configuration. A path that is not UTF-8 would be another one
+/// there, so it is refused.
+fn text_path() -> impl TypedValueParser<Value = PathBuf> {
+    StringValueParser::new().map(PathBuf::from)
+}
 
 /// A headless coding agent for CI, cron, pipes and terminals.
 #[derive(Debug, Parser)]

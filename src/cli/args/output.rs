@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use super::text_path;
+
 /// What is printed, and where.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
@@ -54,7 +56,7 @@ pub(crate) struct OutputArgs {
     pub(crate) log_level: Option<LogLevel>,
 
     /// Write the events of the run to a file, as JSON lines
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = text_path())]
     pub(crate) log_file: Option<PathBuf>,
 
     /// The language of the human log

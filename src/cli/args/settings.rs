@@ -1,19 +1,34 @@
 //! What configures a run: each option overrides a value of the configuration.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
+
+use super::text_path;
+
+fn whole<T: FromStr>(text: &str) -> Result<T, &'static str> {
+    text.parse().map_err(|_| "expected a whole number, not negative, such as 30")
+}
+
+fn dollars(text: &str) -> Result<f64, &'static str> {
+    text.parse().map_err(|_| "expected a number of US dollars, such as 0.50")
+}
+
+fn seconds(text: &str) -> Result<f64, &'static str> {
+    text.parse().map_err(|_| "expected a number of seconds, without a unit, such as 300")
+}
 
 /// Where the configuration comes from. The store of the sessions follows from it, too.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Configuration")]
 pub(crate) struct LayerArgs {
     /// The folder to work in; the current one by default
-    #[arg(short, long, visible_short_alias = 'C', value_name = "DIR", global = true)]
+    #[arg(short, long, visible_short_alias = 'C', value_name = "DIR", global = true, value_parser = text_path())]
     pub(crate) workspace: Option<PathBuf>,
 
     /// Another configuration file, read after the usual ones
-    #[arg(short, long, value_name = "FILE", global = true)]
+    #[arg(short, long, value_name = "FILE", global = true, value_parser = text_path())]
     pub(crate) config: Option<PathBuf>,
 
     /// A profile of the configuration
@@ -66,23 +81,23 @@ pub(crate) struct SettingsArgs {
     pub(crate) mode: Option<Mode>,
 
     /// Steps that may be made (replies whose tools run); 0 is a limit
-    #[arg(long, allow_negative_numbers = true, value_name = "N")]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = whole::<u32>)]
     pub(crate) max_steps: Option<u32>,
 
     /// Money that may be spent, in US dollars
-    #[arg(long, allow_negative_numbers = true, value_name = "USD")]
+    #[arg(long, allow_negative_numbers = true, value_name = "USD", value_parser = dollars)]
     pub(crate) budget: Option<f64>,
 
     /// Tokens that may be used, input and output together
-    #[arg(long, allow_negative_numbers = true, value_name = "N")]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = whole::<u64>)]
     pub(crate) max_tokens: Option<u64>,
 
     /// Seconds that the whole run may take, its closing included
-    #[arg(long, allow_negative_numbers = true, value_name = "SECONDS")]
+    #[arg(long, allow_negative_numbers = true, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) timeout: Option<f64>,
 
     /// Seconds that one model call may take, its retries included
-    #[arg(long, allow_negative_numbers = true, value_name = "SECONDS")]
+    #[arg(long, allow_negative_numbers = true, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) step_timeout: Option<f64>,
 
     /// Describe everything that would change something, instead of doing it; a session that was begun so goes on so,

@@ -114,7 +114,14 @@ fn begin(args: &RunArgs, world: World) -> Result<u8, Failure> {
 }
 
 fn schema(path: &Path) -> Result<Value, Failure> {
-    let wrong = |what: String| Failure::usage(format!("{}: {what}", path.display()));
-    let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-    serde_json::from_str(&text).map_err(|error| wrong(format!("is not JSON: {error}")))
+    let text = fs::read_to_string(path).map_err(|error| {
+        Failure::usage(format!(
+            "could not read the schema of the answer from {}: {error}",
+            path.display()
+        ))
+        .hint("--output-schema names a file with a JSON Schema")
+    })?;
+    serde_json::from_str(&text).map_err(|error| {
+        Failure::usage(format!("the schema in {} is not JSON: {error}", path.display()))
+    })
 }

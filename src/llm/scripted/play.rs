@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::{Script, ScriptPosition, Turn};
 use crate::llm::decode::estimate;
 use crate::model::{
-    CallId, Fault, FaultKind, Finish, Item, Opaque, Part, Reply, RetryAdvice, Span, ToolCall, Usage,
+    CallId, Fault, FaultKind, Finish, Item, Opaque, Part, Reply, RetryAdvice, Span, ToolCall,
+    Usage, count,
 };
 use crate::port::{Ask, Delta, Model, ModelCall, Scope};
 
@@ -27,9 +28,11 @@ impl Model for ScriptedModel {
     fn prepare(&mut self, ask: &Ask<'_>) -> Result<Box<dyn ModelCall>, Fault> {
         let call = self.position.take();
         let Some((turn, round)) = self.script.turn(call) else {
-            let (name, turns) = (&self.script.name, self.script.turns.len());
-            let message =
-                format!("the script {name} has {turns} turns, and the run asks for one more");
+            let turns = count(self.script.turns.len(), "turn", "turns");
+            let message = format!(
+                "the script {} has {turns}, and the run asks for one more",
+                self.script.name
+            );
             let fault = Fault::new(FaultKind::Request, message);
             return Err(Fault { retry: RetryAdvice::No, ..fault });
         };
@@ -209,7 +212,7 @@ mod tests {
         let mut once = model("[[turn]]\ntext = \"a\"\n");
         assert!(play(&mut once).0.is_ok());
         let fault = play(&mut once).0.unwrap_err();
-        assert_eq!(&*fault.message, "the script s has 1 turns, and the run asks for one more");
+        assert_eq!(&*fault.message, "the script s has 1 turn, and the run asks for one more");
         assert_eq!(fault.class(), crate::model::FaultClass::Fatal);
         let mut again = model("repeat = true\n[[turn]]\ncalls = [{ id = \"c\", name = \"t\" }]\n");
         let ids: Vec<_> = (0..2)

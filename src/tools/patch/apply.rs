@@ -37,6 +37,43 @@ pub(super) enum Ends {
 /// Surrounding lines at each end of a hunk that may differ.
 const FUZZ: usize = 2;
 
+/// Why a hunk can only be at one end of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::tools) enum Edge {
+    /// Its header says line 1, and it has too few lines before its change: the start of the file.
+    Start,
+    /// It has too few lines after its change: the end of the file.
+    End,
+    /// The patch says so: the end of the file.
+    DeclaredEnd,
+}
+
+/// Returns why a hunk can only be at one end of the file, and the first of its lines, counted from zero, where they are
+/// instead. `None` if that is not why it was not applied.
+pub(in crate::tools) fn misplaced(content: &[u8], hunk: &Hunk) -> Option<(Edge, usize)> {
+    let old = hunk.before();
+    let (lead, tail) = (hunk.lead(), hunk.tail());
+    // As in `found_with`: what one side lacks is left out on the other side, and something has to be compared.
+    let lacking = lead.abs_diff(tail);
+    let is_bound = lacking > FUZZ || old.len() <= lacking;
+    let edge = match hunk.place {
+        Place::Context { is_at_end, .. } => is_at_end.then_some(Edge::DeclaredEnd),
+        Place::Line { .. } if !is_bound => None,
+        Place::Line { .. } if lead > tail => Some(Edge::End),
+        Place::Line { start, .. } => (start <= 1).then_some(Edge::Start),
+    }?;
+    let file: Vec<&[u8]> = content.split_inclusive(|byte| *byte == b'\n').collect();
+    let last = file.len().checked_sub(old.len()).filter(|_| !old.is_empty())?;
+    let same = |(a, b): (&&str, &&[u8])| bare(a.as_bytes()) == bare(b);
+    let is_here = |at: &usize| old.iter().zip(&file[*at..]).all(same);
+    let wanted = match edge {
+        Edge::Start => 0,
+        Edge::End | Edge::DeclaredEnd => last,
+    };
+    let found = (0..=last).find(is_here)?;
+    (!is_here(&wanted)).then_some((edge, found))
+}
+
 /// Returns what hunks make of a content.
 pub(in crate::tools) fn applied(content: &[u8], hunks: &[Hunk]) -> Result<Vec<u8>, NotApplied> {
     let file: Vec<&[u8]> = content.split_inclusive(|byte| *byte == b'\n').collect();
@@ -370,6 +407,27 @@ mod tests {
         let hunk = "@@ -1,3 +1,4 @@\n+new\n a\n b\n c\n";
         assert_eq!(apply("x\na\nb\nc\n", hunk), Err(NotApplied::Hunk(0)));
         assert_eq!(apply("a\nb\nx\n", hunk).unwrap(), "new\na\nb\nx\n");
+    }
+
+    /// The lines are in the file, so the reason is where they are.
+    #[test]
+    fn a_hunk_that_is_not_at_its_end_of_the_file_is_known() {
+        let known = |content: &str, hunk: &str| {
+            let sections = sections(&format!("--- a/x\n+++ b/x\n{hunk}"), &|_| false).unwrap();
+            let why = applied(content.as_bytes(), &sections[0].hunks).err();
+            let known = misplaced(content.as_bytes(), &sections[0].hunks[0]);
+            assert!(known.is_none() || why == Some(NotApplied::Hunk(0)), "{why:?}");
+            known
+        };
+        let end = "@@ -5,3 +5,4 @@\n a\n b\n }\n+new\n";
+        assert_eq!(known("0\r\na\r\nb\r\n}\r\nx\r\n", end), Some((Edge::End, 1)));
+        assert_eq!(known("a\n b\n}\nx\n", end), None);
+        let start = "@@ -1,3 +1,4 @@\n+new\n a\n b\n c\n";
+        assert_eq!(known("x\na\nb\nc\n", start), Some((Edge::Start, 1)));
+        assert_eq!(known("x\na\nb\n", start), None);
+        // A single line of context leaves nothing to compare once it may differ; a removed line does.
+        assert_eq!(known("x\na\ny\n", "@@ -9 +9,2 @@\n a\n+b\n"), Some((Edge::End, 1)));
+        assert_eq!(known("x\na\ny\n", "@@ -9,2 +9,2 @@\n x\n-a\n+b\n"), None);
     }
 
     #[test]

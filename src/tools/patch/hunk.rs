@@ -117,12 +117,12 @@ impl Hunk {
     }
 
     /// Returns how many lines at its beginning stay.
-    pub(super) fn lead(&self) -> usize {
+    pub(in crate::tools) fn lead(&self) -> usize {
         self.lines.iter().take_while(|line| matches!(line, Line::Same(_))).count()
     }
 
     /// Returns how many lines at its end stay.
-    pub(super) fn tail(&self) -> usize {
+    pub(in crate::tools) fn tail(&self) -> usize {
         self.lines.iter().rev().take_while(|line| matches!(line, Line::Same(_))).count()
     }
 }

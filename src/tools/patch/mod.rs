@@ -12,7 +12,7 @@ mod name;
 mod prefix;
 mod section;
 
-pub(super) use apply::{NotApplied, applied};
+pub(super) use apply::{Edge, NotApplied, applied, misplaced};
 pub(super) use hunk::Hunk;
 pub(super) use section::{Section, What, sections};
 

@@ -144,6 +144,7 @@ fn fault_name(fault: FaultKind) -> &'static str {
         FaultKind::Request => "the request is wrong",
         FaultKind::NotAnApi => "this is no model API",
         FaultKind::Tls => "the connection is not trusted",
+        FaultKind::Blocked => "blocked by a hook",
     }
 }
 

@@ -157,6 +157,7 @@ fn fault_name(fault: FaultKind) -> &'static str {
         FaultKind::Request => "la petición es incorrecta",
         FaultKind::NotAnApi => "esto no es una API de modelos",
         FaultKind::Tls => "la conexión no es de confianza",
+        FaultKind::Blocked => "bloqueado por un hook",
     }
 }
 

@@ -46,6 +46,8 @@ pub struct HumanLog {
     so_far: SoFar,
     /// Whether text of the present call was shown.
     has_streamed: bool,
+    /// The newest limit of a reply that was shown; the next one is shown if it differs much.
+    lowered: Option<Tokens>,
     /// What the newest failed call said; it is not said again when the run ends of it.
     failure: Option<Arc<str>>,
 }
@@ -118,6 +120,7 @@ impl HumanLog {
             hooks: HashMap::new(),
             so_far: SoFar::Nothing,
             has_streamed: false,
+            lowered: None,
             failure: None,
         }
     }
@@ -142,6 +145,17 @@ impl HumanLog {
 
     fn line(&mut self, line: String) -> Result<(), Gone> {
         self.write(&[line])
+    }
+
+    /// Returns whether a measure is no news: a reply that may be long still, or about as long as the log says already.
+    fn is_told(&mut self, measure: &Measure) -> bool {
+        let Measure::LowerOutput { max_output_tokens: to } = *measure else { return false };
+        let is_near = |told: Tokens| to.0 > told.0 / 2 && to.0 / 2 < told.0;
+        let is_told = to >= LONG_REPLY || self.lowered.is_some_and(is_near);
+        if !is_told {
+            self.lowered = Some(to);
+        }
+        is_told
     }
 
     /// Says what is going on below the log, where that is possible.
@@ -351,7 +365,7 @@ impl Output for HumanLog {
                 let said = self.say(Message::Compacted { context, by });
                 self.remark("📦", &said)
             }
-            Kind::SafetyNet(net) if is_no_restriction(&net.measure) => Ok(()),
+            Kind::SafetyNet(net) if self.is_told(&net.measure) => Ok(()),
             Kind::SafetyNet(net) => {
                 let said = self.say(match net.measure {
                     Measure::Close { reason } => Message::Closing { reason },
@@ -414,10 +428,6 @@ impl Output for HumanLog {
 
 /// A reply that may be this long is limited by nothing that anybody would notice.
 const LONG_REPLY: Tokens = Tokens(8_192);
-
-fn is_no_restriction(measure: &Measure) -> bool {
-    matches!(measure, Measure::LowerOutput { max_output_tokens: to } if *to >= LONG_REPLY)
-}
 
 /// Returns the tools whose calls were denied, each with how often where that is more than once.
 fn denied_tools(result: &RunResult) -> String {

@@ -291,6 +291,7 @@ fn fault_name(fault: FaultKind) -> &'static str {
         FaultKind::Request => "request",
         FaultKind::NotAnApi => "not_an_api",
         FaultKind::Tls => "tls",
+        FaultKind::Blocked => "blocked",
     }
 }
 

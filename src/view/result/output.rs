@@ -11,6 +11,9 @@ pub(super) fn output(
     error: Option<&str>,
     steps: u32,
 ) -> Arc<str> {
+    if let (None, StopReason::ChecksFailed, Some(error)) = (answer, reason, error) {
+        return format!("The agent stopped ({reason}): {error}").into();
+    }
     let error = error.unwrap_or("unknown");
     match (answer, reason) {
         (Some(answer), _) => Arc::clone(answer),

@@ -66,6 +66,81 @@ fn a_file_that_can_t_be_read_is_a_matter_of_usage() {
     assert!(!ran.err.contains("config show"), "{}", ran.err);
 }
 
+/// The confinement of commands, the configuration and the journal hold the path as text.
+#[test]
+#[cfg(target_os = "linux")] // elsewhere there are no such names
+fn a_workspace_whose_path_is_not_utf_8_is_refused_before_any_model_call() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let world = World::new();
+    let odd = world.path("w").with_file_name(OsStr::from_bytes(b"w\xff"));
+    std::fs::create_dir(&odd).unwrap();
+    let script = world.script(DONE);
+    let mut command = world.command(&["run", "x", "--model", &script]);
+    let ran = finish(command.current_dir(&odd).spawn().unwrap());
+    assert!(ran.code == 3 && ran.err.contains("its path is not UTF-8"), "{}", ran.err);
+    assert!(ran.err.contains("name another folder with --workspace"), "{}", ran.err);
+    // Nor is such a name looked for under another one.
+    for option in ["--workspace", "--config", "--log-file"] {
+        let mut command = world.command(&["run", "x", "--model", &script, option]);
+        let ran = finish(command.arg(&odd).spawn().unwrap());
+        assert!(ran.code == 3 && ran.err.contains("UTF-8"), "{option} {}", ran.err);
+    }
+}
+
+#[test]
+fn a_limit_that_is_not_a_number_is_refused_with_what_is_expected() {
+    let world = World::new();
+    for (option, value, expected) in [
+        ("--timeout", "5m", "expected a number of seconds, without a unit, such as 300"),
+        ("--step-timeout", "", "expected a number of seconds"),
+        ("--budget", "$1", "expected a number of US dollars, such as 0.50"),
+        ("--max-steps", "many", "expected a whole number, not negative, such as 30"),
+        ("--max-tokens", "-1", "expected a whole number"),
+    ] {
+        let ran = world.run(&["run", "x", option, value]);
+        assert!(ran.code == 3 && ran.err.contains(expected), "{option} {}", ran.err);
+    }
+}
+
+#[test]
+fn an_empty_task_is_refused_with_where_it_came_from() {
+    let world = World::new();
+    let script = world.script(DONE);
+    for (prompt, said) in
+        [("-", "(nothing came from standard input)"), (" ", "the task is empty\n")]
+    {
+        let ran = world.run(&["run", prompt, "--model", &script]);
+        assert!(ran.code == 3 && ran.err.contains(said), "{}", ran.err);
+        assert!(ran.err.contains("hint: say what is to be done"), "{}", ran.err);
+    }
+}
+
+/// Nothing is paid for an answer that can't be kept.
+#[test]
+fn a_file_that_can_t_be_written_is_refused_before_the_run() {
+    let world = World::new();
+    world.write("file", "").write("folder/x", "");
+    for path in ["file/answer.md", "file/a/answer.md", "folder"] {
+        for option in ["-o", "--report-file"] {
+            let ran = world.play(DONE, &[option, path]);
+            assert!(ran.code == 3 && ran.out.is_empty(), "{path} {}", ran.err);
+            assert!(
+                ran.err.contains("could not write") && ran.err.contains("a folder"),
+                "{}",
+                ran.err
+            );
+        }
+    }
+    for path in ["new/a/answer.md", "file", "/dev/null"] {
+        let ran = world.play(DONE, &["-o", path]);
+        assert_eq!(ran.code, 0, "{path} {}", ran.err);
+    }
+    let ran = world.play(DONE, &["--output-schema", "none.json"]);
+    let said = "could not read the schema of the answer from none.json";
+    assert!(ran.code == 3 && ran.err.contains(said), "{}", ran.err);
+}
+
 #[test]
 fn wrong_usage_is_a_document_for_who_reads_documents() {
     let world = World::new();

@@ -67,10 +67,11 @@ fn what_hooks_add_reaches_the_model_before_its_next_call() {
 
 #[test]
 fn a_no_to_a_call_ends_the_run_without_the_call() {
-    for point in [HookPoint::SessionStart, HookPoint::PreLlmCall] {
+    for (point, what) in [(HookPoint::SessionStart, "run"), (HookPoint::PreLlmCall, "call")] {
         let ended = run(&[Says::Text("done")], at(point, no("not today")));
-        assert_eq!(ended.outcome().0, "llm_error");
-        assert_eq!(ended.error(), "hook guard refuses the call: not today");
+        // The user's own hook, not the provider.
+        assert_eq!(ended.outcome().0, "checks_failed");
+        assert_eq!(ended.error(), format!("hook guard refuses the {what}: not today"));
         assert_eq!(ended.noticed.system.len(), 0);
     }
 }

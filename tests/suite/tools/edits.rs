@@ -35,6 +35,46 @@ fn what_is_appended_begins_on_a_line_of_its_own() {
     }
 }
 
+/// What is added is in the encoding of the file, and is refused where that is not known.
+#[test]
+fn what_is_appended_is_in_the_encoding_of_the_file() {
+    let world = world();
+    let append = |content: &str| json!({"path": "f", "content": content, "mode": "append"});
+    let bytes = || fs::read(world.path.join("f")).unwrap();
+    let latin = b"caf\xe9\n";
+    fs::write(world.path.join("f"), latin).unwrap();
+    assert!(world.err("write_file", &append("t\u{e9}\n")).contains("'f' is not UTF-8"));
+    assert_eq!(bytes(), latin);
+    world.ok("write_file", &append("tea\n"));
+    assert_eq!(bytes(), b"caf\xe9\ntea\n");
+    fs::write(world.path.join("f"), b"\xff\xfea\0\n\0").unwrap();
+    world.ok("write_file", &append("\u{e9}"));
+    assert_eq!(bytes(), b"\xff\xfea\0\n\0\xe9\0");
+    world.ok("edit_file", &json!({"path": "f", "old_str": "a", "new_str": "\u{fc}"}));
+    assert_eq!(bytes(), b"\xff\xfe\xfc\0\n\0\xe9\0");
+    // Half a unit of UTF-16, and no text at all: nothing is lost.
+    for content in [&b"\xff\xfea\0\n"[..], b"\x7fELF\0\x01"] {
+        fs::write(world.path.join("f"), content).unwrap();
+        assert!(world.err("write_file", &append("x")).contains("is a binary file"));
+        assert_eq!(bytes(), content);
+    }
+}
+
+/// Fault T20: the other name may be outside the workspace, so it is told instead of written through.
+#[test]
+fn an_edit_says_that_it_parts_a_file_from_its_hard_links() {
+    let world = world();
+    world.write("f", "a\n");
+    fs::hard_link(world.path.join("f"), world.path.join("g")).unwrap();
+    let told =
+        "f had other names (hard links), which keep the old content: f is a separate file now.";
+    let edit = |old: &str, new: &str| json!({"path": "f", "old_str": old, "new_str": new});
+    assert!(world.ok("edit_file", &edit("a", "b")).contains(told));
+    assert_eq!((world.read("f"), world.read("g")), ("b\n".to_owned(), "a\n".to_owned()));
+    assert!(!world.ok("edit_file", &edit("b", "c")).contains("hard link"));
+    assert!(!world.ok("delete_file", &json!({"path": "g"})).contains("hard link"));
+}
+
 #[test]
 fn an_edit_of_the_last_line_leaves_its_end_alone() {
     let world = world();

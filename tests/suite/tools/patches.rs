@@ -115,6 +115,32 @@ fn a_patch_is_applied_as_a_whole_or_not_at_all() {
     }
 }
 
+/// The lines are in the file as they are in the patch: it is their position that is wrong.
+#[test]
+fn a_hunk_that_has_to_be_at_the_end_of_the_file_says_so() {
+    let world = world();
+    world.write("a", "1\n2\n3\n4\n");
+    for (patch, why) in [
+        (
+            "--- a/a\n+++ b/a\n@@ -1,3 +1,4 @@\n 1\n 2\n 3\n+x\n",
+            "it has no lines after its change, so it has to be at the end of the file, but what it changes is in \
+             lines 1-3. Add the lines of the file that are after the change as context.",
+        ),
+        (
+            "--- a/a\n+++ b/a\n@@ -1,3 +1,4 @@\n+x\n 2\n 3\n 4\n",
+            "it has no lines before its change, so it has to be at the start of the file, but what it changes is in \
+             lines 2-4. Add",
+        ),
+        (
+            "*** Begin Patch\n*** Update File: a\n@@\n-2\n+x\n*** End of File\n*** End Patch\n",
+            "is at the end of the file, but what it changes is in line 2. Leave out '*** End of File'.",
+        ),
+    ] {
+        let said = world.err("apply_patch", &json!({"patch": patch}));
+        assert!(said.contains(why), "{said}");
+    }
+}
+
 /// A name is free for another file when there is none of that name, or when the patch moves it away as it is.
 #[test]
 fn no_renamed_file_takes_the_place_of_what_the_patch_has_made() {

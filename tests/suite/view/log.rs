@@ -1,6 +1,6 @@
 //! The log for people.
 
-use architect::model::{Fault, FaultKind, Finish, Limits};
+use architect::model::{Fault, FaultKind, Finish, Limits, LoopRules, Tokens};
 use architect::view::human::{HumanLog, Look};
 use architect::view::{Lang, Output};
 
@@ -45,6 +45,20 @@ fn a_run_is_logged_step_by_step() {
     ✅ Agent completed (1 step) · 2 LLM calls
     💰 $0.000900 · 200 tokens in, 40 out
     "#);
+}
+
+/// What is left of a budget limits each reply; the log says so again when it has halved.
+#[test]
+fn a_lowered_limit_of_the_reply_is_logged_once_and_when_it_differs_much() {
+    let mut turns: Vec<Turn> = (0..12).map(|_| calls("", &[("c", "read_file", "{}")])).collect();
+    turns.push(says("Done."));
+    let mut stage = Stage::new(turns);
+    stage.rules.limits.max_tokens = Some(Tokens(4_000));
+    stage.rules.loops = LoopRules { warn: 90, end: 99 };
+    let log = logged(stage, Look::default());
+    let limits: Vec<&str> = log.lines().filter(|line| line.contains("limits the reply")).collect();
+    let said = |tokens| format!("⚠️  The budget limits the reply to ≈ {tokens} tokens");
+    assert_eq!(limits, [said("3,183"), said("1,567")]);
 }
 
 #[test]
