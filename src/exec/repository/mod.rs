@@ -26,7 +26,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use cap_std::ambient_authority;
-use cap_std::fs::Dir;
+use cap_std::fs::{Dir, OpenOptionsExt as _};
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -370,12 +371,28 @@ fn take_over(owner: &Dir, old: &[u8], new: &[u8]) -> io::Result<()> {
         if let Ok(meta) = owner.metadata("config") {
             owner.set_permissions("config.lock", meta.permissions())?;
         }
+        // A rename would take the mount at the file away from every command and server that runs meanwhile.
+        if in_place(owner, old.len(), new).is_ok() {
+            return owner.remove_file("config.lock");
+        }
         owner.rename("config.lock", owner, "config")
     };
     let mut write = write;
     write().inspect_err(|_| {
         let _ = owner.remove_file("config.lock");
     })
+}
+
+/// Writes a configuration into the file that is there. It is whole at every moment: lines without anything stand for what
+/// is still to be cut off.
+fn in_place(owner: &Dir, old: usize, new: &[u8]) -> io::Result<()> {
+    let mut options = cap_std::fs::OpenOptions::new();
+    options.write(true).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+    let mut config = owner.open_with("config", &options)?;
+    let mut padded = new.to_vec();
+    padded.resize(old.max(new.len()), b'\n');
+    config.write_all(&padded)?;
+    config.set_len(new.len() as u64)
 }
 
 /// A repository that has the workspace as a work tree, and lies elsewhere.
