@@ -18,7 +18,7 @@ mod agent;
 mod server;
 
 /// The longest that anything may take to come about.
-const LONGEST: Duration = Duration::from_secs(20);
+const MAX_RUN_TIME: Duration = Duration::from_secs(20);
 
 /// Interrupts a run, once it has come as far as `is_there` says; returns how long it takes to end.
 fn interrupted(server: &Server, is_there: impl Fn(&Path) -> bool) -> Duration {
@@ -27,7 +27,7 @@ fn interrupted(server: &Server, is_there: impl Fn(&Path) -> bool) -> Duration {
     let begun = Instant::now();
     while !is_there(folder.path()) {
         assert!(
-            begun.elapsed() < LONGEST && child.try_wait().unwrap().is_none(),
+            begun.elapsed() < MAX_RUN_TIME && child.try_wait().unwrap().is_none(),
             "it never gets there"
         );
         thread::sleep(Duration::from_millis(1));

@@ -9,8 +9,11 @@ use std::path::Path;
 use std::process::{Command as Plain, Stdio};
 use std::time::{Duration, Instant};
 
-use architect::exec::{Command, Filter, Level, Mode, Network, Policy, Supervisor, clean};
-use architect::port::Cancel;
+use architect::exec::{
+    CommandSpec, NetworkAccess, SandboxLevel, SandboxMode, SandboxPolicy, Supervisor,
+    VariableFilter, clean_environment,
+};
+use architect::port::CancellationToken;
 
 const ROUNDS: usize = 400;
 
@@ -20,28 +23,32 @@ fn main() {
     for folder in [&workspace, &temp] {
         std::fs::create_dir(folder).expect("a folder");
     }
-    let off = Policy { temp: temp.clone(), ..Policy::off(&workspace) };
-    let confined = |level, network| Policy {
-        mode: Mode::WorkspaceWrite,
+    let off = SandboxPolicy { temp: temp.clone(), ..SandboxPolicy::off(&workspace) };
+    let confined = |level, network| SandboxPolicy {
+        mode: SandboxMode::WorkspaceWrite,
         ceiling: level,
         network,
         ..off.clone()
     };
     let supervisor = |policy| {
-        let env = clean(std::env::vars_os(), &Filter { rule: &|_| None }, &temp);
-        Supervisor::at(env!("CARGO_BIN_EXE_architect"), policy, env)
+        let env =
+            clean_environment(std::env::vars_os(), &VariableFilter { rule: &|_| None }, &temp);
+        Supervisor::with_program(env!("CARGO_BIN_EXE_architect"), policy, env)
     };
     let in_process = Supervisor::in_process(off.clone(), Vec::new());
     let ways = [
         ("in a thread", in_process),
         ("supervised", supervisor(off.clone())),
-        ("landlock", supervisor(confined(Level::Landlock, Network::On))),
-        ("namespaces", supervisor(confined(Level::Namespaces, Network::On))),
-        ("namespaces, no network", supervisor(confined(Level::Namespaces, Network::Off))),
+        ("landlock", supervisor(confined(SandboxLevel::Landlock, NetworkAccess::On))),
+        ("namespaces", supervisor(confined(SandboxLevel::Namespaces, NetworkAccess::On))),
+        (
+            "namespaces, no network",
+            supervisor(confined(SandboxLevel::Namespaces, NetworkAccess::Off)),
+        ),
     ];
     for (name, supervisor) in &ways {
         let begun = Instant::now();
-        match supervisor.enforced() {
+        match supervisor.enforcement() {
             Ok(enforced) => {
                 println!("{name}: {} after {:.1} ms", enforced.level, millis(begun.elapsed()));
             }
@@ -81,8 +88,9 @@ fn start(argv: &[&str], cwd: &Path) {
 
 fn run(supervisor: &Supervisor, argv: &[&str], cwd: &Path) {
     let argv = argv.iter().map(Into::into).collect();
-    let command = Command { timeout: Some(Duration::from_secs(30)), ..Command::new(argv, cwd) };
-    let outcome = supervisor.run(&command, &Cancel::new()).expect("a command");
+    let command =
+        CommandSpec { timeout: Some(Duration::from_secs(30)), ..CommandSpec::new(argv, cwd) };
+    let outcome = supervisor.run(&command, &CancellationToken::new()).expect("a command");
     assert!(outcome.end.is_success());
 }
 

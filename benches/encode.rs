@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
-use subject::{MODELS, Talk, exchange};
+use subject::{MODELS, SentConversation, exchange};
 
 #[path = "subjects/encode.rs"]
 mod subject;
@@ -19,14 +19,14 @@ fn requests(c: &mut Criterion) {
         group.sample_size(20).warm_up_time(Duration::from_millis(300));
         group.measurement_time(Duration::from_secs(1));
         for count in [10, 100, 1_000, 10_000] {
-            let mut talk = Talk::new(name, count);
+            let mut talk = SentConversation::new(name, count);
             let mut number = count;
             let mut fresh = || {
                 number += 1;
                 exchange(number)
             };
             group.bench_function(BenchmarkId::from_parameter(count), |b| {
-                b.iter_batched(&mut fresh, |new| talk.with(new), BatchSize::SmallInput);
+                b.iter_batched(&mut fresh, |new| talk.append(new), BatchSize::SmallInput);
             });
         }
         group.finish();

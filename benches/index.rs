@@ -9,8 +9,8 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use architect::workspace::Root;
-use architect::workspace::index::{Index, IndexSettings, Indexed};
+use architect::workspace::WorkspaceRoot;
+use architect::workspace::index::{IndexResult, IndexSettings, WorkspaceIndex};
 
 const ROUNDS: usize = 9;
 
@@ -20,16 +20,16 @@ fn main() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (workspace, cache) = (folder.path().join("w"), folder.path().join("c"));
     make(&workspace, files);
-    let root = Root::open(&workspace).expect("a workspace");
-    let patient = IndexSettings { patience: Duration::from_secs(600), ..IndexSettings::default() };
+    let root = WorkspaceRoot::open(&workspace).expect("a workspace");
+    let patient = IndexSettings { max_wait: Duration::from_secs(600), ..IndexSettings::default() };
     let stored = IndexSettings { cache: Some(cache), ..patient.clone() };
     println!("{files} files\n{:<28} {:>9} {:>9}   reach", "", "median", "worst");
-    report("all of them", || Index::of(&root, &patient).expect("an index"));
+    report("all of them", || WorkspaceIndex::build(&root, &patient).expect("an index"));
     report("as far as time allows", || {
-        Index::of(&root, &IndexSettings::default()).expect("an index")
+        WorkspaceIndex::build(&root, &IndexSettings::default()).expect("an index")
     });
-    Index::of(&root, &stored).expect("an index");
-    report("stored a while ago", || Index::of(&root, &stored).expect("an index"));
+    WorkspaceIndex::build(&root, &stored).expect("an index");
+    report("stored a while ago", || WorkspaceIndex::build(&root, &stored).expect("an index"));
 }
 
 /// Makes a workspace of packages with folders, as large projects are, and a list of what is ignored in each.
@@ -48,7 +48,7 @@ fn make(workspace: &Path, files: usize) {
     }
 }
 
-fn report(name: &str, make: impl Fn() -> Indexed) {
+fn report(name: &str, make: impl Fn() -> IndexResult) {
     make();
     let mut taken = Vec::new();
     let mut last = None;
@@ -56,7 +56,7 @@ fn report(name: &str, make: impl Fn() -> Indexed) {
         let begun = Instant::now();
         let indexed = make();
         taken.push(begun.elapsed());
-        last = Some((indexed.reach, indexed.index.files));
+        last = Some((indexed.coverage, indexed.index.files));
     }
     taken.sort();
     let (median, worst) = (millis(taken[ROUNDS / 2]), millis(taken[ROUNDS - 1]));

@@ -18,12 +18,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::thread;
 
-use architect::journal::{Durability, Store};
-use architect::machine::{Event, Mark};
-use architect::model::{EffectId, Time, ToolResult, ToolStatus};
-use architect::net::sse::{Parser, SseError};
-use architect::port::{Journal as _, Record};
-use architect::runner::Inline;
+use architect::journal::{Durability, SessionStore};
+use architect::machine::{Event, Fingerprint};
+use architect::model::{EffectId, RunTime, ToolResult, ToolStatus};
+use architect::net::sse::{SseError, SseParser};
+use architect::port::{Journal as _, JournalRecord};
+use architect::runner::InlineExecutor;
 
 #[path = "subjects/encode.rs"]
 mod encode;
@@ -75,15 +75,15 @@ fn cases() -> Vec<Case> {
 }
 
 fn steps(times: u32) {
-    let turn = step::Turn::new();
-    let mut stand = step::fresh();
+    let turn = step::TurnEvents::new();
+    let mut stand = step::fresh_state();
     for _ in 0..times {
-        stand = black_box(turn.take(stand));
+        stand = black_box(turn.advance(stand));
     }
 }
 
 fn turns(times: u32) {
-    turn::Stage::new().run(times, Inline::new());
+    turn::TurnFixture::new().run(times, InlineExecutor::new());
 }
 
 fn requests(model: &str, history: u32, times: u32) {
@@ -95,20 +95,25 @@ fn requests(model: &str, history: u32, times: u32) {
 
 fn records(times: u32) {
     let temp = tempfile::tempdir().unwrap();
-    let store = Store::open(&temp.path().join("state"), Durability::Os).unwrap();
+    let store = SessionStore::open(&temp.path().join("state"), Durability::Os).unwrap();
     let (mut journal, fold, outcomes) = journal::begin(&store, temp.path());
-    let met = Mark::of(&fold, &outcomes.effects);
+    let met = Fingerprint::of(&fold, &outcomes.effects);
     let result = ToolResult::new("call_1".into(), ToolStatus::Ok, "x".repeat(100));
-    let event = Event::Settled { id: EffectId(1), result };
+    let event = Event::ToolCompleted { id: EffectId(1), result };
     for _ in 0..times {
-        journal.append(Time(1), Record::Event { event: &event, met, call: None }).unwrap();
+        journal
+            .append(
+                RunTime(1),
+                JournalRecord::Event { event: &event, fingerprint: met, timing: None },
+            )
+            .unwrap();
     }
 }
 
 fn stream(times: u32) {
     let event = "event: delta\ndata: {\"type\":\"delta\",\"index\":0,\"text\":\" some words of a reply\"}\n\n";
     let kilobyte: String = event.chars().cycle().take(1_024 / event.len() * event.len()).collect();
-    let mut parser = Parser::new();
+    let mut parser = SseParser::new();
     for _ in 0..times {
         let read = parser.push(black_box(kilobyte.as_bytes()), |event| -> Result<(), SseError> {
             black_box(event);

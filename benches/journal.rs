@@ -6,13 +6,15 @@ use std::fs;
 use std::hint::black_box;
 use std::time::SystemTime;
 
-use architect::journal::{Durability, Fork, Index, Store};
-use architect::machine::{Event, Facts, Fold, Intent, Mark, State, Verdict};
-use architect::model::{
-    Access, EffectId, Finish, Part, Reply, Signal, Span, Time, Tokens, ToolCall, ToolResult,
-    ToolStatus, Usage,
+use architect::journal::{Durability, ForkOptions, SessionIndex, SessionStore};
+use architect::machine::{
+    Authorization, CallIntent, Event, Fingerprint, Machine, RequestSize, State,
 };
-use architect::port::{Journal as _, Record};
+use architect::model::{
+    CallAccess, EffectId, Reply, ReplyFinish, ReplyPart, RunTime, Signal, TimeSpan, Tokens,
+    ToolCall, ToolResult, ToolStatus, Usage,
+};
+use architect::port::{Journal as _, JournalRecord};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use subject::begin;
 
@@ -20,28 +22,28 @@ use subject::begin;
 mod subject;
 
 /// The event that a run waits for: a turn reads a file of this size.
-fn awaited(fold: &Fold, text: &str) -> Event {
-    let id = fold.state.outstanding()[0];
+fn awaited(fold: &Machine, text: &str) -> Event {
+    let id = fold.state.pending_effects()[0];
     match &fold.state {
         State::Preparing(_) => {
-            let facts = Facts {
-                context: Tokens(1_000),
-                bound: Tokens(1_200),
+            let facts = RequestSize {
+                estimate: Tokens(1_000),
+                upper_bound: Tokens(1_200),
                 exchanges: 3,
-                ..Facts::default()
+                ..RequestSize::default()
             };
-            Event::Prepared { id, facts, messages: [].into() }
+            Event::Prepared { id, size: facts, messages: [].into() }
         }
         State::Calling(_) => {
             let call = format!("call_{}", id.0);
             let call = ToolCall::new(call.as_str().into(), "read_file", r#"{"path":"src/lib.rs"}"#);
             let reply = Reply {
-                parts: [Part::Text("Let me look.".into()), Part::Call(call)].into(),
-                finish: Finish::ToolCalls,
+                parts: [ReplyPart::Text("Let me look.".into()), ReplyPart::Call(call)].into(),
+                finish: ReplyFinish::ToolCalls,
                 usage: Usage { input: Tokens(1_000), output: Tokens(50), ..Usage::default() },
                 model: None,
             };
-            Event::Replied { id, reply, access: [Access::read("src/lib.rs")].into() }
+            Event::Replied { id, reply, access: [CallAccess::read("src/lib.rs")].into() }
         }
         State::Executing(executing) => vetted_or_settled(executing, id, text),
         _ => unreachable!("the run only turns round"),
@@ -50,35 +52,44 @@ fn awaited(fold: &Fold, text: &str) -> Event {
 
 fn vetted_or_settled(state: &architect::machine::Executing, id: EffectId, text: &str) -> Event {
     let call = &state.calls[0];
-    if let architect::machine::Slot::Vetting { .. } = call.slot {
-        let limit = Span::secs(60);
+    if let architect::machine::CallState::Authorizing { .. } = call.state {
+        let limit = TimeSpan::from_secs(60);
         let grounds = "reads are allowed".into();
-        let verdict = Verdict::Cleared { limit, intent: Intent::Pure, grounds };
-        Event::Vetted { id, verdict }
+        let verdict = Authorization::Approved {
+            timeout: limit,
+            intent: CallIntent::ReadOnly,
+            reason: grounds,
+        };
+        Event::Authorized { id, authorization: verdict }
     } else {
         let result = ToolResult::new(call.call.id.clone(), ToolStatus::Ok, text);
-        Event::Settled { id, result }
+        Event::ToolCompleted { id, result }
     }
 }
 
 fn records(c: &mut Criterion) {
     let temp = tempfile::tempdir().unwrap();
-    let store = Store::open(&temp.path().join("state"), Durability::Os).unwrap();
+    let store = SessionStore::open(&temp.path().join("state"), Durability::Os).unwrap();
     let (mut journal, fold, outcomes) = begin(&store, temp.path());
-    let met = Mark::of(&fold, &outcomes.effects);
+    let met = Fingerprint::of(&fold, &outcomes.effects);
     let mut group = c.benchmark_group("one record without a sync");
     for (name, bytes) in [("of 300 bytes", 100), ("of 8 kB", 8_000)] {
         let result = ToolResult::new("call_1".into(), ToolStatus::Ok, "x".repeat(bytes));
-        let event = Event::Settled { id: EffectId(1), result };
+        let event = Event::ToolCompleted { id: EffectId(1), result };
         group.bench_function(name, |b| {
             b.iter(|| {
-                journal.append(Time(1), Record::Event { event: &event, met, call: None }).unwrap();
+                journal
+                    .append(
+                        RunTime(1),
+                        JournalRecord::Event { event: &event, fingerprint: met, timing: None },
+                    )
+                    .unwrap();
             });
         });
     }
     group.finish();
     c.bench_function("the mark of a record", |b| {
-        b.iter(|| black_box(Mark::of(&fold, &outcomes.effects)));
+        b.iter(|| black_box(Fingerprint::of(&fold, &outcomes.effects)));
     });
 }
 
@@ -86,19 +97,21 @@ fn records(c: &mut Criterion) {
 fn resume(c: &mut Criterion) {
     const SIZE: u64 = 100 << 20;
     let temp = tempfile::tempdir().unwrap();
-    let store = Store::open(&temp.path().join("state"), Durability::Os).unwrap();
+    let store = SessionStore::open(&temp.path().join("state"), Durability::Os).unwrap();
     let (mut journal, mut fold, mut outcomes) = begin(&store, temp.path());
     let session = journal.session();
     let path = temp.path().join(format!("state/sessions/{session}.jsonl"));
     let text = "fn main() { println!(\"a line of code\"); }\n".repeat(150);
-    let mut at = Time(0);
+    let mut at = RunTime(0);
     while fs::metadata(&path).unwrap().len() < SIZE {
         for _ in 0..100 {
-            at = at.after(Span(10));
+            at = at.after(TimeSpan(10));
             let event = awaited(&fold, &text);
-            let met = Mark::of(&fold, &outcomes.effects);
-            journal.append(at, Record::Event { event: &event, met, call: None }).unwrap();
-            (fold, outcomes) = fold.accept(at, event);
+            let met = Fingerprint::of(&fold, &outcomes.effects);
+            journal
+                .append(at, JournalRecord::Event { event: &event, fingerprint: met, timing: None })
+                .unwrap();
+            (fold, outcomes) = fold.handle(at, event);
         }
     }
     drop(journal);
@@ -114,27 +127,29 @@ fn resume(c: &mut Criterion) {
 fn first_list(c: &mut Criterion) {
     const SESSIONS: usize = 5_000;
     let temp = tempfile::tempdir().unwrap();
-    let store = Store::open(&temp.path().join("state"), Durability::Os).unwrap();
+    let store = SessionStore::open(&temp.path().join("state"), Durability::Os).unwrap();
     let (mut journal, mut fold, mut outcomes) = begin(&store, temp.path());
     let session = journal.session();
     let text = "x".repeat(1_500);
-    let mut at = Time(0);
+    let mut at = RunTime(0);
     loop {
-        at = at.after(Span(10));
-        let met = Mark::of(&fold, &outcomes.effects);
+        at = at.after(TimeSpan(10));
+        let met = Fingerprint::of(&fold, &outcomes.effects);
         if let State::Done(done) = &fold.state {
-            journal.append(at, Record::Ended { done, met }).unwrap();
+            journal.append(at, JournalRecord::Ended { done, fingerprint: met }).unwrap();
             break;
         }
         let event = match fold.state.run().steps {
             0..31 => awaited(&fold, &text),
             _ => Event::Interrupt { signal: Signal::Interrupt },
         };
-        journal.append(at, Record::Event { event: &event, met, call: None }).unwrap();
-        (fold, outcomes) = fold.accept(at, event);
+        journal
+            .append(at, JournalRecord::Event { event: &event, fingerprint: met, timing: None })
+            .unwrap();
+        (fold, outcomes) = fold.handle(at, event);
     }
     drop(journal);
-    let fork = Fork { after: None, instead: None, now: SystemTime::now() };
+    let fork = ForkOptions { after: None, replacement: None, now: SystemTime::now() };
     for _ in 1..SESSIONS {
         store.fork(session, &fork).unwrap();
     }
@@ -142,7 +157,9 @@ fn first_list(c: &mut Criterion) {
     let mut group = c.benchmark_group(format!("{SESSIONS} sessions of {bytes} bytes"));
     group.sample_size(10);
     group.bench_function("listed for the first time", |b| {
-        b.iter(|| assert_eq!(Index::rebuild(&store).unwrap().list().unwrap().len(), SESSIONS));
+        b.iter(|| {
+            assert_eq!(SessionIndex::rebuild(&store).unwrap().list().unwrap().len(), SESSIONS)
+        });
     });
     group.finish();
 }

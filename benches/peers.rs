@@ -29,7 +29,7 @@ use server::{Manner, Requests, Server, request};
 mod server;
 
 /// What is measured.
-struct Asked {
+struct RequestTimes {
     steps: Vec<usize>,
     runs: usize,
     tool: String,
@@ -40,7 +40,7 @@ struct Asked {
 
 /// What a run took: to its first request, and for a step.
 #[derive(Clone, Copy)]
-struct Took {
+struct LoopTimes {
     first: Duration,
     step: f64,
     early: f64,
@@ -48,14 +48,14 @@ struct Took {
 }
 
 /// How long a command may take altogether.
-const LONGEST: Duration = Duration::from_secs(600);
+const MAX_RUN_TIME: Duration = Duration::from_secs(600);
 
 /// How long a command that has made its last request may take to end.
 const GRACE: Duration = Duration::from_secs(3);
 
-fn asked() -> Asked {
+fn asked() -> RequestTimes {
     let mut args = std::env::args().skip(1).filter(|arg| arg != "--bench");
-    let mut asked = Asked {
+    let mut asked = RequestTimes {
         steps: vec![10, 100],
         runs: 5,
         tool: "read_file".to_owned(),
@@ -98,7 +98,7 @@ fn asked() -> Asked {
 }
 
 /// Runs the command to its last request; returns its requests and what it took.
-fn run(command: &[String], server: &Server, steps: usize) -> (Requests, Took) {
+fn run(command: &[String], server: &Server, steps: usize) -> (Requests, LoopTimes) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("a.txt"), "some text\n".repeat(2_000)).unwrap();
     let words: Vec<String> =
@@ -117,7 +117,7 @@ fn run(command: &[String], server: &Server, steps: usize) -> (Requests, Took) {
         .spawn()
         .unwrap();
     let is_over = |child: &mut Child| child.try_wait().unwrap().is_some();
-    while server.count() <= steps && begun.elapsed() < LONGEST && !is_over(&mut child) {
+    while server.count() <= steps && begun.elapsed() < MAX_RUN_TIME && !is_over(&mut child) {
         thread::sleep(Duration::from_millis(2));
     }
     // Whoever does not take `Done.` for an end is ended.
@@ -140,7 +140,7 @@ fn run(command: &[String], server: &Server, steps: usize) -> (Requests, Took) {
 }
 
 /// Sends the same bytes again, and starts the same child processes.
-fn floor(asked: &Asked, server: &Server, requests: &Requests) -> Took {
+fn baseline(asked: &RequestTimes, server: &Server, requests: &Requests) -> LoopTimes {
     let begun = Instant::now();
     let address = server.base.trim_start_matches("http://").trim_end_matches("/v1");
     let stream = TcpStream::connect(address).unwrap();
@@ -157,19 +157,19 @@ fn floor(asked: &Asked, server: &Server, requests: &Requests) -> Took {
     took(&server.take(), begun)
 }
 
-fn took(requests: &Requests, begun: Instant) -> Took {
+fn took(requests: &Requests, begun: Instant) -> LoopTimes {
     let steps = requests.len() - 1;
     let tenth = steps.div_ceil(10);
     let each = |from: usize, to: usize| {
         (requests[to].0 - requests[from].0).as_secs_f64() * 1e3 / (to - from) as f64
     };
     let (early, late) = (each(0, tenth), each(steps - tenth, steps));
-    Took { first: requests[0].0 - begun, step: each(0, steps), early, late }
+    LoopTimes { first: requests[0].0 - begun, step: each(0, steps), early, late }
 }
 
 /// Of several runs the fastest; each number for itself.
-fn fastest(runs: impl Iterator<Item = Took>) -> Took {
-    let least = |a: Took, b: Took| Took {
+fn fastest(runs: impl Iterator<Item = LoopTimes>) -> LoopTimes {
+    let least = |a: LoopTimes, b: LoopTimes| LoopTimes {
         first: a.first.min(b.first),
         step: a.step.min(b.step),
         early: a.early.min(b.early),
@@ -202,7 +202,7 @@ fn main() {
                 requests = sent;
                 took
             }));
-            let floor = fastest((0..asked.runs).map(|_| floor(&asked, &server, &requests)));
+            let floor = fastest((0..asked.runs).map(|_| baseline(&asked, &server, &requests)));
             println!(
                 "{name:<14} {steps:>6} {:>10.3} {:>8.3} {:>8.3} {:>7.1}x {:>7.1} {:>12.3} {:>11.3}",
                 agent.step,

@@ -13,68 +13,68 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use architect::exec::{Policy, Supervisor};
-use architect::model::{Span, ToolCall};
-use architect::port::{Cancel, Scope, Sleep, Toolbox, Vetted};
+use architect::exec::{SandboxPolicy, Supervisor};
+use architect::model::{TimeSpan, ToolCall};
+use architect::port::{AuthorizationOutcome, CancellationToken, EffectContext, Sleep, Toolbox};
 use architect::tools::permission::ConfirmMode;
-use architect::tools::{Registry, Settings, standard};
-use architect::workspace::Root;
+use architect::tools::{ToolRegistry, ToolSettings, standard_tools};
+use architect::workspace::WorkspaceRoot;
 
 const FILES: usize = 100_000;
 const ROUNDS: usize = 9;
 
 /// The same question, as the tool and as `rg` are asked it.
-struct Question {
+struct SearchQuery {
     name: &'static str,
     tool: &'static str,
     arguments: &'static str,
     rg: &'static [&'static str],
 }
 
-const QUESTIONS: [Question; 8] = [
-    Question {
+const QUERIES: [SearchQuery; 8] = [
+    SearchQuery {
         name: "a word that is nowhere",
         tool: "search_code",
         arguments: r#"{"pattern": "nowhere"}"#,
         rg: &["-n", "-C2", "-e", "nowhere"],
     },
-    Question {
+    SearchQuery {
         name: "a rare word",
         tool: "search_code",
         arguments: r#"{"pattern": "needle_"}"#,
         rg: &["-n", "-C2", "-e", "needle_"],
     },
-    Question {
+    SearchQuery {
         name: "a word in every line",
         tool: "search_code",
         arguments: r#"{"pattern": "call"}"#,
         rg: &["-n", "-C2", "-e", "call"],
     },
-    Question {
+    SearchQuery {
         name: "an expression",
         tool: "search_code",
         arguments: r#"{"pattern": "needle_[0-9]+$"}"#,
         rg: &["-n", "-C2", "-e", "needle_[0-9]+$"],
     },
-    Question {
+    SearchQuery {
         name: "no literal in it",
         tool: "search_code",
         arguments: r#"{"pattern": "[a-f]{4}_[0-9]+"}"#,
         rg: &["-n", "-C2", "-e", "[a-f]{4}_[0-9]+"],
     },
-    Question {
+    SearchQuery {
         name: "in either case",
         tool: "search_code",
         arguments: r#"{"pattern": "NEEDLE_7", "case_sensitive": false}"#,
         rg: &["-n", "-C2", "-i", "-e", "NEEDLE_7"],
     },
-    Question {
+    SearchQuery {
         name: "in some files alone",
         tool: "search_code",
         arguments: r#"{"pattern": "needle", "file_pattern": "d1*/**/f*00.rs"}"#,
         rg: &["-n", "-C2", "-g", "d1*/**/f*00.rs", "-e", "needle"],
     },
-    Question {
+    SearchQuery {
         name: "letter by letter",
         tool: "grep",
         arguments: r#"{"text": "needle_5"}"#,
@@ -85,7 +85,7 @@ const QUESTIONS: [Question; 8] = [
 struct NoSleep;
 
 impl Sleep for NoSleep {
-    fn sleep(&self, _: Span, cancel: &Cancel) -> bool {
+    fn sleep(&self, _: TimeSpan, cancel: &CancellationToken) -> bool {
         cancel.is_cancelled()
     }
 }
@@ -94,12 +94,12 @@ fn main() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let workspace = folder.path();
     fill(workspace);
-    let settings = Settings { mode: ConfirmMode::Yolo, ..Settings::default() };
-    let root = Root::open(workspace).expect("a workspace");
-    let supervisor = Supervisor::in_process(Policy::off(workspace), Vec::new());
-    let tools = Registry::new(standard(&root, &supervisor, &settings), settings);
+    let settings = ToolSettings { mode: ConfirmMode::Yolo, ..ToolSettings::default() };
+    let root = WorkspaceRoot::open(workspace).expect("a workspace");
+    let supervisor = Supervisor::in_process(SandboxPolicy::off(workspace), Vec::new());
+    let tools = ToolRegistry::new(standard_tools(&root, &supervisor, &settings), settings);
     println!("{FILES} files\n{:<28} {:>10} {:>10} {:>8}", "question", "tool", "rg", "ratio");
-    for question in &QUESTIONS {
+    for question in &QUERIES {
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
             ours.push(time(|| search(&tools, question)));
@@ -134,15 +134,17 @@ fn fill(workspace: &Path) {
     }
 }
 
-fn search(tools: &Registry, question: &Question) {
+fn search(tools: &ToolRegistry, question: &SearchQuery) {
     let call = ToolCall::new("1".into(), question.tool, question.arguments);
-    let scope = Scope::new(Cancel::new(), Arc::new(NoSleep));
-    let Vetted::Cleared { job, .. } = tools.vet(&call, &scope) else { panic!("not cleared") };
+    let scope = EffectContext::new(CancellationToken::new(), Arc::new(NoSleep));
+    let AuthorizationOutcome::Approved { call: job, .. } = tools.authorize(&call, &scope) else {
+        panic!("not cleared")
+    };
     assert!(job.run(&scope).is_ok());
 }
 
 /// Returns how long `rg` takes; none where there is none.
-fn timed_rg(workspace: &Path, question: &Question) -> Option<Duration> {
+fn timed_rg(workspace: &Path, question: &SearchQuery) -> Option<Duration> {
     let mut rg = Command::new("rg");
     rg.args(["--hidden", "--no-require-git", "--no-ignore-global", "--no-config", "--no-mmap"]);
     rg.args(["-g", "!.git"]).args(question.rg).arg(".");

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use architect::runner::{Inline, SystemClock, Threads};
+use architect::runner::{InlineExecutor, SystemClock, ThreadExecutor};
 use criterion::{Criterion, criterion_group, criterion_main};
 use subject::Stage;
 
@@ -28,10 +28,10 @@ fn turns(c: &mut Criterion) {
         Duration::from_secs_f64(per_turn * iterations as f64)
     };
     c.bench_function("a turn with two tools, inline", |b| {
-        b.iter_custom(|n| each(n, &|| stage.run(TURNS, Inline::new())));
+        b.iter_custom(|n| each(n, &|| stage.run(TURNS, InlineExecutor::new())));
     });
     c.bench_function("a turn with two tools, threads", |b| {
-        let hands = || Threads::new(Arc::new(SystemClock::start()), 4);
+        let hands = || ThreadExecutor::new(Arc::new(SystemClock::start()), 4);
         b.iter_custom(|n| each(n, &|| stage.run(TURNS, hands())));
     });
 }

@@ -12,6 +12,6 @@ fn main() -> ExitCode {
         return helper::main();
     }
     // Where it cannot be had, the confinement of commands is what keeps them away.
-    let _ = helper::keep_to_ourselves();
+    let _ = helper::forbid_inspection();
     cli::main()
 }

@@ -2,46 +2,47 @@
 
 use std::sync::Arc;
 
-use architect::llm::models::Table;
-use architect::llm::{ModelSpec, WireSettings, connect};
-use architect::machine::{Entry, EntryId, Purpose};
+use architect::llm::model_table::ModelTable;
+use architect::llm::{ModelConnectionSettings, ModelSpec, connect};
+use architect::machine::{CallPurpose, ConversationEntry, EntryId};
 use architect::model::{
-    Exchange, Finish, Item, Origin, Part, Reply, ToolCall, ToolResult, ToolStatus, Usage,
+    ConversationItem, MessageOrigin, Reply, ReplyFinish, ReplyPart, ToolCall, ToolExchange,
+    ToolResult, ToolStatus, Usage,
 };
-use architect::port::{Ask, Model, ToolSpec};
+use architect::port::{Model, ModelRequest, ToolSpec};
 
 /// One model of each wire format.
 pub(crate) const MODELS: [&str; 4] =
     ["anthropic/claude-opus-5", "openai-chat/gpt-4o", "openai/gpt-5.5", "gemini/gemini-3.7-flash"];
 
 /// A model with a conversation that was sent once.
-pub(crate) struct Talk {
+pub(crate) struct SentConversation {
     model: Box<dyn Model>,
     system: Arc<str>,
     tools: Arc<[ToolSpec]>,
-    entries: Vec<Entry>,
+    entries: Vec<ConversationEntry>,
 }
 
 /// Returns an exchange; ids of calls are never the same twice.
-pub(crate) fn exchange(number: u64) -> Entry {
+pub(crate) fn exchange(number: u64) -> ConversationEntry {
     let id = format!("call_{number}");
     let call = ToolCall::new(id.as_str().into(), "read_file", r#"{"path":"src/lib.rs"}"#);
     let text = "fn main() { println!(\"hello\"); }\n".repeat(60);
     let result = ToolResult::new(call.id.clone(), ToolStatus::Ok, text);
     let reply = Reply {
-        parts: [Part::Text("Let me look.".into()), Part::Call(call)].into(),
-        finish: Finish::ToolCalls,
+        parts: [ReplyPart::Text("Let me look.".into()), ReplyPart::Call(call)].into(),
+        finish: ReplyFinish::ToolCalls,
         usage: Usage::default(),
         model: None,
     };
-    let item = Item::Exchange(Exchange::new(reply, vec![result]).unwrap());
-    Entry { id: EntryId(number), item }
+    let item = ConversationItem::Exchange(ToolExchange::new(reply, vec![result]).unwrap());
+    ConversationEntry { id: EntryId(number), item }
 }
 
-impl Talk {
+impl SentConversation {
     /// Returns a conversation of so many entries.
     pub(crate) fn new(model: &str, entries: u64) -> Self {
-        let table = Table::built_in();
+        let table = ModelTable::built_in();
         let spec = ModelSpec::parse(model, &table, false).unwrap();
         let env = |name: &str| name.ends_with("_KEY").then(|| "key".to_owned());
         let tool = |name: &str| ToolSpec {
@@ -49,9 +50,12 @@ impl Talk {
             description: "does something useful".into(),
             schema: serde_json::json!({"type": "object", "properties": {"path": {"type": "string"}}}),
         };
-        let task = Entry { id: EntryId(0), item: Item::user(Origin::Task, "do it") };
+        let task = ConversationEntry {
+            id: EntryId(0),
+            item: ConversationItem::user(MessageOrigin::Task, "do it"),
+        };
         let mut talk = Self {
-            model: connect(&spec, &WireSettings::default(), &table, &env).unwrap(),
+            model: connect(&spec, &ModelConnectionSettings::default(), &table, &env).unwrap(),
             system: "You are a careful engineer. ".repeat(100).into(),
             tools: ["read_file", "edit_file", "grep", "run_command"].map(tool).into(),
             entries: std::iter::once(task).chain((1..entries).map(exchange)).collect(),
@@ -61,15 +65,15 @@ impl Talk {
     }
 
     /// Puts the request together that has this exchange at its end, and takes it off again.
-    pub(crate) fn with(&mut self, new: Entry) {
+    pub(crate) fn append(&mut self, new: ConversationEntry) {
         self.entries.push(new);
         self.prepare();
         self.entries.pop();
     }
 
     fn prepare(&mut self) {
-        let ask = Ask {
-            purpose: Purpose::Agent,
+        let ask = ModelRequest {
+            purpose: CallPurpose::Agent,
             attempt: 1,
             system: &self.system,
             tools: &self.tools,

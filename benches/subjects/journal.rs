@@ -3,33 +3,38 @@
 use std::path::Path;
 use std::time::SystemTime;
 
-use architect::journal::{Begin, FileJournal, SessionId, Setting, Store, Workspace};
-use architect::machine::{Fold, Outcomes};
-use architect::model::{Item, Limits, LoopRules, Origin, Rules};
+use architect::journal::{
+    FileJournal, NewSession, SessionId, SessionSetup, SessionStore, WorkspaceIdentity,
+};
+use architect::machine::{Machine, MachineOutput};
+use architect::model::{ConversationItem, LoopDetection, MessageOrigin, RunLimits, RunRules};
 
 /// Begins a session.
-pub(crate) fn begin(store: &Store, workspace: &Path) -> (FileJournal, Fold, Outcomes) {
-    let setting = Setting {
+pub(crate) fn begin(
+    store: &SessionStore,
+    workspace: &Path,
+) -> (FileJournal, Machine, MachineOutput) {
+    let setting = SessionSetup {
         model: "scripted/none".into(),
         agent: "build".into(),
-        workspace: Workspace::look(workspace).unwrap(),
+        workspace: WorkspaceIdentity::inspect(workspace).unwrap(),
         system: "Be brief.".into(),
         tools: [].into(),
         schema: None,
         options: serde_json::Value::Null,
     };
-    let limits = Limits { max_steps: u32::MAX, ..Limits::default() };
-    let loops = LoopRules { warn: u32::MAX, end: u32::MAX };
-    let begin = Begin {
+    let limits = RunLimits { max_steps: u32::MAX, ..RunLimits::default() };
+    let loops = LoopDetection { warn_at: u32::MAX, end_at: u32::MAX };
+    let begin = NewSession {
         now: SystemTime::now(),
         dispatched_by: None,
-        setting,
-        rules: Rules { limits, loops, ..Rules::default() },
-        fixed: 0,
+        setup: setting,
+        rules: RunRules { limits, loop_detection: loops, ..RunRules::default() },
+        fixed_bytes: 0,
         history: vec![],
-        task: Item::user(Origin::Task, "task"),
+        task: ConversationItem::user(MessageOrigin::Task, "task"),
     };
-    let (journal, header) = store.create(SessionId::fresh(), begin).unwrap();
-    let (fold, outcomes) = header.start();
+    let (journal, header) = store.create(SessionId::generate(), begin).unwrap();
+    let (fold, outcomes) = header.start_machine();
     (journal, fold, outcomes)
 }

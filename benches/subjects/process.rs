@@ -4,7 +4,7 @@ use std::fs;
 
 /// What a process takes; memory in kB.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Footprint {
+pub(crate) struct ProcessUsage {
     /// What is resident.
     pub(crate) resident: u64,
     /// The most that ever was.
@@ -13,7 +13,7 @@ pub(crate) struct Footprint {
     pub(crate) threads: u64,
 }
 
-impl Footprint {
+impl ProcessUsage {
     pub(crate) fn of(pid: u32) -> Self {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
         let number = |name: &str| {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 /// What the server does with a request.
 #[derive(Clone, Debug)]
 #[allow(dead_code)] // not every benchmark uses all of it
-pub(crate) enum Manner {
+pub(crate) enum ServerBehavior {
     /// It asks for a tool call, so many times, and then says `Done.`; `{n}` in the arguments is the number of the step.
     Works { steps: usize, tool: String, arguments: String },
     /// It says a word again and again.
@@ -31,7 +31,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn start(manner: Manner) -> Self {
+    pub(crate) fn start(manner: ServerBehavior) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let base = format!("http://{}/v1", listener.local_addr().unwrap());
         let seen = Arc::new(Mutex::new(Vec::new()));
@@ -58,7 +58,7 @@ impl Server {
 }
 
 /// Serves a connection until the other side leaves.
-fn serve(stream: &TcpStream, manner: &Manner, seen: &Mutex<Requests>) -> Option<()> {
+fn serve(stream: &TcpStream, manner: &ServerBehavior, seen: &Mutex<Requests>) -> Option<()> {
     stream.set_nodelay(true).unwrap();
     let mut reader = BufReader::new(stream);
     loop {
@@ -77,18 +77,18 @@ fn serve(stream: &TcpStream, manner: &Manner, seen: &Mutex<Requests>) -> Option<
         };
         let mut stream = stream;
         match manner {
-            Manner::Works { steps, tool, arguments } if is_step && number <= *steps => {
+            ServerBehavior::Works { steps, tool, arguments } if is_step && number <= *steps => {
                 let arguments = arguments.replace("{n}", &number.to_string());
                 let call = json!({"index": 0, "id": format!("call_{number}"), "type": "function",
                     "function": {"name": tool, "arguments": arguments}});
                 let delta = json!({"role": "assistant", "content": null, "tool_calls": [call]});
                 stream.write_all(&answer(&delta, "tool_calls", tokens, streams)).ok()?;
             }
-            Manner::Works { .. } => {
+            ServerBehavior::Works { .. } => {
                 let delta = json!({"role": "assistant", "content": "Done."});
                 stream.write_all(&answer(&delta, "stop", tokens, streams)).ok()?;
             }
-            Manner::Streams => {
+            ServerBehavior::Streams => {
                 stream
                     .write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
                     .ok()?;
@@ -98,7 +98,7 @@ fn serve(stream: &TcpStream, manner: &Manner, seen: &Mutex<Requests>) -> Option<
                     thread::sleep(Duration::from_millis(5));
                 }
             }
-            Manner::Refuses => {
+            ServerBehavior::Refuses => {
                 let head = "HTTP/1.1 429 Too Many Requests\r\nretry-after: 30\r\n";
                 write!(stream, "{head}content-length: 2\r\n\r\n{{}}").ok()?;
             }

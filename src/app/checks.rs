@@ -2,20 +2,20 @@
 
 use std::sync::Arc;
 
-use crate::machine::Check;
-use crate::port::{Checks, Scope};
+use crate::machine::CheckResult;
+use crate::port::{AnswerChecks, EffectContext};
 
 /// Several checks; the first one that an answer does not pass decides.
-pub(super) struct InOrder(pub(super) Vec<Arc<dyn Checks>>);
+pub(super) struct CheckSequence(pub(super) Vec<Arc<dyn AnswerChecks>>);
 
-impl Checks for InOrder {
-    fn check(&self, answer: &str, scope: &Scope) -> Check {
+impl AnswerChecks for CheckSequence {
+    fn check(&self, answer: &str, scope: &EffectContext) -> CheckResult {
         for check in &self.0 {
             match check.check(answer, scope) {
-                Check::Passed => {}
+                CheckResult::Passed => {}
                 other => return other,
             }
         }
-        Check::Passed
+        CheckResult::Passed
     }
 }

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use crate::config::{ConfigError, Problem};
+use crate::config::{ConfigError, ConfigProblem};
 use crate::exec::ExecError;
-use crate::hooks::TooDeep;
+use crate::hooks::HooksTooDeep;
 use crate::journal::JournalError;
-use crate::llm::models::BadTable;
-use crate::llm::scripted::BadScript;
-use crate::llm::{BadModel, ConnectError};
+use crate::llm::model_table::ModelTableError;
+use crate::llm::scripted::ScriptError;
+use crate::llm::{ConnectError, ModelSpecError};
 
 /// Why a run could not be set up.
 #[derive(Debug, Error)]
@@ -25,10 +25,10 @@ pub enum AppError {
     NoModel,
     /// What is chosen names no model.
     #[error(transparent)]
-    Model(#[from] BadModel),
+    Model(#[from] ModelSpecError),
     /// The table of prices cannot be used.
     #[error(transparent)]
-    Table(#[from] BadTable),
+    PriceTable(#[from] ModelTableError),
     /// The model cannot be reached as it is set up.
     #[error(transparent)]
     Connect(#[from] ConnectError),
@@ -45,10 +45,10 @@ pub enum AppError {
     },
     /// The current folder has all that belongs to the user, and nobody named it as the workspace.
     #[error("{} would be the workspace, and it has your home folder in it", .0.display())]
-    Home(PathBuf),
+    HomeAsWorkspace(PathBuf),
     /// The schema of the answer is none.
     #[error("the schema of the answer {0}")]
-    Schema(String),
+    InvalidSchema(String),
     /// The session cannot be stored, or gone on with.
     #[error(transparent)]
     Journal(#[from] JournalError),
@@ -57,13 +57,13 @@ pub enum AppError {
     Exec(#[from] ExecError),
     /// What changed in the workspace can't be told.
     #[error("could not tell what has changed: {0}")]
-    Changes(String),
+    Diff(String),
     /// A server of tools that is required can't be had.
     #[error("{0}")]
-    Server(String),
+    McpServer(String),
     /// Hooks start this program again and again.
     #[error(transparent)]
-    Hooks(#[from] TooDeep),
+    HookDepth(#[from] HooksTooDeep),
     /// The system refuses something that every run needs.
     #[error("could not {what}: {cause}")]
     System {
@@ -76,21 +76,21 @@ pub enum AppError {
 
 impl AppError {
     /// Returns whether the user can mend it: arguments, configuration, names. Otherwise the system is to blame.
-    pub fn is_usage(&self) -> bool {
+    pub fn is_user_error(&self) -> bool {
         match self {
             Self::Config(_)
             | Self::NoModel
             | Self::Model(_)
-            | Self::Table(_)
+            | Self::PriceTable(_)
             | Self::Connect(_)
             | Self::NoPrice(_)
             | Self::Workspace { .. }
-            | Self::Home(_)
-            | Self::Schema(_)
+            | Self::HomeAsWorkspace(_)
+            | Self::InvalidSchema(_)
             | Self::Exec(ExecError::Unconfined(_))
-            | Self::Server(_)
-            | Self::Changes(_)
-            | Self::Hooks(_) => true,
+            | Self::McpServer(_)
+            | Self::Diff(_)
+            | Self::HookDepth(_) => true,
             Self::Journal(error) => {
                 use JournalError::{Damaged, Index, Io, Misnamed};
                 !matches!(error, Io { .. } | Index(_) | Damaged { .. } | Misnamed { .. })
@@ -99,19 +99,19 @@ impl AppError {
         }
     }
 
-    pub(super) fn system(what: &'static str, cause: &dyn std::fmt::Display) -> Self {
+    pub(super) fn system_error(what: &'static str, cause: &dyn std::fmt::Display) -> Self {
         Self::System { what, cause: cause.to_string() }
     }
 }
 
-impl From<Problem> for AppError {
-    fn from(problem: Problem) -> Self {
+impl From<ConfigProblem> for AppError {
+    fn from(problem: ConfigProblem) -> Self {
         Self::Config(vec![problem].into())
     }
 }
 
-impl From<BadScript> for AppError {
-    fn from(script: BadScript) -> Self {
+impl From<ScriptError> for AppError {
+    fn from(script: ScriptError) -> Self {
         Self::Connect(script.into())
     }
 }

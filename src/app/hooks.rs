@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use super::sandbox::Sandbox;
-use crate::config::{self, Config, HookSandbox, HookSettings, PathPattern, Problem};
-use crate::hooks::{EditHook, Hooks, OnFailure, Place, SessionFacts, Shell, ShellHook};
+use crate::config::{self, Config, ConfigProblem, HookConfig, HookConfinement, PathPattern};
+use crate::hooks::{
+    CommandHook, HookFailurePolicy, HookMatcher, HookSession, HookShell, Hooks, PostEditHook,
+};
 use crate::port::HookPoint;
 
 /// Returns the hooks of a run, in order.
@@ -12,30 +14,30 @@ use crate::port::HookPoint;
 /// # Errors
 ///
 /// Fails when the pattern of one is none, or its command can't be given a file's name.
-pub(super) fn of(
+pub(super) fn build_hooks(
     config: &Config,
     sandbox: &Sandbox,
-    session: SessionFacts,
-) -> Result<Hooks, Problem> {
+    session: HookSession,
+) -> Result<Hooks, ConfigProblem> {
     let session = Arc::new(session);
-    let confined: Arc<dyn Shell> = Arc::new(sandbox.checks.clone());
-    let free: Arc<dyn Shell> = Arc::new(sandbox.user.clone());
+    let confined: Arc<dyn HookShell> = Arc::new(sandbox.checks.clone());
+    let free: Arc<dyn HookShell> = Arc::new(sandbox.user.clone());
     let mut hooks = Hooks::new();
     for point in HookPoint::ALL {
-        for hook in config.settings.hooks.at(point) {
+        for hook in config.settings.hooks.enabled_at(point) {
             let key = |part: &str| format!("hooks.{}.{}.{part}", point.name(), hook.name);
-            let place = place(point, hook)
-                .map_err(|error| config.problem(&key("file_patterns"), error.to_string()))?;
+            let place = hook_registration(point, hook)
+                .map_err(|error| config.problem_with(&key("file_patterns"), error.to_string()))?;
             let shell = match hook.sandbox {
-                HookSandbox::On => &confined,
-                HookSandbox::Off => &free,
+                HookConfinement::On => &confined,
+                HookConfinement::Off => &free,
             };
             let (session, shell) = (Arc::clone(&session), Arc::clone(shell));
-            let command = ShellHook::new(&*hook.command, hook.timeout.into(), session, shell);
+            let command = CommandHook::new(&*hook.command, hook.timeout.into(), session, shell);
             hooks = match point {
                 HookPoint::PostEdit => {
-                    let command = EditHook::new(command)
-                        .map_err(|error| config.problem(&key("command"), error.to_string()))?;
+                    let command = PostEditHook::new(command)
+                        .map_err(|error| config.problem_with(&key("command"), error.to_string()))?;
                     hooks.with(place, command)
                 }
                 _ => hooks.with(place, command),
@@ -46,24 +48,24 @@ pub(super) fn of(
 }
 
 /// Returns what is wrong with the commands of hooks.
-pub(super) fn mistakes(config: &Config) -> Vec<Problem> {
-    let hooks = config.settings.hooks.at(HookPoint::PostEdit);
-    let mistake = |hook: &HookSettings| {
-        let wrong = EditHook::check(&hook.command).err()?;
+pub(super) fn invalid_commands(config: &Config) -> Vec<ConfigProblem> {
+    let hooks = config.settings.hooks.enabled_at(HookPoint::PostEdit);
+    let mistake = |hook: &HookConfig| {
+        let wrong = PostEditHook::check(&hook.command).err()?;
         let key = format!("hooks.{}.{}.command", HookPoint::PostEdit.name(), hook.name);
-        Some(config.problem(&key, wrong.to_string()))
+        Some(config.problem_with(&key, wrong.to_string()))
     };
     hooks.filter_map(mistake).collect()
 }
 
-fn place(point: HookPoint, hook: &HookSettings) -> Result<Place, globset::Error> {
-    let place = Place {
+fn hook_registration(point: HookPoint, hook: &HookConfig) -> Result<HookMatcher, globset::Error> {
+    let place = HookMatcher {
         tools: hook.matcher.clone(),
         on_failure: match hook.on_failure {
-            config::OnFailure::Ignore => OnFailure::Ignore,
-            config::OnFailure::Block => OnFailure::Block,
+            config::OnFailureSetting::Ignore => HookFailurePolicy::Ignore,
+            config::OnFailureSetting::Block => HookFailurePolicy::Block,
         },
-        ..Place::at(point, hook.name.as_str())
+        ..HookMatcher::for_point(point, hook.name.as_str())
     };
-    place.for_files(hook.file_patterns.iter().map(PathPattern::as_str))
+    place.with_files(hook.file_patterns.iter().map(PathPattern::as_str))
 }

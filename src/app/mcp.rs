@@ -4,14 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::error::AppError;
+use super::process_env::ProcessEnv;
 use super::sandbox::Sandbox;
-use super::world::World;
-use crate::config::{Config, Hidden, McpServer, McpTransport};
-use crate::mcp::{self, Answer, Filter, Instructions, Necessity, Servers, Spec, Transport};
-use crate::model::{Access, Span};
-use crate::net::{Endpoint, Limits, Options};
-use crate::port::{Cancel, ToolSpec};
-use crate::tools::{Context, Kind, Output, Prepared, Tool};
+use crate::config::{Config, McpServerConfig, McpTransportConfig, SecretText};
+use crate::mcp::{
+    self, CallResult, McpServers, Necessity, ServerInstructions, ServerSpec, ServerTransport,
+    ToolFilter,
+};
+use crate::model::{CallAccess, TimeSpan};
+use crate::net::{Endpoint, HttpOptions, HttpTimeouts};
+use crate::port::{CancellationToken, ToolSpec};
+use crate::tools::{CallContext, CallKind, PreparedCall, Tool, ToolOutput};
 
 /// Starts the servers of a configuration, within the time that the whole run has. When that is cancelled, there are none,
 /// and the run is to end before it needs them.
@@ -19,31 +22,31 @@ use crate::tools::{Context, Kind, Output, Prepared, Tool};
 /// # Errors
 ///
 /// Fails when one that is required can't be had.
-pub(super) fn start(
+pub(super) fn start_servers(
     config: &Config,
-    world: &World,
+    world: &ProcessEnv,
     sandbox: &Sandbox,
-    cancel: &Cancel,
-) -> Result<Servers, AppError> {
+    cancel: &CancellationToken,
+) -> Result<McpServers, AppError> {
     let mut specs = Vec::new();
     for server in &config.settings.mcp.servers {
-        match spec(server, config.settings.limits.timeout, world) {
+        match server_spec(server, config.settings.limits.timeout, world) {
             Ok(spec) => specs.push(spec),
             Err(error) if server.required => return Err(error),
             Err(error) => log::warn!("{error}"),
         }
     }
     if specs.is_empty() {
-        return Ok(Servers::default());
+        return Ok(McpServers::default());
     }
-    let setup = mcp::Setup::new(sandbox.model.clone());
-    let (servers, problems) = Servers::start(specs, &setup, cancel);
+    let setup = mcp::ServerSetup::new(sandbox.model.clone());
+    let (servers, problems) = McpServers::start(specs, &setup, cancel);
     if cancel.is_cancelled() {
         return Ok(servers);
     }
     for problem in problems {
         if problem.is_fatal() {
-            return Err(AppError::Server(problem.to_string()));
+            return Err(AppError::McpServer(problem.to_string()));
         }
         log::warn!("{problem}");
     }
@@ -52,7 +55,11 @@ pub(super) fn start(
 
 /// Returns a system prompt with how the servers want to be used of which there are tools. Each line is marked, since it
 /// is not the user who says it.
-pub(super) fn instructed(prompt: Arc<str>, servers: &Servers, tools: &[ToolSpec]) -> Arc<str> {
+pub(super) fn with_server_instructions(
+    prompt: Arc<str>,
+    servers: &McpServers,
+    tools: &[ToolSpec],
+) -> Arc<str> {
     let is_used = |server: &str| {
         let mut own = servers.tools().iter().filter(|tool| tool.server() == server);
         own.any(|own| tools.iter().any(|tool| tool.name == own.spec().name))
@@ -61,38 +68,38 @@ pub(super) fn instructed(prompt: Arc<str>, servers: &Servers, tools: &[ToolSpec]
     if told.is_empty() {
         return prompt;
     }
-    let mut text = format!("{prompt}\n## MCP Servers\n\n{HEARSAY}\n");
-    for Instructions { server, text: said } in told {
+    let mut text = format!("{prompt}\n## MCP Servers\n\n{UNVERIFIED_NOTICE}\n");
+    for ServerInstructions { server, text: said } in told {
         text.push_str(&format!("\n### {server}\n\n"));
         said.trim().lines().for_each(|line| text.push_str(&format!("> {line}\n")));
     }
     text.into()
 }
 
-const HEARSAY: &str =
+const UNVERIFIED_NOTICE: &str =
     "What servers say of the use of their tools. The user has not said or checked it.";
 
 /// Returns the tools of servers, as tools like all others.
-pub(super) fn tools(servers: &Servers) -> impl Iterator<Item = Box<dyn Tool>> + '_ {
-    servers.tools().iter().map(|tool| Box::new(Remote(tool.clone())) as Box<dyn Tool>)
+pub(super) fn server_tools(servers: &McpServers) -> impl Iterator<Item = Box<dyn Tool>> + '_ {
+    servers.tools().iter().map(|tool| Box::new(McpTool(tool.clone())) as Box<dyn Tool>)
 }
 
-pub(super) fn spec(
-    server: &McpServer,
-    most: Option<Span>,
-    world: &World,
-) -> Result<Spec, AppError> {
-    let pairs = |map: &BTreeMap<String, Hidden>| -> Vec<(String, String)> {
+pub(super) fn server_spec(
+    server: &McpServerConfig,
+    most: Option<TimeSpan>,
+    world: &ProcessEnv,
+) -> Result<ServerSpec, AppError> {
+    let pairs = |map: &BTreeMap<String, SecretText>| -> Vec<(String, String)> {
         map.iter().map(|(name, value)| (name.clone(), value.reveal().to_owned())).collect()
     };
-    let wrong = |what: String| AppError::Server(format!("MCP server `{}`: {what}", server.name));
+    let wrong = |what: String| AppError::McpServer(format!("MCP server `{}`: {what}", server.name));
     let transport = match &server.transport {
-        McpTransport::Stdio { command, args, env } => Transport::Stdio {
+        McpTransportConfig::Stdio { command, args, env } => ServerTransport::Stdio {
             command: command.clone(),
             args: args.iter().map(|arg| arg.as_str().to_owned()).collect(),
             env: pairs(env),
         },
-        McpTransport::Http { url, headers, token_env } => {
+        McpTransportConfig::Http { url, headers, token_env } => {
             let mut headers = pairs(headers);
             if let Some(name) = token_env {
                 let token = world.variable(name.as_str()).map(str::trim);
@@ -104,16 +111,16 @@ pub(super) fn spec(
             let endpoint = Endpoint::parse(url.as_str(), true);
             let endpoint = endpoint.map_err(|error| wrong(error.to_string()))?;
             let env = |name: &str| world.variable(name).map(str::to_owned);
-            let way = Options::of_environment(&endpoint, Limits::default(), &env);
-            Transport::Http { url: url.as_str().to_owned(), headers, way }
+            let way = HttpOptions::from_env(&endpoint, HttpTimeouts::default(), &env);
+            ServerTransport::Http { url: url.as_str().to_owned(), headers, options: way }
         }
     };
-    Ok(Spec {
+    Ok(ServerSpec {
         name: server.name.as_str().to_owned(),
         transport,
         // A server that hangs leaves a fifth of the run's time to the run.
-        timeout: most.map_or(server.timeout, |most| server.timeout.min(most.share(4, 5))).into(),
-        tools: Filter {
+        timeout: most.map_or(server.timeout, |most| server.timeout.min(most.fraction(4, 5))).into(),
+        tools: ToolFilter {
             enabled: server.enabled_tools.clone(),
             disabled: server.disabled_tools.clone(),
         },
@@ -122,45 +129,46 @@ pub(super) fn spec(
 }
 
 /// A tool of a server.
-struct Remote(mcp::Tool);
+struct McpTool(mcp::ServerTool);
 
 /// A call of it.
-struct Call {
-    tool: mcp::Tool,
+struct McpToolCall {
+    tool: mcp::ServerTool,
     arguments: serde_json::Map<String, serde_json::Value>,
 }
 
-impl Tool for Remote {
+impl Tool for McpTool {
     fn spec(&self) -> &ToolSpec {
         self.0.spec()
     }
 
-    fn prepare(&self, arguments: &str) -> Result<Box<dyn Prepared>, String> {
-        let arguments = self.0.arguments(arguments)?;
-        Ok(Box::new(Call { tool: self.0.clone(), arguments }))
+    fn prepare(&self, arguments: &str) -> Result<Box<dyn PreparedCall>, String> {
+        let arguments = self.0.parse_arguments(arguments)?;
+        Ok(Box::new(McpToolCall { tool: self.0.clone(), arguments }))
     }
 }
 
-impl Prepared for Call {
+impl PreparedCall for McpToolCall {
     /// What a server says of its tools is not relied on.
-    fn kind(&self) -> Kind {
-        Kind::Foreign
+    fn kind(&self) -> CallKind {
+        CallKind::External
     }
 
-    fn access(&self) -> Access {
-        Access::Exclusive
+    fn access(&self) -> CallAccess {
+        CallAccess::Exclusive
     }
 
     fn summary(&self) -> String {
         serde_json::Value::Object(self.arguments.clone()).to_string()
     }
 
-    fn limit(&self) -> Span {
-        self.tool.limit()
+    fn time_limit(&self) -> TimeSpan {
+        self.tool.timeout()
     }
 
-    fn run(self: Box<Self>, context: &Context<'_>) -> Output {
-        let Answer { status, text } = self.tool.call(self.arguments, context.call, context.scope);
-        Output::new(status, text)
+    fn run(self: Box<Self>, context: &CallContext<'_>) -> ToolOutput {
+        let CallResult { status, text } =
+            self.tool.call(self.arguments, context.call, context.scope);
+        ToolOutput::new(status, text)
     }
 }

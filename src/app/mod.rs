@@ -5,50 +5,50 @@
 //! ```
 //!
 //! [`Setup`] finds everything that can be wrong before anything begins; a run that has a [`Setup`] fails only of the
-//! world. [`Setup::run`] drives one run to its end before a [`Show`](crate::view::Show). Nothing here asks the process:
+//! world. [`Setup::run`] drives one run to its end before a [`Reporter`](crate::view::Show). Nothing here asks the process:
 //! variables and folders come in as a [`World`].
 
 mod checks;
+mod config_check;
 pub mod context;
 pub mod demo;
-mod ending;
+mod end_hooks;
+mod environment;
 mod error;
-mod examples;
-mod gates;
-mod hidden;
+mod hidden_paths;
 mod hooks;
 mod mcp;
-mod model;
-mod outputs;
 mod probe;
+mod process_env;
 mod prompt;
+mod quality_gates;
+mod resolved_model;
 mod run;
+mod run_setup;
 mod sandbox;
-mod schema;
+mod schema_check;
 mod secrets;
 mod session;
-mod setup;
-mod shared;
-mod staging;
+mod session_results;
+mod shared_resources;
 mod subagents;
 mod telemetry;
 mod tool_names;
-mod tools;
+mod tool_registry;
 mod trace;
-mod world;
 
-pub use ending::Ending;
+pub use config_check::check_config;
+pub use end_hooks::RunDeadline;
+pub use environment::{ModelWrapper, SimulatedEnvironment};
 pub use error::AppError;
-pub use examples::check;
-pub use model::{Chosen, Source as ModelSource};
-pub use probe::{ProbedServer, Reach, ServerFinding, probe_model, probe_servers};
-pub use run::{Ended, Order, Stage};
+pub use probe::{ProbeScope, ServerFinding, ServerProbe, probe_model, probe_servers};
+pub use process_env::ProcessEnv;
+pub use resolved_model::{ModelSource, ResolvedModel};
+pub use run::{FinishedRun, RunIo, RunRequest};
+pub use run_setup::{EffectMode, RunSetup};
 pub use sandbox::Sandbox;
-pub use secrets::{masked, secrets};
-pub use session::{Place, store};
-pub use setup::{Effect, Setup};
-pub use staging::{Listening, Rehearsal};
-pub use subagents::Nesting;
-pub use telemetry::telemetry;
-pub use trace::trace;
-pub use world::World;
+pub use secrets::{collect_secrets, mask_message};
+pub use session::{SessionTarget, open_store};
+pub use subagents::SubagentClock;
+pub use telemetry::start_telemetry;
+pub use trace::trace_session;

@@ -4,26 +4,26 @@ use std::sync::Arc;
 
 use super::error::AppError;
 use super::mcp;
-use super::model::{Chosen, InSession};
+use super::process_env::ProcessEnv;
+use super::resolved_model::{ModelSession, ResolvedModel};
 use super::sandbox::Sandbox;
-use super::world::World;
 use crate::config::Config;
 use crate::llm::scripted::ScriptPosition;
-use crate::machine::{Change, Conversation, Purpose};
-use crate::mcp::{Problem, Servers, Setup, Transport};
-use crate::model::{Fault, Item, Origin, Tokens};
-use crate::port::{Ask, Cancel};
+use crate::machine::{CallPurpose, Conversation, ConversationChange};
+use crate::mcp::{McpServers, ServerProblem, ServerSetup, ServerTransport};
+use crate::model::{ConversationItem, Fault, MessageOrigin, Tokens};
+use crate::port::{CancellationToken, ModelRequest};
 use crate::runner;
 
 /// What became of starting a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProbedServer {
+pub struct ServerProbe {
     /// Its name.
     pub name: String,
     /// Whether a run fails without it.
     pub is_required: bool,
     /// What was found.
-    pub found: ServerFinding,
+    pub finding: ServerFinding,
 }
 
 /// What was found out about a server.
@@ -32,14 +32,14 @@ pub enum ServerFinding {
     /// It has so many tools.
     Tools(usize),
     /// It can't be had.
-    Missing(String),
+    Unavailable(String),
     /// It is reached by the network, which was not to be used.
-    NotTried,
+    NotProbed,
 }
 
 /// Whether what lies behind the network is tried, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum ProbeScope {
     /// Programs of this machine alone.
     Local,
     /// Whatever the configuration names.
@@ -49,18 +49,19 @@ pub enum Reach {
 /// Starts the servers of a configuration, lists their tools and ends them.
 pub fn probe_servers(
     config: &Config,
-    world: &World,
+    world: &ProcessEnv,
     sandbox: &Sandbox,
-    reach: Reach,
-) -> Vec<ProbedServer> {
+    reach: ProbeScope,
+) -> Vec<ServerProbe> {
     let (mut probed, mut specs) = (Vec::new(), Vec::new());
     for server in &config.settings.mcp.servers {
-        let found = match mcp::spec(server, config.settings.limits.timeout, world) {
-            Err(error) => ServerFinding::Missing(error.to_string()),
+        let found = match mcp::server_spec(server, config.settings.limits.timeout, world) {
+            Err(error) => ServerFinding::Unavailable(error.to_string()),
             Ok(spec)
-                if reach == Reach::Local && matches!(spec.transport, Transport::Http { .. }) =>
+                if reach == ProbeScope::Local
+                    && matches!(spec.transport, ServerTransport::Http { .. }) =>
             {
-                ServerFinding::NotTried
+                ServerFinding::NotProbed
             }
             Ok(spec) => {
                 specs.push(spec);
@@ -68,20 +69,25 @@ pub fn probe_servers(
             }
         };
         let name = server.name.as_str().to_owned();
-        probed.push(ProbedServer { name, is_required: server.required, found });
+        probed.push(ServerProbe { name, is_required: server.required, finding: found });
     }
-    let (servers, problems) =
-        Servers::start(specs, &Setup::new(sandbox.model.clone()), &Cancel::new());
+    let (servers, problems) = McpServers::start(
+        specs,
+        &ServerSetup::new(sandbox.model.clone()),
+        &CancellationToken::new(),
+    );
     for server in &mut probed {
-        if let ServerFinding::Tools(tools) = &mut server.found {
+        if let ServerFinding::Tools(tools) = &mut server.finding {
             *tools = servers.tools().iter().filter(|tool| *tool.server() == *server.name).count();
         }
         let missing = problems.iter().find_map(|problem| match problem {
-            Problem::Missing { server: name, error, .. } if **name == *server.name => Some(error),
-            Problem::Missing { .. } | Problem::Reduced { .. } => None,
+            ServerProblem::Unavailable { server: name, error, .. } if **name == *server.name => {
+                Some(error)
+            }
+            ServerProblem::Unavailable { .. } | ServerProblem::Incomplete { .. } => None,
         });
         if let Some(error) = missing {
-            server.found = ServerFinding::Missing(error.to_string());
+            server.finding = ServerFinding::Unavailable(error.to_string());
         }
     }
     probed
@@ -93,28 +99,30 @@ pub fn probe_servers(
 ///
 /// Fails when the model can't be reached as it is set up.
 pub fn probe_model(
-    model: &Chosen,
+    model: &ResolvedModel,
     config: &Config,
-    world: &World,
+    world: &ProcessEnv,
 ) -> Result<Result<(), Fault>, AppError> {
-    let session = InSession { name: "", position: ScriptPosition::default(), record: &None };
+    let session = ModelSession { name: "", position: ScriptPosition::default(), recorder: &None };
     let mut model = model.connect(config, world, &session)?;
     let mut conversation = Conversation::new(0);
-    conversation.apply(Change::Append { item: Item::user(Origin::Task, "Say: ok") });
-    let ask = Ask {
-        purpose: Purpose::Agent,
+    conversation.apply(ConversationChange::Append {
+        item: ConversationItem::user(MessageOrigin::Task, "Say: ok"),
+    });
+    let ask = ModelRequest {
+        purpose: CallPurpose::Agent,
         attempt: 1,
         system: &Arc::from("Answer with one word."),
         tools: &Arc::from([]),
         entries: conversation.entries(),
         instruction: None,
-        max_output: Some(MOST),
+        max_output: Some(MAX_REPLY_TOKENS),
         schema: None,
     };
-    let scope = runner::scope(Cancel::new());
+    let scope = runner::real_time_context(CancellationToken::new());
     let asked = model.prepare(&ask).and_then(|call| call.run(&scope, &mut |_| {}));
     Ok(asked.map(drop))
 }
 
 /// What the reply may have; some providers refuse less.
-const MOST: Tokens = Tokens(16);
+const MAX_REPLY_TOKENS: Tokens = Tokens(16);

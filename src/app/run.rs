@@ -5,77 +5,80 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::checks::InOrder;
-use super::ending::{Ending, tell_end};
+use super::checks::CheckSequence;
+use super::end_hooks::{RunDeadline, start_end_hooks};
+use super::environment::{Environment, RealEnvironment};
 use super::error::AppError;
-use super::gates::Gates;
 use super::hooks;
 use super::mcp;
-use super::model::InSession;
-use super::outputs::Whole;
-use super::schema::Schema;
-use super::secrets::{masked, secrets};
-use super::session::{First, Place, Start, Written};
-use super::setup::{Effect, Setup};
-use super::shared::Shared;
-use super::staging::{Live, Staging};
-use super::subagents::Crew;
-use super::tools::{self, Means};
-use crate::config::{quality_gates, rules};
-use crate::hooks::{HookedChecks, HookedTools, Hooks, SessionFacts, around};
-use crate::journal::{SessionId, Setting, Workspace};
+use super::quality_gates::QualityGates;
+use super::resolved_model::ModelSession;
+use super::run_setup::{EffectMode, RunSetup};
+use super::schema_check::SchemaCheck;
+use super::secrets::{collect_secrets, mask_message};
+use super::session::{RunSession, SessionStart, SessionTarget, StoredSession};
+use super::session_results::SessionResults;
+use super::shared_resources::SharedResources;
+use super::subagents::SubagentContext;
+use super::tool_registry::{self, ToolDeps};
+use crate::config::{quality_gates, run_rules};
+use crate::hooks::{HookSession, HookedAnswerChecks, HookedTools, Hooks, with_hooks};
+use crate::journal::{SessionId, SessionSetup, WorkspaceIdentity};
 use crate::llm::scripted::ScriptPosition;
-use crate::machine::{Fold, Outcome, State, Status};
-use crate::mcp::Servers;
-use crate::model::{Digest, Rules};
-use crate::port::{Cancel, Checks, HookPoint, Model, NoPrelude, Prelude, ToolSpec, Toolbox};
-use crate::runner::{Brief, Driver, Hands, Ports};
-use crate::tools::permission::Confirm;
-use crate::tools::{Common, Planned};
-use crate::view::{About, Show, Source};
+use crate::machine::{Machine, RunOutcome, RunStatus, State};
+use crate::mcp::McpServers;
+use crate::model::{Digest, RunRules};
+use crate::port::{
+    AnswerChecks, CancellationToken, HookPoint, Model, NoPreCallHooks, PreCallHooks, ToolSpec,
+    Toolbox,
+};
+use crate::runner::{Driver, Executor, Ports, RequestContext};
+use crate::tools::permission::Confirmer;
+use crate::tools::{PlannedCall, SharedQuota};
+use crate::view::{CostSource, Reporter, RunInfo};
 
 /// What one run is to do.
 #[derive(Debug)]
-pub struct Order {
+pub struct RunRequest {
     /// What the user says; none lets a stored session go on as it was.
     pub task: Option<Arc<str>>,
     /// Where it is written down.
-    pub place: Place,
+    pub target: SessionTarget,
     /// What whoever began it wants to find in its journal again.
     pub options: Value,
     /// What its calls are charged to.
-    pub source: Source,
+    pub source: CostSource,
     /// The exit code of a partial run, where the user wants another one.
     pub exit_on_partial: Option<u8>,
 }
 
 /// Who sees a run, and who can be asked.
 #[derive(Clone)]
-pub struct Stage {
+pub struct RunIo {
     /// Who sees it.
-    pub show: Show,
+    pub reporter: Reporter,
     /// Who can be asked.
-    pub confirm: Arc<dyn Confirm>,
+    pub confirm: Arc<dyn Confirmer>,
     /// How commands are confined, where that is worth telling.
     pub sandbox: Option<Arc<str>>,
 }
 
 /// A run that is over.
-pub struct Ended {
+pub struct FinishedRun {
     /// The session that it was.
     pub session: SessionId,
     /// Where it stands.
-    pub fold: Fold,
+    pub machine: Machine,
     /// What it would have done, when it was only to be described.
-    pub planned: Vec<Planned>,
+    pub planned: Vec<PlannedCall>,
     /// How long its result may still take.
-    pub ending: Ending,
+    pub deadline: RunDeadline,
 }
 
-impl Ended {
+impl FinishedRun {
     /// Returns how the run ended.
-    pub fn outcome(&self) -> Option<&Outcome> {
-        match &self.fold.state {
+    pub fn outcome(&self) -> Option<&RunOutcome> {
+        match &self.machine.state {
             State::Done(done) => Some(&done.outcome),
             _ => None,
         }
@@ -83,185 +86,213 @@ impl Ended {
 
     /// Returns whether the model said that it was done.
     pub fn is_success(&self) -> bool {
-        self.outcome().is_some_and(|outcome| outcome.reason.status() == Status::Success)
+        self.outcome().is_some_and(|outcome| outcome.reason.status() == RunStatus::Success)
     }
 }
 
-impl Setup {
+impl RunSetup {
     /// Drives a run to its end before a show. The end itself is for the caller to tell, since it may not be the only
     /// run.
     ///
     /// # Errors
     ///
     /// Fails when the run could not begin; nothing was sent then.
-    pub fn run(&self, order: Order, stage: Stage) -> Result<Ended, AppError> {
-        let live = Live(stage.show.clone());
+    pub fn run(&self, order: RunRequest, stage: RunIo) -> Result<FinishedRun, AppError> {
+        let live = RealEnvironment(stage.reporter.clone());
         self.drive(order, stage, live, None)
     }
 
     /// Drives a run to its end, wherever it takes place. One that was dispatched by another one shares with that.
     pub(super) fn drive(
         &self,
-        order: Order,
-        stage: Stage,
-        mut staging: impl Staging,
-        shared: Option<Shared>,
-    ) -> Result<Ended, AppError> {
-        let Stage { show, confirm, sandbox } = stage;
-        let session = order.place.session();
+        order: RunRequest,
+        stage: RunIo,
+        mut staging: impl Environment,
+        shared: Option<SharedResources>,
+    ) -> Result<FinishedRun, AppError> {
+        let RunIo { reporter: show, confirm, sandbox } = stage;
+        let session = order.target.session();
         let name: Arc<str> = session.to_string().into();
-        let about = About { session_id: Arc::clone(&name), sandbox, ..self.about(&order) };
-        let Order { task, place, options, .. } = order;
-        let hooks = hooks::of(&self.config, &self.sandbox, self.facts(&name, &place))?;
-        let secrets = secrets(&self.config, &self.world);
-        let task = task.map(|task| Arc::from(masked(&task, &secrets)));
-        let hidden = secrets.clone();
-        let hooks = Arc::new(hooks.masking(move |text| hidden.mask(text.to_owned())));
-        let fresh = || ScriptPosition::after(place.calls() as usize);
-        let position = shared.as_ref().map_or_else(fresh, |shared| shared.position.clone());
-        let asking = InSession { name: &name, position: position.clone(), record: &self.record };
-        let nesting = staging.nesting();
-        let model = staging.model(self.model.connect(&self.config, &self.world, &asking)?);
-        let rules = self.rules(&name, &place);
+        let about = RunInfo { session_id: Arc::clone(&name), sandbox, ..self.run_info(&order) };
+        let RunRequest { task, target: place, options, .. } = order;
+        let hooks =
+            hooks::build_hooks(&self.config, &self.sandbox, self.session_facts(&name, &place))?;
+        let secrets = collect_secrets(&self.config, &self.env);
+        let task = task.map(|task| Arc::from(mask_message(&task, &collect_secrets)));
+        let hidden = collect_secrets.clone();
+        let hooks = Arc::new(hooks.with_mask(move |text| hidden.mask(text.to_owned())));
+        let fresh = || ScriptPosition::after(place.finished_calls() as usize);
+        let position = shared.as_ref().map_or_else(fresh, |shared| shared.script_position.clone());
+        let asking =
+            ModelSession { name: &name, position: position.clone(), recorder: &self.recorder };
+        let nesting = staging.subagent_clock();
+        let model = staging.wrap_model(self.model.connect(&self.config, &self.env, &asking)?);
+        let rules = self.session_rules(&name, &place);
         // Servers may take long to start, and the user may not want to wait for them.
-        let asked = Cancel::new();
-        let (hands, around) = staging.hands(place.at(), rules.bounds.parallel, &asked)?;
+        let asked = CancellationToken::new();
+        let (hands, around) =
+            staging.executor(place.start_time(), run_rules.bounds.parallel_calls, &asked)?;
         let is_own = shared.is_none();
         let shared = match shared {
             Some(shared) => shared,
-            None => self.share(&place, position, &asked)?,
+            None => self.start_shared(&place, position, &asked)?,
         };
-        let whole = place.outputs(session).map(Whole);
-        let crew = is_own.then(|| Crew {
+        let whole = place.stored_outputs(session).map(SessionResults);
+        let crew = is_own.then(|| SubagentContext {
             setup: self.clone(),
             session,
             store: place.store().cloned(),
             options: options.clone(),
             confirm: Arc::clone(&confirm),
             shared: shared.clone(),
-            nesting,
+            clock: nesting,
         });
-        let means = Means { confirm, shared: &shared, whole, crew, secrets };
-        let registry = Arc::new(tools::of(
+        let means =
+            ToolDeps { confirm, shared: &shared, results: whole, subagents: crew, collect_secrets };
+        let registry = Arc::new(tool_registry::build_registry(
             &self.config,
             &self.agent,
             &self.root,
             &self.sandbox,
-            self.effect,
+            self.effect_mode,
             means,
         )?);
-        let brief = self.brief(&*registry, &shared.servers, &place);
-        let first = First { task: task.clone(), rules, fixed: brief.bytes() };
-        let start = place.begin(session, first, || self.setting(&brief, options))?;
-        let Start { fold, outcomes, written } = start;
+        let brief = self.request_context(&*registry, &shared.servers, &place);
+        let first =
+            SessionStart { task: task.clone(), run_rules, fixed_bytes: brief.request_bytes() };
+        let start = place.begin(session, first, || self.session_setting(&brief, options))?;
+        let RunSession { machine: fold, output: outcomes, stored: written } = start;
 
-        let checks = self.checks();
-        let toolbox: Arc<dyn Toolbox> = Arc::<crate::tools::Registry>::clone(&registry);
-        let hooked = Hooked::new(Arc::clone(&hooks), model, toolbox, checks, &brief, task);
+        let checks = self.answer_checks();
+        let toolbox: Arc<dyn Toolbox> = Arc::<crate::tools::ToolRegistry>::clone(&registry);
+        let hooked = HookedPorts::new(Arc::clone(&hooks), model, toolbox, checks, &brief, task);
         let ports = Ports {
             tools: hooked.tools,
             checks: hooked.checks,
-            prelude: hooked.prelude,
-            observer: Box::new(show.watch(about)),
+            pre_call_hooks: hooked.pre_call_hooks,
+            observer: Box::new(show.observe_run(about)),
             ..Ports::new(hooked.model)
         };
         let ports = match written {
             None => ports,
-            Some(Written { journal, mail }) => {
-                Ports { journal: Box::new(journal), mailbox: Box::new(mail), ..ports }
+            Some(StoredSession { journal, messages: mail }) => {
+                Ports { journal: Box::new(journal), messages: Box::new(mail), ..ports }
             }
         };
         let clock = hands.clock();
-        let fold = Driver::new(hands, around(ports), brief, fold).run(outcomes);
-        let ending = Ending::of(&fold, &*clock);
-        let telling = tell_end(&hooks, &fold, &asked);
+        let fold = Driver::new(hands, with_hooks(ports), brief, fold).run(outcomes);
+        let ending = RunDeadline::for_run(&fold, &*clock);
+        let telling = start_end_hooks(&hooks, &fold, &asked);
         if is_own {
-            shared.servers.stop(ending.left());
+            shared.servers.stop(ending.remaining());
         }
         if let Some(telling) = telling {
             telling.wait(ending);
         }
-        Ok(Ended { session, fold, planned: registry.planned(), ending })
+        Ok(FinishedRun {
+            session,
+            machine: fold,
+            planned: registry.planned_calls(),
+            deadline: ending,
+        })
     }
 
     /// Returns what the run will have in common with those that it dispatches.
-    fn share(
+    fn start_shared(
         &self,
-        place: &Place,
+        place: &SessionTarget,
         position: ScriptPosition,
-        asked: &Cancel,
-    ) -> Result<Shared, AppError> {
-        let servers = mcp::start(&self.config, &self.world, &self.sandbox, asked)?;
-        let used = place.conversation().map(tools::used).unwrap_or_default();
-        let account = Common::new(tools::limits(&self.config), used);
-        Ok(Shared { servers: Arc::new(servers), account, position })
+        asked: &CancellationToken,
+    ) -> Result<SharedResources, AppError> {
+        let servers = mcp::start_servers(&self.config, &self.env, &self.sandbox, asked)?;
+        let used = place.conversation().map(tool_registry::used_quota).unwrap_or_default();
+        let account = SharedQuota::new(tool_registry::quota_limits(&self.config), used);
+        Ok(SharedResources {
+            servers: Arc::new(servers),
+            quota: account,
+            script_position: position,
+        })
     }
 
     /// Returns what is known of a run before it begins, but for its session.
-    pub fn about(&self, order: &Order) -> About {
-        About {
+    pub fn run_info(&self, order: &RunRequest) -> RunInfo {
+        RunInfo {
             session_id: "".into(),
             agent: self.agent.name.as_str().into(),
             model: self.model.name(),
             workspace: self.root.path().to_string_lossy().into(),
-            task: self.task(order),
+            task: self.masked_task(order),
             sandbox: None,
-            began: Timestamp::now(),
-            source: order.source,
-            structured: self.schema.is_some(),
+            started_at: Timestamp::now(),
+            cost_source: order.source,
+            has_schema: self.schema.is_some(),
             exit_on_partial: order.exit_on_partial,
-            earlier: order.place.earlier(),
+            prior_usage: order.target.earlier_usage(),
         }
     }
 
     /// Returns the task as it may be shown.
-    fn task(&self, order: &Order) -> Arc<str> {
+    fn masked_task(&self, order: &RunRequest) -> Arc<str> {
         let task = order.task.as_deref().unwrap_or_default();
-        secrets(&self.config, &self.world).mask_with_keys(task).into()
+        collect_secrets(&self.config, &self.env).mask_all(task).into()
     }
 
-    fn facts(&self, session: &Arc<str>, place: &Place) -> SessionFacts {
-        SessionFacts {
+    fn session_facts(&self, session: &Arc<str>, place: &SessionTarget) -> HookSession {
+        HookSession {
             id: Arc::clone(session),
             workspace: self.root.path().to_owned(),
             agent: self.agent.name.as_str().into(),
             model: self.model.name(),
-            is_resumed: place.is_stored(),
-            depth: self.depth,
+            is_resumed: place.is_resumed(),
+            depth: self.hook_depth,
         }
     }
 
     /// The system prompt of a stored session stays as it was while its agent does, so that the provider's cache holds.
     /// That of an imported one was written by nobody knows whom.
-    fn brief(&self, tools: &dyn Toolbox, servers: &Servers, place: &Place) -> Brief {
+    fn request_context(
+        &self,
+        tools: &dyn Toolbox,
+        servers: &McpServers,
+        place: &SessionTarget,
+    ) -> RequestContext {
         let tools = tools.specs();
         let system = match place {
-            Place::Stored(_, opened)
-                if *opened.past.setting.agent == *self.agent.name.as_str()
-                    && !opened.past.is_foreign() =>
+            SessionTarget::Stored(_, opened)
+                if *opened.history.setup.agent == *self.agent.name.as_str()
+                    && !opened.history.is_imported_setup() =>
             {
-                Arc::clone(&opened.past.setting.system)
+                Arc::clone(&opened.history.setup.system)
             }
-            Place::Stored(..) | Place::New(..) | Place::Dispatched(..) | Place::Nowhere => {
-                mcp::instructed(self.system(place), servers, &tools)
+            SessionTarget::Stored(..)
+            | SessionTarget::New(..)
+            | SessionTarget::Child(..)
+            | SessionTarget::Ephemeral => {
+                mcp::with_server_instructions(self.system_prompt(place), servers, &tools)
             }
         };
-        Brief { system, tools, schema: self.schema.clone() }
+        RequestContext { system, tools, schema: self.schema.clone() }
     }
 
-    fn rules(&self, session: &str, place: &Place) -> Rules {
-        let seed = Digest::EMPTY.and(session.as_bytes()).0;
-        let rules = rules(&self.config.settings, &self.agent, &self.model.facts, seed);
+    fn session_rules(&self, session: &str, place: &SessionTarget) -> RunRules {
+        let seed = Digest::EMPTY.with_bytes(session.as_bytes()).0;
+        let rules = run_rules(&self.config.settings, &self.agent, &self.model.limits, seed);
         // A session that others can reach may have a follow-up waiting.
-        let checked = rules.checked || self.schema.is_some() || !matches!(place, Place::Nowhere);
-        Rules { checked, from: place.limits_from(), ..rules }
+        let checked = run_rules.has_checks
+            || self.schema.is_some()
+            || !matches!(place, SessionTarget::Ephemeral);
+        RunRules { has_checks: checked, limit_baseline: place.limit_base(), ..run_rules }
     }
 
-    fn setting(&self, brief: &Brief, options: Value) -> Result<Setting, AppError> {
-        Ok(Setting {
+    fn session_setting(
+        &self,
+        brief: &RequestContext,
+        options: Value,
+    ) -> Result<SessionSetup, AppError> {
+        Ok(SessionSetup {
             model: self.model.name(),
             agent: self.agent.name.as_str().into(),
-            workspace: Workspace::look(self.root.path())?,
+            workspace: WorkspaceIdentity::inspect(self.root.path())?,
             system: Arc::clone(&brief.system),
             tools: Arc::clone(&brief.tools),
             schema: brief.schema.clone(),
@@ -270,49 +301,49 @@ impl Setup {
     }
 
     /// The schema first: it costs nothing. Then the commands.
-    fn checks(&self) -> Arc<dyn Checks> {
-        let mut checks: Vec<Arc<dyn Checks>> = Vec::new();
-        if let Some(Ok(schema)) = self.schema.as_deref().map(Schema::new) {
+    fn answer_checks(&self) -> Arc<dyn AnswerChecks> {
+        let mut checks: Vec<Arc<dyn AnswerChecks>> = Vec::new();
+        if let Some(Ok(schema)) = self.schema.as_deref().map(SchemaCheck::new) {
             checks.push(Arc::new(schema));
         }
         let gates = quality_gates(&self.config.settings, &self.agent);
-        if !gates.is_empty() && self.effect == Effect::Real {
-            checks.push(Arc::new(Gates::new(gates, self.sandbox.clone())));
+        if !gates.is_empty() && self.effect_mode == EffectMode::Real {
+            checks.push(Arc::new(QualityGates::new(gates, self.sandbox.clone())));
         }
-        Arc::new(InOrder(checks))
+        Arc::new(CheckSequence(checks))
     }
 }
 
 /// The ports that hooks are around.
-struct Hooked {
+struct HookedPorts {
     model: Box<dyn Model>,
     tools: Arc<dyn Toolbox>,
-    checks: Arc<dyn Checks>,
-    prelude: Arc<dyn Prelude>,
+    checks: Arc<dyn AnswerChecks>,
+    pre_call_hooks: Arc<dyn PreCallHooks>,
 }
 
-impl Hooked {
+impl HookedPorts {
     /// Without hooks everything stays as it is.
     fn new(
         hooks: Arc<Hooks>,
         model: Box<dyn Model>,
         tools: Arc<dyn Toolbox>,
-        checks: Arc<dyn Checks>,
-        brief: &Brief,
+        checks: Arc<dyn AnswerChecks>,
+        brief: &RequestContext,
         task: Option<Arc<str>>,
     ) -> Self {
-        if !HookPoint::ALL.into_iter().any(|point| hooks.any_at(point)) {
-            return Self { model, tools, checks, prelude: Arc::new(NoPrelude) };
+        if !HookPoint::ALL.into_iter().any(|point| hooks.has_hooks_at(point)) {
+            return Self { model, tools, checks, pre_call_hooks: Arc::new(NoPreCallHooks) };
         }
         let (system, specs): (_, Arc<[ToolSpec]>) =
             (Arc::clone(&brief.system), Arc::clone(&brief.tools));
         let task = task.unwrap_or_default();
-        let (model, prelude) = around(model, Arc::clone(&hooks), task, system, specs);
+        let (model, prelude) = with_hooks(model, Arc::clone(&hooks), task, system, specs);
         Self {
             model: Box::new(model),
             tools: Arc::new(HookedTools::new(tools, Arc::clone(&hooks))),
-            checks: Arc::new(HookedChecks::new(checks, hooks)),
-            prelude: Arc::new(prelude),
+            checks: Arc::new(HookedAnswerChecks::new(checks, hooks)),
+            pre_call_hooks: Arc::new(prelude),
         }
     }
 }

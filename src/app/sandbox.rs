@@ -10,22 +10,23 @@ use rustix::fs::{Access, access};
 use sha2::{Digest, Sha256};
 
 use super::error::AppError;
-use super::hidden;
-use super::world::World;
-use crate::config::{self, Config, Source, TRUST};
+use super::hidden_paths;
+use super::process_env::ProcessEnv;
+use crate::config::{self, Config, OriginSource, TRUST_VARIABLE};
 use crate::exec::{
-    self, Caches, Command, Enforced, Filter, HELP, Level, Mode, Need, Network, Policy,
-    ResourceLimits, Supervisor, TempOwner, clean, sweep, sweep_caches,
+    self, CONFINEMENT_HELP, CommandSpec, Enforcement, NetworkAccess, PackageCaches, ResourceLimits,
+    SandboxLevel, SandboxMode, SandboxPolicy, SandboxRequirement, Supervisor, TempOwner,
+    VariableFilter, clean_environment, remove_abandoned, sweep_caches,
 };
-use crate::model::wildcard;
-use crate::port::unique;
+use crate::model::matches_wildcard;
+use crate::port::unique_id;
 use crate::tools::permission::GuardedFiles;
 
 /// Where commands run: those of the model confined, those of the user as the user.
 #[derive(Clone)]
 pub struct Sandbox {
     /// Gone with the last clone, and before the supervisors, who see to it when this process is killed.
-    _temp: Arc<[Temp; 3]>,
+    _temp: Arc<[SandboxTemp; 3]>,
     /// Runs the model's commands, and MCP servers.
     pub model: Supervisor,
     /// Runs hooks, quality gates and git: confined like the model's commands, since they run what those have written, and
@@ -36,13 +37,13 @@ pub struct Sandbox {
 }
 
 /// The folder for temporary files, which is made when the first command runs.
-struct Temp(PathBuf);
+struct SandboxTemp(PathBuf);
 
-impl Temp {
+impl SandboxTemp {
     /// Names a folder that nobody can have foreseen: where everybody has them or, where that is no use, among our own
     /// files.
-    fn new(world: &World) -> Self {
-        let name = unique().simple().to_string();
+    fn new(world: &ProcessEnv) -> Self {
+        let name = unique_id().simple().to_string();
         // The random half; paths of sockets have to be short.
         let name = format!("architect-{}", &name[20..]);
         let usual = std::env::temp_dir();
@@ -56,12 +57,12 @@ impl Temp {
             true => usual,
             false => own().unwrap_or(usual),
         };
-        sweep(&folder, "architect-");
+        remove_abandoned(&folder, "architect-");
         Self(folder.join(name))
     }
 }
 
-impl Drop for Temp {
+impl Drop for SandboxTemp {
     fn drop(&mut self) {
         match fs::remove_dir_all(&self.0) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -75,7 +76,7 @@ impl Drop for Temp {
 /// What a command may not write although it lies in the workspace: what the user's own programs would run or obey.
 ///
 /// What git executes or follows is protected by whoever runs the commands.
-const PROTECTED: [&str; 5] = [".agents", ".architect", ".claude", ".codex", ".mcp.json"];
+const PROTECTED_PATHS: [&str; 5] = [".agents", ".architect", ".claude", ".codex", ".mcp.json"];
 
 impl Sandbox {
     /// Returns what commands run in. Nothing is started before the first command, except to see that a level which is
@@ -86,29 +87,29 @@ impl Sandbox {
     /// Fails when a required level can't be had.
     pub fn new(
         config: &Config,
-        world: &World,
+        world: &ProcessEnv,
         workspace: PathBuf,
         guarded: GuardedFiles,
     ) -> Result<Self, AppError> {
         if let Some(state) = world.folders().state {
-            for sentence in exec::finish_left(&state) {
+            for sentence in exec::finish_interrupted(&state) {
                 log::warn!("after a run that was killed: {sentence}");
             }
             sweep_caches(&state.join("caches"));
         }
-        let temps = [(); 3].map(|()| Temp::new(world));
+        let temps = [(); 3].map(|()| SandboxTemp::new(world));
         let [for_model, for_checks, for_user] = temps.each_ref().map(|temp| temp.0.clone());
-        let env = |temp: &Path| environment(config, world, temp);
-        let mut policy = policy(config, world, workspace.clone(), &for_model);
+        let env = |temp: &Path| command_environment(config, world, temp);
+        let mut policy = build_policy(config, world, workspace.clone(), &for_model);
         policy.protected.extend(guarded.protected);
         policy.hidden.extend(guarded.sensitive);
-        let needs = policy.need == Need::Required;
-        let free = Policy {
+        let needs = policy.need == SandboxRequirement::Required;
+        let free = SandboxPolicy {
             temp: for_user.clone(),
             temp_owner: TempOwner::Supervisors,
-            ..Policy::off(workspace)
+            ..SandboxPolicy::off(workspace)
         };
-        let checks = Policy { temp: for_checks.clone(), ..policy.clone() };
+        let checks = SandboxPolicy { temp: for_checks.clone(), ..policy.clone() };
         let sandbox = Self {
             model: Supervisor::new(policy, env(&for_model)),
             checks: Supervisor::new(checks, env(&for_checks)),
@@ -116,7 +117,7 @@ impl Sandbox {
             _temp: Arc::new(temps),
         };
         if needs {
-            sandbox.model.enforced()?;
+            sandbox.model.enforcement()?;
         }
         Ok(sandbox)
     }
@@ -126,13 +127,13 @@ impl Sandbox {
     /// # Errors
     ///
     /// Fails when no command can be run.
-    pub fn described(&self) -> Result<String, AppError> {
-        let Enforced { level: reached, holes, why } = self.model.enforced()?;
+    pub fn describe(&self) -> Result<String, AppError> {
+        let Enforcement { level: reached, gaps: holes, reason: why } = self.model.enforcement()?;
         let level = match reached {
-            Level::None => "not confined",
-            Level::Seatbelt => "confined by the system's sandbox",
-            Level::Landlock => "confined by Landlock and a system call filter",
-            Level::Namespaces => "confined by namespaces, Landlock and a system call filter",
+            SandboxLevel::None => "not confined",
+            SandboxLevel::Seatbelt => "confined by the system's sandbox",
+            SandboxLevel::Landlock => "confined by Landlock and a system call filter",
+            SandboxLevel::Namespaces => "confined by namespaces, Landlock and a system call filter",
         };
         let holes: Vec<String> = holes.iter().map(ToString::to_string).collect();
         let open = match holes.len() {
@@ -140,75 +141,87 @@ impl Sandbox {
             _ => format!("; left open: {}", holes.join(", ")),
         };
         let why = why.map_or(String::new(), |why| format!(" ({why})"));
-        let is_enough = reached > Level::Landlock || self.model.policy().is_off();
-        let help = if is_enough { String::new() } else { format!("; {HELP}") };
+        let is_enough = reached > SandboxLevel::Landlock || self.model.policy().is_off();
+        let help = if is_enough { String::new() } else { format!("; {CONFINEMENT_HELP}") };
         Ok(format!("{level}{open}{why}{help}"))
     }
 
     /// Returns a command of the workspace, for a shell.
-    pub(super) fn command(&self, line: &str) -> Command {
-        Command::shell(line, &self.model.policy().workspace)
+    pub(super) fn command(&self, line: &str) -> CommandSpec {
+        CommandSpec::shell(line, &self.model.policy().workspace)
     }
 }
 
-fn policy(config: &Config, world: &World, workspace: PathBuf, temp: &Path) -> Policy {
+fn build_policy(
+    config: &Config,
+    world: &ProcessEnv,
+    workspace: PathBuf,
+    temp: &Path,
+) -> SandboxPolicy {
     let sandbox = &config.settings.sandbox;
     let state = world.folders().state.into_iter().chain(config.settings.sessions.dir.clone());
     let state: Vec<PathBuf> = state.collect();
     let sessions = state.iter().filter(|path| !path.starts_with(&workspace));
     let sessions: Vec<PathBuf> = sessions.map(|path| path.join("sessions")).collect();
-    let followed = exec::followed(&workspace, world.folders().home.as_deref());
+    let followed = exec::followed_by_git(&workspace, world.folders().home.as_deref());
     let home = world.folders().home.and_then(|home| home.canonicalize().ok());
-    let dotfiles = home.map(|home| dotfiles(&home, &workspace, &sandbox.writable));
-    let own = PROTECTED.iter().map(|path| workspace.join(path)).chain(followed);
+    let dotfiles = home.map(|home| workspace_dotfiles(&home, &workspace, &sandbox.writable));
+    let own = PROTECTED_PATHS.iter().map(|path| workspace.join(path)).chain(followed);
     let own = own.chain(dotfiles.into_iter().flatten());
-    let marker = world.folders().state.map(|state| exec::marker(&state));
-    Policy {
+    let marker = world.folders().state.map(|state| exec::new_record_path(&state));
+    SandboxPolicy {
         mode: match sandbox.mode {
-            config::SandboxMode::ReadOnly => Mode::ReadOnly,
-            config::SandboxMode::WorkspaceWrite => Mode::WorkspaceWrite,
-            config::SandboxMode::Off => Mode::Off,
+            config::SandboxModeSetting::ReadOnly => SandboxMode::ReadOnly,
+            config::SandboxModeSetting::WorkspaceWrite => SandboxMode::WorkspaceWrite,
+            config::SandboxModeSetting::Off => SandboxMode::Off,
         },
         network: match sandbox.network {
-            config::Network::On => Network::On,
-            config::Network::List => Network::List,
-            config::Network::Off => Network::Off,
+            config::NetworkSetting::On => NetworkAccess::On,
+            config::NetworkSetting::List => NetworkAccess::List,
+            config::NetworkSetting::Off => NetworkAccess::Off,
         },
         allowed_hosts: sandbox.allowed_hosts.iter().cloned().collect(),
         // What is meant to keep secrets in cannot be a wish.
-        need: if sandbox.required || sandbox.network == config::Network::List || is_demanded(config)
+        need: if sandbox.required
+            || sandbox.network == config::NetworkSetting::List
+            || is_requested_by_option(config)
         {
-            Need::Required
+            SandboxRequirement::Required
         } else {
-            Need::Preferred
+            SandboxRequirement::Preferred
         },
-        ceiling: Level::Namespaces,
+        ceiling: SandboxLevel::Namespaces,
         temp: temp.to_owned(),
         temp_owner: TempOwner::Supervisors,
         writable: sandbox.writable.clone(),
-        caches: caches(world, &workspace, temp),
-        hidden: hidden::hidden(world, &sessions, &sandbox.readable, &[&workspace, temp]),
+        caches: build_caches(world, &workspace, temp),
+        hidden: hidden_paths::hidden_paths(
+            world,
+            &sessions,
+            &sandbox.readable,
+            &[&workspace, temp],
+        ),
         readable: sandbox.readable.clone(),
-        limits: limits(sandbox),
+        limits: resource_limits(sandbox),
         protected: own.chain(state).collect(),
-        marker,
-        ..Policy::off(workspace)
+        record_path: marker,
+        ..SandboxPolicy::off(workspace)
     }
 }
 
 /// Returns whether the user has asked for a confinement just now, and not only in a file.
-fn is_demanded(config: &Config) -> bool {
+fn is_requested_by_option(config: &Config) -> bool {
     let keys = ["sandbox.mode", "sandbox.network"];
     let is_option =
         |option: &str| ["--sandbox", "--network"].iter().any(|own| option.starts_with(own));
     keys.iter().any(
-        |key| matches!(config.origin(key).source, Source::Argument(option) if is_option(&option)),
+        |key| matches!(config.origin(key).source, OriginSource::Argument(option) if is_option(&option)),
     )
 }
 
 /// Returns the caches of the user. Private ones are kept for each workspace: a project must not change what another one
 /// is built with.
-fn caches(world: &World, workspace: &Path, temp: &Path) -> Caches {
+fn build_caches(world: &ProcessEnv, workspace: &Path, temp: &Path) -> PackageCaches {
     let folders = world.folders();
     let store = folders.state.map_or_else(
         || temp.join("caches"),
@@ -218,13 +231,13 @@ fn caches(world: &World, workspace: &Path, temp: &Path) -> Caches {
             state.join("caches").join(name)
         },
     );
-    Caches::of(store, folders.home.as_deref(), |name| world.variable(name))
+    PackageCaches::detect(store, folders.home.as_deref(), |name| world.variable(name))
 }
 
-fn limits(sandbox: &config::Sandbox) -> ResourceLimits {
+fn resource_limits(sandbox: &config::SandboxConfig) -> ResourceLimits {
     let memory = match sandbox.max_memory_mb {
         Some(megabytes) => Some(megabytes.saturating_mul(1 << 20)),
-        None => memory().map(|bytes| bytes / 4 * 3),
+        None => total_memory().map(|bytes| bytes / 4 * 3),
     };
     let processes = Some(sandbox.max_processes);
     ResourceLimits { processes, memory, ..ResourceLimits::default() }
@@ -232,7 +245,7 @@ fn limits(sandbox: &config::Sandbox) -> ResourceLimits {
 
 /// Returns the memory of this machine, in bytes.
 #[cfg(target_os = "linux")]
-fn memory() -> Option<u64> {
+fn total_memory() -> Option<u64> {
     let about = fs::read_to_string("/proc/meminfo").ok()?;
     let total = about.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kilobytes: u64 = total.split_whitespace().next()?.parse().ok()?;
@@ -240,12 +253,12 @@ fn memory() -> Option<u64> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn memory() -> Option<u64> {
+fn total_memory() -> Option<u64> {
     None
 }
 
 /// Files of a home that programs read when they start, and that may not be there yet.
-const STARTED: [&str; 18] = [
+const STARTUP_FILES: [&str; 18] = [
     ".bash_aliases",
     ".bash_login",
     ".bash_logout",
@@ -267,7 +280,7 @@ const STARTED: [&str; 18] = [
 ];
 
 /// Returns the dotfiles of the home that lie in the workspace, also those that are links to there.
-fn dotfiles(home: &Path, workspace: &Path, writable: &[PathBuf]) -> Vec<PathBuf> {
+fn workspace_dotfiles(home: &Path, workspace: &Path, writable: &[PathBuf]) -> Vec<PathBuf> {
     let below = |folder: &Path| {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         entries.map(|entry| entry.path()).collect::<Vec<_>>()
@@ -276,8 +289,8 @@ fn dotfiles(home: &Path, workspace: &Path, writable: &[PathBuf]) -> Vec<PathBuf>
         path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
     };
     let there = below(home).into_iter().filter(is_dotfile).chain(below(&home.join(".config")));
-    let all = there.chain(STARTED.iter().map(|name| home.join(name)));
-    let real = all.filter_map(|path| exec::real(&path));
+    let all = there.chain(STARTUP_FILES.iter().map(|name| home.join(name)));
+    let real = all.filter_map(|path| exec::resolve_path(&path));
     let inside = real.filter(|path| path.starts_with(workspace) && path != workspace);
     // What the user has opened stays open.
     let mut inside: Vec<PathBuf> =
@@ -287,20 +300,20 @@ fn dotfiles(home: &Path, workspace: &Path, writable: &[PathBuf]) -> Vec<PathBuf>
     inside
 }
 
-fn environment(
+fn command_environment(
     config: &Config,
-    world: &World,
+    world: &ProcessEnv,
     temp: &Path,
 ) -> Vec<(std::ffi::OsString, std::ffi::OsString)> {
     let commands = &config.settings.commands;
-    let among = |list: &[String], name: &str| list.iter().any(|item| wildcard(item, name));
+    let among = |list: &[String], name: &str| list.iter().any(|item| matches_wildcard(item, name));
     let rule = |name: &str| {
         // Trust is given to one run, not to those that its commands may start.
-        if name == TRUST || among(&commands.env_exclude, name) {
+        if name == TRUST_VARIABLE || among(&commands.env_exclude, name) {
             Some(false)
         } else {
             among(&commands.env_include, name).then_some(true)
         }
     };
-    clean(world.variables.iter().cloned(), &Filter { rule: &rule }, temp)
+    clean_environment(world.variables.iter().cloned(), &VariableFilter { rule: &rule }, temp)
 }

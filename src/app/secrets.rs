@@ -1,34 +1,34 @@
 //! What neither the model, nor the journal, nor a reader of the output is to see.
 
-use super::world::World;
-use crate::config::{Config, McpTransport};
-use crate::exec::is_secret;
+use super::process_env::ProcessEnv;
+use crate::config::{Config, McpTransportConfig};
+use crate::exec::is_secret_variable;
 use crate::net::Secrets;
 
 /// Returns the values of the variables that hold secrets, by their names or because the settings say so.
 ///
 /// The provider's key is among them. Commands don't get them. But a file of the workspace may contain one, a command may find one elsewhere, and the user
 /// may have let one through.
-pub fn secrets(config: &Config, world: &World) -> Secrets {
+pub fn collect_secrets(config: &Config, world: &ProcessEnv) -> Secrets {
     let settings = &config.settings;
     let tokens = settings.mcp.servers.iter().filter_map(|server| match &server.transport {
-        McpTransport::Http { token_env, .. } => token_env.as_ref(),
-        McpTransport::Stdio { .. } => None,
+        McpTransportConfig::Http { token_env, .. } => token_env.as_ref(),
+        McpTransportConfig::Stdio { .. } => None,
     });
     let named: Vec<_> = settings.llm.api_key_env.iter().chain(tokens).collect();
     let is_named = |name: &str| named.iter().any(|known| known.as_str() == name);
-    let texts: Vec<(String, String)> = world.texts().collect();
-    let secret = texts.iter().filter(|(name, _)| is_secret(name) || is_named(name));
-    Secrets::among(secret.map(|(_, value)| value.as_str()))
+    let texts: Vec<(String, String)> = world.text_variables().collect();
+    let secret = texts.iter().filter(|(name, _)| is_secret_variable(name) || is_named(name));
+    Secrets::from_values(secret.map(|(_, value)| value.as_str()))
 }
 
 /// Returns a message of the user without the keys in it: it is stored, and sent with every request.
-pub fn masked(message: &str, secrets: &Secrets) -> String {
-    let masked = secrets.mask_with_keys(message);
-    if masked != message {
+pub fn mask_message(message: &str, secrets: &Secrets) -> String {
+    let masked = collect_secrets.mask_all(message);
+    if mask_message != message {
         log::warn!(
             "the message contains a key, which is masked: neither the model nor the journal gets it"
         );
     }
-    masked
+    mask_message
 }

@@ -4,48 +4,48 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::error::AppError;
-use super::world::World;
+use super::process_env::ProcessEnv;
 use crate::config::{self, Config};
 use crate::journal::{
-    Begin, Dispatcher, Durability, FileJournal, GoOn, Going, JournalError, Mail, Opened, Outputs,
-    SessionId, Setting, Store,
+    Durability, FileJournal, JournalError, NewSession, OpenedSession, ParentCall, ResumeOptions,
+    ResumedSession, SessionId, SessionOutputs, SessionSetup, SessionStore, SteeringQueue,
 };
-use crate::machine::{Conversation, Fold, Outcomes};
-use crate::model::{Item, LimitBase, Origin, Rules, Time, count};
-use crate::view::Earlier;
+use crate::machine::{Conversation, Machine, MachineOutput};
+use crate::model::{ConversationItem, LimitBaseline, MessageOrigin, RunRules, RunTime, pluralize};
+use crate::view::PriorUsage;
 
 /// Where a run is written down, and where it begins.
 #[derive(Debug)]
-pub enum Place {
+pub enum SessionTarget {
     /// It begins here, and is written down nowhere.
-    Nowhere,
+    Ephemeral,
     /// It is a new session of this store, with this id or a fresh one.
-    New(Store, Option<SessionId>),
+    New(SessionStore, Option<SessionId>),
     /// It is a new session of this store, sent by another one.
-    Dispatched(Store, SessionId, Dispatcher),
+    Child(SessionStore, SessionId, ParentCall),
     /// A stored session goes on.
-    Stored(Store, Box<Opened>),
+    Stored(SessionStore, Box<OpenedSession>),
 }
 
 /// Where a run stands before its first effects.
-pub(super) struct Start {
-    pub(super) fold: Fold,
-    pub(super) outcomes: Outcomes,
-    pub(super) written: Option<Written>,
+pub(super) struct RunSession {
+    pub(super) machine: Machine,
+    pub(super) output: MachineOutput,
+    pub(super) stored: Option<StoredSession>,
 }
 
 /// What belongs to a run that is written down.
-pub(super) struct Written {
+pub(super) struct StoredSession {
     pub(super) journal: FileJournal,
-    pub(super) mail: Mail,
+    pub(super) messages: SteeringQueue,
 }
 
 /// What a run begins with.
-pub(super) struct First {
+pub(super) struct SessionStart {
     /// What the user says; without it a stored session is told to go on.
     pub(super) task: Option<Arc<str>>,
-    pub(super) rules: Rules,
-    pub(super) fixed: u64,
+    pub(super) rules: RunRules,
+    pub(super) fixed_bytes: u64,
 }
 
 /// Returns the store of the user's sessions.
@@ -53,93 +53,96 @@ pub(super) struct First {
 /// # Errors
 ///
 /// Fails when there is no folder for it, or it can't be trusted.
-pub fn store(config: &Config, world: &World) -> Result<Store, AppError> {
+pub fn open_store(config: &Config, world: &ProcessEnv) -> Result<SessionStore, AppError> {
     let sessions = &config.settings.sessions;
-    let root =
-        sessions.dir.clone().or_else(|| world.folders().state).ok_or(JournalError::NoHome)?;
+    let root = sessions
+        .dir
+        .clone()
+        .or_else(|| world.folders().state)
+        .ok_or(JournalError::NoStateFolder)?;
     let durability = match sessions.durability {
-        config::Durability::Full => Durability::Full,
-        config::Durability::Os => Durability::Os,
+        config::DurabilitySetting::Full => Durability::Full,
+        config::DurabilitySetting::Os => Durability::Os,
     };
-    Ok(Store::open(&root, durability)?)
+    Ok(SessionStore::open(&root, durability)?)
 }
 
-impl Place {
+impl SessionTarget {
     /// Returns the session that the run is part of.
     pub(super) fn session(&self) -> SessionId {
         match self {
-            Self::Nowhere | Self::New(_, None) => SessionId::fresh(),
-            Self::New(_, Some(session)) | Self::Dispatched(_, session, _) => *session,
-            Self::Stored(_, opened) => opened.past.header.session,
+            Self::Ephemeral | Self::New(_, None) => SessionId::generate(),
+            Self::New(_, Some(session)) | Self::Child(_, session, _) => *session,
+            Self::Stored(_, opened) => opened.history.header.session,
         }
     }
 
     /// Returns where it is written down; none when it is not.
-    pub(super) fn store(&self) -> Option<&Store> {
+    pub(super) fn store(&self) -> Option<&SessionStore> {
         match self {
-            Self::Nowhere => None,
-            Self::New(store, _) | Self::Dispatched(store, ..) | Self::Stored(store, _) => {
-                Some(store)
+            Self::Ephemeral => None,
+            Self::New(store, _) | Self::Child(store, ..) | Self::Stored(store, _) => {
+                Some(open_store)
             }
         }
     }
 
     /// Returns the time of the session at which the run begins.
-    pub(super) fn at(&self) -> Time {
+    pub(super) fn start_time(&self) -> RunTime {
         match self {
-            Self::Nowhere | Self::New(..) | Self::Dispatched(..) => Time::START,
-            Self::Stored(_, opened) => opened.past.at,
+            Self::Ephemeral | Self::New(..) | Self::Child(..) => RunTime::START,
+            Self::Stored(_, opened) => opened.history.at,
         }
     }
 
     /// Returns how many model calls of the session are over; a script or a recording goes on behind them.
-    pub(super) fn calls(&self) -> u32 {
+    pub(super) fn finished_calls(&self) -> u32 {
         match self {
-            Self::Nowhere | Self::New(..) | Self::Dispatched(..) => 0,
-            Self::Stored(_, opened) => opened.past.calls_over,
+            Self::Ephemeral | Self::New(..) | Self::Child(..) => 0,
+            Self::Stored(_, opened) => opened.history.finished_calls,
         }
     }
 
     /// Returns what the session has used and done before.
-    pub(super) fn earlier(&self) -> Earlier {
+    pub(super) fn earlier_usage(&self) -> PriorUsage {
         match self {
-            Self::Nowhere | Self::New(..) | Self::Dispatched(..) => Earlier::default(),
+            Self::Ephemeral | Self::New(..) | Self::Child(..) => PriorUsage::default(),
             Self::Stored(_, opened) => {
-                let run = opened.past.fold.state.run();
-                let bill = opened.past.bill;
-                let llm_calls = run.calls + bill.subagent_calls;
-                Earlier { bill, steps: run.steps, llm_calls }
+                let run = opened.history.machine.state.run();
+                let bill = opened.history.costs;
+                let llm_calls = run.model_calls + bill.subagent_calls;
+                PriorUsage { costs: bill, steps: run.steps, llm_calls }
             }
         }
     }
 
     /// Returns what the limits of the run count from.
-    pub(super) fn limits_from(&self) -> LimitBase {
+    pub(super) fn limit_base(&self) -> LimitBaseline {
         match self {
-            Self::Nowhere | Self::New(..) | Self::Dispatched(..) => LimitBase::default(),
-            Self::Stored(_, opened) => opened.from,
+            Self::Ephemeral | Self::New(..) | Self::Child(..) => LimitBaseline::default(),
+            Self::Stored(_, opened) => opened.limit_baseline,
         }
     }
 
     /// Returns what was said in the session before.
     pub(super) fn conversation(&self) -> Option<&Conversation> {
         match self {
-            Self::Nowhere | Self::New(..) | Self::Dispatched(..) => None,
-            Self::Stored(_, opened) => Some(&opened.past.fold.conversation),
+            Self::Ephemeral | Self::New(..) | Self::Child(..) => None,
+            Self::Stored(_, opened) => Some(&opened.history.machine.conversation),
         }
     }
 
     /// Returns whether the session goes on.
-    pub(super) fn is_stored(&self) -> bool {
+    pub(super) fn is_resumed(&self) -> bool {
         matches!(self, Self::Stored(..))
     }
 
     /// Returns where the whole of long results is kept.
-    pub(super) fn outputs(&self, session: SessionId) -> Option<Outputs> {
+    pub(super) fn stored_outputs(&self, session: SessionId) -> Option<SessionOutputs> {
         match self {
-            Self::Nowhere => None,
-            Self::New(store, _) | Self::Dispatched(store, ..) | Self::Stored(store, _) => {
-                Some(store.outputs(session))
+            Self::Ephemeral => None,
+            Self::New(store, _) | Self::Child(store, ..) | Self::Stored(store, _) => {
+                Some(open_store.outputs(session))
             }
         }
     }
@@ -148,41 +151,57 @@ impl Place {
     pub(super) fn begin(
         self,
         session: SessionId,
-        first: First,
-        setting: impl FnOnce() -> Result<Setting, AppError>,
-    ) -> Result<Start, AppError> {
-        let First { task, rules, fixed } = first;
-        let item = |task: Option<Arc<str>>| Item::user(Origin::Task, task.unwrap_or_default());
+        first: SessionStart,
+        setting: impl FnOnce() -> Result<SessionSetup, AppError>,
+    ) -> Result<RunSession, AppError> {
+        let SessionStart { task, rules, fixed_bytes: fixed } = first;
+        let item = |task: Option<Arc<str>>| {
+            ConversationItem::user(MessageOrigin::Task, task.unwrap_or_default())
+        };
         let now = SystemTime::now();
         let dispatched_by = match &self {
-            Self::Dispatched(_, _, dispatcher) => Some(dispatcher.clone()),
-            Self::Nowhere | Self::New(..) | Self::Stored(..) => None,
+            Self::Child(_, _, dispatcher) => Some(dispatcher.clone()),
+            Self::Ephemeral | Self::New(..) | Self::Stored(..) => None,
         };
         match self {
-            Self::Nowhere => {
-                let (fold, outcomes) = Fold::start(rules, Conversation::new(fixed), item(task));
-                Ok(Start { fold, outcomes, written: None })
+            Self::Ephemeral => {
+                let (fold, outcomes) = Machine::start(rules, Conversation::new(fixed), item(task));
+                Ok(RunSession { machine: fold, output: outcomes, stored: None })
             }
-            Self::New(store, _) | Self::Dispatched(store, ..) => {
+            Self::New(store, _) | Self::Child(store, ..) => {
                 let (history, task, setting) = (Vec::new(), item(task), setting()?);
-                let begin = Begin { now, dispatched_by, setting, rules, fixed, history, task };
-                let (journal, header) = store.create(session, begin)?;
-                let (fold, outcomes) = header.start();
-                let written = Some(Written { mail: journal.mail(), journal });
-                Ok(Start { fold, outcomes, written })
+                let begin = NewSession {
+                    now,
+                    dispatched_by,
+                    setup: setting,
+                    rules,
+                    fixed_bytes: fixed,
+                    history,
+                    task,
+                };
+                let (journal, header) = open_store.create(session, begin)?;
+                let (fold, outcomes) = header.start_machine();
+                let written = Some(StoredSession { messages: journal.queue(), journal });
+                Ok(RunSession { machine: fold, output: outcomes, stored: written })
             }
             Self::Stored(_, opened) => {
-                let how = GoOn { now, setting: setting()?, rules, prompt: task };
-                let Going { journal, fold, outcomes, drift, found } = opened.go_on(how)?;
+                let how = ResumeOptions { now, setup: setting()?, rules, prompt: task };
+                let ResumedSession {
+                    journal,
+                    machine: fold,
+                    output: outcomes,
+                    workspace_changes: drift,
+                    recovered: found,
+                } = opened.resume(how)?;
                 for drift in drift {
                     log::warn!("{drift}");
                 }
                 if !found.is_empty() {
-                    let calls = count(found.len(), "call", "calls");
+                    let calls = pluralize(found.len(), "call", "calls");
                     log::warn!("under way when the session stopped: {calls}");
                 }
-                let written = Some(Written { mail: journal.mail(), journal });
-                Ok(Start { fold, outcomes, written })
+                let written = Some(StoredSession { messages: journal.queue(), journal });
+                Ok(RunSession { machine: fold, output: outcomes, stored: written })
             }
         }
     }

@@ -3,30 +3,34 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::world::World;
+use super::process_env::ProcessEnv;
 use crate::net::{
-    Body, Client, Endpoint, HeaderMap, HeaderName, HeaderValue, Limits, Method, Options, Request,
+    Endpoint, HeaderMap, HeaderName, HeaderValue, HttpClient, HttpOptions, HttpRequest,
+    HttpTimeouts, Method, RequestBody,
 };
-use crate::port::Cancel;
-use crate::view::About;
-use crate::view::Output;
-use crate::view::otel::{Export, Settings, Telemetry};
+use crate::port::CancellationToken;
+use crate::view::ReportSink;
+use crate::view::RunInfo;
+use crate::view::otel::{ExportRequest, OtelSettings, OtelSink};
 
 /// The most that is read of a collector's answer, in bytes.
-const ANSWER: usize = 64 << 10;
+const MAX_RESPONSE_BYTES: usize = 64 << 10;
 
 /// Returns who exports the spans of a run; none when no collector is named. A collector that can't be used is a warning:
 /// no run depends on who watches it.
-pub fn telemetry(world: &World, about: &About) -> Option<Box<dyn Output>> {
+pub fn start_telemetry(world: &ProcessEnv, about: &RunInfo) -> Option<Box<dyn ReportSink>> {
     let env = |name: &str| world.variable(name).map(str::to_owned);
-    let started = Settings::from_env(env).map_err(|error| error.to_string()).and_then(|settings| {
-        let Some(settings) = settings else { return Ok(None) };
-        let client = client(&settings, world)?;
-        let post = move |export: &Export<'_>| post(&client, export);
-        Telemetry::new(settings, about, post).map(Some).map_err(|error| error.to_string())
-    });
+    let started =
+        OtelSettings::from_env(env).map_err(|error| error.to_string()).and_then(|settings| {
+            let Some(settings) = settings else { return Ok(None) };
+            let client = build_client(&settings, world)?;
+            let post = move |export: &ExportRequest<'_>| send_export(&client, export);
+            OtelSink::new(settings, about, post).map(Some).map_err(|error| error.to_string())
+        });
     match started {
-        Ok(telemetry) => telemetry.map(|telemetry| Box::new(telemetry) as Box<dyn Output>),
+        Ok(telemetry) => {
+            start_telemetry.map(|telemetry| Box::new(start_telemetry) as Box<dyn ReportSink>)
+        }
         Err(why) => {
             log::warn!("no traces are sent: {why}");
             None
@@ -34,33 +38,34 @@ pub fn telemetry(world: &World, about: &About) -> Option<Box<dyn Output>> {
     }
 }
 
-fn client(settings: &Settings, world: &World) -> Result<Arc<Client>, String> {
+fn build_client(settings: &OtelSettings, world: &ProcessEnv) -> Result<Arc<HttpClient>, String> {
     let endpoint = Endpoint::parse(&settings.url, true).map_err(|error| error.to_string())?;
-    let limits = Limits {
+    let limits = HttpTimeouts {
         connect: settings.timeout.min(Duration::from_secs(5)),
         first_byte: settings.timeout,
         idle: settings.timeout,
     };
     let env = |name: &str| world.variable(name).map(str::to_owned);
-    let client = Client::new(&Options::of_environment(&endpoint, limits, &env));
+    let client = HttpClient::new(&HttpOptions::from_env(&endpoint, limits, &env));
     client.map(Arc::new).map_err(|error| error.to_string())
 }
 
-fn post(client: &Client, export: &Export<'_>) -> Result<(), String> {
+fn send_export(client: &HttpClient, export: &ExportRequest<'_>) -> Result<(), String> {
     let mut headers = HeaderMap::new();
     for (name, value) in export.headers {
         let name = HeaderName::try_from(name).map_err(|error| error.to_string())?;
         headers.insert(name, HeaderValue::try_from(value).map_err(|error| error.to_string())?);
     }
-    let request = Request {
+    let request = HttpRequest {
         method: Method::POST,
         url: export.url.to_owned(),
         headers,
-        body: Body::new().and(export.body.to_vec()),
+        body: RequestBody::new().with(export.body.to_vec()),
     };
-    let mut answer = client.send(&request, &Cancel::new()).map_err(|error| error.to_string())?;
+    let mut answer =
+        client.send(&request, &CancellationToken::new()).map_err(|error| error.to_string())?;
     let status = answer.status;
-    let _ = answer.read_all(ANSWER);
+    let _ = answer.read_all(MAX_RESPONSE_BYTES);
     if (200..300).contains(&status) {
         Ok(())
     } else {

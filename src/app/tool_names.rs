@@ -20,21 +20,21 @@ const NAMES: [&str; 12] = [
 ];
 
 /// Letters that a name may differ in and still be meant.
-const SLIPS: usize = 3;
+const MAX_DISTANCE: usize = 3;
 
 /// Checks the tools that a rule or an entry of a list is about: names with stars, and bars between them.
 ///
 /// # Errors
 ///
 /// Fails with what to say of a name that no tool has.
-pub(super) fn check(entry: &str) -> Result<(), String> {
+pub(super) fn check_tool_name(entry: &str) -> Result<(), String> {
     let (tools, _) = entry.split_once('(').unwrap_or((entry, ""));
     let is_known =
         |name: &&str| name.contains('*') || name.starts_with("mcp_") || NAMES.contains(name);
     match tools.split('|').map(str::trim).find(|name| !is_known(name)) {
         None => Ok(()),
         Some(name) => {
-            let meant = nearest_within(name, NAMES, SLIPS);
+            let meant = nearest_within(name, NAMES, MAX_DISTANCE);
             Err(format!("there is no tool `{name}`{}", did_you_mean(meant)))
         }
     }
@@ -43,17 +43,17 @@ pub(super) fn check(entry: &str) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exec::{Policy, Supervisor};
-    use crate::tools::{Delete, READ_OUTPUT, Settings, standard};
-    use crate::workspace::Root;
+    use crate::exec::{SandboxPolicy, Supervisor};
+    use crate::tools::{FileDeletion, READ_OUTPUT, ToolSettings, standard_tools};
+    use crate::workspace::WorkspaceRoot;
 
     #[test]
     fn these_are_the_tools_that_there_are() {
         let folder = tempfile::tempdir().unwrap();
-        let root = Root::open(folder.path()).unwrap();
-        let supervisor = Supervisor::in_process(Policy::off(folder.path()), Vec::new());
-        let settings = Settings { delete: Delete::Allowed, ..Settings::default() };
-        let tools = standard(&root, &supervisor, &settings);
+        let root = WorkspaceRoot::open(folder.path()).unwrap();
+        let supervisor = Supervisor::in_process(SandboxPolicy::off(folder.path()), Vec::new());
+        let settings = ToolSettings { delete: FileDeletion::Allowed, ..ToolSettings::default() };
+        let tools = standard_tools(&root, &supervisor, &settings);
         let mut names: Vec<String> =
             tools.iter().map(|tool| tool.spec().name.to_string()).collect();
         names.extend([READ_OUTPUT, "dispatch_subagent"].map(str::to_owned));
@@ -64,9 +64,9 @@ mod tests {
     #[test]
     fn a_name_that_no_tool_has_is_told_with_the_nearest_one() {
         for entry in ["run_command(git *)", "write_file", "read_file|grep", "mcp_git_*", "*"] {
-            assert_eq!(check(entry), Ok(()), "{entry}");
+            assert_eq!(check_tool_name(entry), Ok(()), "{entry}");
         }
-        let wrong = |entry| check(entry).unwrap_err();
+        let wrong = |entry| check_tool_name(entry).unwrap_err();
         assert_eq!(
             wrong("run_comand(*)"),
             "there is no tool `run_comand`, did you mean `run_command`?"

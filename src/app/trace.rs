@@ -1,46 +1,48 @@
 //! Where the time of a stored session went.
 
 use super::error::AppError;
-use crate::journal::{Content, Past, SessionId, Store};
-use crate::view::trace::{Step, Subject, Trace, Tracer, What};
+use crate::journal::{SessionHistory, SessionId, SessionStore, StoredContent};
+use crate::view::trace::{RecordContent, Trace, TraceStep, TraceSubject, Tracer};
 
 /// Returns where the time of a stored session went.
 ///
 /// # Errors
 ///
 /// Fails when there is no such session, or it can't be read.
-pub fn trace(store: &Store, session: SessionId) -> Result<Trace, AppError> {
+pub fn trace_session(store: &SessionStore, session: SessionId) -> Result<Trace, AppError> {
     let mut tracer = None;
     let (past, _) = store.replay(session, |past, stored, replayed| {
         let what = match &stored.content {
-            Content::Event(event) => What::Event(event),
-            Content::Resumed(_) => What::Resumed,
-            Content::Partial(partial) => What::Partial(&partial.text),
-            Content::Header(_) | Content::Ended(_) | Content::Other => What::Nothing,
+            StoredContent::Event(event) => RecordContent::Event(event),
+            StoredContent::Resumed(_) => RecordContent::Resumed,
+            StoredContent::Partial(partial) => RecordContent::Partial(&partial.text),
+            StoredContent::Header(_) | StoredContent::Ended(_) | StoredContent::Other => {
+                RecordContent::Other
+            }
         };
-        tracer.get_or_insert_with(|| begin(past)).add(&Step {
+        tracer.get_or_insert_with(|| begin_tracer(past)).add(&TraceStep {
             seq: stored.seq,
             at: stored.at,
-            what,
-            met: replayed.met.state,
-            call: stored.call,
-            sync: stored.sync,
-            fold: &past.fold,
-            outcomes: &past.outcomes,
+            content: what,
+            state_before: replayed.fingerprint.state,
+            call: stored.timing,
+            sync: stored.sync_time,
+            fold: &past.machine,
+            outcomes: &past.output,
         });
     })?;
-    Ok(tracer.unwrap_or_else(|| begin(&past)).finish(&past.fold))
+    Ok(tracer.unwrap_or_else(|| begin_tracer(&past)).finish(&past.machine))
 }
 
-fn begin(past: &Past) -> Tracer {
-    let (fold, outcomes) = past.header.start();
-    let subject = Subject {
+fn begin_tracer(past: &SessionHistory) -> Tracer {
+    let (fold, outcomes) = past.header.start_machine();
+    let subject = TraceSubject {
         session_id: past.header.session.to_string(),
         created: past.header.created.to_string(),
         program: past.header.program.clone(),
-        model: past.setting.model.to_string(),
-        agent: past.setting.agent.to_string(),
-        workspace: past.setting.workspace.root.display().to_string(),
+        model: past.setup.model.to_string(),
+        agent: past.setup.agent.to_string(),
+        workspace: past.setup.workspace.root.display().to_string(),
     };
     Tracer::begin(subject, &fold, &outcomes)
 }

@@ -2,11 +2,11 @@
 
 use std::io::{self, BufRead, IsTerminal};
 
-use architect::app::World;
-use architect::config::{ChangedFile, Config, TRUST, TrustStore};
-use architect::view::clean;
+use architect::app::ProcessEnv;
+use architect::config::{ChangedFile, Config, TRUST_VARIABLE, TrustStore};
+use architect::view::sanitize;
 
-use super::error::Failure;
+use super::error::CliError;
 use super::output;
 
 /// Shows what has changed, and records the user's approval of exactly that.
@@ -14,17 +14,17 @@ use super::output;
 /// # Errors
 ///
 /// Fails when there is no terminal to ask on, or the user does not approve.
-pub(super) fn ask(config: &Config, world: &World) -> Result<(), Failure> {
+pub(super) fn ask(config: &Config, world: &ProcessEnv) -> Result<(), CliError> {
     let names: Vec<String> = config.changed.iter().map(name).collect();
     let what = format!(
         "this folder's own configuration has changed since you trusted it: {}",
-        clean::piped(&names.join(", "))
+        sanitize::for_pipe(&names.join(", "))
     );
     let refused = || {
-        Failure::usage(what.clone())
+        CliError::usage(what.clone())
             .hint("look at what has changed; then `architect config trust` trusts it as it is")
             .hint(format!(
-                "`--trust` or {TRUST}=1 trusts it for one run; {TRUST}=0 runs without it"
+                "`--trust` or {TRUST_VARIABLE}=1 trusts it for one run; {TRUST_VARIABLE}=0 runs without it"
             ))
     };
     let Some(state) = world.folders().state else { return Err(refused()) };
@@ -33,15 +33,18 @@ pub(super) fn ask(config: &Config, world: &World) -> Result<(), Failure> {
     }
     let changes: String = config.changed.iter().map(diff).collect();
     // The file may hold what drives a terminal.
-    output::complain(&format!("{what}\n\n{}\nTrust this? [y/N] ", clean::piped(&changes)));
+    output::print_stderr(&format!(
+        "{what}\n\n{}\nTrust this? [y/N] ",
+        sanitize::for_pipe(&changes)
+    ));
     let mut answer = String::new();
     let read = io::stdin().lock().read_line(&mut answer);
-    read.map_err(|error| Failure::usage(format!("could not read the answer: {error}")))?;
+    read.map_err(|error| CliError::usage(format!("could not read the answer: {error}")))?;
     if !["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) {
         return Err(refused());
     }
     let accepted = TrustStore::new(&state).accept(&config.workspace, &config.changed);
-    accepted.map_err(|error| Failure::failed(error.to_string()))
+    accepted.map_err(|error| CliError::failed(error.to_string()))
 }
 
 fn name(file: &ChangedFile) -> String {

@@ -5,65 +5,79 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-use architect::port::Scope;
-use architect::tools::permission::{Answer, Confirm, Nobody, Question};
-use architect::view::clean;
-use architect::view::human::Hush;
+use architect::port::EffectContext;
+use architect::tools::permission::{
+    ConfirmationAnswer, ConfirmationRequest, Confirmer, NoConfirmer,
+};
+use architect::view::human::PauseDrawing;
+use architect::view::sanitize;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Asks on the terminal that the program was started from.
-struct Terminal {
-    hush: Option<Hush>,
+struct TerminalPrompt {
+    pause_drawing: Option<PauseDrawing>,
 }
 
 /// How often it is looked whether anybody still waits for the answer.
-const PULSE: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Returns who can be asked: the user, when there is a terminal.
-pub(crate) fn asker(hush: Option<Hush>, may_ask: bool) -> Arc<dyn Confirm> {
-    if may_ask && open().is_some() { Arc::new(Terminal { hush }) } else { Arc::new(Nobody) }
+pub(crate) fn confirmation_port(hush: Option<PauseDrawing>, may_ask: bool) -> Arc<dyn Confirmer> {
+    if may_ask && open_terminal().is_some() {
+        Arc::new(TerminalPrompt { pause_drawing: hush })
+    } else {
+        Arc::new(NoConfirmer)
+    }
 }
 
 /// Opens the terminal; also when standard input is a pipe.
-fn open() -> Option<File> {
+fn open_terminal() -> Option<File> {
     OpenOptions::new().read(true).write(true).open("/dev/tty").ok()
 }
 
-impl Confirm for Terminal {
-    fn ask(&self, question: &Question<'_>, scope: &Scope) -> Answer {
-        let Some(terminal) = open() else { return Answer::Nobody };
-        match &self.hush {
-            Some(hush) => hush.during(|| ask(terminal, question, scope)),
-            None => ask(terminal, question, scope),
+impl Confirmer for TerminalPrompt {
+    fn confirm(
+        &self,
+        question: &ConfirmationRequest<'_>,
+        scope: &EffectContext,
+    ) -> ConfirmationAnswer {
+        let Some(terminal) = open_terminal() else { return ConfirmationAnswer::Unavailable };
+        match &self.pause_drawing {
+            Some(hush) => hush.during(|| prompt_user(terminal, question, scope)),
+            None => prompt_user(terminal, question, scope),
         }
     }
 }
 
-fn ask(mut terminal: File, question: &Question<'_>, scope: &Scope) -> Answer {
+fn prompt_user(
+    mut terminal: File,
+    question: &ConfirmationRequest<'_>,
+    scope: &EffectContext,
+) -> ConfirmationAnswer {
     let text = format!(
         "\n{} → {}\n  ({})\n  run it? [y]es, [n]o, [a]bort the run: ",
         question.tool,
-        clean::line(question.summary),
-        clean::line(question.why)
+        sanitize::line(question.summary),
+        sanitize::line(question.reason)
     );
     loop {
         if terminal.write_all(text.as_bytes()).is_err() {
-            return Answer::Nobody;
+            return ConfirmationAnswer::Unavailable;
         }
-        let Some(line) = line(&mut terminal, scope) else { return Answer::Abort };
+        let Some(line) = read_line(&mut terminal, scope) else { return ConfirmationAnswer::Abort };
         match line.trim().to_lowercase().as_str() {
-            "y" | "yes" | "s" | "sí" | "si" => return Answer::Yes,
-            "n" | "no" => return Answer::No,
-            "a" | "abort" => return Answer::Abort,
+            "y" | "yes" | "s" | "sí" | "si" => return ConfirmationAnswer::Yes,
+            "n" | "no" => return ConfirmationAnswer::No,
+            "a" | "abort" => return ConfirmationAnswer::Abort,
             _ => {}
         }
     }
 }
 
 /// Reads a line; none at the end of the input, or when nobody waits any more.
-fn line(terminal: &mut File, scope: &Scope) -> Option<String> {
+fn read_line(terminal: &mut File, scope: &EffectContext) -> Option<String> {
     let mut bytes = Vec::new();
-    let pulse = Timespec::try_from(PULSE).ok();
+    let pulse = Timespec::try_from(POLL_INTERVAL).ok();
     loop {
         if scope.cancel.is_cancelled() {
             return None;

@@ -1,26 +1,30 @@
 //! Damaged journals: a command says so, and fails unless it was told to go on with `--partial`.
 
 use architect::journal::index::SessionRow;
-use architect::journal::{JournalError, SessionId, Store};
+use architect::journal::{JournalError, SessionId, SessionStore};
 
-use super::error::Failure;
+use super::error::CliError;
 
 /// Sees to it that all of a session can be read, or that the user wants what can be.
 ///
 /// # Errors
 ///
 /// Fails when it is damaged, and only all of it will do.
-pub(super) fn check(store: &Store, session: SessionId, partial: bool) -> Result<(), Failure> {
+pub(super) fn check_damage(
+    store: &SessionStore,
+    session: SessionId,
+    partial: bool,
+) -> Result<(), CliError> {
     let Some(why) = store.damage(session)? else { return Ok(()) };
     if !partial {
-        return Err(JournalError::Damaged { session, why }.into());
+        return Err(JournalError::Damaged { session, reason: why }.into());
     }
     log::warn!("the journal of session {session} is damaged: {why}; what follows is left out");
     Ok(())
 }
 
 /// Tells which of these sessions are damaged, and returns the exit code of a command that has shown them.
-pub(super) fn tell(rows: &[SessionRow], partial: bool) -> u8 {
+pub(super) fn report_damage(rows: &[SessionRow], partial: bool) -> u8 {
     let mut code = 0;
     for row in rows.iter().filter(|row| row.damaged) {
         let why = row.problem.as_deref().unwrap_or_default();

@@ -3,19 +3,19 @@
 use std::io;
 
 use architect::app::AppError;
-use architect::config::{ConfigError, Trouble};
+use architect::config::{ConfigError, ProblemKind};
 use architect::exec::ExecError;
-use architect::journal::{JournalError, ReadOnly, SessionId};
-use architect::llm::{BadModel, ConnectError};
+use architect::journal::{JournalError, ReadOnlyReason, SessionId};
+use architect::llm::{ConnectError, ModelSpecError};
 use architect::machine::StopReason;
 use architect::view::RunResult;
 
-use super::{USAGE, output};
+use super::{USAGE_EXIT_CODE, output};
 
 /// A command that could not be carried out.
 #[derive(Debug)]
-pub(crate) struct Failure {
-    kind: Kind,
+pub(crate) struct CliError {
+    kind: CliErrorKind,
     message: String,
     hints: Vec<String>,
     /// The result that could not be written.
@@ -24,7 +24,7 @@ pub(crate) struct Failure {
 
 /// Who can do something about it; it decides the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum CliErrorKind {
     /// The user: arguments, configuration, files.
     Usage,
     /// Nobody reads standard output.
@@ -35,7 +35,7 @@ enum Kind {
     Failed,
 }
 
-impl Kind {
+impl CliErrorKind {
     /// Returns why a run that could not begin for this reason has stopped; nothing where the fault is not the run's.
     fn stop_reason(self) -> Option<StopReason> {
         match self {
@@ -46,23 +46,31 @@ impl Kind {
     }
 }
 
-impl Failure {
+impl CliError {
     /// Returns a failure that the user can mend.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self { kind: Kind::Usage, message: message.into(), hints: Vec::new(), result: None }
+        Self { kind: CliErrorKind::Usage, message: message.into(), hints: Vec::new(), result: None }
     }
 
     /// Returns a failure of the system, or a defect.
     pub(crate) fn failed(message: impl Into<String>) -> Self {
-        Self { kind: Kind::Failed, message: message.into(), hints: Vec::new(), result: None }
+        Self {
+            kind: CliErrorKind::Failed,
+            message: message.into(),
+            hints: Vec::new(),
+            result: None,
+        }
     }
 
     /// Returns the failure of a write to standard output.
     pub(crate) fn from_stdout(error: &io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::BrokenPipe => {
-                Self { kind: Kind::Pipe, message: String::new(), hints: Vec::new(), result: None }
-            }
+            io::ErrorKind::BrokenPipe => Self {
+                kind: CliErrorKind::Pipe,
+                message: String::new(),
+                hints: Vec::new(),
+                result: None,
+            },
             _ => Self::failed(format!("could not write to standard output: {error}")),
         }
     }
@@ -74,13 +82,13 @@ impl Failure {
     }
 
     /// Keeps the result that could not be written.
-    pub(crate) fn instead_of(self, result: RunResult) -> Self {
+    pub(crate) fn with_result(self, result: RunResult) -> Self {
         Self { result: Some(Box::new(result)), ..self }
     }
 
     /// Returns the document of a run that failed so.
-    pub(crate) fn document(&self) -> RunResult {
-        let refused = RunResult::refused(self.message());
+    pub(crate) fn to_result(&self) -> RunResult {
+        let refused = RunResult::not_started(self.message());
         let exit_code = self.code();
         match &self.result {
             None => RunResult { exit_code, stop_reason: self.kind.stop_reason(), ..refused },
@@ -94,9 +102,9 @@ impl Failure {
     /// Returns the exit code.
     pub(crate) fn code(&self) -> u8 {
         match self.kind {
-            Kind::Usage => USAGE,
-            Kind::Pipe => 141,
-            Kind::Store | Kind::Failed => 1,
+            CliErrorKind::Usage => USAGE_EXIT_CODE,
+            CliErrorKind::Pipe => 141,
+            CliErrorKind::Store | CliErrorKind::Failed => 1,
         }
     }
 
@@ -107,44 +115,46 @@ impl Failure {
 
     /// Writes the failure to standard error.
     pub(crate) fn print(&self) {
-        if self.kind == Kind::Pipe {
+        if self.kind == CliErrorKind::Pipe {
             return;
         }
         let mut text = format!("error: {}\n", self.message);
         for hint in &self.hints {
             text.push_str(&format!("  hint: {hint}\n"));
         }
-        output::complain(&text);
+        output::print_stderr(&text);
     }
 }
 
-impl From<AppError> for Failure {
+impl From<AppError> for CliError {
     fn from(error: AppError) -> Self {
         let failure = match &error {
-            AppError::Config(error) => return of_config(error),
-            _ if error.is_usage() => Self::usage(error.to_string()),
-            AppError::Journal(_) => Self { kind: Kind::Store, ..Self::failed(error.to_string()) },
+            AppError::Config(error) => return from_config_error(error),
+            _ if error.is_user_error() => Self::usage(error.to_string()),
+            AppError::Journal(_) => {
+                Self { kind: CliErrorKind::Store, ..Self::failed(error.to_string()) }
+            }
             _ => Self::failed(error.to_string()),
         };
-        hints(&error).into_iter().fold(failure, Self::hint)
+        error_hints(&error).into_iter().fold(failure, Self::hint)
     }
 }
 
-impl From<JournalError> for Failure {
+impl From<JournalError> for CliError {
     fn from(error: JournalError) -> Self {
         AppError::from(error).into()
     }
 }
 
 /// Shows the line that each problem is in.
-fn of_config(error: &ConfigError) -> Failure {
+fn from_config_error(error: &ConfigError) -> CliError {
     if let [problem] = &*error.problems
-        && let Trouble::Unknown { kind, known, .. } = &problem.trouble
+        && let ProblemKind::Unknown { kind, known, .. } = &problem.kind
         && !known.is_empty()
     {
         // Which option names it is plain, and `--mode` stands for a key that nobody has typed.
-        let trouble = &problem.trouble;
-        let failure = Failure::usage(format!("{trouble}\n  known {kind}s: {}", known.join(", ")));
+        let trouble = &problem.kind;
+        let failure = CliError::usage(format!("{trouble}\n  known {kind}s: {}", known.join(", ")));
         return match *kind {
             "agent" => failure.hint("`architect agents` tells what each of them does"),
             _ => failure,
@@ -159,26 +169,29 @@ fn of_config(error: &ConfigError) -> Failure {
         }
     }
     // Where values come from does not help with a file that can't be read at all.
-    let is_of_a_file =
-        |trouble: &Trouble| matches!(trouble, Trouble::Unreadable(_) | Trouble::Syntax(_));
-    if error.problems.iter().all(|problem| is_of_a_file(&problem.trouble)) {
-        return Failure::usage(message);
+    let is_of_a_file = |trouble: &ProblemKind| {
+        matches!(trouble, ProblemKind::Unreadable(_) | ProblemKind::Syntax(_))
+    };
+    if error.problems.iter().all(|problem| is_of_a_file(&problem.kind)) {
+        return CliError::usage(message);
     }
-    Failure::usage(message)
+    CliError::usage(message)
         .hint("`architect config show` tells every key with its value and where that comes from")
 }
 
 /// Returns what the user can do about a session that can only be read.
-fn of_read_only(session: SessionId, why: &ReadOnly) -> Vec<String> {
+fn read_only_hints(session: SessionId, why: &ReadOnlyReason) -> Vec<String> {
     let fork = |seq: u64| {
         format!("`architect fork {session}@{}` goes on from a copy of what is intact", seq - 1)
     };
     match why {
-        ReadOnly::Newer { .. } => vec!["go on with it with that release".to_owned()],
+        ReadOnlyReason::NewerFormat { .. } => vec!["go on with it with that release".to_owned()],
         // Without its first record nothing of it can be read.
-        ReadOnly::NotUnderstood { seq: 0, .. } | ReadOnly::Damaged { seq: 0, .. } => Vec::new(),
-        ReadOnly::NotUnderstood { seq, .. } => vec![fork(*seq)],
-        ReadOnly::Damaged { seq, .. } => vec![
+        ReadOnlyReason::UnknownRecord { seq: 0, .. } | ReadOnlyReason::Damaged { seq: 0, .. } => {
+            Vec::new()
+        }
+        ReadOnlyReason::UnknownRecord { seq, .. } => vec![fork(*seq)],
+        ReadOnlyReason::Damaged { seq, .. } => vec![
             fork(*seq),
             format!("`architect resume {session} --repair` cuts off what is damaged"),
         ],
@@ -186,23 +199,23 @@ fn of_read_only(session: SessionId, why: &ReadOnly) -> Vec<String> {
 }
 
 /// Returns what the user can do about an error.
-fn hints(error: &AppError) -> Vec<String> {
+fn error_hints(error: &AppError) -> Vec<String> {
     let hint = |text: &str| vec![text.to_owned()];
     match error {
         AppError::NoModel => vec![
             "name one: --model PROVIDER/NAME, or `model` in [llm] of the configuration".to_owned(),
             "`architect demo` shows a whole run without a model".to_owned(),
         ],
-        AppError::Model(BadModel::UnknownName { .. }) => {
+        AppError::Model(ModelSpecError::UnknownName { .. }) => {
             hint("with --api-base any name is taken, as that of an OpenAI-compatible server")
         }
-        AppError::Connect(ConnectError::NoKey { .. }) => {
+        AppError::Connect(ConnectError::MissingKey { .. }) => {
             hint("set the variable, or name another one with --api-key-env")
         }
         AppError::NoPrice(_) => hint(
             "give its price in the file of `costs.prices_file`, or go on without counting money: --set costs.unknown_price=warn",
         ),
-        AppError::Home(path) => vec![
+        AppError::HomeAsWorkspace(path) => vec![
             "change to the folder of a project, or name one with --workspace".to_owned(),
             format!(
                 "--workspace {} takes it all the same; its dotfiles stay protected",
@@ -217,26 +230,30 @@ fn hints(error: &AppError) -> Vec<String> {
             format!("`architect steer {session} MESSAGE` tells the running session something"),
             format!("`architect fork {session}` goes on from a copy"),
         ],
-        AppError::Journal(JournalError::Exists(session)) => vec![
+        AppError::Journal(JournalError::SessionExists(session)) => vec![
             format!("`architect resume {session} PROMPT` goes on with it"),
             "without --session the run gets an id of its own".to_owned(),
         ],
-        AppError::Journal(JournalError::Idle(session)) => {
+        AppError::Journal(JournalError::NotRunning(session)) => {
             vec![format!("`architect resume {session} PROMPT` goes on with it")]
         }
-        AppError::Journal(JournalError::Unknown(_) | JournalError::NotAnId(_)) => {
+        AppError::Journal(JournalError::UnknownSession(_) | JournalError::InvalidId(_)) => {
             hint("`architect sessions list` shows the sessions that there are")
         }
-        AppError::Journal(JournalError::ReadOnly { session, why }) => of_read_only(*session, why),
-        AppError::Journal(JournalError::Damaged { session, why }) => {
+        AppError::Journal(JournalError::ReadOnly { session, reason: why }) => {
+            read_only_hints(*session, why)
+        }
+        AppError::Journal(JournalError::Damaged { session, reason: why }) => {
             let partial = "--partial goes on with what comes before the damage".to_owned();
-            of_read_only(*session, why).into_iter().chain([partial]).collect()
+            read_only_hints(*session, why).into_iter().chain([partial]).collect()
         }
         AppError::Journal(JournalError::Misnamed { header, .. }) => {
             vec![format!("rename the file and the folder beside it to {header}, or remove them")]
         }
         AppError::Journal(
-            JournalError::Io { .. } | JournalError::NoHome | JournalError::Untrusted { .. },
+            JournalError::Io { .. }
+            | JournalError::NoStateFolder
+            | JournalError::UntrustedFolder { .. },
         ) => hint(
             "--ephemeral runs without storing the session; `sessions.dir` names another folder",
         ),

@@ -3,51 +3,51 @@
 mod approval;
 mod args;
 mod commands;
+mod config_options;
 mod confirm;
 mod damage;
 mod error;
 mod help;
 mod logging;
 mod output;
-mod prompt;
-mod settings;
-mod show;
-mod stored;
+mod session_lookup;
+mod sinks;
 mod task;
+mod task_text;
 
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use architect::app::World;
+use architect::app::ProcessEnv;
 use architect::model::nearest;
-use architect::runner::catch;
+use architect::runner::install_handlers;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 use signal_hook::consts::{SIGUSR1, SIGUSR2, SIGXFSZ};
 
 use args::{Cli, OutputFormat};
-use error::Failure;
+use error::CliError;
 
 /// The exit code of wrong usage and wrong configuration.
-pub(crate) const USAGE: u8 = 3;
+pub(crate) const USAGE_EXIT_CODE: u8 = 3;
 
 /// Reads the arguments, does what they say, and returns the exit code.
 pub(crate) fn main() -> ExitCode {
     // Before any file is touched. A run that can't be told of signals says so when it begins.
-    let _ = catch();
-    logging::set_up();
-    outlive_signals();
+    let _ = install_handlers();
+    logging::init();
+    ignore_signals();
     let done = match Cli::try_parse() {
-        Ok(cli) => match World::of_process() {
+        Ok(cli) => match ProcessEnv::current() {
             Ok(world) => commands::run(cli.command, world),
             Err(error) => {
                 let why = format!("the current folder can't be used: {error}");
-                let failure = Failure::usage(why);
-                document(&failure, &words()).and(Err(failure))
+                let failure = CliError::usage(why);
+                print_result_document(&failure, &process_arguments()).and(Err(failure))
             }
         },
-        Err(error) => usage(error),
+        Err(error) => report_clap_error(error),
     };
     match done {
         Ok(code) => ExitCode::from(code),
@@ -61,7 +61,7 @@ pub(crate) fn main() -> ExitCode {
 /// Some signals would end the process, and are no reason for that. A file that may not grow any more is an error of its
 /// write, which is told and stored. (A reader that has gone is such an error already.) What users' signals are to mean
 /// here, nobody has said.
-fn outlive_signals() {
+fn ignore_signals() {
     let nobody_looks = Arc::new(AtomicBool::new(false));
     for signal in [SIGXFSZ, SIGUSR1, SIGUSR2] {
         if let Err(error) = signal_hook::flag::register(signal, Arc::clone(&nobody_looks)) {
@@ -71,7 +71,7 @@ fn outlive_signals() {
 }
 
 /// Returns an error with the option that is probably meant: clap prefers a common beginning, and letters get swapped.
-fn suggesting(mut error: clap::Error, words: &[String]) -> clap::Error {
+fn with_suggestion(mut error: clap::Error, words: &[String]) -> clap::Error {
     if error.kind() != ErrorKind::UnknownArgument {
         return error;
     }
@@ -102,7 +102,7 @@ fn suggesting(mut error: clap::Error, words: &[String]) -> clap::Error {
 }
 
 /// Returns the JSON that these words ask for, of a command whose output is a run's result; none for text.
-fn format_of(words: &[String]) -> Option<OutputFormat> {
+fn requested_format(words: &[String]) -> Option<OutputFormat> {
     let runs = ["run", "exec", "demo", "resume", "fork"];
     words
         .iter()
@@ -124,42 +124,42 @@ fn format_of(words: &[String]) -> Option<OutputFormat> {
 }
 
 /// Returns the arguments of this process.
-fn words() -> Vec<String> {
+fn process_arguments() -> Vec<String> {
     std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
 /// Prints the document of a run that never began, if these words ask for one: a program that reads JSON gets it on every
 /// way out.
-fn document(failure: &Failure, words: &[String]) -> Result<(), Failure> {
-    match format_of(words) {
-        Some(format) => commands::refuse(failure, format),
+fn print_result_document(failure: &CliError, words: &[String]) -> Result<(), CliError> {
+    match requested_format(words) {
+        Some(format) => commands::print_refusal(failure, format),
         None => Ok(()),
     }
 }
 
 /// Prints what clap has to say: help and version are answers, everything else is wrong usage. (clap's own exit code for
 /// that, 2, is the one of a partial run here.)
-fn usage(error: clap::Error) -> Result<u8, Failure> {
+fn report_clap_error(error: clap::Error) -> Result<u8, CliError> {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             output::print(&error.render().to_string())?;
             Ok(0)
         }
         _ => {
-            let words = words();
-            let error = suggesting(error, &words);
+            let words = process_arguments();
+            let error = with_suggestion(error, &words);
             let rendered = error.render().to_string();
-            output::complain(&rendered);
+            output::print_stderr(&rendered);
             let first = words.iter().find(|word| !word.starts_with('-'));
             let typed = error.get(ContextKind::InvalidSubcommand).map(ToString::to_string);
             if typed.is_some() && typed.as_ref() == first {
-                output::complain("  hint: a task is given to `run`: architect run \"…\"");
+                output::print_stderr("  hint: a task is given to `run`: architect run \"…\"");
             }
             let told = rendered.split("\n\n").next().unwrap_or_default();
             let told = told.strip_prefix("error: ").unwrap_or(told);
             let message = told.split_whitespace().collect::<Vec<_>>().join(" ");
-            document(&Failure::usage(message), &words)?;
-            Ok(USAGE)
+            print_result_document(&CliError::usage(message), &words)?;
+            Ok(USAGE_EXIT_CODE)
         }
     }
 }

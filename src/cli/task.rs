@@ -6,27 +6,32 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use architect::app::{Ended, Ending, Order, Place, Setup, Stage, World, telemetry};
-use architect::config::{Config, EvaluationMode, Rank};
-use architect::machine::{CloseReason, Status, StopReason};
-use architect::model::{Signal, Span, count};
-use architect::view::report::{self, Report};
-use architect::view::{About, Lost, Patience, RunResult, Source, append, clean, save};
-use architect::workflow::{Again, Evaluated, evaluated, plan_first};
+use architect::app::{
+    FinishedRun, ProcessEnv, RunDeadline, RunIo, RunRequest, RunSetup, SessionTarget,
+    start_telemetry,
+};
+use architect::config::{Config, EvaluationMode, LayerRank};
+use architect::machine::{CloseReason, RunStatus, StopReason};
+use architect::model::{Signal, TimeSpan, pluralize};
+use architect::view::report::{self, RunReport};
+use architect::view::{
+    CostSource, FinishTimeout, OutputError, RunInfo, RunResult, append, sanitize, save,
+};
+use architect::workflow::{EvaluatedRuns, RetryContext, evaluate, plan_first};
 use rustix::fs::{Access, access};
 
 use super::args::{OutputArgs, OutputFormat};
-use super::confirm::asker;
-use super::error::Failure;
+use super::confirm::confirmation_port;
+use super::error::CliError;
 use super::output;
-use super::show::{self, Audience};
+use super::sinks::{self, Sinks};
 
 /// In what way a task is run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum RunMode {
     /// At once.
     #[default]
-    Straight,
+    Direct,
     /// By a plan.
     PlanFirst,
 }
@@ -36,39 +41,50 @@ pub(crate) enum Way {
 /// # Errors
 ///
 /// Fails when it could not begin, and when its result could not be written.
-pub(crate) fn run(setup: &Setup, order: Order, way: Way, args: &OutputArgs) -> Result<u8, Failure> {
+pub(crate) fn run(
+    setup: &RunSetup,
+    order: RunRequest,
+    way: RunMode,
+    args: &OutputArgs,
+) -> Result<u8, CliError> {
     // What can't be written is told before money is spent.
     for path in [&args.output_file, &args.report_file].into_iter().flatten() {
-        writable(path)?;
+        check_writable(path)?;
     }
-    let target = ReportFile::of(args, &setup.world);
+    let target = ReportTarget::from_args(args, &setup.env);
     let format = report_format(args, target.as_ref())?;
-    let Audience { show, hush, is_terminal } = show::audience(args, &setup.config, &setup.world)?;
+    let Sinks { reporter: show, pause_drawing: hush, is_terminal } =
+        sinks::open_sinks(args, &setup.config, &setup.env)?;
     let sandbox: Option<Arc<str>> = match args.verbose {
         0 => None,
-        _ => Some(setup.sandbox.described()?.into()),
+        _ => Some(setup.sandbox.describe()?.into()),
     };
     if let Some(enforced) = &sandbox {
         log::info!("commands are {enforced}");
     }
-    let stage = Stage {
-        show: show.clone(),
-        confirm: asker(hush, args.output_format.is_none() && !args.json),
+    let stage = RunIo {
+        reporter: show.clone(),
+        confirm: confirmation_port(hush, args.output_format.is_none() && !args.json),
         sandbox,
     };
-    let is_stored = !matches!(order.place, Place::Nowhere);
-    let about = setup.about(&order);
-    if let Some(telemetry) = telemetry(&setup.world, &about) {
-        show.add(telemetry);
+    let is_stored = !matches!(order.target, SessionTarget::Ephemeral);
+    let about = setup.run_info(&order);
+    if let Some(telemetry) = start_telemetry(&setup.env, &about) {
+        show.add_sink(start_telemetry);
     }
-    let Evaluated { runs, speaker, interrupted, verdict, overruled } =
-        work(setup, order, way, &stage)?;
+    let EvaluatedRuns {
+        runs,
+        answer_run: speaker,
+        interrupted_run: interrupted,
+        evaluation: verdict,
+        stop_reason_override: overruled,
+    } = run_workflow(setup, order, way, &stage)?;
     let results = show.results(StopReason::InternalError, "the run broke down");
-    let (Some(result), Some(ended)) = (RunResult::joined(&results, speaker), runs.get(speaker))
+    let (Some(result), Some(ended)) = (RunResult::join(&results, speaker), runs.get(speaker))
     else {
-        return Err(Failure::failed("the run left no result"));
+        return Err(CliError::failed("the run left no result"));
     };
-    let mut result = with_plan(result, ended);
+    let mut result = with_dry_run_plan(result, ended);
     if let Some(reason) = overruled {
         (result.status, result.stop_reason) = (reason.status(), Some(reason));
         result.exit_code = about.exit_code(reason);
@@ -92,27 +108,28 @@ pub(crate) fn run(setup: &Setup, order: Order, way: Way, args: &OutputArgs) -> R
         }
     }
     result.evaluation = verdict.and_then(|verdict| serde_json::to_value(verdict).ok());
-    if is_stored && result.status != Status::Success {
-        result.resume = resume_command(&result, &setup.config).map(Into::into);
+    if is_stored && result.status != RunStatus::Success {
+        result.resume_command = resume_command(&result, &setup.config).map(Into::into);
     }
-    let about = About { session_id: ended.session.to_string().into(), ..about };
-    let saved = files(args, target.as_ref(), format, &about, &result, &setup.config.workspace);
+    let about = RunInfo { session_id: ended.session.to_string().into(), ..about };
+    let saved =
+        write_files(args, target.as_ref(), format, &about, &result, &setup.config.workspace);
     // There is one document, and it has the exit code of the process.
-    let unsaved = saved.err().map(|failure| failure.instead_of(result.clone()));
-    let result = unsaved.as_ref().map_or(result, Failure::document);
-    match show.finish(&result, patience(ended.ending)) {
+    let unsaved = saved.err().map(|failure| failure.with_result(result.clone()));
+    let result = unsaved.as_ref().map_or(result, CliError::to_result);
+    match show.finish(&result, write_timeout(ended.deadline)) {
         Ok(()) => {}
-        Err(Lost::Gone) => return Ok(Signal::Pipe.exit_code()),
-        Err(Lost::Stalled) => {
-            briefly(|| output::complain(&format!("error: {}", Lost::Stalled)));
+        Err(OutputError::ReaderGone) => return Ok(Signal::Pipe.exit_code()),
+        Err(OutputError::Stalled) => {
+            run_with_timeout(|| output::print_stderr(&format!("error: {}", OutputError::Stalled)));
             let code = show.signal().map(Signal::exit_code);
-            return Ok(code.unwrap_or(result.exit_code).max(FAILED));
+            return Ok(code.unwrap_or(result.exit_code).max(FAILED_EXIT_CODE));
         }
-        Err(Lost::HungUp) if is_terminal => return Ok(Signal::Hangup.exit_code()),
+        Err(OutputError::HungUp) if is_terminal => return Ok(Signal::Hangup.exit_code()),
         Err(lost) => {
-            let failure = Failure::failed(lost.to_string());
-            let failure = summary(&result).into_iter().fold(failure, Failure::hint);
-            return Err(failure.instead_of(result));
+            let failure = CliError::failed(lost.to_string());
+            let failure = unwritten_result_hints(&result).into_iter().fold(failure, CliError::hint);
+            return Err(failure.with_result(result));
         }
     }
     if let Some(failure) = unsaved {
@@ -122,10 +139,10 @@ pub(crate) fn run(setup: &Setup, order: Order, way: Way, args: &OutputArgs) -> R
 }
 
 /// Returns what somebody wants to know of a run whose result could not be written.
-fn summary(result: &RunResult) -> Vec<String> {
+fn unwritten_result_hints(result: &RunResult) -> Vec<String> {
     let reason = result.stop_reason.map_or("refused", StopReason::name);
     let cost = result.cost.map_or("unknown".to_owned(), |cost| cost.to_string());
-    let steps = count(result.steps, "step", "steps");
+    let steps = pluralize(result.steps, "step", "steps");
     let mut told = vec![format!("the run itself ended with {reason}: {steps}, cost {cost}")];
     if let Some(session) = &result.session_id {
         told.push(format!("`architect sessions show {session}` shows session {session}"));
@@ -134,56 +151,69 @@ fn summary(result: &RunResult) -> Vec<String> {
 }
 
 /// The exit code of a run that left no result for anybody.
-const FAILED: u8 = 1;
+const FAILED_EXIT_CODE: u8 = 1;
 
 /// How much longer than its run the output may take.
-const OVERTIME: Duration = Duration::from_millis(500);
+const OUTPUT_OVERTIME: Duration = Duration::from_millis(500);
 
 /// Returns how long to wait for the readers of the output.
-fn patience(ending: Ending) -> Patience {
-    ending.left().map_or(Patience::UntilRead, |left| Patience::AtMost(left + OVERTIME))
+fn write_timeout(ending: RunDeadline) -> FinishTimeout {
+    ending
+        .remaining()
+        .map_or(FinishTimeout::Unlimited, |left| FinishTimeout::AtMost(left + OUTPUT_OVERTIME))
 }
 
 /// Says something to a reader that may have stalled, so nobody waits for long.
-pub(crate) fn briefly(say: impl FnOnce() + Send + 'static) {
+pub(crate) fn run_with_timeout(say: impl FnOnce() + Send + 'static) {
     let (said, heard) = mpsc::channel();
     let saying = thread::Builder::new().name("say".to_owned()).spawn(move || {
         say();
         let _ = said.send(());
     });
     if saying.is_ok() {
-        let _ = heard.recv_timeout(OVERTIME);
+        let _ = heard.recv_timeout(OUTPUT_OVERTIME);
     }
 }
 
 /// Makes the runs of a task.
-fn work(setup: &Setup, order: Order, way: Way, stage: &Stage) -> Result<Evaluated, Failure> {
+fn run_workflow(
+    setup: &RunSetup,
+    order: RunRequest,
+    way: RunMode,
+    stage: &RunIo,
+) -> Result<EvaluatedRuns, CliError> {
     let task = order.task.clone().unwrap_or_default();
-    let store = match &order.place {
-        Place::Nowhere => None,
-        Place::New(store, _) | Place::Dispatched(store, ..) | Place::Stored(store, _) => {
-            Some(store.clone())
-        }
+    let store = match &order.target {
+        SessionTarget::Ephemeral => None,
+        SessionTarget::New(store, _)
+        | SessionTarget::Child(store, ..)
+        | SessionTarget::Stored(store, _) => Some(store.clone()),
     };
     let (options, exit_on_partial) = (order.options.clone(), order.exit_on_partial);
-    let again = Again { store, options, exit_on_partial };
+    let again = RetryContext { store, options, exit_on_partial };
     let runs = match way {
-        Way::Straight => vec![setup.run(order, stage.clone())?],
-        Way::PlanFirst => plan_first(setup, order, stage)?,
+        RunMode::Direct => vec![setup.run(order, stage.clone())?],
+        RunMode::PlanFirst => plan_first(setup, order, stage)?,
     };
     match setup.config.settings.evaluation.mode {
         EvaluationMode::Off => {
             let speaker = runs.len().saturating_sub(1);
-            Ok(Evaluated { speaker, runs, interrupted: None, verdict: None, overruled: None })
+            Ok(EvaluatedRuns {
+                answer_run: speaker,
+                runs,
+                interrupted_run: None,
+                evaluation: None,
+                stop_reason_override: None,
+            })
         }
         EvaluationMode::Basic | EvaluationMode::Full => {
-            Ok(evaluated(setup, &task, runs, &again, stage)?)
+            Ok(evaluate(setup, &task, runs, &again, stage)?)
         }
     }
 }
 
 /// Returns the result of a dry run with what it would have done.
-fn with_plan(mut result: RunResult, ended: &Ended) -> RunResult {
+fn with_dry_run_plan(mut result: RunResult, ended: &FinishedRun) -> RunResult {
     if !ended.planned.is_empty() {
         let mut text =
             format!("{}\n\nThis was a dry run. It would have:\n", result.output.trim_end());
@@ -202,22 +232,22 @@ fn resume_command(result: &RunResult, config: &Config) -> Option<String> {
     // The store is found without it only where every command looks.
     let rank = config.origin("sessions.dir").rank;
     if let Some(dir) = &config.settings.sessions.dir
-        && !matches!(rank, Rank::Default | Rank::User | Rank::Variable)
+        && !matches!(rank, LayerRank::Default | LayerRank::User | LayerRank::Variable)
     {
         let set = format!("sessions.dir={}", dir.display());
-        command.push_str(&format!(" --set {}", quoted(&set)));
+        command.push_str(&format!(" --set {}", shell_quote(&set)));
     }
     let limits = &config.settings.limits;
     if result.stop_reason == Some(StopReason::Closed(CloseReason::BudgetExceeded)) {
         // What did not cover a call of the agent would not cover one after `resume` either.
         let is_enough = match result.cost {
-            Some(_) => result.costs.by_source.contains_key(&Source::Agent),
+            Some(_) => result.costs.by_source.contains_key(&CostSource::Agent),
             // At least one of them was not a closing call.
             None => result.llm_calls > 1,
         };
         if let Some(budget) = limits.budget_usd {
             let total = budget + result.cost.unwrap_or_default();
-            let total = if is_enough { total.dollars().to_string() } else { "USD".to_owned() };
+            let total = if is_enough { total.as_dollars().to_string() } else { "USD".to_owned() };
             command.push_str(&format!(" --budget {total}"));
         }
         if let Some(tokens) = limits.max_tokens {
@@ -229,15 +259,15 @@ fn resume_command(result: &RunResult, config: &Config) -> Option<String> {
     // A limit of zero begins again as zero.
     let zeros = [
         (limits.max_steps == 0, " --max-steps N"),
-        (limits.timeout == Some(Span::ZERO), " --timeout SECONDS"),
-        (limits.step_timeout == Some(Span::ZERO), " --step-timeout SECONDS"),
+        (limits.timeout == Some(TimeSpan::ZERO), " --timeout SECONDS"),
+        (limits.step_timeout == Some(TimeSpan::ZERO), " --step-timeout SECONDS"),
     ];
     zeros.iter().filter(|(is_zero, _)| *is_zero).for_each(|(_, option)| command.push_str(option));
     Some(command)
 }
 
 /// Returns a word as a shell takes it.
-fn quoted(word: &str) -> String {
+fn shell_quote(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:@%+,".contains(c);
     if word.chars().all(is_plain) {
         word.to_owned()
@@ -247,53 +277,53 @@ fn quoted(word: &str) -> String {
 }
 
 /// Writes the answer and the report to their files.
-fn files(
+fn write_files(
     args: &OutputArgs,
-    target: Option<&ReportFile>,
-    format: report::Format,
-    about: &About,
+    target: Option<&ReportTarget>,
+    format: report::ReportFormat,
+    about: &RunInfo,
     result: &RunResult,
     workspace: &Path,
-) -> Result<(), Failure> {
-    let failed = |error: architect::view::SaveError| Failure::failed(output::chain(&error));
+) -> Result<(), CliError> {
+    let failed = |error: architect::view::SaveError| CliError::failed(output::error_chain(&error));
     if let Some(path) = &args.output_file {
-        let text = match show::format(args) {
+        let text = match sinks::output_format(args) {
             OutputFormat::Text => {
-                format!("{}\n", clean::piped(result.output.trim_end())).into_bytes()
+                format!("{}\n", sanitize::for_pipe(result.output.trim_end())).into_bytes()
             }
             OutputFormat::Json | OutputFormat::StreamJson => {
-                architect::view::jsonl::line(result).unwrap_or_default()
+                architect::view::jsonl::to_line(result).unwrap_or_default()
             }
         };
         save(workspace, path, &text).map_err(failed)?;
     }
-    let text = || Report { about, result }.render(format);
+    let text = || RunReport { info: about, result }.render(format);
     match (target, args.report) {
-        (Some(ReportFile::Own(path)), _) => {
+        (Some(ReportTarget::File(path)), _) => {
             save(workspace, path, text().as_bytes()).map_err(failed)?;
         }
-        (Some(ReportFile::StepSummary(path)), _) => {
+        (Some(ReportTarget::StepSummary(path)), _) => {
             append(path, text().as_bytes()).map_err(failed)?;
         }
         // Standard output has the answer.
-        (None, Some(_)) => output::complain(&text()),
+        (None, Some(_)) => output::print_stderr(&text()),
         (None, None) => {}
     }
     Ok(())
 }
 
 /// Where a report goes.
-enum ReportFile {
+enum ReportTarget {
     /// Into a file of its own.
-    Own(PathBuf),
+    File(PathBuf),
     /// Behind what other steps of a job on GitHub have written into its summary.
     StepSummary(PathBuf),
 }
 
-impl ReportFile {
+impl ReportTarget {
     /// Returns the file that a report goes to: the one that was given, or the summary of the step for a report that is
     /// made for it.
-    fn of(args: &OutputArgs, world: &World) -> Option<Self> {
+    fn from_args(args: &OutputArgs, world: &ProcessEnv) -> Option<Self> {
         let summary = world.variable("GITHUB_STEP_SUMMARY").filter(|path| !path.is_empty());
         let summary = summary.map(PathBuf::from);
         let is_summary = |path: &PathBuf| {
@@ -302,7 +332,7 @@ impl ReportFile {
         };
         match (&args.report_file, args.report) {
             (Some(path), _) if is_summary(path) => Some(Self::StepSummary(path.clone())),
-            (Some(path), _) => Some(Self::Own(path.clone())),
+            (Some(path), _) => Some(Self::File(path.clone())),
             (None, Some(super::args::Report::Github)) => summary.map(Self::StepSummary),
             (None, _) => None,
         }
@@ -311,33 +341,33 @@ impl ReportFile {
 
 fn report_format(
     args: &OutputArgs,
-    target: Option<&ReportFile>,
-) -> Result<report::Format, Failure> {
+    target: Option<&ReportTarget>,
+) -> Result<report::ReportFormat, CliError> {
     use super::args::Report;
     let asked = args.report.map(|report| match report {
-        Report::Json => report::Format::Json,
-        Report::Markdown => report::Format::Markdown,
-        Report::Github => report::Format::Github,
-        Report::Html => report::Format::Html,
+        RunReport::Json => report::ReportFormat::Json,
+        RunReport::Markdown => report::ReportFormat::Markdown,
+        RunReport::Github => report::ReportFormat::Github,
+        RunReport::Html => report::ReportFormat::Html,
     });
     match (asked, &args.report_file) {
         (Some(format), _) => Ok(format),
-        (None, _) if matches!(target, Some(ReportFile::StepSummary(_))) => {
-            Ok(report::Format::Github)
+        (None, _) if matches!(target, Some(ReportTarget::StepSummary(_))) => {
+            Ok(report::ReportFormat::Github)
         }
-        (None, Some(path)) => report::Format::of(path).ok_or_else(|| {
-            Failure::usage(format!("the ending of {} tells no format of a report", path.display()))
+        (None, Some(path)) => report::ReportFormat::from_path(path).ok_or_else(|| {
+            CliError::usage(format!("the ending of {} tells no format of a report", path.display()))
                 .hint("end it in .json, .md or .html, or name the format with --report")
         }),
-        (None, None) => Ok(report::Format::Markdown),
+        (None, None) => Ok(report::ReportFormat::Markdown),
     }
 }
 
 /// Sees to it that a file can be written, as far as that can be told before.
-fn writable(path: &Path) -> Result<(), Failure> {
+fn check_writable(path: &Path) -> Result<(), CliError> {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let failed = |why: String| {
-        Failure::usage(format!("could not write {}: {why}", path.display()))
+        CliError::usage(format!("could not write {}: {why}", path.display()))
             .hint("nothing was run; name another file")
     };
     match path.symlink_metadata() {

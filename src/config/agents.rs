@@ -6,19 +6,19 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::file::{self, Author};
-use super::origin::{Document, Origin, Rank};
-use super::problem::{Problem, Trouble};
-use super::setting::typed_list;
-use super::settings::{AgentSettings, ConfirmMode};
-use super::text::Name;
-use super::tree::{Node, Table, Value};
+use super::checked_file::{self, OwnerCheck};
+use super::origin::{ConfigDocument, LayerRank, ValueOrigin};
+use super::problem::{ConfigProblem, ProblemKind};
+use super::setting_value::parse_list;
+use super::settings::{AgentConfig, ConfirmModeSetting};
+use super::text_types::ConfigName;
+use super::value_tree::{ConfigNode, ConfigTable, ConfigValue};
 
 /// An agent, with everything that was left unsaid filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Agent {
     /// Its name.
-    pub name: Name,
+    pub name: ConfigName,
     /// What it is for, in one line.
     pub description: String,
     /// Its system prompt.
@@ -26,13 +26,13 @@ pub struct Agent {
     /// The tools that it may use; `*` in a name stands for anything.
     pub allowed_tools: Vec<String>,
     /// When the user is asked.
-    pub confirm_mode: ConfirmMode,
+    pub confirm_mode: ConfirmModeSetting,
     /// Replies whose tool calls may run.
     pub max_steps: u32,
 }
 
 /// The agent that fills in what others leave unsaid.
-pub(super) const FIRST: &str = "build";
+pub(super) const DEFAULT_AGENT: &str = "build";
 
 /// The files of the built-in agents.
 const BUILT_IN: [(&str, &str); 4] = [
@@ -43,74 +43,82 @@ const BUILT_IN: [(&str, &str); 4] = [
 ];
 
 /// The most files of agents that a folder may have.
-const MOST: usize = 200;
+const MAX_AGENT_FILES: usize = 200;
 
 /// Returns the layer that the built-in agents make.
-pub(super) fn built_in() -> Table {
-    let mut agents = Table::new();
+pub(super) fn built_in_layer() -> ConfigTable {
+    let mut agents = ConfigTable::new();
     for (path, text) in BUILT_IN {
-        let document = Document::new(path.into(), text);
+        let document = ConfigDocument::new(path.into(), text);
         // A test reads them all, so there is nothing to be told here.
-        if let Ok((name, table)) = parse(&document, &|_| Origin::DEFAULT) {
-            agents.insert(name, Node::new(Value::Table(table), Origin::DEFAULT));
+        if let Ok((name, table)) = parse_agent(&document, &|_| ValueOrigin::DEFAULT) {
+            agents.insert(name, ConfigNode::new(ConfigValue::Table(table), ValueOrigin::DEFAULT));
         }
     }
-    layer(agents, Origin::DEFAULT)
+    agents_layer(agents, ValueOrigin::DEFAULT)
 }
 
 /// Returns the layer that the Markdown files of a folder make.
-pub(super) fn of_folder(
+pub(super) fn folder_layer(
     folder: &Path,
-    rank: Rank,
-    author: Author,
-    problems: &mut Vec<Problem>,
-) -> Table {
-    let mut agents = Table::new();
+    rank: LayerRank,
+    author: OwnerCheck,
+    problems: &mut Vec<ConfigProblem>,
+) -> ConfigTable {
+    let mut agents = ConfigTable::new();
     for path in markdown_files(folder) {
-        let unreadable = |error| vec![Problem::new(Origin::DEFAULT, Trouble::Unreadable(error))];
-        let read = file::read_named(&path, author).map_err(unreadable).and_then(|document| {
-            let at = |span| Origin::file(rank, &document, span);
-            parse(&document, &at).map(|(name, table)| (name, table, at(0..0)))
-        });
+        let unreadable =
+            |error| vec![ConfigProblem::new(ValueOrigin::DEFAULT, ProblemKind::Unreadable(error))];
+        let read = checked_file::read_required_file(&path, author).map_err(unreadable).and_then(
+            |document| {
+                let at = |span| ValueOrigin::in_file(rank, &document, span);
+                parse_agent(&document, &at).map(|(name, table)| (name, table, at(0..0)))
+            },
+        );
         match read {
             Ok((name, table, origin)) => {
-                let node = Node::new(Value::Table(table), origin.clone());
+                let node = ConfigNode::new(ConfigValue::Table(table), origin.clone());
                 if agents.insert(name.clone(), node).is_some() {
                     let key = "agents".to_owned();
-                    problems.push(Problem::new(origin, Trouble::Duplicate { key, name }));
+                    problems.push(ConfigProblem::new(origin, ProblemKind::Duplicate { key, name }));
                 }
             }
             Err(wrong) => problems.extend(wrong),
         }
     }
-    layer(agents, Origin::DEFAULT)
+    agents_layer(agents, ValueOrigin::DEFAULT)
 }
 
-fn layer(agents: Table, origin: Origin) -> Table {
+fn agents_layer(agents: ConfigTable, origin: ValueOrigin) -> ConfigTable {
     if agents.is_empty() {
-        return Table::new();
+        return ConfigTable::new();
     }
-    Table::from([("agents".to_owned(), Node::new(Value::Table(agents), origin))])
+    ConfigTable::from([("agents".to_owned(), ConfigNode::new(ConfigValue::Table(agents), origin))])
 }
 
 /// Returns the Markdown files of a folder by name; an unreadable folder has none.
 fn markdown_files(folder: &Path) -> Vec<std::path::PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let paths = entries.map(|entry| entry.path());
-    let mut paths: Vec<_> =
-        paths.filter(|path| path.extension().is_some_and(|end| end == "md")).take(MOST).collect();
+    let mut paths: Vec<_> = paths
+        .filter(|path| path.extension().is_some_and(|end| end == "md"))
+        .take(MAX_AGENT_FILES)
+        .collect();
     paths.sort();
     paths
 }
 
-type At<'a> = dyn Fn(std::ops::Range<usize>) -> Origin + 'a;
+type OriginAt<'a> = dyn Fn(std::ops::Range<usize>) -> ValueOrigin + 'a;
 
 /// Returns the name of an agent and what its file says about it.
-fn parse(document: &Document, at: &At<'_>) -> Result<(String, Table), Vec<Problem>> {
-    let (front, body) = split(document.text());
-    let mut table = Table::new();
+fn parse_agent(
+    document: &ConfigDocument,
+    at: &OriginAt<'_>,
+) -> Result<(String, ConfigTable), Vec<ConfigProblem>> {
+    let (front, body) = split_front_matter(document.text());
+    let mut table = ConfigTable::new();
     let mut problems = Vec::new();
-    let mut list: Option<(String, Vec<Node>)> = None;
+    let mut list: Option<(String, Vec<ConfigNode>)> = None;
     for (begin, line) in front {
         let span = begin..begin + line.len();
         let origin = at(span.clone());
@@ -119,49 +127,49 @@ fn parse(document: &Document, at: &At<'_>) -> Result<(String, Table), Vec<Proble
             continue;
         }
         if let (Some(item), Some((_, items))) = (content.strip_prefix("- "), &mut list) {
-            items.push(Node::new(Value::Typed(unquoted(item).to_owned()), origin));
+            items.push(ConfigNode::new(ConfigValue::Untyped(unquote(item).to_owned()), origin));
             continue;
         }
-        close(&mut table, list.take(), &origin);
+        finish_list(&mut table, list.take(), &origin);
         let Some((key, value)) = content.split_once(':').filter(|(key, _)| is_key(key)) else {
             let what = "expected `key: value` before the closing `---`".to_owned();
-            problems.push(Problem::new(origin, Trouble::Syntax(what)));
+            problems.push(ConfigProblem::new(origin, ProblemKind::Syntax(what)));
             continue;
         };
         match value.trim() {
             "" => list = Some((key.to_owned(), Vec::new())),
             value => {
                 let value = match key {
-                    "allowed_tools" => typed_list(value, &origin),
-                    _ => Value::Typed(unquoted(value).to_owned()),
+                    "allowed_tools" => parse_list(value, &origin),
+                    _ => ConfigValue::Untyped(unquote(value).to_owned()),
                 };
-                table.insert(key.to_owned(), Node::new(value, origin));
+                table.insert(key.to_owned(), ConfigNode::new(value, origin));
             }
         }
     }
-    close(&mut table, list, &at(0..0));
+    finish_list(&mut table, list, &at(0..0));
     let name = match table.remove("name").map(|node| node.value) {
-        Some(Value::Typed(name)) => Some(name),
+        Some(ConfigValue::Untyped(name)) => Some(name),
         _ => document.path().file_stem().map(|stem| stem.to_string_lossy().into_owned()),
     };
-    let name = name.filter(|name| Name::parse(name).is_some());
+    let name = name.filter(|name| ConfigName::parse(name).is_some());
     if !body.trim().is_empty() {
-        let value = Value::Text(body.trim().to_owned());
-        table.insert("system_prompt".to_owned(), Node::new(value, at(0..0)));
+        let value = ConfigValue::Text(body.trim().to_owned());
+        table.insert("system_prompt".to_owned(), ConfigNode::new(value, at(0..0)));
     }
     match name {
         Some(name) if problems.is_empty() => Ok((name, table)),
         Some(_) => Err(problems),
         None => {
             let what = "the name of an agent has letters, digits, `-` and `_`, at most 64";
-            problems.push(Problem::new(at(0..0), Trouble::Other(what.to_owned())));
+            problems.push(ConfigProblem::new(at(0..0), ProblemKind::Other(what.to_owned())));
             Err(problems)
         }
     }
 }
 
 /// Returns the lines of the front matter, each with where it begins, and the text behind it.
-fn split(text: &str) -> (Vec<(usize, &str)>, &str) {
+fn split_front_matter(text: &str) -> (Vec<(usize, &str)>, &str) {
     let mut lines = text.split_inclusive('\n');
     let mut offset = match lines.next() {
         Some(first) if first.trim_end() == "---" => first.len(),
@@ -179,10 +187,14 @@ fn split(text: &str) -> (Vec<(usize, &str)>, &str) {
     (front, "")
 }
 
-fn close(table: &mut Table, list: Option<(String, Vec<Node>)>, origin: &Origin) {
+fn finish_list(
+    table: &mut ConfigTable,
+    list: Option<(String, Vec<ConfigNode>)>,
+    origin: &ValueOrigin,
+) {
     if let Some((key, items)) = list {
         let origin = items.first().map_or(origin, |item| &item.origin).clone();
-        table.insert(key, Node::new(Value::List(items), origin));
+        table.insert(key, ConfigNode::new(ConfigValue::List(items), origin));
     }
 }
 
@@ -190,27 +202,27 @@ fn is_key(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
 }
 
-fn unquoted(text: &str) -> &str {
+fn unquote(text: &str) -> &str {
     let text = text.trim();
     let inside = |quote: char| text.strip_prefix(quote).and_then(|text| text.strip_suffix(quote));
     inside('"').or_else(|| inside('\'')).unwrap_or(text)
 }
 
 /// Tools that only read.
-const READING: [&str; 6] =
+const READ_ONLY_TOOLS: [&str; 6] =
     ["read_file", "list_files", "search_code", "grep", "find_files", "read_output"];
 
 impl Agent {
     /// Returns whether the agent has no tool that may change something.
-    pub fn only_reads(&self) -> bool {
-        self.allowed_tools.iter().all(|tool| READING.contains(&tool.as_str()))
+    pub fn is_read_only(&self) -> bool {
+        self.allowed_tools.iter().all(|tool| READ_ONLY_TOOLS.contains(&tool.as_str()))
     }
 
     /// Returns an agent; what it leaves unsaid is as with the first agent.
     pub(super) fn new(
-        name: Name,
-        own: &AgentSettings,
-        first: &AgentSettings,
+        name: ConfigName,
+        own: &AgentConfig,
+        first: &AgentConfig,
         max_steps: u32,
     ) -> Self {
         let prompt = own.system_prompt.as_deref().or(first.system_prompt.as_deref());
@@ -223,7 +235,7 @@ impl Agent {
             confirm_mode: own
                 .confirm_mode
                 .or(first.confirm_mode)
-                .unwrap_or(ConfirmMode::ConfirmSensitive),
+                .unwrap_or(ConfirmModeSetting::ConfirmSensitive),
             max_steps,
         }
     }
@@ -233,20 +245,21 @@ impl Agent {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<(String, String), Vec<String>> {
-        let document = Document::new("x/helper.md".into(), text);
-        match parse(&document, &|span| Origin::file(Rank::User, &document, span)) {
-            Ok((name, table)) => Ok((name, Value::Table(table).to_string())),
+    fn parse_text(text: &str) -> Result<(String, String), Vec<String>> {
+        let document = ConfigDocument::new("x/helper.md".into(), text);
+        match parse_agent(&document, &|span| ValueOrigin::in_file(LayerRank::User, &document, span))
+        {
+            Ok((name, table)) => Ok((name, ConfigValue::Table(table).to_string())),
             Err(problems) => Err(problems.iter().map(ToString::to_string).collect()),
         }
     }
 
     #[test]
     fn the_built_in_agents_are_all_there_and_say_everything() {
-        let Value::Table(agents) = &built_in()["agents"].value else { panic!() };
+        let ConfigValue::Table(agents) = &built_in_layer()["agents"].value else { panic!() };
         assert_eq!(agents.keys().collect::<Vec<_>>(), ["build", "plan", "resume", "review"]);
         for (name, agent) in agents {
-            let Value::Table(agent) = &agent.value else { panic!() };
+            let ConfigValue::Table(agent) = &agent.value else { panic!() };
             for key in ["description", "system_prompt", "allowed_tools", "confirm_mode"] {
                 assert!(agent.contains_key(key), "{name} {key}");
             }
@@ -259,9 +272,9 @@ mod tests {
                     max_steps: 3\n---\n\nBe brief.\n";
         let table = "{ allowed_tools = [\"grep\", \"read_file\"], max_steps = \"3\", \
                      system_prompt = \"Be brief.\" }";
-        assert_eq!(read(text), Ok(("a-b".to_owned(), table.to_owned())));
+        assert_eq!(parse_text(text), Ok(("a-b".to_owned(), table.to_owned())));
         for list in ["[grep, read_file]", "grep, read_file", "[\"grep\", \"read_file\"]"] {
-            let (_, table) = read(&format!("---\nallowed_tools: {list}\n---\n")).unwrap();
+            let (_, table) = parse_text(&format!("---\nallowed_tools: {list}\n---\n")).unwrap();
             assert!(table.contains("grep\", \"read_file"), "{table}");
         }
     }
@@ -269,18 +282,18 @@ mod tests {
     #[test]
     fn without_front_matter_all_is_the_prompt_and_the_file_is_the_name() {
         let table = "{ system_prompt = \"Be brief.\" }";
-        assert_eq!(read("Be brief."), Ok(("helper".to_owned(), table.to_owned())));
+        assert_eq!(parse_text("Be brief."), Ok(("helper".to_owned(), table.to_owned())));
     }
 
     #[test]
     fn what_is_no_front_matter_is_told_with_its_line() {
         assert_eq!(
-            read("---\nname: a b\nwhat is this\n---\n").unwrap_err(),
+            parse_text("---\nname: a b\nwhat is this\n---\n").unwrap_err(),
             [
                 "x/helper.md:3:1: expected `key: value` before the closing `---`",
                 "x/helper.md:1:1: the name of an agent has letters, digits, `-` and `_`, at most 64"
             ]
         );
-        assert!(read("---\nname: a\nBe brief.\n").is_err());
+        assert!(parse_text("---\nname: a\nBe brief.\n").is_err());
     }
 }

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use serde::Deserialize;
 use thiserror::Error;
 
-use super::file::{self, Author};
-use super::origin::{Document, Origin, Rank};
-use super::problem::{Notice, NoticeCause, Problem, Trouble};
-use super::tree::{Node, Table, Value};
-use super::typed::put;
-use crate::exec::is_secret;
+use super::checked_file::{self, OwnerCheck};
+use super::origin::{ConfigDocument, LayerRank, ValueOrigin};
+use super::overrides::insert_at_path;
+use super::problem::{ConfigNotice, ConfigProblem, NoticeCause, ProblemKind};
+use super::value_tree::{ConfigNode, ConfigTable, ConfigValue};
+use crate::exec::is_secret_variable;
 
 #[derive(Deserialize)]
 struct McpJson {
@@ -23,7 +23,7 @@ struct McpJson {
 }
 
 #[derive(Deserialize)]
-struct Server {
+struct McpJsonServer {
     #[serde(rename = "type")]
     kind: Option<String>,
     command: Option<String>,
@@ -39,14 +39,14 @@ struct Server {
 }
 
 /// The variables of the environment, by name.
-pub(super) type Variables<'a> = dyn Fn(&str) -> Option<&'a str> + 'a;
+pub(super) type VariableLookup<'a> = dyn Fn(&str) -> Option<&'a str> + 'a;
 
 /// The variables of the environment that a file may have.
-type Open<'a, 'b> = dyn Fn(&str) -> Result<Option<&'a str>, Withheld> + 'b;
+type AllowedVariableLookup<'a, 'b> = dyn Fn(&str) -> Result<Option<&'a str>, WithheldVariable> + 'b;
 
 /// Why a file doesn't get the value of a variable.
 #[derive(Debug, Error)]
-enum Withheld {
+enum WithheldVariable {
     #[error("{0} is not set")]
     Unset(String),
     #[error(
@@ -57,60 +57,67 @@ enum Withheld {
 }
 
 /// Returns the layer that a file makes; none when there is no such file.
-pub(super) fn of_file(
+pub(super) fn read_layer(
     path: &Path,
-    rank: Rank,
-    author: Author,
-    variables: &Variables<'_>,
-    notices: &mut Vec<Notice>,
-) -> Result<Option<Table>, Vec<Problem>> {
+    rank: LayerRank,
+    author: OwnerCheck,
+    variables: &VariableLookup<'_>,
+    notices: &mut Vec<ConfigNotice>,
+) -> Result<Option<ConfigTable>, Vec<ConfigProblem>> {
     let open = |name: &str| match author {
         // Somebody else's file must not send the user's keys to a server of their choice.
-        Author::Anybody if is_secret(name) => Err(Withheld::Secret(name.to_owned())),
-        Author::Anybody | Author::NotEverybody | Author::Us => Ok(variables(name)),
+        OwnerCheck::Unchecked if is_secret_variable(name) => {
+            Err(WithheldVariable::Secret(name.to_owned()))
+        }
+        OwnerCheck::Unchecked | OwnerCheck::NotWorldWritable | OwnerCheck::UserOrRoot => {
+            Ok(variables(name))
+        }
     };
-    match file::read(path, author) {
+    match checked_file::read_file(path, author) {
         Ok(None) => Ok(None),
-        Ok(Some(document)) => parse(&document, rank, &open, notices).map(Some),
-        Err(error) => Err(vec![Problem::new(Origin::DEFAULT, Trouble::Unreadable(error))]),
+        Ok(Some(document)) => parse_servers(&document, rank, &open, notices).map(Some),
+        Err(error) => {
+            Err(vec![ConfigProblem::new(ValueOrigin::DEFAULT, ProblemKind::Unreadable(error))])
+        }
     }
 }
 
-fn parse(
-    document: &Arc<Document>,
-    rank: Rank,
-    variables: &Open<'_, '_>,
-    notices: &mut Vec<Notice>,
-) -> Result<Table, Vec<Problem>> {
-    let whole = Origin::file(rank, document, 0..0);
+fn parse_servers(
+    document: &Arc<ConfigDocument>,
+    rank: LayerRank,
+    variables: &AllowedVariableLookup<'_, '_>,
+    notices: &mut Vec<ConfigNotice>,
+) -> Result<ConfigTable, Vec<ConfigProblem>> {
+    let whole = ValueOrigin::in_file(rank, document, 0..0);
     let json: McpJson = serde_json::from_str(document.text()).map_err(|error| {
-        let origin = Origin::file(rank, document, offset(document.text(), &error)..usize::MAX);
-        vec![Problem::new(origin, Trouble::Syntax(without_place(&error)))]
+        let origin =
+            ValueOrigin::in_file(rank, document, byte_offset(document.text(), &error)..usize::MAX);
+        vec![ConfigProblem::new(origin, ProblemKind::Syntax(message_without_position(&error)))]
     })?;
     let (mut servers, mut problems) = (Vec::new(), Vec::new());
     for (name, value) in json.servers {
         // A key that stands in the file word for word is found again; where it does not, the file itself is told.
         let origin = match document.text().find(&format!("\"{name}\"")) {
-            Some(begin) => Origin::file(rank, document, begin..begin + name.len() + 2),
+            Some(begin) => ValueOrigin::in_file(rank, document, begin..begin + name.len() + 2),
             None => whole.clone(),
         };
         let wrong = |what: String| {
             let what = format!("server `{name}`: {what}");
-            Problem::new(origin.clone(), Trouble::Other(what))
+            ConfigProblem::new(origin.clone(), ProblemKind::Other(what))
         };
-        match Server::deserialize(value) {
+        match McpJsonServer::deserialize(value) {
             Ok(server) if server.disabled => {}
             Ok(server) if server.kind.as_deref() == Some("sse") => {
                 let message = format!(
                     "server `{name}` is left out: HTTP with SSE is outdated, give it as `http`"
                 );
-                notices.push(Notice { origin, message, cause: NoticeCause::Other });
+                notices.push(ConfigNotice { origin, message, cause: NoticeCause::Other });
             }
-            Ok(server) => match server.table(&name, &origin, variables) {
-                Ok(table) => servers.push(Node::new(Value::Table(table), origin)),
+            Ok(server) => match server.to_table(&name, &origin, variables) {
+                Ok(table) => servers.push(ConfigNode::new(ConfigValue::Table(table), origin)),
                 Err(why) => {
                     let message = format!("server `{name}` is left out: {why}");
-                    notices.push(Notice { origin, message, cause: NoticeCause::Other });
+                    notices.push(ConfigNotice { origin, message, cause: NoticeCause::Other });
                 }
             },
             Err(error) => problems.push(wrong(error.to_string())),
@@ -119,27 +126,28 @@ fn parse(
     if !problems.is_empty() {
         return Err(problems);
     }
-    let mut table = Table::new();
-    put(&mut table, "mcp.servers", Value::List(servers), &whole);
+    let mut table = ConfigTable::new();
+    insert_at_path(&mut table, "mcp.servers", ConfigValue::List(servers), &whole);
     Ok(table)
 }
 
-impl Server {
+impl McpJsonServer {
     /// Returns the server as an entry of `[[mcp.servers]]`; fails with a variable that it can't have.
-    fn table(
+    fn to_table(
         self,
         name: &str,
-        origin: &Origin,
-        variables: &Open<'_, '_>,
-    ) -> Result<Table, Withheld> {
-        let node = |value| Node::new(value, origin.clone());
-        let text = |text: &str| Ok(node(Value::Text(expand(text, variables)?)));
+        origin: &ValueOrigin,
+        variables: &AllowedVariableLookup<'_, '_>,
+    ) -> Result<ConfigTable, WithheldVariable> {
+        let node = |value| ConfigNode::new(value, origin.clone());
+        let text = |text: &str| Ok(node(ConfigValue::Text(expand_variables(text, variables)?)));
         let pairs = |pairs: &BTreeMap<String, String>| {
             let pair = |(key, value): (&String, &String)| Ok((key.clone(), text(value)?));
-            let table: Result<Table, Withheld> = pairs.iter().map(pair).collect();
-            Ok::<_, Withheld>(node(Value::Table(table?)))
+            let table: Result<ConfigTable, WithheldVariable> = pairs.iter().map(pair).collect();
+            Ok::<_, WithheldVariable>(node(ConfigValue::Table(table?)))
         };
-        let mut table = Table::from([("name".to_owned(), node(Value::Text(name.to_owned())))]);
+        let mut table =
+            ConfigTable::from([("name".to_owned(), node(ConfigValue::Text(name.to_owned())))]);
         let mut set = |key: &str, node| table.insert(key.to_owned(), node);
         if let Some(url) = &self.url {
             set("url", text(url)?);
@@ -148,8 +156,9 @@ impl Server {
             if let Some(command) = &self.command {
                 set("command", text(command)?);
             }
-            let args: Result<Vec<Node>, Withheld> = self.args.iter().map(|arg| text(arg)).collect();
-            set("args", node(Value::List(args?)));
+            let args: Result<Vec<ConfigNode>, WithheldVariable> =
+                self.args.iter().map(|arg| text(arg)).collect();
+            set("args", node(ConfigValue::List(args?)));
             set("env", pairs(&self.env)?);
         }
         Ok(table)
@@ -158,7 +167,10 @@ impl Server {
 
 /// Returns a text with the values of variables for `${NAME}` and `${NAME:-default}`; fails with the name of one that is
 /// not set.
-fn expand(text: &str, variables: &Open<'_, '_>) -> Result<String, Withheld> {
+fn expand_variables(
+    text: &str,
+    variables: &AllowedVariableLookup<'_, '_>,
+) -> Result<String, WithheldVariable> {
     let (mut expanded, mut rest) = (String::new(), text);
     while let Some((before, behind)) = rest.split_once("${") {
         let Some((inside, after)) = behind.split_once('}') else { break };
@@ -168,7 +180,7 @@ fn expand(text: &str, variables: &Open<'_, '_>) -> Result<String, Withheld> {
         };
         expanded.push_str(before);
         expanded.push_str(
-            variables(name)?.or(default).ok_or_else(|| Withheld::Unset(name.to_owned()))?,
+            variables(name)?.or(default).ok_or_else(|| WithheldVariable::Unset(name.to_owned()))?,
         );
         rest = after;
     }
@@ -176,13 +188,13 @@ fn expand(text: &str, variables: &Open<'_, '_>) -> Result<String, Withheld> {
     Ok(expanded)
 }
 
-fn offset(text: &str, error: &serde_json::Error) -> usize {
+fn byte_offset(text: &str, error: &serde_json::Error) -> usize {
     let before = text.split_inclusive('\n').take(error.line().saturating_sub(1));
     before.map(str::len).sum::<usize>() + error.column().saturating_sub(1)
 }
 
 /// Returns the message alone; the place is told by the origin.
-fn without_place(error: &serde_json::Error) -> String {
+fn message_without_position(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.rsplit_once(" at line ").map_or_else(|| text.clone(), |(message, _)| message.to_owned())
 }
@@ -192,15 +204,15 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<String, Vec<String>> {
-        let document = Document::new(".mcp.json".into(), text);
+        let document = ConfigDocument::new(".mcp.json".into(), text);
         let mut notices = Vec::new();
         let variables = |name: &str| match name {
-            "API_KEY" => Err(Withheld::Secret(name.to_owned())),
+            "API_KEY" => Err(WithheldVariable::Secret(name.to_owned())),
             name => Ok((name == "TOKEN").then_some("canary")),
         };
-        match parse(&document, Rank::Project, &variables, &mut notices) {
+        match parse_servers(&document, LayerRank::Project, &variables, &mut notices) {
             Ok(table) => {
-                let table = Value::Table(table).to_string();
+                let table = ConfigValue::Table(table).to_string();
                 Ok(notices.iter().fold(table, |text, notice| format!("{text} {notice}")))
             }
             Err(problems) => Err(problems.iter().map(ToString::to_string).collect()),

@@ -1,81 +1,89 @@
 //! One layer above another.
 
-use super::keys::{self, Shape};
-use super::origin::Rank;
-use super::tree::{Node, Table, Value};
+use super::keys::{self, MergeStrategy};
+use super::origin::LayerRank;
+use super::value_tree::{ConfigNode, ConfigTable, ConfigValue};
 
 /// Returns what two layers say together; `path` is the key of the tables, with a dot behind it.
-pub(super) fn merge(mut lower: Table, higher: Table, path: &str) -> Table {
+pub(super) fn merge(mut lower: ConfigTable, higher: ConfigTable, path: &str) -> ConfigTable {
     for (name, above) in higher {
         let key = format!("{path}{name}");
         let node = match lower.remove(&name) {
-            Some(below) => join(below, above, &key),
-            None => alone(above, &key),
+            Some(below) => merge_nodes(below, above, &key),
+            None => expand_entries(above, &key),
         };
         lower.insert(name, node);
     }
     lower
 }
 
-fn join(below: Node, above: Node, key: &str) -> Node {
-    let shape = keys::find(key).map_or(Shape::One, |key| key.shape);
+fn merge_nodes(below: ConfigNode, above: ConfigNode, key: &str) -> ConfigNode {
+    let shape = keys::find_key(key).map_or(MergeStrategy::Replace, |key| key.merge);
     let value = match (below.value, above.value, shape) {
-        (Value::Table(below), Value::Table(above), _) => {
-            Value::Table(merge(below, above, &format!("{key}.")))
+        (ConfigValue::Table(below), ConfigValue::Table(above), _) => {
+            ConfigValue::Table(merge(below, above, &format!("{key}.")))
         }
         // An option that says `[]` takes back what files say; what a file says adds up with the other layers in any case.
-        (Value::List(_), Value::List(items), Shape::Sum | Shape::Named)
-            if items.is_empty() && above.origin.rank == Rank::Argument =>
-        {
-            Value::List(items)
+        (
+            ConfigValue::List(_),
+            ConfigValue::List(items),
+            MergeStrategy::Append | MergeStrategy::MergeByName,
+        ) if items.is_empty() && above.origin.rank == LayerRank::Argument => {
+            ConfigValue::List(items)
         }
-        (Value::List(below), Value::Table(above), Shape::Named) => {
-            Value::List(by_key(below, above))
+        (ConfigValue::List(below), ConfigValue::Table(above), MergeStrategy::MergeByName) => {
+            ConfigValue::List(merge_entry_keys(below, above))
         }
-        (Value::List(below), Value::List(above), Shape::Sum) => Value::List(sum(below, above)),
-        (Value::List(below), Value::List(above), Shape::Named) => {
-            Value::List(by_name(below, above))
+        (ConfigValue::List(below), ConfigValue::List(above), MergeStrategy::Append) => {
+            ConfigValue::List(append_new_items(below, above))
+        }
+        (ConfigValue::List(below), ConfigValue::List(above), MergeStrategy::MergeByName) => {
+            ConfigValue::List(merge_by_name(below, above))
         }
         (_, above, _) => above,
     };
-    Node { value, ..above }
+    ConfigNode { value, ..above }
 }
 
 /// Keys of entries that no lower layer has are entries of their own.
-fn alone(node: Node, key: &str) -> Node {
-    let is_named = keys::find(key).is_some_and(|key| key.shape == Shape::Named);
+fn expand_entries(node: ConfigNode, key: &str) -> ConfigNode {
+    let is_named = keys::find_key(key).is_some_and(|key| key.merge == MergeStrategy::MergeByName);
     match node.value {
-        Value::Table(table) if is_named => {
-            Node { value: Value::List(by_key(Vec::new(), table)), ..node }
+        ConfigValue::Table(table) if is_named => {
+            ConfigNode { value: ConfigValue::List(merge_entry_keys(Vec::new(), table)), ..node }
         }
-        Value::Table(table) => {
-            let table = merge(Table::new(), table, &format!("{key}."));
-            Node { value: Value::Table(table), ..node }
+        ConfigValue::Table(table) => {
+            let table = merge(ConfigTable::new(), table, &format!("{key}."));
+            ConfigNode { value: ConfigValue::Table(table), ..node }
         }
-        value => Node { value, ..node },
+        value => ConfigNode { value, ..node },
     }
 }
 
 /// Sets keys of entries, each below the name of its entry.
-fn by_key(mut below: Vec<Node>, above: Table) -> Vec<Node> {
+fn merge_entry_keys(mut below: Vec<ConfigNode>, above: ConfigTable) -> Vec<ConfigNode> {
     for (name, keys) in above {
-        let Value::Table(fields) = keys.value else { continue };
-        let entry = below.iter_mut().find(|entry| name_of(entry) == Some(&name));
-        if let Some(Value::Table(entry)) = entry.map(|entry| &mut entry.value) {
+        let ConfigValue::Table(fields) = keys.value else { continue };
+        let entry = below.iter_mut().find(|entry| entry_name(entry) == Some(&name));
+        if let Some(ConfigValue::Table(entry)) = entry.map(|entry| &mut entry.value) {
             *entry = merge(std::mem::take(entry), fields, "");
             continue;
         }
-        let own = Node::new(Value::Text(name), keys.origin.clone());
+        let own = ConfigNode::new(ConfigValue::Text(name), keys.origin.clone());
         let mut entry = fields;
         entry.entry("name".to_owned()).or_insert(own);
-        below.push(Node { value: Value::Table(entry), key: keys.key, origin: keys.origin });
+        below.push(ConfigNode {
+            value: ConfigValue::Table(entry),
+            key_origin: keys.key_origin,
+            origin: keys.origin,
+        });
     }
     below
 }
 
-fn sum(mut below: Vec<Node>, above: Vec<Node>) -> Vec<Node> {
+fn append_new_items(mut below: Vec<ConfigNode>, above: Vec<ConfigNode>) -> Vec<ConfigNode> {
     for item in above {
-        if below.iter().all(|known| known.value.text() != item.value.text()) {
+        if below.iter().all(|known| known.value.as_text() != item.value.as_text()) {
             below.push(item);
         }
     }
@@ -83,10 +91,10 @@ fn sum(mut below: Vec<Node>, above: Vec<Node>) -> Vec<Node> {
 }
 
 /// An entry keeps its place in the order when a higher layer says something else about it.
-fn by_name(mut below: Vec<Node>, above: Vec<Node>) -> Vec<Node> {
+fn merge_by_name(mut below: Vec<ConfigNode>, above: Vec<ConfigNode>) -> Vec<ConfigNode> {
     for item in above {
-        let name = name_of(&item);
-        match below.iter_mut().find(|known| name.is_some() && name_of(known) == name) {
+        let name = entry_name(&item);
+        match below.iter_mut().find(|known| name.is_some() && entry_name(known) == name) {
             Some(known) => *known = item,
             None => below.push(item),
         }
@@ -94,20 +102,21 @@ fn by_name(mut below: Vec<Node>, above: Vec<Node>) -> Vec<Node> {
     below
 }
 
-fn name_of(node: &Node) -> Option<&str> {
-    let Value::Table(table) = &node.value else { return None };
-    table.get("name")?.value.text()
+fn entry_name(node: &ConfigNode) -> Option<&str> {
+    let ConfigValue::Table(table) = &node.value else { return None };
+    table.get("name")?.value.as_text()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::origin::{Document, Rank};
-    use crate::config::tree::parse;
+    use crate::config::origin::{ConfigDocument, LayerRank};
+    use crate::config::value_tree::parse_document;
 
     fn merged(lower: &str, higher: &str) -> String {
-        let read = |text| parse(Rank::User, &Document::new("a".into(), text)).unwrap();
-        Value::Table(merge(read(lower), read(higher), "")).to_string()
+        let read =
+            |text| parse_document(LayerRank::User, &ConfigDocument::new("a".into(), text)).unwrap();
+        ConfigValue::Table(merge(read(lower), read(higher), "")).to_string()
     }
 
     #[test]
@@ -129,13 +138,18 @@ mod tests {
     #[test]
     fn only_an_option_empties_a_list_that_adds_up() {
         let emptied = |rank| {
-            let read = |rank, text| parse(rank, &Document::new("a".into(), text)).unwrap();
-            let below = read(Rank::User, "permissions.deny = ['a']");
+            let read =
+                |rank, text| parse_document(rank, &ConfigDocument::new("a".into(), text)).unwrap();
+            let below = read(LayerRank::User, "permissions.deny = ['a']");
             let merged = merge(below, read(rank, "permissions.deny = []"), "");
-            Value::Table(merged).to_string() == "{ permissions = { deny = [] } }"
+            ConfigValue::Table(merged).to_string() == "{ permissions = { deny = [] } }"
         };
-        assert!(emptied(Rank::Argument));
-        assert!(![Rank::User, Rank::Project, Rank::Variable, Rank::File].into_iter().any(emptied));
+        assert!(emptied(LayerRank::Argument));
+        assert!(
+            ![LayerRank::User, LayerRank::Project, LayerRank::Variable, LayerRank::File]
+                .into_iter()
+                .any(emptied)
+        );
     }
 
     #[test]

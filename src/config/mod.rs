@@ -14,53 +14,59 @@
 //! Tables go together key by key. Lists of rules and of guarded files add up, and so do lists of tables with names,
 //! where of two with one name the higher one holds; any other list is replaced as a whole. Each `--set` is a layer for
 //! itself, the later one above. Nothing is read from the
-//! process itself: folders, variables and options come in as [`Sources`].
+//! process itself: folders, variables and options come in as [`ConfigSources`].
 //!
 //! Each layer is checked for itself, also where another one covers it, and everything that is wrong is told at once. A
 //! setting is asked for in one place (`settings/`), with its default and its range; `keys` says for each one what an
 //! untrusted project may do with it.
 
 mod agents;
-mod file;
+mod checked_file;
+mod effective;
 mod folders;
 mod keys;
 mod layers;
 mod load;
-mod loaded;
 mod mcp_json;
 mod merge;
 mod origin;
+mod overrides;
 mod problem;
-mod reader;
-mod report;
-mod rules;
-mod setting;
+mod resolved;
+mod run_rules;
+mod setting_value;
 mod settings;
+mod settings_reader;
 mod template;
-mod text;
+mod text_types;
 mod tighten;
-mod tree;
 mod trust;
-mod typed;
+mod value_tree;
 
 pub use agents::Agent;
-pub use file::Unreadable;
+pub use checked_file::ConfigFileError;
+pub use effective::EffectiveValue;
 pub use folders::Folders;
-pub use keys::adds_up;
-pub use layers::{ConfigFile, FileState};
-pub use load::{Sources, Trust, load};
-pub use loaded::Config;
-pub use origin::{Document, Excerpt, Origin, Position, Rank, Source};
-pub use problem::{ConfigError, Notice, NoticeCause, Problem, Trouble};
-pub use report::Shown;
-pub use rules::{ModelFacts, quality_gates, rules};
-pub use settings::{
-    AgentSettings, Commands, ConfirmMode, Context, Costs, Durability, Evaluation, EvaluationMode,
-    Guardrails, HookSandbox, HookSettings, Hooks, Indexer, Language, LimitSettings, Llm, LogLevel,
-    Logging, Mcp, McpServer, McpTransport, Network, OnFailure, Permissions, QualityGate, Sandbox,
-    SandboxMode, Sessions, Settings, UnknownPrice, Verdict, Workspace,
+pub use keys::is_cumulative;
+pub use layers::{ConfigFile, ConfigFileState};
+pub use load::{ConfigSources, ProjectTrust, load};
+pub use origin::{
+    ConfigDocument, LayerRank, OriginSource, SourceExcerpt, TextPosition, ValueOrigin,
 };
-pub use template::{Preset, template};
-pub use text::{Argument, Hidden, HttpUrl, Name, PathPattern, VariableName, Word};
+pub use overrides::{OptionOverride, TRUST_VARIABLE};
+pub use problem::{ConfigError, ConfigNotice, ConfigProblem, NoticeCause, ProblemKind};
+pub use resolved::Config;
+pub use run_rules::{ModelLimits, quality_gates, run_rules};
+pub use settings::{
+    AgentConfig, CommandsConfig, ConfirmModeSetting, ContextConfig, CostsConfig, DurabilitySetting,
+    EvaluationConfig, EvaluationMode, ExpectedDecision, GuardrailsConfig, HookConfig,
+    HookConfinement, HooksConfig, IndexerConfig, LanguageSetting, LimitsConfig, LlmConfig,
+    LogLevel, LoggingConfig, McpConfig, McpServerConfig, McpTransportConfig, NetworkSetting,
+    OnFailureSetting, PermissionsConfig, QualityGate, SandboxConfig, SandboxModeSetting,
+    SessionsConfig, Settings, UnknownPricePolicy, WorkspaceConfig,
+};
+pub use template::{ProjectPreset, template};
+pub use text_types::{
+    ConfigName, HttpUrl, ModelName, PathPattern, ProcessArgument, SecretText, VariableName,
+};
 pub use trust::{ChangedFile, TrustError, TrustStore};
-pub use typed::{Flag, TRUST};

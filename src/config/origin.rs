@@ -7,16 +7,16 @@ use std::sync::Arc;
 
 /// Where a value comes from: which layer, and where in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Origin {
+pub struct ValueOrigin {
     /// The layer.
-    pub rank: Rank,
+    pub rank: LayerRank,
     /// The place in the layer.
-    pub source: Source,
+    pub source: OriginSource,
 }
 
 /// The layers, from the one that every other beats to the one that beats every other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Rank {
+pub enum LayerRank {
     /// What holds when nobody says anything.
     Default,
     /// The user's own folder.
@@ -35,11 +35,11 @@ pub enum Rank {
 
 /// A place that can be named to people.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum OriginSource {
     /// Part of the program.
     BuiltIn,
     /// A part of a file, in bytes.
-    File(Arc<Document>, Range<usize>),
+    File(Arc<ConfigDocument>, Range<usize>),
     /// A variable of the environment.
     Variable(Arc<str>),
     /// An option, as typed.
@@ -48,14 +48,14 @@ pub enum Source {
 
 /// A file that was read.
 #[derive(PartialEq, Eq)]
-pub struct Document {
+pub struct ConfigDocument {
     path: PathBuf,
     text: String,
 }
 
 /// A place in a file, both counted from one; columns are characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Position {
+pub struct TextPosition {
     /// The line.
     pub line: usize,
     /// The character in it.
@@ -64,7 +64,7 @@ pub struct Position {
 
 /// The line of a file that something is wrong with, to be shown with a caret below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Excerpt {
+pub struct SourceExcerpt {
     /// The line, without what might be a secret.
     pub line: String,
     /// The character at which the caret stands, counted from one.
@@ -74,43 +74,47 @@ pub struct Excerpt {
 }
 
 /// The longest line that is shown, in characters.
-const WIDEST: usize = 160;
+const MAX_LINE_CHARS: usize = 160;
 
-impl Origin {
+impl ValueOrigin {
     /// The origin of what the program brings along.
-    pub const DEFAULT: Self = Self { rank: Rank::Default, source: Source::BuiltIn };
+    pub const DEFAULT: Self = Self { rank: LayerRank::Default, source: OriginSource::BuiltIn };
 
     /// Returns the origin that is this part of a file.
-    pub(super) fn file(rank: Rank, document: &Arc<Document>, span: Range<usize>) -> Self {
-        Self { rank, source: Source::File(Arc::clone(document), span) }
+    pub(super) fn in_file(
+        rank: LayerRank,
+        document: &Arc<ConfigDocument>,
+        span: Range<usize>,
+    ) -> Self {
+        Self { rank, source: OriginSource::File(Arc::clone(document), span) }
     }
 
     /// Returns the file, if it is one.
     pub fn path(&self) -> Option<&Path> {
         match &self.source {
-            Source::File(document, _) => Some(document.path()),
-            Source::BuiltIn | Source::Variable(_) | Source::Argument(_) => None,
+            OriginSource::File(document, _) => Some(document.path()),
+            OriginSource::BuiltIn | OriginSource::Variable(_) | OriginSource::Argument(_) => None,
         }
     }
 
     /// Returns the place in the file, if it is one.
-    pub fn position(&self) -> Option<Position> {
+    pub fn position(&self) -> Option<TextPosition> {
         match &self.source {
-            Source::File(document, span) => Some(document.position(span.start)),
-            Source::BuiltIn | Source::Variable(_) | Source::Argument(_) => None,
+            OriginSource::File(document, span) => Some(document.position(span.start)),
+            OriginSource::BuiltIn | OriginSource::Variable(_) | OriginSource::Argument(_) => None,
         }
     }
 
     /// Returns the line of the file, to be shown below a message.
-    pub fn excerpt(&self) -> Option<Excerpt> {
+    pub fn excerpt(&self) -> Option<SourceExcerpt> {
         match &self.source {
-            Source::File(document, span) => document.excerpt(span),
-            Source::BuiltIn | Source::Variable(_) | Source::Argument(_) => None,
+            OriginSource::File(document, span) => document.excerpt(span),
+            OriginSource::BuiltIn | OriginSource::Variable(_) | OriginSource::Argument(_) => None,
         }
     }
 }
 
-impl Document {
+impl ConfigDocument {
     /// Returns a document; a byte order mark at its beginning does not count.
     pub(super) fn new(path: PathBuf, text: &str) -> Arc<Self> {
         Arc::new(Self { path, text: text.strip_prefix('\u{feff}').unwrap_or(text).to_owned() })
@@ -126,31 +130,28 @@ impl Document {
         &self.text
     }
 
-    fn position(&self, offset: usize) -> Position {
-        let before = self.before(offset);
+    fn position(&self, offset: usize) -> TextPosition {
+        let before = self.text_before(offset);
         let begin = before.rfind('\n').map_or(0, |end| end + 1);
-        Position {
+        TextPosition {
             line: before.matches('\n').count() + 1,
             column: before[begin..].chars().count() + 1,
         }
     }
 
-    fn excerpt(&self, span: &Range<usize>) -> Option<Excerpt> {
-        let begin = self.before(span.start).rfind('\n').map_or(0, |end| end + 1);
+    fn excerpt(&self, span: &Range<usize>) -> Option<SourceExcerpt> {
+        let begin = self.text_before(span.start).rfind('\n').map_or(0, |end| end + 1);
         let line = self.text[begin..].lines().next()?;
         let column = self.position(span.start).column;
-        let shown = without_secret(line);
+        let shown = redact_secret(line);
         let left = shown.chars().count().saturating_sub(column - 1);
         let marked = self.text.get(span.clone()).map_or(1, |part| part.chars().count());
-        (column <= WIDEST && shown.chars().count() <= WIDEST).then(|| Excerpt {
-            width: marked.min(left).max(1),
-            line: shown,
-            column,
-        })
+        (column <= MAX_LINE_CHARS && shown.chars().count() <= MAX_LINE_CHARS)
+            .then(|| SourceExcerpt { width: marked.min(left).max(1), line: shown, column })
     }
 
     /// Returns what stands before a place, which may lie inside a character or behind the end.
-    fn before(&self, offset: usize) -> &str {
+    fn text_before(&self, offset: usize) -> &str {
         let mut end = offset.min(self.text.len());
         while !self.text.is_char_boundary(end) {
             end -= 1;
@@ -160,36 +161,37 @@ impl Document {
 }
 
 /// Words in a name that promise a secret.
-const SECRET: [&str; 6] = ["key", "token", "secret", "password", "authorization", "credential"];
+const SECRET_WORDS: [&str; 6] =
+    ["key", "token", "secret", "password", "authorization", "credential"];
 
 /// Returns a line without the value of a name that promises a secret.
-fn without_secret(line: &str) -> String {
+fn redact_secret(line: &str) -> String {
     let line: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let Some(end) = line.find(['=', ':']) else { return line };
     let lower = line.to_lowercase();
-    if SECRET.iter().any(|word| lower.contains(word)) {
+    if SECRET_WORDS.iter().any(|word| lower.contains(word)) {
         format!("{} …", &line[..=end])
     } else {
         line
     }
 }
 
-impl fmt::Debug for Document {
+impl fmt::Debug for ConfigDocument {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Document({})", self.path.display())
     }
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for ValueOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.source {
-            Source::BuiltIn => f.write_str("default"),
-            Source::File(document, span) => {
-                let Position { line, column } = document.position(span.start);
+            OriginSource::BuiltIn => f.write_str("default"),
+            OriginSource::File(document, span) => {
+                let TextPosition { line, column } = document.position(span.start);
                 write!(f, "{}:{line}:{column}", document.path.display())
             }
-            Source::Variable(name) => f.write_str(name),
-            Source::Argument(option) => f.write_str(option),
+            OriginSource::Variable(name) => f.write_str(name),
+            OriginSource::Argument(option) => f.write_str(option),
         }
     }
 }
@@ -198,8 +200,12 @@ impl fmt::Display for Origin {
 mod tests {
     use super::*;
 
-    fn excerpt(text: &str, span: Range<usize>) -> (String, Excerpt) {
-        let origin = Origin::file(Rank::User, &Document::new("a.toml".into(), text), span);
+    fn excerpt(text: &str, span: Range<usize>) -> (String, SourceExcerpt) {
+        let origin = ValueOrigin::in_file(
+            LayerRank::User,
+            &ConfigDocument::new("a.toml".into(), text),
+            span,
+        );
         (origin.to_string(), origin.excerpt().unwrap())
     }
 
@@ -207,18 +213,18 @@ mod tests {
     fn a_place_is_told_in_lines_and_characters() {
         let (place, excerpt) = excerpt("a = 1\nö = 2\n", 11..12);
         assert_eq!(place, "a.toml:2:5");
-        assert_eq!(excerpt, Excerpt { line: "ö = 2".into(), column: 5, width: 1 });
+        assert_eq!(excerpt, SourceExcerpt { line: "ö = 2".into(), column: 5, width: 1 });
     }
 
     #[test]
     fn a_secret_is_not_shown() {
         let (_, excerpt) = excerpt("api_key = sk-canary", 10..19);
-        assert_eq!(excerpt, Excerpt { line: "api_key = …".into(), column: 11, width: 1 });
+        assert_eq!(excerpt, SourceExcerpt { line: "api_key = …".into(), column: 11, width: 1 });
     }
 
     #[test]
     fn places_behind_the_end_are_the_end() {
-        let document = Document::new("a.toml".into(), "\u{feff}ab");
-        assert_eq!(document.position(99), Position { line: 1, column: 3 });
+        let document = ConfigDocument::new("a.toml".into(), "\u{feff}ab");
+        assert_eq!(document.position(99), TextPosition { line: 1, column: 3 });
     }
 }

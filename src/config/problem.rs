@@ -4,33 +4,33 @@ use std::fmt;
 
 use thiserror::Error;
 
-use super::file::Unreadable;
-use super::origin::{Excerpt, Origin};
+use super::checked_file::ConfigFileError;
+use super::origin::{SourceExcerpt, ValueOrigin};
 use crate::model::did_you_mean;
 
 /// All that is wrong with a configuration. Nothing of it is used then.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub struct ConfigError {
     /// What is wrong; at least one thing.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<ConfigProblem>,
 }
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct ConfigProblem {
     /// Where.
-    pub origin: Origin,
+    pub origin: ValueOrigin,
     /// What.
-    pub trouble: Trouble,
+    pub kind: ProblemKind,
 }
 
 /// What can be wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum Trouble {
+pub enum ProblemKind {
     /// A file could not be read.
     #[error("{0}")]
-    Unreadable(Unreadable),
+    Unreadable(ConfigFileError),
     /// A file does not follow the syntax of its format.
     #[error("{0}")]
     Syntax(String),
@@ -85,9 +85,9 @@ pub enum Trouble {
 
 /// Something that the user should know, although nothing is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Notice {
+pub struct ConfigNotice {
     /// Where.
-    pub origin: Origin,
+    pub origin: ValueOrigin,
     /// What was left out, and why.
     pub message: String,
     /// Why the user is told.
@@ -103,42 +103,42 @@ pub enum NoticeCause {
     Other,
 }
 
-impl Problem {
-    pub(super) fn new(origin: Origin, trouble: Trouble) -> Self {
-        Self { origin, trouble }
+impl ConfigProblem {
+    pub(super) fn new(origin: ValueOrigin, trouble: ProblemKind) -> Self {
+        Self { origin, kind: trouble }
     }
 
     /// Returns the line of the file, to be shown below the message.
-    pub fn excerpt(&self) -> Option<Excerpt> {
-        match self.trouble {
-            Trouble::Unreadable(_) => None,
+    pub fn excerpt(&self) -> Option<SourceExcerpt> {
+        match self.kind {
+            ProblemKind::Unreadable(_) => None,
             _ => self.origin.excerpt(),
         }
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ConfigProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.trouble {
+        match &self.kind {
             // The file has no place in itself where it could not be read.
-            Trouble::Unreadable(unreadable) => write!(f, "{unreadable}"),
-            trouble => write!(f, "{}{trouble}", Place(&self.origin)),
+            ProblemKind::Unreadable(unreadable) => write!(f, "{unreadable}"),
+            trouble => write!(f, "{}{trouble}", OriginPrefix(&self.origin)),
         }
     }
 }
 
-impl fmt::Display for Notice {
+impl fmt::Display for ConfigNotice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", Place(&self.origin), self.message)
+        write!(f, "{}{}", OriginPrefix(&self.origin), self.message)
     }
 }
 
 /// Where something stands, as a beginning of what is said about it; nothing when it stands nowhere.
-struct Place<'a>(&'a Origin);
+struct OriginPrefix<'a>(&'a ValueOrigin);
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for OriginPrefix<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if *self.0 == Origin::DEFAULT { Ok(()) } else { write!(f, "{}: ", self.0) }
+        if *self.0 == ValueOrigin::DEFAULT { Ok(()) } else { write!(f, "{}: ", self.0) }
     }
 }
 
@@ -152,8 +152,8 @@ impl fmt::Display for ConfigError {
     }
 }
 
-impl From<Vec<Problem>> for ConfigError {
-    fn from(problems: Vec<Problem>) -> Self {
+impl From<Vec<ConfigProblem>> for ConfigError {
+    fn from(problems: Vec<ConfigProblem>) -> Self {
         Self { problems }
     }
 }

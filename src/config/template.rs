@@ -2,7 +2,7 @@
 
 /// What a project is made with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Preset {
+pub enum ProjectPreset {
     /// Nothing special.
     Plain,
     /// Cargo.
@@ -16,9 +16,9 @@ pub enum Preset {
 }
 
 /// The keys with their defaults, all of them behind `#`.
-const KEYS: &str = include_str!("template/keys.toml");
+const KEYS_TEMPLATE: &str = include_str!("template/keys.toml");
 
-impl Preset {
+impl ProjectPreset {
     /// Every preset.
     pub const ALL: [Self; 5] = [Self::Plain, Self::Rust, Self::Python, Self::Node, Self::Ci];
 
@@ -45,34 +45,50 @@ impl Preset {
 }
 
 /// Returns the configuration file for a new project: what the preset sets, and every key with its default as a comment.
-pub fn template(preset: Preset) -> String {
+pub fn template(preset: ProjectPreset) -> String {
     match preset.text() {
-        "" => KEYS.to_owned(),
-        text => format!("{text}\n{KEYS}"),
+        "" => KEYS_TEMPLATE.to_owned(),
+        text => format!("{text}\n{KEYS_TEMPLATE}"),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::origin::{Document, Rank};
-    use crate::config::reader::Reader;
-    use crate::config::report::{Paths, Report};
+    use crate::config::effective::{ReadReport, RelativePathBase};
+    use crate::config::origin::{ConfigDocument, LayerRank};
     use crate::config::settings::Settings;
-    use crate::config::tree::{self, Table};
+    use crate::config::settings_reader::SettingsReader;
+    use crate::config::value_tree::{self, ConfigTable};
     use crate::config::{keys, layers};
 
     /// Reads a file with its profiles; fails the test when something is wrong with it.
-    fn read(text: &str) -> (Settings, Report) {
-        let table = tree::parse(Rank::User, &Document::new("config.toml".into(), text)).unwrap();
-        let (table, profiles) = layers::without_profiles(table).unwrap();
-        let mut report = Report::default();
+    fn read(text: &str) -> (Settings, ReadReport) {
+        let table = value_tree::parse_document(
+            LayerRank::User,
+            &ConfigDocument::new("config.toml".into(), text),
+        )
+        .unwrap();
+        let (table, profiles) = layers::split_profiles(table).unwrap();
+        let mut report = ReadReport::default();
         for table in profiles.values().chain([&table]) {
-            Reader::whole(table, "", &Paths::default(), &mut report, Settings::read);
+            SettingsReader::read_layer(
+                table,
+                "",
+                &RelativePathBase::default(),
+                &mut report,
+                Settings::read,
+            );
         }
         assert_eq!(report.problems, []);
-        let mut report = Report::default();
-        let settings = Reader::whole(&table, "", &Paths::default(), &mut report, Settings::read);
+        let mut report = ReadReport::default();
+        let settings = SettingsReader::read_layer(
+            &table,
+            "",
+            &RelativePathBase::default(),
+            &mut report,
+            Settings::read,
+        );
         (settings, report)
     }
 
@@ -81,22 +97,28 @@ mod tests {
             Some(rest) if !rest.is_empty() && !rest.starts_with(' ') => rest,
             _ => line,
         };
-        KEYS.lines().map(|text| line(text).to_owned() + "\n").collect()
+        KEYS_TEMPLATE.lines().map(|text| line(text).to_owned() + "\n").collect()
     }
 
     #[test]
     fn every_preset_is_a_right_configuration() {
-        for preset in Preset::ALL {
+        for preset in ProjectPreset::ALL {
             read(&template(preset));
         }
     }
 
     #[test]
     fn the_keys_are_all_comments_until_somebody_wants_them() {
-        let (with, _) = read(KEYS);
-        let mut report = Report::default();
-        let paths = Paths::default();
-        let without = Reader::whole(&Table::new(), "", &paths, &mut report, Settings::read);
+        let (with, _) = read(KEYS_TEMPLATE);
+        let mut report = ReadReport::default();
+        let paths = RelativePathBase::default();
+        let without = SettingsReader::read_layer(
+            &ConfigTable::new(),
+            "",
+            &paths,
+            &mut report,
+            Settings::read,
+        );
         assert_eq!(with, without);
     }
 
@@ -105,13 +127,19 @@ mod tests {
     fn every_key_is_there_with_its_default() {
         let text = uncommented();
         let (_, report) = read(&text);
-        let mut defaults = Report::default();
-        Reader::whole(&Table::new(), "", &Paths::default(), &mut defaults, Settings::read);
-        for default in defaults.shown {
-            if keys::find(&default.key).unwrap().shape == keys::Shape::Named {
+        let mut defaults = ReadReport::default();
+        SettingsReader::read_layer(
+            &ConfigTable::new(),
+            "",
+            &RelativePathBase::default(),
+            &mut defaults,
+            Settings::read,
+        );
+        for default in defaults.values {
+            if keys::find_key(&default.key).unwrap().merge == keys::MergeStrategy::MergeByName {
                 continue;
             }
-            let found = report.shown.iter().find(|shown| shown.key == default.key).unwrap();
+            let found = report.values.iter().find(|shown| shown.key == default.key).unwrap();
             let Some(position) = found.origin.position() else {
                 panic!("{} is missing", default.key)
             };

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-use super::file::{self, Author, Unreadable};
+use super::checked_file::{self, ConfigFileError, OwnerCheck};
 
 /// The folders that the user trusts.
 #[derive(Clone, Debug)]
@@ -49,13 +49,13 @@ pub struct ChangedFile {
 pub enum TrustError {
     /// The list could not be read.
     #[error(transparent)]
-    Unreadable(#[from] Unreadable),
+    ReadFailed(#[from] ConfigFileError),
     /// The list could not be written.
     #[error("could not write {}: {}", .0.display(), .1)]
-    Unwritable(PathBuf, #[source] io::Error),
+    WriteFailed(PathBuf, #[source] io::Error),
     /// The folder is none, or cannot be written on one line.
     #[error("could not trust {}: {}", .0.display(), .1)]
-    Folder(PathBuf, String),
+    InvalidFolder(PathBuf, String),
 }
 
 impl TrustStore {
@@ -76,7 +76,7 @@ impl TrustStore {
     /// Fails when the list is there and cannot be relied on.
     pub fn contains(&self, folder: &Path) -> Result<bool, TrustError> {
         let list = self.list()?;
-        Ok(line(folder).is_ok_and(|name| list.contains(&name)))
+        Ok(canonical_line(folder).is_ok_and(|name| list.contains(&name)))
     }
 
     /// Trusts a folder, with its configuration as it is now.
@@ -85,12 +85,12 @@ impl TrustStore {
     ///
     /// Fails when there is no such folder, or the list cannot be written.
     pub fn add(&self, folder: &Path) -> Result<(), TrustError> {
-        let name = line(folder)?;
+        let name = canonical_line(folder)?;
         self.record(&name, steering(folder))?;
         if self.list()?.contains(&name) {
             return Ok(());
         }
-        let failed = |error| TrustError::Unwritable(self.file.clone(), error);
+        let failed = |error| TrustError::WriteFailed(self.file.clone(), error);
         if let Some(state) = self.file.parent() {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(state).map_err(failed)?;
         }
@@ -111,7 +111,7 @@ impl TrustStore {
     ///
     /// Fails when the record is there and cannot be relied on.
     pub fn changed(&self, folder: &Path) -> Result<Option<Vec<ChangedFile>>, TrustError> {
-        let Some(trusted) = self.trusted(&line(folder)?)? else { return Ok(None) };
+        let Some(trusted) = self.trusted(&canonical_line(folder)?)? else { return Ok(None) };
         let changed = steering(folder).into_iter().filter_map(|(path, now)| {
             let trusted = trusted.files.get(&path).cloned();
             (trusted.as_ref() != Some(&now)).then_some(ChangedFile { path, trusted, now })
@@ -125,7 +125,7 @@ impl TrustStore {
     ///
     /// Fails when the record cannot be read or written.
     pub fn accept(&self, folder: &Path, changed: &[ChangedFile]) -> Result<(), TrustError> {
-        let name = line(folder)?;
+        let name = canonical_line(folder)?;
         let mut files = self.trusted(&name)?.map(|trusted| trusted.files).unwrap_or_default();
         files.extend(changed.iter().map(|file| (file.path.clone(), file.now.clone())));
         self.record(&name, files)
@@ -133,15 +133,17 @@ impl TrustStore {
 
     fn trusted(&self, name: &str) -> Result<Option<Trusted>, TrustError> {
         let path = self.record_of(name);
-        let Some(document) = file::read(&path, Author::Us)? else { return Ok(None) };
+        let Some(document) = checked_file::read_file(&path, OwnerCheck::UserOrRoot)? else {
+            return Ok(None);
+        };
         let trusted = serde_json::from_str::<Trusted>(document.text());
-        let trusted = trusted.map_err(|error| Unreadable::Io(path, error.to_string()))?;
+        let trusted = trusted.map_err(|error| ConfigFileError::Io(path, error.to_string()))?;
         Ok((trusted.folder == name).then_some(trusted))
     }
 
     fn record(&self, name: &str, files: BTreeMap<String, String>) -> Result<(), TrustError> {
         let path = self.record_of(name);
-        let failed = |error| TrustError::Unwritable(path.clone(), error);
+        let failed = |error| TrustError::WriteFailed(path.clone(), error);
         let folder = path.parent().unwrap_or_else(|| Path::new("."));
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
         let trusted = Trusted { folder: name.to_owned(), files };
@@ -164,13 +166,13 @@ impl TrustStore {
     /// Fails when the list cannot be written.
     pub fn remove(&self, folder: &Path) -> Result<(), TrustError> {
         // A folder that is gone is on the list by its name alone.
-        let name = line(folder).unwrap_or_else(|_| folder.display().to_string());
+        let name = canonical_line(folder).unwrap_or_else(|_| folder.display().to_string());
         let _ = fs::remove_file(self.record_of(&name));
         let before = self.list()?;
         if !before.contains(&name) {
             return Ok(());
         }
-        let failed = |error| TrustError::Unwritable(self.file.clone(), error);
+        let failed = |error| TrustError::WriteFailed(self.file.clone(), error);
         let rest = before.iter().filter(|other| **other != name);
         let after = rest.fold(String::new(), |text, other| text + other + "\n");
         let folder = self.file.parent().unwrap_or_else(|| Path::new("."));
@@ -185,7 +187,7 @@ impl TrustStore {
     ///
     /// Fails when the list is there and cannot be relied on.
     pub fn list(&self) -> Result<Vec<String>, TrustError> {
-        let document = file::read(&self.file, Author::Us)?;
+        let document = checked_file::read_file(&self.file, OwnerCheck::UserOrRoot)?;
         let lines = document.iter().flat_map(|document| document.text().lines());
         Ok(lines.filter(|line| line.starts_with('/')).map(str::to_owned).collect())
     }
@@ -200,17 +202,19 @@ fn steering(folder: &Path) -> BTreeMap<String, String> {
     };
     let files = [".mcp.json", ".architect/config.toml"].map(str::to_owned).into_iter();
     let files = files.chain(below(".architect/profiles")).chain(below(".architect/agents"));
-    let read = files.filter_map(|path| match file::read(&folder.join(&path), Author::Anybody) {
-        Ok(document) => Some((path, document?.text().to_owned())),
-        // What can't be read counts for nothing, and is another content as soon as it can be.
-        Err(_) => None,
+    let read = files.filter_map(|path| {
+        match checked_file::read_file(&folder.join(&path), OwnerCheck::Unchecked) {
+            Ok(document) => Some((path, document?.text().to_owned())),
+            // What can't be read counts for nothing, and is another content as soon as it can be.
+            Err(_) => None,
+        }
     });
     read.collect()
 }
 
 /// Returns a folder as the list has it.
-fn line(folder: &Path) -> Result<String, TrustError> {
-    let wrong = |what: String| TrustError::Folder(folder.to_owned(), what);
+fn canonical_line(folder: &Path) -> Result<String, TrustError> {
+    let wrong = |what: String| TrustError::InvalidFolder(folder.to_owned(), what);
     let resolved = folder.canonicalize().map_err(|error| wrong(error.to_string()))?;
     match resolved.to_str() {
         _ if !resolved.is_dir() => Err(wrong("it is not a folder".to_owned())),

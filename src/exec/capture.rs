@@ -4,26 +4,26 @@ use std::collections::VecDeque;
 
 /// The beginning and the end of an output, in bounded memory.
 #[derive(Clone, Debug, Default)]
-pub struct Capture {
+pub struct OutputCapture {
     head: Vec<u8>,
     tail: VecDeque<u8>,
-    room: usize,
+    capacity: usize,
     total: u64,
 }
 
-impl Capture {
+impl OutputCapture {
     /// Returns an empty capture that keeps so many bytes of the beginning, and as many of the end.
     pub fn new(room: usize) -> Self {
-        Self { room, ..Self::default() }
+        Self { capacity: room, ..Self::default() }
     }
 
     /// Takes in what was written next.
-    pub fn push(&mut self, bytes: &[u8]) {
+    pub fn write(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
-        let (head, rest) = bytes.split_at(bytes.len().min(self.room - self.head.len()));
+        let (head, rest) = bytes.split_at(bytes.len().min(self.capacity - self.head.len()));
         self.head.extend_from_slice(head);
-        let rest = &rest[rest.len().saturating_sub(self.room)..];
-        let surplus = (self.tail.len() + rest.len()).saturating_sub(self.room);
+        let rest = &rest[rest.len().saturating_sub(self.capacity)..];
+        let surplus = (self.tail.len() + rest.len()).saturating_sub(self.capacity);
         self.tail.drain(..surplus);
         self.tail.extend(rest);
     }
@@ -39,7 +39,7 @@ impl Capture {
     }
 
     /// Returns the output byte by byte; none when bytes were dropped.
-    pub fn whole(&self) -> Option<Vec<u8>> {
+    pub fn complete(&self) -> Option<Vec<u8>> {
         let (front, back) = self.tail.as_slices();
         (self.omitted() == 0).then(|| [&self.head, front, back].concat())
     }
@@ -63,12 +63,12 @@ impl Capture {
             bytes.extend_from_slice(front);
             bytes.extend_from_slice(back);
         }
-        plain(&String::from_utf8_lossy(&bytes))
+        strip_control_characters(&String::from_utf8_lossy(&bytes))
     }
 }
 
 /// Returns a text without control characters but line ends and tabs.
-fn plain(text: &str) -> String {
+fn strip_control_characters(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
     while let Some(char) = chars.next() {
@@ -88,10 +88,10 @@ mod tests {
 
     use super::*;
 
-    fn capture(pieces: &[&[u8]], room: usize) -> Capture {
-        let mut capture = Capture::new(room);
+    fn capture(pieces: &[&[u8]], room: usize) -> OutputCapture {
+        let mut capture = OutputCapture::new(room);
         for piece in pieces {
-            capture.push(piece);
+            capture.write(piece);
         }
         capture
     }
@@ -100,8 +100,8 @@ mod tests {
     fn a_short_output_is_kept_whole() {
         assert_eq!(capture(&[b"ab", b"cd"], 2).text(), "abcd");
         assert_eq!(capture(&[b"ab", b"cd"], 2).omitted(), 0);
-        assert_eq!(capture(&[b"a\xff", b"cd"], 2).whole().unwrap(), b"a\xffcd");
-        assert_eq!(capture(&[b"ab", b"cde"], 2).whole(), None);
+        assert_eq!(capture(&[b"a\xff", b"cd"], 2).complete().unwrap(), b"a\xffcd");
+        assert_eq!(capture(&[b"ab", b"cde"], 2).complete(), None);
     }
 
     #[test]

@@ -6,37 +6,37 @@ use std::fs;
 use rustix::process::{Pid, getpid};
 
 /// Calls a function with each child.
-pub(super) fn each(mut visit: impl FnMut(Pid)) {
-    if !listed(&mut visit) {
-        searched(&mut visit);
+pub(super) fn for_each_child(mut visit: impl FnMut(Pid)) {
+    if !for_each_listed(&mut visit) {
+        for_each_by_parent(&mut visit);
     }
 }
 
 /// Reads the lists that the kernel keeps, one for each thread; not every kernel does.
-fn listed(visit: &mut impl FnMut(Pid)) -> bool {
+fn for_each_listed(visit: &mut impl FnMut(Pid)) -> bool {
     let Ok(threads) = fs::read_dir("/proc/self/task") else { return false };
     let mut found = false;
     for thread in threads.flatten() {
         if let Ok(list) = fs::read_to_string(thread.path().join("children")) {
             found = true;
-            list.split_whitespace().filter_map(pid).for_each(&mut *visit);
+            list.split_whitespace().filter_map(parse_pid).for_each(&mut *visit);
         }
     }
     found
 }
 
 /// Looks at every process for its parent.
-fn searched(visit: &mut impl FnMut(Pid)) {
+fn for_each_by_parent(visit: &mut impl FnMut(Pid)) {
     let own = getpid();
     let Ok(processes) = fs::read_dir("/proc") else { return };
     for process in processes.flatten() {
         let parent = fs::read_to_string(process.path().join("stat")).ok().and_then(|stat| {
             // The name stands in parentheses and may contain anything; the state and the parent follow it.
             let (_, behind) = stat.rsplit_once(')')?;
-            pid(behind.split_whitespace().nth(1)?)
+            parse_pid(behind.split_whitespace().nth(1)?)
         });
         if parent == Some(own)
-            && let Some(child) = process.file_name().to_str().and_then(pid)
+            && let Some(child) = process.file_name().to_str().and_then(parse_pid)
         {
             visit(child);
         }
@@ -44,7 +44,7 @@ fn searched(visit: &mut impl FnMut(Pid)) {
 }
 
 /// Returns how much memory of their own the descendants of this process use, in bytes.
-pub(super) fn memory() -> u64 {
+pub(super) fn descendants_memory() -> u64 {
     let own = getpid().as_raw_nonzero().get();
     let mut processes: HashMap<i32, (i32, u64)> = HashMap::new();
     for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -74,7 +74,7 @@ pub(super) fn memory() -> u64 {
     ours.map(|(_, (_, kilobytes))| kilobytes << 10).sum()
 }
 
-fn pid(text: &str) -> Option<Pid> {
+fn parse_pid(text: &str) -> Option<Pid> {
     text.parse().ok().and_then(Pid::from_raw)
 }
 
@@ -89,10 +89,10 @@ mod tests {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let id = Pid::from_child(&child);
         let mut found = Vec::new();
-        searched(&mut |pid| found.push(pid));
+        for_each_by_parent(&mut |pid| found.push(pid));
         assert!(found.contains(&id));
         let mut found = Vec::new();
-        each(|pid| found.push(pid));
+        for_each_child(|pid| found.push(pid));
         assert!(found.contains(&id));
         drop(child.stdin.take());
         child.wait().unwrap();

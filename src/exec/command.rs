@@ -9,14 +9,14 @@ use std::time::Duration;
 use rustix::io::Errno;
 use thiserror::Error;
 
-use super::capture::Capture;
-use super::confine::Level;
-use super::egress::Refusal;
-use super::wire::{Ended, StartFault, Status, Stopped, Words};
+use super::capture::OutputCapture;
+use super::confine::SandboxLevel;
+use super::egress::ConnectionRefusal;
+use super::protocol::{CommandReport, CommandWords, ProcessStatus, StartFailure, StopCause};
 
 /// A command that is to be run.
 #[derive(Clone, Debug)]
-pub struct Command {
+pub struct CommandSpec {
     /// Program and arguments.
     pub argv: Vec<OsString>,
     /// The folder that it runs in.
@@ -24,42 +24,42 @@ pub struct Command {
     /// What is added to the environment that all commands have.
     pub env: Vec<(OsString, OsString)>,
     /// What it reads from its standard input.
-    pub stdin: Input,
+    pub stdin: CommandInput,
     /// How long it may run before it is asked to end; none for as long as it wants.
     pub timeout: Option<Duration>,
     /// How long it may take to end before it is killed.
-    pub grace: Duration,
+    pub kill_timeout: Duration,
     /// How many bytes of the beginning, and as many of the end, are kept of each of its outputs.
-    pub keep: usize,
+    pub kept_bytes: usize,
 }
 
 /// What a command reads from its standard input. There is never a terminal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Input {
+pub enum CommandInput {
     /// Nothing; the input is at its end.
     #[default]
-    Nothing,
+    Empty,
     /// These bytes, and then the end.
     Bytes(Arc<[u8]>),
 }
 
 /// What became of a command.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct CommandOutcome {
     /// How it ended.
-    pub end: End,
+    pub end: CommandEnd,
     /// What it wrote to its standard output.
-    pub stdout: Capture,
+    pub stdout: OutputCapture,
     /// What it wrote to its standard error.
-    pub stderr: Capture,
+    pub stderr: OutputCapture,
     /// How many processes it left in the background, which were killed.
     pub strays: u32,
     /// How far it was confined.
-    pub level: Level,
+    pub level: SandboxLevel,
     /// What it had put where the policy protects something that is not there; it has another name now.
-    pub aside: Vec<PathBuf>,
+    pub renamed: Vec<PathBuf>,
     /// The connections that the list of hosts did not allow.
-    pub refused: Vec<Refusal>,
+    pub refused: Vec<ConnectionRefusal>,
     /// Protected paths that it had changed, which are as they were before.
     pub restored: Vec<PathBuf>,
     /// What became of what it had made for git, a sentence for each.
@@ -68,7 +68,7 @@ pub struct Outcome {
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum CommandEnd {
     /// With this code.
     Exited(i32),
     /// By a signal that was not ours.
@@ -124,23 +124,23 @@ pub enum ExecError {
 }
 
 /// What a system needs to confine commands, for people who want to have it.
-pub const HELP: &str = "confining commands takes user namespaces, or Landlock for a part of it (in a container: a runtime \
+pub const CONFINEMENT_HELP: &str = "confining commands takes user namespaces, or Landlock for a part of it (in a container: a runtime \
                         that allows them; on Ubuntu: `sysctl kernel.apparmor_restrict_unprivileged_userns=0`)";
 
 /// The longest word that the system takes, with room for what surrounds it.
-const LONGEST_WORD: usize = 120 * 1024;
+const MAX_WORD_LENGTH: usize = 120 * 1024;
 
-impl Command {
+impl CommandSpec {
     /// Returns a command that a shell runs.
     pub fn shell(line: &str, cwd: impl Into<PathBuf>) -> Self {
-        let (argv, stdin) = if line.len() > LONGEST_WORD {
+        let (argv, stdin) = if line.len() > MAX_WORD_LENGTH {
             // As a single word it would be refused. The shell reads it from its input, which is then at its end.
             let read = r#"eval "$(cat)" </dev/null"#;
-            (["-c", read].map(OsString::from), Input::Bytes(line.as_bytes().into()))
+            (["-c", read].map(OsString::from), CommandInput::Bytes(line.as_bytes().into()))
         } else {
-            (["-c", line].map(OsString::from), Input::Nothing)
+            (["-c", line].map(OsString::from), CommandInput::Empty)
         };
-        let argv = [shell().into()].into_iter().chain(argv).collect();
+        let argv = [shell_path().into()].into_iter().chain(argv).collect();
         Self { stdin, ..Self::new(argv, cwd) }
     }
 
@@ -150,20 +150,20 @@ impl Command {
             argv,
             cwd: cwd.into(),
             env: Vec::new(),
-            stdin: Input::Nothing,
+            stdin: CommandInput::Empty,
             timeout: None,
-            grace: Duration::from_secs(2),
-            keep: 256 * 1024,
+            kill_timeout: Duration::from_secs(2),
+            kept_bytes: 256 * 1024,
         }
     }
 
-    pub(super) fn words(&self) -> Words {
-        Words { cwd: self.cwd.clone(), env: self.env.clone(), argv: self.argv.clone() }
+    pub(super) fn command_words(&self) -> CommandWords {
+        CommandWords { cwd: self.cwd.clone(), env: self.env.clone(), argv: self.argv.clone() }
     }
 
     /// Returns the error for what the system said when the command was to be started.
-    pub(super) fn refused(&self, fault: StartFault) -> ExecError {
-        let StartFault { errno, error, folder } = fault;
+    pub(super) fn start_error(&self, fault: StartFailure) -> ExecError {
+        let StartFailure { errno, error, folder_exists: folder } = fault;
         // A missing folder and a missing program are the same to the system.
         match errno.map(Errno::from_raw_os_error) {
             Some(Errno::NOENT | Errno::NOTDIR) if !folder => ExecError::NoFolder(self.cwd.clone()),
@@ -180,25 +180,25 @@ impl Command {
 }
 
 /// Models write for bash; not every system has it.
-fn shell() -> &'static str {
+fn shell_path() -> &'static str {
     let bash = ["/bin/bash", "/usr/bin/bash"];
     bash.into_iter().find(|path| Path::new(path).exists()).unwrap_or("/bin/sh")
 }
 
 /// Returns whether commands are run by bash, and not by what the system has instead.
 pub fn shell_is_bash() -> bool {
-    shell().ends_with("/bash")
+    shell_path().ends_with("/bash")
 }
 
-impl End {
-    pub(super) fn of(ended: Ended) -> Self {
+impl CommandEnd {
+    pub(super) fn from_report(ended: CommandReport) -> Self {
         match (ended.stopped, ended.status) {
             (_, None) => Self::Stuck,
-            (Some(Stopped::TimedOut), _) => Self::TimedOut,
-            (Some(Stopped::Cancelled), _) => Self::Cancelled,
-            (Some(Stopped::TooMuchMemory), _) => Self::OutOfMemory,
-            (None, Some(Status::Exited(code))) => Self::Exited(code),
-            (None, Some(Status::Signalled(signal))) => Self::Signalled(signal),
+            (Some(StopCause::TimedOut), _) => Self::TimedOut,
+            (Some(StopCause::Cancelled), _) => Self::Cancelled,
+            (Some(StopCause::TooMuchMemory), _) => Self::OutOfMemory,
+            (None, Some(ProcessStatus::Exited(code))) => Self::Exited(code),
+            (None, Some(ProcessStatus::Signalled(signal))) => Self::Signalled(signal),
         }
     }
 

@@ -10,8 +10,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::confine::{Enforced, Hole, RUNTIME, sockets};
-use super::policy::{Mode, Policy};
+use super::confine::{Enforcement, RUNTIME_FOLDERS, SandboxGap, named_sockets};
+use super::sandbox_policy::{SandboxMode, SandboxPolicy};
 
 /// What a worker has covered.
 #[derive(Debug, Default)]
@@ -45,23 +45,23 @@ fn identity(path: &Path) -> Identity {
 
 impl Covered {
     /// Returns what is there to be covered by this policy.
-    pub(super) fn by(policy: &Policy) -> Self {
-        if policy.mode == Mode::Off {
+    pub(super) fn by(policy: &SandboxPolicy) -> Self {
+        if policy.mode == SandboxMode::Off {
             return Self::default();
         }
-        let lent = policy.lent.iter().map(|lent| &lent.file);
+        let lent = policy.copied.iter().map(|lent| &lent.file);
         let paths = policy.hidden.iter().chain(&policy.protected).chain(&policy.links).chain(lent);
         let paths = paths.map(|path| (path.clone(), identity(path))).collect();
         let own = [&policy.workspace, &policy.temp].into_iter().chain(&policy.writable).cloned();
-        let passed_over = own.chain(RUNTIME.map(PathBuf::from)).collect();
+        let passed_over = own.chain(RUNTIME_FOLDERS.map(PathBuf::from)).collect();
         let mut sockets = Sockets { found: BTreeMap::new(), passed_over, kept: kept(policy) };
         sockets.found = sockets.now();
         Self { paths, sockets: Some(sockets) }
     }
 
     /// Leaves the sockets to the system's rules where these hold, and where nothing covers any.
-    pub(super) fn limited_to(&mut self, enforced: &Enforced) {
-        if !enforced.holes.contains(&Hole::LaterSockets) {
+    pub(super) fn limited_to(&mut self, enforced: &Enforcement) {
+        if !enforced.gaps.contains(&SandboxGap::LaterSockets) {
             self.sockets = None;
         }
     }
@@ -90,13 +90,14 @@ impl Sockets {
             let is_below = |folders: &[PathBuf]| folders.iter().any(|one| real.starts_with(one));
             is_below(&self.passed_over) || real.starts_with(TEMPORARY) && !is_below(&self.kept)
         };
-        let found = sockets().into_iter().filter(|path| is_socket(path) && !is_passed_over(path));
+        let found =
+            named_sockets().into_iter().filter(|path| is_socket(path) && !is_passed_over(path));
         found.map(|path| (path.clone(), identity(&path))).collect()
     }
 }
 
 /// Returns what of the folder for temporary files commands may see: at its top, what something that is needed is in.
-fn kept(policy: &Policy) -> Vec<PathBuf> {
+fn kept(policy: &SandboxPolicy) -> Vec<PathBuf> {
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let guarded = policy.protected.iter().chain(&policy.hidden).chain(&policy.readable);
     let needed = guarded.chain([&policy.workspace]).chain(&policy.writable).chain(&home);
@@ -118,10 +119,10 @@ mod tests {
         let path = |name: &str| folder.path().join(name);
         fs::write(path("there"), "").unwrap();
         let _first = UnixListener::bind(path("first")).unwrap();
-        let policy = Policy {
-            mode: Mode::WorkspaceWrite,
+        let policy = SandboxPolicy {
+            mode: SandboxMode::WorkspaceWrite,
             hidden: vec![path("there"), path("later")],
-            ..Policy::off("/w")
+            ..SandboxPolicy::off("/w")
         };
         let covered = Covered::by(&policy);
         assert!(!covered.is_outdated());
@@ -139,7 +140,7 @@ mod tests {
         let mut covered = Covered::by(&policy);
         let _second = UnixListener::bind(path("second")).unwrap();
         assert!(covered.is_outdated());
-        covered.limited_to(&Enforced::nothing());
+        covered.limited_to(&Enforcement::none());
         assert!(!covered.is_outdated());
     }
 }

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 
-use super::policy::{Mode, Network, Policy};
+use super::sandbox_policy::{NetworkAccess, SandboxMode, SandboxPolicy};
 
 /// What a program says when it may not write.
-const FILES: [&str; 8] = [
+const WRITE_MESSAGES: [&str; 8] = [
     "Read-only file system",
     "Permission denied",
     "Operation not permitted",
@@ -22,10 +22,10 @@ const FILES: [&str; 8] = [
 ];
 
 /// What a program says when it may not move or remove what leads to something protected.
-const BUSY: [&str; 3] = ["Device or resource busy", "EBUSY", "Errno 16]"];
+const BUSY_MESSAGES: [&str; 3] = ["Device or resource busy", "EBUSY", "Errno 16]"];
 
 /// What a program says when there is no network.
-const NETWORK: [&str; 12] = [
+const NETWORK_MESSAGES: [&str; 12] = [
     "Network is unreachable",
     "network is unreachable",
     "No route to host",
@@ -41,7 +41,7 @@ const NETWORK: [&str; 12] = [
 ];
 
 /// What a program says when it has no key or password, and what it looked for.
-const LOGIN: [(&str, &str); 9] = [
+const LOGIN_MESSAGES: [(&str, &str); 9] = [
     ("Permission denied (publickey", "~/.ssh"),
     ("Host key verification failed", "~/.ssh"),
     ("could not read Username", "~/.git-credentials"),
@@ -54,23 +54,23 @@ const LOGIN: [(&str, &str); 9] = [
 ];
 
 /// What a program says when it may not read, or finds nothing.
-const READING: [&str; 3] = ["Permission denied", "No such file or directory", "EACCES"];
+const READ_MESSAGES: [&str; 3] = ["Permission denied", "No such file or directory", "EACCES"];
 
 /// Lines of an output that are looked at, from its end.
-const LOOKED_AT: usize = 200;
+const MAX_LINES: usize = 200;
 
 /// Returns what the confinement stopped, for the model; none when nothing points to it.
-pub fn explained(output: &str, policy: &Policy, cwd: &Path) -> Option<String> {
-    let lines = || output.lines().rev().take(LOOKED_AT);
+pub fn explain_denial(output: &str, policy: &SandboxPolicy, cwd: &Path) -> Option<String> {
+    let lines = || output.lines().rev().take(MAX_LINES);
     let says = |line: &str, all: &[&str]| all.iter().any(|text| line.contains(text));
-    if lines().any(|line| says(line, &NETWORK)) {
+    if lines().any(|line| says(line, &NETWORK_MESSAGES)) {
         let denied = match policy.network {
-            Network::On => None,
-            Network::List => Some(
+            NetworkAccess::On => None,
+            NetworkAccess::List => Some(
                 "sandbox denied: the network is reached only through the proxy in HTTPS_PROXY, which this program did \
                  not use; the user can allow all of it with --network on",
             ),
-            Network::Off => {
+            NetworkAccess::Off => {
                 Some("sandbox denied: the network is off; the user can allow it with --network on")
             }
         };
@@ -78,7 +78,7 @@ pub fn explained(output: &str, policy: &Policy, cwd: &Path) -> Option<String> {
             return Some(denied.to_owned());
         }
     }
-    if policy.mode == Mode::Off {
+    if policy.mode == SandboxMode::Off {
         return None;
     }
     let allowing = |what: &str| {
@@ -87,13 +87,14 @@ pub fn explained(output: &str, policy: &Policy, cwd: &Path) -> Option<String> {
              sandbox.readable = [\"{what}\"] in the configuration"
         )
     };
-    let login = lines().find_map(|line| LOGIN.iter().find(|(text, _)| line.contains(text)));
+    let login =
+        lines().find_map(|line| LOGIN_MESSAGES.iter().find(|(text, _)| line.contains(text)));
     if let (Some((_, what)), false) = (login, policy.hidden.is_empty()) {
         return Some(allowing(what));
     }
     let is_hidden = |path: &PathBuf| policy.hidden.iter().any(|hidden| path.starts_with(hidden));
-    let hidden = lines().filter(|line| says(line, &READING));
-    if let Some(path) = hidden.flat_map(|line| paths(line, cwd)).find(|path| {
+    let hidden = lines().filter(|line| says(line, &READ_MESSAGES));
+    if let Some(path) = hidden.flat_map(|line| possible_paths(line, cwd)).find(|path| {
         // What is not there was not hidden.
         is_hidden(path) && path.symlink_metadata().is_ok()
     }) {
@@ -107,19 +108,19 @@ pub fn explained(output: &str, policy: &Policy, cwd: &Path) -> Option<String> {
     };
     let leads_to = |path: &PathBuf| policy.protected.iter().find(|there| there.starts_with(path));
     if let Some(there) = lines()
-        .filter(|line| says(line, &BUSY))
-        .find_map(|line| paths(line, cwd).find_map(|path| leads_to(&path)))
+        .filter(|line| says(line, &BUSY_MESSAGES))
+        .find_map(|line| possible_paths(line, cwd).find_map(|path| leads_to(&path)))
     {
         return Some(protected(there));
     }
-    lines().filter(|line| says(line, &FILES)).find_map(|line| {
-        let path = paths(line, cwd).find(|path| is_ours(path, policy))?;
+    lines().filter(|line| says(line, &WRITE_MESSAGES)).find_map(|line| {
+        let path = possible_paths(line, cwd).find(|path| is_denied_by_sandbox(path, policy))?;
         Some(if policy.protected.iter().any(|protected| path.starts_with(protected)) {
             protected(&path)
         } else {
             let allowed = match policy.mode {
-                Mode::ReadOnly => "writing anything but temporary files",
-                Mode::WorkspaceWrite | Mode::Off => "writing outside the workspace",
+                SandboxMode::ReadOnly => "writing anything but temporary files",
+                SandboxMode::WorkspaceWrite | SandboxMode::Off => "writing outside the workspace",
             };
             format!(
                 "sandbox denied: {allowed} ({}); the user can allow it with sandbox.writable in the configuration, or \
@@ -131,9 +132,9 @@ pub fn explained(output: &str, policy: &Policy, cwd: &Path) -> Option<String> {
 }
 
 /// Returns whether it was the confinement that stopped writing there, and not the system's own rules.
-fn is_ours(path: &Path, policy: &Policy) -> bool {
+fn is_denied_by_sandbox(path: &Path, policy: &SandboxPolicy) -> bool {
     let mut writable = vec![&policy.temp];
-    if policy.mode == Mode::WorkspaceWrite {
+    if policy.mode == SandboxMode::WorkspaceWrite {
         writable.push(&policy.workspace);
         writable.extend(&policy.writable);
     }
@@ -147,7 +148,7 @@ fn is_ours(path: &Path, policy: &Policy) -> bool {
 }
 
 /// Returns what in a line may be a path.
-fn paths<'a>(whole: &'a str, cwd: &'a Path) -> impl Iterator<Item = PathBuf> + 'a {
+fn possible_paths<'a>(whole: &'a str, cwd: &'a Path) -> impl Iterator<Item = PathBuf> + 'a {
     // A shell that speaks says who it is, and where in what it was told.
     let line = whole.split_once(": line ").filter(|(shell, _)| !shell.contains(' '));
     let line = line.map_or(whole, |(_, said)| said);
@@ -155,11 +156,11 @@ fn paths<'a>(whole: &'a str, cwd: &'a Path) -> impl Iterator<Item = PathBuf> + '
     line.split(is_end)
         .map(|word| word.trim_end_matches(':'))
         .filter(|word| !word.is_empty() && (word.contains('/') || cwd.join(word).exists()))
-        .map(|word| lexical(&cwd.join(word)))
+        .map(|word| normalize_path(&cwd.join(word)))
 }
 
 /// Takes `..` back without looking at the files.
-fn lexical(path: &Path) -> PathBuf {
+fn normalize_path(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
         match part {
@@ -177,29 +178,29 @@ fn lexical(path: &Path) -> PathBuf {
 mod tests {
     use super::*;
 
-    struct Place {
+    struct Fixture {
         _folder: tempfile::TempDir,
-        policy: Policy,
+        policy: SandboxPolicy,
     }
 
-    fn place() -> Place {
+    fn place() -> Fixture {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         for name in ["w", "w/.git", "out", "t"] {
             std::fs::create_dir(root.join(name)).unwrap();
         }
-        let policy = Policy {
-            mode: Mode::WorkspaceWrite,
-            network: Network::Off,
+        let policy = SandboxPolicy {
+            mode: SandboxMode::WorkspaceWrite,
+            network: NetworkAccess::Off,
             temp: root.join("t"),
             protected: vec![root.join("w/.git")],
-            ..Policy::off(root.join("w"))
+            ..SandboxPolicy::off(root.join("w"))
         };
-        Place { _folder: folder, policy }
+        Fixture { _folder: folder, policy }
     }
 
-    fn said(place: &Place, output: &str) -> Option<String> {
-        explained(output, &place.policy, &place.policy.workspace)
+    fn said(place: &Fixture, output: &str) -> Option<String> {
+        explain_denial(output, &place.policy, &place.policy.workspace)
     }
 
     #[test]

@@ -12,11 +12,11 @@ use std::process::ExitCode;
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, setsid};
 
-use super::policy::{Mode, Policy};
+use super::protocol::{ReceivedMessage, SupervisorCommand, SupervisorLink, SupervisorReport};
 #[cfg(target_os = "linux")]
-use super::repository::Survivor;
-use super::temp;
-use super::wire::{Ask, Link, Received, Tell};
+use super::repository::DeferredCleanup;
+use super::sandbox_policy::{SandboxMode, SandboxPolicy};
+use super::temp_folder;
 
 /// The argument with which the program is started as a supervisor.
 pub const ARGUMENT: &str = "__exec";
@@ -24,7 +24,7 @@ pub const ARGUMENT: &str = "__exec";
 /// The argument after it, with which it is started as the first process of a namespace: it then has its instructions
 /// on standard input, and the engine at the other end of standard output.
 #[cfg(target_os = "linux")]
-pub(super) const FIRST: &str = "first";
+pub(super) const INIT_ARGUMENT: &str = "first";
 
 /// Returns whether the program was started as a supervisor; it then has to do nothing but [`main`].
 pub fn is_requested(first: Option<&OsStr>) -> bool {
@@ -37,7 +37,7 @@ pub fn is_requested(first: Option<&OsStr>) -> bool {
 ///
 /// Fails when the system has no such protection.
 #[cfg(target_os = "linux")]
-pub fn keep_to_ourselves() -> io::Result<()> {
+pub fn forbid_inspection() -> io::Result<()> {
     use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
     Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
@@ -49,7 +49,7 @@ pub fn keep_to_ourselves() -> io::Result<()> {
 ///
 /// Never fails.
 #[cfg(not(target_os = "linux"))]
-pub fn keep_to_ourselves() -> io::Result<()> {
+pub fn forbid_inspection() -> io::Result<()> {
     Ok(())
 }
 
@@ -63,45 +63,49 @@ pub fn main() -> ExitCode {
 
 fn run() -> io::Result<()> {
     #[cfg(target_os = "linux")]
-    super::sys::keep_files_to_ourselves();
+    super::inherited_files::close_inherited_on_exec();
     // Without a terminal nobody can be asked for a password, and nothing typed there ends us.
     let _ = setsid();
     reset_signals()?;
     #[cfg(target_os = "linux")]
-    if std::env::args_os().nth(2).as_deref() == Some(OsStr::new(FIRST)) {
-        let link = Link::over(fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?);
+    if std::env::args_os().nth(2).as_deref() == Some(OsStr::new(INIT_ARGUMENT)) {
+        let link = SupervisorLink::from_socket(fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?);
         rustix::stdio::dup2_stdout(fs::File::open("/dev/null")?)?;
         let inherited = serde_json::from_reader(io::stdin())?;
-        return super::confine::first_process(&link, inherited);
+        return super::confine::run_init(&link, inherited);
     }
-    let link = Link::over(fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?);
-    let Some(Received { message: Ask::Confine { policy, ceiling, why }, .. }) =
-        link.receive::<Ask>()?
+    let link = SupervisorLink::from_socket(fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?);
+    let Some(ReceivedMessage {
+        message: SupervisorCommand::Confine { policy, ceiling, why }, ..
+    }) = link.receive::<SupervisorCommand>()?
     else {
         return Err(io::ErrorKind::InvalidData.into());
     };
     let policy = *policy;
-    limit(&policy);
-    if let Err(error) = temp::make(&policy) {
-        return link.send(&Tell::NoTemp(error.to_string()), &[], &[]);
+    apply_limits(&policy);
+    if let Err(error) = temp_folder::create(&policy) {
+        return link.send(&SupervisorReport::NoTemp(error.to_string()), &[], &[]);
     }
-    for path in policy.writable.iter().filter(|_| policy.mode == Mode::WorkspaceWrite) {
+    for path in policy.writable.iter().filter(|_| policy.mode == SandboxMode::WorkspaceWrite) {
         // Where it cannot be made, writing to it is denied and explained like anywhere else.
         let _ = fs::create_dir_all(path);
     }
-    if policy.mode == Mode::WorkspaceWrite
-        && let Err(error) = policy.caches.make(&policy.workspace)
+    if policy.mode == SandboxMode::WorkspaceWrite
+        && let Err(error) = policy.caches.create_folders(&policy.workspace)
     {
-        return link.send(&Tell::NoTemp(format!("private caches: {error}")), &[], &[]);
+        return link.send(&SupervisorReport::NoTemp(format!("private caches: {error}")), &[], &[]);
     }
     #[cfg(target_os = "linux")]
-    let (leftover, survivor, engine) =
-        (temp::Leftover::of(&policy), Survivor::of(&policy), link.again()?);
+    let (leftover, survivor, engine) = (
+        temp_folder::TempCleanup::open(&policy),
+        DeferredCleanup::open(&policy),
+        link.try_clone()?,
+    );
     let served = serve(link, policy, ceiling, why);
     #[cfg(target_os = "linux")]
-    if engine.is_abandoned() {
-        survivor.into_iter().for_each(Survivor::finish);
-        leftover.clear();
+    if engine.is_disconnected() {
+        survivor.into_iter().for_each(DeferredCleanup::run);
+        leftover.run();
     }
     served
 }
@@ -112,18 +116,18 @@ use super::confine::serve;
 #[cfg(not(target_os = "linux"))]
 #[expect(clippy::needless_pass_by_value, reason = "as the other one takes them")]
 fn serve(
-    link: Link,
-    policy: Policy,
-    _: super::confine::Level,
+    link: SupervisorLink,
+    policy: SandboxPolicy,
+    _: super::confine::SandboxLevel,
     _: Option<String>,
 ) -> io::Result<()> {
-    use super::absent::Absent;
-    use super::confine::Enforced;
+    use super::absent_paths::AbsentPaths;
+    use super::confine::Enforcement;
     #[cfg(target_os = "macos")]
-    use super::confine::Level;
-    use super::snapshot::Protected;
-    use super::supervise::{self, Start};
-    use super::tree::Tree;
+    use super::confine::SandboxLevel;
+    use super::process_tree::ProcessTree;
+    use super::snapshot::ProtectedPaths;
+    use super::supervise::{self, CommandStart};
 
     #[cfg(target_os = "macos")]
     let (enforced, wrap) = if policy.is_off() {
@@ -136,14 +140,14 @@ fn serve(
     let (enforced, wrap) =
         (Enforced::unconfined(&policy, "not on this system".to_owned()), None::<String>);
     match enforced {
-        Ok(enforced) => link.send(&Tell::Ready(enforced), &[], &[])?,
-        Err(why) => return link.send(&Tell::Unable(why), &[], &[]),
+        Ok(enforced) => link.send(&SupervisorReport::Ready(enforced), &[], &[])?,
+        Err(why) => return link.send(&SupervisorReport::Unable(why), &[], &[]),
     }
     let (absent, protected) = (Absent::of(&policy), Protected::nothing());
     let caches: Vec<_> = policy.caches.list.iter().collect();
     let variables = match policy.mode {
-        Mode::WorkspaceWrite => policy.caches.variables(&caches),
-        Mode::ReadOnly | Mode::Off => Vec::new(),
+        SandboxMode::WorkspaceWrite => policy.caches.variables(&caches),
+        SandboxMode::ReadOnly | SandboxMode::Off => Vec::new(),
     };
     supervise::serve(
         &link,
@@ -178,17 +182,17 @@ fn reset_signals() -> io::Result<()> {
 }
 
 /// Limits what commands may use up; each inherits these limits.
-fn limit(policy: &Policy) {
+fn apply_limits(policy: &SandboxPolicy) {
     // Too small for a file, and the one limit by which the kernel pipes a dump to no program either.
-    lower(Resource::Core, Some(1));
-    lower(Resource::Fsize, policy.limits.file_size);
-    lower(Resource::Nofile, policy.limits.open_files);
+    lower_limit(Resource::Core, Some(1));
+    lower_limit(Resource::Fsize, policy.limits.file_size);
+    lower_limit(Resource::Nofile, policy.limits.open_files);
     // When memory runs out, it is the command that has to go. Everybody may say so of himself.
     let _ = fs::write("/proc/self/oom_score_adj", "800");
 }
 
 /// Lowers a limit of this process and of all that it starts. What cannot be lowered is left.
-pub(super) fn lower(resource: Resource, most: Option<u64>) {
+pub(super) fn lower_limit(resource: Resource, most: Option<u64>) {
     let now = getrlimit(resource);
     let least = |limit: Option<u64>| match (limit, most) {
         (Some(limit), Some(most)) => Some(limit.min(most)),

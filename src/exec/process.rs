@@ -8,27 +8,27 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::command::{Command, End, ExecError};
-use super::confine::Level;
+use super::command::{CommandEnd, CommandSpec, ExecError};
+use super::confine::SandboxLevel;
+use super::protocol::{CommandTimeouts, SupervisorCommand, SupervisorReport};
 use super::supervise::timespec;
-use super::supervisor::{Supervisor, pipe};
-use super::wire::{Ask, Limits, Tell};
-use super::worker::Worker;
+use super::supervisor::{Supervisor, create_pipe};
+use super::worker::SupervisorWorker;
 
 /// A command that stays. Dropping it kills the command and everything that it has started.
-pub struct Process {
-    worker: Worker,
+pub struct ChildCommand {
+    worker: SupervisorWorker,
     /// The process of the command, as the worker numbers it.
     leader: Option<Pid>,
-    ended: Mutex<Option<End>>,
+    ended: Mutex<Option<CommandEnd>>,
     supervisor: Supervisor,
     /// The configurations that were lent to it, as they were.
-    lent: Vec<Vec<u8>>,
+    copied: Vec<Vec<u8>>,
 }
 
 /// The engine's ends of a command's standard files.
 #[derive(Debug)]
-pub struct Pipes {
+pub struct CommandPipes {
     /// What is written here, the command reads; closing it is the end of its input.
     pub stdin: PipeWriter,
     /// What the command writes to its standard output. Somebody has to read it.
@@ -38,7 +38,7 @@ pub struct Pipes {
 }
 
 /// How long what the command left in the background may go on after it.
-const DRAIN: Duration = Duration::from_millis(300);
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(300);
 
 impl Supervisor {
     /// Starts a command that stays; what it says of its input and of what is kept does not count.
@@ -46,49 +46,64 @@ impl Supervisor {
     /// # Errors
     ///
     /// Fails when the command could not be started.
-    pub fn open(&self, command: &Command) -> Result<(Process, Pipes), ExecError> {
-        let worker = self.take()?;
-        let (input, stdin) = pipe()?;
-        let (stdout, output) = pipe()?;
-        let (stderr, errors) = pipe()?;
-        let limits = Limits { timeout: command.timeout, grace: command.grace, drain: DRAIN };
-        let words = command.words().encode().map_err(|e| ExecError::Start(e.to_string()))?;
-        let lent = self.watch().lend_to(&worker.copies);
+    pub fn open(&self, command: &CommandSpec) -> Result<(ChildCommand, CommandPipes), ExecError> {
+        let worker = self.take_worker()?;
+        let (input, stdin) = create_pipe()?;
+        let (stdout, output) = create_pipe()?;
+        let (stderr, errors) = create_pipe()?;
+        let limits = CommandTimeouts {
+            timeout: command.timeout,
+            kill: command.kill_timeout,
+            drain: DRAIN_TIMEOUT,
+        };
+        let words =
+            command.command_words().encode().map_err(|e| ExecError::Start(e.to_string()))?;
+        let lent = self.repositories().write_copies(&worker.copies);
         let files = [input.as_fd(), output.as_fd(), errors.as_fd()];
-        worker.link.send(&Ask::Start(limits), &words, &files).map_err(|_| ExecError::Lost)?;
-        match worker.link.receive::<Tell>().ok().flatten().map(|received| received.message) {
-            Some(Tell::Started { pid }) => {
+        worker
+            .link
+            .send(&SupervisorCommand::Start(limits), &words, &files)
+            .map_err(|_| ExecError::Lost)?;
+        match worker
+            .link
+            .receive::<SupervisorReport>()
+            .ok()
+            .flatten()
+            .map(|received| received.message)
+        {
+            Some(SupervisorReport::Started { pid }) => {
                 let (leader, ended) = (Pid::from_raw(pid), Mutex::new(None));
-                let process = Process { worker, leader, ended, supervisor: self.clone(), lent };
-                Ok((process, Pipes { stdin, stdout, stderr }))
+                let process =
+                    ChildCommand { worker, leader, ended, supervisor: self.clone(), copied: lent };
+                Ok((process, CommandPipes { stdin, stdout, stderr }))
             }
-            Some(Tell::Failed(fault)) => {
-                self.give_back(worker);
-                Err(command.refused(fault))
+            Some(SupervisorReport::Failed(fault)) => {
+                self.return_worker(worker);
+                Err(command.start_error(fault))
             }
             Some(_) | None => Err(ExecError::Lost),
         }
     }
 }
 
-impl Drop for Process {
+impl Drop for ChildCommand {
     fn drop(&mut self) {
-        let watch = self.supervisor.watch();
-        for sentence in watch.take_back(&self.worker.copies, &self.lent) {
+        let watch = self.supervisor.repositories();
+        for sentence in watch.merge_copies(&self.worker.copies, &self.copied) {
             log::warn!("{sentence}");
         }
     }
 }
 
-impl Process {
+impl ChildCommand {
     /// Asks the command to end; what has not ended after its grace is killed.
     pub fn stop(&self) {
         // Whoever does not hear it any more has ended.
-        let _ = self.worker.link.send(&Ask::Stop, &[], &[]);
+        let _ = self.worker.link.send(&SupervisorCommand::Stop, &[], &[]);
     }
 
     /// Waits so long for the end of the command, and of everything that it has started.
-    pub fn wait(&self, most: Duration) -> Option<End> {
+    pub fn wait(&self, most: Duration) -> Option<CommandEnd> {
         let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         let until = Instant::now() + most;
         while ended.is_none() {
@@ -96,7 +111,7 @@ impl Process {
             let mut fds = [PollFd::new(&self.worker.link, PollFlags::IN)];
             match poll(&mut fds, timespec(left).as_ref()) {
                 Ok(0) => break,
-                Ok(_) => *ended = self.hear(),
+                Ok(_) => *ended = self.poll_end(),
                 Err(_) => {}
             }
         }
@@ -104,19 +119,23 @@ impl Process {
     }
 
     /// Returns how the command has ended, or that its supervisor has.
-    fn hear(&self) -> Option<End> {
-        let Ok(Some(received)) = self.worker.link.receive::<Tell>() else {
+    fn poll_end(&self) -> Option<CommandEnd> {
+        let Ok(Some(received)) = self.worker.link.receive::<SupervisorReport>() else {
             // In a namespace everything has ended with it, and the number means nothing out here.
-            if let (Some(leader), true) = (self.leader, self.level() != Level::Namespaces) {
+            if let (Some(leader), true) = (self.leader, self.level() != SandboxLevel::Namespaces) {
                 let _ = kill_process_group(leader, Signal::KILL);
             }
-            return Some(End::Lost);
+            return Some(CommandEnd::Lost);
         };
-        if let Tell::Ended { ended, .. } = received.message { Some(End::of(ended)) } else { None }
+        if let SupervisorReport::Ended { ended, .. } = received.message {
+            Some(CommandEnd::from_report(ended))
+        } else {
+            None
+        }
     }
 
     /// Returns how far the command is confined.
-    pub fn level(&self) -> Level {
+    pub fn level(&self) -> SandboxLevel {
         self.worker.enforced.level
     }
 }

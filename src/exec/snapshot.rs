@@ -9,56 +9,57 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use super::policy::{Mode, Policy};
+use super::sandbox_policy::{SandboxMode, SandboxPolicy};
 
 /// What is to be protected by being put back.
-pub(super) struct Protected {
+pub(super) struct ProtectedPaths {
     paths: Vec<PathBuf>,
     /// What commands can write, without links.
     writable: Vec<PathBuf>,
 }
 
 /// The state of protected paths at one moment.
-pub(super) struct Snapshot {
+pub(super) struct PathSnapshot {
     roots: Vec<PathBuf>,
     /// What commands can write, without links.
     writable: Vec<PathBuf>,
-    entries: BTreeMap<PathBuf, Entry>,
+    entries: BTreeMap<PathBuf, SavedEntry>,
 }
 
 /// What is at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Entry {
+enum SavedEntry {
     Folder { mode: u32 },
     File { mode: u32, content: Vec<u8> },
     Link { to: PathBuf },
 }
 
 /// The most that is read of all protected files together, in bytes, and how many of them.
-const MOST: (u64, usize) = (32 << 20, 10_000);
+const MAX_READ: (u64, usize) = (32 << 20, 10_000);
 
-impl Protected {
+impl ProtectedPaths {
     /// Returns the protected paths of a policy that commands could write, as far as they are there.
-    pub(super) fn of(policy: &Policy) -> Self {
+    pub(super) fn new(policy: &SandboxPolicy) -> Self {
         let mut writable = vec![&policy.temp];
-        if policy.mode == Mode::WorkspaceWrite {
+        if policy.mode == SandboxMode::WorkspaceWrite {
             writable.push(&policy.workspace);
             writable.extend(&policy.writable);
         }
         let writable = writable.iter().filter_map(|path| path.canonicalize().ok()).collect();
-        let paths = if policy.mode == Mode::Off { Vec::new() } else { policy.protected.clone() };
+        let paths =
+            if policy.mode == SandboxMode::Off { Vec::new() } else { policy.protected.clone() };
         Self { paths, writable }
     }
 
     /// Returns nothing to be protected.
-    pub(super) fn nothing() -> Self {
+    pub(super) fn empty() -> Self {
         Self { paths: Vec::new(), writable: Vec::new() }
     }
 
     /// Returns whether all of it can be put back.
     #[cfg(any(target_os = "linux", test))]
-    pub(super) fn is_feasible(&self) -> bool {
-        self.taken().is_ok()
+    pub(super) fn can_restore(&self) -> bool {
+        self.snapshot().is_ok()
     }
 
     /// Returns the state of what is there now.
@@ -66,10 +67,10 @@ impl Protected {
     /// # Errors
     ///
     /// Fails when there is too much, or something that cannot be read.
-    pub(super) fn taken(&self) -> io::Result<Snapshot> {
+    pub(super) fn snapshot(&self) -> io::Result<PathSnapshot> {
         let writable = self.writable.clone();
-        let mut snapshot = Snapshot { roots: Vec::new(), writable, entries: BTreeMap::new() };
-        let mut left = MOST;
+        let mut snapshot = PathSnapshot { roots: Vec::new(), writable, entries: BTreeMap::new() };
+        let mut left = MAX_READ;
         // The folders on the way are no links, so that a link is known for what a command has made.
         let real =
             |path: &PathBuf| Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
@@ -84,11 +85,11 @@ impl Protected {
     }
 }
 
-impl Snapshot {
+impl PathSnapshot {
     fn add(&mut self, path: &Path, left: &mut (u64, usize)) -> io::Result<()> {
-        let entry = read(path, &mut left.0)?;
+        let entry = read_entry(path, &mut left.0)?;
         left.1 = left.1.checked_sub(1).ok_or(io::ErrorKind::FileTooLarge)?;
-        let is_folder = matches!(entry, Entry::Folder { .. });
+        let is_folder = matches!(entry, SavedEntry::Folder { .. });
         self.entries.insert(path.to_owned(), entry);
         if is_folder {
             for inner in fs::read_dir(path)? {
@@ -99,11 +100,11 @@ impl Snapshot {
     }
 
     /// Puts back what has changed. Returns the protected paths that had.
-    pub(super) fn put_back(self) -> Vec<PathBuf> {
+    pub(super) fn restore_changed(self) -> Vec<PathBuf> {
         let mut changed: Vec<PathBuf> = Vec::new();
         // What is put back can take the place of a link by which something else was still found.
         for _ in 0..=self.roots.len() {
-            let found = self.roots.iter().filter(|root| !self.is_as_it_was(root)).cloned();
+            let found = self.roots.iter().filter(|root| !self.is_unchanged(root)).cloned();
             let found: Vec<PathBuf> = found.collect();
             if found.is_empty() {
                 break;
@@ -116,42 +117,45 @@ impl Snapshot {
         changed
     }
 
-    fn is_as_it_was(&self, root: &Path) -> bool {
+    fn is_unchanged(&self, root: &Path) -> bool {
         let mut now = Self { roots: Vec::new(), writable: Vec::new(), entries: BTreeMap::new() };
-        let mut left = MOST;
-        self.way_to(root).iter().all(|folder| is_folder(folder))
+        let mut left = MAX_READ;
+        self.writable_ancestors(root).iter().all(|folder| is_folder(folder))
             && now.add(root, &mut left).is_ok()
-            && now.entries.iter().eq(self.below(root))
+            && now.entries.iter().eq(self.entries_below(root))
     }
 
     /// Returns what was at and below a path, outer folders first.
-    fn below<'a>(&'a self, root: &'a Path) -> impl Iterator<Item = (&'a PathBuf, &'a Entry)> {
+    fn entries_below<'a>(
+        &'a self,
+        root: &'a Path,
+    ) -> impl Iterator<Item = (&'a PathBuf, &'a SavedEntry)> {
         let own = self.entries.range(root.to_owned()..);
         own.take_while(move |(path, _)| path.starts_with(root))
     }
 
     /// Puts back everything at and below a path, outer folders first.
     fn restore(&self, root: &Path) {
-        self.open_ancestors(root);
-        let own: Vec<_> = self.below(root).collect();
+        self.restore_ancestors(root);
+        let own: Vec<_> = self.entries_below(root).collect();
         remove_others(root, &|path| self.entries.contains_key(path));
         for (path, entry) in &own {
             let mut left = u64::MAX;
-            if read(path, &mut left).is_ok_and(|now| now == **entry) {
+            if read_entry(path, &mut left).is_ok_and(|now| now == **entry) {
                 continue;
             }
-            let _ = put(path, entry);
+            let _ = write_entry(path, entry);
         }
         // A folder is closed only when all is in it.
         for (path, entry) in own.iter().rev() {
-            if let Entry::Folder { mode } = entry {
+            if let SavedEntry::Folder { mode } = entry {
                 let _ = fs::set_permissions(path, Permissions::from_mode(*mode));
             }
         }
     }
 
     /// Returns the folders that a command can write on the way to a path, outer ones first.
-    fn way_to(&self, root: &Path) -> Vec<PathBuf> {
+    fn writable_ancestors(&self, root: &Path) -> Vec<PathBuf> {
         let is_inside = |folder: &&Path| self.writable.iter().any(|own| folder.starts_with(own));
         let mut way: Vec<PathBuf> =
             root.ancestors().skip(1).filter(is_inside).map(Path::to_owned).collect();
@@ -161,10 +165,10 @@ impl Snapshot {
 
     /// Makes the folders on the way to a path again, where a command has removed or replaced them. A link is never
     /// followed: it may lead anywhere.
-    fn open_ancestors(&self, root: &Path) {
-        for folder in self.way_to(root) {
+    fn restore_ancestors(&self, root: &Path) {
+        for folder in self.writable_ancestors(root) {
             if is_folder(&folder) {
-                let _ = fs::set_permissions(&folder, open(&folder));
+                let _ = fs::set_permissions(&folder, owner_writable(&folder));
             } else {
                 let _ = remove(&folder);
                 let _ = fs::create_dir(&folder);
@@ -178,42 +182,42 @@ fn is_folder(path: &Path) -> bool {
 }
 
 /// Returns permissions with which the owner can work in a folder.
-fn open(path: &Path) -> Permissions {
+fn owner_writable(path: &Path) -> Permissions {
     let mode = fs::symlink_metadata(path).map_or(0o700, |found| found.mode() & 0o7777);
     Permissions::from_mode(mode | 0o700)
 }
 
-fn read(path: &Path, left: &mut u64) -> io::Result<Entry> {
+fn read_entry(path: &Path, left: &mut u64) -> io::Result<SavedEntry> {
     let found = fs::symlink_metadata(path)?;
     let mode = found.mode() & 0o7777;
     if found.is_dir() {
-        return Ok(Entry::Folder { mode });
+        return Ok(SavedEntry::Folder { mode });
     }
     if found.is_symlink() {
-        return Ok(Entry::Link { to: fs::read_link(path)? });
+        return Ok(SavedEntry::Link { to: fs::read_link(path)? });
     }
     if !found.is_file() {
         // A pipe would never end.
         return Err(io::ErrorKind::InvalidData.into());
     }
     *left = left.checked_sub(found.len()).ok_or(io::ErrorKind::FileTooLarge)?;
-    Ok(Entry::File { mode, content: fs::read(path)? })
+    Ok(SavedEntry::File { mode, content: fs::read(path)? })
 }
 
-fn put(path: &Path, entry: &Entry) -> io::Result<()> {
+fn write_entry(path: &Path, entry: &SavedEntry) -> io::Result<()> {
     match entry {
-        Entry::Folder { .. } => {
+        SavedEntry::Folder { .. } => {
             if !fs::symlink_metadata(path).is_ok_and(|found| found.is_dir()) {
                 let _ = remove(path);
                 fs::create_dir(path)?;
             }
-            fs::set_permissions(path, open(path))
+            fs::set_permissions(path, owner_writable(path))
         }
-        Entry::Link { to } => {
+        SavedEntry::Link { to } => {
             let _ = remove(path);
             symlink(to, path)
         }
-        Entry::File { mode, content } => {
+        SavedEntry::File { mode, content } => {
             // Not written in place: what is there may be another name of some other file.
             let _ = remove(path);
             fs::write(path, content)?;
@@ -229,7 +233,7 @@ fn remove_others(path: &Path, was_there: &dyn Fn(&Path) -> bool) {
         return;
     }
     if fs::symlink_metadata(path).is_ok_and(|found| found.is_dir()) {
-        let _ = fs::set_permissions(path, open(path));
+        let _ = fs::set_permissions(path, owner_writable(path));
         for inner in fs::read_dir(path).into_iter().flatten().flatten() {
             remove_others(&inner.path(), was_there);
         }
@@ -240,7 +244,7 @@ fn remove(path: &Path) -> io::Result<()> {
     if !fs::symlink_metadata(path)?.is_dir() {
         return fs::remove_file(path);
     }
-    fs::set_permissions(path, open(path))?;
+    fs::set_permissions(path, owner_writable(path))?;
     for inner in fs::read_dir(path)? {
         let _ = remove(&inner?.path());
     }
@@ -258,11 +262,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("w");
         let path = |name: &str| root.join(name);
-        let policy = Policy {
-            mode: Mode::WorkspaceWrite,
+        let policy = SandboxPolicy {
+            mode: SandboxMode::WorkspaceWrite,
             temp: folder.path().join("t"),
             protected: vec![path(".git/hooks"), path(".git/config"), path("none")],
-            ..Policy::off(&root)
+            ..SandboxPolicy::off(&root)
         };
         let attacks: [Attack; 9] = [
             |root| fs::write(root.join(".git/config"), "evil").unwrap(),
@@ -303,17 +307,17 @@ mod tests {
             fs::write(path(".git/config"), "mine").unwrap();
             fs::write(path(".git/hooks/a"), "mine").unwrap();
             fs::set_permissions(path(".git/hooks/a"), Permissions::from_mode(0o755)).unwrap();
-            let protected = Protected::of(&policy);
-            assert!(protected.is_feasible());
-            let before = protected.taken().unwrap();
+            let protected = ProtectedPaths::new(&policy);
+            assert!(protected.can_restore());
+            let before = protected.snapshot().unwrap();
             attack(&root);
-            assert!(!before.put_back().is_empty());
+            assert!(!before.restore_changed().is_empty());
             assert_eq!(fs::read_to_string(path(".git/config")).unwrap(), "mine");
             assert_eq!(fs::read_dir(path(".git/hooks")).unwrap().count(), 1);
             let hook = fs::symlink_metadata(path(".git/hooks/a")).unwrap();
             assert_eq!(hook.mode() & 0o7777, 0o755);
             assert!(!fs::symlink_metadata(path(".git")).unwrap().is_symlink());
-            assert_eq!(protected.taken().unwrap().put_back(), Vec::<PathBuf>::new());
+            assert_eq!(protected.snapshot().unwrap().restore_changed(), Vec::<PathBuf>::new());
             assert_eq!(fs::read_to_string(&outside).unwrap(), "other");
         }
     }

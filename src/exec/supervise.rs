@@ -13,142 +13,160 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, waitpid};
 
-use super::absent::Absent;
-use super::snapshot::{Protected, Snapshot};
-use super::tree::{Felled, Tree};
-use super::wire::{Ask, Ended, Limits, Link, Status, Stopped};
+use super::absent_paths::AbsentPaths;
+use super::process_tree::{KilledTree, ProcessTree};
+use super::protocol::{
+    CommandReport, CommandTimeouts, ProcessStatus, StopCause, SupervisorCommand, SupervisorLink,
+};
+use super::snapshot::{PathSnapshot, ProtectedPaths};
 
 /// How long something may take to die of the last signal.
-const PATIENCE: Duration = Duration::from_secs(5);
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How often a process without a file descriptor of its own is looked at, and the background is.
-const SLICE: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// How often it is looked at how much memory a command uses.
-const WATCH: Duration = Duration::from_millis(250);
+const MEMORY_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Where a command stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum CommandPhase {
     /// It runs.
     Running,
     /// It was asked to end.
-    Ending(Stopped),
+    Ending(StopCause),
     /// It has ended by itself, and what it left in the background may end too.
-    Draining(Status),
+    Draining(ProcessStatus),
 }
 
 /// What happened next.
-enum News {
+enum CommandEvent {
     /// The engine said something, or is gone.
-    Engine,
+    Message,
     /// The command has ended, or something in the background may have.
     Process,
     /// The time is over.
-    Time,
+    Deadline,
     /// It uses more memory than it may.
     Memory,
 }
 
 /// Supervises a command that has just been started. None when the engine is gone; everything is killed then, too.
 fn supervise(
-    link: &Link,
+    link: &SupervisorLink,
     leader: Pid,
-    limits: Limits,
-    tree: Tree,
+    limits: CommandTimeouts,
+    tree: ProcessTree,
     memory: Option<u64>,
-) -> Option<Ended> {
-    let mut command = Command { link, leader, limits, tree, memory, handle: handle(leader) };
+) -> Option<CommandReport> {
+    let mut command =
+        SupervisedCommand { link, leader, limits, tree, memory, handle: open_pidfd(leader) };
     let ended = command.run();
     drop(command);
     ended
 }
 
-struct Command<'a> {
-    link: &'a Link,
+struct SupervisedCommand<'a> {
+    link: &'a SupervisorLink,
     leader: Pid,
-    limits: Limits,
-    tree: Tree,
+    limits: CommandTimeouts,
+    tree: ProcessTree,
     /// What all its processes may use together, in bytes.
     memory: Option<u64>,
     /// Becomes readable when the command ends; not every system has this.
     handle: Option<OwnedFd>,
 }
 
-impl Command<'_> {
-    fn run(&mut self) -> Option<Ended> {
-        let mut phase = Phase::Running;
+impl SupervisedCommand<'_> {
+    fn run(&mut self) -> Option<CommandReport> {
+        let mut phase = CommandPhase::Running;
         let mut until = self.limits.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
             match (self.wait(phase, until), phase) {
-                (News::Engine, _) => match self.link.receive::<Ask>() {
-                    Ok(Some(received)) if received.message == Ask::Stop => match phase {
-                        Phase::Running => (phase, until) = self.ask_to_end(Stopped::Cancelled),
-                        Phase::Ending(_) => {}
-                        Phase::Draining(status) => return Some(self.finish(None, Some(status))),
-                    },
+                (CommandEvent::Message, _) => match self.link.receive::<SupervisorCommand>() {
+                    Ok(Some(received)) if received.message == SupervisorCommand::Stop => {
+                        match phase {
+                            CommandPhase::Running => {
+                                (phase, until) = self.terminate(StopCause::Cancelled)
+                            }
+                            CommandPhase::Ending(_) => {}
+                            CommandPhase::Draining(status) => {
+                                return Some(self.finish(None, Some(status)));
+                            }
+                        }
+                    }
                     Ok(Some(_)) => {}
                     Ok(None) | Err(_) => {
-                        self.tree.fell(self.leader, PATIENCE);
+                        self.tree.kill_all(self.leader, KILL_TIMEOUT);
                         return None;
                     }
                 },
-                (News::Process, Phase::Running) => {
+                (CommandEvent::Process, CommandPhase::Running) => {
                     if let Some(status) = self.collect() {
-                        if !self.tree.has_more(self.leader) {
-                            return Some(Ended { stopped: None, status: Some(status), strays: 0 });
+                        if !self.tree.has_remaining(self.leader) {
+                            return Some(CommandReport {
+                                stopped: None,
+                                status: Some(status),
+                                strays: 0,
+                            });
                         }
-                        phase = Phase::Draining(status);
+                        phase = CommandPhase::Draining(status);
                         until = Some(Instant::now() + self.limits.drain);
                     }
                 }
-                (News::Process, Phase::Ending(stopped)) => {
+                (CommandEvent::Process, CommandPhase::Ending(stopped)) => {
                     if let Some(status) = self.collect() {
                         return Some(self.finish(Some(stopped), Some(status)));
                     }
                 }
-                (News::Process, Phase::Draining(status)) => {
-                    if !self.tree.has_more(self.leader) {
-                        return Some(Ended { stopped: None, status: Some(status), strays: 0 });
+                (CommandEvent::Process, CommandPhase::Draining(status)) => {
+                    if !self.tree.has_remaining(self.leader) {
+                        return Some(CommandReport {
+                            stopped: None,
+                            status: Some(status),
+                            strays: 0,
+                        });
                     }
                 }
-                (News::Memory, _) => {
+                (CommandEvent::Memory, _) => {
                     // Whoever is asked to end first may take the rest of it meanwhile.
-                    return Some(self.finish(Some(Stopped::TooMuchMemory), None));
+                    return Some(self.finish(Some(StopCause::TooMuchMemory), None));
                 }
-                (News::Time, Phase::Running) => {
-                    (phase, until) = self.ask_to_end(Stopped::TimedOut);
+                (CommandEvent::Deadline, CommandPhase::Running) => {
+                    (phase, until) = self.terminate(StopCause::TimedOut);
                 }
-                (News::Time, Phase::Ending(stopped)) => {
+                (CommandEvent::Deadline, CommandPhase::Ending(stopped)) => {
                     return Some(self.finish(Some(stopped), None));
                 }
-                (News::Time, Phase::Draining(status)) => {
+                (CommandEvent::Deadline, CommandPhase::Draining(status)) => {
                     return Some(self.finish(None, Some(status)));
                 }
             }
         }
     }
 
-    fn ask_to_end(&self, stopped: Stopped) -> (Phase, Option<Instant>) {
-        Tree::signal(self.leader, Signal::TERM);
+    fn terminate(&self, stopped: StopCause) -> (CommandPhase, Option<Instant>) {
+        ProcessTree::signal(self.leader, Signal::TERM);
         // A stopped process would not hear it.
-        Tree::signal(self.leader, Signal::CONT);
-        (Phase::Ending(stopped), Some(Instant::now() + self.limits.grace))
+        ProcessTree::signal(self.leader, Signal::CONT);
+        (CommandPhase::Ending(stopped), Some(Instant::now() + self.limits.kill))
     }
 
-    fn finish(&self, stopped: Option<Stopped>, status: Option<Status>) -> Ended {
-        let Felled { strays, status: late, stuck } = self.tree.fell(self.leader, PATIENCE);
+    fn finish(&self, stopped: Option<StopCause>, status: Option<ProcessStatus>) -> CommandReport {
+        let KilledTree { strays, status: late, is_stuck: stuck } =
+            self.tree.kill_all(self.leader, KILL_TIMEOUT);
         let status = if stuck { None } else { status.or(late) };
-        Ended { stopped, status, strays }
+        CommandReport { stopped, status, strays }
     }
 
     /// Collects the command, if it has ended.
-    fn collect(&mut self) -> Option<Status> {
+    fn collect(&mut self) -> Option<ProcessStatus> {
         let status = match waitpid(Some(self.leader), WaitOptions::NOHANG) {
-            Ok(Some((_, status))) => Status::of(status)?,
+            Ok(Some((_, status))) => ProcessStatus::from_wait_status(status)?,
             Ok(None) | Err(Errno::INTR) => return None,
             // Somebody else has collected it; this does not happen.
-            Err(_) => Status::Exited(-1),
+            Err(_) => ProcessStatus::Exited(-1),
         };
         self.handle = None;
         Some(status)
@@ -158,31 +176,39 @@ impl Command<'_> {
         self.memory.is_some_and(|most| self.tree.memory() > most)
     }
 
-    fn wait(&self, phase: Phase, until: Option<Instant>) -> News {
+    fn wait(&self, phase: CommandPhase, until: Option<Instant>) -> CommandEvent {
         loop {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             let is_over = left == Some(Duration::ZERO);
             // Nothing tells when the last process in the background ends.
-            let is_blind = self.handle.is_none() || matches!(phase, Phase::Draining(_));
-            let most = if is_blind { Some(left.unwrap_or(SLICE).min(SLICE)) } else { left };
-            let is_watched = self.memory.is_some() && phase == Phase::Running;
-            let most = if is_watched { Some(most.unwrap_or(WATCH).min(WATCH)) } else { most };
+            let is_blind = self.handle.is_none() || matches!(phase, CommandPhase::Draining(_));
+            let most = if is_blind {
+                Some(left.unwrap_or(POLL_INTERVAL).min(POLL_INTERVAL))
+            } else {
+                left
+            };
+            let is_watched = self.memory.is_some() && phase == CommandPhase::Running;
+            let most = if is_watched {
+                Some(most.unwrap_or(MEMORY_CHECK_INTERVAL).min(MEMORY_CHECK_INTERVAL))
+            } else {
+                most
+            };
             let mut fds = vec![PollFd::new(self.link, PollFlags::IN)];
             if let (Some(handle), false) = (&self.handle, is_blind) {
                 fds.push(PollFd::new(handle, PollFlags::IN));
             }
             match poll(&mut fds, most.and_then(timespec).as_ref()) {
-                Ok(0) if is_over => return News::Time,
-                Ok(0) if is_watched && self.uses_too_much() => return News::Memory,
-                Ok(0) if is_blind => return News::Process,
-                Ok(_) if !fds[0].revents().is_empty() => return News::Engine,
+                Ok(0) if is_over => return CommandEvent::Deadline,
+                Ok(0) if is_watched && self.uses_too_much() => return CommandEvent::Memory,
+                Ok(0) if is_blind => return CommandEvent::Process,
+                Ok(_) if !fds[0].revents().is_empty() => return CommandEvent::Message,
                 Ok(_) if fds.get(1).is_some_and(|fd| !fd.revents().is_empty()) => {
-                    return News::Process;
+                    return CommandEvent::Process;
                 }
                 Ok(_) | Err(Errno::INTR) => {}
                 // Without memory for a poll there is still time that passes.
-                Err(_) if is_over => return News::Time,
-                Err(_) => std::thread::sleep(SLICE),
+                Err(_) if is_over => return CommandEvent::Deadline,
+                Err(_) => std::thread::sleep(POLL_INTERVAL),
             }
         }
     }
@@ -194,53 +220,55 @@ pub(super) fn timespec(duration: Duration) -> Option<Timespec> {
 }
 
 #[cfg(target_os = "linux")]
-fn handle(pid: Pid) -> Option<OwnedFd> {
+fn open_pidfd(pid: Pid) -> Option<OwnedFd> {
     rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()
 }
 
 #[cfg(not(target_os = "linux"))]
-fn handle(_: Pid) -> Option<OwnedFd> {
+fn open_pidfd(_: Pid) -> Option<OwnedFd> {
     None
 }
 
 /// Answers one request after the other, until the engine is gone.
 pub(super) fn serve(
-    link: &Link,
-    tree: Tree,
-    absent: &Absent,
-    protected: &Protected,
+    link: &SupervisorLink,
+    tree: ProcessTree,
+    absent: &AbsentPaths,
+    protected: &ProtectedPaths,
     memory: Option<u64>,
-    mut spawn: impl FnMut(Start) -> io::Result<Pid>,
+    mut spawn: impl FnMut(CommandStart) -> io::Result<Pid>,
 ) -> io::Result<()> {
-    use super::wire::{Received, StartFault, Tell, Words};
+    use super::protocol::{CommandWords, ReceivedMessage, StartFailure, SupervisorReport};
 
-    while let Some(Received { message, payload, files }) = link.receive::<Ask>()? {
+    while let Some(ReceivedMessage { message, payload, files }) =
+        link.receive::<SupervisorCommand>()?
+    {
         // A request to stop that comes too late finds nothing to stop.
-        let Ask::Start(limits) = message else { continue };
-        let words = Words::decode(&payload);
+        let SupervisorCommand::Start(limits) = message else { continue };
+        let words = CommandWords::decode(&payload);
         let (Some(words), Ok([stdin, stdout, stderr])) = (words, <[OwnedFd; 3]>::try_from(files))
         else {
             return Err(io::ErrorKind::InvalidData.into());
         };
         let cwd = words.cwd.clone();
-        let before = protected.taken().ok();
-        match spawn(Start { words, stdin, stdout, stderr }) {
+        let before = protected.snapshot().ok();
+        match spawn(CommandStart { words, stdin, stdout, stderr }) {
             Ok(leader) => {
                 let pid = leader.as_raw_nonzero().get();
-                link.send(&Tell::Started { pid }, &[], &[])?;
+                link.send(&SupervisorReport::Started { pid }, &[], &[])?;
                 let ended = supervise(link, leader, limits, tree, memory);
-                let aside = absent.set_aside();
-                let restored = before.map(Snapshot::put_back).unwrap_or_default();
+                let aside = absent.rename_created();
+                let restored = before.map(PathSnapshot::restore_changed).unwrap_or_default();
                 let Some(ended) = ended else { return Ok(()) };
-                link.send(&Tell::Ended { ended, aside, restored }, &[], &[])?;
+                link.send(&SupervisorReport::Ended { ended, aside, restored }, &[], &[])?;
             }
             Err(error) => {
-                let fault = StartFault {
+                let fault = StartFailure {
                     errno: error.raw_os_error(),
                     error: error.to_string(),
-                    folder: cwd.is_dir(),
+                    folder_exists: cwd.is_dir(),
                 };
-                link.send(&Tell::Failed(fault), &[], &[])?;
+                link.send(&SupervisorReport::Failed(fault), &[], &[])?;
             }
         }
     }
@@ -248,14 +276,14 @@ pub(super) fn serve(
 }
 
 /// A command that is to be started.
-pub(super) struct Start {
-    pub words: super::wire::Words,
+pub(super) struct CommandStart {
+    pub words: super::protocol::CommandWords,
     pub stdin: OwnedFd,
     pub stdout: OwnedFd,
     pub stderr: OwnedFd,
 }
 
-impl Start {
+impl CommandStart {
     /// Starts the command as the leader of a process group, in the environment of this process.
     pub(super) fn spawn(self) -> io::Result<Pid> {
         self.start(|_| {})

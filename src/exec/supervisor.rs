@@ -15,82 +15,93 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::capture::Capture;
-use super::command::{Command, End, ExecError, Input, Outcome};
-use super::confine::{Enforced, Level};
-use super::egress::Egress;
-use super::nameless;
-use super::policy::Policy;
-use super::repository::Watch;
+use super::anonymous_file;
+use super::capture::OutputCapture;
+use super::command::{CommandEnd, CommandInput, CommandOutcome, CommandSpec, ExecError};
+use super::confine::{Enforcement, SandboxLevel};
+use super::egress::EgressProxy;
+use super::protocol::{
+    CommandReport, CommandTimeouts, ReceivedMessage, StartFailure, SupervisorCommand,
+    SupervisorReport,
+};
+use super::repository::RepositoryGuard;
+use super::sandbox_policy::SandboxPolicy;
 use super::supervise::timespec;
-use super::wire::{Ask, Ended, Limits, Received, StartFault, Tell};
-use super::worker::{Means, Worker};
-use crate::port::Cancel;
+use super::worker::{SupervisorWorker, WorkerBackend};
+use crate::port::CancellationToken;
 
 /// Runs commands, each in a tree of its own of which nothing survives. Clones share their workers.
 #[derive(Clone)]
-pub struct Supervisor(Arc<Shared>);
+pub struct Supervisor(Arc<SupervisorState>);
 
-struct Shared {
-    means: Means,
-    policy: Policy,
+struct SupervisorState {
+    backend: WorkerBackend,
+    policy: SandboxPolicy,
     env: Vec<(OsString, OsString)>,
-    idle: Mutex<Vec<Worker>>,
+    idle: Mutex<Vec<SupervisorWorker>>,
     /// Set when the first command is to be run.
-    watch: OnceLock<Watch>,
+    repositories: OnceLock<RepositoryGuard>,
 }
 
 /// Workers that are kept for the next command.
-const IDLE: usize = 4;
+const MAX_IDLE: usize = 4;
 
 /// How long what a command left in the background may go on after it.
-const DRAIN: Duration = Duration::from_millis(300);
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// How long an output may stay open after everything that could write to it is gone.
-const CLOSING: Duration = Duration::from_millis(200);
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// How long to wait when the system can't tell what is ready.
-const PAUSE: Duration = Duration::from_millis(5);
+const POLL_PAUSE: Duration = Duration::from_millis(5);
 
 /// How much longer than all its limits a supervisor may take to answer.
-const LATE: Duration = Duration::from_secs(8);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(8);
 
 impl Supervisor {
     /// Returns a supervisor that runs in processes made of this very program, which has to hand control to
     /// [`helper::main`](super::helper::main) when it is started as one. Commands get this environment and no other.
-    pub fn new(policy: Policy, env: Vec<(OsString, OsString)>) -> Self {
+    pub fn new(policy: SandboxPolicy, env: Vec<(OsString, OsString)>) -> Self {
         // The running program, even when its file has been replaced meanwhile.
         let program = if cfg!(target_os = "linux") {
             PathBuf::from("/proc/self/exe")
         } else {
             std::env::current_exe().unwrap_or_else(|_| PathBuf::from("architect"))
         };
-        Self::at(program, policy, env)
+        Self::with_program(program, policy, env)
     }
 
     /// Returns a supervisor that runs in processes made of another program, which does the same.
-    pub fn at(program: impl Into<PathBuf>, policy: Policy, env: Vec<(OsString, OsString)>) -> Self {
-        Self::with(Means::Process(program.into()), policy, env)
+    pub fn with_program(
+        program: impl Into<PathBuf>,
+        policy: SandboxPolicy,
+        env: Vec<(OsString, OsString)>,
+    ) -> Self {
+        Self::with_backend(WorkerBackend::Process(program.into()), policy, env)
     }
 
     /// Returns a supervisor that runs in threads of this process, for programs that are not `architect`. It kills the
     /// process group of a command, confines nothing, and ends with this process.
-    pub fn in_process(policy: Policy, env: Vec<(OsString, OsString)>) -> Self {
-        Self::with(Means::Thread, policy, env)
+    pub fn in_process(policy: SandboxPolicy, env: Vec<(OsString, OsString)>) -> Self {
+        Self::with_backend(WorkerBackend::Thread, policy, env)
     }
 
-    fn with(means: Means, policy: Policy, env: Vec<(OsString, OsString)>) -> Self {
+    fn with_backend(
+        means: WorkerBackend,
+        policy: SandboxPolicy,
+        env: Vec<(OsString, OsString)>,
+    ) -> Self {
         let (idle, watch) = (Mutex::default(), OnceLock::new());
-        Self(Arc::new(Shared { means, policy, env, idle, watch }))
+        Self(Arc::new(SupervisorState { backend: means, policy, env, idle, repositories: watch }))
     }
 
     /// Returns the policy; with all that is protected for the sake of git, once a command was run.
-    pub fn policy(&self) -> &Policy {
-        self.0.watch.get().map_or(&self.0.policy, Watch::policy)
+    pub fn policy(&self) -> &SandboxPolicy {
+        self.0.repositories.get().map_or(&self.0.policy, RepositoryGuard::policy)
     }
 
-    pub(super) fn watch(&self) -> &Watch {
-        self.0.watch.get_or_init(|| Watch::new(&self.0.policy))
+    pub(super) fn repositories(&self) -> &RepositoryGuard {
+        self.0.repositories.get_or_init(|| RepositoryGuard::new(&self.0.policy))
     }
 
     /// Returns how commands are really confined. Starts a worker for that, which the first command will use.
@@ -98,10 +109,10 @@ impl Supervisor {
     /// # Errors
     ///
     /// Fails when no worker can be started, and when commands cannot be confined as the policy requires.
-    pub fn enforced(&self) -> Result<Enforced, ExecError> {
-        let worker = self.take()?;
+    pub fn enforcement(&self) -> Result<Enforcement, ExecError> {
+        let worker = self.take_worker()?;
         let enforced = worker.enforced.clone();
-        self.give_back(worker);
+        self.return_worker(worker);
         Ok(enforced)
     }
 
@@ -110,162 +121,190 @@ impl Supervisor {
     /// # Errors
     ///
     /// Fails when the command could not be started. One that fails by itself has an [`Outcome`] like any other.
-    pub fn run(&self, command: &Command, cancel: &Cancel) -> Result<Outcome, ExecError> {
-        let worker = self.take()?;
-        let (stdout, out) = pipe()?;
-        let (stderr, err) = pipe()?;
-        let stdin = input(&command.stdin)?;
-        let limits = Limits { timeout: command.timeout, grace: command.grace, drain: DRAIN };
-        let words = command.words().encode().map_err(|e| ExecError::Start(e.to_string()))?;
-        let lent = self.watch().lend_to(&worker.copies);
-        let stop = worker.link.again().map_err(ExecError::Supervisor)?;
+    pub fn run(
+        &self,
+        command: &CommandSpec,
+        cancel: &CancellationToken,
+    ) -> Result<CommandOutcome, ExecError> {
+        let worker = self.take_worker()?;
+        let (stdout, out) = create_pipe()?;
+        let (stderr, err) = create_pipe()?;
+        let stdin = open_input(&command.stdin)?;
+        let limits = CommandTimeouts {
+            timeout: command.timeout,
+            kill: command.kill_timeout,
+            drain: DRAIN_TIMEOUT,
+        };
+        let words =
+            command.command_words().encode().map_err(|e| ExecError::Start(e.to_string()))?;
+        let lent = self.repositories().write_copies(&worker.copies);
+        let stop = worker.link.try_clone().map_err(ExecError::Supervisor)?;
         let files = [stdin.as_fd(), out.as_fd(), err.as_fd()];
         // Without the whole message the supervisor starts nothing. From here on the command may run.
-        worker.link.send(&Ask::Start(limits), &words, &files).map_err(|_| ExecError::Lost)?;
+        worker
+            .link
+            .send(&SupervisorCommand::Start(limits), &words, &files)
+            .map_err(|_| ExecError::Lost)?;
         drop((stdin, out, err));
         let guard = cancel.on_cancel(move || {
             // Whoever does not hear it any more has ended.
-            let _ = stop.send(&Ask::Stop, &[], &[]);
+            let _ = stop.send(&SupervisorCommand::Stop, &[], &[]);
         });
         let due = command.timeout.and_then(|timeout| {
-            Instant::now().checked_add(timeout.saturating_add(command.grace).saturating_add(LATE))
+            Instant::now().checked_add(
+                timeout.saturating_add(command.kill_timeout).saturating_add(ANSWER_TIMEOUT),
+            )
         });
-        let mut gathering = Gathering {
+        let mut gathering = OutputCollector {
             worker: &worker,
-            outputs: [Output::new(stdout, command.keep), Output::new(stderr, command.keep)],
+            outputs: [
+                OutputPipe::new(stdout, command.kept_bytes),
+                OutputPipe::new(stderr, command.kept_bytes),
+            ],
             due,
             leader: None,
         };
         let told = gathering.run();
         let level = worker.enforced.level;
-        let refused = worker.egress.as_ref().map(Egress::finish).unwrap_or_default();
+        let refused = worker.egress.as_ref().map(EgressProxy::finish).unwrap_or_default();
         let [stdout, stderr] = gathering.outputs.map(|output| output.capture);
         drop(guard);
-        let mut notices = self.watch().take_back(&worker.copies, &lent);
-        notices.extend(self.watch().after());
+        let mut notices = self.repositories().merge_copies(&worker.copies, &lent);
+        notices.extend(self.repositories().clean_up());
         let (end, strays, [aside, restored]) = match told {
-            Told::Ended(ended, paths) => {
-                let end = End::of(ended);
+            CommandResult::Ended(ended, paths) => {
+                let end = CommandEnd::from_report(ended);
                 // A request to stop may still be on its way; it must not meet the next command. Nor must what is stuck.
-                if !cancel.is_cancelled() && end != End::Stuck {
-                    self.give_back(worker);
+                if !cancel.is_cancelled() && end != CommandEnd::Stuck {
+                    self.return_worker(worker);
                 }
                 (end, ended.strays, paths)
             }
-            Told::Failed(fault) => {
-                self.give_back(worker);
-                return Err(command.refused(fault));
+            CommandResult::Failed(fault) => {
+                self.return_worker(worker);
+                return Err(command.start_error(fault));
             }
-            Told::Nothing => (End::Stuck, 0, [const { Vec::new() }; 2]),
-            Told::Lost => (End::Lost, 0, [const { Vec::new() }; 2]),
+            CommandResult::Timeout => (CommandEnd::Stuck, 0, [const { Vec::new() }; 2]),
+            CommandResult::Lost => (CommandEnd::Lost, 0, [const { Vec::new() }; 2]),
         };
-        Ok(Outcome { end, stdout, stderr, strays, level, aside, refused, restored, notices })
+        Ok(CommandOutcome {
+            end,
+            stdout,
+            stderr,
+            strays,
+            level,
+            renamed: aside,
+            refused,
+            restored,
+            notices,
+        })
     }
 
     /// Returns a worker that waits for a command; a new one when there is none.
-    pub(super) fn take(&self) -> Result<Worker, ExecError> {
+    pub(super) fn take_worker(&self) -> Result<SupervisorWorker, ExecError> {
         loop {
-            let Some(mut worker) = self.idle().pop() else { break };
-            if worker.is_fit() {
+            let Some(mut worker) = self.idle_workers().pop() else { break };
+            if worker.is_usable() {
                 return Ok(worker);
             }
         }
-        let worker = Worker::start(&self.0.means, self.watch().policy(), &self.0.env)?;
-        if matches!(self.0.means, Means::Process(_)) {
+        let worker =
+            SupervisorWorker::start(&self.0.backend, self.repositories().policy(), &self.0.env)?;
+        if matches!(self.0.backend, WorkerBackend::Process(_)) {
             worker.enforced.warn(&self.0.policy);
         }
-        self.watch().begin(worker.enforced.level);
+        self.repositories().begin(worker.enforced.level);
         Ok(worker)
     }
 
-    pub(super) fn give_back(&self, worker: Worker) {
-        let mut idle = self.idle();
-        if idle.len() < IDLE {
+    pub(super) fn return_worker(&self, worker: SupervisorWorker) {
+        let mut idle = self.idle_workers();
+        if idle.len() < MAX_IDLE {
             idle.push(worker);
         }
     }
 
-    fn idle(&self) -> MutexGuard<'_, Vec<Worker>> {
+    fn idle_workers(&self) -> MutexGuard<'_, Vec<SupervisorWorker>> {
         self.0.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// What a supervisor said of a command in the end.
-enum Told {
+enum CommandResult {
     /// With the protected paths that were set aside, and those that were put back.
-    Ended(Ended, [Vec<PathBuf>; 2]),
-    Failed(StartFault),
+    Ended(CommandReport, [Vec<PathBuf>; 2]),
+    Failed(StartFailure),
     /// It did not answer in time.
-    Nothing,
+    Timeout,
     /// It is gone, or can't be listened to any more.
     Lost,
 }
 
 /// Reads what a command writes until it has ended.
-struct Gathering<'a> {
-    worker: &'a Worker,
-    outputs: [Output; 2],
+struct OutputCollector<'a> {
+    worker: &'a SupervisorWorker,
+    outputs: [OutputPipe; 2],
     due: Option<Instant>,
     /// The process of the command, as the worker numbers it.
     leader: Option<Pid>,
 }
 
 /// What can be done next.
-enum Ready {
+enum PollEvent {
     Outputs,
-    Answer,
-    TimeIsUp,
+    Report,
+    Deadline,
 }
 
 /// One output of a command.
-struct Output {
+struct OutputPipe {
     /// None when it is closed.
     pipe: Option<io::PipeReader>,
-    capture: Capture,
+    capture: OutputCapture,
 }
 
-impl Output {
+impl OutputPipe {
     fn new(pipe: io::PipeReader, keep: usize) -> Self {
-        Self { pipe: Some(pipe), capture: Capture::new(keep) }
+        Self { pipe: Some(pipe), capture: OutputCapture::new(keep) }
     }
 
     fn read(&mut self, buffer: &mut [u8]) {
         let Some(pipe) = &mut self.pipe else { return };
         match pipe.read(buffer) {
             Ok(0) => self.pipe = None,
-            Ok(length) => self.capture.push(&buffer[..length]),
+            Ok(length) => self.capture.write(&buffer[..length]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => self.pipe = None,
         }
     }
 }
 
-impl Gathering<'_> {
-    fn run(&mut self) -> Told {
+impl OutputCollector<'_> {
+    fn run(&mut self) -> CommandResult {
         let mut buffer = vec![0; 64 * 1024];
         let mut told = None;
         while told.is_none() || self.outputs.iter().any(|output| output.pipe.is_some()) {
             let has_answer = match self.wait(&mut buffer, told.is_none()) {
-                Ready::TimeIsUp => break,
-                Ready::Outputs => false,
-                Ready::Answer => true,
+                PollEvent::Deadline => break,
+                PollEvent::Outputs => false,
+                PollEvent::Report => true,
             };
-            if has_answer && let Some(answer) = self.hear() {
-                if let Told::Failed(..) = answer {
+            if has_answer && let Some(answer) = self.receive_report() {
+                if let CommandResult::Failed(..) = answer {
                     return answer;
                 }
                 told = Some(answer);
-                self.due = Some(Instant::now() + CLOSING);
+                self.due = Some(Instant::now() + CLOSE_TIMEOUT);
             }
         }
-        told.unwrap_or(Told::Nothing)
+        told.unwrap_or(CommandResult::Timeout)
     }
 
     /// Waits for something to read, and reads what the command wrote.
-    fn wait(&mut self, buffer: &mut [u8], listens: bool) -> Ready {
+    fn wait(&mut self, buffer: &mut [u8], listens: bool) -> PollEvent {
         let left = self.due.map(|due| due.saturating_duration_since(Instant::now()));
         if left == Some(Duration::ZERO) {
-            return Ready::TimeIsUp;
+            return PollEvent::Deadline;
         }
         let pipes = self.outputs.iter().filter_map(|output| output.pipe.as_ref());
         let mut fds: Vec<_> = pipes.map(|pipe| PollFd::new(pipe, PollFlags::IN)).collect();
@@ -277,8 +316,8 @@ impl Gathering<'_> {
             // There is no memory for it. The command goes on meanwhile.
             Err(_) => {
                 drop(fds);
-                thread::sleep(PAUSE);
-                return Ready::Outputs;
+                thread::sleep(POLL_PAUSE);
+                return PollEvent::Outputs;
             }
         }
         let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
@@ -288,36 +327,40 @@ impl Gathering<'_> {
                 output.read(buffer);
             }
         }
-        if ready.next() == Some(true) { Ready::Answer } else { Ready::Outputs }
+        if ready.next() == Some(true) { PollEvent::Report } else { PollEvent::Outputs }
     }
 
-    fn hear(&mut self) -> Option<Told> {
-        let Ok(Some(Received { message, .. })) = self.worker.link.receive::<Tell>() else {
+    fn receive_report(&mut self) -> Option<CommandResult> {
+        let Ok(Some(ReceivedMessage { message, .. })) =
+            self.worker.link.receive::<SupervisorReport>()
+        else {
             // In a namespace everything has ended with it, and the number means nothing out here.
             if let (Some(leader), true) =
-                (self.leader, self.worker.enforced.level != Level::Namespaces)
+                (self.leader, self.worker.enforced.level != SandboxLevel::Namespaces)
             {
                 let _ = kill_process_group(leader, Signal::KILL);
             }
-            return Some(Told::Lost);
+            return Some(CommandResult::Lost);
         };
         match message {
-            Tell::Ended { ended, aside, restored } => Some(Told::Ended(ended, [aside, restored])),
-            Tell::Failed(fault) => Some(Told::Failed(fault)),
-            Tell::Started { pid } => {
+            SupervisorReport::Ended { ended, aside, restored } => {
+                Some(CommandResult::Ended(ended, [aside, restored]))
+            }
+            SupervisorReport::Failed(fault) => Some(CommandResult::Failed(fault)),
+            SupervisorReport::Started { pid } => {
                 self.leader = Pid::from_raw(pid);
                 None
             }
-            Tell::Ready(_)
-            | Tell::Lower(_)
-            | Tell::Unable(_)
-            | Tell::NoTemp(_)
-            | Tell::NoRoom(_) => None,
+            SupervisorReport::Ready(_)
+            | SupervisorReport::Lower(_)
+            | SupervisorReport::Unable(_)
+            | SupervisorReport::NoTemp(_)
+            | SupervisorReport::NoRoom(_) => None,
         }
     }
 }
 
-pub(super) fn pipe() -> Result<(io::PipeReader, io::PipeWriter), ExecError> {
+pub(super) fn create_pipe() -> Result<(io::PipeReader, io::PipeWriter), ExecError> {
     io::pipe().map_err(|error| match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::MFILE | Errno::NFILE) => ExecError::NoFiles(error.to_string()),
         Some(_) | None => ExecError::Supervisor(error),
@@ -325,10 +368,10 @@ pub(super) fn pipe() -> Result<(io::PipeReader, io::PipeWriter), ExecError> {
 }
 
 /// Returns the standard input of a command. It is a file, so that nobody waits for a command that does not read.
-fn input(input: &Input) -> Result<OwnedFd, ExecError> {
+fn open_input(input: &CommandInput) -> Result<OwnedFd, ExecError> {
     let file = match input {
-        Input::Nothing => std::fs::File::open("/dev/null"),
-        Input::Bytes(bytes) => nameless::filled(bytes),
+        CommandInput::Empty => std::fs::File::open("/dev/null"),
+        CommandInput::Bytes(bytes) => anonymous_file::create(bytes),
     };
     file.map(OwnedFd::from).map_err(ExecError::Supervisor)
 }

@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use crate::model::wildcard;
+use crate::model::matches_wildcard;
 
 /// Variables that are passed on: the user, languages and time, paths, tool chains, and what a CI system says of a run.
 /// `*` stands for any text. Other variables are passed on when the user names them.
-const PASSED: &str = "\
+const PASSED_VARIABLES: &str = "\
     PATH|HOME|USER|LOGNAME|SHELL|HOSTNAME|LANG|LANGUAGE|LC_*|TZ|TZDIR|LOCPATH|COLUMNS|LINES|COLORTERM|CLICOLOR|\
     CLICOLOR_FORCE|FORCE_COLOR|LS_COLORS|MANPATH|INFOPATH|XDG_CONFIG_HOME|XDG_CACHE_HOME|XDG_DATA_HOME|\
     XDG_STATE_HOME|XDG_CONFIG_DIRS|XDG_DATA_DIRS|SOURCE_DATE_EPOCH|DO_NOT_TRACK|EMAIL|\
@@ -46,7 +46,7 @@ const PASSED: &str = "\
     CIRCLECI|TRAVIS|BUILDKITE|TF_BUILD|JENKINS_URL|TEAMCITY_VERSION|BITBUCKET_BUILD_NUMBER";
 
 /// Texts in a name by which a variable holds a secret.
-const SECRET: [&str; 12] = [
+const SECRET_NAMES: [&str; 12] = [
     "KEY",
     "TOKEN",
     "SECRET",
@@ -62,43 +62,44 @@ const SECRET: [&str; 12] = [
 ];
 
 /// How the name of a setting begins in the options of a program that holds a secret.
-const SECRET_OPTIONS: [&str; 6] = ["password", "passwd", "passphrase", "secret", "token", "apikey"];
+const SECRET_OPTION_PREFIXES: [&str; 6] =
+    ["password", "passwd", "passphrase", "secret", "token", "apikey"];
 
 /// Returns whether a variable of this name holds a secret.
-pub fn is_secret(name: &str) -> bool {
+pub fn is_secret_variable(name: &str) -> bool {
     let upper = name.to_uppercase();
     // The keys of git's settings are names, and so are those of who wrote something.
     let is_name = upper.starts_with("GIT_CONFIG_KEY_") || upper.ends_with("_AUTHOR");
     !is_name
-        && (SECRET.iter().any(|secret| upper.contains(secret))
+        && (SECRET_NAMES.iter().any(|secret| upper.contains(secret))
             || ["_PAT", "_PWD"].iter().any(|end| upper.ends_with(end) && upper != "OLD_PWD"))
         && !upper.starts_with("GIT_AUTHOR_")
 }
 
 /// Returns whether a variable of this name is passed on to commands.
-pub(super) fn is_passed(name: &str) -> bool {
-    wildcard(PASSED, name) && !is_secret(name)
+pub(super) fn is_passed_variable(name: &str) -> bool {
+    matches_wildcard(PASSED_VARIABLES, name) && !is_secret_variable(name)
 }
 
 /// Returns the value with which a variable is passed on, without what a password is needed for; `None` if it would say
 /// nothing without.
-pub(super) fn passed<'a>(name: &str, value: &'a str) -> Option<Cow<'a, str>> {
+pub(super) fn passed_value<'a>(name: &str, value: &'a str) -> Option<Cow<'a, str>> {
     let upper = name.to_uppercase();
     if upper.ends_with("_PROXY") {
-        return Some(without_user(value));
+        return Some(strip_users(value));
     }
     let lower = || value.to_lowercase();
     let is_options =
         upper.ends_with("_OPTS") || upper.ends_with("OPTIONS") || upper.ends_with("FLAGS");
-    if is_options && SECRET_OPTIONS.iter().any(|secret| lower().contains(secret)) {
+    if is_options && SECRET_OPTION_PREFIXES.iter().any(|secret| lower().contains(secret)) {
         return None;
     }
-    (without_user(value) == value).then_some(Cow::Borrowed(value))
+    (strip_users(value) == value).then_some(Cow::Borrowed(value))
 }
 
 /// Returns a text without the users that its addresses name. A user without a password stays, unless the address is one
 /// of the web, where the user may be a token.
-fn without_user(text: &str) -> Cow<'_, str> {
+fn strip_users(text: &str) -> Cow<'_, str> {
     let mut clean = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("://") {
@@ -144,12 +145,12 @@ mod tests {
             "COMPOSER_AUTH",
             "AWS_SECRET_ACCESS_KEY",
         ] {
-            assert!(is_secret(name), "{name}");
+            assert!(is_secret_variable(name), "{name}");
         }
         for name in
             ["PATH", "GIT_AUTHOR_NAME", "GIT_CONFIG_KEY_0", "CI_COMMIT_AUTHOR", "PATTERN", "PWD"]
         {
-            assert!(!is_secret(name), "{name}");
+            assert!(!is_secret_variable(name), "{name}");
         }
     }
 
@@ -163,12 +164,12 @@ mod tests {
             ("https://a.example,https://u:p@b.example/x", "https://a.example,https://b.example/x"),
             ("http://u:p@x@proxy.example", "http://proxy.example"),
         ] {
-            assert_eq!(passed("HTTPS_PROXY", value).unwrap(), clean, "{value}");
+            assert_eq!(passed_value("HTTPS_PROXY", value).unwrap(), clean, "{value}");
         }
-        assert_eq!(passed("PIP_INDEX_URL", "https://u:p@a.example/simple"), None);
-        assert_eq!(passed("MAVEN_OPTS", "-Xmx1g -Djavax.net.ssl.keyStorePassword=x"), None);
-        assert!(passed("MAVEN_OPTS", "-Xmx1g").is_some());
-        assert!(passed("PATH", "/opt/token/bin:/bin").is_some());
-        assert!(passed("GIT_AUTHOR_EMAIL", "a@b.example").is_some());
+        assert_eq!(passed_value("PIP_INDEX_URL", "https://u:p@a.example/simple"), None);
+        assert_eq!(passed_value("MAVEN_OPTS", "-Xmx1g -Djavax.net.ssl.keyStorePassword=x"), None);
+        assert!(passed_value("MAVEN_OPTS", "-Xmx1g").is_some());
+        assert!(passed_value("PATH", "/opt/token/bin:/bin").is_some());
+        assert!(passed_value("GIT_AUTHOR_EMAIL", "a@b.example").is_some());
     }
 }

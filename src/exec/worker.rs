@@ -12,22 +12,22 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use uuid::Uuid;
 
-use super::absent::Absent;
+use super::absent_paths::AbsentPaths;
 use super::command::ExecError;
-use super::confine::{Enforced, Level};
+use super::confine::{Enforcement, SandboxLevel};
 #[cfg(target_os = "linux")]
 use super::covered::Covered;
-use super::egress::Egress;
+use super::egress::EgressProxy;
 use super::helper;
-use super::policy::Policy;
-use super::snapshot::Protected;
-use super::supervise::{Start, serve};
-use super::temp;
-use super::tree::Tree;
-use super::wire::{Ask, Link, Received, Tell};
+use super::process_tree::ProcessTree;
+use super::protocol::{ReceivedMessage, SupervisorCommand, SupervisorLink, SupervisorReport};
+use super::sandbox_policy::SandboxPolicy;
+use super::snapshot::ProtectedPaths;
+use super::supervise::{CommandStart, serve};
+use super::temp_folder;
 
 /// What workers are made of.
-pub(super) enum Means {
+pub(super) enum WorkerBackend {
     /// A program that hands control to [`helper::main`].
     Process(PathBuf),
     /// A thread of this process.
@@ -35,13 +35,13 @@ pub(super) enum Means {
 }
 
 /// A worker that has told how it confines commands.
-pub(super) struct Worker {
-    pub link: Link,
-    pub enforced: Enforced,
+pub(super) struct SupervisorWorker {
+    pub link: SupervisorLink,
+    pub enforced: Enforcement,
     /// The proxy of its commands, with a list of hosts.
-    pub egress: Option<Egress>,
+    pub egress: Option<EgressProxy>,
     /// What it looks for when a command has ended.
-    absent: Absent,
+    absent: AbsentPaths,
     /// What of the files of others it keeps out of reach.
     #[cfg(target_os = "linux")]
     covered: Covered,
@@ -52,36 +52,36 @@ pub(super) struct Worker {
 }
 
 /// What a worker says about a level.
-enum Agreed {
-    Ready(Enforced, Option<OwnedFd>),
+enum Negotiated {
+    Ready(Enforcement, Option<OwnedFd>),
     Lower(String),
 }
 
 /// How long a worker may take to end once nobody needs it.
-const GOODBYE: Duration = Duration::from_secs(6);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(6);
 
-impl Worker {
+impl SupervisorWorker {
     /// Starts a worker.
     pub(super) fn start(
-        means: &Means,
-        policy: &Policy,
+        means: &WorkerBackend,
+        policy: &SandboxPolicy,
         env: &[(OsString, OsString)],
     ) -> Result<Self, ExecError> {
         match means {
-            Means::Thread => Self::thread(policy, env),
-            Means::Process(program) => Self::descend(program, policy, env),
+            WorkerBackend::Thread => Self::start_thread(policy, env),
+            WorkerBackend::Process(program) => Self::start_at_highest_level(program, policy, env),
         }
     }
 
     /// Goes down the ladder of levels, until one can be had.
-    fn descend(
+    fn start_at_highest_level(
         program: &PathBuf,
-        policy: &Policy,
+        policy: &SandboxPolicy,
         env: &[(OsString, OsString)],
     ) -> Result<Self, ExecError> {
         // Nobody foresees the name.
         let copies = PathBuf::from(format!(".git-{}", Uuid::now_v7().simple()));
-        let policy = &Policy { copies, ..policy.clone() };
+        let policy = &SandboxPolicy { copies, ..policy.clone() };
         let mut ceiling = policy.ceiling;
         let mut why = None;
         loop {
@@ -90,36 +90,36 @@ impl Worker {
                 false => ExecError::Supervisor(error),
             };
             let mut worker = Self::process(program, policy, env).map_err(no_process)?;
-            match worker.agree(policy, ceiling, why)? {
-                Agreed::Ready(enforced, listener) => {
+            match worker.negotiate(policy, ceiling, why)? {
+                Negotiated::Ready(enforced, listener) => {
                     #[cfg(target_os = "linux")]
                     worker.covered.limited_to(&enforced);
                     worker.enforced = enforced;
                     let hosts = || policy.allowed_hosts.clone();
-                    let serve = |listener: OwnedFd| Egress::serve(listener.into(), hosts());
+                    let serve = |listener: OwnedFd| EgressProxy::start(listener.into(), hosts());
                     let no_room = |error: io::Error| ExecError::NoRoom(error.to_string());
                     worker.egress = listener.map(serve).transpose().map_err(no_room)?;
                     return Ok(worker);
                 }
-                Agreed::Lower(reason) if ceiling == Level::Namespaces => {
-                    ceiling = Level::Landlock;
+                Negotiated::Lower(reason) if ceiling == SandboxLevel::Namespaces => {
+                    ceiling = SandboxLevel::Landlock;
                     why = Some(reason);
                 }
-                Agreed::Lower(reason) => return Err(ExecError::Unconfined(reason)),
+                Negotiated::Lower(reason) => return Err(ExecError::Unconfined(reason)),
             }
         }
     }
 
     fn process(
         program: &PathBuf,
-        policy: &Policy,
+        policy: &SandboxPolicy,
         env: &[(OsString, OsString)],
     ) -> io::Result<Self> {
         // What is made from here on may not be seen by the worker.
-        let absent = Absent::of(policy);
+        let absent = AbsentPaths::new(policy);
         #[cfg(target_os = "linux")]
         let covered = Covered::by(policy);
-        let (link, theirs) = Link::pair()?;
+        let (link, theirs) = SupervisorLink::pair()?;
         let process = std::process::Command::new(program)
             .arg(helper::ARGUMENT)
             .env_clear()
@@ -129,7 +129,7 @@ impl Worker {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()?;
-        let (enforced, copies) = (Enforced::nothing(), policy.copies.clone());
+        let (enforced, copies) = (Enforcement::none(), policy.copies.clone());
         Ok(Self {
             link,
             enforced,
@@ -143,23 +143,31 @@ impl Worker {
     }
 
     /// Tells the worker how to confine, and hears how far it can.
-    fn agree(
+    fn negotiate(
         &mut self,
-        policy: &Policy,
-        ceiling: Level,
+        policy: &SandboxPolicy,
+        ceiling: SandboxLevel,
         why: Option<String>,
-    ) -> Result<Agreed, ExecError> {
+    ) -> Result<Negotiated, ExecError> {
         let failed = ExecError::Supervisor;
-        let ask = Ask::Confine { policy: Box::new(policy.clone()), ceiling, why };
+        let ask = SupervisorCommand::Confine { policy: Box::new(policy.clone()), ceiling, why };
         self.link.send(&ask, &[], &[]).map_err(failed)?;
-        match self.link.receive::<Tell>().map_err(failed)? {
-            Some(Received { message: Tell::Ready(enforced), files, .. }) => {
-                Ok(Agreed::Ready(enforced, files.into_iter().next()))
+        match self.link.receive::<SupervisorReport>().map_err(failed)? {
+            Some(ReceivedMessage { message: SupervisorReport::Ready(enforced), files, .. }) => {
+                Ok(Negotiated::Ready(enforced, files.into_iter().next()))
             }
-            Some(Received { message: Tell::Lower(why), .. }) => Ok(Agreed::Lower(why)),
-            Some(Received { message: Tell::Unable(why), .. }) => Err(ExecError::Unconfined(why)),
-            Some(Received { message: Tell::NoTemp(why), .. }) => Err(ExecError::NoTemp(why)),
-            Some(Received { message: Tell::NoRoom(why), .. }) => Err(ExecError::NoRoom(why)),
+            Some(ReceivedMessage { message: SupervisorReport::Lower(why), .. }) => {
+                Ok(Negotiated::Lower(why))
+            }
+            Some(ReceivedMessage { message: SupervisorReport::Unable(why), .. }) => {
+                Err(ExecError::Unconfined(why))
+            }
+            Some(ReceivedMessage { message: SupervisorReport::NoTemp(why), .. }) => {
+                Err(ExecError::NoTemp(why))
+            }
+            Some(ReceivedMessage { message: SupervisorReport::NoRoom(why), .. }) => {
+                Err(ExecError::NoRoom(why))
+            }
             Some(_) | None => {
                 let error = "the program did not answer as a supervisor does";
                 Err(failed(io::Error::new(io::ErrorKind::InvalidData, error)))
@@ -167,18 +175,23 @@ impl Worker {
         }
     }
 
-    fn thread(policy: &Policy, env: &[(OsString, OsString)]) -> Result<Self, ExecError> {
+    fn start_thread(
+        policy: &SandboxPolicy,
+        env: &[(OsString, OsString)],
+    ) -> Result<Self, ExecError> {
         let why = "commands are not run by the architect program".to_owned();
-        let enforced = Enforced::unconfined(policy, why).map_err(ExecError::Unconfined)?;
-        temp::make(policy).map_err(|error| ExecError::NoTemp(error.to_string()))?;
-        let (link, theirs) = Link::pair().map_err(ExecError::Supervisor)?;
+        let enforced = Enforcement::unconfined(policy, why).map_err(ExecError::Unconfined)?;
+        temp_folder::create(policy).map_err(|error| ExecError::NoTemp(error.to_string()))?;
+        let (link, theirs) = SupervisorLink::pair().map_err(ExecError::Supervisor)?;
         let env = env.to_vec();
-        let absent = Absent::of(policy);
+        let absent = AbsentPaths::new(policy);
         let looked_for = absent.clone();
-        let (protected, memory) = (Protected::of(policy), policy.limits.memory);
+        let (protected, memory) = (ProtectedPaths::new(policy), policy.limits.memory);
         let body = move || {
-            let start = |start: Start| start.spawn_with(&env);
-            if let Err(error) = serve(&theirs, Tree::Group, &absent, &protected, memory, start) {
+            let start = |start: CommandStart| start.spawn_with(&env);
+            if let Err(error) =
+                serve(&theirs, ProcessTree::Group, &absent, &protected, memory, start)
+            {
                 log::debug!("a supervising thread has ended: {error}");
             }
         };
@@ -198,7 +211,7 @@ impl Worker {
     }
 
     /// Returns whether the worker is still there, and still protects what is to be protected.
-    pub(super) fn is_fit(&mut self) -> bool {
+    pub(super) fn is_usable(&mut self) -> bool {
         if self.absent.is_outdated() {
             // Somebody else has made it, and from now on it can be made read-only.
             return false;
@@ -219,13 +232,13 @@ pub(super) fn is_shortage(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory)
 }
 
-impl Drop for Worker {
+impl Drop for SupervisorWorker {
     /// Ends the worker, and with it whatever it supervises.
     fn drop(&mut self) {
         let Some(process) = &mut self.process else { return };
         // Whoever has died does not listen any more, either; by that the worker knows what it has to clear away.
         let _ = rustix::net::shutdown(&self.link, rustix::net::Shutdown::Write);
-        let until = Instant::now() + GOODBYE;
+        let until = Instant::now() + EXIT_TIMEOUT;
         let mut pause = Duration::from_micros(100);
         while let Ok(None) = process.try_wait() {
             if Instant::now() >= until {

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use super::answer::Answer;
-use super::occasion::Occasion;
-use crate::model::wildcard;
-use crate::port::{HookOutcome, HookPoint, Scope};
+use super::hook_input::HookInput;
+use super::hook_output::HookOutput;
+use crate::model::matches_wildcard;
+use crate::port::{EffectContext, HookOutcome, HookPoint};
 
 /// Something that is asked at a point of a run.
 pub trait Hook: Send + Sync {
@@ -19,10 +19,10 @@ pub trait Hook: Send + Sync {
     /// # Errors
     ///
     /// Fails when it has no answer.
-    fn ask(&self, occasion: &Occasion, scope: &Scope) -> Result<Answer, HookError>;
+    fn run(&self, occasion: &HookInput, scope: &EffectContext) -> Result<HookOutput, HookError>;
 
     /// Returns how long an answer may take at the most; the machine waits so much longer for what the hook is part of.
-    fn limit(&self) -> Duration {
+    fn timeout(&self) -> Duration {
         Duration::from_secs(10)
     }
 }
@@ -30,9 +30,9 @@ pub trait Hook: Send + Sync {
 /// A function is a hook.
 impl<F> Hook for F
 where
-    F: Fn(&Occasion, &Scope) -> Result<Answer, HookError> + Send + Sync,
+    F: Fn(&HookInput, &EffectContext) -> Result<HookOutput, HookError> + Send + Sync,
 {
-    fn ask(&self, occasion: &Occasion, scope: &Scope) -> Result<Answer, HookError> {
+    fn run(&self, occasion: &HookInput, scope: &EffectContext) -> Result<HookOutput, HookError> {
         self(occasion, scope)
     }
 }
@@ -48,7 +48,7 @@ pub enum HookError {
     #[error("it took longer than {} s and was killed", .0.as_secs_f64())]
     TimedOut(Duration),
     /// It ended with a code that means neither yes nor no.
-    #[error("it ended with exit code {code}{}", said(.stderr))]
+    #[error("it ended with exit code {code}{}", quote_stderr(.stderr))]
     Exit {
         /// The code.
         code: i32,
@@ -83,7 +83,7 @@ impl HookError {
     }
 }
 
-fn said(stderr: &str) -> String {
+fn quote_stderr(stderr: &str) -> String {
     match stderr.trim() {
         "" => String::new(),
         text => format!(": {text}"),
@@ -92,7 +92,7 @@ fn said(stderr: &str) -> String {
 
 /// What it means when a hook has no answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnFailure {
+pub enum HookFailurePolicy {
     /// The user is warned, and the run goes on.
     #[default]
     Ignore,
@@ -102,7 +102,7 @@ pub enum OnFailure {
 
 /// Where a hook is asked, and about what.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct HookMatcher {
     /// Its name.
     pub name: Arc<str>,
     /// The point.
@@ -112,13 +112,19 @@ pub struct Place {
     /// The files that it is asked about; none is every file.
     pub files: Option<GlobSet>,
     /// What it means when it has no answer.
-    pub on_failure: OnFailure,
+    pub on_failure: HookFailurePolicy,
 }
 
-impl Place {
+impl HookMatcher {
     /// Returns the place of a hook that is asked about everything at a point.
-    pub fn at(point: HookPoint, name: &str) -> Self {
-        Self { name: name.into(), point, tools: None, files: None, on_failure: OnFailure::Ignore }
+    pub fn for_point(point: HookPoint, name: &str) -> Self {
+        Self {
+            name: name.into(),
+            point,
+            tools: None,
+            files: None,
+            on_failure: HookFailurePolicy::Ignore,
+        }
     }
 
     /// Returns the place for these files only: patterns as `.gitignore` has them, where one without `/` is about the
@@ -127,7 +133,7 @@ impl Place {
     /// # Errors
     ///
     /// Fails with what is wrong with a pattern.
-    pub fn for_files<'a>(
+    pub fn with_files<'a>(
         self,
         patterns: impl IntoIterator<Item = &'a str>,
     ) -> Result<Self, globset::Error> {
@@ -139,20 +145,20 @@ impl Place {
         Ok(Self { files: (!set.is_empty()).then_some(set), ..self })
     }
 
-    pub(super) fn is_about_tool(&self, tool: &str) -> bool {
+    pub(super) fn matches_tool(&self, tool: &str) -> bool {
         match self.tools.as_deref() {
             None | Some("") => true,
-            Some(pattern) => wildcard(pattern, tool),
+            Some(pattern) => matches_wildcard(pattern, tool),
         }
     }
 
-    pub(super) fn is_about(&self, occasion: &Occasion) -> bool {
+    pub(super) fn matches(&self, occasion: &HookInput) -> bool {
         let fits_file = match (&self.files, occasion) {
-            (Some(files), Occasion::PostEdit { file, .. }) => files.is_match(&**file),
+            (Some(files), HookInput::PostEdit { file, .. }) => files.is_match(&**file),
             _ => true,
         };
         self.point == occasion.point()
-            && occasion.tool().is_none_or(|tool| self.is_about_tool(tool))
+            && occasion.tool().is_none_or(|tool| self.matches_tool(tool))
             && fits_file
     }
 }
@@ -170,10 +176,11 @@ mod tests {
     use super::*;
 
     fn fits(patterns: &[&str], file: &str) -> bool {
-        let place =
-            Place::at(HookPoint::PostEdit, "h").for_files(patterns.iter().copied()).unwrap();
+        let place = HookMatcher::for_point(HookPoint::PostEdit, "h")
+            .with_files(patterns.iter().copied())
+            .unwrap();
         let (call, tool) = ("c".into(), "edit_file".into());
-        place.is_about(&Occasion::PostEdit { call, tool, file: file.into() })
+        place.matches(&HookInput::PostEdit { call, tool, file: file.into() })
     }
 
     #[test]
@@ -188,10 +195,10 @@ mod tests {
     fn a_matcher_is_about_the_names_of_tools() {
         let place = |tools: &str| {
             let tools = Some(tools.to_owned());
-            Place { tools, ..Place::at(HookPoint::PreToolUse, "h") }
+            HookMatcher { tools, ..HookMatcher::for_point(HookPoint::PreToolUse, "h") }
         };
-        assert!(place("edit_file|write_*").is_about_tool("write_file"));
-        assert!(place("").is_about_tool("x") && place("*").is_about_tool("x"));
-        assert!(!place("run_command").is_about_tool("read_file"));
+        assert!(place("edit_file|write_*").matches_tool("write_file"));
+        assert!(place("").matches_tool("x") && place("*").matches_tool("x"));
+        assert!(!place("run_command").matches_tool("read_file"));
     }
 }

@@ -9,40 +9,40 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::Durability;
-use super::error::{JournalError, Tried};
+use super::error::{IoContext, JournalError};
 use super::folder;
-use crate::port::unique;
+use crate::port::unique_id;
 
 /// The long texts of one session.
 #[derive(Clone, Debug)]
-pub(super) struct Blobs {
+pub(super) struct BlobStore {
     folder: PathBuf,
     durability: Durability,
 }
 
 /// A text that stands in a file of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Blob {
+pub(super) struct BlobRef {
     /// The SHA-256 digest of the text, in hexadecimal: the name of its file.
     pub(super) sha256: String,
     /// Its length.
     pub(super) bytes: u64,
 }
 
-impl Blobs {
+impl BlobStore {
     /// Returns the blobs in this folder; it is made when there is the first one.
     pub(super) fn new(folder: PathBuf, durability: Durability) -> Self {
         Self { folder, durability }
     }
 
     /// Keeps a text. It is durable when this returns.
-    pub(super) fn put(&self, text: &str) -> Result<Blob, JournalError> {
-        let blob = Blob { sha256: digest(text.as_bytes()), bytes: text.len() as u64 };
+    pub(super) fn put(&self, text: &str) -> Result<BlobRef, JournalError> {
+        let blob = BlobRef { sha256: sha256_hex(text.as_bytes()), bytes: text.len() as u64 };
         let path = self.folder.join(&blob.sha256);
         let is_there = fs::metadata(&path).is_ok_and(|found| found.len() == blob.bytes);
         if !is_there {
-            folder::durable(&self.folder, self.durability)?;
-            replace(&path, text.as_bytes(), self.durability).tried("write", &path)?;
+            folder::create_durable(&self.folder, self.durability)?;
+            replace_file(&path, text.as_bytes(), self.durability).io_context("write", &path)?;
         }
         Ok(blob)
     }
@@ -52,7 +52,7 @@ impl Blobs {
     /// # Errors
     ///
     /// Fails when it is missing, or is not what was kept.
-    pub(super) fn get(&self, blob: &Blob) -> io::Result<String> {
+    pub(super) fn get(&self, blob: &BlobRef) -> io::Result<String> {
         let is_name = blob.sha256.len() == 64 && blob.sha256.bytes().all(|b| b.is_ascii_hexdigit());
         if !is_name {
             return Err(io::Error::other("a text has a name that is no digest"));
@@ -63,30 +63,30 @@ impl Blobs {
             return Err(lost(io::Error::other("its length is another one")));
         }
         let text = fs::read(&path).map_err(lost)?;
-        if digest(&text) != blob.sha256 {
+        if sha256_hex(&text) != blob.sha256 {
             return Err(lost(io::Error::other("its content is another one")));
         }
         String::from_utf8(text).map_err(|_| lost(io::Error::other("it is not UTF-8")))
     }
 
     /// Takes a blob of another session over.
-    pub(super) fn adopt(&self, blob: &Blob, other: &Self) -> Result<(), JournalError> {
-        let text = other.get(blob).tried("read a text from", &other.folder)?;
+    pub(super) fn copy_from(&self, blob: &BlobRef, other: &Self) -> Result<(), JournalError> {
+        let text = other.get(blob).io_context("read a text from", &other.folder)?;
         self.put(&text).map(|_| ())
     }
 
-    pub(super) fn failed(&self, what: &'static str, error: impl Into<io::Error>) -> JournalError {
-        JournalError::Io { what, path: self.folder.clone(), source: error.into() }
+    pub(super) fn io_error(&self, what: &'static str, error: impl Into<io::Error>) -> JournalError {
+        JournalError::Io { operation: what, path: self.folder.clone(), source: error.into() }
     }
 }
 
 /// Returns the SHA-256 digest in hexadecimal.
-pub(super) fn digest(bytes: &[u8]) -> String {
+pub(super) fn sha256_hex(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
 /// Returns the SHA-256 digest of what is left of a file, in hexadecimal.
-pub(super) fn digest_of(file: &mut File) -> io::Result<String> {
+pub(super) fn sha256_of_file(file: &mut File) -> io::Result<String> {
     let (mut hasher, mut buffer) = (Sha256::new(), vec![0; 64 << 10]);
     loop {
         match file.read(&mut buffer) {
@@ -100,26 +100,26 @@ pub(super) fn digest_of(file: &mut File) -> io::Result<String> {
 
 /// Returns bytes in hexadecimal.
 pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(digit).collect()
+    bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(hex_digit).collect()
 }
 
-fn digit(value: u8) -> char {
+fn hex_digit(value: u8) -> char {
     char::from_digit(u32::from(value), 16).unwrap_or('0')
 }
 
 /// Puts a file into its place whole: whoever reads it sees what was there before, or all of this.
-pub(super) fn replace(path: &Path, content: &[u8], durability: Durability) -> io::Result<()> {
+pub(super) fn replace_file(path: &Path, content: &[u8], durability: Durability) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    let temporary = folder.join(format!(".{}", unique()));
+    let temporary = folder.join(format!(".{}", unique_id()));
     let write = || {
-        let mut file = create(&temporary)?;
+        let mut file = create_private_file(&temporary)?;
         file.write_all(content)?;
         if durability == Durability::Full {
             file.sync_all()?;
         }
         fs::rename(&temporary, path)?;
         if durability == Durability::Full {
-            folder::sync(folder)?;
+            folder::sync_folder(folder)?;
         }
         Ok(())
     };
@@ -131,7 +131,7 @@ pub(super) fn replace(path: &Path, content: &[u8], durability: Durability) -> io
 }
 
 /// Makes a new file that is the user's alone.
-pub(super) fn create(path: &Path) -> io::Result<File> {
+pub(super) fn create_private_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
 }
 
@@ -139,9 +139,9 @@ pub(super) fn create(path: &Path) -> io::Result<File> {
 mod tests {
     use super::*;
 
-    fn blobs() -> (tempfile::TempDir, Blobs) {
+    fn blobs() -> (tempfile::TempDir, BlobStore) {
         let temp = tempfile::tempdir().unwrap();
-        let blobs = Blobs::new(temp.path().join("blobs"), Durability::Full);
+        let blobs = BlobStore::new(temp.path().join("blobs"), Durability::Full);
         (temp, blobs)
     }
 
@@ -168,7 +168,7 @@ mod tests {
         blobs.put("some text").unwrap();
         fs::write(temp.path().join("secret"), "hush").unwrap();
         for sha256 in ["../secret", "/etc/passwd", ""] {
-            assert!(blobs.get(&Blob { sha256: sha256.to_owned(), bytes: 4 }).is_err());
+            assert!(blobs.get(&BlobRef { sha256: sha256.to_owned(), bytes: 4 }).is_err());
         }
     }
 }

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use super::id::SessionId;
-use super::reader::Damage;
+use super::journal_reader::RecordDamage;
+use super::session_id::SessionId;
 
 /// Why a stored session could not be read, written or found.
 #[derive(Debug, Error)]
@@ -15,23 +15,23 @@ use super::reader::Damage;
 pub enum JournalError {
     /// The text is no session id; the user can mend that.
     #[error("'{0}' is no session id")]
-    NotAnId(String),
+    InvalidId(String),
     /// There is no such session.
     #[error("there is no session '{0}'")]
-    Unknown(String),
+    UnknownSession(String),
     /// The beginning of an id fits several sessions.
-    #[error("'{prefix}' is the beginning of {} sessions: {}", .found.len(), listed(.found))]
+    #[error("'{prefix}' is the beginning of {} sessions: {}", .matches.len(), list_ids(.matches))]
     Ambiguous {
         /// What the user wrote.
         prefix: String,
         /// The sessions that it fits.
-        found: Vec<SessionId>,
+        matches: Vec<SessionId>,
     },
     /// There is a session with this id already.
     #[error("session {0} exists already")]
-    Exists(SessionId),
+    SessionExists(SessionId),
     /// Another process runs the session.
-    #[error("session {session} is busy{}", by(*.pid))]
+    #[error("session {session} is busy{}", by_process(*.pid))]
     Busy {
         /// The session.
         session: SessionId,
@@ -40,14 +40,14 @@ pub enum JournalError {
     },
     /// Nobody runs the session, so nobody would read a message for it.
     #[error("session {0} is not running")]
-    Idle(SessionId),
+    NotRunning(SessionId),
     /// The session cannot be gone on with as it is; it can be looked at.
     #[error("session {session} can only be read: {why}")]
     ReadOnly {
         /// The session.
         session: SessionId,
         /// Why.
-        why: ReadOnly,
+        reason: ReadOnlyReason,
     },
     /// Records of the session are damaged, and those behind them are not read.
     #[error("the journal of session {session} is damaged: {why}")]
@@ -55,7 +55,7 @@ pub enum JournalError {
         /// The session.
         session: SessionId,
         /// What is damaged.
-        why: ReadOnly,
+        reason: ReadOnlyReason,
     },
     /// The journal of a session says that it is that of another one: its file was renamed or copied.
     #[error("the journal of session {session} says that it is session {header}")]
@@ -77,7 +77,7 @@ pub enum JournalError {
     },
     /// A record is no answer of a tool, so that it can't be replaced by another one.
     #[error("record {seq} of session {session} is not the result of a tool call")]
-    NoResult {
+    NotAToolResult {
         /// The session.
         session: SessionId,
         /// The record.
@@ -88,30 +88,30 @@ pub enum JournalError {
     NoWorkspace(PathBuf),
     /// A folder of the store cannot be trusted.
     #[error("{path} {why}")]
-    Untrusted {
+    UntrustedFolder {
         /// The folder.
         path: PathBuf,
         /// What is wrong with it.
-        why: &'static str,
+        reason: &'static str,
     },
     /// There is no place for the store: neither a state folder nor a home.
     #[error("there is no folder for sessions: neither XDG_STATE_HOME nor HOME is an absolute path")]
-    NoHome,
+    NoStateFolder,
     /// A message for a session is too long.
     #[error("the message has {bytes} bytes; at most {most} are taken")]
-    TooLong {
+    MessageTooLong {
         /// Its length.
         bytes: usize,
         /// The longest that is taken.
-        most: usize,
+        limit: usize,
     },
     /// A file that was to be imported is not what can be imported.
     #[error("{path} is no session: {why}")]
-    NotASession {
+    NotAnExport {
         /// The file.
         path: PathBuf,
         /// Why not.
-        why: String,
+        reason: String,
     },
     /// The index across sessions failed, in memory too.
     #[error("the index of the sessions failed: {0}")]
@@ -120,7 +120,7 @@ pub enum JournalError {
     #[error("could not {what} {path}: {source}")]
     Io {
         /// What was tried.
-        what: &'static str,
+        operation: &'static str,
         /// On which file.
         path: PathBuf,
         /// What the system says.
@@ -130,18 +130,18 @@ pub enum JournalError {
 
 /// Why a session can only be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ReadOnly {
+pub enum ReadOnlyReason {
     /// A newer release wrote it.
-    Newer {
+    NewerFormat {
         /// The format that it has.
         format: u32,
     },
     /// A record is intact, and means nothing to this release.
-    NotUnderstood {
+    UnknownRecord {
         /// The record.
         seq: u64,
         /// What is not understood.
-        why: String,
+        reason: String,
     },
     /// There is damage before records that are intact; a repair would drop those.
     Damaged {
@@ -150,20 +150,20 @@ pub enum ReadOnly {
         /// Where it begins in the file.
         offset: u64,
         /// What is wrong with it.
-        damage: Damage,
+        damage: RecordDamage,
         /// How many records behind it are intact.
-        behind: u64,
+        intact_after: u64,
     },
 }
 
-impl fmt::Display for ReadOnly {
+impl fmt::Display for ReadOnlyReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Newer { format } => write!(f, "a newer release wrote it (format {format})"),
-            Self::NotUnderstood { seq, why } => {
+            Self::NewerFormat { format } => write!(f, "a newer release wrote it (format {format})"),
+            Self::UnknownRecord { seq, reason: why } => {
                 write!(f, "record {seq} is not understood by this release: {why}")
             }
-            Self::Damaged { seq, offset, damage, behind } => {
+            Self::Damaged { seq, offset, damage, intact_after: behind } => {
                 write!(f, "record {seq} at byte {offset} is damaged ({damage})")?;
                 match behind {
                     0 => Ok(()),
@@ -176,23 +176,27 @@ impl fmt::Display for ReadOnly {
 }
 
 /// Names what was tried, and on which file, when the system refuses something.
-pub(super) trait Tried<T> {
-    fn tried(self, what: &'static str, path: &Path) -> Result<T, JournalError>;
+pub(super) trait IoContext<T> {
+    fn io_context(self, what: &'static str, path: &Path) -> Result<T, JournalError>;
 }
 
-impl<T, E: Into<io::Error>> Tried<T> for Result<T, E> {
-    fn tried(self, what: &'static str, path: &Path) -> Result<T, JournalError> {
-        self.map_err(|error| JournalError::Io { what, path: path.to_owned(), source: error.into() })
+impl<T, E: Into<io::Error>> IoContext<T> for Result<T, E> {
+    fn io_context(self, what: &'static str, path: &Path) -> Result<T, JournalError> {
+        self.map_err(|error| JournalError::Io {
+            operation: what,
+            path: path.to_owned(),
+            source: error.into(),
+        })
     }
 }
 
 /// Some of the sessions; a beginning like `0` fits all that there are.
-fn listed(found: &[SessionId]) -> String {
+fn list_ids(found: &[SessionId]) -> String {
     let some: Vec<String> = found.iter().take(5).map(SessionId::to_string).collect();
     let more = if found.len() > some.len() { ", …" } else { "" };
     some.join(", ") + more
 }
 
-fn by(pid: Option<u32>) -> String {
+fn by_process(pid: Option<u32>) -> String {
     pid.map_or(String::new(), |pid| format!(": process {pid} runs it"))
 }

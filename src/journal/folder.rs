@@ -6,16 +6,20 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use super::Durability;
-use super::error::{JournalError, Tried};
+use super::error::{IoContext, JournalError};
 
 /// Sees to it that there is a folder which nobody but the user can look into.
 ///
 /// Folders that are missing are made. One that is a symbolic link or belongs to somebody else is refused: what is
 /// written there would not be the user's. One that others may look into is closed.
-pub(super) fn private(path: &Path) -> Result<(), JournalError> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path).tried("make the folder", path)?;
-    let found = fs::symlink_metadata(path).tried("look at", path)?;
-    let untrusted = |why| Err(JournalError::Untrusted { path: path.to_owned(), why });
+pub(super) fn create_private(path: &Path) -> Result<(), JournalError> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .io_context("make the folder", path)?;
+    let found = fs::symlink_metadata(path).io_context("look at", path)?;
+    let untrusted = |why| Err(JournalError::UntrustedFolder { path: path.to_owned(), reason: why });
     if found.is_symlink() {
         return untrusted("is a symbolic link");
     }
@@ -27,26 +31,27 @@ pub(super) fn private(path: &Path) -> Result<(), JournalError> {
     }
     if found.mode() & 0o077 != 0 {
         log::warn!("{} was open to others; closing it", path.display());
-        fs::set_permissions(path, Permissions::from_mode(0o700)).tried("close to others", path)?;
+        fs::set_permissions(path, Permissions::from_mode(0o700))
+            .io_context("close to others", path)?;
     }
     Ok(())
 }
 
 /// Sees to it that there is such a folder, and that it is there after the end of the machine, too, if that is wanted: its
 /// name stands in the folder around it, and so on up to one that was there before.
-pub(super) fn durable(path: &Path, durability: Durability) -> Result<(), JournalError> {
+pub(super) fn create_durable(path: &Path, durability: Durability) -> Result<(), JournalError> {
     let missing: Vec<&Path> = path.ancestors().take_while(|folder| !folder.exists()).collect();
-    private(path)?;
+    create_private(path)?;
     if durability == Durability::Full {
         for around in missing.into_iter().filter_map(Path::parent) {
-            sync(around).tried("make durable", around)?;
+            sync_folder(around).io_context("make durable", around)?;
         }
     }
     Ok(())
 }
 
 /// Lists a folder. Where that takes a while, a signal can come in between.
-pub(super) fn list(path: &Path) -> io::Result<ReadDir> {
+pub(super) fn read_dir(path: &Path) -> io::Result<ReadDir> {
     loop {
         match fs::read_dir(path) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -56,7 +61,7 @@ pub(super) fn list(path: &Path) -> io::Result<ReadDir> {
 }
 
 /// Makes the names in a folder durable.
-pub(super) fn sync(path: &Path) -> io::Result<()> {
+pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
@@ -74,7 +79,7 @@ mod tests {
     fn a_folder_that_is_missing_is_made_for_the_user_alone() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("a/b");
-        private(&path).unwrap();
+        create_private(&path).unwrap();
         assert_eq!((mode(&path), mode(&temp.path().join("a"))), (0o700, 0o700));
     }
 
@@ -85,7 +90,7 @@ mod tests {
         let path = temp.path().join("open");
         fs::create_dir(&path).unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o777)).unwrap();
-        private(&path).unwrap();
+        create_private(&path).unwrap();
         assert_eq!(mode(&path), 0o700);
     }
 
@@ -98,7 +103,9 @@ mod tests {
         fs::create_dir(&target).unwrap();
         symlink(&target, &link).unwrap();
         fs::write(&file, "").unwrap();
-        assert!(private(&link).unwrap_err().to_string().ends_with("link is a symbolic link"));
-        assert!(private(&file).is_err());
+        assert!(
+            create_private(&link).unwrap_err().to_string().ends_with("link is a symbolic link")
+        );
+        assert!(create_private(&file).is_err());
     }
 }

@@ -7,60 +7,67 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::error::ReadOnly;
-use super::id::SessionId;
-use super::workspace::Workspace;
-use crate::machine::{Change, Conversation, Fold, Mark, Outcomes, Resumption};
-use crate::model::{CallId, Item, Rules, Time};
+use super::error::ReadOnlyReason;
+use super::session_id::SessionId;
+use super::workspace_identity::WorkspaceIdentity;
+use crate::machine::{
+    Conversation, ConversationChange, Fingerprint, Machine, MachineOutput, Resumption,
+};
+use crate::model::{CallId, ConversationItem, RunRules, RunTime};
 use crate::port::ToolSpec;
 
 /// The format that this release writes. A release that adds something which an older one must not overlook counts it up.
-pub const FORMAT: u32 = 1;
+pub const JOURNAL_FORMAT: u32 = 1;
 
 /// What a session was begun with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Header {
+pub struct SessionHeader {
     /// The format of the journal.
     pub format: u32,
     /// What the digests of its marks cover; see [`Mark::RELEASE`].
-    pub marks: u32,
+    #[serde(rename = "marks")]
+    pub fingerprint_version: u32,
     /// The session.
     pub session: SessionId,
     /// The program that began it, with its version.
     pub program: String,
     /// When it was begun.
-    pub created: Wall,
+    pub created: WallTime,
     /// Where it comes from, when it is a fork or was imported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lineage: Option<Lineage>,
+    #[serde(rename = "lineage")]
+    pub ancestry: Option<Ancestry>,
     /// The last record that came from elsewhere, when it was imported: nobody knows who wrote what is up to there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub imported: Option<u64>,
+    #[serde(rename = "imported")]
+    pub imported_up_to: Option<u64>,
     /// Who sent it, when another session did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dispatched_by: Option<Dispatcher>,
+    pub dispatched_by: Option<ParentCall>,
     /// What it works with.
-    pub setting: Setting,
+    #[serde(rename = "setting")]
+    pub setup: SessionSetup,
     /// The rules that it obeys.
-    pub rules: Rules,
+    pub rules: RunRules,
     /// Bytes of system prompt and tools, for the estimate of the context's size.
-    pub fixed: u64,
+    #[serde(rename = "fixed")]
+    pub fixed_bytes: u64,
     /// The conversation before its task.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub history: Vec<Item>,
+    pub history: Vec<ConversationItem>,
     /// Its task.
-    pub task: Item,
+    pub task: ConversationItem,
 }
 
 /// What a session works with. It may be another one each time that the session goes on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Setting {
+pub struct SessionSetup {
     /// The model, as the user names it.
     pub model: Arc<str>,
     /// The agent.
     pub agent: Arc<str>,
     /// The workspace.
-    pub workspace: Workspace,
+    pub workspace: WorkspaceIdentity,
     /// The system prompt.
     pub system: Arc<str>,
     /// The tools that the model is told of.
@@ -75,7 +82,7 @@ pub struct Setting {
 
 /// Where a session comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lineage {
+pub struct Ancestry {
     /// The session whose records it begins with.
     pub session: SessionId,
     /// The last one of those records.
@@ -87,14 +94,14 @@ pub struct Lineage {
 
 /// A session that has sent another one to work on a part of its task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Dispatcher {
+pub struct ParentCall {
     /// The session.
     pub session: SessionId,
     /// The tool call of it; [`EVALUATION`](Self::EVALUATION) when the other one evaluates its answer.
     pub call: CallId,
 }
 
-impl Dispatcher {
+impl ParentCall {
     /// What stands in the place of a tool call in a session that evaluates the answer of another one.
     pub const EVALUATION: &str = "evaluation";
 
@@ -111,10 +118,11 @@ impl Dispatcher {
 
 /// A session goes on: after a crash, an interrupt or its end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Resumed {
+pub struct ResumedRecord {
     /// What it works with from now on; none when that has not changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub setting: Option<Setting>,
+    #[serde(rename = "setting")]
+    pub setup: Option<SessionSetup>,
     /// How it goes on.
     #[serde(flatten)]
     pub resumption: Resumption,
@@ -122,7 +130,7 @@ pub struct Resumed {
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ended {
+pub struct EndedRecord {
     /// `success`, `partial` or `failed`.
     pub status: String,
     /// Why it ended.
@@ -130,7 +138,8 @@ pub struct Ended {
     /// Replies whose tool calls ran.
     pub steps: u32,
     /// Model calls.
-    pub calls: u32,
+    #[serde(rename = "calls")]
+    pub model_calls: u32,
     /// Micro-dollars.
     pub cost: u64,
     /// Input and output tokens.
@@ -140,86 +149,94 @@ pub struct Ended {
 /// A time of day. In a journal it stands where people look for it; records are ordered by their sequence alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Wall(Timestamp);
+pub struct WallTime(Timestamp);
 
 /// What a new session is begun with.
 #[derive(Clone, Debug)]
-pub struct Begin {
+pub struct NewSession {
     /// When.
     pub now: SystemTime,
     /// Who sent it, when another session did.
-    pub dispatched_by: Option<Dispatcher>,
+    pub dispatched_by: Option<ParentCall>,
     /// What it works with.
-    pub setting: Setting,
+    pub setup: SessionSetup,
     /// The rules that it obeys.
-    pub rules: Rules,
+    pub rules: RunRules,
     /// Bytes of system prompt and tools.
-    pub fixed: u64,
+    pub fixed_bytes: u64,
     /// The conversation before its task.
-    pub history: Vec<Item>,
+    pub history: Vec<ConversationItem>,
     /// Its task.
-    pub task: Item,
+    pub task: ConversationItem,
 }
 
-impl Header {
+impl SessionHeader {
     /// Returns the header of a session that begins like this.
-    pub fn new(session: SessionId, begin: Begin) -> Self {
-        let Begin { now, dispatched_by, setting, rules, fixed, history, task } = begin;
+    pub fn new(session: SessionId, begin: NewSession) -> Self {
+        let NewSession {
+            now,
+            dispatched_by,
+            setup: setting,
+            rules,
+            fixed_bytes: fixed,
+            history,
+            task,
+        } = begin;
         Self {
-            format: FORMAT,
-            marks: Mark::RELEASE,
+            format: JOURNAL_FORMAT,
+            fingerprint_version: Fingerprint::VERSION,
             session,
             program: concat!("architect ", env!("CARGO_PKG_VERSION")).to_owned(),
             created: now.into(),
-            lineage: None,
-            imported: None,
+            ancestry: None,
+            imported_up_to: None,
             dispatched_by,
-            setting,
+            setup: setting,
             rules,
-            fixed,
+            fixed_bytes: fixed,
             history,
             task,
         }
     }
 
     /// Returns why the session can only be read, if a newer release began it.
-    pub(super) fn newer(&self) -> Option<ReadOnly> {
+    pub(super) fn newer_format(&self) -> Option<ReadOnlyReason> {
         let format = self.format;
-        (format > FORMAT).then_some(ReadOnly::Newer { format })
+        (format > JOURNAL_FORMAT).then_some(ReadOnlyReason::NewerFormat { format })
     }
 
     /// Begins the run.
-    pub fn start(&self) -> (Fold, Outcomes) {
-        let mut conversation = Conversation::new(self.fixed);
+    pub fn start_machine(&self) -> (Machine, MachineOutput) {
+        let mut conversation = Conversation::new(self.fixed_bytes);
         for item in &self.history {
-            conversation.apply(Change::Append { item: item.clone() });
+            conversation.apply(ConversationChange::Append { item: item.clone() });
         }
-        Fold::start(self.rules.clone(), conversation, self.task.clone())
+        Machine::start(self.rules.clone(), conversation, self.task.clone())
     }
 }
 
-impl Wall {
+impl WallTime {
     /// Returns the time of day so long after this one.
-    pub fn after(self, time: Time) -> Self {
+    pub fn plus(self, time: RunTime) -> Self {
         let micros = i64::try_from(time.0).unwrap_or(i64::MAX);
-        let later = Timestamp::from_microsecond(self.micros().saturating_add(micros));
+        let later = Timestamp::from_microsecond(self.unix_micros().saturating_add(micros));
         Self(later.unwrap_or(Timestamp::MAX))
     }
 
     /// Returns the time of day so long before this one.
-    pub fn before(self, time: Time) -> Self {
+    pub fn minus(self, time: RunTime) -> Self {
         let micros = i64::try_from(time.0).unwrap_or(i64::MAX);
-        let earlier = Timestamp::from_microsecond(self.micros().saturating_sub(micros));
+        let earlier = Timestamp::from_microsecond(self.unix_micros().saturating_sub(micros));
         Self(earlier.unwrap_or(Timestamp::MIN))
     }
 
     /// Returns the microseconds since 1970.
-    pub fn micros(self) -> i64 {
+    pub fn unix_micros(self) -> i64 {
         self.0.as_microsecond()
     }
 }
 
-impl From<SystemTime> for Wall {
+impl From<SystemTime> for WallTime {
     /// A clock that stands before the year -9999 or after 9999 says 1970.
     fn from(time: SystemTime) -> Self {
         let stamp = Timestamp::try_from(time).unwrap_or(Timestamp::UNIX_EPOCH);
@@ -227,13 +244,13 @@ impl From<SystemTime> for Wall {
     }
 }
 
-impl From<Wall> for String {
-    fn from(wall: Wall) -> Self {
+impl From<WallTime> for String {
+    fn from(wall: WallTime) -> Self {
         wall.to_string()
     }
 }
 
-impl TryFrom<String> for Wall {
+impl TryFrom<String> for WallTime {
     type Error = jiff::Error;
 
     fn try_from(text: String) -> Result<Self, jiff::Error> {
@@ -241,7 +258,7 @@ impl TryFrom<String> for Wall {
     }
 }
 
-impl std::fmt::Display for Wall {
+impl std::fmt::Display for WallTime {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.fmt(f)
     }
@@ -255,18 +272,18 @@ mod tests {
 
     #[test]
     fn a_time_of_day_is_read_back_as_it_was_written() {
-        let wall = Wall::from(UNIX_EPOCH + Duration::from_micros(1_700_000_000_123_456));
+        let wall = WallTime::from(UNIX_EPOCH + Duration::from_micros(1_700_000_000_123_456));
         let text = serde_json::to_string(&wall).unwrap();
         assert_eq!(text, r#""2023-11-14T22:13:20.123456Z""#);
-        assert_eq!(serde_json::from_str::<Wall>(&text).unwrap(), wall);
-        assert_eq!(wall.after(Time(44)).to_string(), "2023-11-14T22:13:20.1235Z");
-        assert_eq!(wall.after(Time(44)).before(Time(44)), wall);
+        assert_eq!(serde_json::from_str::<WallTime>(&text).unwrap(), wall);
+        assert_eq!(wall.plus(RunTime(44)).to_string(), "2023-11-14T22:13:20.1235Z");
+        assert_eq!(wall.plus(RunTime(44)).minus(RunTime(44)), wall);
     }
 
     #[test]
     fn absurd_times_don_t_overflow() {
-        let wall = Wall::from(UNIX_EPOCH);
-        assert!(wall.after(Time(u64::MAX)) > wall);
-        assert!(wall.before(Time(u64::MAX)) < wall);
+        let wall = WallTime::from(UNIX_EPOCH);
+        assert!(wall.plus(RunTime(u64::MAX)) > wall);
+        assert!(wall.minus(RunTime(u64::MAX)) < wall);
     }
 }

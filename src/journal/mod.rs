@@ -10,41 +10,44 @@
 //! folded from these lines.
 
 mod blobs;
-mod claim;
-mod copy;
 mod error;
+mod file_journal;
 mod folder;
+mod fork_export;
 mod header;
-mod history;
-mod id;
-mod line;
-mod mail;
-mod outputs;
-mod reader;
+mod imported_conversation;
+mod journal_reader;
+mod record_line;
 mod replay;
-mod reserve;
 mod resume;
-mod store;
-mod workspace;
-mod writer;
+mod session_claim;
+mod session_id;
+mod session_outputs;
+mod session_store;
+mod space_reservation;
+mod steering_queue;
+mod workspace_identity;
 
 pub mod index;
 
-pub use copy::{Fork, Imported, Instead};
-pub use error::{JournalError, ReadOnly};
-pub use header::{Begin, Dispatcher, Ended, FORMAT, Header, Lineage, Resumed, Setting, Wall};
-pub use history::{History, NoHistory, Repairs};
-pub use id::SessionId;
-pub use index::Index;
-pub use line::{Content, Partial, Stored, StoredMark};
-pub use mail::{Letter, LetterKind, Mail, MailId};
-pub use outputs::{Outputs, Page};
-pub use reader::{Damage, Found, Position, Reader};
-pub use replay::{Difference, End, EndKind, Past, Replayed};
-pub use resume::{GoOn, Going, Opened};
-pub use store::{Listed, Repair, Store, default_root};
-pub use workspace::{Drift, Head, Workspace};
-pub use writer::FileJournal;
+pub use error::{JournalError, ReadOnlyReason};
+pub use file_journal::FileJournal;
+pub use fork_export::{ForkOptions, ImportedSession, ReplacementResult};
+pub use header::{
+    Ancestry, EndedRecord, JOURNAL_FORMAT, NewSession, ParentCall, ResumedRecord, SessionHeader,
+    SessionSetup, WallTime,
+};
+pub use imported_conversation::{ConversationError, ImportRepairs, ImportedConversation};
+pub use index::SessionIndex;
+pub use journal_reader::{JournalPosition, JournalReader, ReadRecord, RecordDamage};
+pub use record_line::{PartialReply, StoredContent, StoredFingerprint, StoredRecord};
+pub use replay::{Divergence, JournalEnd, JournalEndKind, ReplayedRecord, SessionHistory};
+pub use resume::{OpenedSession, ResumeOptions, ResumedSession};
+pub use session_id::SessionId;
+pub use session_outputs::{OutputPage, SessionOutputs};
+pub use session_store::{DamagePolicy, ListedSession, SessionStore, default_root};
+pub use steering_queue::{MessageId, MessageKind, QueuedMessage, SteeringQueue};
+pub use workspace_identity::{GitHead, WorkspaceChange, WorkspaceIdentity};
 
 /// What a journal survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,248 +4,255 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
-use super::error::{JournalError, ReadOnly};
-use super::header::{Ended, Header, Resumed, Setting, Wall};
-use super::id::SessionId;
-use super::line::{Content, Stored, StoredMark};
-use super::mail::MailId;
-use super::reader::{Behind, Damage, Found, Position, Reader};
-use crate::machine::{
-    Bill, Event, EventKind, Fold, Image, Intent, Mark, Outcomes, Resumption, Slot, State,
-    StateKind, Status, Verdict,
+use super::error::{JournalError, ReadOnlyReason};
+use super::header::{EndedRecord, ResumedRecord, SessionHeader, SessionSetup, WallTime};
+use super::journal_reader::{
+    JournalPosition, JournalReader, ReadRecord, RecordDamage, RecordsAfterDamage,
 };
-use crate::model::{CallId, EffectId, Span, Time};
+use super::record_line::{StoredContent, StoredFingerprint, StoredRecord};
+use super::session_id::SessionId;
+use super::steering_queue::MessageId;
+use crate::machine::{
+    Authorization, CallIntent, CallState, CostBreakdown, Event, EventKind, FileDigests,
+    Fingerprint, Machine, MachineOutput, Resumption, RunStatus, State, StateKind,
+};
+use crate::model::{CallId, EffectId, RunTime, TimeSpan};
 
 /// Where a session stands, and what a resume needs to know of how it came there.
 #[derive(Clone, Debug)]
-pub struct Past {
+pub struct SessionHistory {
     /// What the session was begun with.
-    pub header: Header,
+    pub header: SessionHeader,
     /// What it works with by now.
-    pub setting: Setting,
+    pub setup: SessionSetup,
     /// Where it stands.
-    pub fold: Fold,
+    pub machine: Machine,
     /// What follows from the newest event.
-    pub outcomes: Outcomes,
+    pub output: MachineOutput,
     /// The time of the newest record.
-    pub at: Time,
+    pub at: RunTime,
     /// The time of day when the time of the session was zero, as far as the newest process knew.
-    pub dawn: Wall,
+    pub epoch: WallTime,
     /// What it has used so far.
-    pub bill: Bill,
+    pub costs: CostBreakdown,
     /// Model calls that are over: answered, failed or given up, those of sub-agents included. A call that a crash or an
     /// interrupt cut off is not among them; the session makes it again.
-    pub calls_over: u32,
+    pub finished_calls: u32,
     /// How the newest run ended; none when it did not, or when the session went on after it.
-    pub ended: Option<Ended>,
+    pub ended: Option<EndedRecord>,
     /// What the newest record says, when the session has just gone on.
     pub(super) resumption: Option<Resumption>,
     /// The record that says what the session works with by now.
-    set_by: u64,
+    setup_record: u64,
     /// Messages from other processes that records contain.
-    pub(super) arrived: BTreeSet<MailId>,
+    pub(super) delivered_messages: BTreeSet<MessageId>,
     /// What the calls that run were cleared for.
-    intents: HashMap<CallId, Intent>,
+    intents: HashMap<CallId, CallIntent>,
     /// The files that calls have replaced since the session went on, as they left them.
-    written: BTreeMap<Arc<str>, Option<Arc<str>>>,
+    replaced_files: BTreeMap<Arc<str>, Option<Arc<str>>>,
     /// The changes of files that calls were ever cleared for.
-    edits: Vec<Image>,
+    all_edits: Vec<FileDigests>,
 }
 
 /// What became of a record.
 #[derive(Debug)]
-pub struct Replayed {
+pub struct ReplayedRecord {
     /// Where the run stood when the record came.
-    pub met: Mark,
-    /// Whether the run went on with it; what followed is what [`Past::outcomes`] says then.
-    pub went_on: bool,
+    pub fingerprint: Fingerprint,
+    /// Whether the run went on with it; what followed is what [`SessionHistory::outcomes`] says then.
+    pub is_advanced: bool,
     /// Where the replay left the stored path, if it did here.
-    pub difference: Option<Difference>,
+    pub divergence: Option<Divergence>,
 }
 
 /// A record that met another state than it meets now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Difference {
+pub struct Divergence {
     /// The record.
     pub seq: u64,
     /// What it says.
-    pub what: String,
+    pub record: String,
     /// Where the run stood that wrote it.
-    pub stored: StoredMark,
+    pub stored: StoredFingerprint,
     /// Where it stands now.
-    pub found: Mark,
+    pub replayed: Fingerprint,
     /// The record whose outcome is another one.
-    pub after: u64,
+    pub previous: u64,
 }
 
 /// Where the valid prefix of a journal ends, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct End {
+pub struct JournalEnd {
     /// The valid prefix.
-    pub position: Position,
+    pub position: JournalPosition,
     /// What comes behind it.
-    pub kind: EndKind,
+    pub kind: JournalEndKind,
 }
 
 /// What comes behind the valid prefix of a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum EndKind {
+pub enum JournalEndKind {
     /// Nothing.
     Whole,
     /// What a crash leaves: half a record, and nothing intact behind it that a sync came before.
-    Torn(Damage),
+    Torn(RecordDamage),
     /// Something because of which the session can only be read.
-    ReadOnly(ReadOnly),
+    ReadOnly(ReadOnlyReason),
 }
 
-impl End {
+impl JournalEnd {
     /// Returns why records are missing behind the valid prefix that were once there; none if none are, as far as can be
     /// told. Half a line at the end is what a crash leaves, and what a journal ends with while it is written.
-    pub fn damage(&self) -> Option<ReadOnly> {
+    pub fn damage(&self) -> Option<ReadOnlyReason> {
         match &self.kind {
-            EndKind::Whole
-            | EndKind::Torn(Damage::NoEnd)
-            | EndKind::ReadOnly(ReadOnly::Newer { .. }) => None,
-            EndKind::Torn(damage) => {
-                let Position { seq, offset, .. } = self.position;
-                Some(ReadOnly::Damaged { seq, offset, damage: damage.clone(), behind: 0 })
+            JournalEndKind::Whole
+            | JournalEndKind::Torn(RecordDamage::Unterminated)
+            | JournalEndKind::ReadOnly(ReadOnlyReason::NewerFormat { .. }) => None,
+            JournalEndKind::Torn(damage) => {
+                let JournalPosition { seq, offset, .. } = self.position;
+                Some(ReadOnlyReason::Damaged {
+                    seq,
+                    offset,
+                    damage: damage.clone(),
+                    intact_after: 0,
+                })
             }
-            EndKind::ReadOnly(why) => Some(why.clone()),
+            JournalEndKind::ReadOnly(why) => Some(why.clone()),
         }
     }
 }
 
-impl Past {
+impl SessionHistory {
     /// Begins with the header of a session.
-    pub fn start(header: Header) -> Self {
-        let (fold, outcomes) = header.start();
+    pub fn start(header: SessionHeader) -> Self {
+        let (fold, outcomes) = header.start_machine();
         Self {
-            setting: header.setting.clone(),
-            dawn: header.created,
+            setup: header.setup.clone(),
+            epoch: header.created,
             header,
-            fold,
-            outcomes,
-            at: Time::START,
-            bill: Bill::default(),
-            calls_over: 0,
+            machine: fold,
+            output: outcomes,
+            at: RunTime::START,
+            costs: CostBreakdown::default(),
+            finished_calls: 0,
             ended: None,
             resumption: None,
-            set_by: 0,
-            arrived: BTreeSet::new(),
+            setup_record: 0,
+            delivered_messages: BTreeSet::new(),
             intents: HashMap::new(),
-            written: BTreeMap::new(),
-            edits: Vec::new(),
+            replaced_files: BTreeMap::new(),
+            all_edits: Vec::new(),
         }
     }
 
     /// Takes the next record in.
-    pub fn take(mut self, stored: &Stored) -> (Self, Replayed) {
-        let met = Mark::of(&self.fold, &self.outcomes.effects);
-        let difference = self.difference(stored, met);
-        let before = (met.state, self.fold.state.run().spent);
-        let under_way = call_under_way(&self.fold.state);
+    pub fn apply(mut self, stored: &StoredRecord) -> (Self, ReplayedRecord) {
+        let met = Fingerprint::of(&self.machine, &self.output.effects);
+        let difference = self.find_divergence(stored, met);
+        let before = (met.state, self.machine.state.run().used);
+        let under_way = pending_model_call(&self.machine.state);
         self.at = self.at.max(stored.at);
-        self.arrived.extend(&stored.mail);
+        self.delivered_messages.extend(&stored.message_ids);
         let went_on = match &stored.content {
-            Content::Event(event) => {
+            StoredContent::Event(event) => {
                 (self.ended, self.resumption) = (None, None);
-                self.remember(event);
-                let is_charged =
-                    matches!(event, Event::Charged { .. }) && self.fold.state.awaits(event);
-                (self.fold, self.outcomes) = self.fold.accept(stored.at, event.clone());
-                self.bill.take(before, Some(event), self.fold.state.run().spent);
+                self.remember_event(event);
+                let is_charged = matches!(event, Event::UsageReported { .. })
+                    && self.machine.state.awaits(event);
+                (self.machine, self.output) = self.machine.handle(stored.at, event.clone());
+                self.costs.add(before, Some(event), self.machine.state.run().used);
                 let is_over = under_way.is_some()
-                    && call_under_way(&self.fold.state) != under_way
-                    && !cuts_off(event);
-                self.calls_over += u32::from(is_charged || is_over);
+                    && pending_model_call(&self.machine.state) != under_way
+                    && !ends_run(event);
+                self.finished_calls += u32::from(is_charged || is_over);
                 true
             }
-            Content::Resumed(resumed) => {
-                let Resumed { setting, resumption } = Resumed::clone(resumed);
+            StoredContent::Resumed(resumed) => {
+                let ResumedRecord { setup: setting, resumption } = ResumedRecord::clone(resumed);
                 (self.ended, self.resumption) = (None, Some(resumption.clone()));
                 if let Some(setting) = setting {
-                    (self.setting, self.set_by) = (setting, stored.seq);
+                    (self.setup, self.setup_record) = (setting, stored.seq);
                 }
-                self.dawn = stored.ts.map_or(self.dawn, |now| now.before(stored.at));
-                self.remember_found(&resumption);
-                (self.fold, self.outcomes) = self.fold.resume(stored.at, resumption);
-                self.bill.take(before, None, self.fold.state.run().spent);
+                self.epoch = stored.ts.map_or(self.epoch, |now| now.minus(stored.at));
+                self.remember_recovered(&resumption);
+                (self.machine, self.output) = self.machine.resume(stored.at, resumption);
+                self.costs.add(before, None, self.machine.state.run().used);
                 true
             }
-            Content::Ended(ended) => {
+            StoredContent::Ended(ended) => {
                 self.ended = Some(ended.clone());
                 false
             }
-            Content::Header(_) | Content::Partial(_) | Content::Other => false,
+            StoredContent::Header(_) | StoredContent::Partial(_) | StoredContent::Other => false,
         };
-        (self, Replayed { met, went_on, difference })
+        (self, ReplayedRecord { fingerprint: met, is_advanced: went_on, divergence: difference })
     }
 
     /// Returns whether somebody else has said what the session works with: it was imported, and has not gone on here yet.
     /// Its options, its folder and its system prompt are no wish of the user then.
-    pub fn is_foreign(&self) -> bool {
-        self.header.imported.is_some_and(|last| self.set_by <= last)
+    pub fn is_imported_setup(&self) -> bool {
+        self.header.imported_up_to.is_some_and(|last| self.setup_record <= last)
     }
 
     /// Returns whether the task is done, as far as this agent and this model are concerned.
-    pub(super) fn is_finished_for(&self, setting: &Setting) -> bool {
-        let State::Done(done) = &self.fold.state else { return false };
-        let is_same = self.setting.agent == setting.agent && self.setting.model == setting.model;
-        is_same && done.outcome.reason.status() == Status::Success
+    pub(super) fn is_finished_for(&self, setting: &SessionSetup) -> bool {
+        let State::Done(done) = &self.machine.state else { return false };
+        let is_same = self.setup.agent == setting.agent && self.setup.model == setting.model;
+        is_same && done.outcome.reason.status() == RunStatus::Success
     }
 
     /// Returns the sessions that calls have sent which run.
-    pub(super) fn delegated(&self) -> Vec<SessionId> {
+    pub(super) fn delegated_sessions(&self) -> Vec<SessionId> {
         let sessions = self.intents.values().filter_map(|intent| match intent {
-            Intent::Delegated { session } => session.as_deref()?.parse().ok(),
-            Intent::Pure | Intent::Opaque | Intent::Edit { .. } => None,
+            CallIntent::Delegated { session } => session.as_deref()?.parse().ok(),
+            CallIntent::ReadOnly | CallIntent::Opaque | CallIntent::Edit { .. } => None,
         });
         sessions.collect()
     }
 
     /// Returns what a call that runs was cleared for.
-    pub(super) fn intent(&self, call: &CallId) -> Option<&Intent> {
+    pub(super) fn intent(&self, call: &CallId) -> Option<&CallIntent> {
         self.intents.get(call)
     }
 
     /// Returns the files that calls have replaced since the session went on, with the digests of what they left.
-    pub fn written(&self) -> &BTreeMap<Arc<str>, Option<Arc<str>>> {
-        &self.written
+    pub fn replaced_files(&self) -> &BTreeMap<Arc<str>, Option<Arc<str>>> {
+        &self.replaced_files
     }
 
     /// Marks are compared only when their digests cover the same.
-    fn difference(&self, stored: &Stored, found: Mark) -> Option<Difference> {
-        let mark = stored.met.as_ref()?;
-        if self.header.marks != Mark::RELEASE || mark.is(found) {
+    fn find_divergence(&self, stored: &StoredRecord, found: Fingerprint) -> Option<Divergence> {
+        let mark = stored.fingerprint.as_ref()?;
+        if self.header.fingerprint_version != Fingerprint::VERSION || mark.matches(found) {
             return None;
         }
-        Some(Difference {
+        Some(Divergence {
             seq: stored.seq,
-            what: stored.content.name().to_owned(),
+            record: stored.content.name().to_owned(),
             stored: mark.clone(),
-            found,
-            after: stored.seq.saturating_sub(1),
+            replayed: found,
+            previous: stored.seq.saturating_sub(1),
         })
     }
 
     /// Returns the changes of files that calls were ever cleared for, whether they were made or not.
-    pub(super) fn edits(&self) -> &[Image] {
-        &self.edits
+    pub(super) fn all_edits(&self) -> &[FileDigests] {
+        &self.all_edits
     }
 
     /// Remembers what a resume has to know of an event.
-    fn remember(&mut self, event: &Event) {
+    fn remember_event(&mut self, event: &Event) {
         match event {
-            Event::Vetted { id, verdict: Verdict::Cleared { intent, .. } } => {
-                if let Intent::Edit { files } = intent {
-                    self.edits.extend(files.iter().cloned());
+            Event::Authorized { id, authorization: Authorization::Approved { intent, .. } } => {
+                if let CallIntent::Edit { files } = intent {
+                    self.all_edits.extend(files.iter().cloned());
                 }
-                if let Some(call) = call_of(&self.fold.state, *id) {
+                if let Some(call) = call_of_effect(&self.machine.state, *id) {
                     self.intents.insert(call, intent.clone());
                 }
             }
-            Event::Settled { id, result } => {
-                let call = call_of(&self.fold.state, *id);
+            Event::ToolCompleted { id, result } => {
+                let call = call_of_effect(&self.machine.state, *id);
                 if let Some(intent) = call.and_then(|call| self.intents.remove(&call))
                     && result.is_ok()
                 {
@@ -253,47 +260,47 @@ impl Past {
                 }
             }
             Event::Replied { .. } => self.intents.clear(),
-            Event::Vetted { .. }
+            Event::Authorized { .. }
             | Event::Tick { .. }
             | Event::Interrupt { .. }
             | Event::StoreFailed { .. }
-            | Event::Defect { .. }
+            | Event::InternalError { .. }
             | Event::Prepared { .. }
-            | Event::Failed { .. }
-            | Event::Charged { .. }
+            | Event::CallFailed { .. }
+            | Event::UsageReported { .. }
             | Event::Checked { .. } => {}
         }
     }
 
     /// The session goes on. From now on only what it writes itself is remembered: what others had changed before, the
     /// model was told.
-    fn remember_found(&mut self, resumption: &Resumption) {
-        self.written.clear();
+    fn remember_recovered(&mut self, resumption: &Resumption) {
+        self.replaced_files.clear();
         let intents = std::mem::take(&mut self.intents);
-        for found in resumption.found.iter().filter(|found| found.result.is_ok()) {
+        for found in resumption.recovered.iter().filter(|found| found.result.is_ok()) {
             if let Some(intent) = intents.get(&found.call) {
                 self.remember_files(intent);
             }
         }
     }
 
-    fn remember_files(&mut self, intent: &Intent) {
+    fn remember_files(&mut self, intent: &CallIntent) {
         match intent {
-            Intent::Edit { files } => {
+            CallIntent::Edit { files } => {
                 for image in files.iter() {
-                    self.written.insert(Arc::clone(&image.path), image.after.clone());
+                    self.replaced_files.insert(Arc::clone(&image.path), image.after.clone());
                 }
             }
-            Intent::Pure | Intent::Opaque | Intent::Delegated { .. } => {}
+            CallIntent::ReadOnly | CallIntent::Opaque | CallIntent::Delegated { .. } => {}
         }
     }
 }
 
 /// Returns the model call that is under way.
-fn call_under_way(state: &State) -> Option<EffectId> {
+fn pending_model_call(state: &State) -> Option<EffectId> {
     match state.kind() {
         StateKind::CallingSending | StateKind::CompactingSending | StateKind::ClosingSending => {
-            state.outstanding().first().copied()
+            state.pending_effects().first().copied()
         }
         StateKind::Preparing
         | StateKind::CompactingWaiting
@@ -306,26 +313,26 @@ fn call_under_way(state: &State) -> Option<EffectId> {
 }
 
 /// Returns whether an event ends a run whatever is under way.
-fn cuts_off(event: &Event) -> bool {
+fn ends_run(event: &Event) -> bool {
     match event {
-        Event::Interrupt { .. } | Event::StoreFailed { .. } | Event::Defect { .. } => true,
+        Event::Interrupt { .. } | Event::StoreFailed { .. } | Event::InternalError { .. } => true,
         Event::Tick { .. }
         | Event::Prepared { .. }
         | Event::Replied { .. }
-        | Event::Failed { .. }
-        | Event::Vetted { .. }
-        | Event::Settled { .. }
-        | Event::Charged { .. }
+        | Event::CallFailed { .. }
+        | Event::Authorized { .. }
+        | Event::ToolCompleted { .. }
+        | Event::UsageReported { .. }
         | Event::Checked { .. } => false,
     }
 }
 
 /// Returns the call that an effect belongs to.
-pub(super) fn call_of(state: &State, effect: EffectId) -> Option<CallId> {
+pub(super) fn call_of_effect(state: &State, effect: EffectId) -> Option<CallId> {
     let State::Executing(state) = state else { return None };
-    let open = state.calls.iter().find(|call| match call.slot {
-        Slot::Vetting { id, .. } | Slot::Running { id, .. } => id == effect,
-        Slot::Queued | Slot::Settled(_) => false,
+    let open = state.calls.iter().find(|call| match call.state {
+        CallState::Authorizing { id, .. } | CallState::Running { id, .. } => id == effect,
+        CallState::Queued | CallState::Completed(_) => false,
     });
     open.map(|call| call.call.id.clone())
 }
@@ -336,62 +343,69 @@ pub(super) fn call_of(state: &State, effect: EffectId) -> Option<CallId> {
 ///
 /// Fails when the file can't be read, or when not even its header is there.
 pub(super) fn replay(
-    mut reader: Reader,
+    mut reader: JournalReader,
     session: SessionId,
-    mut see: impl FnMut(&Past, &Stored, &Replayed),
-) -> Result<(Past, End), JournalError> {
-    let read_only = |why| JournalError::ReadOnly { session, why };
-    let headless = |damage| ReadOnly::Damaged { seq: 0, offset: 0, damage, behind: 0 };
+    mut see: impl FnMut(&SessionHistory, &StoredRecord, &ReplayedRecord),
+) -> Result<(SessionHistory, JournalEnd), JournalError> {
+    let read_only = |why| JournalError::ReadOnly { session, reason: why };
+    let headless = |damage| ReadOnlyReason::Damaged { seq: 0, offset: 0, damage, intact_after: 0 };
     let mut past = match reader.read()? {
-        Found::Record(stored) => match stored.content {
-            Content::Header(header) => Past::start(*header),
-            _ => return Err(read_only(headless(Damage::Header))),
+        ReadRecord::Record(stored) => match stored.content {
+            StoredContent::Header(header) => SessionHistory::start(*header),
+            _ => return Err(read_only(headless(RecordDamage::MisplacedHeader))),
         },
-        Found::End => return Err(read_only(headless(Damage::NoEnd))),
-        Found::Damage(damage) => return Err(read_only(headless(damage))),
-        Found::NotUnderstood(why) => {
-            return Err(read_only(ReadOnly::NotUnderstood { seq: 0, why }));
+        ReadRecord::End => return Err(read_only(headless(RecordDamage::Unterminated))),
+        ReadRecord::Damage(damage) => return Err(read_only(headless(damage))),
+        ReadRecord::Unknown(why) => {
+            return Err(read_only(ReadOnlyReason::UnknownRecord { seq: 0, reason: why }));
         }
     };
-    let is_newer = past.header.format > super::FORMAT;
+    let is_newer = past.header.format > super::JOURNAL_FORMAT;
     let mut is_synced = false;
     let kind = loop {
         match reader.read()? {
-            Found::Record(stored) => {
-                is_synced |= stored.sync > Span::ZERO;
-                let (next, replayed) = past.take(&stored);
+            ReadRecord::Record(stored) => {
+                is_synced |= stored.sync_time > TimeSpan::ZERO;
+                let (next, replayed) = past.apply(&stored);
                 see(&next, &stored, &replayed);
                 past = next;
             }
-            Found::End => break EndKind::Whole,
-            Found::NotUnderstood(why) => {
+            ReadRecord::End => break JournalEndKind::Whole,
+            ReadRecord::Unknown(why) => {
                 let seq = reader.position().seq;
-                break EndKind::ReadOnly(ReadOnly::NotUnderstood { seq, why });
+                break JournalEndKind::ReadOnly(ReadOnlyReason::UnknownRecord { seq, reason: why });
             }
-            Found::Damage(damage) => break EndKind::Torn(damage),
+            ReadRecord::Damage(damage) => break JournalEndKind::Torn(damage),
         }
     };
     let position = reader.position();
-    let is_hole = reader.is_hole();
+    let is_hole = reader.has_zeros();
     let kind = match kind {
-        EndKind::Whole | EndKind::Torn(Damage::NoEnd) if is_newer => {
-            EndKind::ReadOnly(ReadOnly::Newer { format: past.header.format })
+        JournalEndKind::Whole | JournalEndKind::Torn(RecordDamage::Unterminated) if is_newer => {
+            JournalEndKind::ReadOnly(ReadOnlyReason::NewerFormat { format: past.header.format })
         }
-        EndKind::Torn(damage) => match reader.behind()? {
-            Behind { records: 0, .. } => EndKind::Torn(damage),
+        JournalEndKind::Torn(damage) => match reader.scan_after_damage()? {
+            RecordsAfterDamage { count: 0, .. } => JournalEndKind::Torn(damage),
             // What a power cut leaves of records since the newest sync: some of them were written, and some before were not.
-            Behind { is_synced: false, .. } if is_synced && is_hole => EndKind::Torn(damage),
-            Behind { records: behind, .. } => {
-                let Position { seq, offset, .. } = position;
-                EndKind::ReadOnly(ReadOnly::Damaged { seq, offset, damage, behind })
+            RecordsAfterDamage { is_synced: false, .. } if is_synced && is_hole => {
+                JournalEndKind::Torn(damage)
+            }
+            RecordsAfterDamage { count: behind, .. } => {
+                let JournalPosition { seq, offset, .. } = position;
+                JournalEndKind::ReadOnly(ReadOnlyReason::Damaged {
+                    seq,
+                    offset,
+                    damage,
+                    intact_after: behind,
+                })
             }
         },
         other => other,
     };
-    Ok((past, End { position, kind }))
+    Ok((past, JournalEnd { position, kind }))
 }
 
-impl Content {
+impl StoredContent {
     /// Returns a name for what a record says.
     pub fn name(&self) -> &'static str {
         match self {
@@ -400,13 +414,13 @@ impl Content {
                 EventKind::Tick => "tick",
                 EventKind::Interrupt => "interrupt",
                 EventKind::StoreFailed => "store_failed",
-                EventKind::Defect => "defect",
+                EventKind::InternalError => "defect",
                 EventKind::Prepared => "prepared",
                 EventKind::Replied => "replied",
-                EventKind::Failed => "failed",
-                EventKind::Vetted => "vetted",
-                EventKind::Settled => "settled",
-                EventKind::Charged => "charged",
+                EventKind::CallFailed => "failed",
+                EventKind::Authorized => "vetted",
+                EventKind::ToolCompleted => "settled",
+                EventKind::UsageReported => "charged",
                 EventKind::Checked => "checked",
             },
             Self::Partial(_) => "partial",
@@ -417,9 +431,9 @@ impl Content {
     }
 }
 
-impl fmt::Display for Difference {
+impl fmt::Display for Divergence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seq, what, stored, found, after } = self;
+        let Self { seq, record: what, stored, replayed: found, previous: after } = self;
         write!(f, "record {after} leads elsewhere than it did: record {seq} ({what}) ")?;
         let (was, is) = (&stored.state, found.state.name());
         if was == is {

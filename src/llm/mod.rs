@@ -1,6 +1,6 @@
 //! Floor 4: models behind wires, from scripts, and from recordings.
 //!
-//! [`connect`](connect()) makes a model of a name ([`ModelSpec`]) and [`WireSettings`]. What the wire formats share is written once: how
+//! [`connect`](connect()) makes a model of a name ([`ModelSpec`]) and [`ModelConnectionSettings`]. What the wire formats share is written once: how
 //! requests are put together (`encode`), carried (`exchange`), how replies become what the machine knows (`decode`), and what
 //! went wrong (`fault`). A wire format itself is a folder of its own and does nothing else than write and read.
 //!
@@ -13,24 +13,24 @@ mod anthropic;
 mod cassette;
 mod chat;
 mod connect;
+#[cfg(test)]
+mod corruption_tests;
 mod decode;
 mod encode;
 mod exchange;
 mod fault;
-mod gemini;
 #[cfg(test)]
-mod mangled;
-pub mod models;
+mod fixtures;
+mod gemini;
+mod model_spec;
+pub mod model_table;
 mod provider;
 mod responses;
 mod schema;
 pub mod scripted;
-mod spec;
-#[cfg(test)]
-mod specimen;
 mod wire;
 
-pub use cassette::{BadRecording, OnDifference, RecordError, Recorder, Recording};
-pub use connect::{ConnectError, Env, WireSettings, connect};
+pub use cassette::{OnMismatch, RecordError, Recorder, Recording, RecordingError};
+pub use connect::{ConnectError, EnvLookup, ModelConnectionSettings, connect};
+pub use model_spec::{ModelSpec, ModelSpecError};
 pub use provider::Provider;
-pub use spec::{BadModel, ModelSpec};

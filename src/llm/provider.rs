@@ -31,7 +31,7 @@ pub enum Provider {
 
 /// Which wire format a provider speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Speaks {
+pub(super) enum ApiFormat {
     Chat,
     Responses,
     Anthropic,
@@ -40,20 +40,20 @@ pub(super) enum Speaks {
 
 /// What is known of a provider.
 #[derive(Debug)]
-pub(super) struct Facts {
+pub(super) struct ProviderInfo {
     /// The name that stands before the slash.
     pub(super) name: &'static str,
-    pub(super) speaks: Speaks,
+    pub(super) api_format: ApiFormat,
     /// Its address.
-    pub(super) base: &'static str,
+    pub(super) base_url: &'static str,
     /// The variable that holds another address.
-    pub(super) base_env: Option<&'static str>,
+    pub(super) base_url_env: Option<&'static str>,
     /// The path that an address of the user's gets where it has none.
-    pub(super) path: &'static str,
+    pub(super) default_path: &'static str,
     /// The variables that hold its key, in order.
     pub(super) key_env: &'static [&'static str],
     /// Whether it answers without a key.
-    pub(super) is_open: bool,
+    pub(super) is_key_optional: bool,
 }
 
 impl Provider {
@@ -74,59 +74,63 @@ impl Provider {
     ];
 
     /// Returns the provider of this name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|provider| provider.name() == name)
     }
 
     /// Returns the name that stands before the slash of a model's name.
     pub fn name(self) -> &'static str {
-        self.facts().name
+        self.info().name
     }
 
     /// Returns what is known of it.
-    pub(super) fn facts(self) -> Facts {
-        let hosted = |name, base, key_env| Facts {
+    pub(super) fn info(self) -> ProviderInfo {
+        let hosted = |name, base, key_env| ProviderInfo {
             name,
-            speaks: Speaks::Chat,
-            base,
-            base_env: None,
-            path: "",
+            api_format: ApiFormat::Chat,
+            base_url: base,
+            base_url_env: None,
+            default_path: "",
             key_env,
-            is_open: false,
+            is_key_optional: false,
         };
-        let local = |name, base| Facts { is_open: true, path: "/v1", ..hosted(name, base, &[]) };
+        let local = |name, base| ProviderInfo {
+            is_key_optional: true,
+            default_path: "/v1",
+            ..hosted(name, base, &[])
+        };
         match self {
-            Self::OpenAi => Facts {
-                speaks: Speaks::Responses,
-                base_env: Some("OPENAI_BASE_URL"),
+            Self::OpenAi => ProviderInfo {
+                api_format: ApiFormat::Responses,
+                base_url_env: Some("OPENAI_BASE_URL"),
                 ..hosted("openai", "https://api.openai.com/v1", &["OPENAI_API_KEY"])
             },
-            Self::OpenAiChat => Facts {
-                base_env: Some("OPENAI_BASE_URL"),
+            Self::OpenAiChat => ProviderInfo {
+                base_url_env: Some("OPENAI_BASE_URL"),
                 ..hosted("openai-chat", "https://api.openai.com/v1", &["OPENAI_API_KEY"])
             },
-            Self::Anthropic => Facts {
-                speaks: Speaks::Anthropic,
-                base_env: Some("ANTHROPIC_BASE_URL"),
-                path: "/v1",
+            Self::Anthropic => ProviderInfo {
+                api_format: ApiFormat::Anthropic,
+                base_url_env: Some("ANTHROPIC_BASE_URL"),
+                default_path: "/v1",
                 ..hosted(
                     "anthropic",
                     "https://api.anthropic.com/v1",
                     &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"],
                 )
             },
-            Self::Gemini => Facts {
-                speaks: Speaks::Gemini,
-                base_env: Some("GEMINI_BASE_URL"),
-                path: "/v1beta",
+            Self::Gemini => ProviderInfo {
+                api_format: ApiFormat::Gemini,
+                base_url_env: Some("GEMINI_BASE_URL"),
+                default_path: "/v1beta",
                 ..hosted(
                     "gemini",
                     "https://generativelanguage.googleapis.com/v1beta",
                     &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
                 )
             },
-            Self::Ollama => Facts {
-                base_env: Some("OLLAMA_HOST"),
+            Self::Ollama => ProviderInfo {
+                base_url_env: Some("OLLAMA_HOST"),
                 key_env: &["OLLAMA_API_KEY"],
                 ..local("ollama", "http://127.0.0.1:11434/v1")
             },

@@ -33,7 +33,7 @@ pub(super) fn is_strict(schema: &Value) -> bool {
 }
 
 /// Returns what the system prompt says of the schema, where the provider has no place of its own for it.
-pub(super) fn in_words(schema: &Value) -> String {
+pub(super) fn schema_prompt(schema: &Value) -> String {
     format!(
         "\n\nYour final answer is one JSON value, without any text around it, that satisfies this JSON Schema:\n{schema}"
     )

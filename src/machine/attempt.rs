@@ -4,18 +4,18 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::deadline::{Deadline, Why};
-use super::effect::{Effect, Note, Purpose};
-use super::event::Facts;
-use super::next::Out;
-use super::retry::{self, Retry};
-use super::run::Run;
-use crate::model::{EffectId, Fault, FaultKind, Span, Time, Tokens};
+use super::deadline::{Deadline, DeadlineKind};
+use super::effect::{CallPurpose, Effect, MachineNote};
+use super::event::RequestSize;
+use super::retry::{self, RetryDecision};
+use super::run_context::RunContext;
+use super::step::StepBuilder;
+use crate::model::{EffectId, Fault, FaultKind, RunTime, TimeSpan, Tokens};
 
 /// Where a model call stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Attempt {
+pub enum CallAttempt {
     /// A request is under way.
     Sending {
         /// The effect that is awaited.
@@ -23,56 +23,67 @@ pub enum Attempt {
         /// The attempt, counted from one.
         number: u32,
         /// When the attempt is given up.
-        due: Time,
+        due: RunTime,
     },
     /// The attempt before failed; the next one has to wait.
     Waiting {
         /// The attempt that will be made.
         number: u32,
         /// When it will be made.
-        until: Time,
+        until: RunTime,
     },
 }
 
-impl Attempt {
+impl CallAttempt {
     /// Sends attempt `number`.
     pub(super) fn send(
-        run: &mut Run,
-        out: &mut Out,
-        purpose: Purpose,
+        run: &mut RunContext,
+        out: &mut StepBuilder,
+        purpose: CallPurpose,
         number: u32,
         max_output: Option<Tokens>,
     ) -> Self {
         if number == 1 {
-            run.calls += 1;
+            run.model_calls += 1;
         }
-        run.sends += 1;
-        let cap = run.rules.output.max.unwrap_or(run.rules.output.ceiling);
+        run.requests += 1;
+        let cap = run.rules.output.user_limit.unwrap_or(run.rules.output.model_limit);
         if let Some(to) = max_output.filter(|output| *output < cap) {
-            out.note(Note::OutputLowered { to });
+            out.add_note(MachineNote::OutputLimitLowered { limit: to });
         }
-        let id = run.next.take();
-        out.effect(Effect::Call { id, purpose, attempt: number, max_output });
-        Self::Sending { id, number, due: run.now.after(run.rules.watch.attempt) }
+        let id = run.next_effect.allocate();
+        out.add_effect(Effect::CallModel { id, purpose, attempt: number, max_output });
+        Self::Sending { id, number, due: run.now.after(run.rules.timeouts.attempt) }
     }
 
     /// Returns what follows from a failure of the attempt that is under way, when a retry has to begin before `limit`.
-    pub(super) fn failed(self, run: &Run, fault: &Fault, limit: Option<Time>) -> Retry {
+    pub(super) fn decide_retry(
+        self,
+        run: &RunContext,
+        fault: &Fault,
+        limit: Option<RunTime>,
+    ) -> RetryDecision {
         retry::decide(run, self.number(), fault, limit)
     }
 
     /// Waits before the attempt after this one.
-    pub(super) fn wait(self, run: &Run, out: &mut Out, wait: Span, fault: FaultKind) -> Self {
+    pub(super) fn wait(
+        self,
+        run: &RunContext,
+        out: &mut StepBuilder,
+        wait: TimeSpan,
+        fault: FaultKind,
+    ) -> Self {
         let number = self.number() + 1;
-        out.note(Note::Retry { attempt: number, wait, fault });
+        out.add_note(MachineNote::Retry { attempt: number, wait, fault });
         Self::Waiting { number, until: run.now.after(wait) }
     }
 
     /// Gives the call up: what is under way is stopped, and charged, since the provider may have read it.
-    pub(super) fn abandon(self, run: &mut Run, out: &mut Out, facts: &Facts) {
-        if self.awaited().is_some() {
-            self.stop(out);
-            run.charge_lost(facts, out);
+    pub(super) fn abandon(self, run: &mut RunContext, out: &mut StepBuilder, facts: &RequestSize) {
+        if self.pending_effect().is_some() {
+            self.cancel(out);
+            run.charge_unanswered(facts, out);
         }
     }
 
@@ -84,7 +95,7 @@ impl Attempt {
     }
 
     /// Returns the effect that is awaited, if a request is under way.
-    pub(super) fn awaited(self) -> Option<EffectId> {
+    pub(super) fn pending_effect(self) -> Option<EffectId> {
         match self {
             Self::Sending { id, .. } => Some(id),
             Self::Waiting { .. } => None,
@@ -94,21 +105,21 @@ impl Attempt {
     /// Returns when the call has to be woken.
     pub(super) fn deadline(self) -> Deadline {
         match self {
-            Self::Sending { due, .. } => Deadline { at: due, why: Why::AttemptLimit },
-            Self::Waiting { until, .. } => Deadline { at: until, why: Why::RetryDue },
+            Self::Sending { due, .. } => Deadline { at: due, kind: DeadlineKind::AttemptTimeout },
+            Self::Waiting { until, .. } => Deadline { at: until, kind: DeadlineKind::RetryDue },
         }
     }
 
     /// Stops an attempt that did not come back in its time.
-    pub(super) fn stop(self, out: &mut Out) {
-        if let Some(id) = self.awaited() {
-            out.effect(Effect::Cancel { id });
+    pub(super) fn cancel(self, out: &mut StepBuilder) {
+        if let Some(id) = self.pending_effect() {
+            out.add_effect(Effect::Cancel { id });
         }
     }
 
     /// Returns the fault of an attempt that did not come back in its time.
-    pub(super) fn overdue(run: &Run) -> Fault {
-        let limit = run.rules.watch.attempt;
+    pub(super) fn timeout_fault(run: &RunContext) -> Fault {
+        let limit = run.rules.timeouts.attempt;
         let message = format!("the model call did not come back within {limit}");
         Fault { billed: true, ..Fault::new(FaultKind::Timeout, message) }
     }
@@ -117,27 +128,28 @@ impl Attempt {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::{Next, start};
-    use crate::model::{Item, Origin, OutputRules, Rules};
+    use crate::machine::{Step, start};
+    use crate::model::{ConversationItem, MessageOrigin, OutputLimits, RunRules};
 
-    fn run() -> Run {
-        let output = OutputRules { ceiling: Tokens(40), ..OutputRules::default() };
-        Run::new(Rules { output, ..Rules::default() })
+    fn run() -> RunContext {
+        let output = OutputLimits { model_limit: Tokens(40), ..OutputLimits::default() };
+        RunContext::new(RunRules { output, ..RunRules::default() })
     }
 
     /// Returns what follows from sending an attempt.
-    fn sent(number: u32, max_output: Option<Tokens>) -> (Run, Next) {
-        let (mut run, mut out) = (run(), Out::default());
-        Attempt::send(&mut run, &mut out, Purpose::Agent, number, max_output);
-        let state = start(Rules::default(), Item::user(Origin::Task, "task")).state;
-        (run, out.to(state))
+    fn sent(number: u32, max_output: Option<Tokens>) -> (RunContext, Step) {
+        let (mut run, mut out) = (run(), StepBuilder::default());
+        CallAttempt::send(&mut run, &mut out, CallPurpose::Agent, number, max_output);
+        let state =
+            start(RunRules::default(), ConversationItem::user(MessageOrigin::Task, "task")).state;
+        (run, out.finish(state))
     }
 
     #[test]
     fn a_call_counts_once_and_each_of_its_attempts_is_sent() {
         let count = |number| {
             let (run, _) = sent(number, None);
-            (run.calls, run.sends)
+            (run.model_calls, run.requests)
         };
         assert_eq!([count(1), count(2)], [(1, 1), (0, 1)]);
     }
@@ -145,7 +157,10 @@ mod tests {
     #[test]
     fn the_user_hears_of_an_output_that_is_lower_than_usual() {
         let notes = |max_output| sent(1, max_output).1.notes;
-        assert_eq!(notes(Some(Tokens(39))), [Note::OutputLowered { to: Tokens(39) }]);
+        assert_eq!(
+            notes(Some(Tokens(39))),
+            [MachineNote::OutputLimitLowered { limit: Tokens(39) }]
+        );
         assert_eq!(notes(Some(Tokens(40))), []);
         assert_eq!(notes(None), []);
     }
@@ -153,6 +168,6 @@ mod tests {
     /// Nobody knows whether the provider has read it.
     #[test]
     fn an_attempt_that_did_not_come_back_is_paid_for() {
-        assert!(Attempt::overdue(&run()).billed);
+        assert!(CallAttempt::timeout_fault(&run()).billed);
     }
 }

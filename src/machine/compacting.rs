@@ -2,202 +2,234 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::attempt::Attempt;
+use super::attempt::CallAttempt;
 use super::budget::{self, Unaffordable};
 use super::closing::Closing;
-use super::deadline::{Deadlines, Why};
+use super::deadline::{DeadlineKind, StateDeadlines};
 use super::done::Done;
-use super::effect::{Change, Note, Purpose, Summary};
-use super::event::{Event, Facts};
-use super::next::{Next, Out};
+use super::effect::{CallPurpose, CompactionSummary, ConversationChange, MachineNote};
+use super::event::{Event, RequestSize};
 use super::preparing::Preparing;
-use super::retry::Retry;
-use super::run::Run;
+use super::retry::RetryDecision;
+use super::run_context::RunContext;
 use super::state::State;
-use super::stop::{CloseReason, StopReason};
-use crate::model::{Fault, Finish, Reply, Time, Tokens};
+use super::step::{Step, StepBuilder};
+use super::stop_reason::{CloseReason, StopReason};
+use crate::model::{Fault, Reply, ReplyFinish, RunTime, Tokens};
 
 /// A summarising call is under way.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Compacting {
     /// The account of the run.
-    pub run: Run,
+    pub run: RunContext,
     /// What is being compacted.
-    pub facts: Facts,
+    pub size: RequestSize,
     /// How large the context may be afterwards.
-    pub fit: Tokens,
+    pub target_size: Tokens,
     /// The call.
-    pub attempt: Attempt,
+    pub attempt: CallAttempt,
 }
 
 /// Returns the limit of a summary's output, unless there is no money for one.
-pub(super) fn affordable(run: &Run, facts: &Facts) -> Result<Option<Tokens>, Unaffordable> {
-    budget::reserve(run, facts, Purpose::Compaction)
+pub(super) fn reserve_summary(
+    run: &RunContext,
+    facts: &RequestSize,
+) -> Result<Option<Tokens>, Unaffordable> {
+    budget::reserve(run, facts, CallPurpose::Compaction)
 }
 
 impl Compacting {
     /// Asks for a summary; without money for one, goes on mechanically.
-    pub(super) fn enter(mut run: Run, mut out: Out, facts: Facts, fit: Tokens) -> Next {
-        out.note(Note::Compacting { context: facts.context });
-        run.compactions.begin(facts.context);
-        Self::again(run, out, facts, fit, 1)
+    pub(super) fn enter(
+        mut run: RunContext,
+        mut out: StepBuilder,
+        facts: RequestSize,
+        fit: Tokens,
+    ) -> Step {
+        out.add_note(MachineNote::Compacting { context: facts.estimate });
+        run.compactions.begin(facts.estimate);
+        Self::send_attempt(run, out, facts, fit, 1)
     }
 
     /// Makes attempt `number`; without money or attempts left, goes on mechanically.
-    pub(super) fn again(
-        mut run: Run,
-        mut out: Out,
-        facts: Facts,
+    pub(super) fn send_attempt(
+        mut run: RunContext,
+        mut out: StepBuilder,
+        facts: RequestSize,
         fit: Tokens,
         number: u32,
-    ) -> Next {
-        match affordable(&run, &facts) {
+    ) -> Step {
+        match reserve_summary(&run, &facts) {
             Ok(max_output) if number <= run.rules.backoff.retries + 1 => {
-                let attempt =
-                    Attempt::send(&mut run, &mut out, Purpose::Compaction, number, max_output);
-                out.to(State::Compacting(Self { run, facts, fit, attempt }))
+                let attempt = CallAttempt::send(
+                    &mut run,
+                    &mut out,
+                    CallPurpose::Compaction,
+                    number,
+                    max_output,
+                );
+                out.finish(State::Compacting(Self { run, size: facts, target_size: fit, attempt }))
             }
-            Ok(_) | Err(Unaffordable) => compact(run, out, Summary::Mechanical, &facts, fit),
+            Ok(_) | Err(Unaffordable) => {
+                finish_compaction(run, out, CompactionSummary::Mechanical, &facts, fit)
+            }
         }
     }
 
     /// Returns how many of the newest exchanges stay word for word.
-    pub(super) fn keep(&self) -> u32 {
-        keep(&self.run, &self.facts)
+    pub(super) fn kept_exchanges(&self) -> u32 {
+        kept_exchanges(&self.run, &self.size)
     }
 
-    pub(super) fn deadlines(&self) -> Deadlines<2> {
-        Deadlines([Some(self.attempt.deadline()), self.run.closes()])
+    pub(super) fn deadlines(&self) -> StateDeadlines<2> {
+        StateDeadlines([Some(self.attempt.deadline()), self.run.closing_deadline()])
     }
 
-    pub(super) fn step(self, event: Event) -> Next {
+    pub(super) fn step(self, event: Event) -> Step {
         match event {
-            Event::Tick { now } => self.tick(now),
+            Event::Tick { now } => self.on_tick(now),
             Event::Interrupt { signal } => {
-                let (run, out) = self.leave();
+                let (run, out) = self.cancel();
                 Done::end(run, out, StopReason::UserInterrupt(signal))
             }
             Event::StoreFailed { error } => {
-                let (run, out) = self.leave();
+                let (run, out) = self.cancel();
                 Done::fail(run, out, StopReason::StoreError, error)
             }
-            Event::Defect { error } => {
-                let (run, out) = self.leave();
+            Event::InternalError { error } => {
+                let (run, out) = self.cancel();
                 Done::fail(run, out, StopReason::InternalError, error)
             }
-            Event::Replied { reply, .. } => self.replied(&reply),
-            Event::Failed { fault, .. } => self.failed(Out::default(), &fault),
+            Event::Replied { reply, .. } => self.on_reply(&reply),
+            Event::CallFailed { fault, .. } => self.on_failure(StepBuilder::default(), &fault),
             Event::Prepared { .. }
-            | Event::Vetted { .. }
-            | Event::Settled { .. }
-            | Event::Charged { .. }
-            | Event::Checked { .. } => Out::default().to(State::Compacting(self)),
+            | Event::Authorized { .. }
+            | Event::ToolCompleted { .. }
+            | Event::UsageReported { .. }
+            | Event::Checked { .. } => StepBuilder::default().finish(State::Compacting(self)),
         }
     }
 
-    fn tick(mut self, now: Time) -> Next {
+    fn on_tick(mut self, now: RunTime) -> Step {
         self.run.now = self.run.now.max(now);
         match self.deadlines().due(self.run.now) {
-            Some(Why::RunLimit) => {
-                let (run, out) = self.leave();
+            Some(DeadlineKind::RunTimeout) => {
+                let (run, out) = self.cancel();
                 Closing::enter(run, out, CloseReason::Timeout)
             }
-            Some(Why::RetryDue) => self.retry(),
+            Some(DeadlineKind::RetryDue) => self.send_retry(),
             Some(
-                Why::AttemptLimit
-                | Why::StepLimit
-                | Why::CloseLimit
-                | Why::ToolLimit
-                | Why::WatchLimit,
+                DeadlineKind::AttemptTimeout
+                | DeadlineKind::StepTimeout
+                | DeadlineKind::ClosingTimeout
+                | DeadlineKind::ToolTimeout
+                | DeadlineKind::EffectTimeout,
             ) => {
-                let mut out = Out::default();
-                self.attempt.stop(&mut out);
-                let fault = Attempt::overdue(&self.run);
-                self.failed(out, &fault)
+                let mut out = StepBuilder::default();
+                self.attempt.cancel(&mut out);
+                let fault = CallAttempt::timeout_fault(&self.run);
+                self.on_failure(out, &fault)
             }
-            None => Out::default().to(State::Compacting(self)),
+            None => StepBuilder::default().finish(State::Compacting(self)),
         }
     }
 
-    fn retry(self) -> Next {
-        let Self { run, facts, fit, attempt } = self;
-        Self::again(run, Out::default(), facts, fit, attempt.number())
+    fn send_retry(self) -> Step {
+        let Self { run, size: facts, target_size: fit, attempt } = self;
+        Self::send_attempt(run, StepBuilder::default(), facts, fit, attempt.number())
     }
 
     /// A reply that is not a summary is as good as none.
-    fn replied(self, reply: &Reply) -> Next {
-        let Self { mut run, facts, fit, .. } = self;
-        let mut out = Out::default();
-        run.charge(&reply.usage, &mut out);
-        let summary = match summary(reply) {
-            true => Summary::Written(reply.text()),
-            false => Summary::Mechanical,
+    fn on_reply(self, reply: &Reply) -> Step {
+        let Self { mut run, size: facts, target_size: fit, .. } = self;
+        let mut out = StepBuilder::default();
+        run.charge_usage(&reply.usage, &mut out);
+        let summary = match is_summary(reply) {
+            true => CompactionSummary::FromModel(reply.text()),
+            false => CompactionSummary::Mechanical,
         };
-        compact(run, out, summary, &facts, fit)
+        finish_compaction(run, out, summary, &facts, fit)
     }
 
-    fn failed(mut self, mut out: Out, fault: &Fault) -> Next {
-        let call = (&self.facts, Purpose::Compaction);
-        budget::charge_failed(&mut self.run, fault, call, &mut out);
-        let limit = self.run.closes().map(|deadline| deadline.at);
-        match self.attempt.failed(&self.run, fault, limit) {
-            Retry::After(wait) => {
+    fn on_failure(mut self, mut out: StepBuilder, fault: &Fault) -> Step {
+        let call = (&self.size, CallPurpose::Compaction);
+        budget::charge_failed_call(&mut self.run, fault, call, &mut out);
+        let limit = self.run.closing_deadline().map(|deadline| deadline.at);
+        match self.attempt.decide_retry(&self.run, fault, limit) {
+            RetryDecision::After(wait) => {
                 self.attempt = self.attempt.wait(&self.run, &mut out, wait, fault.kind);
-                out.to(State::Compacting(self))
+                out.finish(State::Compacting(self))
             }
-            Retry::Smaller | Retry::Never => {
-                compact(self.run, out, Summary::Mechanical, &self.facts, self.fit)
-            }
+            RetryDecision::ShrinkRequest | RetryDecision::GiveUp => finish_compaction(
+                self.run,
+                out,
+                CompactionSummary::Mechanical,
+                &self.size,
+                self.target_size,
+            ),
         }
     }
 
     /// Gives the call up.
-    fn leave(mut self) -> (Run, Out) {
-        let mut out = Out::default();
-        self.attempt.abandon(&mut self.run, &mut out, &self.facts);
+    fn cancel(mut self) -> (RunContext, StepBuilder) {
+        let mut out = StepBuilder::default();
+        self.attempt.abandon(&mut self.run, &mut out, &self.size);
         (self.run, out)
     }
 }
 
 /// Returns whether a reply can stand for what it sums up.
-pub(super) fn summary(reply: &Reply) -> bool {
-    reply.finish == Finish::Stop && reply.has_text() && !reply.has_calls()
+pub(super) fn is_summary(reply: &Reply) -> bool {
+    reply.finish == ReplyFinish::Stop && reply.has_text() && !reply.has_calls()
 }
 
 /// At least one exchange is summed up, also when an overflow leaves no choice.
-fn keep(run: &Run, facts: &Facts) -> u32 {
+fn kept_exchanges(run: &RunContext, facts: &RequestSize) -> u32 {
     run.rules.context.keep_recent.min(facts.exchanges.saturating_sub(1))
 }
 
 /// Replaces what the newest exchanges don't need, and prepares the next call anew.
-fn compact(run: Run, mut out: Out, summary: Summary, facts: &Facts, fit: Tokens) -> Next {
-    out.note(Note::Compacted { written: matches!(summary, Summary::Written(_)) });
-    out.change(Change::Compact { summary, keep: keep(&run, facts), fit });
+fn finish_compaction(
+    run: RunContext,
+    mut out: StepBuilder,
+    summary: CompactionSummary,
+    facts: &RequestSize,
+    fit: Tokens,
+) -> Step {
+    out.add_note(MachineNote::Compacted {
+        by_model: matches!(summary, CompactionSummary::FromModel(_)),
+    });
+    out.add_change(ConversationChange::Compact {
+        summary,
+        keep: kept_exchanges(&run, facts),
+        target_size: fit,
+    });
     Preparing::enter(run, out)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Part, Rules, ToolCall, Usage};
+    use crate::model::{ReplyPart, RunRules, ToolCall, Usage};
 
     #[test]
     fn only_a_whole_text_without_calls_is_a_summary() {
-        let text = || Part::Text("did things".into());
-        let call = || Part::Call(ToolCall::new("1".into(), "tool", "{}"));
-        let is_summary = |parts: &[Part], finish| {
-            summary(&Reply { parts: parts.into(), finish, usage: Usage::default(), model: None })
+        let text = || ReplyPart::Text("did things".into());
+        let call = || ReplyPart::Call(ToolCall::new("1".into(), "tool", "{}"));
+        let is_summary = |parts: &[ReplyPart], finish| {
+            is_summary(&Reply { parts: parts.into(), finish, usage: Usage::default(), model: None })
         };
-        assert!(is_summary(&[text()], Finish::Stop));
-        assert!(!is_summary(&[text()], Finish::Length));
-        assert!(!is_summary(&[], Finish::Stop));
-        assert!(!is_summary(&[text(), call()], Finish::Stop));
+        assert!(is_summary(&[text()], ReplyFinish::Stop));
+        assert!(!is_summary(&[text()], ReplyFinish::Length));
+        assert!(!is_summary(&[], ReplyFinish::Stop));
+        assert!(!is_summary(&[text(), call()], ReplyFinish::Stop));
     }
 
     #[test]
     fn at_least_one_exchange_is_summed_up() {
-        let run = Run::new(Rules::default());
-        let kept = |exchanges| keep(&run, &Facts { exchanges, ..Facts::default() });
+        let run = RunContext::new(RunRules::default());
+        let kept =
+            |exchanges| kept_exchanges(&run, &RequestSize { exchanges, ..RequestSize::default() });
         assert_eq!([kept(0), kept(1), kept(3), kept(4), kept(5), kept(9)], [0, 0, 2, 3, 4, 4]);
     }
 }

@@ -8,31 +8,31 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-use super::context::{self, Gauge};
-use super::effect::{Change, Summary};
-use super::event::Facts;
-use super::ledger::Ledger;
-use super::{rereads, shorten};
-use crate::model::{ContextRules, Item, Origin, Tokens, Usage};
+use super::context_usage::{self, ContextUsage};
+use super::effect::{CompactionSummary, ConversationChange};
+use super::event::RequestSize;
+use super::work_record::WorkRecord;
+use super::{repeated_results, shorten};
+use crate::model::{ContextLimits, ConversationItem, MessageOrigin, Tokens, Usage};
 
 /// The history as the model sees it, oldest first.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Conversation {
-    entries: Vec<Entry>,
-    next: EntryId,
-    gauge: Gauge,
+    entries: Vec<ConversationEntry>,
+    next_id: EntryId,
+    context_usage: ContextUsage,
     /// What stands for the entries that are gone.
     #[serde(default)]
-    ledger: Ledger,
+    work_record: WorkRecord,
 }
 
 /// One entry with its name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Entry {
+pub struct ConversationEntry {
     /// Its name; never used twice, so that what was encoded once can be found again.
     pub id: EntryId,
     /// What it says.
-    pub item: Item,
+    pub item: ConversationItem,
 }
 
 /// The name of an entry.
@@ -45,149 +45,163 @@ pub struct EntryId(pub u64);
 impl Conversation {
     /// Returns an empty conversation that goes along with this many bytes of system prompt and tools.
     pub fn new(fixed: u64) -> Self {
-        let (entries, ledger) = (Vec::new(), Ledger::default());
-        Self { entries, next: EntryId(0), gauge: Gauge::new(fixed), ledger }
+        let (entries, ledger) = (Vec::new(), WorkRecord::default());
+        Self {
+            entries,
+            next_id: EntryId(0),
+            context_usage: ContextUsage::new(fixed),
+            work_record: ledger,
+        }
     }
 
     /// Returns the entries, oldest first.
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[ConversationEntry] {
         &self.entries
     }
 
     /// Returns how large it is.
-    pub fn gauge(&self) -> &Gauge {
-        &self.gauge
+    pub fn context_usage(&self) -> &ContextUsage {
+        &self.context_usage
     }
 
     /// Returns what the machine wants to know of a call with all of it.
-    pub fn facts(&self) -> Facts {
-        let exchanges = self.entries.iter().filter(|entry| is_turn(&entry.item)).count();
-        Facts {
-            context: self.gauge.estimate(),
-            bound: self.gauge.bound(),
+    pub fn request_size(&self) -> RequestSize {
+        let exchanges = self.entries.iter().filter(|entry| is_model_turn(&entry.item)).count();
+        RequestSize {
+            estimate: self.context_usage.estimate(),
+            upper_bound: self.context_usage.upper_bound(),
             exchanges: u32::try_from(exchanges).unwrap_or(u32::MAX),
-            shortened: Tokens::ZERO,
+            shortened_estimate: Tokens::ZERO,
         }
     }
 
     /// Returns the entries that a compaction replaces when it keeps this many exchanges.
-    pub fn older(&self, keep: u32) -> &[Entry] {
-        &self.entries[..self.cut(keep)]
+    pub fn entries_to_compact(&self, keep: u32) -> &[ConversationEntry] {
+        &self.entries[..self.split_index(keep)]
     }
 
     /// Returns entries of it as they are sent beside this many bytes of system prompt and instruction, and the bytes of
     /// that request. Where it would be too full, the longest tool results are shortened.
-    pub(super) fn fitted<'a>(
+    pub(super) fn fit_to_window<'a>(
         &self,
-        entries: &'a [Entry],
+        entries: &'a [ConversationEntry],
         beside: u64,
-        rules: &ContextRules,
-    ) -> (Cow<'a, [Entry]>, u64) {
-        let whole = beside + bytes(entries);
-        if self.gauge.measure(whole) <= rules.window.percent(rules.full) {
+        rules: &ContextLimits,
+    ) -> (Cow<'a, [ConversationEntry]>, u64) {
+        let whole = beside + entry_bytes(entries);
+        if self.context_usage.estimate_request(whole) <= rules.window.percent(rules.full_at) {
             return (Cow::Borrowed(entries), whole);
         }
-        let room = self.gauge.room(rules.window.percent(rules.threshold));
-        let entries = shorten::results(entries, whole.saturating_sub(room));
-        let sent = beside + bytes(&entries);
+        let room = self.context_usage.bytes_within(rules.window.percent(rules.threshold));
+        let entries = shorten::shorten_results(entries, whole.saturating_sub(room));
+        let sent = beside + entry_bytes(&entries);
         (Cow::Owned(entries), sent)
     }
 
     /// Returns what is known for certain of what a compaction replaces, and of what others replaced before it: a line
     /// for each kind.
-    pub(super) fn records(&self, keep: u32) -> String {
-        let mut ledger = self.ledger.clone();
-        for entry in self.older(keep) {
+    pub(super) fn describe_work(&self, keep: u32) -> String {
+        let mut ledger = self.work_record.clone();
+        for entry in self.entries_to_compact(keep) {
             ledger.add(&entry.item);
         }
-        ledger.records()
+        ledger.facts()
     }
 
     /// Applies what the machine decided.
-    pub fn apply(&mut self, change: Change) {
+    pub fn apply(&mut self, change: ConversationChange) {
         match change {
-            Change::Append { item } => self.push(item),
-            Change::Compact { summary, keep, fit } => self.compact(&summary, keep, fit),
+            ConversationChange::Append { item } => self.push(item),
+            ConversationChange::Compact { summary, keep, target_size: fit } => {
+                self.compact(&summary, keep, fit)
+            }
         }
     }
 
     /// Takes the provider's count of what was just sent into account.
-    pub fn count(&mut self, usage: &Usage) {
-        self.gauge.count(usage);
+    pub fn calibrate(&mut self, usage: &Usage) {
+        self.context_usage.calibrate(usage);
     }
 
-    fn push(&mut self, item: Item) {
+    fn push(&mut self, item: ConversationItem) {
         let item = match item {
-            Item::Exchange(exchange) => Item::Exchange(rereads::noted(&self.entries, exchange)),
-            Item::User(_) | Item::Assistant(_) => item,
+            ConversationItem::Exchange(exchange) => ConversationItem::Exchange(
+                repeated_results::annotate_repeated_results(&self.entries, exchange),
+            ),
+            ConversationItem::User(_) | ConversationItem::Assistant(_) => item,
         };
-        self.gauge.add(context::bytes(&item));
-        let id = self.next;
-        self.next.0 += 1;
-        self.entries.push(Entry { id, item });
+        self.context_usage.add(context_usage::item_bytes(&item));
+        let id = self.next_id;
+        self.next_id.0 += 1;
+        self.entries.push(ConversationEntry { id, item });
     }
 
     /// Returns where the newest `keep` turns begin; the words with which the user began always come before.
-    fn cut(&self, keep: u32) -> usize {
-        let turns = self.entries.iter().enumerate().rev().filter(|(_, entry)| is_turn(&entry.item));
+    fn split_index(&self, keep: u32) -> usize {
+        let turns =
+            self.entries.iter().enumerate().rev().filter(|(_, entry)| is_model_turn(&entry.item));
         let kept = turns.map(|(index, _)| index).take(keep as usize);
         kept.last().unwrap_or(self.entries.len())
     }
 
-    fn compact(&mut self, summary: &Summary, keep: u32, fit: Tokens) {
-        let mut newer = VecDeque::from(self.entries.split_off(self.cut(keep)));
+    fn compact(&mut self, summary: &CompactionSummary, keep: u32, fit: Tokens) {
+        let mut newer = VecDeque::from(self.entries.split_off(self.split_index(keep)));
         let older = std::mem::take(&mut self.entries);
         for entry in &older {
-            self.ledger.add(&entry.item);
+            self.work_record.add(&entry.item);
         }
-        if let Summary::Written(text) = summary {
-            self.ledger.write(text);
+        if let CompactionSummary::FromModel(text) = summary {
+            self.work_record.set_summary(text);
         }
         self.retain_pinned(older);
         // Then whole turns go, oldest first, until the rest fits beside the summary; the newest one stays.
-        let mut turns = newer.iter().filter(|entry| is_turn(&entry.item)).count();
-        while turns > 1 && self.gauge.estimate() + self.size(self.ledger.text()) > fit {
+        let mut turns = newer.iter().filter(|entry| is_model_turn(&entry.item)).count();
+        while turns > 1
+            && self.context_usage.estimate() + self.size_with_summary(self.work_record.text()) > fit
+        {
             let Some(entry) = newer.pop_front() else { break };
-            turns -= usize::from(is_turn(&entry.item));
-            self.ledger.add(&entry.item);
+            turns -= usize::from(is_model_turn(&entry.item));
+            self.work_record.add(&entry.item);
             self.retain_pinned(vec![entry]);
         }
-        if let Some(text) = self.ledger.text() {
-            self.push(Item::user(Origin::Summary, text));
+        if let Some(text) = self.work_record.text() {
+            self.push(ConversationItem::user(MessageOrigin::Summary, text));
         }
         self.entries.extend(newer);
     }
 
-    fn size(&self, text: Option<String>) -> Tokens {
-        self.gauge.tokens(text.map_or(0, |text| context::bytes(&Item::user(Origin::Summary, text))))
+    fn size_with_summary(&self, text: Option<String>) -> Tokens {
+        self.context_usage.estimate_tokens(text.map_or(0, |text| {
+            context_usage::item_bytes(&ConversationItem::user(MessageOrigin::Summary, text))
+        }))
     }
 
     /// Keeps the user's own words, and takes everything else out of the count.
-    fn retain_pinned(&mut self, entries: Vec<Entry>) {
+    fn retain_pinned(&mut self, entries: Vec<ConversationEntry>) {
         for entry in entries {
             if is_pinned(&entry.item) {
                 self.entries.push(entry);
             } else {
-                self.gauge.remove(context::bytes(&entry.item));
+                self.context_usage.remove(context_usage::item_bytes(&entry.item));
             }
         }
     }
 }
 
-fn bytes(entries: &[Entry]) -> u64 {
-    entries.iter().map(|entry| context::bytes(&entry.item)).sum()
+fn entry_bytes(entries: &[ConversationEntry]) -> u64 {
+    entries.iter().map(|entry| context_usage::item_bytes(&entry.item)).sum()
 }
 
 /// Returns whether an entry is the user's own word.
-fn is_pinned(item: &Item) -> bool {
-    matches!(item, Item::User(message) if message.origin.is_pinned())
+fn is_pinned(item: &ConversationItem) -> bool {
+    matches!(item, ConversationItem::User(message) if message.origin.is_pinned())
 }
 
 /// Returns whether an entry is something the model said, with all that belongs to it.
-fn is_turn(item: &Item) -> bool {
+fn is_model_turn(item: &ConversationItem) -> bool {
     match item {
-        Item::User(_) => false,
-        Item::Assistant(_) | Item::Exchange(_) => true,
+        ConversationItem::User(_) => false,
+        ConversationItem::Assistant(_) | ConversationItem::Exchange(_) => true,
     }
 }
 
@@ -195,47 +209,51 @@ fn is_turn(item: &Item) -> bool {
 mod tests {
     use super::*;
     use crate::model::{
-        Exchange, FileAction, FileChange, Finish, Part, Reply, ToolCall, ToolResult, ToolStatus,
+        FileAction, FileChange, Reply, ReplyFinish, ReplyPart, ToolCall, ToolExchange, ToolResult,
+        ToolStatus,
     };
 
-    fn exchange(name: &str, text: &str) -> Item {
+    fn exchange(name: &str, text: &str) -> ConversationItem {
         let call = ToolCall::new(name.into(), name, "{}");
         let change =
             FileChange { path: name.into(), action: FileAction::Created, added: 1, removed: 0 };
         let mut result = ToolResult::new(call.id.clone(), ToolStatus::Ok, text);
         result.changes.push(change);
         let reply = Reply {
-            parts: [Part::Call(call)].into(),
-            finish: Finish::ToolCalls,
+            parts: [ReplyPart::Call(call)].into(),
+            finish: ReplyFinish::ToolCalls,
             usage: Usage::default(),
             model: None,
         };
-        Item::Exchange(Exchange::new(reply, [result]).unwrap())
+        ConversationItem::Exchange(ToolExchange::new(reply, [result]).unwrap())
     }
 
     fn conversation(turns: usize) -> Conversation {
         let mut conversation = Conversation::new(0);
-        conversation.push(Item::user(Origin::Task, "the task"));
+        conversation.push(ConversationItem::user(MessageOrigin::Task, "the task"));
         for turn in 0..turns {
             conversation.push(exchange(&format!("tool{turn}"), &"x".repeat(350)));
             if turn == 1 {
-                conversation.push(Item::user(Origin::Steering, "[STEERING] mind the gap"));
+                conversation.push(ConversationItem::user(
+                    MessageOrigin::Steering,
+                    "[STEERING] mind the gap",
+                ));
             }
         }
         conversation
     }
 
-    fn compacted(turns: usize, keep: u32, fit: u64, summary: Summary) -> Conversation {
+    fn compacted(turns: usize, keep: u32, fit: u64, summary: CompactionSummary) -> Conversation {
         let mut conversation = conversation(turns);
-        conversation.apply(Change::Compact { summary, keep, fit: Tokens(fit) });
+        conversation.apply(ConversationChange::Compact { summary, keep, target_size: Tokens(fit) });
         conversation
     }
 
     fn texts(conversation: &Conversation) -> Vec<String> {
-        let text = |entry: &Entry| match &entry.item {
-            Item::User(message) => message.text.to_string(),
-            Item::Assistant(reply) => reply.text().to_string(),
-            Item::Exchange(exchange) => {
+        let text = |entry: &ConversationEntry| match &entry.item {
+            ConversationItem::User(message) => message.text.to_string(),
+            ConversationItem::Assistant(reply) => reply.text().to_string(),
+            ConversationItem::Exchange(exchange) => {
                 exchange.reply().calls().map(|c| c.name.to_string()).collect()
             }
         };
@@ -244,7 +262,8 @@ mod tests {
 
     #[test]
     fn the_newest_exchanges_and_the_users_words_stay() {
-        let conversation = compacted(5, 2, 100_000, Summary::Written("did things".into()));
+        let conversation =
+            compacted(5, 2, 100_000, CompactionSummary::FromModel("did things".into()));
         let texts = texts(&conversation);
         let expected = ["the task", "[STEERING] mind the gap", &texts[2], "tool3", "tool4"];
         assert_eq!(texts, expected);
@@ -253,7 +272,7 @@ mod tests {
 
     #[test]
     fn a_mechanical_summary_tells_tools_and_files() {
-        let conversation = compacted(3, 1, 100_000, Summary::Mechanical);
+        let conversation = compacted(3, 1, 100_000, CompactionSummary::Mechanical);
         let summary = "[SUMMARY] Earlier parts of this conversation were replaced by this summary.\n\n\
                        Files that changed: tool0 (created), tool1 (created).\n\
                        Tools that ran: tool0 ×1, tool1 ×1.";
@@ -262,20 +281,21 @@ mod tests {
 
     #[test]
     fn further_exchanges_go_until_it_fits_but_the_newest_stays() {
-        let conversation = compacted(6, 6, 300, Summary::Mechanical);
-        assert!(conversation.facts().context <= Tokens(300));
-        assert_eq!(conversation.facts().exchanges, 1);
-        assert_eq!(compacted(6, 6, 0, Summary::Mechanical).facts().exchanges, 1);
+        let conversation = compacted(6, 6, 300, CompactionSummary::Mechanical);
+        assert!(conversation.request_size().estimate <= Tokens(300));
+        assert_eq!(conversation.request_size().exchanges, 1);
+        assert_eq!(compacted(6, 6, 0, CompactionSummary::Mechanical).request_size().exchanges, 1);
     }
 
     #[test]
     fn a_summary_of_a_summary_keeps_what_it_said() {
-        let mut conversation = compacted(4, 1, 100_000, Summary::Written("did things".into()));
+        let mut conversation =
+            compacted(4, 1, 100_000, CompactionSummary::FromModel("did things".into()));
         conversation.push(exchange("late", ""));
-        conversation.apply(Change::Compact {
-            summary: Summary::Mechanical,
+        conversation.apply(ConversationChange::Compact {
+            summary: CompactionSummary::Mechanical,
             keep: 1,
-            fit: Tokens(100_000),
+            target_size: Tokens(100_000),
         });
         let texts = texts(&conversation);
         assert!(texts[2].contains("did things\n\nFiles that changed: tool0"), "{texts:?}");
@@ -286,11 +306,14 @@ mod tests {
     fn the_count_is_that_of_the_entries_whatever_was_compacted() {
         for keep in 0..4 {
             for fit in [0, 200, 100_000] {
-                let conversation = compacted(5, keep, fit, Summary::Mechanical);
-                let bytes = conversation.entries().iter().map(|entry| context::bytes(&entry.item));
-                let mut fresh = Gauge::new(0);
+                let conversation = compacted(5, keep, fit, CompactionSummary::Mechanical);
+                let bytes = conversation
+                    .entries()
+                    .iter()
+                    .map(|entry| context_usage::item_bytes(&entry.item));
+                let mut fresh = ContextUsage::new(0);
                 bytes.for_each(|bytes| fresh.add(bytes));
-                assert_eq!(conversation.gauge().estimate(), fresh.estimate());
+                assert_eq!(conversation.context_usage().estimate(), fresh.estimate());
             }
         }
     }
@@ -299,10 +322,10 @@ mod tests {
     fn entries_keep_their_names() {
         let before = conversation(3);
         let mut after = before.clone();
-        after.apply(Change::Compact {
-            summary: Summary::Mechanical,
+        after.apply(ConversationChange::Compact {
+            summary: CompactionSummary::Mechanical,
             keep: 1,
-            fit: Tokens(100_000),
+            target_size: Tokens(100_000),
         });
         let kept = after.entries().last().unwrap();
         assert_eq!(Some(kept), before.entries().last());
@@ -310,7 +333,7 @@ mod tests {
             match before.entries().iter().find(|e| e.id == entry.id) {
                 Some(same) => same == entry,
                 None => {
-                    matches!(&entry.item, Item::User(message) if message.origin == Origin::Summary)
+                    matches!(&entry.item, ConversationItem::User(message) if message.origin == MessageOrigin::Summary)
                 }
             }
         }));
@@ -319,30 +342,36 @@ mod tests {
     /// The summary of what went before is made anew, and stands where it stood.
     #[test]
     fn to_keep_more_turns_than_there_are_is_to_keep_all() {
-        let before = compacted(3, 1, 100_000, Summary::Mechanical);
+        let before = compacted(3, 1, 100_000, CompactionSummary::Mechanical);
         let mut after = before.clone();
-        let (summary, keep, fit) = (Summary::Mechanical, 9, Tokens(100_000));
-        after.apply(Change::Compact { summary, keep, fit });
+        let (summary, keep, fit) = (CompactionSummary::Mechanical, 9, Tokens(100_000));
+        after.apply(ConversationChange::Compact { summary, keep, target_size: fit });
         assert_eq!(texts(&after), texts(&before));
     }
 
     #[test]
     fn what_just_fits_stays() {
-        let all = compacted(6, 3, 100_000, Summary::Mechanical);
+        let all = compacted(6, 3, 100_000, CompactionSummary::Mechanical);
         // The summary is measured by itself.
-        let summary = context::bytes(&all.entries()[2].item);
-        let mut rest = *all.gauge();
+        let summary = context_usage::item_bytes(&all.entries()[2].item);
+        let mut rest = *all.context_usage();
         rest.remove(summary);
-        let size = (rest.estimate() + rest.tokens(summary)).0;
-        assert_eq!(compacted(6, 3, size, Summary::Mechanical).facts().exchanges, 3);
-        assert_eq!(compacted(6, 3, size - 1, Summary::Mechanical).facts().exchanges, 2);
+        let size = (rest.estimate() + rest.estimate_tokens(summary)).0;
+        assert_eq!(
+            compacted(6, 3, size, CompactionSummary::Mechanical).request_size().exchanges,
+            3
+        );
+        assert_eq!(
+            compacted(6, 3, size - 1, CompactionSummary::Mechanical).request_size().exchanges,
+            2
+        );
     }
 
     #[test]
     fn what_is_summed_up_and_its_records_are_those_of_the_entries_that_go() {
         let conversation = conversation(3);
-        assert_eq!(conversation.older(1).last().unwrap().id, EntryId(3));
-        assert!(conversation.records(1).contains("tool0 ×1, tool1 ×1."));
-        assert_eq!(conversation.records(3), "");
+        assert_eq!(conversation.entries_to_compact(1).last().unwrap().id, EntryId(3));
+        assert!(conversation.describe_work(1).contains("tool0 ×1, tool1 ×1."));
+        assert_eq!(conversation.describe_work(3), "");
     }
 }

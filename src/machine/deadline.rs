@@ -2,41 +2,41 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::Time;
+use crate::model::RunTime;
 
 /// The next moment at which time alone changes the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Deadline {
     /// When.
-    pub at: Time,
+    pub at: RunTime,
     /// Why.
-    pub why: Why,
+    pub kind: DeadlineKind,
 }
 
 /// Why the machine wants to be woken; the gravest reason first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Why {
+pub enum DeadlineKind {
     /// The time of the whole run is over, but for the share of the closing call.
-    RunLimit,
+    RunTimeout,
     /// The time of one model call, its retries included, is over.
-    StepLimit,
+    StepTimeout,
     /// The time of the closing call is over.
-    CloseLimit,
+    ClosingTimeout,
     /// The time of one attempt at a model call is over.
-    AttemptLimit,
+    AttemptTimeout,
     /// The wait before a retry is over.
     RetryDue,
     /// A tool, or its judgement, did not come back.
-    ToolLimit,
+    ToolTimeout,
     /// An effect of this program itself did not come back.
-    WatchLimit,
+    EffectTimeout,
 }
 
 /// The deadlines of a state.
-pub(super) struct Deadlines<const N: usize>(pub(super) [Option<Deadline>; N]);
+pub(super) struct StateDeadlines<const N: usize>(pub(super) [Option<Deadline>; N]);
 
-impl<const N: usize> Deadlines<N> {
+impl<const N: usize> StateDeadlines<N> {
     /// Returns the earliest one: when the machine wants to be woken.
     pub(super) fn next(self) -> Option<Deadline> {
         self.0.into_iter().flatten().min()
@@ -44,9 +44,9 @@ impl<const N: usize> Deadlines<N> {
 
     /// Returns why the machine has to act now. When several moments have passed, after a suspend say, it is not the
     /// earliest one that counts: the end of the run comes before a retry that was due before it.
-    pub(super) fn due(self, now: Time) -> Option<Why> {
+    pub(super) fn due(self, now: RunTime) -> Option<DeadlineKind> {
         let passed = self.0.into_iter().flatten().filter(|deadline| deadline.at <= now);
-        passed.map(|deadline| deadline.why).min()
+        passed.map(|deadline| deadline.kind).min()
     }
 }
 
@@ -56,12 +56,17 @@ mod tests {
 
     #[test]
     fn the_earliest_wakes_and_the_gravest_acts() {
-        let deadline = |at, why| Some(Deadline { at: Time(at), why });
-        let deadlines =
-            || Deadlines([deadline(5, Why::RetryDue), None, deadline(7, Why::RunLimit)]);
-        assert_eq!(deadlines().next(), deadline(5, Why::RetryDue));
-        assert_eq!(deadlines().due(Time(4)), None);
-        assert_eq!(deadlines().due(Time(6)), Some(Why::RetryDue));
-        assert_eq!(deadlines().due(Time(7)), Some(Why::RunLimit));
+        let deadline = |at, why| Some(Deadline { at: RunTime(at), kind: why });
+        let deadlines = || {
+            StateDeadlines([
+                deadline(5, DeadlineKind::RetryDue),
+                None,
+                deadline(7, DeadlineKind::RunTimeout),
+            ])
+        };
+        assert_eq!(deadlines().next(), deadline(5, DeadlineKind::RetryDue));
+        assert_eq!(deadlines().due(RunTime(4)), None);
+        assert_eq!(deadlines().due(RunTime(6)), Some(DeadlineKind::RetryDue));
+        assert_eq!(deadlines().due(RunTime(7)), Some(DeadlineKind::RunTimeout));
     }
 }

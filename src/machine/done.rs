@@ -6,23 +6,23 @@ use serde::{Deserialize, Serialize};
 
 use super::effect::Effect;
 use super::event::Event;
-use super::next::{Next, Out};
-use super::run::Run;
+use super::run_context::RunContext;
 use super::state::State;
-use super::stop::StopReason;
+use super::step::{Step, StepBuilder};
+use super::stop_reason::StopReason;
 
 /// The run is over.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Done {
     /// The account of the run.
-    pub run: Run,
+    pub run: RunContext,
     /// How it ended.
-    pub outcome: Outcome,
+    pub outcome: RunOutcome,
 }
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct RunOutcome {
     /// Why.
     pub reason: StopReason,
     /// The final text; none when the model had no last word.
@@ -33,38 +33,48 @@ pub struct Outcome {
 
 impl Done {
     /// Ends with what the model said last.
-    pub(super) fn answer(run: Run, out: Out, reason: StopReason, output: Option<Arc<str>>) -> Next {
-        Self::enter(run, out, Outcome { reason, output, error: None })
+    pub(super) fn end_with_output(
+        run: RunContext,
+        out: StepBuilder,
+        reason: StopReason,
+        output: Option<Arc<str>>,
+    ) -> Step {
+        Self::enter(run, out, RunOutcome { reason, output, error: None })
     }
 
     /// Ends without a last word.
-    pub(super) fn end(run: Run, out: Out, reason: StopReason) -> Next {
-        Self::enter(run, out, Outcome { reason, output: None, error: None })
+    pub(super) fn end(run: RunContext, out: StepBuilder, reason: StopReason) -> Step {
+        Self::enter(run, out, RunOutcome { reason, output: None, error: None })
     }
 
     /// Ends because something went wrong.
-    pub(super) fn fail(run: Run, out: Out, reason: StopReason, error: Arc<str>) -> Next {
-        Self::enter(run, out, Outcome { reason, output: None, error: Some(error) })
+    pub(super) fn fail(
+        run: RunContext,
+        out: StepBuilder,
+        reason: StopReason,
+        error: Arc<str>,
+    ) -> Step {
+        Self::enter(run, out, RunOutcome { reason, output: None, error: Some(error) })
     }
 
-    fn enter(run: Run, mut out: Out, outcome: Outcome) -> Next {
-        out.effect(Effect::End);
-        out.to(State::Done(Self { run, outcome }))
+    fn enter(run: RunContext, mut out: StepBuilder, outcome: RunOutcome) -> Step {
+        out.add_effect(Effect::End);
+        out.finish(State::Done(Self { run, outcome }))
     }
 
-    pub(super) fn step(self, event: &Event) -> Next {
+    pub(super) fn step(self, event: &Event) -> Step {
         match event {
             Event::Tick { .. }
             | Event::Interrupt { .. }
             | Event::StoreFailed { .. }
-            | Event::Defect { .. }
+            | Event::InternalError { .. }
             | Event::Prepared { .. }
             | Event::Replied { .. }
-            | Event::Failed { .. }
-            | Event::Vetted { .. }
-            | Event::Settled { .. }
-            | Event::Charged { .. }
-            | Event::Checked { .. } => Out::default().to(State::Done(self)),
+            | Event::CallFailed { .. }
+            | Event::Authorized { .. }
+            | Event::ToolCompleted { .. }
+            | Event::UsageReported { .. }
+            | Event::Checked { .. } => StepBuilder::default().finish(State::Done(self)),
         }
     }
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::allowance::Allowance;
-use super::stop::CloseReason;
-use crate::model::{EffectId, FaultKind, Item, Micros, Span, Tokens, ToolCall};
+use super::budget_share::BudgetShare;
+use super::stop_reason::CloseReason;
+use crate::model::{ConversationItem, EffectId, FaultKind, MicroUsd, TimeSpan, Tokens, ToolCall};
 
 /// Something to be done. Its completion comes back as an event with the same id.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -14,31 +14,31 @@ use crate::model::{EffectId, FaultKind, Item, Micros, Span, Tokens, ToolCall};
 pub enum Effect {
     /// Collect what the next model call depends on.
     Prepare {
-        /// Completed by `Prepared`.
+        /// Completed by `PreparedCall`.
         id: EffectId,
         /// What the call will be for.
-        purpose: Purpose,
+        purpose: CallPurpose,
     },
     /// Call the model.
-    Call {
+    CallModel {
         /// Completed by `Replied` or `Failed`.
         id: EffectId,
         /// What the call is for; it says which tools and which part of the history go along.
-        purpose: Purpose,
+        purpose: CallPurpose,
         /// The attempt, counted from one.
         attempt: u32,
         /// How much the reply may have; none leaves it to the provider.
         max_output: Option<Tokens>,
     },
     /// Judge a tool call.
-    Vet {
-        /// Completed by `Vetted`.
+    Authorize {
+        /// Completed by `AuthorizationOutcome`.
         id: EffectId,
         /// The call.
         call: ToolCall,
     },
     /// Run a tool call that was cleared.
-    Run {
+    RunTool {
         /// Completed by `Settled`.
         id: EffectId,
         /// The call.
@@ -46,10 +46,10 @@ pub enum Effect {
         /// What it may use, when it makes model calls of its own; `Charged` tells what it has used. Few do, so it takes
         /// little room.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        allowance: Option<Box<Allowance>>,
+        budget: Option<Box<BudgetShare>>,
     },
     /// Check a final answer.
-    Check {
+    CheckAnswer {
         /// Completed by `Checked`.
         id: EffectId,
         /// The answer.
@@ -67,7 +67,7 @@ pub enum Effect {
 /// What a model call is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Purpose {
+pub enum CallPurpose {
     /// The task itself, with tools.
     Agent,
     /// A summary of the older part of the history, without tools.
@@ -80,10 +80,10 @@ impl Effect {
     /// Returns whether the world outside may notice the effect, so that what justifies it has to be durable first.
     pub fn is_visible(&self) -> bool {
         match self {
-            Self::Call { .. }
-            | Self::Vet { .. }
-            | Self::Run { .. }
-            | Self::Check { .. }
+            Self::CallModel { .. }
+            | Self::Authorize { .. }
+            | Self::RunTool { .. }
+            | Self::CheckAnswer { .. }
             | Self::End => true,
             Self::Prepare { .. } | Self::Cancel { .. } => false,
         }
@@ -93,29 +93,29 @@ impl Effect {
 /// A change of the conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Change {
+pub enum ConversationChange {
     /// An entry is added at the end.
     Append {
         /// The entry.
-        item: Item,
+        item: ConversationItem,
     },
     /// Older exchanges make room: what is not kept is replaced by a summary.
     Compact {
         /// What stands for the replaced ones.
-        summary: Summary,
+        summary: CompactionSummary,
         /// Exchanges, counted from the newest, that stay word for word.
         keep: u32,
         /// How large the context may be afterwards; further exchanges go, oldest first, until it is.
-        fit: Tokens,
+        target_size: Tokens,
     },
 }
 
 /// What stands for exchanges that were compacted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Summary {
+pub enum CompactionSummary {
     /// What the model wrote.
-    Written(Arc<str>),
+    FromModel(Arc<str>),
     /// A list of the tools that ran and the files that changed.
     Mechanical,
 }
@@ -123,7 +123,7 @@ pub enum Summary {
 /// What leaves no room for a closing call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum NoSummary {
+pub enum NoFinalSummary {
     /// The budget does not cover it.
     Budget,
     /// It does not fit into the context window, even with its tool results shortened.
@@ -135,23 +135,23 @@ pub enum NoSummary {
 /// Something to be shown. Losing one changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Note {
+pub enum MachineNote {
     /// A watchdog closes the run.
-    SafetyNet {
+    LimitReached {
         /// Which one.
         reason: CloseReason,
     },
     /// The run ends without a closing call.
-    NoSummary {
+    NoFinalSummary {
         /// What leaves no room for it.
-        cause: NoSummary,
+        cause: NoFinalSummary,
     },
     /// A failed call is tried again.
     Retry {
         /// The attempt that will be made, counted from one.
         attempt: u32,
         /// How long it waits.
-        wait: Span,
+        wait: TimeSpan,
         /// What happened to the attempt before.
         fault: FaultKind,
     },
@@ -161,7 +161,7 @@ pub enum Note {
         times: u32,
     },
     /// Messages of the user reached the model while the run was under way.
-    Steered {
+    SteeringReceived {
         /// How many.
         messages: u32,
     },
@@ -173,21 +173,21 @@ pub enum Note {
     /// The context was compacted.
     Compacted {
         /// Whether the model wrote the summary.
-        written: bool,
+        by_model: bool,
     },
     /// A reply was cut off by its limit, was empty or was paused, and the model is asked to go on.
     AskedAgain,
     /// A reply ended for an unknown reason. Its text is kept, and the run ends.
     UnknownFinish,
     /// A call's output limit was lowered, because the budget has no room for more.
-    OutputLowered {
+    OutputLimitLowered {
         /// To what.
-        to: Tokens,
+        limit: Tokens,
     },
     /// The run has used more money than the user wants to hear of.
-    Spent {
+    CostWarning {
         /// How much.
-        cost: Micros,
+        cost: MicroUsd,
     },
 }
 
@@ -198,10 +198,10 @@ mod tests {
     /// What asks nobody outside need not wait for the disk.
     #[test]
     fn preparing_and_cancelling_are_seen_by_nobody() {
-        let (id, purpose) = (EffectId(1), Purpose::Agent);
+        let (id, purpose) = (EffectId(1), CallPurpose::Agent);
         assert!(!Effect::Prepare { id, purpose }.is_visible());
         assert!(!Effect::Cancel { id }.is_visible());
-        assert!(Effect::Call { id, purpose, attempt: 1, max_output: None }.is_visible());
+        assert!(Effect::CallModel { id, purpose, attempt: 1, max_output: None }.is_visible());
         assert!(Effect::End.is_visible());
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
-    Access, EffectId, Fault, Micros, Reply, Signal, Span, Time, Tokens, ToolResult, Usage,
-    UserMessage,
+    CallAccess, EffectId, Fault, MicroUsd, Reply, RunTime, Signal, TimeSpan, Tokens, ToolResult,
+    Usage, UserMessage,
 };
 
 /// Something that happened. The machine sees the world through these alone.
@@ -18,7 +18,7 @@ pub enum Event {
     /// Time went on.
     Tick {
         /// What time it is.
-        now: Time,
+        now: RunTime,
     },
     /// Somebody asks the run to stop.
     Interrupt {
@@ -31,7 +31,8 @@ pub enum Event {
         error: Arc<str>,
     },
     /// A defect of this program was noticed: a panic, an effect that never came back.
-    Defect {
+    #[serde(rename = "defect")]
+    InternalError {
         /// What was noticed.
         error: Arc<str>,
     },
@@ -40,7 +41,8 @@ pub enum Event {
         /// The effect that this completes.
         id: EffectId,
         /// What the call would be like.
-        facts: Facts,
+        #[serde(rename = "facts")]
+        size: RequestSize,
         /// What the model has to be told first: steering, and what hooks add.
         messages: Arc<[UserMessage]>,
     },
@@ -51,60 +53,69 @@ pub enum Event {
         /// The reply.
         reply: Reply,
         /// What each of its tool calls touches, in call order.
-        access: Arc<[Access]>,
+        access: Arc<[CallAccess]>,
     },
     /// A model call failed; nothing of it counts.
-    Failed {
+    #[serde(rename = "failed")]
+    CallFailed {
         /// The effect that this completes.
         id: EffectId,
         /// Why.
         fault: Fault,
     },
     /// A tool call was judged: its arguments, the rules, its hooks, and where needed the user.
-    Vetted {
+    #[serde(rename = "vetted")]
+    Authorized {
         /// The effect that this completes.
         id: EffectId,
         /// Whether it may run.
-        verdict: Verdict,
+        #[serde(rename = "verdict")]
+        authorization: Authorization,
     },
     /// A tool came back.
-    Settled {
+    #[serde(rename = "settled")]
+    ToolCompleted {
         /// The effect that this completes.
         id: EffectId,
         /// With what.
         result: ToolResult,
     },
     /// A tool that runs has used something of its allowance. Not the end of its effect.
-    Charged {
+    #[serde(rename = "charged")]
+    UsageReported {
         /// The effect that runs.
         id: EffectId,
         /// What a model call of it used.
         usage: Usage,
         /// What that cost; nothing when the model has no price.
-        cost: Micros,
+        cost: MicroUsd,
     },
     /// A final answer was checked.
     Checked {
         /// The effect that this completes.
         id: EffectId,
         /// Whether it counts.
-        check: Check,
+        #[serde(rename = "check")]
+        result: CheckResult,
     },
 }
 
 /// What the next model call would be like.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Facts {
+pub struct RequestSize {
     /// How large its input probably is.
-    pub context: Tokens,
+    #[serde(rename = "context")]
+    pub estimate: Tokens,
     /// How large its input is at the most; what is reserved for it.
-    pub bound: Tokens,
+    #[serde(rename = "bound")]
+    pub upper_bound: Tokens,
     /// Exchanges in the history that a compaction could take.
     pub exchanges: u32,
     /// How large a closing call probably is, with its tool results shortened where it would be too full. Zero where no
     /// closing call is prepared, and in journals of older releases.
     #[serde(default, skip_serializing_if = "is_zero")]
-    pub shortened: Tokens,
+    #[serde(rename = "shortened")]
+    pub shortened_estimate: Tokens,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // asked for by serde
@@ -112,29 +123,33 @@ fn is_zero(tokens: &Tokens) -> bool {
     *tokens == Tokens::ZERO
 }
 
-impl Facts {
+impl RequestSize {
     /// Returns what a request without an answer probably used, of whose answer so much had come.
-    pub(super) fn unanswered(&self, output: Tokens) -> Usage {
-        let input = self.context.min(self.bound);
-        Usage { input, output, estimated: true, ..Usage::default() }
+    pub(super) fn estimate_usage(&self, output: Tokens) -> Usage {
+        let input = self.estimate.min(self.upper_bound);
+        Usage { input, output, is_estimated: true, ..Usage::default() }
     }
 }
 
 /// Whether a tool call may run.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum Authorization {
     /// It may. This is the stored intent: once it is durable, the tool starts.
-    Cleared {
+    #[serde(rename = "cleared")]
+    Approved {
         /// How long the tool may take before the machine goes on without it.
-        limit: Span,
+        #[serde(rename = "limit")]
+        timeout: TimeSpan,
         /// What a resume needs to know of the call, should the engine die while it runs.
-        intent: Intent,
+        intent: CallIntent,
         /// Which rule allows the call.
-        grounds: Arc<str>,
+        #[serde(rename = "grounds")]
+        reason: Arc<str>,
     },
     /// It may not, and this is its answer.
-    Refused {
+    #[serde(rename = "refused")]
+    Rejected {
         /// The answer.
         result: ToolResult,
     },
@@ -145,13 +160,14 @@ pub enum Verdict {
 /// What a resume needs to know of a call that was started and never settled.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Intent {
+pub enum CallIntent {
     /// The call changes nothing; it may run again.
-    Pure,
+    #[serde(rename = "pure")]
+    ReadOnly,
     /// The call replaces files; whether it happened can be told from their digests.
     Edit {
         /// The files, with their contents before and after.
-        files: Arc<[Image]>,
+        files: Arc<[FileDigests]>,
     },
     /// Whether the call happened cannot be told.
     Opaque,
@@ -164,7 +180,7 @@ pub enum Intent {
 
 /// One file that an edit replaces: SHA-256 digests in hexadecimal, none where there is no file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Image {
+pub struct FileDigests {
     /// The file, relative to the workspace.
     pub path: Arc<str>,
     /// Its content before.
@@ -176,7 +192,7 @@ pub struct Image {
 /// Whether a final answer counts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Check {
+pub enum CheckResult {
     /// It does.
     Passed,
     /// A stop hook or a quality gate sends it back.
@@ -185,7 +201,8 @@ pub enum Check {
         message: Arc<str>,
     },
     /// It does not satisfy its schema.
-    Unfit {
+    #[serde(rename = "unfit")]
+    SchemaViolation {
         /// What the model is told.
         message: Arc<str>,
     },
@@ -206,19 +223,19 @@ pub enum EventKind {
     /// [`Event::StoreFailed`]
     StoreFailed,
     /// [`Event::Defect`]
-    Defect,
-    /// [`Event::Prepared`]
+    InternalError,
+    /// [`Event::PreparedCall`]
     Prepared,
     /// [`Event::Replied`]
     Replied,
     /// [`Event::Failed`]
-    Failed,
-    /// [`Event::Vetted`]
-    Vetted,
+    CallFailed,
+    /// [`Event::AuthorizationOutcome`]
+    Authorized,
     /// [`Event::Settled`]
-    Settled,
+    ToolCompleted,
     /// [`Event::Charged`]
-    Charged,
+    UsageReported,
     /// [`Event::Checked`]
     Checked,
 }
@@ -229,13 +246,13 @@ impl EventKind {
         Self::Tick,
         Self::Interrupt,
         Self::StoreFailed,
-        Self::Defect,
+        Self::InternalError,
         Self::Prepared,
         Self::Replied,
-        Self::Failed,
-        Self::Vetted,
-        Self::Settled,
-        Self::Charged,
+        Self::CallFailed,
+        Self::Authorized,
+        Self::ToolCompleted,
+        Self::UsageReported,
         Self::Checked,
     ];
 
@@ -245,13 +262,13 @@ impl EventKind {
             Self::Tick => "TICK",
             Self::Interrupt => "INTERRUPT",
             Self::StoreFailed => "STORE_FAILED",
-            Self::Defect => "DEFECT",
+            Self::InternalError => "DEFECT",
             Self::Prepared => "PREPARED",
             Self::Replied => "REPLIED",
-            Self::Failed => "FAILED",
-            Self::Vetted => "VETTED",
-            Self::Settled => "SETTLED",
-            Self::Charged => "CHARGED",
+            Self::CallFailed => "FAILED",
+            Self::Authorized => "VETTED",
+            Self::ToolCompleted => "SETTLED",
+            Self::UsageReported => "CHARGED",
             Self::Checked => "CHECKED",
         }
     }
@@ -264,38 +281,38 @@ impl Event {
             Self::Tick { .. } => EventKind::Tick,
             Self::Interrupt { .. } => EventKind::Interrupt,
             Self::StoreFailed { .. } => EventKind::StoreFailed,
-            Self::Defect { .. } => EventKind::Defect,
+            Self::InternalError { .. } => EventKind::InternalError,
             Self::Prepared { .. } => EventKind::Prepared,
             Self::Replied { .. } => EventKind::Replied,
-            Self::Failed { .. } => EventKind::Failed,
-            Self::Vetted { .. } => EventKind::Vetted,
-            Self::Settled { .. } => EventKind::Settled,
-            Self::Charged { .. } => EventKind::Charged,
+            Self::CallFailed { .. } => EventKind::CallFailed,
+            Self::Authorized { .. } => EventKind::Authorized,
+            Self::ToolCompleted { .. } => EventKind::ToolCompleted,
+            Self::UsageReported { .. } => EventKind::UsageReported,
             Self::Checked { .. } => EventKind::Checked,
         }
     }
 
     /// Returns the effect that the event is about; it is heard only while that effect is outstanding.
-    pub fn about(&self) -> Option<EffectId> {
+    pub fn effect_id(&self) -> Option<EffectId> {
         match self {
-            Self::Charged { id, .. } => Some(*id),
-            event => event.completes(),
+            Self::UsageReported { id, .. } => Some(*id),
+            event => event.completed_effect(),
         }
     }
 
     /// Returns the effect that the event completes, if it is a completion.
-    pub fn completes(&self) -> Option<EffectId> {
+    pub fn completed_effect(&self) -> Option<EffectId> {
         match self {
             Self::Tick { .. }
             | Self::Interrupt { .. }
             | Self::StoreFailed { .. }
-            | Self::Defect { .. }
-            | Self::Charged { .. } => None,
+            | Self::InternalError { .. }
+            | Self::UsageReported { .. } => None,
             Self::Prepared { id, .. }
             | Self::Replied { id, .. }
-            | Self::Failed { id, .. }
-            | Self::Vetted { id, .. }
-            | Self::Settled { id, .. }
+            | Self::CallFailed { id, .. }
+            | Self::Authorized { id, .. }
+            | Self::ToolCompleted { id, .. }
             | Self::Checked { id, .. } => Some(*id),
         }
     }

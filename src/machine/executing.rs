@@ -4,151 +4,157 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::allowance::Allowance;
+use super::budget_share::BudgetShare;
 use super::closing::Closing;
-use super::deadline::{Deadline, Deadlines, Why};
+use super::deadline::{Deadline, DeadlineKind, StateDeadlines};
 use super::done::Done;
-use super::effect::{Change, Effect, Note};
-use super::event::{Event, Intent, Verdict};
+use super::effect::{ConversationChange, Effect, MachineNote};
+use super::event::{Authorization, CallIntent, Event};
 use super::instructions;
-use super::next::{Next, Out};
-use super::order::{self, Progress, Waiting};
 use super::preparing::Preparing;
-use super::repeats::Repeats;
-use super::run::{Run, Spent};
+use super::repetition::TurnRepetition;
+use super::run_context::{BudgetUsage, RunContext};
+use super::scheduling::{self, Schedulable, SchedulingState};
 use super::state::State;
-use super::stop::{CloseReason, StopReason};
+use super::step::{Step, StepBuilder};
+use super::stop_reason::{CloseReason, StopReason};
 use crate::model::{
-    Access, Arguments, EffectId, Exchange, Item, Reply, Rules, Signal, Time, ToolCall, ToolResult,
-    ToolStatus,
+    CallAccess, ConversationItem, EffectId, Reply, RunRules, RunTime, Signal, ToolArguments,
+    ToolCall, ToolExchange, ToolResult, ToolStatus,
 };
 
 /// The tool calls of a reply are under way. At least one of them is not answered.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Executing {
     /// The account of the run.
-    pub run: Run,
+    pub run: RunContext,
     /// The reply whose calls are answered.
     pub reply: Reply,
     /// Its calls, in call order.
-    pub calls: Vec<OpenCall>,
+    pub calls: Vec<TrackedCall>,
 }
 
 /// One tool call of the reply.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct OpenCall {
+pub struct TrackedCall {
     /// The call.
     pub call: ToolCall,
     /// What it touches.
-    pub access: Access,
+    pub access: CallAccess,
     /// How far it has come.
-    pub slot: Slot,
+    pub state: CallState,
 }
 
 /// How far a tool call has come.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Slot {
+pub enum CallState {
     /// Its turn has not come.
     Queued,
     /// It is being judged.
-    Vetting {
+    Authorizing {
         /// The judgement that is awaited.
         id: EffectId,
         /// When it is given up.
-        due: Time,
+        due: RunTime,
     },
     /// It runs.
     Running {
         /// The tool that is awaited.
         id: EffectId,
         /// When it is given up.
-        due: Time,
+        due: RunTime,
         /// What it may still use, when it makes model calls of its own.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        left: Option<Allowance>,
+        budget: Option<BudgetShare>,
     },
     /// It is answered.
-    Settled(ToolResult),
+    Completed(ToolResult),
 }
 
-impl Slot {
+impl CallState {
     /// Returns the effect that is awaited.
-    pub(super) fn awaited(&self) -> Option<EffectId> {
+    pub(super) fn pending_effect(&self) -> Option<EffectId> {
         match self {
-            Self::Queued | Self::Settled(_) => None,
-            Self::Vetting { id, .. } | Self::Running { id, .. } => Some(*id),
+            Self::Queued | Self::Completed(_) => None,
+            Self::Authorizing { id, .. } | Self::Running { id, .. } => Some(*id),
         }
     }
 
     /// Returns the answer, if there is one.
-    pub(super) fn answer(&self) -> Option<&ToolResult> {
+    pub(super) fn result(&self) -> Option<&ToolResult> {
         match self {
-            Self::Queued | Self::Vetting { .. } | Self::Running { .. } => None,
-            Self::Settled(result) => Some(result),
+            Self::Queued | Self::Authorizing { .. } | Self::Running { .. } => None,
+            Self::Completed(result) => Some(result),
         }
     }
 
-    fn due(&self) -> Option<Time> {
+    fn due(&self) -> Option<RunTime> {
         match self {
-            Self::Queued | Self::Settled(_) => None,
-            Self::Vetting { due, .. } | Self::Running { due, .. } => Some(*due),
+            Self::Queued | Self::Completed(_) => None,
+            Self::Authorizing { due, .. } | Self::Running { due, .. } => Some(*due),
         }
     }
 
     /// Returns what is set aside for the call.
-    fn left(&self) -> Option<Allowance> {
+    fn budget(&self) -> Option<BudgetShare> {
         match self {
-            Self::Running { left, .. } => *left,
-            Self::Queued | Self::Vetting { .. } | Self::Settled(_) => None,
+            Self::Running { budget: left, .. } => *left,
+            Self::Queued | Self::Authorizing { .. } | Self::Completed(_) => None,
         }
     }
 }
 
-impl Waiting for OpenCall {
-    fn access(&self) -> &Access {
+impl Schedulable for TrackedCall {
+    fn access(&self) -> &CallAccess {
         &self.access
     }
 
-    fn progress(&self) -> Progress {
-        match self.slot {
-            Slot::Queued => Progress::Queued,
-            Slot::Vetting { .. } | Slot::Running { .. } => Progress::Open,
-            Slot::Settled(_) => Progress::Settled,
+    fn scheduling_state(&self) -> SchedulingState {
+        match self.state {
+            CallState::Queued => SchedulingState::Queued,
+            CallState::Authorizing { .. } | CallState::Running { .. } => SchedulingState::Started,
+            CallState::Completed(_) => SchedulingState::Completed,
         }
     }
 }
 
-impl OpenCall {
-    fn settle(&mut self, status: ToolStatus, text: impl Into<Arc<str>>) {
-        self.slot = Slot::Settled(ToolResult::new(self.call.id.clone(), status, text));
+impl TrackedCall {
+    fn complete(&mut self, status: ToolStatus, text: impl Into<Arc<str>>) {
+        self.state = CallState::Completed(ToolResult::new(self.call.id.clone(), status, text));
     }
 
     /// Settles a call that will not be waited for, by how far it had come.
-    fn abandon(&mut self, out: &mut Out) {
-        if let Some(id) = self.slot.awaited() {
-            out.effect(Effect::Cancel { id });
+    fn complete_unfinished(&mut self, out: &mut StepBuilder) {
+        if let Some(id) = self.state.pending_effect() {
+            out.add_effect(Effect::Cancel { id });
         }
-        match self.slot {
-            Slot::Queued | Slot::Vetting { .. } => {
-                self.settle(ToolStatus::Skipped, instructions::SKIPPED);
+        match self.state {
+            CallState::Queued | CallState::Authorizing { .. } => {
+                self.complete(ToolStatus::Skipped, instructions::SKIPPED);
             }
-            Slot::Running { .. } => self.settle(ToolStatus::Interrupted, instructions::INTERRUPTED),
-            Slot::Settled(_) => {}
+            CallState::Running { .. } => {
+                self.complete(ToolStatus::Interrupted, instructions::INTERRUPTED)
+            }
+            CallState::Completed(_) => {}
         }
     }
 }
 
 /// Returns the calls of a reply, before any of them has run; those that will not run are answered.
-pub(super) fn open(rules: &Rules, reply: &Reply, access: &[Access]) -> Vec<OpenCall> {
-    let allowed = rules.bounds.calls;
+pub(super) fn track_calls(
+    rules: &RunRules,
+    reply: &Reply,
+    access: &[CallAccess],
+) -> Vec<TrackedCall> {
+    let allowed = rules.bounds.calls_per_reply;
     let open = |(index, call): (usize, &ToolCall)| {
-        let access = access.get(index).cloned().unwrap_or(Access::Exclusive);
-        let mut open = OpenCall { call: call.clone(), access, slot: Slot::Queued };
+        let access = access.get(index).cloned().unwrap_or(CallAccess::Exclusive);
+        let mut open = TrackedCall { call: call.clone(), access, state: CallState::Queued };
         if index >= allowed as usize {
-            open.settle(ToolStatus::Skipped, instructions::too_many_calls(allowed));
-        } else if matches!(open.call.arguments, Arguments::Cut { .. }) {
-            open.settle(ToolStatus::Cut, instructions::CUT);
+            open.complete(ToolStatus::Skipped, instructions::too_many_calls(allowed));
+        } else if matches!(open.call.arguments, ToolArguments::Truncated { .. }) {
+            open.complete(ToolStatus::Truncated, instructions::TRUNCATED);
         }
         open
     };
@@ -156,14 +162,17 @@ pub(super) fn open(rules: &Rules, reply: &Reply, access: &[Access]) -> Vec<OpenC
 }
 
 /// Returns whether the call that this effect belongs to is the last one that is not answered.
-pub(super) fn is_last(state: &Executing, id: EffectId) -> bool {
-    let open = |call: &&OpenCall| !matches!(call.slot, Slot::Settled(_));
-    state.calls.iter().filter(open).all(|call| call.slot.awaited() == Some(id))
+pub(super) fn is_last_pending(state: &Executing, id: EffectId) -> bool {
+    let open = |call: &&TrackedCall| !matches!(call.state, CallState::Completed(_));
+    state.calls.iter().filter(open).all(|call| call.state.pending_effect() == Some(id))
 }
 
 /// Returns whether the model asked, reply after reply, for what cannot be run, should the calls be answered like this.
-pub(super) fn too_many_invalid(run: &Run, statuses: impl Iterator<Item = ToolStatus>) -> bool {
-    all_invalid(statuses) && run.streaks.invalid + 1 >= run.rules.bounds.invalid
+pub(super) fn too_many_invalid(
+    run: &RunContext,
+    statuses: impl Iterator<Item = ToolStatus>,
+) -> bool {
+    all_invalid(statuses) && run.streaks.invalid + 1 >= run.rules.bounds.invalid_replies
 }
 
 fn all_invalid(mut statuses: impl Iterator<Item = ToolStatus>) -> bool {
@@ -172,209 +181,226 @@ fn all_invalid(mut statuses: impl Iterator<Item = ToolStatus>) -> bool {
 
 impl Executing {
     /// Starts the calls whose turn it is.
-    pub(super) fn enter(mut run: Run, out: Out, reply: Reply, access: &[Access]) -> Next {
+    pub(super) fn enter(
+        mut run: RunContext,
+        out: StepBuilder,
+        reply: Reply,
+        access: &[CallAccess],
+    ) -> Step {
         run.steps += 1;
-        let calls = open(&run.rules, &reply, access);
-        Self { run, reply, calls }.proceed(out)
+        let calls = track_calls(&run.rules, &reply, access);
+        Self { run, reply, calls }.start_calls(out)
     }
 
-    pub(super) fn deadlines(&self) -> Deadlines<2> {
-        let dues = self.calls.iter().filter_map(|call| call.slot.due());
-        let tool = dues.min().map(|at| Deadline { at, why: Why::ToolLimit });
-        Deadlines([tool, self.run.closes()])
+    pub(super) fn deadlines(&self) -> StateDeadlines<2> {
+        let dues = self.calls.iter().filter_map(|call| call.state.due());
+        let tool = dues.min().map(|at| Deadline { at, kind: DeadlineKind::ToolTimeout });
+        StateDeadlines([tool, self.run.closing_deadline()])
     }
 
     /// Returns whether this judgement is awaited.
-    pub(super) fn vets(&self, id: EffectId) -> bool {
+    pub(super) fn awaits_authorization(&self, id: EffectId) -> bool {
         self.calls
             .iter()
-            .any(|call| matches!(call.slot, Slot::Vetting { id: open, .. } if open == id))
+            .any(|call| matches!(call.state, CallState::Authorizing { id: open, .. } if open == id))
     }
 
     /// Returns whether this tool is awaited.
-    pub(super) fn runs(&self, id: EffectId) -> bool {
+    pub(super) fn awaits_tool(&self, id: EffectId) -> bool {
         self.calls
             .iter()
-            .any(|call| matches!(call.slot, Slot::Running { id: open, .. } if open == id))
+            .any(|call| matches!(call.state, CallState::Running { id: open, .. } if open == id))
     }
 
     /// Returns what this call may still use, when it runs and makes model calls of its own.
-    pub(super) fn allowance(&self, id: EffectId) -> Option<Allowance> {
-        let call = self.calls.iter().find(|call| call.slot.awaited() == Some(id));
-        call.and_then(|call| call.slot.left())
+    pub(super) fn budget_of(&self, id: EffectId) -> Option<BudgetShare> {
+        let call = self.calls.iter().find(|call| call.state.pending_effect() == Some(id));
+        call.and_then(|call| call.state.budget())
     }
 
-    pub(super) fn step(self, event: Event) -> Next {
+    pub(super) fn step(self, event: Event) -> Step {
         match event {
-            Event::Tick { now } => self.tick(now),
-            Event::Interrupt { signal } => self.interrupt(signal),
+            Event::Tick { now } => self.on_tick(now),
+            Event::Interrupt { signal } => self.on_interrupt(signal),
             Event::StoreFailed { error } => {
-                let (run, out) = self.leave();
+                let (run, out) = self.cancel();
                 Done::fail(run, out, StopReason::StoreError, error)
             }
-            Event::Defect { error } => {
-                let (run, out) = self.leave();
+            Event::InternalError { error } => {
+                let (run, out) = self.cancel();
                 Done::fail(run, out, StopReason::InternalError, error)
             }
-            Event::Vetted { id, verdict } => self.vetted(id, verdict),
-            Event::Settled { id, result } => self.settled(id, result),
-            Event::Charged { id, usage, cost } => {
-                self.charged(id, Spent { cost, tokens: usage.total() })
+            Event::Authorized { id, authorization: verdict } => self.on_authorization(id, verdict),
+            Event::ToolCompleted { id, result } => self.on_completion(id, result),
+            Event::UsageReported { id, usage, cost } => {
+                self.on_usage(id, BudgetUsage { cost, tokens: usage.total() })
             }
             Event::Prepared { .. }
             | Event::Replied { .. }
-            | Event::Failed { .. }
-            | Event::Checked { .. } => Out::default().to(State::Executing(self)),
+            | Event::CallFailed { .. }
+            | Event::Checked { .. } => StepBuilder::default().finish(State::Executing(self)),
         }
     }
 
-    fn interrupt(self, signal: Signal) -> Next {
-        let (run, out) = self.leave();
+    fn on_interrupt(self, signal: Signal) -> Step {
+        let (run, out) = self.cancel();
         Done::end(run, out, StopReason::UserInterrupt(signal))
     }
 
-    fn tick(mut self, now: Time) -> Next {
+    fn on_tick(mut self, now: RunTime) -> Step {
         self.run.now = self.run.now.max(now);
         match self.deadlines().due(self.run.now) {
-            Some(Why::RunLimit) => {
-                let (run, out) = self.leave();
+            Some(DeadlineKind::RunTimeout) => {
+                let (run, out) = self.cancel();
                 Closing::enter(run, out, CloseReason::Timeout)
             }
             Some(
-                Why::ToolLimit
-                | Why::StepLimit
-                | Why::CloseLimit
-                | Why::AttemptLimit
-                | Why::RetryDue
-                | Why::WatchLimit,
-            ) => self.overdue(),
-            None => Out::default().to(State::Executing(self)),
+                DeadlineKind::ToolTimeout
+                | DeadlineKind::StepTimeout
+                | DeadlineKind::ClosingTimeout
+                | DeadlineKind::AttemptTimeout
+                | DeadlineKind::RetryDue
+                | DeadlineKind::EffectTimeout,
+            ) => self.on_timeout(),
+            None => StepBuilder::default().finish(State::Executing(self)),
         }
     }
 
     /// Goes on without the calls that did not come back in their time.
-    fn overdue(mut self) -> Next {
-        let mut out = Out::default();
+    fn on_timeout(mut self) -> Step {
+        let mut out = StepBuilder::default();
         let now = self.run.now;
         for call in &mut self.calls {
-            if call.slot.due().is_some_and(|due| due <= now) {
-                if let Some(id) = call.slot.awaited() {
-                    out.effect(Effect::Cancel { id });
+            if call.state.due().is_some_and(|due| due <= now) {
+                if let Some(id) = call.state.pending_effect() {
+                    out.add_effect(Effect::Cancel { id });
                 }
-                match call.slot {
-                    Slot::Vetting { .. } => call.settle(ToolStatus::Denied, instructions::UNJUDGED),
-                    Slot::Running { .. } => {
-                        call.settle(ToolStatus::Abandoned, instructions::ABANDONED);
+                match call.state {
+                    CallState::Authorizing { .. } => {
+                        call.complete(ToolStatus::Denied, instructions::NOT_AUTHORIZED)
                     }
-                    Slot::Queued | Slot::Settled(_) => {}
+                    CallState::Running { .. } => {
+                        call.complete(ToolStatus::Abandoned, instructions::ABANDONED);
+                    }
+                    CallState::Queued | CallState::Completed(_) => {}
                 }
             }
         }
-        self.proceed(out)
+        self.start_calls(out)
     }
 
-    fn vetted(mut self, id: EffectId, verdict: Verdict) -> Next {
-        let mut out = Out::default();
+    fn on_authorization(mut self, id: EffectId, verdict: Authorization) -> Step {
+        let mut out = StepBuilder::default();
         let now = self.run.now;
-        let allowance = self.allow(&verdict);
-        let Some(call) = self.calls.iter_mut().find(|call| call.slot.awaited() == Some(id)) else {
-            return out.to(State::Executing(self));
+        let allowance = self.assign_budget(&verdict);
+        let Some(call) = self.calls.iter_mut().find(|call| call.state.pending_effect() == Some(id))
+        else {
+            return out.finish(State::Executing(self));
         };
         match verdict {
-            Verdict::Cleared { limit, .. } => {
-                let id = self.run.next.take();
+            Authorization::Approved { timeout: limit, .. } => {
+                let id = self.run.next_effect.allocate();
                 let called = call.call.clone();
-                out.effect(Effect::Run { id, call: called, allowance: allowance.map(Box::new) });
-                call.slot = Slot::Running { id, due: now.after(limit), left: allowance };
-                out.to(State::Executing(self))
+                out.add_effect(Effect::RunTool {
+                    id,
+                    call: called,
+                    budget: allowance.map(Box::new),
+                });
+                call.state = CallState::Running { id, due: now.after(limit), budget: allowance };
+                out.finish(State::Executing(self))
             }
-            Verdict::Refused { result } => {
-                call.slot = Slot::Settled(ToolResult { call: call.call.id.clone(), ..result });
-                self.proceed(out)
+            Authorization::Rejected { result } => {
+                call.state =
+                    CallState::Completed(ToolResult { call: call.call.id.clone(), ..result });
+                self.start_calls(out)
             }
-            Verdict::Abort => {
+            Authorization::Abort => {
                 // The judgement has come back; it is not to be cancelled with the others.
-                call.slot = Slot::Queued;
-                self.interrupt(Signal::Interrupt)
+                call.state = CallState::Queued;
+                self.on_interrupt(Signal::Interrupt)
             }
         }
     }
 
     /// Returns what is set aside for a call, when it is one that makes model calls of its own.
-    fn allow(&self, verdict: &Verdict) -> Option<Allowance> {
+    fn assign_budget(&self, verdict: &Authorization) -> Option<BudgetShare> {
         match verdict {
-            Verdict::Cleared { intent: Intent::Delegated { .. }, .. } => {
-                let others = self.calls.iter().filter_map(|call| call.slot.left());
-                Some(Allowance::of(&self.run, others))
+            Authorization::Approved { intent: CallIntent::Delegated { .. }, .. } => {
+                let others = self.calls.iter().filter_map(|call| call.state.budget());
+                Some(BudgetShare::new(&self.run, others))
             }
-            Verdict::Cleared {
-                intent: Intent::Pure | Intent::Edit { .. } | Intent::Opaque,
+            Authorization::Approved {
+                intent: CallIntent::ReadOnly | CallIntent::Edit { .. } | CallIntent::Opaque,
                 ..
             }
-            | Verdict::Refused { .. }
-            | Verdict::Abort => None,
+            | Authorization::Rejected { .. }
+            | Authorization::Abort => None,
         }
     }
 
     /// Takes what a call has used out of what is set aside for it.
-    fn charged(mut self, id: EffectId, spent: Spent) -> Next {
-        let mut out = Out::default();
+    fn on_usage(mut self, id: EffectId, spent: BudgetUsage) -> Step {
+        let mut out = StepBuilder::default();
         for call in &mut self.calls {
-            if let Slot::Running { id: open, left: Some(left), .. } = &mut call.slot
+            if let CallState::Running { id: open, budget: Some(left), .. } = &mut call.state
                 && *open == id
             {
-                *left = left.after(spent);
+                *left = left.after_usage(spent);
             }
         }
-        self.run.spend(spent, &mut out);
-        out.to(State::Executing(self))
+        self.run.add_usage(spent, &mut out);
+        out.finish(State::Executing(self))
     }
 
-    fn settled(mut self, id: EffectId, result: ToolResult) -> Next {
-        let out = Out::default();
-        let Some(call) = self.calls.iter_mut().find(|call| call.slot.awaited() == Some(id)) else {
-            return out.to(State::Executing(self));
+    fn on_completion(mut self, id: EffectId, result: ToolResult) -> Step {
+        let out = StepBuilder::default();
+        let Some(call) = self.calls.iter_mut().find(|call| call.state.pending_effect() == Some(id))
+        else {
+            return out.finish(State::Executing(self));
         };
         // The answer belongs to the call that was run, whatever id the tool put on it.
-        call.slot = Slot::Settled(ToolResult { call: call.call.id.clone(), ..result });
-        self.proceed(out)
+        call.state = CallState::Completed(ToolResult { call: call.call.id.clone(), ..result });
+        self.start_calls(out)
     }
 
     /// Starts the calls whose turn has come; goes on with the model when all are answered.
-    pub(super) fn proceed(mut self, mut out: Out) -> Next {
-        let due = self.run.now.after(self.run.rules.watch.vet);
-        let parallel = self.run.rules.bounds.parallel;
-        while let Some(index) = order::next(&self.calls, parallel) {
-            let id = self.run.next.take();
+    pub(super) fn start_calls(mut self, mut out: StepBuilder) -> Step {
+        let due = self.run.now.after(self.run.rules.timeouts.authorize);
+        let parallel = self.run.rules.bounds.parallel_calls;
+        while let Some(index) = scheduling::next_startable(&self.calls, parallel) {
+            let id = self.run.next_effect.allocate();
             let call = &mut self.calls[index];
-            out.effect(Effect::Vet { id, call: call.call.clone() });
-            call.slot = Slot::Vetting { id, due };
+            out.add_effect(Effect::Authorize { id, call: call.call.clone() });
+            call.state = CallState::Authorizing { id, due };
         }
-        if self.calls.iter().all(|call| matches!(call.slot, Slot::Settled(_))) {
-            self.answered(out)
+        if self.calls.iter().all(|call| matches!(call.state, CallState::Completed(_))) {
+            self.finish_turn(out)
         } else {
-            out.to(State::Executing(self))
+            out.finish(State::Executing(self))
         }
     }
 
-    fn answered(self, mut out: Out) -> Next {
+    fn finish_turn(self, mut out: StepBuilder) -> Step {
         let invalid = all_invalid(self.results().map(|result| result.status));
         let hopeless = too_many_invalid(&self.run, self.results().map(|result| result.status));
         let pairs = self.calls.iter().map(|call| &call.call).zip(self.results());
-        let turn = Repeats::signature(pairs);
+        let turn = TurnRepetition::signature(pairs);
         let denied = self.results().filter(|result| result.status == ToolStatus::Denied).count();
-        let mut run = self.close(&mut out);
+        let mut run = self.append_exchange(&mut out);
         if run.rules.fail_on_denied {
-            run.denied = run.denied.saturating_add(u32::try_from(denied).unwrap_or(u32::MAX));
+            run.denied_calls =
+                run.denied_calls.saturating_add(u32::try_from(denied).unwrap_or(u32::MAX));
         }
         run.streaks.invalid = if invalid { run.streaks.invalid + 1 } else { 0 };
-        run.repeats.push(turn);
-        let times = run.repeats.times();
-        if times >= run.rules.loops.warn {
-            out.note(Note::LoopDetected { times });
+        run.repetition.push(turn);
+        let times = run.repetition.count();
+        if times >= run.rules.loop_detection.warn_at {
+            out.add_note(MachineNote::LoopDetected { times });
         }
-        if times == run.rules.loops.warn {
-            out.change(Change::Append { item: instructions::repeating(times) });
+        if times == run.rules.loop_detection.warn_at {
+            out.add_change(ConversationChange::Append {
+                item: instructions::repeated_turns(times),
+            });
         }
         if hopeless {
             Done::end(run, out, StopReason::InvalidToolCalls)
@@ -384,32 +410,36 @@ impl Executing {
     }
 
     /// Settles every call that is open, and stops what runs.
-    fn leave(mut self) -> (Run, Out) {
-        let mut out = Out::default();
-        self.calls.iter_mut().for_each(|call| call.abandon(&mut out));
-        let run = self.close(&mut out);
+    fn cancel(mut self) -> (RunContext, StepBuilder) {
+        let mut out = StepBuilder::default();
+        self.calls.iter_mut().for_each(|call| call.complete_unfinished(&mut out));
+        let run = self.append_exchange(&mut out);
         (run, out)
     }
 
     /// Moves the reply and its answers into the conversation.
-    fn close(self, out: &mut Out) -> Run {
+    fn append_exchange(self, out: &mut StepBuilder) -> RunContext {
         let results: Vec<ToolResult> = self
             .calls
             .into_iter()
-            .filter_map(|call| match call.slot {
-                Slot::Settled(result) => Some(result),
-                Slot::Queued | Slot::Vetting { .. } | Slot::Running { .. } => None,
+            .filter_map(|call| match call.state {
+                CallState::Completed(result) => Some(result),
+                CallState::Queued | CallState::Authorizing { .. } | CallState::Running { .. } => {
+                    None
+                }
             })
             .collect();
-        match Exchange::new(self.reply, results) {
-            Ok(exchange) => out.change(Change::Append { item: Item::Exchange(exchange) }),
+        match ToolExchange::new(self.reply, results) {
+            Ok(exchange) => out.add_change(ConversationChange::Append {
+                item: ConversationItem::Exchange(exchange),
+            }),
             Err(error) => debug_assert!(false, "{error}"),
         }
         self.run
     }
 
     fn results(&self) -> impl Iterator<Item = &ToolResult> {
-        self.calls.iter().filter_map(|call| call.slot.answer())
+        self.calls.iter().filter_map(|call| call.state.result())
     }
 }
 
@@ -417,28 +447,30 @@ impl Executing {
 mod tests {
     use super::*;
     use crate::machine::step;
-    use crate::model::{Finish, Limits, LoopRules, Micros, Part, Span, Tokens, Usage};
+    use crate::model::{
+        LoopDetection, MicroUsd, ReplyFinish, ReplyPart, RunLimits, TimeSpan, Tokens, Usage,
+    };
 
     /// A run whose reply has this many calls, which may run at the same time.
-    fn calls(rules: Rules, count: u32) -> State {
+    fn calls(rules: RunRules, count: u32) -> State {
         let call = |index: u32| {
             let id = index.to_string().as_str().into();
-            Part::Call(ToolCall::new(id, "tool", "{}"))
+            ReplyPart::Call(ToolCall::new(id, "tool", "{}"))
         };
-        let (finish, usage) = (Finish::ToolCalls, Usage::default());
+        let (finish, usage) = (ReplyFinish::ToolCalls, Usage::default());
         let reply = Reply { parts: (0..count).map(call).collect(), finish, usage, model: None };
-        let access = vec![Access::read("a"); count as usize];
-        Executing::enter(Run::new(rules), Out::default(), reply, &access).state
+        let access = vec![CallAccess::read("a"); count as usize];
+        Executing::enter(RunContext::new(rules), StepBuilder::default(), reply, &access).state
     }
 
-    fn cleared(state: State, id: u64, intent: Intent) -> State {
-        let verdict = Verdict::Cleared { limit: Span(50), intent, grounds: "".into() };
-        step(state, Event::Vetted { id: EffectId(id), verdict }).state
+    fn cleared(state: State, id: u64, intent: CallIntent) -> State {
+        let verdict = Authorization::Approved { timeout: TimeSpan(50), intent, reason: "".into() };
+        step(state, Event::Authorized { id: EffectId(id), authorization: verdict }).state
     }
 
-    fn slots(state: &State) -> Vec<Slot> {
+    fn slots(state: &State) -> Vec<CallState> {
         let State::Executing(state) = state else { panic!("not executing") };
-        state.calls.iter().map(|call| call.slot.clone()).collect()
+        state.calls.iter().map(|call| call.state.clone()).collect()
     }
 
     fn answer(status: ToolStatus) -> ToolResult {
@@ -447,34 +479,34 @@ mod tests {
 
     #[test]
     fn what_a_run_within_the_run_has_used_is_taken_out_of_its_own_allowance() {
-        let limits = Limits { max_tokens: Some(Tokens(1_000)), ..Limits::default() };
-        let mut state = calls(Rules { limits, ..Rules::default() }, 3);
-        let delegated = || Intent::Delegated { session: None };
+        let limits = RunLimits { max_tokens: Some(Tokens(1_000)), ..RunLimits::default() };
+        let mut state = calls(RunRules { limits, ..RunRules::default() }, 3);
+        let delegated = || CallIntent::Delegated { session: None };
         // The effects 1 to 3 judge the calls, and 4 to 6 run them.
-        for (id, intent) in [(1, Intent::Opaque), (2, delegated()), (3, delegated())] {
+        for (id, intent) in [(1, CallIntent::Opaque), (2, delegated()), (3, delegated())] {
             state = cleared(state, id, intent);
         }
         let left = |state: &State| {
-            slots(state).iter().map(|slot| Some(slot.left()?.tokens?.0)).collect::<Vec<_>>()
+            slots(state).iter().map(|slot| Some(slot.budget()?.tokens?.0)).collect::<Vec<_>>()
         };
         assert_eq!(left(&state), [None, Some(400), Some(200)]);
         let charged = |id| {
             let usage = Usage { input: Tokens(7), output: Tokens(3), ..Usage::default() };
-            Event::Charged { id: EffectId(id), usage, cost: Micros(1) }
+            Event::UsageReported { id: EffectId(id), usage, cost: MicroUsd(1) }
         };
         let awaited = [4, 5, 6].map(|id| state.awaits(&charged(id)));
         assert_eq!(awaited, [false, true, true]);
         let state = step(state, charged(5)).state;
         assert_eq!(left(&state), [None, Some(390), Some(200)]);
-        assert_eq!(state.run().spent.tokens, Tokens(10));
+        assert_eq!(state.run().used.tokens, Tokens(10));
     }
 
     #[test]
     fn a_reply_has_as_many_calls_as_allowed() {
-        let mut rules = Rules::default();
-        rules.bounds.calls = 2;
+        let mut rules = RunRules::default();
+        rules.bounds.calls_per_reply = 2;
         let settled =
-            slots(&calls(rules, 3)).iter().map(|slot| slot.answer().cloned()).collect::<Vec<_>>();
+            slots(&calls(rules, 3)).iter().map(|slot| slot.result().cloned()).collect::<Vec<_>>();
         let [None, None, Some(skipped)] = &settled[..] else { panic!("{settled:?}") };
         assert_eq!(skipped.status, ToolStatus::Skipped);
         assert!(skipped.text.contains("at most 2 tool calls"), "{}", skipped.text);
@@ -482,25 +514,28 @@ mod tests {
 
     #[test]
     fn an_answer_belongs_to_its_call_whatever_id_it_bears() {
-        let state = cleared(calls(Rules::default(), 3), 1, Intent::Opaque);
+        let state = cleared(calls(RunRules::default(), 3), 1, CallIntent::Opaque);
         let result = answer(ToolStatus::Ok);
-        let state = step(state, Event::Settled { id: EffectId(4), result }).state;
-        let verdict = Verdict::Refused { result: answer(ToolStatus::Denied) };
-        let state = step(state, Event::Vetted { id: EffectId(3), verdict }).state;
+        let state = step(state, Event::ToolCompleted { id: EffectId(4), result }).state;
+        let verdict = Authorization::Rejected { result: answer(ToolStatus::Denied) };
+        let state =
+            step(state, Event::Authorized { id: EffectId(3), authorization: verdict }).state;
         let ids = slots(&state)
             .iter()
-            .map(|slot| slot.answer().map(|result| result.call.to_string()))
+            .map(|slot| slot.result().map(|result| result.call.to_string()))
             .collect::<Vec<_>>();
         assert_eq!(ids, [Some("0".to_owned()), None, Some("2".to_owned())]);
     }
 
     #[test]
     fn what_does_not_come_back_is_answered_by_how_far_it_had_come() {
-        let mut rules = Rules::default();
-        rules.watch.vet = Span(50);
-        let state = cleared(calls(rules, 2), 1, Intent::Opaque);
-        let next = step(state, Event::Tick { now: Time(50) });
-        let [Change::Append { item: Item::Exchange(exchange) }] = &next.changes[..] else {
+        let mut rules = RunRules::default();
+        rules.timeouts.authorize = TimeSpan(50);
+        let state = cleared(calls(rules, 2), 1, CallIntent::Opaque);
+        let next = step(state, Event::Tick { now: RunTime(50) });
+        let [ConversationChange::Append { item: ConversationItem::Exchange(exchange) }] =
+            &next.changes[..]
+        else {
             panic!("{:?}", next.changes)
         };
         let statuses: Vec<_> = exchange.results().iter().map(|result| result.status).collect();
@@ -512,13 +547,17 @@ mod tests {
     /// The model is told once; the user hears of each.
     #[test]
     fn repeated_turns_are_told() {
-        let mut run = Run::new(Rules { loops: LoopRules { warn: 2, end: 9 }, ..Rules::default() });
+        let mut run = RunContext::new(RunRules {
+            loop_detection: LoopDetection { warn_at: 2, end_at: 9 },
+            ..RunRules::default()
+        });
         for (notes, changes) in [(0, 1), (1, 2), (1, 1)] {
-            let State::Executing(mut state) = calls(Rules::default(), 1) else { unreachable!() };
+            let State::Executing(mut state) = calls(RunRules::default(), 1) else { unreachable!() };
             state.run = run;
-            let verdict = Verdict::Refused { result: answer(ToolStatus::Denied) };
+            let verdict = Authorization::Rejected { result: answer(ToolStatus::Denied) };
             let id = EffectId(1);
-            let next = step(State::Executing(state), Event::Vetted { id, verdict });
+            let next =
+                step(State::Executing(state), Event::Authorized { id, authorization: verdict });
             assert_eq!((next.notes.len(), next.changes.len()), (notes, changes));
             run = next.state.run().clone();
         }

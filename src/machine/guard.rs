@@ -4,18 +4,18 @@
 //! [`retry::decide`], …). What the guards add is the chart's point of view, so that a test can hold the arms of the code
 //! against the arrows of the chart.
 
-use super::attempt::Attempt;
-use super::calling::{self, Meaning, Stage};
-use super::deadline::Why;
-use super::effect::Purpose;
-use super::event::{Event, Verdict};
-use super::executing::{self, Slot};
-use super::next::Out;
-use super::preparing::{self, Plan};
-use super::retry::{self, Retry};
+use super::attempt::CallAttempt;
+use super::calling::{self, CallingStage, ReplyKind};
+use super::deadline::DeadlineKind;
+use super::effect::CallPurpose;
+use super::event::{Authorization, Event};
+use super::executing::{self, CallState};
+use super::preparing::{self, NextCallPlan};
+use super::retry::{self, RetryDecision};
 use super::state::{self, State};
+use super::step::StepBuilder;
 use super::{budget, closing, compacting};
-use crate::model::{Fault, FaultClass, Reply, Time, ToolStatus};
+use crate::model::{Fault, FaultClass, Reply, RunTime, ToolStatus};
 
 /// A condition on an arrow of the statechart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,13 +23,13 @@ pub enum Guard {
     /// The time for the run, or for one model call, is over.
     TimeIsUp,
     /// The time for the closing call is over.
-    CloseLimitDue,
+    ClosingTimeoutDue,
     /// An effect of this program itself did not come back.
-    WatchLimitDue,
+    EffectTimeoutDue,
     /// An attempt did not come back, and another one may follow.
-    AttemptMayRepeat,
+    TimeoutMayRetry,
     /// An attempt did not come back.
-    AttemptLimitDue,
+    AttemptTimeoutDue,
     /// The wait before a retry is over, and the budget still allows it.
     RetryAffordable,
     /// The wait before a retry is over.
@@ -37,17 +37,17 @@ pub enum Guard {
     /// The last tools that were awaited did not come back.
     LastToolsOverdue,
     /// A tool did not come back.
-    ToolLimitDue,
+    ToolTimeoutDue,
     /// A watchdog closes the run.
-    SafetyNetHolds,
+    LimitReached,
     /// The context is over its threshold, and a summary is worthwhile, allowed and affordable.
     ContextOverThreshold,
     /// The context is too full, and older exchanges can go.
     ContextTooFull,
     /// The reply has tool calls, none of them can run, and that happened too often.
-    CallsHopeless,
+    TooManyInvalidReplies,
     /// The reply has tool calls, and none of them can run.
-    CallsUnrunnable,
+    NoCallCanRun,
     /// The reply has tool calls.
     HasCalls,
     /// The reply is a final answer that has to be checked.
@@ -55,161 +55,186 @@ pub enum Guard {
     /// The reply is a piece of an answer, empty or paused, and may be asked for again.
     AskedAgain,
     /// The reply is not understood, and another attempt may follow.
-    GarbledMayRepeat,
+    UnrecognizedMayRetry,
     /// The context does not fit, and the model can sum it up.
-    OverflowSummed,
+    OverflowSummarized,
     /// The context does not fit, and it can be made smaller without the model.
     OverflowTrimmed,
     /// The context does not fit.
-    Overflows,
+    ContextOverflow,
     /// The call failed, and another attempt may follow.
-    MayRepeat,
+    MayRetry,
     /// The user aborts.
-    Aborts,
+    UserAborts,
     /// The call may run.
-    Cleared,
+    CallApproved,
     /// The call was the last one; none of the reply's calls could run, and that happened too often.
-    LastHopeless,
+    LastCallTooManyInvalid,
     /// The call was the last one that was not answered.
     LastCall,
     /// The final answer did not pass, and may be asked for again.
-    CheckGoesOn,
+    CheckAsksAgain,
     /// The limits leave room for the closing call.
-    LastWordPossible,
+    FinalSummaryPossible,
 }
 
 impl Guard {
     /// Every guard.
     pub const ALL: [Self; 28] = [
         Self::TimeIsUp,
-        Self::CloseLimitDue,
-        Self::WatchLimitDue,
-        Self::AttemptMayRepeat,
-        Self::AttemptLimitDue,
+        Self::ClosingTimeoutDue,
+        Self::EffectTimeoutDue,
+        Self::TimeoutMayRetry,
+        Self::AttemptTimeoutDue,
         Self::RetryAffordable,
         Self::RetryDue,
         Self::LastToolsOverdue,
-        Self::ToolLimitDue,
-        Self::SafetyNetHolds,
+        Self::ToolTimeoutDue,
+        Self::LimitReached,
         Self::ContextOverThreshold,
         Self::ContextTooFull,
-        Self::CallsHopeless,
-        Self::CallsUnrunnable,
+        Self::TooManyInvalidReplies,
+        Self::NoCallCanRun,
         Self::HasCalls,
         Self::AnswerToCheck,
         Self::AskedAgain,
-        Self::GarbledMayRepeat,
-        Self::OverflowSummed,
+        Self::UnrecognizedMayRetry,
+        Self::OverflowSummarized,
         Self::OverflowTrimmed,
-        Self::Overflows,
-        Self::MayRepeat,
-        Self::Aborts,
-        Self::Cleared,
-        Self::LastHopeless,
+        Self::ContextOverflow,
+        Self::MayRetry,
+        Self::UserAborts,
+        Self::CallApproved,
+        Self::LastCallTooManyInvalid,
         Self::LastCall,
-        Self::CheckGoesOn,
-        Self::LastWordPossible,
+        Self::CheckAsksAgain,
+        Self::FinalSummaryPossible,
     ];
 
     /// Returns the name that the statechart uses.
     pub fn name(self) -> &'static str {
         match self {
             Self::TimeIsUp => "timeIsUp",
-            Self::CloseLimitDue => "closeLimitDue",
-            Self::WatchLimitDue => "watchLimitDue",
-            Self::AttemptMayRepeat => "attemptMayRepeat",
-            Self::AttemptLimitDue => "attemptLimitDue",
+            Self::ClosingTimeoutDue => "closeLimitDue",
+            Self::EffectTimeoutDue => "watchLimitDue",
+            Self::TimeoutMayRetry => "attemptMayRepeat",
+            Self::AttemptTimeoutDue => "attemptLimitDue",
             Self::RetryAffordable => "retryAffordable",
             Self::RetryDue => "retryDue",
             Self::LastToolsOverdue => "lastToolsOverdue",
-            Self::ToolLimitDue => "toolLimitDue",
-            Self::SafetyNetHolds => "safetyNetHolds",
+            Self::ToolTimeoutDue => "toolLimitDue",
+            Self::LimitReached => "safetyNetHolds",
             Self::ContextOverThreshold => "contextOverThreshold",
             Self::ContextTooFull => "contextTooFull",
-            Self::CallsHopeless => "callsHopeless",
-            Self::CallsUnrunnable => "callsUnrunnable",
+            Self::TooManyInvalidReplies => "callsHopeless",
+            Self::NoCallCanRun => "callsUnrunnable",
             Self::HasCalls => "hasCalls",
             Self::AnswerToCheck => "answerToCheck",
             Self::AskedAgain => "askedAgain",
-            Self::GarbledMayRepeat => "garbledMayRepeat",
-            Self::OverflowSummed => "overflowSummed",
+            Self::UnrecognizedMayRetry => "garbledMayRepeat",
+            Self::OverflowSummarized => "overflowSummed",
             Self::OverflowTrimmed => "overflowTrimmed",
-            Self::Overflows => "overflows",
-            Self::MayRepeat => "mayRepeat",
-            Self::Aborts => "aborts",
-            Self::Cleared => "cleared",
-            Self::LastHopeless => "lastHopeless",
+            Self::ContextOverflow => "overflows",
+            Self::MayRetry => "mayRepeat",
+            Self::UserAborts => "aborts",
+            Self::CallApproved => "cleared",
+            Self::LastCallTooManyInvalid => "lastHopeless",
             Self::LastCall => "lastCall",
-            Self::CheckGoesOn => "checkGoesOn",
-            Self::LastWordPossible => "lastWordPossible",
+            Self::CheckAsksAgain => "checkGoesOn",
+            Self::FinalSummaryPossible => "lastWordPossible",
         }
     }
 
     /// Returns whether the guard lets this event pass in this state.
     pub fn holds(self, state: &State, event: &Event) -> bool {
         match self {
-            Self::TimeIsUp => matches!(due(state, event), Some(Why::RunLimit | Why::StepLimit)),
-            Self::CloseLimitDue => due(state, event) == Some(Why::CloseLimit),
-            Self::WatchLimitDue => due(state, event) == Some(Why::WatchLimit),
-            Self::AttemptMayRepeat => attempt_may_repeat(state, event),
-            Self::AttemptLimitDue => due(state, event) == Some(Why::AttemptLimit),
+            Self::TimeIsUp => matches!(
+                due_deadline(state, event),
+                Some(DeadlineKind::RunTimeout | DeadlineKind::StepTimeout)
+            ),
+            Self::ClosingTimeoutDue => {
+                due_deadline(state, event) == Some(DeadlineKind::ClosingTimeout)
+            }
+            Self::EffectTimeoutDue => {
+                due_deadline(state, event) == Some(DeadlineKind::EffectTimeout)
+            }
+            Self::TimeoutMayRetry => timeout_may_retry(state, event),
+            Self::AttemptTimeoutDue => {
+                due_deadline(state, event) == Some(DeadlineKind::AttemptTimeout)
+            }
             Self::RetryAffordable => retry_affordable(state, event),
-            Self::RetryDue => due(state, event) == Some(Why::RetryDue),
+            Self::RetryDue => due_deadline(state, event) == Some(DeadlineKind::RetryDue),
             Self::LastToolsOverdue => last_tools_overdue(state, event),
-            Self::ToolLimitDue => due(state, event) == Some(Why::ToolLimit),
-            Self::SafetyNetHolds => matches!(plan(state, event), Some(Plan::Close(_))),
-            Self::ContextOverThreshold => plan(state, event) == Some(Plan::Compact),
-            Self::ContextTooFull => plan(state, event) == Some(Plan::Trim),
-            Self::CallsHopeless => unrunnable(state, event).is_some_and(|all| hopeless(state, all)),
-            Self::CallsUnrunnable => unrunnable(state, event).is_some(),
-            Self::HasCalls => meaning(state, event) == Some(Meaning::Act),
+            Self::ToolTimeoutDue => due_deadline(state, event) == Some(DeadlineKind::ToolTimeout),
+            Self::LimitReached => matches!(call_plan(state, event), Some(NextCallPlan::Close(_))),
+            Self::ContextOverThreshold => call_plan(state, event) == Some(NextCallPlan::Summarize),
+            Self::ContextTooFull => call_plan(state, event) == Some(NextCallPlan::Trim),
+            Self::TooManyInvalidReplies => statuses_without_running(state, event)
+                .is_some_and(|all| too_many_invalid(state, all)),
+            Self::NoCallCanRun => statuses_without_running(state, event).is_some(),
+            Self::HasCalls => reply_kind(state, event) == Some(ReplyKind::ToolCalls),
             Self::AnswerToCheck => {
-                meaning(state, event) == Some(Meaning::Answer) && state.run().rules.checked
+                reply_kind(state, event) == Some(ReplyKind::FinalAnswer)
+                    && state.run().rules.has_checks
             }
             Self::AskedAgain => matches!(
-                meaning(state, event),
-                Some(Meaning::Piece | Meaning::Nothing | Meaning::Paused)
+                reply_kind(state, event),
+                Some(ReplyKind::PartialAnswer | ReplyKind::EmptyRetryable | ReplyKind::Paused)
             ),
-            Self::GarbledMayRepeat => {
-                meaning(state, event) == Some(Meaning::Garbled)
-                    && reply(event).is_some_and(|reply| may_repeat(state, &calling::garbled(reply)))
+            Self::UnrecognizedMayRetry => {
+                reply_kind(state, event) == Some(ReplyKind::Unrecognized)
+                    && event_reply(event)
+                        .is_some_and(|reply| may_retry(state, &calling::unrecognized_fault(reply)))
             }
-            Self::OverflowSummed => overflow(state, event) == Some(Overflow::Summed),
-            Self::OverflowTrimmed => overflow(state, event) == Some(Overflow::Trimmed),
-            Self::Overflows => overflow(state, event).is_some(),
-            Self::MayRepeat => {
-                matches!(event, Event::Failed { fault, .. } if may_repeat(state, fault))
+            Self::OverflowSummarized => {
+                overflow_handling(state, event) == Some(OverflowHandling::Summarized)
             }
-            Self::Aborts => matches!(event, Event::Vetted { verdict: Verdict::Abort, .. }),
-            Self::Cleared => {
-                matches!(event, Event::Vetted { verdict: Verdict::Cleared { .. }, .. })
+            Self::OverflowTrimmed => {
+                overflow_handling(state, event) == Some(OverflowHandling::Trimmed)
             }
-            Self::LastHopeless => last(state, event).is_some_and(|all| hopeless(state, all)),
-            Self::LastCall => last(state, event).is_some(),
-            Self::CheckGoesOn => {
-                matches!(event, Event::Checked { check, .. } if calling::goes_on(state.run(), check))
+            Self::ContextOverflow => overflow_handling(state, event).is_some(),
+            Self::MayRetry => {
+                matches!(event, Event::CallFailed { fault, .. } if may_retry(state, fault))
             }
-            Self::LastWordPossible => {
-                matches!(event, Event::Prepared { facts, .. }
-                    if closing::possible(state.run(), facts).is_ok())
+            Self::UserAborts => {
+                matches!(event, Event::Authorized { authorization: Authorization::Abort, .. })
+            }
+            Self::CallApproved => {
+                matches!(
+                    event,
+                    Event::Authorized { authorization: Authorization::Approved { .. }, .. }
+                )
+            }
+            Self::LastCallTooManyInvalid => {
+                statuses_after_last(state, event).is_some_and(|all| too_many_invalid(state, all))
+            }
+            Self::LastCall => statuses_after_last(state, event).is_some(),
+            Self::CheckAsksAgain => {
+                matches!(event, Event::Checked { result, .. } if calling::may_ask_again(state.run(), check))
+            }
+            Self::FinalSummaryPossible => {
+                matches!(event, Event::Prepared { size, .. }
+                    if closing::reserve_summary(state.run(), facts).is_ok())
             }
         }
     }
 }
 
 /// Returns which deadline a tick finds passed.
-fn due(state: &State, event: &Event) -> Option<Why> {
-    state::due(state, now(state, event)?)
+fn due_deadline(state: &State, event: &Event) -> Option<DeadlineKind> {
+    state::due_deadline(state, tick_time(state, event)?)
 }
 
 /// Returns what time it is after a tick.
-fn now(state: &State, event: &Event) -> Option<Time> {
+fn tick_time(state: &State, event: &Event) -> Option<RunTime> {
     let Event::Tick { now } = event else { return None };
     Some(state.run().now.max(*now))
 }
 
-fn attempt_may_repeat(state: &State, event: &Event) -> bool {
-    let (Some(Why::AttemptLimit), Some(now)) = (due(state, event), now(state, event)) else {
+fn timeout_may_retry(state: &State, event: &Event) -> bool {
+    let (Some(DeadlineKind::AttemptTimeout), Some(now)) =
+        (due_deadline(state, event), tick_time(state, event))
+    else {
         return false;
     };
     let mut state = state.clone();
@@ -221,116 +246,125 @@ fn attempt_may_repeat(state: &State, event: &Event) -> bool {
         }
     };
     run.now = now;
-    let fault = Attempt::overdue(run);
-    may_repeat(&state, &fault)
+    let fault = CallAttempt::timeout_fault(run);
+    may_retry(&state, &fault)
 }
 
 /// Returns whether another attempt may follow one that failed in this way.
-fn may_repeat(state: &State, fault: &Fault) -> bool {
+fn may_retry(state: &State, fault: &Fault) -> bool {
     let (attempt, limit) = match state {
         State::Calling(state) => match state.stage {
-            Stage::Asking(attempt) => (attempt, state.retry_limit()),
-            Stage::Checking { .. } => return false,
+            CallingStage::Requesting(attempt) => (attempt, state.retry_deadline()),
+            CallingStage::Checking { .. } => return false,
         },
-        State::Compacting(state) => (state.attempt, state.run.closes().map(|limit| limit.at)),
+        State::Compacting(state) => {
+            (state.attempt, state.run.closing_deadline().map(|limit| limit.at))
+        }
         State::Preparing(_) | State::Executing(_) | State::Closing(_) | State::Done(_) => {
             return false;
         }
     };
-    matches!(retry::decide(state.run(), attempt.number(), fault, limit), Retry::After(_))
+    matches!(retry::decide(state.run(), attempt.number(), fault, limit), RetryDecision::After(_))
 }
 
 fn retry_affordable(state: &State, event: &Event) -> bool {
-    due(state, event) == Some(Why::RetryDue)
+    due_deadline(state, event) == Some(DeadlineKind::RetryDue)
         && match state {
             State::Calling(state) => {
-                budget::reserve(&state.run, &state.facts, Purpose::Agent).is_ok()
+                budget::reserve(&state.run, &state.size, CallPurpose::Agent).is_ok()
             }
-            State::Compacting(state) => compacting::affordable(&state.run, &state.facts).is_ok(),
+            State::Compacting(state) => {
+                compacting::reserve_summary(&state.run, &state.size).is_ok()
+            }
             State::Preparing(_) | State::Executing(_) | State::Closing(_) | State::Done(_) => false,
         }
 }
 
 fn last_tools_overdue(state: &State, event: &Event) -> bool {
-    let (State::Executing(executing), Some(now)) = (state, now(state, event)) else { return false };
-    due(state, event) == Some(Why::ToolLimit)
-        && executing.calls.iter().all(|call| match call.slot {
-            Slot::Queued => false,
-            Slot::Vetting { due, .. } | Slot::Running { due, .. } => due <= now,
-            Slot::Settled(_) => true,
+    let (State::Executing(executing), Some(now)) = (state, tick_time(state, event)) else {
+        return false;
+    };
+    due_deadline(state, event) == Some(DeadlineKind::ToolTimeout)
+        && executing.calls.iter().all(|call| match call.state {
+            CallState::Queued => false,
+            CallState::Authorizing { due, .. } | CallState::Running { due, .. } => due <= now,
+            CallState::Completed(_) => true,
         })
 }
 
-fn plan(state: &State, event: &Event) -> Option<Plan> {
+fn call_plan(state: &State, event: &Event) -> Option<NextCallPlan> {
     let State::Preparing(state) = state else { return None };
-    let Event::Prepared { facts, .. } = event else { return None };
-    Some(preparing::plan(&state.run, facts))
+    let Event::Prepared { size: facts, .. } = event else { return None };
+    Some(preparing::plan_next_call(&state.run, facts))
 }
 
-fn reply(event: &Event) -> Option<&Reply> {
+fn event_reply(event: &Event) -> Option<&Reply> {
     let Event::Replied { reply, .. } = event else { return None };
     Some(reply)
 }
 
-fn meaning(state: &State, event: &Event) -> Option<Meaning> {
-    Some(calling::meaning(state.run(), reply(event)?))
+fn reply_kind(state: &State, event: &Event) -> Option<ReplyKind> {
+    Some(calling::classify_reply(state.run(), event_reply(event)?))
 }
 
 /// What can be done about a context that does not fit.
 #[derive(PartialEq)]
-enum Overflow {
-    Summed,
+enum OverflowHandling {
+    Summarized,
     Trimmed,
-    Hopeless,
+    Impossible,
 }
 
-fn overflow(state: &State, event: &Event) -> Option<Overflow> {
+fn overflow_handling(state: &State, event: &Event) -> Option<OverflowHandling> {
     let State::Calling(calling) = state else { return None };
     let mut run = calling.run.clone();
     // Whether a summary is affordable is decided after the failed call was paid for.
-    if let Event::Failed { fault, .. } = event
+    if let Event::CallFailed { fault, .. } = event
         && fault.class() == FaultClass::Overflow
     {
-        let call = (&calling.facts, Purpose::Agent);
-        budget::charge_failed(&mut run, fault, call, &mut Out::default());
+        let call = (&calling.size, CallPurpose::Agent);
+        budget::charge_failed_call(&mut run, fault, call, &mut StepBuilder::default());
     } else if let Event::Replied { reply, .. } = event
-        && calling::meaning(&run, reply) == Meaning::Overflow
+        && calling::classify_reply(&run, reply) == ReplyKind::ContextOverflow
     {
-        run.charge(&reply.usage, &mut Out::default());
+        run.charge_usage(&reply.usage, &mut StepBuilder::default());
     } else {
         return None;
     }
-    Some(match calling::can_shrink(&run, &calling.facts) {
-        false => Overflow::Hopeless,
-        true if compacting::affordable(&run, &calling.facts).is_ok() => Overflow::Summed,
-        true => Overflow::Trimmed,
+    Some(match calling::can_shrink(&run, &calling.size) {
+        false => OverflowHandling::Impossible,
+        true if compacting::reserve_summary(&run, &calling.size).is_ok() => {
+            OverflowHandling::Summarized
+        }
+        true => OverflowHandling::Trimmed,
     })
 }
 
 /// Returns how the calls of a reply are answered, when none of them has to run for that.
-fn unrunnable(state: &State, event: &Event) -> Option<Vec<ToolStatus>> {
-    if meaning(state, event)? != Meaning::Act {
+fn statuses_without_running(state: &State, event: &Event) -> Option<Vec<ToolStatus>> {
+    if reply_kind(state, event)? != ReplyKind::ToolCalls {
         return None;
     }
-    let calls = executing::open(&state.run().rules, reply(event)?, &[]);
-    calls.iter().map(|call| call.slot.answer().map(|result| result.status)).collect()
+    let calls = executing::track_calls(&state.run().rules, event_reply(event)?, &[]);
+    calls.iter().map(|call| call.state.result().map(|result| result.status)).collect()
 }
 
 /// Returns how the calls will have been answered, when this event answers the last one.
-fn last(state: &State, event: &Event) -> Option<Vec<ToolStatus>> {
+fn statuses_after_last(state: &State, event: &Event) -> Option<Vec<ToolStatus>> {
     let State::Executing(executing) = state else { return None };
-    let (id, status) = if let Event::Settled { id, result }
-    | Event::Vetted { id, verdict: Verdict::Refused { result } } = event
-    {
-        (*id, result.status)
-    } else {
-        return None;
-    };
-    let status = |slot: &Slot| slot.answer().map_or(status, |result| result.status);
-    executing::is_last(executing, id)
-        .then(|| executing.calls.iter().map(|call| status(&call.slot)).collect())
+    let (id, status) =
+        if let Event::ToolCompleted { id, result }
+        | Event::Authorized { id, authorization: Authorization::Rejected { result } } = event
+        {
+            (*id, result.status)
+        } else {
+            return None;
+        };
+    let status = |slot: &CallState| slot.result().map_or(status, |result| result.status);
+    executing::is_last_pending(executing, id)
+        .then(|| executing.calls.iter().map(|call| status(&call.state)).collect())
 }
 
-fn hopeless(state: &State, statuses: Vec<ToolStatus>) -> bool {
+fn too_many_invalid(state: &State, statuses: Vec<ToolStatus>) -> bool {
     executing::too_many_invalid(state.run(), statuses.into_iter())
 }

@@ -2,21 +2,24 @@
 
 use std::sync::Arc;
 
-use super::stop::CloseReason;
-use crate::model::{Item, Origin, UserMessage};
+use super::stop_reason::CloseReason;
+use crate::model::{ConversationItem, MessageOrigin, UserMessage};
 
 /// Asks for the rest of a reply that the output limit cut off.
-pub(super) fn go_on() -> Item {
-    Item::user(Origin::System, "Continue from where you left off.")
+pub(super) fn continue_reply() -> ConversationItem {
+    ConversationItem::user(MessageOrigin::System, "Continue from where you left off.")
 }
 
 /// Tells the model that a run that was over goes on.
-pub(super) fn resume() -> Item {
-    Item::user(Origin::System, "[SYSTEM] The run goes on. Continue with the task.")
+pub(super) fn continue_run() -> ConversationItem {
+    ConversationItem::user(
+        MessageOrigin::System,
+        "[SYSTEM] The run goes on. Continue with the task.",
+    )
 }
 
 /// Asks for the last word, and says why.
-pub(super) fn close(reason: CloseReason) -> Item {
+pub(super) fn summarize_and_stop(reason: CloseReason) -> ConversationItem {
     let instruction = match reason {
         CloseReason::MaxSteps => {
             "The step limit is reached. Don't call any more tools. Sum up what you did, what the current state is, \
@@ -39,12 +42,12 @@ pub(super) fn close(reason: CloseReason) -> Item {
              what you did, what you tried repeatedly and why it did not work, and what remains to be done."
         }
     };
-    Item::user(Origin::System, format!("[SYSTEM] {instruction}"))
+    ConversationItem::user(MessageOrigin::System, format!("[SYSTEM] {instruction}"))
 }
 
 /// Asks for a summary of the older part of the conversation; `records` is what is known of it for certain.
-pub(super) fn sum_up(records: &str) -> String {
-    let mut text = SUM_UP.to_owned();
+pub(super) fn summarize_history(records: &str) -> String {
+    let mut text = SUMMARY_INSTRUCTION.to_owned();
     if !records.is_empty() {
         text.push_str("\n\nThese records are kept beside your summary, so don't repeat them:\n\n");
         text.push_str(records.trim_end());
@@ -52,7 +55,7 @@ pub(super) fn sum_up(records: &str) -> String {
     text
 }
 
-const SUM_UP: &str = "\
+const SUMMARY_INSTRUCTION: &str = "\
 [SYSTEM] The conversation above gets too long and will be replaced by your summary of it. Don't call tools and don't \
 go on with the task. The user's own messages stay as they are. Write the summary under exactly these headings, with \
 \"none\" where there is nothing to say:
@@ -69,7 +72,7 @@ Under Decisions say why; under Errors say what failed and what was tried against
 Be exact about names, paths, commands and numbers; leave out what no later step needs.";
 
 /// Tells the model that it has an answer already.
-pub(super) fn known(turns: usize) -> String {
+pub(super) fn already_answered(turns: usize) -> String {
     // The newest turn that there is was one turn ago.
     let ago = match turns + 1 {
         1 => "1 turn ago".to_owned(),
@@ -79,23 +82,25 @@ pub(super) fn known(turns: usize) -> String {
 }
 
 /// Tells the model that its turns repeat.
-pub(super) fn repeating(times: u32) -> Item {
+pub(super) fn repeated_turns(times: u32) -> ConversationItem {
     let text = format!(
         "[STEERING] You have made the same tool calls with the same results {times} times in a row. Repeating them \
          will not change the outcome. Try another approach, or finish with what you have."
     );
-    Item::user(Origin::System, text)
+    ConversationItem::user(MessageOrigin::System, text)
 }
 
 /// Returns a message as the model is to read it.
-pub(super) fn message(message: &UserMessage) -> Item {
+pub(super) fn user_message(message: &UserMessage) -> ConversationItem {
     let text: Arc<str> = match message.origin {
-        Origin::Steering => format!("[STEERING] {}", message.text).into(),
-        Origin::Task | Origin::FollowUp | Origin::System | Origin::Check | Origin::Summary => {
-            Arc::clone(&message.text)
-        }
+        MessageOrigin::Steering => format!("[STEERING] {}", message.text).into(),
+        MessageOrigin::Task
+        | MessageOrigin::FollowUp
+        | MessageOrigin::System
+        | MessageOrigin::Check
+        | MessageOrigin::Summary => Arc::clone(&message.text),
     };
-    Item::user(message.origin, text)
+    ConversationItem::user(message.origin, text)
 }
 
 /// The answer to a call that came behind the last one that a reply may have.
@@ -106,7 +111,7 @@ pub(super) fn too_many_calls(allowed: u32) -> String {
 }
 
 /// The answer to a call that the output limit cut off.
-pub(super) const CUT: &str = "Not run: the call was cut off by the output limit. Make it again with shorter arguments, \
+pub(super) const TRUNCATED: &str = "Not run: the call was cut off by the output limit. Make it again with shorter arguments, \
      for example a smaller edit, or a long file in several parts.";
 
 /// The answer to a call that was running when the run was interrupted.
@@ -121,4 +126,5 @@ pub(super) const ABANDONED: &str = "No answer: the tool did not come back in its
      had some of its effects.";
 
 /// The answer to a call whose judgement did not come back in its time.
-pub(super) const UNJUDGED: &str = "Not run: nobody decided in time whether this call may run.";
+pub(super) const NOT_AUTHORIZED: &str =
+    "Not run: nobody decided in time whether this call may run.";

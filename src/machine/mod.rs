@@ -1,7 +1,7 @@
 //! Floor 1: the machine — the agent loop as an explicit, typed, exhaustively checked state machine.
 //!
-//! [`step`] leads from a [`State`] and an [`Event`] to the [`Next`] state, with the [`Effect`]s that are to be done and
-//! the [`Note`]s that are to be shown. It is total, it owns the state, and it is pure: it reads no clock, no
+//! [`step`] leads from a [`State`] and an [`Event`] to the [`Step`] state, with the [`Effect`]s that are to be done and
+//! the [`MachineNote`]s that are to be shown. It is total, it owns the state, and it is pure: it reads no clock, no
 //! environment and no random source, does no I/O, and never panics. Time arrives as an event; [`deadline`](deadline()) tells when
 //! the machine wants to be woken although nothing happened, and why.
 //!
@@ -23,59 +23,63 @@
 
 pub mod chart;
 
-mod allowance;
 mod attempt;
-mod bill;
 mod budget;
+mod budget_share;
 mod calling;
 mod closing;
 mod compacting;
-mod compactions;
-mod context;
+mod compaction_history;
+mod context_usage;
 mod conversation;
+mod cost_breakdown;
 mod deadline;
 mod done;
 mod effect;
 mod event;
 mod executing;
-mod fold;
+mod fingerprint;
 mod guard;
 mod instructions;
-mod ledger;
-mod mark;
-mod next;
-mod order;
+mod machine;
 mod preparing;
-mod repeats;
-mod rereads;
+mod repeated_results;
+mod repetition;
 mod resume;
 mod retry;
-mod run;
+mod run_context;
+mod scheduling;
 mod shorten;
 mod state;
-mod stop;
+mod step;
+mod stop_reason;
+mod work_record;
 
-pub use allowance::Allowance;
-pub use attempt::Attempt;
-pub use bill::{Bill, Charge};
-pub use calling::{Calling, Stage as CallStage};
-pub use closing::{Closing, Stage as CloseStage};
+pub use attempt::CallAttempt;
+pub use budget_share::BudgetShare;
+pub use calling::{Calling, CallingStage as CallStage};
+pub use closing::{Closing, ClosingStage as CloseStage};
 pub use compacting::Compacting;
-pub use compactions::Compactions;
-pub use context::Gauge;
-pub use conversation::{Conversation, Entry, EntryId};
-pub use deadline::{Deadline, Why};
-pub use done::{Done, Outcome};
-pub use effect::{Change, Effect, NoSummary, Note, Purpose, Summary};
-pub use event::{Check, Event, EventKind, Facts, Image, Intent, Verdict};
-pub use executing::{Executing, OpenCall, Slot};
-pub use fold::{Fold, Move, Outcomes, Request};
+pub use compaction_history::CompactionHistory;
+pub use context_usage::ContextUsage;
+pub use conversation::{Conversation, ConversationEntry, EntryId};
+pub use cost_breakdown::{CostBreakdown, PricedUsage};
+pub use deadline::{Deadline, DeadlineKind};
+pub use done::{Done, RunOutcome};
+pub use effect::{
+    CallPurpose, CompactionSummary, ConversationChange, Effect, MachineNote, NoFinalSummary,
+};
+pub use event::{
+    Authorization, CallIntent, CheckResult, Event, EventKind, FileDigests, RequestSize,
+};
+pub use executing::{CallState, Executing, TrackedCall};
+pub use fingerprint::Fingerprint;
 pub use guard::Guard;
-pub use mark::Mark;
-pub use next::Next;
+pub use machine::{Machine, MachineOutput, RequestContent, Transition};
 pub use preparing::Preparing;
-pub use repeats::Repeats;
-pub use resume::{Found, Opening, Resumption, resume};
-pub use run::{Run, SharedRules, Spent, Streaks};
+pub use repetition::TurnRepetition;
+pub use resume::{RecoveredCall, ResumePrompt, Resumption, resume};
+pub use run_context::{BudgetUsage, RunContext, SharedRunRules, Streaks};
 pub use state::{State, StateKind, deadline, start, step};
-pub use stop::{CloseReason, LlmFailure, Status, StopReason};
+pub use step::Step;
+pub use stop_reason::{CloseReason, LlmFailure, RunStatus, StopReason};

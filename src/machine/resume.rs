@@ -5,36 +5,38 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::attempt::Attempt;
-use super::calling::{Calling, Stage as CallStage};
-use super::closing::{Closing, Stage as CloseStage};
+use super::attempt::CallAttempt;
+use super::calling::{Calling, CallingStage as CallStage};
+use super::closing::{Closing, ClosingStage as CloseStage};
 use super::compacting::Compacting;
 use super::done::Done;
-use super::effect::{Change, Effect, Purpose};
-use super::executing::{Executing, Slot};
+use super::effect::{CallPurpose, ConversationChange, Effect};
+use super::executing::{CallState, Executing};
 use super::instructions;
-use super::next::{Next, Out};
 use super::preparing::Preparing;
-use super::repeats::Repeats;
-use super::run::{Run, Streaks};
+use super::repetition::TurnRepetition;
+use super::run_context::{RunContext, Streaks};
 use super::state::State;
-use super::stop::StopReason;
-use crate::model::{CallId, Rules, Time, ToolResult};
+use super::step::{Step, StepBuilder};
+use super::stop_reason::StopReason;
+use crate::model::{CallId, RunRules, RunTime, ToolResult};
 
 /// How a session goes on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resumption {
     /// The rules from now on.
-    pub rules: Rules,
+    pub rules: RunRules,
     /// What was found out about the calls that were running; one that is missing here may run again.
-    pub found: Vec<Found>,
+    #[serde(rename = "found")]
+    pub recovered: Vec<RecoveredCall>,
     /// What makes a run go on that was over.
-    pub opening: Opening,
+    #[serde(rename = "opening")]
+    pub prompt: ResumePrompt,
 }
 
 /// What was found out about a call that was running when the engine died.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Found {
+pub struct RecoveredCall {
     /// The call.
     pub call: CallId,
     /// Its answer: recovered, or that nobody knows.
@@ -44,106 +46,120 @@ pub struct Found {
 /// What makes a run go on that was over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Opening {
+pub enum ResumePrompt {
     /// The user has another message, which arrives with the next preparation.
-    Message,
+    #[serde(rename = "message")]
+    FromUser,
     /// The model is told to go on.
-    GoOn,
+    #[serde(rename = "go_on")]
+    Continue,
 }
 
 /// Goes on from a stored state at this time.
-pub fn resume(state: State, now: Time, resumption: Resumption) -> Next {
-    let Resumption { rules, found, opening } = resumption;
-    let renew = |mut run: Run| {
+pub fn resume(state: State, now: RunTime, resumption: Resumption) -> Step {
+    let Resumption { rules, recovered: found, prompt: opening } = resumption;
+    let renew = |mut run: RunContext| {
         run.rules = rules.clone().into();
         run.now = run.now.max(now);
-        run.began = run.now;
+        run.started_at = run.now;
         run
     };
     match state {
-        State::Preparing(state) => Preparing::enter(renew(state.run), Out::default()),
-        State::Compacting(state) => compacting(Compacting { run: renew(state.run), ..state }),
-        State::Calling(state) => calling(Calling { run: renew(state.run), ..state }, opening),
-        State::Executing(state) => executing(Executing { run: renew(state.run), ..state }, &found),
-        State::Closing(state) => closing(Closing { run: renew(state.run), ..state }, opening),
-        State::Done(state) => reopen(renew(state.run), Out::default(), opening),
+        State::Preparing(state) => Preparing::enter(renew(state.run), StepBuilder::default()),
+        State::Compacting(state) => {
+            resume_compacting(Compacting { run: renew(state.run), ..state })
+        }
+        State::Calling(state) => {
+            resume_calling(Calling { run: renew(state.run), ..state }, opening)
+        }
+        State::Executing(state) => {
+            resume_executing(Executing { run: renew(state.run), ..state }, &found)
+        }
+        State::Closing(state) => {
+            resume_closing(Closing { run: renew(state.run), ..state }, opening)
+        }
+        State::Done(state) => restart(renew(state.run), StepBuilder::default(), opening),
     }
 }
 
 /// A summary that was asked for is asked for again, as long as there are attempts left.
-fn compacting(state: Compacting) -> Next {
-    let Compacting { mut run, facts, fit, attempt } = state;
-    let mut out = Out::default();
-    if attempt.awaited().is_some() {
-        run.charge_lost(&facts, &mut out);
+fn resume_compacting(state: Compacting) -> Step {
+    let Compacting { mut run, size: facts, target_size: fit, attempt } = state;
+    let mut out = StepBuilder::default();
+    if attempt.pending_effect().is_some() {
+        run.charge_unanswered(&facts, &mut out);
     }
-    Compacting::again(run, out, facts, fit, attempt.number() + 1)
+    Compacting::send_attempt(run, out, facts, fit, attempt.number() + 1)
 }
 
 /// A call that was sent may have been answered, but nobody heard it: it is prepared anew. An answer is checked again,
 /// unless the user has another message; then it is none that the run could end with.
-fn calling(state: Calling, opening: Opening) -> Next {
-    let Calling { mut run, facts, stage, .. } = state;
-    let mut out = Out::default();
+fn resume_calling(state: Calling, opening: ResumePrompt) -> Step {
+    let Calling { mut run, size: facts, stage, .. } = state;
+    let mut out = StepBuilder::default();
     match stage {
-        CallStage::Asking(attempt) => {
-            if matches!(attempt, Attempt::Sending { .. }) {
-                run.charge_lost(&facts, &mut out);
+        CallStage::Requesting(attempt) => {
+            if matches!(attempt, CallAttempt::Sending { .. }) {
+                run.charge_unanswered(&facts, &mut out);
             }
             Preparing::enter(run, out)
         }
         CallStage::Checking { answer, .. } => match opening {
-            Opening::Message => Preparing::enter(run, out),
-            Opening::GoOn => Calling::check(run, out, facts, answer),
+            ResumePrompt::FromUser => Preparing::enter(run, out),
+            ResumePrompt::Continue => Calling::check(run, out, facts, answer),
         },
     }
 }
 
 /// Calls that had not started start as if nothing had happened; those that ran are answered with what was found out.
-fn executing(mut state: Executing, found: &[Found]) -> Next {
+fn resume_executing(mut state: Executing, found: &[RecoveredCall]) -> Step {
     for call in &mut state.calls {
         let answer = found.iter().find(|found| found.call == call.call.id);
-        call.slot = match (std::mem::replace(&mut call.slot, Slot::Queued), answer) {
-            (Slot::Settled(result), _) => Slot::Settled(result),
-            (Slot::Running { .. }, Some(found)) => Slot::Settled(found.result.clone()),
-            (Slot::Queued | Slot::Vetting { .. } | Slot::Running { .. }, _) => Slot::Queued,
+        call.state = match (std::mem::replace(&mut call.state, CallState::Queued), answer) {
+            (CallState::Completed(result), _) => CallState::Completed(result),
+            (CallState::Running { .. }, Some(found)) => CallState::Completed(found.result.clone()),
+            (CallState::Queued | CallState::Authorizing { .. } | CallState::Running { .. }, _) => {
+                CallState::Queued
+            }
         };
     }
-    state.proceed(Out::default())
+    state.start_calls(StepBuilder::default())
 }
 
 /// There is one closing call, also across a crash: when it was sent, the run is over. When the user has another message,
 /// it is over in any case, and goes on.
-fn closing(state: Closing, opening: Opening) -> Next {
+fn resume_closing(state: Closing, opening: ResumePrompt) -> Step {
     let Closing { mut run, reason, stage, .. } = state;
-    let mut out = Out::default();
+    let mut out = StepBuilder::default();
     match stage {
         CloseStage::Preparing { .. } => {}
-        CloseStage::Sending { facts, .. } => run.charge_lost(&facts, &mut out),
+        CloseStage::Sending { size: facts, .. } => run.charge_unanswered(&facts, &mut out),
     }
     match (opening, stage) {
-        (Opening::Message, _) => reopen(run, out, opening),
-        (Opening::GoOn, CloseStage::Sending { .. }) => {
+        (ResumePrompt::FromUser, _) => restart(run, out, opening),
+        (ResumePrompt::Continue, CloseStage::Sending { .. }) => {
             Done::end(run, out, StopReason::Closed(reason))
         }
-        (Opening::GoOn, CloseStage::Preparing { .. }) => {
-            let id = run.next.take();
-            out.effect(Effect::Prepare { id, purpose: Purpose::Closing });
+        (ResumePrompt::Continue, CloseStage::Preparing { .. }) => {
+            let id = run.next_effect.allocate();
+            out.add_effect(Effect::Prepare { id, purpose: CallPurpose::Closing });
             let due = Closing::due(&run);
             let preparing = CloseStage::Preparing { id };
-            out.to(State::Closing(Closing { run, reason, due, stage: preparing }))
+            out.finish(State::Closing(Closing { run, reason, due, stage: preparing }))
         }
     }
 }
 
 /// A run that was over goes on: what it used stays used, what it repeated is forgotten.
-fn reopen(mut run: Run, mut out: Out, opening: Opening) -> Next {
+fn restart(mut run: RunContext, mut out: StepBuilder, opening: ResumePrompt) -> Step {
     run.streaks = Streaks::default();
-    run.repeats = Repeats::default();
-    run.partial = None;
+    run.repetition = TurnRepetition::default();
+    run.partial_answer = None;
     match opening {
-        Opening::Message => {}
-        Opening::GoOn => out.change(Change::Append { item: instructions::resume() }),
+        ResumePrompt::FromUser => {}
+        ResumePrompt::Continue => {
+            out.add_change(ConversationChange::Append { item: instructions::continue_run() })
+        }
     }
     Preparing::enter(run, out)
 }
@@ -151,15 +167,15 @@ fn reopen(mut run: Run, mut out: Out, opening: Opening) -> Next {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::{Event, Facts, Intent, Verdict, start, step};
+    use crate::machine::{Authorization, CallIntent, Event, RequestSize, start, step};
     use crate::model::{
-        Access, Backoff, EffectId, Finish, Item, Origin, Part, Reply, Span, Tokens, ToolCall,
-        ToolStatus, Usage,
+        CallAccess, ConversationItem, EffectId, MessageOrigin, Reply, ReplyFinish, ReplyPart,
+        RetryBackoff, TimeSpan, Tokens, ToolCall, ToolStatus, Usage,
     };
 
-    fn rules(retries: u32) -> Rules {
-        let backoff = Backoff { retries, ..Backoff::default() };
-        let mut rules = Rules { backoff, ..Rules::default() };
+    fn rules(retries: u32) -> RunRules {
+        let backoff = RetryBackoff { retries, ..RetryBackoff::default() };
+        let mut rules = RunRules { backoff, ..RunRules::default() };
         (rules.context.window, rules.context.summarize_after) = (Tokens(100), 1);
         rules.context.keep_recent = 1;
         rules
@@ -167,76 +183,79 @@ mod tests {
 
     /// Returns the state in which a first call was prepared with a context of this size.
     fn prepared(retries: u32, context: u64) -> State {
-        let state = start(rules(retries), Item::user(Origin::Task, "task")).state;
-        let facts = Facts {
-            context: Tokens(context),
-            bound: Tokens(context),
+        let state =
+            start(rules(retries), ConversationItem::user(MessageOrigin::Task, "task")).state;
+        let facts = RequestSize {
+            estimate: Tokens(context),
+            upper_bound: Tokens(context),
             exchanges: 3,
-            ..Facts::default()
+            ..RequestSize::default()
         };
-        step(state, Event::Prepared { id: EffectId(1), facts, messages: [].into() }).state
+        step(state, Event::Prepared { id: EffectId(1), size: facts, messages: [].into() }).state
     }
 
-    fn resumed(state: State, retries: u32) -> Next {
-        let (rules, found, opening) = (rules(retries), vec![], Opening::GoOn);
-        resume(state, Time::START, Resumption { rules, found, opening })
+    fn resumed(state: State, retries: u32) -> Step {
+        let (rules, found, opening) = (rules(retries), vec![], ResumePrompt::Continue);
+        resume(state, RunTime::START, Resumption { rules, recovered: found, prompt: opening })
     }
 
     #[test]
     fn a_summary_is_asked_for_again_as_long_as_there_are_attempts() {
         let next = resumed(prepared(1, 80), 1);
-        let [Effect::Call { purpose: Purpose::Compaction, attempt: 2, .. }] = next.effects[..]
+        let [Effect::CallModel { purpose: CallPurpose::Compaction, attempt: 2, .. }] =
+            next.effects[..]
         else {
             panic!("{:?}", next.effects)
         };
         // What was sent was probably read.
-        assert_eq!(next.state.run().spent.tokens, Tokens(80));
+        assert_eq!(next.state.run().used.tokens, Tokens(80));
         let next = resumed(next.state, 1);
         assert!(matches!(next.state, State::Preparing(_)), "{:?}", next.state);
-        assert_eq!(next.state.run().spent.tokens, Tokens(160));
+        assert_eq!(next.state.run().used.tokens, Tokens(160));
     }
 
     #[test]
     fn a_call_that_ran_is_answered_with_what_was_found_out_about_it() {
-        let call = |id: &str| Part::Call(ToolCall::new(id.into(), "tool", "{}"));
-        let (parts, finish) = ([call("a"), call("b")].into(), Finish::ToolCalls);
+        let call = |id: &str| ReplyPart::Call(ToolCall::new(id.into(), "tool", "{}"));
+        let (parts, finish) = ([call("a"), call("b")].into(), ReplyFinish::ToolCalls);
         let reply = Reply { parts, finish, usage: Usage::default(), model: None };
         let mut state = prepared(1, 10);
-        let access = [Access::read("a"), Access::read("b")].into();
+        let access = [CallAccess::read("a"), CallAccess::read("b")].into();
         state = step(state, Event::Replied { id: EffectId(2), reply, access }).state;
         for id in [3, 4].map(EffectId) {
-            let (limit, intent) = (Span::secs(1), Intent::Opaque);
-            let verdict = Verdict::Cleared { limit, intent, grounds: "".into() };
-            state = step(state, Event::Vetted { id, verdict }).state;
+            let (limit, intent) = (TimeSpan::from_secs(1), CallIntent::Opaque);
+            let verdict = Authorization::Approved { timeout: limit, intent, reason: "".into() };
+            state = step(state, Event::Authorized { id, authorization: verdict }).state;
         }
         let result = ToolResult::new("b".into(), ToolStatus::InDoubt, "nobody knows");
-        let found = vec![Found { call: "b".into(), result: result.clone() }];
-        let (rules, opening) = (rules(1), Opening::GoOn);
-        let next = resume(state, Time::START, Resumption { rules, found, opening });
+        let found = vec![RecoveredCall { call: "b".into(), result: result.clone() }];
+        let (rules, opening) = (rules(1), ResumePrompt::Continue);
+        let next =
+            resume(state, RunTime::START, Resumption { rules, recovered: found, prompt: opening });
         let State::Executing(state) = next.state else { panic!("not executing") };
-        let slots: Vec<_> = state.calls.into_iter().map(|call| call.slot).collect();
+        let slots: Vec<_> = state.calls.into_iter().map(|call| call.state).collect();
         // The other one may run again, and is judged again.
         assert!(
-            matches!(&slots[..], [Slot::Vetting { .. }, Slot::Settled(found)] if *found == result)
+            matches!(&slots[..], [CallState::Authorizing { .. }, CallState::Completed(found)] if *found == result)
         );
     }
 
     #[test]
     fn a_run_goes_on_by_new_rules_and_its_time_begins_anew() {
-        let (rules, found, opening) = (rules(7), vec![], Opening::GoOn);
-        let resumption = Resumption { rules: rules.clone(), found, opening };
+        let (rules, found, opening) = (rules(7), vec![], ResumePrompt::Continue);
+        let resumption = Resumption { rules: rules.clone(), recovered: found, prompt: opening };
         for state in [
-            start(Rules::default(), Item::user(Origin::Task, "task")).state,
+            start(RunRules::default(), ConversationItem::user(MessageOrigin::Task, "task")).state,
             prepared(1, 10),
             prepared(1, 80),
         ] {
-            let now = Time::START.after(Span::secs(9));
+            let now = RunTime::START.after(TimeSpan::from_secs(9));
             let next = resume(state.clone(), now, resumption.clone());
             let run = next.state.run();
-            assert_eq!((&*run.rules, run.now, run.began), (&rules, now, now));
+            assert_eq!((&*run.rules, run.now, run.started_at), (&rules, now, now));
             // A clock that is behind does not turn time back.
             let mut later = next.state;
-            later = resume(later, Time::START, resumption.clone()).state;
+            later = resume(later, RunTime::START, resumption.clone()).state;
             assert_eq!(later.run().now, now);
         }
     }

@@ -1,51 +1,56 @@
 //! How long a failed call waits before it is tried again.
 
-use super::run::Run;
-use crate::model::{Fault, FaultClass, Span, Time};
+use super::run_context::RunContext;
+use crate::model::{Fault, FaultClass, RunTime, TimeSpan};
 
 /// What follows from a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Retry {
+pub(super) enum RetryDecision {
     /// Another attempt after this wait.
-    After(Span),
+    After(TimeSpan),
     /// The request has to become smaller.
-    Smaller,
+    ShrinkRequest,
     /// Nothing can be done.
-    Never,
+    GiveUp,
 }
 
 /// The shortest wait of our own choice: full jitter may come out near zero, and a provider in trouble is not helped by
 /// that.
-const LEAST: Span = Span::millis(100);
+const MIN_WAIT: TimeSpan = TimeSpan::from_millis(100);
 
 /// Decides what follows from the failure of attempt `number`, when a retry has to begin before `limit`.
-pub(super) fn decide(run: &Run, number: u32, fault: &Fault, limit: Option<Time>) -> Retry {
+pub(super) fn decide(
+    run: &RunContext,
+    number: u32,
+    fault: &Fault,
+    limit: Option<RunTime>,
+) -> RetryDecision {
     match fault.class() {
-        FaultClass::Overflow => Retry::Smaller,
-        FaultClass::Fatal => Retry::Never,
+        FaultClass::Overflow => RetryDecision::ShrinkRequest,
+        FaultClass::Fatal => RetryDecision::GiveUp,
         FaultClass::Transient => {
             let rules = &run.rules.backoff;
-            let asked = fault.wait.unwrap_or(Span::ZERO);
-            let wait = backoff(run, number).max(asked);
+            let asked = fault.retry_after.unwrap_or(TimeSpan::ZERO);
+            let wait = backoff_wait(run, number).max(asked);
             let too_late = limit.is_some_and(|limit| run.now.after(wait) >= limit);
-            if number > rules.retries || asked > rules.longest || too_late {
-                Retry::Never
+            if number > rules.retries || asked > rules.max_provider_wait || too_late {
+                RetryDecision::GiveUp
             } else {
-                Retry::After(wait)
+                RetryDecision::After(wait)
             }
         }
     }
 }
 
 /// Returns the wait after attempt `number`: a random part of a span that doubles with each attempt.
-fn backoff(run: &Run, number: u32) -> Span {
+fn backoff_wait(run: &RunContext, number: u32) -> TimeSpan {
     let rules = &run.rules.backoff;
-    let doubled = rules.base.0.saturating_mul(1 << (number - 1).min(32));
-    let longest = doubled.min(rules.cap.0);
-    let random = splitmix(run.rules.seed ^ splitmix(run.next.0));
+    let doubled = rules.base_wait.0.saturating_mul(1 << (number - 1).min(32));
+    let longest = doubled.min(rules.max_wait.0);
+    let random = splitmix(run.rules.seed ^ splitmix(run.next_effect.0));
     let part = (u128::from(longest) * u128::from(random)) >> 64;
     #[allow(clippy::cast_possible_truncation)] // at most `longest`
-    Span(part as u64).max(LEAST.min(Span(longest)))
+    TimeSpan(part as u64).max(MIN_WAIT.min(TimeSpan(longest)))
 }
 
 /// The finaliser of `SplitMix64`, which spreads the bits of a counter over the whole word.
@@ -59,47 +64,54 @@ fn splitmix(counter: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{EffectId, FaultKind, Rules};
+    use crate::model::{EffectId, FaultKind, RunRules};
 
-    fn run(seed: u64) -> Run {
-        Run::new(Rules { seed, ..Rules::default() })
+    fn run(seed: u64) -> RunContext {
+        RunContext::new(RunRules { seed, ..RunRules::default() })
     }
 
-    fn asking(wait: Span) -> Fault {
-        Fault { wait: Some(wait), ..Fault::new(FaultKind::RateLimited, "") }
+    fn asking(wait: TimeSpan) -> Fault {
+        Fault { retry_after: Some(wait), ..Fault::new(FaultKind::RateLimited, "") }
     }
 
     #[test]
     fn waits_are_jittered_and_stay_below_a_doubling_ceiling() {
-        let waits = |number| (0..500).map(move |seed| backoff(&run(seed), number));
+        let waits = |number| (0..500).map(move |seed| backoff_wait(&run(seed), number));
         for (number, ceiling) in [(1, 1), (2, 2), (3, 4), (6, 30), (40, 30)] {
-            assert!(waits(number).all(|wait| (LEAST..=Span::secs(ceiling)).contains(&wait)));
-            assert!(waits(number).any(|wait| wait > Span::secs(ceiling).share(9, 10)));
-            assert!(waits(number).any(|wait| wait < Span::secs(ceiling).share(2, 10)));
+            assert!(
+                waits(number).all(|wait| (MIN_WAIT..=TimeSpan::from_secs(ceiling)).contains(&wait))
+            );
+            assert!(waits(number).any(|wait| wait > TimeSpan::from_secs(ceiling).fraction(9, 10)));
+            assert!(waits(number).any(|wait| wait < TimeSpan::from_secs(ceiling).fraction(2, 10)));
         }
     }
 
     #[test]
     fn a_provider_is_given_the_time_it_asks_for_but_not_more_than_the_longest() {
         let decide = |wait| decide(&run(1), 1, &asking(wait), None);
-        assert_eq!(decide(Span::secs(7)), Retry::After(Span::secs(7)));
-        assert_eq!(decide(Span::secs(60)), Retry::After(Span::secs(60)));
-        assert_eq!(decide(Span::secs(61)), Retry::Never);
-        assert!(matches!(decide(Span::millis(1)), Retry::After(wait) if wait >= LEAST));
+        assert_eq!(decide(TimeSpan::from_secs(7)), RetryDecision::After(TimeSpan::from_secs(7)));
+        assert_eq!(decide(TimeSpan::from_secs(60)), RetryDecision::After(TimeSpan::from_secs(60)));
+        assert_eq!(decide(TimeSpan::from_secs(61)), RetryDecision::GiveUp);
+        assert!(
+            matches!(decide(TimeSpan::from_millis(1)), RetryDecision::After(wait) if wait >= MIN_WAIT)
+        );
     }
 
     #[test]
     fn a_retry_that_would_begin_too_late_is_not_made() {
-        let decide = |limit| decide(&run(1), 1, &asking(Span::secs(7)), Some(limit));
-        assert_eq!(decide(Time::START.after(Span::secs(7))), Retry::Never);
-        assert_eq!(decide(Time::START.after(Span::secs(8))), Retry::After(Span::secs(7)));
+        let decide = |limit| decide(&run(1), 1, &asking(TimeSpan::from_secs(7)), Some(limit));
+        assert_eq!(decide(RunTime::START.after(TimeSpan::from_secs(7))), RetryDecision::GiveUp);
+        assert_eq!(
+            decide(RunTime::START.after(TimeSpan::from_secs(8))),
+            RetryDecision::After(TimeSpan::from_secs(7))
+        );
     }
 
     #[test]
     fn retries_end_after_as_many_as_allowed() {
         let fault = Fault::new(FaultKind::Server, "");
-        assert!(matches!(decide(&run(1), 3, &fault, None), Retry::After(_)));
-        assert_eq!(decide(&run(1), 4, &fault, None), Retry::Never);
+        assert!(matches!(decide(&run(1), 3, &fault, None), RetryDecision::After(_)));
+        assert_eq!(decide(&run(1), 4, &fault, None), RetryDecision::GiveUp);
     }
 
     /// The reference values of `SplitMix64` with the seed 0.
@@ -115,10 +127,10 @@ mod tests {
     fn waits_never_change_between_releases() {
         let wait = |seed, next| {
             let next = EffectId(next);
-            backoff(&Run { next, ..run(seed) }, 1)
+            backoff_wait(&RunContext { next_effect: next, ..run(seed) }, 1)
         };
-        assert_eq!(wait(1, 1), Span(914_022));
-        assert_eq!(wait(2, 1), Span(737_699));
-        assert_eq!(wait(2, 2), Span(587_783));
+        assert_eq!(wait(1, 1), TimeSpan(914_022));
+        assert_eq!(wait(2, 1), TimeSpan(737_699));
+        assert_eq!(wait(2, 2), TimeSpan(587_783));
     }
 }

@@ -4,20 +4,24 @@
 
 use std::sync::Arc;
 
-use super::conversation::{Entry, EntryId};
-use crate::model::{Digest, Exchange, Item, ToolResult};
+use super::conversation::{ConversationEntry, EntryId};
+use crate::model::{ConversationItem, Digest, ToolExchange, ToolResult};
 
 /// The most bytes that stand for what is left out of a result.
-const MARKER: usize = 48;
+const MAX_MARKER_BYTES: usize = 48;
 
 /// Returns the entries with their longest tool results shortened, so that they lose this many bytes, if their results
 /// have as many.
-pub(super) fn results(entries: &[Entry], surplus: u64) -> Vec<Entry> {
+pub(super) fn shorten_results(
+    entries: &[ConversationEntry],
+    surplus: u64,
+) -> Vec<ConversationEntry> {
     let lengths: Vec<usize> =
-        entries.iter().flat_map(answers).map(|result| result.text.len()).collect();
+        entries.iter().flat_map(tool_results).map(|result| result.text.len()).collect();
     let sum = |longest: usize| lengths.iter().map(|length| *length.min(&longest)).sum::<usize>();
     let fit = sum(usize::MAX).saturating_sub(usize::try_from(surplus).unwrap_or(usize::MAX));
-    let (mut longest, mut above) = (MARKER, lengths.iter().copied().max().unwrap_or_default());
+    let (mut longest, mut above) =
+        (MAX_MARKER_BYTES, lengths.iter().copied().max().unwrap_or_default());
     while longest < above {
         let middle = above - (above - longest) / 2;
         if sum(middle) <= fit {
@@ -26,43 +30,46 @@ pub(super) fn results(entries: &[Entry], surplus: u64) -> Vec<Entry> {
             above = middle - 1;
         }
     }
-    entries.iter().map(|entry| shortened(entry, longest)).collect()
+    entries.iter().map(|entry| shorten_entry(entry, longest)).collect()
 }
 
-fn answers(entry: &Entry) -> &[ToolResult] {
+fn tool_results(entry: &ConversationEntry) -> &[ToolResult] {
     match &entry.item {
-        Item::Exchange(exchange) => exchange.results(),
-        Item::User(_) | Item::Assistant(_) => &[],
+        ConversationItem::Exchange(exchange) => exchange.results(),
+        ConversationItem::User(_) | ConversationItem::Assistant(_) => &[],
     }
 }
 
 /// Returns an entry whose results have at most this many bytes. One that says something else has another id, which no
 /// entry of a conversation has, so that what was encoded of the original is not taken for it.
-fn shortened(entry: &Entry, longest: usize) -> Entry {
-    let Item::Exchange(exchange) = &entry.item else { return entry.clone() };
+fn shorten_entry(entry: &ConversationEntry, longest: usize) -> ConversationEntry {
+    let ConversationItem::Exchange(exchange) = &entry.item else { return entry.clone() };
     if exchange.results().iter().all(|result| result.text.len() <= longest) {
         return entry.clone();
     }
     let mut digest = Digest::EMPTY;
     let results = exchange.results().iter().map(|result| {
-        let text = cut(&result.text, longest);
-        digest = digest.and(text.as_bytes());
+        let text = cut_middle(&result.text, longest);
+        digest = digest.with_bytes(text.as_bytes());
         ToolResult { text, ..result.clone() }
     });
     let results: Arc<[ToolResult]> = results.collect();
-    match Exchange::new(exchange.reply().clone(), results) {
-        Ok(exchange) => Entry { id: EntryId(digest.0 | 1 << 63), item: Item::Exchange(exchange) },
+    match ToolExchange::new(exchange.reply().clone(), results) {
+        Ok(exchange) => ConversationEntry {
+            id: EntryId(digest.0 | 1 << 63),
+            item: ConversationItem::Exchange(exchange),
+        },
         // Cannot happen: each result answers the call that it answered before.
         Err(_) => entry.clone(),
     }
 }
 
 /// Returns the beginning and the end of a text, of this many bytes at the most.
-fn cut(text: &Arc<str>, longest: usize) -> Arc<str> {
+fn cut_middle(text: &Arc<str>, longest: usize) -> Arc<str> {
     if text.len() <= longest {
         return Arc::clone(text);
     }
-    let kept = longest.saturating_sub(MARKER);
+    let kept = longest.saturating_sub(MAX_MARKER_BYTES);
     let is_boundary = |at: &usize| text.is_char_boundary(*at);
     let head = (0..=kept / 3 * 2).rev().find(is_boundary).unwrap_or(0);
     let tail = (text.len() - kept / 3..=text.len()).find(is_boundary).unwrap_or(text.len());
@@ -73,22 +80,26 @@ fn cut(text: &Arc<str>, longest: usize) -> Arc<str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Finish, Part, Reply, ToolCall, ToolStatus, Usage};
+    use crate::model::{Reply, ReplyFinish, ReplyPart, ToolCall, ToolStatus, Usage};
 
-    fn entry(id: u64, texts: &[&str]) -> Entry {
+    fn entry(id: u64, texts: &[&str]) -> ConversationEntry {
         let ids = (0..texts.len()).map(|index| index.to_string());
-        let calls = ids.clone().map(|id| Part::Call(ToolCall::new(id.as_str().into(), "t", "{}")));
-        let (finish, usage) = (Finish::ToolCalls, Usage::default());
+        let calls =
+            ids.clone().map(|id| ReplyPart::Call(ToolCall::new(id.as_str().into(), "t", "{}")));
+        let (finish, usage) = (ReplyFinish::ToolCalls, Usage::default());
         let reply = Reply { parts: calls.collect(), finish, usage, model: None };
         let results = ids
             .zip(texts)
             .map(|(id, text)| ToolResult::new(id.as_str().into(), ToolStatus::Ok, *text));
         let results: Vec<_> = results.collect();
-        Entry { id: EntryId(id), item: Item::Exchange(Exchange::new(reply, results).unwrap()) }
+        ConversationEntry {
+            id: EntryId(id),
+            item: ConversationItem::Exchange(ToolExchange::new(reply, results).unwrap()),
+        }
     }
 
-    fn texts(entries: &[Entry]) -> Vec<&str> {
-        entries.iter().flat_map(answers).map(|result| &*result.text).collect()
+    fn texts(entries: &[ConversationEntry]) -> Vec<&str> {
+        entries.iter().flat_map(tool_results).map(|result| &*result.text).collect()
     }
 
     #[test]
@@ -96,8 +107,10 @@ mod tests {
         let long = format!("{}ö{}", "a".repeat(500), "z".repeat(500));
         let entries = [entry(1, &["short", &long]), entry(2, &[&"b".repeat(300)])];
         for surplus in [1, 100, 600, 1_100] {
-            let fitted = results(&entries, surplus);
-            let bytes = |entries: &[Entry]| texts(entries).iter().map(|t| t.len()).sum::<usize>();
+            let fitted = shorten_results(&entries, surplus);
+            let bytes = |entries: &[ConversationEntry]| {
+                texts(entries).iter().map(|t| t.len()).sum::<usize>()
+            };
             let lost = bytes(&entries) - bytes(&fitted);
             assert!(lost as u64 >= surplus, "{lost} of {surplus}");
             assert_eq!(texts(&fitted)[0], "short");
@@ -108,15 +121,15 @@ mod tests {
                 assert_eq!(before.id == after.id, before == after);
             }
         }
-        assert_eq!(results(&entries, 0), entries);
+        assert_eq!(shorten_results(&entries, 0), entries);
     }
 
     #[test]
     fn a_result_is_not_shortened_to_less_than_its_marker() {
         let entries = [entry(1, &[&"ä".repeat(900)])];
-        let fitted = results(&entries, u64::MAX);
+        let fitted = shorten_results(&entries, u64::MAX);
         assert_eq!(texts(&fitted), ["\n[... 1800 bytes omitted ...]\n"]);
         let usual = entry(2, &["as it is"]);
-        assert_eq!(results(std::slice::from_ref(&usual), u64::MAX), [usual]);
+        assert_eq!(shorten_results(std::slice::from_ref(&usual), u64::MAX), [usual]);
     }
 }

@@ -2,18 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::attempt::Attempt;
-use super::calling::{Calling, Stage};
+use super::attempt::CallAttempt;
+use super::calling::{Calling, CallingStage};
 use super::closing::{self, Closing};
 use super::compacting::Compacting;
-use super::deadline::{Deadline, Why};
+use super::deadline::{Deadline, DeadlineKind};
 use super::done::Done;
 use super::event::Event;
 use super::executing::Executing;
-use super::next::{Next, Out};
 use super::preparing::Preparing;
-use super::run::Run;
-use crate::model::{EffectId, Item, Rules, Time};
+use super::run_context::RunContext;
+use super::step::{Step, StepBuilder};
+use crate::model::{ConversationItem, EffectId, RunRules, RunTime};
 
 /// Where a run stands. Each variant carries exactly what is valid in it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -91,14 +91,14 @@ impl StateKind {
 }
 
 /// Begins a run: its task stands in the conversation, and the first call is prepared.
-pub fn start(rules: Rules, task: Item) -> Next {
-    let mut out = Out::default();
-    out.change(super::effect::Change::Append { item: task });
-    Preparing::enter(Run::new(rules), out)
+pub fn start(rules: RunRules, task: ConversationItem) -> Step {
+    let mut out = StepBuilder::default();
+    out.add_change(super::effect::ConversationChange::Append { item: task });
+    Preparing::enter(RunContext::new(rules), out)
 }
 
 /// Returns why the machine has to act at this time; nothing when no moment that it waits for has come.
-pub(super) fn due(state: &State, now: Time) -> Option<Why> {
+pub(super) fn due_deadline(state: &State, now: RunTime) -> Option<DeadlineKind> {
     match state {
         State::Preparing(state) => state.deadlines().due(now),
         State::Compacting(state) => state.deadlines().due(now),
@@ -112,9 +112,9 @@ pub(super) fn due(state: &State, now: Time) -> Option<Why> {
 /// Leads from a state to the next one. Total: every event has its answer in every state.
 ///
 /// What is about an effect that is not outstanding changes nothing, whatever it says.
-pub fn step(state: State, event: Event) -> Next {
-    if event.about().is_some() && !state.awaits(&event) {
-        return Out::default().to(state);
+pub fn step(state: State, event: Event) -> Step {
+    if event.effect_id().is_some() && !state.awaits(&event) {
+        return StepBuilder::default().finish(state);
     }
     match state {
         State::Preparing(state) => state.step(event),
@@ -144,25 +144,25 @@ impl State {
         match self {
             Self::Preparing(_) => StateKind::Preparing,
             Self::Compacting(state) => match state.attempt {
-                Attempt::Sending { .. } => StateKind::CompactingSending,
-                Attempt::Waiting { .. } => StateKind::CompactingWaiting,
+                CallAttempt::Sending { .. } => StateKind::CompactingSending,
+                CallAttempt::Waiting { .. } => StateKind::CompactingWaiting,
             },
             Self::Calling(state) => match state.stage {
-                Stage::Asking(Attempt::Sending { .. }) => StateKind::CallingSending,
-                Stage::Asking(Attempt::Waiting { .. }) => StateKind::CallingWaiting,
-                Stage::Checking { .. } => StateKind::CallingChecking,
+                CallingStage::Requesting(CallAttempt::Sending { .. }) => StateKind::CallingSending,
+                CallingStage::Requesting(CallAttempt::Waiting { .. }) => StateKind::CallingWaiting,
+                CallingStage::Checking { .. } => StateKind::CallingChecking,
             },
             Self::Executing(_) => StateKind::Executing,
             Self::Closing(state) => match state.stage {
-                closing::Stage::Preparing { .. } => StateKind::ClosingPreparing,
-                closing::Stage::Sending { .. } => StateKind::ClosingSending,
+                closing::ClosingStage::Preparing { .. } => StateKind::ClosingPreparing,
+                closing::ClosingStage::Sending { .. } => StateKind::ClosingSending,
             },
             Self::Done(_) => StateKind::Done,
         }
     }
 
     /// Returns the account of the run.
-    pub fn run(&self) -> &Run {
+    pub fn run(&self) -> &RunContext {
         match self {
             Self::Preparing(state) => &state.run,
             Self::Compacting(state) => &state.run,
@@ -174,18 +174,18 @@ impl State {
     }
 
     /// Returns the ids of the effects that are outstanding.
-    pub fn outstanding(&self) -> Vec<EffectId> {
+    pub fn pending_effects(&self) -> Vec<EffectId> {
         match self {
             Self::Preparing(state) => vec![state.id],
-            Self::Compacting(state) => state.attempt.awaited().into_iter().collect(),
+            Self::Compacting(state) => state.attempt.pending_effect().into_iter().collect(),
             Self::Calling(state) => match &state.stage {
-                Stage::Asking(attempt) => attempt.awaited().into_iter().collect(),
-                Stage::Checking { id, .. } => vec![*id],
+                CallingStage::Requesting(attempt) => attempt.pending_effect().into_iter().collect(),
+                CallingStage::Checking { id, .. } => vec![*id],
             },
             Self::Executing(state) => {
-                state.calls.iter().filter_map(|call| call.slot.awaited()).collect()
+                state.calls.iter().filter_map(|call| call.state.pending_effect()).collect()
             }
-            Self::Closing(state) => vec![state.stage.awaited()],
+            Self::Closing(state) => vec![state.stage.pending_effect()],
             Self::Done(_) => Vec::new(),
         }
     }
@@ -196,27 +196,29 @@ impl State {
             Event::Tick { .. }
             | Event::Interrupt { .. }
             | Event::StoreFailed { .. }
-            | Event::Defect { .. } => false,
-            Event::Prepared { id, .. } => self.prepares() == Some(*id),
-            Event::Replied { id, .. } | Event::Failed { id, .. } => self.asks() == Some(*id),
-            Event::Vetted { id, .. } => match self {
-                Self::Executing(state) => state.vets(*id),
+            | Event::InternalError { .. } => false,
+            Event::Prepared { id, .. } => self.pending_preparation() == Some(*id),
+            Event::Replied { id, .. } | Event::CallFailed { id, .. } => {
+                self.pending_model_call() == Some(*id)
+            }
+            Event::Authorized { id, .. } => match self {
+                Self::Executing(state) => state.awaits_authorization(*id),
                 Self::Preparing(_)
                 | Self::Compacting(_)
                 | Self::Calling(_)
                 | Self::Closing(_)
                 | Self::Done(_) => false,
             },
-            Event::Charged { id, .. } => match self {
-                Self::Executing(state) => state.allowance(*id).is_some(),
+            Event::UsageReported { id, .. } => match self {
+                Self::Executing(state) => state.budget_of(*id).is_some(),
                 Self::Preparing(_)
                 | Self::Compacting(_)
                 | Self::Calling(_)
                 | Self::Closing(_)
                 | Self::Done(_) => false,
             },
-            Event::Settled { id, .. } => match self {
-                Self::Executing(state) => state.runs(*id),
+            Event::ToolCompleted { id, .. } => match self {
+                Self::Executing(state) => state.awaits_tool(*id),
                 Self::Preparing(_)
                 | Self::Compacting(_)
                 | Self::Calling(_)
@@ -224,7 +226,7 @@ impl State {
                 | Self::Done(_) => false,
             },
             Event::Checked { id, .. } => match self {
-                Self::Calling(state) => state.checks() == Some(*id),
+                Self::Calling(state) => state.pending_check() == Some(*id),
                 Self::Preparing(_)
                 | Self::Compacting(_)
                 | Self::Executing(_)
@@ -235,28 +237,28 @@ impl State {
     }
 
     /// Returns the preparation that is outstanding.
-    fn prepares(&self) -> Option<EffectId> {
+    fn pending_preparation(&self) -> Option<EffectId> {
         match self {
             Self::Preparing(state) => Some(state.id),
             Self::Closing(state) => match state.stage {
-                closing::Stage::Preparing { id } => Some(id),
-                closing::Stage::Sending { .. } => None,
+                closing::ClosingStage::Preparing { id } => Some(id),
+                closing::ClosingStage::Sending { .. } => None,
             },
             Self::Compacting(_) | Self::Calling(_) | Self::Executing(_) | Self::Done(_) => None,
         }
     }
 
     /// Returns the model call that is outstanding.
-    fn asks(&self) -> Option<EffectId> {
+    fn pending_model_call(&self) -> Option<EffectId> {
         match self {
-            Self::Compacting(state) => state.attempt.awaited(),
+            Self::Compacting(state) => state.attempt.pending_effect(),
             Self::Calling(state) => match &state.stage {
-                Stage::Asking(attempt) => attempt.awaited(),
-                Stage::Checking { .. } => None,
+                CallingStage::Requesting(attempt) => attempt.pending_effect(),
+                CallingStage::Checking { .. } => None,
             },
             Self::Closing(state) => match state.stage {
-                closing::Stage::Preparing { .. } => None,
-                closing::Stage::Sending { id, .. } => Some(id),
+                closing::ClosingStage::Preparing { .. } => None,
+                closing::ClosingStage::Sending { id, .. } => Some(id),
             },
             Self::Preparing(_) | Self::Executing(_) | Self::Done(_) => None,
         }

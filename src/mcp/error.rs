@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::exec::End;
+use crate::exec::CommandEnd;
 
 /// Why a server has no answer.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -16,12 +16,12 @@ pub enum ServerError {
     #[error("it could not be started: {0}")]
     Start(String),
     /// It has ended.
-    #[error("it died{}{}", ended(*.end), quoted(.said))]
-    Died {
+    #[error("it died{}{}", exit_text(*.end), quote(.stderr))]
+    Exited {
         /// How, as far as that is known.
-        end: Option<End>,
+        end: Option<CommandEnd>,
         /// The last that it wrote to its standard error.
-        said: String,
+        stderr: String,
     },
     /// It was ended for what it said.
     #[error("it {0}, and was ended")]
@@ -45,28 +45,28 @@ pub enum ServerError {
     #[error("it redirects to {0}, which is not followed; give that address if it is right")]
     Redirected(String),
     /// It answered with a status that says that it cannot.
-    #[error("it answered with status {status}{}", quoted(.said))]
+    #[error("it answered with status {status}{}", quote(.body))]
     Status {
         /// The status.
         status: u16,
         /// What else it said.
-        said: String,
+        body: String,
     },
     /// Its answer broke off.
     #[error("its answer broke off")]
-    Cut,
+    Truncated,
     /// It does not know the session any more.
     #[error("it does not know the session any more")]
-    SessionOver,
+    SessionExpired,
     /// It answered with an error.
     #[error("it answered with an error: {0}")]
-    Refused(Refusal),
+    Refused(RpcError),
     /// It answered with something else than what was asked for.
     #[error("its answer is not what the protocol says: {0}")]
     Malformed(String),
     /// It has died, and was restarted too short a time ago.
     #[error("it has died again, and is not restarted more often than every {} s", .0.as_secs_f64())]
-    TooSoon(Duration),
+    RestartTooSoon(Duration),
     /// Nobody waits for it any more.
     #[error("it was cancelled")]
     Cancelled,
@@ -75,7 +75,7 @@ pub enum ServerError {
 /// An error as a server tells it.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[error("{message} ({code})")]
-pub struct Refusal {
+pub struct RpcError {
     /// Its number.
     pub code: i64,
     /// Its text.
@@ -86,10 +86,10 @@ pub struct Refusal {
 
 /// Something that somebody should know before a run begins.
 #[derive(Clone, Debug, PartialEq, Error)]
-pub enum Problem {
+pub enum ServerProblem {
     /// A server's tools cannot be used.
     #[error("the tools of the MCP server `{server}` are missing: {error}")]
-    Missing {
+    Unavailable {
         /// The server.
         server: Arc<str>,
         /// Why.
@@ -99,7 +99,7 @@ pub enum Problem {
     },
     /// Something of a server is left out.
     #[error("of the MCP server `{server}`, {what}")]
-    Reduced {
+    Incomplete {
         /// The server.
         server: Arc<str>,
         /// What is left out, and why.
@@ -107,35 +107,41 @@ pub enum Problem {
     },
 }
 
-impl Problem {
+impl ServerProblem {
     /// Returns whether the run cannot begin.
     pub fn is_fatal(&self) -> bool {
-        matches!(self, Self::Missing { necessity: super::Necessity::Required, .. })
+        matches!(self, Self::Unavailable { necessity: super::Necessity::Required, .. })
     }
 }
 
 impl ServerError {
     /// Returns whether a request or its answer was lost, and not only late.
-    pub(super) fn is_loss(&self) -> bool {
-        matches!(self, Self::Died { .. } | Self::Misbehaved(_) | Self::Unreachable(_) | Self::Cut)
+    pub(super) fn is_connection_loss(&self) -> bool {
+        matches!(
+            self,
+            Self::Exited { .. } | Self::Misbehaved(_) | Self::Unreachable(_) | Self::Truncated
+        )
     }
 
     /// Returns whether a call may have had an effect although it has no answer.
-    pub(super) fn leaves_doubt(&self) -> bool {
-        self.is_loss() || matches!(self, Self::TimedOut(_))
+    pub(super) fn may_have_run(&self) -> bool {
+        self.is_connection_loss() || matches!(self, Self::TimedOut(_))
     }
 }
 
-fn ended(end: Option<End>) -> String {
+fn exit_text(end: Option<CommandEnd>) -> String {
     match end {
-        Some(End::Exited(code)) => format!(" (exit code {code})"),
-        Some(End::Signalled(signal)) => format!(" (signal {signal})"),
-        Some(End::OutOfMemory) => " (it used too much memory)".to_owned(),
-        Some(End::TimedOut | End::Cancelled | End::Stuck | End::Lost) | None => String::new(),
+        Some(CommandEnd::Exited(code)) => format!(" (exit code {code})"),
+        Some(CommandEnd::Signalled(signal)) => format!(" (signal {signal})"),
+        Some(CommandEnd::OutOfMemory) => " (it used too much memory)".to_owned(),
+        Some(
+            CommandEnd::TimedOut | CommandEnd::Cancelled | CommandEnd::Stuck | CommandEnd::Lost,
+        )
+        | None => String::new(),
     }
 }
 
-fn quoted(said: &str) -> String {
+fn quote(said: &str) -> String {
     match said.trim() {
         "" => String::new(),
         said => format!("; the last that it said: {said}"),

@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
-use super::error::Refusal;
+use super::error::RpcError;
 
 /// A request to a server.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Request {
+pub(super) struct RpcRequest {
     /// Its number, which no other request of the connection has.
     pub id: u64,
     /// What is asked for.
@@ -16,18 +16,18 @@ pub(super) struct Request {
     /// The version of the protocol that it is made in.
     pub version: &'static str,
     /// Headers for its arguments, where there are headers.
-    pub mirrored: Vec<(String, String)>,
+    pub headers: Vec<(String, String)>,
 }
 
 /// Something that a server says.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Said {
+pub(super) enum ServerMessage {
     /// The answer to a request.
     Reply {
         /// The request; none when it is not one of ours.
         id: Option<u64>,
         /// The answer.
-        outcome: Result<Value, Refusal>,
+        outcome: Result<Value, RpcError>,
     },
     /// A request to the client.
     Request {
@@ -50,14 +50,14 @@ pub(super) enum Said {
 /// The number of the error for what is not done here.
 const NO_SUCH_METHOD: i64 = -32601;
 
-impl Request {
+impl RpcRequest {
     pub(super) fn to_json(&self) -> Value {
         json!({ "jsonrpc": "2.0", "id": self.id, "method": self.method, "params": self.params })
     }
 }
 
 /// Returns the message that takes a request back.
-pub(super) fn cancelled(id: u64) -> Value {
+pub(super) fn cancel_notification(id: u64) -> Value {
     notification("notifications/cancelled", &json!({ "requestId": id }))
 }
 
@@ -67,7 +67,7 @@ pub(super) fn notification(method: &str, params: &Value) -> Value {
 }
 
 /// Returns the answer to a request of a server: it may know that we are there, and that is all.
-pub(super) fn answer(id: &Value, method: &str) -> Value {
+pub(super) fn client_answer(id: &Value, method: &str) -> Value {
     if method == "ping" {
         return json!({ "jsonrpc": "2.0", "id": id, "result": {} });
     }
@@ -76,20 +76,20 @@ pub(super) fn answer(id: &Value, method: &str) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "error": error })
 }
 
-impl Said {
+impl ServerMessage {
     /// Reads a message, or several that came in one; none when it is something else.
     pub(super) fn parse(text: &[u8]) -> Option<Vec<Self>> {
         match serde_json::from_slice(text).ok()? {
             Value::Array(items) => {
                 // One that is not known does not spoil the others.
-                let said: Vec<_> = items.into_iter().filter_map(Self::of).collect();
+                let said: Vec<_> = items.into_iter().filter_map(Self::from_value).collect();
                 Some(said).filter(|said| !said.is_empty())
             }
-            value => Self::of(value).map(|said| vec![said]),
+            value => Self::from_value(value).map(|said| vec![said]),
         }
     }
 
-    fn of(value: Value) -> Option<Self> {
+    fn from_value(value: Value) -> Option<Self> {
         let Value::Object(mut fields) = value else { return None };
         if fields.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
             return None;
@@ -100,12 +100,12 @@ impl Said {
         match method {
             Some(Value::String(method)) => Some(match id {
                 Some(id) => Self::Request { id, method },
-                None => Self::notified(&method, fields.get("params")),
+                None => Self::notification(&method, fields.get("params")),
             }),
             Some(_) => None,
             None => {
                 let outcome = match (fields.remove("result"), error) {
-                    (_, Some(error)) => Err(Refusal::of(&error)),
+                    (_, Some(error)) => Err(RpcError::from_value(&error)),
                     (Some(result), None) => Ok(result),
                     (None, None) => return None,
                 };
@@ -115,7 +115,7 @@ impl Said {
         }
     }
 
-    fn notified(method: &str, params: Option<&Value>) -> Self {
+    fn notification(method: &str, params: Option<&Value>) -> Self {
         let progress = || {
             let params = params?;
             let id = params.get("progressToken")?.as_u64()?;
@@ -134,8 +134,8 @@ impl Said {
     }
 }
 
-impl Refusal {
-    fn of(error: &Value) -> Self {
+impl RpcError {
+    fn from_value(error: &Value) -> Self {
         let message = error.get("message").and_then(Value::as_str).unwrap_or("no reason was given");
         Self {
             code: error.get("code").and_then(Value::as_i64).unwrap_or_default(),
@@ -149,8 +149,8 @@ impl Refusal {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Option<Vec<Said>> {
-        Said::parse(text.as_bytes())
+    fn parse(text: &str) -> Option<Vec<ServerMessage>> {
+        ServerMessage::parse(text.as_bytes())
     }
 
     /// Fault M7.
@@ -158,7 +158,7 @@ mod tests {
     fn only_a_reply_with_a_number_of_ours_has_one() {
         let id = |id: &str| match parse(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":1}}"#)) {
             Some(said) => match said.as_slice() {
-                [Said::Reply { id, .. }] => *id,
+                [ServerMessage::Reply { id, .. }] => *id,
                 other => panic!("{other:?}"),
             },
             None => panic!("nothing"),
@@ -184,7 +184,7 @@ mod tests {
         ] {
             assert_eq!(parse(text), None, "{text}");
         }
-        assert_eq!(Said::parse(b"\xff{}"), None);
+        assert_eq!(ServerMessage::parse(b"\xff{}"), None);
         assert_eq!(parse(&"[".repeat(100_000)), None);
     }
 
@@ -192,13 +192,13 @@ mod tests {
     fn a_message_with_the_empty_fields_of_the_other_kinds_is_what_it_is() {
         let text =
             r#"{"jsonrpc":"2.0","id":7,"method":null,"params":null,"result":{},"error":null}"#;
-        let reply = Said::Reply { id: Some(7), outcome: Ok(json!({})) };
+        let reply = ServerMessage::Reply { id: Some(7), outcome: Ok(json!({})) };
         assert_eq!(parse(text), Some(vec![reply]));
         let text = r#"{"jsonrpc":"2.0","id":null,"method":"notifications/new","params":["odd"]}"#;
-        assert_eq!(parse(text), Some(vec![Said::Notification]));
+        assert_eq!(parse(text), Some(vec![ServerMessage::Notification]));
         let text =
             r#"[{"jsonrpc":"2.0","method":{"new":1}},7,{"jsonrpc":"2.0","id":7,"result":1}]"#;
-        let reply = Said::Reply { id: Some(7), outcome: Ok(1.into()) };
+        let reply = ServerMessage::Reply { id: Some(7), outcome: Ok(1.into()) };
         assert_eq!(parse(text), Some(vec![reply]));
     }
 
@@ -206,8 +206,8 @@ mod tests {
     fn a_batch_is_read_as_its_messages() {
         let text = r#"[{"jsonrpc":"2.0","method":"notifications/message"},
             {"jsonrpc":"2.0","id":"a","method":"roots/list"}]"#;
-        let request = Said::Request { id: "a".into(), method: "roots/list".into() };
-        assert_eq!(parse(text), Some(vec![Said::Notification, request]));
+        let request = ServerMessage::Request { id: "a".into(), method: "roots/list".into() };
+        assert_eq!(parse(text), Some(vec![ServerMessage::Notification, request]));
     }
 
     #[test]
@@ -218,18 +218,22 @@ mod tests {
             );
             parse(&text).unwrap().remove(0)
         };
-        let progress = |text: &str| Said::Progress { id: 3, text: text.to_owned() };
+        let progress = |text: &str| ServerMessage::Progress { id: 3, text: text.to_owned() };
         assert_eq!(text(r#"{"progressToken":3,"progress":1,"total":4}"#), progress("1 of 4"));
         assert_eq!(text(r#"{"progressToken":3,"progress":1,"message":"a"}"#), progress("a"));
-        assert_eq!(text(r#"{"progressToken":"x","progress":1}"#), Said::Notification);
+        assert_eq!(text(r#"{"progressToken":"x","progress":1}"#), ServerMessage::Notification);
     }
 
     /// Fault M11.
     #[test]
     fn a_server_may_ask_whether_we_are_there_and_nothing_else() {
-        assert_eq!(answer(&"p".into(), "ping")["result"], json!({}));
+        assert_eq!(client_answer(&"p".into(), "ping")["result"], json!({}));
         for method in ["sampling/createMessage", "elicitation/create", "roots/list", "x"] {
-            assert_eq!(answer(&1.into(), method)["error"]["code"], NO_SUCH_METHOD, "{method}");
+            assert_eq!(
+                client_answer(&1.into(), method)["error"]["code"],
+                NO_SUCH_METHOD,
+                "{method}"
+            );
         }
     }
 }

@@ -6,69 +6,80 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::connection::{Channel, Connection, Parting, Question, Until, Wait};
-use super::era::{Era, WITH_SESSION};
+use super::connection::{
+    Channel, ReplyDeadline, RequestParams, ServerConnection, ServerShutdown, ShutdownDeadline,
+};
 use super::error::ServerError;
-use super::http::Http;
-use super::settings::{Setup, Spec, Transport};
-use super::stdio::Stdio;
-use crate::net::{Limits, Options};
-use crate::port::Cancel;
+use super::http::HttpChannel;
+use super::protocol_mode::{ProtocolMode, SESSION_VERSIONS};
+use super::settings::{ServerSetup, ServerSpec, ServerTransport};
+use super::stdio::StdioChannel;
+use crate::net::{HttpOptions, HttpTimeouts};
+use crate::port::CancellationToken;
 
 /// A server.
-pub(super) struct Server {
-    pub spec: Spec,
-    pub setup: Setup,
+pub(super) struct McpServer {
+    pub spec: ServerSpec,
+    pub setup: ServerSetup,
     /// Cancelled when the whole program is to end.
-    hurry: Cancel,
+    fast_shutdown: CancellationToken,
     /// Known while it is started, and when nobody needs it any more.
-    until: Until,
+    shutdown_deadline: ShutdownDeadline,
     /// None when nobody needs it any more.
-    life: Mutex<Option<Life>>,
+    lifecycle: Mutex<Option<ServerLifecycle>>,
 }
 
 /// Where a server stands, from its first connection to the last.
 #[derive(Default)]
-struct Life {
-    connection: Option<Arc<Connection>>,
+struct ServerLifecycle {
+    connection: Option<Arc<ServerConnection>>,
     /// What was agreed on with the first connection; it is a property of the server.
-    era: Option<Era>,
-    restarted: Option<Instant>,
+    mode: Option<ProtocolMode>,
+    restarted_at: Option<Instant>,
 }
 
 /// Whether a call may be made again that may have been made already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Repeat {
+pub(super) enum RepeatPolicy {
     Never,
     /// The server says that it does no harm.
-    Harmless,
+    IfHarmless,
 }
 
-impl Server {
-    pub(super) fn new(spec: Spec, setup: Setup, hurry: Cancel) -> Self {
-        let life = Mutex::new(Some(Life::default()));
-        Self { spec, setup, hurry, until: Until::default(), life }
+impl McpServer {
+    pub(super) fn new(spec: ServerSpec, setup: ServerSetup, hurry: CancellationToken) -> Self {
+        let life = Mutex::new(Some(ServerLifecycle::default()));
+        Self {
+            spec,
+            setup,
+            fast_shutdown: hurry,
+            shutdown_deadline: ShutdownDeadline::default(),
+            lifecycle: life,
+        }
     }
 
     /// Starts the server and agrees with it on an era.
-    pub(super) fn start(&self, wait: &Wait<'_>) -> Result<Arc<Connection>, ServerError> {
-        let mut life = self.life();
+    pub(super) fn start(
+        &self,
+        wait: &ReplyDeadline<'_>,
+    ) -> Result<Arc<ServerConnection>, ServerError> {
+        let mut life = self.lifecycle();
         self.connect(life.as_mut().ok_or(ServerError::Cancelled)?, wait)
     }
 
     /// Makes a call. A server that has ended is started again for it.
     pub(super) fn call(
         &self,
-        question: &Question,
-        repeat: Repeat,
-        wait: &Wait<'_>,
+        question: &RequestParams,
+        repeat: RepeatPolicy,
+        wait: &ReplyDeadline<'_>,
     ) -> Result<Value, ServerError> {
-        let call = |connection: Arc<Connection>| connection.request(question.clone(), wait);
+        let call = |connection: Arc<ServerConnection>| connection.request(question.clone(), wait);
         match call(self.connection(wait)?) {
             // It was not even looked at.
-            Err(ServerError::SessionOver) => call(self.connection(wait)?),
+            Err(ServerError::SessionExpired) => call(self.connection(wait)?),
             // What a call may have done before it was lost must not happen twice.
-            Err(error) if error.is_loss() && repeat == Repeat::Harmless => {
+            Err(error) if error.is_connection_loss() && repeat == RepeatPolicy::IfHarmless => {
                 call(self.connection(wait).map_err(|_| error)?)
             }
             answered => answered,
@@ -77,71 +88,80 @@ impl Server {
 
     /// Ends the server for good; the time that it may take for that is shorter when only so much is left.
     pub(super) fn stop(&self, left: Option<Duration>) {
-        let life = self.life().take();
-        self.until.set(left.and_then(|left| Instant::now().checked_add(left)));
+        let life = self.lifecycle().take();
+        self.shutdown_deadline.set(left.and_then(|left| Instant::now().checked_add(left)));
         drop(life);
     }
 
     /// Returns a connection that has not ended.
-    fn connection(&self, wait: &Wait<'_>) -> Result<Arc<Connection>, ServerError> {
-        let mut life = self.life();
+    fn connection(&self, wait: &ReplyDeadline<'_>) -> Result<Arc<ServerConnection>, ServerError> {
+        let mut life = self.lifecycle();
         let life = life.as_mut().ok_or(ServerError::Cancelled)?;
         let ended = match &life.connection {
-            Some(connection) => match connection.ended() {
+            Some(connection) => match connection.end_reason() {
                 None => return Ok(Arc::clone(connection)),
                 ended => ended,
             },
             None => None,
         };
         // A session that is over is no sign that something is wrong.
-        if ended == Some(ServerError::SessionOver) {
+        if ended == Some(ServerError::SessionExpired) {
             return self.connect(life, wait);
         }
-        let pause = self.setup.restart;
-        if life.restarted.is_some_and(|before| before.elapsed() < pause) {
-            return Err(ServerError::TooSoon(pause));
+        let pause = self.setup.restart_interval;
+        if life.restarted_at.is_some_and(|before| before.elapsed() < pause) {
+            return Err(ServerError::RestartTooSoon(pause));
         }
-        life.restarted = Some(Instant::now());
+        life.restarted_at = Some(Instant::now());
         self.connect(life, wait)
     }
 
-    fn connect(&self, life: &mut Life, wait: &Wait<'_>) -> Result<Arc<Connection>, ServerError> {
+    fn connect(
+        &self,
+        life: &mut ServerLifecycle,
+        wait: &ReplyDeadline<'_>,
+    ) -> Result<Arc<ServerConnection>, ServerError> {
         life.connection = None;
-        let open = |era| Connection::open(self.channel()?, era, self.setup.probe, wait);
+        let open =
+            |era| ServerConnection::open(self.channel()?, era, self.setup.probe_timeout, wait);
         // What is too slow to begin gets no more time to end.
-        self.until.set(Some(wait.until));
-        let opened = match open(life.era) {
+        self.shutdown_deadline.set(Some(wait.at));
+        let opened = match open(life.mode) {
             // Some servers end when the first that they hear is not the beginning of a session.
-            Err(ServerError::Died { .. }) if life.era.is_none() => {
-                open(Some(Era::Session(WITH_SESSION[0])))
+            Err(ServerError::Exited { .. }) if life.mode.is_none() => {
+                open(Some(ProtocolMode::Session(SESSION_VERSIONS[0])))
             }
             opened => opened,
         };
-        self.until.set(None);
+        self.shutdown_deadline.set(None);
         let connection = Arc::new(opened?);
-        life.era = Some(connection.era());
+        life.mode = Some(connection.era());
         life.connection = Some(Arc::clone(&connection));
         Ok(connection)
     }
 
     fn channel(&self) -> Result<Box<dyn Channel>, ServerError> {
         let secrets = self.spec.transport.secrets();
-        let parting = Parting::new(&self.setup, &self.hurry, &self.until);
+        let parting =
+            ServerShutdown::new(&self.setup, &self.fast_shutdown, &self.shutdown_deadline);
         match &self.spec.transport {
-            Transport::Stdio { command, args, env } => {
+            ServerTransport::Stdio { command, args, env } => {
                 let argv = [command].into_iter().chain(args).map(OsString::from).collect();
-                Ok(Box::new(Stdio::start(argv, env, secrets, &self.setup, parting)?))
+                Ok(Box::new(StdioChannel::start(argv, env, secrets, &self.setup, parting)?))
             }
-            Transport::Http { url, headers, way } => {
-                let limits =
-                    Limits { first_byte: self.spec.timeout, idle: self.spec.timeout, ..way.limits };
-                let way = Options { limits, ..way.clone() };
-                Ok(Box::new(Http::new(
+            ServerTransport::Http { url, headers, options: way } => {
+                let limits = HttpTimeouts {
+                    first_byte: self.spec.timeout,
+                    idle: self.spec.timeout,
+                    ..way.timeouts
+                };
+                let way = HttpOptions { timeouts: limits, ..way.clone() };
+                Ok(Box::new(HttpChannel::new(
                     url,
                     headers,
                     secrets,
                     way,
-                    self.setup.caps.message,
+                    self.setup.limits.message_bytes,
                     parting,
                 )?))
             }
@@ -149,7 +169,7 @@ impl Server {
     }
 
     /// The lock is held while the server is started again: whoever calls meanwhile needs the same connection.
-    fn life(&self) -> MutexGuard<'_, Option<Life>> {
-        self.life.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lifecycle(&self) -> MutexGuard<'_, Option<ServerLifecycle>> {
+        self.lifecycle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -5,27 +5,27 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::exec::Supervisor;
-use crate::model::wildcard;
-use crate::net::Options;
+use crate::model::matches_wildcard;
+use crate::net::HttpOptions;
 
 /// A server.
 #[derive(Clone, Debug)]
-pub struct Spec {
+pub struct ServerSpec {
     /// Its name; part of the names of its tools.
     pub name: String,
     /// How it is reached.
-    pub transport: Transport,
+    pub transport: ServerTransport,
     /// How long its start may take, and each call.
     pub timeout: Duration,
     /// Which of its tools are used.
-    pub tools: Filter,
+    pub tools: ToolFilter,
     /// Whether a run can do without it.
     pub necessity: Necessity,
 }
 
 /// How a server is reached.
 #[derive(Clone)]
-pub enum Transport {
+pub enum ServerTransport {
     /// A process, by its standard input and output.
     Stdio {
         /// The program.
@@ -42,13 +42,13 @@ pub enum Transport {
         /// Headers for each request, which may be secret.
         headers: Vec<(String, String)>,
         /// The way there. How long an answer may take is said by the server's own limit.
-        way: Options,
+        options: HttpOptions,
     },
 }
 
 /// Which tools of a server are used; `*` in a pattern stands for any text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Filter {
+pub struct ToolFilter {
     /// Those of which one pattern fits; none for all.
     pub enabled: Option<Vec<String>>,
     /// But not those.
@@ -67,85 +67,86 @@ pub enum Necessity {
 
 /// What servers are started with.
 #[derive(Clone)]
-pub struct Setup {
+pub struct ServerSetup {
     /// Runs those that are processes; its policy confines them.
     pub supervisor: Supervisor,
     /// The folder that they run in.
     pub folder: PathBuf,
     /// How much a server may say.
-    pub caps: Caps,
+    pub limits: ServerLimits,
     /// How long a server is waited for that may not know the newest era, before the older one is tried.
-    pub probe: Duration,
+    pub probe_timeout: Duration,
     /// How much time lies between two restarts of a server.
-    pub restart: Duration,
+    pub restart_interval: Duration,
     /// How long a server may take to end, once nobody needs it, before it is told to; and once more before it is killed.
-    pub goodbye: Duration,
+    pub shutdown_timeout: Duration,
     /// The same for somebody who wants the program to end.
-    pub hurried: Duration,
+    pub fast_shutdown_timeout: Duration,
 }
 
 /// How much a server may say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Caps {
+pub struct ServerLimits {
     /// Bytes of one message.
-    pub message: usize,
+    pub message_bytes: usize,
     /// Lines in a row that are no messages.
-    pub noise: usize,
+    pub invalid_lines: usize,
     /// Bytes of a result, as the model is told.
-    pub result: usize,
+    pub result_bytes: usize,
     /// Tools of a server.
     pub tools: usize,
     /// Bytes of all that a server's tools say of themselves; it goes into every request to a model.
-    pub list: usize,
+    pub list_bytes: usize,
     /// Pages of the list of tools.
     pub pages: usize,
     /// Bytes of a tool's description.
-    pub description: usize,
+    pub description_bytes: usize,
     /// Bytes of the schema of a tool's arguments.
-    pub schema: usize,
+    pub schema_bytes: usize,
     /// Bytes of what it says of its use.
-    pub instructions: usize,
+    pub instruction_bytes: usize,
 }
 
-impl Setup {
+impl ServerSetup {
     /// Returns a setup in which servers run under this supervisor, in its workspace.
     pub fn new(supervisor: Supervisor) -> Self {
         Self {
             folder: supervisor.policy().workspace.clone(),
             supervisor,
-            caps: Caps::default(),
-            probe: Duration::from_secs(10),
-            restart: Duration::from_secs(30),
-            goodbye: Duration::from_secs(2),
-            hurried: Duration::from_millis(200),
+            limits: ServerLimits::default(),
+            probe_timeout: Duration::from_secs(10),
+            restart_interval: Duration::from_secs(30),
+            shutdown_timeout: Duration::from_secs(2),
+            fast_shutdown_timeout: Duration::from_millis(200),
         }
     }
 }
 
-impl Default for Caps {
+impl Default for ServerLimits {
     fn default() -> Self {
         Self {
-            message: 16 << 20,
-            noise: 1_000,
-            result: 1 << 20,
+            message_bytes: 16 << 20,
+            invalid_lines: 1_000,
+            result_bytes: 1 << 20,
             tools: 256,
-            list: 256 << 10,
+            list_bytes: 256 << 10,
             pages: 100,
-            description: 4 << 10,
-            schema: 64 << 10,
-            instructions: 4 << 10,
+            description_bytes: 4 << 10,
+            schema_bytes: 64 << 10,
+            instruction_bytes: 4 << 10,
         }
     }
 }
 
-impl Filter {
-    pub(super) fn lets(&self, tool: &str) -> bool {
-        let fits = |patterns: &[String]| patterns.iter().any(|pattern| wildcard(pattern, tool));
+impl ToolFilter {
+    pub(super) fn allows(&self, tool: &str) -> bool {
+        let fits =
+            |patterns: &[String]| patterns.iter().any(|pattern| matches_wildcard(pattern, tool));
         self.enabled.as_deref().is_none_or(fits) && !fits(&self.disabled)
     }
 }
 
-impl Transport {
+impl ServerTransport {
     /// Returns what must not be shown where the server is quoted. What is short would hide half of every text.
     pub(super) fn secrets(&self) -> Vec<String> {
         let (Self::Stdio { env: pairs, .. } | Self::Http { headers: pairs, .. }) = self;
@@ -156,7 +157,7 @@ impl Transport {
 }
 
 /// Values of variables and headers are not shown.
-impl fmt::Debug for Transport {
+impl fmt::Debug for ServerTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stdio { command, args, .. } => {
@@ -177,9 +178,10 @@ mod tests {
     #[test]
     fn a_filter_takes_what_is_enabled_and_not_disabled() {
         let list = |patterns: &[&str]| patterns.iter().map(|text| (*text).to_owned()).collect();
-        let filter = Filter { enabled: Some(list(&["get_*", "put"])), disabled: list(&["*_all"]) };
+        let filter =
+            ToolFilter { enabled: Some(list(&["get_*", "put"])), disabled: list(&["*_all"]) };
         let all = ["get_one", "get_all", "put", "delete"];
-        assert_eq!(all.map(|tool| filter.lets(tool)), [true, false, true, false]);
-        assert!(Filter::default().lets("anything"));
+        assert_eq!(all.map(|tool| filter.allows(tool)), [true, false, true, false]);
+        assert!(ToolFilter::default().allows("anything"));
     }
 }

@@ -6,31 +6,31 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
-use super::connection::{Question, Wait};
-use super::describe::Described;
-use super::http::Mirror;
-use super::outcome::{self, Answer};
-use super::server::{Repeat, Server};
-use super::validate::Compiled;
-use crate::model::{CallId, Span, ToolStatus};
-use crate::port::{Notice, Scope, ToolSpec};
+use super::call_result::{self, CallResult};
+use super::connection::{ReplyDeadline, RequestParams};
+use super::http::MirroredArgument;
+use super::server::{McpServer, RepeatPolicy};
+use super::tool_description::ToolDescription;
+use super::validate::CompiledSchema;
+use crate::model::{CallId, TimeSpan, ToolStatus};
+use crate::port::{EffectContext, EffectNotice, ToolSpec};
 
 /// A tool of a server, pinned for the run. Clones are the same tool.
 #[derive(Clone)]
-pub struct Tool(Arc<Pinned>);
+pub struct ServerTool(Arc<PinnedTool>);
 
-struct Pinned {
+struct PinnedTool {
     spec: ToolSpec,
-    compiled: Compiled,
+    compiled: CompiledSchema,
     remote: String,
-    hints: Hints,
-    mirrors: Vec<Mirror>,
-    server: Arc<Server>,
+    hints: ToolHints,
+    mirrors: Vec<MirroredArgument>,
+    server: Arc<McpServer>,
 }
 
 /// What a server says of a tool's effects. Nobody has checked it, and no permission follows from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hints {
+pub struct ToolHints {
     /// It changes nothing.
     pub read_only: bool,
     /// It may destroy something.
@@ -40,21 +40,21 @@ pub struct Hints {
 }
 
 /// The least time between two words about a call's progress.
-const PROGRESS: Duration = Duration::from_millis(250);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 
 /// How often a server may say that it has no time yet, and how long it is then left alone.
-const ROUNDS: usize = 10;
-const PAUSE: Duration = Duration::from_millis(250);
+const MAX_DEFERRALS: usize = 10;
+const DEFERRAL_PAUSE: Duration = Duration::from_millis(250);
 
 /// Time beyond a server's own limits before a call is left alone.
-const MARGIN: Duration = Duration::from_secs(20);
+const TIMEOUT_MARGIN: Duration = Duration::from_secs(20);
 
-impl Tool {
-    pub(super) fn new(name: &str, described: Described, server: Arc<Server>) -> Self {
-        let Described { remote, description, schema, hints, mirrors, .. } = described;
+impl ServerTool {
+    pub(super) fn new(name: &str, described: ToolDescription, server: Arc<McpServer>) -> Self {
+        let ToolDescription { remote, description, schema, hints, mirrors, .. } = described;
         let spec = ToolSpec { name: name.into(), description: description.into(), schema };
-        let compiled = Compiled::default();
-        Self(Arc::new(Pinned { spec, compiled, remote, hints, mirrors, server }))
+        let compiled = CompiledSchema::default();
+        Self(Arc::new(PinnedTool { spec, compiled, remote, hints, mirrors, server }))
     }
 
     /// Returns what the model is told.
@@ -73,13 +73,13 @@ impl Tool {
     }
 
     /// Returns what its server says of its effects.
-    pub fn hints(&self) -> Hints {
+    pub fn hints(&self) -> ToolHints {
         self.0.hints
     }
 
     /// Returns how long a call may take before it is left alone; longer than any limit of its own.
-    pub fn limit(&self) -> Span {
-        Span::from(self.0.server.spec.timeout.saturating_add(MARGIN))
+    pub fn timeout(&self) -> TimeSpan {
+        TimeSpan::from(self.0.server.spec.timeout.saturating_add(TIMEOUT_MARGIN))
     }
 
     /// Understands the arguments of a call, the text of a JSON object that fits the server's schema.
@@ -87,7 +87,7 @@ impl Tool {
     /// # Errors
     ///
     /// Fails with what is wrong with them; the model reads it.
-    pub fn arguments(&self, text: &str) -> Result<Map<String, Value>, String> {
+    pub fn parse_arguments(&self, text: &str) -> Result<Map<String, Value>, String> {
         let name = &self.0.spec.name;
         let arguments: Map<String, Value> = serde_json::from_str(text)
             .map_err(|error| format!("Invalid arguments for {name}: {error}."))?;
@@ -98,20 +98,25 @@ impl Tool {
     }
 
     /// Makes a call, and waits for its result.
-    pub fn call(&self, arguments: Map<String, Value>, call: &CallId, scope: &Scope) -> Answer {
-        let Pinned { spec, remote, hints, mirrors, server, .. } = &*self.0;
+    pub fn call(
+        &self,
+        arguments: Map<String, Value>,
+        call: &CallId,
+        scope: &EffectContext,
+    ) -> CallResult {
+        let PinnedTool { spec, remote, hints, mirrors, server, .. } = &*self.0;
         if scope.cancel.is_cancelled() {
-            return Answer { status: ToolStatus::Interrupted, text: "interrupted".to_owned() };
+            return CallResult { status: ToolStatus::Interrupted, text: "interrupted".to_owned() };
         }
         let told = Cell::new(None::<Instant>);
         let progress = |text: &str| {
-            if told.get().is_none_or(|before| before.elapsed() >= PROGRESS) {
+            if told.get().is_none_or(|before| before.elapsed() >= PROGRESS_INTERVAL) {
                 told.set(Some(Instant::now()));
                 let text = format!("{}: {text}", spec.name).into();
-                scope.tell(Notice::Progress { text });
+                scope.notify(EffectNotice::Progress { text });
             }
         };
-        let mirrored = mirrors.iter().filter_map(|mirror| mirror.of(&arguments)).collect();
+        let mirrored = mirrors.iter().filter_map(|mirror| mirror.header_for(&arguments)).collect();
         // By the id a server that wants to can tell a call from its repetition.
         let params = [
             ("name", remote.as_str().into()),
@@ -119,30 +124,34 @@ impl Tool {
             ("_meta", json!({ "architect/callId": call.as_str() })),
         ];
         let params = params.map(|(name, value)| (name.to_owned(), value)).into_iter().collect();
-        let mut question = Question { mirrored, ..Question::new("tools/call", params) };
-        let wait = Wait::new(server.spec.timeout, &scope.cancel, &progress);
+        let mut question =
+            RequestParams { headers: mirrored, ..RequestParams::new("tools/call", params) };
+        let wait = ReplyDeadline::new(server.spec.timeout, &scope.cancel, &progress);
         let is_harmless = hints.idempotent || hints.read_only;
-        let repeat = if is_harmless { Repeat::Harmless } else { Repeat::Never };
+        let repeat = if is_harmless { RepeatPolicy::IfHarmless } else { RepeatPolicy::Never };
         let mut rounds = 0;
         loop {
             let result = match server.call(&question, repeat, &wait) {
                 Ok(result) => result,
-                Err(error) => return Answer::failed(&server.spec.name, &error),
+                Err(error) => return CallResult::failed(&server.spec.name, &error),
             };
             rounds += 1;
-            match outcome::later(&result) {
-                Some(state) if rounds < ROUNDS && !scope.cancel.wait(PAUSE.min(wait.left())) => {
+            match call_result::retry_fields(&result) {
+                Some(state)
+                    if rounds < MAX_DEFERRALS
+                        && !scope.cancel.wait_for(DEFERRAL_PAUSE.min(wait.remaining())) =>
+                {
                     question.params.insert("requestState".to_owned(), state.into());
                 }
-                _ => return Answer::of(&result, server.setup.caps.result),
+                _ => return CallResult::from_result(&result, server.setup.limits.result_bytes),
             }
         }
     }
 }
 
-impl Hints {
+impl ToolHints {
     /// Reads what a server says; what it does not say is the worst.
-    pub(super) fn of(annotations: Option<&Value>) -> Self {
+    pub(super) fn from_annotations(annotations: Option<&Value>) -> Self {
         let says = |name: &str| annotations?.get(name)?.as_bool();
         Self {
             read_only: says("readOnlyHint").unwrap_or(false),

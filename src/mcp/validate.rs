@@ -7,21 +7,21 @@ use serde_json::{Map, Value};
 
 /// The schema of a tool's arguments, compiled with the first call.
 #[derive(Default)]
-pub(super) struct Compiled(OnceLock<Option<Validator>>);
+pub(super) struct CompiledSchema(OnceLock<Option<Validator>>);
 
 /// How many things that are wrong are told.
-const TOLD: usize = 3;
+const MAX_ERRORS: usize = 3;
 
 /// The most that is told of one of them, in characters.
-const LONGEST: usize = 300;
+const MAX_ERROR_CHARS: usize = 300;
 
 /// The most steps that a check may take. Schemas can be made so that a check takes exponential time.
-const STEPS: usize = 100_000;
+const MAX_STEPS: usize = 100_000;
 
 /// How deep the steps of a check may be nested.
-const DEPTH: usize = 400;
+const MAX_DEPTH: usize = 400;
 
-impl Compiled {
+impl CompiledSchema {
     /// Checks arguments against a schema. Where that can't be done here it is left to the server: the schema refers to
     /// other documents, say, or the check may take exponential time.
     ///
@@ -33,29 +33,32 @@ impl Compiled {
         schema: &Value,
         arguments: &Map<String, Value>,
     ) -> Result<(), String> {
-        let validator = self.0.get_or_init(|| compiled(schema));
-        let Some(validator) = validator else { return required(schema, arguments) };
+        let validator = self.0.get_or_init(|| compile(schema));
+        let Some(validator) = validator else { return check_required(schema, arguments) };
         let arguments = Value::Object(arguments.clone());
-        if Steps(STEPS).of(schema, schema, &arguments, DEPTH).is_none() {
+        if StepBudget(MAX_STEPS).spend(schema, schema, &arguments, MAX_DEPTH).is_none() {
             return Ok(());
         }
-        let wrong: Vec<String> =
-            validator.iter_errors(&arguments).take(TOLD).map(|error| told(&error)).collect();
+        let wrong: Vec<String> = validator
+            .iter_errors(&arguments)
+            .take(MAX_ERRORS)
+            .map(|error| error_text(&error))
+            .collect();
         if wrong.is_empty() { Ok(()) } else { Err(wrong.join("; ")) }
     }
 }
 
 /// Returns what is wrong, and where.
-fn told(error: &jsonschema::ValidationError<'_>) -> String {
+fn error_text(error: &jsonschema::ValidationError<'_>) -> String {
     let (place, what) = (error.instance_path().to_string(), error.masked().to_string());
     let text = if place.is_empty() { what } else { format!("{place}: {what}") };
-    match text.char_indices().nth(LONGEST) {
+    match text.char_indices().nth(MAX_ERROR_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
     }
 }
 
-fn compiled(schema: &Value) -> Option<Validator> {
+fn compile(schema: &Value) -> Option<Validator> {
     // The dialect is what `$schema` says; without it, or where nobody knows it, it is the newest one.
     let newest = Draft::Draft202012;
     let options = jsonschema::options().with_pattern_options(PatternOptions::regex());
@@ -75,11 +78,11 @@ fn without_dialect(schema: &Value) -> Value {
 }
 
 /// The steps that a check may still take.
-struct Steps(usize);
+struct StepBudget(usize);
 
-impl Steps {
+impl StepBudget {
     /// Takes no fewer steps than the check of a value against a part of a schema; `None` where there are too many.
-    fn of(&mut self, schema: &Value, part: &Value, value: &Value, depth: usize) -> Option<()> {
+    fn spend(&mut self, schema: &Value, part: &Value, value: &Value, depth: usize) -> Option<()> {
         self.0 = self.0.checked_sub(1)?;
         let depth = depth.checked_sub(1)?;
         let Value::Object(fields) = part else { return Some(()) };
@@ -87,44 +90,44 @@ impl Steps {
             match (key.as_str(), below) {
                 ("$ref", Value::String(to)) => {
                     let to = schema.pointer(to.strip_prefix('#')?)?;
-                    self.of(schema, to, value, depth)?;
+                    self.spend(schema, to, value, depth)?;
                 }
                 ("$dynamicRef" | "$recursiveRef", _) => return None,
                 ("properties", Value::Object(named)) => {
                     for (name, below) in named {
                         if let Some(child) = value.get(name) {
-                            self.of(schema, below, child, depth)?;
+                            self.spend(schema, below, child, depth)?;
                         }
                     }
                 }
                 ("patternProperties", Value::Object(named)) => {
                     for below in named.values() {
-                        self.of_fields(schema, below, value, depth)?;
+                        self.spend_fields(schema, below, value, depth)?;
                     }
                 }
                 ("items" | "prefixItems", Value::Array(each)) => {
                     for below in each {
-                        self.of_items(schema, below, value, depth)?;
+                        self.spend_items(schema, below, value, depth)?;
                     }
                 }
                 ("allOf" | "anyOf" | "oneOf", Value::Array(each)) => {
                     for below in each {
-                        self.of(schema, below, value, depth)?;
+                        self.spend(schema, below, value, depth)?;
                     }
                 }
                 ("dependentSchemas" | "dependencies", Value::Object(named)) => {
                     for below in named.values() {
-                        self.of(schema, below, value, depth)?;
+                        self.spend(schema, below, value, depth)?;
                     }
                 }
                 ("not" | "if" | "then" | "else" | "propertyNames", below) => {
-                    self.of(schema, below, value, depth)?;
+                    self.spend(schema, below, value, depth)?;
                 }
                 ("items" | "additionalItems" | "unevaluatedItems" | "contains", below) => {
-                    self.of_items(schema, below, value, depth)?;
+                    self.spend_items(schema, below, value, depth)?;
                 }
                 ("additionalProperties" | "unevaluatedProperties", below) => {
-                    self.of_fields(schema, below, value, depth)?;
+                    self.spend_fields(schema, below, value, depth)?;
                 }
                 _ => {}
             }
@@ -132,7 +135,7 @@ impl Steps {
         Some(())
     }
 
-    fn of_items(
+    fn spend_items(
         &mut self,
         schema: &Value,
         part: &Value,
@@ -140,10 +143,10 @@ impl Steps {
         depth: usize,
     ) -> Option<()> {
         let mut items = value.as_array().into_iter().flatten();
-        items.try_for_each(|item| self.of(schema, part, item, depth))
+        items.try_for_each(|item| self.spend(schema, part, item, depth))
     }
 
-    fn of_fields(
+    fn spend_fields(
         &mut self,
         schema: &Value,
         part: &Value,
@@ -151,12 +154,12 @@ impl Steps {
         depth: usize,
     ) -> Option<()> {
         let mut fields = value.as_object().into_iter().flatten();
-        fields.try_for_each(|(_, field)| self.of(schema, part, field, depth))
+        fields.try_for_each(|(_, field)| self.spend(schema, part, field, depth))
     }
 }
 
 /// Checks what can be checked without understanding the whole schema.
-fn required(schema: &Value, arguments: &Map<String, Value>) -> Result<(), String> {
+fn check_required(schema: &Value, arguments: &Map<String, Value>) -> Result<(), String> {
     let required = schema["required"].as_array().into_iter().flatten();
     let missing = required.filter_map(Value::as_str).find(|key| !arguments.contains_key(*key));
     missing.map_or(Ok(()), |key| Err(format!("missing field `{key}`")))
@@ -170,7 +173,7 @@ mod tests {
 
     fn check(schema: &Value, arguments: Value) -> Result<(), String> {
         let Value::Object(arguments) = arguments else { panic!("no object") };
-        Compiled::default().check(schema, &arguments)
+        CompiledSchema::default().check(schema, &arguments)
     }
 
     #[test]
@@ -202,7 +205,9 @@ mod tests {
             assert!(error.contains(told), "{wrong}: {error}");
         }
         let long = json!({ "msg": "", "more": 1, "x".repeat(10_000): 1 });
-        assert!(check(&schema, long).unwrap_err().chars().count() <= LONGEST * TOLD + 10);
+        assert!(
+            check(&schema, long).unwrap_err().chars().count() <= MAX_ERROR_CHARS * MAX_ERRORS + 10
+        );
     }
 
     /// `items` with a list holds for the first elements in the drafts up to 2019-09, and is no schema since.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// Paths are relative to the workspace, with `/` between their parts; the empty path is the whole workspace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Access {
+pub enum CallAccess {
     /// Reads below these paths.
     Read(Arc<[Arc<str>]>),
     /// Changes these files.
@@ -18,7 +18,7 @@ pub enum Access {
     Exclusive,
 }
 
-impl Access {
+impl CallAccess {
     /// Returns the access of a call that reads below `path`.
     pub fn read(path: &str) -> Self {
         Self::Read([path.into()].into())
@@ -30,19 +30,19 @@ impl Access {
     }
 
     /// Returns whether two calls must not run at the same time.
-    pub fn conflicts(&self, other: &Self) -> bool {
+    pub fn conflicts_with(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Exclusive, _) | (_, Self::Exclusive) => true,
             (Self::Read(_), Self::Read(_)) => false,
             (Self::Read(a) | Self::Write(a), Self::Read(b) | Self::Write(b)) => {
-                a.iter().any(|a| b.iter().any(|b| overlap(a, b)))
+                a.iter().any(|a| b.iter().any(|b| paths_overlap(a, b)))
             }
         }
     }
 }
 
 /// Returns whether one path is the other one or lies below it.
-fn overlap(a: &str, b: &str) -> bool {
+fn paths_overlap(a: &str, b: &str) -> bool {
     let (short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };
     long.strip_prefix(short)
         .is_some_and(|rest| short.is_empty() || rest.is_empty() || rest.starts_with('/'))
@@ -54,18 +54,18 @@ mod tests {
 
     #[test]
     fn reads_run_together_and_commands_run_alone() {
-        assert!(!Access::read("a").conflicts(&Access::read("a")));
-        assert!(Access::Exclusive.conflicts(&Access::read("a")));
-        assert!(Access::Exclusive.conflicts(&Access::Exclusive));
+        assert!(!CallAccess::read("a").conflicts_with(&CallAccess::read("a")));
+        assert!(CallAccess::Exclusive.conflicts_with(&CallAccess::read("a")));
+        assert!(CallAccess::Exclusive.conflicts_with(&CallAccess::Exclusive));
     }
 
     #[test]
     fn a_change_conflicts_with_its_file_and_the_folders_above_it() {
-        let change = Access::write("src/a.rs");
-        assert!(change.conflicts(&Access::write("src/a.rs")));
-        assert!(change.conflicts(&Access::read("src")));
-        assert!(Access::read("").conflicts(&change));
-        assert!(!change.conflicts(&Access::write("src/b.rs")));
-        assert!(!change.conflicts(&Access::read("src/a")));
+        let change = CallAccess::write("src/a.rs");
+        assert!(change.conflicts_with(&CallAccess::write("src/a.rs")));
+        assert!(change.conflicts_with(&CallAccess::read("src")));
+        assert!(CallAccess::read("").conflicts_with(&change));
+        assert!(!change.conflicts_with(&CallAccess::write("src/b.rs")));
+        assert!(!change.conflicts_with(&CallAccess::read("src/a")));
     }
 }

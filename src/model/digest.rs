@@ -20,7 +20,7 @@ impl Digest {
     pub const EMPTY: Self = Self(Self::OFFSET);
 
     /// Returns the digest of `self` followed by `bytes`.
-    pub fn and(self, bytes: &[u8]) -> Self {
+    pub fn with_bytes(self, bytes: &[u8]) -> Self {
         let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(Self::PRIME);
         // The length closes the piece, so that ("ab", "c") and ("a", "bc") differ.
         let hash = bytes.iter().fold(self.0, step);
@@ -28,26 +28,26 @@ impl Digest {
     }
 
     /// Returns the digest of `self` followed by another digest.
-    pub fn with(self, other: Self) -> Self {
-        self.and(&other.0.to_le_bytes())
+    pub fn with_digest(self, other: Self) -> Self {
+        self.with_bytes(&other.0.to_le_bytes())
     }
 
     /// Returns the digest of a text.
     pub fn of(text: &str) -> Self {
-        Self::EMPTY.and(text.as_bytes())
+        Self::EMPTY.with_bytes(text.as_bytes())
     }
 
     /// Returns the digest of a JSON value in which neither spacing nor the order of keys counts.
     pub fn of_json(value: &Value) -> Self {
         match value {
-            Value::Array(items) => {
-                items.iter().fold(Self::of("["), |digest, item| digest.with(Self::of_json(item)))
-            }
+            Value::Array(items) => items
+                .iter()
+                .fold(Self::of("["), |digest, item| digest.with_digest(Self::of_json(item))),
             Value::Object(map) => {
                 let mut fields: Vec<_> = map.iter().collect();
                 fields.sort_by_key(|(key, _)| *key);
                 fields.into_iter().fold(Self::of("{"), |digest, (key, item)| {
-                    digest.and(key.as_bytes()).with(Self::of_json(item))
+                    digest.with_bytes(key.as_bytes()).with_digest(Self::of_json(item))
                 })
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
@@ -74,7 +74,10 @@ mod tests {
 
     #[test]
     fn pieces_are_kept_apart() {
-        assert_ne!(Digest::EMPTY.and(b"ab").and(b"c"), Digest::EMPTY.and(b"a").and(b"bc"));
+        assert_ne!(
+            Digest::EMPTY.with_bytes(b"ab").with_bytes(b"c"),
+            Digest::EMPTY.with_bytes(b"a").with_bytes(b"bc")
+        );
     }
 
     #[test]

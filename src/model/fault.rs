@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Span, Tokens};
+use super::{TimeSpan, Tokens};
 
 /// Why a model call brought no reply.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -15,16 +15,19 @@ pub struct Fault {
     pub message: Arc<str>,
     /// Whether the provider itself says that a retry makes sense.
     #[serde(default)]
-    pub retry: RetryAdvice,
+    #[serde(rename = "retry")]
+    pub advice: RetryAdvice,
     /// How long the provider asks to wait before a retry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub wait: Option<Span>,
+    #[serde(rename = "wait")]
+    pub retry_after: Option<TimeSpan>,
     /// Whether the provider may charge for the call although no reply came.
     #[serde(default)]
     pub billed: bool,
     /// What had come of the reply, about; the provider charges for that, too.
     #[serde(default, skip_serializing_if = "Tokens::is_zero")]
-    pub heard: Tokens,
+    #[serde(rename = "heard")]
+    pub received: Tokens,
 }
 
 /// What happened to a model call.
@@ -67,11 +70,14 @@ pub enum FaultKind {
 pub enum RetryAdvice {
     /// It says nothing; the kind of fault decides.
     #[default]
-    Silent,
+    #[serde(rename = "silent")]
+    Unspecified,
     /// It says that a retry makes sense.
-    Yes,
+    #[serde(rename = "yes")]
+    Retry,
     /// It says that a retry makes no sense.
-    No,
+    #[serde(rename = "no")]
+    GiveUp,
 }
 
 /// What can be done about a fault.
@@ -91,21 +97,21 @@ impl Fault {
         Self {
             kind,
             message: message.into(),
-            retry: RetryAdvice::Silent,
-            wait: None,
+            advice: RetryAdvice::Unspecified,
+            retry_after: None,
             billed: false,
-            heard: Tokens::ZERO,
+            received: Tokens::ZERO,
         }
     }
 
     /// Returns what can be done about it. A provider's advice counts, except that an overflow is never the same
     /// request again.
     pub fn class(&self) -> FaultClass {
-        match (self.kind.class(), self.retry) {
+        match (self.kind.class(), self.advice) {
             (FaultClass::Overflow, _) => FaultClass::Overflow,
-            (_, RetryAdvice::Yes) => FaultClass::Transient,
-            (_, RetryAdvice::No) => FaultClass::Fatal,
-            (class, RetryAdvice::Silent) => class,
+            (_, RetryAdvice::Retry) => FaultClass::Transient,
+            (_, RetryAdvice::GiveUp) => FaultClass::Fatal,
+            (class, RetryAdvice::Unspecified) => class,
         }
     }
 }
@@ -156,10 +162,10 @@ mod tests {
 
     #[test]
     fn advice_decides_unless_the_request_is_too_large() {
-        let class = |kind, retry| Fault { retry, ..Fault::new(kind, "") }.class();
-        assert_eq!(class(FaultKind::Server, RetryAdvice::No), FaultClass::Fatal);
-        assert_eq!(class(FaultKind::Request, RetryAdvice::Yes), FaultClass::Transient);
-        assert_eq!(class(FaultKind::Overflow, RetryAdvice::Yes), FaultClass::Overflow);
-        assert_eq!(class(FaultKind::Auth, RetryAdvice::Silent), FaultClass::Fatal);
+        let class = |kind, retry| Fault { advice: retry, ..Fault::new(kind, "") }.class();
+        assert_eq!(class(FaultKind::Server, RetryAdvice::GiveUp), FaultClass::Fatal);
+        assert_eq!(class(FaultKind::Request, RetryAdvice::Retry), FaultClass::Transient);
+        assert_eq!(class(FaultKind::Overflow, RetryAdvice::Retry), FaultClass::Overflow);
+        assert_eq!(class(FaultKind::Auth, RetryAdvice::Unspecified), FaultClass::Fatal);
     }
 }

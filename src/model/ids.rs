@@ -14,7 +14,7 @@ pub struct EffectId(pub u64);
 
 impl EffectId {
     /// Returns the id and moves `self` to the following one.
-    pub fn take(&mut self) -> Self {
+    pub fn allocate(&mut self) -> Self {
         let taken = *self;
         self.0 += 1;
         taken

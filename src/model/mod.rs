@@ -5,41 +5,43 @@
 //! is shared (`Arc`), so that no transcript is ever copied.
 
 mod access;
-mod call;
-mod count;
+mod conversation_item;
 mod digest;
 mod fault;
 mod ids;
-mod item;
 mod money;
 mod nearest;
-mod plain;
+mod pluralize;
 mod reply;
-mod result;
 mod rules;
 mod signal;
-mod strict;
+mod strict_json;
+mod terminal_codes;
 mod time;
 mod tokens;
+mod tool_call;
+mod tool_result;
 mod wildcard;
 
-pub use access::Access;
-pub use call::{Arguments, ToolCall};
-pub use count::count;
+pub use access::CallAccess;
+pub use conversation_item::{
+    ConversationItem, MessageOrigin, ResultMismatch, ToolExchange, UserMessage,
+};
 pub use digest::Digest;
 pub use fault::{Fault, FaultClass, FaultKind, RetryAdvice};
 pub use ids::{CallId, EffectId};
-pub use item::{Exchange, Item, Mismatch, Origin, UserMessage};
-pub use money::{LongPrice, Micros, Price};
+pub use money::{LongInputPrice, MicroUsd, Price};
 pub use nearest::{did_you_mean, nearest, nearest_within};
-pub use plain::plain;
-pub use reply::{Finish, Opaque, Part, Reply};
-pub use result::{FileAction, FileChange, ToolResult, ToolStatus};
+pub use pluralize::pluralize;
+pub use reply::{OpaqueBlock, Reply, ReplyFinish, ReplyPart};
 pub use rules::{
-    Backoff, Bounds, ContextRules, LimitBase, Limits, LoopRules, OutputRules, Rules, UnknownFinish,
-    Watch,
+    ContextLimits, CountLimits, EffectTimeouts, LimitBaseline, LoopDetection, OutputLimits,
+    RetryBackoff, RunLimits, RunRules, UnknownFinishPolicy,
 };
 pub use signal::Signal;
-pub use time::{Span, Time};
+pub use terminal_codes::strip_terminal_codes;
+pub use time::{RunTime, TimeSpan};
 pub use tokens::{Tokens, Usage};
-pub use wildcard::wildcard;
+pub use tool_call::{ToolArguments, ToolCall};
+pub use tool_result::{FileAction, FileChange, ToolResult, ToolStatus};
+pub use wildcard::matches_wildcard;

@@ -12,9 +12,9 @@ use super::{Tokens, Usage};
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(transparent)]
-pub struct Micros(pub u64);
+pub struct MicroUsd(pub u64);
 
-impl Micros {
+impl MicroUsd {
     /// Nothing.
     pub const ZERO: Self = Self(0);
 
@@ -29,17 +29,17 @@ impl Micros {
 
     /// Returns the amount in dollars, for people and JSON.
     #[allow(clippy::cast_precision_loss)] // exact to a millionth up to nine billion dollars
-    pub fn dollars(self) -> f64 {
+    pub fn as_dollars(self) -> f64 {
         self.0 as f64 / 1e6
     }
 
     /// Returns the difference, or nothing when `other` is larger.
-    pub fn minus(self, other: Self) -> Self {
+    pub fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 }
 
-impl Add for Micros {
+impl Add for MicroUsd {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
@@ -47,7 +47,7 @@ impl Add for Micros {
     }
 }
 
-impl fmt::Display for Micros {
+impl fmt::Display for MicroUsd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "${}.{:06}", self.0 / 1_000_000, self.0 % 1_000_000)
     }
@@ -66,14 +66,16 @@ pub struct Price {
     pub cache_write: u64,
     /// What a whole call costs whose input is long, where the provider then asks for more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub long: Option<LongPrice>,
+    #[serde(rename = "long")]
+    pub long_input: Option<LongInputPrice>,
 }
 
 /// What a call costs whose input is long: micro-dollars for a million tokens of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct LongPrice {
+pub struct LongInputPrice {
     /// The longest input that is not long.
-    pub above: Tokens,
+    #[serde(rename = "above")]
+    pub threshold: Tokens,
     /// A million input tokens that no cache served.
     pub input: u64,
     /// A million output tokens.
@@ -87,11 +89,11 @@ pub struct LongPrice {
 
 impl Price {
     /// Returns what `usage` costs, rounded up to a whole micro-dollar.
-    pub fn cost(&self, usage: &Usage) -> Micros {
-        let price = self.of(usage.input);
+    pub fn cost(&self, usage: &Usage) -> MicroUsd {
+        let price = self.for_input(usage.input);
         let special = usage.cached_input + usage.cache_write;
-        sum([
-            (usage.input.minus(special), price.input),
+        cost_of([
+            (usage.input.saturating_sub(special), price.input),
             (usage.cached_input, price.cached_input),
             (usage.cache_write, price.cache_write),
             (usage.output, price.output),
@@ -99,44 +101,44 @@ impl Price {
     }
 
     /// Returns the most that a call with at most this much input and output can cost.
-    pub fn worst(&self, input: Tokens, output: Tokens) -> Micros {
-        let price = self.of(input);
-        sum([(input, price.dearest_input()), (output, price.output)])
+    pub fn max_cost(&self, input: Tokens, output: Tokens) -> MicroUsd {
+        let price = self.for_input(input);
+        cost_of([(input, price.max_input_price()), (output, price.output)])
     }
 
     /// Returns how much output `money` buys beside `input`, or nothing when it doesn't even buy the input.
-    pub fn output_for(&self, money: Micros, input: Tokens) -> Option<Tokens> {
-        let price = self.of(input);
-        let input = u128::from(input.0) * u128::from(price.dearest_input());
+    pub fn affordable_output(&self, money: MicroUsd, input: Tokens) -> Option<Tokens> {
+        let price = self.for_input(input);
+        let input = u128::from(input.0) * u128::from(price.max_input_price());
         let rest = (u128::from(money.0) * 1_000_000).checked_sub(input)?;
         let tokens = rest.checked_div(u128::from(price.output)).unwrap_or(u128::from(u64::MAX));
         Some(Tokens(u64::try_from(tokens).unwrap_or(u64::MAX)))
     }
 
     /// Returns the price of a call with this much input. A long call is never cheaper than a short one.
-    fn of(&self, input: Tokens) -> Self {
-        match self.long.filter(|long| input > long.above) {
+    fn for_input(&self, input: Tokens) -> Self {
+        match self.long_input.filter(|long| input > long.threshold) {
             None => *self,
             Some(long) => Self {
                 input: self.input.max(long.input),
                 output: self.output.max(long.output),
                 cached_input: self.cached_input.max(long.cached_input),
                 cache_write: self.cache_write.max(long.cache_write.unwrap_or(long.input)),
-                long: None,
+                long_input: None,
             },
         }
     }
 
     /// Any part of the input may be served from the cache, written to it, or neither.
-    fn dearest_input(&self) -> u64 {
+    fn max_input_price(&self) -> u64 {
         self.input.max(self.cached_input).max(self.cache_write)
     }
 }
 
 /// Returns the sum of tokens at prices for a million of them, rounded up.
-fn sum<const N: usize>(parts: [(Tokens, u64); N]) -> Micros {
+fn cost_of<const N: usize>(parts: [(Tokens, u64); N]) -> MicroUsd {
     let sum: u128 = parts.iter().map(|(n, price)| u128::from(n.0) * u128::from(*price)).sum();
-    Micros(u64::try_from(sum.div_ceil(1_000_000)).unwrap_or(u64::MAX))
+    MicroUsd(u64::try_from(sum.div_ceil(1_000_000)).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]
@@ -148,7 +150,7 @@ mod tests {
         output: 10_000_000,
         cached_input: 1_250_000,
         cache_write: 3_125_000,
-        long: None,
+        long_input: None,
     };
 
     fn usage(input: u64, output: u64, cached_input: u64, cache_write: u64) -> Usage {
@@ -163,58 +165,61 @@ mod tests {
 
     #[test]
     fn each_kind_of_token_has_its_price_and_the_sum_is_rounded_up() {
-        assert_eq!(PRICE.cost(&usage(200, 40, 0, 0)), Micros(900));
-        assert_eq!(PRICE.cost(&usage(200, 40, 100, 50)), Micros(125 + 125 + 157 + 400));
-        assert_eq!(PRICE.cost(&usage(1, 0, 0, 0)), Micros(3));
+        assert_eq!(PRICE.cost(&usage(200, 40, 0, 0)), MicroUsd(900));
+        assert_eq!(PRICE.cost(&usage(200, 40, 100, 50)), MicroUsd(125 + 125 + 157 + 400));
+        assert_eq!(PRICE.cost(&usage(1, 0, 0, 0)), MicroUsd(3));
     }
 
     #[test]
     fn the_worst_case_covers_every_split_of_the_input() {
         for (cached, written) in [(0, 0), (1_000, 0), (0, 1_000), (400, 600)] {
             let cost = PRICE.cost(&usage(1_000, 10, cached, written));
-            assert!(cost <= PRICE.worst(Tokens(1_000), Tokens(10)));
+            assert!(cost <= PRICE.max_cost(Tokens(1_000), Tokens(10)));
         }
     }
 
     #[test]
     fn output_that_money_buys_fits_and_one_token_more_does_not() {
-        let (money, input) = (Micros(12_345), Tokens(1_000));
-        let output = PRICE.output_for(money, input).unwrap();
-        assert!(PRICE.worst(input, output) <= money);
-        assert!(PRICE.worst(input, output + Tokens(1)) > money);
-        assert_eq!(PRICE.output_for(Micros(10), input), None);
+        let (money, input) = (MicroUsd(12_345), Tokens(1_000));
+        let output = PRICE.affordable_output(money, input).unwrap();
+        assert!(PRICE.max_cost(input, output) <= money);
+        assert!(PRICE.max_cost(input, output + Tokens(1)) > money);
+        assert_eq!(PRICE.affordable_output(MicroUsd(10), input), None);
     }
 
     #[test]
     fn a_long_input_makes_the_whole_call_dearer() {
-        let long = LongPrice {
-            above: Tokens(1_000),
+        let long = LongInputPrice {
+            threshold: Tokens(1_000),
             input: 5_000_000,
             output: 15_000_000,
             cached_input: 2_500_000,
             cache_write: Some(6_000_000),
         };
-        let price = Price { long: Some(long), ..PRICE };
+        let price = Price { long_input: Some(long), ..PRICE };
         assert_eq!(price.cost(&usage(1_000, 10, 0, 0)), PRICE.cost(&usage(1_000, 10, 0, 0)));
-        assert_eq!(price.cost(&usage(1_001, 10, 1, 0)), Micros(5_000 + 3 + 150));
-        assert_eq!(price.cost(&usage(1_001, 0, 0, 1_001)), Micros(6_006));
-        let (money, input) = (Micros(12_345), Tokens(2_000));
-        let output = price.output_for(money, input).unwrap();
-        assert!(price.worst(input, output) <= money);
-        assert!(price.worst(input, output + Tokens(1)) > money);
+        assert_eq!(price.cost(&usage(1_001, 10, 1, 0)), MicroUsd(5_000 + 3 + 150));
+        assert_eq!(price.cost(&usage(1_001, 0, 0, 1_001)), MicroUsd(6_006));
+        let (money, input) = (MicroUsd(12_345), Tokens(2_000));
+        let output = price.affordable_output(money, input).unwrap();
+        assert!(price.max_cost(input, output) <= money);
+        assert!(price.max_cost(input, output + Tokens(1)) > money);
     }
 
     #[test]
     fn a_free_model_has_output_without_end() {
-        assert_eq!(Price::default().output_for(Micros::ZERO, Tokens(9)), Some(Tokens(u64::MAX)));
+        assert_eq!(
+            Price::default().affordable_output(MicroUsd::ZERO, Tokens(9)),
+            Some(Tokens(u64::MAX))
+        );
     }
 
     #[test]
     fn dollars_that_are_no_amount_are_refused() {
-        assert_eq!(Micros::from_dollars(0.5), Some(Micros(500_000)));
-        assert_eq!(Micros::from_dollars(-0.1), None);
-        assert_eq!(Micros::from_dollars(f64::NAN), None);
-        assert_eq!(Micros::from_dollars(f64::INFINITY), None);
-        assert_eq!(Micros(1_250_001).to_string(), "$1.250001");
+        assert_eq!(MicroUsd::from_dollars(0.5), Some(MicroUsd(500_000)));
+        assert_eq!(MicroUsd::from_dollars(-0.1), None);
+        assert_eq!(MicroUsd::from_dollars(f64::NAN), None);
+        assert_eq!(MicroUsd::from_dollars(f64::INFINITY), None);
+        assert_eq!(MicroUsd(1_250_001).to_string(), "$1.250001");
     }
 }

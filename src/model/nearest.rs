@@ -14,7 +14,7 @@ pub fn nearest_within<'a>(
     // Of two that are as near, the one of the same length is meant more often: letters get swapped.
     let ranked = known
         .into_iter()
-        .map(|known| (distance(word, known), known.len().abs_diff(word.len()), known));
+        .map(|known| (edit_distance(word, known), known.len().abs_diff(word.len()), known));
     ranked.filter(|(distance, ..)| *distance <= most).min().map(|(.., known)| known)
 }
 
@@ -24,7 +24,7 @@ pub fn did_you_mean(nearest: Option<&str>) -> String {
 }
 
 /// Returns how many letters have to be added, removed, replaced or swapped with their neighbour.
-fn distance(a: &str, b: &str) -> usize {
+fn edit_distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     // Three rows of the table are enough: a swap looks two rows back.
     let mut before: Vec<usize> = Vec::new();
@@ -50,10 +50,10 @@ mod tests {
     #[test]
     fn a_letter_more_less_other_or_swapped_is_one_step() {
         for word in ["timeot", "timeoutt", "timoout", "tiemout"] {
-            assert_eq!(distance(word, "timeout"), 1, "{word}");
+            assert_eq!(edit_distance(word, "timeout"), 1, "{word}");
         }
-        assert_eq!(distance("", "abc"), 3);
-        assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!(edit_distance("", "abc"), 3);
+        assert_eq!(edit_distance("kitten", "sitting"), 3);
     }
 
     #[test]

@@ -10,9 +10,9 @@ use super::{ToolCall, Usage};
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Reply {
     /// What the reply consists of, in the order in which the model wrote it.
-    pub parts: Arc<[Part]>,
+    pub parts: Arc<[ReplyPart]>,
     /// Why the model stopped.
-    pub finish: Finish,
+    pub finish: ReplyFinish,
     /// What the call used.
     pub usage: Usage,
     /// The model that answered, when the provider names it.
@@ -23,18 +23,18 @@ pub struct Reply {
 /// One piece of a reply.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Part {
+pub enum ReplyPart {
     /// Text for the user.
     Text(Arc<str>),
     /// A tool call.
     Call(ToolCall),
     /// Something that only its provider understands and wants back unchanged.
-    Opaque(Opaque),
+    Opaque(OpaqueBlock),
 }
 
 /// A block that goes back to its provider byte for byte: reasoning, a signature, an encrypted item.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Opaque {
+pub struct OpaqueBlock {
     /// The wire format that it belongs to; another wire leaves it out.
     pub wire: Arc<str>,
     /// The block as it came.
@@ -44,7 +44,7 @@ pub struct Opaque {
 /// Why a model stopped writing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Finish {
+pub enum ReplyFinish {
     /// It was done.
     Stop,
     /// It wants tools to run.
@@ -61,7 +61,7 @@ pub enum Finish {
     Other(Arc<str>),
 }
 
-impl Finish {
+impl ReplyFinish {
     /// Returns the name that users see; the provider's own for a reason that this release does not know.
     pub fn name(&self) -> &str {
         match self {
@@ -78,15 +78,15 @@ impl Finish {
 
 impl Reply {
     /// Returns a reply of text alone.
-    pub fn text_only(text: &str, finish: Finish, usage: Usage) -> Self {
-        Self { parts: [Part::Text(text.into())].into(), finish, usage, model: None }
+    pub fn text_only(text: &str, finish: ReplyFinish, usage: Usage) -> Self {
+        Self { parts: [ReplyPart::Text(text.into())].into(), finish, usage, model: None }
     }
 
     /// Returns the tool calls in call order.
     pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.parts.iter().filter_map(|part| match part {
-            Part::Call(call) => Some(call),
-            Part::Text(_) | Part::Opaque(_) => None,
+            ReplyPart::Call(call) => Some(call),
+            ReplyPart::Text(_) | ReplyPart::Opaque(_) => None,
         })
     }
 
@@ -98,8 +98,8 @@ impl Reply {
     /// Returns the text of the reply, its pieces joined.
     pub fn text(&self) -> Arc<str> {
         let mut texts = self.parts.iter().filter_map(|part| match part {
-            Part::Text(text) => Some(text),
-            Part::Call(_) | Part::Opaque(_) => None,
+            ReplyPart::Text(text) => Some(text),
+            ReplyPart::Call(_) | ReplyPart::Opaque(_) => None,
         });
         match (texts.next(), texts.next()) {
             (None, _) => "".into(),
@@ -114,6 +114,8 @@ impl Reply {
 
     /// Returns whether there is any text but white space.
     pub fn has_text(&self) -> bool {
-        self.parts.iter().any(|part| matches!(part, Part::Text(text) if !text.trim().is_empty()))
+        self.parts
+            .iter()
+            .any(|part| matches!(part, ReplyPart::Text(text) if !text.trim().is_empty()))
     }
 }

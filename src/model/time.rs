@@ -10,46 +10,46 @@ use serde::{Deserialize, Serialize};
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(transparent)]
-pub struct Time(pub u64);
+pub struct RunTime(pub u64);
 
 /// A length of time in microseconds.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(transparent)]
-pub struct Span(pub u64);
+pub struct TimeSpan(pub u64);
 
-impl Time {
+impl RunTime {
     /// The moment the run began.
     pub const START: Self = Self(0);
 
     /// Returns the time `span` later; the end of time when that is later still.
-    pub fn after(self, span: Span) -> Self {
+    pub fn after(self, span: TimeSpan) -> Self {
         Self(self.0.saturating_add(span.0))
     }
 
     /// Returns the time `span` earlier, but not before the run began.
-    pub fn before(self, span: Span) -> Self {
+    pub fn before(self, span: TimeSpan) -> Self {
         Self(self.0.saturating_sub(span.0))
     }
 
     /// Returns how long ago `earlier` was; nothing when it lies ahead.
-    pub fn since(self, earlier: Self) -> Span {
-        Span(self.0.saturating_sub(earlier.0))
+    pub fn since(self, earlier: Self) -> TimeSpan {
+        TimeSpan(self.0.saturating_sub(earlier.0))
     }
 }
 
-impl Span {
+impl TimeSpan {
     /// No time at all.
     pub const ZERO: Self = Self(0);
 
     /// Returns a span of whole milliseconds.
-    pub const fn millis(millis: u64) -> Self {
+    pub const fn from_millis(millis: u64) -> Self {
         Self(millis.saturating_mul(1_000))
     }
 
     /// Returns a span of whole seconds.
-    pub const fn secs(secs: u64) -> Self {
+    pub const fn from_secs(secs: u64) -> Self {
         Self(secs.saturating_mul(1_000_000))
     }
 
@@ -60,24 +60,24 @@ impl Span {
     }
 
     /// Returns the part `numerator / denominator` of the span.
-    pub fn share(self, numerator: u64, denominator: u64) -> Self {
+    pub fn fraction(self, numerator: u64, denominator: u64) -> Self {
         Self(self.0 / denominator.max(1) * numerator)
     }
 }
 
-impl From<Span> for Duration {
-    fn from(span: Span) -> Self {
+impl From<TimeSpan> for Duration {
+    fn from(span: TimeSpan) -> Self {
         Self::from_micros(span.0)
     }
 }
 
-impl From<Duration> for Span {
+impl From<Duration> for TimeSpan {
     fn from(duration: Duration) -> Self {
         Self(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
     }
 }
 
-impl fmt::Display for Span {
+impl fmt::Display for TimeSpan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             0..1_000 => write!(f, "{} µs", self.0),
@@ -93,14 +93,14 @@ mod tests {
 
     #[test]
     fn huge_times_saturate_instead_of_wrapping() {
-        assert_eq!(Time(u64::MAX).after(Span::secs(1)), Time(u64::MAX));
-        assert_eq!(Time::START.before(Span::secs(1)), Time::START);
-        assert_eq!(Span::secs(u64::MAX), Span(u64::MAX));
+        assert_eq!(RunTime(u64::MAX).after(TimeSpan::from_secs(1)), RunTime(u64::MAX));
+        assert_eq!(RunTime::START.before(TimeSpan::from_secs(1)), RunTime::START);
+        assert_eq!(TimeSpan::from_secs(u64::MAX), TimeSpan(u64::MAX));
     }
 
     #[test]
     fn a_duration_becomes_a_span_and_comes_back() {
         let duration = Duration::from_millis(1_500);
-        assert_eq!(Duration::from(Span::from(duration)), duration);
+        assert_eq!(Duration::from(TimeSpan::from(duration)), duration);
     }
 }

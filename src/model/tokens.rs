@@ -21,7 +21,7 @@ impl Tokens {
     }
 
     /// Returns the difference, or none when `other` is larger.
-    pub fn minus(self, other: Self) -> Self {
+    pub fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 
@@ -60,7 +60,8 @@ pub struct Usage {
     pub reasoning: Tokens,
     /// True when the provider did not say, and the numbers are our estimate.
     #[serde(default)]
-    pub estimated: bool,
+    #[serde(rename = "estimated")]
+    pub is_estimated: bool,
 }
 
 impl Usage {
@@ -80,7 +81,7 @@ impl Add for Usage {
             cached_input: self.cached_input + other.cached_input,
             cache_write: self.cache_write + other.cache_write,
             reasoning: self.reasoning + other.reasoning,
-            estimated: self.estimated || other.estimated,
+            is_estimated: self.is_estimated || other.is_estimated,
         }
     }
 }

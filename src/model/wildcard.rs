@@ -4,11 +4,11 @@
 /// alternatives.
 ///
 /// When a pattern fits another pattern as a text, it fits whatever that one fits.
-pub fn wildcard(pattern: &str, text: &str) -> bool {
-    pattern.split('|').any(|pattern| fits(pattern, text))
+pub fn matches_wildcard(pattern: &str, text: &str) -> bool {
+    pattern.split('|').any(|pattern| matches_pattern(pattern, text))
 }
 
-fn fits(pattern: &str, text: &str) -> bool {
+fn matches_pattern(pattern: &str, text: &str) -> bool {
     let mut pieces = pattern.split('*');
     let first = pieces.next().unwrap_or_default();
     let Some(mut rest) = text.strip_prefix(first) else { return false };
@@ -33,18 +33,18 @@ mod tests {
         for (pattern, text) in
             [("*", ""), ("a*", "a"), ("a*c", "abc"), ("*b*", "abc"), ("a*b*c", "aXbXbc")]
         {
-            assert!(wildcard(pattern, text), "{pattern} {text}");
+            assert!(matches_wildcard(pattern, text), "{pattern} {text}");
         }
         for (pattern, text) in
             [("", "a"), ("a", "ab"), ("a*c", "ab"), ("ab*b", "ab"), ("*b", "abc")]
         {
-            assert!(!wildcard(pattern, text), "{pattern} {text}");
+            assert!(!matches_wildcard(pattern, text), "{pattern} {text}");
         }
     }
 
     #[test]
     fn one_of_several_patterns_is_enough() {
-        assert!(wildcard("edit_file|write_*", "write_file"));
-        assert!(!wildcard("edit_file|write_*", "read_file"));
+        assert!(matches_wildcard("edit_file|write_*", "write_file"));
+        assert!(!matches_wildcard("edit_file|write_*", "read_file"));
     }
 }

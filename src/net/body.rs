@@ -5,37 +5,37 @@ use std::sync::Arc;
 
 /// A body that is sent piece by piece, so that what was written once is not copied for every request.
 #[derive(Clone, Debug, Default)]
-pub struct Body {
-    pieces: Vec<Piece>,
+pub struct RequestBody {
+    parts: Vec<BodyPart>,
     length: usize,
 }
 
 #[derive(Clone, Debug)]
-struct Piece {
+struct BodyPart {
     bytes: Arc<Vec<u8>>,
     /// How much of the beginning belongs to the body; the rest may have been written later.
     length: usize,
 }
 
-impl Body {
+impl RequestBody {
     /// Returns an empty body.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Returns the body followed by these bytes.
-    pub fn and(self, bytes: impl Into<Arc<Vec<u8>>>) -> Self {
+    pub fn with(self, bytes: impl Into<Arc<Vec<u8>>>) -> Self {
         let bytes = bytes.into();
         let length = bytes.len();
-        self.and_part(bytes, length)
+        self.with_part(bytes, length)
     }
 
     /// Returns the body followed by the first `length` of these bytes.
-    pub fn and_part(mut self, bytes: Arc<Vec<u8>>, length: usize) -> Self {
+    pub fn with_part(mut self, bytes: Arc<Vec<u8>>, length: usize) -> Self {
         let length = length.min(bytes.len());
         if length > 0 {
             self.length += length;
-            self.pieces.push(Piece { bytes, length });
+            self.parts.push(BodyPart { bytes, length });
         }
         self
     }
@@ -52,34 +52,34 @@ impl Body {
 
     /// Returns all of it in one piece.
     pub fn to_vec(&self) -> Vec<u8> {
-        self.pieces.iter().flat_map(|piece| &piece.bytes[..piece.length]).copied().collect()
+        self.parts.iter().flat_map(|piece| &piece.bytes[..piece.length]).copied().collect()
     }
 
-    pub(super) fn reader(&self) -> Reader<'_> {
-        Reader { pieces: &self.pieces, at: 0 }
+    pub(super) fn reader(&self) -> RequestBodyReader<'_> {
+        RequestBodyReader { parts: &self.parts, position: 0 }
     }
 }
 
 /// Reads a body from its beginning.
-pub(super) struct Reader<'a> {
-    pieces: &'a [Piece],
-    at: usize,
+pub(super) struct RequestBodyReader<'a> {
+    parts: &'a [BodyPart],
+    position: usize,
 }
 
-impl Read for Reader<'_> {
+impl Read for RequestBodyReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut filled = 0;
         // One write to the socket carries as much as fits, whatever the number of pieces.
-        while let Some((piece, later)) = self.pieces.split_first() {
-            let rest = &piece.bytes[self.at..piece.length];
+        while let Some((piece, later)) = self.parts.split_first() {
+            let rest = &piece.bytes[self.position..piece.length];
             let count = rest.len().min(buffer.len() - filled);
             buffer[filled..filled + count].copy_from_slice(&rest[..count]);
             filled += count;
-            self.at += count;
-            if self.at < piece.length {
+            self.position += count;
+            if self.position < piece.length {
                 break;
             }
-            (self.pieces, self.at) = (later, 0);
+            (self.parts, self.position) = (later, 0);
         }
         Ok(filled)
     }
@@ -92,7 +92,8 @@ mod tests {
     #[test]
     fn pieces_are_read_as_one() {
         let shared = Arc::new(b"shared and more".to_vec());
-        let body = Body::new().and(b"head ".to_vec()).and_part(shared, 6).and(b" tail".to_vec());
+        let body =
+            RequestBody::new().with(b"head ".to_vec()).with_part(shared, 6).with(b" tail".to_vec());
         assert_eq!(body.to_vec(), b"head shared tail");
         for size in 1..20 {
             let (mut reader, mut read, mut buffer) = (body.reader(), Vec::new(), vec![0; size]);

@@ -12,42 +12,42 @@ use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig};
 use ureq::unversioned::transport::{Connector as _, DefaultConnector};
 use ureq::{Agent, BodyReader, Proxy, SendBody, http};
 
-use super::body::Body;
-use super::drain::Drain;
-use super::error::{Context, NetError, Stage};
-use super::names::Names;
-use super::timed::TimedConnector;
+use super::body::RequestBody;
+use super::drain::ResponseDrain;
+use super::error::{ErrorContext, NetError, ResponsePart};
+use super::resolver::CachingResolver;
+use super::timed_transport::TimedConnector;
 use super::{HeaderMap, header};
-use crate::port::{Cancel, OnCancel};
+use crate::port::{CancelRegistration, CancellationToken};
 
 pub use http::Method;
 
 /// Makes exchanges with servers, and keeps connections for the next one. Clones share them.
 #[derive(Clone, Debug)]
-pub struct Client(Arc<Shared>);
+pub struct HttpClient(Arc<HttpClientState>);
 
 #[derive(Debug)]
-struct Shared {
+struct HttpClientState {
     config: ureq::config::Config,
-    limits: Limits,
-    current: Mutex<Line>,
-    drain: Drain,
+    timeouts: HttpTimeouts,
+    pool: Mutex<ConnectionPool>,
+    drain: ResponseDrain,
 }
 
 /// An agent with the connections it keeps. When one exchange is cancelled, all of them are closed, and a new line takes
 /// the place of this one.
 #[derive(Clone, Debug)]
-struct Line {
+struct ConnectionPool {
     agent: Agent,
-    names: Names,
-    number: u64,
+    resolver: CachingResolver,
+    generation: u64,
     /// Whether it may have a connection that was used before, and that the server may have closed meanwhile.
-    kept: Arc<AtomicBool>,
+    has_reused: Arc<AtomicBool>,
 }
 
 /// How long the phases of an exchange may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct HttpTimeouts {
     /// Finding the address; and again for connecting and agreeing on encryption.
     pub connect: Duration,
     /// From the request to the head of the answer; and for each piece of the request that the server does not take.
@@ -58,13 +58,13 @@ pub struct Limits {
 
 /// How a client reaches servers.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct HttpOptions {
     /// The time limits.
-    pub limits: Limits,
+    pub timeouts: HttpTimeouts,
     /// The proxy.
     pub proxy: ProxyChoice,
     /// The certificates that are trusted.
-    pub roots: Roots,
+    pub roots: TrustedRoots,
 }
 
 /// Which proxy requests go through.
@@ -84,7 +84,7 @@ pub enum ProxyChoice {
 
 /// Which certificates are trusted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Roots {
+pub enum TrustedRoots {
     /// Those of the system.
     #[default]
     System,
@@ -94,7 +94,7 @@ pub enum Roots {
 
 /// A request.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct HttpRequest {
     /// Its method.
     pub method: Method,
     /// The address.
@@ -102,35 +102,35 @@ pub struct Request {
     /// The headers, but for those that follow from the body.
     pub headers: HeaderMap,
     /// The body.
-    pub body: Body,
+    pub body: RequestBody,
 }
 
 /// An answer whose head has arrived. Reading goes on with [`Response::read`].
-pub struct Response {
+pub struct HttpResponse {
     /// The status code.
     pub status: u16,
     /// The headers.
     pub headers: HeaderMap,
     host: String,
     reader: BodyReader<'static>,
-    read: u64,
+    bytes_read: u64,
     /// Takes the way to cancel back when the answer is dropped.
-    guard: Option<OnCancel>,
-    cancel: Cancel,
-    client: Client,
-    kept: Arc<AtomicBool>,
+    cancel_guard: Option<CancelRegistration>,
+    cancel: CancellationToken,
+    client: HttpClient,
+    has_reused: Arc<AtomicBool>,
 }
 
 /// The most that is read of one answer.
-const LARGEST: u64 = 64 << 20;
+const MAX_RESPONSE_BYTES: u64 = 64 << 20;
 
 /// What is read or written at a time; an encrypted record is no longer than a quarter of it.
-const BUFFER: usize = 64 << 10;
+const BUFFER_SIZE: usize = 64 << 10;
 
 /// Long enough for a tool to run between two calls.
-const IDLE_CONNECTION: Duration = Duration::from_secs(90);
+const IDLE_CONNECTION_TIMEOUT: Duration = Duration::from_secs(90);
 
-impl Default for Limits {
+impl Default for HttpTimeouts {
     fn default() -> Self {
         Self {
             connect: Duration::from_secs(10),
@@ -140,25 +140,25 @@ impl Default for Limits {
     }
 }
 
-impl Client {
+impl HttpClient {
     /// Returns a client without connections.
     ///
     /// # Errors
     ///
     /// Fails when the proxy's address is none, or the file of certificates cannot be used.
-    pub fn new(options: &Options) -> Result<Self, NetError> {
-        let request = |cause| NetError::Request { cause };
+    pub fn new(options: &HttpOptions) -> Result<Self, NetError> {
+        let request = |cause| NetError::InvalidRequest { cause };
         let proxy = match &options.proxy {
             ProxyChoice::Direct => None,
             ProxyChoice::Through { address, except } => {
-                let proxy = proxy(address, except);
+                let proxy = parse_proxy(address, except);
                 Some(proxy.ok_or_else(|| request("the proxy's address is none".to_owned()))?)
             }
         };
         let roots = match &options.roots {
-            Roots::System => RootCerts::PlatformVerifier,
-            Roots::File(path) => {
-                let certificates = certificates(path).map_err(|cause| {
+            TrustedRoots::System => RootCerts::PlatformVerifier,
+            TrustedRoots::File(path) => {
+                let certificates = load_certificates(path).map_err(|cause| {
                     request(format!(
                         "could not use the certificates in {}: {cause}",
                         path.display()
@@ -167,7 +167,7 @@ impl Client {
                 RootCerts::Specific(Arc::new(certificates))
             }
         };
-        let limits = options.limits;
+        let limits = options.timeouts;
         let config = Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
@@ -181,12 +181,17 @@ impl Client {
             .timeout_connect(Some(limits.connect))
             .timeout_recv_response(Some(limits.first_byte))
             .timeout_per_write(Some(limits.first_byte))
-            .max_idle_age(IDLE_CONNECTION)
-            .input_buffer_size(BUFFER)
-            .output_buffer_size(BUFFER)
+            .max_idle_age(IDLE_CONNECTION_TIMEOUT)
+            .input_buffer_size(BUFFER_SIZE)
+            .output_buffer_size(BUFFER_SIZE)
             .build();
-        let current = Mutex::new(Line::new(&config, limits.idle, 0));
-        Ok(Self(Arc::new(Shared { config, limits, current, drain: Drain::default() })))
+        let current = Mutex::new(ConnectionPool::new(&config, limits.idle, 0));
+        Ok(Self(Arc::new(HttpClientState {
+            config,
+            timeouts: limits,
+            pool: current,
+            drain: ResponseDrain::default(),
+        })))
     }
 
     /// Sends a request and waits for the head of the answer.
@@ -197,13 +202,17 @@ impl Client {
     /// # Errors
     ///
     /// Fails with what happened on the way. A status that says so is no error here.
-    pub fn send(&self, request: &Request, cancel: &Cancel) -> Result<Response, NetError> {
+    pub fn send(
+        &self,
+        request: &HttpRequest,
+        cancel: &CancellationToken,
+    ) -> Result<HttpResponse, NetError> {
         self.0.drain.wait();
-        let line = self.line();
-        match self.exchange(&line, request, cancel) {
-            Err(NetError::Lost { .. }) if line.kept.load(Ordering::Relaxed) => {
-                self.replace(&line);
-                self.exchange(&self.line(), request, cancel)
+        let line = self.current_pool();
+        match self.send_on(&line, request, cancel) {
+            Err(NetError::ConnectionLost { .. }) if line.has_reused.load(Ordering::Relaxed) => {
+                self.replace_pool(&line);
+                self.send_on(&self.current_pool(), request, cancel)
             }
             answered => answered,
         }
@@ -214,31 +223,35 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Fails as [`Client::send`] does.
-    pub fn send_once(&self, request: &Request, cancel: &Cancel) -> Result<Response, NetError> {
+    /// Fails as [`HttpClient::send`] does.
+    pub fn send_once(
+        &self,
+        request: &HttpRequest,
+        cancel: &CancellationToken,
+    ) -> Result<HttpResponse, NetError> {
         self.0.drain.wait();
-        let line = self.line();
-        let answered = self.exchange(&line, request, cancel);
-        if let Err(NetError::Lost { .. }) = answered {
-            self.replace(&line);
+        let line = self.current_pool();
+        let answered = self.send_on(&line, request, cancel);
+        if let Err(NetError::ConnectionLost { .. }) = answered {
+            self.replace_pool(&line);
         }
         answered
     }
 
-    fn exchange(
+    fn send_on(
         &self,
-        line: &Line,
-        request: &Request,
-        cancel: &Cancel,
-    ) -> Result<Response, NetError> {
+        line: &ConnectionPool,
+        request: &HttpRequest,
+        cancel: &CancellationToken,
+    ) -> Result<HttpResponse, NetError> {
         let guard = {
             let (client, line) = (self.clone(), line.clone());
             cancel.on_cancel(move || {
-                client.replace(&line);
+                client.replace_pool(&line);
                 line.agent.shutdown();
             })
         };
-        let host = host(&request.url);
+        let host = host_and_port(&request.url);
         let answer = || {
             let mut reader = request.body.reader();
             let mut sent = http::Request::builder().method(&request.method).uri(&request.url);
@@ -256,51 +269,52 @@ impl Client {
             return Err(NetError::Cancelled);
         }
         let answered = answered.map_err(|error| {
-            line.names.forget();
-            self.context(&host, Stage::Head).explain(error)
+            line.resolver.forget();
+            self.error_context(&host, ResponsePart::Head).to_net_error(error)
         })?;
         let (head, body) = answered.into_parts();
-        Ok(Response {
+        Ok(HttpResponse {
             status: head.status.as_u16(),
             headers: head.headers,
             host,
             reader: body.into_reader(),
-            read: 0,
-            guard: Some(guard),
+            bytes_read: 0,
+            cancel_guard: Some(guard),
             cancel: cancel.clone(),
             client: self.clone(),
-            kept: Arc::clone(&line.kept),
+            has_reused: Arc::clone(&line.has_reused),
         })
     }
 
-    fn context<'a>(&'a self, host: &'a str, stage: Stage) -> Context<'a> {
+    fn error_context<'a>(&'a self, host: &'a str, stage: ResponsePart) -> ErrorContext<'a> {
         let proxy = self.0.config.proxy().map(|proxy| format!("{}:{}", proxy.host(), proxy.port()));
-        Context { host, proxy, limits: &self.0.limits, stage }
+        ErrorContext { host, proxy, timeouts: &self.0.timeouts, part: stage }
     }
 
-    fn line(&self) -> Line {
-        self.0.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn current_pool(&self) -> ConnectionPool {
+        self.0.pool.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Puts a new line in the place of this one, unless that has been done.
-    fn replace(&self, line: &Line) {
-        let mut current = self.0.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if current.number == line.number {
-            *current = Line::new(&self.0.config, self.0.limits.idle, line.number + 1);
+    fn replace_pool(&self, line: &ConnectionPool) {
+        let mut current = self.0.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.generation == line.generation {
+            *current =
+                ConnectionPool::new(&self.0.config, self.0.timeouts.idle, line.generation + 1);
         }
     }
 }
 
-impl Line {
+impl ConnectionPool {
     fn new(config: &ureq::config::Config, idle: Duration, number: u64) -> Self {
-        let (names, kept) = (Names::default(), Arc::new(AtomicBool::new(false)));
+        let (names, kept) = (CachingResolver::default(), Arc::new(AtomicBool::new(false)));
         let connector = DefaultConnector::default().chain(TimedConnector { idle });
         let agent = Agent::with_parts(config.clone(), connector, names.clone());
-        Self { agent, names, number, kept }
+        Self { agent, resolver: names, generation: number, has_reused: kept }
     }
 }
 
-impl Response {
+impl HttpResponse {
     /// Reads the next piece of the body; nothing when it has ended.
     ///
     /// An end may also be a connection that was closed early, where the body has neither a length nor chunks. Who needs
@@ -309,21 +323,22 @@ impl Response {
     /// # Errors
     ///
     /// Fails when the body is damaged, too large or too late, or the exchange was cancelled.
-    pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize, NetError> {
+    pub fn bytes_read(&mut self, buffer: &mut [u8]) -> Result<usize, NetError> {
         let read = self.reader.read(buffer).map_err(ureq::Error::from);
         if self.cancel.is_cancelled() {
             return Err(NetError::Cancelled);
         }
-        let explain = |error| self.client.context(&self.host, Stage::Body).explain(error);
+        let explain =
+            |error| self.client.error_context(&self.host, ResponsePart::Body).to_net_error(error);
         let count = read.map_err(explain)?;
-        self.read += count as u64;
-        if self.read > LARGEST {
-            return Err(NetError::TooLarge { host: self.host.clone(), limit: LARGEST });
+        self.bytes_read += count as u64;
+        if self.bytes_read > MAX_RESPONSE_BYTES {
+            return Err(NetError::TooLarge { host: self.host.clone(), limit: MAX_RESPONSE_BYTES });
         }
         if count == 0
             && !self.header("connection").is_some_and(|text| text.eq_ignore_ascii_case("close"))
         {
-            self.kept.store(true, Ordering::Relaxed);
+            self.has_reused.store(true, Ordering::Relaxed);
         }
         Ok(count)
     }
@@ -336,7 +351,7 @@ impl Response {
     pub fn read_all(&mut self, most: usize) -> Result<Vec<u8>, NetError> {
         let (mut body, mut buffer) = (Vec::new(), vec![0; 16 << 10]);
         while body.len() < most {
-            match self.read(&mut buffer)? {
+            match self.bytes_read(&mut buffer)? {
                 0 => break,
                 count => body.extend_from_slice(&buffer[..count]),
             }
@@ -346,29 +361,30 @@ impl Response {
     }
 
     /// Leaves the answer, whose content is complete; its connection is used again if its end comes soon.
-    pub fn leave(mut self) {
-        self.guard = None;
-        self.cancel = Cancel::new();
-        if self.is_whole() {
+    pub fn release(mut self) {
+        self.cancel_guard = None;
+        self.cancel = CancellationToken::new();
+        if self.is_complete() {
             // Its end is known, so that nobody has to wait for it.
-            self.finish(1);
+            self.drain(1);
         } else {
             let client = self.client.clone();
-            client.0.drain.take(self);
+            client.0.drain.push(self);
         }
     }
 
     /// Returns whether as much has been read as the answer said that it has.
-    fn is_whole(&self) -> bool {
+    fn is_complete(&self) -> bool {
         let length = self.header("content-length").and_then(|length| length.parse().ok());
         let is_coded = ["transfer-encoding", "content-encoding"].map(|name| self.header(name));
-        length == Some(self.read) && is_coded == [None, None]
+        length == Some(self.bytes_read) && is_coded == [None, None]
     }
 
     /// Reads on to the end, unless there is more than `most`.
-    pub(super) fn finish(mut self, most: u64) {
-        let (limit, mut buffer) = (self.read + most, [0; 4 << 10]);
-        while self.read < limit && self.read(&mut buffer).is_ok_and(|count| count > 0) {}
+    pub(super) fn drain(mut self, most: u64) {
+        let (limit, mut buffer) = (self.bytes_read + most, [0; 4 << 10]);
+        while self.bytes_read < limit && self.bytes_read(&mut buffer).is_ok_and(|count| count > 0) {
+        }
     }
 
     /// Returns a header as text.
@@ -377,19 +393,19 @@ impl Response {
     }
 }
 
-impl fmt::Debug for Response {
+impl fmt::Debug for HttpResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Response").field("status", &self.status).finish_non_exhaustive()
     }
 }
 
 /// Returns host and port of an address, for people.
-fn host(url: &str) -> String {
+fn host_and_port(url: &str) -> String {
     let uri: Result<http::Uri, _> = url.parse();
     uri.ok().and_then(|uri| Some(uri.authority()?.as_str().to_owned())).unwrap_or_default()
 }
 
-fn proxy(address: &str, except: &str) -> Option<Proxy> {
+fn parse_proxy(address: &str, except: &str) -> Option<Proxy> {
     let proxy = Proxy::new(address).ok()?;
     let mut builder = Proxy::builder(proxy.protocol()).host(proxy.host()).port(proxy.port());
     if let Some(name) = proxy.username() {
@@ -402,7 +418,7 @@ fn proxy(address: &str, except: &str) -> Option<Proxy> {
     hosts.fold(builder, ureq::ProxyBuilder::no_proxy).build().ok()
 }
 
-fn certificates(path: &Path) -> Result<Vec<Certificate<'static>>, String> {
+fn load_certificates(path: &Path) -> Result<Vec<Certificate<'static>>, String> {
     let pem = fs::read(path).map_err(|error| error.to_string())?;
     let mut found = Vec::new();
     for item in ureq::tls::parse_pem(&pem) {

@@ -15,12 +15,12 @@ pub struct Endpoint {
     /// The path without a slash at its end; empty for the root.
     path: String,
     query: Option<String>,
-    secure: bool,
+    is_secure: bool,
 }
 
 /// Why an address cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum BadEndpoint {
+pub enum EndpointError {
     /// It is no address of the form `https://host/path`.
     #[error("'{0}' is not an address of the form https://host/path")]
     Malformed(String),
@@ -38,26 +38,26 @@ impl Endpoint {
     /// # Errors
     ///
     /// Fails when it is no address, carries credentials, or is `http` to another machine while `allow_http` is false.
-    pub fn parse(text: &str, allow_http: bool) -> Result<Self, BadEndpoint> {
+    pub fn parse(text: &str, allow_http: bool) -> Result<Self, EndpointError> {
         let text = text.trim();
-        let malformed = || BadEndpoint::Malformed(text.to_owned());
+        let malformed = || EndpointError::Malformed(text.to_owned());
         let full = if text.contains("://") {
             text.to_owned()
         } else {
             let host: Uri = format!("http://{text}").parse().map_err(|_| malformed())?;
-            let is_here = host.host().is_some_and(is_here);
+            let is_here = host.host().is_some_and(is_loopback_host);
             format!("{}://{text}", if is_here { "http" } else { "https" })
         };
         let uri: Uri = full.parse().map_err(|_| malformed())?;
         let authority = uri.authority().ok_or_else(malformed)?;
         let host = authority.host().to_owned();
         if authority.as_str().contains('@') {
-            return Err(BadEndpoint::Credentials(host));
+            return Err(EndpointError::Credentials(host));
         }
         let secure = match uri.scheme_str() {
             Some("https") => true,
-            Some("http") if allow_http || is_here(&host) => false,
-            Some("http") => return Err(BadEndpoint::Unencrypted(host)),
+            Some("http") if allow_http || is_loopback_host(&host) => false,
+            Some("http") => return Err(EndpointError::Unencrypted(host)),
             _ => return Err(malformed()),
         };
         if host.is_empty() {
@@ -68,7 +68,7 @@ impl Endpoint {
             path: uri.path().trim_end_matches('/').to_owned(),
             query: uri.query().map(str::to_owned),
             host,
-            secure,
+            is_secure: secure,
         })
     }
 
@@ -98,13 +98,13 @@ impl Endpoint {
     }
 
     /// Returns whether it leads to this machine, so that no proxy is in between.
-    pub fn is_here(&self) -> bool {
-        is_here(&self.host)
+    pub fn is_loopback(&self) -> bool {
+        is_loopback_host(&self.host)
     }
 
     /// Returns whether what is sent there is encrypted.
     pub fn is_secure(&self) -> bool {
-        self.secure
+        self.is_secure
     }
 }
 
@@ -115,7 +115,7 @@ impl fmt::Display for Endpoint {
 }
 
 /// Returns whether a host is this machine, by its name alone.
-fn is_here(host: &str) -> bool {
+fn is_loopback_host(host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     let address: Result<IpAddr, _> = bare.parse();
     match address {
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_scheme_is_the_one_that_leaks_nothing() {
+    fn a_missing_scheme_defaults_to_https_unless_loopback() {
         assert_eq!(join("localhost:11434"), "http://localhost:11434/chat");
         assert_eq!(join("0.0.0.0:11434"), "http://0.0.0.0:11434/chat");
         assert_eq!(join("example.com/v1"), "https://example.com/v1/chat");
@@ -150,9 +150,9 @@ mod tests {
 
     /// Fault L7.
     #[test]
-    fn a_key_does_not_travel_unencrypted_unless_it_is_allowed() {
+    fn plain_http_to_another_host_needs_permission() {
         for far in ["http://example.com/v1", "http://10.0.0.1", "http://localhost.example.com"] {
-            assert!(matches!(Endpoint::parse(far, false), Err(BadEndpoint::Unencrypted(_))));
+            assert!(matches!(Endpoint::parse(far, false), Err(EndpointError::Unencrypted(_))));
             assert!(Endpoint::parse(far, true).is_ok());
         }
         for near in ["http://127.0.0.1:1", "http://localhost", "http://[::1]:1", "http://127.9.9.9"]
@@ -162,12 +162,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused() {
+    fn an_invalid_address_is_rejected() {
         for text in ["", "ftp://host", "http://", "https:///path", "ws://host", "a b"] {
             let refused = Endpoint::parse(text, true);
-            assert!(matches!(refused, Err(BadEndpoint::Malformed(_))), "{text:?} {refused:?}");
+            assert!(matches!(refused, Err(EndpointError::Malformed(_))), "{text:?} {refused:?}");
         }
         let refused = Endpoint::parse("https://me:canary@host/v1", true);
-        assert_eq!(refused, Err(BadEndpoint::Credentials("host".to_owned())));
+        assert_eq!(refused, Err(EndpointError::Credentials("host".to_owned())));
     }
 }

@@ -22,7 +22,8 @@ pub enum NetError {
     },
     /// The name of the host leads nowhere.
     #[error("could not find the address of {host}: {cause}")]
-    Name {
+    #[serde(rename = "name")]
+    Dns {
         /// The host.
         host: String,
         /// What the system says.
@@ -36,7 +37,7 @@ pub enum NetError {
         /// The host.
         host: String,
         /// What took too long.
-        phase: Phase,
+        phase: ExchangePhase,
         /// How long it may take.
         limit: Duration,
     },
@@ -60,7 +61,8 @@ pub enum NetError {
     },
     /// The connection was lost before an answer began.
     #[error("the connection to {host} was lost before an answer: {cause}")]
-    Lost {
+    #[serde(rename = "lost")]
+    ConnectionLost {
         /// The host.
         host: String,
         /// What happened.
@@ -68,7 +70,8 @@ pub enum NetError {
     },
     /// The answer broke off or is damaged.
     #[error("the answer of {host} broke off: {cause}")]
-    Broken {
+    #[serde(rename = "broken")]
+    BrokenResponse {
         /// The host.
         host: String,
         /// What is wrong with it.
@@ -92,7 +95,8 @@ pub enum NetError {
     },
     /// The request cannot be made.
     #[error("the request cannot be made: {cause}")]
-    Request {
+    #[serde(rename = "request")]
+    InvalidRequest {
         /// Why.
         cause: String,
     },
@@ -104,7 +108,7 @@ pub enum NetError {
 /// A phase of an exchange that has a time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Phase {
+pub enum ExchangePhase {
     /// Finding the address, connecting and agreeing on encryption.
     Connecting,
     /// Sending the request.
@@ -115,7 +119,7 @@ pub enum Phase {
     Silence,
 }
 
-impl fmt::Display for Phase {
+impl fmt::Display for ExchangePhase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Connecting => "connecting",
@@ -128,7 +132,7 @@ impl fmt::Display for Phase {
 
 /// How far an exchange had come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum ResponsePart {
     /// Before the head of the answer.
     Head,
     /// In the body of the answer.
@@ -136,75 +140,79 @@ pub(super) enum Stage {
 }
 
 /// What is needed to name what went wrong.
-pub(super) struct Context<'a> {
+pub(super) struct ErrorContext<'a> {
     pub(super) host: &'a str,
     pub(super) proxy: Option<String>,
-    pub(super) limits: &'a super::Limits,
-    pub(super) stage: Stage,
+    pub(super) timeouts: &'a super::HttpTimeouts,
+    pub(super) part: ResponsePart,
 }
 
-impl Context<'_> {
+impl ErrorContext<'_> {
     /// Returns what an error of the HTTP library means.
-    pub(super) fn explain(&self, error: ureq::Error) -> NetError {
+    pub(super) fn to_net_error(&self, error: ureq::Error) -> NetError {
         use ureq::Error;
         match error {
-            Error::Timeout(which) => self.timeout(which),
-            Error::Io(error) => self.io(&error),
-            Error::HostNotFound => self.name("no address", true),
-            Error::Tls(cause) => self.tls(cause.to_owned()),
-            Error::Rustls(error) => self.tls(error.to_string()),
-            Error::Pem(error) => self.tls(format!("{error:?}")),
+            Error::Timeout(which) => self.timeout_error(which),
+            Error::Io(error) => self.io_error(&error),
+            Error::HostNotFound => self.dns_error("no address", true),
+            Error::Tls(cause) => self.tls_error(cause.to_owned()),
+            Error::Rustls(error) => self.tls_error(error.to_string()),
+            Error::Pem(error) => self.tls_error(format!("{error:?}")),
             Error::ConnectProxyFailed(cause) => NetError::Proxy {
                 host: self.host(),
                 proxy: self.proxy.clone().unwrap_or_default(),
                 cause,
             },
-            Error::ConnectionFailed => self.connect("connection failed".to_owned()),
-            Error::Decompress(_, error) => self.broken(error.to_string()),
-            Error::Protocol(error) if self.stage == Stage::Body => self.broken(error.to_string()),
+            Error::ConnectionFailed => self.connect_error("connection failed".to_owned()),
+            Error::Decompress(_, error) => self.broken_response(error.to_string()),
+            Error::Protocol(error) if self.part == ResponsePart::Body => {
+                self.broken_response(error.to_string())
+            }
             Error::Protocol(error) => {
                 NetError::NotHttp { host: self.host(), cause: error.to_string() }
             }
             Error::LargeResponseHeader(..) => {
                 NetError::NotHttp { host: self.host(), cause: "its head has no end".to_owned() }
             }
-            error => NetError::Request { cause: error.to_string() },
+            error => NetError::InvalidRequest { cause: error.to_string() },
         }
     }
 
-    fn io(&self, error: &io::Error) -> NetError {
+    fn io_error(&self, error: &io::Error) -> NetError {
         let cause = error.to_string();
         let no_name = "failed to lookup address information";
-        if self.stage == Stage::Body {
-            return self.broken(cause);
+        if self.part == ResponsePart::Body {
+            return self.broken_response(cause);
         }
         match error.kind() {
             // The TLS library reports what is wrong with a certificate or a handshake as invalid data.
-            io::ErrorKind::InvalidData => self.tls(cause),
+            io::ErrorKind::InvalidData => self.tls_error(cause),
             io::ErrorKind::UnexpectedEof
             | io::ErrorKind::ConnectionReset
             | io::ErrorKind::ConnectionAborted
             | io::ErrorKind::BrokenPipe
             | io::ErrorKind::NotConnected
-            | io::ErrorKind::WriteZero => NetError::Lost { host: self.host(), cause },
+            | io::ErrorKind::WriteZero => NetError::ConnectionLost { host: self.host(), cause },
             _ if cause.starts_with(no_name) => {
                 let cause = cause.trim_start_matches(no_name).trim_start_matches([':', ' ']);
                 let unknown = ["not known", "nodename nor servname", "No address associated"];
-                self.name(cause, unknown.iter().any(|text| cause.contains(text)))
+                self.dns_error(cause, unknown.iter().any(|text| cause.contains(text)))
             }
-            _ => self.connect(cause),
+            _ => self.connect_error(cause),
         }
     }
 
-    fn timeout(&self, which: Timeout) -> NetError {
-        let limits = self.limits;
+    fn timeout_error(&self, which: Timeout) -> NetError {
+        let limits = self.timeouts;
         let (phase, limit) = match which {
-            Timeout::Resolve | Timeout::Connect => (Phase::Connecting, limits.connect),
+            Timeout::Resolve | Timeout::Connect => (ExchangePhase::Connecting, limits.connect),
             Timeout::PerWrite | Timeout::SendRequest | Timeout::SendBody => {
-                (Phase::Sending, limits.first_byte)
+                (ExchangePhase::Sending, limits.first_byte)
             }
-            Timeout::PerRead if self.stage == Stage::Body => (Phase::Silence, limits.idle),
-            _ => (Phase::FirstByte, limits.first_byte),
+            Timeout::PerRead if self.part == ResponsePart::Body => {
+                (ExchangePhase::Silence, limits.idle)
+            }
+            _ => (ExchangePhase::FirstByte, limits.first_byte),
         };
         NetError::Timeout { host: self.host(), phase, limit }
     }
@@ -213,19 +221,19 @@ impl Context<'_> {
         self.host.to_owned()
     }
 
-    fn connect(&self, cause: String) -> NetError {
+    fn connect_error(&self, cause: String) -> NetError {
         NetError::Connect { host: self.host(), cause }
     }
 
-    fn name(&self, cause: &str, is_unknown: bool) -> NetError {
-        NetError::Name { host: self.host(), cause: cause.to_owned(), is_unknown }
+    fn dns_error(&self, cause: &str, is_unknown: bool) -> NetError {
+        NetError::Dns { host: self.host(), cause: cause.to_owned(), is_unknown }
     }
 
-    fn tls(&self, cause: String) -> NetError {
+    fn tls_error(&self, cause: String) -> NetError {
         NetError::Tls { host: self.host(), cause }
     }
 
-    fn broken(&self, cause: String) -> NetError {
-        NetError::Broken { host: self.host(), cause }
+    fn broken_response(&self, cause: String) -> NetError {
+        NetError::BrokenResponse { host: self.host(), cause }
     }
 }

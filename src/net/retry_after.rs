@@ -6,40 +6,40 @@ use jiff::Timestamp;
 use jiff::fmt::rfc2822;
 
 use super::{HeaderMap, header};
-use crate::model::Span;
+use crate::model::TimeSpan;
 
 /// Returns how long the headers of a response ask to wait before the request is made again.
 ///
-/// `retry-after-ms` comes first, then `Retry-After` in seconds, also with a fraction, or as a date. A date is held
+/// `retry-after-ms` comes first, then `Retry-SignalState` in seconds, also with a fraction, or as a date. A date is held
 /// against the server's own `Date`, so that a wrong clock here makes no difference. What is negative or makes no sense
 /// asks for nothing.
-pub fn retry_after(headers: &HeaderMap) -> Option<Span> {
+pub fn retry_after(headers: &HeaderMap) -> Option<TimeSpan> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
-    let millis = text("retry-after-ms").and_then(|text| span(text, 1e3));
-    let seconds = || span(text(header::RETRY_AFTER.as_str())?, 1e6);
+    let millis = text("retry-after-ms").and_then(|text| parse_duration(text, 1e3));
+    let seconds = || parse_duration(text(header::RETRY_AFTER.as_str())?, 1e6);
     let date = || {
-        let until = date(text(header::RETRY_AFTER.as_str())?)?;
-        let now = text(header::DATE.as_str()).and_then(date);
+        let until = parse_date(text(header::RETRY_AFTER.as_str())?)?;
+        let now = text(header::DATE.as_str()).and_then(parse_date);
         let now = match now {
             Some(now) => now,
             None => Timestamp::try_from(SystemTime::now()).ok()?,
         };
         let micros = until.as_microsecond() - now.as_microsecond();
-        u64::try_from(micros).ok().map(Span)
+        u64::try_from(micros).ok().map(TimeSpan)
     };
     millis.or_else(seconds).or_else(date)
 }
 
 /// Returns the span of a number of units, each of so many microseconds.
-pub(super) fn span(text: &str, unit: f64) -> Option<Span> {
+pub(super) fn parse_duration(text: &str, unit: f64) -> Option<TimeSpan> {
     let count: f64 = text.parse().ok()?;
     let micros = count * unit;
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     // checked; too much saturates
-    (micros >= 0.0 && count.is_finite()).then_some(Span(micros as u64))
+    (micros >= 0.0 && count.is_finite()).then_some(TimeSpan(micros as u64))
 }
 
-fn date(text: &str) -> Option<Timestamp> {
+fn parse_date(text: &str) -> Option<Timestamp> {
     rfc2822::DateTimeParser::new().relaxed_weekday(true).parse_timestamp(text).ok()
 }
 
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
     use crate::net::HeaderValue;
 
-    fn asked(headers: &[(&'static str, &'static str)]) -> Option<Span> {
+    fn delay(headers: &[(&'static str, &'static str)]) -> Option<TimeSpan> {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.insert(*name, HeaderValue::from_static(value));
@@ -61,28 +61,28 @@ mod tests {
     /// Faults L18 and L20.
     #[test]
     fn milliseconds_come_before_seconds() {
-        assert_eq!(asked(&[("retry-after", "7")]), Some(Span::secs(7)));
-        assert_eq!(asked(&[("retry-after", "0.25")]), Some(Span::millis(250)));
+        assert_eq!(delay(&[("retry-after", "7")]), Some(TimeSpan::from_secs(7)));
+        assert_eq!(delay(&[("retry-after", "0.25")]), Some(TimeSpan::from_millis(250)));
         let both = [("retry-after", "7"), ("retry-after-ms", "350")];
-        assert_eq!(asked(&both), Some(Span::millis(350)));
+        assert_eq!(delay(&both), Some(TimeSpan::from_millis(350)));
     }
 
     /// Faults L19 and C4.
     #[test]
     fn a_date_is_held_against_the_servers_own_clock() {
         let date = ("retry-after", "Sun, 06 Nov 1994 08:50:07 GMT");
-        assert_eq!(asked(&[date, NOW]), Some(Span::secs(30)));
-        assert_eq!(asked(&[date]), None, "it has passed long ago");
-        assert_eq!(asked(&[("retry-after", "Sun, 06 Nov 1994 08:49:00 GMT"), NOW]), None);
+        assert_eq!(delay(&[date, NOW]), Some(TimeSpan::from_secs(30)));
+        assert_eq!(delay(&[date]), None, "it has passed long ago");
+        assert_eq!(delay(&[("retry-after", "Sun, 06 Nov 1994 08:49:00 GMT"), NOW]), None);
     }
 
     /// Fault L21.
     #[test]
-    fn what_makes_no_sense_asks_for_nothing() {
+    fn an_invalid_delay_is_none() {
         for garbage in ["-1", "soon", "NaN", "inf", "", "1e999", "Sun, 99 Nov 1994 08:49:37 GMT"] {
-            assert_eq!(asked(&[("retry-after", garbage), NOW]), None, "{garbage}");
+            assert_eq!(delay(&[("retry-after", garbage), NOW]), None, "{garbage}");
         }
-        assert_eq!(asked(&[("retry-after", "86400")]), Some(Span::secs(86_400)));
-        assert_eq!(asked(&[("retry-after", "1e300")]), Some(Span(u64::MAX)));
+        assert_eq!(delay(&[("retry-after", "86400")]), Some(TimeSpan::from_secs(86_400)));
+        assert_eq!(delay(&[("retry-after", "1e300")]), Some(TimeSpan(u64::MAX)));
     }
 }

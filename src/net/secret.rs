@@ -11,7 +11,7 @@ pub struct Secret(Arc<str>);
 
 /// Why a text cannot be a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum BadSecret {
+pub enum SecretError {
     /// There is nothing in it.
     #[error("is empty")]
     Empty,
@@ -29,14 +29,14 @@ impl Secret {
     /// # Errors
     ///
     /// Fails when what remains could not be sent as a header.
-    pub fn new(text: &str) -> Result<Self, BadSecret> {
+    pub fn new(text: &str) -> Result<Self, SecretError> {
         let text = text.trim();
         if text.is_empty() {
-            Err(BadSecret::Empty)
+            Err(SecretError::Empty)
         } else if text.bytes().all(|byte| byte.is_ascii_graphic()) {
             Ok(Self(text.into()))
         } else {
-            Err(BadSecret::Malformed)
+            Err(SecretError::Malformed)
         }
     }
 
@@ -68,14 +68,17 @@ impl Secret {
 pub struct Secrets(Arc<[Arc<str>]>);
 
 /// The shortest value that is taken for a secret. A shorter one would be found where it means nothing.
-const SHORTEST: usize = 12;
+const MIN_SECRET_LENGTH: usize = 12;
 
 impl Secrets {
     /// Returns those of the values that can be told from ordinary text: long, in one word, and neither path nor address.
-    pub fn among<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
+    pub fn from_values<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
         let is_telling = |value: &&str| {
             let is_word = value.bytes().all(|byte| byte.is_ascii_graphic());
-            value.len() >= SHORTEST && is_word && !value.starts_with('/') && !value.contains("://")
+            value.len() >= MIN_SECRET_LENGTH
+                && is_word
+                && !value.starts_with('/')
+                && !value.contains("://")
         };
         let mut values: Vec<Arc<str>> =
             values.into_iter().map(str::trim).filter(is_telling).map(Arc::from).collect();
@@ -87,8 +90,8 @@ impl Secrets {
 
     /// Returns the text with each of them masked wherever it occurs, and also what has the form of a well-known kind of
     /// key.
-    pub fn mask_with_keys(&self, text: &str) -> String {
-        mask_keys(&self.mask(text.to_owned()))
+    pub fn mask_all(&self, text: &str) -> String {
+        mask_key_patterns(&self.mask(text.to_owned()))
     }
 
     /// Returns the text with each of them masked wherever it occurs.
@@ -100,7 +103,7 @@ impl Secrets {
 }
 
 /// What keys begin with, and how long the rest of them is at the least.
-const KEYS: [(&str, usize); 26] = [
+const KEY_PATTERNS: [(&str, usize); 26] = [
     ("sk-", 20),
     ("sk_live_", 20),
     ("rk_live_", 20),
@@ -130,7 +133,7 @@ const KEYS: [(&str, usize); 26] = [
 ];
 
 /// Masks what has the form of a well-known kind of key: its beginning, and a rest of letters and digits.
-fn mask_keys(text: &str) -> String {
+fn mask_key_patterns(text: &str) -> String {
     let (mut masked, mut rest) = (String::with_capacity(text.len()), text);
     let is_in_key = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     while let Some(start) = rest.find(is_in_key) {
@@ -145,7 +148,7 @@ fn mask_keys(text: &str) -> String {
                     && key.bytes().any(|byte| byte.is_ascii_alphabetic())
             })
         };
-        match KEYS.iter().find(|key| is_key(key)) {
+        match KEY_PATTERNS.iter().find(|key| is_key(key)) {
             Some((beginning, _)) => masked.extend([beginning, MASK]),
             None => masked.push_str(word),
         }
@@ -180,11 +183,11 @@ mod tests {
     }
 
     #[test]
-    fn what_could_inject_a_header_is_no_secret() {
+    fn a_secret_that_could_inject_a_header_is_rejected() {
         for text in ["a\r\nHost: b", "a b", "schlüssel", "\u{7f}"] {
-            assert_eq!(Secret::new(text), Err(BadSecret::Malformed), "{text:?}");
+            assert_eq!(Secret::new(text), Err(SecretError::Malformed), "{text:?}");
         }
-        assert_eq!(Secret::new(" \n"), Err(BadSecret::Empty));
+        assert_eq!(Secret::new(" \n"), Err(SecretError::Empty));
     }
 
     #[test]
@@ -195,25 +198,25 @@ mod tests {
     }
 
     #[test]
-    fn what_has_the_form_of_a_key_is_masked_and_ordinary_words_are_not() {
-        let mask = |text: &str| Secrets::default().mask_with_keys(text);
+    fn key_patterns_are_masked_and_ordinary_words_are_not() {
+        let mask = |text: &str| Secrets::default().mask_all(text);
         let (a, b) = ("a1B2c3D4e5F6g7H8i9J0", "k1L2m3N4o5P6q7R8s9T0");
         let text = format!("key=sk-ant-api03-{a}, \"ghp_{a}{b}\"; AKIAIOSFODNN7EXAMPLE");
         assert_eq!(mask(&text), "key=sk-***, \"ghp_***\"; AKIA***");
         let text = "sk-short1, a task-a1B2c3D4e5F6g7H8i9J0K1, sk-some-very-long-name-of-a-thing, \
                     npm_config_cache, ghp_, AKIA, é sk-";
         assert_eq!(mask(text), text);
-        let secrets = Secrets::among(["canary-0123456"]);
-        assert_eq!(secrets.mask_with_keys(&format!("canary-0123456 hf_{a}")), "*** hf_***");
+        let secrets = Secrets::from_values(["canary-0123456"]);
+        assert_eq!(secrets.mask_all(&format!("canary-0123456 hf_{a}")), "*** hf_***");
     }
 
     /// Fault S23.
     #[test]
-    fn what_can_be_told_from_ordinary_text_is_masked() {
+    fn distinctive_values_are_masked() {
         let values =
             ["short", "true", "/home/u/.ssh/id_rsa", "https://host/long", "two long words"];
         let secrets = ["canary-0123456", "canary-0123456-longer"];
-        let secrets = Secrets::among(values.into_iter().chain(secrets));
+        let secrets = Secrets::from_values(values.into_iter().chain(secrets));
         let text = format!("{} canary-0123456-longer canary-0123456", values.join(" "));
         assert_eq!(secrets.mask(text), format!("{} *** ***", values.join(" ")));
         assert_eq!(format!("{secrets:?}"), "2 secrets");

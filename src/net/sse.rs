@@ -10,11 +10,11 @@ use std::time::Duration;
 use thiserror::Error;
 
 /// The longest line, and the most data of one event.
-pub const LONGEST: usize = 8 << 20;
+pub const MAX_EVENT_BYTES: usize = 8 << 20;
 
 /// One event of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event<'a> {
+pub struct SseEvent<'a> {
     /// Its name; empty when the stream gives none.
     pub name: &'a str,
     /// Its data, the lines joined by line feeds.
@@ -25,7 +25,7 @@ pub struct Event<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SseError {
     /// A line, or the data of an event, is longer than [`LONGEST`].
-    #[error("the stream has an event of more than {} MiB", LONGEST >> 20)]
+    #[error("the stream has an event of more than {} MiB", MAX_EVENT_BYTES >> 20)]
     TooLong,
     /// A line is not UTF-8.
     #[error("the stream is not UTF-8")]
@@ -34,7 +34,7 @@ pub enum SseError {
 
 /// Reads a stream piece by piece.
 #[derive(Debug, Default)]
-pub struct Parser {
+pub struct SseParser {
     /// The beginning of a line whose end has not arrived.
     line: Vec<u8>,
     name: String,
@@ -42,14 +42,14 @@ pub struct Parser {
     has_data: bool,
     id: String,
     retry: Option<Duration>,
-    begun: bool,
+    has_begun: bool,
     /// The last line ended with CR; an LF that comes next belongs to it.
-    after_cr: bool,
+    is_after_cr: bool,
 }
 
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
-impl Parser {
+impl SseParser {
     /// Returns a parser at the beginning of a stream.
     pub fn new() -> Self {
         Self::default()
@@ -73,24 +73,24 @@ impl Parser {
     pub fn push<E: From<SseError>>(
         &mut self,
         mut piece: &[u8],
-        mut sink: impl FnMut(Event<'_>) -> Result<(), E>,
+        mut sink: impl FnMut(SseEvent<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         while !piece.is_empty() {
-            if std::mem::take(&mut self.after_cr) && piece[0] == b'\n' {
+            if std::mem::take(&mut self.is_after_cr) && piece[0] == b'\n' {
                 piece = &piece[1..];
                 continue;
             }
             let Some(end) = piece.iter().position(|byte| matches!(byte, b'\r' | b'\n')) else {
-                self.keep(piece)?;
+                self.buffer(piece)?;
                 break;
             };
             let (line, rest) = (&piece[..end], &piece[end + 1..]);
-            self.after_cr = piece[end] == b'\r';
+            self.is_after_cr = piece[end] == b'\r';
             piece = rest;
             if self.line.is_empty() {
                 self.line(line, &mut sink)?;
             } else {
-                self.keep(line)?;
+                self.buffer(line)?;
                 let whole = std::mem::take(&mut self.line);
                 self.line(&whole, &mut sink)?;
                 // The room that the line took serves the next one.
@@ -101,8 +101,8 @@ impl Parser {
         Ok(())
     }
 
-    fn keep(&mut self, piece: &[u8]) -> Result<(), SseError> {
-        if self.line.len() + piece.len() > LONGEST {
+    fn buffer(&mut self, piece: &[u8]) -> Result<(), SseError> {
+        if self.line.len() + piece.len() > MAX_EVENT_BYTES {
             return Err(SseError::TooLong);
         }
         self.line.extend_from_slice(piece);
@@ -112,9 +112,9 @@ impl Parser {
     fn line<E: From<SseError>>(
         &mut self,
         mut line: &[u8],
-        sink: &mut impl FnMut(Event<'_>) -> Result<(), E>,
+        sink: &mut impl FnMut(SseEvent<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        if !std::mem::replace(&mut self.begun, true) {
+        if !std::mem::replace(&mut self.has_begun, true) {
             line = line.strip_prefix(BOM).unwrap_or(line);
         }
         if line.is_empty() {
@@ -125,7 +125,7 @@ impl Parser {
         let value = value.strip_prefix(' ').unwrap_or(value);
         match field {
             "data" => {
-                if self.data.len() + value.len() >= LONGEST {
+                if self.data.len() + value.len() >= MAX_EVENT_BYTES {
                     return Err(SseError::TooLong.into());
                 }
                 if std::mem::replace(&mut self.has_data, true) {
@@ -144,9 +144,12 @@ impl Parser {
         Ok(())
     }
 
-    fn dispatch<E>(&mut self, sink: &mut impl FnMut(Event<'_>) -> Result<(), E>) -> Result<(), E> {
+    fn dispatch<E>(
+        &mut self,
+        sink: &mut impl FnMut(SseEvent<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
         let told = match std::mem::take(&mut self.has_data) {
-            true => sink(Event { name: &self.name, data: &self.data }),
+            true => sink(SseEvent { name: &self.name, data: &self.data }),
             false => Ok(()),
         };
         self.name.clear();
@@ -162,7 +165,7 @@ mod tests {
     use super::*;
 
     fn read(pieces: &[&[u8]]) -> Result<Vec<(String, String)>, SseError> {
-        let mut parser = Parser::new();
+        let mut parser = SseParser::new();
         let mut events = Vec::new();
         for piece in pieces {
             parser.push(piece, |event| {
@@ -183,7 +186,7 @@ mod tests {
         data: unfinished";
 
     #[test]
-    fn every_form_that_the_standard_allows_is_understood() {
+    fn every_form_in_the_standard_is_parsed() {
         let events = read(&[NASTY.as_bytes()]).unwrap();
         let expected = [
             ("", "one"),
@@ -198,7 +201,7 @@ mod tests {
 
     /// Faults L38 and L41.
     #[test]
-    fn where_a_stream_is_cut_makes_no_difference() {
+    fn chunk_boundaries_make_no_difference() {
         let bytes = NASTY.as_bytes();
         let whole = read(&[bytes]).unwrap();
         for i in 0..=bytes.len() {
@@ -212,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_stream_says_where_and_when_it_can_be_resumed() {
-        let mut parser = Parser::new();
+        let mut parser = SseParser::new();
         let text = b"id: a\nretry: 500\ndata:\n\nid: b\nretry: soon\n\n";
         parser.push(text, |_| Ok::<_, SseError>(())).unwrap();
         assert_eq!(parser.last_id(), Some("b"));
@@ -220,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_its_blank_line_does_not_end_is_none() {
+    fn an_event_without_its_blank_line_is_not_dispatched() {
         assert_eq!(texts("data: a\n"), [""; 0]);
         assert_eq!(texts("data: a\n\ndata: b"), ["a"]);
     }
@@ -233,7 +236,7 @@ mod tests {
 
     /// Fault L39.
     #[test]
-    fn an_endless_line_ends_at_the_cap() {
+    fn an_endless_line_fails_at_the_limit() {
         let piece = vec![b'x'; 1 << 20];
         let pieces = vec![piece.as_slice(); 9];
         assert_eq!(read(&pieces), Err(SseError::TooLong));

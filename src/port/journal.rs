@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::machine::{Done, Event, Mark};
-use crate::model::{EffectId, Span, Time};
+use crate::machine::{Done, Event, Fingerprint};
+use crate::model::{EffectId, RunTime, TimeSpan};
 
 /// Where a run is written down.
 pub trait Journal: Send {
@@ -16,7 +16,7 @@ pub trait Journal: Send {
     ///
     /// Fails when the record cannot be kept. Nothing more may happen then. What the run still says about its end is
     /// added all the same: there may be room that was kept for it.
-    fn append(&mut self, at: Time, record: Record<'_>) -> Result<(), StoreError>;
+    fn append(&mut self, at: RunTime, record: JournalRecord<'_>) -> Result<(), StoreError>;
 
     /// Makes durable what was added.
     ///
@@ -29,15 +29,15 @@ pub trait Journal: Send {
 
 /// What is written down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Record<'a> {
+pub enum JournalRecord<'a> {
     /// An event that the machine accepts; state and conversation are folded from these.
     Event {
         /// The event.
         event: &'a Event,
         /// Where the run stood when the event came.
-        met: Mark,
+        fingerprint: Fingerprint,
         /// Where the time of a model call went, when the event completes one.
-        call: Option<CallTimes>,
+        timing: Option<CallTiming>,
     },
     /// What a model call had said before it was cancelled. It is told, and never enters the conversation.
     Partial {
@@ -51,18 +51,18 @@ pub enum Record<'a> {
         /// How.
         done: &'a Done,
         /// Where the run stands.
-        met: Mark,
+        fingerprint: Fingerprint,
     },
 }
 
 /// Where the time of a model call went. It is told, and nothing is decided by it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CallTimes {
+pub struct CallTiming {
     /// Writing the request down.
-    pub encode: Span,
+    pub encode: TimeSpan,
     /// From there to the first byte of the reply; none when no byte came.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub first_byte: Option<Span>,
+    pub first_byte: Option<TimeSpan>,
 }
 
 /// Why a journal could not be kept.
@@ -75,7 +75,7 @@ pub struct StoreError(pub Arc<str>);
 pub struct NoJournal;
 
 impl Journal for NoJournal {
-    fn append(&mut self, _: Time, _: Record<'_>) -> Result<(), StoreError> {
+    fn append(&mut self, _: RunTime, _: JournalRecord<'_>) -> Result<(), StoreError> {
         Ok(())
     }
 

@@ -3,28 +3,28 @@
 //! Adapters implement them one floor up or higher; the runner knows nothing else. Each port is as narrow as its one
 //! user, and each can be replaced by a few lines in a test.
 
-mod cancel;
-mod checks;
+mod answer_checks;
+mod cancellation;
 mod clock;
+mod effect_context;
+mod effect_notice;
 mod journal;
-mod mailbox;
+mod message_source;
 mod model;
-mod notice;
 mod observer;
-mod prelude;
-mod scope;
+mod pre_call_hooks;
 mod toolbox;
-mod unique;
+mod unique_id;
 
-pub use cancel::{Cancel, OnCancel};
-pub use checks::{Checks, NoChecks};
+pub use answer_checks::{AnswerChecks, NoAnswerChecks};
+pub use cancellation::{CancelRegistration, CancellationToken};
 pub use clock::Clock;
-pub use journal::{CallTimes, Journal, NoJournal, Record, StoreError};
-pub use mailbox::{Mailbox, NoMail};
-pub use model::{Ask, Delta, Model, ModelCall, ToolSpec};
-pub use notice::{HookOutcome, HookPoint, HookRun, Notice};
-pub use observer::{Gone, Nobody, Observer, Seen};
-pub use prelude::{NoPrelude, Prelude};
-pub use scope::{Line, Scope, Sleep, Voice, Word};
-pub use toolbox::{Job, NoTools, Toolbox, Vetted};
-pub use unique::unique;
+pub use effect_context::{EffectContext, EffectMessage, EffectMessageSender, NoticeSender, Sleep};
+pub use effect_notice::{EffectNotice, HookOutcome, HookPoint, HookRun};
+pub use journal::{CallTiming, Journal, JournalRecord, NoJournal, StoreError};
+pub use message_source::{MessageSource, NoMessages};
+pub use model::{Model, ModelCall, ModelRequest, ReplyDelta, ToolSpec};
+pub use observer::{Disconnected, NoObserver, Observer, RunEvent};
+pub use pre_call_hooks::{NoPreCallHooks, PreCallHooks};
+pub use toolbox::{ApprovedCall, AuthorizationOutcome, NoTools, Toolbox};
+pub use unique_id::unique_id;

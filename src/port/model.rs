@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Scope;
-use crate::machine::{Entry, Purpose};
+use super::EffectContext;
+use crate::machine::{CallPurpose, ConversationEntry};
 use crate::model::{Fault, Reply, Tokens};
 
 /// A model behind some wire format.
@@ -16,7 +16,7 @@ pub trait Model: Send {
     /// # Errors
     ///
     /// Fails when the request cannot be made at all, for want of a key say.
-    fn prepare(&mut self, ask: &Ask<'_>) -> Result<Box<dyn ModelCall>, Fault>;
+    fn prepare(&mut self, ask: &ModelRequest<'_>) -> Result<Box<dyn ModelCall>, Fault>;
 }
 
 /// A request that is ready to be sent.
@@ -27,14 +27,18 @@ pub trait ModelCall: Send {
     ///
     /// Fails with what happened; a reply that is not complete is none. When the scope is cancelled, it returns soon, and
     /// nobody looks at what it returns.
-    fn run(self: Box<Self>, scope: &Scope, sink: &mut dyn FnMut(Delta)) -> Result<Reply, Fault>;
+    fn run(
+        self: Box<Self>,
+        scope: &EffectContext,
+        sink: &mut dyn FnMut(ReplyDelta),
+    ) -> Result<Reply, Fault>;
 }
 
 /// What a model is asked.
 #[derive(Debug)]
-pub struct Ask<'a> {
+pub struct ModelRequest<'a> {
     /// What the call is for.
-    pub purpose: Purpose,
+    pub purpose: CallPurpose,
     /// The attempt, counted from one.
     pub attempt: u32,
     /// The system prompt.
@@ -42,7 +46,7 @@ pub struct Ask<'a> {
     /// The tools that the model may call; none when it is asked to sum up.
     pub tools: &'a Arc<[ToolSpec]>,
     /// The conversation, oldest first.
-    pub entries: &'a [Entry],
+    pub entries: &'a [ConversationEntry],
     /// A last instruction that is no part of the conversation.
     pub instruction: Option<&'a str>,
     /// How much the reply may have; none leaves it to the provider.
@@ -64,9 +68,9 @@ pub struct ToolSpec {
 
 /// Something that arrived before a reply was complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Delta {
+pub enum ReplyDelta {
     /// The first byte of the reply.
-    Begun,
+    Started,
     /// Text for the user.
     Text(String),
     /// Text of the model's reasoning.

@@ -2,9 +2,9 @@
 
 use thiserror::Error;
 
-use crate::machine::{Event, Fold, Outcomes};
-use crate::model::{EffectId, Time};
-use crate::port::{Delta, Notice};
+use crate::machine::{Event, Machine, MachineOutput};
+use crate::model::{EffectId, RunTime};
+use crate::port::{EffectNotice, ReplyDelta};
 
 /// Somebody who watches. Watching changes nothing.
 pub trait Observer: Send {
@@ -13,70 +13,70 @@ pub trait Observer: Send {
     /// # Errors
     ///
     /// Fails when nobody reads any more what it writes; the run then ends.
-    fn see(&mut self, seen: &Seen<'_>) -> Result<(), Gone>;
+    fn on_event(&mut self, seen: &RunEvent<'_>) -> Result<(), Disconnected>;
 }
 
 /// The reader of the output has gone away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the reader of the output has gone away")]
-pub struct Gone;
+pub struct Disconnected;
 
 /// Something that happened.
 #[derive(Debug)]
-pub enum Seen<'a> {
+pub enum RunEvent<'a> {
     /// The run began.
-    Begun {
+    Started {
         /// When.
-        at: Time,
+        at: RunTime,
         /// Where it stands.
-        fold: &'a Fold,
+        machine: &'a Machine,
         /// What follows.
-        outcomes: &'a Outcomes,
+        output: &'a MachineOutput,
     },
     /// The machine accepted an event.
-    Event {
+    Handled {
         /// When.
-        at: Time,
+        at: RunTime,
         /// The event.
         event: &'a Event,
         /// Where the run stands now.
-        fold: &'a Fold,
+        machine: &'a Machine,
         /// What follows.
-        outcomes: &'a Outcomes,
+        output: &'a MachineOutput,
     },
     /// Something of a reply arrived that is not complete.
-    Delta {
+    ReplyDelta {
         /// When.
-        at: Time,
+        at: RunTime,
         /// The model call.
         id: EffectId,
         /// What arrived.
-        delta: &'a Delta,
+        delta: &'a ReplyDelta,
     },
     /// Somebody who works on an effect has something to tell.
     Notice {
         /// When.
-        at: Time,
+        at: RunTime,
         /// The effect.
         id: EffectId,
         /// What is told.
-        notice: &'a Notice,
+        notice: &'a EffectNotice,
     },
     /// Nothing more will happen.
     Ended {
         /// When.
-        at: Time,
+        at: RunTime,
         /// Where the run stands.
-        fold: &'a Fold,
+        machine: &'a Machine,
     },
 }
 
 /// Nobody watches.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Nobody;
+pub struct NoObserver;
 
-impl Observer for Nobody {
-    fn see(&mut self, _: &Seen<'_>) -> Result<(), Gone> {
+impl Observer for NoObserver {
+    fn on_event(&mut self, _: &RunEvent<'_>) -> Result<(), Disconnected> {
         Ok(())
     }
 }

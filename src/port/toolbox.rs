@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{Scope, ToolSpec};
-use crate::machine::Intent;
-use crate::model::{Access, Span, ToolCall, ToolResult, ToolStatus};
+use super::{EffectContext, ToolSpec};
+use crate::machine::CallIntent;
+use crate::model::{CallAccess, TimeSpan, ToolCall, ToolResult, ToolStatus};
 
 /// A set of tools with the rules for their use.
 pub trait Toolbox: Send + Sync {
@@ -12,46 +12,46 @@ pub trait Toolbox: Send + Sync {
     fn specs(&self) -> Arc<[ToolSpec]>;
 
     /// Returns what a call touches. Quick and without I/O; [`Access::Exclusive`] where it cannot be told.
-    fn access(&self, call: &ToolCall) -> Access;
+    fn access(&self, call: &ToolCall) -> CallAccess;
 
     /// Returns the answer to a call that cannot run whoever is asked: there is no such tool, its arguments are wrong, a
     /// rule is against it. Asks nobody, and changes nothing.
-    fn refusal(&self, _: &ToolCall) -> Option<ToolResult> {
+    fn invalid_call_result(&self, _: &ToolCall) -> Option<ToolResult> {
         None
     }
 
     /// Judges a call: its arguments, the rules, its hooks, and where needed the user.
-    fn vet(&self, call: &ToolCall, scope: &Scope) -> Vetted;
+    fn authorize(&self, call: &ToolCall, scope: &EffectContext) -> AuthorizationOutcome;
 
     /// Returns whether judging may be noticed outside, by a hook say.
-    fn vets_visibly(&self) -> bool {
+    fn is_authorization_visible(&self) -> bool {
         false
     }
 }
 
 /// What became of judging a call.
-pub enum Vetted {
+pub enum AuthorizationOutcome {
     /// It may run.
-    Cleared {
+    Approved {
         /// The call, ready to run.
-        job: Box<dyn Job>,
+        call: Box<dyn ApprovedCall>,
         /// How long it may take before it is left alone; longer than any limit of its own.
-        limit: Span,
+        timeout: TimeSpan,
         /// What a resume needs to know of it.
-        intent: Intent,
+        intent: CallIntent,
         /// Which rule allows it.
-        grounds: Arc<str>,
+        reason: Arc<str>,
     },
     /// It may not, and this is its answer.
-    Refused(ToolResult),
+    Rejected(ToolResult),
     /// The user aborts the run.
     Abort,
 }
 
 /// A call that was cleared.
-pub trait Job: Send {
+pub trait ApprovedCall: Send {
     /// Runs the call to its end. When the scope is cancelled, it stops what it started and returns soon.
-    fn run(self: Box<Self>, scope: &Scope) -> ToolResult;
+    fn run(self: Box<Self>, scope: &EffectContext) -> ToolResult;
 }
 
 /// No tools at all.
@@ -63,12 +63,12 @@ impl Toolbox for NoTools {
         [].into()
     }
 
-    fn access(&self, _: &ToolCall) -> Access {
-        Access::Exclusive
+    fn access(&self, _: &ToolCall) -> CallAccess {
+        CallAccess::Exclusive
     }
 
-    fn vet(&self, call: &ToolCall, _: &Scope) -> Vetted {
+    fn authorize(&self, call: &ToolCall, _: &EffectContext) -> AuthorizationOutcome {
         let text = format!("Tool '{}' not found. There are no tools.", call.name);
-        Vetted::Refused(ToolResult::new(call.id.clone(), ToolStatus::Unknown, text))
+        AuthorizationOutcome::Rejected(ToolResult::new(call.id.clone(), ToolStatus::Unknown, text))
     }
 }

@@ -5,38 +5,41 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::hands::{Arrival, Hands};
-use crate::machine::{Effect, Event, Fold, Intent, Mark, Outcomes, State, Verdict};
-use crate::model::{CallId, EffectId, Signal, Span, Time, UserMessage};
+use super::executor::{DriverInput, Executor};
+use crate::machine::{
+    Authorization, CallIntent, Effect, Event, Fingerprint, Machine, MachineOutput, State,
+};
+use crate::model::{CallId, EffectId, RunTime, Signal, TimeSpan, UserMessage};
 use crate::port::{
-    CallTimes, Cancel, Checks, Clock, Delta, Gone, Job, Journal, Mailbox, Model, NoChecks,
-    NoJournal, NoMail, NoPrelude, NoTools, Nobody, Observer, Prelude, Record, Seen, StoreError,
-    ToolSpec, Toolbox, Vetted,
+    AnswerChecks, ApprovedCall, AuthorizationOutcome, CallTiming, CancellationToken, Clock,
+    Disconnected, Journal, JournalRecord, MessageSource, Model, NoAnswerChecks, NoJournal,
+    NoMessages, NoObserver, NoPreCallHooks, NoTools, Observer, PreCallHooks, ReplyDelta, RunEvent,
+    StoreError, ToolSpec, Toolbox,
 };
 
 /// Drives one run from its first effects to its end.
 pub struct Driver<H> {
-    pub(super) hands: H,
+    pub(super) executor: H,
     pub(super) ports: Ports,
-    pub(super) brief: Brief,
-    pub(super) fold: Fold,
+    pub(super) request_context: RequestContext,
+    pub(super) fold: Machine,
     pub(super) clock: Arc<dyn Clock>,
     /// What is under way, with what ends it.
-    pub(super) tokens: HashMap<EffectId, Cancel>,
+    pub(super) cancellations: HashMap<EffectId, CancellationToken>,
     /// Calls that were cleared and wait for their turn to start.
-    pub(super) jobs: HashMap<CallId, Cleared>,
+    pub(super) approved: HashMap<CallId, PendingCall>,
     /// Completions that needed nobody's help.
-    pub(super) done: VecDeque<Event>,
+    pub(super) local_events: VecDeque<Event>,
     /// What the call that is under way has said so far.
-    pub(super) heard: String,
+    pub(super) partial_text: String,
     /// Where the time of the call that is under way went so far.
-    pub(super) timing: Option<Timing>,
+    pub(super) timing: Option<PendingTiming>,
     /// What is to be done, once what justifies it is durable.
     pending: Vec<Effect>,
     /// Where the run stands, for the record of what comes next.
-    mark: Mark,
-    store: Store,
-    reader: Reader,
+    fingerprint: Fingerprint,
+    journal_state: JournalState,
+    observer_state: ObserverState,
 }
 
 /// What a run needs of the world.
@@ -50,11 +53,11 @@ pub struct Ports {
     /// Who watches.
     pub observer: Box<dyn Observer>,
     /// Where messages for the run arrive.
-    pub mailbox: Box<dyn Mailbox>,
+    pub messages: Box<dyn MessageSource>,
     /// What a final answer has to pass.
-    pub checks: Arc<dyn Checks>,
+    pub checks: Arc<dyn AnswerChecks>,
     /// What is done before the model is called.
-    pub prelude: Arc<dyn Prelude>,
+    pub pre_call_hooks: Arc<dyn PreCallHooks>,
 }
 
 impl Ports {
@@ -64,17 +67,17 @@ impl Ports {
             model,
             tools: Arc::new(NoTools),
             journal: Box::new(NoJournal),
-            observer: Box::new(Nobody),
-            mailbox: Box::new(NoMail),
-            checks: Arc::new(NoChecks),
-            prelude: Arc::new(NoPrelude),
+            observer: Box::new(NoObserver),
+            messages: Box::new(NoMessages),
+            checks: Arc::new(NoAnswerChecks),
+            pre_call_hooks: Arc::new(NoPreCallHooks),
         }
     }
 }
 
 /// What goes along with every request of a run.
 #[derive(Clone, Debug)]
-pub struct Brief {
+pub struct RequestContext {
     /// The system prompt.
     pub system: Arc<str>,
     /// The tools.
@@ -84,45 +87,45 @@ pub struct Brief {
 }
 
 /// A call that was cleared.
-pub(super) struct Cleared {
-    pub(super) job: Box<dyn Job>,
-    pub(super) intent: Intent,
+pub(super) struct PendingCall {
+    pub(super) call: Box<dyn ApprovedCall>,
+    pub(super) intent: CallIntent,
 }
 
 /// Where the time of a model call goes while it is under way.
 #[derive(Clone, Copy)]
-pub(super) struct Timing {
+pub(super) struct PendingTiming {
     pub(super) id: EffectId,
     /// When the request was written down.
-    pub(super) ready: Time,
-    pub(super) times: CallTimes,
+    pub(super) encoded_at: RunTime,
+    pub(super) timing: CallTiming,
 }
 
 /// Whether the journal can be relied on.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Store {
-    Sound,
+enum JournalState {
+    Usable,
     Failed,
 }
 
 /// Whether somebody reads what is shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Reader {
-    Present,
-    Gone,
+enum ObserverState {
+    Connected,
+    Disconnected,
 }
 
 /// How long the driver waits at the end for what it has cancelled.
-const GRACE: Span = Span::secs(3);
+const SHUTDOWN_TIMEOUT: TimeSpan = TimeSpan::from_secs(3);
 
-impl Brief {
+impl RequestContext {
     /// Returns the bytes of the system prompt, which goes along with calls without tools too.
     pub(super) fn system_bytes(&self) -> u64 {
         self.system.len() as u64
     }
 
     /// Returns how many bytes go along with every request, for the estimate of its size.
-    pub fn bytes(&self) -> u64 {
+    pub fn request_bytes(&self) -> u64 {
         let tool = |tool: &ToolSpec| {
             tool.name.len() + tool.description.len() + tool.schema.to_string().len()
         };
@@ -130,65 +133,65 @@ impl Brief {
     }
 }
 
-impl<H: Hands> Driver<H> {
+impl<H: Executor> Driver<H> {
     /// Returns a driver for a run that stands here.
-    pub fn new(hands: H, ports: Ports, brief: Brief, fold: Fold) -> Self {
+    pub fn new(hands: H, ports: Ports, brief: RequestContext, fold: Machine) -> Self {
         Self {
             clock: hands.clock(),
-            hands,
+            executor: hands,
             ports,
-            brief,
-            tokens: HashMap::new(),
-            jobs: HashMap::new(),
-            done: VecDeque::new(),
-            heard: String::new(),
+            request_context: brief,
+            cancellations: HashMap::new(),
+            approved: HashMap::new(),
+            local_events: VecDeque::new(),
+            partial_text: String::new(),
             timing: None,
             pending: Vec::new(),
-            mark: Mark::of(&fold, &[]),
+            fingerprint: Fingerprint::of(&fold, &[]),
             fold,
-            store: Store::Sound,
-            reader: Reader::Present,
+            journal_state: JournalState::Usable,
+            observer_state: ObserverState::Connected,
         }
     }
 
     /// Drives the run to its end, and returns where it then stands.
-    pub fn run(mut self, first: Outcomes) -> Fold {
-        let begun = Seen::Begun { at: self.clock.now(), fold: &self.fold, outcomes: &first };
-        let seen = self.ports.observer.see(&begun);
-        self.noticed(seen);
-        self.mark = Mark::of(&self.fold, &first.effects);
+    pub fn run(mut self, first: MachineOutput) -> Machine {
+        let begun = RunEvent::Started { at: self.clock.now(), machine: &self.fold, output: &first };
+        let seen = self.ports.observer.on_event(&begun);
+        self.check_observer(seen);
+        self.fingerprint = Fingerprint::of(&self.fold, &first.effects);
         self.pending = first.effects;
         loop {
             // What has arrived meanwhile is written down together, and made durable once.
-            while let Some(arrival) = self.hands.ready() {
-                self = self.take(arrival);
+            while let Some(arrival) = self.executor.try_input() {
+                self = self.handle_input(arrival);
             }
-            self = self.perform();
+            self = self.perform_pending();
             if self.is_over() {
                 break;
             }
-            self = match self.done.pop_front() {
-                Some(event) => self.accept(&event),
-                None => match self.hands.wait(self.fold.deadline()) {
-                    Some(arrival) => self.take(arrival),
-                    None => self.accept_tick(),
+            self = match self.local_events.pop_front() {
+                Some(event) => self.handle_event(&event),
+                None => match self.executor.wait_input(self.fold.deadline()) {
+                    Some(arrival) => self.handle_input(arrival),
+                    None => self.handle_tick(),
                 },
             };
         }
-        if !self.hands.settle(self.grace()) {
+        if !self.executor.wait_idle(self.shutdown_timeout()) {
             log::warn!("something that was cancelled is still running");
         }
-        let ended = Seen::Ended { at: self.clock.now(), fold: &self.fold };
-        let seen = self.ports.observer.see(&ended);
-        self.noticed(seen);
+        let ended = RunEvent::Ended { at: self.clock.now(), machine: &self.fold };
+        let seen = self.ports.observer.on_event(&ended);
+        self.check_observer(seen);
         self.fold
     }
 
     /// Returns how long to wait for what was cancelled; never longer than the run may take.
-    fn grace(&self) -> Span {
+    fn shutdown_timeout(&self) -> TimeSpan {
         let run = self.fold.state.run();
-        let ends = run.rules.limits.timeout.map(|timeout| run.began.after(timeout));
-        ends.map_or(GRACE, |ends| ends.since(self.clock.now()).min(GRACE))
+        let ends = run.rules.limits.timeout.map(|timeout| run.started_at.after(timeout));
+        ends.map_or(SHUTDOWN_TIMEOUT, |ends| ends.since(self.clock.now()).min(SHUTDOWN_TIMEOUT))
     }
 
     fn is_over(&self) -> bool {
@@ -196,148 +199,166 @@ impl<H: Hands> Driver<H> {
     }
 
     /// Takes in what arrived.
-    fn take(mut self, arrival: Arrival) -> Self {
+    fn handle_input(mut self, arrival: DriverInput) -> Self {
         match arrival {
-            Arrival::Event(event) => self.accept(&event),
-            Arrival::Vetted { id, call, vetted } => {
+            DriverInput::Event(event) => self.handle_event(&event),
+            DriverInput::Authorized { id, call, outcome: vetted } => {
                 let verdict = match vetted {
-                    Vetted::Cleared { job, limit, intent, grounds } => {
-                        self.jobs.insert(call, Cleared { job, intent: intent.clone() });
-                        Verdict::Cleared { limit, intent, grounds }
+                    AuthorizationOutcome::Approved {
+                        call: job,
+                        timeout: limit,
+                        intent,
+                        reason: grounds,
+                    } => {
+                        self.approved
+                            .insert(call, PendingCall { call: job, intent: intent.clone() });
+                        Authorization::Approved { timeout: limit, intent, reason: grounds }
                     }
-                    Vetted::Refused(result) => Verdict::Refused { result },
-                    Vetted::Abort => Verdict::Abort,
+                    AuthorizationOutcome::Rejected(result) => Authorization::Rejected { result },
+                    AuthorizationOutcome::Abort => Authorization::Abort,
                 };
-                self.accept(&Event::Vetted { id, verdict })
+                self.handle_event(&Event::Authorized { id, authorization: verdict })
             }
-            Arrival::Prelude { id, messages } => self.accept_prepared(id, messages),
-            Arrival::Delta { id, delta } => {
-                if self.tokens.contains_key(&id) {
+            DriverInput::PreCallHooksRun { id, messages } => self.handle_prepared(id, messages),
+            DriverInput::ReplyDelta { id, delta } => {
+                if self.cancellations.contains_key(&id) {
                     let at = self.clock.now();
                     match &delta {
-                        Delta::Begun => self.begun(id, at),
-                        Delta::Text(text) => self.heard.push_str(text),
-                        Delta::Reasoning(_) => {}
+                        ReplyDelta::Started => self.record_first_byte(id, at),
+                        ReplyDelta::Text(text) => self.partial_text.push_str(text),
+                        ReplyDelta::Reasoning(_) => {}
                     }
-                    let seen = self.ports.observer.see(&Seen::Delta { at, id, delta: &delta });
-                    self.noticed(seen);
+                    let seen = self.ports.observer.on_event(&RunEvent::ReplyDelta {
+                        at,
+                        id,
+                        delta: &delta,
+                    });
+                    self.check_observer(seen);
                 }
                 self
             }
-            Arrival::Notice { id, notice } => {
-                if self.tokens.contains_key(&id) {
+            DriverInput::Notice { id, notice } => {
+                if self.cancellations.contains_key(&id) {
                     let at = self.clock.now();
-                    let seen = self.ports.observer.see(&Seen::Notice { at, id, notice: &notice });
-                    self.noticed(seen);
+                    let seen =
+                        self.ports.observer.on_event(&RunEvent::Notice { at, id, notice: &notice });
+                    self.check_observer(seen);
                 }
                 self
             }
         }
     }
 
-    fn accept_prepared(self, id: EffectId, messages: Vec<UserMessage>) -> Self {
-        let facts = self.fold.facts(&messages, self.brief.system_bytes());
-        self.accept(&Event::Prepared { id, facts, messages: messages.into() })
+    fn handle_prepared(self, id: EffectId, messages: Vec<UserMessage>) -> Self {
+        let facts = self.fold.request_size(&messages, self.request_context.system_bytes());
+        self.handle_event(&Event::Prepared { id, size: facts, messages: messages.into() })
     }
 
-    fn accept_tick(self) -> Self {
+    fn handle_tick(self) -> Self {
         let now = self.clock.now();
-        self.accept(&Event::Tick { now })
+        self.handle_event(&Event::Tick { now })
     }
 
     /// Writes an event down, folds it, and keeps what follows from it for when it is durable.
-    fn accept(mut self, event: &Event) -> Self {
-        if let Some(id) = event.completes() {
-            self.tokens.remove(&id);
+    fn handle_event(mut self, event: &Event) -> Self {
+        if let Some(id) = event.completed_effect() {
+            self.cancellations.remove(&id);
         }
-        if event.about().is_some() && !self.fold.state.awaits(event) {
+        if event.effect_id().is_some() && !self.fold.state.awaits(event) {
             return self;
         }
         let at = self.clock.now();
-        let call = event.completes().and_then(|id| self.times(id));
-        match self.write(at, Record::Event { event, met: self.mark, call }) {
+        let call = event.completed_effect().and_then(|id| self.take_timing(id));
+        match self
+            .write(at, JournalRecord::Event { event, fingerprint: self.fingerprint, timing: call })
+        {
             Ok(()) => self.fold(at, event),
-            Err(error) => self.store_failed(&error),
+            Err(error) => self.fail_journal(&error),
         }
     }
 
-    fn fold(self, at: Time, event: &Event) -> Self {
-        let (fold, outcomes) = self.fold.accept(at, event.clone());
+    fn fold(self, at: RunTime, event: &Event) -> Self {
+        let (fold, outcomes) = self.fold.handle(at, event.clone());
         let mut driver = Self { fold, ..self };
-        let seen = Seen::Event { at, event, fold: &driver.fold, outcomes: &outcomes };
-        let seen = driver.ports.observer.see(&seen);
-        driver.noticed(seen);
-        driver.mark = Mark::of(&driver.fold, &outcomes.effects);
+        let seen = RunEvent::Handled { at, event, machine: &driver.fold, output: &outcomes };
+        let seen = driver.ports.observer.on_event(&seen);
+        driver.check_observer(seen);
+        driver.fingerprint = Fingerprint::of(&driver.fold, &outcomes.effects);
         driver.pending.extend(outcomes.effects);
         driver
     }
 
     /// Notes when the first byte of a reply came.
-    fn begun(&mut self, id: EffectId, at: Time) {
+    fn record_first_byte(&mut self, id: EffectId, at: RunTime) {
         if let Some(timing) = self.timing.as_mut().filter(|timing| timing.id == id) {
-            timing.times.first_byte.get_or_insert(at.since(timing.ready));
+            timing.timing.first_byte.get_or_insert(at.since(timing.encoded_at));
         }
     }
 
     /// Returns where the time of a call went that is over now; none when this is no model call.
-    pub(super) fn times(&mut self, id: EffectId) -> Option<CallTimes> {
-        self.timing.take_if(|timing| timing.id == id).map(|timing| timing.times)
+    pub(super) fn take_timing(&mut self, id: EffectId) -> Option<CallTiming> {
+        self.timing.take_if(|timing| timing.id == id).map(|timing| timing.timing)
     }
 
     /// Does what is pending, after making durable what justifies it.
-    fn perform(mut self) -> Self {
+    fn perform_pending(mut self) -> Self {
         if self.pending.contains(&Effect::End) {
-            self.write_end();
+            self.write_end_record();
         }
-        if self.pending.iter().any(|effect| self.has_to_be_durable(effect))
+        if self.pending.iter().any(|effect| self.needs_durable_journal(effect))
             && let Err(error) = self.sync()
         {
-            self = self.store_failed(&error);
+            self = self.fail_journal(&error);
         }
         for effect in std::mem::take(&mut self.pending) {
-            self.perform_one(effect);
+            self.perform_effect(effect);
         }
         self
     }
 
     /// Writes a record. Once the journal has failed, nobody relies on it any more, but the end of the run may still fit
     /// into what it has kept free.
-    pub(super) fn write(&mut self, at: Time, record: Record<'_>) -> Result<(), StoreError> {
+    pub(super) fn write(
+        &mut self,
+        at: RunTime,
+        record: JournalRecord<'_>,
+    ) -> Result<(), StoreError> {
         let written = self.ports.journal.append(at, record);
-        if self.store == Store::Failed { Ok(()) } else { written }
+        if self.journal_state == JournalState::Failed { Ok(()) } else { written }
     }
 
     fn sync(&mut self) -> Result<(), StoreError> {
         let synced = self.ports.journal.sync();
-        if self.store == Store::Failed { Ok(()) } else { synced }
+        if self.journal_state == JournalState::Failed { Ok(()) } else { synced }
     }
 
     /// Writes how the run ended. That tells what the events before it say already, so it may be missing.
-    fn write_end(&mut self) {
+    fn write_end_record(&mut self) {
         let State::Done(done) = &self.fold.state else { return };
-        let record = Record::Ended { done, met: self.mark };
+        let record = JournalRecord::Ended { done, fingerprint: self.fingerprint };
         if let Err(error) = self.ports.journal.append(self.clock.now(), record) {
             log::warn!("the end of the run is not in its journal: {error}");
         }
     }
 
     /// The journal cannot be kept any more. That is the last event of the run.
-    fn store_failed(mut self, error: &StoreError) -> Self {
-        self.store = Store::Failed;
+    fn fail_journal(mut self, error: &StoreError) -> Self {
+        self.journal_state = JournalState::Failed;
         if matches!(self.fold.state, State::Done(_)) {
             log::error!("the run is over, but its end may get lost: {error}");
         }
-        let (at, met) = (self.clock.now(), self.mark);
+        let (at, met) = (self.clock.now(), self.fingerprint);
         let event = Event::StoreFailed { error: Arc::clone(&error.0) };
-        let _ = self.write(at, Record::Event { event: &event, met, call: None });
+        let _ =
+            self.write(at, JournalRecord::Event { event: &event, fingerprint: met, timing: None });
         self.fold(at, &event)
     }
 
     /// Ends the run when nobody reads any more what it shows.
-    fn noticed(&mut self, seen: Result<(), Gone>) {
-        if seen == Err(Gone) && self.reader == Reader::Present {
-            self.reader = Reader::Gone;
-            self.done.push_back(Event::Interrupt { signal: Signal::Pipe });
+    fn check_observer(&mut self, seen: Result<(), Disconnected>) {
+        if seen == Err(Disconnected) && self.observer_state == ObserverState::Connected {
+            self.observer_state = ObserverState::Disconnected;
+            self.local_events.push_back(Event::Interrupt { signal: Signal::Pipe });
         }
     }
 }

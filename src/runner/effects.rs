@@ -2,226 +2,255 @@
 
 use std::sync::Arc;
 
-use super::driver::{Cleared, Driver, Timing};
-use super::hands::{Arrival, Hands, Lane, Post, Work};
-use crate::machine::{Allowance, Check, Effect, Event, Intent, Purpose};
+use super::driver::{Driver, PendingCall, PendingTiming};
+use super::executor::{DriverInput, EffectTask, Executor, InputSink, TaskThread};
+use crate::machine::{BudgetShare, CallIntent, CallPurpose, CheckResult, Effect, Event};
 use crate::model::{
-    Access, EffectId, Fault, FaultKind, Reply, Tokens, ToolCall, ToolResult, ToolStatus,
+    CallAccess, EffectId, Fault, FaultKind, Reply, Tokens, ToolCall, ToolResult, ToolStatus,
     UserMessage,
 };
-use crate::port::{Ask, CallTimes, Cancel, Record, Scope, Vetted};
+use crate::port::{
+    AuthorizationOutcome, CallTiming, CancellationToken, EffectContext, JournalRecord, ModelRequest,
+};
 
-impl<H: Hands> Driver<H> {
+impl<H: Executor> Driver<H> {
     /// Returns whether what justifies an effect has to be durable before it is done.
-    pub(super) fn has_to_be_durable(&self, effect: &Effect) -> bool {
+    pub(super) fn needs_durable_journal(&self, effect: &Effect) -> bool {
         match effect {
-            Effect::Call { .. } | Effect::Check { .. } | Effect::End => true,
-            Effect::Vet { .. } => self.ports.tools.vets_visibly(),
-            Effect::Prepare { purpose, .. } => self.ports.prelude.applies(*purpose),
+            Effect::CallModel { .. } | Effect::CheckAnswer { .. } | Effect::End => true,
+            Effect::Authorize { .. } => self.ports.tools.is_authorization_visible(),
+            Effect::Prepare { purpose, .. } => self.ports.pre_call_hooks.applies(*purpose),
             // What changes nothing may run again after a crash.
-            Effect::Run { call, .. } => {
-                self.jobs.get(&call.id).is_none_or(|cleared| cleared.intent != Intent::Pure)
-            }
+            Effect::RunTool { call, .. } => self
+                .approved
+                .get(&call.id)
+                .is_none_or(|cleared| cleared.intent != CallIntent::ReadOnly),
             Effect::Cancel { .. } => false,
         }
     }
 
     /// Does one effect. One that is no longer awaited, because something came in between, is not done any more.
-    pub(super) fn perform_one(&mut self, effect: Effect) {
+    pub(super) fn perform_effect(&mut self, effect: Effect) {
         match effect {
             Effect::Prepare { id, purpose } if self.is_awaited(id) => self.prepare(id, purpose),
-            Effect::Call { id, purpose, attempt, max_output } if self.is_awaited(id) => {
-                self.call(id, purpose, attempt, max_output);
+            Effect::CallModel { id, purpose, attempt, max_output } if self.is_awaited(id) => {
+                self.call_model(id, purpose, attempt, max_output);
             }
-            Effect::Vet { id, call } if self.is_awaited(id) => self.vet(id, call),
-            Effect::Run { id, call, allowance } if self.is_awaited(id) => {
+            Effect::Authorize { id, call } if self.is_awaited(id) => self.authorize(id, call),
+            Effect::RunTool { id, call, budget: allowance } if self.is_awaited(id) => {
                 self.run_tool(id, call, allowance.map(|allowance| *allowance));
             }
-            Effect::Check { id, answer } if self.is_awaited(id) => self.check(id, &answer),
+            Effect::CheckAnswer { id, answer } if self.is_awaited(id) => {
+                self.check_answer(id, &answer)
+            }
             Effect::Cancel { id } => self.cancel(id),
             Effect::Prepare { .. }
-            | Effect::Call { .. }
-            | Effect::Vet { .. }
-            | Effect::Run { .. }
-            | Effect::Check { .. }
+            | Effect::CallModel { .. }
+            | Effect::Authorize { .. }
+            | Effect::RunTool { .. }
+            | Effect::CheckAnswer { .. }
             | Effect::End => {}
         }
     }
 
     fn is_awaited(&self, id: EffectId) -> bool {
-        self.fold.state.outstanding().contains(&id)
+        self.fold.state.pending_effects().contains(&id)
     }
 
-    fn prepare(&mut self, id: EffectId, purpose: Purpose) {
+    fn prepare(&mut self, id: EffectId, purpose: CallPurpose) {
         let messages = match purpose {
-            Purpose::Agent => self.ports.mailbox.messages(),
-            Purpose::Compaction | Purpose::Closing => Vec::new(),
+            CallPurpose::Agent => self.ports.messages.take_messages(),
+            CallPurpose::Compaction | CallPurpose::Closing => Vec::new(),
         };
-        if self.ports.prelude.applies(purpose) {
-            return self.prelude(id, purpose, messages);
+        if self.ports.pre_call_hooks.applies(purpose) {
+            return self.run_pre_call_hooks(id, purpose, messages);
         }
-        let facts = self.fold.facts(&messages, self.brief.system_bytes());
-        self.done.push_back(Event::Prepared { id, facts, messages: messages.into() });
+        let facts = self.fold.request_size(&messages, self.request_context.system_bytes());
+        self.local_events.push_back(Event::Prepared { id, size: facts, messages: messages.into() });
     }
 
     /// Does what comes before a call; when it breaks down, the user's messages still arrive.
-    fn prelude(&mut self, id: EffectId, purpose: Purpose, messages: Vec<UserMessage>) {
-        let prelude = Arc::clone(&self.ports.prelude);
+    fn run_pre_call_hooks(
+        &mut self,
+        id: EffectId,
+        purpose: CallPurpose,
+        messages: Vec<UserMessage>,
+    ) {
+        let prelude = Arc::clone(&self.ports.pre_call_hooks);
         let rest = messages.clone();
-        self.start(
+        self.start_task(
             id,
-            Lane::Own,
+            TaskThread::Dedicated,
             move |scope, _| {
-                let messages = messages.into_iter().chain(prelude.play(purpose, scope)).collect();
-                Arrival::Prelude { id, messages }
+                let messages = messages.into_iter().chain(prelude.run(purpose, scope)).collect();
+                DriverInput::PreCallHooksRun { id, messages }
             },
-            move |_| Arrival::Prelude { id, messages: rest },
+            move |_| DriverInput::PreCallHooksRun { id, messages: rest },
         );
     }
 
-    fn call(&mut self, id: EffectId, purpose: Purpose, attempt: u32, max_output: Option<Tokens>) {
+    fn call_model(
+        &mut self,
+        id: EffectId,
+        purpose: CallPurpose,
+        attempt: u32,
+        max_output: Option<Tokens>,
+    ) {
         let no_tools = [].into();
-        let request = self.fold.request(purpose, self.brief.system_bytes());
+        let request = self.fold.request_content(purpose, self.request_context.system_bytes());
         let tools = match purpose {
-            Purpose::Agent => &self.brief.tools,
-            Purpose::Compaction | Purpose::Closing => &no_tools,
+            CallPurpose::Agent => &self.request_context.tools,
+            CallPurpose::Compaction | CallPurpose::Closing => &no_tools,
         };
-        let ask = Ask {
+        let ask = ModelRequest {
             purpose,
             attempt,
-            system: &self.brief.system,
+            system: &self.request_context.system,
             tools,
             entries: &request.entries,
             instruction: request.instruction.as_deref(),
             max_output,
-            schema: self.brief.schema.as_ref().filter(|_| purpose == Purpose::Agent),
+            schema: self.request_context.schema.as_ref().filter(|_| purpose == CallPurpose::Agent),
         };
-        self.heard.clear();
+        self.partial_text.clear();
         let asked = self.clock.now();
         let call = match self.ports.model.prepare(&ask) {
             Ok(call) => call,
-            Err(fault) => return self.done.push_back(Event::Failed { id, fault }),
+            Err(fault) => return self.local_events.push_back(Event::CallFailed { id, fault }),
         };
         let window = self.fold.state.run().rules.context.window;
         if request.size > window {
-            let fault = too_large(request.size, window);
-            return self.done.push_back(Event::Failed { id, fault });
+            let fault = too_large_fault(request.size, window);
+            return self.local_events.push_back(Event::CallFailed { id, fault });
         }
         let ready = self.clock.now();
-        let times = CallTimes { encode: ready.since(asked), first_byte: None };
-        self.timing = Some(Timing { id, ready, times });
+        let times = CallTiming { encode: ready.since(asked), first_byte: None };
+        self.timing = Some(PendingTiming { id, encoded_at: ready, timing: times });
         let tools = Arc::clone(&self.ports.tools);
-        self.start(
+        self.start_task(
             id,
-            Lane::Own,
+            TaskThread::Dedicated,
             move |scope, post| {
-                let mut sink = |delta| post(Arrival::Delta { id, delta });
-                Arrival::Event(match call.run(scope, &mut sink) {
+                let mut sink = |delta| post(DriverInput::ReplyDelta { id, delta });
+                DriverInput::Event(match call.run(scope, &mut sink) {
                     Ok(reply) => {
-                        let access = access(&reply, |call| tools.access(call));
+                        let access = access_of_calls(&reply, |call| tools.access(call));
                         Event::Replied { id, reply, access }
                     }
-                    Err(fault) => Event::Failed { id, fault },
+                    Err(fault) => Event::CallFailed { id, fault },
                 })
             },
             move |why| {
-                Arrival::Event(Event::Failed { id, fault: Fault::new(FaultKind::Connect, why) })
+                DriverInput::Event(Event::CallFailed {
+                    id,
+                    fault: Fault::new(FaultKind::Connect, why),
+                })
             },
         );
     }
 
-    fn vet(&mut self, id: EffectId, call: ToolCall) {
+    fn authorize(&mut self, id: EffectId, call: ToolCall) {
         let tools = Arc::clone(&self.ports.tools);
         let lost = call.id.clone();
-        self.start(
+        self.start_task(
             id,
-            Lane::Pool,
+            TaskThread::Pool,
             move |scope, _| {
-                let vetted = tools.vet(&call, scope);
-                Arrival::Vetted { id, call: call.id, vetted }
+                let vetted = tools.authorize(&call, scope);
+                DriverInput::Authorized { id, call: call.id, outcome: vetted }
             },
             move |why| {
                 let result = ToolResult::new(lost.clone(), ToolStatus::Failed, why);
-                Arrival::Vetted { id, call: lost, vetted: Vetted::Refused(result) }
+                DriverInput::Authorized {
+                    id,
+                    call: lost,
+                    outcome: AuthorizationOutcome::Rejected(result),
+                }
             },
         );
     }
 
-    fn run_tool(&mut self, id: EffectId, call: ToolCall, allowance: Option<Allowance>) {
+    fn run_tool(&mut self, id: EffectId, call: ToolCall, allowance: Option<BudgetShare>) {
         let lost = call.id.clone();
-        let Some(Cleared { job, .. }) = self.jobs.remove(&call.id) else {
+        let Some(PendingCall { call: job, .. }) = self.approved.remove(&call.id) else {
             let text = "internal error: the call was cleared, but there is nothing to run";
             let result = ToolResult::new(call.id, ToolStatus::Failed, text);
-            return self.done.push_back(Event::Settled { id, result });
+            return self.local_events.push_back(Event::ToolCompleted { id, result });
         };
         let clock = Arc::clone(&self.clock);
-        self.start(
+        self.start_task(
             id,
-            Lane::Pool,
+            TaskThread::Pool,
             move |scope, _| {
                 let begun = clock.now();
-                let mut result = job.run(&scope.clone().allowing(allowance));
-                result.took = clock.now().since(begun);
-                Arrival::Event(Event::Settled { id, result })
+                let mut result = job.run(&scope.clone().with_budget(allowance));
+                result.duration = clock.now().since(begun);
+                DriverInput::Event(Event::ToolCompleted { id, result })
             },
             move |why| {
                 let result = ToolResult::new(lost, ToolStatus::Failed, why);
-                Arrival::Event(Event::Settled { id, result })
+                DriverInput::Event(Event::ToolCompleted { id, result })
             },
         );
     }
 
     /// Checks an answer; when it passes, a follow-up that waits goes before the end. One beyond the bound is left where it
     /// is, for when the session is resumed.
-    fn check(&mut self, id: EffectId, answer: &Arc<str>) {
-        let follow_up = match self.fold.state.run().takes_follow_up() {
-            true => self.ports.mailbox.follow_up(),
+    fn check_answer(&mut self, id: EffectId, answer: &Arc<str>) {
+        let follow_up = match self.fold.state.run().can_take_follow_up() {
+            true => self.ports.messages.take_follow_up(),
             false => None,
         };
         let checks = Arc::clone(&self.ports.checks);
         let answer = Arc::clone(answer);
-        self.start(
+        self.start_task(
             id,
-            Lane::Own,
+            TaskThread::Dedicated,
             move |scope, _| {
                 let check = match (checks.check(&answer, scope), follow_up) {
-                    (Check::Passed, Some(message)) => Check::FollowUp { message },
+                    (CheckResult::Passed, Some(message)) => CheckResult::FollowUp { message },
                     (check, _) => check,
                 };
-                Arrival::Event(Event::Checked { id, check })
+                DriverInput::Event(Event::Checked { id, result: check })
             },
-            move |why| Arrival::Event(Event::Defect { error: why.into() }),
+            move |why| DriverInput::Event(Event::InternalError { error: why.into() }),
         );
     }
 
     fn cancel(&mut self, id: EffectId) {
-        if let Some(token) = self.tokens.remove(&id) {
+        if let Some(token) = self.cancellations.remove(&id) {
             token.cancel();
         }
-        let text = std::mem::take(&mut self.heard);
-        if self.times(id).is_some() && !text.is_empty() {
+        let text = std::mem::take(&mut self.partial_text);
+        if self.take_timing(id).is_some() && !text.is_empty() {
             let at = self.clock.now();
-            if let Err(error) = self.write(at, Record::Partial { id, text: &text }) {
-                self.done.push_back(Event::StoreFailed { error: error.0 });
+            if let Err(error) = self.write(at, JournalRecord::Partial { id, text: &text }) {
+                self.local_events.push_back(Event::StoreFailed { error: error.0 });
             }
         }
     }
 
-    fn start(
+    fn start_task(
         &mut self,
         id: EffectId,
-        lane: Lane,
-        run: impl FnOnce(&Scope, &Post<'_>) -> Arrival + Send + 'static,
-        lost: impl FnOnce(&str) -> Arrival + Send + 'static,
+        lane: TaskThread,
+        run: impl FnOnce(&EffectContext, &InputSink<'_>) -> DriverInput + Send + 'static,
+        lost: impl FnOnce(&str) -> DriverInput + Send + 'static,
     ) {
-        let cancel = Cancel::new();
-        self.tokens.insert(id, cancel.clone());
-        self.hands.start(Work { id, lane, cancel, run: Box::new(run), lost: Box::new(lost) });
+        let cancel = CancellationToken::new();
+        self.cancellations.insert(id, cancel.clone());
+        self.executor.start(EffectTask {
+            id,
+            thread: lane,
+            cancel,
+            run: Box::new(run),
+            on_failure: Box::new(lost),
+        });
     }
 }
 
 /// Returns the fault of a request that is not sent, since the context window has no room for it.
-fn too_large(size: Tokens, window: Tokens) -> Fault {
+fn too_large_fault(size: Tokens, window: Tokens) -> Fault {
     let (size, window) = (size.0, window.0);
     let message = format!(
         "the request has about {size} tokens, more than the context window of {window}; it was not sent"
@@ -229,6 +258,6 @@ fn too_large(size: Tokens, window: Tokens) -> Fault {
     Fault::new(FaultKind::Overflow, message)
 }
 
-fn access(reply: &Reply, of: impl Fn(&ToolCall) -> Access) -> Arc<[Access]> {
+fn access_of_calls(reply: &Reply, of: impl Fn(&ToolCall) -> CallAccess) -> Arc<[CallAccess]> {
     reply.calls().map(of).collect()
 }

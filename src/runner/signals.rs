@@ -13,8 +13,8 @@ use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 use thiserror::Error;
 
-use super::hands::Arrival;
-use super::threads::Inbox;
+use super::executor::DriverInput;
+use super::thread_executor::DriverInputSender;
 use crate::machine::Event;
 use crate::model::Signal;
 
@@ -24,33 +24,33 @@ use crate::model::Signal;
 pub struct SignalError(#[from] std::io::Error);
 
 /// What is done on a signal.
-type Action = Box<dyn Fn(Signal) + Send>;
+type SignalAction = Box<dyn Fn(Signal) + Send>;
 
 /// Who is told of signals.
-struct Listeners {
+struct SignalListeners {
     /// Whether signals are caught.
-    caught: bool,
+    is_installed: bool,
     /// What is done before the process ends when there is no run. Without it the process ends as if nothing were caught.
-    before: Option<Action>,
+    idle_action: Option<SignalAction>,
     /// The runs, the oldest first.
-    runs: Vec<Listener>,
+    runs: Vec<RunSignalListener>,
 }
 
 /// A run that is told of signals.
-struct Listener {
-    inbox: Inbox,
-    first: Action,
-    farewell: Action,
+struct RunSignalListener {
+    inbox: DriverInputSender,
+    on_first: SignalAction,
+    on_second: SignalAction,
     /// The signal that has asked it to stop.
-    asked: Option<(i32, Instant)>,
+    interrupted_by: Option<(i32, Instant)>,
 }
 
-static LISTENERS: Mutex<Listeners> =
-    Mutex::new(Listeners { caught: false, before: None, runs: Vec::new() });
+static LISTENERS: Mutex<SignalListeners> =
+    Mutex::new(SignalListeners { is_installed: false, idle_action: None, runs: Vec::new() });
 
 /// How long the same signal once more is still the first one: `timeout` sends it to a process and then to its group, and
 /// nobody presses a key twice in that time.
-const ECHO: Duration = Duration::from_millis(150);
+const REPEAT_WINDOW: Duration = Duration::from_millis(150);
 
 /// Catches SIGINT, SIGTERM and SIGHUP from now on, on a thread of its own. Until there is a run, the process ends on the
 /// first one. A signal that was ignored when the process began stays ignored (`nohup`).
@@ -58,27 +58,28 @@ const ECHO: Duration = Duration::from_millis(150);
 /// # Errors
 ///
 /// Fails when the system refuses the handlers or the thread. The signals then do what they did before.
-pub fn catch() -> Result<(), SignalError> {
-    let mut listeners = listeners();
-    if listeners.caught {
+pub fn install_handlers() -> Result<(), SignalError> {
+    let mut listeners = lock_listeners();
+    if listeners.is_installed {
         return Ok(());
     }
     let (send, signals) = std::sync::mpsc::channel::<Signals>();
     // The thread first: without it nothing must be caught.
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
         let Ok(mut signals) = signals.recv() else { return };
-        signals.forever().for_each(tell);
+        signals.forever().for_each(dispatch);
     })?;
-    let ignored = ignored();
-    let caught = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored & bit(*signal) == 0);
+    let ignored = ignored_signals();
+    let caught =
+        [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored & signal_bit(*signal) == 0);
     let _ = send.send(Signals::new(caught)?);
-    listeners.caught = true;
+    listeners.is_installed = true;
     Ok(())
 }
 
 /// Lets something be done before a signal ends the process that comes before the first run.
-pub fn before_runs(action: impl Fn(Signal) + Send + 'static) {
-    listeners().before = Some(Box::new(action));
+pub fn set_idle_action(action: impl Fn(Signal) + Send + 'static) {
+    lock_listeners().idle_action = Some(Box::new(action));
 }
 
 /// Tells a run of signals from now on.
@@ -90,27 +91,32 @@ pub fn before_runs(action: impl Fn(Signal) + Send + 'static) {
 /// # Errors
 ///
 /// Fails when the signals can't be caught.
-pub fn listen(
-    inbox: Inbox,
+pub fn add_run(
+    inbox: DriverInputSender,
     first: impl Fn(Signal) + Send + 'static,
     farewell: impl Fn(Signal) + Send + 'static,
 ) -> Result<(), SignalError> {
-    catch()?;
+    install_handlers()?;
     let (first, farewell) = (Box::new(first), Box::new(farewell));
-    listeners().runs.push(Listener { inbox, first, farewell, asked: None });
+    lock_listeners().runs.push(RunSignalListener {
+        inbox,
+        on_first: first,
+        on_second: farewell,
+        interrupted_by: None,
+    });
     Ok(())
 }
 
 /// Tells everybody of a signal.
-fn tell(number: i32) {
+fn dispatch(number: i32) {
     let signal = match number {
         SIGTERM => Signal::Terminate,
         SIGHUP => Signal::Hangup,
         _ => Signal::Interrupt,
     };
-    let mut listeners = listeners();
+    let mut listeners = lock_listeners();
     if listeners.runs.is_empty() {
-        match &listeners.before {
+        match &listeners.idle_action {
             Some(before) => before(signal),
             // A shell wants to see what has ended the process. The first process of a container is not ended so.
             None if process::id() > 1 => drop(emulate_default_handler(number)),
@@ -119,31 +125,31 @@ fn tell(number: i32) {
         process::exit(i32::from(signal.exit_code()));
     }
     for run in &mut listeners.runs {
-        match run.asked {
-            Some((before, at)) if before == number && at.elapsed() < ECHO => continue,
+        match run.interrupted_by {
+            Some((before, at)) if before == number && at.elapsed() < REPEAT_WINDOW => continue,
             Some(_) => {
-                (run.farewell)(signal);
+                (run.on_second)(signal);
                 process::exit(i32::from(signal.exit_code()));
             }
-            None => run.asked = Some((number, Instant::now())),
+            None => run.interrupted_by = Some((number, Instant::now())),
         }
-        run.inbox.post(Arrival::Event(Event::Interrupt { signal }));
-        (run.first)(signal);
+        run.inbox.send(DriverInput::Event(Event::Interrupt { signal }));
+        (run.on_first)(signal);
     }
 }
 
 /// What a listener does leaves nothing half done here, so a poisoned lock is as good as new.
-fn listeners() -> MutexGuard<'static, Listeners> {
+fn lock_listeners() -> MutexGuard<'static, SignalListeners> {
     LISTENERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns the signals that this process was told to ignore, as a bit mask; none where the system doesn't tell.
-fn ignored() -> u64 {
+fn ignored_signals() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
-fn bit(signal: i32) -> u64 {
+fn signal_bit(signal: i32) -> u64 {
     1 << (signal - 1)
 }

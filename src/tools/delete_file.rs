@@ -3,16 +3,16 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::edit::{Edit, LIMIT};
-use super::tool::{Context, Kind, Output, Plan, Prepared, Target, Tool};
-use super::{advice, schema};
-use crate::model::Access;
+use super::file_edit::{FileEdit, MAX_FILE_SIZE};
+use super::tool::{CallContext, CallKind, CallPlan, CallTarget, PreparedCall, Tool, ToolOutput};
+use super::{error_hints, schema};
+use crate::model::CallAccess;
 use crate::port::ToolSpec;
-use crate::workspace::{RelPath, Root};
+use crate::workspace::{RelPath, WorkspaceRoot};
 
 /// Deletes files.
 pub(super) struct DeleteFile {
-    root: Root,
+    root: WorkspaceRoot,
     spec: ToolSpec,
 }
 
@@ -25,16 +25,18 @@ struct Arguments {
 }
 
 struct Call {
-    root: Root,
+    root: WorkspaceRoot,
     path: RelPath,
-    edit: Option<Edit>,
+    edit: Option<FileEdit>,
 }
 
 impl DeleteFile {
     /// Returns the tool.
-    pub(super) fn new(root: Root) -> Self {
-        let spec =
-            schema::spec::<Arguments>("delete_file", "Deletes a file. Folders are not deleted.");
+    pub(super) fn new(root: WorkspaceRoot) -> Self {
+        let spec = schema::tool_spec::<Arguments>(
+            "delete_file",
+            "Deletes a file. Folders are not deleted.",
+        );
         Self { root, spec }
     }
 }
@@ -44,53 +46,57 @@ impl Tool for DeleteFile {
         &self.spec
     }
 
-    fn prepare(&self, arguments: &str) -> Result<Box<dyn Prepared>, String> {
-        let Arguments { path } = schema::parse(&self.spec, arguments)?;
+    fn prepare(&self, arguments: &str) -> Result<Box<dyn PreparedCall>, String> {
+        let Arguments { path } = schema::parse_arguments(&self.spec, arguments)?;
         let path = self.root.resolve(&path).map_err(|error| error.to_string())?;
         Ok(Box::new(Call { root: self.root.clone(), path, edit: None }))
     }
 }
 
-impl Prepared for Call {
-    fn kind(&self) -> Kind {
-        Kind::Changes
+impl PreparedCall for Call {
+    fn kind(&self) -> CallKind {
+        CallKind::Changes
     }
 
-    fn access(&self) -> Access {
-        Access::write(&self.path.to_string())
+    fn access(&self) -> CallAccess {
+        CallAccess::write(&self.path.to_string())
     }
 
-    fn targets(&self) -> Vec<Target> {
-        vec![Target::Write(self.path.to_string())]
+    fn targets(&self) -> Vec<CallTarget> {
+        vec![CallTarget::Write(self.path.to_string())]
     }
 
-    fn real_targets(&self) -> Vec<Target> {
-        self.root.real(&self.path).map(|path| Target::Write(path.to_string())).into_iter().collect()
+    fn real_targets(&self) -> Vec<CallTarget> {
+        self.root
+            .real_path(&self.path)
+            .map(|path| CallTarget::Write(path.to_string()))
+            .into_iter()
+            .collect()
     }
 
     fn summary(&self) -> String {
         self.path.to_string()
     }
 
-    fn plan(&mut self) -> Result<Plan, Output> {
-        let failed = |error| Output::failed(advice::missing(&self.root, &error));
+    fn plan(&mut self) -> Result<CallPlan, ToolOutput> {
+        let failed = |error| ToolOutput::failed(error_hints::describe_missing(&self.root, &error));
         let path = self.root.canonical(&self.path).map_err(failed)?;
-        let before = self.root.read(&path, LIMIT).map_err(failed)?;
-        let edit = Edit::new(path, Some(&before), None);
+        let before = self.root.read(&path, MAX_FILE_SIZE).map_err(failed)?;
+        let edit = FileEdit::new(path, Some(&before), None);
         let plan = edit.plan();
         self.edit = Some(edit);
         Ok(plan)
     }
 
-    fn run(mut self: Box<Self>, _: &Context<'_>) -> Output {
+    fn run(mut self: Box<Self>, _: &CallContext<'_>) -> ToolOutput {
         if self.edit.is_none()
             && let Err(output) = self.plan()
         {
             return output;
         }
         match self.edit {
-            Some(edit) => edit.run(&self.root),
-            None => Output::failed("nothing to delete"),
+            Some(edit) => edit.apply(&self.root),
+            None => ToolOutput::failed("nothing to delete"),
         }
     }
 }

@@ -3,17 +3,17 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::edit::Edit;
-use super::replace::{NotReplaced, Places, replace};
-use super::tool::{Context, Kind, Output, Plan, Prepared, Target, Tool};
-use super::{advice, near, schema};
-use crate::model::Access;
+use super::file_edit::FileEdit;
+use super::replace::{NotReplaced, Occurrences, replace};
+use super::tool::{CallContext, CallKind, CallPlan, CallTarget, PreparedCall, Tool, ToolOutput};
+use super::{error_hints, nearest_lines, schema};
+use crate::model::CallAccess;
 use crate::port::ToolSpec;
-use crate::workspace::{RelPath, Root, Text, is_binary};
+use crate::workspace::{RelPath, TextFile, WorkspaceRoot, is_binary};
 
 /// Edits files.
 pub(super) struct EditFile {
-    root: Root,
+    root: WorkspaceRoot,
     spec: ToolSpec,
 }
 
@@ -33,16 +33,16 @@ struct Arguments {
 }
 
 struct Call {
-    root: Root,
+    root: WorkspaceRoot,
     path: RelPath,
     arguments: Arguments,
-    edit: Option<(Edit, usize)>,
+    edit: Option<(FileEdit, usize)>,
 }
 
 impl EditFile {
     /// Returns the tool.
-    pub(super) fn new(root: Root) -> Self {
-        let spec = schema::spec::<Arguments>(
+    pub(super) fn new(root: WorkspaceRoot) -> Self {
+        let spec = schema::tool_spec::<Arguments>(
             "edit_file",
             "Replaces a piece of text in a file. old_str has to stand in the file exactly once, unless replace_all is \
              set. Spaces and indentation count; line ends don't.",
@@ -56,8 +56,8 @@ impl Tool for EditFile {
         &self.spec
     }
 
-    fn prepare(&self, arguments: &str) -> Result<Box<dyn Prepared>, String> {
-        let arguments: Arguments = schema::parse(&self.spec, arguments)?;
+    fn prepare(&self, arguments: &str) -> Result<Box<dyn PreparedCall>, String> {
+        let arguments: Arguments = schema::parse_arguments(&self.spec, arguments)?;
         if arguments.old_str.is_empty() {
             let error = "Invalid arguments for edit_file: old_str is empty. Give the text to be replaced, or use \
                          write_file for a new file.";
@@ -68,21 +68,25 @@ impl Tool for EditFile {
     }
 }
 
-impl Prepared for Call {
-    fn kind(&self) -> Kind {
-        Kind::Changes
+impl PreparedCall for Call {
+    fn kind(&self) -> CallKind {
+        CallKind::Changes
     }
 
-    fn access(&self) -> Access {
-        Access::write(&self.path.to_string())
+    fn access(&self) -> CallAccess {
+        CallAccess::write(&self.path.to_string())
     }
 
-    fn targets(&self) -> Vec<Target> {
-        vec![Target::Write(self.path.to_string())]
+    fn targets(&self) -> Vec<CallTarget> {
+        vec![CallTarget::Write(self.path.to_string())]
     }
 
-    fn real_targets(&self) -> Vec<Target> {
-        self.root.real(&self.path).map(|path| Target::Write(path.to_string())).into_iter().collect()
+    fn real_targets(&self) -> Vec<CallTarget> {
+        self.root
+            .real_path(&self.path)
+            .map(|path| CallTarget::Write(path.to_string()))
+            .into_iter()
+            .collect()
     }
 
     fn summary(&self) -> String {
@@ -91,25 +95,25 @@ impl Prepared for Call {
         format!("{} ({old}→{new} lines)", self.path)
     }
 
-    fn plan(&mut self) -> Result<Plan, Output> {
-        let (edit, places) = self.edit().map_err(Output::failed)?;
+    fn plan(&mut self) -> Result<CallPlan, ToolOutput> {
+        let (edit, places) = self.edit().map_err(ToolOutput::failed)?;
         let plan = edit.plan();
         self.edit = Some((edit, places));
         Ok(plan)
     }
 
-    fn run(self: Box<Self>, _: &Context<'_>) -> Output {
+    fn run(self: Box<Self>, _: &CallContext<'_>) -> ToolOutput {
         let (edit, places) = match self.edit {
             Some(edit) => edit,
             None => match self.edit() {
                 Ok(edit) => edit,
-                Err(error) => return Output::failed(error),
+                Err(error) => return ToolOutput::failed(error),
             },
         };
-        let output = edit.run(&self.root);
+        let output = edit.apply(&self.root);
         match (output.status, places) {
             (crate::model::ToolStatus::Ok, 2..) => {
-                Output { text: format!("{} {places} places replaced.", output.text), ..output }
+                ToolOutput { text: format!("{} {places} places replaced.", output.text), ..output }
             }
             _ => output,
         }
@@ -118,24 +122,24 @@ impl Prepared for Call {
 
 impl Call {
     /// Returns the change, and how many places it replaces.
-    fn edit(&self) -> Result<(Edit, usize), String> {
+    fn edit(&self) -> Result<(FileEdit, usize), String> {
         let Arguments { old_str, new_str, replace_all, .. } = &self.arguments;
-        let file_error = |error| advice::missing(&self.root, &error);
+        let file_error = |error| error_hints::describe_missing(&self.root, &error);
         let path = self.root.canonical(&self.path).map_err(file_error)?;
-        let before = self.root.read(&path, super::edit::LIMIT).map_err(file_error)?;
+        let before = self.root.read(&path, super::file_edit::MAX_FILE_SIZE).map_err(file_error)?;
         let binary = || format!("'{path}' is a binary file; it cannot be edited as text");
         if is_binary(&before) {
             return Err(binary());
         }
-        if Text::would_mix(&before, new_str) {
-            return Err(advice::other_encoding(&path));
+        if TextFile::would_mix_encodings(&before, new_str) {
+            return Err(error_hints::describe_encoding_conflict(&path));
         }
-        let text = Text::read(before.clone()).ok_or_else(binary)?;
-        let places = if *replace_all { Places::All } else { Places::One };
+        let text = TextFile::read(before.clone()).ok_or_else(binary)?;
+        let places = if *replace_all { Occurrences::All } else { Occurrences::One };
         let replaced = replace(&text.content, old_str.as_bytes(), new_str.as_bytes(), places);
         let (content, places) = replaced.map_err(|why| match why {
             NotReplaced::Missing => {
-                format!("old_str not found in {path}. {}", near::hint(&text.content, old_str))
+                format!("old_str not found in {path}. {}", nearest_lines::describe_nearest(&text.content, old_str))
             }
             NotReplaced::Ambiguous(times) => format!(
                 "old_str appears {times} times in {path}. Give more of the text around it, so that it is found only \
@@ -145,7 +149,7 @@ impl Call {
                 format!("old_str and new_str are the same; nothing would change in {path}.")
             }
         })?;
-        let after = text.with(&content).ok_or_else(binary)?;
-        Ok((Edit::new(path, Some(&before), Some(after.into())), places))
+        let after = text.encode(&content).ok_or_else(binary)?;
+        Ok((FileEdit::new(path, Some(&before), Some(after.into())), places))
     }
 }

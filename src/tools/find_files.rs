@@ -6,25 +6,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::permission::Judge;
-use super::search::{Walk, Walked, names};
-use super::tool::{Context, Kind, Output, Prepared, Target, Tool};
-use super::{advice, schema};
-use crate::model::Access;
+use super::permission::PolicyEngine;
+use super::search::{FileWalk, WalkEnd, compile_name_pattern};
+use super::tool::{CallContext, CallKind, CallTarget, PreparedCall, Tool, ToolOutput};
+use super::{error_hints, schema};
+use crate::model::CallAccess;
 use crate::port::ToolSpec;
-use crate::workspace::{RelPath, Root};
+use crate::workspace::{RelPath, WorkspaceRoot};
 
 /// Finds files.
 pub(super) struct FindFiles {
-    root: Root,
-    judge: Arc<Judge>,
+    root: WorkspaceRoot,
+    policy: Arc<PolicyEngine>,
     spec: ToolSpec,
 }
 
 const NAME: &str = "find_files";
 
 /// Files that are shown.
-const MOST: usize = 500;
+const MAX_FILES: usize = 500;
 
 /// What the model says.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -37,18 +37,18 @@ struct Arguments {
 }
 
 struct Call {
-    walk: Walk,
+    walk: FileWalk,
     pattern: String,
 }
 
 impl FindFiles {
     /// Returns the tool.
-    pub(super) fn new(root: Root, judge: Arc<Judge>) -> Self {
-        let spec = schema::spec::<Arguments>(
+    pub(super) fn new(root: WorkspaceRoot, judge: Arc<PolicyEngine>) -> Self {
+        let spec = schema::tool_spec::<Arguments>(
             NAME,
             "Finds files by a glob on their names or paths. Files that the project ignores are left out.",
         );
-        Self { root, judge, spec }
+        Self { root, policy: judge, spec }
     }
 }
 
@@ -57,34 +57,34 @@ impl Tool for FindFiles {
         &self.spec
     }
 
-    fn prepare(&self, arguments: &str) -> Result<Box<dyn Prepared>, String> {
-        let Arguments { pattern, path } = schema::parse(&self.spec, arguments)?;
+    fn prepare(&self, arguments: &str) -> Result<Box<dyn PreparedCall>, String> {
+        let Arguments { pattern, path } = schema::parse_arguments(&self.spec, arguments)?;
         let invalid = |error| format!("Invalid arguments for {NAME}: pattern: {error}.");
-        let walk = Walk {
+        let walk = FileWalk {
             path: self.root.resolve(path.as_deref().unwrap_or(".")).map_err(|e| e.to_string())?,
             root: self.root.clone(),
-            names: Some(names(&pattern).map_err(invalid)?),
-            judge: Arc::clone(&self.judge),
+            names: Some(compile_name_pattern(&pattern).map_err(invalid)?),
+            policy: Arc::clone(&self.policy),
             tool: NAME,
         };
         Ok(Box::new(Call { walk, pattern }))
     }
 }
 
-impl Prepared for Call {
-    fn kind(&self) -> Kind {
-        Kind::Reads
+impl PreparedCall for Call {
+    fn kind(&self) -> CallKind {
+        CallKind::Reads
     }
 
-    fn access(&self) -> Access {
-        Access::read(&self.walk.place())
+    fn access(&self) -> CallAccess {
+        CallAccess::read(&self.walk.shown_path())
     }
 
-    fn targets(&self) -> Vec<Target> {
-        vec![Target::Search(self.walk.path.to_string())]
+    fn targets(&self) -> Vec<CallTarget> {
+        vec![CallTarget::Search(self.walk.path.to_string())]
     }
 
-    fn real_targets(&self) -> Vec<Target> {
+    fn real_targets(&self) -> Vec<CallTarget> {
         self.walk.real_targets()
     }
 
@@ -92,35 +92,37 @@ impl Prepared for Call {
         self.pattern.clone()
     }
 
-    fn run(self: Box<Self>, context: &Context<'_>) -> Output {
+    fn run(self: Box<Self>, context: &CallContext<'_>) -> ToolOutput {
         let found: Mutex<(BTreeSet<RelPath>, usize)> = Mutex::default();
         let found_in = &found;
-        let walked = self.walk.each(&context.scope.cancel, &|| {
+        let walked = self.walk.for_each_file(&context.scope.cancel, &|| {
             Box::new(move |path| {
                 let mut found = found_in.lock().unwrap_or_else(PoisonError::into_inner);
                 found.1 += 1;
                 found.0.insert(path);
-                if found.0.len() > MOST {
+                if found.0.len() > MAX_FILES {
                     found.0.pop_last();
                 }
             })
         });
         let walked = match walked {
             Ok(walked) => walked,
-            Err(error) => return Output::failed(advice::missing(&self.walk.root, &error)),
+            Err(error) => {
+                return ToolOutput::failed(error_hints::describe_missing(&self.walk.root, &error));
+            }
         };
         let (files, total) = found.into_inner().unwrap_or_else(PoisonError::into_inner);
-        if files.is_empty() && walked == Walked::All {
-            return Output::ok("No files.");
+        if files.is_empty() && walked == WalkEnd::Complete {
+            return ToolOutput::ok("No files.");
         }
         let mut lines: Vec<String> = files.iter().map(ToString::to_string).collect();
         if total > lines.len() {
             lines.push(format!("[{} of {total} files are shown; narrow the pattern]", lines.len()));
         }
-        if walked != Walked::All {
+        if walked != WalkEnd::Complete {
             lines
                 .push("[not all folders were looked at: it took too long; narrow path]".to_owned());
         }
-        Output::ok(lines.join("\n"))
+        ToolOutput::ok(lines.join("\n"))
     }
 }

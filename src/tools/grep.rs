@@ -5,18 +5,18 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::permission::Judge;
+use super::permission::PolicyEngine;
 use super::schema;
-use super::search::{Search, Text, Walk, names};
-use super::search_code::{SearchCall, count};
-use super::tool::{Prepared, Tool};
+use super::search::{ContentSearch, FileWalk, PatternSyntax, compile_name_pattern};
+use super::search_code::{SearchCall, clamp_count};
+use super::tool::{PreparedCall, Tool};
 use crate::port::ToolSpec;
-use crate::workspace::Root;
+use crate::workspace::WorkspaceRoot;
 
 /// Searches for texts.
 pub(super) struct Grep {
-    root: Root,
-    judge: Arc<Judge>,
+    root: WorkspaceRoot,
+    policy: Arc<PolicyEngine>,
     spec: ToolSpec,
 }
 
@@ -40,13 +40,13 @@ struct Arguments {
 
 impl Grep {
     /// Returns the tool.
-    pub(super) fn new(root: Root, judge: Arc<Judge>) -> Self {
-        let spec = schema::spec::<Arguments>(
+    pub(super) fn new(root: WorkspaceRoot, judge: Arc<PolicyEngine>) -> Self {
+        let spec = schema::tool_spec::<Arguments>(
             NAME,
             "Searches the content of files for a text as it is. Files that the project ignores, and binary files, are \
              left out.",
         );
-        Self { root, judge, spec }
+        Self { root, policy: judge, spec }
     }
 }
 
@@ -55,26 +55,33 @@ impl Tool for Grep {
         &self.spec
     }
 
-    fn prepare(&self, arguments: &str) -> Result<Box<dyn Prepared>, String> {
-        let arguments: Arguments = schema::parse(&self.spec, arguments)?;
+    fn prepare(&self, arguments: &str) -> Result<Box<dyn PreparedCall>, String> {
+        let arguments: Arguments = schema::parse_arguments(&self.spec, arguments)?;
         let Arguments { text, path, file_pattern, max_results, case_sensitive } = arguments;
         if text.is_empty() || text.contains('\n') {
             return Err(format!(
                 "Invalid arguments for {NAME}: text has to be a part of one line."
             ));
         }
-        let matcher = Search::matcher(&text, Text::Literal, case_sensitive.unwrap_or(true));
+        let matcher =
+            ContentSearch::matcher(&text, PatternSyntax::Literal, case_sensitive.unwrap_or(true));
         let matcher =
             matcher.map_err(|error| format!("Invalid arguments for {NAME}: text: {error}."))?;
         let invalid = |error| format!("Invalid arguments for {NAME}: file_pattern: {error}.");
-        let walk = Walk {
+        let walk = FileWalk {
             path: self.root.resolve(path.as_deref().unwrap_or(".")).map_err(|e| e.to_string())?,
             root: self.root.clone(),
-            names: file_pattern.map(|names| self::names(&names)).transpose().map_err(invalid)?,
-            judge: Arc::clone(&self.judge),
+            names: file_pattern
+                .map(|names| self::compile_name_pattern(&names))
+                .transpose()
+                .map_err(invalid)?,
+            policy: Arc::clone(&self.policy),
             tool: NAME,
         };
-        let most = count(max_results.unwrap_or(30).max(1), 1_000);
-        Ok(Box::new(SearchCall { search: Search { walk, matcher, context: 0, most }, text }))
+        let most = clamp_count(max_results.unwrap_or(30).max(1), 1_000);
+        Ok(Box::new(SearchCall {
+            search: ContentSearch { walk, matcher, context: 0, max_matches: most },
+            text,
+        }))
     }
 }

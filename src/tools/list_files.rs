@@ -4,15 +4,15 @@ use globset::GlobMatcher;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::tool::{Context, Kind, Output, Prepared, Target, Tool};
-use super::{advice, schema};
-use crate::model::Access;
+use super::tool::{CallContext, CallKind, CallTarget, PreparedCall, Tool, ToolOutput};
+use super::{error_hints, schema};
+use crate::model::CallAccess;
 use crate::port::ToolSpec;
-use crate::workspace::{Entry, RelPath, Root};
+use crate::workspace::{FolderEntry, RelPath, WorkspaceRoot};
 
 /// Lists folders.
 pub(super) struct ListFiles {
-    root: Root,
+    root: WorkspaceRoot,
     spec: ToolSpec,
 }
 
@@ -30,19 +30,19 @@ struct Arguments {
 }
 
 struct Call {
-    root: Root,
+    root: WorkspaceRoot,
     path: RelPath,
     pattern: Option<GlobMatcher>,
     recursive: bool,
 }
 
 /// Entries that are listed at the most.
-const MOST: usize = 1_000;
+const MAX_ENTRIES: usize = 1_000;
 
 impl ListFiles {
     /// Returns the tool.
-    pub(super) fn new(root: Root) -> Self {
-        let spec = schema::spec::<Arguments>(
+    pub(super) fn new(root: WorkspaceRoot) -> Self {
+        let spec = schema::tool_spec::<Arguments>(
             "list_files",
             "Lists the files and folders in a folder; a folder's name ends with /.",
         );
@@ -55,36 +55,37 @@ impl Tool for ListFiles {
         &self.spec
     }
 
-    fn prepare(&self, arguments: &str) -> Result<Box<dyn Prepared>, String> {
-        let Arguments { path, pattern, recursive } = schema::parse(&self.spec, arguments)?;
+    fn prepare(&self, arguments: &str) -> Result<Box<dyn PreparedCall>, String> {
+        let Arguments { path, pattern, recursive } =
+            schema::parse_arguments(&self.spec, arguments)?;
         let path = self.root.resolve(path.as_deref().unwrap_or(".")).map_err(|e| e.to_string())?;
-        let pattern = pattern.map(|pattern| glob(&pattern)).transpose()?;
+        let pattern = pattern.map(|pattern| compile_glob(&pattern)).transpose()?;
         Ok(Box::new(Call { root: self.root.clone(), path, pattern, recursive }))
     }
 }
 
-fn glob(pattern: &str) -> Result<GlobMatcher, String> {
+fn compile_glob(pattern: &str) -> Result<GlobMatcher, String> {
     let invalid = |error| format!("Invalid arguments for list_files: pattern: {error}.");
-    super::pattern::glob(pattern).map_err(invalid)
+    super::pattern::compile_glob(pattern).map_err(invalid)
 }
 
-impl Prepared for Call {
-    fn kind(&self) -> Kind {
-        Kind::Reads
+impl PreparedCall for Call {
+    fn kind(&self) -> CallKind {
+        CallKind::Reads
     }
 
-    fn access(&self) -> Access {
-        Access::read(&self.path.to_string())
+    fn access(&self) -> CallAccess {
+        CallAccess::read(&self.path.to_string())
     }
 
-    fn targets(&self) -> Vec<Target> {
-        vec![Target::Search(self.path.to_string())]
+    fn targets(&self) -> Vec<CallTarget> {
+        vec![CallTarget::Search(self.path.to_string())]
     }
 
-    fn real_targets(&self) -> Vec<Target> {
+    fn real_targets(&self) -> Vec<CallTarget> {
         self.root
-            .real(&self.path)
-            .map(|path| Target::Search(path.to_string()))
+            .real_path(&self.path)
+            .map(|path| CallTarget::Search(path.to_string()))
             .into_iter()
             .collect()
     }
@@ -93,7 +94,7 @@ impl Prepared for Call {
         self.path.to_string()
     }
 
-    fn run(self: Box<Self>, context: &Context<'_>) -> Output {
+    fn run(self: Box<Self>, context: &CallContext<'_>) -> ToolOutput {
         let mut lines = Vec::new();
         let mut folders = vec![self.path.clone()];
         let mut more = false;
@@ -101,43 +102,46 @@ impl Prepared for Call {
             if context.scope.cancel.is_cancelled() {
                 break;
             }
-            let (entries, is_cut) = match self.root.list(&folder, MOST) {
+            let (entries, is_cut) = match self.root.list(&folder, MAX_ENTRIES) {
                 Ok(listed) => listed,
                 Err(error) if folder == self.path => {
-                    return Output::failed(advice::missing(&self.root, &error));
+                    return ToolOutput::failed(error_hints::describe_missing(&self.root, &error));
                 }
                 // What cannot be read, or is gone, has nothing to show.
                 Err(_) => continue,
             };
             more |= is_cut;
-            for Entry { name, kind } in entries.iter().rev() {
+            for FolderEntry { name, kind } in entries.iter().rev() {
                 let path = folder.join(name);
-                if self.recursive && *kind == crate::workspace::Kind::Directory && name != ".git" {
+                if self.recursive
+                    && *kind == crate::workspace::FileKind::Directory
+                    && name != ".git"
+                {
                     folders.push(path);
                 }
             }
-            for Entry { name, kind } in entries {
+            for FolderEntry { name, kind } in entries {
                 let is_wanted = self.pattern.as_ref().is_none_or(|pattern| pattern.is_match(&name));
-                let slash = if kind == crate::workspace::Kind::Directory { "/" } else { "" };
+                let slash = if kind == crate::workspace::FileKind::Directory { "/" } else { "" };
                 if is_wanted {
                     lines.push(format!("{}{slash}", folder.join(&name)));
                 }
             }
-            if lines.len() > MOST {
+            if lines.len() > MAX_ENTRIES {
                 more = true;
                 break;
             }
         }
         if lines.is_empty() {
-            return Output::ok("(nothing)");
+            return ToolOutput::ok("(nothing)");
         }
-        lines.truncate(MOST);
+        lines.truncate(MAX_ENTRIES);
         if more {
             lines.push(format!(
                 "[only the first {} are shown; narrow path or pattern]",
                 lines.len()
             ));
         }
-        Output::ok(lines.join("\n"))
+        ToolOutput::ok(lines.join("\n"))
     }
 }

@@ -1,9 +1,9 @@
 //! Floor 4: the tools that a model can call, and whether it may.
 //!
-//! A tool implements [`Tool`]; library users add theirs in the same way. The [`Registry`] is the toolbox of a run: every
+//! A tool implements [`Tool`]; library users add theirs in the same way. The [`ToolRegistry`] is the toolbox of a run: every
 //! call goes through it, in the same order whatever the tool — is there such a tool, are its arguments what it takes, do
 //! the rules allow it ([`permission`]), what would it do, does the user agree — and only then it runs. What is too long
-//! for the model is shortened, and its whole is kept ([`Results`]).
+//! for the model is shortened, and its whole is kept ([`OutputStore`]).
 //!
 //! A file for each tool: [`standard`] returns them in the order in which the model sees them.
 //!
@@ -42,15 +42,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod advice;
 mod apply_patch;
 mod delete_file;
-mod edit;
 mod edit_file;
+mod error_hints;
+mod file_edit;
 mod find_files;
 mod grep;
 mod list_files;
-mod near;
+mod nearest_lines;
+mod output_store;
 mod patch;
 mod pattern;
 pub mod permission;
@@ -58,7 +59,6 @@ mod read_file;
 mod read_output;
 mod registry;
 mod replace;
-mod results;
 mod run_command;
 mod schema;
 mod search;
@@ -67,53 +67,61 @@ mod settings;
 mod tool;
 mod write_file;
 
+pub use output_store::{MemoryOutputStore, OutputStore, ResultPage};
 pub use read_output::NAME as READ_OUTPUT;
-pub use registry::{Common, Judged, Planned, Registry};
-pub use results::{InMemory, Kept, Results};
-pub use schema::{parse, spec};
-pub use settings::{CommandSettings, Delete, Effect, MaxTokens, Settings};
-pub use tool::{CommandTarget, Context, Kind, Length, Output, Plan, Prepared, Target, Tool};
+pub use registry::{AuthorizedCall, PlannedCall, SharedQuota, ToolRegistry};
+pub use schema::{parse_arguments, tool_spec};
+pub use settings::{CommandSettings, ExecutionMode, FileDeletion, MaxResultTokens, ToolSettings};
+pub use tool::{
+    CallContext, CallKind, CallPlan, CallTarget, CommandTarget, PreparedCall, Tool, ToolOutput,
+    Truncation,
+};
 
 use std::sync::Arc;
 
-use self::permission::Judge;
+use self::permission::PolicyEngine;
 use crate::exec::Supervisor;
-use crate::workspace::{Access, Guard, RelPath, Root};
+use crate::workspace::{AccessGuard, AccessMode, RelPath, WorkspaceRoot};
 
 /// What a tool may touch, by what it really is.
-struct ToolGuard {
+struct ToolAccessGuard {
     tool: &'static str,
-    judge: Arc<Judge>,
+    policy: Arc<PolicyEngine>,
 }
 
-impl Guard for ToolGuard {
-    fn limits(&self, access: Access) -> bool {
+impl AccessGuard for ToolAccessGuard {
+    fn is_restricted(&self, access: AccessMode) -> bool {
         match access {
-            Access::Read => self.judge.limits_searches(),
-            Access::Write => true,
+            AccessMode::Read => self.policy.has_search_limits(),
+            AccessMode::Write => true,
         }
     }
 
-    fn refuses(&self, path: &RelPath, access: Access) -> Option<String> {
+    fn denial_reason(&self, path: &RelPath, access: AccessMode) -> Option<String> {
         let path = path.to_string();
         match access {
-            Access::Read => (!self.judge.may_search(self.tool, &path))
+            AccessMode::Read => (!self.policy.can_search(self.tool, &path))
                 .then(|| format!("it is '{path}', which a rule or a guardrail is against")),
-            Access::Write => self.judge.refusal(self.tool, &Target::Write(path)),
+            AccessMode::Write => self.policy.denial_reason(self.tool, &CallTarget::Write(path)),
         }
     }
 
-    fn guards_repositories(&self) -> bool {
-        self.judge.guards_repositories()
+    fn protects_repositories(&self) -> bool {
+        self.policy.protects_repositories()
     }
 }
 
 /// Returns the tools of this program, in the order in which the model sees them.
-pub fn standard(root: &Root, supervisor: &Supervisor, settings: &Settings) -> Vec<Box<dyn Tool>> {
-    let budget = results::bytes(settings.max_result_tokens.0);
-    let judge = Arc::new(settings.judge());
-    let of =
-        |tool: &'static str| root.guarded(Arc::new(ToolGuard { tool, judge: Arc::clone(&judge) }));
+pub fn standard_tools(
+    root: &WorkspaceRoot,
+    supervisor: &Supervisor,
+    settings: &ToolSettings,
+) -> Vec<Box<dyn Tool>> {
+    let budget = output_store::bytes_for_tokens(settings.max_result_tokens.0);
+    let judge = Arc::new(settings.policy_engine());
+    let of = |tool: &'static str| {
+        root.with_guard(Arc::new(ToolAccessGuard { tool, policy: Arc::clone(&judge) }))
+    };
     let mut tools: Vec<Box<dyn Tool>> = vec![
         Box::new(read_file::ReadFile::new(of("read_file"), budget)),
         Box::new(write_file::WriteFile::new(of("write_file"))),
@@ -127,10 +135,10 @@ pub fn standard(root: &Root, supervisor: &Supervisor, settings: &Settings) -> Ve
             root.clone(),
             supervisor.clone(),
             settings.commands.clone(),
-            permission::DeniedFiles::of(root, &settings.rules),
+            permission::DeniedFiles::new(root, &settings.rules),
         )),
     ];
-    if settings.delete == Delete::Allowed {
+    if settings.delete == FileDeletion::Allowed {
         tools.push(Box::new(delete_file::DeleteFile::new(of("delete_file"))));
     }
     tools

@@ -23,17 +23,17 @@ pub(super) fn matches(pattern: &str, text: &str) -> bool {
 }
 
 /// The longest pattern for names of files.
-const LONGEST: usize = 1_000;
+const MAX_GLOB_LENGTH: usize = 1_000;
 
 /// Braces in each other that a pattern for names of files may have.
-const DEEPEST: usize = 8;
+const MAX_BRACE_DEPTH: usize = 8;
 
 /// Reads a pattern for names of files, in which `*` does not stand for `/`.
 ///
 /// # Errors
 ///
 /// Fails with what is wrong with it. One that is nested without end would end the process.
-pub(super) fn glob(pattern: &str) -> Result<GlobMatcher, String> {
+pub(super) fn compile_glob(pattern: &str) -> Result<GlobMatcher, String> {
     let mut depth = 0_usize;
     for char in pattern.chars() {
         match char {
@@ -41,7 +41,7 @@ pub(super) fn glob(pattern: &str) -> Result<GlobMatcher, String> {
             '}' => depth = depth.saturating_sub(1),
             _ => {}
         }
-        if depth > DEEPEST || pattern.len() > LONGEST {
+        if depth > MAX_BRACE_DEPTH || pattern.len() > MAX_GLOB_LENGTH {
             return Err("it is too long, or its braces are nested too deeply".to_owned());
         }
     }

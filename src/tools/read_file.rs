@@ -7,16 +7,17 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::schema;
-use super::tool::{Context, Kind, Length, Output, Prepared, Target, Tool};
-use crate::model::Access;
+use super::tool::{CallContext, CallKind, CallTarget, PreparedCall, Tool, ToolOutput, Truncation};
+use crate::model::CallAccess;
 use crate::port::ToolSpec;
 use crate::workspace::{
-    Encoding, FileError, Opened, Page, PageLimits, RelPath, Root, Text, is_binary,
+    Encoding, FileError, OpenFile, PageLimits, RelPath, TextFile, TextPage, WorkspaceRoot,
+    is_binary,
 };
 
 /// Reads files.
 pub(super) struct ReadFile {
-    root: Root,
+    root: WorkspaceRoot,
     spec: ToolSpec,
     budget: Option<usize>,
 }
@@ -34,7 +35,7 @@ struct Arguments {
 }
 
 struct Call {
-    root: Root,
+    root: WorkspaceRoot,
     path: RelPath,
     /// First line and number of lines, where a page was asked for.
     page: Option<(u64, Option<u64>)>,
@@ -42,21 +43,21 @@ struct Call {
 }
 
 /// The most that is loaded of a file that is read as a whole.
-const WHOLE: u64 = 4 << 20;
+const MAX_WHOLE_FILE: u64 = 4 << 20;
 
 /// The most of a line that is shown.
-const LINE: usize = 16 * 1024;
+const MAX_LINE_LENGTH: usize = 16 * 1024;
 
 /// The most that is read to find a page.
-const SCAN: u64 = 256 << 20;
+const MAX_SCAN: u64 = 256 << 20;
 
 /// The most of a file that is loaded because its characters are wider than a byte.
-const WIDE: u64 = 64 << 20;
+const MAX_WIDE_FILE: u64 = 64 << 20;
 
 impl ReadFile {
     /// Returns the tool; a page has so many bytes at the most.
-    pub(super) fn new(root: Root, budget: Option<usize>) -> Self {
-        let spec = schema::spec::<Arguments>(
+    pub(super) fn new(root: WorkspaceRoot, budget: Option<usize>) -> Self {
+        let spec = schema::tool_spec::<Arguments>(
             "read_file",
             "Reads a text file. Without offset and limit the whole file is read; a long one is shortened in the \
              middle, so read it in pages with offset and limit.",
@@ -70,85 +71,91 @@ impl Tool for ReadFile {
         &self.spec
     }
 
-    fn prepare(&self, arguments: &str) -> Result<Box<dyn Prepared>, String> {
-        let Arguments { path, offset, limit } = schema::parse(&self.spec, arguments)?;
+    fn prepare(&self, arguments: &str) -> Result<Box<dyn PreparedCall>, String> {
+        let Arguments { path, offset, limit } = schema::parse_arguments(&self.spec, arguments)?;
         let path = self.root.resolve(&path).map_err(|error| error.to_string())?;
         let page = (offset.is_some() || limit.is_some()).then(|| (offset.unwrap_or(1), limit));
         Ok(Box::new(Call { root: self.root.clone(), path, page, budget: self.budget }))
     }
 }
 
-impl Prepared for Call {
-    fn kind(&self) -> Kind {
-        Kind::Reads
+impl PreparedCall for Call {
+    fn kind(&self) -> CallKind {
+        CallKind::Reads
     }
 
-    fn access(&self) -> Access {
-        Access::read(&self.path.to_string())
+    fn access(&self) -> CallAccess {
+        CallAccess::read(&self.path.to_string())
     }
 
-    fn targets(&self) -> Vec<Target> {
-        vec![Target::Read(self.path.to_string())]
+    fn targets(&self) -> Vec<CallTarget> {
+        vec![CallTarget::Read(self.path.to_string())]
     }
 
-    fn real_targets(&self) -> Vec<Target> {
-        self.root.real(&self.path).map(|path| Target::Read(path.to_string())).into_iter().collect()
+    fn real_targets(&self) -> Vec<CallTarget> {
+        self.root
+            .real_path(&self.path)
+            .map(|path| CallTarget::Read(path.to_string()))
+            .into_iter()
+            .collect()
     }
 
     fn summary(&self) -> String {
         self.path.to_string()
     }
 
-    fn run(self: Box<Self>, _: &Context<'_>) -> Output {
+    fn run(self: Box<Self>, _: &CallContext<'_>) -> ToolOutput {
         match self.read() {
             Ok(output) => output,
-            Err(error) => Output::failed(super::advice::missing(&self.root, &error)),
+            Err(error) => {
+                ToolOutput::failed(super::error_hints::describe_missing(&self.root, &error))
+            }
         }
     }
 }
 
 impl Call {
-    fn read(&self) -> Result<Output, FileError> {
-        let Opened { mut file, size } = self.root.open_file(&self.path)?;
+    fn read(&self) -> Result<ToolOutput, FileError> {
+        let OpenFile { mut file, size } = self.root.open_file(&self.path)?;
         let failed = |source| FileError::Io { action: "read", path: self.path.clone(), source };
         let mut start = Vec::new();
         (&mut file).take(8 * 1024).read_to_end(&mut start).map_err(failed)?;
         if is_binary(&start) {
-            return Ok(Output::failed(format!(
+            return Ok(ToolOutput::failed(format!(
                 "'{}' is a binary file of {size} bytes; it cannot be shown as text.",
                 self.path
             )));
         }
         if start.is_empty() {
-            return Ok(Output::ok("(the file is empty)"));
+            return Ok(ToolOutput::ok("(the file is empty)"));
         }
-        if !Encoding::of(&start).is_wide() {
+        if !Encoding::detect(&start).is_wide() {
             return self.page(start.chain(file)).map_err(failed);
         }
-        let Some(text) = Text::read(self.root.read(&self.path, WIDE)?) else {
+        let Some(text) = TextFile::read(self.root.read(&self.path, MAX_WIDE_FILE)?) else {
             let text = format!("'{}' begins like UTF-16 text, but is none.", self.path);
-            return Ok(Output::failed(text));
+            return Ok(ToolOutput::failed(text));
         };
         self.page(Cursor::new(text.content)).map_err(failed)
     }
 
-    fn page(&self, text: impl Read) -> std::io::Result<Output> {
+    fn page(&self, text: impl Read) -> std::io::Result<ToolOutput> {
         let (first, lines) = self.page.unwrap_or((1, None));
         // A page has to fit, for it is not shortened any more; nobody asks for it twice.
         let bytes = match (self.page, self.budget) {
             (Some(_), Some(budget)) => budget.saturating_sub(200).max(400),
-            _ => usize::try_from(WHOLE).unwrap_or(usize::MAX),
+            _ => usize::try_from(MAX_WHOLE_FILE).unwrap_or(usize::MAX),
         };
         let limits = PageLimits {
             lines: lines.unwrap_or(u64::MAX),
             bytes,
-            line: LINE.min(bytes),
-            scan: SCAN,
+            line_bytes: MAX_LINE_LENGTH.min(bytes),
+            scan: MAX_SCAN,
         };
-        let page = Page::read(text, first, limits)?;
+        let page = TextPage::read(text, first, limits)?;
         let total = page.total.map_or_else(|| "many".to_owned(), |total| total.to_string());
         if page.lines == 0 {
-            return Ok(Output::failed(format!(
+            return Ok(ToolOutput::failed(format!(
                 "'{}' has {total} lines; there is no line {first}.",
                 self.path
             )));
@@ -161,16 +168,16 @@ impl Call {
             if !text.ends_with('\n') {
                 text.push('\n');
             }
-            let _ = write!(text, "[lines {}-{} of {total}", page.first, page.last());
+            let _ = write!(text, "[lines {}-{} of {total}", page.first, page.last_line());
             if page.is_full {
-                let _ = write!(text, "; read on with offset {}", page.last() + 1);
+                let _ = write!(text, "; read on with offset {}", page.last_line() + 1);
             }
             text.push(']');
         }
         if std::str::from_utf8(&page.content).is_err() {
             text += "\n[not UTF-8: some characters are shown as \u{fffd}]";
         }
-        let length = if self.page.is_some() { Length::Fitted } else { Length::Any };
-        Ok(Output { length, ..Output::ok(text) })
+        let length = if self.page.is_some() { Truncation::Done } else { Truncation::Allowed };
+        Ok(ToolOutput { truncation: length, ..ToolOutput::ok(text) })
     }
 }

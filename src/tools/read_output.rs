@@ -6,10 +6,10 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::results::{Results, boundary};
+use super::output_store::{OutputStore, char_boundary};
 use super::schema;
-use super::tool::{Context, Kind, Length, Output, Prepared, Tool};
-use crate::model::{Access, CallId};
+use super::tool::{CallContext, CallKind, PreparedCall, Tool, ToolOutput, Truncation};
+use crate::model::{CallAccess, CallId};
 use crate::port::ToolSpec;
 
 /// The name of the tool.
@@ -17,7 +17,7 @@ pub const NAME: &str = "read_output";
 
 /// Reads stored results.
 pub(super) struct ReadOutput {
-    results: Arc<dyn Results>,
+    results: Arc<dyn OutputStore>,
     spec: ToolSpec,
     budget: Option<usize>,
 }
@@ -35,7 +35,7 @@ struct Arguments {
 }
 
 struct Call {
-    results: Arc<dyn Results>,
+    results: Arc<dyn OutputStore>,
     id: CallId,
     first: u64,
     lines: u64,
@@ -43,15 +43,15 @@ struct Call {
 }
 
 /// Lines of a page when the model does not say.
-const LINES: u64 = 200;
+const DEFAULT_LINES: u64 = 200;
 
 /// Bytes of a page when results may have any length.
-const ROOM: usize = 64 * 1024;
+const DEFAULT_PAGE_BYTES: usize = 64 * 1024;
 
 impl ReadOutput {
     /// Returns the tool; a page has so many bytes at the most.
-    pub(super) fn new(results: Arc<dyn Results>, budget: Option<usize>) -> Self {
-        let spec = schema::spec::<Arguments>(
+    pub(super) fn new(results: Arc<dyn OutputStore>, budget: Option<usize>) -> Self {
+        let spec = schema::tool_spec::<Arguments>(
             NAME,
             "Reads the whole of a tool result that was shortened, in pages. The shortened result names its call_id.",
         );
@@ -64,58 +64,60 @@ impl Tool for ReadOutput {
         &self.spec
     }
 
-    fn prepare(&self, arguments: &str) -> Result<Box<dyn Prepared>, String> {
-        let Arguments { call_id, offset, limit } = schema::parse(&self.spec, arguments)?;
+    fn prepare(&self, arguments: &str) -> Result<Box<dyn PreparedCall>, String> {
+        let Arguments { call_id, offset, limit } = schema::parse_arguments(&self.spec, arguments)?;
         Ok(Box::new(Call {
             results: Arc::clone(&self.results),
             id: call_id.as_str().into(),
             first: offset.unwrap_or(1).max(1),
-            lines: limit.unwrap_or(LINES).max(1),
-            budget: self.budget.map_or(ROOM, |budget| budget.saturating_sub(200).max(400)),
+            lines: limit.unwrap_or(DEFAULT_LINES).max(1),
+            budget: self
+                .budget
+                .map_or(DEFAULT_PAGE_BYTES, |budget| budget.saturating_sub(200).max(400)),
         }))
     }
 }
 
-impl Prepared for Call {
-    fn kind(&self) -> Kind {
-        Kind::Reads
+impl PreparedCall for Call {
+    fn kind(&self) -> CallKind {
+        CallKind::Reads
     }
 
-    fn access(&self) -> Access {
-        Access::Read([].into())
+    fn access(&self) -> CallAccess {
+        CallAccess::Read([].into())
     }
 
     fn summary(&self) -> String {
         self.id.to_string()
     }
 
-    fn run(self: Box<Self>, _: &Context<'_>) -> Output {
+    fn run(self: Box<Self>, _: &CallContext<'_>) -> ToolOutput {
         let Some(kept) = self.results.page(&self.id, self.first, self.lines) else {
             let text = format!("No result of call_id '{}' is stored.", self.id);
-            return Output::failed(text);
+            return ToolOutput::failed(text);
         };
         if kept.text.is_empty() {
-            let (id, total, first) = (&self.id, kept.total, self.first);
+            let (id, total, first) = (&self.id, kept.total_lines, self.first);
             let text = format!("The result of '{id}' has {total} lines; there is no line {first}.");
-            return Output::failed(text);
+            return ToolOutput::failed(text);
         }
-        let (mut text, lines) = fitting(&kept.text, self.budget);
+        let (mut text, lines) = take_lines(&kept.text, self.budget);
         let last = self.first + lines - 1;
         if !text.ends_with('\n') {
             text.push('\n');
         }
-        let _ = write!(text, "[lines {}-{last} of {}", self.first, kept.total);
-        if last < kept.total {
+        let _ = write!(text, "[lines {}-{last} of {}", self.first, kept.total_lines);
+        if last < kept.total_lines {
             let _ = write!(text, "; read on with offset {}", last + 1);
         }
         text.push(']');
-        Output { length: Length::Fitted, ..Output::ok(text) }
+        ToolOutput { truncation: Truncation::Done, ..ToolOutput::ok(text) }
     }
 }
 
 /// Returns the first lines of a text that fit into so many bytes, and how many they are. The first one is cut when it
 /// alone is too long.
-fn fitting(text: &str, room: usize) -> (String, u64) {
+fn take_lines(text: &str, room: usize) -> (String, u64) {
     let mut page = String::new();
     let mut lines = 0;
     for line in text.split_inclusive('\n') {
@@ -124,7 +126,7 @@ fn fitting(text: &str, room: usize) -> (String, u64) {
         }
         lines += 1;
         if line.len() > room {
-            let end = boundary(line, room);
+            let end = char_boundary(line, room);
             page.push_str(&line[..end]);
             let _ = writeln!(page, "[... {} bytes of this line omitted ...]", line.len() - end);
             break;

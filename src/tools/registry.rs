@@ -3,41 +3,46 @@
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::output_store::{self, MemoryOutputStore, OutputStore};
 use super::permission::{
-    Answer, Confirm, Decision, Judge, Limits, Nobody, Question, Quota, Use, Used,
+    CallUsage, ConfirmationAnswer, ConfirmationRequest, Confirmer, Decision, GuardrailLimits,
+    NoConfirmer, PolicyEngine, Quota, QuotaUsage,
 };
 use super::read_output::{self, ReadOutput};
-use super::results::{self, InMemory, Results};
-use super::settings::{Effect, Settings};
-use super::tool::{Context, Kind, Length, Output, Plan, Prepared, Target, Tool};
-use crate::machine::Intent;
-use crate::model::{Access, Arguments, CallId, Span, ToolCall, ToolResult, ToolStatus, wildcard};
+use super::settings::{ExecutionMode, ToolSettings};
+use super::tool::{
+    CallContext, CallKind, CallPlan, CallTarget, PreparedCall, Tool, ToolOutput, Truncation,
+};
+use crate::machine::CallIntent;
+use crate::model::{
+    CallAccess, CallId, TimeSpan, ToolArguments, ToolCall, ToolResult, ToolStatus, matches_wildcard,
+};
 use crate::net::Secrets;
-use crate::port::{Job, Scope, ToolSpec, Toolbox, Vetted};
+use crate::port::{ApprovedCall, AuthorizationOutcome, EffectContext, ToolSpec, Toolbox};
 
 /// The tools that a model may call, with the rules for their use.
-pub struct Registry {
+pub struct ToolRegistry {
     tools: Vec<Box<dyn Tool>>,
     specs: Arc<[ToolSpec]>,
-    judge: Judge,
-    confirm: Box<dyn Confirm>,
-    results: Arc<dyn Results>,
-    settings: Settings,
-    common: Common,
+    judge: PolicyEngine,
+    confirm: Box<dyn Confirmer>,
+    results: Arc<dyn OutputStore>,
+    settings: ToolSettings,
+    common: SharedQuota,
     secrets: Secrets,
 }
 
 /// What the registries of one task have in common, when several agents work on it: how much of its limits is used, and
 /// what was only described.
 #[derive(Clone, Debug, Default)]
-pub struct Common {
+pub struct SharedQuota {
     quota: Arc<Quota>,
-    planned: Arc<Mutex<Vec<Planned>>>,
+    planned: Arc<Mutex<Vec<PlannedCall>>>,
 }
 
 /// A call that was described instead of made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Planned {
+pub struct PlannedCall {
     /// The tool.
     pub tool: Arc<str>,
     /// The call in one line.
@@ -45,38 +50,38 @@ pub struct Planned {
 }
 
 /// A call that may run, as far as arguments and rules go.
-pub struct Judged {
-    prepared: Box<dyn Prepared>,
+pub struct AuthorizedCall {
+    prepared: Box<dyn PreparedCall>,
     /// What was decided; never a refusal.
     pub decision: Decision,
 }
 
-impl Registry {
+impl ToolRegistry {
     /// Returns a registry of these tools and `read_output`; their order is the one that the model sees. Nobody can be
     /// asked, and long results are kept in memory.
-    pub fn new(tools: Vec<Box<dyn Tool>>, settings: Settings) -> Self {
-        let judge = settings.judge();
+    pub fn new(tools: Vec<Box<dyn Tool>>, settings: ToolSettings) -> Self {
+        let judge = settings.policy_engine();
         let registry = Self {
             tools,
             specs: [].into(),
             judge,
-            confirm: Box::new(Nobody),
-            results: Arc::new(InMemory::default()),
-            common: Common::new(settings.guardrails.limits, Used::default()),
+            confirm: Box::new(NoConfirmer),
+            results: Arc::new(MemoryOutputStore::default()),
+            common: SharedQuota::new(settings.guardrails.limits, QuotaUsage::default()),
             settings,
             secrets: Secrets::default(),
         };
-        registry.keeping(Arc::new(InMemory::default()))
+        registry.with_results(Arc::new(MemoryOutputStore::default()))
     }
 
     /// Returns the registry with somebody who can be asked.
-    pub fn asking(self, confirm: impl Confirm + 'static) -> Self {
+    pub fn with_confirmer(self, confirm: impl Confirmer + 'static) -> Self {
         Self { confirm: Box::new(confirm), ..self }
     }
 
     /// Returns the registry with another place for long results, from which `read_output` reads.
-    pub fn keeping(mut self, results: Arc<dyn Results>) -> Self {
-        let budget = results::bytes(self.settings.max_result_tokens.0);
+    pub fn with_results(mut self, results: Arc<dyn OutputStore>) -> Self {
+        let budget = output_store::bytes_for_tokens(self.settings.max_result_tokens.0);
         self.tools.retain(|tool| &*tool.spec().name != read_output::NAME);
         self.tools.push(Box::new(ReadOutput::new(Arc::clone(&results), budget)));
         let specs = self.tools.iter().map(|tool| tool.spec());
@@ -85,17 +90,17 @@ impl Registry {
     }
 
     /// Returns the registry of a run whose account is shared with others, or was begun before.
-    pub fn sharing(self, common: Common) -> Self {
+    pub fn with_shared_quota(self, common: SharedQuota) -> Self {
         Self { common, ..self }
     }
 
     /// Returns the registry with values that no result may contain.
-    pub fn hiding(self, secrets: Secrets) -> Self {
+    pub fn with_secrets(self, secrets: Secrets) -> Self {
         Self { secrets, ..self }
     }
 
     /// Returns the calls that were described instead of made, oldest first.
-    pub fn planned(&self) -> Vec<Planned> {
+    pub fn planned_calls(&self) -> Vec<PlannedCall> {
         self.common.planned.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -106,15 +111,17 @@ impl Registry {
     /// # Errors
     ///
     /// Fails with the answer to a call that cannot run.
-    pub fn judge(&self, call: &ToolCall) -> Result<Judged, ToolResult> {
+    pub fn judge(&self, call: &ToolCall) -> Result<AuthorizedCall, ToolResult> {
         let prepared = self.prepare(call)?;
         match self.judge.decide(&call.name, &*prepared) {
-            Decision::Deny(why) => Err(denied(call, &why)),
-            decision @ (Decision::Allow(_) | Decision::Ask(_)) => Ok(Judged { prepared, decision }),
+            Decision::Deny(why) => Err(denied_result(call, &why)),
+            decision @ (Decision::Allow(_) | Decision::Ask(_)) => {
+                Ok(AuthorizedCall { prepared, decision })
+            }
         }
     }
 
-    fn prepare(&self, call: &ToolCall) -> Result<Box<dyn Prepared>, ToolResult> {
+    fn prepare(&self, call: &ToolCall) -> Result<Box<dyn PreparedCall>, ToolResult> {
         let answer = |status, text: String| ToolResult::new(call.id.clone(), status, text);
         let available = || {
             let names: Vec<&str> = self.specs.iter().map(|spec| &*spec.name).collect();
@@ -134,74 +141,80 @@ impl Registry {
         }
         let malformed = |error| answer(ToolStatus::Malformed, error);
         match &call.arguments {
-            Arguments::Complete { text } => tool.prepare(text).map_err(malformed),
-            Arguments::Malformed { error, .. } => {
+            ToolArguments::Complete { text } => tool.prepare(text).map_err(malformed),
+            ToolArguments::Malformed { error, .. } => {
                 Err(malformed(format!("Invalid arguments for {}: {error}.", call.name)))
             }
-            Arguments::Cut { .. } => {
+            ToolArguments::Truncated { .. } => {
                 let text = "Not run: the call was cut off by the output limit.";
-                Err(answer(ToolStatus::Cut, text.to_owned()))
+                Err(answer(ToolStatus::Truncated, text.to_owned()))
             }
         }
     }
 
-    fn clear(&self, call: &ToolCall, judged: Judged, scope: &Scope) -> Vetted {
-        let Judged { mut prepared, decision } = judged;
+    fn approve(
+        &self,
+        call: &ToolCall,
+        judged: AuthorizedCall,
+        scope: &EffectContext,
+    ) -> AuthorizationOutcome {
+        let AuthorizedCall { mut prepared, decision } = judged;
         let plan = match prepared.plan() {
             Ok(plan) => plan,
-            Err(output) => return Vetted::Refused(self.answer(&call.id, output)),
+            Err(output) => return AuthorizationOutcome::Rejected(self.to_result(&call.id, output)),
         };
-        let is_harmless =
-            matches!(prepared.kind(), Kind::Reads | Kind::Delegates) || decision.is_for_reading();
-        let is_described = self.settings.effect == Effect::Described && !is_harmless;
-        let decision = match self.decide_really(call, &*prepared, decision) {
+        let is_harmless = matches!(prepared.kind(), CallKind::Reads | CallKind::Delegates)
+            || decision.is_read_only();
+        let is_described = self.settings.execution == ExecutionMode::DryRun && !is_harmless;
+        let decision = match self.decide_by_real_targets(call, &*prepared, decision) {
             Ok(decision) => decision,
-            Err(why) => return Vetted::Refused(denied(call, &why)),
+            Err(why) => return AuthorizationOutcome::Rejected(denied_result(call, &why)),
         };
-        let commands = u64::from(prepared.kind() == Kind::Command);
-        let using = Use { changes: &plan.changes, commands };
-        if let Some(why) = self.common.quota.exceeded(using).filter(|_| !is_described) {
-            return Vetted::Refused(denied(call, &why));
+        let commands = u64::from(prepared.kind() == CallKind::Command);
+        let using = CallUsage { changes: &plan.changes, commands };
+        if let Some(why) = self.common.quota.exceeded_reason(using).filter(|_| !is_described) {
+            return AuthorizationOutcome::Rejected(denied_result(call, &why));
         }
         let grounds = match decision {
             _ if is_described => "dry run".to_owned(),
             Decision::Allow(grounds) => format!("allowed: {grounds}"),
             Decision::Ask(why) | Decision::Deny(why) => {
-                match self.ask(call, &*prepared, &why, scope) {
+                match self.confirm_call(call, &*prepared, &why, scope) {
                     Ok(grounds) => grounds,
                     Err(vetted) => return vetted,
                 }
             }
         };
         if is_described {
-            return Vetted::Cleared {
-                job: self.described(call, &*prepared),
-                limit: Span::secs(10),
-                intent: Intent::Pure,
-                grounds: grounds.into(),
+            return AuthorizationOutcome::Approved {
+                call: self.dry_run(call, &*prepared),
+                timeout: TimeSpan::from_secs(10),
+                intent: CallIntent::ReadOnly,
+                reason: grounds.into(),
             };
         }
-        if let Err(why) = self.common.quota.take(using) {
-            return Vetted::Refused(denied(call, &why));
+        if let Err(why) = self.common.quota.consume(using) {
+            return AuthorizationOutcome::Rejected(denied_result(call, &why));
         }
-        let Plan { intent, .. } = plan;
-        let limit = prepared.limit();
-        let job = Box::new(Cleared { call: call.id.clone(), prepared, finish: self.finish() });
-        Vetted::Cleared { job, limit, intent, grounds: grounds.into() }
+        let CallPlan { intent, .. } = plan;
+        let limit = prepared.time_limit();
+        let job =
+            Box::new(ToolJob { call: call.id.clone(), prepared, results: self.result_builder() });
+        AuthorizationOutcome::Approved { call: job, timeout: limit, intent, reason: grounds.into() }
     }
 
     /// Decides again when a call touches something by another name than it says.
-    fn decide_really(
+    fn decide_by_real_targets(
         &self,
         call: &ToolCall,
-        prepared: &dyn Prepared,
+        prepared: &dyn PreparedCall,
         decision: Decision,
     ) -> Result<Decision, String> {
         let targets = prepared.real_targets();
         if targets.is_empty() {
             return Ok(decision);
         }
-        match (decision, self.judge.decide_about(&call.name, prepared.kind(), &targets)) {
+        match (decision, self.judge.decide_for_targets(&call.name, prepared.kind(), &targets)) {
             (_, Decision::Deny(why)) | (Decision::Deny(why), _) => Err(why),
             (Decision::Ask(why), _) | (_, Decision::Ask(why)) => Ok(Decision::Ask(why)),
             (allow @ Decision::Allow(_), Decision::Allow(_)) => Ok(allow),
@@ -209,139 +222,150 @@ impl Registry {
     }
 
     /// Asks the user; returns on what grounds the call may run.
-    fn ask(
+    fn confirm_call(
         &self,
         call: &ToolCall,
-        prepared: &dyn Prepared,
+        prepared: &dyn PreparedCall,
         why: &str,
-        scope: &Scope,
-    ) -> Result<String, Vetted> {
+        scope: &EffectContext,
+    ) -> Result<String, AuthorizationOutcome> {
         let denied = |text: String| {
-            Err(Vetted::Refused(ToolResult::new(call.id.clone(), ToolStatus::Denied, text)))
+            Err(AuthorizationOutcome::Rejected(ToolResult::new(
+                call.id.clone(),
+                ToolStatus::Denied,
+                text,
+            )))
         };
         let summary = prepared.summary();
-        match self.confirm.ask(&Question { tool: &call.name, summary: &summary, why }, scope) {
-            Answer::Yes => Ok("confirmed by the user".to_owned()),
-            Answer::No => denied("Denied: the user said no. Don't try the same again.".to_owned()),
-            Answer::Abort => Err(Vetted::Abort),
-            Answer::Nobody => denied(format!(
+        match self.confirm.confirm(
+            &ConfirmationRequest { tool: &call.name, summary: &summary, reason: why },
+            scope,
+        ) {
+            ConfirmationAnswer::Yes => Ok("confirmed by the user".to_owned()),
+            ConfirmationAnswer::No => {
+                denied("Denied: the user said no. Don't try the same again.".to_owned())
+            }
+            ConfirmationAnswer::Abort => Err(AuthorizationOutcome::Abort),
+            ConfirmationAnswer::Unavailable => denied(format!(
                 "Denied: {} needs a confirmation ({why}), and there is no terminal to ask on. The user can allow it \
                  with --mode yolo, or with a rule like --allow {}.",
                 call.name,
-                example(&call.name, prepared)
+                example_rule(&call.name, prepared)
             )),
         }
     }
 
-    fn described(&self, call: &ToolCall, prepared: &dyn Prepared) -> Box<dyn Job> {
-        let planned = Planned { tool: Arc::clone(&call.name), summary: prepared.summary() };
+    fn dry_run(&self, call: &ToolCall, prepared: &dyn PreparedCall) -> Box<dyn ApprovedCall> {
+        let planned = PlannedCall { tool: Arc::clone(&call.name), summary: prepared.summary() };
         let text = format!(
             "Dry run: {} was not run; it would have been: {}. Go on as if it had succeeded.",
             call.name, planned.summary
         );
-        Box::new(Described {
+        Box::new(DryRunJob {
             planned,
-            list: Arc::clone(&self.common.planned),
+            planned_calls: Arc::clone(&self.common.planned),
             result: ToolResult::new(call.id.clone(), ToolStatus::Ok, text),
         })
     }
 
-    fn answer(&self, call: &CallId, output: Output) -> ToolResult {
-        self.finish().result(call, output)
+    fn to_result(&self, call: &CallId, output: ToolOutput) -> ToolResult {
+        self.result_builder().build(call, output)
     }
 
-    fn finish(&self) -> Finish {
-        Finish {
+    fn result_builder(&self) -> ResultBuilder {
+        ResultBuilder {
             results: Arc::clone(&self.results),
-            budget: results::bytes(self.settings.max_result_tokens.0),
+            budget: output_store::bytes_for_tokens(self.settings.max_result_tokens.0),
             secrets: self.secrets.clone(),
         }
     }
 }
 
-impl Common {
+impl SharedQuota {
     /// Returns the account of a task of which something is done already; that counts against its limits.
-    pub fn new(limits: Limits, used: Used) -> Self {
+    pub fn new(limits: GuardrailLimits, used: QuotaUsage) -> Self {
         Self { quota: Arc::new(Quota::new(limits, used)), planned: Arc::default() }
     }
 }
 
-impl Toolbox for Registry {
+impl Toolbox for ToolRegistry {
     fn specs(&self) -> Arc<[ToolSpec]> {
         Arc::clone(&self.specs)
     }
 
-    fn access(&self, call: &ToolCall) -> Access {
+    fn access(&self, call: &ToolCall) -> CallAccess {
         match self.judge(call) {
-            Ok(Judged { prepared, decision: Decision::Allow(_) }) => prepared.access(),
+            Ok(AuthorizedCall { prepared, decision: Decision::Allow(_) }) => prepared.access(),
             // Two questions at a time would confuse everybody.
-            Ok(_) => Access::Exclusive,
+            Ok(_) => CallAccess::Exclusive,
             // It will not run at all.
-            Err(_) => Access::Read([].into()),
+            Err(_) => CallAccess::Read([].into()),
         }
     }
 
-    fn refusal(&self, call: &ToolCall) -> Option<ToolResult> {
+    fn invalid_call_result(&self, call: &ToolCall) -> Option<ToolResult> {
         self.judge(call).err()
     }
 
-    fn vet(&self, call: &ToolCall, scope: &Scope) -> Vetted {
+    fn authorize(&self, call: &ToolCall, scope: &EffectContext) -> AuthorizationOutcome {
         match self.judge(call) {
-            Ok(judged) => self.clear(call, judged, scope),
-            Err(result) => Vetted::Refused(result),
+            Ok(judged) => self.approve(call, judged, scope),
+            Err(result) => AuthorizationOutcome::Rejected(result),
         }
     }
 }
 
 /// A call that was cleared.
-struct Cleared {
+struct ToolJob {
     call: CallId,
-    prepared: Box<dyn Prepared>,
-    finish: Finish,
+    prepared: Box<dyn PreparedCall>,
+    results: ResultBuilder,
 }
 
-impl Job for Cleared {
-    fn run(self: Box<Self>, scope: &Scope) -> ToolResult {
-        let output = self.prepared.run(&Context { scope, call: &self.call });
-        self.finish.result(&self.call, output)
+impl ApprovedCall for ToolJob {
+    fn run(self: Box<Self>, scope: &EffectContext) -> ToolResult {
+        let output = self.prepared.run(&CallContext { scope, call: &self.call });
+        self.results.build(&self.call, output)
     }
 }
 
 /// A call that is only described.
-struct Described {
-    planned: Planned,
-    list: Arc<Mutex<Vec<Planned>>>,
+struct DryRunJob {
+    planned: PlannedCall,
+    planned_calls: Arc<Mutex<Vec<PlannedCall>>>,
     result: ToolResult,
 }
 
-impl Job for Described {
-    fn run(self: Box<Self>, _: &Scope) -> ToolResult {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner).push(self.planned);
+impl ApprovedCall for DryRunJob {
+    fn run(self: Box<Self>, _: &EffectContext) -> ToolResult {
+        self.planned_calls.lock().unwrap_or_else(PoisonError::into_inner).push(self.planned);
         self.result
     }
 }
 
 /// What is done with an output before anybody sees it.
-struct Finish {
-    results: Arc<dyn Results>,
+struct ResultBuilder {
+    results: Arc<dyn OutputStore>,
     budget: Option<usize>,
     secrets: Secrets,
 }
 
-impl Finish {
+impl ResultBuilder {
     /// Makes the result of an output: secrets are masked, what is too long is shortened, and its whole is kept.
-    fn result(&self, call: &CallId, output: Output) -> ToolResult {
-        let Output { status, text, whole, changes, length } = output;
+    fn build(&self, call: &CallId, output: ToolOutput) -> ToolResult {
+        let ToolOutput { status, text, full_text: whole, changes, truncation: length } = output;
         let text = self.secrets.mask(text);
         let short = match length {
-            Length::Any => self.budget.and_then(|budget| results::shorten(&text, budget)),
-            Length::Fitted => None,
+            Truncation::Allowed => {
+                self.budget.and_then(|budget| output_store::truncate_text(&text, budget))
+            }
+            Truncation::Done => None,
         };
         let is_part = whole.is_some() || short.is_some();
         let mut shown = short.unwrap_or_else(|| text.clone());
         if is_part {
             let whole = whole.map_or(text, |whole| self.secrets.mask(whole.as_ref().to_owned()));
-            self.results.keep(call, whole.into());
+            self.results.store(call, whole.into());
             if !shown.ends_with('\n') {
                 shown.push('\n');
             }
@@ -352,25 +376,25 @@ impl Finish {
 }
 
 /// Returns the answer to a call that may not run.
-fn denied(call: &ToolCall, why: &str) -> ToolResult {
+fn denied_result(call: &ToolCall, why: &str) -> ToolResult {
     let text = format!("Denied: {why}.");
     ToolResult::new(call.id.clone(), ToolStatus::Denied, text)
 }
 
 /// Returns a rule that would allow a call, for a shell.
-fn example(tool: &str, prepared: &dyn Prepared) -> String {
+fn example_rule(tool: &str, prepared: &dyn PreparedCall) -> String {
     let target = prepared.targets().into_iter().next().map(|target| match target {
-        Target::Read(path) | Target::Write(path) | Target::Search(path) => path,
-        Target::Command(command) => command.line.trim().to_owned(),
+        CallTarget::Read(path) | CallTarget::Write(path) | CallTarget::Search(path) => path,
+        CallTarget::Command(command) => command.line.trim().to_owned(),
     });
     let rule = target.map_or_else(|| tool.to_owned(), |target| format!("{tool}({target})"));
     format!("'{}'", rule.replace('\'', r"'\''"))
 }
 
-impl Settings {
+impl ToolSettings {
     /// Returns whether the agent may use a tool.
     fn allows(&self, tool: &str) -> bool {
-        let matches = |pattern: &String| wildcard(pattern, tool);
+        let matches = |pattern: &String| matches_wildcard(pattern, tool);
         self.allowed_tools.as_ref().is_none_or(|allowed| allowed.iter().any(matches))
     }
 }

@@ -17,7 +17,7 @@ pub(super) enum NotReplaced {
 
 /// How many places may be replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Places {
+pub(super) enum Occurrences {
     /// Exactly one, which there has to be.
     One,
     /// All there are.
@@ -34,24 +34,24 @@ pub(super) fn replace(
     text: &[u8],
     old: &[u8],
     new: &[u8],
-    places: Places,
+    places: Occurrences,
 ) -> Result<(Vec<u8>, usize), NotReplaced> {
     let (old, new) = (with_lf(old), with_lf(new));
     let plain = with_lf(text);
     let found: Vec<usize> = memmem::find_iter(&plain, &old).collect();
     match (found.len(), places) {
         (0, _) => return Err(NotReplaced::Missing),
-        (1, _) | (_, Places::All) => {}
-        (_, Places::One) => return Err(NotReplaced::Ambiguous(found.len())),
+        (1, _) | (_, Occurrences::All) => {}
+        (_, Occurrences::One) => return Err(NotReplaced::Ambiguous(found.len())),
     }
-    if places == Places::One && overlaps(&plain, &old, found[0]) {
+    if places == Occurrences::One && has_overlapping_match(&plain, &old, found[0]) {
         return Err(NotReplaced::Ambiguous(2));
     }
-    let original = Original::of(text, plain.len());
+    let original = OriginalOffsets::of(text, plain.len());
     let mut after = Vec::with_capacity(text.len() + new.len());
     let mut copied = 0;
     for start in &found {
-        let (from, to) = (original.place(*start), original.place(start + old.len()));
+        let (from, to) = (original.offset(*start), original.offset(start + old.len()));
         after.extend_from_slice(&text[copied..from]);
         if ends_with_crlf(text, from, to) {
             after.extend(with_crlf(&new));
@@ -65,7 +65,7 @@ pub(super) fn replace(
 }
 
 /// Returns whether the piece is found a second time that shares characters with the first.
-fn overlaps(text: &[u8], piece: &[u8], first: usize) -> bool {
+fn has_overlapping_match(text: &[u8], piece: &[u8], first: usize) -> bool {
     memmem::find(&text[first + 1..], piece).is_some()
 }
 
@@ -82,12 +82,12 @@ fn ends_with_crlf(text: &[u8], from: usize, to: usize) -> bool {
 }
 
 /// Where the places of a text with line feeds alone are in the original.
-struct Original {
+struct OriginalOffsets {
     /// The places, in the text with line feeds alone, before which a carriage return was left out.
-    left_out: Vec<usize>,
+    removed_at: Vec<usize>,
 }
 
-impl Original {
+impl OriginalOffsets {
     fn of(text: &[u8], length: usize) -> Self {
         let mut left_out = Vec::with_capacity(text.len() - length);
         if text.len() > length {
@@ -95,12 +95,12 @@ impl Original {
                 left_out.push(at - left_out.len());
             }
         }
-        Self { left_out }
+        Self { removed_at: left_out }
     }
 
     /// Returns where a place is; before the carriage return when it is between it and its line feed.
-    fn place(&self, place: usize) -> usize {
-        place + self.left_out.partition_point(|left_out| *left_out < place)
+    fn offset(&self, place: usize) -> usize {
+        place + self.removed_at.partition_point(|left_out| *left_out < place)
     }
 }
 
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     fn one(text: &str, old: &str, new: &str) -> Result<String, NotReplaced> {
-        let replaced = replace(text.as_bytes(), old.as_bytes(), new.as_bytes(), Places::One);
+        let replaced = replace(text.as_bytes(), old.as_bytes(), new.as_bytes(), Occurrences::One);
         replaced.map(|(text, _)| String::from_utf8(text).unwrap())
     }
 
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(one("a a", "a", "x"), Err(NotReplaced::Ambiguous(2)));
         assert_eq!(one("aaa", "aa", "x"), Err(NotReplaced::Ambiguous(2)));
         assert_eq!(one("a", "a", "a"), Err(NotReplaced::Unchanged));
-        let all = replace(b"a a", b"a", b"x", Places::All).unwrap();
+        let all = replace(b"a a", b"a", b"x", Occurrences::All).unwrap();
         assert_eq!(all, (b"x x".to_vec(), 2));
     }
 

@@ -10,15 +10,19 @@ use serde::Deserialize;
 use super::permission::DeniedFiles;
 use super::schema;
 use super::settings::CommandSettings;
-use super::tool::{CommandTarget, Context, Kind, Output, Prepared, Target, Tool};
-use crate::exec::{Command, End, Level, Outcome, Supervisor, explained};
-use crate::model::{Access, Span, ToolStatus};
+use super::tool::{
+    CallContext, CallKind, CallTarget, CommandTarget, PreparedCall, Tool, ToolOutput,
+};
+use crate::exec::{
+    CommandEnd, CommandOutcome, CommandSpec, SandboxLevel, Supervisor, explain_denial,
+};
+use crate::model::{CallAccess, TimeSpan, ToolStatus};
 use crate::port::ToolSpec;
-use crate::workspace::{RelPath, Root};
+use crate::workspace::{RelPath, WorkspaceRoot};
 
 /// Runs commands.
 pub(super) struct RunCommand {
-    root: Root,
+    root: WorkspaceRoot,
     supervisor: Supervisor,
     settings: CommandSettings,
     denied: DeniedFiles,
@@ -41,7 +45,7 @@ struct Arguments {
 }
 
 struct Call {
-    root: Root,
+    root: WorkspaceRoot,
     supervisor: Supervisor,
     command: String,
     cwd: RelPath,
@@ -52,23 +56,23 @@ struct Call {
 }
 
 /// The longest that a command may be given.
-const LONGEST: u64 = 3_600;
+const MAX_TIMEOUT: u64 = 3_600;
 
 impl RunCommand {
     /// Returns the tool.
     pub(super) fn new(
-        root: Root,
+        root: WorkspaceRoot,
         supervisor: Supervisor,
         settings: CommandSettings,
         denied: DeniedFiles,
     ) -> Self {
         let description = format!(
             "Runs a shell command in the workspace and returns its output, its error output and its exit code. It has \
-             no terminal and no input; it is ended after {} seconds unless timeout says otherwise, which can be up to {LONGEST}. Nothing that it \
+             no terminal and no input; it is ended after {} seconds unless timeout says otherwise, which can be up to {MAX_TIMEOUT}. Nothing that it \
              leaves in the background survives it. Each command starts afresh: use cwd instead of cd.",
             settings.default_timeout
         );
-        let spec = schema::spec::<Arguments>("run_command", &description);
+        let spec = schema::tool_spec::<Arguments>("run_command", &description);
         Self { root, supervisor, settings, denied, spec }
     }
 }
@@ -78,21 +82,23 @@ impl Tool for RunCommand {
         &self.spec
     }
 
-    fn prepare(&self, arguments: &str) -> Result<Box<dyn Prepared>, String> {
-        let Arguments { command, cwd, timeout, env } = schema::parse(&self.spec, arguments)?;
+    fn prepare(&self, arguments: &str) -> Result<Box<dyn PreparedCall>, String> {
+        let Arguments { command, cwd, timeout, env } =
+            schema::parse_arguments(&self.spec, arguments)?;
         let invalid = |what: String| Err(format!("Invalid arguments for run_command: {what}."));
         if command.trim().is_empty() {
             return invalid("command is empty".to_owned());
         }
-        if command.contains('\0') || env.iter().any(|(name, value)| !is_variable(name, value)) {
+        if command.contains('\0') || env.iter().any(|(name, value)| !is_valid_variable(name, value))
+        {
             return invalid(
                 "a NUL character, or a variable's name with =, is not possible".to_owned(),
             );
         }
         let timeout = timeout.unwrap_or(self.settings.default_timeout);
-        if !(1..=LONGEST).contains(&timeout) {
+        if !(1..=MAX_TIMEOUT).contains(&timeout) {
             return invalid(format!(
-                "timeout is {timeout}, and has to be between 1 and {LONGEST} seconds"
+                "timeout is {timeout}, and has to be between 1 and {MAX_TIMEOUT} seconds"
             ));
         }
         let cwd = self.root.resolve(cwd.as_deref().unwrap_or(".")).map_err(|e| e.to_string())?;
@@ -109,31 +115,31 @@ impl Tool for RunCommand {
     }
 }
 
-fn is_variable(name: &str, value: &str) -> bool {
+fn is_valid_variable(name: &str, value: &str) -> bool {
     !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
 }
 
 /// Returns the value of a variable as it is shown to somebody who decides about it.
-fn shown(value: &str) -> String {
+fn format_variable(value: &str) -> String {
     match value.char_indices().nth(60) {
         Some((end, _)) => format!("{:?}…", &value[..end]),
         None => format!("{value:?}"),
     }
 }
 
-impl Prepared for Call {
-    fn kind(&self) -> Kind {
-        Kind::Command
+impl PreparedCall for Call {
+    fn kind(&self) -> CallKind {
+        CallKind::Command
     }
 
-    fn access(&self) -> Access {
-        Access::Exclusive
+    fn access(&self) -> CallAccess {
+        CallAccess::Exclusive
     }
 
-    fn targets(&self) -> Vec<Target> {
+    fn targets(&self) -> Vec<CallTarget> {
         let folder = if self.cwd.is_root() { String::new() } else { self.cwd.to_string() };
         let env = self.env.keys().cloned().collect();
-        vec![Target::Command(CommandTarget { line: self.command.clone(), folder, env })]
+        vec![CallTarget::Command(CommandTarget { line: self.command.clone(), folder, env })]
     }
 
     fn summary(&self) -> String {
@@ -142,68 +148,84 @@ impl Prepared for Call {
             summary += &format!(" (in {})", self.cwd);
         }
         if !self.env.is_empty() {
-            let set = self.env.iter().map(|(name, value)| format!("{name}={}", shown(value)));
+            let set =
+                self.env.iter().map(|(name, value)| format!("{name}={}", format_variable(value)));
             summary += &format!(" (with {})", set.collect::<Vec<_>>().join(" "));
         }
         summary
     }
 
-    fn limit(&self) -> Span {
-        Span::from(self.timeout + Duration::from_secs(20))
+    fn time_limit(&self) -> TimeSpan {
+        TimeSpan::from(self.timeout + Duration::from_secs(20))
     }
 
-    fn run(self: Box<Self>, context: &Context<'_>) -> Output {
+    fn run(self: Box<Self>, context: &CallContext<'_>) -> ToolOutput {
         // Looked up by the handle of the workspace, so that no link leads the command outside.
         match self.root.kind(&self.cwd) {
-            Ok(crate::workspace::Kind::Directory) => {}
-            Ok(_) => return Output::failed(format!("'{}' is not a directory", self.cwd)),
-            Err(error) => return Output::failed(super::advice::missing(&self.root, &error)),
+            Ok(crate::workspace::FileKind::Directory) => {}
+            Ok(_) => return ToolOutput::failed(format!("'{}' is not a directory", self.cwd)),
+            Err(error) => {
+                return ToolOutput::failed(super::error_hints::describe_missing(
+                    &self.root, &error,
+                ));
+            }
         }
         let cwd = self.root.path().join(self.cwd.as_path());
         let own = [("ARCHITECT_CALL_ID".into(), context.call.as_str().into())];
         let env = self.env.iter().map(|(name, value)| (name.into(), value.into())).chain(own);
-        let command = Command {
+        let command = CommandSpec {
             env: env.collect(),
             timeout: Some(self.timeout),
-            ..Command::shell(&self.command, cwd)
+            ..CommandSpec::shell(&self.command, cwd)
         };
-        let before = self.denied.present();
+        let before = self.denied.existing();
         match self.supervisor.run(&command, &context.scope.cancel) {
-            Ok(outcome) => self.answer(&outcome, &command.cwd, self.denied.set_aside(&before)),
-            Err(error) => Output::failed(format!("The command was not run: {error}.")),
+            Ok(outcome) => {
+                self.describe_outcome(&outcome, &command.cwd, self.denied.rename_denied(&before))
+            }
+            Err(error) => ToolOutput::failed(format!("The command was not run: {error}.")),
         }
     }
 }
 
 /// What the model is told when the supervisor of a command is gone.
-const LOST: &str = "outcome unknown: the supervisor of the command broke down, or was killed, while the command was \
+const SUPERVISOR_LOST: &str = "outcome unknown: the supervisor of the command broke down, or was killed, while the command was \
      running. The command was ended; it may have completed, partially completed, or not run at all. Look at what is \
      there before you repeat it";
 
 impl Call {
-    fn answer(&self, outcome: &Outcome, cwd: &Path, denied: Vec<String>) -> Output {
+    fn describe_outcome(
+        &self,
+        outcome: &CommandOutcome,
+        cwd: &Path,
+        denied: Vec<String>,
+    ) -> ToolOutput {
         let (status, end) = match outcome.end {
-            End::Exited(0) => (ToolStatus::Ok, "exit code 0".to_owned()),
-            End::Exited(126) => (ToolStatus::Failed, "exit code 126: not executable".to_owned()),
-            End::Exited(127) => (ToolStatus::Failed, "exit code 127: command not found".to_owned()),
-            End::Exited(code @ 129..=159) => {
+            CommandEnd::Exited(0) => (ToolStatus::Ok, "exit code 0".to_owned()),
+            CommandEnd::Exited(126) => {
+                (ToolStatus::Failed, "exit code 126: not executable".to_owned())
+            }
+            CommandEnd::Exited(127) => {
+                (ToolStatus::Failed, "exit code 127: command not found".to_owned())
+            }
+            CommandEnd::Exited(code @ 129..=159) => {
                 let signal = signal_name(code - 128);
                 (ToolStatus::Failed, format!("exit code {code}, as after signal {signal}"))
             }
-            End::Exited(code) => (ToolStatus::Failed, format!("exit code {code}")),
-            End::Signalled(signal) => {
+            CommandEnd::Exited(code) => (ToolStatus::Failed, format!("exit code {code}")),
+            CommandEnd::Signalled(signal) => {
                 (ToolStatus::Failed, format!("ended by signal {}", signal_name(signal)))
             }
-            End::TimedOut => {
+            CommandEnd::TimedOut => {
                 let seconds = self.timeout.as_secs();
                 (
                     ToolStatus::TimedOut,
                     format!(
-                        "timed out after {seconds} s and was ended with all that it had started; `timeout` can be up to {LONGEST} s"
+                        "timed out after {seconds} s and was ended with all that it had started; `timeout` can be up to {MAX_TIMEOUT} s"
                     ),
                 )
             }
-            End::OutOfMemory => {
+            CommandEnd::OutOfMemory => {
                 let most = self.supervisor.policy().limits.memory.unwrap_or_default() >> 20;
                 let what = format!(
                     "used more than {most} MB of memory and was killed with all that it had started; the user can \
@@ -211,12 +233,12 @@ impl Call {
                 );
                 (ToolStatus::Failed, what)
             }
-            End::Cancelled => (ToolStatus::Interrupted, "interrupted".to_owned()),
-            End::Stuck => (
+            CommandEnd::Cancelled => (ToolStatus::Interrupted, "interrupted".to_owned()),
+            CommandEnd::Stuck => (
                 ToolStatus::Abandoned,
                 "could not be ended, not even by SIGKILL, and was left alone".to_owned(),
             ),
-            End::Lost => (ToolStatus::InDoubt, LOST.to_owned()),
+            CommandEnd::Lost => (ToolStatus::InDoubt, SUPERVISOR_LOST.to_owned()),
         };
         let mut notes = vec![end];
         match outcome.strays {
@@ -225,7 +247,7 @@ impl Call {
             n => notes.push(format!("{n} background processes were ended with it")),
         }
         notes.extend(denied);
-        notes.extend(outcome.aside.iter().map(|path| {
+        notes.extend(outcome.renamed.iter().map(|path| {
             let path = path.strip_prefix(self.root.path()).unwrap_or(path).display();
             format!(
                 "sandbox denied: {path} is protected, and nothing may be put there; what the command made of it was \
@@ -247,21 +269,23 @@ impl Call {
         }));
         notes.extend(outcome.notices.iter().cloned());
         let whole = [outcome.stdout.text(), outcome.stderr.text()];
-        if outcome.level > Level::None {
+        if outcome.level > SandboxLevel::None {
             let policy = self.supervisor.policy();
             // What a command that has failed says is said for a reason.
             let said = if outcome.end.is_success() { &whole[1..] } else { &whole[..] };
-            notes.extend(said.iter().find_map(|text| explained(text, policy, cwd)));
+            notes.extend(said.iter().find_map(|text| explain_denial(text, policy, cwd)));
         }
-        let [(stdout, out_cut), (stderr, err_cut)] = whole.each_ref().map(|text| self.shown(text));
+        let [(stdout, out_cut), (stderr, err_cut)] =
+            whole.each_ref().map(|text| self.truncate_output(text));
         let end = format!("[{}]", notes.join("; "));
-        let text = sections(&stdout, &stderr, &end);
-        let whole = (out_cut || err_cut).then(|| sections(&whole[0], &whole[1], &end).into());
-        Output { whole, ..Output::new(status, text) }
+        let text = format_sections(&stdout, &stderr, &end);
+        let whole =
+            (out_cut || err_cut).then(|| format_sections(&whole[0], &whole[1], &end).into());
+        ToolOutput { full_text: whole, ..ToolOutput::new(status, text) }
     }
 
     /// Returns an output as it is shown, and whether lines were left out.
-    fn shown(&self, text: &str) -> (String, bool) {
+    fn truncate_output(&self, text: &str) -> (String, bool) {
         let lines: Vec<&str> = text.split_inclusive('\n').collect();
         if self.max_lines == 0 || lines.len() <= self.max_lines {
             return (text.to_owned(), false);
@@ -274,7 +298,7 @@ impl Call {
     }
 }
 
-fn sections(stdout: &str, stderr: &str, end: &str) -> String {
+fn format_sections(stdout: &str, stderr: &str, end: &str) -> String {
     let mut text = String::with_capacity(stdout.len() + stderr.len() + end.len() + 16);
     for (title, section) in [("", stdout), ("[stderr]\n", stderr)] {
         if !section.is_empty() {

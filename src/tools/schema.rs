@@ -11,7 +11,7 @@ use crate::port::ToolSpec;
 ///
 /// The schema keeps to what all providers understand: nothing is referred to, every type is a single one, and no other
 /// properties are allowed.
-pub fn spec<Arguments: JsonSchema>(name: &str, description: &str) -> ToolSpec {
+pub fn tool_spec<Arguments: JsonSchema>(name: &str, description: &str) -> ToolSpec {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.meta_schema = None;
         settings.inline_subschemas = true;
@@ -58,21 +58,25 @@ fn simplify(schema: &mut Value) {
 /// # Errors
 ///
 /// Fails with what is wrong, where, and what the tool takes.
-pub fn parse<Arguments: DeserializeOwned>(
+pub fn parse_arguments<Arguments: DeserializeOwned>(
     spec: &ToolSpec,
     text: &str,
 ) -> Result<Arguments, String> {
     serde_json::from_str(text).map_err(|error| {
-        format!("Invalid arguments for {}: {error}. It takes {}.", spec.name, takes(spec))
+        format!(
+            "Invalid arguments for {}: {error}. It takes {}.",
+            spec.name,
+            describe_arguments(spec)
+        )
     })
 }
 
 /// Returns the arguments that a tool takes, for a sentence.
-fn takes(spec: &ToolSpec) -> String {
+fn describe_arguments(spec: &ToolSpec) -> String {
     let empty = Map::new();
-    let properties = spec.schema["properties"].as_object().unwrap_or(&empty);
+    let properties = tool_spec.schema["properties"].as_object().unwrap_or(&empty);
     let is_required = |name: &str| {
-        spec.schema["required"].as_array().is_some_and(|all| all.iter().any(|n| n == name))
+        tool_spec.schema["required"].as_array().is_some_and(|all| all.iter().any(|n| n == name))
     };
     let one = |(name, schema): (&String, &Value)| {
         let kind = schema["type"].as_str().unwrap_or("value");
@@ -113,7 +117,7 @@ mod tests {
     }
 
     fn tool() -> ToolSpec {
-        spec::<Arguments>("read", "Reads.")
+        tool_spec::<Arguments>("read", "Reads.")
     }
 
     #[test]
@@ -134,7 +138,7 @@ mod tests {
     /// Fault L45.
     #[test]
     fn malformed_arguments_say_what_is_wrong_and_where() {
-        let said = |text: &str| parse::<Arguments>(&tool(), text).unwrap_err();
+        let said = |text: &str| parse_arguments::<Arguments>(&tool(), text).unwrap_err();
         let takes = "It takes path (string, required), offset (integer, optional), \
                      mode (string, optional).";
         let missing =
@@ -145,6 +149,6 @@ mod tests {
         );
         assert!(said(r#"{"path":"a","offset":"1"}"#).contains("invalid type: string \"1\""));
         assert!(said(r#"{"path":"a","path":"b"}"#).contains("duplicate field `path`"));
-        assert!(parse::<Arguments>(&tool(), r#"{"path":"a","offset":null}"#).is_ok());
+        assert!(parse_arguments::<Arguments>(&tool(), r#"{"path":"a","offset":null}"#).is_ok());
     }
 }

@@ -5,18 +5,18 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::permission::Judge;
+use super::permission::PolicyEngine;
 use super::schema;
-use super::search::{Search, Text, Walk, names};
-use super::tool::{Context, Kind, Output, Prepared, Target, Tool};
-use crate::model::Access;
+use super::search::{ContentSearch, FileWalk, PatternSyntax, compile_name_pattern};
+use super::tool::{CallContext, CallKind, CallTarget, PreparedCall, Tool, ToolOutput};
+use crate::model::CallAccess;
 use crate::port::ToolSpec;
-use crate::workspace::Root;
+use crate::workspace::WorkspaceRoot;
 
 /// Searches for regular expressions.
 pub(super) struct SearchCode {
-    root: Root,
-    judge: Arc<Judge>,
+    root: WorkspaceRoot,
+    policy: Arc<PolicyEngine>,
     spec: ToolSpec,
 }
 
@@ -42,13 +42,13 @@ struct Arguments {
 
 impl SearchCode {
     /// Returns the tool.
-    pub(super) fn new(root: Root, judge: Arc<Judge>) -> Self {
-        let spec = schema::spec::<Arguments>(
+    pub(super) fn new(root: WorkspaceRoot, judge: Arc<PolicyEngine>) -> Self {
+        let spec = schema::tool_spec::<Arguments>(
             NAME,
             "Searches the content of files with a regular expression. Files that the project ignores, and binary files, \
              are left out.",
         );
-        Self { root, judge, spec }
+        Self { root, policy: judge, spec }
     }
 }
 
@@ -57,54 +57,62 @@ impl Tool for SearchCode {
         &self.spec
     }
 
-    fn prepare(&self, arguments: &str) -> Result<Box<dyn Prepared>, String> {
-        let arguments: Arguments = schema::parse(&self.spec, arguments)?;
+    fn prepare(&self, arguments: &str) -> Result<Box<dyn PreparedCall>, String> {
+        let arguments: Arguments = schema::parse_arguments(&self.spec, arguments)?;
         let Arguments { pattern, path, file_pattern, context_lines, max_results, case_sensitive } =
             arguments;
         let case_sensitive = case_sensitive.unwrap_or(true);
-        let matcher = Search::matcher(&pattern, Text::Expression, case_sensitive).map_err(|error| {
+        let matcher = ContentSearch::matcher(&pattern, PatternSyntax::Regex, case_sensitive).map_err(|error| {
             format!("Invalid arguments for {NAME}: pattern: {error}. To search for a text as it is, use grep.")
         })?;
         let invalid = |error| format!("Invalid arguments for {NAME}: file_pattern: {error}.");
-        let walk = Walk {
+        let walk = FileWalk {
             path: self.root.resolve(path.as_deref().unwrap_or(".")).map_err(|e| e.to_string())?,
             root: self.root.clone(),
-            names: file_pattern.map(|names| self::names(&names)).transpose().map_err(invalid)?,
-            judge: Arc::clone(&self.judge),
+            names: file_pattern
+                .map(|names| self::compile_name_pattern(&names))
+                .transpose()
+                .map_err(invalid)?,
+            policy: Arc::clone(&self.policy),
             tool: NAME,
         };
-        let most = count(max_results.unwrap_or(20).max(1), 1_000);
-        let search = Search { walk, matcher, context: count(context_lines.unwrap_or(2), 50), most };
+        let most = clamp_count(max_results.unwrap_or(20).max(1), 1_000);
+        let search = ContentSearch {
+            walk,
+            matcher,
+            context: clamp_count(context_lines.unwrap_or(2), 50),
+            max_matches: most,
+        };
         Ok(Box::new(SearchCall { search, text: pattern }))
     }
 }
 
 /// Returns a number that is not larger than another one.
-pub(super) fn count(number: u64, most: usize) -> usize {
+pub(super) fn clamp_count(number: u64, most: usize) -> usize {
     usize::try_from(number).unwrap_or(most).min(most)
 }
 
 /// A call that searches the content of files.
 pub(super) struct SearchCall {
-    pub(super) search: Search,
+    pub(super) search: ContentSearch,
     /// What is searched, for people.
     pub(super) text: String,
 }
 
-impl Prepared for SearchCall {
-    fn kind(&self) -> Kind {
-        Kind::Reads
+impl PreparedCall for SearchCall {
+    fn kind(&self) -> CallKind {
+        CallKind::Reads
     }
 
-    fn access(&self) -> Access {
-        Access::read(&self.search.walk.place())
+    fn access(&self) -> CallAccess {
+        CallAccess::read(&self.search.walk.shown_path())
     }
 
-    fn targets(&self) -> Vec<Target> {
-        vec![Target::Search(self.search.walk.path.to_string())]
+    fn targets(&self) -> Vec<CallTarget> {
+        vec![CallTarget::Search(self.search.walk.path.to_string())]
     }
 
-    fn real_targets(&self) -> Vec<Target> {
+    fn real_targets(&self) -> Vec<CallTarget> {
         self.search.walk.real_targets()
     }
 
@@ -115,7 +123,7 @@ impl Prepared for SearchCall {
         }
     }
 
-    fn run(self: Box<Self>, context: &Context<'_>) -> Output {
+    fn run(self: Box<Self>, context: &CallContext<'_>) -> ToolOutput {
         self.search.run(&context.scope.cancel)
     }
 }

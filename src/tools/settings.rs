@@ -1,40 +1,40 @@
 //! What the user has set for tools.
 
-use super::permission::{ConfirmMode, Guardrails, Judge, Rules};
+use super::permission::{ConfirmMode, Guardrails, PermissionRules, PolicyEngine};
 
 /// What the user has set for tools.
 #[derive(Clone, Debug, Default)]
-pub struct Settings {
+pub struct ToolSettings {
     /// The tools that the agent may use, `*` standing for any text; none for all of them.
     pub allowed_tools: Option<Vec<String>>,
     /// When the user is asked.
     pub mode: ConfirmMode,
     /// The rules of the user.
-    pub rules: Rules,
+    pub rules: PermissionRules,
     /// What nobody may do, whatever the rules say.
     pub guardrails: Guardrails,
     /// How commands are run.
     pub commands: CommandSettings,
     /// Whether files may be deleted.
-    pub delete: Delete,
+    pub delete: FileDeletion,
     /// Whether calls happen or are only described.
-    pub effect: Effect,
+    pub execution: ExecutionMode,
     /// How long the result of a tool may be, in tokens; zero for as long as it is.
-    pub max_result_tokens: MaxTokens,
+    pub max_result_tokens: MaxResultTokens,
 }
 
-impl Settings {
+impl ToolSettings {
     /// Returns the judge of calls that follows these settings.
-    pub fn judge(&self) -> Judge {
-        Judge::new(self.mode, self.rules.clone(), self.guardrails.clone())
+    pub fn policy_engine(&self) -> PolicyEngine {
+        PolicyEngine::new(self.mode, self.rules.clone(), self.guardrails.clone())
     }
 }
 
 /// How long a result may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MaxTokens(pub u64);
+pub struct MaxResultTokens(pub u64);
 
-impl Default for MaxTokens {
+impl Default for MaxResultTokens {
     fn default() -> Self {
         Self(2_000)
     }
@@ -57,7 +57,7 @@ impl Default for CommandSettings {
 
 /// Whether files may be deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Delete {
+pub enum FileDeletion {
     /// They may not; there is no tool for it, and a patch that deletes is refused.
     #[default]
     Refused,
@@ -67,10 +67,10 @@ pub enum Delete {
 
 /// Whether calls happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Effect {
+pub enum ExecutionMode {
     /// They do.
     #[default]
     Real,
     /// Only those that read; the others are described.
-    Described,
+    DryRun,
 }

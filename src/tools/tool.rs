@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::machine::Intent;
-use crate::model::{Access, CallId, FileChange, Span, ToolStatus};
-use crate::port::{Scope, ToolSpec};
+use crate::machine::CallIntent;
+use crate::model::{CallAccess, CallId, FileChange, TimeSpan, ToolStatus};
+use crate::port::{EffectContext, ToolSpec};
 
 /// A tool: what the model is told of it, and how it understands its arguments.
 ///
@@ -20,24 +20,24 @@ pub trait Tool: Send + Sync {
     /// # Errors
     ///
     /// Fails with what is wrong with the arguments, and where; the model reads it.
-    fn prepare(&self, arguments: &str) -> Result<Box<dyn Prepared>, String>;
+    fn prepare(&self, arguments: &str) -> Result<Box<dyn PreparedCall>, String>;
 }
 
 /// A call whose arguments are understood.
-pub trait Prepared: Send {
+pub trait PreparedCall: Send {
     /// Returns what kind of thing the call does.
-    fn kind(&self) -> Kind;
+    fn kind(&self) -> CallKind;
 
     /// Returns what the call touches, for its order among others.
-    fn access(&self) -> Access;
+    fn access(&self) -> CallAccess;
 
     /// Returns what the rules for its use are asked about.
-    fn targets(&self) -> Vec<Target> {
+    fn targets(&self) -> Vec<CallTarget> {
         Vec::new()
     }
 
     /// Returns what the call touches by another name than its arguments say: where symbolic links lead. Looks at files.
-    fn real_targets(&self) -> Vec<Target> {
+    fn real_targets(&self) -> Vec<CallTarget> {
         Vec::new()
     }
 
@@ -45,8 +45,8 @@ pub trait Prepared: Send {
     fn summary(&self) -> String;
 
     /// Returns how long the call may take before it is left alone; longer than any limit of its own.
-    fn limit(&self) -> Span {
-        Span::secs(120)
+    fn time_limit(&self) -> TimeSpan {
+        TimeSpan::from_secs(120)
     }
 
     /// Finds out what the call will do, without doing it. May read files.
@@ -54,17 +54,17 @@ pub trait Prepared: Send {
     /// # Errors
     ///
     /// Fails with the answer to the call, when it can be told already that it will not succeed.
-    fn plan(&mut self) -> Result<Plan, Output> {
-        Ok(Plan::of(self.kind()))
+    fn plan(&mut self) -> Result<CallPlan, ToolOutput> {
+        Ok(CallPlan::of(self.kind()))
     }
 
     /// Makes the call.
-    fn run(self: Box<Self>, context: &Context<'_>) -> Output;
+    fn run(self: Box<Self>, context: &CallContext<'_>) -> ToolOutput;
 }
 
 /// What kind of thing a call does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum CallKind {
     /// It reads.
     Reads,
     /// It changes files of the workspace.
@@ -72,14 +72,14 @@ pub enum Kind {
     /// It runs a command.
     Command,
     /// It does what somebody else's tool does; nobody here knows what that is.
-    Foreign,
+    External,
     /// It lets another agent work, each of whose calls is judged by itself.
     Delegates,
 }
 
 /// Something that a rule can be about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Target {
+pub enum CallTarget {
     /// A file that is read.
     Read(String),
     /// A folder that is listed, or below which is searched.
@@ -103,58 +103,60 @@ pub struct CommandTarget {
 
 /// What a call is going to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct CallPlan {
     /// What a resume needs to know.
-    pub intent: Intent,
+    pub intent: CallIntent,
     /// The files that it is going to change.
     pub changes: Vec<FileChange>,
 }
 
 /// What a call may use while it runs.
 #[derive(Debug)]
-pub struct Context<'a> {
+pub struct CallContext<'a> {
     /// Its scope.
-    pub scope: &'a Scope,
+    pub scope: &'a EffectContext,
     /// Its id.
     pub call: &'a CallId,
 }
 
 /// The answer to a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Output {
+pub struct ToolOutput {
     /// How it ended.
     pub status: ToolStatus,
     /// What the model is told.
     pub text: String,
     /// The whole of which the text is only a part.
-    pub whole: Option<Arc<str>>,
+    pub full_text: Option<Arc<str>>,
     /// The files that were changed.
     pub changes: Vec<FileChange>,
     /// Whether the text may be shortened when it is long; what comes in pages is not.
-    pub length: Length,
+    pub truncation: Truncation,
 }
 
 /// Whether a text may be shortened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Length {
+pub enum Truncation {
     /// When it is too long.
-    Any,
+    Allowed,
     /// It has been cut to the allowed length already.
-    Fitted,
+    Done,
 }
 
-impl Plan {
+impl CallPlan {
     /// Returns the plan of a call of which no more is known than its kind.
-    pub fn of(kind: Kind) -> Self {
+    pub fn of(kind: CallKind) -> Self {
         let intent = match kind {
-            Kind::Reads => Intent::Pure,
-            Kind::Changes | Kind::Command | Kind::Foreign | Kind::Delegates => Intent::Opaque,
+            CallKind::Reads => CallIntent::ReadOnly,
+            CallKind::Changes | CallKind::Command | CallKind::External | CallKind::Delegates => {
+                CallIntent::Opaque
+            }
         };
         Self { intent, changes: Vec::new() }
     }
 }
 
-impl Output {
+impl ToolOutput {
     /// Returns the answer of a call that did what it was asked for.
     pub fn ok(text: impl Into<String>) -> Self {
         Self::new(ToolStatus::Ok, text)
@@ -167,6 +169,12 @@ impl Output {
 
     /// Returns an answer.
     pub fn new(status: ToolStatus, text: impl Into<String>) -> Self {
-        Self { status, text: text.into(), whole: None, changes: Vec::new(), length: Length::Any }
+        Self {
+            status,
+            text: text.into(),
+            full_text: None,
+            changes: Vec::new(),
+            truncation: Truncation::Allowed,
+        }
     }
 }

@@ -5,18 +5,18 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::advice;
-use super::edit::Edit;
+use super::error_hints;
+use super::file_edit::FileEdit;
 use super::replace::with_crlf;
 use super::schema;
-use super::tool::{Context, Kind, Output, Plan, Prepared, Target, Tool};
-use crate::model::{Access, count};
+use super::tool::{CallContext, CallKind, CallPlan, CallTarget, PreparedCall, Tool, ToolOutput};
+use crate::model::{CallAccess, pluralize};
 use crate::port::ToolSpec;
-use crate::workspace::{FileError, LineEnd, RelPath, Root, Text, is_binary};
+use crate::workspace::{FileError, LineEnd, RelPath, TextFile, WorkspaceRoot, is_binary};
 
 /// Writes files.
 pub(super) struct WriteFile {
-    root: Root,
+    root: WorkspaceRoot,
     spec: ToolSpec,
 }
 
@@ -30,29 +30,29 @@ struct Arguments {
     content: String,
     /// Whether the text replaces the file or is added at its end. Default: overwrite.
     #[serde(default)]
-    mode: Mode,
+    mode: WriteMode,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum Mode {
+enum WriteMode {
     #[default]
     Overwrite,
     Append,
 }
 
 struct Call {
-    root: Root,
+    root: WorkspaceRoot,
     path: RelPath,
     content: String,
-    mode: Mode,
-    edit: Option<Edit>,
+    mode: WriteMode,
+    edit: Option<FileEdit>,
 }
 
 impl WriteFile {
     /// Returns the tool.
-    pub(super) fn new(root: Root) -> Self {
-        let spec = schema::spec::<Arguments>(
+    pub(super) fn new(root: WorkspaceRoot) -> Self {
+        let spec = schema::tool_spec::<Arguments>(
             "write_file",
             "Writes a text file: makes a new one, replaces one, or adds to the end of one. To change a part of a file, \
              use edit_file. Text that is added begins on a line of its own.",
@@ -66,70 +66,74 @@ impl Tool for WriteFile {
         &self.spec
     }
 
-    fn prepare(&self, arguments: &str) -> Result<Box<dyn Prepared>, String> {
-        let Arguments { path, content, mode } = schema::parse(&self.spec, arguments)?;
+    fn prepare(&self, arguments: &str) -> Result<Box<dyn PreparedCall>, String> {
+        let Arguments { path, content, mode } = schema::parse_arguments(&self.spec, arguments)?;
         let path = self.root.resolve(&path).map_err(|error| error.to_string())?;
         Ok(Box::new(Call { root: self.root.clone(), path, content, mode, edit: None }))
     }
 }
 
-impl Prepared for Call {
-    fn kind(&self) -> Kind {
-        Kind::Changes
+impl PreparedCall for Call {
+    fn kind(&self) -> CallKind {
+        CallKind::Changes
     }
 
-    fn access(&self) -> Access {
-        Access::write(&self.path.to_string())
+    fn access(&self) -> CallAccess {
+        CallAccess::write(&self.path.to_string())
     }
 
-    fn targets(&self) -> Vec<Target> {
-        vec![Target::Write(self.path.to_string())]
+    fn targets(&self) -> Vec<CallTarget> {
+        vec![CallTarget::Write(self.path.to_string())]
     }
 
-    fn real_targets(&self) -> Vec<Target> {
-        self.root.real(&self.path).map(|path| Target::Write(path.to_string())).into_iter().collect()
+    fn real_targets(&self) -> Vec<CallTarget> {
+        self.root
+            .real_path(&self.path)
+            .map(|path| CallTarget::Write(path.to_string()))
+            .into_iter()
+            .collect()
     }
 
     fn summary(&self) -> String {
-        let lines = count(self.content.lines().count(), "line", "lines");
+        let lines = pluralize(self.content.lines().count(), "line", "lines");
         match self.mode {
-            Mode::Overwrite => format!("{} ({lines})", self.path),
-            Mode::Append => format!("{} (+{lines})", self.path),
+            WriteMode::Overwrite => format!("{} ({lines})", self.path),
+            WriteMode::Append => format!("{} (+{lines})", self.path),
         }
     }
 
-    fn plan(&mut self) -> Result<Plan, Output> {
-        let edit = self.edit().map_err(Output::failed)?;
+    fn plan(&mut self) -> Result<CallPlan, ToolOutput> {
+        let edit = self.edit().map_err(ToolOutput::failed)?;
         let plan = edit.plan();
         self.edit = Some(edit);
         Ok(plan)
     }
 
-    fn run(self: Box<Self>, _: &Context<'_>) -> Output {
+    fn run(self: Box<Self>, _: &CallContext<'_>) -> ToolOutput {
         let edit = match self.edit {
             Some(edit) => edit,
             None => match self.edit() {
                 Ok(edit) => edit,
-                Err(error) => return Output::failed(error),
+                Err(error) => return ToolOutput::failed(error),
             },
         };
-        edit.run(&self.root)
+        edit.apply(&self.root)
     }
 }
 
 impl Call {
-    fn edit(&self) -> Result<Edit, String> {
+    fn edit(&self) -> Result<FileEdit, String> {
         let path = self.root.canonical(&self.path).map_err(|error| error.to_string())?;
-        let before = match self.root.read(&path, super::edit::LIMIT) {
+        let before = match self.root.read(&path, super::file_edit::MAX_FILE_SIZE) {
             Ok(content) => Some(content),
             Err(FileError::Missing(_)) => None,
             Err(error) => return Err(error.to_string()),
         };
         let after = match &before {
-            Some(before) => self.over(&path, before)?,
+            Some(before) => self.replace_content(&path, before)?,
             None => self.content.as_bytes().into(),
         };
-        Ok(Edit::new(path, before.as_deref(), Some(after)))
+        Ok(FileEdit::new(path, before.as_deref(), Some(after)))
     }
 
     /// Returns the new content of a file that has one. Its encoding and its line ends stay.
@@ -137,32 +141,32 @@ impl Call {
     /// # Errors
     ///
     /// Fails when the content is to be added to what is no text, or is text of an unknown encoding.
-    fn over(&self, path: &RelPath, before: &[u8]) -> Result<Arc<[u8]>, String> {
-        let text = Text::read(before.to_vec()).filter(|_| !is_binary(before));
+    fn replace_content(&self, path: &RelPath, before: &[u8]) -> Result<Arc<[u8]>, String> {
+        let text = TextFile::read(before.to_vec()).filter(|_| !is_binary(before));
         let text = match (text, self.mode) {
             (Some(text), _) => text,
-            (None, Mode::Overwrite) => return Ok(self.content.as_bytes().into()),
-            (None, Mode::Append) => {
+            (None, WriteMode::Overwrite) => return Ok(self.content.as_bytes().into()),
+            (None, WriteMode::Append) => {
                 return Err(format!("'{path}' is a binary file; text cannot be added to it"));
             }
         };
-        if self.mode == Mode::Append && Text::would_mix(before, &self.content) {
-            return Err(advice::other_encoding(path));
+        if self.mode == WriteMode::Append && TextFile::would_mix_encodings(before, &self.content) {
+            return Err(error_hints::describe_encoding_conflict(path));
         }
         let content = match text.line_end() {
             Some(LineEnd::CrLf) => with_crlf(self.content.as_bytes()),
             Some(LineEnd::Lf | LineEnd::Mixed) | None => self.content.as_bytes().to_vec(),
         };
         let content = match self.mode {
-            Mode::Overwrite => content,
-            Mode::Append => appended(&text.content, &content, text.line_end()),
+            WriteMode::Overwrite => content,
+            WriteMode::Append => append_text(&text.content, &content, text.line_end()),
         };
-        Ok(text.with(&content).unwrap_or(content).into())
+        Ok(text.encode(&content).unwrap_or(content).into())
     }
 }
 
 /// Returns a text with another one behind it. Its last line gets an end if it has none, so that it stays a line.
-fn appended(text: &[u8], more: &[u8], end: Option<LineEnd>) -> Vec<u8> {
+fn append_text(text: &[u8], more: &[u8], end: Option<LineEnd>) -> Vec<u8> {
     let is_ended = text.is_empty() || text.ends_with(b"\n");
     let goes_on = more.is_empty() || more.starts_with(b"\n") || more.starts_with(b"\r\n");
     let between: &[u8] = match end {

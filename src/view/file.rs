@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use thiserror::Error;
 
-use crate::workspace::{open_without_links, target_inside};
+use crate::workspace::{open_without_links, resolve_inside};
 
 /// Why a file was not written.
 #[derive(Debug, Error)]
@@ -33,7 +33,7 @@ pub enum SaveError {
 }
 
 /// The mode of a new file, before the process's mask.
-const MODE: u32 = 0o666;
+const DEFAULT_MODE: u32 = 0o666;
 
 /// Writes a file: its folders are made, and whoever reads it meanwhile sees the old content or the new, never a part.
 ///
@@ -47,10 +47,10 @@ const MODE: u32 = 0o666;
 pub fn save(workspace: &Path, path: &Path, content: &[u8]) -> Result<(), SaveError> {
     let failed = |source| SaveError::Write { path: path.to_owned(), source };
     // The stream of this process is written to, wherever it leads.
-    if let Some(mut stream) = fs::metadata(path).ok().and_then(|meta| stream_to(&meta)) {
+    if let Some(mut stream) = fs::metadata(path).ok().and_then(|meta| standard_stream(&meta)) {
         return stream.write_all(content).map_err(failed);
     }
-    let inside = target_inside(workspace, path).map_err(failed)?;
+    let inside = resolve_inside(workspace, path).map_err(failed)?;
     let path = inside.as_deref().unwrap_or(path);
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -70,14 +70,14 @@ fn replace(path: &Path, folder: &Path, content: &[u8]) -> io::Result<()> {
     let mode = match fs::symlink_metadata(path) {
         Ok(meta) if meta.is_file() => meta.permissions().mode(),
         Ok(meta) if meta.is_symlink() => return Err(io::ErrorKind::PermissionDenied.into()),
-        Ok(meta) => return open(path, &meta)?.write_all(content),
-        Err(_) => MODE,
+        Ok(meta) => return open_special(path, &meta)?.write_all(content),
+        Err(_) => DEFAULT_MODE,
     };
     let held = open_without_links(folder, OFlags::RDONLY | OFlags::DIRECTORY, 0)?;
     let name = path.file_name().unwrap_or_default();
     let by_handle = PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
     let folder = if by_handle.is_dir() { by_handle } else { folder.to_owned() };
-    put(&folder, &folder.join(name), mode, content)
+    write_and_rename(&folder, &folder.join(name), mode, content)
 }
 
 /// Writes behind what a file has, on a line of its own; the file is made when there is none.
@@ -101,18 +101,18 @@ pub fn append(path: &Path, content: &[u8]) -> Result<(), SaveError> {
 fn write(path: &Path, folder: &Path, content: &[u8]) -> io::Result<()> {
     let mode = match fs::metadata(path) {
         Ok(meta) if meta.is_file() => meta.permissions().mode(),
-        Ok(meta) => return open(path, &meta)?.write_all(content),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => MODE,
+        Ok(meta) => return open_special(path, &meta)?.write_all(content),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => DEFAULT_MODE,
         Err(error) => return Err(error),
     };
     // The link stays, and what it leads to is replaced.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let folder = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(folder);
-    put(folder, &target, mode, content)
+    write_and_rename(folder, &target, mode, content)
 }
 
 /// Writes a new file and gives it the name of another one.
-fn put(folder: &Path, target: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
+fn write_and_rename(folder: &Path, target: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
     let mut file = tempfile::Builder::new()
         .prefix(".architect-")
         .permissions(Permissions::from_mode(mode))
@@ -124,7 +124,7 @@ fn put(folder: &Path, target: &Path, mode: u32, content: &[u8]) -> io::Result<()
 }
 
 /// Returns standard output or standard error, if this is the file behind it.
-fn stream_to(meta: &Metadata) -> Option<File> {
+fn standard_stream(meta: &Metadata) -> Option<File> {
     let (out, err) = (io::stdout(), io::stderr());
     [out.as_fd(), err.as_fd()].into_iter().find_map(|stream| {
         let stream = File::from(stream.try_clone_to_owned().ok()?);
@@ -134,7 +134,7 @@ fn stream_to(meta: &Metadata) -> Option<File> {
 }
 
 /// Opens what is no file.
-fn open(path: &Path, meta: &Metadata) -> io::Result<File> {
+fn open_special(path: &Path, meta: &Metadata) -> io::Result<File> {
     if !meta.file_type().is_fifo() {
         return OpenOptions::new().write(true).open(path);
     }
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_that_nobody_reads_is_not_waited_for() {
+    fn a_pipe_without_a_reader_does_not_block() {
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_written_to_and_a_folder_is_refused() {
+    fn a_device_is_written_to_and_a_folder_is_rejected() {
         save(Path::new("/nowhere"), Path::new("/dev/null"), b"nothing").unwrap();
         let folder = tempfile::tempdir().unwrap();
         let error = save(Path::new("/nowhere"), folder.path(), b"x").unwrap_err();

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Serializer;
 use serde_json::ser::Formatter;
 
-use super::clean;
+use super::sanitize;
 
 /// Returns a value as one line of JSON, its line end included.
 ///
@@ -16,17 +16,17 @@ use super::clean;
 /// # Errors
 ///
 /// Fails for a value that JSON cannot express.
-pub fn line(value: &impl Serialize) -> Result<Vec<u8>, serde_json::Error> {
+pub fn to_line(value: &impl Serialize) -> Result<Vec<u8>, serde_json::Error> {
     let mut bytes = Vec::with_capacity(256);
-    value.serialize(&mut Serializer::with_formatter(&mut bytes, Tame))?;
+    value.serialize(&mut Serializer::with_formatter(&mut bytes, EscapingFormatter))?;
     bytes.push(b'\n');
     Ok(bytes)
 }
 
 /// Compact JSON without a harmful character.
-struct Tame;
+struct EscapingFormatter;
 
-impl Formatter for Tame {
+impl Formatter for EscapingFormatter {
     fn write_string_fragment<W>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()>
     where
         W: ?Sized + Write,
@@ -41,7 +41,7 @@ impl Formatter for Tame {
         };
         let harmful = |rest: &str| {
             let is_it =
-                |(at, c): &(usize, char)| clean::is_harmful(*c) || is_mark(&rest[..*at], *c);
+                |(at, c): &(usize, char)| sanitize::is_harmful(*c) || is_mark(&rest[..*at], *c);
             rest.char_indices().find(is_it)
         };
         while let Some((at, c)) = harmful(rest) {
@@ -62,9 +62,9 @@ mod tests {
     #[test]
     fn a_line_has_one_line_end_and_no_harmful_character_and_reads_back() {
         let text = "##[x]##vso[y]a\nb\u{2028}c\u{1b}d\u{202e}e\u{e0041}f\u{7f}ü🔧";
-        let line = String::from_utf8(line(&text).unwrap()).unwrap();
+        let line = String::from_utf8(to_line(&text).unwrap()).unwrap();
         assert_eq!(line.matches('\n').count(), 1);
-        assert!(!line.trim_end().contains(clean::is_harmful), "{line}");
+        assert!(!line.trim_end().contains(sanitize::is_harmful), "{line}");
         assert_eq!(serde_json::from_str::<String>(&line).unwrap(), text);
     }
 }

@@ -5,42 +5,42 @@
 //!           (public)                   └─▶ Tally (result) ──▶ RunResult ──▶ JSON, text, reports
 //! ```
 //!
-//! [`Show`] ties them together: its [`Watcher`] is the observer of a run, and whoever keeps the show can end it on every
+//! [`Reporter`] ties them together: its [`Watcher`] is the observer of a run, and whoever keeps the show can end it on every
 //! way out of the program. Everything here is made of the public events; there is no second truth. Nothing opens a
 //! file, a socket or a terminal: what is written goes through writers that are given, but for [`save`], which replaces
 //! a file whole.
 
-mod about;
-mod failure;
+mod background_writer;
 mod file;
-mod json;
-mod markup;
-mod output;
-mod show;
-mod stream_json;
-mod text;
-mod writer;
+mod html_escape;
+mod json_sink;
+mod reporter;
+mod run_info;
+mod sink;
+mod stream_json_sink;
+mod text_sink;
+mod tool_failure;
 
 pub mod catalogue;
 pub mod chart;
-pub mod clean;
+pub mod ci_commands;
 pub mod human;
 pub mod jsonl;
 pub mod otel;
 pub mod public;
+pub mod reference_tables;
 pub mod report;
 pub mod result;
-pub mod tables;
+pub mod sanitize;
 pub mod trace;
-pub mod workflow;
 
-pub use about::{About, Earlier, Source};
+pub use background_writer::{FinishTimeout, OutputError};
 pub use catalogue::{Lang, UnknownLang};
 pub use file::{SaveError, append, save};
-pub use json::Json;
-pub use output::{Optional, Output};
+pub use json_sink::JsonSink;
+pub use reporter::{Reporter, RunReporter};
 pub use result::RunResult;
-pub use show::{Show, Watcher};
-pub use stream_json::StreamJson;
-pub use text::{Place, Text};
-pub use writer::{Lost, Patience};
+pub use run_info::{CostSource, PriorUsage, RunInfo};
+pub use sink::{OptionalSink, ReportSink};
+pub use stream_json_sink::StreamJsonSink;
+pub use text_sink::{AnswerDestination, TextSink};

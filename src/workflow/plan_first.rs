@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::limits::rest;
-use crate::app::{AppError, Ended, Order, Place, Setup, Stage};
-use crate::machine::Status;
-use crate::view::Source;
+use super::remaining_limits::remaining_config;
+use crate::app::{AppError, FinishedRun, RunIo, RunRequest, RunSetup, SessionTarget};
+use crate::machine::RunStatus;
+use crate::view::CostSource;
 
 /// The agent that plans.
 const PLANNER: &str = "plan";
@@ -17,33 +17,37 @@ const PLANNER: &str = "plan";
 /// # Errors
 ///
 /// Fails when a run could not begin.
-pub fn plan_first(setup: &Setup, order: Order, stage: &Stage) -> Result<Vec<Ended>, AppError> {
+pub fn plan_first(
+    setup: &RunSetup,
+    order: RunRequest,
+    stage: &RunIo,
+) -> Result<Vec<FinishedRun>, AppError> {
     let task = order.task.clone().unwrap_or_default();
     let agent = setup.config.agent(PLANNER)?;
-    let planner = setup.acting_as(agent);
-    let place = match &order.place {
-        Place::Nowhere => Place::Nowhere,
-        Place::New(store, _) | Place::Dispatched(store, ..) | Place::Stored(store, _) => {
-            Place::New(store.clone(), None)
-        }
+    let planner = setup.with_agent(agent);
+    let place = match &order.target {
+        SessionTarget::Ephemeral => SessionTarget::Ephemeral,
+        SessionTarget::New(store, _)
+        | SessionTarget::Child(store, ..)
+        | SessionTarget::Stored(store, _) => SessionTarget::New(store.clone(), None),
     };
-    let planning = Order {
+    let planning = RunRequest {
         task: Some(Arc::clone(&task)),
-        place,
+        target: place,
         options: order.options.clone(),
-        source: Source::Plan,
+        source: CostSource::Plan,
         exit_on_partial: order.exit_on_partial,
     };
     let planned = planner.run(planning, stage.clone())?;
     let plan = match planned.outcome() {
-        Some(outcome) if outcome.reason.status() == Status::Success => outcome.output.clone(),
+        Some(outcome) if outcome.reason.status() == RunStatus::Success => outcome.output.clone(),
         _ => return Ok(vec![planned]),
     };
-    let builder = setup.configured(rest(&setup.config, [&planned], None));
+    let builder = setup.with_config(remaining_config(&setup.config, [&planned], None));
     let task = format!(
         "{task}\n\n## Plan\n\n{}\n\nCarry this plan out. Where it turns out to be wrong, do what the task asks for, and say so.",
         plan.unwrap_or_default().trim()
     );
-    let built = builder.run(Order { task: Some(task.into()), ..order }, stage.clone())?;
+    let built = builder.run(RunRequest { task: Some(task.into()), ..order }, stage.clone())?;
     Ok(vec![planned, built])
 }

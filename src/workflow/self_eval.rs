@@ -3,17 +3,19 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::limits::rest;
-use crate::app::{AppError, Ended, Order, Place, Setup, Stage};
-use crate::config::{Agent, Config, ConfirmMode, EvaluationMode, Hooks, Mcp, Name};
-use crate::journal::{Dispatcher, Repair, SessionId, Store};
-use crate::machine::{Fold, State, StopReason};
-use crate::model::{Item, ToolStatus};
-use crate::view::{Source, clean};
+use super::remaining_limits::remaining_config;
+use crate::app::{AppError, FinishedRun, RunIo, RunRequest, RunSetup, SessionTarget};
+use crate::config::{
+    Agent, Config, ConfigName, ConfirmModeSetting, EvaluationMode, HooksConfig, McpConfig,
+};
+use crate::journal::{DamagePolicy, ParentCall, SessionId, SessionStore};
+use crate::machine::{Machine, State, StopReason};
+use crate::model::{ConversationItem, ToolStatus};
+use crate::view::{CostSource, sanitize};
 
 /// What the evaluation says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Verdict {
+pub struct Evaluation {
     /// Whether the task was done, all of it.
     pub completed: bool,
     /// How sure that is, from 0 to 1.
@@ -27,36 +29,36 @@ pub struct Verdict {
 }
 
 /// Runs with what was said of them.
-pub struct Evaluated {
+pub struct EvaluatedRuns {
     /// The runs, evaluations among them, in order.
-    pub runs: Vec<Ended>,
+    pub runs: Vec<FinishedRun>,
     /// The run whose answer counts.
-    pub speaker: usize,
+    pub answer_run: usize,
     /// The run that somebody asked to stop, and all with it.
-    pub interrupted: Option<usize>,
+    pub interrupted_run: Option<usize>,
     /// What was said of that answer; none when no evaluation could be had.
-    pub verdict: Option<Verdict>,
+    pub evaluation: Option<Evaluation>,
     /// How it all ends, where that is not how the run of the answer ended: the evaluation was not satisfied.
-    pub overruled: Option<StopReason>,
+    pub stop_reason_override: Option<StopReason>,
 }
 
 /// What the model that judges is told.
-const JUDGE: &str = "You judge whether a coding task was completed. You are shown the task, what was done, and the final \
+const EVALUATOR_PROMPT: &str = "You judge whether a coding task was completed. You are shown the task, what was done, and the final \
      answer. Be strict: what is claimed and not supported by what was done is not done. Answer with one JSON object and \
      nothing else:\n{\"completed\": true or false, \"confidence\": a number from 0 to 1, \"issues\": [\"what is wrong or \
      missing\"], \"suggestion\": \"what should be done next\"}";
 
 /// The most that is shown of what was done, in bytes.
-const SHOWN: usize = 24 << 10;
+const MAX_SHOWN_BYTES: usize = 24 << 10;
 
 /// The most that is shown of one call, in characters, twice.
-const LINE: usize = 300;
+const MAX_LINE_CHARS: usize = 300;
 
 /// How a run goes on that was not judged good.
 #[derive(Clone, Debug)]
-pub struct Again {
+pub struct RetryContext {
     /// Where its session is stored; one that is not can't go on.
-    pub store: Option<Store>,
+    pub store: Option<SessionStore>,
     /// What the order of the task had.
     pub options: Value,
     /// What the order of the task had.
@@ -69,41 +71,47 @@ pub struct Again {
 /// # Errors
 ///
 /// Fails when a run could not begin.
-pub fn evaluated(
-    setup: &Setup,
+pub fn evaluate(
+    setup: &RunSetup,
     task: &str,
-    runs: Vec<Ended>,
-    again: &Again,
-    stage: &Stage,
-) -> Result<Evaluated, AppError> {
+    runs: Vec<FinishedRun>,
+    again: &RetryContext,
+    stage: &RunIo,
+) -> Result<EvaluatedRuns, AppError> {
     let settings = &setup.config.settings.evaluation;
     let retries = match settings.mode {
         EvaluationMode::Full => settings.max_retries,
         EvaluationMode::Off | EvaluationMode::Basic => 0,
     };
     let mut newest = runs.len().saturating_sub(1);
-    let mut all =
-        Evaluated { speaker: newest, runs, interrupted: None, verdict: None, overruled: None };
+    let mut all = EvaluatedRuns {
+        answer_run: newest,
+        runs,
+        interrupted_run: None,
+        evaluation: None,
+        stop_reason_override: None,
+    };
     for attempt in 0..=retries {
-        let verdict = all.judge(setup, task, newest, again, stage)?;
-        let is_judged = all.runs.get(newest).is_some_and(Ended::is_success);
-        all.overruled = is_judged.then_some(StopReason::EvaluationFailed).or(all.overruled);
-        let Some(verdict) = verdict.filter(|_| all.interrupted.is_none()) else { break };
-        let is_good = verdict.satisfies(settings.confidence_threshold);
-        let message = verdict.message();
-        if all.verdict.as_ref().is_none_or(|best| best.rank() <= verdict.rank()) {
-            (all.speaker, all.verdict) = (newest, Some(verdict));
+        let verdict = all.evaluate_run(setup, task, newest, again, stage)?;
+        let is_judged = all.runs.get(newest).is_some_and(FinishedRun::is_success);
+        all.stop_reason_override =
+            is_judged.then_some(StopReason::EvaluationFailed).or(all.stop_reason_override);
+        let Some(verdict) = verdict.filter(|_| all.interrupted_run.is_none()) else { break };
+        let is_good = verdict.meets(settings.confidence_threshold);
+        let message = verdict.feedback();
+        if all.evaluation.as_ref().is_none_or(|best| best.sort_key() <= verdict.sort_key()) {
+            (all.answer_run, all.evaluation) = (newest, Some(verdict));
         }
         if is_good {
-            all.overruled = None;
+            all.stop_reason_override = None;
         }
         if is_good || attempt == retries {
             break;
         }
         let session = all.runs[newest].session;
-        let Some(order) = again.order(session, message)? else { break };
-        let config = rest(&setup.config, &all.runs, Some(session));
-        let ended = setup.configured(config).run(order, stage.clone())?;
+        let Some(order) = again.retry_request(session, message)? else { break };
+        let config = remaining_config(&setup.config, &all.runs, Some(session));
+        let ended = setup.with_config(config).run(order, stage.clone())?;
         newest = all.runs.len();
         let is_success = ended.is_success();
         all.push(ended);
@@ -114,47 +122,48 @@ pub fn evaluated(
     Ok(all)
 }
 
-impl Evaluated {
-    fn push(&mut self, ended: Ended) {
+impl EvaluatedRuns {
+    fn push(&mut self, ended: FinishedRun) {
         let reason = ended.outcome().map(|outcome| outcome.reason);
         if matches!(reason, Some(StopReason::UserInterrupt(_))) {
-            self.interrupted = Some(self.runs.len());
+            self.interrupted_run = Some(self.runs.len());
         }
         self.runs.push(ended);
     }
 
     /// Has a run judged. What can't be judged has no verdict: a run that did not succeed, a judge without an answer.
-    fn judge(
+    fn evaluate_run(
         &mut self,
-        setup: &Setup,
+        setup: &RunSetup,
         task: &str,
         run: usize,
-        again: &Again,
-        stage: &Stage,
-    ) -> Result<Option<Verdict>, AppError> {
+        again: &RetryContext,
+        stage: &RunIo,
+    ) -> Result<Option<Evaluation>, AppError> {
         let Some(judged) = self.runs.get(run).filter(|run| run.is_success()) else {
             return Ok(None);
         };
-        let task = format!("## Task\n\n{task}\n\n{}", shown(&judged.fold));
-        let judge = judge(setup, rest(&setup.config, &self.runs, None));
-        let order = Order {
+        let task = format!("## Task\n\n{task}\n\n{}", format_work(&judged.machine));
+        let judge = evaluator_setup(setup, remaining_config(&setup.config, &self.runs, None));
+        let order = RunRequest {
             task: Some(task.into()),
             // What it costs is part of what the sessions cost.
-            place: match &again.store {
+            target: match &again.store {
                 Some(store) => {
-                    let dispatcher = Dispatcher::evaluation(judged.session);
-                    Place::Dispatched(store.clone(), SessionId::fresh(), dispatcher)
+                    let dispatcher = ParentCall::evaluation(judged.session);
+                    SessionTarget::Child(store.clone(), SessionId::generate(), dispatcher)
                 }
-                None => Place::Nowhere,
+                None => SessionTarget::Ephemeral,
             },
             options: Value::Null,
-            source: Source::Eval,
+            source: CostSource::Eval,
             exit_on_partial: None,
         };
         let ended = judge.run(order, stage.clone())?;
-        let verdict = ended.outcome().and_then(|outcome| Verdict::read(outcome.output.as_deref()?));
+        let verdict =
+            ended.outcome().and_then(|outcome| Evaluation::parse(outcome.output.as_deref()?));
         self.push(ended);
-        if verdict.is_none() && self.interrupted.is_none() {
+        if verdict.is_none() && self.interrupted_run.is_none() {
             log::warn!("the evaluation of the answer has no verdict");
         }
         Ok(verdict)
@@ -162,36 +171,36 @@ impl Evaluated {
 }
 
 /// Returns the set-up of the judge: it has no tools, so no gates apply, and hooks are not about it.
-fn judge(setup: &Setup, mut config: Config) -> Setup {
-    config.settings.hooks = Hooks::default();
-    config.settings.mcp = Mcp::default();
+fn evaluator_setup(setup: &RunSetup, mut config: Config) -> RunSetup {
+    config.settings.hooks = HooksConfig::default();
+    config.settings.mcp = McpConfig::default();
     config.settings.indexer.enabled = false;
     let agent = Agent {
-        name: Name::parse("eval").unwrap_or_else(|| setup.agent.name.clone()),
+        name: ConfigName::parse("eval").unwrap_or_else(|| setup.agent.name.clone()),
         description: String::new(),
-        system_prompt: JUDGE.into(),
+        system_prompt: EVALUATOR_PROMPT.into(),
         allowed_tools: Vec::new(),
-        confirm_mode: ConfirmMode::Yolo,
+        confirm_mode: ConfirmModeSetting::Yolo,
         max_steps: 1,
     };
-    setup.configured(config).acting_as(agent)
+    setup.with_config(config).with_agent(agent)
 }
 
 /// Returns what was done, as the judge sees it: the calls with their ends, and the answer.
-fn shown(fold: &Fold) -> String {
+fn format_work(fold: &Machine) -> String {
     let mut done = String::new();
     for entry in fold.conversation.entries() {
-        let Item::Exchange(exchange) = &entry.item else { continue };
+        let ConversationItem::Exchange(exchange) = &entry.item else { continue };
         for (call, result) in exchange.reply().calls().zip(exchange.results()) {
-            let arguments = clean::headline(call.arguments.text(), LINE);
-            let said = clean::headline(&result.text, LINE);
+            let arguments = sanitize::headline(call.arguments.text(), MAX_LINE_CHARS);
+            let said = sanitize::headline(&result.text, MAX_LINE_CHARS);
             let status = if result.status == ToolStatus::Ok { "ok" } else { "failed" };
             done.push_str(&format!("- {} {arguments} → {}: {said}\n", call.name, status));
         }
     }
     // The newest calls tell most. Half of a window is enough for them, at 3.5 bytes for a token.
     let half = fold.state.run().rules.context.window.0.saturating_mul(7) / 4;
-    let most = SHOWN.min(usize::try_from(half).unwrap_or(SHOWN));
+    let most = MAX_SHOWN_BYTES.min(usize::try_from(half).unwrap_or(MAX_SHOWN_BYTES));
     let from = done.len().saturating_sub(most);
     let from = (from..=done.len()).find(|at| done.is_char_boundary(*at)).unwrap_or(0);
     let answer = match &fold.state {
@@ -201,23 +210,27 @@ fn shown(fold: &Fold) -> String {
     format!("## What was done\n\n{}\n## Final answer\n\n{answer}", &done[from..])
 }
 
-impl Again {
-    fn order(&self, session: SessionId, message: String) -> Result<Option<Order>, AppError> {
+impl RetryContext {
+    fn retry_request(
+        &self,
+        session: SessionId,
+        message: String,
+    ) -> Result<Option<RunRequest>, AppError> {
         let Some(store) = &self.store else { return Ok(None) };
-        let opened = store.reopen(session, Repair::Refuse)?;
-        Ok(Some(Order {
+        let opened = store.reopen(session, DamagePolicy::Refuse)?;
+        Ok(Some(RunRequest {
             task: Some(message.into()),
-            place: Place::Stored(store.clone(), Box::new(opened)),
+            target: SessionTarget::Stored(store.clone(), Box::new(opened)),
             options: self.options.clone(),
-            source: Source::Agent,
+            source: CostSource::Agent,
             exit_on_partial: self.exit_on_partial,
         }))
     }
 }
 
-impl Verdict {
+impl Evaluation {
     /// Reads a verdict: the whole text as JSON, else what stands in a fence, else the first thing in braces.
-    fn read(text: &str) -> Option<Self> {
+    fn parse(text: &str) -> Option<Self> {
         let fenced = || {
             let (_, rest) = text.split_once("```")?;
             let (inside, _) = rest.split_once("```")?;
@@ -234,18 +247,18 @@ impl Verdict {
     }
 
     /// Returns whether the task was done, and that is sure enough.
-    fn satisfies(&self, threshold: f64) -> bool {
+    fn meets(&self, threshold: f64) -> bool {
         self.completed && self.confidence >= threshold
     }
 
     /// Returns what orders verdicts, the best last.
-    fn rank(&self) -> (bool, u64) {
+    fn sort_key(&self) -> (bool, u64) {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // between 0 and 1000
         (self.completed, (self.confidence * 1_000.0) as u64)
     }
 
     /// Returns what the model is told that has to go on.
-    fn message(&self) -> String {
+    fn feedback(&self) -> String {
         let issues: String = self.issues.iter().map(|issue| format!("- {issue}\n")).collect();
         format!(
             "An evaluation of your work finds the task not completed.\n{issues}{}\nGo on until it is.",
@@ -266,11 +279,11 @@ mod tests {
             format!("Here it is:\n```json\n{json}\n```\nDone."),
             format!("I think {json} is fair."),
         ] {
-            let verdict = Verdict::read(&text).unwrap();
+            let verdict = Evaluation::parse(&text).unwrap();
             assert!(verdict.completed && verdict.issues.is_empty(), "{text}");
         }
         for text in ["", "yes", "{}", "{\"completed\": 1}"] {
-            assert_eq!(Verdict::read(text), None, "{text}");
+            assert_eq!(Evaluation::parse(text), None, "{text}");
         }
     }
 }

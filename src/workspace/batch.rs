@@ -22,22 +22,22 @@ use rustix::fs::{Gid, Uid, fchown};
 use super::digest::sha256;
 use super::error::FileError;
 use super::path::RelPath;
-use super::root::Root;
+use super::root::WorkspaceRoot;
 use crate::port;
 
 /// Some changes that belong together.
 #[derive(Debug, Default)]
-pub struct Batch {
-    changes: Vec<Change>,
+pub struct ChangeBatch {
+    changes: Vec<BatchedChange>,
 }
 
 /// What becomes of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct BatchedChange {
     /// The file.
     pub path: RelPath,
     /// What it has to be when the change is made.
-    pub before: Before,
+    pub before: ExpectedContent,
     /// Its new content; none when it is deleted.
     pub after: Option<Arc<[u8]>>,
     /// Its new permissions; none to keep them, or to take the usual ones for a new file.
@@ -46,7 +46,7 @@ pub struct Change {
 
 /// What a file has to be when it is changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Before {
+pub enum ExpectedContent {
     /// There is none.
     Absent,
     /// It has the content with this SHA-256 digest.
@@ -54,36 +54,36 @@ pub enum Before {
 }
 
 /// The most that is read to see whether a file is still the same.
-const LIMIT: u64 = 1 << 30;
+const MAX_COMPARED_SIZE: u64 = 1 << 30;
 
 /// A change that is ready: its new content lies beside the file, or there is none.
-struct Staged<'a> {
-    change: &'a Change,
+struct StagedChange<'a> {
+    change: &'a BatchedChange,
     folder: Dir,
     name: std::ffi::OsString,
     /// The file beside; gone once it has taken its place.
-    beside: Option<String>,
+    temp_name: Option<String>,
 }
 
 /// Whether the old file is kept until all changes are made. One change alone needs no way back.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Old {
-    Kept,
-    Dropped,
+enum BackupMode {
+    Keep,
+    Discard,
 }
 
 /// A change that was made, and how it is taken back.
-struct Made<'a> {
+struct CommittedChange<'a> {
     folder: &'a Dir,
     path: &'a RelPath,
     name: &'a OsStr,
     /// Where the old file lies meanwhile; none when there was none.
-    old: Option<String>,
+    backup_name: Option<String>,
 }
 
-impl Before {
+impl ExpectedContent {
     /// Returns what a content has to be.
-    pub fn of(content: Option<&[u8]>) -> Self {
+    pub fn new(content: Option<&[u8]>) -> Self {
         content.map_or(Self::Absent, |content| Self::Digest(sha256(content)))
     }
 
@@ -96,9 +96,9 @@ impl Before {
     }
 }
 
-impl Batch {
+impl ChangeBatch {
     /// Returns a batch of these changes; no file occurs twice.
-    pub fn new(changes: Vec<Change>) -> Self {
+    pub fn new(changes: Vec<BatchedChange>) -> Self {
         Self { changes }
     }
 
@@ -107,70 +107,70 @@ impl Batch {
     /// # Errors
     ///
     /// Fails when one of them cannot be made; every file is then what it was, but for those that the error names.
-    pub fn apply(&self, root: &Root) -> Result<(), FileError> {
+    pub fn apply(&self, root: &WorkspaceRoot) -> Result<(), FileError> {
         let mut staged = Vec::with_capacity(self.changes.len());
         for change in &self.changes {
-            staged.push(Staged::new(root, change)?);
+            staged.push(StagedChange::new(root, change)?);
         }
         for change in &self.changes {
-            change.check(root)?;
+            change.check_unchanged(root)?;
         }
-        let mut made: Vec<Made<'_>> = Vec::with_capacity(staged.len());
-        let keep = if self.changes.len() > 1 { Old::Kept } else { Old::Dropped };
+        let mut made: Vec<CommittedChange<'_>> = Vec::with_capacity(staged.len());
+        let keep = if self.changes.len() > 1 { BackupMode::Keep } else { BackupMode::Discard };
         for change in &mut staged {
-            match change.make(root, keep) {
+            match change.commit(root, keep) {
                 Ok(done) => made.push(done),
                 Err(error) => {
                     let left: Vec<String> =
                         made.iter().rev().filter_map(|made| made.undo().err()).collect();
                     return Err(match left.is_empty() {
                         true => error,
-                        false => FileError::HalfDone { cause: Box::new(error), left },
+                        false => FileError::PartlyApplied { cause: Box::new(error), left },
                     });
                 }
             }
         }
-        made.iter().for_each(Made::settle);
+        made.iter().for_each(CommittedChange::remove_backup);
         Ok(())
     }
 }
 
-impl Change {
+impl BatchedChange {
     /// Fails unless the file is what it was taken for.
-    fn check(&self, root: &Root) -> Result<(), FileError> {
-        let found = match root.read(&self.path, LIMIT) {
-            Ok(content) => Before::Digest(sha256(&content)),
-            Err(FileError::Missing(_)) => Before::Absent,
+    fn check_unchanged(&self, root: &WorkspaceRoot) -> Result<(), FileError> {
+        let found = match root.read(&self.path, MAX_COMPARED_SIZE) {
+            Ok(content) => ExpectedContent::Digest(sha256(&content)),
+            Err(FileError::Missing(_)) => ExpectedContent::Absent,
             Err(error) => return Err(error),
         };
         if found == self.before { Ok(()) } else { Err(FileError::Changed(self.path.clone())) }
     }
 }
 
-impl<'a> Staged<'a> {
-    fn new(root: &Root, change: &'a Change) -> Result<Self, FileError> {
+impl<'a> StagedChange<'a> {
+    fn new(root: &WorkspaceRoot, change: &'a BatchedChange) -> Result<Self, FileError> {
         let path = &change.path;
-        let failed = |error: io::Error| FileError::of("write", path, error);
+        let failed = |error: io::Error| FileError::from_io("write", path, error);
         let (Some(parent), Some(name)) = (path.parent(), path.name()) else {
             return Err(FileError::IsDirectory(path.clone()));
         };
         // Also before folders are made, which would be left behind.
         let existing = std::iter::successors(Some(parent.clone()), RelPath::parent);
         let mut existing = existing.filter_map(|folder| {
-            let rest = path.below(&folder);
+            let rest = path.strip_folder(&folder);
             Some((root.dir().open_dir(folder.as_path()).ok()?, rest))
         });
         if let Some((folder, rest)) = existing.next() {
             root.check_write(folder.as_fd(), rest.as_os_str(), path)?;
         }
-        if change.before == Before::Absent {
+        if change.before == ExpectedContent::Absent {
             root.dir()
                 .create_dir_all(parent.as_path())
-                .map_err(|error| FileError::of("create the directory of", path, error))?;
+                .map_err(|error| FileError::from_io("create the directory of", path, error))?;
         }
         let folder = root.dir().open_dir(parent.as_path()).map_err(failed)?;
         root.check_write(folder.as_fd(), name, path)?;
-        let mut staged = Self { change, folder, name: name.to_owned(), beside: None };
+        let mut staged = Self { change, folder, name: name.to_owned(), temp_name: None };
         if let Some(content) = &change.after {
             staged.write(content)?;
         }
@@ -180,10 +180,10 @@ impl<'a> Staged<'a> {
     /// Writes the new content beside the file, with the owner and the permissions that it will have.
     fn write(&mut self, content: &[u8]) -> Result<(), FileError> {
         let path = &self.change.path;
-        let failed = |error: io::Error| FileError::of("write", path, error);
+        let failed = |error: io::Error| FileError::from_io("write", path, error);
         let old = match self.change.before {
-            Before::Absent => None,
-            Before::Digest(_) => Some(self.folder.metadata(&self.name).map_err(failed)?),
+            ExpectedContent::Absent => None,
+            ExpectedContent::Digest(_) => Some(self.folder.metadata(&self.name).map_err(failed)?),
         };
         let digest = sha256(content);
         let mut options = OpenOptions::new();
@@ -193,13 +193,13 @@ impl<'a> Staged<'a> {
             options.mode(0o600);
         }
         let open = |name: &String| self.folder.open_with(name, &options);
-        let (name, file) = unique(&self.name, &digest, open).map_err(failed)?;
-        self.beside = Some(name);
+        let (name, file) = create_unique(&self.name, &digest, open).map_err(failed)?;
+        self.temp_name = Some(name);
         let mut file = file.into_std();
         file.write_all(content).map_err(failed)?;
         if let Some(old) = old {
-            let (uid, gid) = owner(&old);
-            keep_owner(&file, uid, gid).map_err(|()| FileError::Owner(path.clone()))?;
+            let (uid, gid) = owner_ids(&old);
+            set_owner(&file, uid, gid).map_err(|()| FileError::ForeignOwner(path.clone()))?;
             let mode = cap_std::fs::PermissionsExt::mode(&old.permissions());
             set_mode(&file, self.change.mode.unwrap_or(mode)).map_err(failed)?;
         } else if let Some(mode) = self.change.mode {
@@ -209,25 +209,31 @@ impl<'a> Staged<'a> {
     }
 
     /// Puts the new file in its place.
-    fn make(&mut self, root: &Root, keep: Old) -> Result<Made<'_>, FileError> {
+    fn commit(
+        &mut self,
+        root: &WorkspaceRoot,
+        keep: BackupMode,
+    ) -> Result<CommittedChange<'_>, FileError> {
         // What was made before it may have made something else of the folder.
         root.check_write(self.folder.as_fd(), &self.name, &self.change.path)?;
         let path = &self.change.path;
-        let failed = |error: io::Error| FileError::of("replace", path, error);
+        let failed = |error: io::Error| FileError::from_io("replace", path, error);
         let old = match (&self.change.before, keep) {
-            (Before::Absent, _) | (Before::Digest(_), Old::Dropped) => None,
-            (Before::Digest(digest), Old::Kept) => {
+            (ExpectedContent::Absent, _) | (ExpectedContent::Digest(_), BackupMode::Discard) => {
+                None
+            }
+            (ExpectedContent::Digest(digest), BackupMode::Keep) => {
                 // The old file gets a second name, so that its place is never empty.
                 let link = |old: &String| self.folder.hard_link(&self.name, &self.folder, old);
-                let linked = unique(&self.name, digest, link).or_else(|_| {
+                let linked = create_unique(&self.name, digest, link).or_else(|_| {
                     // Some file systems have no hard links.
-                    let old = beside(&self.name, &port::unique().to_string());
+                    let old = temp_file_name(&self.name, &port::unique_id().to_string());
                     self.folder.copy(&self.name, &self.folder, &old).map(|_| (old, ()))
                 });
                 Some(linked.map_err(failed)?.0)
             }
         };
-        let done = match &self.beside {
+        let done = match &self.temp_name {
             Some(beside) => self.folder.rename(beside, &self.folder, &self.name),
             None => self.folder.remove_file(&self.name),
         };
@@ -237,24 +243,24 @@ impl<'a> Staged<'a> {
             }
             return Err(failed(error));
         }
-        self.beside = None;
-        Ok(Made { folder: &self.folder, path, name: &self.name, old })
+        self.temp_name = None;
+        Ok(CommittedChange { folder: &self.folder, path, name: &self.name, backup_name: old })
     }
 }
 
-impl Drop for Staged<'_> {
+impl Drop for StagedChange<'_> {
     fn drop(&mut self) {
-        if let Some(beside) = &self.beside {
+        if let Some(beside) = &self.temp_name {
             let _ = self.folder.remove_file(beside);
         }
     }
 }
 
-impl Made<'_> {
+impl CommittedChange<'_> {
     /// Takes the change back; says where the old content is when that fails.
     fn undo(&self) -> Result<(), String> {
         let Self { path, name, .. } = self;
-        match &self.old {
+        match &self.backup_name {
             Some(old) => self.folder.rename(old, self.folder, name).map_err(|error| {
                 let old = path.as_path().with_file_name(old);
                 format!("'{path}' is changed, and what it was is '{}' ({error})", old.display())
@@ -266,30 +272,30 @@ impl Made<'_> {
         }
     }
 
-    fn settle(&self) {
-        if let Some(old) = &self.old {
+    fn remove_backup(&self) {
+        if let Some(old) = &self.backup_name {
             let _ = self.folder.remove_file(old);
         }
     }
 }
 
 /// Returns a name for a file that lies beside another one for a moment, and has this content.
-fn beside(name: &OsStr, digest: &str) -> String {
+fn temp_file_name(name: &OsStr, digest: &str) -> String {
     let whole = sha256(&[name.as_bytes(), b"/", digest.as_bytes()].concat());
     format!(".architect-{}.tmp", &whole[..32])
 }
 
 /// Makes something with a name of its own beside a file. Should the name be taken, by another process that does the same
 /// at this moment, there is another one.
-fn unique<T>(
+fn create_unique<T>(
     name: &OsStr,
     digest: &str,
     make: impl Fn(&String) -> io::Result<T>,
 ) -> io::Result<(String, T)> {
-    let usual = beside(name, digest);
+    let usual = temp_file_name(name, digest);
     match make(&usual) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            let other = beside(name, &port::unique().to_string());
+            let other = temp_file_name(name, &port::unique_id().to_string());
             make(&other).map(|made| (other, made))
         }
         made => made.map(|made| (usual, made)),
@@ -297,18 +303,18 @@ fn unique<T>(
 }
 
 /// Returns where a change of this file would have left this content, had it been killed on the way.
-pub fn left_beside(path: &str, digest: &str) -> PathBuf {
+pub fn leftover_path(path: &str, digest: &str) -> PathBuf {
     let path = Path::new(path);
-    path.with_file_name(beside(path.file_name().unwrap_or_default(), digest))
+    path.with_file_name(temp_file_name(path.file_name().unwrap_or_default(), digest))
 }
 
-fn owner(meta: &cap_std::fs::Metadata) -> (u32, u32) {
+fn owner_ids(meta: &cap_std::fs::Metadata) -> (u32, u32) {
     use cap_std::fs::MetadataExt;
     (meta.uid(), meta.gid())
 }
 
 /// Gives a file its owner, unless it has it already.
-fn keep_owner(file: &File, uid: u32, gid: u32) -> Result<(), ()> {
+fn set_owner(file: &File, uid: u32, gid: u32) -> Result<(), ()> {
     let meta = file.metadata().map_err(|_| ())?;
     if meta.gid() != gid {
         // Somebody who may not give files away may still be in the group.
@@ -332,16 +338,16 @@ mod tests {
 
     use super::*;
 
-    fn workspace() -> (tempfile::TempDir, Root) {
+    fn workspace() -> (tempfile::TempDir, WorkspaceRoot) {
         let folder = tempfile::tempdir().unwrap();
-        let root = Root::open(folder.path()).unwrap();
+        let root = WorkspaceRoot::open(folder.path()).unwrap();
         (folder, root)
     }
 
-    fn change(path: &str, before: Option<&str>, after: Option<&str>) -> Change {
-        Change {
+    fn change(path: &str, before: Option<&str>, after: Option<&str>) -> BatchedChange {
+        BatchedChange {
             path: RelPath::new(path).unwrap(),
-            before: Before::of(before.map(str::as_bytes)),
+            before: ExpectedContent::new(before.map(str::as_bytes)),
             after: after.map(|text| text.as_bytes().into()),
             mode: None,
         }
@@ -363,7 +369,7 @@ mod tests {
         let changes =
             [("a", Some("1"), Some("one")), ("b", Some("2"), None), ("n/c", None, Some("3"))];
         let changes = changes.map(|(path, before, after)| change(path, before, after));
-        Batch::new(changes.into()).apply(&root).unwrap();
+        ChangeBatch::new(changes.into()).apply(&root).unwrap();
         assert_eq!(fs::read_to_string(folder.path().join("a")).unwrap(), "one");
         assert_eq!(fs::read_to_string(folder.path().join("n/c")).unwrap(), "3");
         assert_eq!(names(folder.path()), ["a", "n"]);
@@ -374,12 +380,12 @@ mod tests {
     fn what_a_killed_process_left_beside_can_be_found_and_is_in_nobody_s_way() {
         let (folder, root) = workspace();
         let change = change("d/a", None, Some("1"));
-        let mut staged = Staged::new(&root, &change).unwrap();
-        staged.beside = None;
+        let mut staged = StagedChange::new(&root, &change).unwrap();
+        staged.temp_name = None;
         drop(staged);
-        let left = folder.path().join(left_beside("d/a", &sha256(b"1")));
+        let left = folder.path().join(leftover_path("d/a", &sha256(b"1")));
         assert_eq!(fs::read_to_string(&left).unwrap(), "1");
-        Batch::new(vec![change]).apply(&root).unwrap();
+        ChangeBatch::new(vec![change]).apply(&root).unwrap();
         fs::remove_file(left).unwrap();
         assert_eq!(names(&folder.path().join("d")), ["a"]);
     }
@@ -397,7 +403,7 @@ mod tests {
             change("c", None, Some("x")),
             change("b/x", None, Some("x")),
         ] {
-            let batch = Batch::new(vec![change("a", Some("1"), Some("one")), bad]);
+            let batch = ChangeBatch::new(vec![change("a", Some("1"), Some("one")), bad]);
             assert!(batch.apply(&root).is_err());
             assert_eq!(fs::read_to_string(folder.path().join("a")).unwrap(), "1");
             assert_eq!(names(folder.path()), ["a", "b", "c"]);
@@ -409,8 +415,8 @@ mod tests {
         let (folder, root) = workspace();
         fs::write(folder.path().join("a"), "1").unwrap();
         let first = change("a", Some("1"), Some("one"));
-        let mut staged = Staged::new(&root, &first).unwrap();
-        let made = staged.make(&root, Old::Kept).unwrap();
+        let mut staged = StagedChange::new(&root, &first).unwrap();
+        let made = staged.commit(&root, BackupMode::Keep).unwrap();
         assert_eq!(fs::read_to_string(folder.path().join("a")).unwrap(), "one");
         made.undo().unwrap();
         drop(staged);
@@ -423,9 +429,9 @@ mod tests {
         let (folder, root) = workspace();
         fs::write(folder.path().join("a"), "1").unwrap();
         let first = change("a", Some("1"), Some("one"));
-        let mut staged = Staged::new(&root, &first).unwrap();
-        let made = staged.make(&root, Old::Kept).unwrap();
-        let old = made.old.clone().unwrap();
+        let mut staged = StagedChange::new(&root, &first).unwrap();
+        let made = staged.commit(&root, BackupMode::Keep).unwrap();
+        let old = made.backup_name.clone().unwrap();
         // A file can't be put in the place of a folder.
         fs::remove_file(folder.path().join("a")).unwrap();
         fs::create_dir(folder.path().join("a")).unwrap();
@@ -436,7 +442,7 @@ mod tests {
         );
         assert_eq!(fs::read_to_string(folder.path().join(&old)).unwrap(), "1");
         let cause = Box::new(FileError::Changed(RelPath::new("b").unwrap()));
-        let told = FileError::HalfDone { cause, left: vec![left] }.to_string();
+        let told = FileError::PartlyApplied { cause, left: vec![left] }.to_string();
         assert!(told.contains("'b' changed") && told.contains(&old), "{told}");
     }
 
@@ -446,10 +452,10 @@ mod tests {
         let file = folder.path().join("a");
         fs::write(&file, "1").unwrap();
         fs::set_permissions(&file, Permissions::from_mode(0o751)).unwrap();
-        Batch::new(vec![change("a", Some("1"), Some("2"))]).apply(&root).unwrap();
+        ChangeBatch::new(vec![change("a", Some("1"), Some("2"))]).apply(&root).unwrap();
         assert_eq!(fs::metadata(&file).unwrap().mode() & 0o7777, 0o751);
-        let changed = Change { mode: Some(0o600), ..change("a", Some("2"), Some("3")) };
-        Batch::new(vec![changed]).apply(&root).unwrap();
+        let changed = BatchedChange { mode: Some(0o600), ..change("a", Some("2"), Some("3")) };
+        ChangeBatch::new(vec![changed]).apply(&root).unwrap();
         assert_eq!(fs::metadata(&file).unwrap().mode() & 0o7777, 0o600);
     }
 
@@ -460,7 +466,7 @@ mod tests {
         let outside = tempfile::tempdir_in(folder.path().parent().unwrap()).unwrap();
         fs::write(outside.path().join("a"), "1").unwrap();
         fs::hard_link(outside.path().join("a"), folder.path().join("a")).unwrap();
-        Batch::new(vec![change("a", Some("1"), Some("2"))]).apply(&root).unwrap();
+        ChangeBatch::new(vec![change("a", Some("1"), Some("2"))]).apply(&root).unwrap();
         assert_eq!(fs::read_to_string(outside.path().join("a")).unwrap(), "1");
         assert_eq!(fs::read_to_string(folder.path().join("a")).unwrap(), "2");
     }

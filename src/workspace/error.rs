@@ -5,7 +5,7 @@ use std::io;
 use rustix::io::Errno;
 use thiserror::Error;
 
-use super::listing::Kind;
+use super::listing::FileKind;
 use super::path::{PathError, RelPath};
 
 /// Why a file of the workspace could not be read or changed.
@@ -28,14 +28,14 @@ pub enum FileError {
     #[error("'{0}' is not a directory")]
     NotADirectory(RelPath),
     /// It is neither a file nor a folder.
-    #[error("'{0}' is {kind}, not a regular file", kind = .1.described())]
-    Special(RelPath, Kind),
+    #[error("'{0}' is {kind}, not a regular file", kind = .1.description())]
+    Special(RelPath, FileKind),
     /// It is a symbolic link to nothing.
     #[error("'{0}' is a symbolic link whose target does not exist")]
     Dangling(RelPath),
     /// Symbolic links lead in a circle.
     #[error("'{0}' is a symbolic link that leads back to itself")]
-    Circle(RelPath),
+    LinkLoop(RelPath),
     /// It is larger than what may be loaded.
     #[error("'{path}' has {size} bytes, more than the {limit} that can be edited")]
     TooLarge {
@@ -51,13 +51,13 @@ pub enum FileError {
     Changed(RelPath),
     /// What it really is may not be touched.
     #[error("'{0}' may not be touched: {1}")]
-    Guarded(RelPath, String),
+    Denied(RelPath, String),
     /// It belongs to somebody else, and a new file would not.
     #[error("'{0}' belongs to another user, which could not be kept; nothing was written")]
-    Owner(RelPath),
+    ForeignOwner(RelPath),
     /// A change of several files failed half-way, and could not be taken back everywhere.
     #[error("{cause}. Of the other files, these could not be put back: {}", .left.join("; "))]
-    HalfDone {
+    PartlyApplied {
         /// Why the change failed.
         cause: Box<Self>,
         /// The files that are changed, with where their old content is and why it is not back.
@@ -77,7 +77,7 @@ pub enum FileError {
 
 impl FileError {
     /// Returns the error for what the system said about a path.
-    pub(super) fn of(action: &'static str, path: &RelPath, source: io::Error) -> Self {
+    pub(super) fn from_io(action: &'static str, path: &RelPath, source: io::Error) -> Self {
         let path = path.clone();
         let errno = source.raw_os_error();
         match source.kind() {
@@ -86,7 +86,7 @@ impl FileError {
             io::ErrorKind::IsADirectory => Self::IsDirectory(path),
             // Said by the confining library itself, not by the system.
             io::ErrorKind::PermissionDenied if errno.is_none() => Self::Escapes(path),
-            _ if errno == Some(Errno::LOOP.raw_os_error()) => Self::Circle(path),
+            _ if errno == Some(Errno::LOOP.raw_os_error()) => Self::LinkLoop(path),
             _ => Self::Io { action, path, source },
         }
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// Names that nothing else has.
-const ALWAYS: [&str; 33] = [
+const GENERATED_NAMES: [&str; 33] = [
     ".bundle",
     ".cache",
     ".dart_tool",
@@ -40,7 +40,7 @@ const ALWAYS: [&str; 33] = [
 ];
 
 /// Names that mean this beside, or with, one of these files.
-const BESIDE: [(&str, &[&str]); 4] = [
+const NAMES_WITH_MANIFEST: [(&str, &[&str]); 4] = [
     ("build", &["build.gradle", "build.gradle.kts", "setup.py", "pubspec.yaml"]),
     ("dist", &["package.json", "pyproject.toml", "setup.py"]),
     ("out", &["next.config.js", "next.config.mjs", "next.config.ts", "foundry.toml"]),
@@ -48,7 +48,7 @@ const BESIDE: [(&str, &[&str]); 4] = [
 ];
 
 /// Files by which a folder says so itself.
-const INSIDE: [&str; 2] = ["CACHEDIR.TAG", "pyvenv.cfg"];
+const MARKER_FILES: [&str; 2] = ["CACHEDIR.TAG", "pyvenv.cfg"];
 
 /// Returns whether a folder that is come across has dependencies, a cache, or what is built. Looks at files.
 pub fn is_generated(folder: &Path) -> bool {
@@ -56,10 +56,10 @@ pub fn is_generated(folder: &Path) -> bool {
     let is_there = |folder: Option<&Path>, files: &[&str]| {
         folder.is_some_and(|folder| files.iter().any(|file| folder.join(file).exists()))
     };
-    let beside = BESIDE.iter().find(|(other, _)| name == *other);
-    ALWAYS.iter().any(|other| name == *other)
+    let beside = NAMES_WITH_MANIFEST.iter().find(|(other, _)| name == *other);
+    GENERATED_NAMES.iter().any(|other| name == *other)
         || beside.is_some_and(|(_, files)| is_there(folder.parent(), files))
-        || is_there(Some(folder), &INSIDE)
+        || is_there(Some(folder), &MARKER_FILES)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use cap_std::fs::{FileType, FileTypeExt};
 
 use super::error::FileError;
 use super::path::RelPath;
-use super::root::Root;
+use super::root::WorkspaceRoot;
 
 /// Returns the entries of a walk, without those that can't be read or are gone by now. The walker panics if its first
 /// folder is replaced while it looks at it; the walk is over then.
@@ -20,16 +20,16 @@ pub fn entries(mut walk: ignore::Walk) -> impl Iterator<Item = ignore::DirEntry>
 
 /// One entry of a folder.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Entry {
+pub struct FolderEntry {
     /// Its name.
     pub name: OsString,
     /// What it is; symbolic links are not followed.
-    pub kind: Kind,
+    pub kind: FileKind,
 }
 
 /// What a path leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum FileKind {
     /// A regular file.
     File,
     /// A folder.
@@ -44,9 +44,9 @@ pub enum Kind {
     Device,
 }
 
-impl Kind {
+impl FileKind {
     /// Returns what this is, for a sentence.
-    pub fn described(self) -> &'static str {
+    pub fn description(self) -> &'static str {
         match self {
             Self::File => "a file",
             Self::Directory => "a directory",
@@ -57,7 +57,7 @@ impl Kind {
         }
     }
 
-    pub(super) fn of(kind: FileType) -> Self {
+    pub(super) fn from_file_type(kind: FileType) -> Self {
         if kind.is_file() {
             Self::File
         } else if kind.is_dir() {
@@ -74,14 +74,14 @@ impl Kind {
     }
 }
 
-impl Root {
+impl WorkspaceRoot {
     /// Returns what lies in a folder, sorted by name; no more than `most` entries, and whether there are more.
     ///
     /// # Errors
     ///
     /// Fails when the folder cannot be read. An entry that vanishes meanwhile is left out.
-    pub fn list(&self, path: &RelPath, most: usize) -> Result<(Vec<Entry>, bool), FileError> {
-        let failed = |error: io::Error| FileError::of("list", path, error);
+    pub fn list(&self, path: &RelPath, most: usize) -> Result<(Vec<FolderEntry>, bool), FileError> {
+        let failed = |error: io::Error| FileError::from_io("list", path, error);
         let mut entries = Vec::new();
         let mut more = false;
         for entry in self.dir().read_dir(path.as_path()).map_err(failed)? {
@@ -91,7 +91,10 @@ impl Root {
                 more = true;
                 break;
             }
-            entries.push(Entry { name: entry.file_name(), kind: Kind::of(kind) });
+            entries.push(FolderEntry {
+                name: entry.file_name(),
+                kind: FileKind::from_file_type(kind),
+            });
         }
         entries.sort();
         Ok((entries, more))

@@ -38,9 +38,9 @@ impl RelPath {
     /// Fails for an absolute path, and for one that leads outside.
     pub fn new(path: impl AsRef<Path>) -> Result<Self, PathError> {
         let path = path.as_ref();
-        let outside = || PathError::Outside(shown(path.as_os_str()));
+        let outside = || PathError::Outside(escape_name(path.as_os_str()));
         if path.as_os_str().as_bytes().contains(&0) {
-            return Err(PathError::Nul(shown(path.as_os_str())));
+            return Err(PathError::Nul(escape_name(path.as_os_str())));
         }
         let mut inside = PathBuf::new();
         for component in path.components() {
@@ -57,7 +57,7 @@ impl RelPath {
     }
 
     /// Returns the path of something that was come across below the workspace: names of entries alone.
-    pub(crate) fn of_entry(path: &Path) -> Self {
+    pub(crate) fn from_entry(path: &Path) -> Self {
         debug_assert!(path.components().all(|part| matches!(part, Component::Normal(_))));
         Self(path.to_owned())
     }
@@ -93,7 +93,7 @@ impl RelPath {
     }
 
     /// Returns the rest of this path below a folder; the path itself if it doesn't lie there.
-    pub(super) fn below(&self, folder: &Self) -> &Path {
+    pub(super) fn strip_folder(&self, folder: &Self) -> &Path {
         self.0.strip_prefix(&folder.0).unwrap_or(&self.0)
     }
 
@@ -111,16 +111,16 @@ impl RelPath {
 
 impl fmt::Display for RelPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&shown(self.as_path().as_os_str()))
+        f.write_str(&escape_name(self.as_path().as_os_str()))
     }
 }
 
 /// Returns a name as people and models see it: what is no text, and what would change how text is shown, is escaped.
-pub fn shown(name: &OsStr) -> String {
+pub fn escape_name(name: &OsStr) -> String {
     let mut text = String::with_capacity(name.len());
     for chunk in name.as_bytes().utf8_chunks() {
         for char in chunk.valid().chars() {
-            if is_plain(char) {
+            if is_printable(char) {
                 text.push(char);
             } else {
                 let _ = write!(text, "\\u{{{:x}}}", u32::from(char));
@@ -134,7 +134,7 @@ pub fn shown(name: &OsStr) -> String {
 }
 
 /// Returns whether a character neither controls a terminal nor turns the direction of text.
-fn is_plain(char: char) -> bool {
+fn is_printable(char: char) -> bool {
     let turns = matches!(
         char,
         '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{61c}'
@@ -148,7 +148,7 @@ fn unescape(text: &[u8]) -> Option<Vec<u8>> {
     let mut rest = text;
     let mut found = false;
     while let Some((&first, more)) = rest.split_first() {
-        if let Some((decoded, after)) = escape(rest) {
+        if let Some((decoded, after)) = parse_escape(rest) {
             bytes.extend(decoded);
             rest = after;
             found = true;
@@ -161,7 +161,7 @@ fn unescape(text: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Reads one escape, `\xNN` or `\u{N…}`, from the start of a text.
-fn escape(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+fn parse_escape(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     if let Some(rest) = text.strip_prefix(b"\\x") {
         let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
         return Some((vec![u8::from_str_radix(digits, 16).ok()?], &rest[2..]));
@@ -191,8 +191,8 @@ mod tests {
 
     #[test]
     fn what_would_change_the_display_is_escaped() {
-        assert_eq!(shown(OsStr::new("a\n\x1b[31m\u{202e}é")), "a\\u{a}\\u{1b}[31m\\u{202e}é");
-        assert_eq!(shown(OsStr::from_bytes(b"a\xff")), "a\\xff");
+        assert_eq!(escape_name(OsStr::new("a\n\x1b[31m\u{202e}é")), "a\\u{a}\\u{1b}[31m\\u{202e}é");
+        assert_eq!(escape_name(OsStr::from_bytes(b"a\xff")), "a\\xff");
     }
 
     proptest! {

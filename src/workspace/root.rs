@@ -11,30 +11,30 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 use rustix::fs::OFlags;
 
+use super::access::{self, AccessGuard, AccessMode};
 use super::error::FileError;
-use super::guard::{self, Access, Guard};
-use super::listing::Kind;
+use super::listing::FileKind;
 use super::path::{PathError, RelPath};
 
 /// The workspace: a folder, held open. Everything below it is reached through this handle. Clones are the same one.
 #[derive(Clone, Debug)]
-pub struct Root {
+pub struct WorkspaceRoot {
     dir: Arc<Dir>,
     path: PathBuf,
-    given: PathBuf,
-    guard: Option<Arc<dyn Guard>>,
+    given_path: PathBuf,
+    guard: Option<Arc<dyn AccessGuard>>,
 }
 
 /// A regular file, open for reading.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenFile {
     /// The file.
     pub file: File,
     /// Its size in bytes.
     pub size: u64,
 }
 
-impl Root {
+impl WorkspaceRoot {
     /// Opens a folder as a workspace.
     ///
     /// # Errors
@@ -44,11 +44,11 @@ impl Root {
         let given = std::path::absolute(path)?;
         let path = given.canonicalize()?;
         let dir = Dir::open_ambient_dir(&path, ambient_authority())?;
-        Ok(Self { dir: Arc::new(dir), path, given, guard: None })
+        Ok(Self { dir: Arc::new(dir), path, given_path: given, guard: None })
     }
 
     /// Returns the same workspace, of which only that is touched which a guard allows.
-    pub fn guarded(&self, guard: Arc<dyn Guard>) -> Self {
+    pub fn with_guard(&self, guard: Arc<dyn AccessGuard>) -> Self {
         Self { guard: Some(guard), ..self.clone() }
     }
 
@@ -60,22 +60,26 @@ impl Root {
         path: &RelPath,
     ) -> Result<(), FileError> {
         let Some(guard) = self.guard.as_deref() else { return Ok(()) };
-        let real = guard::real(self.dir.as_fd(), folder).map(|folder| folder.join(name));
-        let is_repository =
-            |real: &RelPath| guard.guards_repositories() && guard::is_repository(&self.dir, real);
+        let real = access::real_path(self.dir.as_fd(), folder).map(|folder| folder.join(name));
+        let is_repository = |real: &RelPath| {
+            guard.protects_repositories() && access::is_inside_repository(&self.dir, real)
+        };
         if real.as_ref().is_some_and(is_repository) {
             let why = "the folder is a repository of git, or would be one, and what is there is run or followed outside \
                        the sandbox; commands of git can change it";
-            return Err(FileError::Guarded(path.clone(), why.to_owned()));
+            return Err(FileError::Denied(path.clone(), why.to_owned()));
         }
-        guard::check(guard, real, path, Access::Write)
+        access::check_access(guard, real, path, AccessMode::Write)
     }
 
     fn check_read(&self, file: BorrowedFd<'_>, path: &RelPath) -> Result<(), FileError> {
         match self.guard.as_deref() {
-            Some(guard) if guard.limits(Access::Read) => {
-                guard::check(guard, guard::real(self.dir.as_fd(), file), path, Access::Read)
-            }
+            Some(guard) if guard.is_restricted(AccessMode::Read) => access::check_access(
+                guard,
+                access::real_path(self.dir.as_fd(), file),
+                path,
+                AccessMode::Read,
+            ),
             Some(_) | None => Ok(()),
         }
     }
@@ -97,7 +101,7 @@ impl Root {
     /// Fails when the path leads outside.
     pub fn resolve(&self, text: &str) -> Result<RelPath, PathError> {
         let path = Path::new(text);
-        let inside = [&self.path, &self.given]
+        let inside = [&self.path, &self.given_path]
             .into_iter()
             .find_map(|root| path.is_absolute().then(|| path.strip_prefix(root).ok()).flatten());
         let path = RelPath::new(inside.unwrap_or(path))?;
@@ -117,11 +121,11 @@ impl Root {
     /// # Errors
     ///
     /// Fails when there is nothing, or the way to it leads outside.
-    pub fn kind(&self, path: &RelPath) -> Result<Kind, FileError> {
+    pub fn kind(&self, path: &RelPath) -> Result<FileKind, FileError> {
         let found = self.dir.metadata(path.as_path());
         found
-            .map(|found| Kind::of(found.file_type()))
-            .map_err(|e| FileError::of("look at", path, e))
+            .map(|found| FileKind::from_file_type(found.file_type()))
+            .map_err(|e| FileError::from_io("look at", path, e))
     }
 
     /// Returns what a path itself is, without following a symbolic link.
@@ -129,11 +133,11 @@ impl Root {
     /// # Errors
     ///
     /// Fails when there is nothing, or the way to it leads outside.
-    pub fn kind_itself(&self, path: &RelPath) -> Result<Kind, FileError> {
+    pub fn link_kind(&self, path: &RelPath) -> Result<FileKind, FileError> {
         let found = self.dir.symlink_metadata(path.as_path());
         found
-            .map(|found| Kind::of(found.file_type()))
-            .map_err(|e| FileError::of("look at", path, e))
+            .map(|found| FileKind::from_file_type(found.file_type()))
+            .map_err(|e| FileError::from_io("look at", path, e))
     }
 
     /// Opens a regular file for reading. Never blocks: a pipe, a socket or a device is refused.
@@ -141,36 +145,37 @@ impl Root {
     /// # Errors
     ///
     /// Fails when there is no regular file, or it cannot be read.
-    pub fn open_file(&self, path: &RelPath) -> Result<Opened, FileError> {
+    pub fn open_file(&self, path: &RelPath) -> Result<OpenFile, FileError> {
         let mut options = OpenOptions::new();
         // Without NONBLOCK, opening a pipe would wait for its other end.
         options.read(true).custom_flags((OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed());
         let failed = |error: io::Error| {
             // Opening a socket, or a device without a driver, fails with errors that say little.
             match self.kind(path) {
-                Ok(kind @ (Kind::Pipe | Kind::Socket | Kind::Device)) => {
+                Ok(kind @ (FileKind::Pipe | FileKind::Socket | FileKind::Device)) => {
                     FileError::Special(path.clone(), kind)
                 }
                 Ok(_) | Err(_) if self.is_dangling(path, &error) => {
                     FileError::Dangling(path.clone())
                 }
-                Ok(_) | Err(_) => FileError::of("read", path, error),
+                Ok(_) | Err(_) => FileError::from_io("read", path, error),
             }
         };
         let file = self.dir.open_with(path.as_path(), &options).map_err(failed)?;
         self.check_read(file.as_fd(), path)?;
-        let meta = file.metadata().map_err(|error| FileError::of("read", path, error))?;
-        match Kind::of(meta.file_type()) {
-            Kind::File => Ok(Opened { file: file.into_std(), size: meta.len() }),
-            Kind::Directory => Err(FileError::IsDirectory(path.clone())),
-            kind @ (Kind::Link | Kind::Pipe | Kind::Socket | Kind::Device) => {
+        let meta = file.metadata().map_err(|error| FileError::from_io("read", path, error))?;
+        match FileKind::from_file_type(meta.file_type()) {
+            FileKind::File => Ok(OpenFile { file: file.into_std(), size: meta.len() }),
+            FileKind::Directory => Err(FileError::IsDirectory(path.clone())),
+            kind @ (FileKind::Link | FileKind::Pipe | FileKind::Socket | FileKind::Device) => {
                 Err(FileError::Special(path.clone(), kind))
             }
         }
     }
 
     fn is_dangling(&self, path: &RelPath, error: &io::Error) -> bool {
-        error.kind() == io::ErrorKind::NotFound && matches!(self.kind_itself(path), Ok(Kind::Link))
+        error.kind() == io::ErrorKind::NotFound
+            && matches!(self.link_kind(path), Ok(FileKind::Link))
     }
 
     /// Reads a whole file of at most `limit` bytes.
@@ -180,14 +185,14 @@ impl Root {
     /// Fails when there is no regular file, it cannot be read, or it is larger.
     pub fn read(&self, path: &RelPath, limit: u64) -> Result<Vec<u8>, FileError> {
         let too_large = |size| FileError::TooLarge { path: path.clone(), size, limit };
-        let Opened { file, size } = self.open_file(path)?;
+        let OpenFile { file, size } = self.open_file(path)?;
         if size > limit {
             return Err(too_large(size));
         }
         let mut content = Vec::new();
         // A file in /proc has no size, and another one may grow; neither may fill the memory.
         let read = file.take(limit + 1).read_to_end(&mut content);
-        read.map_err(|error| FileError::of("read", path, error))?;
+        read.map_err(|error| FileError::from_io("read", path, error))?;
         if content.len() as u64 > limit {
             return Err(too_large(content.len() as u64));
         }
@@ -196,7 +201,7 @@ impl Root {
 
     /// Returns where a path leads by its real name, all symbolic links on the way followed, be there a file or not; none
     /// when that is the path itself, or cannot be told.
-    pub fn real(&self, path: &RelPath) -> Option<RelPath> {
+    pub fn real_path(&self, path: &RelPath) -> Option<RelPath> {
         let mut existing = path.clone();
         let mut rest = Vec::new();
         let mut real = loop {
@@ -229,13 +234,13 @@ impl Root {
             // What is no link itself is replaced where it stands; links on the way to it are followed by the system.
             Ok(_) => return Ok(path.clone()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(path.clone()),
-            Err(error) => return Err(FileError::of("look at", path, error)),
+            Err(error) => return Err(FileError::from_io("look at", path, error)),
         }
         let canonical = self.dir.canonicalize(path.as_path()).map_err(|error| {
             if self.is_dangling(path, &error) {
                 FileError::Dangling(path.clone())
             } else {
-                FileError::of("look at", path, error)
+                FileError::from_io("look at", path, error)
             }
         })?;
         Ok(RelPath::new(canonical)?)
@@ -251,15 +256,15 @@ mod tests {
 
     use super::*;
 
-    fn workspace() -> (tempfile::TempDir, Root) {
+    fn workspace() -> (tempfile::TempDir, WorkspaceRoot) {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("d")).unwrap();
         fs::write(folder.path().join("d/a"), "text").unwrap();
-        let root = Root::open(folder.path()).unwrap();
+        let root = WorkspaceRoot::open(folder.path()).unwrap();
         (folder, root)
     }
 
-    fn read(root: &Root, path: &str) -> Result<Vec<u8>, FileError> {
+    fn read(root: &WorkspaceRoot, path: &str) -> Result<Vec<u8>, FileError> {
         root.read(&root.resolve(path)?, 1_000)
     }
 
@@ -315,7 +320,8 @@ mod tests {
         let name = OsStr::from_bytes(b"odd\xff\x1b");
         fs::write(folder.path().join(name), "odd").unwrap();
         let (entries, _) = root.list(&RelPath::root(), 10).unwrap();
-        let shown: Vec<_> = entries.iter().map(|entry| super::super::shown(&entry.name)).collect();
+        let shown: Vec<_> =
+            entries.iter().map(|entry| super::super::escape_name(&entry.name)).collect();
         assert_eq!(shown, ["d", "odd\\xff\\u{1b}"]);
         assert_eq!(read(&root, &shown[1]).unwrap(), b"odd");
     }

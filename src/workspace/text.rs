@@ -5,7 +5,7 @@
 /// The content is bytes: UTF-8 where the file is Unicode, and the file's own bytes where its encoding is not known, so
 /// that an edit changes nothing but what it names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Text {
+pub struct TextFile {
     /// The content, without a byte order mark.
     pub content: Vec<u8>,
     /// How it is stored.
@@ -41,11 +41,11 @@ const UTF16_LE: &[u8] = b"\xff\xfe";
 const UTF16_BE: &[u8] = b"\xfe\xff";
 
 /// How much of a file is looked at to tell whether it is text.
-const SAMPLE: usize = 8 * 1024;
+const SAMPLE_SIZE: usize = 8 * 1024;
 
 impl Encoding {
     /// Returns the encoding that the first bytes of a file show.
-    pub fn of(start: &[u8]) -> Self {
+    pub fn detect(start: &[u8]) -> Self {
         match start {
             [0xef, 0xbb, 0xbf, ..] => Self::Utf8Bom,
             [0xff, 0xfe, ..] => Self::Utf16Le,
@@ -60,10 +60,10 @@ impl Encoding {
     }
 }
 
-impl Text {
+impl TextFile {
     /// Takes a file apart; none when it claims to be UTF-16 and isn't.
     pub fn read(bytes: Vec<u8>) -> Option<Self> {
-        let encoding = Encoding::of(&bytes);
+        let encoding = Encoding::detect(&bytes);
         let wide = |unit: fn([u8; 2]) -> u16| {
             let (units, rest) = bytes[2..].as_chunks();
             let units = units.iter().map(|pair| unit(*pair));
@@ -80,7 +80,7 @@ impl Text {
     }
 
     /// Returns the file with another content; none when the encoding cannot hold it.
-    pub fn with(&self, content: &[u8]) -> Option<Vec<u8>> {
+    pub fn encode(&self, content: &[u8]) -> Option<Vec<u8>> {
         let wide = |mark: &[u8], bytes: fn(u16) -> [u8; 2]| {
             let text = std::str::from_utf8(content).ok()?;
             Some(mark.iter().copied().chain(text.encode_utf16().flat_map(bytes)).collect())
@@ -95,9 +95,9 @@ impl Text {
 
     /// Returns whether what is added would mix UTF-8 into a text of another encoding: one in which no character beyond
     /// ASCII is UTF-8. A text in UTF-16 takes every character.
-    pub fn would_mix(content: &[u8], added: &str) -> bool {
+    pub fn would_mix_encodings(content: &[u8], added: &str) -> bool {
         !added.is_ascii()
-            && !Encoding::of(content).is_wide()
+            && !Encoding::detect(content).is_wide()
             && std::str::from_utf8(content).is_err()
             && content.utf8_chunks().all(|chunk| chunk.valid().is_ascii())
     }
@@ -120,8 +120,8 @@ impl Text {
 
 /// Returns whether a file that starts like this is no text.
 pub fn is_binary(start: &[u8]) -> bool {
-    let sample = &start[..start.len().min(SAMPLE)];
-    !Encoding::of(sample).is_wide() && sample.contains(&0)
+    let sample = &start[..start.len().min(SAMPLE_SIZE)];
+    !Encoding::detect(sample).is_wide() && sample.contains(&0)
 }
 
 #[cfg(test)]
@@ -136,21 +136,21 @@ mod tests {
     fn a_file_that_is_taken_apart_is_put_together_again() {
         for bytes in [&b"a\r\nb"[..], b"\xef\xbb\xbfa\n", b"\xff\xfe", b"a\xffb", &utf16("é😀\n")]
         {
-            let text = Text::read(bytes.to_vec()).unwrap();
-            assert_eq!(text.with(&text.content).unwrap(), bytes);
+            let text = TextFile::read(bytes.to_vec()).unwrap();
+            assert_eq!(text.encode(&text.content).unwrap(), bytes);
         }
-        assert_eq!(Text::read(utf16("é😀\n")).unwrap().content, "é😀\n".as_bytes());
+        assert_eq!(TextFile::read(utf16("é😀\n")).unwrap().content, "é😀\n".as_bytes());
     }
 
     #[test]
     fn broken_utf16_is_not_read() {
-        assert_eq!(Text::read(b"\xff\xfea".to_vec()), None);
-        assert_eq!(Text::read(b"\xff\xfe\x00\xd8".to_vec()), None);
+        assert_eq!(TextFile::read(b"\xff\xfea".to_vec()), None);
+        assert_eq!(TextFile::read(b"\xff\xfe\x00\xd8".to_vec()), None);
     }
 
     #[test]
     fn line_ends_are_told_apart() {
-        let end = |text: &str| Text::read(text.into()).unwrap().line_end();
+        let end = |text: &str| TextFile::read(text.into()).unwrap().line_end();
         assert_eq!(end("a"), None);
         assert_eq!(end("a\nb\n"), Some(LineEnd::Lf));
         assert_eq!(end("a\r\nb\r\n"), Some(LineEnd::CrLf));

@@ -6,11 +6,11 @@ use std::sync::Mutex;
 use architect::machine::chart::Chart;
 use architect::machine::{EventKind, Guard, StateKind, step};
 
-use crate::alphabet;
 use crate::explorer::explore;
+use crate::small_model;
 
 fn chart() -> Chart {
-    Chart::of_run().unwrap()
+    Chart::for_run().unwrap()
 }
 
 fn names<'a>(names: impl Iterator<Item = &'a str>) -> BTreeSet<&'a str> {
@@ -20,11 +20,11 @@ fn names<'a>(names: impl Iterator<Item = &'a str>) -> BTreeSet<&'a str> {
 #[test]
 fn chart_and_code_have_the_same_words() {
     let chart = chart();
-    let states = names(chart.leaves().map(|node| node.path.as_str()));
+    let states = names(chart.leaf_states().map(|node| node.path.as_str()));
     assert_eq!(states, names(StateKind::ALL.iter().map(|kind| kind.name())));
-    let events = names(chart.arrows.iter().map(|arrow| arrow.event.as_str()));
+    let events = names(chart.transitions.iter().map(|arrow| arrow.event.as_str()));
     assert_eq!(events, names(EventKind::ALL.iter().map(|kind| kind.name())));
-    let guards = names(chart.arrows.iter().filter_map(|arrow| arrow.guard.as_deref()));
+    let guards = names(chart.transitions.iter().filter_map(|arrow| arrow.guard.as_deref()));
     assert_eq!(guards, names(Guard::ALL.iter().map(|guard| guard.name())));
 }
 
@@ -36,9 +36,9 @@ fn chart_and_code_lead_to_the_same_states_by_the_same_arrows() {
     let wrong = Mutex::new(BTreeSet::new());
     let taken = Mutex::new(BTreeSet::new());
     let sides: Mutex<BTreeMap<&str, BTreeSet<bool>>> = Mutex::default();
-    for world in alphabet::worlds() {
+    for world in small_model::small_models() {
         explore(&world, step, 60_000, |state, event, next| {
-            let (target, arrow) = chart.interpret(state, event).unwrap();
+            let (target, arrow) = chart.next_state(state, event).unwrap();
             let went = next.state != *state || !next.effects.is_empty();
             let moved = matches!(event.kind(), EventKind::Tick) || went == arrow.is_some();
             if target != next.state.kind() || !moved {
@@ -58,7 +58,7 @@ fn chart_and_code_lead_to_the_same_states_by_the_same_arrows() {
                     arrow.to.as_str(),
                 ));
             }
-            for arrow in chart.answers(state.kind().name(), event.kind().name()) {
+            for arrow in chart.transitions_for(state.kind().name(), event.kind().name()) {
                 if let Some(guard) =
                     Guard::ALL.iter().find(|guard| Some(guard.name()) == arrow.guard.as_deref())
                 {
@@ -74,7 +74,7 @@ fn chart_and_code_lead_to_the_same_states_by_the_same_arrows() {
     let both: BTreeSet<bool> = [true, false].into();
     let one_sided: Vec<_> = sides.iter().filter(|(_, seen)| **seen != both).collect();
     assert!(one_sided.is_empty(), "these guards were seen on one side only: {one_sided:?}");
-    for arrow in &chart.arrows {
+    for arrow in &chart.transitions {
         let from = |leaf: &StateKind| {
             leaf.name() == arrow.from || leaf.name().starts_with(&format!("{}.", arrow.from))
         };
@@ -91,15 +91,16 @@ fn chart_and_code_lead_to_the_same_states_by_the_same_arrows() {
 fn the_edges_of_code_and_chart_are_the_same_set() {
     let chart = chart();
     let mut code = BTreeSet::new();
-    for world in alphabet::worlds() {
+    for world in small_model::small_models() {
         code.extend(explore(&world, step, 60_000, |_, _, _| {}).edges);
     }
     let mut drawn = BTreeSet::new();
     for leaf in StateKind::ALL {
         for event in EventKind::ALL {
-            for arrow in chart.answers(leaf.name(), event.name()) {
-                let to =
-                    StateKind::ALL.into_iter().find(|kind| kind.name() == chart.begin(&arrow.to));
+            for arrow in chart.transitions_for(leaf.name(), event.name()) {
+                let to = StateKind::ALL
+                    .into_iter()
+                    .find(|kind| kind.name() == chart.initial_leaf(&arrow.to));
                 drawn.insert((leaf, event, to.unwrap()));
             }
         }

@@ -6,21 +6,22 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use architect::machine::{
-    Attempt, CallStage, CloseStage, EventKind, Next, Slot, Spent, State, StateKind, start,
+    BudgetUsage, CallAttempt, CallStage, CallState, CloseStage, EventKind, State, StateKind, Step,
+    start,
 };
 use architect::machine::{Event, step};
-use architect::model::{EffectId, Span};
+use architect::model::{EffectId, TimeSpan};
 use rayon::prelude::*;
 
-use crate::alphabet::World;
-use crate::{alphabet, invariants};
+use crate::small_model::SmallModel;
+use crate::{invariants, small_model};
 
 /// What is explored: the transition function, or one with a defect in it.
-pub(crate) type Step = fn(State, Event) -> Next;
+pub(crate) type TransitionFn = fn(State, Event) -> Step;
 
 /// What the search has seen.
 #[derive(Default)]
-pub(crate) struct Report {
+pub(crate) struct SearchReport {
     pub(crate) states: usize,
     pub(crate) pairs: usize,
     pub(crate) edges: BTreeSet<(StateKind, EventKind, StateKind)>,
@@ -31,20 +32,21 @@ pub(crate) struct Report {
 /// states of a batch are looked at in parallel, and what follows from them is taken in their order, so that the same
 /// states are found each time; `visit` is called in no particular order.
 pub(crate) fn explore(
-    world: &World,
-    step: Step,
+    world: &SmallModel,
+    step: TransitionFn,
     most: usize,
-    visit: impl Fn(&State, &Event, &Next) + Sync,
-) -> Report {
-    let mut report = Report::default();
-    let mut seen = Seen::default();
+    visit: impl Fn(&State, &Event, &Step) + Sync,
+) -> SearchReport {
+    let mut report = SearchReport::default();
+    let mut seen = StateSet::default();
     let mut queue = VecDeque::new();
-    let first = start(world.rules.clone(), alphabet::task()).state;
-    seen.insert(Canonical::of(first.clone()));
+    let first = start(world.rules.clone(), small_model::task()).state;
+    seen.insert(CanonicalState::of(first.clone()));
     queue.push_back(Arc::new(first));
     while !queue.is_empty() {
         let batch: Vec<_> = queue.drain(..queue.len().min(BATCH)).collect();
-        let looks = batch.par_chunks(CHUNK).map(|states| look(world, step, states, &seen, &visit));
+        let looks =
+            batch.par_chunks(CHUNK).map(|states| expand(world, step, states, &seen, &visit));
         for look in looks.collect::<Vec<_>>() {
             report.pairs += look.report.pairs;
             report.edges.extend(look.report.edges);
@@ -69,26 +71,26 @@ const CHUNK: usize = 64;
 
 /// What some states lead to.
 #[derive(Default)]
-struct Look {
-    report: Report,
+struct Expansion {
+    report: SearchReport,
     /// States that had not been seen before, in the order in which they were met.
-    new: Vec<Canonical>,
+    new: Vec<CanonicalState>,
 }
 
-fn look(
-    world: &World,
-    step: Step,
+fn expand(
+    world: &SmallModel,
+    step: TransitionFn,
     states: &[Arc<State>],
-    seen: &Seen,
-    visit: impl Fn(&State, &Event, &Next),
-) -> Look {
-    let mut look = Look::default();
-    let mut met = Seen::default();
+    seen: &StateSet,
+    visit: impl Fn(&State, &Event, &Step),
+) -> Expansion {
+    let mut look = Expansion::default();
+    let mut met = StateSet::default();
     for state in states {
-        for event in alphabet::events(state, world.words) {
+        for event in small_model::events(state, world.words) {
             let next = step(State::clone(state), event.clone());
             look.report.pairs += 1;
-            look.report.violations.extend(invariants::broken(state, &event, &next));
+            look.report.violations.extend(invariants::violations(state, &event, &next));
             let stays = next.state == **state;
             if !stays || !next.effects.is_empty() {
                 look.report.edges.insert((state.kind(), event.kind(), next.state.kind()));
@@ -98,7 +100,7 @@ fn look(
             if stays {
                 continue;
             }
-            let canonical = Canonical::of(next.state);
+            let canonical = CanonicalState::of(next.state);
             if !seen.has(&canonical) && met.insert(canonical.clone()) {
                 look.new.push(canonical);
             }
@@ -109,12 +111,12 @@ fn look(
 
 /// A state in its canonical form, and its hash, which is computed once.
 #[derive(Clone)]
-struct Canonical {
+struct CanonicalState {
     hash: u64,
     state: Arc<State>,
 }
 
-impl Canonical {
+impl CanonicalState {
     fn of(state: State) -> Self {
         let state = canonical(state);
         let mut hasher = DefaultHasher::new();
@@ -125,18 +127,18 @@ impl Canonical {
 
 /// A set of states by their hashes. States of the same hash are compared, so that none is taken for another one.
 #[derive(Default)]
-struct Seen {
+struct StateSet {
     states: HashMap<u64, Vec<Arc<State>>>,
     count: usize,
 }
 
-impl Seen {
-    fn has(&self, canonical: &Canonical) -> bool {
+impl StateSet {
+    fn has(&self, canonical: &CanonicalState) -> bool {
         self.states.get(&canonical.hash).is_some_and(|states| states.contains(&canonical.state))
     }
 
     /// Adds a state; returns whether it is new.
-    fn insert(&mut self, canonical: Canonical) -> bool {
+    fn insert(&mut self, canonical: CanonicalState) -> bool {
         let states = self.states.entry(canonical.hash).or_default();
         let is_new = !states.contains(&canonical.state);
         if is_new {
@@ -152,8 +154,8 @@ impl Seen {
 fn canonical(mut state: State) -> State {
     let now = state.run().now;
     let shift = match state.run().rules.limits.timeout {
-        Some(_) => Span(0),
-        None => Span(now.0),
+        Some(_) => TimeSpan(0),
+        None => TimeSpan(now.0),
     };
     let mut ids = (1..).map(EffectId);
     let mut fresh = |id: &mut EffectId| *id = ids.next().unwrap();
@@ -164,9 +166,9 @@ fn canonical(mut state: State) -> State {
         }
         State::Compacting(state) => attempt(&mut state.attempt, shift, fresh),
         State::Calling(state) => {
-            state.due = state.due.map(|due| due.before(shift));
+            state.step_deadline = state.step_deadline.map(|due| due.before(shift));
             match &mut state.stage {
-                CallStage::Asking(asking) => attempt(asking, shift, fresh),
+                CallStage::Requesting(asking) => attempt(asking, shift, fresh),
                 CallStage::Checking { id, due, .. } => {
                     fresh(id);
                     *due = due.before(shift);
@@ -175,12 +177,12 @@ fn canonical(mut state: State) -> State {
         }
         State::Executing(state) => {
             for call in &mut state.calls {
-                match &mut call.slot {
-                    Slot::Vetting { id, due } | Slot::Running { id, due, .. } => {
+                match &mut call.state {
+                    CallState::Authorizing { id, due } | CallState::Running { id, due, .. } => {
                         fresh(id);
                         *due = due.before(shift);
                     }
-                    Slot::Queued | Slot::Settled(_) => {}
+                    CallState::Queued | CallState::Completed(_) => {}
                 }
             }
         }
@@ -200,33 +202,33 @@ fn canonical(mut state: State) -> State {
         State::Closing(state) => &mut state.run,
         State::Done(state) => &mut state.run,
     };
-    run.next = EffectId(10);
-    run.calls = 0;
-    run.sends = 0;
+    run.next_effect = EffectId(10);
+    run.model_calls = 0;
+    run.requests = 0;
     run.now = run.now.before(shift);
     if run.rules.limits.budget.is_none() && run.rules.limits.max_tokens.is_none() {
-        run.spent = Spent::default();
+        run.used = BudgetUsage::default();
     }
     state
 }
 
-fn attempt(attempt: &mut Attempt, shift: Span, mut fresh: impl FnMut(&mut EffectId)) {
+fn attempt(attempt: &mut CallAttempt, shift: TimeSpan, mut fresh: impl FnMut(&mut EffectId)) {
     match attempt {
-        Attempt::Sending { id, due, .. } => {
+        CallAttempt::Sending { id, due, .. } => {
             fresh(id);
             *due = due.before(shift);
         }
-        Attempt::Waiting { until, .. } => *until = until.before(shift),
+        CallAttempt::Waiting { until, .. } => *until = until.before(shift),
     }
 }
 
 #[test]
 fn every_invariant_holds_in_every_reachable_state() {
     let mut states = 0;
-    for world in alphabet::worlds() {
+    for world in small_model::small_models() {
         let begun = Instant::now();
         let report = explore(&world, step, usize::MAX, |_, _, _| {});
-        let World { name, .. } = world;
+        let SmallModel { name, .. } = world;
         println!("{name}: {} states, {} pairs, {:?}", report.states, report.pairs, begun.elapsed());
         assert_eq!(report.violations, BTreeSet::new(), "{name}");
         states += report.states;

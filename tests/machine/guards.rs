@@ -2,23 +2,23 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use architect::machine::{Event, Guard, State, Why, deadline, step};
-use architect::model::Time;
+use architect::machine::{DeadlineKind, Event, Guard, State, deadline, step};
+use architect::model::RunTime;
 
-use crate::alphabet;
 use crate::explorer::explore;
+use crate::small_model;
 
 /// Each guard of time, with what is due when it holds.
-const GUARDS: [(Guard, &[Why]); 6] = [
-    (Guard::TimeIsUp, &[Why::RunLimit, Why::StepLimit]),
-    (Guard::CloseLimitDue, &[Why::CloseLimit]),
-    (Guard::WatchLimitDue, &[Why::WatchLimit]),
-    (Guard::AttemptLimitDue, &[Why::AttemptLimit]),
-    (Guard::RetryDue, &[Why::RetryDue]),
-    (Guard::ToolLimitDue, &[Why::ToolLimit]),
+const GUARDS: [(Guard, &[DeadlineKind]); 6] = [
+    (Guard::TimeIsUp, &[DeadlineKind::RunTimeout, DeadlineKind::StepTimeout]),
+    (Guard::ClosingTimeoutDue, &[DeadlineKind::ClosingTimeout]),
+    (Guard::EffectTimeoutDue, &[DeadlineKind::EffectTimeout]),
+    (Guard::AttemptTimeoutDue, &[DeadlineKind::AttemptTimeout]),
+    (Guard::RetryDue, &[DeadlineKind::RetryDue]),
+    (Guard::ToolTimeoutDue, &[DeadlineKind::ToolTimeout]),
 ];
 
-fn holding(state: &State, now: Time) -> Vec<&'static [Why]> {
+fn holding(state: &State, now: RunTime) -> Vec<&'static [DeadlineKind]> {
     let event = Event::Tick { now };
     GUARDS.iter().filter(|(guard, _)| guard.holds(state, &event)).map(|(_, why)| *why).collect()
 }
@@ -26,18 +26,18 @@ fn holding(state: &State, now: Time) -> Vec<&'static [Why]> {
 #[test]
 fn a_guard_of_time_holds_when_its_time_has_come_and_at_no_other() {
     let met = [const { AtomicU32::new(0) }; GUARDS.len()];
-    for world in alphabet::worlds() {
+    for world in small_model::small_models() {
         explore(&world, step, 4_000, |state, _, _| {
             let Some(due) = deadline(state) else { return };
             assert!(holding(state, state.run().now).is_empty() || due.at <= state.run().now);
             if due.at > state.run().now {
-                let before = Time(due.at.0 - 1);
+                let before = RunTime(due.at.0 - 1);
                 assert!(holding(state, before).is_empty(), "{before:?} is before {due:?}");
             }
             let now = holding(state, due.at);
             assert_eq!(now.len(), 1, "{due:?}: {now:?}");
             // When several moments coincide, the end of more comes before the end of less.
-            if now[0].contains(&due.why) {
+            if now[0].contains(&due.kind) {
                 let at = GUARDS.iter().position(|(_, why)| *why == now[0]).unwrap();
                 met[at].fetch_add(1, Ordering::Relaxed);
             }

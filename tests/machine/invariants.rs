@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use architect::machine::{
-    Attempt, CallStage, Change, CloseReason, Effect, Event, Next, Purpose, Slot, State, StateKind,
-    StopReason, deadline,
+    CallAttempt, CallPurpose, CallStage, CallState, CloseReason, ConversationChange, Effect, Event,
+    State, StateKind, Step, StopReason, deadline,
 };
-use architect::model::{EffectId, Item, Limits, Micros, Tokens};
+use architect::model::{ConversationItem, EffectId, MicroUsd, RunLimits, Tokens};
 
 /// Returns what a step breaks.
-pub(crate) fn broken(before: &State, event: &Event, next: &Next) -> Vec<String> {
+pub(crate) fn violations(before: &State, event: &Event, next: &Step) -> Vec<String> {
     let mut broken = Vec::new();
     let mut hold = |name: &str, holds: bool| {
         if !holds {
@@ -32,8 +32,11 @@ pub(crate) fn broken(before: &State, event: &Event, next: &Next) -> Vec<String> 
     hold("steps grow by one and stay within their limit", steps(before, next));
     hold("nothing spent comes back", spent(before, next));
     hold("no call is made that the budget does not cover", budget(next));
-    hold("nothing larger than the window is sent", room(next));
-    hold("what is set aside for runs within the run fits what is left", aside(&next.state));
+    hold("nothing larger than the window is sent", fits_window(next));
+    hold(
+        "what is set aside for runs within the run fits what is left",
+        reserves_budget(&next.state),
+    );
     hold("time goes forward", before.run().now <= next.state.run().now);
     hold(
         "somebody is awaited, or a moment is",
@@ -47,19 +50,19 @@ pub(crate) fn broken(before: &State, event: &Event, next: &Next) -> Vec<String> 
 fn issued(effect: &Effect) -> Option<EffectId> {
     match effect {
         Effect::Prepare { id, .. }
-        | Effect::Call { id, .. }
-        | Effect::Vet { id, .. }
-        | Effect::Run { id, .. }
-        | Effect::Check { id, .. } => Some(*id),
+        | Effect::CallModel { id, .. }
+        | Effect::Authorize { id, .. }
+        | Effect::RunTool { id, .. }
+        | Effect::CheckAnswer { id, .. } => Some(*id),
         Effect::Cancel { .. } | Effect::End => None,
     }
 }
 
 /// What is outstanding after a step is what was before, without what came back or was cancelled, with what was issued.
-fn bookkeeping(before: &State, event: &Event, next: &Next) -> bool {
-    let mut open: BTreeSet<EffectId> = before.outstanding().into_iter().collect();
+fn bookkeeping(before: &State, event: &Event, next: &Step) -> bool {
+    let mut open: BTreeSet<EffectId> = before.pending_effects().into_iter().collect();
     if before.awaits(event) {
-        event.completes().inspect(|id| assert!(open.remove(id)));
+        event.completed_effect().inspect(|id| assert!(open.remove(id)));
     }
     for effect in &next.effects {
         match effect {
@@ -70,7 +73,8 @@ fn bookkeeping(before: &State, event: &Event, next: &Next) -> bool {
             }
             effect => {
                 if let Some(id) = issued(effect) {
-                    let is_new = id >= before.run().next && id < next.state.run().next;
+                    let is_new =
+                        id >= before.run().next_effect && id < next.state.run().next_effect;
                     if !is_new || !open.insert(id) {
                         return false;
                     }
@@ -78,11 +82,11 @@ fn bookkeeping(before: &State, event: &Event, next: &Next) -> bool {
             }
         }
     }
-    open == next.state.outstanding().into_iter().collect()
+    open == next.state.pending_effects().into_iter().collect()
 }
 
-fn stale(before: &State, event: &Event, next: &Next) -> bool {
-    if event.about().is_none() || before.awaits(event) {
+fn stale(before: &State, event: &Event, next: &Step) -> bool {
+    if event.effect_id().is_none() || before.awaits(event) {
         return true;
     }
     next.state == *before
@@ -92,12 +96,14 @@ fn stale(before: &State, event: &Event, next: &Next) -> bool {
 }
 
 /// Whoever leaves `Executing` takes an exchange along in which each call of the reply has its answer; nobody else does.
-fn answers(before: &State, next: &Next) -> bool {
+fn answers(before: &State, next: &Step) -> bool {
     let exchanges: Vec<_> = next
         .changes
         .iter()
         .filter_map(|change| match change {
-            Change::Append { item: Item::Exchange(exchange) } => Some(exchange),
+            ConversationChange::Append { item: ConversationItem::Exchange(exchange) } => {
+                Some(exchange)
+            }
             _ => None,
         })
         .collect();
@@ -109,8 +115,8 @@ fn answers(before: &State, next: &Next) -> bool {
                     && exchange.results().len() == before.calls.len()
                     && before.calls.iter().zip(exchange.results()).all(|(call, result)| {
                         call.call.id == result.call
-                            && match &call.slot {
-                                Slot::Settled(settled) => settled == result,
+                            && match &call.state {
+                                CallState::Completed(settled) => settled == result,
                                 _ => true,
                             }
                     })
@@ -123,22 +129,22 @@ fn answers(before: &State, next: &Next) -> bool {
     }
 }
 
-fn tools(before: &State, event: &Event, next: &Next) -> bool {
+fn tools(before: &State, event: &Event, next: &Step) -> bool {
     next.effects.iter().all(|effect| match effect {
-        Effect::Run { call, .. } => {
+        Effect::RunTool { call, .. } => {
             let State::Executing(executing) = before else { return false };
             let cleared = matches!(
                 event,
-                Event::Vetted { verdict: architect::machine::Verdict::Cleared { .. }, .. }
+                Event::Authorized { authorization: architect::machine::Authorization::Approved { .. }, .. }
             );
-            let vetting = |slot: &Slot| matches!(slot, Slot::Vetting { id, .. } if Some(*id) == event.completes());
-            cleared && executing.calls.iter().any(|open| open.call.id == call.id && vetting(&open.slot))
+            let vetting = |slot: &CallState| matches!(slot, CallState::Authorizing { id, .. } if Some(*id) == event.completed_effect());
+            cleared && executing.calls.iter().any(|open| open.call.id == call.id && vetting(&open.state))
         }
-        Effect::Vet { call, .. } => match before {
+        Effect::Authorize { call, .. } => match before {
             State::Executing(executing) => executing
                 .calls
                 .iter()
-                .any(|open| open.call.id == call.id && open.slot == Slot::Queued),
+                .any(|open| open.call.id == call.id && open.state == CallState::Queued),
             State::Calling(_) => true,
             _ => false,
         },
@@ -146,9 +152,11 @@ fn tools(before: &State, event: &Event, next: &Next) -> bool {
     })
 }
 
-fn interrupt(before: &State, event: &Event, next: &Next) -> bool {
-    let ends =
-        matches!(event, Event::Interrupt { .. } | Event::StoreFailed { .. } | Event::Defect { .. });
+fn interrupt(before: &State, event: &Event, next: &Step) -> bool {
+    let ends = matches!(
+        event,
+        Event::Interrupt { .. } | Event::StoreFailed { .. } | Event::InternalError { .. }
+    );
     if !ends || before.kind() == StateKind::Done {
         return true;
     }
@@ -156,18 +164,18 @@ fn interrupt(before: &State, event: &Event, next: &Next) -> bool {
         && next.effects.iter().all(|effect| matches!(effect, Effect::Cancel { .. } | Effect::End))
 }
 
-fn done(before: &State, next: &Next) -> bool {
+fn done(before: &State, next: &Step) -> bool {
     before.kind() != StateKind::Done
         || (next.state == *before && next.effects.is_empty() && next.changes.is_empty())
 }
 
-fn end(before: &State, next: &Next) -> bool {
+fn end(before: &State, next: &Step) -> bool {
     let ends = next.effects.iter().filter(|effect| **effect == Effect::End).count();
     let entered = before.kind() != StateKind::Done && next.state.kind() == StateKind::Done;
     ends == usize::from(entered) && (ends == 0 || next.effects.last() == Some(&Effect::End))
 }
 
-fn closing(before: &State, next: &Next) -> bool {
+fn closing(before: &State, next: &Step) -> bool {
     let was = matches!(before, State::Closing(_));
     let is = matches!(next.state, State::Closing(_));
     let stays = !was || is || next.state.kind() == StateKind::Done;
@@ -183,40 +191,40 @@ fn closing(before: &State, next: &Next) -> bool {
         _ => true,
     };
     let calls_once = next.effects.iter().all(|effect| match effect {
-        Effect::Call { purpose: Purpose::Closing, attempt, .. } => {
+        Effect::CallModel { purpose: CallPurpose::Closing, attempt, .. } => {
             *attempt == 1 && before.kind() == StateKind::ClosingPreparing
         }
-        Effect::Call { purpose: Purpose::Agent | Purpose::Compaction, .. }
-        | Effect::Vet { .. }
-        | Effect::Run { .. }
-        | Effect::Check { .. } => !was && !is,
+        Effect::CallModel { purpose: CallPurpose::Agent | CallPurpose::Compaction, .. }
+        | Effect::Authorize { .. }
+        | Effect::RunTool { .. }
+        | Effect::CheckAnswer { .. } => !was && !is,
         _ => true,
     });
     stays && ends_with_its_reason && calls_once
 }
 
-fn steps(before: &State, next: &Next) -> bool {
+fn steps(before: &State, next: &Step) -> bool {
     let (old, new) = (before.run().steps, next.state.run().steps);
     let replied = before.kind() == StateKind::CallingSending;
     (new == old || (new == old + 1 && replied)) && new <= next.state.run().rules.limits.max_steps
 }
 
-fn spent(before: &State, next: &Next) -> bool {
-    let (old, new) = (before.run().spent, next.state.run().spent);
+fn spent(before: &State, next: &Step) -> bool {
+    let (old, new) = (before.run().used, next.state.run().used);
     old.cost <= new.cost && old.tokens <= new.tokens
 }
 
 /// No call of the agent has a context that is too full, and no closing call one that is larger than the window.
-fn room(next: &Next) -> bool {
+fn fits_window(next: &Step) -> bool {
     let context = &next.state.run().rules.context;
     next.effects.iter().all(|effect| match (effect, &next.state) {
-        (Effect::Call { purpose: Purpose::Agent, .. }, State::Calling(calling)) => {
-            calling.facts.context <= context.window.percent(context.full)
+        (Effect::CallModel { purpose: CallPurpose::Agent, .. }, State::Calling(calling)) => {
+            calling.size.estimate <= context.window.percent(context.full_at)
         }
-        (Effect::Call { purpose: Purpose::Closing, .. }, State::Closing(closing)) => {
+        (Effect::CallModel { purpose: CallPurpose::Closing, .. }, State::Closing(closing)) => {
             match closing.stage {
-                architect::machine::CloseStage::Sending { facts, .. } => {
-                    facts.shortened <= context.window
+                architect::machine::CloseStage::Sending { size: facts, .. } => {
+                    facts.shortened_estimate <= context.window
                 }
                 architect::machine::CloseStage::Preparing { .. } => false,
             }
@@ -226,36 +234,41 @@ fn room(next: &Next) -> bool {
 }
 
 /// The worst case of every call that is under way fits what is left.
-fn budget(next: &Next) -> bool {
+fn budget(next: &Step) -> bool {
     let run = next.state.run();
     let facts = match &next.state {
-        State::Calling(calling) => calling.facts,
-        State::Compacting(compacting) => compacting.facts,
+        State::Calling(calling) => calling.size,
+        State::Compacting(compacting) => compacting.size,
         State::Closing(closing) => match closing.stage {
-            architect::machine::CloseStage::Sending { facts, .. } => facts,
+            architect::machine::CloseStage::Sending { size: facts, .. } => facts,
             architect::machine::CloseStage::Preparing { .. } => return true,
         },
         State::Preparing(_) | State::Executing(_) | State::Done(_) => return true,
     };
     next.effects.iter().all(|effect| {
-        let Effect::Call { max_output, .. } = effect else { return true };
+        let Effect::CallModel { max_output, .. } = effect else { return true };
         let limits = &run.rules.limits;
         let output = max_output.unwrap_or(Tokens(u64::MAX / 4));
-        let cost = run.rules.price.map_or(Micros::ZERO, |price| price.worst(facts.bound, output));
-        limits.budget.is_none_or(|budget| run.spent.cost + cost <= budget)
-            && limits.max_tokens.is_none_or(|most| run.spent.tokens + facts.bound + output <= most)
+        let cost = run
+            .rules
+            .price
+            .map_or(MicroUsd::ZERO, |price| price.max_cost(facts.upper_bound, output));
+        limits.budget.is_none_or(|budget| run.used.cost + cost <= budget)
+            && limits
+                .max_tokens
+                .is_none_or(|most| run.used.tokens + facts.upper_bound + output <= most)
     })
 }
 
 /// What every run within the run may still use, with what was used already, is within the limits.
-fn aside(state: &State) -> bool {
+fn reserves_budget(state: &State) -> bool {
     let State::Executing(executing) = state else { return true };
-    let left = executing.calls.iter().filter_map(|call| match call.slot {
-        Slot::Running { left, .. } => left,
-        Slot::Queued | Slot::Vetting { .. } | Slot::Settled(_) => None,
+    let left = executing.calls.iter().filter_map(|call| match call.state {
+        CallState::Running { budget: left, .. } => left,
+        CallState::Queued | CallState::Authorizing { .. } | CallState::Completed(_) => None,
     });
-    let Limits { budget, max_tokens, .. } = &executing.run.rules.limits;
-    let spent = executing.run.spent;
+    let RunLimits { budget, max_tokens, .. } = &executing.run.rules.limits;
+    let spent = executing.run.used;
     let (cost, tokens) = left.fold((spent.cost, spent.tokens), |(cost, tokens), left| {
         (cost + left.cost.unwrap_or_default(), tokens + left.tokens.unwrap_or_default())
     });
@@ -268,16 +281,17 @@ fn aside(state: &State) -> bool {
 fn shape(state: &State) -> bool {
     match state {
         State::Executing(executing) => {
-            let open = |slot: &Slot| !matches!(slot, Slot::Settled(_));
-            let under_way =
-                |slot: &Slot| matches!(slot, Slot::Vetting { .. } | Slot::Running { .. });
-            let count = executing.calls.iter().filter(|call| under_way(&call.slot)).count();
-            executing.calls.iter().any(|call| open(&call.slot))
-                && (1..=executing.run.rules.bounds.parallel as usize).contains(&count)
+            let open = |slot: &CallState| !matches!(slot, CallState::Completed(_));
+            let under_way = |slot: &CallState| {
+                matches!(slot, CallState::Authorizing { .. } | CallState::Running { .. })
+            };
+            let count = executing.calls.iter().filter(|call| under_way(&call.state)).count();
+            executing.calls.iter().any(|call| open(&call.state))
+                && (1..=executing.run.rules.bounds.parallel_calls as usize).contains(&count)
                 && executing.calls.iter().map(|call| &call.call).eq(executing.reply.calls())
         }
         State::Calling(calling) => match &calling.stage {
-            CallStage::Asking(attempt) => attempts(state, *attempt),
+            CallStage::Requesting(attempt) => attempts(state, *attempt),
             CallStage::Checking { answer, .. } => !answer.trim().is_empty(),
         },
         State::Compacting(compacting) => attempts(state, compacting.attempt),
@@ -286,7 +300,7 @@ fn shape(state: &State) -> bool {
             // A hook that blocks a run leaves no answer; whatever else ends so has one.
             let failed = match reason == StopReason::ChecksFailed {
                 true => done.outcome.output.is_none(),
-                false => reason.status() == architect::machine::Status::Failed,
+                false => reason.status() == architect::machine::RunStatus::Failed,
             };
             failed == done.outcome.error.is_some()
                 && (reason != StopReason::LlmDone || done.outcome.output.is_some())
@@ -299,7 +313,7 @@ fn shape(state: &State) -> bool {
     }
 }
 
-fn attempts(state: &State, attempt: Attempt) -> bool {
-    let (Attempt::Sending { number, .. } | Attempt::Waiting { number, .. }) = attempt;
+fn attempts(state: &State, attempt: CallAttempt) -> bool {
+    let (CallAttempt::Sending { number, .. } | CallAttempt::Waiting { number, .. }) = attempt;
     (1..=state.run().rules.backoff.retries + 1).contains(&number)
 }

@@ -7,11 +7,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // in tests, helpers included
 
-mod alphabet;
 mod bounds;
 mod chart;
-mod defects;
 mod explorer;
 mod guards;
 mod invariants;
 mod properties;
+mod seeded_defects;
+mod small_model;

@@ -3,25 +3,26 @@
 use std::collections::{BTreeSet, HashSet};
 
 use architect::machine::{
-    Conversation, Effect, EntryId, Event, Fold, Found, Opening, Outcomes, Purpose, Resumption,
-    Slot, State, StateKind, StopReason, Verdict,
+    Authorization, CallPurpose, CallState, Conversation, Effect, EntryId, Event, Machine,
+    MachineOutput, RecoveredCall, ResumePrompt, Resumption, State, StateKind, StopReason,
 };
 use architect::model::{
-    Access, CallId, EffectId, Fault, FaultKind, FileAction, FileChange, Finish, Item, Limits,
-    Micros, Origin, Price, Rules, Signal, Span, Tokens, ToolResult, ToolStatus,
+    CallAccess, CallId, ConversationItem, EffectId, Fault, FaultKind, FileAction, FileChange,
+    MessageOrigin, MicroUsd, Price, ReplyFinish, RunLimits, RunRules, Signal, TimeSpan, Tokens,
+    ToolResult, ToolStatus,
 };
 use proptest::prelude::*;
 
-use crate::alphabet::{self, Words};
 use crate::invariants;
+use crate::small_model::{self, EventSet};
 
 /// The bytes that go along with every request.
-const FIXED: u64 = 40;
+const FIXED_BYTES: u64 = 40;
 
 /// One run, driven by numbers: each chooses one of the events that the world knows in its state.
-struct Life {
-    fold: Fold,
-    sent: Vec<(Purpose, u32)>,
+struct RandomRun {
+    fold: Machine,
+    sent: Vec<(CallPurpose, u32)>,
     issued: HashSet<EffectId>,
     ended: u32,
     /// The user's own words so far.
@@ -32,9 +33,10 @@ struct Life {
     lengths: Vec<usize>,
 }
 
-impl Life {
-    fn begin(rules: Rules) -> Self {
-        let (fold, outcomes) = Fold::start(rules, Conversation::new(FIXED), alphabet::task());
+impl RandomRun {
+    fn begin(rules: RunRules) -> Self {
+        let (fold, outcomes) =
+            Machine::start(rules, Conversation::new(FIXED_BYTES), small_model::task());
         let mut life = Self {
             fold,
             sent: Vec::new(),
@@ -52,9 +54,9 @@ impl Life {
         matches!(self.fold.state, State::Done(_))
     }
 
-    fn live(mut self, choices: &[u16], allowed: impl Fn(&State, &Event) -> bool) -> Self {
+    fn drive(mut self, choices: &[u16], allowed: impl Fn(&State, &Event) -> bool) -> Self {
         for choice in choices {
-            let mut events = alphabet::events(&self.fold.state, Words::All);
+            let mut events = small_model::events(&self.fold.state, EventSet::All);
             // Lives that are cut off from outside are told often enough; most go on.
             events.retain(|event| {
                 allowed(&self.fold.state, event) && (choice % 64 == 0 || !cuts_off(event))
@@ -63,35 +65,37 @@ impl Life {
                 break;
             }
             let event = events.swap_remove(usize::from(*choice) % events.len());
-            self = self.meet(event);
+            self = self.apply(event);
         }
         self
     }
 
-    fn meet(mut self, event: Event) -> Self {
-        let event = self.honest(event);
+    fn apply(mut self, event: Event) -> Self {
+        let event = self.consistent(event);
         let at = match event {
             Event::Tick { now } => now,
             _ => self.fold.state.run().now,
         };
-        let (fold, outcomes) = self.fold.accept(at, event);
+        let (fold, outcomes) = self.fold.handle(at, event);
         self.fold = fold;
         self.note(&outcomes);
         self.check_conversation();
         self.check_pinned();
-        self.check_room(&outcomes);
+        self.check_window(&outcomes);
         self
     }
 
     /// A prepared call tells the facts of the conversation, as the runner does.
-    fn honest(&self, event: Event) -> Event {
+    fn consistent(&self, event: Event) -> Event {
         match event {
-            Event::Prepared { id, messages, .. } => {
-                Event::Prepared { id, facts: self.fold.facts(&messages, FIXED), messages }
-            }
+            Event::Prepared { id, messages, .. } => Event::Prepared {
+                id,
+                size: self.fold.request_size(&messages, FIXED_BYTES),
+                messages,
+            },
             // Each tool changes a file of its own.
-            Event::Settled { id, mut result } => {
-                let number = self.fold.state.run().next.0;
+            Event::ToolCompleted { id, mut result } => {
+                let number = self.fold.state.run().next_effect.0;
                 let turn = usize::try_from(number).unwrap();
                 if let Some(length) = self.lengths.iter().cycle().nth(turn) {
                     result.text = "x".repeat(*length).into();
@@ -99,45 +103,46 @@ impl Life {
                 let path = format!("f{number}.x").into();
                 let action = FileAction::Modified;
                 result.changes.push(FileChange { path, action, added: 1, removed: 1 });
-                Event::Settled { id, result }
+                Event::ToolCompleted { id, result }
             }
             event => event,
         }
     }
 
     /// The engine dies, and the session goes on: half of the calls that ran are found to have been answered.
-    fn crash(mut self, opening: Opening) -> Self {
+    fn crash(mut self, opening: ResumePrompt) -> Self {
         let running: Vec<CallId> = match &self.fold.state {
             State::Executing(state) => state
                 .calls
                 .iter()
-                .filter(|call| matches!(call.slot, Slot::Running { .. }))
+                .filter(|call| matches!(call.state, CallState::Running { .. }))
                 .map(|call| call.call.id.clone())
                 .collect(),
             _ => Vec::new(),
         };
-        let found = running.into_iter().step_by(2).map(|call| Found {
+        let found = running.into_iter().step_by(2).map(|call| RecoveredCall {
             result: ToolResult::new(call.clone(), ToolStatus::InDoubt, "nobody knows"),
             call,
         });
         let run = self.fold.state.run();
-        let (now, mut rules) = (run.now.after(Span(1)), (*run.rules).clone());
+        let (now, mut rules) = (run.now.after(TimeSpan(1)), (*run.rules).clone());
         rules.seed = rules.seed.wrapping_add(1);
-        let resumption = Resumption { rules: rules.clone(), found: found.collect(), opening };
+        let resumption =
+            Resumption { rules: rules.clone(), recovered: found.collect(), prompt: opening };
         let (fold, outcomes) = self.fold.resume(now, resumption);
         self.fold = fold;
         let run = self.fold.state.run();
-        assert_eq!((run.now, run.began, &*run.rules), (now, now, &rules));
+        assert_eq!((run.now, run.started_at, &*run.rules), (now, now, &rules));
         self.note(&outcomes);
         self.check_conversation();
         self.check_pinned();
         self
     }
 
-    fn note(&mut self, outcomes: &Outcomes) {
+    fn note(&mut self, outcomes: &MachineOutput) {
         for effect in &outcomes.effects {
             match effect {
-                Effect::Call { purpose, attempt, id, .. } => {
+                Effect::CallModel { purpose, attempt, id, .. } => {
                     self.sent.push((*purpose, *attempt));
                     assert!(self.issued.insert(*id));
                 }
@@ -151,12 +156,16 @@ impl Life {
     fn check_conversation(&self) {
         let entries = self.fold.conversation.entries();
         let first = entries.first().map(|entry| &entry.item);
-        assert!(matches!(first, Some(Item::User(message)) if message.origin == Origin::Task));
+        assert!(
+            matches!(first, Some(ConversationItem::User(message)) if message.origin == MessageOrigin::Task)
+        );
         for entry in entries {
             match &entry.item {
-                Item::User(message) => assert!(!message.text.trim().is_empty()),
-                Item::Assistant(reply) => assert!(!reply.has_calls() && !reply.parts.is_empty()),
-                Item::Exchange(exchange) => {
+                ConversationItem::User(message) => assert!(!message.text.trim().is_empty()),
+                ConversationItem::Assistant(reply) => {
+                    assert!(!reply.has_calls() && !reply.parts.is_empty())
+                }
+                ConversationItem::Exchange(exchange) => {
                     assert_eq!(exchange.reply().calls().count(), exchange.results().len());
                 }
             }
@@ -172,19 +181,19 @@ impl Life {
         let mut told = String::new();
         for entry in entries {
             match &entry.item {
-                Item::User(message) if message.origin.is_pinned() => {
+                ConversationItem::User(message) if message.origin.is_pinned() => {
                     pinned.insert(entry.id);
                 }
-                Item::User(message) if message.origin == Origin::Summary => {
+                ConversationItem::User(message) if message.origin == MessageOrigin::Summary => {
                     told.push_str(&message.text);
                 }
-                Item::Exchange(exchange) => {
+                ConversationItem::Exchange(exchange) => {
                     for change in exchange.results().iter().flat_map(|result| &result.changes) {
                         told.push_str(&change.path);
                         self.files.insert(change.path.to_string());
                     }
                 }
-                Item::User(_) | Item::Assistant(_) => {}
+                ConversationItem::User(_) | ConversationItem::Assistant(_) => {}
             }
         }
         assert!(pinned.is_superset(&self.pinned), "the user's words are gone");
@@ -195,13 +204,15 @@ impl Life {
 
     /// No call of the agent is made with a context that is too full, and nothing larger than the window is sent. The
     /// runner itself refuses a summary whose instruction alone is larger.
-    fn check_room(&self, outcomes: &Outcomes) {
+    fn check_window(&self, outcomes: &MachineOutput) {
         let window = self.fold.state.run().rules.context.window;
         for effect in &outcomes.effects {
-            if let Effect::Call { purpose: purpose @ (Purpose::Agent | Purpose::Closing), .. } =
-                effect
+            if let Effect::CallModel {
+                purpose: purpose @ (CallPurpose::Agent | CallPurpose::Closing),
+                ..
+            } = effect
             {
-                let request = self.fold.request(*purpose, FIXED);
+                let request = self.fold.request_content(*purpose, FIXED_BYTES);
                 assert!(request.size <= window, "{:?} of {window:?} for {purpose:?}", request.size);
             }
         }
@@ -209,20 +220,21 @@ impl Life {
             return;
         };
         let context = &state.run.rules.context;
-        assert!(state.facts.context <= context.window.percent(context.full));
+        assert!(state.size.estimate <= context.window.percent(context.full_at));
     }
 
-    fn sent(&self, purpose: Purpose) -> usize {
+    fn sent(&self, purpose: CallPurpose) -> usize {
         self.sent.iter().filter(|(sent, _)| *sent == purpose).count()
     }
 }
 
-fn calls_agent(outcomes: &Outcomes) -> bool {
-    let is_call = |effect: &Effect| matches!(effect, Effect::Call { purpose: Purpose::Agent, .. });
+fn calls_agent(outcomes: &MachineOutput) -> bool {
+    let is_call =
+        |effect: &Effect| matches!(effect, Effect::CallModel { purpose: CallPurpose::Agent, .. });
     outcomes.effects.iter().any(is_call)
 }
 
-fn rules() -> impl Strategy<Value = Rules> {
+fn rules() -> impl Strategy<Value = RunRules> {
     let limits = (
         0..8_u32,
         prop::option::of(0..3_000_u64),
@@ -238,23 +250,23 @@ fn rules() -> impl Strategy<Value = Rules> {
             retries,
             seed,
         )| {
-            let mut rules = alphabet::rules();
-            rules.limits = Limits {
+            let mut rules = small_model::rules();
+            rules.limits = RunLimits {
                 max_steps,
-                budget: budget.map(Micros),
+                budget: budget.map(MicroUsd),
                 max_tokens: max_tokens.map(Tokens),
-                timeout: timeout.map(Span),
-                step_timeout: step_timeout.map(Span),
-                warn_at: Some(Micros(50)),
+                timeout: timeout.map(TimeSpan),
+                step_timeout: step_timeout.map(TimeSpan),
+                warn_at: Some(MicroUsd(50)),
             };
             rules.price = Some(Price {
                 input: 1_000_000,
                 output: 3_000_000,
                 cached_input: 0,
                 cache_write: 0,
-                long: None,
+                long_input: None,
             });
-            rules.checked = checked;
+            rules.has_checks = checked;
             rules.context.window = Tokens(window);
             rules.backoff.retries = retries;
             rules.seed = seed;
@@ -272,9 +284,9 @@ fn cuts_off(event: &Event) -> bool {
         event,
         Event::Interrupt { .. }
             | Event::StoreFailed { .. }
-            | Event::Defect { .. }
-            | Event::Vetted { verdict: Verdict::Abort, .. }
-            | Event::Failed { fault: Fault { kind: FaultKind::Auth, .. }, .. }
+            | Event::InternalError { .. }
+            | Event::Authorized { authorization: Authorization::Abort, .. }
+            | Event::CallFailed { fault: Fault { kind: FaultKind::Auth, .. }, .. }
     )
 }
 
@@ -286,8 +298,8 @@ fn is_answer(state: &State, event: &Event) -> bool {
         Event::Tick { .. } => waits,
         Event::Interrupt { .. }
         | Event::StoreFailed { .. }
-        | Event::Defect { .. }
-        | Event::Charged { .. } => false,
+        | Event::InternalError { .. }
+        | Event::UsageReported { .. } => false,
         event => state.awaits(event),
     }
 }
@@ -301,7 +313,7 @@ proptest! {
 
     #[test]
     fn a_life_keeps_its_limits(rules in rules(), choices in choices(400)) {
-        let life = Life::begin(rules.clone()).live(&choices, |_, _| true);
+        let life = RandomRun::begin(rules.clone()).drive(&choices, |_, _| true);
         let run = life.fold.state.run();
         let attempts = rules.backoff.retries as usize + 1;
         let compactions = rules.context.max_compactions as usize;
@@ -309,9 +321,9 @@ proptest! {
         let free = 3 + 1 + 1 + 1 + 1 + 1;
         let accepted = (rules.limits.max_steps as usize + 1) * (1 + free) * (1 + 2);
         prop_assert!(run.steps <= rules.limits.max_steps);
-        prop_assert!(life.sent(Purpose::Compaction) <= compactions * attempts);
-        prop_assert!(life.sent(Purpose::Closing) <= 1);
-        prop_assert!(life.sent(Purpose::Agent) <= (accepted + compactions) * attempts);
+        prop_assert!(life.sent(CallPurpose::Compaction) <= compactions * attempts);
+        prop_assert!(life.sent(CallPurpose::Closing) <= 1);
+        prop_assert!(life.sent(CallPurpose::Agent) <= (accepted + compactions) * attempts);
         prop_assert!(life.ended <= 1);
         prop_assert_eq!(life.ended == 1, life.is_over());
     }
@@ -323,10 +335,10 @@ proptest! {
         choices in choices(400),
         lengths in prop::collection::vec(0..20_000_usize, 1..20),
     ) {
-        let limits = Limits { max_steps: 8, ..Limits::default() };
-        let mut life = Life::begin(Rules { limits, ..rules });
+        let limits = RunLimits { max_steps: 8, ..RunLimits::default() };
+        let mut life = RandomRun::begin(RunRules { limits, ..rules });
         life.lengths = lengths;
-        life.live(&choices, is_answer);
+        life.drive(&choices, is_answer);
     }
 
     /// A provider that keeps to what was reserved never brings the run over its budget. (The replies of the alphabet
@@ -334,8 +346,8 @@ proptest! {
     #[test]
     fn nothing_is_overspent(rules in rules(), choices in choices(400)) {
         let limits = rules.limits.clone();
-        let life = Life::begin(rules).live(&choices, |_, _| true);
-        let spent = life.fold.state.run().spent;
+        let life = RandomRun::begin(rules).drive(&choices, |_, _| true);
+        let spent = life.fold.state.run().used;
         prop_assert!(limits.budget.is_none_or(|budget| spent.cost <= budget));
         prop_assert!(limits.max_tokens.is_none_or(|most| spent.tokens <= most));
     }
@@ -344,45 +356,45 @@ proptest! {
     #[test]
     fn a_life_with_crashes_keeps_its_limits(rules in rules(), lives in prop::collection::vec(choices(30), 1..8)) {
         let crashes = lives.len();
-        let mut life = Life::begin(rules.clone());
+        let mut life = RandomRun::begin(rules.clone());
         let mut endings = 0;
         for choices in lives {
             endings += u32::from(life.is_over());
-            life = life.crash(Opening::GoOn).live(&choices, |_, _| true);
+            life = life.crash(ResumePrompt::Continue).drive(&choices, |_, _| true);
         }
         let run = life.fold.state.run();
         prop_assert!(run.steps <= rules.limits.max_steps);
-        prop_assert!(rules.limits.budget.is_none_or(|budget| run.spent.cost <= budget));
-        prop_assert!(life.sent(Purpose::Closing) <= crashes + 1);
+        prop_assert!(rules.limits.budget.is_none_or(|budget| run.used.cost <= budget));
+        prop_assert!(life.sent(CallPurpose::Closing) <= crashes + 1);
         prop_assert!(life.ended <= endings + 1);
     }
 
     /// To resume what was just resumed changes nothing but the numbers of the effects.
     #[test]
     fn resuming_twice_is_resuming_once(rules in rules(), choices in choices(60)) {
-        let life = Life::begin(rules).live(&choices, |_, _| true);
+        let life = RandomRun::begin(rules).drive(&choices, |_, _| true);
         let redone = matches!(life.fold.state, State::Done(_) | State::Compacting(_) | State::Calling(_));
         if redone {
             return Ok(());
         }
-        let once = life.crash(Opening::Message);
+        let once = life.crash(ResumePrompt::FromUser);
         // A closing call that was sent is the end of the run; to resume that is to begin another.
         if once.is_over() {
             return Ok(());
         }
         let kind = once.fold.state.kind();
         let conversation = once.fold.conversation.clone();
-        let twice = once.crash(Opening::Message);
+        let twice = once.crash(ResumePrompt::FromUser);
         prop_assert_eq!(twice.fold.state.kind(), kind);
         prop_assert_eq!(twice.fold.conversation, conversation);
     }
 
     #[test]
     fn timers_alone_end_every_run(rules in rules(), choices in choices(100)) {
-        let mut life = Life::begin(rules).live(&choices, |_, _| true);
+        let mut life = RandomRun::begin(rules).drive(&choices, |_, _| true);
         for _ in 0..200 {
             let Some(deadline) = life.fold.deadline() else { break };
-            life = life.meet(Event::Tick { now: deadline.at });
+            life = life.apply(Event::Tick { now: deadline.at });
         }
         prop_assert!(life.is_over(), "still in {:?}", life.fold.state.kind());
     }
@@ -390,17 +402,17 @@ proptest! {
     /// Whatever model, tools and checks answer, as long as they answer, the run ends.
     #[test]
     fn every_life_that_is_answered_ends(rules in rules(), choices in prop::collection::vec(any::<u16>(), 1_500)) {
-        let life = Life::begin(rules).live(&choices, is_answer);
+        let life = RandomRun::begin(rules).drive(&choices, is_answer);
         prop_assert!(life.is_over(), "still in {:?}", life.fold.state.kind());
     }
 
     #[test]
     fn after_an_interrupt_nothing_is_sent(rules in rules(), before in choices(100), after in choices(50)) {
-        let life = Life::begin(rules).live(&before, |_, _| true);
+        let life = RandomRun::begin(rules).drive(&before, |_, _| true);
         let was_over = life.is_over();
-        let life = life.meet(Event::Interrupt { signal: Signal::Terminate });
+        let life = life.apply(Event::Interrupt { signal: Signal::Terminate });
         let sent = life.sent.len();
-        let life = life.live(&after, |_, _| true);
+        let life = life.drive(&after, |_, _| true);
         prop_assert_eq!(life.sent.len(), sent);
         let State::Done(done) = &life.fold.state else { panic!("not done") };
         prop_assert!(was_over || done.outcome.reason.exit_code() == 143);
@@ -408,8 +420,8 @@ proptest! {
 
     #[test]
     fn the_same_life_twice_is_the_same(rules in rules(), choices in choices(200)) {
-        let once = Life::begin(rules.clone()).live(&choices, |_, _| true);
-        let twice = Life::begin(rules).live(&choices, |_, _| true);
+        let once = RandomRun::begin(rules.clone()).drive(&choices, |_, _| true);
+        let twice = RandomRun::begin(rules).drive(&choices, |_, _| true);
         prop_assert_eq!(once.fold, twice.fold);
         prop_assert_eq!(once.sent, twice.sent);
     }
@@ -417,7 +429,7 @@ proptest! {
     /// Every state survives the journal: written down and read back it is the same.
     #[test]
     fn a_state_that_is_stored_comes_back(rules in rules(), choices in choices(60)) {
-        let life = Life::begin(rules).live(&choices, |_, _| true);
+        let life = RandomRun::begin(rules).drive(&choices, |_, _| true);
         let json = serde_json::to_string(&life.fold.state).unwrap();
         prop_assert_eq!(&serde_json::from_str::<State>(&json).unwrap(), &life.fold.state);
         let json = serde_json::to_string(&life.fold.conversation).unwrap();
@@ -427,12 +439,12 @@ proptest! {
     /// The step invariants, far away from the start, under rules that the exploration does not have.
     #[test]
     fn the_invariants_of_a_step_hold_everywhere(rules in rules(), choices in choices(150)) {
-        let mut state = architect::machine::start(rules, alphabet::task()).state;
+        let mut state = architect::machine::start(rules, small_model::task()).state;
         for choice in choices {
-            let mut events = alphabet::events(&state, Words::All);
+            let mut events = small_model::events(&state, EventSet::All);
             let event = events.swap_remove(usize::from(choice) % events.len());
             let next = architect::machine::step(state.clone(), event.clone());
-            let broken = invariants::broken(&state, &event, &next);
+            let broken = invariants::violations(&state, &event, &next);
             prop_assert!(broken.is_empty(), "{:?}", broken);
             state = next.state;
         }
@@ -441,27 +453,27 @@ proptest! {
 
 #[test]
 fn a_run_that_never_does_anything_new_ends_as_a_loop() {
-    let rules = Rules::default();
-    let mut life = Life::begin(rules);
-    let reply = alphabet::reply(vec![alphabet::call("c", "{}")], Finish::ToolCalls);
+    let rules = RunRules::default();
+    let mut life = RandomRun::begin(rules);
+    let reply = small_model::reply(vec![small_model::call("c", "{}")], ReplyFinish::ToolCalls);
     while !life.is_over() {
-        let events = alphabet::events(&life.fold.state, Words::All);
+        let events = small_model::events(&life.fold.state, EventSet::All);
         let mut awaited = events.into_iter().filter(|event| life.fold.state.awaits(event));
         let event = match awaited.next().expect("something is awaited") {
             Event::Replied { id, .. } => {
-                Event::Replied { id, reply: reply.clone(), access: [Access::read("a")].into() }
+                Event::Replied { id, reply: reply.clone(), access: [CallAccess::read("a")].into() }
             }
             event => event,
         };
         drop(awaited);
-        life = life.meet(event);
+        life = life.apply(event);
     }
     let State::Done(done) = &life.fold.state else { panic!() };
     assert_eq!(done.outcome.reason.name(), "loop_detected");
     assert_eq!(done.run.steps, 5);
     assert!(matches!(done.outcome.reason, StopReason::Closed(_)));
     let warned = life.fold.conversation.entries().iter().filter(|entry| {
-        matches!(&entry.item, Item::User(message) if message.text.starts_with("[STEERING] You have made"))
+        matches!(&entry.item, ConversationItem::User(message) if message.text.starts_with("[STEERING] You have made"))
     });
     assert_eq!(warned.count(), 1);
 }

@@ -3,16 +3,16 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)] // in tests, helpers included
 #![allow(clippy::print_stdout, clippy::print_stderr)] // a test that is skipped says why
 
+mod arbitrary_input;
+mod architecture;
 #[cfg(target_os = "linux")] // its confinement is what they attack
 mod attacks;
-mod bytes;
 mod cli;
 mod config;
 mod context;
+mod fault_matrix;
 mod hooks;
-mod house;
 mod journal;
-mod matrix;
 mod mcp;
 mod runner;
 mod scenarios;

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::exec::{Command, End, ExecError, Outcome, Supervisor};
-use crate::port::Cancel;
+use crate::exec::{CommandEnd, CommandOutcome, CommandSpec, ExecError, Supervisor};
+use crate::port::CancellationToken;
 
 /// The git of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,19 +33,19 @@ pub struct GitRef(String);
 pub struct GitRefError(String);
 
 /// What git is asked about: a repository and the part of it that is the workspace.
-pub(super) struct Repository<'a> {
+pub(super) struct GitRepository<'a> {
     git: &'a Git,
-    top: PathBuf,
+    root: PathBuf,
     workspace: &'a Path,
     /// Settings that count more than those of the repository.
     settings: Vec<(String, &'static str)>,
 }
 
 /// How long git may take for one answer.
-const TIMEOUT: Duration = Duration::from_secs(20);
+const GIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What no repository may set.
-const SETTINGS: [(&str, &str); 5] = [
+const SAFE_SETTINGS: [(&str, &str); 5] = [
     ("core.fsmonitor", "false"),
     ("core.hooksPath", "/dev/null"),
     ("core.pager", "cat"),
@@ -54,7 +54,7 @@ const SETTINGS: [(&str, &str); 5] = [
 ];
 
 /// The environment of git: nobody's configuration, no fetching, no locks, nobody to ask.
-const ENVIRONMENT: [&str; 9] = [
+const GIT_ENVIRONMENT: [&str; 9] = [
     "GIT_CONFIG_NOSYSTEM=1",
     "GIT_CONFIG_GLOBAL=/dev/null",
     "GIT_ATTR_NOSYSTEM=1",
@@ -67,7 +67,7 @@ const ENVIRONMENT: [&str; 9] = [
 ];
 
 /// What a filter of a repository can set.
-const FILTER: [&str; 4] = ["clean", "smudge", "process", "required"];
+const FILTER_KEYS: [&str; 4] = ["clean", "smudge", "process", "required"];
 
 impl Git {
     /// Finds git in the folders of a search path. A folder that is not absolute could be one of the workspace.
@@ -99,18 +99,23 @@ impl GitRef {
 }
 
 /// Returns the top of the repository that a folder lies in.
-pub(super) fn top(folder: &Path) -> Option<PathBuf> {
+pub(super) fn repository_root(folder: &Path) -> Option<PathBuf> {
     let top = folder.ancestors().find(|folder| folder.join(".git").symlink_metadata().is_ok())?;
     Some(top.to_owned())
 }
 
-impl<'a> Repository<'a> {
+impl<'a> GitRepository<'a> {
     pub(super) fn new(git: &'a Git, workspace: &'a Path) -> Option<Self> {
-        top(workspace).map(|top| Self { git, top, workspace, settings: Vec::new() })
+        repository_root(workspace).map(|top| Self {
+            git,
+            root: top,
+            workspace,
+            settings: Vec::new(),
+        })
     }
 
     /// Turns the filters off that the configuration has; returns false when one has a name that cannot be told.
-    pub(super) fn without_filters(&mut self, names: &str) -> bool {
+    pub(super) fn disable_filters(&mut self, names: &str) -> bool {
         for name in names.lines() {
             let Some(setting) = name.strip_prefix("filter.") else { continue };
             let Some((driver, _)) = setting.rsplit_once('.') else { continue };
@@ -119,7 +124,7 @@ impl<'a> Repository<'a> {
             if driver.contains(['\\', '\u{fffd}', '=']) {
                 return false;
             }
-            for key in FILTER {
+            for key in FILTER_KEYS {
                 let value = if key == "required" { "false" } else { "" };
                 let setting = (format!("filter.{driver}.{key}"), value);
                 if !self.settings.contains(&setting) {
@@ -131,44 +136,51 @@ impl<'a> Repository<'a> {
     }
 
     /// Asks git; of a long answer, head and tail of so many bytes are kept.
-    pub(super) fn ask(
+    pub(super) fn run(
         &self,
         supervisor: &Supervisor,
         question: &[&str],
         keep: usize,
-        cancel: &Cancel,
-    ) -> Result<Outcome, ExecError> {
+        cancel: &CancellationToken,
+    ) -> Result<CommandOutcome, ExecError> {
         let mut argv: Vec<OsString> = ["/usr/bin/env", "-i"].map(OsString::from).to_vec();
-        argv.extend(ENVIRONMENT.map(OsString::from));
+        argv.extend(GIT_ENVIRONMENT.map(OsString::from));
         let mut set = |name: &str, value: &OsStr| {
             let mut pair = OsString::from(format!("{name}="));
             pair.push(value);
             argv.push(pair);
         };
         set("PATH", self.git.program.parent().unwrap_or(Path::new("/usr/bin")).as_os_str());
-        set("GIT_DIR", self.top.join(".git").as_os_str());
-        set("GIT_WORK_TREE", self.top.as_os_str());
+        set("GIT_DIR", self.root.join(".git").as_os_str());
+        set("GIT_WORK_TREE", self.root.as_os_str());
         argv.push(self.git.program.clone().into());
         argv.push("--no-pager".into());
-        let fixed = SETTINGS.iter().map(|(name, value)| (*name, *value));
+        let fixed = SAFE_SETTINGS.iter().map(|(name, value)| (*name, *value));
         let found = self.settings.iter().map(|(name, value)| (name.as_str(), *value));
         for (name, value) in fixed.chain(found) {
             argv.push("-c".into());
             argv.push(format!("{name}={value}").into());
         }
         argv.extend(question.iter().map(OsString::from));
-        let command =
-            Command { timeout: Some(TIMEOUT), keep, ..Command::new(argv, self.workspace) };
+        let command = CommandSpec {
+            timeout: Some(GIT_TIMEOUT),
+            kept_bytes: keep,
+            ..CommandSpec::new(argv, self.workspace)
+        };
         supervisor.run(&command, cancel)
     }
 }
 
 /// Returns what git said about why it failed.
-pub(super) fn complaint(outcome: &Outcome) -> String {
+pub(super) fn failure_message(outcome: &CommandOutcome) -> String {
     match outcome.end {
-        End::TimedOut => format!("it took longer than {} s", TIMEOUT.as_secs()),
-        End::Cancelled => "it was cancelled".to_owned(),
-        End::Exited(_) | End::Signalled(_) | End::OutOfMemory | End::Stuck | End::Lost => {
+        CommandEnd::TimedOut => format!("it took longer than {} s", GIT_TIMEOUT.as_secs()),
+        CommandEnd::Cancelled => "it was cancelled".to_owned(),
+        CommandEnd::Exited(_)
+        | CommandEnd::Signalled(_)
+        | CommandEnd::OutOfMemory
+        | CommandEnd::Stuck
+        | CommandEnd::Lost => {
             let said = outcome.stderr.text();
             said.lines().next().unwrap_or("it failed without a word").to_owned()
         }

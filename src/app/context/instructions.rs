@@ -4,21 +4,21 @@
 
 use std::fmt::Write as _;
 
-use super::excerpt::{self, Excerpt};
-use super::{Section, git};
-use crate::workspace::{RelPath, Root};
+use super::file_excerpt::{self, FileExcerpt};
+use super::{PromptSection, git};
+use crate::workspace::{RelPath, WorkspaceRoot};
 
 /// The files, in the order in which they are told.
-const NAMES: [&str; 3] = ["AGENTS.md", "CLAUDE.md", ".architect.md"];
+const FILE_NAMES: [&str; 3] = ["AGENTS.md", "CLAUDE.md", ".architect.md"];
 
 /// The most of one file, in bytes.
-const ROOM_OF_ONE: usize = 32 * 1024;
+const MAX_FILE_BYTES: usize = 32 * 1024;
 
 /// The most of all of them together, in bytes.
-const ROOM: usize = 64 * 1024;
+const MAX_TOTAL_BYTES: usize = 64 * 1024;
 
 /// With less room than this, in bytes, a beginning says too little.
-const SCRAP: usize = 1024;
+const MIN_USEFUL_BYTES: usize = 1024;
 
 const PREFACE: &str = "\
 The project asks for this. Follow it unless the user's task says otherwise; where two of these texts differ, the one \
@@ -26,26 +26,26 @@ that comes first counts.
 ";
 
 /// A place where instructions may lie.
-struct Place {
-    root: Root,
+struct InstructionFolder {
+    root: WorkspaceRoot,
     folder: RelPath,
     /// What leads there from the workspace: nothing, `../`, `../../`.
-    way: String,
+    prefix: String,
 }
 
 /// Returns the instructions; `guides` are further files of that kind, which lie deeper.
-pub(super) fn section(root: &Root, guides: &[String]) -> Section {
-    let mut section = Section::default();
+pub(super) fn instructions_section(root: &WorkspaceRoot, guides: &[String]) -> PromptSection {
+    let mut section = PromptSection::default();
     let mut told: Vec<String> = Vec::new();
-    let mut left = ROOM;
-    let places = places(root);
-    for name in NAMES {
+    let mut left = MAX_TOTAL_BYTES;
+    let places = instruction_folders(root);
+    for name in FILE_NAMES {
         for place in &places {
-            let heading = format!("{}{name}", place.way);
+            let heading = format!("{}{name}", place.prefix);
             let path = place.folder.join(name.as_ref());
-            let most = if left < SCRAP { 0 } else { ROOM_OF_ONE.min(left) };
-            match excerpt::read(&place.root, &path, most) {
-                Ok(found) => tell(&mut section, &mut told, &mut left, &heading, &found),
+            let most = if left < MIN_USEFUL_BYTES { 0 } else { MAX_FILE_BYTES.min(left) };
+            match file_excerpt::read_excerpt(&place.root, &path, most) {
+                Ok(found) => append_file(&mut section, &mut told, &mut left, &heading, &found),
                 Err(error) if error.is_missing() => {}
                 Err(error) => section.notices.push(format!("{heading} is left out: {error}")),
             }
@@ -64,43 +64,50 @@ pub(super) fn section(root: &Root, guides: &[String]) -> Section {
     section
 }
 
-fn tell(
-    section: &mut Section,
+fn append_file(
+    section: &mut PromptSection,
     told: &mut Vec<String>,
     left: &mut usize,
     heading: &str,
-    found: &Excerpt,
+    found: &FileExcerpt,
 ) {
     let text = found.text.trim();
     let is_known = told.iter().any(|known| known == text) || text.starts_with("@AGENTS.md");
-    if found.omitted > 0 {
-        let bytes = found.omitted;
+    if found.omitted_bytes > 0 {
+        let bytes = found.omitted_bytes;
         section.notices.push(format!("{heading} is too long; its last {bytes} bytes are left out"));
     }
     // Many projects keep one text under two names, or let one name point to the other.
-    if text.is_empty() || is_known && found.omitted == 0 {
+    if text.is_empty() || is_known && found.omitted_bytes == 0 {
         return;
     }
     let _ = write!(section.text, "\n### {heading}\n\n{text}\n");
-    if found.omitted > 0 {
-        let _ = writeln!(section.text, "\n[... {} bytes omitted ...]", found.omitted);
+    if found.omitted_bytes > 0 {
+        let _ = writeln!(section.text, "\n[... {} bytes omitted ...]", found.omitted_bytes);
     }
     *left = left.saturating_sub(text.len());
     told.push(text.to_owned());
 }
 
 /// Returns where instructions may lie, the nearest first.
-fn places(root: &Root) -> Vec<Place> {
-    let mut places =
-        vec![Place { root: root.clone(), folder: RelPath::root(), way: String::new() }];
-    let above = git::top(root.path()).filter(|top| *top != root.path());
-    let Some(above) = above.and_then(|top| Root::open(top).ok()) else { return places };
+fn instruction_folders(root: &WorkspaceRoot) -> Vec<InstructionFolder> {
+    let mut places = vec![InstructionFolder {
+        root: root.clone(),
+        folder: RelPath::root(),
+        prefix: String::new(),
+    }];
+    let above = git::repository_root(root.path()).filter(|top| *top != root.path());
+    let Some(above) = above.and_then(|top| WorkspaceRoot::open(top).ok()) else { return places };
     let inside = root.path().strip_prefix(above.path()).ok();
     let mut folder = inside.and_then(|inside| RelPath::new(inside).ok());
     let mut way = String::new();
     while let Some(parent) = folder.and_then(|folder| folder.parent()) {
         way.push_str("../");
-        places.push(Place { root: above.clone(), folder: parent.clone(), way: way.clone() });
+        places.push(InstructionFolder {
+            root: above.clone(),
+            folder: parent.clone(),
+            prefix: way.clone(),
+        });
         folder = Some(parent);
     }
     places
@@ -119,11 +126,11 @@ mod tests {
         fs::write(folder.join(path), text).unwrap();
     }
 
-    fn told(folder: &Path) -> Section {
-        section(&Root::open(folder).unwrap(), &[])
+    fn told(folder: &Path) -> PromptSection {
+        instructions_section(&WorkspaceRoot::open(folder).unwrap(), &[])
     }
 
-    fn headings(section: &Section) -> Vec<&str> {
+    fn headings(section: &PromptSection) -> Vec<&str> {
         section.text.lines().filter_map(|line| line.strip_prefix("### ")).collect()
     }
 
@@ -188,8 +195,12 @@ mod tests {
     #[test]
     fn deeper_files_are_named() {
         let folder = tempfile::tempdir().unwrap();
-        let root = Root::open(folder.path()).unwrap();
-        assert!(section(&root, &["a/AGENTS.md".to_owned()]).text.contains("there: a/AGENTS.md"));
-        assert!(section(&root, &[]).text.is_empty());
+        let root = WorkspaceRoot::open(folder.path()).unwrap();
+        assert!(
+            instructions_section(&root, &["a/AGENTS.md".to_owned()])
+                .text
+                .contains("there: a/AGENTS.md")
+        );
+        assert!(instructions_section(&root, &[]).text.is_empty());
     }
 }

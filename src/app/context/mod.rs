@@ -6,8 +6,8 @@
 //! when one is given. Everything of the workspace is read through its confined handle, and every part has a size that
 //! it does not exceed; what is left out is said so, to the model in its place and to the user as a notice.
 
-mod changes;
-mod excerpt;
+mod diff;
+mod file_excerpt;
 mod git;
 mod instructions;
 mod skills;
@@ -16,24 +16,24 @@ mod structure;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-pub use self::changes::{Changes, ChangesError, changes};
+pub use self::diff::{DiffError, WorkspaceDiff, diff_since};
 pub use self::git::{Git, GitRef, GitRefError};
-use crate::workspace::index::{Index, IndexSettings, Indexed};
-use crate::workspace::{RelPath, Root};
+use crate::workspace::index::{IndexResult, IndexSettings, WorkspaceIndex};
+use crate::workspace::{RelPath, WorkspaceRoot};
 
 /// What a system prompt is made of.
 #[derive(Clone, Copy, Debug)]
-pub struct Inputs<'a> {
+pub struct PromptInputs<'a> {
     /// The agent's own prompt.
-    pub agent: &'a str,
+    pub agent_prompt: &'a str,
     /// The workspace.
-    pub root: &'a Root,
+    pub root: &'a WorkspaceRoot,
     /// How the workspace is indexed; none tells nothing of its structure.
     pub index: Option<&'a IndexSettings>,
     /// The date, when the model is to know it.
     pub date: Option<&'a str>,
     /// What has changed, when the model is to know it.
-    pub changes: Option<&'a Changes>,
+    pub diff: Option<&'a WorkspaceDiff>,
 }
 
 /// A system prompt, and what the user should know of it.
@@ -47,28 +47,33 @@ pub struct SystemPrompt {
 
 /// A part of the prompt under a heading.
 #[derive(Debug, Default)]
-struct Section {
+struct PromptSection {
     /// Its text, without the heading; empty for a part that there is no reason to tell.
     text: String,
     notices: Vec<String>,
 }
 
 /// Returns the system prompt.
-pub fn system_prompt(inputs: &Inputs<'_>) -> SystemPrompt {
-    let (indexed, wrong) = match inputs.index.map(|settings| Index::of(inputs.root, settings)) {
-        Some(Ok(indexed)) => (Some(indexed), None),
-        Some(Err(error)) => (None, Some(error.to_string())),
-        None => (None, None),
-    };
-    let guides = indexed.as_ref().map_or(&[][..], |indexed: &Indexed| &indexed.index.guides);
+pub fn build_system_prompt(inputs: &PromptInputs<'_>) -> SystemPrompt {
+    let (indexed, wrong) =
+        match inputs.index.map(|settings| WorkspaceIndex::build(inputs.root, settings)) {
+            Some(Ok(indexed)) => (Some(indexed), None),
+            Some(Err(error)) => (None, Some(error.to_string())),
+            None => (None, None),
+        };
+    let guides =
+        indexed.as_ref().map_or(&[][..], |indexed: &IndexResult| &indexed.index.instruction_files);
     let sections = [
-        ("Environment", environment(inputs)),
-        ("Project Instructions", instructions::section(inputs.root, guides)),
-        ("Skills", skills::section(inputs.root)),
-        ("Project Structure", indexed.as_ref().map(structure::section).unwrap_or_default()),
-        ("Changes", inputs.changes.map(changes::section).unwrap_or_default()),
+        ("Environment", environment_section(inputs)),
+        ("Project Instructions", instructions::instructions_section(inputs.root, guides)),
+        ("Skills", skills::skills_section(inputs.root)),
+        (
+            "Project Structure",
+            indexed.as_ref().map(structure::structure_section).unwrap_or_default(),
+        ),
+        ("Changes", inputs.diff.map(diff::diff_section).unwrap_or_default()),
     ];
-    let mut text = inputs.agent.trim().to_owned();
+    let mut text = inputs.agent_prompt.trim().to_owned();
     let mut notices = Vec::from_iter(wrong);
     for (heading, section) in sections {
         notices.extend(section.notices);
@@ -80,8 +85,8 @@ pub fn system_prompt(inputs: &Inputs<'_>) -> SystemPrompt {
     SystemPrompt { text: text.into(), notices }
 }
 
-fn environment(inputs: &Inputs<'_>) -> Section {
-    let path = crate::workspace::shown(inputs.root.path().as_os_str());
+fn environment_section(inputs: &PromptInputs<'_>) -> PromptSection {
+    let path = crate::workspace::escape_name(inputs.root.path().as_os_str());
     let mut text = format!(
         "* Workspace: {path} (paths in tool calls are relative to it)\n* Platform: {} {}\n",
         std::env::consts::OS,
@@ -93,5 +98,5 @@ fn environment(inputs: &Inputs<'_>) -> Section {
     if let Some(date) = inputs.date {
         let _ = writeln!(text, "* Date: {date}");
     }
-    Section { text, notices: Vec::new() }
+    PromptSection { text, notices: Vec::new() }
 }

@@ -5,24 +5,24 @@
 
 use std::fmt::Write as _;
 
-use super::Section;
-use super::excerpt;
-use crate::workspace::{Kind, RelPath, Root, shown};
+use super::PromptSection;
+use super::file_excerpt;
+use crate::workspace::{FileKind, RelPath, WorkspaceRoot, escape_name};
 
 /// Where skills are kept; of two with the same name, the one in the earlier folder counts.
 const FOLDERS: [&str; 3] = [".agents/skills", ".claude/skills", ".architect/skills"];
 
 /// The most skills that are told.
-const MOST: usize = 100;
+const MAX_SKILLS: usize = 100;
 
 /// The most entries of a folder that are looked at.
-const ENTRIES: usize = 1_000;
+const MAX_ENTRIES: usize = 1_000;
 
 /// How much of a file is looked at for its front matter, in bytes.
-const FRONT: usize = 16 * 1024;
+const MAX_FRONT_MATTER_BYTES: usize = 16 * 1024;
 
 /// The longest description, in characters.
-const LONGEST: usize = 1_024;
+const MAX_DESCRIPTION_CHARS: usize = 1_024;
 
 const PREFACE: &str = "\
 Instructions for certain kinds of work. When the task is of such a kind, read the file with `read_file` before you \
@@ -31,26 +31,26 @@ begin, and follow it.
 ";
 
 /// Returns what skills there are.
-pub(super) fn section(root: &Root) -> Section {
-    let mut section = Section::default();
+pub(super) fn skills_section(root: &WorkspaceRoot) -> PromptSection {
+    let mut section = PromptSection::default();
     let mut names: Vec<String> = Vec::new();
     for folder in FOLDERS {
         let Ok(folder) = RelPath::new(folder) else { continue };
-        let Ok((entries, _)) = root.list(&folder, ENTRIES) else { continue };
+        let Ok((entries, _)) = root.list(&folder, MAX_ENTRIES) else { continue };
         for entry in entries {
-            let name = shown(&entry.name);
+            let name = escape_name(&entry.name);
             let path = folder.join(&entry.name).join("SKILL.md".as_ref());
-            let is_folder = matches!(entry.kind, Kind::Directory | Kind::Link);
+            let is_folder = matches!(entry.kind, FileKind::Directory | FileKind::Link);
             if !is_folder || !root.exists(&path) || names.contains(&name) {
                 continue;
             }
-            if names.len() == MOST {
+            if names.len() == MAX_SKILLS {
                 section
                     .notices
-                    .push(format!("there are more than {MOST} skills; {path} is left out"));
+                    .push(format!("there are more than {MAX_SKILLS} skills; {path} is left out"));
                 continue;
             }
-            match described(root, &path) {
+            match read_description(root, &path) {
                 Ok(description) => {
                     let _ = writeln!(section.text, "* `{name}` ({path}): {description}");
                     names.push(name);
@@ -65,19 +65,20 @@ pub(super) fn section(root: &Root) -> Section {
     section
 }
 
-fn described(root: &Root, path: &RelPath) -> Result<String, String> {
-    let found = excerpt::read(root, path, FRONT).map_err(|error| error.to_string())?;
-    let description = value(&found.text, "description").unwrap_or_default();
+fn read_description(root: &WorkspaceRoot, path: &RelPath) -> Result<String, String> {
+    let found = file_excerpt::read_excerpt(root, path, MAX_FRONT_MATTER_BYTES)
+        .map_err(|error| error.to_string())?;
+    let description = front_matter_value(&found.text, "description").unwrap_or_default();
     match description.is_empty() {
         true => Err("its front matter has no description".to_owned()),
-        false => Ok(description.chars().take(LONGEST).collect()),
+        false => Ok(description.chars().take(MAX_DESCRIPTION_CHARS).collect()),
     }
 }
 
 /// Returns what the front matter of a text says for a key, in one line.
 ///
 /// Of YAML, this reads what skills use: a value behind its key or in the indented lines after it, quoted or not.
-fn value(text: &str, key: &str) -> Option<String> {
+fn front_matter_value(text: &str, key: &str) -> Option<String> {
     let mut lines = text.trim_start_matches('\u{feff}').lines();
     lines.next().filter(|first| first.trim_end() == "---")?;
     let front: Vec<&str> = lines.take_while(|line| line.trim_end() != "---").collect();
@@ -115,10 +116,14 @@ mod tests {
             "description:\n  'Does things.'\n\nlicense: MIT",
         ] {
             let text = format!("---\nname: a\n{spelling}\n---\nbody\ndescription: other\n");
-            assert_eq!(value(&text, "description").as_deref(), Some("Does things."), "{spelling}");
+            assert_eq!(
+                front_matter_value(&text, "description").as_deref(),
+                Some("Does things."),
+                "{spelling}"
+            );
         }
         for text in ["", "description: x", "---\nname: a\n---\ndescription: x\n"] {
-            assert_eq!(value(text, "description"), None, "{text}");
+            assert_eq!(front_matter_value(text, "description"), None, "{text}");
         }
     }
 
@@ -136,7 +141,7 @@ mod tests {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         }
-        let section = section(&Root::open(folder.path()).unwrap());
+        let section = skills_section(&WorkspaceRoot::open(folder.path()).unwrap());
         let listed: Vec<&str> = section.text.lines().filter(|l| l.starts_with("* ")).collect();
         let expected = [
             "* `a` (.agents/skills/a/SKILL.md): first",

@@ -2,25 +2,25 @@
 
 use std::fmt::Write as _;
 
-use super::Section;
-use crate::workspace::index::{Indexed, Node, Reach, Tree};
+use super::PromptSection;
+use crate::workspace::index::{FolderTree, IndexCoverage, IndexResult, TreeEntry};
 
 /// The most languages that are named.
-const LANGUAGES: usize = 10;
+const MAX_LANGUAGES: usize = 10;
 
 /// Returns the structure of a workspace.
-pub(super) fn section(indexed: &Indexed) -> Section {
+pub(super) fn structure_section(indexed: &IndexResult) -> PromptSection {
     let index = &indexed.index;
-    let (total, notice) = match indexed.reach {
-        Reach::Whole => (format!("{} files.", index.files), None),
-        Reach::Old(age) => (
+    let (total, notice) = match indexed.coverage {
+        IndexCoverage::Complete => (format!("{} files.", index.files), None),
+        IndexCoverage::Stale(age) => (
             format!("{} files, as of a while ago.", index.files),
             Some(format!(
                 "there was no time to index the workspace; its structure is told as of {} minutes ago",
                 age.as_secs().div_ceil(60)
             )),
         ),
-        Reach::Part => (
+        IndexCoverage::Partial => (
             format!("At least {} files; not all of them were looked at.", index.files),
             Some(format!(
                 "there was no time to index all of the workspace; its structure is told for {} files",
@@ -30,36 +30,36 @@ pub(super) fn section(indexed: &Indexed) -> Section {
     };
     let mut text = total;
     if !index.languages.is_empty() {
-        let named = index.languages.iter().take(LANGUAGES);
+        let named = index.languages.iter().take(MAX_LANGUAGES);
         let named: Vec<String> = named.map(|(name, files)| format!("{name} {files}")).collect();
         let _ = write!(text, " By language: {}.", named.join(", "));
     }
     if index.files > 0 {
         text.push_str("\n\n```\n");
-        let detailed = index.files <= Tree::DETAILED as u64;
-        tree(&mut text, &index.tree, 0, detailed);
+        let detailed = index.files <= FolderTree::MAX_FULL_FILES as u64;
+        write_tree(&mut text, &index.tree, 0, detailed);
         text.push_str("```\n");
     }
-    Section { text, notices: Vec::from_iter(notice) }
+    PromptSection { text, notices: Vec::from_iter(notice) }
 }
 
 /// Writes a folder's entries, and what lies in them. Where not all is told, each folder has the count of its files.
-fn tree(text: &mut String, folder: &Tree, depth: usize, detailed: bool) {
+fn write_tree(text: &mut String, folder: &FolderTree, depth: usize, detailed: bool) {
     let indent = "  ".repeat(depth);
     for (name, node) in &folder.entries {
         match node {
-            Node::File => {
+            TreeEntry::File => {
                 let _ = writeln!(text, "{indent}{name}");
             }
-            Node::Folder(below) => {
+            TreeEntry::Folder(below) => {
                 let count = if detailed { String::new() } else { format!(" ({})", below.files) };
                 let _ = writeln!(text, "{indent}{name}/{count}");
-                tree(text, below, depth + 1, detailed);
+                write_tree(text, below, depth + 1, detailed);
             }
         }
     }
-    if folder.more > 0 {
-        let _ = writeln!(text, "{indent}… and {} more", folder.more);
+    if folder.omitted > 0 {
+        let _ = writeln!(text, "{indent}… and {} more", folder.omitted);
     }
 }
 
@@ -68,8 +68,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::workspace::Root;
-    use crate::workspace::index::{Index, IndexSettings};
+    use crate::workspace::WorkspaceRoot;
+    use crate::workspace::index::{IndexSettings, WorkspaceIndex};
 
     fn told(paths: impl Iterator<Item = String>) -> String {
         let folder = tempfile::tempdir().unwrap();
@@ -78,10 +78,10 @@ mod tests {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, "").unwrap();
         }
-        let root = Root::open(folder.path()).unwrap();
+        let root = WorkspaceRoot::open(folder.path()).unwrap();
         let patience = Duration::from_secs(20);
-        let settings = IndexSettings { patience, ..IndexSettings::default() };
-        section(&Index::of(&root, &settings).unwrap()).text
+        let settings = IndexSettings { max_wait: patience, ..IndexSettings::default() };
+        structure_section(&WorkspaceIndex::build(&root, &settings).unwrap()).text
     }
 
     #[test]
@@ -117,8 +117,11 @@ mod tests {
 
     #[test]
     fn what_is_not_whole_says_so_to_both() {
-        for reach in [Reach::Part, Reach::Old(Duration::from_secs(400))] {
-            let section = section(&Indexed { index: Index::default(), reach });
+        for reach in [IndexCoverage::Partial, IndexCoverage::Stale(Duration::from_secs(400))] {
+            let section = structure_section(&IndexResult {
+                index: WorkspaceIndex::default(),
+                coverage: reach,
+            });
             assert_eq!(section.notices.len(), 1);
             assert!(section.text.contains("not all") || section.text.contains("a while ago"));
         }

@@ -12,16 +12,16 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::error::AppError;
-use super::model::Chosen;
-use super::run::Order;
-use super::session::{Place, store};
-use super::setup::Setup;
-use super::world::World;
-use crate::config::{Sources, load};
-use crate::exec::Command;
+use super::process_env::ProcessEnv;
+use super::resolved_model::ResolvedModel;
+use super::run::RunRequest;
+use super::run_setup::RunSetup;
+use super::session::{SessionTarget, open_store};
+use crate::config::{ConfigSources, load};
+use crate::exec::CommandSpec;
 use crate::llm::scripted::Script;
-use crate::port::Cancel;
-use crate::view::Source;
+use crate::port::CancellationToken;
+use crate::view::CostSource;
 
 /// The files of the workspace.
 const FILES: [(&str, &str); 3] = [
@@ -37,12 +37,12 @@ const SCRIPT: &str = include_str!("script.toml");
 const TASK: &str = "The test fails. Find out why, and mend it.";
 
 /// The test, and how long it may take.
-const TEST: (&str, Duration) = ("sh test.sh", Duration::from_secs(30));
+const TEST_COMMAND: (&str, Duration) = ("sh test.sh", Duration::from_secs(30));
 
 /// A workspace with a failing test, and everything that is needed to have it mended.
 pub struct Demo {
     /// The set-up of the run.
-    pub setup: Setup,
+    pub setup: RunSetup,
     folder: TempDir,
 }
 
@@ -52,9 +52,9 @@ impl Demo {
     /// # Errors
     ///
     /// Fails when it can't be made.
-    pub fn new(world: World) -> Result<Self, AppError> {
+    pub fn new(world: ProcessEnv) -> Result<Self, AppError> {
         let failed = |error: std::io::Error| {
-            AppError::system("make the workspace of the demonstration", &error)
+            AppError::system_error("make the workspace of the demonstration", &error)
         };
         let folder =
             tempfile::Builder::new().prefix("architect-demo-").tempdir().map_err(failed)?;
@@ -69,10 +69,11 @@ impl Demo {
             "agents.build.confirm_mode=yolo".to_owned(),
             format!("sessions.dir={}", sessions.display()),
         ];
-        let config = load(&Sources { cwd: workspace, sets: sets.into(), ..Sources::default() })?;
+        let config =
+            load(&ConfigSources { cwd: workspace, sets: sets.into(), ..ConfigSources::default() })?;
         let script = Script::from_toml("the demonstration", SCRIPT)?;
-        let model = Chosen::scripted("scripted/demo", script);
-        let setup = Setup::new(config, world, "build", model)?;
+        let model = ResolvedModel::scripted("scripted/demo", script);
+        let setup = RunSetup::new(config, world, "build", model)?;
         Ok(Self { setup, folder })
     }
 
@@ -86,13 +87,13 @@ impl Demo {
     /// # Errors
     ///
     /// Fails when there is no room for its session.
-    pub fn order(&self) -> Result<Order, AppError> {
-        let store = store(&self.setup.config, &self.setup.world)?;
-        Ok(Order {
+    pub fn run_request(&self) -> Result<RunRequest, AppError> {
+        let store = open_store(&self.setup.config, &self.setup.env)?;
+        Ok(RunRequest {
             task: Some(Arc::from(TASK)),
-            place: Place::New(store, None),
+            target: SessionTarget::New(open_store, None),
             options: Value::Null,
-            source: Source::Agent,
+            source: CostSource::Agent,
             exit_on_partial: None,
         })
     }
@@ -102,21 +103,21 @@ impl Demo {
     /// # Errors
     ///
     /// Fails when it can't be run.
-    pub fn test(&self) -> Result<(bool, String), AppError> {
-        let (line, timeout) = TEST;
-        let command = Command { timeout: Some(timeout), ..self.setup.sandbox.command(line) };
-        let outcome = self.setup.sandbox.model.run(&command, &Cancel::new())?;
+    pub fn run_test(&self) -> Result<(bool, String), AppError> {
+        let (line, timeout) = TEST_COMMAND;
+        let command = CommandSpec { timeout: Some(timeout), ..self.setup.sandbox.command(line) };
+        let outcome = self.setup.sandbox.model.run(&command, &CancellationToken::new())?;
         let said = [outcome.stdout.text(), outcome.stderr.text()].concat();
         Ok((outcome.end.is_success(), said))
     }
 
     /// Returns the command that tests the workspace.
     pub fn test_command(&self) -> &'static str {
-        TEST.0
+        TEST_COMMAND.0
     }
 
     /// Leaves the workspace where it is, and returns its folder.
-    pub fn keep(self) -> PathBuf {
+    pub fn keep_workspace(self) -> PathBuf {
         let Self { setup, folder } = self;
         drop(folder.keep());
         setup.config.workspace

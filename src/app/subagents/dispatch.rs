@@ -6,21 +6,23 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::child::{self, Errand};
-use super::crew::Crew;
+use super::subagent_context::SubagentContext;
+use super::subagent_run::{self, SubagentTask};
 use crate::config::Agent;
 use crate::journal::SessionId;
-use crate::machine::Intent;
-use crate::model::{Access, Span};
+use crate::machine::CallIntent;
+use crate::model::{CallAccess, TimeSpan};
 use crate::port::ToolSpec;
-use crate::tools::{Context, Kind, Output, Plan, Prepared, Tool, parse, spec};
+use crate::tools::{
+    CallContext, CallKind, CallPlan, PreparedCall, Tool, ToolOutput, parse_arguments, tool_spec,
+};
 
 /// The name of the tool.
-const NAME: &str = "dispatch_subagent";
+const TOOL_NAME: &str = "dispatch_subagent";
 
 /// Lets another agent work.
-struct Dispatch {
-    crew: Arc<Crew>,
+struct DispatchTool {
+    subagents: Arc<SubagentContext>,
     /// The tools of the dispatching agent.
     inherited: Vec<Arc<str>>,
     spec: ToolSpec,
@@ -29,7 +31,7 @@ struct Dispatch {
 /// What the model says.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Arguments {
+struct DispatchArguments {
     /// The agent that does it.
     agent: String,
     /// What it is to do, with all that it has to know: it sees nothing of this conversation.
@@ -38,20 +40,23 @@ struct Arguments {
     max_steps: Option<u32>,
 }
 
-struct Call {
-    crew: Arc<Crew>,
+struct DispatchCall {
+    subagents: Arc<SubagentContext>,
     agent: Agent,
     task: Arc<str>,
     session: SessionId,
 }
 
 /// Returns the tool with which an agent that has these tools dispatches others.
-pub(in crate::app) fn dispatching(crew: Crew, inherited: Vec<Arc<str>>) -> Box<dyn Tool> {
-    Box::new(Dispatch::new(crew, inherited))
+pub(in crate::app) fn dispatch_tool(
+    crew: SubagentContext,
+    inherited: Vec<Arc<str>>,
+) -> Box<dyn Tool> {
+    Box::new(DispatchTool::new(crew, inherited))
 }
 
-impl Dispatch {
-    fn new(crew: Crew, inherited: Vec<Arc<str>>) -> Self {
+impl DispatchTool {
+    fn new(crew: SubagentContext, inherited: Vec<Arc<str>>) -> Self {
         let agents: Vec<Agent> = crew.agents().collect();
         let listed = agents.iter().map(|agent| {
             let what = if agent.description.is_empty() { "" } else { ": " };
@@ -63,63 +68,67 @@ impl Dispatch {
              by side when they are dispatched in one reply. The agents:{}",
             listed.collect::<String>()
         );
-        let mut spec = spec::<Arguments>(NAME, &description);
+        let mut spec = tool_spec::<DispatchArguments>(TOOL_NAME, &description);
         let names: Vec<&str> = agents.iter().map(|agent| agent.name.as_str()).collect();
-        spec.schema["properties"]["agent"]["enum"] = json!(names);
-        Self { crew: Arc::new(crew), inherited, spec }
+        tool_spec.schema["properties"]["agent"]["enum"] = json!(names);
+        Self { subagents: Arc::new(crew), inherited, tool_spec }
     }
 }
 
-impl Tool for Dispatch {
+impl Tool for DispatchTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
 
-    fn prepare(&self, arguments: &str) -> Result<Box<dyn Prepared>, String> {
-        let Arguments { agent, task, max_steps } = parse(&self.spec, arguments)?;
-        let invalid = |why: String| format!("Invalid arguments for {NAME}: {why}.");
-        let agent = self.crew.agent(&agent, &self.inherited);
-        let agent = agent.map_err(|problem| invalid(problem.trouble.to_string()))?;
+    fn prepare(&self, arguments: &str) -> Result<Box<dyn PreparedCall>, String> {
+        let DispatchArguments { agent, task, max_steps } = parse_arguments(&self.spec, arguments)?;
+        let invalid = |why: String| format!("Invalid arguments for {TOOL_NAME}: {why}.");
+        let agent = self.subagents.agent(&agent, &self.inherited);
+        let agent = agent.map_err(|problem| invalid(problem.kind.to_string()))?;
         if task.trim().is_empty() {
             return Err(invalid("task is empty".to_owned()));
         }
         let max_steps = max_steps.unwrap_or(agent.max_steps).min(agent.max_steps);
-        Ok(Box::new(Call {
-            crew: Arc::clone(&self.crew),
+        Ok(Box::new(DispatchCall {
+            subagents: Arc::clone(&self.subagents),
             agent: Agent { max_steps, ..agent },
             task: task.into(),
-            session: SessionId::fresh(),
+            session: SessionId::generate(),
         }))
     }
 }
 
-impl Prepared for Call {
-    fn kind(&self) -> Kind {
-        Kind::Delegates
+impl PreparedCall for DispatchCall {
+    fn kind(&self) -> CallKind {
+        CallKind::Delegates
     }
 
     /// Agents that change nothing, and never ask, may work side by side.
-    fn access(&self) -> Access {
-        let asks = !self.crew.setup.config.settings.permissions.ask.is_empty();
-        if self.agent.only_reads() && !asks { Access::read("") } else { Access::Exclusive }
+    fn access(&self) -> CallAccess {
+        let asks = !self.subagents.setup.config.settings.permissions.ask.is_empty();
+        if self.agent.is_read_only() && !asks {
+            CallAccess::read("")
+        } else {
+            CallAccess::Exclusive
+        }
     }
 
     fn summary(&self) -> String {
         format!("{}: {}", self.agent.name, self.task)
     }
 
-    fn limit(&self) -> Span {
-        Span(child::LONGEST.0 + Span::secs(60).0)
+    fn time_limit(&self) -> TimeSpan {
+        TimeSpan(subagent_run::MAX_RUN_TIME.0 + TimeSpan::from_secs(60).0)
     }
 
-    fn plan(&mut self) -> Result<Plan, Output> {
-        let session = self.crew.store.as_ref().map(|_| self.session.to_string().into());
-        Ok(Plan { intent: Intent::Delegated { session }, changes: Vec::new() })
+    fn plan(&mut self) -> Result<CallPlan, ToolOutput> {
+        let session = self.subagents.store.as_ref().map(|_| self.session.to_string().into());
+        Ok(CallPlan { intent: CallIntent::Delegated { session }, changes: Vec::new() })
     }
 
-    fn run(self: Box<Self>, context: &Context<'_>) -> Output {
-        let Self { crew, agent, task, session } = *self;
-        let errand = Errand { agent, task, session, call: context.call };
-        child::run(&crew, errand, context.scope)
+    fn run(self: Box<Self>, context: &CallContext<'_>) -> ToolOutput {
+        let Self { subagents: crew, agent, task, session } = *self;
+        let errand = SubagentTask { agent, task, session, call: context.call };
+        subagent_run::run_subagent(&crew, errand, context.scope)
     }
 }

@@ -9,20 +9,20 @@
 //! modes, a share of what is left of money, tokens and time, and it counts against the same limits on files, lines and
 //! commands. It dispatches nobody itself.
 
-mod child;
-mod crew;
 mod dispatch;
-mod meter;
 mod report;
+mod subagent_context;
+mod subagent_run;
+mod usage_meter;
 
-pub(super) use crew::Crew;
-pub(super) use dispatch::dispatching;
+pub(super) use dispatch::dispatch_tool;
+pub(super) use subagent_context::SubagentContext;
 
 /// By which clock the run within the run goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Nesting {
+pub enum SubagentClock {
     /// On threads, by the clock of the machine.
-    Live,
+    Real,
     /// On the spot, by a clock that only exists in a rehearsal.
-    Rehearsed,
+    Simulated,
 }

@@ -36,13 +36,13 @@ fn text_path() -> impl TypedValueParser<Value = PathBuf> {
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: CliCommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum CliCommand {
     /// Carry out one task, to the end
-    #[command(visible_alias = "exec", after_long_help = crate::cli::help::exit_codes())]
+    #[command(visible_alias = "exec", after_long_help = crate::cli::help::exit_code_table())]
     Run(Box<RunArgs>),
     /// Show a whole run on a throw-away workspace: no key, no network, real tools and a real test
     Demo(DemoArgs),
@@ -57,9 +57,9 @@ pub(crate) enum Command {
     /// Remove old sessions
     Cleanup(CleanupArgs),
     /// Tell a running session something before its next model call
-    Steer(MailArgs),
+    Steer(MessageArgs),
     /// Tell a running session something for when it would have ended
-    Followup(MailArgs),
+    Followup(MessageArgs),
     /// Play scenarios: scripted models, with what is expected of the run
     Test(TestArgs),
     /// Tell where the time of a session went
@@ -67,7 +67,7 @@ pub(crate) enum Command {
     /// Print the statechart that a run follows
     Machine(MachineArgs),
     /// List the agents
-    Agents(ListArgs),
+    Agents(AgentsArgs),
     /// Show the configuration, check it, or say where it lies
     Config(ConfigArgs),
     /// Say what is wrong with the set-up, and what to do about it
@@ -139,7 +139,7 @@ pub(crate) struct MachineArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct ListArgs {
+pub(crate) struct AgentsArgs {
     #[command(flatten)]
     pub(crate) settings: SettingsArgs,
 
@@ -190,7 +190,7 @@ pub(crate) enum ConfigCommand {
 pub(crate) struct InitArgs {
     /// The kind of project
     #[arg(long, value_enum)]
-    pub(crate) preset: Option<Preset>,
+    pub(crate) preset: Option<PresetArg>,
 
     /// The folder of the project
     #[arg(short, long, visible_short_alias = 'C', value_name = "DIR")]
@@ -202,7 +202,7 @@ pub(crate) struct InitArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Preset {
+pub(crate) enum PresetArg {
     Rust,
     Python,
     Node,

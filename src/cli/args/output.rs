@@ -53,7 +53,7 @@ pub(crate) struct OutputArgs {
 
     /// The level of the technical log
     #[arg(long, value_enum)]
-    pub(crate) log_level: Option<LogLevel>,
+    pub(crate) log_level: Option<LogLevelArg>,
 
     /// Write the events of the run to a file, as JSON lines
     #[arg(long, value_name = "FILE", value_parser = text_path())]
@@ -61,11 +61,11 @@ pub(crate) struct OutputArgs {
 
     /// The language of the human log
     #[arg(long, value_enum)]
-    pub(crate) lang: Option<Language>,
+    pub(crate) lang: Option<LanguageArg>,
 
     /// When the human log has colours
     #[arg(long, value_enum, default_value = "auto")]
-    pub(crate) color: Color,
+    pub(crate) color: ColorArg,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -84,7 +84,7 @@ pub(crate) enum Report {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogLevel {
+pub(crate) enum LogLevelArg {
     Error,
     Warn,
     Info,
@@ -93,13 +93,13 @@ pub(crate) enum LogLevel {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Language {
+pub(crate) enum LanguageArg {
     En,
     Es,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Color {
+pub(crate) enum ColorArg {
     Auto,
     Always,
     Never,

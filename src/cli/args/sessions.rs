@@ -159,7 +159,7 @@ pub(crate) struct CleanupArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct MailArgs {
+pub(crate) struct MessageArgs {
     /// The session: its id, the beginning of it, or `last` for the last one of this folder
     pub(crate) session: String,
 

@@ -78,7 +78,7 @@ pub(crate) struct SettingsArgs {
 
     /// What has to be confirmed; the agent decides when it is not given
     #[arg(long, visible_alias = "confirm-mode", value_enum)]
-    pub(crate) mode: Option<Mode>,
+    pub(crate) mode: Option<ConfirmModeArg>,
 
     /// Steps that may be made (replies whose tools run); 0 is a limit
     #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = whole::<u32>)]
@@ -107,11 +107,11 @@ pub(crate) struct SettingsArgs {
 
     /// How commands are confined
     #[arg(long, value_enum)]
-    pub(crate) sandbox: Option<Sandbox>,
+    pub(crate) sandbox: Option<SandboxModeArg>,
 
     /// Whether commands may use the network; with `list`, the hosts in `sandbox.allowed_hosts`
     #[arg(long, value_enum)]
-    pub(crate) network: Option<Network>,
+    pub(crate) network: Option<NetworkArg>,
 
     /// Allow what matches a rule, as in `run_command(git *)`
     #[arg(long, value_name = "RULE")]
@@ -139,32 +139,32 @@ pub(crate) struct SettingsArgs {
 
     /// Let a model judge the result: not at all, once, or until it is good
     #[arg(long, value_enum)]
-    pub(crate) self_eval: Option<SelfEval>,
+    pub(crate) self_eval: Option<EvaluationModeArg>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Mode {
+pub(crate) enum ConfirmModeArg {
     ConfirmAll,
     ConfirmSensitive,
     Yolo,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Sandbox {
+pub(crate) enum SandboxModeArg {
     ReadOnly,
     WorkspaceWrite,
     Off,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Network {
+pub(crate) enum NetworkArg {
     On,
     List,
     Off,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum SelfEval {
+pub(crate) enum EvaluationModeArg {
     Off,
     Basic,
     Full,

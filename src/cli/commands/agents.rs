@@ -1,16 +1,17 @@
 //! `architect agents`: the agents that there are.
 
-use architect::app::World;
-use architect::model::count;
+use architect::app::ProcessEnv;
+use architect::model::pluralize;
 use serde_json::json;
 
-use crate::cli::args::ListArgs;
-use crate::cli::error::Failure;
+use crate::cli::args::AgentsArgs;
+use crate::cli::config_options::{self, SavedOptions};
+use crate::cli::error::CliError;
 use crate::cli::output;
-use crate::cli::settings::{self, Remembered};
 
-pub(crate) fn run(args: &ListArgs, world: &World) -> Result<u8, Failure> {
-    let (config, _) = settings::read(&args.settings, None, world, &Remembered::default())?;
+pub(crate) fn run(args: &AgentsArgs, world: &ProcessEnv) -> Result<u8, CliError> {
+    let (config, _) =
+        config_options::load_config(&args.settings, None, world, &SavedOptions::default())?;
     let text = if args.json {
         let agent = |agent: architect::config::Agent| {
             json!({
@@ -32,7 +33,7 @@ pub(crate) fn run(args: &ListArgs, world: &World) -> Result<u8, Failure> {
                 "",
                 agent.allowed_tools.join(", "),
                 agent.confirm_mode.word(),
-                count(agent.max_steps, "step", "steps")
+                pluralize(agent.max_steps, "step", "steps")
             )
         };
         config.agents().map(line).collect()

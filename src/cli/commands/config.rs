@@ -1,30 +1,31 @@
 //! `architect config`: the configuration, and where it comes from.
 
-use architect::app::World;
-use architect::config::{Config, FileState, TrustError, TrustStore};
-use architect::model::count;
+use architect::app::ProcessEnv;
+use architect::config::{Config, ConfigFileState, TrustError, TrustStore};
+use architect::model::pluralize;
 
 use crate::cli::args::{ConfigArgs, ConfigCommand};
-use crate::cli::error::Failure;
+use crate::cli::config_options::{self, SavedOptions};
+use crate::cli::error::CliError;
 use crate::cli::output;
-use crate::cli::settings::{self, Remembered};
 
-pub(crate) fn run(args: &ConfigArgs, world: &World) -> Result<u8, Failure> {
-    let (config, _) = settings::read(&args.settings, None, world, &Remembered::default())?;
+pub(crate) fn run(args: &ConfigArgs, world: &ProcessEnv) -> Result<u8, CliError> {
+    let (config, _) =
+        config_options::load_config(&args.settings, None, world, &SavedOptions::default())?;
     let text = match args.command {
-        ConfigCommand::Show => show(&config),
+        ConfigCommand::Show => format_values(&config),
         ConfigCommand::Check => {
-            architect::app::check(&config)?;
-            let notices = count(config.notices.len(), "notice", "notices");
+            architect::app::check_config(&config)?;
+            let notices = pluralize(config.notices.len(), "notice", "notices");
             format!("the configuration is right ({notices})\n")
         }
-        ConfigCommand::Path => paths(&config),
+        ConfigCommand::Path => format_files(&config),
         ConfigCommand::Trust => {
-            trusted(world)?.add(&config.workspace).map_err(|error| unkept(&error))?;
+            trust_store(world)?.add(&config.workspace).map_err(|error| trust_failure(&error))?;
             format!("{} is trusted from now on\n", config.workspace.display())
         }
         ConfigCommand::Untrust => {
-            trusted(world)?.remove(&config.workspace).map_err(|error| unkept(&error))?;
+            trust_store(world)?.remove(&config.workspace).map_err(|error| trust_failure(&error))?;
             format!("{} is not trusted any more\n", config.workspace.display())
         }
     };
@@ -33,24 +34,26 @@ pub(crate) fn run(args: &ConfigArgs, world: &World) -> Result<u8, Failure> {
 }
 
 /// Returns the list of the folders that the user trusts.
-fn trusted(world: &World) -> Result<TrustStore, Failure> {
+fn trust_store(world: &ProcessEnv) -> Result<TrustStore, CliError> {
     let state = world.folders().state;
     let state = state.ok_or_else(|| {
-        Failure::usage("there is no folder to remember it in").hint("set HOME or XDG_STATE_HOME")
+        CliError::usage("there is no folder to remember it in").hint("set HOME or XDG_STATE_HOME")
     })?;
     Ok(TrustStore::new(&state))
 }
 
-fn unkept(error: &TrustError) -> Failure {
+fn trust_failure(error: &TrustError) -> CliError {
     match error {
-        TrustError::Folder(..) | TrustError::Unreadable(_) => Failure::usage(error.to_string()),
-        TrustError::Unwritable(..) => Failure::failed(error.to_string()),
+        TrustError::InvalidFolder(..) | TrustError::ReadFailed(_) => {
+            CliError::usage(error.to_string())
+        }
+        TrustError::WriteFailed(..) => CliError::failed(error.to_string()),
     }
 }
 
-fn show(config: &Config) -> String {
+fn format_values(config: &Config) -> String {
     let lines: Vec<(String, String)> = config
-        .shown()
+        .effective_values()
         .iter()
         .map(|shown| {
             let value = shown.value().unwrap_or_else(|| "(not set)".to_owned());
@@ -63,13 +66,13 @@ fn show(config: &Config) -> String {
     lines.iter().map(|(line, origin)| format!("{line:<width$}  # {origin}\n")).collect()
 }
 
-fn paths(config: &Config) -> String {
+fn format_files(config: &Config) -> String {
     let line = |file: &architect::config::ConfigFile| {
         let state = match file.state {
-            FileState::Absent => "not there",
-            FileState::Read => "read",
-            FileState::OnlyTightens => "read; only tightens, since the folder is not trusted",
-            FileState::LeftOut => "left out, since the folder is not trusted",
+            ConfigFileState::Absent => "not there",
+            ConfigFileState::Read => "read",
+            ConfigFileState::OnlyTightens => "read; only tightens, since the folder is not trusted",
+            ConfigFileState::Skipped => "left out, since the folder is not trusted",
         };
         format!("{}  # {state}\n", file.path.display())
     };

@@ -1,38 +1,38 @@
 //! `architect demo`: a whole run on a throw-away workspace.
 
-use architect::app::World;
+use architect::app::ProcessEnv;
 use architect::app::demo::Demo;
 
 use crate::cli::args::DemoArgs;
-use crate::cli::error::Failure;
+use crate::cli::error::CliError;
 use crate::cli::output;
-use crate::cli::task::{self, Way};
+use crate::cli::task::{self, RunMode};
 
-pub(crate) fn run(args: &DemoArgs, world: World) -> Result<u8, Failure> {
+pub(crate) fn run(args: &DemoArgs, world: ProcessEnv) -> Result<u8, CliError> {
     let demo = Demo::new(world)?;
     let say = |text: &str| {
         if !args.output.quiet {
-            output::complain(text);
+            output::print_stderr(text);
         }
     };
     say(&format!("A throw-away workspace with a failing test: {}", demo.workspace().display()));
-    if test(&demo, "before", &say)? {
-        return Err(Failure::failed("the test passes before anything was done"));
+    if run_test(&demo, "before", &say)? {
+        return Err(CliError::failed("the test passes before anything was done"));
     }
-    let code = task::run(&demo.setup, demo.order()?, Way::Straight, &args.output)?;
-    let passes = test(&demo, "after", &say)?;
+    let code = task::run(&demo.setup, demo.run_request()?, RunMode::Direct, &args.output)?;
+    let passes = run_test(&demo, "after", &say)?;
     if args.keep {
-        say(&format!("The workspace stays at {}", demo.keep().display()));
+        say(&format!("The workspace stays at {}", demo.keep_workspace().display()));
     }
     match (code, passes) {
-        (0, false) => Err(Failure::failed("the test still fails")),
+        (0, false) => Err(CliError::failed("the test still fails")),
         (code, _) => Ok(code),
     }
 }
 
 /// Runs the test, and says what it printed.
-fn test(demo: &Demo, when: &str, say: &impl Fn(&str)) -> Result<bool, Failure> {
-    let (passes, said) = demo.test()?;
+fn run_test(demo: &Demo, when: &str, say: &impl Fn(&str)) -> Result<bool, CliError> {
+    let (passes, said) = demo.run_test()?;
     let verdict = if passes { "passes" } else { "fails" };
     say(&format!("\n$ {}   # {when}: it {verdict}", demo.test_command()));
     for line in said.lines() {

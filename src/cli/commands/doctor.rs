@@ -1,22 +1,23 @@
 //! `architect doctor`: what is wrong with the set-up, and what to do about it.
 
 use architect::app::{
-    Chosen, Reach, Sandbox, ServerFinding, World, probe_model, probe_servers, store,
+    ProbeScope, ProcessEnv, ResolvedModel, Sandbox, ServerFinding, open_store, probe_model,
+    probe_servers,
 };
-use architect::config::{Config, NoticeCause, TRUST, VariableName};
-use architect::llm::models::Table;
-use architect::model::count;
+use architect::config::{Config, NoticeCause, TRUST_VARIABLE, VariableName};
+use architect::llm::model_table::ModelTable;
+use architect::model::pluralize;
 use architect::tools::permission::GuardedFiles;
-use architect::view::clean;
+use architect::view::sanitize;
 use serde_json::json;
 
 use crate::cli::args::DoctorArgs;
-use crate::cli::error::Failure;
+use crate::cli::config_options::{self, SavedOptions};
+use crate::cli::error::CliError;
 use crate::cli::output;
-use crate::cli::settings::{self, Remembered};
 
 /// The providers' variables for keys.
-const KEYS: [&str; 9] = [
+const KEY_VARIABLES: [&str; 9] = [
     "ANTHROPIC_API_KEY",
     "ANTHROPIC_AUTH_TOKEN",
     "OPENAI_API_KEY",
@@ -30,13 +31,13 @@ const KEYS: [&str; 9] = [
 
 /// One thing that was looked at.
 struct Finding {
-    what: &'static str,
-    state: State,
-    said: String,
+    check: &'static str,
+    state: CheckStatus,
+    message: String,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum CheckStatus {
     Good,
     /// It works, but less well than it could.
     Warning,
@@ -44,33 +45,34 @@ enum State {
     Bad,
 }
 
-pub(crate) fn run(args: &DoctorArgs, world: &World) -> Result<u8, Failure> {
-    let (config, _) = settings::read(&args.settings, None, world, &Remembered::default())?;
-    let reach = if args.online { Reach::Network } else { Reach::Local };
+pub(crate) fn run(args: &DoctorArgs, world: &ProcessEnv) -> Result<u8, CliError> {
+    let (config, _) =
+        config_options::load_config(&args.settings, None, world, &SavedOptions::default())?;
+    let reach = if args.online { ProbeScope::Network } else { ProbeScope::Local };
     let findings = [
-        model(&config, world, reach),
-        keys(&config, world),
-        trust(&config),
-        mcp(&config, world, reach),
-        sandbox(&config, world),
-        git(world),
-        sessions(&config, world),
-        prices(&config),
+        check_model(&config, world, reach),
+        check_keys(&config, world),
+        check_trust(&config),
+        check_mcp(&config, world, reach),
+        check_sandbox(&config, world),
+        check_git(world),
+        check_sessions(&config, world),
+        check_prices(&config),
     ];
     let text = if args.json {
-        let found = |finding: &Finding| json!({ "what": finding.what, "state": finding.state.name(), "said": finding.said });
+        let found = |finding: &Finding| json!({ "what": finding.check, "state": finding.state.name(), "said": finding.message });
         json!(findings.iter().map(found).collect::<Vec<_>>()).to_string()
     } else {
         let line = |finding: &Finding| {
-            format!("{} {:<9} {}\n", finding.state.mark(), finding.what, finding.said)
+            format!("{} {:<9} {}\n", finding.state.mark(), finding.check, finding.message)
         };
         findings.iter().map(line).collect()
     };
     output::print(&text)?;
-    Ok(u8::from(findings.iter().any(|finding| finding.state == State::Bad)))
+    Ok(u8::from(findings.iter().any(|finding| finding.state == CheckStatus::Bad)))
 }
 
-impl State {
+impl CheckStatus {
     fn name(self) -> &'static str {
         match self {
             Self::Good => "good",
@@ -88,153 +90,170 @@ impl State {
     }
 }
 
-fn found(what: &'static str, state: State, said: impl Into<String>) -> Finding {
-    Finding { what, state, said: said.into() }
+fn finding(what: &'static str, state: CheckStatus, said: impl Into<String>) -> Finding {
+    Finding { check: what, state, message: said.into() }
 }
 
-fn model(config: &Config, world: &World, reach: Reach) -> Finding {
-    let chosen = match Chosen::of(config, world) {
+fn check_model(config: &Config, world: &ProcessEnv, reach: ProbeScope) -> Finding {
+    let chosen = match ResolvedModel::from_config(config, world) {
         Ok(chosen) => chosen,
         Err(error) => {
             let said = format!("{error}; name one with --model, or as `model` in [llm]");
-            return found("model", State::Bad, said);
+            return finding("model", CheckStatus::Bad, said);
         }
     };
     let asked = match reach {
-        Reach::Local => chosen.check(config, world).map(Ok),
-        Reach::Network => probe_model(&chosen, config, world),
+        ProbeScope::Local => chosen.check(config, world).map(Ok),
+        ProbeScope::Network => probe_model(&chosen, config, world),
     };
     match asked {
-        Err(error) => found("model", State::Bad, format!("{}: {error}", chosen.name())),
+        Err(error) => finding("model", CheckStatus::Bad, format!("{}: {error}", chosen.name())),
         Ok(Err(fault)) => {
-            let said = clean::headline(&fault.message, SAID);
-            found("model", State::Bad, format!("{}: {said}", chosen.name()))
+            let said = sanitize::headline(&fault.message, MAX_MESSAGE_CHARS);
+            finding("model", CheckStatus::Bad, format!("{}: {said}", chosen.name()))
         }
-        Ok(Ok(())) if chosen.facts.price.is_none() => {
+        Ok(Ok(())) if chosen.limits.price.is_none() => {
             let said =
                 "nobody knows its price, so --budget can't be used; name it in `costs.prices_file`";
-            found("model", State::Warning, format!("{}: {said}", chosen.name()))
+            finding("model", CheckStatus::Warning, format!("{}: {said}", chosen.name()))
         }
         Ok(Ok(())) => {
             let tried = match reach {
-                Reach::Local => "not asked; --online tries it",
-                Reach::Network => "it answers",
+                ProbeScope::Local => "not asked; --online tries it",
+                ProbeScope::Network => "it answers",
             };
-            found("model", State::Good, format!("{} ({tried})", chosen.name()))
+            finding("model", CheckStatus::Good, format!("{} ({tried})", chosen.name()))
         }
     }
 }
 
 /// The most of what a provider says that is shown, in characters.
-const SAID: usize = 400;
+const MAX_MESSAGE_CHARS: usize = 400;
 
-fn keys(config: &Config, world: &World) -> Finding {
+fn check_keys(config: &Config, world: &ProcessEnv) -> Finding {
     let named = config.settings.llm.api_key_env.as_ref().map(VariableName::as_str);
     let is_set = |key: &&str| world.variable(key).is_some_and(|key| !key.trim().is_empty());
-    let set: Vec<&str> = named.into_iter().chain(KEYS).filter(is_set).collect();
+    let set: Vec<&str> = named.into_iter().chain(KEY_VARIABLES).filter(is_set).collect();
     match set.is_empty() {
-        true => found("keys", State::Warning, format!("none is set of {}", KEYS.join(", "))),
-        false => found("keys", State::Good, format!("set: {}", set.join(", "))),
+        true => finding(
+            "keys",
+            CheckStatus::Warning,
+            format!("none is set of {}", KEY_VARIABLES.join(", ")),
+        ),
+        false => finding("keys", CheckStatus::Good, format!("set: {}", set.join(", "))),
     }
 }
 
-fn trust(config: &Config) -> Finding {
+fn check_trust(config: &Config) -> Finding {
     let is_untrusted = |cause| cause == NoticeCause::Untrusted;
     let ignored = config.notices.iter().filter(|notice| is_untrusted(notice.cause)).count();
     match (config.is_trusted, ignored) {
         (false, _) if !config.changed.is_empty() => {
             let changed: Vec<&str> = config.changed.iter().map(|file| file.path.as_str()).collect();
-            let changed = clean::headline(&changed.join(", "), SAID);
+            let changed = sanitize::headline(&changed.join(", "), MAX_MESSAGE_CHARS);
             let said = format!(
                 "this folder's own configuration has changed since you trusted it ({changed}): look at it, then `architect \
                  config trust`"
             );
-            found("trust", State::Warning, said)
+            finding("trust", CheckStatus::Warning, said)
         }
-        (true, _) => found("trust", State::Good, "this folder's own configuration is trusted"),
-        (false, 0) => {
-            found("trust", State::Good, "this folder is not trusted, and nothing of it is ignored")
+        (true, _) => {
+            finding("trust", CheckStatus::Good, "this folder's own configuration is trusted")
         }
+        (false, 0) => finding(
+            "trust",
+            CheckStatus::Good,
+            "this folder is not trusted, and nothing of it is ignored",
+        ),
         (false, ignored) => {
-            let settings = count(ignored, "setting is", "settings are");
+            let settings = pluralize(ignored, "setting is", "settings are");
             let said = format!(
-                "this folder is not trusted, and {settings} ignored: `architect config trust`, or --trust or {TRUST}=1 for \
+                "this folder is not trusted, and {settings} ignored: `architect config trust`, or --trust or {TRUST_VARIABLE}=1 for \
                  one run"
             );
-            found("trust", State::Warning, said)
+            finding("trust", CheckStatus::Warning, said)
         }
     }
 }
 
-fn mcp(config: &Config, world: &World, reach: Reach) -> Finding {
+fn check_mcp(config: &Config, world: &ProcessEnv, reach: ProbeScope) -> Finding {
     if config.settings.mcp.servers.is_empty() {
-        return found("mcp", State::Good, "no servers");
+        return finding("mcp", CheckStatus::Good, "no servers");
     }
     let sandbox = Sandbox::new(config, world, config.workspace.clone(), GuardedFiles::default());
     let Ok(sandbox) = sandbox else {
-        return found("mcp", State::Bad, "servers can't be confined as the configuration wants it");
+        return finding(
+            "mcp",
+            CheckStatus::Bad,
+            "servers can't be confined as the configuration wants it",
+        );
     };
     let probed = probe_servers(config, world, &sandbox, reach);
-    let mut worst = State::Good;
+    let mut worst = CheckStatus::Good;
     let told: Vec<String> = probed
         .iter()
         .map(|server| {
-            let said = match &server.found {
-                ServerFinding::Tools(tools) => count(*tools, "tool", "tools"),
-                ServerFinding::NotTried => "not tried without --online".to_owned(),
-                ServerFinding::Missing(why) => {
+            let said = match &server.finding {
+                ServerFinding::Tools(tools) => pluralize(*tools, "tool", "tools"),
+                ServerFinding::NotProbed => "not tried without --online".to_owned(),
+                ServerFinding::Unavailable(why) => {
                     let required = server.is_required;
-                    worst =
-                        if required || worst == State::Bad { State::Bad } else { State::Warning };
-                    clean::headline(why, SAID)
+                    worst = if required || worst == CheckStatus::Bad {
+                        CheckStatus::Bad
+                    } else {
+                        CheckStatus::Warning
+                    };
+                    sanitize::headline(why, MAX_MESSAGE_CHARS)
                 }
             };
             format!("{}: {said}", server.name)
         })
         .collect();
-    found("mcp", worst, told.join("; "))
+    finding("mcp", worst, told.join("; "))
 }
 
-fn sandbox(config: &Config, world: &World) -> Finding {
+fn check_sandbox(config: &Config, world: &ProcessEnv) -> Finding {
     let workspace = config.workspace.clone();
     let described = Sandbox::new(config, world, workspace, GuardedFiles::default())
-        .and_then(|sandbox| sandbox.described());
+        .and_then(|sandbox| sandbox.describe());
     match described {
         Ok(said) if said.contains("left open") || said.starts_with("not confined") => {
-            found("sandbox", State::Warning, format!("commands are {said}"))
+            finding("sandbox", CheckStatus::Warning, format!("commands are {said}"))
         }
-        Ok(said) => found("sandbox", State::Good, format!("commands are {said}")),
-        Err(error) => found("sandbox", State::Bad, error.to_string()),
+        Ok(said) => finding("sandbox", CheckStatus::Good, format!("commands are {said}")),
+        Err(error) => finding("sandbox", CheckStatus::Bad, error.to_string()),
     }
 }
 
-fn git(world: &World) -> Finding {
+fn check_git(world: &ProcessEnv) -> Finding {
     let path = std::ffi::OsStr::new(world.variable("PATH").unwrap_or_default());
     match architect::app::context::Git::find(path) {
-        Some(_) => found("git", State::Good, "found"),
-        None => {
-            found("git", State::Warning, "not found; --context-git-diff can't be used without it")
-        }
+        Some(_) => finding("git", CheckStatus::Good, "found"),
+        None => finding(
+            "git",
+            CheckStatus::Warning,
+            "not found; --context-git-diff can't be used without it",
+        ),
     }
 }
 
-fn sessions(config: &Config, world: &World) -> Finding {
-    match store(config, world).and_then(|store| Ok(store.list()?.len())) {
-        Ok(count) => found("sessions", State::Good, format!("{count} stored")),
+fn check_sessions(config: &Config, world: &ProcessEnv) -> Finding {
+    match open_store(config, world).and_then(|store| Ok(open_store.list()?.len())) {
+        Ok(count) => finding("sessions", CheckStatus::Good, format!("{count} stored")),
         Err(error) => {
             let said = format!("{error}; --ephemeral runs without storing the session");
-            found("sessions", State::Bad, said)
+            finding("sessions", CheckStatus::Bad, said)
         }
     }
 }
 
-fn prices(config: &Config) -> Finding {
+fn check_prices(config: &Config) -> Finding {
     let table = match config.settings.costs.prices_file.clone() {
-        None => Ok(Table::built_in()),
-        Some(path) => Table::built_in().with_file(path),
+        None => Ok(ModelTable::built_in()),
+        Some(path) => ModelTable::built_in().with_file(path),
     };
     match table {
-        Ok(table) => found("prices", State::Good, format!("as of {}", table.date())),
-        Err(error) => found("prices", State::Bad, error.to_string()),
+        Ok(table) => finding("prices", CheckStatus::Good, format!("as of {}", table.date())),
+        Err(error) => finding("prices", CheckStatus::Bad, error.to_string()),
     }
 }

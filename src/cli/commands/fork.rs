@@ -3,28 +3,28 @@
 use std::fs;
 use std::time::SystemTime;
 
-use architect::app::World;
-use architect::journal::{Fork, Instead, Repair};
+use architect::app::ProcessEnv;
+use architect::journal::{DamagePolicy, ForkOptions, ReplacementResult};
 use architect::model::ToolStatus;
 
-use super::resume::{How, go_on};
-use super::run::with_document;
+use super::resume::{ResumeRequest, resume_session};
+use super::run::with_result_document;
 use crate::cli::args::ForkArgs;
-use crate::cli::error::Failure;
-use crate::cli::stored::Stored;
-use crate::cli::{damage, output, prompt, show};
+use crate::cli::error::CliError;
+use crate::cli::session_lookup::SessionLookup;
+use crate::cli::{damage, output, sinks, task_text};
 
-pub(crate) fn run(args: &ForkArgs, world: World) -> Result<u8, Failure> {
-    with_document(show::format(&args.output), || begin(args, world))
+pub(crate) fn run(args: &ForkArgs, world: ProcessEnv) -> Result<u8, CliError> {
+    with_result_document(sinks::output_format(&args.output), || fork(args, world))
 }
 
-fn begin(args: &ForkArgs, world: World) -> Result<u8, Failure> {
-    let stored = Stored::open(&args.settings.layers, args.last, &world)?;
+fn fork(args: &ForkArgs, world: ProcessEnv) -> Result<u8, CliError> {
+    let stored = SessionLookup::open(&args.settings.layers, args.last, &world)?;
     let (name, after) = match args.session.split_once('@') {
         None => (args.session.as_str(), None),
         Some((name, seq)) => {
             let seq = seq.parse::<u64>().map_err(|_| {
-                Failure::usage(format!("'{seq}' is no number of a record"))
+                CliError::usage(format!("'{seq}' is no number of a record"))
                     .hint("`architect sessions export ID` shows the records with their `seq`")
             })?;
             (name, Some(seq))
@@ -33,27 +33,34 @@ fn begin(args: &ForkArgs, world: World) -> Result<u8, Failure> {
     let parent = stored.find(name)?;
     let after = match after {
         None if args.partial => {
-            damage::check(&stored.store, parent, true)?;
+            damage::check_damage(&stored.store, parent, true)?;
             let (_, end) = stored.store.replay(parent, |_, _, _| {})?;
             Some(end.position.seq.saturating_sub(1))
         }
         after => after,
     };
-    let prompt = args.prompt.as_deref().map(|text| prompt::read(Some(text), false)).transpose()?;
+    let prompt =
+        args.prompt.as_deref().map(|text| task_text::read_task(Some(text), false)).transpose()?;
     let instead = match &args.tool_result {
         None => None,
         Some(path) => {
             let text = fs::read_to_string(path)
-                .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
-            Some(Instead { status: ToolStatus::Ok, text: text.into() })
+                .map_err(|error| CliError::usage(format!("{}: {error}", path.display())))?;
+            Some(ReplacementResult { status: ToolStatus::Ok, text: text.into() })
         }
     };
-    let session = stored.store.fork(parent, &Fork { after, instead, now: SystemTime::now() })?;
+    let session = stored
+        .store
+        .fork(parent, &ForkOptions { after, replacement: instead, now: SystemTime::now() })?;
     if args.only {
         output::print(&session.to_string())?;
         return Ok(0);
     }
-    let how =
-        How { repair: Repair::Refuse, prompt, settings: &args.settings, output: &args.output };
-    go_on(&stored, session, how, world)
+    let how = ResumeRequest {
+        repair: DamagePolicy::Refuse,
+        prompt,
+        settings: &args.settings,
+        output: &args.output,
+    };
+    resume_session(&stored, session, how, world)
 }

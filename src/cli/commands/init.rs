@@ -3,20 +3,20 @@
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
 
-use architect::app::World;
+use architect::app::ProcessEnv;
 use architect::config::{self, template};
 
-use crate::cli::args::{InitArgs, Preset};
-use crate::cli::error::Failure;
+use crate::cli::args::{InitArgs, PresetArg};
+use crate::cli::error::CliError;
 use crate::cli::output;
 
-pub(crate) fn run(args: &InitArgs, world: &World) -> Result<u8, Failure> {
+pub(crate) fn run(args: &InitArgs, world: &ProcessEnv) -> Result<u8, CliError> {
     let preset = match args.preset {
-        None => config::Preset::Plain,
-        Some(Preset::Rust) => config::Preset::Rust,
-        Some(Preset::Python) => config::Preset::Python,
-        Some(Preset::Node) => config::Preset::Node,
-        Some(Preset::Ci) => config::Preset::Ci,
+        None => config::ProjectPreset::Plain,
+        Some(PresetArg::Rust) => config::ProjectPreset::Rust,
+        Some(PresetArg::Python) => config::ProjectPreset::Python,
+        Some(PresetArg::Node) => config::ProjectPreset::Node,
+        Some(PresetArg::Ci) => config::ProjectPreset::Ci,
     };
     let text = template(preset);
     if args.print {
@@ -26,15 +26,15 @@ pub(crate) fn run(args: &InitArgs, world: &World) -> Result<u8, Failure> {
     let workspace = args.workspace.clone().unwrap_or_else(|| world.cwd.clone());
     let path = workspace.join(".architect/config.toml");
     let failed = |error: std::io::Error| match error.kind() {
-        ErrorKind::AlreadyExists => Failure::usage(format!("{} exists already", path.display()))
+        ErrorKind::AlreadyExists => CliError::usage(format!("{} exists already", path.display()))
             .hint("`architect init --print` prints the file instead"),
-        _ => Failure::failed(format!("could not write {}: {error}", path.display())),
+        _ => CliError::failed(format!("could not write {}: {error}", path.display())),
     };
     fs::create_dir_all(workspace.join(".architect")).map_err(failed)?;
     let mut file = OpenOptions::new().write(true).create_new(true).open(&path).map_err(failed)?;
     file.write_all(text.as_bytes()).map_err(failed)?;
     output::print(&path.display().to_string())?;
-    output::complain(
+    output::print_stderr(
         "Until you trust this folder, its configuration only tightens: `architect config trust`, or for one run `--trust` \
          or, in CI, ARCHITECT_TRUST=1.",
     );

@@ -9,7 +9,7 @@ mod doctor;
 mod fork;
 mod init;
 mod machine;
-mod mail;
+mod message;
 mod replay;
 mod resume;
 mod run;
@@ -17,33 +17,33 @@ mod sessions;
 mod test;
 mod trace;
 
-use architect::app::World;
-use architect::journal::LetterKind;
+use architect::app::ProcessEnv;
+use architect::journal::MessageKind;
 
-pub(crate) use run::refuse;
+pub(crate) use run::print_refusal;
 
-use super::args::Command;
-use super::error::Failure;
+use super::args::CliCommand;
+use super::error::CliError;
 
 /// Carries a command out, and returns the exit code.
-pub(crate) fn run(command: Command, world: World) -> Result<u8, Failure> {
+pub(crate) fn run(command: CliCommand, world: ProcessEnv) -> Result<u8, CliError> {
     match command {
-        Command::Run(args) => run::run(&args, world),
-        Command::Demo(args) => demo::run(&args, world),
-        Command::Resume(args) => resume::run(&args, world),
-        Command::Fork(args) => fork::run(&args, world),
-        Command::Replay(args) => replay::run(&args, &world),
-        Command::Sessions(args) => sessions::run(&args, &world),
-        Command::Cleanup(args) => cleanup::run(&args, &world),
-        Command::Steer(args) => mail::run(&args, LetterKind::Steering, &world),
-        Command::Followup(args) => mail::run(&args, LetterKind::FollowUp, &world),
-        Command::Test(args) => test::run(&args, &world),
-        Command::Trace(args) => trace::run(&args, &world),
-        Command::Machine(args) => machine::run(&args),
-        Command::Agents(args) => agents::run(&args, &world),
-        Command::Config(args) => config::run(&args, &world),
-        Command::Doctor(args) => doctor::run(&args, &world),
-        Command::Init(args) => init::run(&args, &world),
-        Command::Completions { shell } => completions::run(shell),
+        CliCommand::Run(args) => run::run(&args, world),
+        CliCommand::Demo(args) => demo::run(&args, world),
+        CliCommand::Resume(args) => resume::run(&args, world),
+        CliCommand::Fork(args) => fork::run(&args, world),
+        CliCommand::Replay(args) => replay::run(&args, &world),
+        CliCommand::Sessions(args) => sessions::run(&args, &world),
+        CliCommand::Cleanup(args) => cleanup::run(&args, &world),
+        CliCommand::Steer(args) => message::run(&args, MessageKind::Steering, &world),
+        CliCommand::Followup(args) => message::run(&args, MessageKind::FollowUp, &world),
+        CliCommand::Test(args) => test::run(&args, &world),
+        CliCommand::Trace(args) => trace::run(&args, &world),
+        CliCommand::Machine(args) => machine::run(&args),
+        CliCommand::Agents(args) => agents::run(&args, &world),
+        CliCommand::Config(args) => config::run(&args, &world),
+        CliCommand::Doctor(args) => doctor::run(&args, &world),
+        CliCommand::Init(args) => init::run(&args, &world),
+        CliCommand::Completions { shell } => completions::run(shell),
     }
 }

@@ -1,32 +1,32 @@
 //! `architect replay`: a session is folded again through the same machine, offline.
 
-use architect::app::World;
-use architect::journal::{Difference, EndKind};
+use architect::app::ProcessEnv;
+use architect::journal::{Divergence, JournalEndKind};
 use architect::machine::State;
-use architect::model::count;
+use architect::model::pluralize;
 use serde_json::json;
 
 use crate::cli::args::ReplayArgs;
-use crate::cli::error::Failure;
+use crate::cli::error::CliError;
 use crate::cli::output;
-use crate::cli::stored::Stored;
+use crate::cli::session_lookup::SessionLookup;
 
-pub(crate) fn run(args: &ReplayArgs, world: &World) -> Result<u8, Failure> {
-    let stored = Stored::open(&args.settings.layers, args.last, world)?;
-    let session = stored.find_and_tell(&args.session)?;
-    let (mut records, mut difference): (u64, Option<Difference>) = (0, None);
+pub(crate) fn run(args: &ReplayArgs, world: &ProcessEnv) -> Result<u8, CliError> {
+    let stored = SessionLookup::open(&args.settings.layers, args.last, world)?;
+    let session = stored.find_and_report_folder(&args.session)?;
+    let (mut records, mut difference): (u64, Option<Divergence>) = (0, None);
     let (past, end) = stored.store.replay(session, |_, _, replayed| {
         records += 1;
         if difference.is_none() {
-            difference.clone_from(&replayed.difference);
+            difference.clone_from(&replayed.divergence);
         }
     })?;
-    let state = past.fold.state.kind().name();
-    let reason = match &past.fold.state {
+    let state = past.machine.state.kind().name();
+    let reason = match &past.machine.state {
         State::Done(done) => Some(done.outcome.reason.name()),
         _ => None,
     };
-    let is_whole = end.kind == EndKind::Whole;
+    let is_whole = end.kind == JournalEndKind::Whole;
     let text = if args.json {
         json!({
             "session_id": session.to_string(),
@@ -35,12 +35,12 @@ pub(crate) fn run(args: &ReplayArgs, world: &World) -> Result<u8, Failure> {
             "stop_reason": reason,
             "whole": is_whole,
             "difference": difference.as_ref().map(|found| json!({
-                "seq": found.seq, "event": found.what,
+                "seq": found.seq, "event": found.record,
             })),
         })
         .to_string()
     } else {
-        let (ending, counted) = (ending(&end.kind), count(records, "record", "records"));
+        let (ending, counted) = (describe_end(&end.kind), pluralize(records, "record", "records"));
         let reason = reason.map_or(String::new(), |reason| format!(" ({reason})"));
         match &difference {
             None if args.verify => {
@@ -52,15 +52,15 @@ pub(crate) fn run(args: &ReplayArgs, world: &World) -> Result<u8, Failure> {
     };
     output::print(&text)?;
     // Half a line at the end is what a crash leaves behind, and is no damage.
-    let is_damaged = end.damage().is_some() || matches!(end.kind, EndKind::ReadOnly(_));
+    let is_damaged = end.damage().is_some() || matches!(end.kind, JournalEndKind::ReadOnly(_));
     Ok(u8::from(args.verify && (difference.is_some() || is_damaged)))
 }
 
 /// Says how a journal ends that does not end as it should.
-fn ending(kind: &EndKind) -> String {
+fn describe_end(kind: &JournalEndKind) -> String {
     match kind {
-        EndKind::Whole => String::new(),
-        EndKind::Torn(damage) => format!("; what comes behind is torn ({damage})"),
-        EndKind::ReadOnly(why) => format!("; the rest is not readable: {why}"),
+        JournalEndKind::Whole => String::new(),
+        JournalEndKind::Torn(damage) => format!("; what comes behind is torn ({damage})"),
+        JournalEndKind::ReadOnly(why) => format!("; the rest is not readable: {why}"),
     }
 }

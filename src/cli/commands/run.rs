@@ -4,39 +4,41 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use architect::app::{Chosen, Order, Place, Setup, World, secrets, store};
+use architect::app::{
+    ProcessEnv, ResolvedModel, RunRequest, RunSetup, SessionTarget, collect_secrets, open_store,
+};
 use architect::journal::SessionId;
 use architect::llm::Recorder;
 use architect::model::Signal;
-use architect::runner::before_runs;
-use architect::view::{RunResult, Source, jsonl};
+use architect::runner::set_idle_action;
+use architect::view::{CostSource, RunResult, jsonl};
 use serde_json::Value;
 
 use crate::cli::args::{OutputFormat, RunArgs};
-use crate::cli::error::Failure;
-use crate::cli::settings::{self, FIRST_AGENT, Remembered};
-use crate::cli::task::{self, Way};
-use crate::cli::{logging, output, prompt, show};
+use crate::cli::config_options::{self, DEFAULT_AGENT, SavedOptions};
+use crate::cli::error::CliError;
+use crate::cli::task::{self, RunMode};
+use crate::cli::{logging, output, sinks, task_text};
 
-pub(crate) fn run(args: &RunArgs, world: World) -> Result<u8, Failure> {
-    with_document(show::format(&args.output), || begin(args, world))
+pub(crate) fn run(args: &RunArgs, world: ProcessEnv) -> Result<u8, CliError> {
+    with_result_document(sinks::output_format(&args.output), || run_task(args, world))
 }
 
 /// Runs a task. A program that reads the output gets its document on every way out, also when a signal comes before
 /// there is a run.
-pub(super) fn with_document(
+pub(super) fn with_result_document(
     format: OutputFormat,
-    begin: impl FnOnce() -> Result<u8, Failure>,
-) -> Result<u8, Failure> {
-    before_runs(move |signal| {
+    begin: impl FnOnce() -> Result<u8, CliError>,
+) -> Result<u8, CliError> {
+    set_idle_action(move |signal| {
         let why = format!("stopped by {} before the run began", signal_name(signal));
-        let result = RunResult { exit_code: signal.exit_code(), ..RunResult::refused(why) };
-        task::briefly(move || drop(tell(&result, format)));
+        let result = RunResult { exit_code: signal.exit_code(), ..RunResult::not_started(why) };
+        task::run_with_timeout(move || drop(print_result(&result, format)));
     });
     let done = begin();
     if let Err(failure) = &done {
         // What is wrong is told in any case.
-        if let Err(unwritten) = tell(&failure.document(), format) {
+        if let Err(unwritten) = print_result(&failure.to_result(), format) {
             log::debug!("{}", unwritten.message());
         }
     }
@@ -44,8 +46,8 @@ pub(super) fn with_document(
 }
 
 /// Prints the document of a run that never began, for a program that reads the output.
-pub(crate) fn refuse(failure: &Failure, format: OutputFormat) -> Result<(), Failure> {
-    tell(&failure.document(), format)
+pub(crate) fn print_refusal(failure: &CliError, format: OutputFormat) -> Result<(), CliError> {
+    print_result(&failure.to_result(), format)
 }
 
 fn signal_name(signal: Signal) -> &'static str {
@@ -57,52 +59,60 @@ fn signal_name(signal: Signal) -> &'static str {
     }
 }
 
-fn tell(result: &RunResult, format: OutputFormat) -> Result<(), Failure> {
+fn print_result(result: &RunResult, format: OutputFormat) -> Result<(), CliError> {
     let text = match format {
         OutputFormat::Text => return Ok(()),
-        OutputFormat::Json => jsonl::line(result),
-        OutputFormat::StreamJson => architect::view::StreamJson::last(result),
+        OutputFormat::Json => jsonl::to_line(result),
+        OutputFormat::StreamJson => architect::view::StreamJsonSink::result_line(result),
     };
     output::print(&String::from_utf8_lossy(&text.unwrap_or_default()))
 }
 
-fn begin(args: &RunArgs, world: World) -> Result<u8, Failure> {
-    let (config, remembered) =
-        settings::read(&args.settings, Some(&args.output), &world, &Remembered::default())?;
-    logging::start(args.output.verbose, config.settings.logging.level, secrets(&config, &world));
-    let text = prompt::read(args.prompt.as_deref(), args.stdin)?;
+fn run_task(args: &RunArgs, world: ProcessEnv) -> Result<u8, CliError> {
+    let (config, remembered) = config_options::load_config(
+        &args.settings,
+        Some(&args.output),
+        &world,
+        &SavedOptions::default(),
+    )?;
+    logging::configure(
+        args.output.verbose,
+        config.settings.logging.level,
+        collect_secrets(&config, &world),
+    );
+    let text = task_text::read_task(args.prompt.as_deref(), args.stdin)?;
     let place = match (args.ephemeral, &args.session) {
-        (true, _) => Place::Nowhere,
+        (true, _) => SessionTarget::Ephemeral,
         (false, session) => {
             let session = session.as_deref().map(str::parse::<SessionId>).transpose()?;
-            Place::New(store(&config, &world)?, session)
+            SessionTarget::New(open_store(&config, &world)?, session)
         }
     };
-    let model = Chosen::of(&config, &world)?;
-    let agent = remembered.agent.as_deref().unwrap_or(FIRST_AGENT);
-    let mut setup = Setup::new(config, world, agent, model)?;
-    setup.effect = remembered.effect();
+    let model = ResolvedModel::from_config(&config, &world)?;
+    let agent = remembered.agent.as_deref().unwrap_or(DEFAULT_AGENT);
+    let mut setup = RunSetup::new(config, world, agent, model)?;
+    setup.effect_mode = remembered.effect_mode();
     if let Some(path) = &args.output_schema {
-        setup = setup.answering(schema(path)?)?;
+        setup = setup.with_schema(read_schema(path)?)?;
     }
     if let Some(since) = &args.context_git_diff {
-        setup = setup.showing_changes(since)?;
+        setup = setup.with_diff_since(since)?;
     }
     if let Some(path) = &args.record {
         let record = Recorder::create(&setup.config.workspace, path)
-            .map_err(|error| Failure::usage(output::chain(&error)))?;
-        setup.record = Some(record);
+            .map_err(|error| CliError::usage(output::error_chain(&error)))?;
+        setup.recorder = Some(record);
     }
-    let order = Order {
+    let order = RunRequest {
         task: Some(Arc::from(text)),
-        place,
+        target: place,
         options: remembered.to_json(),
-        source: Source::Agent,
+        source: CostSource::Agent,
         exit_on_partial: args.output.exit_code_on_partial,
     };
-    let way = if args.plan_first { Way::PlanFirst } else { Way::Straight };
+    let way = if args.plan_first { RunMode::PlanFirst } else { RunMode::Direct };
     let code = task::run(&setup, order, way, &args.output);
-    if let (Some(path), Some(record)) = (&args.record, &setup.record)
+    if let (Some(path), Some(record)) = (&args.record, &setup.recorder)
         && record.is_empty()
     {
         let path = path.display();
@@ -113,15 +123,15 @@ fn begin(args: &RunArgs, world: World) -> Result<u8, Failure> {
     code
 }
 
-fn schema(path: &Path) -> Result<Value, Failure> {
+fn read_schema(path: &Path) -> Result<Value, CliError> {
     let text = fs::read_to_string(path).map_err(|error| {
-        Failure::usage(format!(
+        CliError::usage(format!(
             "could not read the schema of the answer from {}: {error}",
             path.display()
         ))
         .hint("--output-schema names a file with a JSON Schema")
     })?;
     serde_json::from_str(&text).map_err(|error| {
-        Failure::usage(format!("the schema in {} is not JSON: {error}", path.display()))
+        CliError::usage(format!("the schema in {} is not JSON: {error}", path.display()))
     })
 }

@@ -5,77 +5,80 @@ use std::io;
 use std::path::Path;
 use std::time::SystemTime;
 
-use architect::app::World;
-use architect::journal::index::{CostRow, Hit, MessageRow, Role, SessionDetail, SessionRow};
-use architect::journal::{Index, JournalError, SessionId, Store};
-use architect::model::{Micros, Tokens, count};
-use architect::view::clean;
+use architect::app::ProcessEnv;
+use architect::journal::index::{
+    CostRow, MessageRole, MessageRow, SearchHit, SessionDetail, SessionRow,
+};
+use architect::journal::{JournalError, SessionId, SessionIndex, SessionStore};
+use architect::model::{MicroUsd, Tokens, pluralize};
+use architect::view::sanitize;
 use serde_json::{Value, json};
 
 use crate::cli::args::{SessionsArgs, SessionsCommand};
-use crate::cli::error::Failure;
-use crate::cli::stored::Stored;
+use crate::cli::error::CliError;
+use crate::cli::session_lookup::SessionLookup;
 use crate::cli::{damage, output};
 
 /// Sessions that are listed, and messages that are found, when nobody says how many.
-const USUAL: usize = 50;
+const DEFAULT_LIMIT: usize = 50;
 
-pub(crate) fn run(args: &SessionsArgs, world: &World) -> Result<u8, Failure> {
-    let stored = Stored::open(&args.layers, args.last, world)?;
+pub(crate) fn run(args: &SessionsArgs, world: &ProcessEnv) -> Result<u8, CliError> {
+    let stored = SessionLookup::open(&args.layers, args.last, world)?;
     let store = &stored.store;
     let mut code = 0;
-    let text = match args.command.as_ref().unwrap_or(&SessionsCommand::List { limit: USUAL }) {
-        SessionsCommand::List { limit } => {
-            let mut rows = Index::open(store)?.list()?;
-            let is_empty = rows.is_empty();
-            rows.truncate(*limit);
-            code = damage::tell(&rows, args.partial);
-            either(args.json, &json!(rows), || match is_empty {
-                true => "no sessions\n".to_owned(),
-                false => table(&rows),
-            })
-        }
-        SessionsCommand::Show { session } => {
-            let session = stored.find(session)?;
-            damage::check(store, session, args.partial)?;
-            show(store, session, args.json)?
-        }
-        SessionsCommand::Search { text, limit } => {
-            let mut index = Index::open(store)?;
-            let hits = index.search(text, *limit)?;
-            code = damage::tell(&index.list()?, args.partial);
-            either(args.json, &json!(hits), || found(&hits))
-        }
-        SessionsCommand::Costs { total } => {
-            let mut index = Index::open(store)?;
-            let rows = index.costs()?;
-            code = damage::tell(&index.list()?, args.partial);
-            costs(rows, args.json, *total)
-        }
-        SessionsCommand::Export { session } => {
-            let session = stored.find(session)?;
-            damage::check(store, session, args.partial)?;
-            return export(store, session);
-        }
-        SessionsCommand::Import { file } => import(store, file, args.json)?,
-        SessionsCommand::Rm { session } => {
-            let session = stored.find(session)?;
-            Index::open(store)?.remove(session)?;
-            either(args.json, &json!({ "removed": [session] }), || {
-                format!("session {session} removed")
-            })
-        }
-    };
+    let text =
+        match args.command.as_ref().unwrap_or(&SessionsCommand::List { limit: DEFAULT_LIMIT }) {
+            SessionsCommand::List { limit } => {
+                let mut rows = SessionIndex::open(store)?.list()?;
+                let is_empty = rows.is_empty();
+                rows.truncate(*limit);
+                code = damage::report_damage(&rows, args.partial);
+                json_or_text(args.json, &json!(rows), || match is_empty {
+                    true => "no sessions\n".to_owned(),
+                    false => format_table(&rows),
+                })
+            }
+            SessionsCommand::Show { session } => {
+                let session = stored.find(session)?;
+                damage::check_damage(store, session, args.partial)?;
+                show(store, session, args.json)?
+            }
+            SessionsCommand::Search { text, limit } => {
+                let mut index = SessionIndex::open(store)?;
+                let hits = index.search(text, *limit)?;
+                code = damage::report_damage(&index.list()?, args.partial);
+                json_or_text(args.json, &json!(hits), || found(&hits))
+            }
+            SessionsCommand::Costs { total } => {
+                let mut index = SessionIndex::open(store)?;
+                let rows = index.costs()?;
+                code = damage::report_damage(&index.list()?, args.partial);
+                costs(rows, args.json, *total)
+            }
+            SessionsCommand::Export { session } => {
+                let session = stored.find(session)?;
+                damage::check_damage(store, session, args.partial)?;
+                return export(store, session);
+            }
+            SessionsCommand::Import { file } => import(store, file, args.json)?,
+            SessionsCommand::Rm { session } => {
+                let session = stored.find(session)?;
+                SessionIndex::open(store)?.remove(session)?;
+                json_or_text(args.json, &json!({ "removed": [session] }), || {
+                    format!("session {session} removed")
+                })
+            }
+        };
     output::print(&text)?;
     Ok(code)
 }
 
-fn either(as_json: bool, json: &Value, text: impl FnOnce() -> String) -> String {
+fn json_or_text(as_json: bool, json: &Value, text: impl FnOnce() -> String) -> String {
     if as_json { json.to_string() } else { text() }
 }
 
 /// Two lines for each session, so that its whole id and its task fit a terminal of 80 columns.
-fn table(rows: &[SessionRow]) -> String {
+fn format_table(rows: &[SessionRow]) -> String {
     let mut text = format!(
         "{:<36}  {:<16}  {:<10} {:>5} {:>7}\n",
         "session", "last written", "status", "steps", "cost"
@@ -83,7 +86,7 @@ fn table(rows: &[SessionRow]) -> String {
     for row in rows {
         let when = row.modified.get(..16).unwrap_or(&row.modified).replace('T', " ");
         let cost = row.cost.map_or("-".to_owned(), short_dollars);
-        let task = clean::headline(row.prompt.as_deref().unwrap_or_default(), INDENTED);
+        let task = sanitize::headline(row.prompt.as_deref().unwrap_or_default(), INDENTED_WIDTH);
         text.push_str(&format!(
             "{}  {when:<16}  {:<10} {:>5} {cost:>7}\n    {task}\n",
             row.session_id, row.status, row.steps
@@ -93,21 +96,21 @@ fn table(rows: &[SessionRow]) -> String {
 }
 
 /// What fits behind an indentation of four columns.
-const INDENTED: usize = 76;
+const INDENTED_WIDTH: usize = 76;
 
-fn short_dollars(cost: Micros) -> String {
-    let dollars = cost.dollars();
+fn short_dollars(cost: MicroUsd) -> String {
+    let dollars = cost.as_dollars();
     if dollars < 10.0 { format!("${dollars:.4}") } else { format!("${dollars:.2}") }
 }
 
-fn show(store: &Store, session: SessionId, as_json: bool) -> Result<String, Failure> {
-    let detail = Index::open(store)?.show(session)?;
-    Ok(either(as_json, &json!(detail), || told(&detail)))
+fn show(store: &SessionStore, session: SessionId, as_json: bool) -> Result<String, CliError> {
+    let detail = SessionIndex::open(store)?.show(session)?;
+    Ok(json_or_text(as_json, &json!(detail), || format_detail(&detail)))
 }
 
-fn told(detail: &SessionDetail) -> String {
+fn format_detail(detail: &SessionDetail) -> String {
     let SessionDetail { session, messages, files, .. } = detail;
-    let maybe = |text: &Option<String>| clean::line(text.as_deref().unwrap_or("-")).into_owned();
+    let maybe = |text: &Option<String>| sanitize::line(text.as_deref().unwrap_or("-")).into_owned();
     let mut text = format!(
         "session    {}\nstatus     {} ({})\nmodel      {}\nagent      {}\nworkspace  {}\nsteps      {}\n",
         session.session_id,
@@ -122,25 +125,25 @@ fn told(detail: &SessionDetail) -> String {
         text.push_str(&format!("parent     {parent}\n"));
     }
     for file in files {
-        let path = clean::line(&file.path);
+        let path = sanitize::line(&file.path);
         text.push_str(&format!("changed    {path} (+{} −{})\n", file.added, file.removed));
     }
-    messages.iter().for_each(|message| text.push_str(&said(message)));
+    messages.iter().for_each(|message| text.push_str(&format_message(message)));
     text
 }
 
-fn said(message: &MessageRow) -> String {
-    let name = clean::line(message.name.as_deref().unwrap_or_default()).into_owned();
+fn format_message(message: &MessageRow) -> String {
+    let name = sanitize::line(message.name.as_deref().unwrap_or_default()).into_owned();
     let text = match message.role {
-        Role::ToolCall => clean::headline(&message.text, 200),
-        _ => clean::block(&message.text).into_owned(),
+        MessageRole::ToolCall => sanitize::headline(&message.text, 200),
+        _ => sanitize::multiline(&message.text).into_owned(),
     };
     format!("\n── {} {name} @{}\n{text}\n", message.role, message.seq)
 }
 
-fn found(hits: &[Hit]) -> String {
-    let line = |hit: &Hit| {
-        let snippet = clean::headline(&hit.snippet, INDENTED);
+fn found(hits: &[SearchHit]) -> String {
+    let line = |hit: &SearchHit| {
+        let snippet = sanitize::headline(&hit.snippet, INDENTED_WIDTH);
         format!("{}@{}  {}\n    {snippet}\n", hit.session_id, hit.seq, hit.role.name())
     };
     match hits.len() {
@@ -156,18 +159,18 @@ fn costs(mut rows: Vec<CostRow>, as_json: bool, is_total: bool) -> String {
     if is_total {
         json = json!({
             "llm_calls": sum.llm_calls, "input_tokens": sum.input_tokens, "output_tokens": sum.output_tokens,
-            "cost": sum.cost.map(Micros::dollars),
+            "cost": sum.cost.map(MicroUsd::as_dollars),
         });
         rows.clear();
     }
-    either(as_json, &json, || {
+    json_or_text(as_json, &json, || {
         let head = "day         model                            for         calls      input     output      cost\n";
         let line = |row: &CostRow| {
             let cost = row.cost.map_or("-".to_owned(), |cost| cost.to_string());
             format!(
                 "{}  {:<32} {:<10} {:>6} {:>10} {:>10} {cost:>9}\n",
                 row.day,
-                clean::headline(&row.model, 32),
+                sanitize::headline(&row.model, 32),
                 row.purpose,
                 row.llm_calls,
                 row.input_tokens.0,
@@ -191,25 +194,26 @@ fn total(rows: &[CostRow]) -> CostRow {
     }
 }
 
-fn export(store: &Store, session: SessionId) -> Result<u8, Failure> {
+fn export(store: &SessionStore, session: SessionId) -> Result<u8, CliError> {
     match store.export_up_to_damage(session, &mut io::stdout().lock()) {
         Ok(_) => Ok(0),
         Err(JournalError::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => {
-            Err(Failure::from_stdout(&source))
+            Err(CliError::from_stdout(&source))
         }
         Err(error) => Err(error.into()),
     }
 }
 
-fn import(store: &Store, file: &Path, as_json: bool) -> Result<String, Failure> {
+fn import(store: &SessionStore, file: &Path, as_json: bool) -> Result<String, CliError> {
     if let Err(error) = fs::metadata(file) {
-        return Err(Failure::usage(format!("could not open {}: {error}", file.display())));
+        return Err(CliError::usage(format!("could not open {}: {error}", file.display())));
     }
     let imported = store.import(file, SystemTime::now())?;
-    let (session, records, torn) = (imported.session, imported.records, imported.torn);
+    let (session, records, torn) =
+        (imported.session, imported.records, imported.had_partial_record);
     let json = json!({ "session_id": session, "records": records, "torn": torn });
-    Ok(either(as_json, &json, || {
+    Ok(json_or_text(as_json, &json, || {
         let torn = if torn { "; its end was torn and left out" } else { "" };
-        format!("session {session}: {}{torn}", count(records, "record", "records"))
+        format!("session {session}: {}{torn}", pluralize(records, "record", "records"))
     }))
 }

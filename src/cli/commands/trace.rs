@@ -2,28 +2,28 @@
 
 use std::path::Path;
 
-use architect::app::{World, trace};
+use architect::app::{ProcessEnv, trace_session};
 use architect::view::save;
 use serde_json::json;
 
 use crate::cli::args::TraceArgs;
-use crate::cli::error::Failure;
-use crate::cli::stored::Stored;
+use crate::cli::error::CliError;
+use crate::cli::session_lookup::SessionLookup;
 use crate::cli::{damage, output};
 
-pub(crate) fn run(args: &TraceArgs, world: &World) -> Result<u8, Failure> {
-    let stored = Stored::open(&args.layers, args.last, world)?;
-    let session = stored.find_and_tell(&args.session)?;
-    damage::check(&stored.store, session, args.partial)?;
-    let trace = trace(&stored.store, session)?;
+pub(crate) fn run(args: &TraceArgs, world: &ProcessEnv) -> Result<u8, CliError> {
+    let stored = SessionLookup::open(&args.layers, args.last, world)?;
+    let session = stored.find_and_report_folder(&args.session)?;
+    damage::check_damage(&stored.store, session, args.partial)?;
+    let trace = trace_session(&stored.store, session)?;
     if let Some(path) = &args.html {
-        save(Path::new("."), path, trace.html().as_bytes())
-            .map_err(|error| Failure::failed(output::chain(&error)))?;
-        output::complain(&format!("The page is {}.", path.display()));
+        save(Path::new("."), path, trace_session.html().as_bytes())
+            .map_err(|error| CliError::failed(output::error_chain(&error)))?;
+        output::print_stderr(&format!("The page is {}.", path.display()));
     }
     match (args.json, &args.html) {
         (true, _) => output::print(&json!(trace).to_string())?,
-        (false, None) => output::print(&trace.table())?,
+        (false, None) => output::print(&trace_session.table())?,
         (false, Some(_)) => {}
     }
     Ok(0)

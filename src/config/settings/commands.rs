@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::run::time_limit;
-use crate::config::reader::Reader;
-use crate::config::setting::words;
+use crate::config::setting_value::words;
+use crate::config::settings_reader::SettingsReader;
 use crate::exec::HostPattern;
-use crate::model::Span;
+use crate::model::TimeSpan;
 
 /// How commands run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Commands {
+pub struct CommandsConfig {
     /// Whether they run at all.
     pub enabled: bool,
     /// The time limit of a command that names none.
-    pub default_timeout: Span,
+    pub default_timeout: TimeSpan,
     /// Lines of output that the model gets.
     pub max_output_lines: u32,
     /// Commands that never run, as regular expressions.
@@ -30,39 +30,39 @@ pub struct Commands {
     pub env_include: Vec<String>,
 }
 
-impl Commands {
-    pub(super) fn read(from: &mut Reader<'_>) -> Self {
+impl CommandsConfig {
+    pub(super) fn read(from: &mut SettingsReader<'_>) -> Self {
         Self {
-            enabled: from.or("enabled", true),
-            default_timeout: time_limit(from, "default_timeout", Span::secs(120)),
-            max_output_lines: from.within("max_output_lines", 200, 1..=1_000_000),
-            blocked_patterns: from.or("blocked_patterns", Vec::new()),
-            safe_commands: from.or("safe_commands", Vec::new()),
-            allowed_only: from.or("allowed_only", false),
-            env_exclude: from.or("env_exclude", Vec::new()),
-            env_include: from.or("env_include", Vec::new()),
+            enabled: from.value_or("enabled", true),
+            default_timeout: time_limit(from, "default_timeout", TimeSpan::from_secs(120)),
+            max_output_lines: from.in_range_or("max_output_lines", 200, 1..=1_000_000),
+            blocked_patterns: from.value_or("blocked_patterns", Vec::new()),
+            safe_commands: from.value_or("safe_commands", Vec::new()),
+            allowed_only: from.value_or("allowed_only", false),
+            env_exclude: from.value_or("env_exclude", Vec::new()),
+            env_include: from.value_or("env_include", Vec::new()),
         }
     }
 }
 
 /// The folder that the agent works on.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Workspace {
+pub struct WorkspaceConfig {
     /// Where it is; none is the current folder.
     pub root: Option<PathBuf>,
     /// Whether files may be deleted.
     pub allow_delete: bool,
 }
 
-impl Workspace {
-    pub(super) fn read(from: &mut Reader<'_>) -> Self {
-        Self { root: from.path("root"), allow_delete: from.or("allow_delete", false) }
+impl WorkspaceConfig {
+    pub(super) fn read(from: &mut SettingsReader<'_>) -> Self {
+        Self { root: from.path("root"), allow_delete: from.value_or("allow_delete", false) }
     }
 }
 
 /// Rules for tool calls; a denial goes before a question, and a question before a permission.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Permissions {
+pub struct PermissionsConfig {
     /// Calls that need no confirmation.
     pub allow: Vec<String>,
     /// Calls that need one in every mode.
@@ -72,12 +72,12 @@ pub struct Permissions {
     /// Whether a run in which a call was denied is never a success.
     pub fail_on_denied: bool,
     /// Calls, written like rules, and what has to be decided about them; `config check` sees to it that it is.
-    pub examples: BTreeMap<String, Verdict>,
+    pub examples: BTreeMap<String, ExpectedDecision>,
 }
 
 /// What is decided about a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ExpectedDecision {
     /// It never runs.
     Deny,
     /// The user is asked.
@@ -85,27 +85,27 @@ pub enum Verdict {
     /// It runs.
     Allow,
 }
-words!(Verdict { "deny" => Deny, "ask" => Ask, "allow" => Allow });
+words!(ExpectedDecision { "deny" => Deny, "ask" => Ask, "allow" => Allow });
 
-impl Permissions {
-    pub(super) fn read(from: &mut Reader<'_>) -> Self {
+impl PermissionsConfig {
+    pub(super) fn read(from: &mut SettingsReader<'_>) -> Self {
         Self {
-            allow: from.or("allow", Vec::new()),
-            ask: from.or("ask", Vec::new()),
-            deny: from.or("deny", Vec::new()),
-            fail_on_denied: from.or("fail_on_denied", false),
-            examples: from.pairs("examples"),
+            allow: from.value_or("allow", Vec::new()),
+            ask: from.value_or("ask", Vec::new()),
+            deny: from.value_or("deny", Vec::new()),
+            fail_on_denied: from.value_or("fail_on_denied", false),
+            examples: from.string_map("examples"),
         }
     }
 }
 
 /// How commands are confined.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Sandbox {
+pub struct SandboxConfig {
     /// What they may write.
-    pub mode: SandboxMode,
+    pub mode: SandboxModeSetting,
     /// Whether they have a network.
-    pub network: Network,
+    pub network: NetworkSetting,
     /// The hosts that they reach with a list.
     pub allowed_hosts: Vec<HostPattern>,
     /// Whether a run ends that cannot be confined as wanted.
@@ -122,7 +122,7 @@ pub struct Sandbox {
 
 /// What commands may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum SandboxMode {
+pub enum SandboxModeSetting {
     /// Nothing but a private temporary folder.
     ReadOnly,
     /// The workspace, a private temporary folder, and what is named.
@@ -130,11 +130,11 @@ pub enum SandboxMode {
     /// Whatever the user may.
     Off,
 }
-words!(SandboxMode { "read-only" => ReadOnly, "workspace-write" => WorkspaceWrite, "off" => Off });
+words!(SandboxModeSetting { "read-only" => ReadOnly, "workspace-write" => WorkspaceWrite, "off" => Off });
 
 /// Whether commands have a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Network {
+pub enum NetworkSetting {
     /// They have none.
     Off,
     /// They reach the hosts of a list.
@@ -142,19 +142,19 @@ pub enum Network {
     /// They have that of the machine.
     On,
 }
-words!(Network { "off" => Off, "list" => List, "on" => On });
+words!(NetworkSetting { "off" => Off, "list" => List, "on" => On });
 
-impl Sandbox {
-    pub(super) fn read(from: &mut Reader<'_>) -> Self {
+impl SandboxConfig {
+    pub(super) fn read(from: &mut SettingsReader<'_>) -> Self {
         Self {
-            mode: from.or("mode", SandboxMode::WorkspaceWrite),
-            network: from.or("network", Network::On),
-            allowed_hosts: from.or("allowed_hosts", Vec::new()),
-            required: from.or("required", false),
+            mode: from.value_or("mode", SandboxModeSetting::WorkspaceWrite),
+            network: from.value_or("network", NetworkSetting::On),
+            allowed_hosts: from.value_or("allowed_hosts", Vec::new()),
+            required: from.value_or("required", false),
             writable: from.paths("writable", &[]),
             readable: from.paths("readable", &[]),
-            max_processes: from.within("max_processes", 4096, 16..=4_000_000),
-            max_memory_mb: from.maybe_within("max_memory_mb", 16..=100_000_000),
+            max_processes: from.in_range_or("max_processes", 4096, 16..=4_000_000),
+            max_memory_mb: from.optional_in_range("max_memory_mb", 16..=100_000_000),
         }
     }
 }

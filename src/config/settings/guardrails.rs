@@ -1,13 +1,13 @@
 //! What a run may change, and what its result has to pass.
 
 use super::run::time_limit;
-use crate::config::reader::Reader;
-use crate::config::text::{Name, PathPattern};
-use crate::model::Span;
+use crate::config::settings_reader::SettingsReader;
+use crate::config::text_types::{ConfigName, PathPattern};
+use crate::model::TimeSpan;
 
 /// What a run may change, and what its result has to pass.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Guardrails {
+pub struct GuardrailsConfig {
     /// Files that are never changed.
     pub protected_files: Vec<PathPattern>,
     /// Files that are neither read nor changed.
@@ -26,33 +26,33 @@ pub struct Guardrails {
 #[derive(Clone, Debug, PartialEq)]
 pub struct QualityGate {
     /// Its name.
-    pub name: Name,
+    pub name: ConfigName,
     /// The command, for a shell.
     pub command: String,
     /// Whether its failure sends the answer back; otherwise it is only told.
     pub required: bool,
     /// How long it may take.
-    pub timeout: Span,
+    pub timeout: TimeSpan,
 }
 
-impl Guardrails {
-    pub(super) fn read(from: &mut Reader<'_>) -> Self {
+impl GuardrailsConfig {
+    pub(super) fn read(from: &mut SettingsReader<'_>) -> Self {
         Self {
-            protected_files: from.or("protected_files", Vec::new()),
-            sensitive_files: from.or("sensitive_files", Vec::new()),
-            max_files_modified: from.maybe_within("max_files_modified", 0..=1_000_000),
-            max_lines_changed: from.maybe_within("max_lines_changed", 0..=1_000_000_000),
-            max_commands_executed: from.maybe_within("max_commands_executed", 0..=1_000_000),
-            quality_gates: from.list("quality_gates", QualityGate::read),
+            protected_files: from.value_or("protected_files", Vec::new()),
+            sensitive_files: from.value_or("sensitive_files", Vec::new()),
+            max_files_modified: from.optional_in_range("max_files_modified", 0..=1_000_000),
+            max_lines_changed: from.optional_in_range("max_lines_changed", 0..=1_000_000_000),
+            max_commands_executed: from.optional_in_range("max_commands_executed", 0..=1_000_000),
+            quality_gates: from.table_list("quality_gates", QualityGate::read),
         }
     }
 }
 
 impl QualityGate {
-    fn read(name: Name, from: &mut Reader<'_>) -> Option<Self> {
-        let command = from.need("command");
-        let required = from.or("required", true);
-        let timeout = time_limit(from, "timeout", Span::secs(60));
+    fn read(name: ConfigName, from: &mut SettingsReader<'_>) -> Option<Self> {
+        let command = from.required("command");
+        let required = from.value_or("required", true);
+        let timeout = time_limit(from, "timeout", TimeSpan::from_secs(60));
         Some(Self { name, command: command?, required, timeout })
     }
 }

@@ -3,26 +3,26 @@
 use std::collections::BTreeMap;
 
 use super::run::time_limit;
-use crate::config::reader::Reader;
-use crate::config::text::{Argument, Hidden, HttpUrl, Name, VariableName};
-use crate::model::Span;
+use crate::config::settings_reader::SettingsReader;
+use crate::config::text_types::{ConfigName, HttpUrl, ProcessArgument, SecretText, VariableName};
+use crate::model::TimeSpan;
 
 /// Servers of further tools.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Mcp {
+pub struct McpConfig {
     /// The servers.
-    pub servers: Vec<McpServer>,
+    pub servers: Vec<McpServerConfig>,
 }
 
 /// A server of further tools, by the Model Context Protocol.
 #[derive(Clone, Debug, PartialEq)]
-pub struct McpServer {
+pub struct McpServerConfig {
     /// Its name; part of the names of its tools.
-    pub name: Name,
+    pub name: ConfigName,
     /// How it is reached.
-    pub transport: McpTransport,
+    pub transport: McpTransportConfig,
     /// How long its start, and each call, may take.
-    pub timeout: Span,
+    pub timeout: TimeSpan,
     /// The tools that are used, as patterns; none is all of them.
     pub enabled_tools: Option<Vec<String>>,
     /// The tools that are not used, as patterns.
@@ -33,61 +33,61 @@ pub struct McpServer {
 
 /// How a server is reached.
 #[derive(Clone, Debug, PartialEq)]
-pub enum McpTransport {
+pub enum McpTransportConfig {
     /// A process, by its standard input and output.
     Stdio {
         /// The program.
         command: String,
         /// Its arguments.
-        args: Vec<Argument>,
+        args: Vec<ProcessArgument>,
         /// Variables for it.
-        env: BTreeMap<String, Hidden>,
+        env: BTreeMap<String, SecretText>,
     },
     /// An address.
     Http {
         /// The address.
         url: HttpUrl,
         /// Headers for each request.
-        headers: BTreeMap<String, Hidden>,
+        headers: BTreeMap<String, SecretText>,
         /// The variable that holds its bearer token.
         token_env: Option<VariableName>,
     },
 }
 
-impl Mcp {
-    pub(super) fn read(from: &mut Reader<'_>) -> Self {
-        Self { servers: from.list("servers", McpServer::read) }
+impl McpConfig {
+    pub(super) fn read(from: &mut SettingsReader<'_>) -> Self {
+        Self { servers: from.table_list("servers", McpServerConfig::read) }
     }
 }
 
-impl McpServer {
-    fn read(name: Name, from: &mut Reader<'_>) -> Option<Self> {
-        let transport = McpTransport::read(from);
+impl McpServerConfig {
+    fn read(name: ConfigName, from: &mut SettingsReader<'_>) -> Option<Self> {
+        let transport = McpTransportConfig::read(from);
         Some(Self {
             name,
-            timeout: time_limit(from, "timeout", Span::secs(60)),
-            enabled_tools: from.maybe("enabled_tools"),
-            disabled_tools: from.or("disabled_tools", Vec::new()),
-            required: from.or("required", false),
+            timeout: time_limit(from, "timeout", TimeSpan::from_secs(60)),
+            enabled_tools: from.optional("enabled_tools"),
+            disabled_tools: from.value_or("disabled_tools", Vec::new()),
+            required: from.value_or("required", false),
             transport: transport?,
         })
     }
 }
 
-impl McpTransport {
-    fn read(from: &mut Reader<'_>) -> Option<Self> {
-        if from.has("url") {
-            if from.has("command") {
-                from.refuse("command", "left out beside `url`");
+impl McpTransportConfig {
+    fn read(from: &mut SettingsReader<'_>) -> Option<Self> {
+        if from.is_set("url") {
+            if from.is_set("command") {
+                from.reject("command", "left out beside `url`");
             }
-            let url = from.need("url");
-            let headers = from.pairs("headers");
-            let token_env = from.maybe("token_env");
+            let url = from.required("url");
+            let headers = from.string_map("headers");
+            let token_env = from.optional("token_env");
             return Some(Self::Http { url: url?, headers, token_env });
         }
-        let command = from.need("command");
-        let args = from.or("args", Vec::new());
-        let env = from.pairs("env");
+        let command = from.required("command");
+        let args = from.value_or("args", Vec::new());
+        let env = from.string_map("env");
         Some(Self::Stdio { command: command?, args, env })
     }
 }

@@ -10,80 +10,83 @@ mod run;
 
 use std::collections::BTreeMap;
 
-pub use agents::{AgentSettings, ConfirmMode};
-pub use commands::{Commands, Network, Permissions, Sandbox, SandboxMode, Verdict, Workspace};
-pub use guardrails::{Guardrails, QualityGate};
-pub use hooks::{HookSandbox, HookSettings, Hooks, OnFailure};
-pub use llm::{Llm, UnknownPrice};
-pub use mcp::{Mcp, McpServer, McpTransport};
+pub use agents::{AgentConfig, ConfirmModeSetting};
+pub use commands::{
+    CommandsConfig, ExpectedDecision, NetworkSetting, PermissionsConfig, SandboxConfig,
+    SandboxModeSetting, WorkspaceConfig,
+};
+pub use guardrails::{GuardrailsConfig, QualityGate};
+pub use hooks::{HookConfig, HookConfinement, HooksConfig, OnFailureSetting};
+pub use llm::{LlmConfig, UnknownPricePolicy};
+pub use mcp::{McpConfig, McpServerConfig, McpTransportConfig};
 pub use run::{
-    Context, Costs, Durability, Evaluation, EvaluationMode, Indexer, Language, LimitSettings,
-    LogLevel, Logging, Sessions,
+    ContextConfig, CostsConfig, DurabilitySetting, EvaluationConfig, EvaluationMode, IndexerConfig,
+    LanguageSetting, LimitsConfig, LogLevel, LoggingConfig, SessionsConfig,
 };
 
-use super::reader::Reader;
-use super::text::Name;
+use super::settings_reader::SettingsReader;
+use super::text_types::ConfigName;
 
 /// The settings of one run. They don't change while it lasts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// The language of the human log.
-    pub language: Language,
+    pub language: LanguageSetting,
     /// How models are called.
-    pub llm: Llm,
+    pub llm: LlmConfig,
     /// The agents, by name.
-    pub agents: BTreeMap<Name, AgentSettings>,
+    pub agents: BTreeMap<ConfigName, AgentConfig>,
     /// What a run may use.
-    pub limits: LimitSettings,
+    pub limits: LimitsConfig,
     /// How full the context may get.
-    pub context: Context,
+    pub context: ContextConfig,
     /// How commands run.
-    pub commands: Commands,
+    pub commands: CommandsConfig,
     /// The folder that the agent works on.
-    pub workspace: Workspace,
+    pub workspace: WorkspaceConfig,
     /// Which tool calls are allowed.
-    pub permissions: Permissions,
+    pub permissions: PermissionsConfig,
     /// How commands are confined.
-    pub sandbox: Sandbox,
+    pub sandbox: SandboxConfig,
     /// What a run may change, and what its result has to pass.
-    pub guardrails: Guardrails,
+    pub guardrails: GuardrailsConfig,
     /// The index of the workspace.
-    pub indexer: Indexer,
+    pub indexer: IndexerConfig,
     /// Servers of further tools.
-    pub mcp: Mcp,
+    pub mcp: McpConfig,
     /// The user's commands at fixed points of a run.
-    pub hooks: Hooks,
+    pub hooks: HooksConfig,
     /// What is done with a result.
-    pub evaluation: Evaluation,
+    pub evaluation: EvaluationConfig,
     /// What models cost.
-    pub costs: Costs,
+    pub costs: CostsConfig,
     /// How sessions are stored.
-    pub sessions: Sessions,
+    pub sessions: SessionsConfig,
     /// The technical log.
-    pub logging: Logging,
+    pub logging: LoggingConfig,
 }
 
 impl Settings {
     /// Reads all settings; what is wrong is noted by the reader.
-    pub(super) fn read(from: &mut Reader<'_>) -> Self {
+    pub(super) fn read(from: &mut SettingsReader<'_>) -> Self {
         Self {
-            language: from.or("language", Language::En),
-            llm: from.section("llm", Llm::read),
-            agents: from.each("agents", |_, from| AgentSettings::read(from)),
-            limits: from.section("limits", LimitSettings::read),
-            context: from.section("context", Context::read),
-            commands: from.section("commands", Commands::read),
-            workspace: from.section("workspace", Workspace::read),
-            permissions: from.section("permissions", Permissions::read),
-            sandbox: from.section("sandbox", Sandbox::read),
-            guardrails: from.section("guardrails", Guardrails::read),
-            indexer: from.section("indexer", Indexer::read),
-            mcp: from.section("mcp", Mcp::read),
-            hooks: from.section("hooks", Hooks::read),
-            evaluation: from.section("evaluation", Evaluation::read),
-            costs: from.section("costs", Costs::read),
-            sessions: from.section("sessions", Sessions::read),
-            logging: from.section("logging", Logging::read),
+            language: from.value_or("language", LanguageSetting::En),
+            llm: from.section("llm", LlmConfig::read),
+            agents: from.named_tables("agents", |_, from| AgentConfig::read(from)),
+            limits: from.section("limits", LimitsConfig::read),
+            context: from.section("context", ContextConfig::read),
+            commands: from.section("commands", CommandsConfig::read),
+            workspace: from.section("workspace", WorkspaceConfig::read),
+            permissions: from.section("permissions", PermissionsConfig::read),
+            sandbox: from.section("sandbox", SandboxConfig::read),
+            guardrails: from.section("guardrails", GuardrailsConfig::read),
+            indexer: from.section("indexer", IndexerConfig::read),
+            mcp: from.section("mcp", McpConfig::read),
+            hooks: from.section("hooks", HooksConfig::read),
+            evaluation: from.section("evaluation", EvaluationConfig::read),
+            costs: from.section("costs", CostsConfig::read),
+            sessions: from.section("sessions", SessionsConfig::read),
+            logging: from.section("logging", LoggingConfig::read),
         }
     }
 }

@@ -1,23 +1,21 @@
 //! Confining: what the system enforces on a command.
 //!
-//! There are two ways, and a ladder between them. With namespaces of its own ([`Level::Namespaces`]) a command has
+//! There are two ways, and a ladder between them. With namespaces of its own ([`SandboxLevel::Namespaces`]) a command has
 //! other mounts, processes and networks than everybody else; with access rules and a filter of system calls alone
-//! ([`Level::Landlock`]) it has the same, and may do less with them. The higher level has both. What a level cannot
-//! close although the policy wants it closed is named: a [`Hole`]. Nothing is left out in silence.
+//! ([`SandboxLevel::Landlock`]) it has the same, and may do less with them. The higher level has both. What a level cannot
+//! close although the policy wants it closed is named: a [`SandboxGap`]. Nothing is left out in silence.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-use super::policy::{Mode, Need, Network, Policy};
+use super::sandbox_policy::{NetworkAccess, SandboxMode, SandboxPolicy, SandboxRequirement};
 
 #[cfg(target_os = "linux")]
-mod access;
+mod landlock;
 #[cfg(target_os = "linux")]
-mod filter;
-#[cfg(target_os = "linux")]
-mod ladder;
+mod levels;
 #[cfg(target_os = "linux")]
 mod mounts;
 #[cfg(target_os = "linux")]
@@ -27,28 +25,30 @@ mod privileges;
 #[cfg(any(target_os = "macos", test))]
 pub(super) mod seatbelt;
 #[cfg(target_os = "linux")]
+mod seccomp;
+#[cfg(target_os = "linux")]
 mod spawner;
 
 #[cfg(target_os = "linux")]
-pub(super) use ladder::{first_process, serve};
+pub(super) use levels::{run_init, serve};
 #[cfg(target_os = "linux")]
-pub(super) use mounts::{RUNTIME, sockets};
+pub(super) use mounts::{RUNTIME_FOLDERS, named_sockets};
 
 /// How commands are really confined.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Enforced {
+pub struct Enforcement {
     /// How far.
-    pub level: Level,
+    pub level: SandboxLevel,
     /// What the level leaves open although the policy closes it.
-    pub holes: Vec<Hole>,
+    pub gaps: Vec<SandboxGap>,
     /// Why it is not the highest level; none when it is, or when nothing was to be confined.
-    pub why: Option<String>,
+    pub reason: Option<String>,
 }
 
 /// How far commands are confined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Level {
+pub enum SandboxLevel {
     /// Not at all.
     None,
     /// By a profile of the system's sandbox, on macOS.
@@ -62,7 +62,7 @@ pub enum Level {
 /// Something that a level cannot close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Hole {
+pub enum SandboxGap {
     /// Files elsewhere can be written.
     Files,
     /// Permissions, owners and times of files elsewhere can be changed.
@@ -87,7 +87,7 @@ pub enum Hole {
     Calls,
 }
 
-impl fmt::Display for Hole {
+impl fmt::Display for SandboxGap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Files => "files elsewhere can be written",
@@ -107,10 +107,10 @@ impl fmt::Display for Hole {
     }
 }
 
-impl Enforced {
+impl Enforcement {
     /// Returns that nothing is confined, because nothing was to be.
-    pub fn nothing() -> Self {
-        Self { level: Level::None, holes: Vec::new(), why: None }
+    pub fn none() -> Self {
+        Self { level: SandboxLevel::None, gaps: Vec::new(), reason: None }
     }
 
     /// Returns that nothing is confined although something was to be.
@@ -118,24 +118,28 @@ impl Enforced {
     /// # Errors
     ///
     /// Fails with the reason when the policy requires more.
-    pub(super) fn unconfined(policy: &Policy, why: String) -> Result<Self, String> {
+    pub(super) fn unconfined(policy: &SandboxPolicy, why: String) -> Result<Self, String> {
         if policy.is_off() {
-            return Ok(Self::nothing());
+            return Ok(Self::none());
         }
-        if policy.need == Need::Required {
+        if policy.need == SandboxRequirement::Required {
             return Err(why);
         }
-        Ok(Self { level: Level::None, holes: Self::holes_of_nothing(policy), why: Some(why) })
+        Ok(Self {
+            level: SandboxLevel::None,
+            gaps: Self::gaps_without_confinement(policy),
+            reason: Some(why),
+        })
     }
 
     /// Returns what is left open of a policy when nothing is confined.
-    pub(super) fn holes_of_nothing(policy: &Policy) -> Vec<Hole> {
-        let mut holes = vec![Hole::Hidden, Hole::LocalSockets, Hole::Signals];
-        if policy.mode != Mode::Off {
-            holes.extend([Hole::Files, Hole::Metadata, Hole::Protected]);
+    pub(super) fn gaps_without_confinement(policy: &SandboxPolicy) -> Vec<SandboxGap> {
+        let mut holes = vec![SandboxGap::Hidden, SandboxGap::LocalSockets, SandboxGap::Signals];
+        if policy.mode != SandboxMode::Off {
+            holes.extend([SandboxGap::Files, SandboxGap::Metadata, SandboxGap::Protected]);
         }
-        if policy.network != Network::On {
-            holes.push(Hole::Network);
+        if policy.network != NetworkAccess::On {
+            holes.push(SandboxGap::Network);
         }
         holes.sort();
         holes
@@ -143,38 +147,42 @@ impl Enforced {
 
     /// Returns whether what a policy is about is confined: files, what is protected and hidden among them, and the
     /// network.
-    pub fn satisfies(&self, policy: &Policy) -> bool {
-        let is_open = |hole: &Hole| match hole {
-            Hole::Files | Hole::Protected | Hole::Hidden => policy.mode != Mode::Off,
-            Hole::Network => policy.network != Network::On,
-            Hole::Privileges | Hole::Calls => true,
+    pub fn satisfies(&self, policy: &SandboxPolicy) -> bool {
+        let is_open = |hole: &SandboxGap| match hole {
+            SandboxGap::Files | SandboxGap::Protected | SandboxGap::Hidden => {
+                policy.mode != SandboxMode::Off
+            }
+            SandboxGap::Network => policy.network != NetworkAccess::On,
+            SandboxGap::Privileges | SandboxGap::Calls => true,
             // What is left open at a level that holds otherwise.
-            Hole::Metadata
-            | Hole::ProtectedMeanwhile
-            | Hole::LocalSockets
-            | Hole::LaterSockets
-            | Hole::Signals => false,
+            SandboxGap::Metadata
+            | SandboxGap::ProtectedMeanwhile
+            | SandboxGap::LocalSockets
+            | SandboxGap::LaterSockets
+            | SandboxGap::Signals => false,
         };
-        let has_proxy = self.level == Level::Namespaces || policy.network != Network::List;
-        policy.is_off() || has_proxy && self.level > Level::None && !self.holes.iter().any(is_open)
+        let has_proxy =
+            self.level == SandboxLevel::Namespaces || policy.network != NetworkAccess::List;
+        policy.is_off()
+            || has_proxy && self.level > SandboxLevel::None && !self.gaps.iter().any(is_open)
     }
 
     /// Returns whether commands may run like this.
     #[cfg(target_os = "linux")]
-    pub(super) fn is_allowed_by(&self, policy: &Policy) -> bool {
-        policy.need == Need::Preferred || self.satisfies(policy)
+    pub(super) fn is_allowed_by(&self, policy: &SandboxPolicy) -> bool {
+        policy.need == SandboxRequirement::Preferred || self.satisfies(policy)
     }
 }
 
-impl Enforced {
+impl Enforcement {
     /// Warns, once in the life of this process, when commands are not confined as a policy says.
-    pub(super) fn warn(&self, policy: &Policy) {
+    pub(super) fn warn(&self, policy: &SandboxPolicy) {
         static WARNED: AtomicBool = AtomicBool::new(false);
         if self.satisfies(policy) || WARNED.swap(true, Ordering::Relaxed) {
             return;
         }
-        let holes: Vec<String> = self.holes.iter().map(ToString::to_string).collect();
-        let why = self.why.as_ref().map_or(String::new(), |why| format!(" ({why})"));
+        let holes: Vec<String> = self.gaps.iter().map(ToString::to_string).collect();
+        let why = self.reason.as_ref().map_or(String::new(), |why| format!(" ({why})"));
         log::warn!(
             "commands are not confined as they should be: {}{why}; `architect doctor` says what is missing",
             holes.join(", ")
@@ -182,7 +190,7 @@ impl Enforced {
     }
 }
 
-impl fmt::Display for Level {
+impl fmt::Display for SandboxLevel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::None => "none",

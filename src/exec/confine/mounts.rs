@@ -18,28 +18,28 @@ use rustix::mount::{
     mount_bind_recursive, mount_change, mount_remount, move_mount, open_tree,
 };
 
-use super::access;
-use crate::exec::caches::{Cache, Layers};
-use crate::exec::policy::{Lent, Mode, Network, Policy};
+use super::landlock;
+use crate::exec::package_caches::{OverlayFolders, PackageCache};
+use crate::exec::sandbox_policy::{CopiedFile, NetworkAccess, SandboxMode, SandboxPolicy};
 
 /// What was made of the files.
-pub(super) struct View {
+pub(super) struct MountView {
     /// What may be written, as it is named now.
     pub writable: Vec<PathBuf>,
     /// Variables that tell commands of it.
     pub env: Vec<(OsString, OsString)>,
     /// The private folders that are mounted over the user's caches; they are in use as long as this exists.
-    pub layers: Option<Layers>,
+    pub layers: Option<OverlayFolders>,
 }
 
 /// A folder that can still be reached when something is mounted over it.
-struct Handle {
+struct FolderHandle {
     path: PathBuf,
     file: OwnedFd,
 }
 
-impl Handle {
-    fn of(path: &Path) -> Option<Self> {
+impl FolderHandle {
+    fn open(path: &Path) -> Option<Self> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let file = openat(CWD, path, flags, FileMode::empty()).ok()?;
         Some(Self { path: path.to_owned(), file })
@@ -52,44 +52,45 @@ impl Handle {
 
     fn bind_at(&self, at: &Path) -> io::Result<()> {
         let file = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        mount_bind_recursive(file, at).map_err(|error| about(error, "bind", at))
+        mount_bind_recursive(file, at).map_err(|error| describe_error(error, "bind", at))
     }
 }
 
 /// Makes the view that a policy describes. `sockets` are those of other programs, which no command is to reach.
-pub(super) fn arrange(policy: &Policy, sockets: &[PathBuf]) -> io::Result<View> {
+pub(super) fn set_up_mounts(policy: &SandboxPolicy, sockets: &[PathBuf]) -> io::Result<MountView> {
     mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)?;
     let variables =
         |temp: &Path| ["TMPDIR", "TMP", "TEMP"].map(|name| (name.into(), temp.into())).to_vec();
     let everywhere = [PathBuf::from("/")];
-    if policy.mode == Mode::Off {
-        if policy.network != Network::On {
-            runtime(policy, &[])?;
-            cover(sockets, |_| false);
+    if policy.mode == SandboxMode::Off {
+        if policy.network != NetworkAccess::On {
+            hide_runtime(policy, &[])?;
+            hide_sockets(sockets, |_| false);
         }
-        terminals()?;
-        processes()?;
+        mount_terminals()?;
+        mount_proc()?;
         let env = variables(&policy.temp);
-        return Ok(View { writable: everywhere.to_vec(), env, layers: None });
+        return Ok(MountView { writable: everywhere.to_vec(), env, layers: None });
     }
     let mut writable = Vec::new();
-    if policy.mode == Mode::WorkspaceWrite {
+    if policy.mode == SandboxMode::WorkspaceWrite {
         writable.push(policy.workspace.clone());
         writable.extend(policy.writable.iter().cloned());
     }
-    let mut writable: Vec<PathBuf> = real(&writable).collect();
+    let mut writable: Vec<PathBuf> = real_paths(&writable).collect();
     let own = policy.temp.canonicalize()?;
     // What is mounted next covers some of these.
-    let handles: Vec<Handle> = writable.iter().filter_map(|path| Handle::of(path)).collect();
-    let temp_handle = Handle::of(&own).ok_or(io::ErrorKind::NotFound)?;
+    let handles: Vec<FolderHandle> =
+        writable.iter().filter_map(|path| FolderHandle::open(path)).collect();
+    let temp_handle = FolderHandle::open(&own).ok_or(io::ErrorKind::NotFound)?;
     let mut sockets = sockets.to_vec();
     sockets.extend(mounted_sockets()?);
-    let (caches, env, layers) = if policy.mode == Mode::WorkspaceWrite {
-        caches(policy, &writable)?
+    let (caches, env, layers) = if policy.mode == SandboxMode::WorkspaceWrite {
+        mount_caches(policy, &writable)?
     } else {
         (Vec::new(), Vec::new(), None)
     };
-    let (temp, kept) = temporary(policy, &temp_handle, &writable, &caches)?;
+    let (temp, kept) = mount_temp(policy, &temp_handle, &writable, &caches)?;
     for handle in &handles {
         handle.bind()?;
     }
@@ -98,81 +99,81 @@ pub(super) fn arrange(policy: &Policy, sockets: &[PathBuf]) -> io::Result<View> 
     }
     writable.push(temp.clone());
     writable.extend(caches);
-    if !access::is_available() {
-        devices()?;
+    if !landlock::is_available() {
+        hide_devices()?;
     }
-    if shared_memory()? {
-        writable.push(PathBuf::from(SHARED));
+    if mount_shared_memory()? {
+        writable.push(PathBuf::from(SHARED_MEMORY));
     }
-    runtime(policy, &writable)?;
-    let writable = Writable { roots: writable, kept };
-    for mounted in mounted()? {
-        if !writable.has(&mounted.path) {
-            mounted.read_only()?;
+    hide_runtime(policy, &writable)?;
+    let writable = WritablePaths { roots: writable, mounted_in_temp: kept };
+    for mounted in list_mounts()? {
+        if !writable.contains(&mounted.path) {
+            mounted.make_read_only()?;
         }
     }
-    terminals()?;
-    for folder in ways(policy, &writable) {
+    mount_terminals()?;
+    for folder in writable_ancestors(policy, &writable) {
         bind(&folder, &folder)?;
     }
-    for path in real(&policy.protected) {
+    for path in real_paths(&policy.protected) {
         // The private caches lie among what is protected, and stay as they are.
         bind(&path, &path)?;
-        Mounted { flags: flags_of(&path)?, path }.read_only()?;
+        Mount { flags: flags_of(&path)?, path }.make_read_only()?;
     }
     for path in &policy.links {
         // Where the system can't, what becomes of it is looked at after each command.
         let _ = mount_link(path, path);
     }
-    for lent in &policy.lent {
-        lend(lent, &temp.join(&policy.copies))?;
+    for lent in &policy.copied {
+        mount_copy(lent, &temp.join(&policy.copies))?;
     }
-    for path in real(&policy.hidden) {
+    for path in real_paths(&policy.hidden) {
         hide(&path)?;
     }
-    cover(&sockets, |path| writable.has(path));
-    processes()?;
+    hide_sockets(&sockets, |path| writable.contains(path));
+    mount_proc()?;
     std::env::set_current_dir("/")?;
     let env = variables(&temp).into_iter().chain(env).collect();
-    Ok(View { writable: writable.roots, env, layers })
+    Ok(MountView { writable: writable.roots, env, layers })
 }
 
 /// What may be written.
-struct Writable {
+struct WritablePaths {
     roots: Vec<PathBuf>,
     /// What is mounted into the folder for temporary files, and is only read unless it is, or has, another root.
-    kept: Vec<PathBuf>,
+    mounted_in_temp: Vec<PathBuf>,
 }
 
-impl Writable {
-    fn has(&self, path: &Path) -> bool {
+impl WritablePaths {
+    fn contains(&self, path: &Path) -> bool {
         let longest = |roots: &[PathBuf]| {
             let around = roots.iter().filter(|root| path.starts_with(root));
             around.map(|root| root.components().count()).max()
         };
         let own = longest(&self.roots);
-        own.is_some() && own >= longest(&self.kept)
+        own.is_some() && own >= longest(&self.mounted_in_temp)
     }
 }
 
 /// Returns those paths that exist, without symbolic links: as the list of what is mounted names them.
-fn real(paths: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
+fn real_paths(paths: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
     paths.iter().filter_map(|path| path.canonicalize().ok())
 }
 
-type Variables = Vec<(OsString, OsString)>;
+type VariableList = Vec<(OsString, OsString)>;
 
 /// Mounts private folders over the user's caches. Returns what can be written by that, and the variables that name
 /// private folders for the others.
-fn caches(
-    policy: &Policy,
+fn mount_caches(
+    policy: &SandboxPolicy,
     writable: &[PathBuf],
-) -> io::Result<(Vec<PathBuf>, Variables, Option<Layers>)> {
+) -> io::Result<(Vec<PathBuf>, VariableList, Option<OverlayFolders>)> {
     let caches = &policy.caches;
-    let layers = Layers::take(caches);
+    let layers = OverlayFolders::take(caches);
     let mut paths: Vec<PathBuf> = Vec::new();
     let mut others = Vec::new();
-    for cache in &caches.list {
+    for cache in &caches.caches {
         let folder = cache.folder.as_ref().and_then(|folder| folder.canonicalize().ok());
         let folder = folder.filter(|folder| folder.is_dir());
         if let Some(folder) = &folder {
@@ -182,7 +183,7 @@ fn caches(
             }
         }
         let mounted = folder.zip(layers.as_ref()).filter(|(folder, layers)| {
-            overlay(cache, folder, layers)
+            mount_overlay(cache, folder, layers)
                 .inspect_err(|error| log::debug!("no overlay for {}: {error}", cache.name))
                 .is_ok()
         });
@@ -191,7 +192,7 @@ fn caches(
             None => others.push(cache),
         }
     }
-    let private = caches.all_private().filter(|_| !others.is_empty());
+    let private = caches.private_root().filter(|_| !others.is_empty());
     if let Some(private) = private.and_then(|private| private.canonicalize().ok()) {
         bind(&private, &private)?;
         paths.push(private);
@@ -200,8 +201,8 @@ fn caches(
 }
 
 /// Mounts the private folder of a cache over the user's own, which is only read from then on.
-fn overlay(cache: &Cache, folder: &Path, layers: &Layers) -> io::Result<()> {
-    let (upper, work) = layers.of(cache)?;
+fn mount_overlay(cache: &PackageCache, folder: &Path, layers: &OverlayFolders) -> io::Result<()> {
+    let (upper, work) = layers.for_cache(cache)?;
     let mut options = b"userxattr".to_vec();
     for (name, path) in [("lowerdir", folder), ("upperdir", &upper), ("workdir", &work)] {
         let path = path.as_os_str().as_bytes();
@@ -215,14 +216,14 @@ fn overlay(cache: &Cache, folder: &Path, layers: &Layers) -> io::Result<()> {
     let options = CString::new(options)?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     mount("overlay", folder, "overlay", flags, options.as_c_str())
-        .map_err(|error| about(error, "mount over", folder))
+        .map_err(|error| describe_error(error, "mount over", folder))
 }
 
 /// Puts the private temporary folder where every program looks for one. What is needed of the usual folder is mounted
 /// into it again: the entries at its top that the workspace and the like are in.
-fn temporary(
-    policy: &Policy,
-    own: &Handle,
+fn mount_temp(
+    policy: &SandboxPolicy,
+    own: &FolderHandle,
     writable: &[PathBuf],
     caches: &[PathBuf],
 ) -> io::Result<(PathBuf, Vec<PathBuf>)> {
@@ -243,7 +244,8 @@ fn temporary(
             None => return Ok((own.path.clone(), Vec::new())),
         };
     }
-    let entries: Vec<Handle> = entries.iter().filter_map(|path| Handle::of(path)).collect();
+    let entries: Vec<FolderHandle> =
+        entries.iter().filter_map(|path| FolderHandle::open(path)).collect();
     own.bind_at(usual)?;
     for entry in &entries {
         if entry.path.symlink_metadata().is_err() {
@@ -260,10 +262,10 @@ fn temporary(
 }
 
 /// Where daemons have their sockets.
-pub(in crate::exec) const RUNTIME: [&str; 2] = ["/run", "/var/run"];
+pub(in crate::exec) const RUNTIME_FOLDERS: [&str; 2] = ["/run", "/var/run"];
 
 /// What programs need of it: how names are resolved, and programs on systems that keep them there.
-const RUNTIME_KEPT: [&str; 8] = [
+const VISIBLE_RUNTIME_ENTRIES: [&str; 8] = [
     "systemd/resolve/resolv.conf",
     "systemd/resolve/stub-resolv.conf",
     "resolvconf/resolv.conf",
@@ -275,8 +277,8 @@ const RUNTIME_KEPT: [&str; 8] = [
 ];
 
 /// Covers the folders in which daemons have their sockets, those that they make later included.
-fn runtime(policy: &Policy, writable: &[PathBuf]) -> io::Result<()> {
-    for folder in RUNTIME.map(Path::new) {
+fn hide_runtime(policy: &SandboxPolicy, writable: &[PathBuf]) -> io::Result<()> {
+    for folder in RUNTIME_FOLDERS.map(Path::new) {
         let is_folder = folder.symlink_metadata().is_ok_and(|found| found.is_dir());
         // What is needed there is needed with its sockets.
         let is_needed = writable.iter().any(|path| path.starts_with(folder))
@@ -287,17 +289,17 @@ fn runtime(policy: &Policy, writable: &[PathBuf]) -> io::Result<()> {
         }
         let readable = policy.readable.iter().filter_map(|path| path.canonicalize().ok());
         let readable = readable.filter(|path| path.starts_with(folder));
-        let kept = RUNTIME_KEPT.iter().map(|path| folder.join(path)).chain(readable);
+        let kept = VISIBLE_RUNTIME_ENTRIES.iter().map(|path| folder.join(path)).chain(readable);
         let kept: Vec<_> = kept
             .filter_map(|path| {
                 let found = path.symlink_metadata().ok()?;
                 let link = found.is_symlink().then(|| fs::read_link(&path)).transpose().ok()?;
-                Some((Handle::of(&path)?, found.is_dir(), link))
+                Some((FolderHandle::open(&path)?, found.is_dir(), link))
             })
             .collect();
         let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
         mount("tmpfs", folder, "tmpfs", flags, c"size=64k,mode=755")
-            .map_err(|error| about(error, "cover", folder))?;
+            .map_err(|error| describe_error(error, "cover", folder))?;
         for (handle, is_folder, link) in kept {
             let path = &handle.path;
             if let Some(parent) = path.parent() {
@@ -320,14 +322,14 @@ fn runtime(policy: &Policy, writable: &[PathBuf]) -> io::Result<()> {
 }
 
 /// Covers the devices but for those that are no more than files, where no other rules do.
-fn devices() -> io::Result<()> {
+fn hide_devices() -> io::Result<()> {
     let folder = Path::new("/dev");
-    let kept = access::DEVICES.iter().filter_map(|path| Handle::of(Path::new(path)));
-    let kept: Vec<Handle> = kept.collect();
+    let kept = landlock::DEVICES.iter().filter_map(|path| FolderHandle::open(Path::new(path)));
+    let kept: Vec<FolderHandle> = kept.collect();
     let had_terminals = folder.join("pts").is_dir();
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
     mount("tmpfs", folder, "tmpfs", flags, c"size=64k,mode=755")
-        .map_err(|error| about(error, "cover", folder))?;
+        .map_err(|error| describe_error(error, "cover", folder))?;
     for handle in kept {
         fs::File::create(&handle.path)?;
         handle.bind()?;
@@ -335,7 +337,7 @@ fn devices() -> io::Result<()> {
     for (name, to) in [("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")] {
         std::os::unix::fs::symlink(format!("/proc/self/fd{to}"), folder.join(name))?;
     }
-    fs::create_dir(SHARED)?;
+    fs::create_dir(SHARED_MEMORY)?;
     if had_terminals {
         fs::create_dir(folder.join("pts"))?;
         fs::File::create(folder.join("ptmx"))?;
@@ -344,23 +346,23 @@ fn devices() -> io::Result<()> {
 }
 
 /// Gives commands terminals of their own: on those of the user, what is typed could be read.
-fn terminals() -> io::Result<()> {
+fn mount_terminals() -> io::Result<()> {
     let (folder, multiplexer) = (Path::new("/dev/pts"), Path::new("/dev/ptmx"));
     if !folder.is_dir() {
         return Ok(());
     }
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
     mount("devpts", folder, "devpts", flags, c"newinstance,ptmxmode=0666,mode=600")
-        .map_err(|error| about(error, "mount", folder))?;
+        .map_err(|error| describe_error(error, "mount", folder))?;
     if multiplexer.symlink_metadata().is_ok_and(|found| !found.is_symlink()) {
         mount_bind(folder.join("ptmx"), multiplexer)
-            .map_err(|error| about(error, "bind", multiplexer))?;
+            .map_err(|error| describe_error(error, "bind", multiplexer))?;
     }
     Ok(())
 }
 
 /// Covers sockets that are not in a folder of the command's own.
-fn cover(sockets: &[PathBuf], is_own: impl Fn(&Path) -> bool) {
+fn hide_sockets(sockets: &[PathBuf], is_own: impl Fn(&Path) -> bool) {
     for path in sockets.iter().filter(|path| !is_own(path)) {
         // It may be gone by now.
         let _ = mount_bind("/dev/null", path);
@@ -371,9 +373,9 @@ fn cover(sockets: &[PathBuf], is_own: impl Fn(&Path) -> bool) {
 /// mounted themselves, or lie at the top of what is mounted.
 fn mounted_sockets() -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
-    for Mounted { path, .. } in mounted()? {
+    for Mount { path, .. } in list_mounts()? {
         let is_of_kernel = ["/proc", "/sys", "/dev"].iter().any(|kernel| path.starts_with(kernel));
-        if is_of_kernel || RUNTIME.iter().any(|folder| path.starts_with(folder)) {
+        if is_of_kernel || RUNTIME_FOLDERS.iter().any(|folder| path.starts_with(folder)) {
             continue;
         }
         let Ok(about) = fs::symlink_metadata(&path) else { continue };
@@ -391,14 +393,14 @@ fn mounted_sockets() -> io::Result<Vec<PathBuf>> {
 
 /// Returns the writable folders on the way to what is protected or hidden, outer ones first. Such a folder could be
 /// renamed, and another one put in its place; but not if something is mounted at it.
-fn ways(policy: &Policy, writable: &Writable) -> BTreeSet<PathBuf> {
-    let lent = policy.lent.iter().map(|lent| &lent.file);
+fn writable_ancestors(policy: &SandboxPolicy, writable: &WritablePaths) -> BTreeSet<PathBuf> {
+    let lent = policy.copied.iter().map(|lent| &lent.file);
     let guarded = policy.protected.iter().chain(&policy.hidden).chain(&policy.links).chain(lent);
     let folders = guarded.filter_map(|path| path.parent()?.canonicalize().ok());
     let mut ways = BTreeSet::new();
     for folder in folders {
         let is_inside =
-            |way: &&Path| writable.has(way) && writable.roots.iter().all(|root| way != root);
+            |way: &&Path| writable.contains(way) && writable.roots.iter().all(|root| way != root);
         ways.extend(folder.ancestors().filter(is_inside).map(Path::to_owned));
     }
     ways
@@ -415,7 +417,7 @@ fn mount_link(link: &Path, at: &Path) -> io::Result<()> {
 
 /// Puts a link to a copy in the place of a file. A program that writes the file anew, beside it and then in its place,
 /// follows the link first, as git does; so it writes the copy.
-fn lend(lent: &Lent, copies: &Path) -> io::Result<()> {
+fn mount_copy(lent: &CopiedFile, copies: &Path) -> io::Result<()> {
     let folder = copies.join(&lent.copy);
     fs::create_dir_all(&folder)?;
     let (copy, link) = (folder.join("config"), folder.join("link"));
@@ -424,30 +426,31 @@ fn lend(lent: &Lent, copies: &Path) -> io::Result<()> {
     fs::remove_file(&link)?;
     if mounted.is_err() {
         bind(&lent.file, &lent.file)?;
-        Mounted { flags: flags_of(&lent.file)?, path: lent.file.clone() }.read_only()?;
+        Mount { flags: flags_of(&lent.file)?, path: lent.file.clone() }.make_read_only()?;
     }
     Ok(())
 }
 
 fn bind(path: &Path, at: &Path) -> io::Result<()> {
-    mount_bind_recursive(path, at).map_err(|error| about(error, "bind", at))
+    mount_bind_recursive(path, at).map_err(|error| describe_error(error, "bind", at))
 }
 
-fn about(error: Errno, what: &str, path: &Path) -> io::Error {
+fn describe_error(error: Errno, what: &str, path: &Path) -> io::Error {
     io::Error::new(error.kind(), format!("could not {what} {}: {error}", path.display()))
 }
 
 /// Where programs share memory.
-const SHARED: &str = "/dev/shm";
+const SHARED_MEMORY: &str = "/dev/shm";
 
 /// Memory that programs share is private, too. Returns whether there is any.
-fn shared_memory() -> io::Result<bool> {
-    let path = Path::new(SHARED);
+fn mount_shared_memory() -> io::Result<bool> {
+    let path = Path::new(SHARED_MEMORY);
     if !path.is_dir() {
         return Ok(false);
     }
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
-    mount("tmpfs", path, "tmpfs", flags, c"mode=1777").map_err(|e| about(e, "mount", path))?;
+    mount("tmpfs", path, "tmpfs", flags, c"mode=1777")
+        .map_err(|e| describe_error(e, "mount", path))?;
     Ok(true)
 }
 
@@ -460,26 +463,26 @@ fn hide(path: &Path) -> io::Result<()> {
     } else {
         mount_bind("/dev/null", path)
     };
-    hidden.map_err(|error| about(error, "hide", path))
+    hidden.map_err(|error| describe_error(error, "hide", path))
 }
 
 /// Shows the processes of this namespace alone. Where that is not allowed, the others are seen, and cannot be touched.
-fn processes() -> io::Result<()> {
+fn mount_proc() -> io::Result<()> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::RDONLY;
     match mount("proc", "/proc", "proc", flags, None) {
         Ok(()) | Err(Errno::PERM | Errno::ACCESS | Errno::BUSY) => Ok(()),
-        Err(error) => Err(about(error, "mount", Path::new("/proc"))),
+        Err(error) => Err(describe_error(error, "mount", Path::new("/proc"))),
     }
 }
 
 /// Something that is mounted.
-struct Mounted {
+struct Mount {
     path: PathBuf,
     flags: MountFlags,
 }
 
-impl Mounted {
-    fn read_only(&self) -> io::Result<()> {
+impl Mount {
+    fn make_read_only(&self) -> io::Result<()> {
         if self.flags.contains(MountFlags::RDONLY) {
             return Ok(());
         }
@@ -490,25 +493,25 @@ impl Mounted {
             Err(Errno::INVAL | Errno::NOENT) => Ok(()),
             // Somebody else's folder that we may not look into; neither may the command.
             Err(Errno::ACCESS) => Ok(()),
-            Err(error) => Err(about(error, "make read-only", &self.path)),
+            Err(error) => Err(describe_error(error, "make read-only", &self.path)),
         }
     }
 }
 
 fn flags_of(path: &Path) -> io::Result<MountFlags> {
-    let all = mounted()?;
+    let all = list_mounts()?;
     // The last one at a path is the one that is seen.
     let last = all.iter().rfind(|mounted| mounted.path == path);
     Ok(last.map_or(MountFlags::empty(), |mounted| mounted.flags))
 }
 
-fn mounted() -> io::Result<Vec<Mounted>> {
+fn list_mounts() -> io::Result<Vec<Mount>> {
     let list = fs::read("/proc/self/mountinfo")?;
-    Ok(list.split(|byte| *byte == b'\n').filter_map(entry).collect())
+    Ok(list.split(|byte| *byte == b'\n').filter_map(parse_mount).collect())
 }
 
 /// Reads a line: number, parent, device, root, path, options, and more.
-fn entry(line: &[u8]) -> Option<Mounted> {
+fn parse_mount(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|byte| *byte == b' ').skip(4);
     let path = PathBuf::from(OsString::from_vec(unescape(fields.next()?)));
     let options = std::str::from_utf8(fields.next()?).ok()?;
@@ -527,7 +530,7 @@ fn entry(line: &[u8]) -> Option<Mounted> {
         // This one is written by leaving the others out.
         flags |= MountFlags::STRICTATIME;
     }
-    Some(Mounted { path, flags })
+    Some(Mount { path, flags })
 }
 
 /// Spaces, tabs, line ends and backslashes are written as octal numbers.
@@ -546,7 +549,7 @@ fn unescape(text: &[u8]) -> Vec<u8> {
 }
 
 /// Returns the sockets that have a path, as far as this network knows them.
-pub(in crate::exec) fn sockets() -> Vec<PathBuf> {
+pub(in crate::exec) fn named_sockets() -> Vec<PathBuf> {
     let list = fs::read_to_string("/proc/net/unix").unwrap_or_default();
     let path = |line: &str| {
         line.split_whitespace().nth(7).filter(|path| path.starts_with('/')).map(PathBuf::from)
@@ -564,7 +567,7 @@ mod tests {
     #[test]
     fn a_mount_is_read_with_its_flags() {
         let line = br"36 35 98:0 / /mnt\040a/b rw,noatime,nosuid shared:1 - ext3 /dev/root rw";
-        let mounted = entry(line).unwrap();
+        let mounted = parse_mount(line).unwrap();
         assert_eq!(mounted.path, Path::new("/mnt a/b"));
         assert_eq!(mounted.flags, MountFlags::NOATIME | MountFlags::NOSUID);
     }

@@ -9,17 +9,17 @@ use rustix::process::{getegid, geteuid};
 use rustix::thread::UnshareFlags;
 
 use super::privileges;
-use crate::exec::policy::Network;
+use crate::exec::sandbox_policy::NetworkAccess;
 
 /// Enters new namespaces. The next process that this one starts is the first in the new one of processes.
 ///
 /// To be called while there is one thread. When it fails, nothing has changed.
-pub(super) fn enter(network: Network) -> io::Result<()> {
+pub(super) fn enter(network: NetworkAccess) -> io::Result<()> {
     let mut flags = UnshareFlags::NEWPID | UnshareFlags::NEWNS | UnshareFlags::NEWIPC;
-    if network != Network::On {
+    if network != NetworkAccess::On {
         flags |= UnshareFlags::NEWNET;
     }
-    if privileges::is_admin() {
+    if privileges::can_create_namespaces() {
         // With a new one of users, root could not see any other user's files.
         return unshare(flags);
     }
@@ -29,7 +29,7 @@ pub(super) fn enter(network: Network) -> io::Result<()> {
     fs::write("/proc/self/setgroups", "deny")?;
     fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
     fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))?;
-    privileges::keep_for_namespaces()
+    privileges::keep_namespace_privileges()
 }
 
 /// Returns whether users are counted in a namespace of our own.
@@ -45,7 +45,7 @@ fn unshare(flags: UnshareFlags) -> io::Result<()> {
 }
 
 /// Turns on the one network interface that a new network has, by which the machine reaches itself.
-pub(super) fn loopback_up() -> io::Result<()> {
+pub(super) fn enable_loopback() -> io::Result<()> {
     const NEW_LINK: u16 = 16;
     const REQUEST_AND_ACKNOWLEDGE: u16 = 1 | 4;
     const UP: u32 = 1;

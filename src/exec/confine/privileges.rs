@@ -21,7 +21,7 @@ const FOR_OVERLAYS: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::FSETID);
 
 /// Gives up every privilege of this thread, and the way to any.
-pub(super) fn give_up() -> io::Result<()> {
+pub(super) fn drop_all() -> io::Result<()> {
     match clear_ambient_capability_set() {
         Ok(()) | Err(Errno::INVAL) => {}
         Err(error) => return Err(error.into()),
@@ -45,7 +45,7 @@ pub(super) fn give_up() -> io::Result<()> {
 }
 
 /// Keeps what setting up namespaces takes across the start of a program.
-pub(super) fn keep_for_namespaces() -> io::Result<()> {
+pub(super) fn keep_namespace_privileges() -> io::Result<()> {
     let mut sets = capabilities(None)?;
     let kept = FOR_NAMESPACES | FOR_OVERLAYS & sets.permitted;
     sets.inheritable |= kept & sets.permitted;
@@ -57,6 +57,6 @@ pub(super) fn keep_for_namespaces() -> io::Result<()> {
 }
 
 /// Returns whether this process may make namespaces as it is.
-pub(super) fn is_admin() -> bool {
+pub(super) fn can_create_namespaces() -> bool {
     capabilities(None).is_ok_and(|sets| sets.effective.contains(FOR_NAMESPACES))
 }

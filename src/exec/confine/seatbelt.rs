@@ -2,26 +2,26 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::exec::policy::{Mode, Network, Policy, real};
+use crate::exec::sandbox_policy::{NetworkAccess, SandboxMode, SandboxPolicy, resolve_path};
 
 /// Returns the profile, in the language of `sandbox-exec`.
-pub(in crate::exec) fn profile(policy: &Policy) -> String {
+pub(in crate::exec) fn profile(policy: &SandboxPolicy) -> String {
     let mut profile = String::from("(version 1)\n(allow default)\n");
-    if policy.mode != Mode::Off {
+    if policy.mode != SandboxMode::Off {
         profile += "(deny file-write*)\n";
         let mut writable = vec![policy.temp.clone(), PathBuf::from("/dev")];
-        if policy.mode == Mode::WorkspaceWrite {
+        if policy.mode == SandboxMode::WorkspaceWrite {
             writable.push(policy.workspace.clone());
             writable.extend(policy.writable.iter().cloned());
-            writable.extend(policy.caches.all_private());
+            writable.extend(policy.caches.private_root());
         }
-        profile += &rule("allow file-write*", &writable);
+        profile += &format_rule("allow file-write*", &writable);
         // A later rule wins over an earlier one.
-        profile += &rule("deny file-write*", &policy.protected);
-        profile += &rule("deny file-read* file-write*", &policy.hidden);
+        profile += &format_rule("deny file-write*", &policy.protected);
+        profile += &format_rule("deny file-read* file-write*", &policy.hidden);
     }
     // Without namespaces there is no proxy: a list then means no network.
-    if policy.network != Network::On {
+    if policy.network != NetworkAccess::On {
         profile += "(deny network*)\n(allow network* (local ip \"localhost:*\"))\n";
         profile += "(allow network* (remote ip \"localhost:*\"))\n";
     }
@@ -29,18 +29,20 @@ pub(in crate::exec) fn profile(policy: &Policy) -> String {
 }
 
 /// Returns a rule for what is at and below some paths. The system compares paths without links, as `/tmp` and `/var` are.
-fn rule(what: &str, paths: &[PathBuf]) -> String {
+fn format_rule(what: &str, paths: &[PathBuf]) -> String {
     if paths.is_empty() {
         return String::new();
     }
     let paths: Vec<String> = paths
         .iter()
-        .map(|path| format!("(subpath {})", quoted(&real(path).unwrap_or_else(|| path.clone()))))
+        .map(|path| {
+            format!("(subpath {})", quote_path(&resolve_path(path).unwrap_or_else(|| path.clone())))
+        })
         .collect();
     format!("({what} {})\n", paths.join(" "))
 }
 
-fn quoted(path: &Path) -> String {
+fn quote_path(path: &Path) -> String {
     let text = path.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"");
     format!("\"{text}\"")
 }
@@ -51,12 +53,12 @@ mod tests {
 
     #[test]
     fn the_profile_says_what_the_policy_says() {
-        let policy = Policy {
-            mode: Mode::WorkspaceWrite,
-            network: Network::Off,
+        let policy = SandboxPolicy {
+            mode: SandboxMode::WorkspaceWrite,
+            network: NetworkAccess::Off,
             temp: "/t".into(),
             protected: vec!["/w/.git/hooks".into()],
-            ..Policy::off("/w \"x\"")
+            ..SandboxPolicy::off("/w \"x\"")
         };
         let expected = r#"(version 1)
 (allow default)

@@ -10,21 +10,21 @@ use std::thread;
 
 use rustix::process::Pid;
 
-use crate::exec::supervise::Start;
+use crate::exec::supervise::CommandStart;
 
 /// Starts commands from a thread of its own.
-pub(super) struct Spawner {
-    start: Sender<Start>,
+pub(super) struct CommandSpawner {
+    start: Sender<CommandStart>,
     started: Receiver<io::Result<Pid>>,
 }
 
-impl Spawner {
+impl CommandSpawner {
     /// Starts the thread and has it take on the rules. Commands get these variables besides their own.
     pub(super) fn new<T: Send + 'static>(
         env: Vec<(OsString, OsString)>,
         take_on: impl FnOnce() -> io::Result<T> + Send + 'static,
     ) -> io::Result<(Self, T)> {
-        let (start, to_start) = channel::<Start>();
+        let (start, to_start) = channel::<CommandStart>();
         let (tell, started) = channel();
         let (tell_ready, ready) = channel();
         let body = move || {
@@ -46,7 +46,7 @@ impl Spawner {
     }
 
     /// Starts a command.
-    pub(super) fn spawn(&self, start: Start) -> io::Result<Pid> {
+    pub(super) fn spawn(&self, start: CommandStart) -> io::Result<Pid> {
         self.start.send(start).map_err(|_| io::ErrorKind::BrokenPipe)?;
         self.started.recv().map_err(io::Error::other)?
     }

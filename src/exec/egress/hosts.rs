@@ -23,7 +23,7 @@ pub struct HostPattern {
 
 /// Why a text is not an entry of the list.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum PatternError {
+pub enum HostPatternError {
     /// It is an address.
     #[error("'{0}' is an address; the list takes names, so that a name's addresses can change")]
     Address(String),
@@ -39,7 +39,7 @@ pub enum PatternError {
 
 /// Why a connection was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Error)]
-pub enum Refusal {
+pub enum ConnectionRefusal {
     /// No entry of the list allows it.
     #[error("{0}:{1} is not in sandbox.allowed_hosts")]
     NotAllowed(String, u16),
@@ -48,7 +48,7 @@ pub enum Refusal {
     Address(String, u16),
     /// The name leads to an address that its entry does not allow.
     #[error("{host} leads to {address}, {why}")]
-    Inside {
+    InternalAddress {
         /// The name.
         host: String,
         /// What it leads to.
@@ -90,18 +90,18 @@ impl AllowedHosts {
     /// # Errors
     ///
     /// Fails when no entry allows it, and when the host is an address.
-    pub(super) fn find(&self, host: &str, port: u16) -> Result<&HostPattern, Refusal> {
-        let host = normalized(host);
+    pub(super) fn find(&self, host: &str, port: u16) -> Result<&HostPattern, ConnectionRefusal> {
+        let host = normalize_host(host);
         if is_address(&host) {
-            return Err(Refusal::Address(host, port));
+            return Err(ConnectionRefusal::Address(host, port));
         }
         if !is_name(&host) {
-            return Err(Refusal::Malformed("its host is not a name"));
+            return Err(ConnectionRefusal::Malformed("its host is not a name"));
         }
         let mut matching: Vec<_> =
             self.0.iter().filter(|pattern| pattern.matches(&host, port)).collect();
         matching.sort_by_key(|pattern| (pattern.is_wildcard, pattern.port.is_none()));
-        matching.first().copied().ok_or(Refusal::NotAllowed(host, port))
+        matching.first().copied().ok_or(ConnectionRefusal::NotAllowed(host, port))
     }
 }
 
@@ -111,11 +111,11 @@ impl HostPattern {
     /// # Errors
     ///
     /// Fails when it is not a name, a pattern of names, or either with a port.
-    pub fn parse(entry: &str) -> Result<Self, PatternError> {
-        let not_a_host = || PatternError::NotAHost(entry.to_owned());
+    pub fn parse(entry: &str) -> Result<Self, HostPatternError> {
+        let not_a_host = || HostPatternError::NotAHost(entry.to_owned());
         let text = entry.trim();
         if is_address(text) || text.parse::<std::net::SocketAddr>().is_ok() {
-            return Err(PatternError::Address(entry.to_owned()));
+            return Err(HostPatternError::Address(entry.to_owned()));
         }
         let (host, port) = match text.rsplit_once(':') {
             Some((host, port)) => {
@@ -128,19 +128,19 @@ impl HostPattern {
             Some(name) => (name, true),
             None => (host, false),
         };
-        let name = normalized(name);
+        let name = normalize_host(name);
         if name == "*" {
-            return Err(PatternError::Everything(entry.to_owned()));
+            return Err(HostPatternError::Everything(entry.to_owned()));
         }
         if is_address(&name) {
-            return Err(PatternError::Address(entry.to_owned()));
+            return Err(HostPatternError::Address(entry.to_owned()));
         }
         if !is_name(&name) {
             return Err(not_a_host());
         }
         if is_wildcard && !name.contains('.') && name != "localhost" {
             // A whole top-level domain.
-            return Err(PatternError::Everything(entry.to_owned()));
+            return Err(HostPatternError::Everything(entry.to_owned()));
         }
         Ok(Self { name, is_wildcard, port })
     }
@@ -171,19 +171,22 @@ impl HostPattern {
     /// # Errors
     ///
     /// Fails when the entry does not cover such an address.
-    pub(super) fn check(&self, host: &str, address: IpAddr) -> Result<(), Refusal> {
-        let inside = |why| Err(Refusal::Inside { host: host.to_owned(), address, why });
-        let reach = match reach(address) {
-            Reach::Global | Reach::Private if is_own(address) => Reach::Machine,
+    pub(super) fn check(&self, host: &str, address: IpAddr) -> Result<(), ConnectionRefusal> {
+        let inside =
+            |why| Err(ConnectionRefusal::InternalAddress { host: host.to_owned(), address, why });
+        let reach = match address_scope(address) {
+            AddressScope::Global | AddressScope::Private if is_own(address) => {
+                AddressScope::Loopback
+            }
             reach => reach,
         };
         match reach {
-            Reach::Global => Ok(()),
-            Reach::Private if !self.is_wildcard => Ok(()),
-            Reach::Private => inside("a private network, which only a full name may reach"),
-            Reach::Machine if self.is_localhost() => Ok(()),
-            Reach::Machine => inside("this machine, which only localhost may reach"),
-            Reach::Never => inside("which no host may reach"),
+            AddressScope::Global => Ok(()),
+            AddressScope::Private if !self.is_wildcard => Ok(()),
+            AddressScope::Private => inside("a private network, which only a full name may reach"),
+            AddressScope::Loopback if self.is_localhost() => Ok(()),
+            AddressScope::Loopback => inside("this machine, which only localhost may reach"),
+            AddressScope::Unreachable => inside("which no host may reach"),
         }
     }
 }
@@ -198,12 +201,12 @@ impl fmt::Display for HostPattern {
 
 /// How far away an address is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reach {
+enum AddressScope {
     Global,
     Private,
-    Machine,
+    Loopback,
     /// Link-local, multicast, unspecified, reserved.
-    Never,
+    Unreachable,
 }
 
 /// Where clouds hand out credentials, other than link-local addresses: those of Alibaba, Azure and Oracle; of Amazon and
@@ -227,49 +230,49 @@ fn is_own(address: IpAddr) -> bool {
         .is_ok_and(|own| own.ip() == address)
 }
 
-fn reach(address: IpAddr) -> Reach {
+fn address_scope(address: IpAddr) -> AddressScope {
     if METADATA.contains(&address) {
-        return Reach::Never;
+        return AddressScope::Unreachable;
     }
     match address {
         IpAddr::V4(v4) => {
             let [a, b, ..] = v4.octets();
             if v4.is_loopback() {
-                Reach::Machine
+                AddressScope::Loopback
             } else if v4.is_private() || (a == 100 && (64..128).contains(&b)) {
-                Reach::Private
+                AddressScope::Private
             } else if v4.is_link_local() || v4.is_multicast() || a == 0 || a >= 240 {
-                Reach::Never
+                AddressScope::Unreachable
             } else {
-                Reach::Global
+                AddressScope::Global
             }
         }
         IpAddr::V6(v6) => {
             let segments = v6.segments();
             if let Some(v4) = v6.to_ipv4_mapped() {
-                return reach(IpAddr::V4(v4));
+                return address_scope(IpAddr::V4(v4));
             }
             // Networks that carry an IPv4 address: 6to4, NAT64.
             let carried = |high: u16, low: u16| {
                 let [a, b] = high.to_be_bytes();
                 let [c, d] = low.to_be_bytes();
-                reach(IpAddr::from([a, b, c, d]))
+                address_scope(IpAddr::from([a, b, c, d]))
             };
             match segments {
                 [0x2002, high, low, ..] => carried(high, low),
                 [0x64, 0xff9b, 0, 0, 0, 0, high, low] => carried(high, low),
-                _ if v6.is_loopback() => Reach::Machine,
-                _ if v6.is_unique_local() => Reach::Private,
+                _ if v6.is_loopback() => AddressScope::Loopback,
+                _ if v6.is_unique_local() => AddressScope::Private,
                 // Global unicast is 2000::/3; all else is link-local, multicast, unspecified or reserved.
-                [first, ..] if first & 0xe000 == 0x2000 => Reach::Global,
-                _ => Reach::Never,
+                [first, ..] if first & 0xe000 == 0x2000 => AddressScope::Global,
+                _ => AddressScope::Unreachable,
             }
         }
     }
 }
 
 /// Returns a name as it is compared: in lower case, without its final dot.
-pub(super) fn normalized(name: &str) -> String {
+pub(super) fn normalize_host(name: &str) -> String {
     name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }
 
@@ -337,7 +340,10 @@ mod tests {
         for address in [own, v4.to_ipv6_mapped().into()] {
             for host in ["full.example.com", "a.example.org"] {
                 let checked = hosts.find(host, 443).unwrap().check(host, address);
-                assert!(matches!(checked, Err(Refusal::Inside { .. })), "{host} {address}");
+                assert!(
+                    matches!(checked, Err(ConnectionRefusal::InternalAddress { .. })),
+                    "{host} {address}"
+                );
             }
         }
         assert!(hosts.find("localhost", 443).unwrap().check("localhost", own).is_ok());
@@ -347,7 +353,7 @@ mod tests {
     fn what_is_no_name_is_refused_below_a_pattern() {
         let hosts = list(&["*.example.org"]);
         for host in ["::1%x.example.org", "a/b.example.org", "a\\b.example.org", "ä.example.org"] {
-            assert!(matches!(hosts.find(host, 80), Err(Refusal::Malformed(_))), "{host}");
+            assert!(matches!(hosts.find(host, 80), Err(ConnectionRefusal::Malformed(_))), "{host}");
         }
     }
 
@@ -357,7 +363,7 @@ mod tests {
         for host in
             ["127.0.0.1", "127.1", "2130706433", "0x7f000001", "0x7F.1", "[::1]", "::1", "1.2.3.4."]
         {
-            assert!(matches!(hosts.find(host, 80), Err(Refusal::Address(..))), "{host}");
+            assert!(matches!(hosts.find(host, 80), Err(ConnectionRefusal::Address(..))), "{host}");
         }
     }
 

@@ -7,9 +7,9 @@
 //! found, it takes no addresses, and it refuses a tunnel whose TLS asks for another name than the one it was opened
 //! for. A confined command has no other resolver, no route and no other socket.
 //!
-//! Every refusal is kept for the result of the command ([`Egress::finish`]).
+//! Every refusal is kept for the result of the command ([`EgressProxy::finish`]).
 
-mod hello;
+mod client_hello;
 mod hosts;
 mod request;
 
@@ -23,9 +23,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hello::Opening;
-pub use hosts::{AllowedHosts, HostPattern, PatternError, Refusal};
-use request::Request;
+use client_hello::ClientHello;
+pub use hosts::{AllowedHosts, ConnectionRefusal, HostPattern, HostPatternError};
+use request::ProxyRequest;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Resource, getrlimit};
 
@@ -42,7 +42,7 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Connections at the same time of one worker, at the most.
-const MOST_CONNECTIONS: usize = 256;
+const MAX_CONNECTIONS: usize = 256;
 
 /// The same of all workers.
 const MOST_OF_ALL: usize = 1024;
@@ -54,17 +54,17 @@ const MOST_WAITING: usize = 65_536;
 static OF_ALL: AtomicUsize = AtomicUsize::new(0);
 
 /// Refusals that are kept of one command; more of them are the same ones again.
-const MOST_REFUSALS: usize = 20;
+const MAX_REFUSALS: usize = 20;
 
 /// A proxy that serves the connections of one socket until it is dropped.
-pub(super) struct Egress {
+pub(super) struct EgressProxy {
     listener: TcpListener,
-    shared: Arc<Shared>,
+    shared: Arc<ProxyState>,
 }
 
-struct Shared {
+struct ProxyState {
     hosts: AllowedHosts,
-    refused: Mutex<Vec<Refusal>>,
+    refused: Mutex<Vec<ConnectionRefusal>>,
     open: Mutex<Open>,
     /// Connections at the same time of this worker, and of all.
     most: [usize; 2],
@@ -79,14 +79,14 @@ struct Open {
     is_closing: bool,
 }
 
-impl Egress {
+impl EgressProxy {
     /// Starts to serve.
     ///
     /// # Errors
     ///
     /// Fails when there is no room for a thread.
-    pub(super) fn serve(listener: TcpListener, hosts: AllowedHosts) -> io::Result<Self> {
-        let shared = Arc::new(Shared {
+    pub(super) fn start(listener: TcpListener, hosts: AllowedHosts) -> io::Result<Self> {
+        let shared = Arc::new(ProxyState {
             hosts,
             refused: Mutex::default(),
             open: Mutex::default(),
@@ -106,7 +106,7 @@ impl Egress {
                         let client = Arc::new(client);
                         let number = open.add(Arc::clone(&client));
                         drop(open);
-                        serving.start(number, client);
+                        serving.serve_client(number, client);
                     }
                     Err(_) if open.is_closing => return,
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -124,7 +124,7 @@ impl Egress {
 
     /// Closes every connection, since the command that has opened them is gone, and returns what was refused since the
     /// last time, each refusal once.
-    pub(super) fn finish(&self) -> Vec<Refusal> {
+    pub(super) fn finish(&self) -> Vec<ConnectionRefusal> {
         let mut open = self.shared.open();
         open.close();
         // What waits to be accepted is of the same command.
@@ -134,7 +134,7 @@ impl Egress {
     }
 }
 
-impl Drop for Egress {
+impl Drop for EgressProxy {
     fn drop(&mut self) {
         let mut open = self.shared.open();
         open.is_closing = true;
@@ -164,16 +164,16 @@ impl Open {
 /// files open. A connection takes two; half of the files are for everything else.
 fn most(files: Option<u64>) -> [usize; 2] {
     let files = files.and_then(|files| usize::try_from(files).ok()).unwrap_or(usize::MAX);
-    [MOST_CONNECTIONS.min(files / 8), MOST_OF_ALL.min(files / 4)]
+    [MAX_CONNECTIONS.min(files / 8), MOST_OF_ALL.min(files / 4)]
 }
 
-impl Shared {
+impl ProxyState {
     fn open(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Serves a connection on a thread of its own. Without room for one it is closed.
-    fn start(self: &Arc<Self>, number: u64, client: Arc<TcpStream>) {
+    fn serve_client(self: &Arc<Self>, number: u64, client: Arc<TcpStream>) {
         let slot = Slot { shared: Arc::clone(self), number };
         OF_ALL.fetch_add(1, Ordering::Relaxed);
         let now = [self.open().ends.len(), OF_ALL.load(Ordering::Relaxed)];
@@ -181,7 +181,7 @@ impl Shared {
             return;
         }
         let body = move || {
-            if let Err(error) = slot.shared.connection(number, &client) {
+            if let Err(error) = slot.shared.handle_connection(number, &client) {
                 log::debug!("a connection through the proxy broke off: {error}");
             }
             let _ = client.shutdown(Shutdown::Both);
@@ -191,13 +191,14 @@ impl Shared {
         let _ = thread::Builder::new().name("egress".to_owned()).spawn(body);
     }
 
-    fn connection(&self, number: u64, client: &TcpStream) -> io::Result<()> {
+    fn handle_connection(&self, number: u64, client: &TcpStream) -> io::Result<()> {
         let mut reader = BufReader::new(Impatient::new(client));
         let Some(request) = request::read(&mut reader)? else { return Ok(()) };
         let opened = request.and_then(|request| {
-            let (Request::Tunnel { host, port } | Request::Forward { host, port, .. }) = &request;
+            let (ProxyRequest::Tunnel { host, port } | ProxyRequest::Forward { host, port, .. }) =
+                &request;
             let entry = self.hosts.find(host, *port)?;
-            let addresses = resolved(host, *port);
+            let addresses = resolve_host(host, *port);
             for address in &addresses {
                 entry.check(host, address.ip())?;
             }
@@ -208,8 +209,8 @@ impl Shared {
             Ok(opened) => opened,
             Err(refusal) => return self.refuse(client, refusal),
         };
-        let Some(server) = connected(&addresses).map(Arc::new) else {
-            return answer(client, "502 Bad Gateway", "the host could not be reached");
+        let Some(server) = connect(&addresses).map(Arc::new) else {
+            return respond(client, "502 Bad Gateway", "the host could not be reached");
         };
         match self.open().ends.get_mut(&number) {
             Some(ends) => ends.push(Arc::clone(&server)),
@@ -217,24 +218,24 @@ impl Shared {
             None => return Ok(()),
         }
         match request {
-            Request::Forward { head, body, .. } => {
+            ProxyRequest::Forward { head, body, .. } => {
                 reader.get_mut().wait_for_ever()?;
-                both_ways(client, &server, |to| {
+                relay(client, &server, |to| {
                     to.write_all(&head)?;
                     body.copy(&mut reader, to)
                 })
             }
-            Request::Tunnel { host, port } => {
+            ProxyRequest::Tunnel { host, port } => {
                 (&*client).write_all(b"HTTP/1.1 200 Connection established\r\n\r\n")?;
                 *reader.get_mut() = Impatient::new(client);
-                both_ways(client, &server, |to| {
+                relay(client, &server, |to| {
                     let opening = if names_port {
                         Vec::new()
                     } else {
-                        match opening(&mut reader, &host, port)? {
+                        match read_client_hello(&mut reader, &host, port)? {
                             Ok(opening) => opening,
                             Err(refusal) => {
-                                self.keep(refusal);
+                                self.record_refusal(refusal);
                                 return client.shutdown(Shutdown::Both);
                             }
                         }
@@ -248,20 +249,20 @@ impl Shared {
         }
     }
 
-    fn refuse(&self, client: &TcpStream, refusal: Refusal) -> io::Result<()> {
+    fn refuse(&self, client: &TcpStream, refusal: ConnectionRefusal) -> io::Result<()> {
         let status = match refusal {
-            Refusal::Malformed(_) => "400 Bad Request",
+            ConnectionRefusal::Malformed(_) => "400 Bad Request",
             _ => "403 Forbidden",
         };
         let text = format!("sandbox denied: {refusal}");
-        self.keep(refusal);
-        answer(client, status, &text)
+        self.record_refusal(refusal);
+        respond(client, status, &text)
     }
 
-    fn keep(&self, refusal: Refusal) {
+    fn record_refusal(&self, refusal: ConnectionRefusal) {
         log::debug!("the proxy refused a connection: {refusal}");
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        if refused.len() < MOST_REFUSALS && !refused.contains(&refusal) {
+        if refused.len() < MAX_REFUSALS && !refused.contains(&refusal) {
             refused.push(refusal);
         }
     }
@@ -269,7 +270,7 @@ impl Shared {
 
 /// The place of one connection among those that are open.
 struct Slot {
-    shared: Arc<Shared>,
+    shared: Arc<ProxyState>,
     number: u64,
 }
 
@@ -312,7 +313,10 @@ impl Read for Impatient<'_> {
 
 /// Returns the variables by which programs find the proxy.
 #[cfg(target_os = "linux")]
-pub(super) fn environment(proxy: SocketAddr, hosts: &AllowedHosts) -> Vec<(OsString, OsString)> {
+pub(super) fn proxy_variables(
+    proxy: SocketAddr,
+    hosts: &AllowedHosts,
+) -> Vec<(OsString, OsString)> {
     let url = format!("http://{proxy}");
     let (host, port) = (proxy.ip(), proxy.port());
     // The Java virtual machine reads properties only; of its build tools, these two read them from here.
@@ -334,7 +338,7 @@ pub(super) fn environment(proxy: SocketAddr, hosts: &AllowedHosts) -> Vec<(OsStr
     proxies.into_iter().chain(others).map(|(name, value)| (name.into(), value.into())).collect()
 }
 
-fn answer(mut client: &TcpStream, status: &str, text: &str) -> io::Result<()> {
+fn respond(mut client: &TcpStream, status: &str, text: &str) -> io::Result<()> {
     let length = text.len() + 1;
     write!(
         client,
@@ -343,11 +347,11 @@ fn answer(mut client: &TcpStream, status: &str, text: &str) -> io::Result<()> {
 }
 
 /// Resolves a name, once.
-fn resolved(host: &str, port: u16) -> Vec<SocketAddr> {
+fn resolve_host(host: &str, port: u16) -> Vec<SocketAddr> {
     (host, port).to_socket_addrs().map(Iterator::collect).unwrap_or_default()
 }
 
-fn connected(addresses: &[SocketAddr]) -> Option<TcpStream> {
+fn connect(addresses: &[SocketAddr]) -> Option<TcpStream> {
     let until = Instant::now() + ALL_TIMEOUT;
     addresses.iter().find_map(|address| {
         let left = until.saturating_duration_since(Instant::now()).min(CONNECT_TIMEOUT);
@@ -358,7 +362,7 @@ fn connected(addresses: &[SocketAddr]) -> Option<TcpStream> {
 
 /// Copies what the server sends to the client, while `send` sends what the client has for the server. Ends when the
 /// server has ended.
-fn both_ways(
+fn relay(
     client: &TcpStream,
     server: &TcpStream,
     send: impl FnOnce(&mut &TcpStream) -> io::Result<()>,
@@ -381,13 +385,19 @@ fn both_ways(
 }
 
 /// Reads what a client sends first through a tunnel, and checks that it is TLS for the host of the tunnel.
-fn opening(from: &mut impl Read, host: &str, port: u16) -> io::Result<Result<Vec<u8>, Refusal>> {
+fn read_client_hello(
+    from: &mut impl Read,
+    host: &str,
+    port: u16,
+) -> io::Result<Result<Vec<u8>, ConnectionRefusal>> {
     let mut bytes = Vec::new();
     let mut buffer = [0; 4096];
     loop {
-        let asked = match hello::read(&bytes) {
-            Opening::Unfinished if bytes.len() > hello::LONGEST => "no name".to_owned(),
-            Opening::Unfinished => {
+        let asked = match client_hello::parse(&bytes) {
+            ClientHello::Unfinished if bytes.len() > client_hello::MAX_LENGTH => {
+                "no name".to_owned()
+            }
+            ClientHello::Unfinished => {
                 let length = from.read(&mut buffer)?;
                 if length == 0 {
                     // What is not whole is not sent.
@@ -396,14 +406,18 @@ fn opening(from: &mut impl Read, host: &str, port: u16) -> io::Result<Result<Vec
                 bytes.extend_from_slice(&buffer[..length]);
                 continue;
             }
-            Opening::NotTls => return Ok(Err(Refusal::NotTls(host.to_owned(), port))),
-            Opening::Name(name) if hosts::normalized(&name) == host => return Ok(Ok(bytes)),
+            ClientHello::NotTls => {
+                return Ok(Err(ConnectionRefusal::NotTls(host.to_owned(), port)));
+            }
+            ClientHello::Name(name) if hosts::normalize_host(&name) == host => {
+                return Ok(Ok(bytes));
+            }
             // Only a name is told on.
-            Opening::Name(name) if hosts::is_name(&hosts::normalized(&name)) => name,
-            Opening::Name(_) => "something that is no name".to_owned(),
-            Opening::Nameless => "no name".to_owned(),
+            ClientHello::Name(name) if hosts::is_name(&hosts::normalize_host(&name)) => name,
+            ClientHello::Name(_) => "something that is no name".to_owned(),
+            ClientHello::Unnamed => "no name".to_owned(),
         };
-        return Ok(Err(Refusal::OtherName { host: host.to_owned(), asked }));
+        return Ok(Err(ConnectionRefusal::OtherName { host: host.to_owned(), asked }));
     }
 }
 
@@ -425,11 +439,11 @@ mod tests {
         (address, thread::spawn(body))
     }
 
-    fn proxy(hosts: &[&str]) -> (Egress, SocketAddr) {
+    fn proxy(hosts: &[&str]) -> (EgressProxy, SocketAddr) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let hosts = hosts.iter().map(|host| HostPattern::parse(host).unwrap()).collect();
-        (Egress::serve(listener, hosts).unwrap(), address)
+        (EgressProxy::start(listener, hosts).unwrap(), address)
     }
 
     /// Sends parts one after the other, each when an answer to the one before has begun, and returns all answers.
@@ -466,10 +480,10 @@ mod tests {
     fn a_tunnel_carries_tls_for_its_own_host() {
         let (egress, address) = proxy(&["localhost"]);
         for (first, is_through) in [
-            (hello::tests::hello(&["localhost"]), true),
-            (hello::tests::hello(&["LocalHost"]), true),
-            (hello::tests::hello(&["other.example"]), false),
-            (hello::tests::hello(&[]), false),
+            (client_hello::tests::hello(&["localhost"]), true),
+            (client_hello::tests::hello(&["LocalHost"]), true),
+            (client_hello::tests::hello(&["other.example"]), false),
+            (client_hello::tests::hello(&[]), false),
             (b"GET / HTTP/1.1\r\nHost: other\r\n\r\n".to_vec(), false),
         ] {
             let (server, serving) = echo();
@@ -532,7 +546,7 @@ mod tests {
         let mut client = TcpStream::connect(address).unwrap();
         write!(client, "CONNECT localhost:{port} HTTP/1.1\r\n\r\n").unwrap();
         let (mut served, _) = server.accept().unwrap();
-        let hello = hello::tests::hello(&["other.example"]);
+        let hello = client_hello::tests::hello(&["other.example"]);
         client.write_all(&hello[..hello.len() - 1]).unwrap();
         client.shutdown(Shutdown::Write).unwrap();
         let mut heard = Vec::new();
@@ -571,8 +585,8 @@ mod tests {
     fn connections_leave_files_for_everything_else() {
         assert_eq!(most(Some(256)), [32, 64]);
         assert_eq!(most(Some(1024)), [128, 256]);
-        assert_eq!(most(Some(1 << 40)), [MOST_CONNECTIONS, MOST_OF_ALL]);
-        assert_eq!(most(None), [MOST_CONNECTIONS, MOST_OF_ALL]);
+        assert_eq!(most(Some(1 << 40)), [MAX_CONNECTIONS, MOST_OF_ALL]);
+        assert_eq!(most(None), [MAX_CONNECTIONS, MOST_OF_ALL]);
     }
 
     #[test]

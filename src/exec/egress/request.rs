@@ -2,10 +2,10 @@
 
 use std::io::{self, BufRead, Read, Write};
 
-use super::hosts::{Refusal, normalized};
+use super::hosts::{ConnectionRefusal, normalize_host};
 
 /// The longest head of a request.
-const LONGEST_HEAD: usize = 64 * 1024;
+const MAX_HEAD_LENGTH: usize = 64 * 1024;
 
 /// The longest host. It is told on when it is refused.
 const LONGEST_HOST: usize = 253;
@@ -24,33 +24,35 @@ const HOP_BY_HOP: [&str; 8] = [
 
 /// What a client wants.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Request {
+pub(super) enum ProxyRequest {
     /// A tunnel to a port of a host.
     Tunnel { host: String, port: u16 },
     /// One request, to be sent on.
-    Forward { host: String, port: u16, head: Vec<u8>, body: Body },
+    Forward { host: String, port: u16, head: Vec<u8>, body: BodyLength },
 }
 
 /// The length of a request's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Body {
-    Length(u64),
+pub(super) enum BodyLength {
+    Bytes(u64),
     Chunked,
 }
 
 /// Reads the head of a request; `None` at the end of the connection.
-pub(super) fn read(from: &mut impl BufRead) -> io::Result<Option<Result<Request, Refusal>>> {
+pub(super) fn read(
+    from: &mut impl BufRead,
+) -> io::Result<Option<Result<ProxyRequest, ConnectionRefusal>>> {
     let mut head = Vec::new();
     loop {
         let before = head.len();
-        let room = u64::try_from(LONGEST_HEAD - before).unwrap_or_default();
+        let room = u64::try_from(MAX_HEAD_LENGTH - before).unwrap_or_default();
         from.by_ref().take(room).read_until(b'\n', &mut head)?;
         let is_cut = !head.ends_with(b"\n");
-        if is_cut && head.len() < LONGEST_HEAD {
+        if is_cut && head.len() < MAX_HEAD_LENGTH {
             return Ok(None);
         }
-        if is_cut || head.len() == LONGEST_HEAD {
-            return Ok(Some(Err(Refusal::Malformed("its head is too long"))));
+        if is_cut || head.len() == MAX_HEAD_LENGTH {
+            return Ok(Some(Err(ConnectionRefusal::Malformed("its head is too long"))));
         }
         if matches!(&head[before..], b"\r\n" | b"\n") && before > 0 {
             return Ok(Some(parse(&head)));
@@ -58,8 +60,8 @@ pub(super) fn read(from: &mut impl BufRead) -> io::Result<Option<Result<Request,
     }
 }
 
-fn parse(bytes: &[u8]) -> Result<Request, Refusal> {
-    let malformed = Refusal::Malformed;
+fn parse(bytes: &[u8]) -> Result<ProxyRequest, ConnectionRefusal> {
+    let malformed = ConnectionRefusal::Malformed;
     let mut fields = [httparse::EMPTY_HEADER; 128];
     let mut request = httparse::Request::new(&mut fields);
     match request.parse(bytes) {
@@ -70,12 +72,12 @@ fn parse(bytes: &[u8]) -> Result<Request, Refusal> {
         return Err(malformed("it is not HTTP/1.1"));
     };
     if method == "CONNECT" {
-        let (host, port) = authority(target, None)?;
-        return Ok(Request::Tunnel { host, port });
+        let (host, port) = parse_authority(target, None)?;
+        return Ok(ProxyRequest::Tunnel { host, port });
     }
     let rest = strip_scheme(target).ok_or(malformed("its address does not begin with http://"))?;
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let (host, port) = authority(&rest[..end], Some(80))?;
+    let (host, port) = parse_authority(&rest[..end], Some(80))?;
     let path = match &rest[end..] {
         path if path.starts_with('/') => path.to_owned(),
         rest => format!("/{rest}"),
@@ -86,16 +88,16 @@ fn parse(bytes: &[u8]) -> Result<Request, Refusal> {
         fields.iter().filter(move |field| field.name.eq_ignore_ascii_case(name))
     };
     let body = match (named("transfer-encoding").count(), named("content-length").count()) {
-        (0, 0) => Body::Length(0),
+        (0, 0) => BodyLength::Bytes(0),
         (0, 1) => {
             let length = named("content-length").find_map(|field| {
                 let digits = std::str::from_utf8(field.value).ok()?;
                 digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
             });
-            Body::Length(length.ok_or(malformed("its length is not a number"))?)
+            BodyLength::Bytes(length.ok_or(malformed("its length is not a number"))?)
         }
         (1, 0) if named("transfer-encoding").all(|field| text(field.value) == "chunked") => {
-            Body::Chunked
+            BodyLength::Chunked
         }
         // Two readers could disagree on where the body ends.
         _ => return Err(malformed("its length is ambiguous")),
@@ -106,7 +108,8 @@ fn parse(bytes: &[u8]) -> Result<Request, Refusal> {
         })
         .collect();
     let mut head =
-        format!("{method} {path} HTTP/1.1\r\nHost: {}\r\n", shown(&host, port)).into_bytes();
+        format!("{method} {path} HTTP/1.1\r\nHost: {}\r\n", format_authority(&host, port))
+            .into_bytes();
     for field in fields {
         let name = field.name.to_ascii_lowercase();
         let is_needed = matches!(name.as_str(), "content-length" | "transfer-encoding");
@@ -120,7 +123,7 @@ fn parse(bytes: &[u8]) -> Result<Request, Refusal> {
         }
     }
     head.extend_from_slice(b"Connection: close\r\n\r\n");
-    Ok(Request::Forward { host, port, head, body })
+    Ok(ProxyRequest::Forward { host, port, head, body })
 }
 
 fn strip_scheme(target: &str) -> Option<&str> {
@@ -128,13 +131,13 @@ fn strip_scheme(target: &str) -> Option<&str> {
     scheme.eq_ignore_ascii_case("http://").then_some(rest)
 }
 
-fn shown(host: &str, port: u16) -> String {
+fn format_authority(host: &str, port: u16) -> String {
     if port == 80 { host.to_owned() } else { format!("{host}:{port}") }
 }
 
 /// Reads `host:port`.
-fn authority(text: &str, default: Option<u16>) -> Result<(String, u16), Refusal> {
-    let malformed = Err(Refusal::Malformed("its host is not one"));
+fn parse_authority(text: &str, default: Option<u16>) -> Result<(String, u16), ConnectionRefusal> {
+    let malformed = Err(ConnectionRefusal::Malformed("its host is not one"));
     if text.contains('@') {
         return malformed;
     }
@@ -143,7 +146,7 @@ fn authority(text: &str, default: Option<u16>) -> Result<(String, u16), Refusal>
         Some((host, port)) => (host, port.parse().ok()),
         None => (text, default),
     };
-    let host = &*normalized(host);
+    let host = &*normalize_host(host);
     // A second final dot would be taken off by the next one who compares it.
     match port.filter(|_| !host.ends_with('.')) {
         Some(port) if !host.is_empty() && host.len() <= LONGEST_HOST && port != 0 => {
@@ -153,17 +156,17 @@ fn authority(text: &str, default: Option<u16>) -> Result<(String, u16), Refusal>
     }
 }
 
-impl Body {
+impl BodyLength {
     /// Copies the body, and nothing behind it.
     pub(super) fn copy(self, from: &mut impl BufRead, to: &mut impl Write) -> io::Result<()> {
         match self {
-            Self::Length(length) => {
+            Self::Bytes(length) => {
                 if io::copy(&mut from.take(length), to)? != length {
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }
             }
             Self::Chunked => loop {
-                let line = line(from)?;
+                let line = read_line(from)?;
                 let digits = line.split(|byte| matches!(byte, b';' | b'\r' | b'\n')).next();
                 let size = digits
                     .and_then(|digits| std::str::from_utf8(digits.trim_ascii()).ok())
@@ -177,7 +180,7 @@ impl Body {
                     to.write_all(b"\r\n")?;
                     break;
                 }
-                if io::copy(&mut from.take(size), to)? != size || line_is_not_empty(from)? {
+                if io::copy(&mut from.take(size), to)? != size || has_more_lines(from)? {
                     return Err(io::ErrorKind::InvalidData.into());
                 }
                 to.write_all(b"\r\n")?;
@@ -187,21 +190,21 @@ impl Body {
     }
 }
 
-fn line(from: &mut impl BufRead) -> io::Result<Vec<u8>> {
+fn read_line(from: &mut impl BufRead) -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
     from.take(1024).read_until(b'\n', &mut line)?;
     if line.ends_with(b"\n") { Ok(line) } else { Err(io::ErrorKind::InvalidData.into()) }
 }
 
-fn line_is_not_empty(from: &mut impl BufRead) -> io::Result<bool> {
-    Ok(!matches!(line(from)?.as_slice(), b"\r\n" | b"\n"))
+fn has_more_lines(from: &mut impl BufRead) -> io::Result<bool> {
+    Ok(!matches!(read_line(from)?.as_slice(), b"\r\n" | b"\n"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn request(text: &str) -> Result<Request, Refusal> {
+    fn request(text: &str) -> Result<ProxyRequest, ConnectionRefusal> {
         read(&mut text.as_bytes()).unwrap().unwrap()
     }
 
@@ -209,8 +212,8 @@ mod tests {
     fn a_request_is_sent_on_with_the_host_of_its_address() {
         let text = "GET http://A.example:8080/x?y HTTP/1.1\r\nHost: other.example\r\nProxy-Authorization: x\r\n\
                     Connection: keep-alive, x-secret\r\nX-Secret: 1\r\nAccept: */*\r\n\r\n";
-        let Ok(Request::Forward { host, port, head, body }) = request(text) else { panic!() };
-        assert_eq!((host.as_str(), port, body), ("a.example", 8080, Body::Length(0)));
+        let Ok(ProxyRequest::Forward { host, port, head, body }) = request(text) else { panic!() };
+        assert_eq!((host.as_str(), port, body), ("a.example", 8080, BodyLength::Bytes(0)));
         let head = String::from_utf8(head).unwrap();
         let expected =
             "GET /x?y HTTP/1.1\r\nHost: a.example:8080\r\nAccept: */*\r\nConnection: close\r\n\r\n";
@@ -220,7 +223,7 @@ mod tests {
     #[test]
     fn a_tunnel_names_its_port() {
         let tunnel = |target: &str| request(&format!("CONNECT {target} HTTP/1.1\r\n\r\n"));
-        let expected = Request::Tunnel { host: "a.example".to_owned(), port: 443 };
+        let expected = ProxyRequest::Tunnel { host: "a.example".to_owned(), port: 443 };
         assert_eq!(tunnel("a.example:443"), Ok(expected));
         for target in
             ["a.example", "a.example:0", ":443", "u@a.example:443", "a.example:x", "a.example:443:"]
@@ -242,7 +245,7 @@ mod tests {
             "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
         ] {
             let text = format!("POST http://a.example/ HTTP/1.1\r\n{fields}\r\n\r\n");
-            assert!(matches!(request(&text), Err(Refusal::Malformed(_))), "{fields}");
+            assert!(matches!(request(&text), Err(ConnectionRefusal::Malformed(_))), "{fields}");
         }
         for target in ["/", "https://a.example/", "ftp://a.example/", "*"] {
             assert!(request(&format!("GET {target} HTTP/1.1\r\n\r\n")).is_err(), "{target}");
@@ -251,27 +254,27 @@ mod tests {
 
     #[test]
     fn a_body_ends_where_it_ends() {
-        let copied = |body: Body, text: &str| {
+        let copied = |body: BodyLength, text: &str| {
             let (mut from, mut to) = (text.as_bytes(), Vec::new());
             let is_whole = body.copy(&mut from, &mut to).is_ok();
             (is_whole, String::from_utf8(to).unwrap(), from.len())
         };
         let rest = "GET http://b.example/";
         let chunked = format!("3;x=y\r\nabc\r\n0\r\n\r\n{rest}");
-        assert_eq!(copied(Body::Length(3), "abcdef"), (true, "abc".to_owned(), 3));
-        let (is_whole, text, _) = copied(Body::Chunked, &chunked);
+        assert_eq!(copied(BodyLength::Bytes(3), "abcdef"), (true, "abc".to_owned(), 3));
+        let (is_whole, text, _) = copied(BodyLength::Chunked, &chunked);
         assert_eq!((is_whole, text.as_str()), (true, "3\r\nabc\r\n0\r\n\r\n"));
-        assert!(!copied(Body::Length(3), "ab").0);
+        assert!(!copied(BodyLength::Bytes(3), "ab").0);
         for text in ["+3\r\nabc\r\n", "3\r\nabcd\r\n", "x\r\n", "3\r\nab", ""] {
-            assert!(!copied(Body::Chunked, text).0, "{text:?}");
+            assert!(!copied(BodyLength::Chunked, text).0, "{text:?}");
         }
     }
 
     #[test]
     fn a_head_has_a_bound() {
         let text =
-            format!("GET http://a.example/ HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(LONGEST_HEAD));
-        assert_eq!(request(&text), Err(Refusal::Malformed("its head is too long")));
+            format!("GET http://a.example/ HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(MAX_HEAD_LENGTH));
+        assert_eq!(request(&text), Err(ConnectionRefusal::Malformed("its head is too long")));
         assert!(read(&mut &b"GET http://a"[..]).unwrap().is_none());
     }
 }

@@ -4,14 +4,14 @@
 //! folders. Whoever writes them has the next `git status` of the user run a program outside of the sandbox. So:
 //!
 //! * What is there before a command is mounted read-only. The configuration, which ordinary commands of git change, is
-//!   a copy of the worker's own ([`Lent`]); after a command, harmless changes are taken over, and others are not.
+//!   a copy of the worker's own ([`CopiedFile`]); after a command, harmless changes are taken over, and others are not.
 //! * What a command has made anew is looked for after its end, and made harmless ([`Watch::after`]). Where there are no
 //!   mounts, this goes for all of it.
-//! * Should the engine be killed meanwhile, its supervisors do it ([`Survivor`]); should they be killed with it, the next
+//! * Should the engine be killed meanwhile, its supervisors do it ([`DeferredCleanup`]); should they be killed with it, the next
 //!   start of the program does ([`finish_left`]), by what is written in a file of the state folder.
 
-mod config;
-mod judge;
+mod cleanup;
+mod git_config;
 mod scan;
 mod watches;
 
@@ -31,81 +31,83 @@ use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use self::config::{Base, parse};
-use self::judge::{Found, Targets};
-use self::scan::{Items, Place, Scanner};
-use super::confine::Level;
-use super::policy::{Lent, Mode, Policy};
+use self::cleanup::{LinkTargets, RootState};
+use self::git_config::{GitPathBase, parse};
+use self::scan::{FolderRole, GitItems, Scanner};
+use super::confine::SandboxLevel;
+use super::sandbox_policy::{CopiedFile, SandboxMode, SandboxPolicy};
 
 /// A folder below which repositories are looked for.
-struct Root {
+struct ScanRoot {
     dir: Dir,
     path: PathBuf,
 }
 
 /// A root with what git executed or followed there before the first command.
-struct Watched {
-    root: Root,
-    place: Place,
+struct WatchedRoot {
+    root: ScanRoot,
+    place: FolderRole,
     /// What has to stay what it is, where nothing is mounted.
     exact: Vec<PathBuf>,
     scanner: Scanner,
-    before: Items,
+    before: GitItems,
     /// Where that led.
-    led: Targets,
+    targets: LinkTargets,
 }
 
 /// Looks after the repositories that commands may write.
-pub(super) struct Watch {
-    policy: Policy,
-    roots: Mutex<Vec<Watched>>,
+pub(super) struct RepositoryGuard {
+    policy: SandboxPolicy,
+    roots: Mutex<Vec<WatchedRoot>>,
     /// The folders of the configurations that are lent.
-    owners: Vec<Dir>,
+    config_folders: Vec<Dir>,
     /// Whether what was there before is mounted read-only; unset until the first worker knows.
     is_mounted: OnceLock<bool>,
-    marker: OnceLock<Option<File>>,
+    record_file: OnceLock<Option<File>>,
 }
 
 /// What is written down for a run, should it be killed.
 #[derive(Serialize, Deserialize)]
-struct Record {
-    roots: Vec<(PathBuf, Place, Vec<PathBuf>, Items)>,
+struct CleanupRecord {
+    roots: Vec<(PathBuf, FolderRole, Vec<PathBuf>, GitItems)>,
     /// What commands couldn't change.
     mounted: Vec<PathBuf>,
     /// Where what was there led, in the order of the roots.
     #[serde(default)]
-    led: Vec<Targets>,
+    #[serde(rename = "led")]
+    targets: Vec<LinkTargets>,
 }
 
 /// The most repositories whose files are mounted; each costs something at the start of a worker.
-const MOST: usize = 100;
+const MAX_REPOSITORIES: usize = 100;
 
 /// Folders of dependencies and of what is built, whose repositories come and go.
-const DEPENDENCIES: [&str; 6] = ["node_modules", "target", ".venv", "venv", "vendor", "build"];
+const DEPENDENCY_FOLDERS: [&str; 6] =
+    ["node_modules", "target", ".venv", "venv", "vendor", "build"];
 
 /// The folder in the state folder that has a file for each run.
-const RECORDS: &str = "repositories";
+const RECORD_FOLDER: &str = "repositories";
 
 /// How often, and for how long, a configuration that git has locked is waited for.
-const ATTEMPTS: u32 = 50;
-const PAUSE: Duration = Duration::from_millis(10);
+const LOCK_ATTEMPTS: u32 = 50;
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
-impl Watch {
+impl RepositoryGuard {
     /// Looks at the repositories that commands with this policy may write.
-    pub(super) fn new(policy: &Policy) -> Self {
+    pub(super) fn new(policy: &SandboxPolicy) -> Self {
         let mut watch = Self {
             policy: policy.clone(),
             roots: Mutex::default(),
-            owners: Vec::new(),
+            config_folders: Vec::new(),
             is_mounted: OnceLock::new(),
-            marker: OnceLock::new(),
+            record_file: OnceLock::new(),
         };
-        if policy.mode != Mode::WorkspaceWrite {
+        if policy.mode != SandboxMode::WorkspaceWrite {
             return watch;
         }
-        let mut roots = vec![(policy.workspace.clone(), Place::WorkTree)];
-        roots.extend(watch.elsewhere());
-        roots.extend(policy.writable.iter().filter_map(|path| of_writable(path)));
+        let mut roots = vec![(policy.workspace.clone(), FolderRole::WorkTree)];
+        roots.extend(watch.add_linked_repository());
+        roots.extend(policy.writable.iter().filter_map(|path| scan_root_for(path)));
         for (path, place) in roots {
             watch.add(&path, place);
         }
@@ -113,19 +115,21 @@ impl Watch {
     }
 
     /// Returns the policy with what is protected for the sake of git.
-    pub(super) fn policy(&self) -> &Policy {
+    pub(super) fn policy(&self) -> &SandboxPolicy {
         &self.policy
     }
 
-    fn add(&mut self, path: &Path, place: Place) {
+    fn add(&mut self, path: &Path, place: FolderRole) {
         let Ok(path) = path.canonicalize() else { return };
         let Ok(dir) = Dir::open_ambient_dir(&path, ambient_authority()) else { return };
         let mut scanner = Scanner::watching();
         let (before, repositories) = scanner.scan(&dir, place);
-        for repository in repositories.iter().filter(|path| !is_dependency(path)).take(MOST) {
+        for repository in
+            repositories.iter().filter(|path| !is_dependency(path)).take(MAX_REPOSITORIES)
+        {
             self.protect(&path.join(repository));
         }
-        if place == Place::WorkTree {
+        if place == FolderRole::WorkTree {
             // The one that the workspace itself belongs to.
             let own = path.join(".git");
             match fs::symlink_metadata(&own) {
@@ -135,10 +139,10 @@ impl Watch {
             }
         }
         self.policy.repositories.push(path.clone());
-        let root = Root { dir, path };
-        let led = judge::targets(&root, &before);
+        let root = ScanRoot { dir, path };
+        let led = cleanup::find_targets(&root, &before);
         let roots = self.roots.get_mut().unwrap_or_else(PoisonError::into_inner);
-        roots.push(Watched { root, place, exact: Vec::new(), scanner, before, led });
+        roots.push(WatchedRoot { root, place, exact: Vec::new(), scanner, before, targets: led });
     }
 
     /// Protects the files of a repository that are there.
@@ -155,67 +159,68 @@ impl Watch {
                 self.policy.protected.extend(path.canonicalize());
                 self.policy.links.push(path);
             } else if name == "config" && !self.policy.protected.contains(&path) {
-                self.lend(repository);
+                self.copy_config(repository);
             } else {
                 self.policy.protected.push(path);
             }
         }
     }
 
-    fn lend(&mut self, repository: &Path) {
+    fn copy_config(&mut self, repository: &Path) {
         let Ok(owner) = Dir::open_ambient_dir(repository, ambient_authority()) else { return };
-        let copy = PathBuf::from(self.policy.lent.len().to_string());
-        self.policy.lent.push(Lent { file: repository.join("config"), copy });
-        self.owners.push(owner);
+        let copy = PathBuf::from(self.policy.copied.len().to_string());
+        self.policy.copied.push(CopiedFile { file: repository.join("config"), copy });
+        self.config_folders.push(owner);
     }
 
     /// Lets commands write a repository that lies elsewhere and has the workspace as a work tree. Returns where it is to
     /// be looked at.
-    fn elsewhere(&mut self) -> Vec<(PathBuf, Place)> {
+    fn add_linked_repository(&mut self) -> Vec<(PathBuf, FolderRole)> {
         let workspace = self.policy.workspace.clone();
-        let Some(found) = Elsewhere::of(&workspace) else { return Vec::new() };
+        let Some(found) = LinkedRepository::detect(&workspace) else { return Vec::new() };
         match found {
-            Elsewhere::WorkTree { own, common } => {
+            LinkedRepository::WorkTree { own, common } => {
                 let (linked, work_trees) = others(&common, &own);
                 self.policy.protected.extend(in_linked(&own));
                 // As in a main work tree, git makes files at the top of the repository: locks, packed references.
                 if !work_trees.iter().chain([&workspace]).any(|path| path.starts_with(&common)) {
                     let is_outside = |(_, path): &(_, &PathBuf)| !path.starts_with(&workspace);
-                    let outside = linked.iter().zip(&work_trees).filter(is_outside).take(MOST);
+                    let outside =
+                        linked.iter().zip(&work_trees).filter(is_outside).take(MAX_REPOSITORIES);
                     let followed = outside.flat_map(|(linked, _)| in_linked(linked));
-                    let there = followed.filter(|path| path.symlink_metadata().is_ok());
+                    let there = followed_by_git.filter(|path| path.symlink_metadata().is_ok());
                     self.policy.protected.extend(there);
                     self.policy.writable.push(common.clone());
-                    return vec![(common, Place::Repository)];
+                    return vec![(common, FolderRole::Repository)];
                 }
                 // Work trees lie in there, too.
                 let names = ["objects", "refs", "logs"];
                 let parts: Vec<_> = names.iter().map(|name| common.join(name)).collect();
                 self.policy.writable.extend(parts.iter().cloned().chain([own.clone()]));
-                self.lend(&common);
-                let parts = parts.into_iter().skip(1).map(|path| (path, Place::Inside));
-                parts.chain([(own, Place::Repository)]).collect()
+                self.copy_config(&common);
+                let parts = parts.into_iter().skip(1).map(|path| (path, FolderRole::Inside));
+                parts.chain([(own, FolderRole::Repository)]).collect()
             }
-            Elsewhere::Submodule(own) => {
+            LinkedRepository::Submodule(own) => {
                 self.policy.writable.push(own.clone());
-                vec![(own, Place::Repository)]
+                vec![(own, FolderRole::Repository)]
             }
         }
     }
 
     /// Begins to look after a run whose commands are confined at this level.
-    pub(super) fn begin(&self, level: Level) {
+    pub(super) fn begin(&self, level: SandboxLevel) {
         let is_mounted = *self.is_mounted.get_or_init(|| {
-            let is_mounted = level == Level::Namespaces;
+            let is_mounted = level == SandboxLevel::Namespaces;
             if !is_mounted {
                 let mut roots = self.roots.lock().unwrap_or_else(PoisonError::into_inner);
-                roots.iter_mut().for_each(|watched| watched.keep(&self.policy.protected));
+                roots.iter_mut().for_each(|watched| watched.remember_exact(&self.policy.protected));
             }
             is_mounted
         });
-        self.marker.get_or_init(|| {
-            let marker = self.policy.marker.as_ref()?;
-            match self.record(is_mounted).write(marker) {
+        self.record_file.get_or_init(|| {
+            let marker = self.policy.record_path.as_ref()?;
+            match self.record(is_mounted).write(new_record_path) {
                 Ok(file) => Some(file),
                 Err(error) => {
                     log::debug!("{} was not written: {error}", marker.display());
@@ -225,38 +230,38 @@ impl Watch {
         });
     }
 
-    fn record(&self, is_mounted: bool) -> Record {
+    fn record(&self, is_mounted: bool) -> CleanupRecord {
         let roots = self.roots.lock().unwrap_or_else(PoisonError::into_inner);
-        let root = |watched: &Watched| {
-            let Watched { root, place, exact, before, .. } = watched;
+        let root = |watched: &WatchedRoot| {
+            let WatchedRoot { root, place, exact, before, .. } = watched;
             (root.path.clone(), *place, exact.clone(), before.clone())
         };
-        Record {
+        CleanupRecord {
             roots: roots.iter().map(root).collect(),
-            mounted: if is_mounted { mounted(&self.policy) } else { Vec::new() },
-            led: roots.iter().map(|watched| watched.led.clone()).collect(),
+            mounted: if is_mounted { read_only_paths(&self.policy) } else { Vec::new() },
+            targets: roots.iter().map(|watched| watched.targets.clone()).collect(),
         }
     }
 
     /// Makes harmless what commands have made for git. Returns what was done, a sentence for each.
-    pub(super) fn after(&self) -> Vec<String> {
+    pub(super) fn clean_up(&self) -> Vec<String> {
         let mounted = match self.is_mounted.get() {
-            Some(true) => mounted(&self.policy),
+            Some(true) => read_only_paths(&self.policy),
             Some(false) => Vec::new(),
             None => return Vec::new(),
         };
         let mut roots = self.roots.lock().unwrap_or_else(PoisonError::into_inner);
-        roots.iter_mut().flat_map(|watched| watched.sweep(&mounted)).collect()
+        roots.iter_mut().flat_map(|watched| watched.clean(&mounted)).collect()
     }
 
     /// Gives a worker copies of the configurations as they are now.
-    pub(super) fn lend_to(&self, copies: &Path) -> Vec<Vec<u8>> {
+    pub(super) fn write_copies(&self, copies: &Path) -> Vec<Vec<u8>> {
         let Ok(temp) = Dir::open_ambient_dir(&self.policy.temp, ambient_authority()) else {
             return Vec::new();
         };
-        let lent = self.policy.lent.iter().zip(&self.owners).map(|(lent, owner)| {
+        let lent = self.policy.copied.iter().zip(&self.config_folders).map(|(lent, owner)| {
             let content = scan::read(owner, Path::new("config")).unwrap_or_default();
-            if let Err(error) = replace(&temp, &copies.join(&lent.copy), &content) {
+            if let Err(error) = replace_file(&temp, &copies.join(&lent.copy), &content) {
                 log::debug!("{} was not lent: {error}", lent.file.display());
             }
             content
@@ -265,18 +270,18 @@ impl Watch {
     }
 
     /// Takes over the harmless changes that a command has made in its copies.
-    pub(super) fn take_back(&self, copies: &Path, before: &[Vec<u8>]) -> Vec<String> {
+    pub(super) fn merge_copies(&self, copies: &Path, before: &[Vec<u8>]) -> Vec<String> {
         let Ok(temp) = Dir::open_ambient_dir(&self.policy.temp, ambient_authority()) else {
             return Vec::new();
         };
-        let lent = self.policy.lent.iter().zip(&self.owners).zip(before);
+        let lent = self.policy.copied.iter().zip(&self.config_folders).zip(before);
         let taken = lent.filter_map(|((lent, owner), old)| {
             let new = scan::read(&temp, &copies.join(&lent.copy).join("config")).ok()?;
             if new == *old {
                 return None;
             }
-            let why = judge::refused(old, &new).or_else(|| {
-                let taken = take_over(owner, old, &new);
+            let why = cleanup::refusal_reason(old, &new).or_else(|| {
+                let taken = merge_config(owner, old, &new);
                 taken.err().map(|error| error.to_string())
             })?;
             Some(format!(
@@ -289,47 +294,48 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for RepositoryGuard {
     fn drop(&mut self) {
-        let said = self.after();
+        let said = self.clean_up();
         for sentence in said {
             log::warn!("{sentence}");
         }
-        if let (Some(Some(_)), Some(marker)) = (self.marker.get(), &self.policy.marker) {
-            let _ = fs::remove_file(marker);
+        if let (Some(Some(_)), Some(marker)) = (self.record_file.get(), &self.policy.record_path) {
+            let _ = fs::remove_file(new_record_path);
         }
     }
 }
 
-impl Watched {
+impl WatchedRoot {
     /// Remembers what has to stay what it is.
-    fn keep(&mut self, protected: &[PathBuf]) {
+    fn remember_exact(&mut self, protected: &[PathBuf]) {
         let Self { root, exact, before, .. } = self;
         let inside = protected.iter().filter_map(|path| path.strip_prefix(&root.path).ok());
         let inside = inside.filter(|path| !path.as_os_str().is_empty());
         exact.extend(inside.filter(|path| !before.contains_key(*path)).map(Path::to_owned));
         // What isn't there is looked for in another way.
         exact.retain(|path| root.dir.symlink_metadata(path).is_ok());
-        exact.iter().for_each(|path| judge::exact(&root.dir, path, before));
+        exact.iter().for_each(|path| cleanup::exact_items(&root.dir, path, before));
     }
 
-    fn sweep(&mut self, mounted: &[PathBuf]) -> Vec<String> {
-        let Self { root, place, exact, scanner, before, led } = self;
+    fn clean(&mut self, mounted: &[PathBuf]) -> Vec<String> {
+        let Self { root, place, exact, scanner, before, targets: led } = self;
         let (mut now, _) = scanner.scan(&root.dir, *place);
-        exact.iter().for_each(|path| judge::exact(&root.dir, path, &mut now));
+        exact.iter().for_each(|path| cleanup::exact_items(&root.dir, path, &mut now));
         let is_left = |path: &Path| {
             let path = root.path.join(path);
             mounted.iter().any(|place| path.starts_with(place))
         };
-        let is_scanned = |path: &Path| scanner.has(path);
-        let found = Found { before, led, now: &now, is_left: &is_left, is_scanned: &is_scanned };
-        judge::sweep(root, &found)
+        let is_scanned = |path: &Path| scanner.was_scanned(path);
+        let found =
+            RootState { before, led, now: &now, is_read_only: &is_left, is_scanned: &is_scanned };
+        cleanup::clean_root(root, &found)
     }
 }
 
 /// Returns what is mounted for a policy, and can't be changed by commands.
-fn mounted(policy: &Policy) -> Vec<PathBuf> {
-    let lent = policy.lent.iter().map(|lent| &lent.file);
+fn read_only_paths(policy: &SandboxPolicy) -> Vec<PathBuf> {
+    let lent = policy.copied.iter().map(|lent| &lent.file);
     policy
         .protected
         .iter()
@@ -341,7 +347,7 @@ fn mounted(policy: &Policy) -> Vec<PathBuf> {
 }
 
 /// Writes a file in a folder that others may write, whatever they have put there.
-fn replace(temp: &Dir, folder: &Path, content: &[u8]) -> io::Result<()> {
+fn replace_file(temp: &Dir, folder: &Path, content: &[u8]) -> io::Result<()> {
     temp.create_dir_all(folder)?;
     let new = folder.join(Uuid::now_v7().simple().to_string());
     temp.open_with(&new, cap_std::fs::OpenOptions::new().write(true).create_new(true))?
@@ -350,15 +356,17 @@ fn replace(temp: &Dir, folder: &Path, content: &[u8]) -> io::Result<()> {
 }
 
 /// Writes a configuration as git does: to a lock first.
-fn take_over(owner: &Dir, old: &[u8], new: &[u8]) -> io::Result<()> {
+fn merge_config(owner: &Dir, old: &[u8], new: &[u8]) -> io::Result<()> {
     let mut options = cap_std::fs::OpenOptions::new();
     options.write(true).create_new(true);
     let mut attempt = 0;
     let mut lock = loop {
         match owner.open_with("config.lock", &options) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < ATTEMPTS => {
+            Err(error)
+                if error.kind() == io::ErrorKind::AlreadyExists && attempt < LOCK_ATTEMPTS =>
+            {
                 attempt += 1;
-                std::thread::sleep(PAUSE);
+                std::thread::sleep(LOCK_PAUSE);
             }
             opened => break opened?,
         }
@@ -396,22 +404,22 @@ fn in_place(owner: &Dir, old: usize, new: &[u8]) -> io::Result<()> {
 }
 
 /// A repository that has the workspace as a work tree, and lies elsewhere.
-enum Elsewhere {
+enum LinkedRepository {
     /// The workspace is a linked work tree: it has a folder of its own in a repository.
     WorkTree { own: PathBuf, common: PathBuf },
     /// The workspace is a submodule.
     Submodule(PathBuf),
 }
 
-impl Elsewhere {
+impl LinkedRepository {
     /// Returns the repository, if it knows the workspace: a file of the workspace alone could name any folder.
-    fn of(workspace: &Path) -> Option<Self> {
+    fn detect(workspace: &Path) -> Option<Self> {
         let file = workspace.join(".git");
         if !fs::symlink_metadata(&file).ok()?.is_file() {
             return None;
         }
         let named = |path: &Path, prefix: &str| {
-            let text = String::from_utf8(contents(path)?).ok()?;
+            let text = String::from_utf8(read_file(path)?).ok()?;
             let target = text.strip_prefix(prefix)?.trim_end_matches('\n');
             path.parent()?.join(target).canonicalize().ok()
         };
@@ -425,7 +433,7 @@ impl Elsewhere {
             let is_own = own.parent()? == common.join("worktrees");
             return (is_known && is_own).then_some(Self::WorkTree { own, common });
         }
-        let config = parse(&contents(&own.join("config"))?)?;
+        let config = parse(&read_file(&own.join("config"))?)?;
         let is_known = config.iter().any(|setting| {
             setting.is_harmless(&|_| false)
                 != setting.is_harmless(&|path| {
@@ -446,30 +454,31 @@ fn others(common: &Path, own: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let entries = fs::read_dir(common.join("worktrees")).into_iter().flatten().flatten();
     let linked = entries.map(|entry| entry.path()).filter(|linked| linked != own);
     let located = linked.filter_map(|linked| {
-        let file = String::from_utf8(contents(&linked.join("gitdir"))?).ok()?;
+        let file = String::from_utf8(read_file(&linked.join("gitdir"))?).ok()?;
         let work_tree = linked.join(file.trim_end_matches('\n')).parent()?.to_owned();
-        Some((linked, super::policy::real(&work_tree)?))
+        Some((linked, super::sandbox_policy::resolve_path(&work_tree)?))
     });
     located.unzip()
 }
 
 /// Returns where a further folder that commands may write is to be looked at. It may be a cache of any size, so what lies
 /// below counts only if it is a work tree already.
-fn of_writable(path: &Path) -> Option<(PathBuf, Place)> {
+fn scan_root_for(path: &Path) -> Option<(PathBuf, FolderRole)> {
     let path = path.canonicalize().ok()?;
-    if path.ancestors().any(|folder| folder.file_name().is_some_and(scan::is_git)) {
-        let place = if path.join("HEAD").exists() { Place::Repository } else { Place::Inside };
+    if path.ancestors().any(|folder| folder.file_name().is_some_and(scan::is_git_name)) {
+        let place =
+            if path.join("HEAD").exists() { FolderRole::Repository } else { FolderRole::Inside };
         return Some((path, place));
     }
-    let place = if path.join(".git").exists() { Place::WorkTree } else { Place::Shallow };
+    let place = if path.join(".git").exists() { FolderRole::WorkTree } else { FolderRole::Shallow };
     Some((path, place))
 }
 
 fn is_dependency(path: &Path) -> bool {
-    path.iter().any(|name| DEPENDENCIES.iter().any(|other| name == *other))
+    path.iter().any(|name| DEPENDENCY_FOLDERS.iter().any(|other| name == *other))
 }
 
-impl Record {
+impl CleanupRecord {
     /// Writes the record, and returns the file, which is locked as long as it is open.
     fn write(&self, path: &Path) -> io::Result<File> {
         if let Some(folder) = path.parent() {
@@ -482,31 +491,38 @@ impl Record {
     }
 
     /// Does what the run could not.
-    fn finish(self, open: impl Fn(&Path) -> Option<Dir>) -> Vec<String> {
-        let Self { roots, mounted, led } = self;
+    fn clean_up(self, open: impl Fn(&Path) -> Option<Dir>) -> Vec<String> {
+        let Self { roots, mounted, targets: led } = self;
         let led = led.into_iter().map(Some).chain(std::iter::repeat(None));
         let watched = roots.into_iter().zip(led).filter_map(|(watched, led)| {
             let (path, place, exact, before) = watched;
-            let root = Root { dir: open(&path)?, path };
-            let led = led.unwrap_or_else(|| judge::targets(&root, &before));
-            Some(Watched { root, place, exact, scanner: Scanner::default(), before, led })
+            let root = ScanRoot { dir: open(&path)?, path };
+            let led = led.unwrap_or_else(|| cleanup::find_targets(&root, &before));
+            Some(WatchedRoot {
+                root,
+                place,
+                exact,
+                scanner: Scanner::default(),
+                before,
+                targets: led,
+            })
         });
-        watched.flat_map(|mut watched| watched.sweep(&mounted)).collect()
+        watched.flat_map(|mut watched| watched.clean(&mounted)).collect()
     }
 }
 
 /// Returns the name of a file for the record of a run.
-pub fn marker(state: &Path) -> PathBuf {
-    state.join(RECORDS).join(Uuid::now_v7().simple().to_string())
+pub fn new_record_path(state: &Path) -> PathBuf {
+    state.join(RECORD_FOLDER).join(Uuid::now_v7().simple().to_string())
 }
 
 /// Makes harmless what the commands of runs have made for git that were killed. Returns what was done.
-pub fn finish_left(state: &Path) -> Vec<String> {
-    let entries = fs::read_dir(state.join(RECORDS)).into_iter().flatten().flatten();
+pub fn finish_interrupted(state: &Path) -> Vec<String> {
+    let entries = fs::read_dir(state.join(RECORD_FOLDER)).into_iter().flatten().flatten();
     let finished = entries.flat_map(|entry| {
         let path = entry.path();
         let left = File::open(&path).and_then(|file| match file.try_lock() {
-            Ok(()) => serde_json::from_reader::<_, Record>(io::BufReader::new(&file))
+            Ok(()) => serde_json::from_reader::<_, CleanupRecord>(io::BufReader::new(&file))
                 .map(Some)
                 .map_err(Into::into),
             // Its run goes on.
@@ -516,7 +532,7 @@ pub fn finish_left(state: &Path) -> Vec<String> {
         let open = |path: &Path| Dir::open_ambient_dir(path, ambient_authority()).ok();
         let said = match left {
             Ok(None) => return Vec::new(),
-            Ok(Some(record)) => record.finish(open),
+            Ok(Some(record)) => record.clean_up(open),
             Err(error) => vec![format!("{} can't be read: {error}", path.display())],
         };
         let _ = fs::remove_file(&path);
@@ -527,41 +543,41 @@ pub fn finish_left(state: &Path) -> Vec<String> {
 
 /// What a supervisor needs to do the work of an engine that was killed.
 #[cfg(target_os = "linux")]
-pub(super) struct Survivor {
+pub(super) struct DeferredCleanup {
     records: Dir,
     name: OsString,
     roots: Vec<(PathBuf, Dir)>,
 }
 
 #[cfg(target_os = "linux")]
-impl Survivor {
+impl DeferredCleanup {
     /// Opens everything; to be called before there are other mounts.
-    pub(super) fn of(policy: &Policy) -> Option<Self> {
-        let marker = policy.marker.as_ref()?;
+    pub(super) fn open(policy: &SandboxPolicy) -> Option<Self> {
+        let marker = policy.record_path.as_ref()?;
         let open = |path: &Path| Dir::open_ambient_dir(path, ambient_authority());
-        let folder = marker.parent()?;
+        let folder = new_record_path.parent()?;
         // The engine writes its record before the first command.
         let _ = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
         let roots =
             policy.repositories.iter().filter_map(|path| Some((path.clone(), open(path).ok()?)));
         Some(Self {
             records: open(folder).ok()?,
-            name: marker.file_name()?.to_owned(),
+            name: new_record_path.file_name()?.to_owned(),
             roots: roots.collect(),
         })
     }
 
     /// Does what the engine would have done after the last command.
-    pub(super) fn finish(self) {
+    pub(super) fn run(self) {
         let Ok(file) = self.records.open(&self.name) else { return };
         let file = file.into_std();
         // Another supervisor may be at it.
         if file.lock().is_err() || self.records.symlink_metadata(&self.name).is_err() {
             return;
         }
-        let record = serde_json::from_reader::<_, Record>(io::BufReader::new(&file));
+        let record = serde_json::from_reader::<_, CleanupRecord>(io::BufReader::new(&file));
         if let Ok(record) = record {
-            record.finish(|path| {
+            record.clean_up(|path| {
                 let (_, dir) = self.roots.iter().find(|(root, _)| root == path)?;
                 dir.try_clone().ok()
             });
@@ -571,7 +587,7 @@ impl Survivor {
 }
 
 /// Reads a regular file, wherever links lead to it. To open a named pipe would mean to wait for its writer.
-fn contents(path: &Path) -> Option<Vec<u8>> {
+fn read_file(path: &Path) -> Option<Vec<u8>> {
     let path = path.canonicalize().ok()?;
     let folder = Dir::open_ambient_dir(path.parent()?, ambient_authority()).ok()?;
     scan::read(&folder, Path::new(path.file_name()?)).ok()
@@ -579,9 +595,9 @@ fn contents(path: &Path) -> Option<Vec<u8>> {
 
 /// Returns what git runs or follows among the files of a work tree, as the configurations of its user and its repository
 /// say: folders of hooks, included files, programs.
-pub fn followed(workspace: &Path, home: Option<&Path>) -> Vec<PathBuf> {
+pub fn followed_by_git(workspace: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     let mut files = vec![workspace.join(".git/config"), workspace.join(".git/config.worktree")];
-    if let Some(Elsewhere::WorkTree { own, common }) = Elsewhere::of(workspace) {
+    if let Some(LinkedRepository::WorkTree { own, common }) = LinkedRepository::detect(workspace) {
         files.extend([common.join("config"), own.join("config.worktree")]);
     }
     if let Some(home) = home {
@@ -590,18 +606,18 @@ pub fn followed(workspace: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     files.push("/etc/gitconfig".into());
     let (mut read, mut found) = (Vec::new(), Vec::new());
     while let Some(file) = files.pop() {
-        if read.contains(&file) || read.len() >= MOST {
+        if read.contains(&file) || read.len() >= MAX_REPOSITORIES {
             continue;
         }
-        let settings = contents(&file).and_then(|text| parse(&text)).unwrap_or_default();
-        for (base, path) in settings.iter().flat_map(config::Setting::followed) {
+        let settings = read_file(&file).and_then(|text| parse(&text)).unwrap_or_default();
+        for (base, path) in settings.iter().flat_map(git_config::GitSetting::followed_paths) {
             let path = match (path.strip_prefix("~"), home, base) {
                 (Ok(rest), Some(home), _) => home.join(rest),
-                (_, _, Base::WorkTree) => workspace.join(path),
-                (_, _, Base::Include) => file.parent().unwrap_or(workspace).join(path),
+                (_, _, GitPathBase::WorkTree) => workspace.join(path),
+                (_, _, GitPathBase::Include) => file.parent().unwrap_or(workspace).join(path),
             };
-            let Some(path) = super::policy::real(&path) else { continue };
-            if base == Base::Include {
+            let Some(path) = super::sandbox_policy::resolve_path(&path) else { continue };
+            if base == GitPathBase::Include {
                 files.push(path.clone());
             }
             let path = match (path.file_name(), path.parent()) {

@@ -19,14 +19,14 @@ use super::watches::{Watch, Watches};
 
 /// Something that git executes or follows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Item {
-    pub kind: Kind,
-    pub content: Content,
+pub(super) struct GitItem {
+    pub kind: GitItemKind,
+    pub content: ItemContent,
 }
 
 /// What git does with an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Kind {
+pub(super) enum GitItemKind {
     /// It reads its settings there.
     Config,
     /// It runs it.
@@ -43,7 +43,7 @@ pub(super) enum Kind {
 
 /// What is found at a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Content {
+pub(super) enum ItemContent {
     File(Vec<u8>),
     Link(PathBuf),
     /// Neither of them, or too large to be kept.
@@ -51,19 +51,19 @@ pub(super) enum Content {
 }
 
 /// The items below a folder, by their path relative to it.
-pub(super) type Items = BTreeMap<PathBuf, Item>;
+pub(super) type GitItems = BTreeMap<PathBuf, GitItem>;
 
 /// The most that is kept of a file, in bytes.
-const LARGEST: u64 = 1 << 20;
+const MAX_CONTENT: u64 = 1 << 20;
 
 /// How old a change of a folder has to be, for the next one to have another time.
-const SETTLED: Duration = Duration::from_secs(1);
+const MIN_CHANGE_AGE: Duration = Duration::from_secs(1);
 
 /// Files that tell git how to continue.
-const TODO: [&str; 5] = ["git-rebase-todo", "todo", "strategy", "opts", "applyopts"];
+const CONTINUATION_FILES: [&str; 5] = ["git-rebase-todo", "todo", "strategy", "opts", "applyopts"];
 
 /// Folders of them in the folder of a repository.
-const OPERATIONS: [&str; 3] = ["rebase-merge", "rebase-apply", "sequencer"];
+const OPERATION_FOLDERS: [&str; 3] = ["rebase-merge", "rebase-apply", "sequencer"];
 
 /// How many folders are looked at after each command; the others are watched. A watch costs the start of a run more than
 /// a look, and there are not many of them.
@@ -86,13 +86,13 @@ pub(super) struct Scanner {
 /// A folder that was looked at.
 struct Seen {
     path: PathBuf,
-    place: Place,
-    folder: Folder,
+    place: FolderRole,
+    folder: ScannedFolder,
 }
 
 /// What is known of a folder.
 #[derive(Default)]
-struct Folder {
+struct ScannedFolder {
     /// Its device and number.
     identity: (u64, u64),
     /// When it changed last; `None` if that may be too short ago to tell.
@@ -107,7 +107,7 @@ struct Folder {
 
 /// Where a folder lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Place {
+pub(super) enum FolderRole {
     /// In a work tree.
     WorkTree,
     /// It may become one; what lies below is not looked at.
@@ -127,7 +127,7 @@ pub(super) enum Place {
 impl Scanner {
     /// Returns the items below a folder, which is itself in a work tree or the folder of a repository, and the folders of
     /// repositories.
-    pub(super) fn scan(&mut self, root: &Dir, first: Place) -> (Items, Vec<PathBuf>) {
+    pub(super) fn scan(&mut self, root: &Dir, first: FolderRole) -> (GitItems, Vec<PathBuf>) {
         self.watches.update();
         let is_same = |seen: &Seen| {
             let Seen { path, folder, .. } = seen;
@@ -136,11 +136,11 @@ impl Scanner {
         if !self.is_complete || !self.folders.iter().all(is_same) {
             self.walk(root, first);
         }
-        let mut items = Items::new();
+        let mut items = GitItems::new();
         for Seen { path, place, folder } in &self.folders {
             for name in &folder.special {
                 let path = path.join(name);
-                if let Some(item) = item(root, &path, name, *place) {
+                if let Some(item) = read_item(root, &path, name, *place) {
                     items.insert(path, item);
                 }
             }
@@ -149,9 +149,9 @@ impl Scanner {
     }
 
     /// Goes through all folders.
-    fn walk(&mut self, root: &Dir, first: Place) {
+    fn walk(&mut self, root: &Dir, first: FolderRole) {
         let known = self.folders.drain(..).map(|seen| (seen.path, seen.folder));
-        let mut known: HashMap<PathBuf, Folder> = known.collect();
+        let mut known: HashMap<PathBuf, ScannedFolder> = known.collect();
         self.repositories.clear();
         self.is_complete = true;
         let mut todo = vec![(PathBuf::new(), first, false)];
@@ -172,16 +172,18 @@ impl Scanner {
                 continue;
             };
             let place = match place {
-                Place::WorkTree | Place::Shallow | Place::Inside if folder.is_repository => {
-                    Place::Repository
+                FolderRole::WorkTree | FolderRole::Shallow | FolderRole::Inside
+                    if folder.is_repository =>
+                {
+                    FolderRole::Repository
                 }
                 place => place,
             };
-            if place == Place::Repository {
+            if place == FolderRole::Repository {
                 self.repositories.push(path.clone());
             }
             for name in &folder.folders {
-                if let Some(place) = place.of(name) {
+                if let Some(place) = place.child_role(name) {
                     todo.push((path.join(name), place, is_same));
                 }
             }
@@ -195,20 +197,20 @@ impl Scanner {
     }
 
     /// Returns whether the last scan has looked into a folder.
-    pub(super) fn has(&self, path: &Path) -> bool {
+    pub(super) fn was_scanned(&self, path: &Path) -> bool {
         self.folders.iter().any(|seen| seen.path == path)
     }
 
     /// Reads a folder.
-    fn read(&mut self, root: &Dir, path: &Path) -> Option<Folder> {
-        let dir = opened(root, path)?;
+    fn read(&mut self, root: &Dir, path: &Path) -> Option<ScannedFolder> {
+        let dir = open_folder(root, path)?;
         let meta = dir.dir_metadata().ok()?;
-        if *self.device.get_or_insert(meta.dev()) != meta.dev() && is_of_the_kernel(&dir) {
+        if *self.device.get_or_insert(meta.dev()) != meta.dev() && is_kernel_file_system(&dir) {
             return None;
         }
         let is_watched = self.folders.len() >= UNWATCHED;
         let watch = is_watched.then(|| self.watches.add(&dir, meta.dev())).flatten();
-        let mut folder = Folder::default();
+        let mut folder = ScannedFolder::default();
         let (mut head, mut objects, mut refs, mut common) = (false, false, false, false);
         for entry in dir.entries().ok()?.flatten() {
             let Ok(kind) = entry.file_type() else { continue };
@@ -227,9 +229,10 @@ impl Scanner {
             }
         }
         folder.is_repository = head && (objects && refs || common);
-        let is_settled = SystemTime::now()
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .is_ok_and(|now| now.as_secs() > meta.ctime().unsigned_abs() + SETTLED.as_secs());
+        let is_settled =
+            SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).is_ok_and(|now| {
+                now.as_secs() > meta.ctime().unsigned_abs() + MIN_CHANGE_AGE.as_secs()
+            });
         folder.identity = (meta.dev(), meta.ino());
         folder.changed = is_settled.then(|| (meta.ctime().into(), meta.ctime_nsec().into()));
         folder.watch = watch;
@@ -237,7 +240,7 @@ impl Scanner {
     }
 }
 
-impl Folder {
+impl ScannedFolder {
     /// Returns whether it is at a path and has not changed.
     fn is_at(&self, root: &Dir, path: &Path) -> bool {
         let known = self.changed.map(|changed| (self.identity, changed));
@@ -245,17 +248,17 @@ impl Folder {
     }
 }
 
-impl Place {
+impl FolderRole {
     /// Returns where a folder of this name lies in it; `None` for one without anything that git follows.
-    fn of(self, name: &OsStr) -> Option<Self> {
+    fn child_role(self, name: &OsStr) -> Option<Self> {
         let is = |names: &[&str]| names.iter().any(|other| name == *other);
         match self {
-            Self::WorkTree | Self::Shallow if is_git(name) => Some(Self::Repository),
+            Self::WorkTree | Self::Shallow if is_git_name(name) => Some(Self::Repository),
             Self::Shallow => None,
             Self::WorkTree => Some(Self::WorkTree),
             Self::Repository if name == "hooks" => Some(Self::Hooks),
             Self::Repository if name == "objects" => Some(Self::Objects),
-            Self::Repository if is(&OPERATIONS) => Some(Self::Operation),
+            Self::Repository if is(&OPERATION_FOLDERS) => Some(Self::Operation),
             Self::Repository | Self::Operation | Self::Inside => Some(Self::Inside),
             // Git runs no hook in a folder below, and follows nothing among the objects.
             Self::Hooks | Self::Objects => None,
@@ -264,16 +267,16 @@ impl Place {
 }
 
 /// Returns whether a name is `.git` for a file system that takes upper and lower case for the same.
-pub(super) fn is_git(name: &OsStr) -> bool {
+pub(super) fn is_git_name(name: &OsStr) -> bool {
     name.eq_ignore_ascii_case(".git")
 }
 
 /// Returns whether an entry may be followed somewhere.
 fn is_special(kind: FileType, name: &OsStr) -> bool {
     kind.is_symlink()
-        || is_git(name)
+        || is_git_name(name)
         || ["config", "config.worktree", "commondir"].iter().any(|other| name == *other)
-        || TODO.iter().any(|other| name == *other)
+        || CONTINUATION_FILES.iter().any(|other| name == *other)
         || !name.as_bytes().ends_with(b".sample") && kind.is_file() && is_hook(name)
 }
 
@@ -314,32 +317,36 @@ fn is_hook(name: &OsStr) -> bool {
 }
 
 /// Returns an entry as an item; `None` if git doesn't follow it where it is.
-fn item(root: &Dir, path: &Path, name: &OsStr, place: Place) -> Option<Item> {
-    if matches!(place, Place::WorkTree | Place::Shallow) && !is_git(name) {
+fn read_item(root: &Dir, path: &Path, name: &OsStr, place: FolderRole) -> Option<GitItem> {
+    if matches!(place, FolderRole::WorkTree | FolderRole::Shallow) && !is_git_name(name) {
         return None;
     }
     let meta = root.symlink_metadata(path).ok()?;
     let is_link = meta.is_symlink();
     let kind = match (place, name.as_bytes()) {
-        (Place::WorkTree | Place::Shallow, _) if is_link => Kind::Link,
-        (Place::WorkTree | Place::Shallow, _) => Kind::Pointer,
-        (Place::Inside, _) | (_, b"HEAD") if is_link => Kind::Link,
-        (_, _) if is_link => Kind::Pointer,
-        (Place::Repository, b"config" | b"config.worktree") => Kind::Config,
-        (Place::Repository, b"commondir") => Kind::Pointer,
-        (Place::Operation, name) if TODO.iter().any(|other| other.as_bytes() == name) => Kind::Todo,
-        (Place::Hooks, name) if !name.ends_with(b".sample") => Kind::Hook,
+        (FolderRole::WorkTree | FolderRole::Shallow, _) if is_link => GitItemKind::Link,
+        (FolderRole::WorkTree | FolderRole::Shallow, _) => GitItemKind::Pointer,
+        (FolderRole::Inside, _) | (_, b"HEAD") if is_link => GitItemKind::Link,
+        (_, _) if is_link => GitItemKind::Pointer,
+        (FolderRole::Repository, b"config" | b"config.worktree") => GitItemKind::Config,
+        (FolderRole::Repository, b"commondir") => GitItemKind::Pointer,
+        (FolderRole::Operation, name)
+            if CONTINUATION_FILES.iter().any(|other| other.as_bytes() == name) =>
+        {
+            GitItemKind::Todo
+        }
+        (FolderRole::Hooks, name) if !name.ends_with(b".sample") => GitItemKind::Hook,
         _ => return None,
     };
-    Some(Item { kind, content: content(root, path, &meta) })
+    Some(GitItem { kind, content: read_content(root, path, &meta) })
 }
 
 /// Returns what is at a path.
-pub(super) fn content(root: &Dir, path: &Path, meta: &Metadata) -> Content {
+pub(super) fn read_content(root: &Dir, path: &Path, meta: &Metadata) -> ItemContent {
     if meta.is_symlink() {
-        return root.read_link_contents(path).map_or(Content::Other, Content::Link);
+        return root.read_link_contents(path).map_or(ItemContent::Other, ItemContent::Link);
     }
-    read(root, path).map_or(Content::Other, Content::File)
+    read(root, path).map_or(ItemContent::Other, ItemContent::File)
 }
 
 /// Reads a regular file, and nothing else.
@@ -349,17 +356,17 @@ pub(super) fn read(root: &Dir, path: &Path) -> io::Result<Vec<u8>> {
     options.read(true).custom_flags(flags.bits().cast_signed());
     let file = root.open_with(path, &options)?;
     let meta = file.metadata()?;
-    if !meta.is_file() || meta.len() > LARGEST {
+    if !meta.is_file() || meta.len() > MAX_CONTENT {
         return Err(io::ErrorKind::InvalidData.into());
     }
     let mut content = Vec::new();
-    file.take(LARGEST).read_to_end(&mut content)?;
+    file.take(MAX_CONTENT).read_to_end(&mut content)?;
     Ok(content)
 }
 
 /// Returns whether a folder shows what the kernel knows, and no files.
 #[cfg(target_os = "linux")]
-fn is_of_the_kernel(dir: &Dir) -> bool {
+fn is_kernel_file_system(dir: &Dir) -> bool {
     const KINDS: [i64; 6] =
         [0x9fa0, 0x6265_6572, 0x6367_7270, 0x0027_e0eb, 0x6462_6720, 0x7472_6163];
     let found = rustix::fs::fstatfs(dir);
@@ -368,7 +375,7 @@ fn is_of_the_kernel(dir: &Dir) -> bool {
 
 /// Returns whether a folder shows what the kernel knows, and no files.
 #[cfg(not(target_os = "linux"))]
-fn is_of_the_kernel(_: &Dir) -> bool {
+fn is_kernel_file_system(_: &Dir) -> bool {
     false
 }
 
@@ -384,7 +391,7 @@ fn stat(root: &Dir, path: &Path) -> Option<((u64, u64), (i128, i128))> {
 }
 
 /// Opens a folder, also one that a command has closed; that one is left open.
-fn opened(root: &Dir, path: &Path) -> Option<Dir> {
+fn open_folder(root: &Dir, path: &Path) -> Option<Dir> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     match root.open_dir(path) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -418,8 +425,8 @@ mod tests {
         let root = Dir::open_ambient_dir(path("root"), ambient_authority()).unwrap();
         let mut scanner = Scanner::watching();
         let mut found = || {
-            let (items, _) = scanner.scan(&root, Place::WorkTree);
-            let is_same = scanner.scan(&root, Place::WorkTree).0 == items;
+            let (items, _) = scanner.scan(&root, FolderRole::WorkTree);
+            let is_same = scanner.scan(&root, FolderRole::WorkTree).0 == items;
             assert!(is_same, "{items:?}");
             items.into_keys().map(|path| path.display().to_string()).collect::<Vec<_>>()
         };

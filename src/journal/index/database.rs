@@ -9,10 +9,10 @@ use std::time::Duration;
 use rusqlite::Connection;
 
 /// What the tables are; a release that changes them counts it up, and every other one is thrown away.
-const RELEASE: u32 = 3;
+const SCHEMA_VERSION: u32 = 3;
 
 /// How long another process may keep the database; nobody waits for an index longer than that.
-const PATIENCE: Duration = Duration::from_millis(200);
+const BUSY_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// The tables. The texts of the messages are stored once, and the search has an index of their words.
 const TABLES: &str = "
@@ -90,13 +90,13 @@ const TABLES: &str = "
 pub(super) fn open(path: &Path) -> rusqlite::Result<Connection> {
     // SQLite itself would make it readable for everybody; when this fails, it says why.
     let _ = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
-    let database = connect(Connection::open(path)?)?;
-    match release(&database)? {
-        Some(RELEASE) => Ok(database),
-        None => furnish(database),
+    let database = configure(Connection::open(path)?)?;
+    match schema_version(&database)? {
+        Some(SCHEMA_VERSION) => Ok(database),
+        None => create_tables(database),
         Some(_) => {
             drop(database);
-            discard(path);
+            remove_files(path);
             open_new(path)
         }
     }
@@ -104,16 +104,16 @@ pub(super) fn open(path: &Path) -> rusqlite::Result<Connection> {
 
 fn open_new(path: &Path) -> rusqlite::Result<Connection> {
     let _ = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
-    furnish(connect(Connection::open(path)?)?)
+    create_tables(configure(Connection::open(path)?)?)
 }
 
 /// Opens one that is gone with this process.
 pub(super) fn in_memory() -> rusqlite::Result<Connection> {
-    furnish(connect(Connection::open_in_memory()?)?)
+    create_tables(configure(Connection::open_in_memory()?)?)
 }
 
 /// Removes the file, the half-done changes that belong to it behind it.
-pub(super) fn discard(path: &Path) {
+pub(super) fn remove_files(path: &Path) {
     for ending in ["", "-journal", "-wal", "-shm"] {
         let mut name = OsString::from(path);
         name.push(ending);
@@ -121,8 +121,8 @@ pub(super) fn discard(path: &Path) {
     }
 }
 
-fn connect(database: Connection) -> rusqlite::Result<Connection> {
-    database.busy_timeout(PATIENCE)?;
+fn configure(database: Connection) -> rusqlite::Result<Connection> {
+    database.busy_timeout(BUSY_TIMEOUT)?;
     // What a crash of the machine takes is made anew; a file on a network would not stand a shared memory beside it.
     database.pragma_update(None, "synchronous", "OFF")?;
     database.pragma_update(None, "journal_mode", "TRUNCATE")?;
@@ -130,15 +130,15 @@ fn connect(database: Connection) -> rusqlite::Result<Connection> {
 }
 
 /// Returns which release made the tables; none when there are none.
-fn release(database: &Connection) -> rusqlite::Result<Option<u32>> {
+fn schema_version(database: &Connection) -> rusqlite::Result<Option<u32>> {
     let tables: u32 =
         database.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     let release = database.query_row("PRAGMA user_version", [], |row| row.get(0))?;
     Ok((tables > 0 || release > 0).then_some(release))
 }
 
-fn furnish(database: Connection) -> rusqlite::Result<Connection> {
+fn create_tables(database: Connection) -> rusqlite::Result<Connection> {
     database.execute_batch(TABLES)?;
-    database.pragma_update(None, "user_version", RELEASE)?;
+    database.pragma_update(None, "user_version", SCHEMA_VERSION)?;
     Ok(database)
 }

@@ -6,10 +6,10 @@
 //! that is broken, or that another release has made, is thrown away and made anew; where there can be none (another
 //! process holds it, the disk is full or may not be written), one in memory answers this one time.
 
-mod answers;
 mod database;
-mod entry;
-mod question;
+mod queries;
+mod row_collector;
+mod rows;
 mod skim;
 mod update;
 
@@ -18,42 +18,42 @@ use std::time::SystemTime;
 
 use rusqlite::{Connection, ErrorCode};
 
-pub use answers::{
-    CallRow, CostRow, EventRow, FileRow, Hit, MessageRow, Role, SessionDetail, SessionRow,
-    SessionStatus,
+pub use rows::{
+    CallRow, CostRow, EventRow, FileRow, MessageRole, MessageRow, SearchHit, SessionDetail,
+    SessionRow, SessionStatus,
 };
-pub use update::Updated;
+pub use update::IndexUpdate;
 
 use super::error::JournalError;
-use super::id::SessionId;
-use super::store::Store;
+use super::session_id::SessionId;
+use super::session_store::SessionStore;
 use update::Needs;
 
 /// The index across the sessions of a store.
 #[derive(Debug)]
-pub struct Index {
-    store: Store,
+pub struct SessionIndex {
+    store: SessionStore,
     database: Connection,
-    place: Place,
+    location: IndexLocation,
 }
 
 /// Where the index is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Place {
+enum IndexLocation {
     File(PathBuf),
     Memory,
 }
 
-impl Index {
+impl SessionIndex {
     /// Opens the index of a store, and brings it up to date.
     ///
     /// # Errors
     ///
     /// Fails when the store can't be listed.
-    pub fn open(store: &Store) -> Result<Self, JournalError> {
-        let place = Place::File(store.index());
-        match Self::at(store, place) {
-            Err(JournalError::Index(error)) => Self::otherwise(store, &error),
+    pub fn open(store: &SessionStore) -> Result<Self, JournalError> {
+        let place = IndexLocation::File(store.index_path());
+        match Self::open_at(store, place) {
+            Err(JournalError::Index(error)) => Self::open_fallback(store, &error),
             opened => opened,
         }
     }
@@ -63,26 +63,26 @@ impl Index {
     /// # Errors
     ///
     /// Fails when the store can't be listed.
-    pub fn rebuild(store: &Store) -> Result<Self, JournalError> {
-        database::discard(&store.index());
+    pub fn rebuild(store: &SessionStore) -> Result<Self, JournalError> {
+        database::remove_files(&store.index_path());
         Self::open(store)
     }
 
-    fn at(store: &Store, place: Place) -> Result<Self, JournalError> {
+    fn open_at(store: &SessionStore, place: IndexLocation) -> Result<Self, JournalError> {
         let database = match &place {
-            Place::File(path) => database::open(path)?,
-            Place::Memory => database::in_memory()?,
+            IndexLocation::File(path) => database::open(path)?,
+            IndexLocation::Memory => database::in_memory()?,
         };
-        let mut index = Self { store: store.clone(), database, place };
+        let mut index = Self { store: store.clone(), database, location: place };
         index.update()?;
         Ok(index)
     }
 
     /// Opens another index than the one that failed: a new file when that one is broken, and memory otherwise.
-    fn otherwise(store: &Store, error: &rusqlite::Error) -> Result<Self, JournalError> {
+    fn open_fallback(store: &SessionStore, error: &rusqlite::Error) -> Result<Self, JournalError> {
         if is_broken(error) {
             log::warn!("the index of the sessions is broken ({error}); making it anew");
-            match Self::rebuilt(store) {
+            match Self::open_rebuilt(store) {
                 Err(JournalError::Index(again)) => {
                     log::warn!("could not make the index of the sessions anew: {again}");
                 }
@@ -91,13 +91,13 @@ impl Index {
         } else {
             log::warn!("the index of the sessions can't be used ({error}); doing without");
         }
-        Self::at(store, Place::Memory)
+        Self::open_at(store, IndexLocation::Memory)
     }
 
-    fn rebuilt(store: &Store) -> Result<Self, JournalError> {
-        let path = store.index();
-        database::discard(&path);
-        Self::at(store, Place::File(path))
+    fn open_rebuilt(store: &SessionStore) -> Result<Self, JournalError> {
+        let path = store.index_path();
+        database::remove_files(&path);
+        Self::open_at(store, IndexLocation::File(path))
     }
 
     /// Brings the index up to date with the journals.
@@ -105,19 +105,19 @@ impl Index {
     /// # Errors
     ///
     /// Fails when the store can't be listed, or the database fails.
-    pub fn update(&mut self) -> Result<Updated, JournalError> {
+    pub fn update(&mut self) -> Result<IndexUpdate, JournalError> {
         update::update(&self.store, &mut self.database, Needs::Summaries)
     }
 
     /// Asks the database; when it fails, another one is asked once more.
-    fn ask<T>(
+    fn query<T>(
         &mut self,
         needs: Needs,
         question: impl Fn(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, JournalError> {
         match self.ask_once(needs, &question) {
-            Err(JournalError::Index(error)) if self.place != Place::Memory => {
-                *self = Self::otherwise(&self.store, &error)?;
+            Err(JournalError::Index(error)) if self.location != IndexLocation::Memory => {
+                *self = Self::open_fallback(&self.store, &error)?;
                 self.ask_once(needs, &question)
             }
             answer => answer,
@@ -141,9 +141,9 @@ impl Index {
     ///
     /// Fails when the database fails.
     pub fn list(&mut self) -> Result<Vec<SessionRow>, JournalError> {
-        let mut rows = self.ask(Needs::Summaries, question::sessions)?;
+        let mut rows = self.query(Needs::Summaries, queries::query_sessions)?;
         for row in &mut rows {
-            self.tell_running(row);
+            self.mark_running(row);
         }
         Ok(rows)
     }
@@ -155,9 +155,9 @@ impl Index {
     /// Fails when there is no such session, or the database fails.
     pub fn show(&mut self, session: SessionId) -> Result<SessionDetail, JournalError> {
         let needs = Needs::Session(session);
-        let found = self.ask(needs, |database| question::session(database, session))?;
-        let mut detail = found.ok_or_else(|| JournalError::Unknown(session.to_string()))?;
-        self.tell_running(&mut detail.session);
+        let found = self.query(needs, |database| queries::query_session(database, session))?;
+        let mut detail = found.ok_or_else(|| JournalError::UnknownSession(session.to_string()))?;
+        self.mark_running(&mut detail.session);
         Ok(detail)
     }
 
@@ -167,7 +167,7 @@ impl Index {
     ///
     /// Fails when the database fails.
     pub fn events(&mut self, session: SessionId) -> Result<Vec<EventRow>, JournalError> {
-        self.ask(Needs::Session(session), |database| question::events(database, session))
+        self.query(Needs::Session(session), |database| queries::query_events(database, session))
     }
 
     /// Returns the messages that contain all words of a text, newest sessions first, and no more than this many.
@@ -178,11 +178,11 @@ impl Index {
     /// # Errors
     ///
     /// Fails when the database fails.
-    pub fn search(&mut self, text: &str, most: usize) -> Result<Vec<Hit>, JournalError> {
-        match question::words(text) {
+    pub fn search(&mut self, text: &str, most: usize) -> Result<Vec<SearchHit>, JournalError> {
+        match queries::search_terms(text) {
             Some(words) => {
-                let search = |database: &Connection| question::search(database, &words, most);
-                self.ask(Needs::Everything, search)
+                let search = |database: &Connection| queries::query_search(database, &words, most);
+                self.query(Needs::Everything, search)
             }
             None => Ok(Vec::new()),
         }
@@ -194,7 +194,7 @@ impl Index {
     ///
     /// Fails when the database fails.
     pub fn costs(&mut self) -> Result<Vec<CostRow>, JournalError> {
-        self.ask(Needs::Everything, question::costs)
+        self.query(Needs::Everything, queries::query_costs)
     }
 
     /// Removes a session with all that belongs to it.
@@ -220,7 +220,7 @@ impl Index {
     }
 
     /// Whether a process runs a session is known to the system alone, and asked only where it may be so.
-    fn tell_running(&self, row: &mut SessionRow) {
+    fn mark_running(&self, row: &mut SessionRow) {
         let is_open = row.status == SessionStatus::Unfinished;
         if is_open && self.store.is_running(row.session_id).unwrap_or(false) {
             row.status = SessionStatus::Running;

@@ -4,9 +4,9 @@
 //! and not parsed, which takes a small part of the time of a replay, and still finds a byte that has changed. Sessions
 //! for which this is not enough are replayed.
 
-use super::entry::{Row, Summary};
-use crate::journal::reader::Skimmed;
-use crate::journal::{Content, Found, JournalError, SessionId, Store};
+use super::row_collector::{StatementRow, Summary};
+use crate::journal::journal_reader::Skimmed;
+use crate::journal::{JournalError, ReadRecord, SessionId, SessionStore, StoredContent};
 use crate::machine::EventKind;
 
 /// Returns the row of a session; `None` if only a replay can tell what the row says: the newest run has not ended, the
@@ -16,35 +16,43 @@ use crate::machine::EventKind;
 /// # Errors
 ///
 /// Fails when the journal can't be read.
-pub(super) fn skim(store: &Store, session: SessionId) -> Result<Option<Row>, JournalError> {
+pub(super) fn skim(
+    store: &SessionStore,
+    session: SessionId,
+) -> Result<Option<StatementRow>, JournalError> {
     let mut reader = store.reader(session)?;
-    let Skimmed::Found(Found::Record(first)) = reader.skim()? else { return Ok(None) };
-    let Content::Header(header) = first.content else { return Ok(None) };
-    if header.session != session || header.imported.is_some() || header.newer().is_some() {
+    let Skimmed::Found(ReadRecord::Record(first)) = reader.skim()? else { return Ok(None) };
+    let StoredContent::Header(header) = first.content else { return Ok(None) };
+    if header.session != session
+        || header.imported_up_to.is_some()
+        || header.newer_format().is_some()
+    {
         return Ok(None);
     }
     let (mut setting, mut price, mut ended) = (None, header.rules.price, None);
     loop {
         let event = match reader.skim()? {
             Skimmed::Event(kind) => kind,
-            Skimmed::Found(Found::Record(stored)) => match stored.content {
-                Content::Event(event) => event.kind(),
-                Content::Resumed(resumed) => {
-                    setting = resumed.setting.or(setting);
+            Skimmed::Found(ReadRecord::Record(stored)) => match stored.content {
+                StoredContent::Event(event) => event.kind(),
+                StoredContent::Resumed(resumed) => {
+                    setting = resumed.setup.or(setting);
                     price = resumed.resumption.rules.price;
                     ended = None;
                     continue;
                 }
-                Content::Ended(last) => {
+                StoredContent::Ended(last) => {
                     ended = Some(last);
                     continue;
                 }
-                Content::Header(_) | Content::Partial(_) | Content::Other => continue,
+                StoredContent::Header(_) | StoredContent::Partial(_) | StoredContent::Other => {
+                    continue;
+                }
             },
-            Skimmed::Found(Found::End) => break,
-            Skimmed::Found(Found::NotUnderstood(_) | Found::Damage(_)) => return Ok(None),
+            Skimmed::Found(ReadRecord::End) => break,
+            Skimmed::Found(ReadRecord::Unknown(_) | ReadRecord::Damage(_)) => return Ok(None),
         };
-        if event == EventKind::Charged {
+        if event == EventKind::UsageReported {
             return Ok(None);
         }
         ended = None;
@@ -52,10 +60,10 @@ pub(super) fn skim(store: &Store, session: SessionId) -> Result<Option<Row>, Jou
     Ok(ended.map(|ended| {
         let summary = Summary {
             header: &header,
-            setting: setting.as_ref().unwrap_or(&header.setting),
+            setting: setting.as_ref().unwrap_or(&header.setup),
             ended: Some(&ended),
             steps: ended.steps,
-            calls: ended.calls,
+            calls: ended.model_calls,
             tokens: ended.tokens,
             cost: price.map(|_| ended.cost),
             records: reader.position().seq,

@@ -10,13 +10,13 @@ use std::time::{Duration, Instant, SystemTime};
 use crossbeam_channel::bounded;
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 
-use super::entry::{Entry, Row, write};
+use super::row_collector::{RowCollector, StatementRow, write_rows};
 use super::skim::skim;
-use crate::journal::{JournalError, Listed, SessionId, Store};
+use crate::journal::{JournalError, ListedSession, SessionId, SessionStore};
 
 /// What an update has found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Updated {
+pub struct IndexUpdate {
     /// Journals that were read.
     pub read: usize,
     /// Those of them that were replayed; of the others, the header and the last record say what a list shows.
@@ -24,7 +24,7 @@ pub struct Updated {
     /// Journals that are as they were.
     pub unchanged: usize,
     /// Sessions that are gone.
-    pub gone: usize,
+    pub removed: usize,
 }
 
 /// What a question needs of the journals.
@@ -62,7 +62,7 @@ impl Needs {
 }
 
 /// A session as the index knows it.
-struct Known {
+struct IndexedSession {
     key: i64,
     bytes: u64,
     modified: u64,
@@ -72,30 +72,30 @@ struct Known {
 
 /// What was read of a journal.
 struct Rows {
-    rows: Vec<Row>,
+    rows: Vec<StatementRow>,
     is_whole: bool,
 }
 
 /// Journals that are read and not yet written to the database, at the most.
-const QUEUE: usize = 64;
+const QUEUE_LENGTH: usize = 64;
 
 /// How long a transaction takes, about; another process that wants the database waits for that.
-const LONGEST: Duration = Duration::from_millis(100);
+const MAX_TRANSACTION_TIME: Duration = Duration::from_millis(100);
 
 /// Brings the database up to date with the journals of a store. Some sessions together are one transaction: what was read
 /// stays read, whatever happens to this process, but for the newest.
 pub(super) fn update(
-    store: &Store,
+    store: &SessionStore,
     database: &mut Connection,
     needs: Needs,
-) -> Result<Updated, JournalError> {
-    let mut known = known(database)?;
-    let mut updated = Updated::default();
+) -> Result<IndexUpdate, JournalError> {
+    let mut known = indexed_sessions(database)?;
+    let mut updated = IndexUpdate::default();
     let mut changed = Vec::new();
     for listed in store.list()? {
         let old = known.remove(&listed.session.to_string());
-        let is_same = |old: &Known| {
-            (old.bytes, old.modified) == (listed.bytes, nanos(&listed))
+        let is_same = |old: &IndexedSession| {
+            (old.bytes, old.modified) == (listed.bytes, modified_nanos(&listed))
                 && (old.is_whole || !needs.whole(listed.session))
         };
         match old {
@@ -105,7 +105,7 @@ pub(super) fn update(
     }
     updated.read = changed.len();
     thread::scope(|scope| -> rusqlite::Result<()> {
-        let (tell, told) = bounded(QUEUE);
+        let (tell, told) = bounded(QUEUE_LENGTH);
         let next = AtomicUsize::new(0);
         let (changed, next) = (&changed, &Arc::new(next));
         let threads = thread::available_parallelism().map_or(1, NonZero::get);
@@ -113,7 +113,7 @@ pub(super) fn update(
             let (tell, next) = (tell.clone(), Arc::clone(next));
             let work = move || {
                 while let Some((listed, old)) = changed.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if tell.send((listed, old, read(store, listed, needs))).is_err() {
+                    if tell.send((listed, old, read_rows(store, listed, needs))).is_err() {
                         return;
                     }
                 }
@@ -123,22 +123,22 @@ pub(super) fn update(
         drop(tell);
         // What no thread has read, for want of any, is read here.
         let rest = || changed.get(next.fetch_add(1, Ordering::Relaxed));
-        let rest =
-            std::iter::from_fn(rest).map(|(listed, old)| (listed, old, read(store, listed, needs)));
+        let rest = std::iter::from_fn(rest)
+            .map(|(listed, old)| (listed, old, read_rows(store, listed, needs)));
         let mut read = told.into_iter().chain(rest).peekable();
         while read.peek().is_some() {
             let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let begun = Instant::now();
             for (listed, old, rows) in read.by_ref() {
                 if let Some(old) = old {
-                    forget(&change, old.key)?;
+                    delete_session(&change, old.key)?;
                 }
                 if let Some(rows) = rows {
                     let Rows { rows, is_whole } = rows;
                     updated.replayed += usize::from(is_whole);
-                    write(&change, insert(&change, listed, is_whole)?, rows)?;
+                    write_rows(&change, insert_session(&change, listed, is_whole)?, rows)?;
                 }
-                if begun.elapsed() > LONGEST {
+                if begun.elapsed() > MAX_TRANSACTION_TIME {
                     break;
                 }
             }
@@ -146,26 +146,26 @@ pub(super) fn update(
         }
         Ok(())
     })?;
-    updated.gone = known.len();
+    updated.removed = known.len();
     if !known.is_empty() {
         let change = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        known.into_values().try_for_each(|old| forget(&change, old.key))?;
+        known.into_values().try_for_each(|old| delete_session(&change, old.key))?;
         change.commit()?;
     }
     Ok(updated)
 }
 
 /// The time of change as the file system tells it; a clock that stood before 1970 is no reason to fail.
-fn nanos(listed: &Listed) -> u64 {
+fn modified_nanos(listed: &ListedSession) -> u64 {
     let since = listed.modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX >> 1).min(u64::MAX >> 1)
 }
 
-fn known(database: &Connection) -> rusqlite::Result<HashMap<String, Known>> {
+fn indexed_sessions(database: &Connection) -> rusqlite::Result<HashMap<String, IndexedSession>> {
     let mut query =
         database.prepare_cached("SELECT id, key, bytes, modified, whole FROM sessions")?;
     let rows = query.query_map([], |row| {
-        let known = Known {
+        let known = IndexedSession {
             key: row.get(1)?,
             bytes: row.get(2)?,
             modified: row.get(3)?,
@@ -177,7 +177,7 @@ fn known(database: &Connection) -> rusqlite::Result<HashMap<String, Known>> {
 }
 
 /// Takes a session out of every table.
-fn forget(change: &Transaction<'_>, key: i64) -> rusqlite::Result<()> {
+fn delete_session(change: &Transaction<'_>, key: i64) -> rusqlite::Result<()> {
     for sql in [
         "INSERT INTO words (words, rowid, text) SELECT 'delete', key, text FROM messages WHERE session = ?1",
         "DELETE FROM messages WHERE session = ?1",
@@ -192,7 +192,7 @@ fn forget(change: &Transaction<'_>, key: i64) -> rusqlite::Result<()> {
 }
 
 /// Reads a journal as rows. One that can't be read is listed with its problem; none is one that was removed meanwhile.
-fn read(store: &Store, listed: &Listed, needs: Needs) -> Option<Rows> {
+fn read_rows(store: &SessionStore, listed: &ListedSession, needs: Needs) -> Option<Rows> {
     // What can't be skimmed, for whatever reason, is replayed: that tells the reason.
     let skimmed = match needs.whole(listed.session) {
         true => None,
@@ -204,14 +204,14 @@ fn read(store: &Store, listed: &Listed, needs: Needs) -> Option<Rows> {
     }
 }
 
-fn replay(store: &Store, listed: &Listed) -> Option<Vec<Row>> {
-    let mut entry = Entry::default();
+fn replay(store: &SessionStore, listed: &ListedSession) -> Option<Vec<StatementRow>> {
+    let mut entry = RowCollector::default();
     let replayed = store.replay(listed.session, |past, stored, replayed| {
-        entry.record(past, stored, replayed);
+        entry.add_record(past, stored, replayed);
     });
     match replayed {
         Ok((past, end)) => Some(entry.finish(&past, &end)),
-        Err(JournalError::Unknown(_)) => None,
+        Err(JournalError::UnknownSession(_)) => None,
         Err(error) => {
             let sql = "UPDATE sessions SET status = 'unreadable', problem = ?2, damaged = 1 WHERE key = ?1";
             Some(vec![(sql, vec![error.to_string().into()])])
@@ -219,11 +219,15 @@ fn replay(store: &Store, listed: &Listed) -> Option<Vec<Row>> {
     }
 }
 
-fn insert(change: &Transaction<'_>, listed: &Listed, is_whole: bool) -> rusqlite::Result<i64> {
-    let Listed { session, bytes, .. } = listed;
+fn insert_session(
+    change: &Transaction<'_>,
+    listed: &ListedSession,
+    is_whole: bool,
+) -> rusqlite::Result<i64> {
+    let ListedSession { session, bytes, .. } = listed;
     let mut row = change.prepare_cached(
         "INSERT INTO sessions (id, bytes, modified, whole) VALUES (?1, ?2, ?3, ?4) RETURNING key",
     )?;
-    let values = params![SessionId::to_string(session), bytes, nanos(listed), is_whole];
+    let values = params![SessionId::to_string(session), bytes, modified_nanos(listed), is_whole];
     row.query_row(values, |row| row.get(0))
 }

@@ -4,165 +4,168 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::llm::decode::{Piece, Said, Text, lenient};
-use crate::llm::wire::{bad_json, broken, typed};
+use crate::llm::decode::{DecodedPart, DeltaBuffer, JsonText, lenient};
+use crate::llm::wire::{event_type, json_fault, protocol_fault};
 use crate::model::Fault;
 
 /// A block that has begun.
 #[derive(Debug)]
-pub(super) struct Block {
+pub(super) struct BlockBuilder {
     /// How it began, as it came; what came later is added at the end.
-    start: String,
-    kind: Kind,
+    start_json: String,
+    kind: BlockKind,
     /// Its text, its thought, or the JSON of its input, as far as it came.
-    grown: String,
+    content: String,
     signature: String,
     pub(super) is_open: bool,
 }
 
 /// What a block is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum BlockKind {
     Text,
     Thinking,
     ToolUse,
     /// Everything that goes back as it came: redacted thoughts, the provider's own tools, what is new.
     Other,
     /// Something without a type, which no provider would take back.
-    Nameless,
+    Untyped,
 }
 
 /// A piece of a block.
 #[derive(Deserialize)]
-pub(super) struct Delta<'a> {
+pub(super) struct BlockDelta<'a> {
     #[serde(rename = "type", borrow, default, deserialize_with = "lenient::text")]
-    kind: Option<Text<'a>>,
+    kind: Option<JsonText<'a>>,
     #[serde(borrow, default, deserialize_with = "lenient::text")]
-    text: Option<Text<'a>>,
+    text: Option<JsonText<'a>>,
     #[serde(borrow, default, deserialize_with = "lenient::text")]
-    thinking: Option<Text<'a>>,
+    thinking: Option<JsonText<'a>>,
     #[serde(borrow, default, deserialize_with = "lenient::text")]
-    partial_json: Option<Text<'a>>,
+    partial_json: Option<JsonText<'a>>,
     #[serde(borrow, default, deserialize_with = "lenient::text")]
-    signature: Option<Text<'a>>,
+    signature: Option<JsonText<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Start<'a> {
+struct BlockStart<'a> {
     #[serde(borrow, default, deserialize_with = "lenient::text")]
-    text: Option<Text<'a>>,
+    text: Option<JsonText<'a>>,
     #[serde(borrow, default, deserialize_with = "lenient::text")]
-    thinking: Option<Text<'a>>,
+    thinking: Option<JsonText<'a>>,
     #[serde(borrow, default, deserialize_with = "lenient::text")]
-    signature: Option<Text<'a>>,
+    signature: Option<JsonText<'a>>,
     #[serde(borrow, default, deserialize_with = "lenient::text")]
-    id: Option<Text<'a>>,
+    id: Option<JsonText<'a>>,
     #[serde(borrow, default, deserialize_with = "lenient::text")]
-    name: Option<Text<'a>>,
+    name: Option<JsonText<'a>>,
     #[serde(borrow, default)]
     input: Option<&'a RawValue>,
 }
 
-impl Block {
+impl BlockBuilder {
     /// Returns the block that begins like this. A block of a reply in one piece is complete with its beginning.
-    pub(super) fn begin(start: &RawValue, said: &mut Said) -> Result<Self, Fault> {
-        let kind = Kind::of(start)?;
-        let new = |kind, grown: Option<Text<'_>>, signature: Option<Text<'_>>| Self {
-            start: start.get().to_owned(),
+    pub(super) fn begin(start: &RawValue, said: &mut DeltaBuffer) -> Result<Self, Fault> {
+        let kind = BlockKind::of(start)?;
+        let new = |kind, grown: Option<JsonText<'_>>, signature: Option<JsonText<'_>>| Self {
+            start_json: start.get().to_owned(),
             kind,
-            grown: grown.map_or_else(String::new, |text| text.0.into_owned()),
+            content: grown.map_or_else(String::new, |text| text.0.into_owned()),
             signature: signature.map_or_else(String::new, |text| text.0.into_owned()),
             is_open: true,
         };
         // What is not known is not decoded.
-        if matches!(kind, Kind::Other | Kind::Nameless) {
+        if matches!(kind, BlockKind::Other | BlockKind::Untyped) {
             return Ok(new(kind, None, None));
         }
-        let begun: Start<'_> =
-            serde_json::from_str(start.get()).map_err(|error| bad_json(&error))?;
-        if kind == Kind::ToolUse && begun.name.is_none_or(|name| name.0.is_empty()) {
-            return Err(broken("a tool call has no name"));
+        let begun: BlockStart<'_> =
+            serde_json::from_str(start.get()).map_err(|error| json_fault(&error))?;
+        if kind == BlockKind::ToolUse && begun.name.is_none_or(|name| name.0.is_empty()) {
+            return Err(protocol_fault("a tool call has no name"));
         }
         let grown = match kind {
-            Kind::Text => begun.text,
-            Kind::Thinking => begun.thinking,
-            Kind::ToolUse | Kind::Other | Kind::Nameless => None,
+            BlockKind::Text => begun.text,
+            BlockKind::Thinking => begun.thinking,
+            BlockKind::ToolUse | BlockKind::Other | BlockKind::Untyped => None,
         };
         let block = new(kind, grown, begun.signature);
         match kind {
-            Kind::Text => said.text.push_str(&block.grown),
-            Kind::Thinking => said.reasoning.push_str(&block.grown),
-            Kind::ToolUse | Kind::Other | Kind::Nameless => {}
+            BlockKind::Text => said.text.push_str(&block.content),
+            BlockKind::Thinking => said.reasoning.push_str(&block.content),
+            BlockKind::ToolUse | BlockKind::Other | BlockKind::Untyped => {}
         }
         Ok(block)
     }
 
     /// Goes on with a piece. Pieces of kinds that are not known are passed over.
-    pub(super) fn grow(&mut self, delta: Delta<'_>, said: &mut Said) {
+    pub(super) fn apply(&mut self, delta: BlockDelta<'_>, said: &mut DeltaBuffer) {
         let kind = delta.kind.as_ref().map_or("", |kind| &*kind.0);
         let piece = match (kind, self.kind) {
-            ("text_delta", Kind::Text) => delta.text,
-            ("thinking_delta", Kind::Thinking) => delta.thinking,
-            ("input_json_delta", Kind::ToolUse | Kind::Other) => delta.partial_json,
-            ("signature_delta", Kind::Thinking) => {
+            ("text_delta", BlockKind::Text) => delta.text,
+            ("thinking_delta", BlockKind::Thinking) => delta.thinking,
+            ("input_json_delta", BlockKind::ToolUse | BlockKind::Other) => delta.partial_json,
+            ("signature_delta", BlockKind::Thinking) => {
                 self.signature.push_str(delta.signature.as_ref().map_or("", |text| &*text.0));
                 None
             }
             _ => None,
         };
         let piece = piece.as_ref().map_or("", |piece| &*piece.0);
-        self.grown.push_str(piece);
+        self.content.push_str(piece);
         match self.kind {
-            Kind::Text => said.text.push_str(piece),
-            Kind::Thinking => said.reasoning.push_str(piece),
-            Kind::ToolUse | Kind::Other | Kind::Nameless => said.silently(piece),
+            BlockKind::Text => said.text.push_str(piece),
+            BlockKind::Thinking => said.reasoning.push_str(piece),
+            BlockKind::ToolUse | BlockKind::Other | BlockKind::Untyped => said.add_hidden(piece),
         }
     }
 
     /// Returns the block as a piece of the reply; `None` for one that can't go back.
-    pub(super) fn piece(self) -> Result<Option<Piece>, Fault> {
+    pub(super) fn into_part(self) -> Result<Option<DecodedPart>, Fault> {
         Ok(Some(match self.kind {
-            Kind::Text => Piece::Text(self.grown),
-            Kind::ToolUse => {
-                let start: Start<'_> =
-                    serde_json::from_str(&self.start).map_err(|error| bad_json(&error))?;
+            BlockKind::Text => DecodedPart::Text(self.content),
+            BlockKind::ToolUse => {
+                let start: BlockStart<'_> =
+                    serde_json::from_str(&self.start_json).map_err(|error| json_fault(&error))?;
                 // Some gateways give the whole input with the beginning.
                 let whole = start.input.map_or("", RawValue::get);
-                let arguments = if self.grown.is_empty() { whole.to_owned() } else { self.grown };
-                let text = |text: Option<Text<'_>>| text.and_then(Text::filled).unwrap_or_default();
-                Piece::Call { id: text(start.id), name: text(start.name), arguments }
+                let arguments =
+                    if self.content.is_empty() { whole.to_owned() } else { self.content };
+                let text = |text: Option<JsonText<'_>>| {
+                    text.and_then(JsonText::non_empty).unwrap_or_default()
+                };
+                DecodedPart::Call { id: text(start.id), name: text(start.name), arguments }
             }
-            Kind::Thinking => {
+            BlockKind::Thinking => {
                 let fields =
-                    [("thinking", Value::from(self.grown)), ("signature", self.signature.into())];
-                Piece::Opaque(patched(&self.start, fields)?)
+                    [("thinking", Value::from(self.content)), ("signature", self.signature.into())];
+                DecodedPart::Opaque(patch_object(&self.start_json, fields)?)
             }
-            Kind::Other if self.grown.is_empty() => Piece::Opaque(self.start),
-            Kind::Other => {
+            BlockKind::Other if self.content.is_empty() => DecodedPart::Opaque(self.start_json),
+            BlockKind::Other => {
                 let input: Value =
-                    serde_json::from_str(&self.grown).map_err(|error| bad_json(&error))?;
-                Piece::Opaque(patched(&self.start, [("input", input)])?)
+                    serde_json::from_str(&self.content).map_err(|error| json_fault(&error))?;
+                DecodedPart::Opaque(patch_object(&self.start_json, [("input", input)])?)
             }
-            Kind::Nameless => return Ok(None),
+            BlockKind::Untyped => return Ok(None),
         }))
     }
 }
 
-impl Kind {
+impl BlockKind {
     fn of(start: &RawValue) -> Result<Self, Fault> {
-        Ok(match typed(start.get(), false)?.as_deref().unwrap_or_default() {
+        Ok(match event_type(start.get(), false)?.as_deref().unwrap_or_default() {
             "text" => Self::Text,
             "thinking" => Self::Thinking,
             "tool_use" => Self::ToolUse,
-            "" => Self::Nameless,
+            "" => Self::Untyped,
             _ => Self::Other,
         })
     }
 }
 
 /// Returns an object with these fields set, unless they are what they were; then it stays byte for byte.
-fn patched<const N: usize>(start: &str, fields: [(&str, Value); N]) -> Result<String, Fault> {
-    let mut object: Value = serde_json::from_str(start).map_err(|error| bad_json(&error))?;
+fn patch_object<const N: usize>(start: &str, fields: [(&str, Value); N]) -> Result<String, Fault> {
+    let mut object: Value = serde_json::from_str(start).map_err(|error| json_fault(&error))?;
     let same = |(key, value): &(&str, Value)| match object.get(key) {
         Some(before) => before == value,
         None => *value == "",

@@ -2,36 +2,36 @@
 
 use serde_json::Value;
 
-use super::{Anthropic, binding};
-use crate::llm::encode::{Group, Pen, json};
+use super::{Anthropic, thought_binding};
+use crate::llm::encode::{MessageGroup, MessageWriter, json};
 use crate::llm::schema;
-use crate::llm::wire::{Calls, Frame};
-use crate::model::{CallId, Opaque, Part, Reply, Tokens, ToolResult};
+use crate::llm::wire::{RequestFrame, ToolChoice};
+use crate::model::{CallId, OpaqueBlock, Reply, ReplyPart, Tokens, ToolResult};
 
 /// The user's messages and tool results in a row are blocks of one message, which is what the provider makes of them
 /// anyway. The last block carries the mark up to which the cache remembers.
-static USER: Group = Group {
+static USER: MessageGroup = MessageGroup {
     open: r#"{"role":"user","content":[{"#,
     between: "},{",
     close: "}]}",
-    marked: r#","cache_control":{"type":"ephemeral"}}]}"#,
+    close_with_mark: r#","cache_control":{"type":"ephemeral"}}]}"#,
 };
 
-static ASSISTANT: Group = Group {
+static ASSISTANT: MessageGroup = MessageGroup {
     open: r#"{"role":"assistant","content":[{"#,
     between: "},{",
     close: "}]}",
-    marked: "}]}",
+    close_with_mark: "}]}",
 };
 
-const MARK: &str = r#","cache_control":{"type":"ephemeral"}"#;
+const CACHE_MARK: &str = r#","cache_control":{"type":"ephemeral"}"#;
 
-pub(super) fn head(wire: &Anthropic, frame: &Frame<'_>, out: &mut Vec<u8>) {
+pub(super) fn head(wire: &Anthropic, frame: &RequestFrame<'_>, out: &mut Vec<u8>) {
     json::raw(out, r#"{"model":"#);
     json::text(out, &wire.model);
-    json::raw(out, if wire.streams { r#","stream":true"# } else { "" });
-    binding::option(&wire.model, out);
-    let mark = |out: &mut Vec<u8>| json::raw(out, if wire.caches { MARK } else { "" });
+    json::raw(out, if wire.is_streaming { r#","stream":true"# } else { "" });
+    thought_binding::encode_option(&wire.model, out);
+    let mark = |out: &mut Vec<u8>| json::raw(out, if wire.uses_cache { CACHE_MARK } else { "" });
     for (index, tool) in frame.tools.iter().enumerate() {
         json::raw(out, if index == 0 { r#","tools":["# } else { "," });
         json::raw(out, r#"{"name":"#);
@@ -53,7 +53,7 @@ pub(super) fn head(wire: &Anthropic, frame: &Frame<'_>, out: &mut Vec<u8>) {
             json::value(out, schema);
             json::raw(out, "}}");
         }
-        Some(schema) => system.push_str(&schema::in_words(schema)),
+        Some(schema) => system.push_str(&schema::schema_prompt(schema)),
         None => {}
     }
     if !system.trim().is_empty() {
@@ -65,40 +65,40 @@ pub(super) fn head(wire: &Anthropic, frame: &Frame<'_>, out: &mut Vec<u8>) {
     json::raw(out, r#","messages":["#);
 }
 
-pub(super) fn tail(frame: &Frame<'_>, max_output: Tokens, out: &mut Vec<u8>) {
+pub(super) fn tail(frame: &RequestFrame<'_>, max_output: Tokens, out: &mut Vec<u8>) {
     json::raw(out, r#"],"max_tokens":"#);
     json::value(out, &max_output.0);
-    if frame.calls == Calls::Off {
+    if frame.tool_choice == ToolChoice::Disabled {
         json::raw(out, r#","tool_choice":{"type":"none"}"#);
     }
     json::raw(out, "}");
 }
 
-pub(super) fn user(text: &str, pen: &mut Pen<'_>) {
+pub(super) fn user(text: &str, pen: &mut MessageWriter<'_>) {
     // A block of white space is refused.
     if !text.trim().is_empty() {
         pen.add(&USER, |out| text_block(text, out));
     }
 }
 
-pub(super) fn reply(wire: &Anthropic, reply: &Reply, pen: &mut Pen<'_>) {
-    let is_sent = |part: &&Part| match part {
-        Part::Text(text) => !text.trim().is_empty(),
-        Part::Call(_) => true,
-        Part::Opaque(opaque) => opaque.wire == wire.name,
+pub(super) fn reply(wire: &Anthropic, reply: &Reply, pen: &mut MessageWriter<'_>) {
+    let is_sent = |part: &&ReplyPart| match part {
+        ReplyPart::Text(text) => !text.trim().is_empty(),
+        ReplyPart::Call(_) => true,
+        ReplyPart::Opaque(opaque) => opaque.wire == wire.id,
     };
-    let mut parts: Vec<&Part> = reply.parts.iter().filter(is_sent).collect();
+    let mut parts: Vec<&ReplyPart> = reply.parts.iter().filter(is_sent).collect();
     // A message that ends with a thought is refused.
     while parts.last().is_some_and(|part| is_thought(part)) {
         parts.pop();
     }
     for part in parts {
         pen.add(&ASSISTANT, |out| match part {
-            Part::Text(text) => text_block(text, out),
-            Part::Opaque(Opaque { json, .. }) => json::raw(out, inside(json)),
-            Part::Call(call) => {
+            ReplyPart::Text(text) => text_block(text, out),
+            ReplyPart::Opaque(OpaqueBlock { json, .. }) => json::raw(out, object_body(json)),
+            ReplyPart::Call(call) => {
                 json::raw(out, r#""type":"tool_use","id":"#);
-                id(&call.id, out);
+                call_id(&call.id, out);
                 json::raw(out, r#","name":"#);
                 json::tool_name(out, &call.name);
                 json::raw(out, r#","input":"#);
@@ -108,12 +108,12 @@ pub(super) fn reply(wire: &Anthropic, reply: &Reply, pen: &mut Pen<'_>) {
     }
 }
 
-pub(super) fn answer(result: &ToolResult, pen: &mut Pen<'_>) {
+pub(super) fn tool_result(result: &ToolResult, pen: &mut MessageWriter<'_>) {
     pen.add(&USER, |out| {
         json::raw(out, r#""type":"tool_result","tool_use_id":"#);
-        id(&result.call, out);
+        call_id(&result.call, out);
         json::raw(out, r#","content":"#);
-        json::output(out, &result.text);
+        json::tool_output(out, &result.text);
         json::raw(out, if result.is_ok() { "" } else { r#","is_error":true"# });
     });
 }
@@ -124,26 +124,26 @@ fn text_block(text: &str, out: &mut Vec<u8>) {
 }
 
 /// Writes an id, which may come from another provider, with the characters that are accepted here.
-fn id(id: &CallId, out: &mut Vec<u8>) {
+fn call_id(id: &CallId, out: &mut Vec<u8>) {
     let allowed = |c: char| if c.is_ascii_alphanumeric() || "_-".contains(c) { c } else { '_' };
     json::text(out, &id.as_str().chars().map(allowed).collect::<String>());
 }
 
 /// Returns what is between the braces of an object.
-fn inside(json: &str) -> &str {
+fn object_body(json: &str) -> &str {
     let inside = json.trim().strip_prefix('{').and_then(|json| json.strip_suffix('}'));
     inside.unwrap_or(r#""type":"text","text":"…""#)
 }
 
-fn is_thought(part: &Part) -> bool {
+fn is_thought(part: &ReplyPart) -> bool {
     match part {
-        Part::Opaque(Opaque { json, .. }) => {
+        ReplyPart::Opaque(OpaqueBlock { json, .. }) => {
             let block: Result<Value, _> = serde_json::from_str(json);
             block.is_ok_and(|block| {
                 block["type"] == "thinking" || block["type"] == "redacted_thinking"
             })
         }
-        Part::Text(_) | Part::Call(_) => false,
+        ReplyPart::Text(_) | ReplyPart::Call(_) => false,
     }
 }
 
@@ -152,30 +152,30 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::llm::specimen::{self, BARE, opaque, reply};
-    use crate::model::{Item, Origin, ToolCall, ToolStatus};
+    use crate::llm::fixtures::{self, EMPTY_FRAME, opaque_part, reply_of};
+    use crate::model::{ConversationItem, MessageOrigin, ToolCall, ToolStatus};
 
     fn wire(caches: bool) -> Anthropic {
         Anthropic {
-            name: "anthropic/m".into(),
+            id: "anthropic/m".into(),
             model: "m".to_owned(),
-            streams: true,
-            caches,
-            max_output: Tokens(32_000),
+            is_streaming: true,
+            uses_cache: caches,
+            default_max_output: Tokens(32_000),
         }
     }
 
-    fn exchange(parts: Vec<Part>, id: &str, status: ToolStatus) -> Item {
+    fn exchange(parts: Vec<ReplyPart>, id: &str, status: ToolStatus) -> ConversationItem {
         let call = ToolCall::new(id.into(), "grep", r#"{ "a": 1.0 }"#);
-        specimen::exchange(parts, [call], status, "found")
+        fixtures::tool_exchange(parts, [call], status, "found")
     }
 
-    fn text(wire: &Anthropic, frame: &Frame<'_>, items: &[Item]) -> String {
-        specimen::written(wire, frame, items, None)
+    fn text(wire: &Anthropic, frame: &RequestFrame<'_>, items: &[ConversationItem]) -> String {
+        fixtures::encode_request(wire, frame, items, None)
     }
 
-    fn messages(items: &[Item]) -> Value {
-        let text = text(&wire(false), &BARE, items);
+    fn messages(items: &[ConversationItem]) -> Value {
+        let text = text(&wire(false), &EMPTY_FRAME, items);
         serde_json::from_str::<Value>(&text).unwrap()["messages"].clone()
     }
 
@@ -183,12 +183,17 @@ mod tests {
 
     #[test]
     fn a_request_has_what_anthropic_documents() {
-        let tools = [specimen::grep()];
-        let frame = Frame { system: "be good", tools: &tools, calls: Calls::Allowed, schema: None };
+        let tools = [fixtures::grep_tool()];
+        let frame = RequestFrame {
+            system: "be good",
+            tools: &tools,
+            tool_choice: ToolChoice::Auto,
+            schema: None,
+        };
         let items = [
-            Item::user(Origin::Task, "do"),
-            exchange(vec![opaque("anthropic/m", THOUGHT)], "c:1", ToolStatus::Failed),
-            Item::user(Origin::Steering, "hurry"),
+            ConversationItem::user(MessageOrigin::Task, "do"),
+            exchange(vec![opaque_part("anthropic/m", THOUGHT)], "c:1", ToolStatus::Failed),
+            ConversationItem::user(MessageOrigin::Steering, "hurry"),
         ];
         let mark = json!({"type": "ephemeral"});
         let request: Value = serde_json::from_str(&text(&wire(true), &frame, &items)).unwrap();
@@ -218,28 +223,30 @@ mod tests {
 
     #[test]
     fn without_caching_there_are_no_marks() {
-        let frame = Frame { system: "s", tools: &[], calls: Calls::Allowed, schema: None };
-        let items = [Item::user(Origin::Task, "do")];
+        let frame =
+            RequestFrame { system: "s", tools: &[], tool_choice: ToolChoice::Auto, schema: None };
+        let items = [ConversationItem::user(MessageOrigin::Task, "do")];
         assert!(!text(&wire(false), &frame, &items).contains("cache_control"));
     }
 
     /// Fault L61.
     #[test]
-    fn a_thought_goes_back_byte_for_byte_to_the_model_that_had_it() {
-        let item = |of: &str| [exchange(vec![opaque(of, THOUGHT)], "c", ToolStatus::Ok)];
-        assert!(text(&wire(false), &BARE, &item("anthropic/m")).contains(THOUGHT));
-        assert!(!text(&wire(false), &BARE, &item("anthropic/n")).contains("thinking"));
+    fn a_thinking_block_is_sent_back_unchanged_to_its_model() {
+        let item = |of: &str| [exchange(vec![opaque_part(of, THOUGHT)], "c", ToolStatus::Ok)];
+        assert!(text(&wire(false), &EMPTY_FRAME, &item("anthropic/m")).contains(THOUGHT));
+        assert!(!text(&wire(false), &EMPTY_FRAME, &item("anthropic/n")).contains("thinking"));
     }
 
     #[test]
-    fn what_the_provider_would_refuse_is_left_out() {
-        let ends_in_thought = vec![Part::Text("a".into()), opaque("anthropic/m", THOUGHT)];
-        let only_thought = vec![opaque("anthropic/m", THOUGHT), Part::Text(" \n".into())];
+    fn blocks_that_the_provider_refuses_are_omitted() {
+        let ends_in_thought =
+            vec![ReplyPart::Text("a".into()), opaque_part("anthropic/m", THOUGHT)];
+        let only_thought = vec![opaque_part("anthropic/m", THOUGHT), ReplyPart::Text(" \n".into())];
         let items = [
-            Item::user(Origin::Task, "do"),
-            Item::user(Origin::Task, "  "),
-            Item::Assistant(reply(ends_in_thought)),
-            Item::Assistant(reply(only_thought)),
+            ConversationItem::user(MessageOrigin::Task, "do"),
+            ConversationItem::user(MessageOrigin::Task, "  "),
+            ConversationItem::Assistant(reply_of(ends_in_thought)),
+            ConversationItem::Assistant(reply_of(only_thought)),
         ];
         assert_eq!(
             messages(&items),
@@ -251,12 +258,16 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_is_enforced_where_it_can_be_and_told_in_words_otherwise() {
+    fn a_schema_is_enforced_or_described_in_the_prompt() {
         let strict = json!({"type": "object", "properties": {}, "additionalProperties": false});
         let loose = json!({"type": "object"});
         let request = |schema| {
-            let frame =
-                Frame { system: "s", tools: &[], calls: Calls::Allowed, schema: Some(schema) };
+            let frame = RequestFrame {
+                system: "s",
+                tools: &[],
+                tool_choice: ToolChoice::Auto,
+                schema: Some(schema),
+            };
             serde_json::from_str::<Value>(&text(&wire(false), &frame, &[])).unwrap()
         };
         assert_eq!(request(&strict)["output_config"]["format"]["schema"], strict);

@@ -1,73 +1,73 @@
 //! Anthropic Messages, and the servers that offer the same interface.
 
-pub(super) mod binding;
 mod block;
 mod encode;
 mod read;
+pub(super) mod thought_binding;
 
 use std::sync::Arc;
 
-use super::decode::Draft;
-use super::encode::Pen;
-use super::wire::{Decoder, Frame, Wire};
+use super::decode::DecodedReply;
+use super::encode::MessageWriter;
+use super::wire::{ReplyReader, RequestFrame, Wire};
 use crate::model::{Fault, Reply, Tokens, ToolCall, ToolResult};
 
 /// The version of the interface that is spoken here.
-pub(super) const VERSION: &str = "2023-06-01";
+pub(super) const API_VERSION: &str = "2023-06-01";
 
 /// The wire format, for one model.
 #[derive(Debug)]
 pub(super) struct Anthropic {
     /// What marks the blocks that only this model understands: signatures of thoughts are refused by any other.
-    pub(super) name: Arc<str>,
+    pub(super) id: Arc<str>,
     pub(super) model: String,
     /// Whether replies are streamed.
-    pub(super) streams: bool,
+    pub(super) is_streaming: bool,
     /// Whether the provider's cache is used.
-    pub(super) caches: bool,
+    pub(super) uses_cache: bool,
     /// The output limit where none is asked for; this interface has to have one.
-    pub(super) max_output: Tokens,
+    pub(super) default_max_output: Tokens,
 }
 
 impl Wire for Anthropic {
-    fn name(&self) -> &Arc<str> {
-        &self.name
+    fn id(&self) -> &Arc<str> {
+        &self.id
     }
 
-    fn head(&self, frame: &Frame<'_>, out: &mut Vec<u8>) {
+    fn encode_head(&self, frame: &RequestFrame<'_>, out: &mut Vec<u8>) {
         encode::head(self, frame, out);
     }
 
-    fn user(&self, text: &str, pen: &mut Pen<'_>) {
+    fn encode_user(&self, text: &str, pen: &mut MessageWriter<'_>) {
         encode::user(text, pen);
     }
 
-    fn reply(&self, reply: &Reply, pen: &mut Pen<'_>) {
+    fn encode_reply(&self, reply: &Reply, pen: &mut MessageWriter<'_>) {
         encode::reply(self, reply, pen);
     }
 
-    fn answer(&self, _: &ToolCall, result: &ToolResult, pen: &mut Pen<'_>) {
-        encode::answer(result, pen);
+    fn encode_tool_result(&self, _: &ToolCall, result: &ToolResult, pen: &mut MessageWriter<'_>) {
+        encode::tool_result(result, pen);
     }
 
     /// Otherwise: "Requests which include `tool_use` or `tool_result` blocks must define tools."
-    fn defines_tools(&self) -> bool {
+    fn needs_tool_definitions(&self) -> bool {
         true
     }
 
-    fn marks(&self) -> bool {
-        self.caches
+    fn has_cache_marks(&self) -> bool {
+        self.uses_cache
     }
 
-    fn tail(&self, frame: &Frame<'_>, max_output: Option<Tokens>, out: &mut Vec<u8>) {
-        encode::tail(frame, max_output.unwrap_or(self.max_output), out);
+    fn encode_tail(&self, frame: &RequestFrame<'_>, max_output: Option<Tokens>, out: &mut Vec<u8>) {
+        encode::tail(frame, max_output.unwrap_or(self.default_max_output), out);
     }
 
-    fn decoder(&self) -> Box<dyn Decoder> {
+    fn reader(&self) -> Box<dyn ReplyReader> {
         Box::new(read::Reader::default())
     }
 
-    fn whole(&self, body: &str) -> Result<Draft, Fault> {
-        read::whole(body)
+    fn read_body(&self, body: &str) -> Result<DecodedReply, Fault> {
+        read::read_body(body)
     }
 }

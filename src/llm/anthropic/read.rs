@@ -3,30 +3,32 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::block::{Block, Delta};
-use crate::llm::decode::{Count, Draft, Piece, Reason, Said, Text, lenient};
-use crate::llm::fault::{ApiError, judge_event};
-use crate::llm::wire::{Decoder, bad_json, broken, cut_off, typed};
-use crate::model::{Fault, FaultKind, Finish, Tokens, Usage};
+use super::block::{BlockBuilder, BlockDelta};
+use crate::llm::decode::{
+    DecodedPart, DecodedReply, DeltaBuffer, FinishReason, JsonText, TokenCount, lenient,
+};
+use crate::llm::fault::{ApiError, classify_stream_error};
+use crate::llm::wire::{ReplyReader, event_type, json_fault, protocol_fault, truncated_fault};
+use crate::model::{Fault, FaultKind, ReplyFinish, Tokens, Usage};
 use crate::net::sse;
 
 /// Gathers a reply.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     /// The beginning of the message, once it has come.
-    begun: Option<String>,
+    start_json: Option<String>,
     model: Option<String>,
-    blocks: Vec<Block>,
-    finish: Option<Finish>,
+    blocks: Vec<BlockBuilder>,
+    finish: Option<ReplyFinish>,
     /// Why the model refused, in its provider's words.
     explanation: Option<String>,
-    usage: Reported,
-    done: bool,
+    usage: ReportedUsage,
+    is_done: bool,
 }
 
 /// The events that are known, which are those that a message consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum StreamEventKind {
     MessageStart,
     BlockStart,
     BlockDelta,
@@ -37,124 +39,129 @@ enum Kind {
 }
 
 #[derive(Deserialize)]
-struct Event<'a> {
+struct StreamEvent<'a> {
     #[serde(borrow, default)]
     message: Option<&'a RawValue>,
     #[serde(default)]
-    index: Count,
+    index: TokenCount,
     #[serde(borrow, default)]
     content_block: Option<&'a RawValue>,
     #[serde(borrow, default)]
     delta: Option<&'a RawValue>,
     #[serde(default, deserialize_with = "lenient::object")]
-    usage: Option<Reported>,
+    usage: Option<ReportedUsage>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
 }
 
 /// The beginning of a message, or a whole one.
 #[derive(Deserialize)]
-struct Message<'a> {
+struct MessagePayload<'a> {
     #[serde(borrow, default, deserialize_with = "lenient::text")]
-    model: Option<Text<'a>>,
+    model: Option<JsonText<'a>>,
     #[serde(borrow, default, deserialize_with = "lenient::list")]
     content: Option<Vec<&'a RawValue>>,
     #[serde(borrow, default, deserialize_with = "lenient::text")]
-    stop_reason: Option<Text<'a>>,
+    stop_reason: Option<JsonText<'a>>,
     #[serde(borrow, default, deserialize_with = "lenient::object")]
-    stop_details: Option<Details<'a>>,
+    stop_details: Option<StopDetails<'a>>,
     #[serde(default, deserialize_with = "lenient::object")]
-    usage: Option<Reported>,
+    usage: Option<ReportedUsage>,
 }
 
 #[derive(Default, Deserialize)]
-struct End<'a> {
+struct MessageEnd<'a> {
     #[serde(borrow, default, deserialize_with = "lenient::text")]
-    stop_reason: Option<Text<'a>>,
+    stop_reason: Option<JsonText<'a>>,
     #[serde(borrow, default, deserialize_with = "lenient::object")]
-    stop_details: Option<Details<'a>>,
+    stop_details: Option<StopDetails<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Details<'a> {
+struct StopDetails<'a> {
     #[serde(borrow, default, deserialize_with = "lenient::text")]
-    explanation: Option<Text<'a>>,
+    explanation: Option<JsonText<'a>>,
 }
 
 /// What the provider counts: three kinds of input that add up, and output. Counts are cumulative.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
-struct Reported {
-    input_tokens: Count,
-    output_tokens: Count,
-    cache_creation_input_tokens: Count,
-    cache_read_input_tokens: Count,
+struct ReportedUsage {
+    input_tokens: TokenCount,
+    output_tokens: TokenCount,
+    cache_creation_input_tokens: TokenCount,
+    cache_read_input_tokens: TokenCount,
     /// Some gateways report what was written to the cache only here.
     #[serde(deserialize_with = "lenient::object")]
-    cache_creation: Option<Written>,
+    cache_creation: Option<CacheCreation>,
     #[serde(deserialize_with = "lenient::object")]
-    output_tokens_details: Option<Thought>,
+    output_tokens_details: Option<OutputTokensDetails>,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
-struct Written {
-    ephemeral_5m_input_tokens: Count,
-    ephemeral_1h_input_tokens: Count,
+struct CacheCreation {
+    ephemeral_5m_input_tokens: TokenCount,
+    ephemeral_1h_input_tokens: TokenCount,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
-struct Thought {
-    thinking_tokens: Count,
+struct OutputTokensDetails {
+    thinking_tokens: TokenCount,
 }
 
 /// Reads a reply that came in one piece.
-pub(super) fn whole(body: &str) -> Result<Draft, Fault> {
-    let message: Message<'_> = serde_json::from_str(body).map_err(|error| bad_json(&error))?;
+pub(super) fn read_body(body: &str) -> Result<DecodedReply, Fault> {
+    let message: MessagePayload<'_> =
+        serde_json::from_str(body).map_err(|error| json_fault(&error))?;
     if message.content.is_none() {
         return Err(Fault::new(FaultKind::NotAnApi, "the answer has no message in it"));
     }
-    let (mut reader, mut said) = (Reader::default(), Said::default());
-    reader.begin(message, &mut said)?;
-    reader.done = true;
-    Box::new(reader).end()
+    let (mut reader, mut said) = (Reader::default(), DeltaBuffer::default());
+    reader.begin_message(message, &mut said)?;
+    reader.is_done = true;
+    Box::new(reader).finish()
 }
 
 impl Reader {
-    fn message(&mut self, json: &RawValue, said: &mut Said) -> Result<(), Fault> {
+    fn read_message(&mut self, json: &RawValue, said: &mut DeltaBuffer) -> Result<(), Fault> {
         let json = json.get();
-        match &self.begun {
+        match &self.start_json {
             // Some gateways say the beginning again to keep the connection alive.
             Some(begun) if begun == json && self.blocks.is_empty() => return Ok(()),
-            Some(_) => return Err(broken("the message begins twice")),
-            None => self.begun = Some(json.to_owned()),
+            Some(_) => return Err(protocol_fault("the message begins twice")),
+            None => self.start_json = Some(json.to_owned()),
         }
-        self.begin(serde_json::from_str(json).map_err(|error| bad_json(&error))?, said)
+        self.begin_message(serde_json::from_str(json).map_err(|error| json_fault(&error))?, said)
     }
 
-    fn begin(&mut self, message: Message<'_>, said: &mut Said) -> Result<(), Fault> {
-        let Message { model, content, stop_reason, stop_details, usage } = message;
+    fn begin_message(
+        &mut self,
+        message: MessagePayload<'_>,
+        said: &mut DeltaBuffer,
+    ) -> Result<(), Fault> {
+        let MessagePayload { model, content, stop_reason, stop_details, usage } = message;
         for block in content.unwrap_or_default() {
-            self.blocks.push(Block::begin(block, said)?);
+            self.blocks.push(BlockBuilder::begin(block, said)?);
         }
-        self.model = model.and_then(Text::filled);
-        self.end_of(End { stop_reason, stop_details })?;
-        self.usage.add(usage);
+        self.model = model.and_then(JsonText::non_empty);
+        self.apply_end(MessageEnd { stop_reason, stop_details })?;
+        self.usage.merge(usage);
         Ok(())
     }
 
-    fn end_of(&mut self, end: End<'_>) -> Result<(), Fault> {
+    fn apply_end(&mut self, end: MessageEnd<'_>) -> Result<(), Fault> {
         if let Some(reason) = end.stop_reason {
-            self.finish = finish(&reason.0)?.or(self.finish.take());
+            self.finish = parse_finish(&reason.0)?.or(self.finish.take());
         }
         let explanation = end.stop_details.and_then(|details| details.explanation);
-        self.explanation = explanation.and_then(Text::filled).or(self.explanation.take());
+        self.explanation = explanation.and_then(JsonText::non_empty).or(self.explanation.take());
         Ok(())
     }
 
     /// Returns the open block with this number, or the only open one where there is no number.
-    fn block(&mut self, index: Count) -> Result<&mut Block, Fault> {
+    fn open_block(&mut self, index: TokenCount) -> Result<&mut BlockBuilder, Fault> {
         let at = if let Some(index) = index.0 {
             usize::try_from(index).ok()
         } else {
@@ -162,74 +169,81 @@ impl Reader {
             open.next().filter(|_| open.next().is_none())
         };
         let block = at.and_then(|at| self.blocks.get_mut(at)).filter(|block| block.is_open);
-        block.ok_or_else(|| broken(format!("there is no open block {}", index.0.unwrap_or(0))))
+        block.ok_or_else(|| {
+            protocol_fault(format!("there is no open block {}", index.0.unwrap_or(0)))
+        })
     }
 
-    fn take(&mut self, kind: Kind, event: &Event<'_>, said: &mut Said) -> Result<(), Fault> {
-        let missing = |what: &str| broken(format!("an event {kind:?} has no {what}"));
+    fn apply(
+        &mut self,
+        kind: StreamEventKind,
+        event: &StreamEvent<'_>,
+        said: &mut DeltaBuffer,
+    ) -> Result<(), Fault> {
+        let missing = |what: &str| protocol_fault(format!("an event {kind:?} has no {what}"));
         match kind {
-            Kind::MessageStart => {
-                self.message(event.message.ok_or_else(|| missing("message"))?, said)
+            StreamEventKind::MessageStart => {
+                self.read_message(event.message.ok_or_else(|| missing("message"))?, said)
             }
-            Kind::BlockStart => {
+            StreamEventKind::BlockStart => {
                 let start = event.content_block.ok_or_else(|| missing("block"))?;
                 if let Some(index) = event.index.0
                     && index != self.blocks.len() as u64
                 {
-                    return Err(broken(format!("block {index} is out of order")));
+                    return Err(protocol_fault(format!("block {index} is out of order")));
                 }
-                self.blocks.push(Block::begin(start, said)?);
+                self.blocks.push(BlockBuilder::begin(start, said)?);
                 Ok(())
             }
-            Kind::BlockDelta => {
+            StreamEventKind::BlockDelta => {
                 let delta = event.delta.ok_or_else(|| missing("delta"))?;
-                let block = self.block(event.index)?;
+                let block = self.open_block(event.index)?;
                 if delta.get().starts_with('{') {
-                    let delta: Delta<'_> =
-                        serde_json::from_str(delta.get()).map_err(|error| bad_json(&error))?;
-                    block.grow(delta, said);
+                    let delta: BlockDelta<'_> =
+                        serde_json::from_str(delta.get()).map_err(|error| json_fault(&error))?;
+                    block.apply(delta, said);
                 }
                 Ok(())
             }
-            Kind::BlockStop => {
-                self.block(event.index)?.is_open = false;
+            StreamEventKind::BlockStop => {
+                self.open_block(event.index)?.is_open = false;
                 Ok(())
             }
-            Kind::MessageDelta => {
+            StreamEventKind::MessageDelta => {
                 let delta = event.delta.ok_or_else(|| missing("delta"))?;
                 if delta.get().starts_with('{') {
                     let end =
-                        serde_json::from_str(delta.get()).map_err(|error| bad_json(&error))?;
-                    self.end_of(end)?;
+                        serde_json::from_str(delta.get()).map_err(|error| json_fault(&error))?;
+                    self.apply_end(end)?;
                 }
-                self.usage.add(event.usage);
+                self.usage.merge(event.usage);
                 Ok(())
             }
-            Kind::MessageStop => {
-                self.done = true;
+            StreamEventKind::MessageStop => {
+                self.is_done = true;
                 Ok(())
             }
-            Kind::Error => {
+            StreamEventKind::Error => {
                 let error = event.error.and_then(|error| serde_json::from_str(error.get()).ok());
-                let error = error.as_ref().and_then(ApiError::read).unwrap_or_default();
-                Err(judge_event(&error, |_| None))
+                let error = error.as_ref().and_then(ApiError::from_value).unwrap_or_default();
+                Err(classify_stream_error(&error, |_| None))
             }
         }
     }
 }
 
-impl Kind {
+impl StreamEventKind {
     /// Returns the kind of an event; `None` for pings, and for what this release does not know.
-    fn of(event: sse::Event<'_>) -> Result<Option<Self>, Fault> {
-        let named = Self::named(event.name);
+    fn of(event: sse::SseEvent<'_>) -> Result<Option<Self>, Fault> {
+        let named = Self::from_name(event.name);
         let is_foreign = named.is_none() && !["", "message"].contains(&event.name);
-        match typed(event.data, is_foreign)? {
-            Some(kind) => Ok(Self::named(&kind)),
+        match event_type(event.data, is_foreign)? {
+            Some(kind) => Ok(Self::from_name(&kind)),
             None => Ok(named.filter(|_| event.data.trim_start().starts_with('{'))),
         }
     }
 
-    fn named(name: &str) -> Option<Self> {
+    fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "message_start" => Self::MessageStart,
             "content_block_start" => Self::BlockStart,
@@ -243,40 +257,43 @@ impl Kind {
     }
 }
 
-impl Decoder for Reader {
-    fn event(&mut self, event: sse::Event<'_>, said: &mut Said) -> Result<(), Fault> {
-        let Some(kind) = Kind::of(event)? else { return Ok(()) };
-        if self.begun.is_none() && !matches!(kind, Kind::MessageStart | Kind::Error) {
-            return Err(broken("the message does not begin"));
+impl ReplyReader for Reader {
+    fn push(&mut self, event: sse::SseEvent<'_>, said: &mut DeltaBuffer) -> Result<(), Fault> {
+        let Some(kind) = StreamEventKind::of(event)? else { return Ok(()) };
+        if self.start_json.is_none()
+            && !matches!(kind, StreamEventKind::MessageStart | StreamEventKind::Error)
+        {
+            return Err(protocol_fault("the message does not begin"));
         }
-        let event = serde_json::from_str(event.data).map_err(|error| bad_json(&error))?;
-        self.take(kind, &event, said)
+        let event = serde_json::from_str(event.data).map_err(|error| json_fault(&error))?;
+        self.apply(kind, &event, said)
     }
 
     fn is_complete(&self) -> bool {
-        self.done
+        self.is_done
     }
 
-    fn end(self: Box<Self>) -> Result<Draft, Fault> {
-        if !self.done {
-            return Err(cut_off());
+    fn finish(self: Box<Self>) -> Result<DecodedReply, Fault> {
+        if !self.is_done {
+            return Err(truncated_fault());
         }
         let Self { blocks, finish, explanation, usage, model, .. } = *self;
-        let pieces = blocks.into_iter().filter_map(|block| block.piece().transpose());
+        let pieces = blocks.into_iter().filter_map(|block| block.into_part().transpose());
         let mut pieces = pieces.collect::<Result<Vec<_>, _>>()?;
-        let finish = finish.unwrap_or_else(|| Reason::unsaid(&pieces));
-        if let (Finish::Refused, Some(explanation)) = (&finish, explanation) {
-            pieces.push(Piece::Text(explanation));
+        let finish = finish.unwrap_or_else(|| FinishReason::infer(&pieces));
+        if let (ReplyFinish::Refused, Some(explanation)) = (&finish, explanation) {
+            pieces.push(DecodedPart::Text(explanation));
         }
-        Ok(Draft { pieces, finish, usage: usage.usage(), model })
+        Ok(DecodedReply { parts: pieces, finish, usage: usage.usage(), model })
     }
 }
 
-impl Reported {
+impl ReportedUsage {
     /// Takes what is reported later; what is not reported again stays.
-    fn add(&mut self, later: Option<Self>) {
+    fn merge(&mut self, later: Option<Self>) {
         let Some(later) = later else { return };
-        let or = |later: Count, before: Count| if later.0.is_some() { later } else { before };
+        let or =
+            |later: TokenCount, before: TokenCount| if later.0.is_some() { later } else { before };
         *self = Self {
             input_tokens: or(later.input_tokens, self.input_tokens),
             output_tokens: or(later.output_tokens, self.output_tokens),
@@ -307,15 +324,15 @@ impl Reported {
             cached_input,
             cache_write,
             reasoning: thought.tokens(),
-            estimated: false,
+            is_estimated: false,
         })
     }
 }
 
 /// Returns why the model stopped; `None` for a reason that says nothing.
-fn finish(reason: &str) -> Result<Option<Finish>, Fault> {
+fn parse_finish(reason: &str) -> Result<Option<ReplyFinish>, Fault> {
     match reason {
-        "pause_turn" => Ok(Some(Finish::Pause)),
-        reason => Reason::of(reason).finish(reason),
+        "pause_turn" => Ok(Some(ReplyFinish::Pause)),
+        reason => FinishReason::parse(reason).into_finish(reason),
     }
 }

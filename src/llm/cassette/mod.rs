@@ -19,16 +19,16 @@
 //! [`Recorder`] writes recordings, [`Recording`] reads them, and [`Player`] answers from them in the order in which they
 //! were made.
 
-mod difference;
-mod line;
+mod mismatch;
 mod model;
 mod player;
+mod record;
 mod recorder;
 mod recording;
 
-pub use player::OnDifference;
+pub use player::OnMismatch;
 pub use recorder::{RecordError, Recorder};
-pub use recording::{BadRecording, Recording};
+pub use recording::{Recording, RecordingError};
 
 pub(super) use model::ReplayModel;
 pub(super) use player::Player;

@@ -2,7 +2,7 @@
 
 use super::player::Player;
 use crate::model::{Fault, FaultKind};
-use crate::port::{Ask, Model, ModelCall};
+use crate::port::{Model, ModelCall, ModelRequest};
 
 /// A model that answers from a recording, in which more than one may have been asked.
 pub(in crate::llm) struct ReplayModel {
@@ -19,7 +19,7 @@ impl ReplayModel {
 }
 
 impl Model for ReplayModel {
-    fn prepare(&mut self, ask: &Ask<'_>) -> Result<Box<dyn ModelCall>, Fault> {
+    fn prepare(&mut self, ask: &ModelRequest<'_>) -> Result<Box<dyn ModelCall>, Fault> {
         let name = self.player.next_model();
         match self.models.iter_mut().find(|(known, _)| known == name) {
             Some((_, model)) => model.prepare(ask),

@@ -5,34 +5,34 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::difference::Difference;
-use super::recording::{Answer, End, Exchange, Recording};
-use crate::llm::exchange::{Carrier, Incoming};
-use crate::llm::fault::Masks;
+use super::mismatch::RequestMismatch;
+use super::recording::{ExchangeEnd, RecordedExchange, RecordedResponse, Recording};
+use crate::llm::exchange::{HttpTransport, IncomingResponse};
+use crate::llm::fault::SecretMasker;
 use crate::llm::scripted::ScriptPosition;
-use crate::net::{HeaderMap, HeaderName, HeaderValue, NetError, Request};
-use crate::port::Cancel;
+use crate::net::{HeaderMap, HeaderName, HeaderValue, HttpRequest, NetError};
+use crate::port::CancellationToken;
 
 /// What is done where a request differs from the recorded one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnDifference {
+pub enum OnMismatch {
     /// The first difference is told as a warning, and the recorded answer is given: paths and versions of another machine
     /// need not change what a model said.
     #[default]
-    Tell,
+    Warn,
     /// The call fails with it.
     Fail,
 }
 
 /// Answers requests in the order in which they were recorded. Clones play the same recording together.
 #[derive(Clone)]
-pub(in crate::llm) struct Player(Arc<Playing>);
+pub(in crate::llm) struct Player(Arc<PlayerState>);
 
-struct Playing {
+struct PlayerState {
     recording: Recording,
     position: ScriptPosition,
-    on_difference: OnDifference,
-    has_told: AtomicBool,
+    on_mismatch: OnMismatch,
+    has_warned: AtomicBool,
 }
 
 impl Player {
@@ -40,10 +40,15 @@ impl Player {
     pub(in crate::llm) fn new(
         recording: Recording,
         position: ScriptPosition,
-        on_difference: OnDifference,
+        on_difference: OnMismatch,
     ) -> Self {
         let has_told = AtomicBool::new(false);
-        Self(Arc::new(Playing { recording, position, on_difference, has_told }))
+        Self(Arc::new(PlayerState {
+            recording,
+            position,
+            on_mismatch: on_difference,
+            has_warned: has_told,
+        }))
     }
 
     /// Returns who was asked next; at the end, who was asked last.
@@ -55,7 +60,7 @@ impl Player {
     /// Returns who was asked, each with the address of its first request and whether it was to stream its reply.
     pub(in crate::llm) fn models(&self) -> Vec<(&str, &str, bool)> {
         let mut models: Vec<(&str, &str, bool)> = Vec::new();
-        for Exchange { model, url, headers, .. } in &self.0.recording.exchanges {
+        for RecordedExchange { model, url, headers, .. } in &self.0.recording.exchanges {
             if !models.iter().any(|(known, ..)| known == model) {
                 let streams =
                     headers.get("accept").is_some_and(|kind| kind.contains("event-stream"));
@@ -69,17 +74,17 @@ impl Player {
     fn compare(
         &self,
         number: usize,
-        recorded: &Exchange,
-        request: &Request,
+        recorded: &RecordedExchange,
+        request: &HttpRequest,
     ) -> Result<(), NetError> {
         // What was masked in the recording is masked in what is compared with it.
-        let asked = Masks::default().mask(&String::from_utf8_lossy(&request.body.to_vec()));
-        let Some(difference) = Difference::find(&recorded.body, &asked) else { return Ok(()) };
+        let asked = SecretMasker::default().mask(&String::from_utf8_lossy(&request.body.to_vec()));
+        let Some(difference) = RequestMismatch::find(&recorded.body, &asked) else { return Ok(()) };
         let cause = format!("request {number} differs from the recorded one {difference}");
-        match self.0.on_difference {
-            OnDifference::Fail => Err(NetError::Request { cause }),
-            OnDifference::Tell => {
-                if !self.0.has_told.swap(true, Ordering::Relaxed) {
+        match self.0.on_mismatch {
+            OnMismatch::Fail => Err(NetError::InvalidRequest { cause }),
+            OnMismatch::Warn => {
+                if !self.0.has_warned.swap(true, Ordering::Relaxed) {
                     log::warn!("{cause}; the recorded answers are given all the same");
                 }
                 Ok(())
@@ -88,31 +93,35 @@ impl Player {
     }
 }
 
-impl Carrier for Player {
-    fn send(&self, request: &Request, cancel: &Cancel) -> Result<Box<dyn Incoming>, NetError> {
+impl HttpTransport for Player {
+    fn send(
+        &self,
+        request: &HttpRequest,
+        cancel: &CancellationToken,
+    ) -> Result<Box<dyn IncomingResponse>, NetError> {
         if cancel.is_cancelled() {
             return Err(NetError::Cancelled);
         }
         let exchanges = &self.0.recording.exchanges;
-        let number = self.0.position.take() + 1;
+        let number = self.0.position.advance() + 1;
         let Some(recorded) = exchanges.get(number - 1) else {
             let count = exchanges.len();
             let cause =
                 format!("the recording ends after {count} requests, and this is number {number}");
-            return Err(NetError::Request { cause });
+            return Err(NetError::InvalidRequest { cause });
         };
         self.compare(number, recorded, request)?;
-        let ends_early = || NetError::Broken {
+        let ends_early = || NetError::BrokenResponse {
             host: "the recording".to_owned(),
             cause: "nothing more was recorded of it".to_owned(),
         };
         let end = match &recorded.end {
-            End::Whole => Ok(()),
-            End::Open => Err(ends_early()),
-            End::Failed(error) => Err(error.clone()),
+            ExchangeEnd::Complete => Ok(()),
+            ExchangeEnd::Unrecorded => Err(ends_early()),
+            ExchangeEnd::Failed(error) => Err(error.clone()),
         };
-        match (&recorded.answer, end) {
-            (Some(answer), end) => Ok(Box::new(Played::new(answer, end))),
+        match (&recorded.response, end) {
+            (Some(answer), end) => Ok(Box::new(ReplayResponse::new(answer, end))),
             (None, end) => Err(end.err().unwrap_or_else(ends_early)),
         }
     }
@@ -125,28 +134,28 @@ impl fmt::Debug for Player {
 }
 
 /// An answer as it was recorded.
-struct Played {
+struct ReplayResponse {
     status: u16,
     headers: HeaderMap,
-    pieces: VecDeque<Vec<u8>>,
+    chunks: VecDeque<Vec<u8>>,
     end: Result<(), NetError>,
 }
 
-impl Played {
-    fn new(answer: &Answer, end: Result<(), NetError>) -> Self {
+impl ReplayResponse {
+    fn new(answer: &RecordedResponse, end: Result<(), NetError>) -> Self {
         let header = |(name, value): (&String, &String)| {
             Some((name.parse::<HeaderName>().ok()?, HeaderValue::from_str(value).ok()?))
         };
         Self {
             status: answer.status,
             headers: answer.headers.iter().filter_map(header).collect(),
-            pieces: answer.pieces.iter().cloned().collect(),
+            chunks: answer.chunks.iter().cloned().collect(),
             end,
         }
     }
 }
 
-impl Incoming for Played {
+impl IncomingResponse for ReplayResponse {
     fn status(&self) -> u16 {
         self.status
     }
@@ -156,14 +165,14 @@ impl Incoming for Played {
     }
 
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize, NetError> {
-        let Some(mut piece) = self.pieces.pop_front() else { return self.end.clone().map(|()| 0) };
+        let Some(mut piece) = self.chunks.pop_front() else { return self.end.clone().map(|()| 0) };
         let count = piece.len().min(buffer.len());
         buffer[..count].copy_from_slice(&piece[..count]);
         if count < piece.len() {
-            self.pieces.push_front(piece.split_off(count));
+            self.chunks.push_front(piece.split_off(count));
         }
         Ok(count)
     }
 
-    fn leave(self: Box<Self>) {}
+    fn release(self: Box<Self>) {}
 }

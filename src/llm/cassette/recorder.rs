@@ -9,16 +9,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustix::fs::OFlags;
 use thiserror::Error;
 
-use super::line::{Line, Piece, Request as RequestLine, VERSION, open_headers, telling_headers};
-use crate::llm::exchange::{Carrier, Incoming};
-use crate::llm::fault::Masks;
-use crate::net::{HeaderMap, NetError, Request};
-use crate::port::Cancel;
-use crate::workspace::{open_without_links, target_inside};
+use super::record::{
+    CassetteRecord, ChunkRecord, FORMAT_VERSION, RequestRecord as RequestLine, public_headers,
+    relevant_headers,
+};
+use crate::llm::exchange::{HttpTransport, IncomingResponse};
+use crate::llm::fault::SecretMasker;
+use crate::net::{HeaderMap, HttpRequest, NetError};
+use crate::port::CancellationToken;
+use crate::workspace::{open_without_links, resolve_inside};
 
 /// Writes exchanges with models down. Clones write to the same file.
 #[derive(Clone, Debug)]
-pub struct Recorder(Arc<Mutex<Tape>>);
+pub struct Recorder(Arc<Mutex<CassetteFile>>);
 
 /// Why nothing can be recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -31,7 +34,7 @@ pub struct RecordError {
 }
 
 #[derive(Debug)]
-struct Tape {
+struct CassetteFile {
     path: PathBuf,
     /// Nothing after the file could not be written, so that a gap in the middle cannot arise.
     file: Option<File>,
@@ -49,52 +52,62 @@ impl Recorder {
     pub fn create(workspace: &Path, path: &Path) -> Result<Self, RecordError> {
         let failed =
             |error: io::Error| RecordError { path: path.to_owned(), cause: error.to_string() };
-        let file = if let Some(path) = target_inside(workspace, path).map_err(failed)? {
+        let file = if let Some(path) = resolve_inside(workspace, path).map_err(failed)? {
             open_without_links(&path, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC, 0o600)
         } else {
             let mut options = File::options();
             options.write(true).create(true).truncate(true).mode(0o600).open(path)
         };
         let file = Some(file.map_err(failed)?);
-        let mut tape = Tape { path: path.to_owned(), file, requests: 0, body: String::new() };
-        tape.try_write(&Line::Recording { version: VERSION }, &Masks::default()).map_err(failed)?;
+        let mut tape =
+            CassetteFile { path: path.to_owned(), file, requests: 0, body: String::new() };
+        tape.try_write(
+            &CassetteRecord::Recording { version: FORMAT_VERSION },
+            &SecretMasker::default(),
+        )
+        .map_err(failed)?;
         Ok(Self(Arc::new(Mutex::new(tape))))
     }
 
     /// Returns whether no request was recorded.
     pub fn is_empty(&self) -> bool {
-        self.tape().requests == 0
+        self.lock().requests == 0
     }
 
     /// Returns a carrier that writes down what this one carries to a model.
-    pub(in crate::llm) fn wrap(
+    pub(in crate::llm) fn wrap_transport(
         &self,
-        carrier: Arc<dyn Carrier>,
+        carrier: Arc<dyn HttpTransport>,
         model: &str,
-        masks: Masks,
-    ) -> Arc<dyn Carrier> {
-        Arc::new(Recorded { recorder: self.clone(), carrier, model: model.to_owned(), masks })
+        masks: SecretMasker,
+    ) -> Arc<dyn HttpTransport> {
+        Arc::new(RecordingTransport {
+            recorder: self.clone(),
+            inner: carrier,
+            model: model.to_owned(),
+            masks,
+        })
     }
 
-    fn tape(&self) -> MutexGuard<'_, Tape> {
+    fn lock(&self) -> MutexGuard<'_, CassetteFile> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Tape {
+impl CassetteFile {
     /// Writes a request down, and returns its number.
-    fn request(&mut self, request: &Request, model: &str, masks: &Masks) -> usize {
+    fn write_request(&mut self, request: &HttpRequest, model: &str, masks: &SecretMasker) -> usize {
         self.requests += 1;
         let body = masks.mask(&String::from_utf8_lossy(&request.body.to_vec()));
-        let same = common(&self.body, &body);
-        self.write(
-            &Line::Request(RequestLine {
+        let same = common_prefix_length(&self.body, &body);
+        self.write_or_warn(
+            &CassetteRecord::Request(RequestLine {
                 n: self.requests,
                 model: model.to_owned(),
                 method: request.method.to_string(),
                 url: masks.mask(&request.url),
-                headers: open_headers(&request.headers),
-                same,
+                headers: public_headers(&request.headers),
+                shared_bytes: same,
                 body: body[same..].to_owned(),
             }),
             masks,
@@ -105,14 +118,14 @@ impl Tape {
 
     /// Writes a line, without any key that is in it: servers like to say back what they were sent, in headers too. A run
     /// does not fail for its recording, but it says so, once.
-    fn write(&mut self, line: &Line, masks: &Masks) {
+    fn write_or_warn(&mut self, line: &CassetteRecord, masks: &SecretMasker) {
         if let Err(error) = self.try_write(line, masks) {
             log::warn!("the recording {} ends here: {error}", self.path.display());
             self.file = None;
         }
     }
 
-    fn try_write(&mut self, line: &Line, masks: &Masks) -> io::Result<()> {
+    fn try_write(&mut self, line: &CassetteRecord, masks: &SecretMasker) -> io::Result<()> {
         let Some(file) = &mut self.file else { return Ok(()) };
         let mut text = masks.mask(&serde_json::to_string(line)?);
         text.push('\n');
@@ -121,7 +134,7 @@ impl Tape {
 }
 
 /// Returns how many bytes two texts have in common at their beginning.
-fn common(a: &str, b: &str) -> usize {
+fn common_prefix_length(a: &str, b: &str) -> usize {
     let mut same = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
     while !b.is_char_boundary(same) {
         same -= 1;
@@ -130,28 +143,32 @@ fn common(a: &str, b: &str) -> usize {
 }
 
 /// A carrier whose exchanges are written down.
-struct Recorded {
+struct RecordingTransport {
     recorder: Recorder,
-    carrier: Arc<dyn Carrier>,
+    inner: Arc<dyn HttpTransport>,
     model: String,
-    masks: Masks,
+    masks: SecretMasker,
 }
 
-impl Carrier for Recorded {
-    fn send(&self, request: &Request, cancel: &Cancel) -> Result<Box<dyn Incoming>, NetError> {
-        let number = self.recorder.tape().request(request, &self.model, &self.masks);
-        match self.carrier.send(request, cancel) {
+impl HttpTransport for RecordingTransport {
+    fn send(
+        &self,
+        request: &HttpRequest,
+        cancel: &CancellationToken,
+    ) -> Result<Box<dyn IncomingResponse>, NetError> {
+        let number = self.recorder.lock().write_request(request, &self.model, &self.masks);
+        match self.inner.send(request, cancel) {
             Ok(incoming) => {
-                let (status, headers) = (incoming.status(), telling_headers(incoming.headers()));
-                let line = Line::Answer { n: number, status, headers };
-                self.recorder.tape().write(&line, &self.masks);
+                let (status, headers) = (incoming.status(), relevant_headers(incoming.headers()));
+                let line = CassetteRecord::Response { n: number, status, headers };
+                self.recorder.lock().write_or_warn(&line, &self.masks);
                 let (recorder, masks) = (self.recorder.clone(), self.masks.clone());
-                let notes = Notes { recorder, masks, number, pending: Vec::new() };
-                Ok(Box::new(Listening { incoming, notes }))
+                let notes = ResponseRecorder { recorder, masks, number, pending: Vec::new() };
+                Ok(Box::new(RecordingResponse { inner: incoming, recorder: notes }))
             }
             Err(error) => {
-                let line = Line::Error { n: number, error: error.clone() };
-                self.recorder.tape().write(&line, &self.masks);
+                let line = CassetteRecord::Error { n: number, error: error.clone() };
+                self.recorder.lock().write_or_warn(&line, &self.masks);
                 Err(error)
             }
         }
@@ -159,64 +176,64 @@ impl Carrier for Recorded {
 }
 
 /// An answer that is written down while it is read.
-struct Listening {
-    incoming: Box<dyn Incoming>,
-    notes: Notes,
+struct RecordingResponse {
+    inner: Box<dyn IncomingResponse>,
+    recorder: ResponseRecorder,
 }
 
 /// What is written down of one answer.
-struct Notes {
+struct ResponseRecorder {
     recorder: Recorder,
-    masks: Masks,
+    masks: SecretMasker,
     number: usize,
     /// What is not yet a whole piece: a key must not be cut in two.
     pending: Vec<u8>,
 }
 
 /// What a piece may have before it is written down although it goes on.
-const LONG: usize = 1 << 20;
+const MAX_CHUNK: usize = 1 << 20;
 
-impl Notes {
+impl ResponseRecorder {
     /// Takes in what was read.
-    fn take(&mut self, bytes: &[u8]) {
+    fn push(&mut self, bytes: &[u8]) {
         self.pending.extend_from_slice(bytes);
-        while let Some(end) = end_of_piece(&self.pending) {
-            self.piece(end);
+        while let Some(end) = event_end(&self.pending) {
+            self.write_chunk(end);
         }
-        if self.pending.len() > LONG {
-            self.piece(self.pending.len());
+        if self.pending.len() > MAX_CHUNK {
+            self.write_chunk(self.pending.len());
         }
     }
 
     /// Writes what is left of the answer, and how it ended.
-    fn end(&mut self, line: &Line) {
-        self.rest();
-        self.recorder.tape().write(line, &self.masks);
+    fn end(&mut self, line: &CassetteRecord) {
+        self.write_rest();
+        self.recorder.lock().write_or_warn(line, &self.masks);
     }
 
-    fn rest(&mut self) {
+    fn write_rest(&mut self) {
         if !self.pending.is_empty() {
-            self.piece(self.pending.len());
+            self.write_chunk(self.pending.len());
         }
     }
 
-    fn piece(&mut self, length: usize) {
+    fn write_chunk(&mut self, length: usize) {
         let bytes: Vec<u8> = self.pending.drain(..length).collect();
         let bytes = self.masks.mask_bytes(&bytes);
-        let piece = Piece::new(self.number, &bytes, |text| self.masks.mask(text));
-        self.recorder.tape().write(&Line::Piece(piece), &self.masks);
+        let piece = ChunkRecord::new(self.number, &bytes, |text| self.masks.mask(text));
+        self.recorder.lock().write_or_warn(&CassetteRecord::Chunk(piece), &self.masks);
     }
 }
 
-impl Drop for Notes {
+impl Drop for ResponseRecorder {
     /// An answer that is no reply is not read to its end; what was read of it is kept.
     fn drop(&mut self) {
-        self.rest();
+        self.write_rest();
     }
 }
 
 /// Returns where the first event ends, its blank line included.
-fn end_of_piece(bytes: &[u8]) -> Option<usize> {
+fn event_end(bytes: &[u8]) -> Option<usize> {
     let ends = [&b"\n\n"[..], b"\r\n\r\n", b"\r\r"].map(|blank| {
         let at = bytes.windows(blank.len()).position(|window| window == blank)?;
         Some(at + blank.len())
@@ -224,30 +241,30 @@ fn end_of_piece(bytes: &[u8]) -> Option<usize> {
     ends.into_iter().flatten().min()
 }
 
-impl Incoming for Listening {
+impl IncomingResponse for RecordingResponse {
     fn status(&self) -> u16 {
-        self.incoming.status()
+        self.inner.status()
     }
 
     fn headers(&self) -> &HeaderMap {
-        self.incoming.headers()
+        self.inner.headers()
     }
 
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize, NetError> {
-        let read = self.incoming.read(buffer);
-        let n = self.notes.number;
+        let read = self.inner.read(buffer);
+        let n = self.recorder.number;
         match &read {
-            Ok(count @ 1..) => self.notes.take(&buffer[..*count]),
-            Ok(_) => self.notes.end(&Line::End { n }),
-            Err(error) => self.notes.end(&Line::Error { n, error: error.clone() }),
+            Ok(count @ 1..) => self.recorder.push(&buffer[..*count]),
+            Ok(_) => self.recorder.end(&CassetteRecord::End { n }),
+            Err(error) => self.recorder.end(&CassetteRecord::Error { n, error: error.clone() }),
         }
         read
     }
 
-    fn leave(self: Box<Self>) {
-        let Self { incoming, mut notes } = *self;
+    fn release(self: Box<Self>) {
+        let Self { inner: incoming, recorder: mut notes } = *self;
         let n = notes.number;
-        notes.end(&Line::End { n });
-        incoming.leave();
+        notes.end(&CassetteRecord::End { n });
+        incoming.release();
     }
 }

@@ -5,49 +5,49 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use super::line::{Headers, Line, VERSION};
+use super::record::{CassetteRecord, FORMAT_VERSION, RecordedHeaders};
 use crate::net::NetError;
 
 /// A recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recording {
-    pub(super) exchanges: Vec<Exchange>,
+    pub(super) exchanges: Vec<RecordedExchange>,
 }
 
 /// What was asked once, and what came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Exchange {
+pub(super) struct RecordedExchange {
     pub(super) model: String,
     pub(super) url: String,
-    pub(super) headers: Headers,
+    pub(super) headers: RecordedHeaders,
     pub(super) body: String,
     /// Nothing where no answer began.
-    pub(super) answer: Option<Answer>,
-    pub(super) end: End,
+    pub(super) response: Option<RecordedResponse>,
+    pub(super) end: ExchangeEnd,
 }
 
 /// The head of an answer, and what was read of its body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(super) struct RecordedResponse {
     pub(super) status: u16,
-    pub(super) headers: Headers,
-    pub(super) pieces: Vec<Vec<u8>>,
+    pub(super) headers: RecordedHeaders,
+    pub(super) chunks: Vec<Vec<u8>>,
 }
 
 /// How an exchange ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum ExchangeEnd {
     /// The recording does not say; whoever recorded was gone, or did not read on.
-    Open,
+    Unrecorded,
     /// Properly.
-    Whole,
+    Complete,
     /// With this failure.
     Failed(NetError),
 }
 
 /// Why a file cannot be played.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum BadRecording {
+pub enum RecordingError {
     /// The file cannot be read.
     #[error("could not read the recording {path}: {cause}")]
     Unreadable {
@@ -74,13 +74,13 @@ impl Recording {
     /// # Errors
     ///
     /// Fails when the file cannot be read, or a line of it is wrong.
-    pub fn load(path: &Path) -> Result<Self, BadRecording> {
-        let unreadable = |error: io::Error| BadRecording::Unreadable {
+    pub fn load(path: &Path) -> Result<Self, RecordingError> {
+        let unreadable = |error: io::Error| RecordingError::Unreadable {
             path: path.to_owned(),
             cause: error.to_string(),
         };
         let text = std::fs::read_to_string(path).map_err(unreadable)?;
-        Self::read(&text).map_err(|(line, cause)| BadRecording::Malformed {
+        Self::parse(&text).map_err(|(line, cause)| RecordingError::Malformed {
             path: path.to_owned(),
             line,
             cause,
@@ -88,7 +88,7 @@ impl Recording {
     }
 
     /// Returns who was asked first (`provider/name`), for whoever wants to know prices and windows.
-    pub fn model(&self) -> &str {
+    pub fn first_model(&self) -> &str {
         &self.exchanges[0].model
     }
 
@@ -102,25 +102,25 @@ impl Recording {
         self.exchanges.is_empty()
     }
 
-    pub(super) fn read(text: &str) -> Result<Self, (usize, String)> {
-        let mut exchanges: Vec<Exchange> = Vec::new();
+    pub(super) fn parse(text: &str) -> Result<Self, (usize, String)> {
+        let mut exchanges: Vec<RecordedExchange> = Vec::new();
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         let mut last = 0;
         for (index, text) in whole.lines().enumerate() {
             last = index + 1;
             let wrong = |cause: String| (last, cause);
-            let line = Line::read(text).map_err(|error| wrong(error.to_string()))?;
+            let line = CassetteRecord::parse(text).map_err(|error| wrong(error.to_string()))?;
             let Some(line) = line else { continue };
             match (index, &line) {
-                (0, Line::Recording { version: VERSION }) => continue,
-                (0, Line::Recording { version }) => {
+                (0, CassetteRecord::Recording { version: FORMAT_VERSION }) => continue,
+                (0, CassetteRecord::Recording { version }) => {
                     return Err(wrong(format!("version {version} is not known")));
                 }
                 (0, _) => return Err(wrong("a recording begins with its version".to_owned())),
                 (_, _) => {}
             }
             let number = line.number();
-            add(&mut exchanges, line, number).map_err(wrong)?;
+            add_record(&mut exchanges, line, number).map_err(wrong)?;
         }
         if exchanges.is_empty() {
             return Err((last.max(1), "nothing was recorded".to_owned()));
@@ -130,40 +130,44 @@ impl Recording {
 }
 
 /// Adds what a line says; exchanges may be under way beside each other.
-fn add(exchanges: &mut Vec<Exchange>, line: Line, number: usize) -> Result<(), String> {
-    if let Line::Request(request) = line {
+fn add_record(
+    exchanges: &mut Vec<RecordedExchange>,
+    line: CassetteRecord,
+    number: usize,
+) -> Result<(), String> {
+    if let CassetteRecord::Request(request) = line {
         if number != exchanges.len() + 1 {
             return Err(format!("request {number} comes after {}", exchanges.len()));
         }
         let before = exchanges.last().map_or("", |exchange| &exchange.body);
-        let same = before.get(..request.same);
+        let same = before.get(..request.shared_bytes);
         let same =
             same.ok_or_else(|| format!("request {number} begins with more than there was"))?;
-        exchanges.push(Exchange {
+        exchanges.push(RecordedExchange {
             body: format!("{same}{}", request.body),
             model: request.model,
             url: request.url,
             headers: request.headers,
-            answer: None,
-            end: End::Open,
+            response: None,
+            end: ExchangeEnd::Unrecorded,
         });
         return Ok(());
     }
     let exchange = number.checked_sub(1).and_then(|at| exchanges.get_mut(at));
     let exchange = exchange.ok_or_else(|| format!("there is no request {number} before this"))?;
-    let answer = exchange.answer.as_mut();
+    let answer = exchange.response.as_mut();
     let headless = || format!("the answer to request {number} has no head before this");
     match line {
-        Line::Answer { status, headers, .. } => {
-            exchange.answer = Some(Answer { status, headers, pieces: Vec::new() });
+        CassetteRecord::Response { status, headers, .. } => {
+            exchange.response = Some(RecordedResponse { status, headers, chunks: Vec::new() });
         }
-        Line::Piece(piece) => {
+        CassetteRecord::Chunk(piece) => {
             let bytes = piece.bytes().ok_or("a piece has either text or hex")?;
-            answer.ok_or_else(headless)?.pieces.push(bytes);
+            answer.ok_or_else(headless)?.chunks.push(bytes);
         }
-        Line::End { .. } => exchange.end = End::Whole,
-        Line::Error { error, .. } => exchange.end = End::Failed(error),
-        Line::Recording { .. } | Line::Request(_) => {
+        CassetteRecord::End { .. } => exchange.end = ExchangeEnd::Complete,
+        CassetteRecord::Error { error, .. } => exchange.end = ExchangeEnd::Failed(error),
+        CassetteRecord::Recording { .. } | CassetteRecord::Request(_) => {
             return Err("a recording begins only once".to_owned());
         }
     }
@@ -183,19 +187,19 @@ mod tests {
     }
 
     fn read(lines: &[&str]) -> Result<Recording, (usize, String)> {
-        Recording::read(&[lines, &[""]].concat().join("\n"))
+        Recording::parse(&[lines, &[""]].concat().join("\n"))
     }
 
     #[test]
-    fn a_body_begins_with_what_the_one_before_it_had() {
+    fn a_body_reuses_the_prefix_of_the_previous_one() {
         let recording = read(&[HEAD, &request(1, 0, "abc"), &request(2, 2, "xyz")]).unwrap();
         let bodies: Vec<_> = recording.exchanges.iter().map(|exchange| &*exchange.body).collect();
         assert_eq!(bodies, ["abc", "abxyz"]);
-        assert_eq!((recording.model(), recording.len()), ("openai/m", 2));
+        assert_eq!((recording.first_model(), recording.len()), ("openai/m", 2));
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_line() {
+    fn an_error_names_its_line() {
         let first = request(1, 0, "abc");
         for (lines, line, cause) in [
             (vec![], 1, "nothing was recorded"),
@@ -214,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_release_knows_is_passed_over() {
+    fn unknown_records_are_skipped() {
         let news = r#"{"type":"new_thing","n":"odd","text":[1],"headers":7}"#;
         let more = request(1, 0, "abc").replace(r#""n":1"#, r#""n":1,"new":[{}]"#);
         let recording = read(&[HEAD, news, &more]).unwrap();
@@ -224,8 +228,8 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_a_crash_cut_off_is_left_out() {
+    fn an_incomplete_last_line_is_ignored() {
         let text = format!("{HEAD}\n{}\n{{\"type\":\"ans", request(1, 0, "a"));
-        assert_eq!(Recording::read(&text).unwrap().exchanges[0].end, End::Open);
+        assert_eq!(Recording::parse(&text).unwrap().exchanges[0].end, ExchangeEnd::Unrecorded);
     }
 }

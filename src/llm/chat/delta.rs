@@ -7,14 +7,14 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::llm::decode::{Count, InputDetails, OutputDetails, Text, lenient};
+use crate::llm::decode::{InputDetails, JsonText, OutputDetails, TokenCount, lenient};
 use crate::model::{Tokens, Usage};
 
 /// A chunk, or a whole reply.
 #[derive(Deserialize)]
 pub(super) struct Chunk<'a> {
     #[serde(borrow, default, deserialize_with = "lenient::text")]
-    pub(super) model: Option<Text<'a>>,
+    pub(super) model: Option<JsonText<'a>>,
     #[serde(borrow, default, deserialize_with = "lenient::objects")]
     pub(super) choices: Option<Vec<Choice<'a>>>,
     #[serde(borrow, default)]
@@ -23,14 +23,14 @@ pub(super) struct Chunk<'a> {
     pub(super) error: Option<&'a RawValue>,
     /// vLLM says `error` here, and what happened beside it.
     #[serde(borrow, default, deserialize_with = "lenient::text")]
-    pub(super) object: Option<Text<'a>>,
+    pub(super) object: Option<JsonText<'a>>,
     #[serde(borrow, default, deserialize_with = "lenient::object")]
-    pub(super) x_groq: Option<Groq<'a>>,
+    pub(super) x_groq: Option<GroqExtension<'a>>,
 }
 
 /// Where Groq reports what was used, also when it is not asked.
 #[derive(Deserialize)]
-pub(super) struct Groq<'a> {
+pub(super) struct GroqExtension<'a> {
     #[serde(borrow, default)]
     pub(super) usage: Option<&'a RawValue>,
 }
@@ -38,29 +38,29 @@ pub(super) struct Groq<'a> {
 #[derive(Deserialize)]
 pub(super) struct Choice<'a> {
     #[serde(default)]
-    pub(super) index: Count,
+    pub(super) index: TokenCount,
     #[serde(borrow, default, deserialize_with = "lenient::object")]
-    pub(super) delta: Option<Delta<'a>>,
+    pub(super) delta: Option<MessageDelta<'a>>,
     /// The whole reply, or what has come of it so far; Perplexity has it beside the delta, streamed or not.
     #[serde(borrow, default, deserialize_with = "lenient::object")]
-    pub(super) message: Option<Delta<'a>>,
+    pub(super) message: Option<MessageDelta<'a>>,
     #[serde(borrow, default, deserialize_with = "lenient::text")]
-    pub(super) finish_reason: Option<Text<'a>>,
+    pub(super) finish_reason: Option<JsonText<'a>>,
     /// OpenRouter reports an upstream failure inside the choice.
     #[serde(borrow, default)]
     pub(super) error: Option<&'a RawValue>,
 }
 
 #[derive(Default, Deserialize)]
-pub(super) struct Delta<'a> {
+pub(super) struct MessageDelta<'a> {
     #[serde(borrow, default)]
-    pub(super) content: Content<'a>,
+    pub(super) content: MessageContent<'a>,
     #[serde(borrow, default, deserialize_with = "lenient::text")]
-    pub(super) refusal: Option<Text<'a>>,
+    pub(super) refusal: Option<JsonText<'a>>,
     #[serde(borrow, default, deserialize_with = "lenient::text")]
-    pub(super) reasoning_content: Option<Text<'a>>,
+    pub(super) reasoning_content: Option<JsonText<'a>>,
     #[serde(borrow, default, deserialize_with = "lenient::text")]
-    pub(super) reasoning: Option<Text<'a>>,
+    pub(super) reasoning: Option<JsonText<'a>>,
     #[serde(borrow, default)]
     pub(super) reasoning_details: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "lenient::objects")]
@@ -70,9 +70,9 @@ pub(super) struct Delta<'a> {
 #[derive(Deserialize)]
 pub(super) struct CallDelta<'a> {
     #[serde(default)]
-    pub(super) index: Count,
+    pub(super) index: TokenCount,
     #[serde(borrow, default, deserialize_with = "lenient::text")]
-    pub(super) id: Option<Text<'a>>,
+    pub(super) id: Option<JsonText<'a>>,
     #[serde(borrow, default, deserialize_with = "lenient::object")]
     pub(super) function: Option<FunctionDelta<'a>>,
 }
@@ -80,7 +80,7 @@ pub(super) struct CallDelta<'a> {
 #[derive(Default, Deserialize)]
 pub(super) struct FunctionDelta<'a> {
     #[serde(borrow, default, deserialize_with = "lenient::text")]
-    pub(super) name: Option<Text<'a>>,
+    pub(super) name: Option<JsonText<'a>>,
     /// Text, or with some servers the object itself.
     #[serde(borrow, default)]
     pub(super) arguments: Option<&'a RawValue>,
@@ -88,17 +88,17 @@ pub(super) struct FunctionDelta<'a> {
 
 /// Content is text, or with some servers a list of parts, of which some are thoughts.
 #[derive(Default)]
-pub(super) struct Content<'a> {
+pub(super) struct MessageContent<'a> {
     pub(super) text: Cow<'a, str>,
-    pub(super) thoughts: String,
+    pub(super) reasoning: String,
 }
 
-impl Delta<'_> {
+impl MessageDelta<'_> {
     /// Returns whether it says nothing.
     pub(super) fn is_empty(&self) -> bool {
         let texts = [&self.refusal, &self.reasoning_content, &self.reasoning];
         self.content.text.is_empty()
-            && self.content.thoughts.is_empty()
+            && self.content.reasoning.is_empty()
             && texts.iter().all(|text| text.as_ref().is_none_or(|text| text.0.is_empty()))
             && self.tool_calls.as_ref().is_none_or(Vec::is_empty)
     }
@@ -110,14 +110,14 @@ impl FunctionDelta<'_> {
         match self.arguments.map(RawValue::get) {
             None | Some("null") => Ok(Cow::Borrowed("")),
             Some(json) if json.starts_with('"') => {
-                serde_json::from_str::<Text<'_>>(json).map(|text| text.0)
+                serde_json::from_str::<JsonText<'_>>(json).map(|text| text.0)
             }
             Some(json) => Ok(Cow::Borrowed(json)),
         }
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Content<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for MessageContent<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(ContentVisitor)
     }
@@ -126,52 +126,52 @@ impl<'de: 'a, 'a> Deserialize<'de> for Content<'a> {
 struct ContentVisitor;
 
 impl<'de> Visitor<'de> for ContentVisitor {
-    type Value = Content<'de>;
+    type Value = MessageContent<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a text or a list of parts")
     }
 
-    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Content<'de>, E> {
-        Ok(Content { text: Cow::Borrowed(text), thoughts: String::new() })
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<MessageContent<'de>, E> {
+        Ok(MessageContent { text: Cow::Borrowed(text), reasoning: String::new() })
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Content<'de>, E> {
-        Ok(Content { text: Cow::Owned(text.to_owned()), thoughts: String::new() })
+    fn visit_str<E>(self, text: &str) -> Result<MessageContent<'de>, E> {
+        Ok(MessageContent { text: Cow::Owned(text.to_owned()), reasoning: String::new() })
     }
 
-    fn visit_unit<E>(self) -> Result<Content<'de>, E> {
-        Ok(Content::default())
+    fn visit_unit<E>(self) -> Result<MessageContent<'de>, E> {
+        Ok(MessageContent::default())
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<Content<'de>, E> {
-        Ok(Content::default())
+    fn visit_bool<E>(self, _: bool) -> Result<MessageContent<'de>, E> {
+        Ok(MessageContent::default())
     }
 
-    fn visit_i64<E>(self, _: i64) -> Result<Content<'de>, E> {
-        Ok(Content::default())
+    fn visit_i64<E>(self, _: i64) -> Result<MessageContent<'de>, E> {
+        Ok(MessageContent::default())
     }
 
-    fn visit_u64<E>(self, _: u64) -> Result<Content<'de>, E> {
-        Ok(Content::default())
+    fn visit_u64<E>(self, _: u64) -> Result<MessageContent<'de>, E> {
+        Ok(MessageContent::default())
     }
 
-    fn visit_f64<E>(self, _: f64) -> Result<Content<'de>, E> {
-        Ok(Content::default())
+    fn visit_f64<E>(self, _: f64) -> Result<MessageContent<'de>, E> {
+        Ok(MessageContent::default())
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Content<'de>, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<MessageContent<'de>, A::Error> {
         while fields.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(Content::default())
+        Ok(MessageContent::default())
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Content<'de>, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<MessageContent<'de>, A::Error> {
         #[derive(Deserialize)]
         struct Piece<'a> {
             #[serde(borrow, default)]
-            text: Content<'a>,
+            text: MessageContent<'a>,
             #[serde(borrow, default)]
-            thinking: Content<'a>,
+            thinking: MessageContent<'a>,
         }
         let (mut text, mut thoughts) = (String::new(), String::new());
         while let Some(piece) = parts.next_element::<&RawValue>()?.map(RawValue::get) {
@@ -182,28 +182,28 @@ impl<'de> Visitor<'de> for ContentVisitor {
             text.push_str(&piece.text.text);
             thoughts.push_str(&piece.thinking.text);
         }
-        Ok(Content { text: text.into(), thoughts })
+        Ok(MessageContent { text: text.into(), reasoning: thoughts })
     }
 }
 
 /// Returns the usage that a server reports; none when it is not one.
-pub(super) fn usage(json: &str) -> Option<Usage> {
+pub(super) fn parse_usage(json: &str) -> Option<Usage> {
     #[derive(Default, Deserialize)]
     #[serde(default)]
-    struct Reported {
-        prompt_tokens: Count,
-        completion_tokens: Count,
-        total_tokens: Count,
+    struct ReportedUsage {
+        prompt_tokens: TokenCount,
+        completion_tokens: TokenCount,
+        total_tokens: TokenCount,
         #[serde(deserialize_with = "lenient::object")]
         prompt_tokens_details: Option<InputDetails>,
         #[serde(deserialize_with = "lenient::object")]
         completion_tokens_details: Option<OutputDetails>,
         /// DeepSeek.
-        prompt_cache_hit_tokens: Count,
+        prompt_cache_hit_tokens: TokenCount,
         /// Moonshot.
-        cached_tokens: Count,
+        cached_tokens: TokenCount,
     }
-    let told: Reported = serde_json::from_str(json).ok()?;
+    let told: ReportedUsage = serde_json::from_str(json).ok()?;
     let (input, written) = (told.prompt_tokens.0?, told.completion_tokens.0?);
     let details = told.prompt_tokens_details.unwrap_or_default();
     let cached = [details.cached_tokens, told.prompt_cache_hit_tokens, told.cached_tokens];
@@ -218,7 +218,7 @@ pub(super) fn usage(json: &str) -> Option<Usage> {
         cached_input: Tokens(cached),
         cache_write: details.cache_write_tokens.tokens(),
         reasoning,
-        estimated: false,
+        is_estimated: false,
     })
 }
 
@@ -227,9 +227,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn usage_is_read_in_every_dialect() {
+    fn every_usage_format_is_parsed() {
         let numbers = |json| {
-            let usage = usage(json).unwrap();
+            let usage = parse_usage(json).unwrap();
             [usage.input, usage.output, usage.cached_input, usage.reasoning].map(|tokens| tokens.0)
         };
         let openai = r#"{"prompt_tokens":9,"completion_tokens":5,"total_tokens":14,
@@ -244,20 +244,20 @@ mod tests {
 
     /// Fault L55.
     #[test]
-    fn usage_that_is_none_is_none() {
+    fn invalid_usage_is_none() {
         for json in ["{}", "[]", "7", r#"{"prompt_tokens":-1,"completion_tokens":2}"#] {
-            assert_eq!(usage(json), None, "{json}");
+            assert_eq!(parse_usage(json), None, "{json}");
         }
     }
 
     #[test]
     fn content_is_text_or_parts() {
-        let content = |json| serde_json::from_str::<Content<'_>>(json).unwrap();
+        let content = |json| serde_json::from_str::<MessageContent<'_>>(json).unwrap();
         assert!(matches!(content(r#""abc""#).text, Cow::Borrowed("abc")));
         assert_eq!(content(r#""a\nb""#).text, "a\nb");
         assert_eq!(content("null").text, "");
         let parts = r#"[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]},{"type":"text","text":"ok"}]"#;
         let parts = content(parts);
-        assert_eq!((&*parts.text, &*parts.thoughts), ("ok", "hm"));
+        assert_eq!((&*parts.text, &*parts.reasoning), ("ok", "hm"));
     }
 }

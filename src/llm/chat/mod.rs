@@ -9,9 +9,9 @@ mod read;
 
 use std::sync::Arc;
 
-use super::decode::Draft;
-use super::encode::Pen;
-use super::wire::{Decoder, Frame, Wire};
+use super::decode::DecodedReply;
+use super::encode::MessageWriter;
+use super::wire::{ReplyReader, RequestFrame, Wire};
 use crate::model::{Fault, Reply, Tokens, ToolCall, ToolResult};
 
 pub(super) use quirks::Quirks;
@@ -20,45 +20,45 @@ pub(super) use quirks::Quirks;
 #[derive(Debug)]
 pub(super) struct Chat {
     /// What marks the blocks that only this model understands.
-    pub(super) name: Arc<str>,
+    pub(super) id: Arc<str>,
     pub(super) model: String,
     pub(super) quirks: &'static Quirks,
     /// Whether replies are streamed.
-    pub(super) streams: bool,
+    pub(super) is_streaming: bool,
     /// What requests of one session have in common, for the provider's cache.
     pub(super) cache_key: Option<String>,
 }
 
 impl Wire for Chat {
-    fn name(&self) -> &Arc<str> {
-        &self.name
+    fn id(&self) -> &Arc<str> {
+        &self.id
     }
 
-    fn head(&self, frame: &Frame<'_>, out: &mut Vec<u8>) {
+    fn encode_head(&self, frame: &RequestFrame<'_>, out: &mut Vec<u8>) {
         encode::head(self, frame, out);
     }
 
-    fn user(&self, text: &str, pen: &mut Pen<'_>) {
+    fn encode_user(&self, text: &str, pen: &mut MessageWriter<'_>) {
         encode::user(self, text, pen);
     }
 
-    fn reply(&self, reply: &Reply, pen: &mut Pen<'_>) {
+    fn encode_reply(&self, reply: &Reply, pen: &mut MessageWriter<'_>) {
         encode::reply(self, reply, pen);
     }
 
-    fn answer(&self, _: &ToolCall, result: &ToolResult, pen: &mut Pen<'_>) {
-        encode::answer(self, result, pen);
+    fn encode_tool_result(&self, _: &ToolCall, result: &ToolResult, pen: &mut MessageWriter<'_>) {
+        encode::tool_result(self, result, pen);
     }
 
-    fn tail(&self, _: &Frame<'_>, max_output: Option<Tokens>, out: &mut Vec<u8>) {
+    fn encode_tail(&self, _: &RequestFrame<'_>, max_output: Option<Tokens>, out: &mut Vec<u8>) {
         encode::tail(self, max_output, out);
     }
 
-    fn decoder(&self) -> Box<dyn Decoder> {
+    fn reader(&self) -> Box<dyn ReplyReader> {
         Box::new(read::Reader::new(self.quirks))
     }
 
-    fn whole(&self, body: &str) -> Result<Draft, Fault> {
-        read::whole(self.quirks, body)
+    fn read_body(&self, body: &str) -> Result<DecodedReply, Fault> {
+        read::read_body(self.quirks, body)
     }
 }

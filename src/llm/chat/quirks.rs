@@ -4,25 +4,25 @@
 #[derive(Debug)]
 pub(crate) struct Quirks {
     /// The field that limits the output.
-    pub(super) output_limit: &'static str,
+    pub(super) output_limit_field: &'static str,
     /// How the numbers of tokens get into a stream.
     pub(super) usage: UsageInStreams,
     /// What ends a stream.
-    pub(super) end: End,
+    pub(super) stream_end: StreamEnd,
     /// How pieces of tool calls are told apart.
-    pub(super) indexes: Indexes,
+    pub(super) call_indexing: CallIndexing,
     /// Which form of its reasoning it wants back.
-    pub(super) reasoning: Reasoning,
+    pub(super) reasoning_echo: ReasoningEcho,
     /// What may follow on tool results.
-    pub(super) after_tools: AfterTools,
+    pub(super) after_tools: RoleAfterTools,
     /// Which ids of tool calls it accepts.
-    pub(super) ids: Ids,
+    pub(super) call_id_format: CallIdFormat,
     /// How a schema for the answer is given.
-    pub(super) schema: Schema,
+    pub(super) schema_format: SchemaFormat,
     /// Whether it knows `prompt_cache_key`.
-    pub(super) cache_key: bool,
+    pub(super) has_cache_key: bool,
     /// The role of the system prompt.
-    pub(super) system: &'static str,
+    pub(super) system_role: &'static str,
 }
 
 /// How the numbers of tokens get into a stream.
@@ -36,7 +36,7 @@ pub(super) enum UsageInStreams {
 
 /// What ends a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum StreamEnd {
     /// `[DONE]`.
     Done,
     /// `[DONE]`, or the end of the body after a `finish_reason`. Forks of llama.cpp and older text-generation servers
@@ -46,7 +46,7 @@ pub(super) enum End {
 
 /// How pieces of tool calls are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Indexes {
+pub(super) enum CallIndexing {
     /// By an index that counts from zero.
     Strict,
     /// By an index that grows, or where there is none or always the same, by where a new call begins.
@@ -55,9 +55,9 @@ pub(super) enum Indexes {
 
 /// Which form of its reasoning a server wants back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reasoning {
+pub(super) enum ReasoningEcho {
     /// None.
-    Dropped,
+    Omitted,
     /// The text, as `reasoning_content` of the messages with tool calls; without it the request is refused.
     Content,
     /// The blocks of `reasoning_details`, unchanged.
@@ -66,25 +66,25 @@ pub(super) enum Reasoning {
 
 /// What may follow on tool results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AfterTools {
+pub(super) enum RoleAfterTools {
     /// Anything.
-    Anyone,
+    Any,
     /// The assistant only.
     Assistant,
 }
 
 /// Which ids of tool calls a server accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ids {
+pub(super) enum CallIdFormat {
     /// Any.
     Any,
     /// Nine letters and digits.
-    Nine,
+    NineAlphanumeric,
 }
 
 /// How a schema for the answer is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Schema {
+pub(super) enum SchemaFormat {
     /// As `response_format` of type `json_schema`.
     JsonSchema,
     /// As `response_format` of type `json_object`; the schema itself is in the prompt.
@@ -92,39 +92,45 @@ pub(super) enum Schema {
 }
 
 /// What most servers do.
-const USUAL: Quirks = Quirks {
-    output_limit: "max_tokens",
+const DEFAULT: Quirks = Quirks {
+    output_limit_field: "max_tokens",
     usage: UsageInStreams::OnRequest,
-    end: End::DoneOrFinish,
-    indexes: Indexes::Loose,
-    reasoning: Reasoning::Dropped,
-    after_tools: AfterTools::Anyone,
-    ids: Ids::Any,
-    schema: Schema::JsonSchema,
-    cache_key: false,
-    system: "system",
+    stream_end: StreamEnd::DoneOrFinish,
+    call_indexing: CallIndexing::Loose,
+    reasoning_echo: ReasoningEcho::Omitted,
+    after_tools: RoleAfterTools::Any,
+    call_id_format: CallIdFormat::Any,
+    schema_format: SchemaFormat::JsonSchema,
+    has_cache_key: false,
+    system_role: "system",
 };
 
 /// What a server of its own kind that keeps to OpenAI's protocol does.
-const STRICT: Quirks = Quirks { end: End::Done, indexes: Indexes::Strict, ..USUAL };
+const STRICT: Quirks =
+    Quirks { stream_end: StreamEnd::Done, call_indexing: CallIndexing::Strict, ..DEFAULT };
 
-static OPENAI: Quirks = Quirks { output_limit: "max_completion_tokens", cache_key: true, ..STRICT };
-static OPENROUTER: Quirks = Quirks { end: End::Done, reasoning: Reasoning::Details, ..USUAL };
-static GROQ: Quirks = Quirks { output_limit: "max_completion_tokens", ..STRICT };
-static DEEPSEEK: Quirks =
-    Quirks { reasoning: Reasoning::Content, schema: Schema::JsonObject, ..STRICT };
+static OPENAI: Quirks =
+    Quirks { output_limit_field: "max_completion_tokens", has_cache_key: true, ..STRICT };
+static OPENROUTER: Quirks =
+    Quirks { stream_end: StreamEnd::Done, reasoning_echo: ReasoningEcho::Details, ..DEFAULT };
+static GROQ: Quirks = Quirks { output_limit_field: "max_completion_tokens", ..STRICT };
+static DEEPSEEK: Quirks = Quirks {
+    reasoning_echo: ReasoningEcho::Content,
+    schema_format: SchemaFormat::JsonObject,
+    ..STRICT
+};
 static MISTRAL: Quirks = Quirks {
     usage: UsageInStreams::Always,
-    end: End::Done,
-    after_tools: AfterTools::Assistant,
-    ids: Ids::Nine,
-    ..USUAL
+    stream_end: StreamEnd::Done,
+    after_tools: RoleAfterTools::Assistant,
+    call_id_format: CallIdFormat::NineAlphanumeric,
+    ..DEFAULT
 };
-static XAI: Quirks = Quirks { end: End::Done, ..USUAL };
-static UNKNOWN: Quirks = USUAL;
+static XAI: Quirks = Quirks { stream_end: StreamEnd::Done, ..DEFAULT };
+static UNKNOWN: Quirks = DEFAULT;
 
 /// The servers with a row of their own: the name as which users know them, a part of their host's name, and the row.
-const TABLE: [(&str, &str, &Quirks); 9] = [
+const KNOWN_SERVERS: [(&str, &str, &Quirks); 9] = [
     ("openai-chat", "api.openai.com", &OPENAI),
     ("openrouter", "openrouter.ai", &OPENROUTER),
     ("groq", "api.groq.com", &GROQ),
@@ -141,7 +147,7 @@ impl Quirks {
     /// Returns the row of the server behind a host, or else of a provider's name.
     ///
     /// An address of the user's own says more than the name: `openai-chat/…` with another address is another server.
-    pub(crate) fn of(provider: &str, host: &str) -> &'static Self {
+    pub(crate) fn for_server(provider: &str, host: &str) -> &'static Self {
         let by_host = |(_, known, _): &&(&str, &str, &Quirks)| {
             !known.is_empty()
                 && host
@@ -150,7 +156,7 @@ impl Quirks {
         };
         let by_name =
             |(name, _, _): &&(&str, &str, &Quirks)| *name == provider && *name != "openai-chat";
-        let row = TABLE.iter().find(by_host).or_else(|| TABLE.iter().find(by_name));
+        let row = KNOWN_SERVERS.iter().find(by_host).or_else(|| KNOWN_SERVERS.iter().find(by_name));
         row.map_or(&UNKNOWN, |(_, _, row)| row)
     }
 }
@@ -161,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_server_is_known_by_its_address_before_its_name() {
-        let row = |provider, host| Quirks::of(provider, host);
+        let row = |provider, host| Quirks::for_server(provider, host);
         assert!(std::ptr::eq(row("openai-chat", "api.openai.com"), &raw const OPENAI));
         assert!(std::ptr::eq(row("openai-chat", "eu.api.openai.com"), &raw const OPENAI));
         assert!(std::ptr::eq(row("openai-chat", "127.0.0.1"), &raw const UNKNOWN));

@@ -3,43 +3,43 @@
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::delta::{CallDelta, Choice, Chunk, Delta, usage};
-use super::quirks::{End, Indexes, Quirks, Reasoning};
-use crate::llm::decode::{Draft, Piece, Reason, Said, Text};
-use crate::llm::fault::{ApiError, is_error, judge_event};
-use crate::llm::wire::{Decoder, bad_json, broken, cut_off, typed};
-use crate::model::{Fault, FaultKind, Finish, Usage};
-use crate::net::sse::Event;
+use super::delta::{CallDelta, Choice, Chunk, MessageDelta, parse_usage};
+use super::quirks::{CallIndexing, Quirks, ReasoningEcho, StreamEnd};
+use crate::llm::decode::{DecodedPart, DecodedReply, DeltaBuffer, FinishReason, JsonText};
+use crate::llm::fault::{ApiError, classify_stream_error, is_error};
+use crate::llm::wire::{ReplyReader, event_type, json_fault, protocol_fault, truncated_fault};
+use crate::model::{Fault, FaultKind, ReplyFinish, Usage};
+use crate::net::sse::SseEvent;
 
 /// Gathers a reply.
 #[derive(Debug)]
 pub(super) struct Reader {
     quirks: &'static Quirks,
-    indexes: Indexes,
-    form: Form,
+    call_indexing: CallIndexing,
+    form: ReplyForm,
     text: String,
     reasoning: String,
     details: Vec<Value>,
-    calls: Vec<Call>,
-    finish: Option<Finish>,
-    refused: bool,
+    calls: Vec<CallBuilder>,
+    finish: Option<ReplyFinish>,
+    is_refused: bool,
     usage: Option<Usage>,
     model: Option<String>,
-    done: bool,
+    is_done: bool,
 }
 
 /// How a reply comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum ReplyForm {
     /// In pieces; a message beside them is what has come so far.
-    Pieces,
+    Streamed,
     /// In one piece, which is the message.
-    Whole,
+    Complete,
 }
 
 /// A tool call that grows.
 #[derive(Debug)]
-struct Call {
+struct CallBuilder {
     index: Option<u64>,
     id: String,
     name: String,
@@ -47,62 +47,66 @@ struct Call {
 }
 
 /// Reads a reply that came in one piece.
-pub(super) fn whole(quirks: &'static Quirks, body: &str) -> Result<Draft, Fault> {
+pub(super) fn read_body(quirks: &'static Quirks, body: &str) -> Result<DecodedReply, Fault> {
     // There are no indexes here, since nothing is in pieces.
-    let mut reader = Reader { indexes: Indexes::Loose, form: Form::Whole, ..Reader::new(quirks) };
-    reader.chunk(body, &mut Said::default())?;
+    let mut reader = Reader {
+        call_indexing: CallIndexing::Loose,
+        form: ReplyForm::Complete,
+        ..Reader::new(quirks)
+    };
+    reader.apply_chunk(body, &mut DeltaBuffer::default())?;
     if reader.finish.is_none() && reader.text.is_empty() && reader.calls.is_empty() {
         return Err(Fault::new(FaultKind::NotAnApi, "the answer has no message in it"));
     }
-    reader.done = true;
-    Box::new(reader).end()
+    reader.is_done = true;
+    Box::new(reader).finish()
 }
 
 impl Reader {
     pub(super) fn new(quirks: &'static Quirks) -> Self {
         Self {
             quirks,
-            indexes: quirks.indexes,
-            form: Form::Pieces,
+            call_indexing: quirks.call_indexing,
+            form: ReplyForm::Streamed,
             text: String::new(),
             reasoning: String::new(),
             details: Vec::new(),
             calls: Vec::new(),
             finish: None,
-            refused: false,
+            is_refused: false,
             usage: None,
             model: None,
-            done: false,
+            is_done: false,
         }
     }
 
-    fn chunk(&mut self, json: &str, said: &mut Said) -> Result<(), Fault> {
+    fn apply_chunk(&mut self, json: &str, said: &mut DeltaBuffer) -> Result<(), Fault> {
         if !json.trim_start().starts_with('{') {
             // No chunk of a reply, but it may be one of JSON.
-            return typed(json, false).map(drop);
+            return event_type(json, false).map(drop);
         }
-        let chunk: Chunk<'_> = serde_json::from_str(json).map_err(|error| bad_json(&error))?;
+        let chunk: Chunk<'_> = serde_json::from_str(json).map_err(|error| json_fault(&error))?;
         if let Some(error) = chunk.error.filter(|error| is_error(error)) {
-            return Err(reported(error.get()));
+            return Err(error_fault(error.get()));
         }
         if chunk.object.is_some_and(|object| object.0 == "error") {
-            return Err(reported(json));
+            return Err(error_fault(json));
         }
-        if let (None, Some(Text(model))) = (&self.model, chunk.model) {
-            self.model = Text(model).filled();
+        if let (None, Some(JsonText(model))) = (&self.model, chunk.model) {
+            self.model = JsonText(model).non_empty();
         }
         if let Some(told) = chunk.usage.or(chunk.x_groq.and_then(|groq| groq.usage)) {
-            self.usage = usage(told.get()).or(self.usage);
+            self.usage = parse_usage(told.get()).or(self.usage);
         }
         let first = |choice: &Choice<'_>| choice.index.0.unwrap_or(0) == 0;
         for choice in chunk.choices.unwrap_or_default().into_iter().filter(first) {
             if let Some(error) = choice.error.filter(|error| is_error(error)) {
-                return Err(reported(error.get()));
+                return Err(error_fault(error.get()));
             }
             let reason = choice.finish_reason.map_or_else(Default::default, |reason| reason.0);
-            let finish = finish(&reason)?;
-            if let Some(delta) = self.news(choice.delta, choice.message, finish.is_some()) {
-                self.delta(delta, said)?;
+            let finish = parse_finish(&reason)?;
+            if let Some(delta) = self.new_content(choice.delta, choice.message, finish.is_some()) {
+                self.apply_delta(delta, said)?;
             }
             self.finish = finish.or(self.finish.take());
         }
@@ -111,23 +115,25 @@ impl Reader {
 
     /// Returns what is new in a choice. In a stream that is the delta; a message beside it is what has come so far, and
     /// counts when nothing has.
-    fn news<'a>(
+    fn new_content<'a>(
         &self,
-        delta: Option<Delta<'a>>,
-        message: Option<Delta<'a>>,
+        delta: Option<MessageDelta<'a>>,
+        message: Option<MessageDelta<'a>>,
         is_last: bool,
-    ) -> Option<Delta<'a>> {
+    ) -> Option<MessageDelta<'a>> {
         let has_begun = !self.text.is_empty() || !self.calls.is_empty();
         match (self.form, delta, message) {
-            (_, only, None) | (Form::Whole, None, only) => only,
-            (Form::Whole, Some(delta), Some(message)) => {
+            (_, only, None) | (ReplyForm::Complete, None, only) => only,
+            (ReplyForm::Complete, Some(delta), Some(message)) => {
                 Some(if message.is_empty() { delta } else { message })
             }
-            (Form::Pieces, Some(delta), Some(_)) if has_begun || !is_last || !delta.is_empty() => {
+            (ReplyForm::Streamed, Some(delta), Some(_))
+                if has_begun || !is_last || !delta.is_empty() =>
+            {
                 Some(delta)
             }
-            (Form::Pieces, Some(_), message) => message,
-            (Form::Pieces, None, Some(message)) => {
+            (ReplyForm::Streamed, Some(_), message) => message,
+            (ReplyForm::Streamed, None, Some(message)) => {
                 // It says again what has come, where it is the whole of it.
                 let is_again = has_begun && is_last && *message.content.text == *self.text;
                 (!is_again).then_some(message)
@@ -135,60 +141,74 @@ impl Reader {
         }
     }
 
-    fn delta(&mut self, delta: Delta<'_>, said: &mut Said) -> Result<(), Fault> {
-        let Delta { content, refusal, reasoning_content, reasoning, reasoning_details, tool_calls } =
-            delta;
+    fn apply_delta(
+        &mut self,
+        delta: MessageDelta<'_>,
+        said: &mut DeltaBuffer,
+    ) -> Result<(), Fault> {
+        let MessageDelta {
+            content,
+            refusal,
+            reasoning_content,
+            reasoning,
+            reasoning_details,
+            tool_calls,
+        } = delta;
         let thought = reasoning_content.or(reasoning).map_or_else(Default::default, |text| text.0);
-        for thought in [&*thought, &*content.thoughts] {
+        for thought in [&*thought, &*content.reasoning] {
             said.reasoning.push_str(thought);
             self.reasoning.push_str(thought);
         }
         said.text.push_str(&content.text);
         self.text.push_str(&content.text);
-        if let Some(Text(refusal)) = refusal.filter(|refusal| !refusal.0.is_empty()) {
+        if let Some(JsonText(refusal)) = refusal.filter(|refusal| !refusal.0.is_empty()) {
             said.text.push_str(&refusal);
             self.text.push_str(&refusal);
-            self.refused = true;
+            self.is_refused = true;
         }
         if let Some(details) =
-            reasoning_details.filter(|_| self.quirks.reasoning == Reasoning::Details)
+            reasoning_details.filter(|_| self.quirks.reasoning_echo == ReasoningEcho::Details)
         {
             let details: Value =
-                serde_json::from_str(details.get()).map_err(|error| bad_json(&error))?;
-            merge(&mut self.details, details);
+                serde_json::from_str(details.get()).map_err(|error| json_fault(&error))?;
+            merge_reasoning(&mut self.details, details);
         }
-        tool_calls.unwrap_or_default().iter().try_for_each(|call| self.call(call, said))
+        tool_calls.unwrap_or_default().iter().try_for_each(|call| self.apply_call_delta(call, said))
     }
 
     /// Takes in a piece of a tool call. A call begins where its name is; everything else goes on with one.
-    fn call(&mut self, delta: &CallDelta<'_>, said: &mut Said) -> Result<(), Fault> {
+    fn apply_call_delta(
+        &mut self,
+        delta: &CallDelta<'_>,
+        said: &mut DeltaBuffer,
+    ) -> Result<(), Fault> {
         let id = delta.id.as_ref().map_or("", |id| &*id.0);
         let function = delta.function.as_ref();
         let name = function.and_then(|function| function.name.as_ref()).map_or("", |name| &*name.0);
         let arguments = match function {
-            Some(function) => function.arguments().map_err(broken)?,
+            Some(function) => function.arguments().map_err(protocol_fault)?,
             None => "".into(),
         };
-        said.silently(&arguments);
+        said.add_hidden(&arguments);
         let known = match delta.index.0 {
             Some(index) => self.calls.iter().rposition(|call| call.index == Some(index)),
             None => self.calls.len().checked_sub(1),
         };
-        let begins = match (self.indexes, known, delta.index.0) {
+        let begins = match (self.call_indexing, known, delta.index.0) {
             (_, None, _) => true,
             (_, Some(_), _) if name.is_empty() => false,
-            (Indexes::Strict, Some(_), _) => return Err(twice(delta.index.0)),
+            (CallIndexing::Strict, Some(_), _) => return Err(duplicate_call_fault(delta.index.0)),
             // Without indexes every name begins a call.
-            (Indexes::Loose, Some(_), None) => true,
+            (CallIndexing::Loose, Some(_), None) => true,
             // Some servers give every call the index 0, but none sends another call before the one before is whole.
-            (Indexes::Loose, Some(at), Some(_)) => {
+            (CallIndexing::Loose, Some(at), Some(_)) => {
                 let call = &self.calls[at];
                 let is_whole = serde_json::from_str::<&RawValue>(&call.arguments).is_ok();
                 if !is_whole
                     || (!id.is_empty() && id == call.id)
                     || (id.is_empty() && !call.id.is_empty())
                 {
-                    return Err(twice(delta.index.0));
+                    return Err(duplicate_call_fault(delta.index.0));
                 }
                 true
             }
@@ -196,8 +216,8 @@ impl Reader {
         if let Some(at) = known.filter(|_| !begins) {
             self.calls[at].arguments.push_str(&arguments);
         } else {
-            self.may_begin(delta.index.0, name)?;
-            self.calls.push(Call {
+            self.check_new_call(delta.index.0, name)?;
+            self.calls.push(CallBuilder {
                 index: delta.index.0,
                 id: id.to_owned(),
                 name: name.to_owned(),
@@ -207,102 +227,108 @@ impl Reader {
         Ok(())
     }
 
-    fn may_begin(&self, index: Option<u64>, name: &str) -> Result<(), Fault> {
+    fn check_new_call(&self, index: Option<u64>, name: &str) -> Result<(), Fault> {
         if name.is_empty() {
-            return Err(broken("a piece of a tool call comes before its name"));
+            return Err(protocol_fault("a piece of a tool call comes before its name"));
         }
         let last = self.calls.iter().filter_map(|call| call.index).max();
-        let in_order = match (self.indexes, index) {
-            (Indexes::Strict, index) => index == Some(self.calls.len() as u64),
-            (Indexes::Loose, None) => true,
-            (Indexes::Loose, Some(index)) => last.is_none_or(|last| index >= last),
+        let in_order = match (self.call_indexing, index) {
+            (CallIndexing::Strict, index) => index == Some(self.calls.len() as u64),
+            (CallIndexing::Loose, None) => true,
+            (CallIndexing::Loose, Some(index)) => last.is_none_or(|last| index >= last),
         };
         match (in_order, index) {
             (true, _) => Ok(()),
-            (false, Some(index)) => Err(broken(format!("tool call {index} is out of order"))),
-            (false, None) => Err(broken("a tool call has no index")),
+            (false, Some(index)) => {
+                Err(protocol_fault(format!("tool call {index} is out of order")))
+            }
+            (false, None) => Err(protocol_fault("a tool call has no index")),
         }
     }
 
     /// Returns what has to go back to the server.
-    fn opaque(&mut self) -> Option<String> {
-        match self.quirks.reasoning {
-            Reasoning::Content if !self.reasoning.is_empty() => {
+    fn reasoning_block(&mut self) -> Option<String> {
+        match self.quirks.reasoning_echo {
+            ReasoningEcho::Content if !self.reasoning.is_empty() => {
                 Some(serde_json::json!({"reasoning_content": self.reasoning}).to_string())
             }
-            Reasoning::Details if !self.details.is_empty() => {
+            ReasoningEcho::Details if !self.details.is_empty() => {
                 let details = std::mem::take(&mut self.details);
                 Some(serde_json::json!({"reasoning_details": details}).to_string())
             }
-            Reasoning::Dropped | Reasoning::Content | Reasoning::Details => None,
+            ReasoningEcho::Omitted | ReasoningEcho::Content | ReasoningEcho::Details => None,
         }
     }
 }
 
-impl Decoder for Reader {
-    fn event(&mut self, event: Event<'_>, said: &mut Said) -> Result<(), Fault> {
+impl ReplyReader for Reader {
+    fn push(&mut self, event: SseEvent<'_>, said: &mut DeltaBuffer) -> Result<(), Fault> {
         match event.data.trim() {
             "" => Ok(()),
             "[DONE]" => {
-                self.done = true;
+                self.is_done = true;
                 Ok(())
             }
             data if event.name == "error" => {
                 let error: Option<Value> = serde_json::from_str(data).ok();
-                let error = error
-                    .as_ref()
-                    .and_then(|error| ApiError::find(error).or_else(|| ApiError::read(error)));
+                let error = error.as_ref().and_then(|error| {
+                    ApiError::find(error).or_else(|| ApiError::from_value(error))
+                });
                 let raw = || ApiError { message: data.to_owned(), ..ApiError::default() };
-                Err(judge_event(&error.unwrap_or_else(raw), |_| None))
+                Err(classify_stream_error(&error.unwrap_or_else(raw), |_| None))
             }
-            data => self.chunk(data, said),
+            data => self.apply_chunk(data, said),
         }
     }
 
     fn is_complete(&self) -> bool {
-        self.done
+        self.is_done
     }
 
-    fn end(mut self: Box<Self>) -> Result<Draft, Fault> {
-        let ends = self.done || (self.quirks.end == End::DoneOrFinish && self.finish.is_some());
+    fn finish(mut self: Box<Self>) -> Result<DecodedReply, Fault> {
+        let ends = self.is_done
+            || (self.quirks.stream_end == StreamEnd::DoneOrFinish && self.finish.is_some());
         if !ends {
-            return Err(cut_off());
+            return Err(truncated_fault());
         }
-        let opaque = self.opaque().map(Piece::Opaque);
-        let Self { text, calls, finish, refused, usage, model, .. } = *self;
-        let text = Some(text).filter(|text| !text.is_empty()).map(Piece::Text);
-        let calls = calls.into_iter().map(|call| Piece::Call {
+        let opaque = self.reasoning_block().map(DecodedPart::Opaque);
+        let Self { text, calls, finish, is_refused: refused, usage, model, .. } = *self;
+        let text = Some(text).filter(|text| !text.is_empty()).map(DecodedPart::Text);
+        let calls = calls.into_iter().map(|call| DecodedPart::Call {
             id: call.id,
             name: call.name,
             arguments: call.arguments,
         });
         let pieces: Vec<_> = opaque.into_iter().chain(text).chain(calls).collect();
-        let finish = match finish.unwrap_or_else(|| Reason::unsaid(&pieces)) {
-            Finish::Stop if refused => Finish::Refused,
+        let finish = match finish.unwrap_or_else(|| FinishReason::infer(&pieces)) {
+            ReplyFinish::Stop if refused => ReplyFinish::Refused,
             finish => finish,
         };
-        Ok(Draft { pieces, finish, usage, model })
+        Ok(DecodedReply { parts: pieces, finish, usage, model })
     }
 }
 
 /// Returns why the model stopped; nothing for a reason that is none, and a fault for one that is an error.
-fn finish(reason: &str) -> Result<Option<Finish>, Fault> {
-    Reason::of(reason).finish(reason)
+fn parse_finish(reason: &str) -> Result<Option<ReplyFinish>, Fault> {
+    FinishReason::parse(reason).into_finish(reason)
 }
 
 /// Returns the fault of an error inside a reply.
-fn reported(error: &str) -> Fault {
+fn error_fault(error: &str) -> Fault {
     let error: Option<Value> = serde_json::from_str(error).ok();
-    judge_event(&error.as_ref().and_then(ApiError::read).unwrap_or_default(), |_| None)
+    classify_stream_error(
+        &error.as_ref().and_then(ApiError::from_value).unwrap_or_default(),
+        |_| None,
+    )
 }
 
-fn twice(index: Option<u64>) -> Fault {
+fn duplicate_call_fault(index: Option<u64>) -> Fault {
     let index = index.map_or_else(String::new, |index| format!(" {index}"));
-    broken(format!("tool call{index} begins twice"))
+    protocol_fault(format!("tool call{index} begins twice"))
 }
 
 /// Adds pieces of reasoning blocks; a piece with the index and the type of the one before goes on with it.
-fn merge(blocks: &mut Vec<Value>, pieces: Value) {
+fn merge_reasoning(blocks: &mut Vec<Value>, pieces: Value) {
     let Value::Array(pieces) = pieces else { return };
     for piece in pieces {
         let same = |block: &&mut Value| {

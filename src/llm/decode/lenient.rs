@@ -11,18 +11,18 @@ use serde_json::value::RawValue;
 
 /// A text that is borrowed where it has no escapes.
 #[derive(Clone, Debug, Deserialize)]
-pub(crate) struct Text<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
+pub(crate) struct JsonText<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 
-impl Text<'_> {
+impl JsonText<'_> {
     /// Returns the text, unless it is empty.
-    pub(crate) fn filled(self) -> Option<String> {
+    pub(crate) fn non_empty(self) -> Option<String> {
         Some(self.0.into_owned()).filter(|text| !text.is_empty())
     }
 }
 
 /// Takes a text.
-pub(crate) fn text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Text<'de>>, D::Error> {
-    beginning_with(b'"', from)
+pub(crate) fn text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<JsonText<'de>>, D::Error> {
+    if_starting_with(b'"', from)
 }
 
 /// Takes an object.
@@ -31,7 +31,7 @@ where
     D: Deserializer<'de>,
     T: Deserialize<'de>,
 {
-    beginning_with(b'{', from)
+    if_starting_with(b'{', from)
 }
 
 /// Takes a list.
@@ -39,7 +39,7 @@ pub(crate) fn list<'de, D>(from: D) -> Result<Option<Vec<&'de RawValue>>, D::Err
 where
     D: Deserializer<'de>,
 {
-    beginning_with(b'[', from)
+    if_starting_with(b'[', from)
 }
 
 /// Takes the objects of a list.
@@ -54,7 +54,7 @@ where
     objects.collect::<Result<_, _>>().map(Some)
 }
 
-fn beginning_with<'de, D, T>(first: u8, from: D) -> Result<Option<T>, D::Error>
+fn if_starting_with<'de, D, T>(first: u8, from: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
     T: Deserialize<'de>,
@@ -71,41 +71,42 @@ mod tests {
     use super::*;
 
     #[derive(Deserialize)]
-    struct Any<'a> {
+    struct AnyFields<'a> {
         #[serde(borrow, default, deserialize_with = "text")]
-        text: Option<Text<'a>>,
+        text: Option<JsonText<'a>>,
         #[serde(borrow, default, deserialize_with = "object")]
-        object: Option<Inner<'a>>,
+        object: Option<NestedFields<'a>>,
         #[serde(borrow, default, deserialize_with = "objects")]
-        objects: Option<Vec<Inner<'a>>>,
+        objects: Option<Vec<NestedFields<'a>>>,
     }
 
     #[derive(Deserialize)]
-    struct Inner<'a> {
+    struct NestedFields<'a> {
         #[serde(borrow, default, deserialize_with = "text")]
-        a: Option<Text<'a>>,
+        a: Option<JsonText<'a>>,
     }
 
     #[test]
     fn a_value_of_another_type_is_none() {
         for odd in ["null", "7", "true", "-1.5e3", "\"x\"", "[1]", "{\"b\":1}"] {
             let json = format!(r#"{{"text":{odd},"object":{odd},"objects":{odd}}}"#);
-            let any: Any<'_> = serde_json::from_str(&json).unwrap();
+            let any: AnyFields<'_> = serde_json::from_str(&json).unwrap();
             assert_eq!(any.text.is_some(), odd.starts_with('"'), "{odd}");
             assert_eq!(any.object.is_some(), odd.starts_with('{'), "{odd}");
             assert_eq!(any.objects.is_some(), odd.starts_with('['), "{odd}");
         }
         let mixed = r#"{"objects":[1,{"a":"x"},null,{"a":2}]}"#;
-        let objects = serde_json::from_str::<Any<'_>>(mixed).unwrap().objects.unwrap();
-        let found: Vec<_> = objects.into_iter().map(|o| o.a.and_then(Text::filled)).collect();
+        let objects = serde_json::from_str::<AnyFields<'_>>(mixed).unwrap().objects.unwrap();
+        let found: Vec<_> =
+            objects.into_iter().map(|o| o.a.and_then(JsonText::non_empty)).collect();
         assert_eq!(found, [Some("x".to_owned()), None]);
-        assert!(serde_json::from_str::<Any<'_>>("{}").unwrap().text.is_none());
+        assert!(serde_json::from_str::<AnyFields<'_>>("{}").unwrap().text.is_none());
     }
 
     #[test]
     fn a_value_of_this_type_that_is_damaged_is_an_error() {
         for damaged in [r#"{"text":"\ud800"}"#, r#"{"objects":[{"a":"\ud800"}]}"#] {
-            assert!(serde_json::from_str::<Any<'_>>(damaged).is_err(), "{damaged}");
+            assert!(serde_json::from_str::<AnyFields<'_>>(damaged).is_err(), "{damaged}");
         }
     }
 }

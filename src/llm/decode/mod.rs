@@ -1,13 +1,13 @@
 //! Reading replies: what every wire's reader gathers, and what becomes of it once the terminal event has come.
 
-mod count;
-mod draft;
-mod finish;
+mod call_ids;
+mod decoded_reply;
+mod finish_reason;
 pub(super) mod lenient;
-mod names;
+mod token_count;
 
-pub(super) use count::{Count, InputDetails, OutputDetails};
-pub(super) use draft::{Draft, Piece, Said, estimate};
-pub(super) use finish::Reason;
-pub(super) use lenient::Text;
-pub(super) use names::Names;
+pub(super) use call_ids::CallIds;
+pub(super) use decoded_reply::{DecodedPart, DecodedReply, DeltaBuffer, estimate_usage};
+pub(super) use finish_reason::FinishReason;
+pub(super) use lenient::JsonText;
+pub(super) use token_count::{InputDetails, OutputDetails, TokenCount};

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::model::{Arguments, ToolCall};
+use crate::model::{ToolArguments, ToolCall};
 
 /// Writes a value.
 pub(crate) fn value(out: &mut Vec<u8>, value: &impl Serialize) {
@@ -16,12 +16,12 @@ pub(crate) fn text(out: &mut Vec<u8>, text: &str) {
 }
 
 /// Writes what a tool said, in its quotes; some providers refuse an answer without a word.
-pub(crate) fn output(out: &mut Vec<u8>, said: &str) {
+pub(crate) fn tool_output(out: &mut Vec<u8>, said: &str) {
     text(out, if said.trim().is_empty() { "(no output)" } else { said });
 }
 
 /// Writes a text without its quotes, for one that goes on.
-pub(crate) fn inner(out: &mut Vec<u8>, text: &str) {
+pub(crate) fn unquoted(out: &mut Vec<u8>, text: &str) {
     let at = out.len();
     value(out, &text);
     out.pop();
@@ -37,8 +37,8 @@ pub(crate) fn raw(out: &mut Vec<u8>, json: &str) {
 /// no JSON; what was wrong with them is told in the result.
 pub(crate) fn arguments(call: &ToolCall) -> &str {
     match &call.arguments {
-        Arguments::Complete { text } => text,
-        Arguments::Malformed { .. } | Arguments::Cut { .. } => "{}",
+        ToolArguments::Complete { text } => text,
+        ToolArguments::Malformed { .. } | ToolArguments::Truncated { .. } => "{}",
     }
 }
 
@@ -63,12 +63,12 @@ mod tests {
     #[test]
     fn a_text_is_escaped_with_or_without_its_quotes() {
         assert_eq!(written(|out| text(out, "a\"\n\u{1f980}")), "> \"a\\\"\\n\u{1f980}\"");
-        assert_eq!(written(|out| inner(out, "a\"\n")), "> a\\\"\\n");
-        assert_eq!(written(|out| inner(out, "")), "> ");
+        assert_eq!(written(|out| unquoted(out, "a\"\n")), "> a\\\"\\n");
+        assert_eq!(written(|out| unquoted(out, "")), "> ");
     }
 
     #[test]
-    fn a_name_that_no_tool_could_have_is_made_one_that_is_accepted() {
+    fn an_invalid_tool_name_is_replaced() {
         assert_eq!(written(|out| tool_name(out, "fs.read file")), "> \"fs_read_file\"");
         assert_eq!(written(|out| tool_name(out, "")), "> \"_\"");
         assert_eq!(written(|out| tool_name(out, &"x".repeat(99))).len(), 2 + 2 + 64);

@@ -1,6 +1,6 @@
 //! Writing requests: each entry of a conversation is encoded once, whatever the number of requests it goes along with.
 
+mod conversation;
 pub(super) mod json;
-mod script;
 
-pub(super) use script::{Group, Pen, Script};
+pub(super) use conversation::{EncodedConversation, MessageGroup, MessageWriter};

@@ -2,173 +2,190 @@
 
 use std::sync::Arc;
 
-use super::carrier::{Carrier, Incoming};
-use super::lead::Lead;
-use super::model::Target;
-use crate::llm::decode::{Draft, Names, Said};
-use crate::llm::fault::{self, Answer, ApiError};
-use crate::llm::wire::{Decoder, Wire, broken, cut_off};
+use super::bom::BomSkipper;
+use super::transport::{HttpTransport, IncomingResponse};
+use super::wire_model::RequestTarget;
+use crate::llm::decode::{CallIds, DecodedReply, DeltaBuffer};
+use crate::llm::fault::{self, ApiError, ErrorResponse};
+use crate::llm::wire::{ReplyReader, Wire, protocol_fault, truncated_fault};
 use crate::model::{Fault, FaultKind, Reply};
-use crate::net::Request;
-use crate::net::sse::{Parser, SseError};
-use crate::port::{Delta, ModelCall, Notice, Scope};
+use crate::net::HttpRequest;
+use crate::net::sse::{SseError, SseParser};
+use crate::port::{EffectContext, EffectNotice, ModelCall, ReplyDelta};
 
 /// A request that is ready to be sent.
-pub(super) struct Call {
+pub(super) struct PreparedModelCall {
     pub(super) wire: Arc<dyn Wire>,
-    pub(super) carrier: Arc<dyn Carrier>,
-    pub(super) target: Arc<Target>,
-    pub(super) names: Names,
+    pub(super) transport: Arc<dyn HttpTransport>,
+    pub(super) target: Arc<RequestTarget>,
+    pub(super) call_ids: CallIds,
     pub(super) attempt: u32,
-    pub(super) request: Request,
+    pub(super) request: HttpRequest,
     /// What is wrong with the request although it can be sent.
     pub(super) warning: Option<String>,
 }
 
 /// What an answer turns out to be, told by its first visible byte: servers mislabel what they send.
-enum Form {
+enum ResponseKind {
     /// Nothing visible has arrived.
-    Unknown(Lead),
+    Unknown(BomSkipper),
     /// An event stream.
-    Events(Box<Events>),
+    Events(Box<EventStream>),
     /// One JSON document, also where a stream was asked for.
     Document(Vec<u8>),
     /// A page for people: a captive portal, a proxy's error.
-    Page,
+    HtmlPage,
 }
 
-struct Events {
-    parser: Parser,
-    decoder: Box<dyn Decoder>,
+struct EventStream {
+    parser: SseParser,
+    reader: Box<dyn ReplyReader>,
     /// Whether an event has come.
-    any: bool,
+    has_event: bool,
 }
 
 /// What is read of the socket at a time.
-const PIECE: usize = 16 << 10;
+const READ_BUFFER_SIZE: usize = 16 << 10;
 
 /// The most that is read of an answer that is no reply.
-const ERROR_BODY: usize = 64 << 10;
+const MAX_ERROR_BODY: usize = 64 << 10;
 
 /// What is kept of the beginning of an answer, to show it when it is none.
-const GLIMPSE: usize = 1 << 10;
+const MAX_EXCERPT: usize = 1 << 10;
 
-impl ModelCall for Call {
-    fn run(self: Box<Self>, scope: &Scope, sink: &mut dyn FnMut(Delta)) -> Result<Reply, Fault> {
+impl ModelCall for PreparedModelCall {
+    fn run(
+        self: Box<Self>,
+        scope: &EffectContext,
+        sink: &mut dyn FnMut(ReplyDelta),
+    ) -> Result<Reply, Fault> {
         if let Some(text) = &self.warning {
-            scope.tell(Notice::Warning { text: text.as_str().into() });
+            scope.notify(EffectNotice::Warning { text: text.as_str().into() });
         }
-        self.exchange(scope, sink).map_err(|fault| {
-            let mut message = fault::readable(&self.target.masks.mask(&fault.message));
-            if let (FaultKind::Auth, Some(key)) = (fault.kind, &self.target.key) {
-                message.push_str(&key.told());
+        self.send_and_read(scope, sink).map_err(|fault| {
+            let mut message = fault::readable(&self.target.masker.mask(&fault.message));
+            if let (FaultKind::Auth, Some(key)) = (fault.kind, &self.target.key_source) {
+                message.push_str(&key.hint());
             }
             Fault { message: message.into(), ..fault }
         })
     }
 }
 
-impl Call {
-    fn exchange(&self, scope: &Scope, sink: &mut dyn FnMut(Delta)) -> Result<Reply, Fault> {
-        let sent = self.carrier.send(&self.request, &scope.cancel);
-        let mut incoming = sent.map_err(|error| fault::explain(&error, self.attempt))?;
+impl PreparedModelCall {
+    fn send_and_read(
+        &self,
+        scope: &EffectContext,
+        sink: &mut dyn FnMut(ReplyDelta),
+    ) -> Result<Reply, Fault> {
+        let sent = self.transport.send(&self.request, &scope.cancel);
+        let mut incoming = sent.map_err(|error| fault::network_fault(&error, self.attempt))?;
         if !(200..300).contains(&incoming.status()) {
-            return Err(self.refused(&mut *incoming));
+            return Err(self.read_error(&mut *incoming));
         }
         // From here on the provider may charge for what it does, whatever becomes of it.
-        let mut said = Said::default();
-        let draft = self.read(incoming, &mut said, sink);
-        let draft = draft.map_err(|fault| Fault { billed: true, heard: said.heard(), ..fault })?;
-        let reply = draft.seal(self.wire.name(), &self.names, self.request.body.len());
-        if let Some(text) = self.truncation(&reply) {
-            scope.tell(Notice::Warning { text: text.into() });
+        let mut said = DeltaBuffer::default();
+        let draft = self.read_reply(incoming, &mut said, sink);
+        let draft = draft.map_err(|fault| Fault {
+            billed: true,
+            received: said.received_bytes(),
+            ..fault
+        })?;
+        let reply = draft.into_reply(self.wire.id(), &self.call_ids, self.request.body.len());
+        if let Some(text) = self.truncation_warning(&reply) {
+            scope.notify(EffectNotice::Warning { text: text.into() });
         }
         Ok(reply)
     }
 
     /// Reads an answer to its terminal event.
-    fn read(
+    fn read_reply(
         &self,
-        mut incoming: Box<dyn Incoming>,
-        said: &mut Said,
-        sink: &mut dyn FnMut(Delta),
-    ) -> Result<Draft, Fault> {
-        let (mut form, mut first) = (Form::Unknown(Lead::default()), Vec::new());
-        let mut buffer = vec![0; PIECE];
+        mut incoming: Box<dyn IncomingResponse>,
+        said: &mut DeltaBuffer,
+        sink: &mut dyn FnMut(ReplyDelta),
+    ) -> Result<DecodedReply, Fault> {
+        let (mut form, mut first) = (ResponseKind::Unknown(BomSkipper::default()), Vec::new());
+        let mut buffer = vec![0; READ_BUFFER_SIZE];
         let mut begun = false;
         loop {
             let read = incoming.read(&mut buffer);
-            let count = read.map_err(|error| fault::explain(&error, self.attempt))?;
+            let count = read.map_err(|error| fault::network_fault(&error, self.attempt))?;
             let piece = &buffer[..count];
             if count == 0 {
                 break;
             }
             if !std::mem::replace(&mut begun, true) {
-                sink(Delta::Begun);
+                sink(ReplyDelta::Started);
             }
-            first.extend_from_slice(&piece[..count.min(GLIMPSE - first.len().min(GLIMPSE))]);
+            first
+                .extend_from_slice(&piece[..count.min(MAX_EXCERPT - first.len().min(MAX_EXCERPT))]);
             let piece = match &mut form {
-                Form::Unknown(lead) => {
-                    let Some(visible) = lead.take(piece) else { continue };
-                    form = self.form(visible[0]);
+                ResponseKind::Unknown(lead) => {
+                    let Some(visible) = lead.push(piece) else { continue };
+                    form = self.detect_kind(visible[0]);
                     visible
                 }
-                Form::Events(_) | Form::Document(_) | Form::Page => piece.into(),
+                ResponseKind::Events(_) | ResponseKind::Document(_) | ResponseKind::HtmlPage => {
+                    piece.into()
+                }
             };
             match &mut form {
-                Form::Unknown(_) => {}
-                Form::Page => break,
-                Form::Document(body) => body.extend_from_slice(&piece),
-                Form::Events(events) => {
-                    let taken = events.take(&piece, said);
+                ResponseKind::Unknown(_) => {}
+                ResponseKind::HtmlPage => break,
+                ResponseKind::Document(body) => body.extend_from_slice(&piece),
+                ResponseKind::Events(events) => {
+                    let taken = events.push(&piece, said);
                     // What was said before something went wrong was said all the same.
-                    said.tell(sink);
+                    said.flush(sink);
                     taken?;
-                    if events.decoder.is_complete() {
-                        incoming.leave();
-                        return form.into_draft(self, &first);
+                    if events.reader.is_complete() {
+                        incoming.release();
+                        return form.into_decoded(self, &first);
                     }
                 }
             }
         }
-        form.into_draft(self, &first)
+        form.into_decoded(self, &first)
     }
 
-    fn form(&self, first: u8) -> Form {
+    fn detect_kind(&self, first: u8) -> ResponseKind {
         match first {
-            b'{' | b'[' => Form::Document(Vec::new()),
-            b'<' => Form::Page,
-            _ => Form::Events(Box::new(Events {
-                parser: Parser::new(),
-                decoder: self.wire.decoder(),
-                any: false,
+            b'{' | b'[' => ResponseKind::Document(Vec::new()),
+            b'<' => ResponseKind::HtmlPage,
+            _ => ResponseKind::Events(Box::new(EventStream {
+                parser: SseParser::new(),
+                reader: self.wire.reader(),
+                has_event: false,
             })),
         }
     }
 
     /// Returns the fault of an answer whose status says that it is no reply.
-    fn refused(&self, incoming: &mut dyn Incoming) -> Fault {
+    fn read_error(&self, incoming: &mut dyn IncomingResponse) -> Fault {
         let mut body = Vec::new();
         let mut buffer = vec![0; 16 << 10];
         // What cannot be read any more is not needed: the status has been told.
         while let Ok(count @ 1..) = incoming.read(&mut buffer) {
             body.extend_from_slice(&buffer[..count]);
-            if body.len() >= ERROR_BODY {
+            if body.len() >= MAX_ERROR_BODY {
                 break;
             }
         }
-        self.judge(incoming.status(), incoming.headers(), &body)
+        self.classify(incoming.status(), incoming.headers(), &body)
     }
 
-    fn judge(&self, status: u16, headers: &crate::net::HeaderMap, body: &[u8]) -> Fault {
-        let answer = Answer { status, headers, body, url: &self.target.url };
-        fault::judge(&answer, &self.target.masks, |error| self.wire.kind(error))
+    fn classify(&self, status: u16, headers: &crate::net::HeaderMap, body: &[u8]) -> Fault {
+        let answer = ErrorResponse { status, headers, body, url: &self.target.url };
+        fault::classify_response(&answer, &self.target.masker, |error| {
+            self.wire.classify_error(error)
+        })
     }
 
     /// Returns a warning when the server counted far fewer tokens than it was sent.
-    fn truncation(&self, reply: &Reply) -> Option<String> {
+    fn truncation_warning(&self, reply: &Reply) -> Option<String> {
         let (counted, sent) = (reply.usage.input.0, self.request.body.len() as u64);
-        let is_cut = self.target.may_truncate && !reply.usage.estimated && counted * 12 < sent;
+        let is_cut = self.target.may_truncate && !reply.usage.is_estimated && counted * 12 < sent;
         is_cut.then(|| {
             format!(
                 "the server read {counted} tokens of a request of {sent} bytes: its context window is probably \
@@ -178,65 +195,66 @@ impl Call {
     }
 }
 
-impl Events {
-    fn take(&mut self, piece: &[u8], said: &mut Said) -> Result<(), Fault> {
-        let Self { parser, decoder, any } = self;
-        let taken: Result<(), Stopped> = parser.push(piece, |event| {
+impl EventStream {
+    fn push(&mut self, piece: &[u8], said: &mut DeltaBuffer) -> Result<(), Fault> {
+        let Self { parser, reader: decoder, has_event: any } = self;
+        let taken: Result<(), StreamError> = parser.push(piece, |event| {
             *any = true;
             // What comes after the terminal event is not for us.
-            if decoder.is_complete() { Ok(()) } else { Ok(decoder.event(event, said)?) }
+            if decoder.is_complete() { Ok(()) } else { Ok(decoder.push(event, said)?) }
         });
         match taken {
-            Err(Stopped::Stream(_)) if decoder.is_complete() => Ok(()),
-            Err(Stopped::Stream(error)) => Err(broken(error)),
-            Err(Stopped::Reply(fault)) => Err(fault),
+            Err(StreamError::Stream(_)) if decoder.is_complete() => Ok(()),
+            Err(StreamError::Stream(error)) => Err(protocol_fault(error)),
+            Err(StreamError::Reply(fault)) => Err(fault),
             Ok(()) => Ok(()),
         }
     }
 }
 
 /// Why an event stream is not read on.
-enum Stopped {
+enum StreamError {
     Stream(SseError),
     Reply(Fault),
 }
 
-impl From<SseError> for Stopped {
+impl From<SseError> for StreamError {
     fn from(error: SseError) -> Self {
         Self::Stream(error)
     }
 }
 
-impl From<Fault> for Stopped {
+impl From<Fault> for StreamError {
     fn from(fault: Fault) -> Self {
         Self::Reply(fault)
     }
 }
 
-impl Form {
+impl ResponseKind {
     /// Returns the reply, if this is one.
-    fn into_draft(self, call: &Call, first: &[u8]) -> Result<Draft, Fault> {
+    fn into_decoded(self, call: &PreparedModelCall, first: &[u8]) -> Result<DecodedReply, Fault> {
         let no_api = |what: &str| {
-            let (url, glimpse) = (&call.target.url, fault::glimpse(first));
+            let (url, glimpse) = (&call.target.url, fault::excerpt(first));
             Fault::new(FaultKind::NotAnApi, format!("{url} answered with {what}: {glimpse}"))
         };
         match self {
             Self::Unknown(_) => Err(Fault::new(FaultKind::Truncated, "the answer is empty")),
-            Self::Page => Err(no_api("a web page")),
-            Self::Events(events) if !events.any && !is_event(first) => {
+            Self::HtmlPage => Err(no_api("a web page")),
+            Self::Events(events) if !events.has_event && !starts_event_stream(first) => {
                 Err(no_api("something that is neither JSON nor a stream of events"))
             }
-            Self::Events(events) => events.decoder.end(),
+            Self::Events(events) => events.reader.finish(),
             Self::Document(body) => {
-                let text = std::str::from_utf8(&body).map_err(|_| broken("it is not UTF-8"))?;
+                let text =
+                    std::str::from_utf8(&body).map_err(|_| protocol_fault("it is not UTF-8"))?;
                 let json: Result<serde_json::Value, _> = serde_json::from_str(text);
                 match json {
-                    Err(error) if error.is_eof() => Err(cut_off()),
-                    Err(error) => Err(broken(error)),
-                    Ok(json) if is_error(&json) => {
-                        Err(call.judge(200, &crate::net::HeaderMap::new(), &body))
+                    Err(error) if error.is_eof() => Err(truncated_fault()),
+                    Err(error) => Err(protocol_fault(error)),
+                    Ok(json) if is_error_document(&json) => {
+                        Err(call.classify(200, &crate::net::HeaderMap::new(), &body))
                     }
-                    Ok(_) => call.wire.whole(text),
+                    Ok(_) => call.wire.read_body(text),
                 }
             }
         }
@@ -244,16 +262,16 @@ impl Form {
 }
 
 /// Returns whether a document is an error, although its status does not say so.
-fn is_error(json: &serde_json::Value) -> bool {
-    let is_listed = json.as_array().is_some_and(|items| items.iter().any(is_error));
-    let has_error = json.get("error").is_some_and(|error| !fault::is_empty(error));
+fn is_error_document(json: &serde_json::Value) -> bool {
+    let is_listed = json.as_array().is_some_and(|items| items.iter().any(is_error_document));
+    let has_error = json.get("error").is_some_and(|error| !fault::is_blank(error));
     is_listed
         || (ApiError::find(json).is_some()
             && (has_error || json.get("object").is_some_and(|kind| *kind == "error")))
 }
 
 /// Returns whether the beginning of an answer is that of an event stream that was cut off.
-fn is_event(first: &[u8]) -> bool {
+fn starts_event_stream(first: &[u8]) -> bool {
     let text = String::from_utf8_lossy(first);
     let text = text.trim_start_matches('\u{feff}').trim_start();
     ["data", "event", "id", "retry", ":"].iter().any(|field| {

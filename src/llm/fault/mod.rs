@@ -1,11 +1,11 @@
 //! From what happened to what it means: one taxonomy of faults for every provider.
 
-mod answer;
+mod api_error;
+mod classify;
+mod masking;
 mod network;
-mod said;
-mod words;
 
-pub(super) use answer::{Answer, judge, judge_event};
-pub(super) use network::explain;
-pub(super) use said::{Masks, glimpse, readable};
-pub(super) use words::{ApiError, is_empty, is_error};
+pub(super) use api_error::{ApiError, is_blank, is_error};
+pub(super) use classify::{ErrorResponse, classify_response, classify_stream_error};
+pub(super) use masking::{SecretMasker, excerpt, readable};
+pub(super) use network::network_fault;

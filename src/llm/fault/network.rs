@@ -1,35 +1,35 @@
 //! What a failed exchange means.
 
 use crate::model::{Fault, FaultKind, RetryAdvice};
-use crate::net::{NetError, Phase};
+use crate::net::{ExchangePhase, NetError};
 
 /// Returns what a failed exchange means for attempt number `attempt`.
-pub(crate) fn explain(error: &NetError, attempt: u32) -> Fault {
+pub(crate) fn network_fault(error: &NetError, attempt: u32) -> Fault {
     let (kind, billed) = match error {
-        NetError::Connect { .. } | NetError::Name { .. } | NetError::Proxy { .. } => {
+        NetError::Connect { .. } | NetError::Dns { .. } | NetError::Proxy { .. } => {
             (FaultKind::Connect, false)
         }
         // The request may have arrived, and the reply been written.
-        NetError::Lost { .. } => (FaultKind::Connect, true),
+        NetError::ConnectionLost { .. } => (FaultKind::Connect, true),
         NetError::Timeout { phase, .. } => {
-            (FaultKind::Timeout, matches!(phase, Phase::FirstByte | Phase::Silence))
+            (FaultKind::Timeout, matches!(phase, ExchangePhase::FirstByte | ExchangePhase::Silence))
         }
         NetError::Tls { .. } => (FaultKind::Tls, false),
-        NetError::Broken { .. } => (FaultKind::Truncated, true),
+        NetError::BrokenResponse { .. } => (FaultKind::Truncated, true),
         NetError::TooLarge { .. } => (FaultKind::Protocol, true),
         NetError::NotHttp { .. } => (FaultKind::NotAnApi, false),
-        NetError::Request { .. } => (FaultKind::Request, false),
+        NetError::InvalidRequest { .. } => (FaultKind::Request, false),
         NetError::Cancelled => (FaultKind::Connect, true),
     };
     let retry = match error {
         // A name that does not exist may be a hiccup once, and is a wrong address the second time.
-        NetError::Name { is_unknown: true, .. } if attempt > 1 => RetryAdvice::No,
-        NetError::Proxy { .. } => RetryAdvice::No,
-        _ => RetryAdvice::Silent,
+        NetError::Dns { is_unknown: true, .. } if attempt > 1 => RetryAdvice::GiveUp,
+        NetError::Proxy { .. } => RetryAdvice::GiveUp,
+        _ => RetryAdvice::Unspecified,
     };
     let mut message = error.to_string();
     match error {
-        NetError::Name { is_unknown: true, .. } => {
+        NetError::Dns { is_unknown: true, .. } => {
             message.push_str("; is the address of the provider right?");
         }
         NetError::Tls { cause, .. }
@@ -44,7 +44,7 @@ pub(crate) fn explain(error: &NetError, attempt: u32) -> Fault {
         }
         _ => {}
     }
-    Fault { retry, billed, ..Fault::new(kind, message) }
+    Fault { advice: retry, billed, ..Fault::new(kind, message) }
 }
 
 #[cfg(test)]
@@ -56,20 +56,20 @@ mod tests {
 
     /// Fault L3.
     #[test]
-    fn a_name_that_does_not_exist_is_tried_twice_and_no_more() {
+    fn an_unknown_host_is_tried_twice() {
         let (host, cause) = ("nowhere.invalid".to_owned(), "not known".to_owned());
-        let error = NetError::Name { host, cause, is_unknown: true };
-        assert_eq!(explain(&error, 1).class(), FaultClass::Transient);
-        assert_eq!(explain(&error, 2).class(), FaultClass::Fatal);
-        assert!(explain(&error, 2).message.contains("is the address of the provider right"));
+        let error = NetError::Dns { host, cause, is_unknown: true };
+        assert_eq!(network_fault(&error, 1).class(), FaultClass::Transient);
+        assert_eq!(network_fault(&error, 2).class(), FaultClass::Fatal);
+        assert!(network_fault(&error, 2).message.contains("is the address of the provider right"));
     }
 
     /// Faults L5 and C3.
     #[test]
-    fn a_certificate_that_is_wrong_says_what_can_be_done() {
+    fn an_untrusted_certificate_comes_with_a_hint() {
         let tls = |cause: &str| {
             let error = NetError::Tls { host: "h".to_owned(), cause: cause.to_owned() };
-            explain(&error, 1)
+            network_fault(&error, 1)
         };
         assert!(tls("invalid peer certificate: UnknownIssuer").message.contains("SSL_CERT_FILE"));
         assert!(tls("invalid peer certificate: NotValidYet").message.contains("clock"));
@@ -81,7 +81,7 @@ mod tests {
     fn only_what_may_have_reached_the_model_may_be_charged() {
         let timeout =
             |phase| NetError::Timeout { host: String::new(), phase, limit: Duration::from_secs(1) };
-        assert!(!explain(&timeout(Phase::Connecting), 1).billed);
-        assert!(explain(&timeout(Phase::FirstByte), 1).billed);
+        assert!(!network_fault(&timeout(ExchangePhase::Connecting), 1).billed);
+        assert!(network_fault(&timeout(ExchangePhase::FirstByte), 1).billed);
     }
 }

@@ -5,27 +5,27 @@ mod read;
 
 use std::sync::Arc;
 
-use super::decode::Draft;
-use super::encode::Pen;
-use super::wire::{Decoder, Frame, Wire};
+use super::decode::DecodedReply;
+use super::encode::MessageWriter;
+use super::wire::{ReplyReader, RequestFrame, Wire};
 use crate::model::{Fault, Reply, Tokens, ToolCall, ToolResult};
 
 /// The wire format, for one model.
 #[derive(Debug)]
 pub(super) struct Gemini {
     /// What marks the signatures that only this model understands.
-    pub(super) name: Arc<str>,
+    pub(super) id: Arc<str>,
     pub(super) model: String,
     /// Whether replies are streamed.
-    pub(super) streams: bool,
+    pub(super) is_streaming: bool,
 }
 
 impl Gemini {
     /// Returns the path of a request below the address of the interface.
-    pub(super) fn path(&self) -> String {
+    pub(super) fn request_path(&self) -> String {
         let (model, verb) = (
             &self.model,
-            match self.streams {
+            match self.is_streaming {
                 true => "streamGenerateContent?alt=sse",
                 false => "generateContent",
             },
@@ -38,42 +38,47 @@ impl Gemini {
 
     /// Returns whether the model is of the generations before the third, which know neither mandatory signatures nor a
     /// schema beside tools.
-    fn is_old(&self) -> bool {
+    fn is_before_third_generation(&self) -> bool {
         let name = self.model.rsplit('/').next().unwrap_or(&self.model);
         ["gemini-1", "gemini-2", "gemma"].iter().any(|old| name.starts_with(old))
     }
 }
 
 impl Wire for Gemini {
-    fn name(&self) -> &Arc<str> {
-        &self.name
+    fn id(&self) -> &Arc<str> {
+        &self.id
     }
 
-    fn head(&self, frame: &Frame<'_>, out: &mut Vec<u8>) {
+    fn encode_head(&self, frame: &RequestFrame<'_>, out: &mut Vec<u8>) {
         encode::head(self, frame, out);
     }
 
-    fn user(&self, text: &str, pen: &mut Pen<'_>) {
+    fn encode_user(&self, text: &str, pen: &mut MessageWriter<'_>) {
         encode::user(text, pen);
     }
 
-    fn reply(&self, reply: &Reply, pen: &mut Pen<'_>) {
+    fn encode_reply(&self, reply: &Reply, pen: &mut MessageWriter<'_>) {
         encode::reply(self, reply, pen);
     }
 
-    fn answer(&self, call: &ToolCall, result: &ToolResult, pen: &mut Pen<'_>) {
-        encode::answer(call, result, pen);
+    fn encode_tool_result(
+        &self,
+        call: &ToolCall,
+        result: &ToolResult,
+        pen: &mut MessageWriter<'_>,
+    ) {
+        encode::tool_result(call, result, pen);
     }
 
-    fn tail(&self, frame: &Frame<'_>, max_output: Option<Tokens>, out: &mut Vec<u8>) {
+    fn encode_tail(&self, frame: &RequestFrame<'_>, max_output: Option<Tokens>, out: &mut Vec<u8>) {
         encode::tail(self, frame, max_output, out);
     }
 
-    fn decoder(&self) -> Box<dyn Decoder> {
+    fn reader(&self) -> Box<dyn ReplyReader> {
         Box::new(read::Reader::default())
     }
 
-    fn whole(&self, body: &str) -> Result<Draft, Fault> {
-        read::whole(body)
+    fn read_body(&self, body: &str) -> Result<DecodedReply, Fault> {
+        read::read_body(body)
     }
 }

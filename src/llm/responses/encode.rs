@@ -1,27 +1,27 @@
 //! Writing a request.
 
-use super::item::Frame as MessageFrame;
-use super::{Host, Responses};
-use crate::llm::encode::{Group, Pen, json};
+use super::item::MessageFrame;
+use super::{Responses, ResponsesHost};
+use crate::llm::encode::{MessageGroup, MessageWriter, json};
 use crate::llm::schema;
-use crate::llm::wire::Frame;
-use crate::model::{Opaque, Part, Reply, Tokens, ToolResult};
+use crate::llm::wire::RequestFrame;
+use crate::model::{OpaqueBlock, Reply, ReplyPart, Tokens, ToolResult};
 
 /// The input is one flat list.
-static ITEM: Group = Group { open: "", between: ",", close: "", marked: "" };
+static ITEM: MessageGroup = MessageGroup { open: "", between: ",", close: "", close_with_mark: "" };
 
-pub(super) fn head(wire: &Responses, frame: &Frame<'_>, out: &mut Vec<u8>) {
+pub(super) fn head(wire: &Responses, frame: &RequestFrame<'_>, out: &mut Vec<u8>) {
     json::raw(out, r#"{"model":"#);
     json::text(out, &wire.model);
     json::raw(out, r#","store":false"#);
-    if reasons(&wire.model) {
+    if has_reasoning(&wire.model) {
         json::raw(out, r#","include":["reasoning.encrypted_content"]"#);
     }
-    if wire.streams {
+    if wire.is_streaming {
         json::raw(out, r#","stream":true"#);
     }
-    if wire.host == Host::OpenAi {
-        if wire.streams {
+    if wire.host == ResponsesHost::OpenAi {
+        if wire.is_streaming {
             // Padding that hides the length of tokens from who watches the line; it is a third of the stream.
             json::raw(out, r#","stream_options":{"include_obfuscation":false}"#);
         }
@@ -61,15 +61,15 @@ pub(super) fn tail(max_output: Option<Tokens>, out: &mut Vec<u8>) {
     json::raw(out, "]");
     if let Some(Tokens(limit)) = max_output {
         json::raw(out, r#","max_output_tokens":"#);
-        json::value(out, &limit.max(LEAST_OUTPUT));
+        json::value(out, &limit.max(MIN_OUTPUT));
     }
     json::raw(out, "}");
 }
 
 /// A lower limit is refused.
-const LEAST_OUTPUT: u64 = 16;
+const MIN_OUTPUT: u64 = 16;
 
-pub(super) fn user(text: &str, pen: &mut Pen<'_>) {
+pub(super) fn user(text: &str, pen: &mut MessageWriter<'_>) {
     if !text.trim().is_empty() {
         pen.add(&ITEM, |out| {
             json::raw(out, r#"{"role":"user","content":[{"type":"input_text","text":"#);
@@ -79,16 +79,16 @@ pub(super) fn user(text: &str, pen: &mut Pen<'_>) {
     }
 }
 
-pub(super) fn reply(wire: &Responses, reply: &Reply, pen: &mut Pen<'_>) {
-    let is_sent = |part: &&Part| match part {
-        Part::Text(text) => !text.trim().is_empty(),
-        Part::Call(_) => true,
-        Part::Opaque(opaque) => opaque.wire == wire.name,
+pub(super) fn reply(wire: &Responses, reply: &Reply, pen: &mut MessageWriter<'_>) {
+    let is_sent = |part: &&ReplyPart| match part {
+        ReplyPart::Text(text) => !text.trim().is_empty(),
+        ReplyPart::Call(_) => true,
+        ReplyPart::Opaque(opaque) => opaque.wire == wire.id,
     };
-    let mut parts: Vec<&Part> = reply.parts.iter().filter(is_sent).collect();
+    let mut parts: Vec<&ReplyPart> = reply.parts.iter().filter(is_sent).collect();
     // An item of reasoning is refused without the item that it led to.
-    while let Some(Part::Opaque(Opaque { json, .. })) = parts.last() {
-        if !leads_on(json) {
+    while let Some(ReplyPart::Opaque(OpaqueBlock { json, .. })) = parts.last() {
+        if !needs_following_item(json) {
             break;
         }
         parts.pop();
@@ -96,11 +96,11 @@ pub(super) fn reply(wire: &Responses, reply: &Reply, pen: &mut Pen<'_>) {
     let mut frame = None;
     for part in parts {
         match part {
-            Part::Opaque(Opaque { json, .. }) => match MessageFrame::read(json) {
+            ReplyPart::Opaque(OpaqueBlock { json, .. }) => match MessageFrame::parse(json) {
                 Some(read) => frame = Some(read),
                 None => pen.add(&ITEM, |out| json::raw(out, json)),
             },
-            Part::Text(text) => {
+            ReplyPart::Text(text) => {
                 let frame = frame.take();
                 pen.add(&ITEM, |out| {
                     json::raw(
@@ -116,7 +116,7 @@ pub(super) fn reply(wire: &Responses, reply: &Reply, pen: &mut Pen<'_>) {
                     json::raw(out, "}");
                 });
             }
-            Part::Call(call) => pen.add(&ITEM, |out| {
+            ReplyPart::Call(call) => pen.add(&ITEM, |out| {
                 json::raw(out, r#"{"type":"function_call","call_id":"#);
                 json::text(out, call.id.as_str());
                 json::raw(out, r#","name":"#);
@@ -129,24 +129,24 @@ pub(super) fn reply(wire: &Responses, reply: &Reply, pen: &mut Pen<'_>) {
     }
 }
 
-pub(super) fn answer(result: &ToolResult, pen: &mut Pen<'_>) {
+pub(super) fn tool_result(result: &ToolResult, pen: &mut MessageWriter<'_>) {
     pen.add(&ITEM, |out| {
         json::raw(out, r#"{"type":"function_call_output","call_id":"#);
         json::text(out, result.call.as_str());
         json::raw(out, r#","output":"#);
-        json::output(out, &result.text);
+        json::tool_output(out, &result.text);
         json::raw(out, "}");
     });
 }
 
 /// Returns whether an item makes sense only before another one.
-fn leads_on(json: &str) -> bool {
+fn needs_following_item(json: &str) -> bool {
     let item: Option<serde_json::Value> = serde_json::from_str(json).ok();
     item.is_none_or(|item| item["type"] == "reasoning" || item["type"] == "message")
 }
 
 /// Returns whether a model has reasoning to encrypt; those that have none refuse to be asked for it.
-fn reasons(model: &str) -> bool {
+fn has_reasoning(model: &str) -> bool {
     !["gpt-4", "gpt-3", "chatgpt-"].iter().any(|old| model.starts_with(old))
 }
 
@@ -155,36 +155,36 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::llm::specimen::{self, BARE, reply};
-    use crate::llm::wire::Calls;
-    use crate::model::{Item, Origin, ToolCall, ToolStatus};
+    use crate::llm::fixtures::{self, EMPTY_FRAME, reply_of};
+    use crate::llm::wire::ToolChoice;
+    use crate::model::{ConversationItem, MessageOrigin, ToolCall, ToolStatus};
 
-    fn wire(model: &str, host: Host) -> Responses {
+    fn wire(model: &str, host: ResponsesHost) -> Responses {
         let cache_key = Some("session".to_owned());
         Responses {
-            name: "openai/m".into(),
+            id: "openai/m".into(),
             model: model.to_owned(),
             host,
-            streams: true,
+            is_streaming: true,
             cache_key,
         }
     }
 
-    fn opaque(json: &str) -> Part {
-        specimen::opaque("openai/m", json)
+    fn opaque(json: &str) -> ReplyPart {
+        fixtures::opaque_part("openai/m", json)
     }
 
-    fn exchange(parts: Vec<Part>) -> Item {
+    fn exchange(parts: Vec<ReplyPart>) -> ConversationItem {
         let call = ToolCall::new("c1".into(), "grep", r#"{"a":1}"#);
-        specimen::exchange(parts, [call], ToolStatus::Ok, "found")
+        fixtures::tool_exchange(parts, [call], ToolStatus::Ok, "found")
     }
 
-    fn text(wire: &Responses, frame: &Frame<'_>, items: &[Item]) -> String {
-        specimen::written(wire, frame, items, Some(Tokens(1)))
+    fn text(wire: &Responses, frame: &RequestFrame<'_>, items: &[ConversationItem]) -> String {
+        fixtures::encode_request(wire, frame, items, Some(Tokens(1)))
     }
 
-    fn input(items: &[Item]) -> String {
-        text(&wire("gpt-5.5", Host::Other), &BARE, items)
+    fn input(items: &[ConversationItem]) -> String {
+        text(&wire("gpt-5.5", ResponsesHost::Other), &EMPTY_FRAME, items)
     }
 
     const REASONING: &str =
@@ -192,15 +192,21 @@ mod tests {
 
     #[test]
     fn a_request_has_what_openai_documents() {
-        let tools = [specimen::grep()];
-        let frame = Frame { system: "be good", tools: &tools, calls: Calls::Allowed, schema: None };
+        let tools = [fixtures::grep_tool()];
+        let frame = RequestFrame {
+            system: "be good",
+            tools: &tools,
+            tool_choice: ToolChoice::Auto,
+            schema: None,
+        };
         let phase = opaque(r#"{"type":"message","phase":"commentary"}"#);
         let items = [
-            Item::user(Origin::Task, "do"),
-            exchange(vec![opaque(REASONING), phase, Part::Text("on it".into())]),
+            ConversationItem::user(MessageOrigin::Task, "do"),
+            exchange(vec![opaque(REASONING), phase, ReplyPart::Text("on it".into())]),
         ];
         let request: Value =
-            serde_json::from_str(&text(&wire("gpt-5.5", Host::OpenAi), &frame, &items)).unwrap();
+            serde_json::from_str(&text(&wire("gpt-5.5", ResponsesHost::OpenAi), &frame, &items))
+                .unwrap();
         assert_eq!(
             request,
             json!({
@@ -229,21 +235,25 @@ mod tests {
 
     /// Fault L61.
     #[test]
-    fn reasoning_goes_back_byte_for_byte_and_never_alone() {
+    fn reasoning_is_sent_back_unchanged_and_never_alone() {
         assert!(input(&[exchange(vec![opaque(REASONING)])]).contains(REASONING));
-        let alone = Item::Assistant(reply(vec![Part::Text("a".into()), opaque(REASONING)]));
+        let alone = ConversationItem::Assistant(reply_of(vec![
+            ReplyPart::Text("a".into()),
+            opaque(REASONING),
+        ]));
         assert!(!input(&[alone]).contains("rs_1"));
         let search = r#"{"type":"web_search_call","id":"ws_1","status":"completed"}"#;
-        let ends = Item::Assistant(reply(vec![opaque(search)]));
+        let ends = ConversationItem::Assistant(reply_of(vec![opaque(search)]));
         assert!(input(&[ends]).contains(search));
     }
 
     #[test]
-    fn options_go_only_where_they_are_known() {
-        let other = text(&wire("gpt-5.5", Host::Other), &BARE, &[]);
+    fn openai_options_are_sent_to_openai_only() {
+        let other = text(&wire("gpt-5.5", ResponsesHost::Other), &EMPTY_FRAME, &[]);
         assert!(!other.contains("obfuscation") && !other.contains("prompt_cache_key"));
         assert!(
-            !text(&wire("gpt-4o", Host::OpenAi), &BARE, &[]).contains("include\":[\"reasoning")
+            !text(&wire("gpt-4o", ResponsesHost::OpenAi), &EMPTY_FRAME, &[])
+                .contains("include\":[\"reasoning")
         );
     }
 }

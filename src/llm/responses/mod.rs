@@ -7,27 +7,27 @@ mod read;
 
 use std::sync::Arc;
 
-use super::decode::Draft;
-use super::encode::Pen;
-use super::wire::{Decoder, Frame, Wire};
+use super::decode::DecodedReply;
+use super::encode::MessageWriter;
+use super::wire::{ReplyReader, RequestFrame, Wire};
 use crate::model::{Fault, Reply, Tokens, ToolCall, ToolResult};
 
 /// The wire format, for one model.
 #[derive(Debug)]
 pub(super) struct Responses {
     /// What marks the items that only this model understands.
-    pub(super) name: Arc<str>,
+    pub(super) id: Arc<str>,
     pub(super) model: String,
-    pub(super) host: Host,
+    pub(super) host: ResponsesHost,
     /// Whether replies are streamed.
-    pub(super) streams: bool,
+    pub(super) is_streaming: bool,
     /// What requests of one session have in common, for the provider's cache.
     pub(super) cache_key: Option<String>,
 }
 
 /// Who answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Host {
+pub(super) enum ResponsesHost {
     /// OpenAI itself, which knows all of its options.
     OpenAi,
     /// Somebody else, who may refuse what is not essential.
@@ -35,35 +35,35 @@ pub(super) enum Host {
 }
 
 impl Wire for Responses {
-    fn name(&self) -> &Arc<str> {
-        &self.name
+    fn id(&self) -> &Arc<str> {
+        &self.id
     }
 
-    fn head(&self, frame: &Frame<'_>, out: &mut Vec<u8>) {
+    fn encode_head(&self, frame: &RequestFrame<'_>, out: &mut Vec<u8>) {
         encode::head(self, frame, out);
     }
 
-    fn user(&self, text: &str, pen: &mut Pen<'_>) {
+    fn encode_user(&self, text: &str, pen: &mut MessageWriter<'_>) {
         encode::user(text, pen);
     }
 
-    fn reply(&self, reply: &Reply, pen: &mut Pen<'_>) {
+    fn encode_reply(&self, reply: &Reply, pen: &mut MessageWriter<'_>) {
         encode::reply(self, reply, pen);
     }
 
-    fn answer(&self, _: &ToolCall, result: &ToolResult, pen: &mut Pen<'_>) {
-        encode::answer(result, pen);
+    fn encode_tool_result(&self, _: &ToolCall, result: &ToolResult, pen: &mut MessageWriter<'_>) {
+        encode::tool_result(result, pen);
     }
 
-    fn tail(&self, _: &Frame<'_>, max_output: Option<Tokens>, out: &mut Vec<u8>) {
+    fn encode_tail(&self, _: &RequestFrame<'_>, max_output: Option<Tokens>, out: &mut Vec<u8>) {
         encode::tail(max_output, out);
     }
 
-    fn decoder(&self) -> Box<dyn Decoder> {
+    fn reader(&self) -> Box<dyn ReplyReader> {
         Box::new(read::Reader::default())
     }
 
-    fn whole(&self, body: &str) -> Result<Draft, Fault> {
-        read::whole(body)
+    fn read_body(&self, body: &str) -> Result<DecodedReply, Fault> {
+        read::read_body(body)
     }
 }

@@ -8,42 +8,43 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::item::{self, Decoded};
+use super::item::{self, DecodedItem};
 use crate::llm::decode::{
-    Count, Draft, InputDetails, OutputDetails, Piece, Reason, Said, Text, lenient,
+    DecodedPart, DecodedReply, DeltaBuffer, FinishReason, InputDetails, JsonText, OutputDetails,
+    TokenCount, lenient,
 };
-use crate::llm::fault::{ApiError, judge_event};
-use crate::llm::wire::{Decoder, bad_json, broken, cut_off, typed};
-use crate::model::{Fault, FaultKind, Finish, Tokens, Usage};
+use crate::llm::fault::{ApiError, classify_stream_error};
+use crate::llm::wire::{ReplyReader, event_type, json_fault, protocol_fault, truncated_fault};
+use crate::model::{Fault, FaultKind, ReplyFinish, Tokens, Usage};
 use crate::net::sse;
 
 /// Gathers a reply.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
-    items: Items,
-    ended: Option<Ended>,
+    items: StreamedItems,
+    finished: Option<FinishedResponse>,
 }
 
 /// The items that the events told, by their numbers; `None` for one that has begun and is not done.
 #[derive(Debug, Default)]
-struct Items {
-    told: BTreeMap<u64, Option<Decoded>>,
+struct StreamedItems {
+    by_index: BTreeMap<u64, Option<DecodedItem>>,
     /// What is wrong with the events, if anything is. Then only the terminal event can say what the items are.
-    doubt: Option<String>,
+    inconsistency: Option<String>,
 }
 
 /// How a response ended.
 #[derive(Debug)]
-struct Ended {
-    finish: Finish,
+struct FinishedResponse {
+    finish: ReplyFinish,
     usage: Option<Usage>,
     model: Option<String>,
-    items: Vec<Decoded>,
+    items: Vec<DecodedItem>,
 }
 
 /// The terminal events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum TerminalEvent {
     Completed,
     Incomplete,
     Failed,
@@ -52,44 +53,44 @@ enum End {
 }
 
 #[derive(Deserialize)]
-struct Event<'a> {
+struct StreamEvent<'a> {
     #[serde(default)]
-    output_index: Count,
+    output_index: TokenCount,
     #[serde(borrow, default)]
     item: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "lenient::text")]
-    delta: Option<Text<'a>>,
+    delta: Option<JsonText<'a>>,
     #[serde(borrow, default)]
     response: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
-struct Response<'a> {
+struct ResponsePayload<'a> {
     #[serde(borrow, default, deserialize_with = "lenient::text")]
-    status: Option<Text<'a>>,
+    status: Option<JsonText<'a>>,
     #[serde(borrow, default, deserialize_with = "lenient::text")]
-    model: Option<Text<'a>>,
+    model: Option<JsonText<'a>>,
     #[serde(borrow, default, deserialize_with = "lenient::list")]
     output: Option<Vec<&'a RawValue>>,
     #[serde(default, deserialize_with = "lenient::object")]
-    usage: Option<Reported>,
+    usage: Option<ReportedUsage>,
     #[serde(borrow, default, deserialize_with = "lenient::object")]
-    incomplete_details: Option<Incomplete<'a>>,
+    incomplete_details: Option<IncompleteDetails<'a>>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
-struct Incomplete<'a> {
+struct IncompleteDetails<'a> {
     #[serde(borrow, default, deserialize_with = "lenient::text")]
-    reason: Option<Text<'a>>,
+    reason: Option<JsonText<'a>>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Reported {
-    input_tokens: Count,
-    output_tokens: Count,
+struct ReportedUsage {
+    input_tokens: TokenCount,
+    output_tokens: TokenCount,
     #[serde(deserialize_with = "lenient::object")]
     input_tokens_details: Option<InputDetails>,
     #[serde(deserialize_with = "lenient::object")]
@@ -97,206 +98,227 @@ struct Reported {
 }
 
 /// Reads a reply that came in one piece.
-pub(super) fn whole(body: &str) -> Result<Draft, Fault> {
-    let response: Response<'_> = serde_json::from_str(body).map_err(|error| bad_json(&error))?;
+pub(super) fn read_body(body: &str) -> Result<DecodedReply, Fault> {
+    let response: ResponsePayload<'_> =
+        serde_json::from_str(body).map_err(|error| json_fault(&error))?;
     if response.output.is_none() {
         return Err(Fault::new(FaultKind::NotAnApi, "the answer has no response in it"));
     }
     let mut reader = Reader::default();
-    reader.finish(End::Done, response)?;
-    Box::new(reader).end()
+    reader.apply_terminal(TerminalEvent::Done, response)?;
+    Box::new(reader).finish()
 }
 
 impl Reader {
-    fn take(&mut self, kind: &str, data: &str, said: &mut Said) -> Result<(), Fault> {
+    fn apply(&mut self, kind: &str, data: &str, said: &mut DeltaBuffer) -> Result<(), Fault> {
         let end = match kind {
             "response.output_item.added" => {
-                self.items.begin(parsed(data)?.output_index);
+                self.items.begin(parse_event(data)?.output_index);
                 return Ok(());
             }
             "response.output_item.done" => {
-                let Event { output_index, item, .. } = parsed(data)?;
+                let StreamEvent { output_index, item, .. } = parse_event(data)?;
                 return self.items.done(output_index, item);
             }
             "response.output_text.delta" | "response.refusal.delta" => {
-                said.text.push_str(&parsed(data)?.delta());
+                said.text.push_str(&parse_event(data)?.delta());
                 return Ok(());
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
-                said.reasoning.push_str(&parsed(data)?.delta());
+                said.reasoning.push_str(&parse_event(data)?.delta());
                 return Ok(());
             }
             "response.function_call_arguments.delta" => {
-                said.silently(&parsed(data)?.delta());
+                said.add_hidden(&parse_event(data)?.delta());
                 return Ok(());
             }
             "error" => {
-                let error: Value = serde_json::from_str(data).map_err(|error| bad_json(&error))?;
+                let error: Value =
+                    serde_json::from_str(data).map_err(|error| json_fault(&error))?;
                 let nested = error.get("error").filter(|error| error.is_object());
-                let found = ApiError::read(nested.unwrap_or(&error)).unwrap_or_default();
+                let found = ApiError::from_value(nested.unwrap_or(&error)).unwrap_or_default();
                 // The type of the event is no kind of error.
                 let kind = if nested.is_some() { found.kind.clone() } else { String::new() };
-                return Err(judge_event(&ApiError { kind, ..found }, |_| None));
+                return Err(classify_stream_error(&ApiError { kind, ..found }, |_| None));
             }
-            "response.completed" => End::Completed,
-            "response.incomplete" => End::Incomplete,
-            "response.failed" | "response.cancelled" => End::Failed,
-            "response.done" => End::Done,
+            "response.completed" => TerminalEvent::Completed,
+            "response.incomplete" => TerminalEvent::Incomplete,
+            "response.failed" | "response.cancelled" => TerminalEvent::Failed,
+            "response.done" => TerminalEvent::Done,
             // Beginnings, parts, and what this release does not know.
             _ => return Ok(()),
         };
-        let response = parsed(data)?.response.filter(|json| json.get().starts_with('{'));
-        let response = response.ok_or_else(|| broken(format!("{kind} has no response")))?;
-        let response = serde_json::from_str(response.get()).map_err(|error| bad_json(&error))?;
-        self.finish(end, response)
+        let response = parse_event(data)?.response.filter(|json| json.get().starts_with('{'));
+        let response = response.ok_or_else(|| protocol_fault(format!("{kind} has no response")))?;
+        let response = serde_json::from_str(response.get()).map_err(|error| json_fault(&error))?;
+        self.apply_terminal(end, response)
     }
 
-    fn finish(&mut self, end: End, response: Response<'_>) -> Result<(), Fault> {
-        let Response { status, model, output, usage, incomplete_details, error } = response;
-        let reason = incomplete_details.and_then(|details| details.reason).and_then(Text::filled);
+    fn apply_terminal(
+        &mut self,
+        end: TerminalEvent,
+        response: ResponsePayload<'_>,
+    ) -> Result<(), Fault> {
+        let ResponsePayload { status, model, output, usage, incomplete_details, error } = response;
+        let reason =
+            incomplete_details.and_then(|details| details.reason).and_then(JsonText::non_empty);
         let status = status.map(|status| status.0.to_lowercase());
         let end = match (end, status.as_deref()) {
-            (_, Some("failed" | "cancelled" | "canceled")) | (End::Failed, _) => End::Failed,
-            (_, Some("incomplete")) | (End::Incomplete, _) => End::Incomplete,
-            (_, Some("completed" | "complete") | None) => End::Completed,
-            (End::Completed | End::Done, Some(_)) => End::Done,
+            (_, Some("failed" | "cancelled" | "canceled")) | (TerminalEvent::Failed, _) => {
+                TerminalEvent::Failed
+            }
+            (_, Some("incomplete")) | (TerminalEvent::Incomplete, _) => TerminalEvent::Incomplete,
+            (_, Some("completed" | "complete") | None) => TerminalEvent::Completed,
+            (TerminalEvent::Completed | TerminalEvent::Done, Some(_)) => TerminalEvent::Done,
         };
         let finish = match (end, reason) {
-            (End::Failed, _) => {
+            (TerminalEvent::Failed, _) => {
                 let error = error.and_then(|error| serde_json::from_str(error.get()).ok());
-                let error = error.as_ref().and_then(ApiError::read).unwrap_or_default();
-                return Err(judge_event(&error, |_| None));
+                let error = error.as_ref().and_then(ApiError::from_value).unwrap_or_default();
+                return Err(classify_stream_error(&error, |_| None));
             }
-            (End::Completed, _) => Finish::Stop,
-            (End::Incomplete, Some(reason)) => match Reason::of(&reason) {
+            (TerminalEvent::Completed, _) => ReplyFinish::Stop,
+            (TerminalEvent::Incomplete, Some(reason)) => match FinishReason::parse(&reason) {
                 // It says itself that the response is not complete.
-                Reason::Finished(Finish::Stop | Finish::ToolCalls) | Reason::None => {
-                    Finish::Other(reason.into())
+                FinishReason::Finished(ReplyFinish::Stop | ReplyFinish::ToolCalls)
+                | FinishReason::Unspecified => ReplyFinish::Other(reason.into()),
+                said => {
+                    said.into_finish(&reason)?.unwrap_or_else(|| ReplyFinish::Other(reason.into()))
                 }
-                said => said.finish(&reason)?.unwrap_or_else(|| Finish::Other(reason.into())),
             },
-            (End::Incomplete, None) => Finish::Other("incomplete".into()),
-            (End::Done, _) => Finish::Other(status.unwrap_or_default().into()),
+            (TerminalEvent::Incomplete, None) => ReplyFinish::Other("incomplete".into()),
+            (TerminalEvent::Done, _) => ReplyFinish::Other(status.unwrap_or_default().into()),
         };
-        let items = std::mem::take(&mut self.items).settle(&output.unwrap_or_default(), &finish)?;
-        let (usage, model) = (usage.and_then(Reported::usage), model.and_then(Text::filled));
-        self.ended = Some(Ended { finish, usage, model, items });
+        let items =
+            std::mem::take(&mut self.items).resolve(&output.unwrap_or_default(), &finish)?;
+        let (usage, model) =
+            (usage.and_then(ReportedUsage::usage), model.and_then(JsonText::non_empty));
+        self.finished = Some(FinishedResponse { finish, usage, model, items });
         Ok(())
     }
 }
 
-impl Items {
-    fn begin(&mut self, index: Count) {
+impl StreamedItems {
+    fn begin(&mut self, index: TokenCount) {
         match index.0 {
-            Some(index) if index == self.next() => drop(self.told.insert(index, None)),
-            Some(index) => self.doubt(format!("item {index} is out of order")),
+            Some(index) if index == self.next_index() => drop(self.by_index.insert(index, None)),
+            Some(index) => self.inconsistency(format!("item {index} is out of order")),
             // It is told again when it is done.
             None => {}
         }
     }
 
     /// Takes an item that is done. Some servers tell it only then.
-    fn done(&mut self, index: Count, item: Option<&RawValue>) -> Result<(), Fault> {
+    fn done(&mut self, index: TokenCount, item: Option<&RawValue>) -> Result<(), Fault> {
         let index = index.0.unwrap_or_else(|| self.first_open());
         let Some(item) = item else {
-            self.doubt(format!("item {index} is not told"));
+            self.inconsistency(format!("item {index} is not told"));
             return Ok(());
         };
-        let decoded = item::read(item)?;
-        match self.told.get_mut(&index) {
+        let decoded = item::decode(item)?;
+        match self.by_index.get_mut(&index) {
             Some(open @ None) => *open = Some(decoded),
-            Some(Some(_)) => self.doubt(format!("item {index} is done twice")),
+            Some(Some(_)) => self.inconsistency(format!("item {index} is done twice")),
             None => {
-                if index != self.next() {
-                    self.doubt(format!("item {index} is out of order"));
+                if index != self.next_index() {
+                    self.inconsistency(format!("item {index} is out of order"));
                 }
-                self.told.insert(index, Some(decoded));
+                self.by_index.insert(index, Some(decoded));
             }
         }
         Ok(())
     }
 
-    fn doubt(&mut self, what: String) {
-        self.doubt.get_or_insert(what);
+    fn inconsistency(&mut self, what: String) {
+        self.inconsistency.get_or_insert(what);
     }
 
-    fn next(&self) -> u64 {
-        self.told.last_key_value().map_or(0, |(last, _)| last + 1)
+    fn next_index(&self) -> u64 {
+        self.by_index.last_key_value().map_or(0, |(last, _)| last + 1)
     }
 
     fn first_open(&self) -> u64 {
-        let open = self.told.iter().find(|(_, item)| item.is_none());
-        open.map_or_else(|| self.next(), |(index, _)| *index)
+        let open = self.by_index.iter().find(|(_, item)| item.is_none());
+        open.map_or_else(|| self.next_index(), |(index, _)| *index)
     }
 
     /// Returns the items of a response that ends with this output. Where the events have gaps, the output is the truth;
     /// some servers leave it empty.
-    fn settle(self, output: &[&RawValue], finish: &Finish) -> Result<Vec<Decoded>, Fault> {
-        let is_open = self.told.values().any(Option::is_none);
-        let has_gaps = self.doubt.is_some() || is_open || self.told.len() < output.len();
+    fn resolve(
+        self,
+        output: &[&RawValue],
+        finish: &ReplyFinish,
+    ) -> Result<Vec<DecodedItem>, Fault> {
+        let is_open = self.by_index.values().any(Option::is_none);
+        let has_gaps =
+            self.inconsistency.is_some() || is_open || self.by_index.len() < output.len();
         if has_gaps && !output.is_empty() {
-            let items = output.iter().map(|json| item::read(json));
+            let items = output.iter().map(|json| item::decode(json));
             // A call that was cut off may look whole. Where the output limit did it, that is seen to later.
-            let is_taken =
-                |item: &Decoded| !item.is_cut || matches!(finish, Finish::Stop | Finish::Length);
+            let is_taken = |item: &DecodedItem| {
+                !item.is_truncated || matches!(finish, ReplyFinish::Stop | ReplyFinish::Length)
+            };
             return items.filter(|item| item.as_ref().map_or(true, is_taken)).collect();
         }
-        match self.doubt {
-            Some(doubt) => Err(broken(doubt)),
-            None if is_open && *finish == Finish::Stop => Err(broken("an item is not done")),
-            None => Ok(self.told.into_values().flatten().collect()),
+        match self.inconsistency {
+            Some(doubt) => Err(protocol_fault(doubt)),
+            None if is_open && *finish == ReplyFinish::Stop => {
+                Err(protocol_fault("an item is not done"))
+            }
+            None => Ok(self.by_index.into_values().flatten().collect()),
         }
     }
 }
 
-impl Event<'_> {
+impl StreamEvent<'_> {
     fn delta(self) -> String {
-        self.delta.and_then(Text::filled).unwrap_or_default()
+        self.delta.and_then(JsonText::non_empty).unwrap_or_default()
     }
 }
 
-fn parsed(data: &str) -> Result<Event<'_>, Fault> {
-    serde_json::from_str(data).map_err(|error| bad_json(&error))
+fn parse_event(data: &str) -> Result<StreamEvent<'_>, Fault> {
+    serde_json::from_str(data).map_err(|error| json_fault(&error))
 }
 
-impl Decoder for Reader {
-    fn event(&mut self, event: sse::Event<'_>, said: &mut Said) -> Result<(), Fault> {
+impl ReplyReader for Reader {
+    fn push(&mut self, event: sse::SseEvent<'_>, said: &mut DeltaBuffer) -> Result<(), Fault> {
         if event.data.trim() == "[DONE]" {
             return Ok(());
         }
         let is_own = event.name.starts_with("response.") || event.name == "error";
         let is_foreign = !is_own && !["", "message"].contains(&event.name);
-        match typed(event.data, is_foreign)? {
-            Some(kind) => self.take(&kind, event.data, said),
+        match event_type(event.data, is_foreign)? {
+            Some(kind) => self.apply(&kind, event.data, said),
             None if is_own && event.data.trim_start().starts_with('{') => {
-                self.take(event.name, event.data, said)
+                self.apply(event.name, event.data, said)
             }
             None => Ok(()),
         }
     }
 
     fn is_complete(&self) -> bool {
-        self.ended.is_some()
+        self.finished.is_some()
     }
 
-    fn end(self: Box<Self>) -> Result<Draft, Fault> {
-        let Ended { finish, usage, model, items } = self.ended.ok_or_else(cut_off)?;
+    fn finish(self: Box<Self>) -> Result<DecodedReply, Fault> {
+        let FinishedResponse { finish, usage, model, items } =
+            self.finished.ok_or_else(truncated_fault)?;
         let (mut pieces, mut is_refusal) = (Vec::new(), false);
         for item in items {
             is_refusal |= item.is_refusal;
-            pieces.extend(item.pieces);
+            pieces.extend(item.parts);
         }
-        let has_calls = pieces.iter().any(|piece| matches!(piece, Piece::Call { .. }));
+        let has_calls = pieces.iter().any(|piece| matches!(piece, DecodedPart::Call { .. }));
         let finish = match finish {
-            Finish::Stop if has_calls => Finish::ToolCalls,
-            Finish::Stop if is_refusal => Finish::Refused,
+            ReplyFinish::Stop if has_calls => ReplyFinish::ToolCalls,
+            ReplyFinish::Stop if is_refusal => ReplyFinish::Refused,
             other => other,
         };
-        Ok(Draft { pieces, finish, usage, model })
+        Ok(DecodedReply { parts: pieces, finish, usage, model })
     }
 }
 
-impl Reported {
+impl ReportedUsage {
     fn usage(self) -> Option<Usage> {
         let (input, output) = (self.input_tokens.0?, self.output_tokens.0?);
         let read = self.input_tokens_details.unwrap_or_default();
@@ -307,7 +329,7 @@ impl Reported {
             cached_input: read.cached_tokens.tokens(),
             cache_write: read.cache_write_tokens.tokens(),
             reasoning: written.reasoning_tokens.tokens(),
-            estimated: false,
+            is_estimated: false,
         })
     }
 }

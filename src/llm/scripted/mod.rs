@@ -23,8 +23,8 @@
 //! million tokens: `input`, `output`, `cached_input`, `cache_write`), `window` and `max_output`, so that budgets and
 //! compactions can be played through. Waiting is done by the scope, so that it takes no time where time is virtual.
 
-mod file;
-mod play;
+mod parse;
+mod scripted_model;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -32,16 +32,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use thiserror::Error;
 
-use crate::model::{Fault, Finish, Price, Span, Tokens, Usage};
+use crate::model::{Fault, Price, ReplyFinish, TimeSpan, Tokens, Usage};
 
-pub use play::ScriptedModel;
+pub use scripted_model::ScriptedModel;
 
 /// A script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script {
     name: Arc<str>,
-    turns: Arc<[Turn]>,
-    repeat: bool,
+    turns: Arc<[ScriptedTurn]>,
+    is_repeating: bool,
     /// What its calls cost, for runs with a budget.
     pub price: Option<Price>,
     /// The context window that it pretends to have.
@@ -52,21 +52,21 @@ pub struct Script {
 
 /// One call of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Turn {
+struct ScriptedTurn {
     text: String,
     reasoning: String,
-    calls: Vec<CallLine>,
-    finish: Finish,
+    calls: Vec<ScriptedToolCall>,
+    finish: ReplyFinish,
     usage: Option<Usage>,
-    delay: Span,
+    delay: TimeSpan,
     chunks: usize,
-    pace: Span,
+    pace: TimeSpan,
     error: Option<Fault>,
 }
 
 /// A tool call of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct CallLine {
+struct ScriptedToolCall {
     id: Option<String>,
     name: String,
     arguments: String,
@@ -88,14 +88,14 @@ impl ScriptPosition {
     }
 
     /// Returns which call comes next, and counts it.
-    pub(in crate::llm) fn take(&self) -> usize {
+    pub(in crate::llm) fn advance(&self) -> usize {
         self.0.fetch_add(1, Ordering::Relaxed)
     }
 }
 
 /// Why a script cannot be played.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum BadScript {
+pub enum ScriptError {
     /// The file cannot be read.
     #[error("could not read the script {path}: {cause}")]
     Unreadable {
@@ -122,9 +122,9 @@ impl Script {
     /// # Errors
     ///
     /// Fails when the file cannot be read, or a line of it is wrong.
-    pub fn load(path: &Path) -> Result<Self, BadScript> {
+    pub fn load(path: &Path) -> Result<Self, ScriptError> {
         let name = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|error| BadScript::Unreadable {
+        let text = std::fs::read_to_string(path).map_err(|error| ScriptError::Unreadable {
             path: name.clone(),
             cause: error.to_string(),
         })?;
@@ -139,8 +139,8 @@ impl Script {
     /// # Errors
     ///
     /// Fails when a line of it is wrong.
-    pub fn from_toml(name: &str, text: &str) -> Result<Self, BadScript> {
-        file::toml(name, text)
+    pub fn from_toml(name: &str, text: &str) -> Result<Self, ScriptError> {
+        parse::parse_toml(name, text)
     }
 
     /// Reads a script in JSON Lines; `name` is what errors call it.
@@ -148,14 +148,14 @@ impl Script {
     /// # Errors
     ///
     /// Fails when a line of it is wrong.
-    pub fn from_lines(name: &str, text: &str) -> Result<Self, BadScript> {
-        file::lines(name, text)
+    pub fn from_lines(name: &str, text: &str) -> Result<Self, ScriptError> {
+        parse::parse_lines(name, text)
     }
 
     /// Returns the turn for a call, and how often the script was played before it.
-    fn turn(&self, call: usize) -> Option<(&Turn, usize)> {
+    fn turn(&self, call: usize) -> Option<(&ScriptedTurn, usize)> {
         let length = self.turns.len();
         let round = call.checked_div(length)?;
-        (self.repeat || round == 0).then(|| (&self.turns[call % length], round))
+        (self.is_repeating || round == 0).then(|| (&self.turns[call % length], round))
     }
 }

@@ -3,7 +3,7 @@
 //! Whoever makes a call waits on its own thread. Closing the connection takes the call back; a watcher does so at the
 //! call's deadline. Redirects are not followed, and what the headers carry is never quoted.
 
-mod mirror;
+mod mirrored_arguments;
 mod reply;
 mod watch;
 
@@ -12,71 +12,71 @@ use std::thread;
 
 use serde_json::Value;
 
-use super::connection::{Channel, Parting, Wait};
-use super::era::NEWEST;
+use super::connection::{Channel, ReplyDeadline, ServerShutdown};
 use super::error::ServerError;
-use super::message::{Request, Said, cancelled};
-use crate::model::plain;
+use super::message::{RpcRequest, ServerMessage, cancel_notification};
+use super::protocol_mode::STATELESS_VERSION;
+use crate::model::strip_terminal_codes;
 use crate::net::{
-    Body, Client, Endpoint, HeaderMap, HeaderName, HeaderValue, Method, NetError, Options,
-    Request as Post, Response, header,
+    Endpoint, HeaderMap, HeaderName, HeaderValue, HttpClient, HttpOptions, HttpRequest as Post,
+    HttpResponse, Method, NetError, RequestBody, header,
 };
-use crate::port::Cancel;
-use watch::Watch;
+use crate::port::CancellationToken;
+use watch::ExchangeWatch;
 
-pub(super) use mirror::{Mirror, mirrors};
+pub(super) use mirrored_arguments::{MirroredArgument, mirrored_arguments};
 
 /// A server at an address.
-pub(super) struct Http(Arc<Shared>);
+pub(super) struct HttpChannel(Arc<HttpState>);
 
-struct Shared {
+struct HttpState {
     url: String,
     /// What goes with every request.
     headers: HeaderMap,
-    options: Options,
+    options: HttpOptions,
     /// Those that nobody uses at the moment: cancelling a call closes all connections of its client.
-    clients: Mutex<Vec<Client>>,
-    session: Mutex<Session>,
+    clients: Mutex<Vec<HttpClient>>,
+    session: Mutex<HttpSession>,
     secrets: Vec<String>,
-    largest: usize,
-    parting: Parting,
+    max_message: usize,
+    shutdown: ServerShutdown,
 }
 
 /// The session of the eras that have one.
-enum Session {
+enum HttpSession {
     /// There is none.
     None,
     /// The server knows it by this.
     Known(HeaderValue),
     /// The server does not know it any more.
-    Over,
+    Expired,
 }
 
 /// What happens when a connection is lost before an answer.
 #[derive(Clone, Copy)]
-enum Sending {
+enum ResendPolicy {
     /// The request is lost with it.
-    Once,
+    Never,
     /// Another connection takes its place, if the lost one was an old one.
-    Surely,
+    OnLoss,
 }
 
-const SESSION: &str = "mcp-session-id";
+const SESSION_HEADER: &str = "mcp-session-id";
 
 /// What is read of an answer that is none.
-const GLIMPSE: usize = 16 << 10;
+const MAX_ERROR_BODY: usize = 16 << 10;
 
 /// How many characters of it are quoted.
-const QUOTED: usize = 300;
+const MAX_QUOTED_CHARS: usize = 300;
 
-impl Http {
+impl HttpChannel {
     pub(super) fn new(
         url: &str,
         headers: &[(String, String)],
         secrets: Vec<String>,
-        options: Options,
+        options: HttpOptions,
         largest: usize,
-        parting: Parting,
+        parting: ServerShutdown,
     ) -> Result<Self, ServerError> {
         let start = ServerError::Start;
         Endpoint::parse(url, true).map_err(|error| start(error.to_string()))?;
@@ -91,91 +91,102 @@ impl Http {
         let kinds = HeaderValue::from_static("application/json, text/event-stream");
         all.insert(header::ACCEPT, kinds);
         all.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        Ok(Self(Arc::new(Shared {
+        Ok(Self(Arc::new(HttpState {
             url: url.to_owned(),
             headers: all,
             options,
             clients: Mutex::default(),
-            session: Mutex::new(Session::None),
+            session: Mutex::new(HttpSession::None),
             secrets,
-            largest,
-            parting,
+            max_message: largest,
+            shutdown: parting,
         })))
     }
 }
 
-impl Channel for Http {
-    fn ask(&self, request: &Request, wait: &Wait<'_>) -> Result<Value, ServerError> {
-        let result = self.0.ask(request, wait);
+impl Channel for HttpChannel {
+    fn request(
+        &self,
+        request: &RpcRequest,
+        wait: &ReplyDeadline<'_>,
+    ) -> Result<Value, ServerError> {
+        let result = self.0.request(request, wait);
         let is_given_up = matches!(result, Err(ServerError::TimedOut(_) | ServerError::Cancelled));
         // In the newest era the end of the connection says it.
-        if is_given_up && request.version != NEWEST && request.method != "initialize" {
+        if is_given_up && request.version != STATELESS_VERSION && request.method != "initialize" {
             let (shared, id, version) = (Arc::clone(&self.0), request.id, request.version);
             // Whoever gave up does not wait for this.
             let _ = thread::Builder::new().name("mcp-cancel".to_owned()).spawn(move || {
-                let wait_little = Cancel::new();
-                let wait = Wait::new(shared.parting.asked(), &wait_little, &|_| {});
-                let _ = shared.post(&cancelled(id), version, &[], &wait);
+                let wait_little = CancellationToken::new();
+                let wait =
+                    ReplyDeadline::new(shared.shutdown.exit_timeout(), &wait_little, &|_| {});
+                let _ = shared.notify(&cancel_notification(id), version, &[], &wait);
             });
         }
         result
     }
 
-    fn tell(
+    fn notify(
         &self,
         message: Value,
         version: &'static str,
-        wait: &Wait<'_>,
+        wait: &ReplyDeadline<'_>,
     ) -> Result<(), ServerError> {
-        self.0.post(&message, version, &[], wait).map(drop)
+        self.0.notify(&message, version, &[], wait).map(drop)
     }
 
-    fn ended(&self) -> Option<ServerError> {
+    fn end_reason(&self) -> Option<ServerError> {
         let session = self.0.session.lock().unwrap_or_else(PoisonError::into_inner);
-        matches!(*session, Session::Over).then_some(ServerError::SessionOver)
+        matches!(*session, HttpSession::Expired).then_some(ServerError::SessionExpired)
     }
 }
 
-impl Drop for Http {
+impl Drop for HttpChannel {
     /// Tells the server that its session is not needed any more.
     fn drop(&mut self) {
         let Some(session) = self.0.session() else { return };
-        let nobody = Cancel::new();
-        let wait = Wait::new(self.0.parting.asked(), &nobody, &|_| {});
+        let nobody = CancellationToken::new();
+        let wait = ReplyDeadline::new(self.0.shutdown.exit_timeout(), &nobody, &|_| {});
         let mut headers = self.0.headers.clone();
-        headers.insert(SESSION, session);
+        headers.insert(SESSION_HEADER, session);
         // It may not care.
         let _ = self.0.exchange(
-            Sending::Surely,
+            ResendPolicy::OnLoss,
             Method::DELETE,
             headers,
-            Body::new(),
+            RequestBody::new(),
             &wait,
             |_, _| Ok(()),
         );
     }
 }
 
-impl Shared {
-    fn ask(&self, request: &Request, wait: &Wait<'_>) -> Result<Value, ServerError> {
-        let headers = mirror::headers(request);
+impl HttpState {
+    fn request(
+        &self,
+        request: &RpcRequest,
+        wait: &ReplyDeadline<'_>,
+    ) -> Result<Value, ServerError> {
+        let headers = mirrored_arguments::request_headers(request);
         let body = request.to_json();
         self.send(&body, request.version, &headers, wait, |response, wait| {
-            if let (Some(session), "initialize") = (response.headers.get(SESSION), request.method) {
+            if let (Some(session), "initialize") =
+                (response.headers.get(SESSION_HEADER), request.method)
+            {
                 *self.session.lock().unwrap_or_else(PoisonError::into_inner) =
-                    Session::Known(session.clone());
+                    HttpSession::Known(session.clone());
             }
-            self.reply(response, request, wait)
+            self.read_reply(response, request, wait)
         })
     }
 
     /// Sends a message that needs no answer.
-    fn post(
+    fn notify(
         &self,
         message: &Value,
         version: &'static str,
         headers: &[(String, String)],
-        wait: &Wait<'_>,
+        wait: &ReplyDeadline<'_>,
     ) -> Result<(), ServerError> {
         self.send(message, version, headers, wait, |_, _| Ok(()))
     }
@@ -185,8 +196,8 @@ impl Shared {
         message: &Value,
         version: &'static str,
         own: &[(String, String)],
-        wait: &Wait<'_>,
-        read: impl FnOnce(&mut Response, &Wait<'_>) -> Result<T, ServerError>,
+        wait: &ReplyDeadline<'_>,
+        read: impl FnOnce(&mut HttpResponse, &ReplyDeadline<'_>) -> Result<T, ServerError>,
     ) -> Result<T, ServerError> {
         let mut headers = self.headers.clone();
         let mut set = |name: &str, value: &str| {
@@ -205,50 +216,53 @@ impl Shared {
         }
         let session = self.session();
         if let Some(session) = &session {
-            headers.insert(SESSION, session.clone());
+            headers.insert(SESSION_HEADER, session.clone());
         }
-        let body = Body::new().and(message.to_string().into_bytes());
+        let body = RequestBody::new().with(message.to_string().into_bytes());
         // What a tool does may not be done twice.
         let is_call = message["method"] == "tools/call";
-        let sending = if is_call { Sending::Once } else { Sending::Surely };
+        let sending = if is_call { ResendPolicy::Never } else { ResendPolicy::OnLoss };
         self.exchange(sending, Method::POST, headers, body, wait, |response, wait| {
             match response.status {
                 200..300 => read(response, wait),
                 404 if session.is_some() => {
-                    *self.session.lock().unwrap_or_else(PoisonError::into_inner) = Session::Over;
-                    Err(ServerError::SessionOver)
+                    *self.session.lock().unwrap_or_else(PoisonError::into_inner) =
+                        HttpSession::Expired;
+                    Err(ServerError::SessionExpired)
                 }
-                _ => Err(self.refused(response)),
+                _ => Err(self.status_error(response)),
             }
         })
     }
 
     fn exchange<T>(
         &self,
-        sending: Sending,
+        sending: ResendPolicy,
         method: Method,
         headers: HeaderMap,
-        body: Body,
-        wait: &Wait<'_>,
-        read: impl FnOnce(&mut Response, &Wait<'_>) -> Result<T, ServerError>,
+        body: RequestBody,
+        wait: &ReplyDeadline<'_>,
+        read: impl FnOnce(&mut HttpResponse, &ReplyDeadline<'_>) -> Result<T, ServerError>,
     ) -> Result<T, ServerError> {
         let idle = self.clients.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let client = match idle {
             Some(client) => client,
-            None => Client::new(&self.options).map_err(|error| self.lost(&error, wait))?,
+            None => HttpClient::new(&self.options)
+                .map_err(|error| self.connection_error(&error, wait))?,
         };
-        let watch = Watch::over(wait).map_err(|error| ServerError::Start(error.to_string()))?;
+        let watch =
+            ExchangeWatch::start(wait).map_err(|error| ServerError::Start(error.to_string()))?;
         let post = Post { method, url: self.url.clone(), headers, body };
         let sent = match sending {
-            Sending::Once => client.send_once(&post, &watch.exchange),
-            Sending::Surely => client.send(&post, &watch.exchange),
+            ResendPolicy::Never => client.send_once(&post, &watch.exchange),
+            ResendPolicy::OnLoss => client.send(&post, &watch.exchange),
         };
         let result = match sent {
-            Err(error) => Err(self.lost(&error, wait)),
+            Err(error) => Err(self.connection_error(&error, wait)),
             Ok(mut response) => {
                 let result = read(&mut response, wait);
                 match result {
-                    Ok(_) => response.leave(),
+                    Ok(_) => response.release(),
                     Err(_) => drop(response),
                 }
                 result
@@ -260,50 +274,55 @@ impl Shared {
     }
 
     /// Returns the error of an answer whose status says that it is none.
-    fn refused(&self, response: &mut Response) -> ServerError {
+    fn status_error(&self, response: &mut HttpResponse) -> ServerError {
         let status = response.status;
         if (300..400).contains(&status) {
             let place = response.header("location").unwrap_or("somewhere else");
-            return ServerError::Redirected(self.quoted(place));
+            return ServerError::Redirected(self.quote(place));
         }
         if matches!(status, 401 | 403) {
             return ServerError::Unauthorized(status);
         }
         // What cannot be read any more is not needed.
-        let body = response.read_all(GLIMPSE).unwrap_or_default();
-        let refusal = Said::parse(&body).into_iter().flatten().find_map(|said| match said {
-            Said::Reply { outcome: Err(refusal), .. } => Some(ServerError::Refused(refusal)),
-            _ => None,
-        });
+        let body = response.read_all(MAX_ERROR_BODY).unwrap_or_default();
+        let refusal =
+            ServerMessage::parse(&body).into_iter().flatten().find_map(|said| match said {
+                ServerMessage::Reply { outcome: Err(refusal), .. } => {
+                    Some(ServerError::Refused(refusal))
+                }
+                _ => None,
+            });
         refusal.unwrap_or_else(|| {
-            let said = self.quoted(&String::from_utf8_lossy(&body));
-            ServerError::Status { status, said }
+            let said = self.quote(&String::from_utf8_lossy(&body));
+            ServerError::Status { status, body: said }
         })
     }
 
-    fn lost(&self, error: &NetError, wait: &Wait<'_>) -> ServerError {
+    fn connection_error(&self, error: &NetError, wait: &ReplyDeadline<'_>) -> ServerError {
         match error {
             NetError::Cancelled if wait.cancel.is_cancelled() => ServerError::Cancelled,
-            NetError::Cancelled => wait.over(),
-            NetError::Timeout { .. } if wait.left().is_zero() => wait.over(),
-            error => ServerError::Unreachable(self.quoted(&error.to_string())),
+            NetError::Cancelled => wait.timed_out(),
+            NetError::Timeout { .. } if wait.remaining().is_zero() => wait.timed_out(),
+            error => ServerError::Unreachable(self.quote(&error.to_string())),
         }
     }
 
     fn session(&self) -> Option<HeaderValue> {
         match &*self.session.lock().unwrap_or_else(PoisonError::into_inner) {
-            Session::Known(session) => Some(session.clone()),
-            Session::None | Session::Over => None,
+            HttpSession::Known(session) => Some(session.clone()),
+            HttpSession::None | HttpSession::Expired => None,
         }
     }
 
-    fn quoted(&self, text: &str) -> String {
-        let text =
-            self.secrets.iter().fold(plain(text), |text, secret| text.replace(secret, "***"));
-        short(text.trim())
+    fn quote(&self, text: &str) -> String {
+        let text = self
+            .secrets
+            .iter()
+            .fold(strip_terminal_codes(text), |text, secret| text.replace(secret, "***"));
+        shorten(text.trim())
     }
 }
 
-fn short(text: &str) -> String {
-    text.chars().take(QUOTED).collect()
+fn shorten(text: &str) -> String {
+    text.chars().take(MAX_QUOTED_CHARS).collect()
 }

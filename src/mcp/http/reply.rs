@@ -4,135 +4,145 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{SESSION, Sending, Shared, short};
-use crate::mcp::connection::Wait;
-use crate::mcp::era::NEWEST;
+use super::{HttpState, ResendPolicy, SESSION_HEADER, shorten};
+use crate::mcp::connection::ReplyDeadline;
 use crate::mcp::error::ServerError;
-use crate::mcp::message::{Request, Said, answer};
-use crate::net::{Body, HeaderValue, Method, Response, header, sse};
+use crate::mcp::message::{RpcRequest, ServerMessage, client_answer};
+use crate::mcp::protocol_mode::STATELESS_VERSION;
+use crate::net::{HeaderValue, HttpResponse, Method, RequestBody, header, sse};
 
 /// How long a server is left alone before a stream is resumed, if it does not say.
-const PAUSE: Duration = Duration::from_secs(1);
+const DEFAULT_PAUSE: Duration = Duration::from_secs(1);
 
 /// The least and the most of that.
-const LEAST_PAUSE: Duration = Duration::from_millis(100);
-const MOST_PAUSE: Duration = Duration::from_secs(30);
+const MIN_PAUSE: Duration = Duration::from_millis(100);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 
-impl Shared {
+impl HttpState {
     /// Reads the answer to a request.
-    pub(super) fn reply(
+    pub(super) fn read_reply(
         &self,
-        response: &mut Response,
-        request: &Request,
-        wait: &Wait<'_>,
+        response: &mut HttpResponse,
+        request: &RpcRequest,
+        wait: &ReplyDeadline<'_>,
     ) -> Result<Value, ServerError> {
         let kind = response.header("content-type").unwrap_or_default().to_ascii_lowercase();
         let malformed = |what: &str| ServerError::Malformed(what.to_owned());
         if kind.starts_with("text/event-stream") {
-            return self.events(response, request, wait);
+            return self.read_events(response, request, wait);
         }
         if !kind.starts_with("application/json") {
-            return Err(ServerError::Malformed(format!("it is of the kind {:?}", short(&kind))));
+            return Err(ServerError::Malformed(format!("it is of the kind {:?}", shorten(&kind))));
         }
-        let body = response.read_all(self.largest + 1).map_err(|error| self.lost(&error, wait))?;
-        if body.len() > self.largest {
-            return Err(ServerError::Malformed(format!("it has more than {} bytes", self.largest)));
+        let body = response
+            .read_all(self.max_message + 1)
+            .map_err(|error| self.connection_error(&error, wait))?;
+        if body.len() > self.max_message {
+            return Err(ServerError::Malformed(format!(
+                "it has more than {} bytes",
+                self.max_message
+            )));
         }
-        let said = Said::parse(&body).ok_or_else(|| malformed("it is no message"))?;
-        let reply = said.into_iter().find_map(|said| self.heard(said, request, wait));
+        let said = ServerMessage::parse(&body).ok_or_else(|| malformed("it is no message"))?;
+        let reply = said.into_iter().find_map(|said| self.handle_message(said, request, wait));
         reply.unwrap_or_else(|| Err(malformed("it answers something else")))
     }
 
     /// Reads events up to the one that is the answer. A stream that ends before can be resumed where its events have
     /// ids, in the eras that have sessions.
-    fn events(
+    fn read_events(
         &self,
-        response: &mut Response,
-        request: &Request,
-        wait: &Wait<'_>,
+        response: &mut HttpResponse,
+        request: &RpcRequest,
+        wait: &ReplyDeadline<'_>,
     ) -> Result<Value, ServerError> {
-        let (mut parser, mut buffer) = (sse::Parser::new(), vec![0; 16 << 10]);
+        let (mut parser, mut buffer) = (sse::SseParser::new(), vec![0; 16 << 10]);
         let mut reply = None;
         let broken = loop {
-            match response.read(&mut buffer) {
-                Ok(0) => break ServerError::Cut,
+            match response.bytes_read(&mut buffer) {
+                Ok(0) => break ServerError::Truncated,
                 Ok(count) => {
                     let taken: Result<(), sse::SseError> = parser.push(&buffer[..count], |event| {
-                        let said = Said::parse(event.data.as_bytes()).unwrap_or_default();
-                        let own = said.into_iter().find_map(|said| self.heard(said, request, wait));
+                        let said = ServerMessage::parse(event.data.as_bytes()).unwrap_or_default();
+                        let own = said
+                            .into_iter()
+                            .find_map(|said| self.handle_message(said, request, wait));
                         reply = reply.take().or(own);
                         Ok(())
                     });
                     taken.map_err(|error| ServerError::Malformed(error.to_string()))?;
                 }
-                Err(error) => break self.lost(&error, wait),
+                Err(error) => break self.connection_error(&error, wait),
             }
             if let Some(reply) = reply {
                 return reply;
             }
         };
         match parser.last_id() {
-            Some(last) if broken.is_loss() && request.version != NEWEST => {
-                let pause = parser.retry().unwrap_or(PAUSE).clamp(LEAST_PAUSE, MOST_PAUSE);
-                self.resume(last, pause, request, wait)
+            Some(last) if broken.is_connection_loss() && request.version != STATELESS_VERSION => {
+                let pause = parser.retry().unwrap_or(DEFAULT_PAUSE).clamp(MIN_PAUSE, MAX_PAUSE);
+                self.resume_stream(last, pause, request, wait)
             }
             _ => Err(broken),
         }
     }
 
     /// Asks for the rest of a stream.
-    fn resume(
+    fn resume_stream(
         &self,
         last: &str,
         pause: Duration,
-        request: &Request,
-        wait: &Wait<'_>,
+        request: &RpcRequest,
+        wait: &ReplyDeadline<'_>,
     ) -> Result<Value, ServerError> {
-        if wait.cancel.wait(pause.min(wait.left())) {
+        if wait.cancel.wait_for(pause.min(wait.remaining())) {
             return Err(ServerError::Cancelled);
         }
-        if wait.left().is_zero() {
-            return Err(wait.over());
+        if wait.remaining().is_zero() {
+            return Err(wait.timed_out());
         }
         let mut headers = self.headers.clone();
         headers.remove(header::CONTENT_TYPE);
         headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
         headers.insert("mcp-protocol-version", HeaderValue::from_static(request.version));
-        headers.insert("last-event-id", HeaderValue::from_str(last).map_err(|_| ServerError::Cut)?);
+        headers.insert(
+            "last-event-id",
+            HeaderValue::from_str(last).map_err(|_| ServerError::Truncated)?,
+        );
         if let Some(session) = self.session() {
-            headers.insert(SESSION, session);
+            headers.insert(SESSION_HEADER, session);
         }
-        let body = Body::new();
-        self.exchange(Sending::Surely, Method::GET, headers, body, wait, |response, wait| {
+        let body = RequestBody::new();
+        self.exchange(ResendPolicy::OnLoss, Method::GET, headers, body, wait, |response, wait| {
             // What this stream answers with is not about the call any more.
             if response.status == 200 {
-                self.events(response, request, wait)
+                self.read_events(response, request, wait)
             } else {
-                Err(ServerError::Cut)
+                Err(ServerError::Truncated)
             }
         })
     }
 
     /// Takes what a server says; returns the answer to the request, if it is that.
-    fn heard(
+    fn handle_message(
         &self,
-        said: Said,
-        request: &Request,
-        wait: &Wait<'_>,
+        said: ServerMessage,
+        request: &RpcRequest,
+        wait: &ReplyDeadline<'_>,
     ) -> Option<Result<Value, ServerError>> {
         match said {
-            Said::Reply { id: Some(id), outcome } if id == request.id => {
+            ServerMessage::Reply { id: Some(id), outcome } if id == request.id => {
                 return Some(outcome.map_err(ServerError::Refused));
             }
-            Said::Progress { id, text } if id == request.id => (wait.progress)(&text),
-            Said::Request { id, method } if request.version != NEWEST => {
+            ServerMessage::Progress { id, text } if id == request.id => (wait.progress)(&text),
+            ServerMessage::Request { id, method } if request.version != STATELESS_VERSION => {
                 // Whether it hears the answer is its own affair.
-                let _ = self.post(&answer(&id, &method), request.version, &[], wait);
+                let _ = self.notify(&client_answer(&id, &method), request.version, &[], wait);
             }
-            Said::Reply { .. }
-            | Said::Progress { .. }
-            | Said::Request { .. }
-            | Said::Notification => {}
+            ServerMessage::Reply { .. }
+            | ServerMessage::Progress { .. }
+            | ServerMessage::Request { .. }
+            | ServerMessage::Notification => {}
         }
         None
     }

@@ -3,26 +3,26 @@
 use std::io;
 use std::thread;
 
-use crate::mcp::connection::Wait;
-use crate::port::{Cancel, OnCancel};
+use crate::mcp::connection::ReplyDeadline;
+use crate::port::{CancelRegistration, CancellationToken};
 
 /// Keeps an exchange within what its caller waits for.
-pub(super) struct Watch {
+pub(super) struct ExchangeWatch {
     /// Cancelled when the exchange is to end.
-    pub exchange: Cancel,
-    done: Cancel,
-    _guard: OnCancel,
+    pub exchange: CancellationToken,
+    done: CancellationToken,
+    _guard: CancelRegistration,
 }
 
-impl Watch {
+impl ExchangeWatch {
     /// Ends an exchange when nobody waits for it any more.
-    pub(super) fn over(wait: &Wait<'_>) -> io::Result<Self> {
-        let (exchange, done) = (Cancel::new(), Cancel::new());
+    pub(super) fn start(wait: &ReplyDeadline<'_>) -> io::Result<Self> {
+        let (exchange, done) = (CancellationToken::new(), CancellationToken::new());
         let cancelled = exchange.clone();
         let guard = wait.cancel.on_cancel(move || cancelled.cancel());
-        let (late, over, left) = (exchange.clone(), done.clone(), wait.left());
+        let (late, over, left) = (exchange.clone(), done.clone(), wait.remaining());
         thread::Builder::new().name("mcp-watch".to_owned()).spawn(move || {
-            if !over.wait(left) {
+            if !over.wait_for(left) {
                 late.cancel();
             }
         })?;
@@ -30,7 +30,7 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for ExchangeWatch {
     fn drop(&mut self) {
         self.done.cancel();
     }

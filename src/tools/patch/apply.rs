@@ -7,35 +7,35 @@
 //! The result is put together line by line, so that no two lines are ever joined, whatever the patch and the file say
 //! about their ends. A line that replaces another one ends as that does, unless the patch changes how it ends.
 
-use super::context;
-use super::hunk::{Hunk, LastEnd, Line, Place};
+use super::hunk::{FinalNewline, Hunk, HunkLine, HunkPosition};
+use super::locate;
 
 /// Why hunks don't make anything of a content. Hunks are counted from zero.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::tools) enum NotApplied {
+pub(in crate::tools) enum PatchError {
     /// The lines of this hunk are not there.
-    Hunk(usize),
+    NotFound(usize),
     /// The lines of this hunk are there so many times.
     Ambiguous(usize, usize),
     /// There is no such line behind the hunk before, which this hunk names as standing before its own.
-    Header(usize, String),
+    HeaderNotFound(usize, String),
     /// This hunk only adds lines, and does not say where.
-    Nowhere(usize),
+    NoPosition(usize),
     /// The content stays what it is.
     Unchanged,
 }
 
 /// How line ends are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ends {
+pub(super) enum LineEndMatch {
     /// They are part of the line.
     Exact,
     /// They are the file's, whatever the patch has.
-    OfTheFile,
+    Ignored,
 }
 
 /// Surrounding lines at each end of a hunk that may differ.
-const FUZZ: usize = 2;
+const MAX_FUZZ: usize = 2;
 
 /// Why a hunk can only be at one end of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,20 +51,21 @@ pub(in crate::tools) enum Edge {
 /// Returns why a hunk can only be at one end of the file, and the first of its lines, counted from zero, where they are
 /// instead. `None` if that is not why it was not applied.
 pub(in crate::tools) fn misplaced(content: &[u8], hunk: &Hunk) -> Option<(Edge, usize)> {
-    let old = hunk.before();
-    let (lead, tail) = (hunk.lead(), hunk.tail());
+    let old = hunk.old_lines();
+    let (lead, tail) = (hunk.leading_context(), hunk.trailing_context());
     // As in `found_with`: what one side lacks is left out on the other side, and something has to be compared.
     let lacking = lead.abs_diff(tail);
-    let is_bound = lacking > FUZZ || old.len() <= lacking;
-    let edge = match hunk.place {
-        Place::Context { is_at_end, .. } => is_at_end.then_some(Edge::DeclaredEnd),
-        Place::Line { .. } if !is_bound => None,
-        Place::Line { .. } if lead > tail => Some(Edge::End),
-        Place::Line { start, .. } => (start <= 1).then_some(Edge::Start),
+    let is_bound = lacking > MAX_FUZZ || old.len() <= lacking;
+    let edge = match hunk.position {
+        HunkPosition::Context { is_at_end, .. } => is_at_end.then_some(Edge::DeclaredEnd),
+        HunkPosition::Line { .. } if !is_bound => None,
+        HunkPosition::Line { .. } if lead > tail => Some(Edge::End),
+        HunkPosition::Line { start, .. } => (start <= 1).then_some(Edge::Start),
     }?;
     let file: Vec<&[u8]> = content.split_inclusive(|byte| *byte == b'\n').collect();
     let last = file.len().checked_sub(old.len()).filter(|_| !old.is_empty())?;
-    let same = |(a, b): (&&str, &&[u8])| bare(a.as_bytes()) == bare(b);
+    let same =
+        |(a, b): (&&str, &&[u8])| without_any_line_end(a.as_bytes()) == without_any_line_end(b);
     let is_here = |at: &usize| old.iter().zip(&file[*at..]).all(same);
     let wanted = match edge {
         Edge::Start => 0,
@@ -75,134 +76,135 @@ pub(in crate::tools) fn misplaced(content: &[u8], hunk: &Hunk) -> Option<(Edge, 
 }
 
 /// Returns what hunks make of a content.
-pub(in crate::tools) fn applied(content: &[u8], hunks: &[Hunk]) -> Result<Vec<u8>, NotApplied> {
+pub(in crate::tools) fn apply_hunks(content: &[u8], hunks: &[Hunk]) -> Result<Vec<u8>, PatchError> {
     let file: Vec<&[u8]> = content.split_inclusive(|byte| *byte == b'\n').collect();
-    let mut new = New::with_capacity(content.len());
+    let mut new = ContentBuilder::with_capacity(content.len());
     let (mut done, mut offset) = (0, 0_isize);
     let mut at_end = Vec::new();
     for (index, hunk) in hunks.iter().enumerate() {
-        let (at, ends) = match &hunk.place {
-            Place::Line { start, count } => {
-                let search = Search { file: &file, from: done, hunk, old: hunk.before() };
+        let (at, ends) = match &hunk.position {
+            HunkPosition::Line { start, count } => {
+                let search = HunkSearch { file: &file, from: done, hunk, old: hunk.old_lines() };
                 // A hunk without old lines stands behind the line that its header names.
                 let start = start.saturating_sub(usize::from(!search.old.is_empty()));
                 let expected = start.saturating_add_signed(offset);
-                let found = search.found(expected, *count).ok_or(NotApplied::Hunk(index))?;
+                let found = search.find(expected, *count).ok_or(PatchError::NotFound(index))?;
                 offset += found.0.cast_signed() - expected.cast_signed();
                 match search.old.is_empty() {
-                    true => (found.0, ends_of_added(&file, hunks)),
+                    true => (found.0, line_ends_of_added(&file, hunks)),
                     false => found,
                 }
             }
-            Place::Context { headers, .. } if hunk.before().is_empty() => {
+            HunkPosition::Context { headers, .. } if hunk.old_lines().is_empty() => {
                 if !headers.is_empty() {
-                    return Err(NotApplied::Nowhere(index));
+                    return Err(PatchError::NoPosition(index));
                 }
                 at_end.push(hunk);
                 continue;
             }
-            Place::Context { headers, is_at_end } => {
-                let found = context::found(&file, done, &hunk.before(), headers, *is_at_end);
-                (found.map_err(|why| why.of(index))?, Ends::OfTheFile)
+            HunkPosition::Context { headers, is_at_end } => {
+                let found = locate::find_lines(&file, done, &hunk.old_lines(), headers, *is_at_end);
+                (found.map_err(|why| why.into_patch_error(index))?, LineEndMatch::Ignored)
             }
         };
         let (from, length) = (done, new.bytes.len());
-        done = new.take(&file, done, hunk, at, ends);
+        done = new.push_hunk(&file, done, hunk, at, ends);
         // A change of line ends alone is taken at its word or not at all.
-        let is_lost = ends == Ends::OfTheFile && new.bytes[length..] == file[from..done].concat();
-        if is_lost && hunk.changes() {
-            return Err(NotApplied::Hunk(index));
+        let is_lost =
+            ends == LineEndMatch::Ignored && new.bytes[length..] == file[from..done].concat();
+        if is_lost && hunk.has_changes() {
+            return Err(PatchError::NotFound(index));
         }
     }
     for line in &file[done..] {
-        new.keep(line);
+        new.push_kept(line);
     }
     for hunk in at_end {
-        new.take(&file, file.len(), hunk, file.len(), Ends::OfTheFile);
+        new.push_hunk(&file, file.len(), hunk, file.len(), LineEndMatch::Ignored);
     }
     let new = new.finish(content);
-    if new == content && !hunks.is_empty() { Err(NotApplied::Unchanged) } else { Ok(new) }
+    if new == content && !hunks.is_empty() { Err(PatchError::Unchanged) } else { Ok(new) }
 }
 
 /// Returns how lines end that are added by hunks without old lines: as the file's do, unless other hunks show that the
 /// patch knows how they end, or the file has both ends.
-fn ends_of_added(file: &[&[u8]], hunks: &[Hunk]) -> Ends {
-    let mut ends = file.iter().filter_map(|line| end_of(line));
+fn line_ends_of_added(file: &[&[u8]], hunks: &[Hunk]) -> LineEndMatch {
+    let mut ends = file.iter().filter_map(|line| line_end(line));
     let first = ends.next();
     let is_uniform = first.is_some() && ends.all(|end| Some(end) == first);
-    let is_known = hunks.iter().any(|hunk| !hunk.before().is_empty());
-    if is_uniform && !is_known { Ends::OfTheFile } else { Ends::Exact }
+    let is_known = hunks.iter().any(|hunk| !hunk.old_lines().is_empty());
+    if is_uniform && !is_known { LineEndMatch::Ignored } else { LineEndMatch::Exact }
 }
 
 /// A content under construction.
-struct New {
+struct ContentBuilder {
     bytes: Vec<u8>,
-    last: Last,
+    last: LastLine,
 }
 
 /// Where the last line of a new content is from.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Last {
+enum LastLine {
     /// From the file.
     Kept,
     /// From a hunk.
-    Added(LastEnd),
+    Added(FinalNewline),
 }
 
-impl New {
+impl ContentBuilder {
     fn with_capacity(length: usize) -> Self {
-        Self { bytes: Vec::with_capacity(length), last: Last::Kept }
+        Self { bytes: Vec::with_capacity(length), last: LastLine::Kept }
     }
 
-    fn keep(&mut self, line: &[u8]) {
-        self.push(line);
-        self.last = Last::Kept;
+    fn push_kept(&mut self, line: &[u8]) {
+        self.push_line(line);
+        self.last = LastLine::Kept;
     }
 
     /// Adds a line. The one before it gets an end if it has none.
-    fn push(&mut self, line: &[u8]) {
+    fn push_line(&mut self, line: &[u8]) {
         if self.bytes.ends_with(b"\r") {
             // With a line feed, this is an end or content and an end; it was all that a marker had left.
             self.bytes.push(b'\n');
         } else if !self.bytes.is_empty() && !self.bytes.ends_with(b"\n") {
             let before = self.bytes.iter().rposition(|byte| *byte == b'\n');
-            let before = before.and_then(|at| end_of(&self.bytes[..=at]));
-            self.bytes.extend(before.or_else(|| end_of(line)).unwrap_or(b"\n"));
+            let before = before.and_then(|at| line_end(&self.bytes[..=at]));
+            self.bytes.extend(before.or_else(|| line_end(line)).unwrap_or(b"\n"));
         }
         self.bytes.extend(line);
     }
 
     /// Adds what a hunk makes of the lines of the file from `at` on, and those between the settled ones and the change.
     /// Returns how many lines of the file are settled then.
-    fn take(
+    fn push_hunk(
         &mut self,
         file: &[&[u8]],
         settled: usize,
         hunk: &Hunk,
         at: usize,
-        ends: Ends,
+        ends: LineEndMatch,
     ) -> usize {
         let (mut done, mut at) = (settled, at);
-        let groups = hunk.lines.chunk_by(|a, b| is_same(a) == is_same(b));
+        let groups = hunk.lines.chunk_by(|a, b| is_context(a) == is_context(b));
         for group in groups {
-            if is_same(&group[0]) {
+            if is_context(&group[0]) {
                 at += group.len();
                 continue;
             }
             // What stays around a change is the file's, as it is there; and the next hunk may need it, too.
-            file[done..at].iter().for_each(|line| self.keep(line));
-            let removed: Vec<&str> = texts(group, |line| match line {
-                Line::Removed(text) => Some(text),
-                Line::Added(_) | Line::Same(_) => None,
+            file[done..at].iter().for_each(|line| self.push_kept(line));
+            let removed: Vec<&str> = line_texts(group, |line| match line {
+                HunkLine::Removed(text) => Some(text),
+                HunkLine::Added(_) | HunkLine::Context(_) => None,
             });
-            let added: Vec<&str> = texts(group, |line| match line {
-                Line::Added(text) => Some(text),
-                Line::Removed(_) | Line::Same(_) => None,
+            let added: Vec<&str> = line_texts(group, |line| match line {
+                HunkLine::Added(text) => Some(text),
+                HunkLine::Removed(_) | HunkLine::Context(_) => None,
             });
-            let change = Change { file, at, removed: &removed, added: &added, ends };
+            let change = HunkChange { file, at, removed: &removed, added: &added, ends };
             for index in 0..added.len() {
-                self.push(&change.line(index));
-                self.last = Last::Added(hunk.last);
+                self.push_line(&change.added_line(index));
+                self.last = LastLine::Added(hunk.final_newline);
             }
             at += removed.len();
             done = at;
@@ -212,38 +214,41 @@ impl New {
 
     /// Returns the content. Where nothing says how its last line ends, it ends as the last one of the old content.
     fn finish(mut self, old: &[u8]) -> Vec<u8> {
-        let is_untold = self.last == Last::Added(LastEnd::Untold);
+        let is_untold = self.last == LastLine::Added(FinalNewline::Unspecified);
         if is_untold && !old.is_empty() && !old.ends_with(b"\n") {
-            let length = plain(&self.bytes).len();
+            let length = without_line_end(&self.bytes).len();
             self.bytes.truncate(length);
         }
         self.bytes
     }
 }
 
-fn is_same(line: &Line) -> bool {
-    matches!(line, Line::Same(_))
+fn is_context(line: &HunkLine) -> bool {
+    matches!(line, HunkLine::Context(_))
 }
 
-fn texts<'a>(lines: &'a [Line], text: impl Fn(&'a Line) -> Option<&'a String>) -> Vec<&'a str> {
+fn line_texts<'a>(
+    lines: &'a [HunkLine],
+    text: impl Fn(&'a HunkLine) -> Option<&'a String>,
+) -> Vec<&'a str> {
     lines.iter().filter_map(text).map(String::as_str).collect()
 }
 
 /// Lines of a file that others replace.
-struct Change<'a> {
+struct HunkChange<'a> {
     file: &'a [&'a [u8]],
     /// The first line that is removed, or the one before which others are added.
     at: usize,
     removed: &'a [&'a str],
     added: &'a [&'a str],
-    ends: Ends,
+    ends: LineEndMatch,
 }
 
-impl Change<'_> {
+impl HunkChange<'_> {
     /// Returns an added line with the end that it gets.
-    fn line(&self, index: usize) -> Vec<u8> {
+    fn added_line(&self, index: usize) -> Vec<u8> {
         let text = self.added[index];
-        let own = end_of(text.as_bytes());
+        let own = line_end(text.as_bytes());
         let has_end = match self.removed.last() {
             Some(removed) if index + 1 == self.added.len() => {
                 let (claimed, wanted) = (removed.ends_with('\n'), text.ends_with('\n'));
@@ -253,14 +258,14 @@ impl Change<'_> {
             Some(_) | None => own.is_some(),
         };
         let end = match self.ends {
-            Ends::Exact => own,
-            Ends::OfTheFile => self.usual_end(index).or(own),
+            LineEndMatch::Exact => own,
+            LineEndMatch::Ignored => self.line_end_for(index).or(own),
         };
         let mut line = match self.ends {
             // A carriage return without its line feed is content.
-            Ends::Exact if !has_end => text.strip_suffix('\n').unwrap_or(text).into(),
-            Ends::Exact => plain(text.as_bytes()).to_vec(),
-            Ends::OfTheFile => bare(text.as_bytes()).to_vec(),
+            LineEndMatch::Exact if !has_end => text.strip_suffix('\n').unwrap_or(text).into(),
+            LineEndMatch::Exact => without_line_end(text.as_bytes()).to_vec(),
+            LineEndMatch::Ignored => without_any_line_end(text.as_bytes()).to_vec(),
         };
         if has_end {
             line.extend(end.unwrap_or(b"\n"));
@@ -269,18 +274,18 @@ impl Change<'_> {
     }
 
     /// Returns how the line ends that an added one replaces; or else one beside it, or any.
-    fn usual_end(&self, index: usize) -> Option<&'static [u8]> {
+    fn line_end_for(&self, index: usize) -> Option<&'static [u8]> {
         let replaced = self.removed.len().checked_sub(1).map(|last| self.at + last.min(index));
         let before = self.at.checked_sub(1);
         let near = [replaced, before, Some(self.at)].into_iter().flatten();
         let mut near = near.filter_map(|at| self.file.get(at));
-        near.find_map(|line| end_of(line))
-            .or_else(|| self.file.iter().find_map(|line| end_of(line)))
+        near.find_map(|line| line_end(line))
+            .or_else(|| self.file.iter().find_map(|line| line_end(line)))
     }
 }
 
 /// Where a hunk with a line number is looked for.
-struct Search<'a> {
+struct HunkSearch<'a> {
     file: &'a [&'a [u8]],
     /// Lines before this one are settled.
     from: usize,
@@ -288,33 +293,33 @@ struct Search<'a> {
     old: Vec<&'a str>,
 }
 
-impl Search<'_> {
+impl HunkSearch<'_> {
     /// Returns where the old lines of the hunk stand, nearest to where they are expected. They are taken at their word
     /// first, line ends included; then with the line ends of the file.
-    fn found(&self, expected: usize, count: usize) -> Option<(usize, Ends)> {
+    fn find(&self, expected: usize, count: usize) -> Option<(usize, LineEndMatch)> {
         if self.old.is_empty() {
             // Nothing says where it belongs but its number; a new file, or an end.
             let is_there = expected <= self.file.len() && expected >= self.from;
             let is_meant = count == 0 || self.file.is_empty();
-            return (is_there && is_meant).then_some((expected, Ends::Exact));
+            return (is_there && is_meant).then_some((expected, LineEndMatch::Exact));
         }
-        let around = self.hunk.lead().max(self.hunk.tail());
-        let ways =
-            (0..=FUZZ.min(around)).flat_map(|fuzz| [(fuzz, Ends::Exact), (fuzz, Ends::OfTheFile)]);
+        let around = self.hunk.leading_context().max(self.hunk.trailing_context());
+        let ways = (0..=MAX_FUZZ.min(around))
+            .flat_map(|fuzz| [(fuzz, LineEndMatch::Exact), (fuzz, LineEndMatch::Ignored)]);
         // A patch that has both ends says how each line ends.
-        let ways = ways.filter(|(_, ends)| *ends == Ends::Exact || self.hunk.has_one_end());
+        let ways = ways.filter(|(_, ends)| *ends == LineEndMatch::Exact || self.hunk.has_one_end());
         let mut ways = ways.into_iter();
-        ways.find_map(|(fuzz, ends)| Some((self.found_with(fuzz, ends, expected)?, ends)))
+        ways.find_map(|(fuzz, ends)| Some((self.find_with_fuzz(fuzz, ends, expected)?, ends)))
     }
 
-    fn found_with(&self, fuzz: usize, ends: Ends, expected: usize) -> Option<usize> {
-        let (lead, tail) = (self.hunk.lead(), self.hunk.tail());
+    fn find_with_fuzz(&self, fuzz: usize, ends: LineEndMatch, expected: usize) -> Option<usize> {
+        let (lead, tail) = (self.hunk.leading_context(), self.hunk.trailing_context());
         // The side that has fewer lines around the change has lost them to the edge of the file.
         let left_out = |own: usize, other: usize| (fuzz + own).checked_sub(own.max(other));
         let (before, after) = (left_out(lead, tail), left_out(tail, lead));
         let fits = |at: &usize| self.fits(*at, before.unwrap_or(0), after.unwrap_or(0), ends);
         let whole = self.old.len();
-        let is_first = matches!(self.hunk.place, Place::Line { start: 0 | 1, .. });
+        let is_first = matches!(self.hunk.position, HunkPosition::Line { start: 0 | 1, .. });
         if before.is_none() && is_first {
             return Some(0)
                 .filter(|_| self.from == 0 && (after.is_some() || whole == self.file.len()))
@@ -336,22 +341,24 @@ impl Search<'_> {
     }
 
     /// Returns whether the old lines stand here, so many at each end left out.
-    fn fits(&self, at: usize, before: usize, after: usize, ends: Ends) -> bool {
+    fn fits(&self, at: usize, before: usize, after: usize, ends: LineEndMatch) -> bool {
         let compared = before..self.old.len().saturating_sub(after);
         // Where nothing is compared, everything fits.
         !compared.is_empty()
             && compared.into_iter().all(|index| {
                 let (old, line) = (self.old[index].as_bytes(), self.file.get(at + index));
                 line.is_some_and(|line| match ends {
-                    Ends::Exact => old == *line,
-                    Ends::OfTheFile => bare(old) == bare(line),
+                    LineEndMatch::Exact => old == *line,
+                    LineEndMatch::Ignored => {
+                        without_any_line_end(old) == without_any_line_end(line)
+                    }
                 })
             })
     }
 }
 
 /// Returns a line without its end.
-pub(super) fn plain(line: &[u8]) -> &[u8] {
+pub(super) fn without_line_end(line: &[u8]) -> &[u8] {
     match line.strip_suffix(b"\n") {
         Some(line) => line.strip_suffix(b"\r").unwrap_or(line),
         None => line,
@@ -359,13 +366,13 @@ pub(super) fn plain(line: &[u8]) -> &[u8] {
 }
 
 /// Returns a line without its end, and without a carriage return that a marker has left of one.
-fn bare(line: &[u8]) -> &[u8] {
+fn without_any_line_end(line: &[u8]) -> &[u8] {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
 /// Returns the end of a line; none when it has none.
-fn end_of(line: &[u8]) -> Option<&'static [u8]> {
+fn line_end(line: &[u8]) -> Option<&'static [u8]> {
     match line {
         [.., b'\r', b'\n'] => Some(b"\r\n"),
         [.., b'\n'] => Some(b"\n"),
@@ -376,11 +383,11 @@ fn end_of(line: &[u8]) -> Option<&'static [u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tools::patch::sections;
+    use crate::tools::patch::parse_patch;
 
-    fn apply(content: &str, hunks: &str) -> Result<String, NotApplied> {
-        let sections = sections(&format!("--- a/x\n+++ b/x\n{hunks}"), &|_| false).unwrap();
-        let new = applied(content.as_bytes(), &sections[0].hunks)?;
+    fn apply(content: &str, hunks: &str) -> Result<String, PatchError> {
+        let sections = parse_patch(&format!("--- a/x\n+++ b/x\n{hunks}"), &|_| false).unwrap();
+        let new = apply_hunks(content.as_bytes(), &sections[0].hunks)?;
         Ok(String::from_utf8(new).unwrap())
     }
 
@@ -389,7 +396,7 @@ mod tests {
         let hunk = "@@ -2,3 +2,3 @@\n b\n-c\n+C\n d\n";
         assert_eq!(apply("a\nb\nc\nd\n", hunk).unwrap(), "a\nb\nC\nd\n");
         assert_eq!(apply("0\n0\n0\na\nb\nc\nd\n", hunk).unwrap(), "0\n0\n0\na\nb\nC\nd\n");
-        assert_eq!(apply("a\nx\n", hunk), Err(NotApplied::Hunk(0)));
+        assert_eq!(apply("a\nx\n", hunk), Err(PatchError::NotFound(0)));
     }
 
     #[test]
@@ -403,9 +410,9 @@ mod tests {
     fn an_end_stays_an_end() {
         let hunk = "@@ -5,3 +5,4 @@\n a\n b\n }\n+new\n";
         assert_eq!(apply("a\nb\n}\nx\nb\n}\n", hunk).unwrap(), "a\nb\n}\nx\nb\n}\nnew\n");
-        assert_eq!(apply("a\nb\n}\nx\n", hunk), Err(NotApplied::Hunk(0)));
+        assert_eq!(apply("a\nb\n}\nx\n", hunk), Err(PatchError::NotFound(0)));
         let hunk = "@@ -1,3 +1,4 @@\n+new\n a\n b\n c\n";
-        assert_eq!(apply("x\na\nb\nc\n", hunk), Err(NotApplied::Hunk(0)));
+        assert_eq!(apply("x\na\nb\nc\n", hunk), Err(PatchError::NotFound(0)));
         assert_eq!(apply("a\nb\nx\n", hunk).unwrap(), "new\na\nb\nx\n");
     }
 
@@ -413,10 +420,10 @@ mod tests {
     #[test]
     fn a_hunk_that_is_not_at_its_end_of_the_file_is_known() {
         let known = |content: &str, hunk: &str| {
-            let sections = sections(&format!("--- a/x\n+++ b/x\n{hunk}"), &|_| false).unwrap();
-            let why = applied(content.as_bytes(), &sections[0].hunks).err();
+            let sections = parse_patch(&format!("--- a/x\n+++ b/x\n{hunk}"), &|_| false).unwrap();
+            let why = apply_hunks(content.as_bytes(), &sections[0].hunks).err();
             let known = misplaced(content.as_bytes(), &sections[0].hunks[0]);
-            assert!(known.is_none() || why == Some(NotApplied::Hunk(0)), "{why:?}");
+            assert!(known.is_none() || why == Some(PatchError::NotFound(0)), "{why:?}");
             known
         };
         let end = "@@ -5,3 +5,4 @@\n a\n b\n }\n+new\n";
@@ -451,8 +458,8 @@ mod tests {
 
     #[test]
     fn what_changes_nothing_is_told() {
-        assert_eq!(apply("a\n", "@@ -1 +1 @@\n-a\n+a\n"), Err(NotApplied::Unchanged));
-        assert_eq!(apply("a\nb\n", "@@ -1,2 +1,2 @@\n a\n b\n"), Err(NotApplied::Unchanged));
+        assert_eq!(apply("a\n", "@@ -1 +1 @@\n-a\n+a\n"), Err(PatchError::Unchanged));
+        assert_eq!(apply("a\nb\n", "@@ -1,2 +1,2 @@\n a\n b\n"), Err(PatchError::Unchanged));
     }
 
     #[test]

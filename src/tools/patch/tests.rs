@@ -7,11 +7,11 @@ use std::process::{Command, Stdio};
 
 use proptest::prelude::*;
 
-use super::{NotApplied, applied, sections};
+use super::{PatchError, apply_hunks, parse_patch};
 
 fn apply(file: &str, patch: &str) -> Result<String, String> {
-    let sections = sections(patch, &|_| true)?;
-    let new = applied(file.as_bytes(), &sections[0].hunks).map_err(|why| format!("{why:?}"))?;
+    let sections = parse_patch(patch, &|_| true)?;
+    let new = apply_hunks(file.as_bytes(), &sections[0].hunks).map_err(|why| format!("{why:?}"))?;
     String::from_utf8(new).map_err(|error| error.to_string())
 }
 
@@ -93,8 +93,8 @@ fn a_final_newline_is_the_files_where_the_patch_does_not_change_it() {
     ] {
         assert_eq!(unified(file, &hunks).as_deref(), Ok(expected), "{file:?} {hunks}");
     }
-    let new = sections("--- /dev/null\n+++ b/f\n@@ -0,0 +1 @@\n+a", &|_| false).unwrap();
-    assert_eq!(applied(b"", &new[0].hunks).unwrap(), b"a\n");
+    let new = parse_patch("--- /dev/null\n+++ b/f\n@@ -0,0 +1 @@\n+a", &|_| false).unwrap();
+    assert_eq!(apply_hunks(b"", &new[0].hunks).unwrap(), b"a\n");
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn each_line_keeps_its_own_end() {
 
 #[test]
 fn what_fits_nowhere_is_refused() {
-    let two = format!("{:?}", NotApplied::Hunk(0));
+    let two = format!("{:?}", PatchError::NotFound(0));
     for (file, hunks) in [
         // Not a single line is the same.
         ("x\ny\n", "@@ -1,2 +1,3 @@\n a\n b\n+c\n"),
@@ -182,7 +182,7 @@ fn white_space_may_differ_where_there_is_one_place() {
 
 #[test]
 fn what_is_no_patch_of_this_format_is_said_so() {
-    let why = |patch: &str| sections(patch, &|_| true).unwrap_err();
+    let why = |patch: &str| parse_patch(patch, &|_| true).unwrap_err();
     for (patch, part) in [
         ("*** Begin Patch\n*** Update File: f\n@@\n-a\n+b\n", "cut off"),
         ("*** Update File: f\n@@\n-a\n+b\n*** End Patch", "should be '*** Begin Patch'"),
@@ -206,7 +206,7 @@ fn what_is_no_patch_of_this_format_is_said_so() {
         ("  ", "  "),
     ] {
         let patch = format!("{before}*** Begin Patch\n*** Delete File: f\n*** End Patch\n{behind}");
-        assert_eq!(sections(&patch, &|_| true).map(|sections| sections.len()), Ok(1), "{patch}");
+        assert_eq!(parse_patch(&patch, &|_| true).map(|sections| sections.len()), Ok(1), "{patch}");
     }
     let patch =
         "cd x && apply_patch <<'EOF'\n*** Begin Patch\n*** Delete File: f\n*** End Patch\nEOF\n";
@@ -568,7 +568,7 @@ fn explains(file: &[String], hunks: &[Vec<(char, String)>], result: &[String]) -
 fn is_sound(patch: &str) -> bool {
     let mut hunks: Vec<([usize; 4], [usize; 2])> = Vec::new();
     for line in patch.lines().skip(2) {
-        match (super::hunk::header(line), hunks.last_mut()) {
+        match (super::hunk::parse_header(line), hunks.last_mut()) {
             (Some(header), _) => hunks.push((header, [0, 0])),
             (None, Some((_, [old, new]))) => {
                 *old += usize::from(line.starts_with([' ', '-']) || line.is_empty());

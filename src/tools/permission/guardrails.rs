@@ -4,9 +4,9 @@ use grep_matcher::Matcher;
 use grep_regex::RegexMatcher;
 use thiserror::Error;
 
-use super::files::FilePatterns;
+use super::file_patterns::FilePatterns;
 use super::off_limits::OffLimits;
-use super::repository::Repositories;
+use super::repositories::Repositories;
 
 /// What nobody may do, whatever the rules say.
 #[derive(Clone, Debug, Default)]
@@ -26,7 +26,7 @@ pub struct Guardrails {
     /// Which commands run at all.
     pub commands: CommandScope,
     /// How much a run may do.
-    pub limits: Limits,
+    pub limits: GuardrailLimits,
 }
 
 /// Which commands run at all.
@@ -41,7 +41,7 @@ pub enum CommandScope {
 
 /// How much a run may do; none for as much as it wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
+pub struct GuardrailLimits {
     /// Files that its tools may change. What a command changes is not counted: to know it, the whole workspace would have
     /// to be looked at before and after each. How many commands there are is limited instead.
     pub files: Option<u64>,

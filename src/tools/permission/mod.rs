@@ -1,35 +1,35 @@
 //! Whether a call may run: rules, modes, guardrails, and the user.
 //!
-//! The [`Judge`] decides by what a call says that it will do. Its order never changes: what nobody may do
+//! The [`PolicyEngine`] decides by what a call says that it will do. Its order never changes: what nobody may do
 //! ([`Guardrails`], and the commands that are always refused), then the user's [`Rules`] — deny, ask, allow —, then the
-//! [`ConfirmMode`]. Where it decides to ask, somebody who can be asked ([`Confirm`]) has the last word. How much a run
+//! [`ConfirmMode`]. Where it decides to ask, somebody who can be asked ([`Confirmer`]) has the last word. How much a run
 //! does altogether is counted by its [`Quota`].
 
 mod command;
-mod confirm;
-mod files;
-mod guard;
-mod guarded;
+mod command_approval;
+mod confirm_mode;
+mod confirmation;
+mod engine;
+mod file_patterns;
+mod guarded_files;
+mod guarded_in_command;
 mod guardrails;
-mod judge;
-mod mode;
 mod off_limits;
-mod permit;
 mod quota;
-mod repository;
+mod repositories;
 mod rules;
 mod shell;
 
-pub use confirm::{Answer, Confirm, Nobody, Question};
-pub use files::FilePatterns;
-pub use guarded::{DeniedFiles, GuardedFiles, Present};
-pub use guardrails::{BlockedCommands, CommandScope, GuardrailError, Guardrails, Limits};
-pub use judge::{Decision, Judge};
-pub use mode::ConfirmMode;
+pub use confirm_mode::ConfirmMode;
+pub use confirmation::{ConfirmationAnswer, ConfirmationRequest, Confirmer, NoConfirmer};
+pub use engine::{Decision, PolicyEngine};
+pub use file_patterns::FilePatterns;
+pub use guarded_files::{DeniedFiles, ExistingFiles, GuardedFiles};
+pub use guardrails::{BlockedCommands, CommandScope, GuardrailError, GuardrailLimits, Guardrails};
 pub use off_limits::OffLimits;
-pub use quota::{Quota, Use, Used};
-pub use repository::Repositories;
-pub use rules::{Rule, RuleError, Rules};
+pub use quota::{CallUsage, Quota, QuotaUsage};
+pub use repositories::Repositories;
+pub use rules::{PermissionRule, PermissionRules, RuleError};
 
 #[cfg(test)]
 mod tests;

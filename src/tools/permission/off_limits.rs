@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::exec::{Mode, Policy, real};
-use crate::workspace::shown;
+use crate::exec::{SandboxMode, SandboxPolicy, resolve_path};
+use crate::workspace::escape_name;
 
 /// What no tool writes although it lies in the workspace: what no command may write there either.
 ///
@@ -11,7 +11,7 @@ use crate::workspace::shown;
 /// of any confinement. Whoever could write them would not need to break out of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OffLimits {
-    places: Vec<PathBuf>,
+    paths: Vec<PathBuf>,
     /// Whether repositories of git are, wherever they are.
     has_repositories: bool,
 }
@@ -19,17 +19,18 @@ pub struct OffLimits {
 impl OffLimits {
     /// Returns what a policy protects, by its name and by where that leads; nothing for a policy that lets commands write
     /// whatever they like. Looks at files.
-    pub fn of(policy: &Policy) -> Self {
-        if policy.mode == Mode::Off {
+    pub fn new(policy: &SandboxPolicy) -> Self {
+        if policy.mode == SandboxMode::Off {
             return Self::default();
         }
-        let names = policy.protected.iter().flat_map(|path| [Some(path.clone()), real(path)]);
+        let names =
+            policy.protected.iter().flat_map(|path| [Some(path.clone()), resolve_path(path)]);
         let inside = names.flatten().filter_map(|path| {
             let inside = path.strip_prefix(&policy.workspace).ok()?;
-            Some(folded(&shown(inside.as_os_str())))
+            Some(fold_case(&escape_name(inside.as_os_str())))
         });
         let places = inside.filter(|path| !path.as_os_str().is_empty()).collect();
-        Self { places, has_repositories: true }
+        Self { paths: places, has_repositories: true }
     }
 
     /// Returns whether no tool writes in the folder of a repository, whatever its name is.
@@ -39,17 +40,17 @@ impl OffLimits {
 
     /// Returns whether writing a path below the workspace would change something that is off limits: because it lies
     /// there, or because it leads there and something else would take its place.
-    pub fn has(&self, path: &str) -> bool {
-        let path = folded(path);
+    pub fn contains(&self, path: &str) -> bool {
+        let path = fold_case(path);
         let is_place = |place: &PathBuf| path.starts_with(place) || place.starts_with(&path);
-        self.has_repositories && path.iter().any(|name| is_git(&name.to_string_lossy()))
-            || self.places.iter().any(is_place)
+        self.has_repositories && path.iter().any(|name| may_be_git_folder(&name.to_string_lossy()))
+            || self.paths.iter().any(is_place)
     }
 }
 
 /// Returns whether a file system may take a name, in lower case, for `.git`: some leave characters out that can't be seen,
 /// or dots and spaces at the end, and some have short names besides.
-fn is_git(name: &str) -> bool {
+fn may_be_git_folder(name: &str) -> bool {
     let is_hidden = |c: char| matches!(c, '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}');
     let seen: String = name.chars().filter(|c| !is_hidden(*c)).collect();
     let seen = seen.split(':').next().unwrap_or_default().trim_end_matches(['.', ' ']);
@@ -57,7 +58,7 @@ fn is_git(name: &str) -> bool {
 }
 
 /// Some file systems take upper and lower case for the same.
-fn folded(path: &str) -> PathBuf {
+fn fold_case(path: &str) -> PathBuf {
     path.to_lowercase().into()
 }
 
@@ -75,12 +76,12 @@ mod tests {
         fs::create_dir(workspace.join("real")).unwrap();
         symlink("real", workspace.join(".git")).unwrap();
         let protected = [".git/hooks", ".git/config", "../state"].map(|path| workspace.join(path));
-        let policy = Policy {
-            mode: Mode::WorkspaceWrite,
+        let policy = SandboxPolicy {
+            mode: SandboxMode::WorkspaceWrite,
             protected: protected.into(),
-            ..Policy::off(&workspace)
+            ..SandboxPolicy::off(&workspace)
         };
-        let off_limits = OffLimits::of(&policy);
+        let off_limits = OffLimits::new(&policy);
         for path in [
             ".git",
             ".git/HEAD",
@@ -93,11 +94,14 @@ mod tests {
             "a/GIT~1/config",
             "a/.git. /config",
         ] {
-            assert!(off_limits.has(path), "{path}");
+            assert!(off_limits.contains(path), "{path}");
         }
         for path in [".gitignore", ".github/x", "real/config2", "state", "a.git/config"] {
-            assert!(!off_limits.has(path), "{path}");
+            assert!(!off_limits.contains(path), "{path}");
         }
-        assert_eq!(OffLimits::of(&Policy { mode: Mode::Off, ..policy }), OffLimits::default());
+        assert_eq!(
+            OffLimits::new(&SandboxPolicy { mode: SandboxMode::Off, ..policy }),
+            OffLimits::default()
+        );
     }
 }

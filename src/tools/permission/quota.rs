@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::guardrails::Limits;
+use super::guardrails::GuardrailLimits;
 use crate::model::FileChange;
 
 /// What a run has done so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Used {
+pub struct QuotaUsage {
     /// The files that it has changed.
     pub files: BTreeSet<Arc<str>>,
     /// Lines that it has added and removed.
@@ -20,13 +20,13 @@ pub struct Used {
 /// Counts what a run does, and says no when it becomes too much.
 #[derive(Debug, Default)]
 pub struct Quota {
-    limits: Limits,
-    used: Mutex<Used>,
+    limits: GuardrailLimits,
+    used: Mutex<QuotaUsage>,
 }
 
 /// What a call is going to use.
 #[derive(Clone, Copy, Debug)]
-pub struct Use<'a> {
+pub struct CallUsage<'a> {
     /// The files that it is going to change.
     pub changes: &'a [FileChange],
     /// Commands that it is going to start.
@@ -35,12 +35,12 @@ pub struct Use<'a> {
 
 impl Quota {
     /// Returns a quota of which something is used already.
-    pub fn new(limits: Limits, used: Used) -> Self {
+    pub fn new(limits: GuardrailLimits, used: QuotaUsage) -> Self {
         Self { limits, used: Mutex::new(used) }
     }
 
     /// Returns why a call would be too much; none when it would not.
-    pub fn exceeded(&self, call: Use<'_>) -> Option<String> {
+    pub fn exceeded_reason(&self, call: CallUsage<'_>) -> Option<String> {
         self.check(&self.lock(), call)
     }
 
@@ -49,18 +49,18 @@ impl Quota {
     /// # Errors
     ///
     /// Fails with the reason when it is too much; nothing is counted then.
-    pub fn take(&self, call: Use<'_>) -> Result<(), String> {
+    pub fn consume(&self, call: CallUsage<'_>) -> Result<(), String> {
         let mut used = self.lock();
         if let Some(why) = self.check(&used, call) {
             return Err(why);
         }
         used.files.extend(call.changes.iter().map(|change| Arc::clone(&change.path)));
-        used.lines += lines(call.changes);
+        used.lines += count_lines(call.changes);
         used.commands += call.commands;
         Ok(())
     }
 
-    fn check(&self, used: &Used, call: Use<'_>) -> Option<String> {
+    fn check(&self, used: &QuotaUsage, call: CallUsage<'_>) -> Option<String> {
         let new = call.changes.iter().filter(|change| !used.files.contains(&change.path)).count();
         let more = |done: u64, new: u64, limit: Option<u64>| {
             limit.filter(|limit| done + new > *limit && new > 0)
@@ -72,9 +72,9 @@ impl Quota {
                 "{which} is {limit}, and {files} files have been changed already"
             ));
         }
-        if let Some(limit) = more(used.lines, lines(call.changes), self.limits.lines) {
+        if let Some(limit) = more(used.lines, count_lines(call.changes), self.limits.lines) {
             let (which, done) = ("guardrails.max_lines_changed", used.lines);
-            let new = lines(call.changes);
+            let new = count_lines(call.changes);
             return Some(format!(
                 "{which} is {limit}; {done} lines have been changed already, and this call changes {new}"
             ));
@@ -84,11 +84,11 @@ impl Quota {
         Some(format!("{which} is {limit}, and as many commands have been run already"))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Used> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, QuotaUsage> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn lines(changes: &[FileChange]) -> u64 {
+fn count_lines(changes: &[FileChange]) -> u64 {
     changes.iter().map(|change| change.added + change.removed).sum()
 }

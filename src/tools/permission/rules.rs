@@ -9,29 +9,29 @@
 use globset::{GlobBuilder, GlobMatcher};
 use thiserror::Error;
 
-use super::shell::Word;
-use crate::model::wildcard;
+use super::shell::ShellWord;
+use crate::model::matches_wildcard;
 use crate::tools::pattern;
 
 /// The rules of the user. A denial goes before a question, and a question before a permission.
 #[derive(Clone, Debug, Default)]
-pub struct Rules {
-    pub(super) deny: Vec<Rule>,
-    pub(super) ask: Vec<Rule>,
-    pub(super) allow: Vec<Rule>,
+pub struct PermissionRules {
+    pub(super) deny: Vec<PermissionRule>,
+    pub(super) ask: Vec<PermissionRule>,
+    pub(super) allow: Vec<PermissionRule>,
 }
 
 /// One rule.
 #[derive(Clone, Debug)]
-pub struct Rule {
+pub struct PermissionRule {
     text: String,
     tool: String,
-    about: About,
+    scope: RuleScope,
 }
 
 /// Which calls of its tool a rule is about.
 #[derive(Clone, Debug)]
-enum About {
+enum RuleScope {
     All,
     Some { pattern: String, path: Option<GlobMatcher> },
 }
@@ -42,7 +42,7 @@ enum About {
 pub enum RuleError {
     /// It has no tool, or its brackets don't match.
     #[error("'{0}' is no rule; a rule is tool or tool(pattern), like run_command(git *)")]
-    Form(String),
+    Syntax(String),
     /// The tool is no name.
     #[error("rule '{rule}': '{tool}' is no name of a tool; * and | may stand in it")]
     Tool {
@@ -61,27 +61,27 @@ pub enum RuleError {
     },
     /// Nobody knows what the arguments of a server's tool mean.
     #[error("rule '{0}': a rule for the tools of a server takes no pattern")]
-    Foreign(String),
+    External(String),
 }
 
 /// The one tool whose patterns are about commands.
-const COMMAND: &str = "run_command";
+const COMMAND_TOOL: &str = "run_command";
 
-impl Rules {
+impl PermissionRules {
     /// Reads rules.
     ///
     /// # Errors
     ///
     /// Fails at the first text that is no rule.
     pub fn parse<T: AsRef<str>>(deny: &[T], ask: &[T], allow: &[T]) -> Result<Self, RuleError> {
-        let read = |texts: &[T]| -> Result<Vec<Rule>, RuleError> {
-            texts.iter().map(|text| Rule::parse(text.as_ref())).collect()
+        let read = |texts: &[T]| -> Result<Vec<PermissionRule>, RuleError> {
+            texts.iter().map(|text| PermissionRule::parse(text.as_ref())).collect()
         };
         Ok(Self { deny: read(deny)?, ask: read(ask)?, allow: read(allow)? })
     }
 }
 
-impl Rule {
+impl PermissionRule {
     /// Reads a rule.
     ///
     /// # Errors
@@ -94,34 +94,36 @@ impl Rule {
             Some((tool, rest)) => {
                 let pattern = rest.strip_suffix(')').map(str::trim);
                 let pattern = pattern.filter(|pattern| !pattern.is_empty());
-                (tool, Some(pattern.ok_or_else(|| RuleError::Form(text.to_owned()))?))
+                (tool, Some(pattern.ok_or_else(|| RuleError::Syntax(text.to_owned()))?))
             }
         };
         let is_name = |c: char| c.is_ascii_alphanumeric() || "_-*|".contains(c);
         if tool.is_empty() || text.ends_with(')') != pattern.is_some() {
-            return Err(RuleError::Form(text.to_owned()));
+            return Err(RuleError::Syntax(text.to_owned()));
         }
         if !tool.chars().all(is_name) {
             return Err(RuleError::Tool { rule: text.to_owned(), tool: tool.to_owned() });
         }
         let about = match pattern {
-            None | Some("*" | "**") => About::All,
-            Some(_) if tool.starts_with("mcp_") => return Err(RuleError::Foreign(text.to_owned())),
+            None | Some("*" | "**") => RuleScope::All,
+            Some(_) if tool.starts_with("mcp_") => {
+                return Err(RuleError::External(text.to_owned()));
+            }
             Some(pattern) => {
                 let glob = GlobBuilder::new(pattern.trim_start_matches("./"));
                 let path = glob.clone().literal_separator(true).build();
                 let path = match path {
                     Ok(path) => Some(path.compile_matcher()),
-                    Err(_) if tool == COMMAND => None,
+                    Err(_) if tool == COMMAND_TOOL => None,
                     Err(error) => {
                         let error = error.to_string();
                         return Err(RuleError::Path { rule: text.to_owned(), error });
                     }
                 };
-                About::Some { pattern: pattern.to_owned(), path }
+                RuleScope::Some { pattern: pattern.to_owned(), path }
             }
         };
-        Ok(Self { text: text.to_owned(), tool: tool.to_owned(), about })
+        Ok(Self { text: text.to_owned(), tool: tool.to_owned(), scope: about })
     }
 
     /// Returns the rule as the user wrote it.
@@ -130,21 +132,21 @@ impl Rule {
     }
 
     /// Returns whether the rule is about a tool at all.
-    pub(super) fn is_about(&self, tool: &str) -> bool {
-        wildcard(&self.tool, tool)
+    pub(super) fn applies_to(&self, tool: &str) -> bool {
+        matches_wildcard(&self.tool, tool)
     }
 
     /// Returns whether the rule is about every call of a tool.
-    pub(super) fn is_about_all(&self, tool: &str) -> bool {
-        self.is_about(tool) && matches!(self.about, About::All)
+    pub(super) fn applies_to_all(&self, tool: &str) -> bool {
+        self.applies_to(tool) && matches!(self.scope, RuleScope::All)
     }
 
     /// Returns whether the rule is about a path, as a permission means it.
-    pub(super) fn fits_path(&self, tool: &str, path: &str) -> bool {
-        self.is_about(tool)
-            && match &self.about {
-                About::All => true,
-                About::Some { path: glob, .. } => {
+    pub(super) fn matches_path(&self, tool: &str, path: &str) -> bool {
+        self.applies_to(tool)
+            && match &self.scope {
+                RuleScope::All => true,
+                RuleScope::Some { path: glob, .. } => {
                     glob.as_ref().is_some_and(|glob| glob.is_match(path))
                 }
             }
@@ -152,43 +154,44 @@ impl Rule {
 
     /// Returns whether the rule is about a path, as a denial or a question means it: a name means every file of that
     /// name, and a folder what lies in it.
-    pub(super) fn touches_path(&self, tool: &str, path: &str) -> bool {
-        if self.fits_path(tool, path) {
+    pub(super) fn may_match_path(&self, tool: &str, path: &str) -> bool {
+        if self.matches_path(tool, path) {
             return true;
         }
-        let About::Some { pattern, .. } = &self.about else { return false };
+        let RuleScope::Some { pattern, .. } = &self.scope else { return false };
         let pattern = pattern.trim_start_matches("./").trim_end_matches('/');
         let name = path.rsplit('/').next().unwrap_or_default();
-        let is_inside = || path.match_indices('/').any(|(at, _)| self.fits_path(tool, &path[..at]));
-        self.is_about(tool)
-            && (is_inside() || (!pattern.contains('/') && self.fits_path(tool, name)))
+        let is_inside =
+            || path.match_indices('/').any(|(at, _)| self.matches_path(tool, &path[..at]));
+        self.applies_to(tool)
+            && (is_inside() || (!pattern.contains('/') && self.matches_path(tool, name)))
     }
 
     /// Returns whether the rule is about a folder that is searched: about itself, or about everything in it.
-    pub(super) fn touches_folder(&self, tool: &str, folder: &str) -> bool {
+    pub(super) fn may_match_folder(&self, tool: &str, folder: &str) -> bool {
         let below =
             if folder.is_empty() || folder == "." { "x".into() } else { format!("{folder}/x") };
-        self.touches_path(tool, folder)
-            || (!matches!(self.about, About::All) && self.fits_path(tool, &below))
+        self.may_match_path(tool, folder)
+            || (!matches!(self.scope, RuleScope::All) && self.matches_path(tool, &below))
     }
 
     /// Returns whether the rule is about a command, as a permission means it.
-    pub(super) fn fits_command(&self, text: &str) -> bool {
-        self.is_about(COMMAND)
-            && match &self.about {
-                About::All => true,
-                About::Some { pattern, .. } => command_fits(pattern, text),
+    pub(super) fn matches_command(&self, text: &str) -> bool {
+        self.applies_to(COMMAND_TOOL)
+            && match &self.scope {
+                RuleScope::All => true,
+                RuleScope::Some { pattern, .. } => command_matches(pattern, text),
             }
     }
 
     /// Returns whether the rule may turn out to be about a command of which a part is only known when it runs.
-    pub(super) fn may_touch(&self, words: &[Word]) -> bool {
-        let About::Some { pattern, .. } = &self.about else { return false };
+    pub(super) fn may_match_command(&self, words: &[ShellWord]) -> bool {
+        let RuleScope::Some { pattern, .. } = &self.scope else { return false };
         let pattern: Vec<&str> = pattern.split_whitespace().collect();
         let [program, rest @ ..] = words else { return false };
         let is_program = |text: &str| pattern::matches(pattern[0], text);
         let name = program.text.rsplit('/').next().unwrap_or_default();
-        if !self.is_about(COMMAND) || !(is_program(name) || is_program(&program.text)) {
+        if !self.applies_to(COMMAND_TOOL) || !(is_program(name) || is_program(&program.text)) {
             return false;
         }
         // Some options have a value, as those of git that stand before its commands.
@@ -198,11 +201,11 @@ impl Rule {
         };
         let mut rest = rest;
         loop {
-            if may_be(&pattern[1..], rest) {
+            if may_match(&pattern[1..], rest) {
                 return true;
             }
             rest = match rest {
-                [word, value, more @ ..] if valued(&word.text) && !value.splits => more,
+                [word, value, more @ ..] if valued(&word.text) && !value.is_split => more,
                 [word, more @ ..] if word.text.starts_with('-') => more,
                 _ => return false,
             };
@@ -210,38 +213,40 @@ impl Rule {
     }
 
     /// Returns whether the rule is about some paths for one of these tools.
-    pub(super) fn is_about_some_paths(&self, tools: &[&str]) -> bool {
-        matches!(&self.about, About::Some { path: Some(_), .. })
-            && tools.iter().any(|tool| self.is_about(tool))
+    pub(super) fn has_path_pattern(&self, tools: &[&str]) -> bool {
+        matches!(&self.scope, RuleScope::Some { path: Some(_), .. })
+            && tools.iter().any(|tool| self.applies_to(tool))
     }
 
     /// Returns the one path that the rule names; `None` if it names several.
     pub(super) fn only_path(&self) -> Option<&str> {
-        let About::Some { pattern, .. } = &self.about else { return None };
+        let RuleScope::Some { pattern, .. } = &self.scope else { return None };
         let pattern = pattern.trim_start_matches("./").trim_end_matches('/');
         let is_plain = !pattern.contains(['*', '?', '[', '{', '\\']) && !pattern.starts_with('/');
         (is_plain && !pattern.split('/').any(|part| part == "..")).then_some(pattern)
     }
 
     /// Returns whether the rule names a command line as a whole.
-    pub(super) fn is_line(&self, line: &str) -> bool {
-        let About::Some { pattern, .. } = &self.about else { return self.is_about(COMMAND) };
-        self.is_about(COMMAND) && pattern == line.trim()
+    pub(super) fn is_whole_line(&self, line: &str) -> bool {
+        let RuleScope::Some { pattern, .. } = &self.scope else {
+            return self.applies_to(COMMAND_TOOL);
+        };
+        self.applies_to(COMMAND_TOOL) && pattern == line.trim()
     }
 
     /// Returns whether the rule is about some commands and not about others.
-    pub(super) fn is_about_some_commands(&self) -> bool {
-        self.is_about(COMMAND) && matches!(self.about, About::Some { .. })
+    pub(super) fn has_command_pattern(&self) -> bool {
+        self.applies_to(COMMAND_TOOL) && matches!(self.scope, RuleScope::Some { .. })
     }
 }
 
-fn command_fits(pattern: &str, text: &str) -> bool {
+fn command_matches(pattern: &str, text: &str) -> bool {
     let alone = pattern.strip_suffix(" *").is_some_and(|program| pattern::matches(program, text));
     alone || pattern::matches(pattern, text)
 }
 
 /// Returns whether words may become what a pattern fits, though they don't seem to.
-fn may_be(pattern: &[&str], words: &[Word]) -> bool {
+fn may_match(pattern: &[&str], words: &[ShellWord]) -> bool {
     let mut is_guessed = false;
     let mut words = words.iter();
     for part in pattern {
@@ -249,7 +254,7 @@ fn may_be(pattern: &[&str], words: &[Word]) -> bool {
         match word.is_literal() {
             true if pattern::matches(part, &word.text) => {}
             true => return false,
-            false if word.splits => return true,
+            false if word.is_split => return true,
             false => is_guessed |= *part != "*",
         }
     }
@@ -257,8 +262,8 @@ fn may_be(pattern: &[&str], words: &[Word]) -> bool {
 }
 
 /// Returns a command as rules see it. What would make one word of it look like several is quoted.
-pub(super) fn exact(words: &[Word]) -> String {
-    let word = |word: &Word| {
+pub(super) fn normalize(words: &[ShellWord]) -> String {
+    let word = |word: &ShellWord| {
         let is_plain = !word.text.is_empty()
             && !word.text.contains(|c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '\\'));
         if is_plain { word.text.clone() } else { format!("'{}'", word.text.replace('\'', "'\\''")) }
@@ -268,12 +273,12 @@ pub(super) fn exact(words: &[Word]) -> String {
 
 /// Returns the ways in which a command may be meant by a denial: as it is, without quotes, without the folder of its
 /// program, without the options before its first argument.
-pub(super) fn spellings(words: &[Word]) -> Vec<String> {
+pub(super) fn spellings(words: &[ShellWord]) -> Vec<String> {
     let plain = |words: &[&str]| words.join(" ");
     let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
     let [program, rest @ ..] = texts.as_slice() else { return Vec::new() };
     let name = program.rsplit('/').next().unwrap_or(program);
-    let mut all = vec![exact(words), plain(&texts), plain(&[&[name], rest].concat())];
+    let mut all = vec![normalize(words), plain(&texts), plain(&[&[name], rest].concat())];
     for skipped in 1..=rest.len() {
         // An option may have a value.
         let is_option = |at: usize| rest.get(at).is_some_and(|text| text.starts_with('-'));
@@ -289,13 +294,13 @@ pub(super) fn spellings(words: &[Word]) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn rule(text: &str) -> Rule {
-        Rule::parse(text).unwrap()
+    fn rule(text: &str) -> PermissionRule {
+        PermissionRule::parse(text).unwrap()
     }
 
     #[test]
     fn a_text_that_is_no_rule_is_told_why() {
-        let why = |text: &str| Rule::parse(text).unwrap_err().to_string();
+        let why = |text: &str| PermissionRule::parse(text).unwrap_err().to_string();
         let form = "is no rule; a rule is tool or tool(pattern), like run_command(git *)";
         for text in ["", "(x)", "a(", "a()", "a)", "a(b)c"] {
             assert_eq!(why(text), format!("'{text}' {form}"));
@@ -311,47 +316,57 @@ mod tests {
     #[test]
     fn a_path_is_meant_from_the_workspace_on() {
         let src = rule("write_file(src/**)");
-        assert!(src.fits_path("write_file", "src/a/b.rs"));
+        assert!(src.matches_path("write_file", "src/a/b.rs"));
         assert!(
-            !src.fits_path("edit_file", "src/a/b.rs") && !src.fits_path("write_file", "a/src/b")
+            !src.matches_path("edit_file", "src/a/b.rs")
+                && !src.matches_path("write_file", "a/src/b")
         );
-        assert!(rule("write_file|edit_file(*.rs)").fits_path("edit_file", "a.rs"));
-        assert!(!rule("*_file(*.rs)").fits_path("edit_file", "d/a.rs"));
+        assert!(rule("write_file|edit_file(*.rs)").matches_path("edit_file", "a.rs"));
+        assert!(!rule("*_file(*.rs)").matches_path("edit_file", "d/a.rs"));
     }
 
     #[test]
     fn a_denial_means_a_name_everywhere_and_a_folder_with_all_in_it() {
         let env = rule("read_file(.env)");
-        assert!(env.touches_path("read_file", "d/.env") && !env.fits_path("read_file", "d/.env"));
-        assert!(rule("read_file(d)").touches_path("read_file", "d/e/f"));
-        assert!(rule("grep(d/**)").touches_folder("grep", "d"));
-        assert!(!rule("grep(d/**)").touches_folder("grep", "."));
-        assert!(rule("grep(**)").touches_folder("grep", "."));
+        assert!(
+            env.may_match_path("read_file", "d/.env") && !env.matches_path("read_file", "d/.env")
+        );
+        assert!(rule("read_file(d)").may_match_path("read_file", "d/e/f"));
+        assert!(rule("grep(d/**)").may_match_folder("grep", "d"));
+        assert!(!rule("grep(d/**)").may_match_folder("grep", "."));
+        assert!(rule("grep(**)").may_match_folder("grep", "."));
     }
 
     #[test]
     fn a_command_is_meant_with_its_arguments() {
         let git = rule("run_command(git *)");
-        assert!(git.fits_command("git") && git.fits_command("git push origin"));
-        assert!(!git.fits_command("gitk") && !git.fits_command("x git y"));
-        assert!(rule("run_command(npm run test:*)").fits_command("npm run test:unit"));
-        assert!(rule("run_command").fits_command("anything"));
-        assert!(rule("run_command(a; b)").is_line("a; b"));
-        assert!(!rule("run_command(a*)").is_line("a; b"));
+        assert!(git.matches_command("git") && git.matches_command("git push origin"));
+        assert!(!git.matches_command("gitk") && !git.matches_command("x git y"));
+        assert!(rule("run_command(npm run test:*)").matches_command("npm run test:unit"));
+        assert!(rule("run_command").matches_command("anything"));
+        assert!(rule("run_command(a; b)").is_whole_line("a; b"));
+        assert!(!rule("run_command(a*)").is_whole_line("a; b"));
     }
 
     #[test]
     fn a_denial_is_not_escaped_by_spelling() {
-        let words = |text: &str| text.split(' ').map(Word::literal).collect::<Vec<_>>();
+        let words = |text: &str| text.split(' ').map(ShellWord::literal).collect::<Vec<_>>();
         let push = rule("run_command(git push *)");
         for text in
             ["git push", "/usr/bin/git push x", "git -C d push", "git --no-pager -c a=b push x"]
         {
-            assert!(spellings(&words(text)).iter().any(|text| push.fits_command(text)), "{text}");
+            assert!(
+                spellings(&words(text)).iter().any(|text| push.matches_command(text)),
+                "{text}"
+            );
         }
-        assert!(!spellings(&words("git log push")).iter().any(|text| push.fits_command(text)));
+        assert!(!spellings(&words("git log push")).iter().any(|text| push.matches_command(text)));
         assert_eq!(
-            exact(&[Word::literal("a"), Word::literal("b c"), Word::literal("")]),
+            normalize(&[
+                ShellWord::literal("a"),
+                ShellWord::literal("b c"),
+                ShellWord::literal("")
+            ]),
             "a 'b c' ''"
         );
     }

@@ -4,12 +4,12 @@ use std::process::{Command as Process, Stdio};
 
 use proptest::prelude::*;
 
-use super::{BlockedCommands, ConfirmMode, Decision, Guardrails, Judge, Rules};
-use crate::tools::tool::{CommandTarget, Kind, Target};
+use super::{BlockedCommands, ConfirmMode, Decision, Guardrails, PermissionRules, PolicyEngine};
+use crate::tools::tool::{CallKind, CallTarget, CommandTarget};
 
 /// Who decides, by which rules.
 #[derive(Default)]
-struct Rule<'a> {
+struct PolicyCase<'a> {
     mode: ConfirmMode,
     deny: &'a [&'a str],
     allow: &'a [&'a str],
@@ -17,15 +17,15 @@ struct Rule<'a> {
     env: &'a [&'a str],
 }
 
-impl Rule<'_> {
+impl PolicyCase<'_> {
     fn decide(&self, line: &str) -> Decision {
-        let rules = Rules::parse(self.deny, &[], self.allow).unwrap();
+        let rules = PermissionRules::parse(self.deny, &[], self.allow).unwrap();
         let blocked = BlockedCommands::parse(self.blocked).unwrap();
         let guardrails = Guardrails { blocked, ..Guardrails::default() };
         let env = self.env.iter().map(|name| (*name).to_owned()).collect();
         let target = CommandTarget { line: line.to_owned(), folder: String::new(), env };
-        let judge = Judge::new(self.mode, rules, guardrails);
-        judge.decide_about("run_command", Kind::Command, &[Target::Command(target)])
+        let judge = PolicyEngine::new(self.mode, rules, guardrails);
+        judge.decide_for_targets("run_command", CallKind::Command, &[CallTarget::Command(target)])
     }
 
     fn is_allowed(&self, line: &str) -> bool {
@@ -35,11 +35,11 @@ impl Rule<'_> {
 
 /// Returns whether a line may run without anybody being asked, as long as it only reads.
 fn only_reads(line: &str) -> bool {
-    Rule { mode: ConfirmMode::ConfirmSensitive, ..Rule::default() }.is_allowed(line)
+    PolicyCase { mode: ConfirmMode::ConfirmSensitive, ..PolicyCase::default() }.is_allowed(line)
 }
 
 #[track_caller]
-fn none_only_reads(lines: &[&str]) {
+fn assert_none_reads(lines: &[&str]) {
     for line in lines {
         assert!(!only_reads(line), "{line}");
     }
@@ -48,7 +48,7 @@ fn none_only_reads(lines: &[&str]) {
 /// Fault X14: bash runs a program in each of these that is no part of what seems to stand there.
 #[test]
 fn what_shells_read_otherwise_is_asked_about() {
-    none_only_reads(&[
+    assert_none_reads(&[
         "echo \"${x:-'$(touch p)'}\"",
         "cat <<a\n${x:-'$(touch p)'}\na",
         "echo \"${x:-'}\"; touch p; echo \"${x:-'}\"",
@@ -71,7 +71,7 @@ fn what_shells_read_otherwise_is_asked_about() {
 /// Fault X14: an expansion without quotes is as many words as the shell makes of it.
 #[test]
 fn a_word_that_becomes_several_is_not_taken_for_one() {
-    none_only_reads(&[
+    assert_none_reads(&[
         "x='5 touch p'; timeout .$x ls",
         "x='5 touch p'; nice -n $x ls",
         "nice -n * ls",
@@ -105,7 +105,7 @@ fn a_word_that_becomes_several_is_not_taken_for_one() {
 /// Fault X14.
 #[test]
 fn a_pager_is_found_behind_other_letters() {
-    none_only_reads(&[
+    assert_none_reads(&[
         "git grep --no-index -hOtouch\\ p hi",
         "git grep -n\"Otouch p;\" hi",
         "git grep -Oless hi",
@@ -141,8 +141,9 @@ fn ordinary_lines_that_read_are_not_asked_about() {
         "x=1 ls",
         "cd x && git status && ls 2>&1 | tail -5",
     ] {
-        let decision = Rule { mode: ConfirmMode::ConfirmSensitive, ..Rule::default() }.decide(line);
-        assert!(decision.is_for_reading(), "{line}: {decision:?}");
+        let decision = PolicyCase { mode: ConfirmMode::ConfirmSensitive, ..PolicyCase::default() }
+            .decide(line);
+        assert!(decision.is_read_only(), "{line}: {decision:?}");
     }
 }
 
@@ -151,8 +152,13 @@ fn ordinary_lines_that_read_are_not_asked_about() {
 fn variables_do_not_change_what_a_rule_allows() {
     let allow = ["run_command(make test)", "run_command(npm test *)"];
     let with = |env, line: &str| {
-        Rule { mode: ConfirmMode::ConfirmSensitive, allow: &allow, env, ..Rule::default() }
-            .is_allowed(line)
+        PolicyCase {
+            mode: ConfirmMode::ConfirmSensitive,
+            allow: &allow,
+            env,
+            ..PolicyCase::default()
+        }
+        .is_allowed(line)
     };
     for (env, line) in [
         (&["PATH"][..], "make test"),
@@ -186,7 +192,7 @@ fn variables_do_not_change_what_a_rule_allows() {
 /// What no command may do is found where a line can be read in part only.
 #[test]
 fn what_is_forbidden_is_found_in_lines_that_cannot_be_read() {
-    let anybody = Rule { mode: ConfirmMode::Yolo, ..Rule::default() };
+    let anybody = PolicyCase { mode: ConfirmMode::Yolo, ..PolicyCase::default() };
     let many = "sh -c :;".repeat(260);
     for line in [
         "a[0]=1; rm -rf /",
@@ -208,7 +214,7 @@ fn what_is_forbidden_is_found_in_lines_that_cannot_be_read() {
     for line in ["a[0]=1; rm -rf target", "a[0]=1; curl x | jq .", "a[0]=1; echo x > /dev/null"] {
         assert!(anybody.is_allowed(line), "{line}: {:?}", anybody.decide(line));
     }
-    let blocked = Rule { blocked: &["^git push"], ..anybody };
+    let blocked = PolicyCase { blocked: &["^git push"], ..anybody };
     for line in [
         "a[0]=1; git push",
         "a[0]=1; 'git' pu\"sh\" x",
@@ -227,7 +233,7 @@ fn what_is_forbidden_is_found_in_lines_that_cannot_be_read() {
 #[test]
 fn what_may_turn_out_to_be_denied_is_not_let_through() {
     let deny = ["run_command(git push*)"];
-    let denied = Rule { mode: ConfirmMode::Yolo, deny: &deny, ..Rule::default() };
+    let denied = PolicyCase { mode: ConfirmMode::Yolo, deny: &deny, ..PolicyCase::default() };
     for line in [
         "git pu$@sh",
         "git `echo push`",
@@ -268,7 +274,7 @@ fn what_may_turn_out_to_be_denied_is_not_let_through() {
 }
 
 /// Lines in which `touch p` is text alone, piece by piece.
-const QUOTED: [&str; 8] = [
+const QUOTED_LINES: [&str; 8] = [
     "cat <<'E'¦\n¦touch p¦\n¦E¦\n",
     "cat <<'E'¦\n¦;¦touch p¦\nE¦\n¦E¦\n",
     "cat <<'E'¦ ¦\n¦touch p¦\nE\n¦ ¦\nE",
@@ -280,13 +286,13 @@ const QUOTED: [&str; 8] = [
 ];
 
 /// What is put between these pieces.
-const BETWEEN: &str = "'¦\"¦`¦\\¦\\\n¦\n¦;¦ ¦a¦#¦ #¦$¦$'¦$\"¦${x:-¦\"${x:-¦}¦}\"¦$(¦ $(echo\n¦)¦\n)¦$((¦))¦(¦{¦|¦&&¦\\\"¦\\'¦E¦\nE¦\nE\n¦[[ ¦ ]]¦\t";
+const FRAGMENTS: &str = "'¦\"¦`¦\\¦\\\n¦\n¦;¦ ¦a¦#¦ #¦$¦$'¦$\"¦${x:-¦\"${x:-¦}¦}\"¦$(¦ $(echo\n¦)¦\n)¦$((¦))¦(¦{¦|¦&&¦\\\"¦\\'¦E¦\nE¦\nE\n¦[[ ¦ ]]¦\t";
 
 /// Returns lines that say something else to whoever reads them wrongly.
-fn tricks() -> impl Strategy<Value = String> {
-    let between: Vec<&str> = BETWEEN.split('¦').collect();
+fn tricky_lines() -> impl Strategy<Value = String> {
+    let between: Vec<&str> = FRAGMENTS.split('¦').collect();
     let put = (any::<proptest::sample::Index>(), proptest::sample::select(between));
-    let line = proptest::sample::select(&QUOTED[..]);
+    let line = proptest::sample::select(&QUOTED_LINES[..]);
     (line, proptest::collection::vec(put, 0..5)).prop_map(|(line, put)| {
         let mut pieces: Vec<&str> = line.split('¦').collect();
         for (at, piece) in put {
@@ -301,7 +307,7 @@ proptest! {
 
     /// Fault X14: what is taken for reading changes nothing, whichever shell reads it.
     #[test]
-    fn what_only_reads_changes_nothing(line in tricks()) {
+    fn what_only_reads_changes_nothing(line in tricky_lines()) {
         let quoted = format!("sh -c '{}'", line.replace('\'', "'\\''"));
         for line in [line, quoted] {
             if only_reads(&line) {

@@ -10,73 +10,73 @@ use crossbeam_channel::bounded;
 use globset::GlobMatcher;
 use ignore::{DirEntry, WalkBuilder};
 
-use crate::port::Cancel;
-use crate::tools::pattern::glob;
-use crate::tools::permission::Judge;
-use crate::tools::tool::Target;
-use crate::workspace::{FileError, Kind, RelPath, Root, entries, is_generated};
+use crate::port::CancellationToken;
+use crate::tools::pattern::compile_glob;
+use crate::tools::permission::PolicyEngine;
+use crate::tools::tool::CallTarget;
+use crate::workspace::{FileError, FileKind, RelPath, WorkspaceRoot, entries, is_generated};
 
 /// The files below a folder, as far as a search may look at them.
 #[derive(Clone)]
-pub(in crate::tools) struct Walk {
+pub(in crate::tools) struct FileWalk {
     /// The workspace.
-    pub root: Root,
+    pub root: WorkspaceRoot,
     /// The folder, or a single file.
     pub path: RelPath,
     /// What the names of the files have to be.
     pub names: Option<GlobMatcher>,
     /// Who says which files may be looked at.
-    pub judge: Arc<Judge>,
+    pub policy: Arc<PolicyEngine>,
     /// The tool that looks at them.
     pub tool: &'static str,
 }
 
 /// How a walk ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::tools) enum Walked {
+pub(in crate::tools) enum WalkEnd {
     /// It has seen all files.
     #[default]
-    All,
+    Complete,
     /// Its time was over before.
-    Late,
+    TimedOut,
     /// Nobody waits for it any more.
     Cancelled,
 }
 
 /// Something that looks at files, on a thread of its own.
-pub(in crate::tools) type Look<'a> = Box<dyn FnMut(RelPath) + Send + 'a>;
+pub(in crate::tools) type FileVisitor<'a> = Box<dyn FnMut(RelPath) + Send + 'a>;
 
 /// How long a walk may take.
-const LONGEST: Duration = Duration::from_secs(60);
+const MAX_DURATION: Duration = Duration::from_secs(60);
 
 /// Returns what names of files have to be: a pattern without `/` is about the name alone.
-pub(in crate::tools) fn names(pattern: &str) -> Result<GlobMatcher, String> {
+pub(in crate::tools) fn compile_name_pattern(pattern: &str) -> Result<GlobMatcher, String> {
     let pattern = pattern.trim_start_matches("./");
     let anywhere = if pattern.contains('/') { pattern.to_owned() } else { format!("**/{pattern}") };
-    glob(&anywhere)
+    compile_glob(&anywhere)
 }
 
 /// Threads that look at files, at the most.
-const THREADS: usize = 12;
+const MAX_THREADS: usize = 12;
 
 /// Files that were found and that no thread has looked at yet, at the most.
-const QUEUE: usize = 1_024;
+const MAX_QUEUED_FILES: usize = 1_024;
 
-impl Walk {
+impl FileWalk {
     /// Looks at each file, in no order, from several threads, each with something of its own that looks. This thread walks;
     /// it looks, too, if the system has no other one. (The parallel walker of the library panics or waits for ever then.)
     ///
     /// # Errors
     ///
     /// Fails when there is no such folder or file.
-    pub(in crate::tools) fn each<'a>(
+    pub(in crate::tools) fn for_each_file<'a>(
         &self,
-        cancel: &Cancel,
-        looking: &dyn Fn() -> Look<'a>,
-    ) -> Result<Walked, FileError> {
-        if self.root.kind(&self.path)? == Kind::File {
+        cancel: &CancellationToken,
+        looking: &dyn Fn() -> FileVisitor<'a>,
+    ) -> Result<WalkEnd, FileError> {
+        if self.root.kind(&self.path)? == FileKind::File {
             looking()(self.path.clone());
-            return Ok(Walked::All);
+            return Ok(WalkEnd::Complete);
         }
         let begun = Instant::now();
         let from = self.root.path().join(self.path.as_path());
@@ -90,21 +90,21 @@ impl Walk {
             entry.file_name() != ".git" && !is_left_out
         });
         let stop = || match () {
-            () if cancel.is_cancelled() => Walked::Cancelled,
-            () if begun.elapsed() > LONGEST => Walked::Late,
-            () => Walked::All,
+            () if cancel.is_cancelled() => WalkEnd::Cancelled,
+            () if begun.elapsed() > MAX_DURATION => WalkEnd::TimedOut,
+            () => WalkEnd::Complete,
         };
-        let step = |look: &mut Look<'a>, entry: &DirEntry| {
-            if stop() == Walked::All
+        let step = |look: &mut FileVisitor<'a>, entry: &DirEntry| {
+            if stop() == WalkEnd::Complete
                 && entry.file_type().is_some_and(|kind| kind.is_file())
-                && let Some(path) = self.wanted(entry.path())
+                && let Some(path) = self.searchable_path(entry.path())
             {
                 look(path);
             }
         };
-        let most = thread::available_parallelism().map_or(1, NonZero::get).min(THREADS);
+        let most = thread::available_parallelism().map_or(1, NonZero::get).min(MAX_THREADS);
         let walked = thread::scope(|scope| {
-            let (found, to_look_at) = bounded::<DirEntry>(QUEUE);
+            let (found, to_look_at) = bounded::<DirEntry>(MAX_QUEUED_FILES);
             let start = |_| {
                 let (entries, mut look) = (to_look_at.clone(), looking());
                 let work = move || entries.iter().for_each(|entry| step(&mut look, &entry));
@@ -115,7 +115,7 @@ impl Walk {
             let mut own = (threads == 0).then(looking);
             for entry in entries(walk.build()) {
                 let stop = stop();
-                if stop != Walked::All {
+                if stop != WalkEnd::Complete {
                     return stop;
                 }
                 match &mut own {
@@ -125,14 +125,14 @@ impl Walk {
                     None => {}
                 }
             }
-            Walked::All
+            WalkEnd::Complete
         });
         // The threads may have left files out that were found in time.
-        Ok(if walked == Walked::All { stop() } else { walked })
+        Ok(if walked == WalkEnd::Complete { stop() } else { walked })
     }
 
     /// Returns the path of a file that was come across, if it is one of those that are wanted.
-    fn wanted(&self, found: &Path) -> Option<RelPath> {
+    fn searchable_path(&self, found: &Path) -> Option<RelPath> {
         let path = found.strip_prefix(self.root.path()).ok()?;
         if let Some(names) = &self.names {
             // Below the workspace itself it is the same path, and matching is what a search of few files spends its time on.
@@ -141,19 +141,19 @@ impl Walk {
                 return None;
             }
         }
-        let path = RelPath::of_entry(path);
-        let may = || self.judge.may_search(self.tool, &path.to_string());
-        (!self.judge.limits_searches() || may()).then_some(path)
+        let path = RelPath::from_entry(path);
+        let may = || self.policy.can_search(self.tool, &path.to_string());
+        (!self.policy.has_search_limits() || may()).then_some(path)
     }
 
     /// Returns where it looks, for the order among other calls; the empty text for the whole workspace.
-    pub(in crate::tools) fn place(&self) -> String {
+    pub(in crate::tools) fn shown_path(&self) -> String {
         if self.path.is_root() { String::new() } else { self.path.to_string() }
     }
 
     /// Returns where it really looks, when a symbolic link leads there.
-    pub(in crate::tools) fn real_targets(&self) -> Vec<Target> {
-        let real = self.root.real(&self.path);
-        real.map(|path| Target::Search(path.to_string())).into_iter().collect()
+    pub(in crate::tools) fn real_targets(&self) -> Vec<CallTarget> {
+        let real = self.root.real_path(&self.path);
+        real.map(|path| CallTarget::Search(path.to_string())).into_iter().collect()
     }
 }

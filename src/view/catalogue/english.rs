@@ -1,54 +1,54 @@
 //! The English catalogue.
 
-use super::{Message, grouped};
-use crate::machine::{CloseReason, LlmFailure, NoSummary, Purpose, StopReason};
-use crate::model::{FaultKind, Signal, Tokens, ToolStatus, count};
+use super::{LogMessage, group_thousands};
+use crate::machine::{CallPurpose, CloseReason, LlmFailure, NoFinalSummary, StopReason};
+use crate::model::{FaultKind, Signal, Tokens, ToolStatus, pluralize};
 use crate::port::HookOutcome;
-use crate::view::public::{Steering, SummaryBy, Unfinished};
+use crate::view::public::{IncompleteReply, MessageTiming, SummaryAuthor};
 
 /// Returns a sentence in English.
-pub(super) fn say(message: &Message<'_>) -> String {
+pub(super) fn render(message: &LogMessage<'_>) -> String {
     match *message {
-        Message::Session { id, model, agent, resumed } => {
+        LogMessage::Session { id, model, agent, resumed } => {
             let session = if resumed { "Session goes on:" } else { "Session" };
             format!("{session} {id} · {model} · {agent}")
         }
-        Message::Call { purpose, step, messages } => {
-            let messages = count(messages, "message", "messages");
+        LogMessage::ModelCall { purpose, step, messages } => {
+            let messages = pluralize(messages, "message", "messages");
             match purpose {
-                Purpose::Agent => format!("Step {step} → LLM call ({messages})"),
-                Purpose::Compaction => format!("Summary → LLM call ({messages})"),
-                Purpose::Closing => {
+                CallPurpose::Agent => format!("Step {step} → LLM call ({messages})"),
+                CallPurpose::Compaction => format!("Summary → LLM call ({messages})"),
+                CallPurpose::Closing => {
                     format!("Closing → the LLM is asked to sum up, without tools ({messages})")
                 }
             }
         }
-        Message::Answered { tool_calls: 0 } => "LLM answered".to_owned(),
-        Message::Answered { tool_calls } => {
-            format!("LLM answered with {}", count(tool_calls, "tool call", "tool calls"))
+        LogMessage::Replied { tool_calls: 0 } => "LLM answered".to_owned(),
+        LogMessage::Replied { tool_calls } => {
+            format!("LLM answered with {}", pluralize(tool_calls, "tool call", "tool calls"))
         }
-        Message::CallFailed { fault, message } => {
+        LogMessage::CallFailed { fault, message } => {
             format!("LLM call failed: {} ({message})", fault_name(fault))
         }
-        Message::CallCancelled => "LLM call cancelled".to_owned(),
-        Message::Discarded => {
+        LogMessage::CallCancelled => "LLM call cancelled".to_owned(),
+        LogMessage::Discarded => {
             "The text above does not count; its reply was not complete".to_owned()
         }
-        Message::Retry { attempt, wait } => format!("Attempt {attempt} in {wait}"),
-        Message::Unfinished { why } => match why {
-            Unfinished::Length => "Cut off by the output limit; asking for the rest",
-            Unfinished::Empty => "Empty reply; asking again",
-            Unfinished::Pause => "Paused by the provider; going on",
+        LogMessage::Retry { attempt, wait } => format!("Attempt {attempt} in {wait}"),
+        LogMessage::IncompleteReply { reason: why } => match why {
+            IncompleteReply::Length => "Cut off by the output limit; asking for the rest",
+            IncompleteReply::Empty => "Empty reply; asking again",
+            IncompleteReply::Pause => "Paused by the provider; going on",
         }
         .to_owned(),
-        Message::Tool { status, error } => tool(status, error),
-        Message::Lines { lines } => count(lines, "line", "lines"),
-        Message::Change { old, new } => format!("{old}→{new} lines"),
-        Message::Range { from, to: Some(to) } => format!("lines {from}–{to}"),
-        Message::Range { from, to: None } => format!("from line {from}"),
-        Message::Within { what, place } => format!("{what} in {place}"),
-        Message::Files { files } => count(files, "file", "files"),
-        Message::Hook { name, outcome, said } => {
+        LogMessage::Tool { status, error } => tool_outcome(status, error),
+        LogMessage::Lines { lines } => pluralize(lines, "line", "lines"),
+        LogMessage::Change { old, new } => format!("{old}→{new} lines"),
+        LogMessage::Range { from, to: Some(to) } => format!("lines {from}–{to}"),
+        LogMessage::Range { from, to: None } => format!("from line {from}"),
+        LogMessage::Search { pattern: what, path: place } => format!("{what} in {place}"),
+        LogMessage::Files { files } => pluralize(files, "file", "files"),
+        LogMessage::Hook { name, outcome, output: said } => {
             let said = if said.is_empty() { String::new() } else { format!(" ({said})") };
             match outcome {
                 HookOutcome::Passed => format!("Hook {name}: ✓{said}"),
@@ -57,56 +57,62 @@ pub(super) fn say(message: &Message<'_>) -> String {
                 HookOutcome::TimedOut => format!("Hook {name}: timed out{said}"),
             }
         }
-        Message::Steering { kind: Steering::Steering, text } => format!("Message received: {text}"),
-        Message::Steering { kind: Steering::FollowUp, text } => format!("Follow-up: {text}"),
-        Message::Compacting { context } => format!("Compacting the context ({})", tokens(context)),
-        Message::Compacted { context, by } => match by {
-            SummaryBy::Model => format!("Compacted to {}", tokens(context)),
-            SummaryBy::Program => format!("Compacted to {} without the LLM", tokens(context)),
-            SummaryBy::Nobody => "Not compacted; the run ends".to_owned(),
+        LogMessage::Steering { kind: MessageTiming::Steering, text } => {
+            format!("Message received: {text}")
+        }
+        LogMessage::Steering { kind: MessageTiming::FollowUp, text } => {
+            format!("Follow-up: {text}")
+        }
+        LogMessage::Compacting { context } => {
+            format!("Compacting the context ({})", tokens(context))
+        }
+        LogMessage::Compacted { context, by } => match by {
+            SummaryAuthor::Model => format!("Compacted to {}", tokens(context)),
+            SummaryAuthor::Program => format!("Compacted to {} without the LLM", tokens(context)),
+            SummaryAuthor::None => "Not compacted; the run ends".to_owned(),
         },
-        Message::Closing { reason } => limit(reason).to_owned(),
-        Message::NoSummary { cause } => {
+        LogMessage::Closing { reason } => limit_name(reason).to_owned(),
+        LogMessage::NoSummary { cause } => {
             let why = match cause {
-                NoSummary::Budget => "the budget does not cover the closing call",
-                NoSummary::Context => "the closing call does not fit into the context window",
-                NoSummary::Time => "there is no time left for the closing call",
+                NoFinalSummary::Budget => "the budget does not cover the closing call",
+                NoFinalSummary::Context => "the closing call does not fit into the context window",
+                NoFinalSummary::Time => "there is no time left for the closing call",
             };
             format!("The run ends without a summary: {why}")
         }
-        Message::OutputLowered { to } => {
+        LogMessage::OutputLowered { to } => {
             format!("The budget limits the reply to {}", tokens(to))
         }
-        Message::Spent { cost } => format!("{cost} spent so far"),
-        Message::Loop { times } => format!("The same tool calls {times} times in a row"),
-        Message::Ended { reason, steps, llm_calls } => {
-            let steps = count(steps, "step", "steps");
-            let calls = count(llm_calls, "LLM call", "LLM calls");
-            format!("{} ({steps}) · {calls}", ended(reason))
+        LogMessage::CostWarning { cost } => format!("{cost} spent so far"),
+        LogMessage::Loop { times } => format!("The same tool calls {times} times in a row"),
+        LogMessage::Ended { reason, steps, llm_calls } => {
+            let steps = pluralize(steps, "step", "steps");
+            let calls = pluralize(llm_calls, "LLM call", "LLM calls");
+            format!("{} ({steps}) · {calls}", run_ended(reason))
         }
-        Message::Denied { calls: 1, tools } => format!("1 tool call was denied: {tools}"),
-        Message::Denied { calls, tools } => format!("{calls} tool calls were denied: {tools}"),
-        Message::Resume { command } => format!("Continue with: {command}"),
-        Message::Costs { cost, used } => {
+        LogMessage::Denied { calls: 1, tools } => format!("1 tool call was denied: {tools}"),
+        LogMessage::Denied { calls, tools } => format!("{calls} tool calls were denied: {tools}"),
+        LogMessage::Resume { command } => format!("Continue with: {command}"),
+        LogMessage::Costs { cost, usage: used } => {
             let cost = cost.map_or("price unknown".to_owned(), |cost| cost.to_string());
             let (input, output) = (used.input_tokens.0, used.output_tokens.0);
             let cached = match used.cached_input_tokens.0 {
                 0 => String::new(),
-                cached => format!(" ({} cached)", grouped(cached, ",")),
+                cached => format!(" ({} cached)", group_thousands(cached, ",")),
             };
-            let (input, output) = (grouped(input, ","), grouped(output, ","));
+            let (input, output) = (group_thousands(input, ","), group_thousands(output, ","));
             format!("{cost} · {input} tokens in{cached}, {output} out")
         }
-        Message::Waiting => "waiting for the LLM".to_owned(),
-        Message::Running { tools } => format!("{} running", count(tools, "tool", "tools")),
+        LogMessage::Waiting => "waiting for the LLM".to_owned(),
+        LogMessage::Running { tools } => format!("{} running", pluralize(tools, "tool", "tools")),
     }
 }
 
 fn tokens(tokens: Tokens) -> String {
-    format!("≈ {} tokens", grouped(tokens.0, ","))
+    format!("≈ {} tokens", group_thousands(tokens.0, ","))
 }
 
-fn tool(status: ToolStatus, error: &str) -> String {
+fn tool_outcome(status: ToolStatus, error: &str) -> String {
     let what = match status {
         ToolStatus::Ok => return "OK".to_owned(),
         ToolStatus::Failed => "Failed",
@@ -114,7 +120,7 @@ fn tool(status: ToolStatus, error: &str) -> String {
         ToolStatus::Unknown => "Unknown tool",
         ToolStatus::Malformed => "Malformed arguments",
         ToolStatus::Denied => "Denied",
-        ToolStatus::Cut => "Cut off by the output limit",
+        ToolStatus::Truncated => "Cut off by the output limit",
         ToolStatus::Skipped => "Skipped",
         ToolStatus::Interrupted => "Interrupted",
         ToolStatus::Abandoned => "Abandoned",
@@ -148,7 +154,7 @@ fn fault_name(fault: FaultKind) -> &'static str {
     }
 }
 
-fn limit(reason: CloseReason) -> &'static str {
+fn limit_name(reason: CloseReason) -> &'static str {
     match reason {
         CloseReason::MaxSteps => "Step limit reached (max_steps)",
         CloseReason::Timeout => "Time is up (timeout)",
@@ -160,7 +166,7 @@ fn limit(reason: CloseReason) -> &'static str {
     }
 }
 
-fn ended(reason: StopReason) -> String {
+fn run_ended(reason: StopReason) -> String {
     match reason {
         StopReason::LlmDone => "Agent completed".to_owned(),
         StopReason::Closed(_)

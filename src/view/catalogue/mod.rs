@@ -10,9 +10,9 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use super::public::{Steering, SummaryBy, Unfinished, Used};
-use crate::machine::{CloseReason, NoSummary, Purpose, StopReason};
-use crate::model::{FaultKind, Micros, Span, Tokens, ToolStatus};
+use super::public::{IncompleteReply, MessageTiming, SummaryAuthor, TokenUsage};
+use crate::machine::{CallPurpose, CloseReason, NoFinalSummary, StopReason};
+use crate::model::{FaultKind, MicroUsd, TimeSpan, Tokens, ToolStatus};
 use crate::port::HookOutcome;
 
 /// A language of the log.
@@ -32,7 +32,7 @@ pub struct UnknownLang(String);
 
 /// Something that the log says.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Message<'a> {
+pub enum LogMessage<'a> {
     /// A run begins.
     Session {
         /// The session.
@@ -45,16 +45,16 @@ pub enum Message<'a> {
         resumed: bool,
     },
     /// A request goes to the model.
-    Call {
+    ModelCall {
         /// What it is for.
-        purpose: Purpose,
+        purpose: CallPurpose,
         /// The step that its tool calls would be.
         step: u32,
         /// Messages in it.
         messages: u32,
     },
     /// A complete reply came.
-    Answered {
+    Replied {
         /// How many tools it calls.
         tool_calls: u32,
     },
@@ -74,12 +74,12 @@ pub enum Message<'a> {
         /// The attempt, counted from one.
         attempt: u32,
         /// How long it waits.
-        wait: Span,
+        wait: TimeSpan,
     },
     /// The model is asked to go on.
-    Unfinished {
+    IncompleteReply {
         /// What about its reply is not whole.
-        why: Unfinished,
+        reason: IncompleteReply,
     },
     /// How a tool call ended.
     Tool {
@@ -108,11 +108,11 @@ pub enum Message<'a> {
         to: Option<u64>,
     },
     /// Something is looked for somewhere.
-    Within {
+    Search {
         /// What.
-        what: &'a str,
+        pattern: &'a str,
         /// Where.
-        place: &'a str,
+        path: &'a str,
     },
     /// So many files.
     Files {
@@ -126,12 +126,12 @@ pub enum Message<'a> {
         /// How it ended.
         outcome: HookOutcome,
         /// What it said; may be empty.
-        said: &'a str,
+        output: &'a str,
     },
     /// A message of the user reached the run.
     Steering {
         /// When the model reads it.
-        kind: Steering,
+        kind: MessageTiming,
         /// The message.
         text: &'a str,
     },
@@ -145,7 +145,7 @@ pub enum Message<'a> {
         /// How large it is now.
         context: Tokens,
         /// Who wrote the summary.
-        by: SummaryBy,
+        by: SummaryAuthor,
     },
     /// A watchdog closes the run.
     Closing {
@@ -155,7 +155,7 @@ pub enum Message<'a> {
     /// The run ends without a closing call.
     NoSummary {
         /// What leaves no room for it.
-        cause: NoSummary,
+        cause: NoFinalSummary,
     },
     /// A call may write less than usual, since the budget has no room for more.
     OutputLowered {
@@ -163,9 +163,9 @@ pub enum Message<'a> {
         to: Tokens,
     },
     /// More money was used than the user wants to hear of.
-    Spent {
+    CostWarning {
         /// How much.
-        cost: Micros,
+        cost: MicroUsd,
     },
     /// The same turns were made again and again.
     Loop {
@@ -196,9 +196,9 @@ pub enum Message<'a> {
     /// What all calls used.
     Costs {
         /// Money, where the model has a price.
-        cost: Option<Micros>,
+        cost: Option<MicroUsd>,
         /// Tokens.
-        used: Used,
+        usage: TokenUsage,
     },
     /// The model has not answered yet.
     Waiting,
@@ -209,12 +209,12 @@ pub enum Message<'a> {
     },
 }
 
-impl Message<'_> {
+impl LogMessage<'_> {
     /// Returns the sentence in a language.
-    pub fn say(&self, lang: Lang) -> String {
+    pub fn render(&self, lang: Lang) -> String {
         match lang {
-            Lang::En => english::say(self),
-            Lang::Es => spanish::say(self),
+            Lang::En => english::render(self),
+            Lang::Es => spanish::render(self),
         }
     }
 }
@@ -234,7 +234,7 @@ impl FromStr for Lang {
 }
 
 /// Returns a number whose thousands are set apart.
-fn grouped(number: u64, mark: &str) -> String {
+fn group_thousands(number: u64, mark: &str) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
@@ -251,7 +251,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_language_is_known_by_its_code_whatever_its_region() {
+    fn a_language_code_may_have_any_region() {
         assert_eq!("es_MX.UTF-8".parse(), Ok(Lang::Es));
         assert_eq!("EN".parse(), Ok(Lang::En));
         let error = "tlh".parse::<Lang>().unwrap_err();
@@ -261,8 +261,8 @@ mod tests {
     #[test]
     fn numbers_agree_with_their_nouns() {
         let call = |messages| {
-            let message = Message::Call { purpose: Purpose::Agent, step: 1, messages };
-            [message.say(Lang::En), message.say(Lang::Es)]
+            let message = LogMessage::ModelCall { purpose: CallPurpose::Agent, step: 1, messages };
+            [message.render(Lang::En), message.render(Lang::Es)]
         };
         assert_eq!(
             call(1),
@@ -276,9 +276,9 @@ mod tests {
 
     #[test]
     fn large_numbers_are_grouped_as_the_language_does() {
-        assert_eq!(grouped(1_234_567, ","), "1,234,567");
+        assert_eq!(group_thousands(1_234_567, ","), "1,234,567");
         assert_eq!(
-            [grouped(0, ","), grouped(999, ","), grouped(1_000, ".")],
+            [group_thousands(0, ","), group_thousands(999, ","), group_thousands(1_000, ".")],
             ["0", "999", "1.000"]
         );
     }

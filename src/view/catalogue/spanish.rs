@@ -1,55 +1,55 @@
 //! The Spanish catalogue.
 
-use super::{Message, grouped};
-use crate::machine::{CloseReason, LlmFailure, NoSummary, Purpose, StopReason};
-use crate::model::{FaultKind, Micros, Signal, Tokens, ToolStatus, count};
+use super::{LogMessage, group_thousands};
+use crate::machine::{CallPurpose, CloseReason, LlmFailure, NoFinalSummary, StopReason};
+use crate::model::{FaultKind, MicroUsd, Signal, Tokens, ToolStatus, pluralize};
 use crate::port::HookOutcome;
-use crate::view::public::{Steering, SummaryBy, Unfinished, Used};
+use crate::view::public::{IncompleteReply, MessageTiming, SummaryAuthor, TokenUsage};
 
 /// Returns a sentence in Spanish.
-pub(super) fn say(message: &Message<'_>) -> String {
+pub(super) fn render(message: &LogMessage<'_>) -> String {
     match *message {
-        Message::Session { id, model, agent, resumed } => {
+        LogMessage::Session { id, model, agent, resumed } => {
             let session = if resumed { "Continúa la sesión" } else { "Sesión" };
             format!("{session} {id} · {model} · {agent}")
         }
-        Message::Call { purpose, step, messages } => {
-            let messages = count(messages, "mensaje", "mensajes");
+        LogMessage::ModelCall { purpose, step, messages } => {
+            let messages = pluralize(messages, "mensaje", "mensajes");
             match purpose {
-                Purpose::Agent => format!("Paso {step} → llamada al LLM ({messages})"),
-                Purpose::Compaction => format!("Resumen → llamada al LLM ({messages})"),
-                Purpose::Closing => {
+                CallPurpose::Agent => format!("Paso {step} → llamada al LLM ({messages})"),
+                CallPurpose::Compaction => format!("Resumen → llamada al LLM ({messages})"),
+                CallPurpose::Closing => {
                     format!("Cierre → se pide al LLM que resuma, sin herramientas ({messages})")
                 }
             }
         }
-        Message::Answered { tool_calls: 0 } => "El LLM respondió".to_owned(),
-        Message::Answered { tool_calls } => {
-            let calls = count(tool_calls, "llamada a herramienta", "llamadas a herramientas");
+        LogMessage::Replied { tool_calls: 0 } => "El LLM respondió".to_owned(),
+        LogMessage::Replied { tool_calls } => {
+            let calls = pluralize(tool_calls, "llamada a herramienta", "llamadas a herramientas");
             format!("El LLM respondió con {calls}")
         }
-        Message::CallFailed { fault, message } => {
+        LogMessage::CallFailed { fault, message } => {
             format!("Falló la llamada al LLM: {} ({message})", fault_name(fault))
         }
-        Message::CallCancelled => "Llamada al LLM cancelada".to_owned(),
-        Message::Discarded => {
+        LogMessage::CallCancelled => "Llamada al LLM cancelada".to_owned(),
+        LogMessage::Discarded => {
             "El texto anterior no cuenta; su respuesta no llegó completa".to_owned()
         }
-        Message::Retry { attempt, wait } => format!("Intento {attempt} en {wait}"),
-        Message::Unfinished { why } => match why {
-            Unfinished::Length => "Cortado por el límite de salida; se pide el resto",
-            Unfinished::Empty => "Respuesta vacía; se pregunta de nuevo",
-            Unfinished::Pause => "Pausado por el proveedor; se continúa",
+        LogMessage::Retry { attempt, wait } => format!("Intento {attempt} en {wait}"),
+        LogMessage::IncompleteReply { reason: why } => match why {
+            IncompleteReply::Length => "Cortado por el límite de salida; se pide el resto",
+            IncompleteReply::Empty => "Respuesta vacía; se pregunta de nuevo",
+            IncompleteReply::Pause => "Pausado por el proveedor; se continúa",
         }
         .to_owned(),
-        Message::Tool { status, error } => tool(status, error),
-        Message::Lines { lines } => count(lines, "línea", "líneas"),
-        Message::Change { old, new } => format!("{old}→{new} líneas"),
-        Message::Range { from, to: Some(to) } => format!("líneas {from}–{to}"),
-        Message::Range { from, to: None } => format!("desde la línea {from}"),
-        Message::Within { what, place } => format!("{what} en {place}"),
-        Message::Files { files } => count(files, "archivo", "archivos"),
-        Message::Hook { name, outcome, said } => {
+        LogMessage::Tool { status, error } => tool_outcome(status, error),
+        LogMessage::Lines { lines } => pluralize(lines, "línea", "líneas"),
+        LogMessage::Change { old, new } => format!("{old}→{new} líneas"),
+        LogMessage::Range { from, to: Some(to) } => format!("líneas {from}–{to}"),
+        LogMessage::Range { from, to: None } => format!("desde la línea {from}"),
+        LogMessage::Search { pattern: what, path: place } => format!("{what} en {place}"),
+        LogMessage::Files { files } => pluralize(files, "archivo", "archivos"),
+        LogMessage::Hook { name, outcome, output: said } => {
             let said = if said.is_empty() { String::new() } else { format!(" ({said})") };
             match outcome {
                 HookOutcome::Passed => format!("Hook {name}: ✓{said}"),
@@ -58,68 +58,72 @@ pub(super) fn say(message: &Message<'_>) -> String {
                 HookOutcome::TimedOut => format!("Hook {name}: tiempo agotado{said}"),
             }
         }
-        Message::Steering { kind: Steering::Steering, text } => format!("Mensaje recibido: {text}"),
-        Message::Steering { kind: Steering::FollowUp, text } => format!("Continuación: {text}"),
-        Message::Compacting { context } => {
+        LogMessage::Steering { kind: MessageTiming::Steering, text } => {
+            format!("Mensaje recibido: {text}")
+        }
+        LogMessage::Steering { kind: MessageTiming::FollowUp, text } => {
+            format!("Continuación: {text}")
+        }
+        LogMessage::Compacting { context } => {
             format!("Compactando el contexto ({})", tokens(context))
         }
-        Message::Compacted { context, by } => match by {
-            SummaryBy::Model => format!("Compactado a {}", tokens(context)),
-            SummaryBy::Program => format!("Compactado a {} sin el LLM", tokens(context)),
-            SummaryBy::Nobody => "Sin compactar; la ejecución termina".to_owned(),
+        LogMessage::Compacted { context, by } => match by {
+            SummaryAuthor::Model => format!("Compactado a {}", tokens(context)),
+            SummaryAuthor::Program => format!("Compactado a {} sin el LLM", tokens(context)),
+            SummaryAuthor::None => "Sin compactar; la ejecución termina".to_owned(),
         },
-        Message::Closing { reason } => limit(reason).to_owned(),
-        Message::NoSummary { cause } => {
+        LogMessage::Closing { reason } => limit_name(reason).to_owned(),
+        LogMessage::NoSummary { cause } => {
             let why = match cause {
-                NoSummary::Budget => "el presupuesto no alcanza para la llamada de cierre",
-                NoSummary::Context => "la llamada de cierre no cabe en la ventana de contexto",
-                NoSummary::Time => "no queda tiempo para la llamada de cierre",
+                NoFinalSummary::Budget => "el presupuesto no alcanza para la llamada de cierre",
+                NoFinalSummary::Context => "la llamada de cierre no cabe en la ventana de contexto",
+                NoFinalSummary::Time => "no queda tiempo para la llamada de cierre",
             };
             format!("La ejecución termina sin resumen: {why}")
         }
-        Message::OutputLowered { to } => {
+        LogMessage::OutputLowered { to } => {
             format!("El presupuesto limita la respuesta a {}", tokens(to))
         }
-        Message::Spent { cost } => format!("{cost} gastados hasta ahora"),
-        Message::Loop { times } => {
+        LogMessage::CostWarning { cost } => format!("{cost} gastados hasta ahora"),
+        LogMessage::Loop { times } => {
             format!("Las mismas llamadas a herramientas {times} veces seguidas")
         }
-        Message::Ended { reason, steps, llm_calls } => {
-            let steps = count(steps, "paso", "pasos");
-            let calls = count(llm_calls, "llamada al LLM", "llamadas al LLM");
-            format!("{} ({steps}) · {calls}", ended(reason))
+        LogMessage::Ended { reason, steps, llm_calls } => {
+            let steps = pluralize(steps, "paso", "pasos");
+            let calls = pluralize(llm_calls, "llamada al LLM", "llamadas al LLM");
+            format!("{} ({steps}) · {calls}", run_ended(reason))
         }
-        Message::Denied { calls: 1, tools } => {
+        LogMessage::Denied { calls: 1, tools } => {
             format!("Se denegó 1 llamada a una herramienta: {tools}")
         }
-        Message::Denied { calls, tools } => {
+        LogMessage::Denied { calls, tools } => {
             format!("Se denegaron {calls} llamadas a herramientas: {tools}")
         }
-        Message::Resume { command } => format!("Para continuar: {command}"),
-        Message::Costs { cost, used } => costs(cost, used),
-        Message::Waiting => "esperando al LLM".to_owned(),
-        Message::Running { tools } => {
-            format!("{} en marcha", count(tools, "herramienta", "herramientas"))
+        LogMessage::Resume { command } => format!("Para continuar: {command}"),
+        LogMessage::Costs { cost, usage: used } => costs(cost, used),
+        LogMessage::Waiting => "esperando al LLM".to_owned(),
+        LogMessage::Running { tools } => {
+            format!("{} en marcha", pluralize(tools, "herramienta", "herramientas"))
         }
     }
 }
 
-fn costs(cost: Option<Micros>, used: Used) -> String {
+fn costs(cost: Option<MicroUsd>, used: TokenUsage) -> String {
     let cost = cost.map_or("precio desconocido".to_owned(), |cost| cost.to_string());
     let (input, output) = (used.input_tokens.0, used.output_tokens.0);
     let cached = match used.cached_input_tokens.0 {
         0 => String::new(),
-        cached => format!(" ({} en caché)", grouped(cached, ".")),
+        cached => format!(" ({} en caché)", group_thousands(cached, ".")),
     };
-    let (input, output) = (grouped(input, "."), grouped(output, "."));
+    let (input, output) = (group_thousands(input, "."), group_thousands(output, "."));
     format!("{cost} · {input} tokens de entrada{cached}, {output} de salida")
 }
 
 fn tokens(tokens: Tokens) -> String {
-    format!("≈ {} tokens", grouped(tokens.0, "."))
+    format!("≈ {} tokens", group_thousands(tokens.0, "."))
 }
 
-fn tool(status: ToolStatus, error: &str) -> String {
+fn tool_outcome(status: ToolStatus, error: &str) -> String {
     let what = match status {
         ToolStatus::Ok => return "OK".to_owned(),
         ToolStatus::Failed => "Falló",
@@ -127,7 +131,7 @@ fn tool(status: ToolStatus, error: &str) -> String {
         ToolStatus::Unknown => "Herramienta desconocida",
         ToolStatus::Malformed => "Argumentos inválidos",
         ToolStatus::Denied => "Denegado",
-        ToolStatus::Cut => "Cortado por el límite de salida",
+        ToolStatus::Truncated => "Cortado por el límite de salida",
         ToolStatus::Skipped => "Omitido",
         ToolStatus::Interrupted => "Interrumpido",
         ToolStatus::Abandoned => "Abandonado",
@@ -161,7 +165,7 @@ fn fault_name(fault: FaultKind) -> &'static str {
     }
 }
 
-fn limit(reason: CloseReason) -> &'static str {
+fn limit_name(reason: CloseReason) -> &'static str {
     match reason {
         CloseReason::MaxSteps => "Límite de pasos alcanzado (max_steps)",
         CloseReason::Timeout => "Se acabó el tiempo (timeout)",
@@ -173,7 +177,7 @@ fn limit(reason: CloseReason) -> &'static str {
     }
 }
 
-fn ended(reason: StopReason) -> String {
+fn run_ended(reason: StopReason) -> String {
     match reason {
         StopReason::LlmDone => "Agente completado".to_owned(),
         StopReason::Closed(_)

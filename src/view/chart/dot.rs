@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use super::words::{id, name};
-use super::{Bundle, bundles, children};
+use super::labels::{identifier, local_name};
+use super::{ArrowGroup, children, group_arrows};
 use crate::machine::chart::Chart;
 
 /// Returns the chart as a Graphviz graph.
-pub(super) fn draw(chart: &Chart) -> String {
+pub(super) fn render(chart: &Chart) -> String {
     let mut text = String::from("digraph run {\n");
     text.push_str("    compound=true; rankdir=TB; nodesep=0.6; ranksep=0.7;\n");
     text.push_str("    node [shape=box, style=\"rounded,filled\", fillcolor=white, fontname=\"Helvetica\"];\n");
@@ -15,26 +15,26 @@ pub(super) fn draw(chart: &Chart) -> String {
     text.push_str(
         "    start [shape=circle, label=\"\", width=0.2, style=filled, fillcolor=black];\n",
     );
-    states(&mut text, chart, "", 1);
-    let _ = writeln!(text, "    start -> {};", id(chart.begin(&chart.initial)));
-    for bundle in bundles(chart) {
-        arrow(&mut text, chart, &bundle);
+    write_states(&mut text, chart, "", 1);
+    let _ = writeln!(text, "    start -> {};", identifier(chart.initial_leaf(&chart.initial)));
+    for bundle in group_arrows(chart) {
+        write_arrow(&mut text, chart, &bundle);
     }
     text.push_str("}\n");
     text
 }
 
-fn states(text: &mut String, chart: &Chart, parent: &str, depth: usize) {
+fn write_states(text: &mut String, chart: &Chart, parent: &str, depth: usize) {
     let indent = "    ".repeat(depth);
     for node in children(chart, parent) {
-        let (id, name) = (id(&node.path), name(&node.path));
+        let (id, name) = (identifier(&node.path), local_name(&node.path));
         if node.initial.is_some() {
             let _ = writeln!(text, "{indent}subgraph cluster_{id} {{");
             let _ = writeln!(
                 text,
                 "{indent}    label=\"{name}\"; fontname=\"Helvetica\"; style=\"rounded,filled\"; fillcolor=\"#f3f3f3\";"
             );
-            states(text, chart, &node.path, depth + 1);
+            write_states(text, chart, &node.path, depth + 1);
             let _ = writeln!(text, "{indent}}}");
         } else {
             let look = if node.is_final { ", peripheries=2" } else { "" };
@@ -47,20 +47,20 @@ fn states(text: &mut String, chart: &Chart, parent: &str, depth: usize) {
 }
 
 /// An arrow from or to a state with others in it begins and ends at its border.
-fn arrow(text: &mut String, chart: &Chart, bundle: &Bundle<'_>) {
-    let is_around = |path: &str| chart.nodes.iter().any(|n| n.path == path && n.initial.is_some());
+fn write_arrow(text: &mut String, chart: &Chart, bundle: &ArrowGroup<'_>) {
+    let is_around = |path: &str| chart.states.iter().any(|n| n.path == path && n.initial.is_some());
     let mut looks = vec![format!("label=\"{}\"", bundle.labels(chart).join("\\l") + "\\l")];
     let from = match bundle.from {
         "" => "every".to_owned(),
-        from => id(chart.begin(from)),
+        from => identifier(chart.initial_leaf(from)),
     };
     if is_around(bundle.from) {
-        looks.push(format!("ltail=cluster_{}", id(bundle.from)));
+        looks.push(format!("ltail=cluster_{}", identifier(bundle.from)));
     }
     if is_around(bundle.to) {
-        looks.push(format!("lhead=cluster_{}", id(bundle.to)));
+        looks.push(format!("lhead=cluster_{}", identifier(bundle.to)));
     }
-    let to = id(chart.begin(bundle.to));
+    let to = identifier(chart.initial_leaf(bundle.to));
     // The way back to the start must not turn the picture upside down.
     if bundle.to == chart.initial {
         looks.push("constraint=false".to_owned());

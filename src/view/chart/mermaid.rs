@@ -2,22 +2,22 @@
 
 use std::fmt::Write as _;
 
-use super::words::{event, id, name};
-use super::{bundles, children};
+use super::labels::{event_label, identifier, local_name};
+use super::{children, group_arrows};
 use crate::machine::chart::Chart;
 
 /// Returns the whole chart.
-pub(super) fn draw(chart: &Chart) -> String {
+pub(super) fn render(chart: &Chart) -> String {
     let mut text = String::from("stateDiagram-v2\n");
-    let _ = writeln!(text, "    [*] --> {}", id(&chart.initial));
-    states(&mut text, chart, "", 1);
-    let bundles = bundles(chart);
+    let _ = writeln!(text, "    [*] --> {}", identifier(&chart.initial));
+    write_states(&mut text, chart, "", 1);
+    let bundles = group_arrows(chart);
     for bundle in bundles.iter().filter(|bundle| !bundle.from.is_empty()) {
-        arrow(&mut text, bundle.from, bundle.to, &bundle.labels(chart));
+        write_arrow(&mut text, bundle.from, bundle.to, &bundle.labels(chart));
     }
-    ends(&mut text, chart);
+    write_final_states(&mut text, chart);
     for bundle in bundles.iter().filter(|bundle| bundle.from.is_empty()) {
-        everywhere(&mut text, bundle.to, &bundle.labels(chart));
+        write_note(&mut text, bundle.to, &bundle.labels(chart));
     }
     text
 }
@@ -25,10 +25,11 @@ pub(super) fn draw(chart: &Chart) -> String {
 /// Returns the states at the top and the events that lead from one to another, without their guards.
 pub(super) fn overview(chart: &Chart) -> String {
     let mut text = String::from("stateDiagram-v2\n");
-    let _ = writeln!(text, "    [*] --> {}", id(top(&chart.initial)));
+    let _ = writeln!(text, "    [*] --> {}", identifier(outermost(&chart.initial)));
     let mut ways: Vec<(&str, &str, Vec<String>)> = Vec::new();
-    for arrow in &chart.arrows {
-        let (from, to, event) = (top(&arrow.from), top(&arrow.to), event(&arrow.event));
+    for arrow in &chart.transitions {
+        let (from, to, event) =
+            (outermost(&arrow.from), outermost(&arrow.to), event_label(&arrow.event));
         match ways.iter_mut().find(|way| (way.0, way.1) == (from, to)) {
             _ if from == to => {}
             Some((.., events)) if events.contains(&event) => {}
@@ -37,19 +38,19 @@ pub(super) fn overview(chart: &Chart) -> String {
         }
     }
     for (from, to, events) in ways.iter().filter(|(from, ..)| !from.is_empty()) {
-        arrow(&mut text, from, to, &[events.join(", ")]);
+        write_arrow(&mut text, from, to, &[events.join(", ")]);
     }
-    ends(&mut text, chart);
+    write_final_states(&mut text, chart);
     for (_, to, events) in ways.iter().filter(|(from, ..)| from.is_empty()) {
-        everywhere(&mut text, to, events);
+        write_note(&mut text, to, events);
     }
     text
 }
 
-fn states(text: &mut String, chart: &Chart, parent: &str, depth: usize) {
+fn write_states(text: &mut String, chart: &Chart, parent: &str, depth: usize) {
     let indent = "    ".repeat(depth);
     for node in children(chart, parent) {
-        let (id, name) = (id(&node.path), name(&node.path));
+        let (id, name) = (identifier(&node.path), local_name(&node.path));
         match &node.initial {
             None if parent.is_empty() => {
                 let _ = writeln!(text, "{indent}{id}");
@@ -59,33 +60,34 @@ fn states(text: &mut String, chart: &Chart, parent: &str, depth: usize) {
             }
             Some(initial) => {
                 let _ = writeln!(text, "{indent}state {id} {{");
-                let _ = writeln!(text, "{indent}    [*] --> {}", self::id(initial));
-                states(text, chart, &node.path, depth + 1);
+                let _ = writeln!(text, "{indent}    [*] --> {}", self::identifier(initial));
+                write_states(text, chart, &node.path, depth + 1);
                 let _ = writeln!(text, "{indent}}}");
             }
         }
     }
 }
 
-fn arrow(text: &mut String, from: &str, to: &str, labels: &[String]) {
-    let _ = writeln!(text, "    {} --> {}: {}", id(from), id(to), labels.join("<br/>"));
+fn write_arrow(text: &mut String, from: &str, to: &str, labels: &[String]) {
+    let _ =
+        writeln!(text, "    {} --> {}: {}", identifier(from), identifier(to), labels.join("<br/>"));
 }
 
-fn ends(text: &mut String, chart: &Chart) {
-    for node in chart.nodes.iter().filter(|node| node.is_final) {
-        let _ = writeln!(text, "    {} --> [*]", id(&node.path));
+fn write_final_states(text: &mut String, chart: &Chart) {
+    for node in chart.states.iter().filter(|node| node.is_final) {
+        let _ = writeln!(text, "    {} --> [*]", identifier(&node.path));
     }
 }
 
 /// What leads to a state from every other one would be an arrow from each; it is a note.
-fn everywhere(text: &mut String, to: &str, labels: &[String]) {
-    let _ = writeln!(text, "    note right of {}", id(to));
+fn write_note(text: &mut String, to: &str, labels: &[String]) {
+    let _ = writeln!(text, "    note right of {}", identifier(to));
     let _ = writeln!(text, "        from every state on");
     let _ = writeln!(text, "        {}", labels.join(", "));
     let _ = writeln!(text, "    end note");
 }
 
 /// Returns the outermost state of a path.
-fn top(path: &str) -> &str {
+fn outermost(path: &str) -> &str {
     path.split_once('.').map_or(path, |(top, _)| top)
 }

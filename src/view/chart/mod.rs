@@ -4,19 +4,19 @@
 //! hand. `words` makes its names readable, and arrows that lead from one state to the same other one are one arrow.
 
 mod dot;
+mod labels;
 mod mermaid;
 mod scxml;
-mod words;
 
 use std::str::FromStr;
 
 use thiserror::Error;
 
-use crate::machine::chart::{self, Arrow, Chart, ChartError, Node};
+use crate::machine::chart::{self, Chart, ChartError, ChartState, ChartTransition};
 
 /// A format of the statechart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Format {
+pub enum StatechartFormat {
     /// A Mermaid state diagram, for Markdown.
     #[default]
     Mermaid,
@@ -31,18 +31,18 @@ pub enum Format {
 /// A format that there is none of.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("unknown format '{0}'; there are: mermaid, dot, scxml, json")]
-pub struct UnknownFormat(String);
+pub struct UnknownStatechartFormat(String);
 
-impl FromStr for Format {
-    type Err = UnknownFormat;
+impl FromStr for StatechartFormat {
+    type Err = UnknownStatechartFormat;
 
-    fn from_str(word: &str) -> Result<Self, UnknownFormat> {
+    fn from_str(word: &str) -> Result<Self, UnknownStatechartFormat> {
         match word {
             "mermaid" => Ok(Self::Mermaid),
             "dot" => Ok(Self::Dot),
             "scxml" => Ok(Self::Scxml),
             "json" => Ok(Self::Json),
-            _ => Err(UnknownFormat(word.to_owned())),
+            _ => Err(UnknownStatechartFormat(word.to_owned())),
         }
     }
 }
@@ -52,13 +52,13 @@ impl FromStr for Format {
 /// # Errors
 ///
 /// Fails when the chart that was built into the program is damaged; a test sees to it that it isn't.
-pub fn draw(format: Format) -> Result<String, ChartError> {
-    let chart = Chart::of_run()?;
+pub fn render(format: StatechartFormat) -> Result<String, ChartError> {
+    let chart = Chart::for_run()?;
     Ok(match format {
-        Format::Mermaid => mermaid::draw(&chart),
-        Format::Dot => dot::draw(&chart),
-        Format::Scxml => scxml::draw(&chart),
-        Format::Json => chart::SOURCE.to_owned(),
+        StatechartFormat::Mermaid => mermaid::render(&chart),
+        StatechartFormat::Dot => dot::render(&chart),
+        StatechartFormat::Scxml => scxml::render(&chart),
+        StatechartFormat::Json => chart::CHART_JSON.to_owned(),
     })
 }
 
@@ -67,40 +67,40 @@ pub fn draw(format: Format) -> Result<String, ChartError> {
 /// # Errors
 ///
 /// Fails when the chart that was built into the program is damaged; a test sees to it that it isn't.
-pub fn overview() -> Result<String, ChartError> {
-    Ok(mermaid::overview(&Chart::of_run()?))
+pub fn render_overview() -> Result<String, ChartError> {
+    Ok(mermaid::overview(&Chart::for_run()?))
 }
 
 /// All arrows between two states, drawn as one.
-struct Bundle<'a> {
+struct ArrowGroup<'a> {
     from: &'a str,
     to: &'a str,
-    arrows: Vec<&'a Arrow>,
+    arrows: Vec<&'a ChartTransition>,
 }
 
-impl Bundle<'_> {
+impl ArrowGroup<'_> {
     /// Returns what leads along the arrows, a line for each event.
     fn labels(&self, chart: &Chart) -> Vec<String> {
-        words::labels(chart, &self.arrows)
+        labels::arrow_labels(chart, &self.arrows)
     }
 }
 
 /// Returns the states directly within another one, or at the top.
-fn children<'a>(chart: &'a Chart, parent: &'a str) -> impl Iterator<Item = &'a Node> {
-    chart.nodes.iter().filter(move |node| match node.path.rsplit_once('.') {
+fn children<'a>(chart: &'a Chart, parent: &'a str) -> impl Iterator<Item = &'a ChartState> {
+    chart.states.iter().filter(move |node| match node.path.rsplit_once('.') {
         Some((above, _)) => above == parent,
         None => parent.is_empty(),
     })
 }
 
 /// Returns the arrows of a chart, those between the same two states together, in the order of the first of them.
-fn bundles(chart: &Chart) -> Vec<Bundle<'_>> {
-    let mut bundles: Vec<Bundle<'_>> = Vec::new();
-    for arrow in &chart.arrows {
+fn group_arrows(chart: &Chart) -> Vec<ArrowGroup<'_>> {
+    let mut bundles: Vec<ArrowGroup<'_>> = Vec::new();
+    for arrow in &chart.transitions {
         match bundles.iter_mut().find(|bundle| bundle.from == arrow.from && bundle.to == arrow.to) {
             Some(bundle) => bundle.arrows.push(arrow),
             None => {
-                bundles.push(Bundle { from: &arrow.from, to: &arrow.to, arrows: vec![arrow] });
+                bundles.push(ArrowGroup { from: &arrow.from, to: &arrow.to, arrows: vec![arrow] });
             }
         }
     }

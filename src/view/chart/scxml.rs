@@ -3,15 +3,15 @@
 use std::fmt::Write as _;
 
 use super::children;
-use super::words::id;
+use super::labels::identifier;
 use crate::machine::chart::Chart;
 
 /// Returns the chart as State Chart XML.
 ///
 /// A guard is the call of a function with its name, which whoever interprets the document has to supply. What the whole
 /// chart answers to is written in a state around all those that are not final, since the root may not have arrows.
-pub(super) fn draw(chart: &Chart) -> String {
-    let mut xml = Xml(String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"), 0);
+pub(super) fn render(chart: &Chart) -> String {
+    let mut xml = XmlWriter(String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"), 0);
     let root = [
         ("xmlns", "http://www.w3.org/2005/07/scxml"),
         ("version", "1.0"),
@@ -19,50 +19,51 @@ pub(super) fn draw(chart: &Chart) -> String {
         ("name", &chart.id),
         ("initial", &chart.id),
     ];
-    xml.within("scxml", &root, |xml| {
+    xml.element("scxml", &root, |xml| {
         xml.comment(&chart.description);
         let attributes = [("id", chart.id.as_str()), ("initial", chart.initial.as_str())];
-        xml.within("state", &attributes, |xml| {
-            arrows(xml, chart, "");
-            states(xml, chart, "");
+        xml.element("state", &attributes, |xml| {
+            write_arrows(xml, chart, "");
+            write_states(xml, chart, "");
         });
         for node in children(chart, "").filter(|node| node.is_final) {
             xml.comment(&node.description);
-            xml.alone("final", &[("id", &id(&node.path))]);
+            xml.empty_element("final", &[("id", &identifier(&node.path))]);
         }
     });
     xml.0
 }
 
-fn states(xml: &mut Xml, chart: &Chart, parent: &str) {
+fn write_states(xml: &mut XmlWriter, chart: &Chart, parent: &str) {
     for node in children(chart, parent).filter(|node| !node.is_final) {
-        let (id, initial) = (id(&node.path), node.initial.as_deref().map(id));
+        let (id, initial) = (identifier(&node.path), node.initial.as_deref().map(identifier));
         let mut attributes = vec![("id", id.as_str())];
         attributes.extend(initial.as_deref().map(|initial| ("initial", initial)));
         xml.comment(&node.description);
-        xml.within("state", &attributes, |xml| {
-            arrows(xml, chart, &node.path);
-            states(xml, chart, &node.path);
+        xml.element("state", &attributes, |xml| {
+            write_arrows(xml, chart, &node.path);
+            write_states(xml, chart, &node.path);
         });
     }
 }
 
 /// The arrows of a state, in the order in which they are tried.
-fn arrows(xml: &mut Xml, chart: &Chart, from: &str) {
-    for arrow in chart.arrows.iter().filter(|arrow| arrow.from == from) {
-        let (cond, to) = (arrow.guard.as_deref().map(|guard| format!("{guard}()")), id(&arrow.to));
+fn write_arrows(xml: &mut XmlWriter, chart: &Chart, from: &str) {
+    for arrow in chart.transitions.iter().filter(|arrow| arrow.from == from) {
+        let (cond, to) =
+            (arrow.guard.as_deref().map(|guard| format!("{guard}()")), identifier(&arrow.to));
         let mut attributes = vec![("event", arrow.event.as_str())];
         attributes.extend(cond.as_deref().map(|cond| ("cond", cond)));
         attributes.push(("target", &to));
-        xml.alone("transition", &attributes);
+        xml.empty_element("transition", &attributes);
     }
 }
 
 /// XML that is written from top to bottom; every element is closed by construction.
-struct Xml(String, usize);
+struct XmlWriter(String, usize);
 
-impl Xml {
-    fn within(&mut self, name: &str, attributes: &[(&str, &str)], inside: impl FnOnce(&mut Self)) {
+impl XmlWriter {
+    fn element(&mut self, name: &str, attributes: &[(&str, &str)], inside: impl FnOnce(&mut Self)) {
         self.tag(name, attributes, ">");
         self.1 += 1;
         inside(self);
@@ -70,14 +71,14 @@ impl Xml {
         let _ = writeln!(self.0, "{}</{name}>", "  ".repeat(self.1));
     }
 
-    fn alone(&mut self, name: &str, attributes: &[(&str, &str)]) {
+    fn empty_element(&mut self, name: &str, attributes: &[(&str, &str)]) {
         self.tag(name, attributes, "/>");
     }
 
     fn tag(&mut self, name: &str, attributes: &[(&str, &str)], end: &str) {
         let _ = write!(self.0, "{}<{name}", "  ".repeat(self.1));
         for (name, value) in attributes {
-            let _ = write!(self.0, " {name}=\"{}\"", escaped(value));
+            let _ = write!(self.0, " {name}=\"{}\"", escape(value));
         }
         let _ = writeln!(self.0, "{end}");
     }
@@ -91,6 +92,6 @@ impl Xml {
     }
 }
 
-fn escaped(text: &str) -> String {
+fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -5,12 +5,12 @@
 //! `screen` draws a spinner below it all where there is a terminal. Every byte that comes from a model, a tool or a
 //! file name is made harmless first.
 
-mod blocks;
-mod log;
-mod paint;
-mod screen;
-pub mod summary;
-mod terminal;
+mod call_blocks;
+pub mod call_summary;
+mod color;
+mod human_log;
+mod painter;
+mod terminal_screen;
 
-pub use log::{HumanLog, Hush, Look};
-pub use terminal::{Color, UnknownColor, is_live, is_styled};
+pub use color::{ColorChoice, UnknownColorChoice, can_redraw, should_use_color};
+pub use human_log::{HumanLog, LogStyle, PauseDrawing};

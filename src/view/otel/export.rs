@@ -3,22 +3,22 @@
 use std::io;
 use std::time::Duration;
 
-use super::fold::Spans;
 use super::ids::{TraceId, TraceParent};
 use super::otlp;
-use super::settings::Settings;
-use super::span::Span;
-use crate::port::Gone;
-use crate::view::about::About;
-use crate::view::output::Output;
+use super::settings::OtelSettings;
+use super::span::OtelSpan;
+use super::span_builder::SpanBuilder;
+use crate::port::Disconnected;
+use crate::view::background_writer::{BackgroundWriter, FinishTimeout, OutputError, WriteTarget};
 use crate::view::public::PublicEvent;
 use crate::view::result::RunResult;
-use crate::view::writer::{Lost, Patience, Sink, Writer};
+use crate::view::run_info::RunInfo;
+use crate::view::sink::ReportSink;
 
-/// A request to a collector. Its body has a known length, which has to be said (`Content-Length`): some collectors
+/// A request to a collector. Its body has a known length, which has to be said (`Content-Truncation`): some collectors
 /// take nothing else.
 #[derive(Clone, Copy, Debug)]
-pub struct Export<'a> {
+pub struct ExportRequest<'a> {
     /// The address.
     pub url: &'a str,
     /// The headers, the content's type among them.
@@ -30,107 +30,113 @@ pub struct Export<'a> {
 }
 
 /// Sends a request.
-pub trait Post: Send {
+pub trait HttpPost: Send {
     /// Sends a request and waits for the answer.
     ///
     /// # Errors
     ///
     /// Fails with what to tell people, when the collector cannot be reached or refuses.
-    fn post(&mut self, export: &Export<'_>) -> Result<(), String>;
+    fn post(&mut self, export: &ExportRequest<'_>) -> Result<(), String>;
 }
 
-impl<F: FnMut(&Export<'_>) -> Result<(), String> + Send> Post for F {
-    fn post(&mut self, export: &Export<'_>) -> Result<(), String> {
+impl<F: FnMut(&ExportRequest<'_>) -> Result<(), String> + Send> HttpPost for F {
+    fn post(&mut self, export: &ExportRequest<'_>) -> Result<(), String> {
         self(export)
     }
 }
 
 /// Sends the traces of a run.
-pub struct Telemetry {
-    spans: Spans,
-    writer: Writer<Span>,
+pub struct OtelSink {
+    span_builder: SpanBuilder,
+    writer: BackgroundWriter<OtelSpan>,
 }
 
 /// What is sent at once.
-const BATCH: usize = 256;
+const MAX_BATCH: usize = 256;
 
 /// How long a span waits for others.
-const PULSE: Duration = Duration::from_secs(5);
+const EXPORT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How long the end of a run waits for the collector at the most.
-const PATIENCE: Duration = Duration::from_secs(2);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Failures in a row after which nothing more is tried.
-const FAILURES: u32 = 3;
+const MAX_FAILURES: u32 = 3;
 
-struct Collector<P> {
+struct BatchExporter<P> {
     post: P,
-    settings: Settings,
+    settings: OtelSettings,
     trace: TraceId,
-    batch: Vec<Span>,
+    batch: Vec<OtelSpan>,
     failures: u32,
 }
 
-impl Telemetry {
+impl OtelSink {
     /// Returns the traces of a run.
     ///
     /// # Errors
     ///
     /// Fails when the system has no thread for it.
-    pub fn new(settings: Settings, about: &About, post: impl Post + 'static) -> io::Result<Self> {
-        let spans = Spans::new(&about.session_id, about.began, settings.parent);
+    pub fn new(
+        settings: OtelSettings,
+        about: &RunInfo,
+        post: impl HttpPost + 'static,
+    ) -> io::Result<Self> {
+        let spans = SpanBuilder::new(&about.session_id, about.started_at, settings.parent);
         let headers = [("content-type".to_owned(), "application/json".to_owned())];
-        let settings = Settings { headers: [&headers[..], &settings.headers].concat(), ..settings };
+        let settings =
+            OtelSettings { headers: [&headers[..], &settings.headers].concat(), ..settings };
         let collector =
-            Collector { post, settings, trace: spans.trace, batch: Vec::new(), failures: 0 };
-        Ok(Self { spans, writer: Writer::start("traces", collector)? })
+            BatchExporter { post, settings, trace: spans.trace, batch: Vec::new(), failures: 0 };
+        Ok(Self { span_builder: spans, writer: BackgroundWriter::start("traces", collector)? })
     }
 
     /// Returns what the commands of the run are to be told (`TRACEPARENT`).
-    pub fn parent(&self) -> TraceParent {
-        self.spans.within()
+    pub fn trace_parent(&self) -> TraceParent {
+        self.span_builder.trace_parent()
     }
 }
 
-impl Output for Telemetry {
-    fn event(&mut self, event: &PublicEvent) -> Result<(), Gone> {
-        for span in self.spans.see(event) {
-            let _ = self.writer.put(span);
+impl ReportSink for OtelSink {
+    fn on_event(&mut self, event: &PublicEvent) -> Result<(), Disconnected> {
+        for span in self.span_builder.on_event(event) {
+            let _ = self.writer.write(span);
         }
         Ok(())
     }
 
-    fn result(&mut self, _: &RunResult) -> Result<(), Gone> {
-        for span in self.spans.break_off() {
-            let _ = self.writer.put(span);
+    fn on_result(&mut self, _: &RunResult) -> Result<(), Disconnected> {
+        for span in self.span_builder.close_all() {
+            let _ = self.writer.write(span);
         }
         Ok(())
     }
 
     /// Waits briefly, and never fails: a run does not depend on who watches it.
-    fn finish(self: Box<Self>, patience: Patience) -> Result<(), Lost> {
+    fn finish(self: Box<Self>, patience: FinishTimeout) -> Result<(), OutputError> {
         let patience = match patience {
-            Patience::UntilRead => PATIENCE,
-            Patience::AtMost(most) => most.min(PATIENCE),
+            FinishTimeout::Unlimited => SHUTDOWN_TIMEOUT,
+            FinishTimeout::AtMost(most) => most.min(SHUTDOWN_TIMEOUT),
         };
-        if let Err(lost) = self.writer.finish(Patience::AtMost(patience)) {
+        if let Err(lost) = self.writer.finish(FinishTimeout::AtMost(patience)) {
             log::warn!("the traces are not complete: {lost}");
         }
         Ok(())
     }
 }
 
-impl<P: Post> Collector<P> {
+impl<P: HttpPost> BatchExporter<P> {
     fn send(&mut self) {
         let batch = std::mem::take(&mut self.batch);
-        if batch.is_empty() || self.failures >= FAILURES {
+        if batch.is_empty() || self.failures >= MAX_FAILURES {
             return;
         }
-        let Settings { url, headers, timeout, resource, .. } = &self.settings;
-        let sent =
-            otlp::body(self.trace, resource, &batch).map_err(|error| error.to_string()).and_then(
-                |body| self.post.post(&Export { url, headers, body: &body, timeout: *timeout }),
-            );
+        let OtelSettings { url, headers, timeout, resource, .. } = &self.settings;
+        let sent = otlp::encode_body(self.trace, resource, &batch)
+            .map_err(|error| error.to_string())
+            .and_then(|body| {
+                self.post.post(&ExportRequest { url, headers, body: &body, timeout: *timeout })
+            });
         match sent {
             Ok(()) => self.failures = 0,
             Err(why) => {
@@ -141,10 +147,10 @@ impl<P: Post> Collector<P> {
     }
 }
 
-impl<P: Post> Sink<Span> for Collector<P> {
-    fn put(&mut self, span: Span) -> io::Result<()> {
+impl<P: HttpPost> WriteTarget<OtelSpan> for BatchExporter<P> {
+    fn write_item(&mut self, span: OtelSpan) -> io::Result<()> {
         self.batch.push(span);
-        if self.batch.len() >= BATCH {
+        if self.batch.len() >= MAX_BATCH {
             self.send();
         }
         Ok(())
@@ -155,11 +161,11 @@ impl<P: Post> Sink<Span> for Collector<P> {
         Ok(())
     }
 
-    fn pulse(&self) -> Option<Duration> {
-        (!self.batch.is_empty()).then_some(PULSE)
+    fn tick_interval(&self) -> Option<Duration> {
+        (!self.batch.is_empty()).then_some(EXPORT_INTERVAL)
     }
 
-    fn beat(&mut self) -> io::Result<()> {
+    fn on_tick(&mut self) -> io::Result<()> {
         self.send();
         Ok(())
     }

@@ -27,16 +27,16 @@ pub struct TraceParent {
 /// A `TRACEPARENT` that is none.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("the trace parent is not of the form 00-<32 hex digits>-<16 hex digits>-<2 hex digits>")]
-pub struct BadParent;
+pub struct TraceParentError;
 
 /// Where the ids of one run come from: the same run always has the same ones, and no other run has them.
 #[derive(Clone, Debug)]
-pub(super) struct Ids {
+pub(super) struct TraceIdGenerator {
     seed: Vec<u8>,
     next: u64,
 }
 
-impl Ids {
+impl TraceIdGenerator {
     /// Returns the ids of a run of this session that began at this time.
     pub(super) fn new(session: &str, began: jiff::Timestamp) -> Self {
         let seed = [session.as_bytes(), b"\0", &began.as_nanosecond().to_le_bytes()].concat();
@@ -44,14 +44,14 @@ impl Ids {
     }
 
     pub(super) fn trace(&mut self) -> TraceId {
-        TraceId(self.take())
+        TraceId(self.next_bytes())
     }
 
     pub(super) fn span(&mut self) -> SpanId {
-        SpanId(self.take())
+        SpanId(self.next_bytes())
     }
 
-    fn take<const N: usize>(&mut self) -> [u8; N] {
+    fn next_bytes<const N: usize>(&mut self) -> [u8; N] {
         let mut hash = Sha256::new();
         hash.update(&self.seed);
         hash.update(self.next.to_le_bytes());
@@ -70,31 +70,32 @@ impl Ids {
 }
 
 impl FromStr for TraceParent {
-    type Err = BadParent;
+    type Err = TraceParentError;
 
     /// Reads the header; of a later version of the standard, as much as this one knows.
-    fn from_str(text: &str) -> Result<Self, BadParent> {
+    fn from_str(text: &str) -> Result<Self, TraceParentError> {
         let mut parts = text.trim().split('-');
-        let mut part = || parts.next().ok_or(BadParent);
-        let [version] = bytes(part()?)?;
-        let (trace, span, [flags]) = (bytes(part()?)?, bytes(part()?)?, bytes(part()?)?);
+        let mut part = || parts.next().ok_or(TraceParentError);
+        let [version] = parse_hex(part()?)?;
+        let (trace, span, [flags]) =
+            (parse_hex(part()?)?, parse_hex(part()?)?, parse_hex(part()?)?);
         let is_complete = version != 0 || parts.next().is_none();
         if version == 0xff || !is_complete || trace == [0; 16] || span == [0; 8] {
-            return Err(BadParent);
+            return Err(TraceParentError);
         }
         Ok(Self { trace: TraceId(trace), span: SpanId(span), is_sampled: flags & 1 == 1 })
     }
 }
 
-fn bytes<const N: usize>(hex: &str) -> Result<[u8; N], BadParent> {
+fn parse_hex<const N: usize>(hex: &str) -> Result<[u8; N], TraceParentError> {
     let is_hex = hex.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
     if hex.len() != 2 * N || !is_hex {
-        return Err(BadParent);
+        return Err(TraceParentError);
     }
     let mut bytes = [0; N];
     for (index, byte) in bytes.iter_mut().enumerate() {
         let digits = &hex[2 * index..2 * index + 2];
-        *byte = u8::from_str_radix(digits, 16).map_err(|_| BadParent)?;
+        *byte = u8::from_str_radix(digits, 16).map_err(|_| TraceParentError)?;
     }
     Ok(bytes)
 }
@@ -144,12 +145,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_parent_is_refused() {
+    fn an_invalid_parent_is_rejected() {
         let upper = PARENT.to_uppercase();
         let long = format!("{PARENT}-more");
         let zero = PARENT.replace("b7ad6b7169203331", "0000000000000000");
         for wrong in ["", "00", "ff-x", &upper, &long, &zero, "00-ü-ü-01"] {
-            assert_eq!(wrong.parse::<TraceParent>(), Err(BadParent), "{wrong}");
+            assert_eq!(wrong.parse::<TraceParent>(), Err(TraceParentError), "{wrong}");
         }
     }
 
@@ -157,7 +158,7 @@ mod tests {
     fn ids_differ_within_a_run_and_between_runs() {
         let ids = |session, second| {
             let began = jiff::Timestamp::from_second(second).unwrap();
-            let mut ids = Ids::new(session, began);
+            let mut ids = TraceIdGenerator::new(session, began);
             [ids.span(), ids.span()]
         };
         assert_eq!(ids("a", 1), ids("a", 1));

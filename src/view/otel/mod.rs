@@ -6,12 +6,12 @@
 //! batches, and at the end they are waited for only briefly.
 
 mod export;
-mod fold;
 mod ids;
 mod otlp;
 mod settings;
 mod span;
+mod span_builder;
 
-pub use export::{Export, Post, Telemetry};
-pub use ids::{BadParent, TraceParent};
-pub use settings::{Settings, SettingsError};
+pub use export::{ExportRequest, HttpPost, OtelSink};
+pub use ids::{TraceParent, TraceParentError};
+pub use settings::{OtelSettings, OtelSettingsError};

@@ -4,11 +4,11 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::ids::{SpanId, TraceId};
-use super::span::{Attribute, Happening, Span, SpanKind};
+use super::span::{AttributeValue, OtelSpan, SpanEvent, SpanKind};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Request<'a> {
+struct ExportTraceServiceRequest<'a> {
     resource_spans: [ResourceSpans<'a>; 1],
 }
 
@@ -26,19 +26,19 @@ struct Resource<'a> {
 
 #[derive(Serialize)]
 struct ScopeSpans<'a> {
-    scope: Scope,
-    spans: Vec<WireSpan<'a>>,
+    scope: InstrumentationScope,
+    spans: Vec<OtlpSpan<'a>>,
 }
 
 #[derive(Serialize)]
-struct Scope {
+struct InstrumentationScope {
     name: &'static str,
     version: &'static str,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct WireSpan<'a> {
+struct OtlpSpan<'a> {
     trace_id: TraceId,
     span_id: SpanId,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -49,19 +49,19 @@ struct WireSpan<'a> {
     end_time_unix_nano: String,
     attributes: Vec<KeyValue<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    events: Vec<WireEvent>,
-    status: WireStatus<'a>,
+    events: Vec<OtlpEvent>,
+    status: OtlpStatus<'a>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct WireEvent {
+struct OtlpEvent {
     time_unix_nano: String,
     name: &'static str,
 }
 
 #[derive(Serialize)]
-struct WireStatus<'a> {
+struct OtlpStatus<'a> {
     code: u8,
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<&'a str>,
@@ -80,7 +80,7 @@ enum AnyValue<'a> {
     #[serde(rename = "intValue")]
     Number(String),
     #[serde(rename = "doubleValue")]
-    Real(f64),
+    Float(f64),
     #[serde(rename = "arrayValue")]
     List { values: Vec<AnyValue<'a>> },
 }
@@ -90,18 +90,19 @@ enum AnyValue<'a> {
 /// # Errors
 ///
 /// Fails for a number that JSON cannot express.
-pub(super) fn body(
+pub(super) fn encode_body(
     trace: TraceId,
     resource: &[(String, String)],
-    spans: &[Span],
+    spans: &[OtelSpan],
 ) -> Result<Vec<u8>, serde_json::Error> {
     let attributes = resource
         .iter()
         .map(|(key, value)| KeyValue { key, value: AnyValue::Text(value) })
         .collect();
-    let scope = Scope { name: env!("CARGO_PKG_NAME"), version: env!("CARGO_PKG_VERSION") };
-    let spans = spans.iter().map(|span| wire_span(trace, span)).collect();
-    serde_json::to_vec(&Request {
+    let scope =
+        InstrumentationScope { name: env!("CARGO_PKG_NAME"), version: env!("CARGO_PKG_VERSION") };
+    let spans = spans.iter().map(|span| otlp_span(trace, span)).collect();
+    serde_json::to_vec(&ExportTraceServiceRequest {
         resource_spans: [ResourceSpans {
             resource: Resource { attributes },
             scope_spans: [ScopeSpans { scope, spans }],
@@ -109,8 +110,8 @@ pub(super) fn body(
     })
 }
 
-fn wire_span(trace_id: TraceId, span: &Span) -> WireSpan<'_> {
-    WireSpan {
+fn otlp_span(trace_id: TraceId, span: &OtelSpan) -> OtlpSpan<'_> {
+    OtlpSpan {
         trace_id,
         span_id: span.id,
         parent_span_id: span.parent,
@@ -119,31 +120,31 @@ fn wire_span(trace_id: TraceId, span: &Span) -> WireSpan<'_> {
             SpanKind::Internal => 1,
             SpanKind::Client => 3,
         },
-        start_time_unix_nano: nanos(span.began),
-        end_time_unix_nano: nanos(span.ended.max(span.began)),
+        start_time_unix_nano: nanos(span.started_at),
+        end_time_unix_nano: nanos(span.ended_at.max(span.started_at)),
         attributes: span
             .attributes
             .iter()
             .map(|(key, value)| KeyValue { key, value: any_value(value) })
             .collect(),
-        events: span.events.iter().map(wire_event).collect(),
+        events: span.events.iter().map(otlp_event).collect(),
         status: match &span.error {
-            None => WireStatus { code: 0, message: None },
-            Some(message) => WireStatus { code: 2, message: Some(message) },
+            None => OtlpStatus { code: 0, message: None },
+            Some(message) => OtlpStatus { code: 2, message: Some(message) },
         },
     }
 }
 
-fn wire_event(happening: &Happening) -> WireEvent {
-    WireEvent { time_unix_nano: nanos(happening.at), name: happening.name }
+fn otlp_event(happening: &SpanEvent) -> OtlpEvent {
+    OtlpEvent { time_unix_nano: nanos(happening.at), name: happening.name }
 }
 
-fn any_value(value: &Attribute) -> AnyValue<'_> {
+fn any_value(value: &AttributeValue) -> AnyValue<'_> {
     match value {
-        Attribute::Text(text) => AnyValue::Text(text),
-        Attribute::Number(number) => AnyValue::Number(number.to_string()),
-        Attribute::Real(number) => AnyValue::Real(*number),
-        Attribute::Texts(texts) => {
+        AttributeValue::Text(text) => AnyValue::Text(text),
+        AttributeValue::Number(number) => AnyValue::Number(number.to_string()),
+        AttributeValue::Float(number) => AnyValue::Float(*number),
+        AttributeValue::List(texts) => {
             AnyValue::List { values: texts.iter().map(|text| AnyValue::Text(text)).collect() }
         }
     }

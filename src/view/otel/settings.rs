@@ -9,7 +9,7 @@ use super::ids::TraceParent;
 
 /// Where traces are sent.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Settings {
+pub struct OtelSettings {
     /// The address.
     pub url: String,
     /// Further headers; they may be secret.
@@ -24,7 +24,7 @@ pub struct Settings {
 
 /// Why traces cannot be sent.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum SettingsError {
+pub enum OtelSettingsError {
     /// Another protocol is asked for.
     #[error("{name}: the protocol '{value}' is not supported; there is only http/json")]
     Protocol {
@@ -52,32 +52,34 @@ const TIMEOUTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER
 /// How long a request may take when nobody says otherwise.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-impl Settings {
+impl OtelSettings {
     /// Reads the environment; returns nothing when no traces are wanted.
     ///
     /// # Errors
     ///
     /// Fails when traces are wanted in a way that cannot be had.
-    pub fn from_env(env: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, SettingsError> {
+    pub fn from_env(
+        env: impl Fn(&str) -> Option<String>,
+    ) -> Result<Option<Self>, OtelSettingsError> {
         let env = |name: &str| env(name).filter(|value| !value.trim().is_empty());
         let is_off = env("OTEL_SDK_DISABLED").is_some_and(|off| off.eq_ignore_ascii_case("true"))
             || env("OTEL_TRACES_EXPORTER").is_some_and(|exporter| exporter != "otlp");
-        let Some((name, value)) = address(&env).filter(|_| !is_off) else { return Ok(None) };
+        let Some((name, value)) = find_url(&env).filter(|_| !is_off) else { return Ok(None) };
         if !(value.starts_with("http://") || value.starts_with("https://")) {
-            return Err(SettingsError::Address { name, value });
+            return Err(OtelSettingsError::Address { name, value });
         }
         let protocol = PROTOCOLS.into_iter().find_map(|name| Some((name, env(name)?)));
         // Whoever takes the binary form over HTTP takes JSON at the same address.
         if let Some((name, value)) = protocol.filter(|(_, value)| !value.starts_with("http/")) {
-            return Err(SettingsError::Protocol { name, value });
+            return Err(OtelSettingsError::Protocol { name, value });
         }
         let parent: Option<TraceParent> = env("TRACEPARENT").and_then(|parent| parent.parse().ok());
         if parent.is_some_and(|parent| !parent.is_sampled) {
             return Ok(None);
         }
-        let headers = HEADERS.into_iter().find_map(&env).map(|list| pairs(&list));
+        let headers = HEADERS.into_iter().find_map(&env).map(|list| parse_pairs(&list));
         let timeout = TIMEOUTS.into_iter().find_map(&env).and_then(|millis| millis.parse().ok());
-        let mut resource = env("OTEL_RESOURCE_ATTRIBUTES").map(|list| pairs(&list));
+        let mut resource = env("OTEL_RESOURCE_ATTRIBUTES").map(|list| parse_pairs(&list));
         let service = env("OTEL_SERVICE_NAME").map(|name| ("service.name".to_owned(), name));
         let resource = resource.get_or_insert_default();
         if let Some(service) = service {
@@ -97,7 +99,7 @@ impl Settings {
 }
 
 /// Returns the address for traces, and the variable that it comes from.
-fn address(env: &impl Fn(&str) -> Option<String>) -> Option<(&'static str, String)> {
+fn find_url(env: &impl Fn(&str) -> Option<String>) -> Option<(&'static str, String)> {
     let own = env(TRACES_ENDPOINT).map(|url| (TRACES_ENDPOINT, url));
     own.or_else(|| {
         env(ENDPOINT).map(|url| (ENDPOINT, format!("{}/v1/traces", url.trim_end_matches('/'))))
@@ -105,15 +107,15 @@ fn address(env: &impl Fn(&str) -> Option<String>) -> Option<(&'static str, Strin
 }
 
 /// Reads `key=value,key=value`, with values in percent-encoding.
-fn pairs(list: &str) -> Vec<(String, String)> {
+fn parse_pairs(list: &str) -> Vec<(String, String)> {
     let pair = |pair: &str| {
         let (name, value) = pair.split_once('=')?;
-        Some((name.trim().to_owned(), decoded(value.trim())))
+        Some((name.trim().to_owned(), percent_decode(value.trim())))
     };
     list.split(',').filter_map(pair).filter(|(name, _)| !name.is_empty()).collect()
 }
 
-fn decoded(text: &str) -> String {
+fn percent_decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, tail @ ..] = rest {
@@ -133,7 +135,7 @@ fn decoded(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-impl fmt::Debug for Settings {
+impl fmt::Debug for OtelSettings {
     /// Leaves the values of headers out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let headers: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
@@ -151,14 +153,14 @@ impl fmt::Debug for Settings {
 mod tests {
     use super::*;
 
-    fn read(vars: &[(&str, &str)]) -> Result<Option<Settings>, SettingsError> {
-        Settings::from_env(|name| {
+    fn read(vars: &[(&str, &str)]) -> Result<Option<OtelSettings>, OtelSettingsError> {
+        OtelSettings::from_env(|name| {
             vars.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
         })
     }
 
     #[test]
-    fn nothing_is_sent_unless_somebody_asks_for_it() {
+    fn nothing_is_sent_without_an_endpoint() {
         let on = (ENDPOINT, "http://127.0.0.1:4318/");
         assert_eq!(read(&[]), Ok(None));
         assert_eq!(read(&[on, ("OTEL_SDK_DISABLED", "true")]), Ok(None));
@@ -171,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_meant_for_traces_alone_counts_first() {
+    fn trace_variables_take_precedence() {
         let settings = read(&[
             (ENDPOINT, "http://127.0.0.1:1"),
             (TRACES_ENDPOINT, "http://127.0.0.1:2/in"),
@@ -190,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_had_is_said() {
+    fn an_unsupported_setting_is_an_error() {
         let error = |vars| read(vars).unwrap_err().to_string();
         assert_eq!(
             error(&[(ENDPOINT, "http://127.0.0.1:4317"), (PROTOCOLS[1], "grpc")]),

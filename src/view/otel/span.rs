@@ -6,22 +6,22 @@ use super::ids::SpanId;
 
 /// Something that took its time.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Span {
+pub(super) struct OtelSpan {
     pub(super) id: SpanId,
     pub(super) parent: Option<SpanId>,
     pub(super) name: String,
     pub(super) kind: SpanKind,
-    pub(super) began: Timestamp,
-    pub(super) ended: Timestamp,
-    pub(super) attributes: Vec<(&'static str, Attribute)>,
-    pub(super) events: Vec<Happening>,
+    pub(super) started_at: Timestamp,
+    pub(super) ended_at: Timestamp,
+    pub(super) attributes: Vec<(&'static str, AttributeValue)>,
+    pub(super) events: Vec<SpanEvent>,
     /// Why it failed, if it did.
     pub(super) error: Option<String>,
 }
 
 /// Something that happened while it went on.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Happening {
+pub(super) struct SpanEvent {
     pub(super) at: Timestamp,
     pub(super) name: &'static str,
 }
@@ -37,58 +37,58 @@ pub(super) enum SpanKind {
 
 /// The value of an attribute.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Attribute {
+pub(super) enum AttributeValue {
     Text(String),
     Number(u64),
-    Real(f64),
-    Texts(Vec<String>),
+    Float(f64),
+    List(Vec<String>),
 }
 
-impl Span {
+impl OtelSpan {
     /// Adds an attribute.
-    pub(super) fn set(&mut self, name: &'static str, value: impl Into<Attribute>) {
+    pub(super) fn set_attribute(&mut self, name: &'static str, value: impl Into<AttributeValue>) {
         self.attributes.push((name, value.into()));
     }
 
     /// Notes that it failed; `kind` is one of few words.
-    pub(super) fn fail(&mut self, kind: impl Into<String>, message: impl Into<String>) {
-        self.set("error.type", kind.into());
+    pub(super) fn set_error(&mut self, kind: impl Into<String>, message: impl Into<String>) {
+        self.set_attribute("error.type", kind.into());
         self.error = Some(message.into());
     }
 }
 
-impl From<&str> for Attribute {
+impl From<&str> for AttributeValue {
     fn from(text: &str) -> Self {
         Self::Text(text.to_owned())
     }
 }
 
-impl From<String> for Attribute {
+impl From<String> for AttributeValue {
     fn from(text: String) -> Self {
         Self::Text(text)
     }
 }
 
-impl From<u64> for Attribute {
+impl From<u64> for AttributeValue {
     fn from(number: u64) -> Self {
         Self::Number(number)
     }
 }
 
-impl From<u32> for Attribute {
+impl From<u32> for AttributeValue {
     fn from(number: u32) -> Self {
         Self::Number(number.into())
     }
 }
 
-impl From<f64> for Attribute {
+impl From<f64> for AttributeValue {
     fn from(number: f64) -> Self {
-        Self::Real(number)
+        Self::Float(number)
     }
 }
 
-impl From<Vec<String>> for Attribute {
+impl From<Vec<String>> for AttributeValue {
     fn from(texts: Vec<String>) -> Self {
-        Self::Texts(texts)
+        Self::List(texts)
     }
 }

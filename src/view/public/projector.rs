@@ -4,62 +4,64 @@ use std::sync::{Arc, OnceLock};
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::calls::OpenCall;
+use super::open_model_call::OpenModelCall;
 use super::throttle::Throttle;
-use super::tools::Tools;
+use super::tool_calls::ToolCallTracker;
 use super::{
-    AgentEnd, AgentStart, ApiCallStart, CompactionComplete, CompactionTriggered, Error,
-    GivenLimits, HookComplete, Kind, LoopDetected, Measure, PublicEvent, Retry, RetryCause, SCHEMA,
-    SafetyNet, Severity, StateChange, Steering, SteeringReceived, SubagentCall, SummaryBy,
-    TextDelta, Unfinished,
+    AgentEnd, AgentStart, ApiCallStart, CompactionComplete, CompactionTriggered, EffectiveLimits,
+    ErrorEvent, HookComplete, IncompleteReply, LimitAction, LimitReached, LoopDetected,
+    MessageTiming, PublicEvent, PublicEventKind, RetryCause, RetryEvent, SCHEMA, Severity,
+    StateChange, SteeringReceived, SubagentCall, SummaryAuthor, TextDelta,
 };
 use crate::machine::chart::Chart;
 use crate::machine::{
-    Charge, Check, Effect, Event, EventKind, Fold, Move, Note, Outcome, Outcomes, Run, Slot, Spent,
-    State, StateKind, StopReason,
+    BudgetUsage, CallState, CheckResult, Effect, Event, EventKind, Machine, MachineNote,
+    MachineOutput, PricedUsage, RunContext, RunOutcome, State, StateKind, StopReason, Transition,
 };
-use crate::model::{EffectId, Finish, Item, Origin, Reply, Time, Tokens};
-use crate::port::{Delta, HookRun, Notice, Seen};
-use crate::view::About;
+use crate::model::{
+    ConversationItem, EffectId, MessageOrigin, Reply, ReplyFinish, RunTime, Tokens,
+};
+use crate::port::{EffectNotice, HookRun, ReplyDelta, RunEvent};
+use crate::view::RunInfo;
 
 /// Folds what the driver shows into public events. Pure: the same run gives the same events.
-pub struct Projector {
-    about: Arc<About>,
+pub struct EventProjector {
+    info: Arc<RunInfo>,
     seq: u64,
     /// When the run began, on its own clock.
-    begun: Time,
+    started_at: RunTime,
     /// When the present state was entered.
-    entered: Time,
-    call: Option<OpenCall>,
-    tools: Tools,
+    entered_at: RunTime,
+    call: Option<OpenModelCall>,
+    tools: ToolCallTracker,
     /// Whether a compaction was told of that has not ended.
     is_compacting: bool,
-    spent: Spent,
+    usage: BudgetUsage,
     /// Model calls of sub-agents, those before this run included.
     subagent_calls: u32,
     /// Where the run stood when the next event comes; the chart tells by it which guard held.
-    before: Option<State>,
+    state_before: Option<State>,
     warnings: Throttle,
-    out: Vec<PublicEvent>,
+    events: Vec<PublicEvent>,
 }
 
-impl Projector {
+impl EventProjector {
     /// Returns a projector for a run that has shown nothing yet; its first event will have the number after `seq`.
-    pub fn new(about: Arc<About>, seq: u64) -> Self {
-        let subagent_calls = about.earlier.bill.subagent_calls;
+    pub fn new(about: Arc<RunInfo>, seq: u64) -> Self {
+        let subagent_calls = about.prior_usage.costs.subagent_calls;
         Self {
-            about,
+            info: about,
             seq,
             subagent_calls,
-            before: None,
-            begun: Time::START,
-            entered: Time::START,
+            state_before: None,
+            started_at: RunTime::START,
+            entered_at: RunTime::START,
             call: None,
-            tools: Tools::default(),
+            tools: ToolCallTracker::default(),
             is_compacting: false,
-            spent: Spent::default(),
+            usage: BudgetUsage::default(),
             warnings: Throttle::new(),
-            out: Vec::new(),
+            events: Vec::new(),
         }
     }
 
@@ -69,44 +71,48 @@ impl Projector {
     }
 
     /// Returns the events that something amounts to.
-    pub fn see(&mut self, seen: &Seen<'_>) -> Vec<PublicEvent> {
+    pub fn project(&mut self, seen: &RunEvent<'_>) -> Vec<PublicEvent> {
         match *seen {
-            Seen::Begun { at, fold, outcomes } => self.begin(at, fold, outcomes),
-            Seen::Event { at, event, fold, outcomes } => self.event(at, event, fold, outcomes),
-            Seen::Delta { at, id, delta } => self.delta(at, id, delta),
-            Seen::Notice { at, notice, .. } => self.notice(at, notice),
-            Seen::Ended { at, fold } => self.end(at, fold),
+            RunEvent::Started { at, machine: fold, output: outcomes } => {
+                self.begin(at, fold, outcomes)
+            }
+            RunEvent::Handled { at, event, machine: fold, output: outcomes } => {
+                self.event(at, event, fold, outcomes)
+            }
+            RunEvent::ReplyDelta { at, id, delta } => self.delta(at, id, delta),
+            RunEvent::Notice { at, notice, .. } => self.notice(at, notice),
+            RunEvent::Ended { at, machine: fold } => self.end(at, fold),
         }
-        std::mem::take(&mut self.out)
+        std::mem::take(&mut self.events)
     }
 
-    fn tell(&mut self, at: Time, kind: Kind) {
+    fn emit(&mut self, at: RunTime, kind: PublicEventKind) {
         self.seq += 1;
-        let since = at.since(self.begun).0;
+        let since = at.since(self.started_at).0;
         let since = SignedDuration::from_micros(i64::try_from(since).unwrap_or(i64::MAX));
-        self.out.push(PublicEvent {
+        self.events.push(PublicEvent {
             seq: self.seq,
-            ts: self.about.began.saturating_add(since).unwrap_or(Timestamp::MAX),
-            session_id: Arc::clone(&self.about.session_id),
+            ts: self.info.started_at.saturating_add(since).unwrap_or(Timestamp::MAX),
+            session_id: Arc::clone(&self.info.session_id),
             kind,
         });
     }
 
-    fn begin(&mut self, at: Time, fold: &Fold, outcomes: &Outcomes) {
+    fn begin(&mut self, at: RunTime, fold: &Machine, outcomes: &MachineOutput) {
         let run = fold.state.run();
-        (self.begun, self.entered, self.spent) = (at, at, run.spent);
-        self.before = Some(fold.state.clone());
+        (self.started_at, self.entered_at, self.usage) = (at, at, run.used);
+        self.state_before = Some(fold.state.clone());
         self.tools.begin(fold);
         let limits = &run.rules.limits;
         let start = AgentStart {
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION"),
-            agent: Arc::clone(&self.about.agent),
-            model: Arc::clone(&self.about.model),
-            workspace: Arc::clone(&self.about.workspace),
-            sandbox: self.about.sandbox.clone(),
-            resumed: run.calls > 0,
-            limits: GivenLimits {
+            agent: Arc::clone(&self.info.agent),
+            model: Arc::clone(&self.info.model),
+            workspace: Arc::clone(&self.info.workspace),
+            sandbox: self.info.sandbox.clone(),
+            resumed: run.model_calls > 0,
+            limits: EffectiveLimits {
                 max_steps: limits.max_steps,
                 budget_usd: limits.budget,
                 max_tokens: limits.max_tokens,
@@ -114,198 +120,226 @@ impl Projector {
                 step_timeout_seconds: limits.step_timeout,
             },
         };
-        self.tell(at, Kind::AgentStart(start));
-        self.follow(at, fold, outcomes);
+        self.emit(at, PublicEventKind::AgentStart(start));
+        self.emit_starts(at, fold, outcomes);
     }
 
     /// First what is over, then what the machine notes, then where it went, then what begins.
-    fn event(&mut self, at: Time, event: &Event, fold: &Fold, outcomes: &Outcomes) {
+    fn event(&mut self, at: RunTime, event: &Event, fold: &Machine, outcomes: &MachineOutput) {
         self.call_ended(at, event, fold, outcomes);
-        self.delegated(at, event, fold);
-        self.spent = fold.state.run().spent;
-        self.tools.decided(event);
-        for end in self.tools.ended(fold) {
-            self.tell(at, end);
+        self.emit_subagent_usage(at, event, fold);
+        self.usage = fold.state.run().used;
+        self.tools.on_event(event);
+        for end in self.tools.take_ends(fold) {
+            self.emit(at, end);
         }
         self.messages(at, event, fold);
         for note in &outcomes.notes {
-            self.note(at, note, event, fold);
+            self.emit_note(at, note, event, fold);
         }
-        let mut before = self.before.replace(fold.state.clone());
-        for change in &outcomes.moves {
+        let mut before = self.state_before.replace(fold.state.clone());
+        for change in &outcomes.transitions {
             // What lies between two changes of state at once is not known.
-            let guard = before.take().and_then(|state| guard(&state, at, event, *change));
-            let duration = at.since(self.entered);
-            self.entered = at;
+            let guard = before.take().and_then(|state| guard_name(&state, at, event, *change));
+            let duration = at.since(self.entered_at);
+            self.entered_at = at;
             let (from, to) = (change.from, change.to);
             let event = change.event;
-            self.tell(at, Kind::StateChange(StateChange { from, to, event, guard, duration }));
+            self.emit(
+                at,
+                PublicEventKind::StateChange(StateChange { from, to, event, guard, duration }),
+            );
             if to == StateKind::Done {
-                self.failure(at, fold);
+                self.emit_failure(at, fold);
             }
         }
-        self.follow(at, fold, outcomes);
+        self.emit_starts(at, fold, outcomes);
     }
 
     /// Tells what begins.
-    fn follow(&mut self, at: Time, fold: &Fold, outcomes: &Outcomes) {
+    fn emit_starts(&mut self, at: RunTime, fold: &Machine, outcomes: &MachineOutput) {
         let run = fold.state.run();
         for effect in &outcomes.effects {
-            if let Effect::Call { id, purpose, attempt, max_output } = *effect {
-                self.call = Some(OpenCall::new(id, purpose, attempt, at));
+            if let Effect::CallModel { id, purpose, attempt, max_output } = *effect {
+                self.call = Some(OpenModelCall::new(id, purpose, attempt, at));
                 let start = ApiCallStart {
                     call: id,
                     purpose,
                     attempt,
                     step: run.steps + 1,
-                    messages: messages(fold),
-                    context_tokens: fold.conversation.gauge().estimate(),
+                    messages: message_count(fold),
+                    context_tokens: fold.conversation.context_usage().estimate(),
                     max_output_tokens: max_output,
                 };
-                self.tell(at, Kind::ApiCallStart(start));
+                self.emit(at, PublicEventKind::ApiCallStart(start));
             }
         }
-        let starts = self.tools.started(&outcomes.effects, run.steps);
+        let starts = self.tools.take_starts(&outcomes.effects, run.steps);
         for start in starts {
-            self.tell(at, start);
+            self.emit(at, start);
         }
     }
 
-    fn call_ended(&mut self, at: Time, event: &Event, fold: &Fold, outcomes: &Outcomes) {
+    fn call_ended(&mut self, at: RunTime, event: &Event, fold: &Machine, outcomes: &MachineOutput) {
         let outcome = self.call.as_ref().and_then(|call| call.outcome(event, outcomes));
         let Some((call, outcome)) = outcome.and_then(|outcome| Some((self.call.take()?, outcome)))
         else {
             return;
         };
-        let Run { rules, spent, .. } = fold.state.run();
-        let Charge { usage, cost } = Charge::between(self.spent, *spent, Some(event));
+        let RunContext { rules, used: spent, .. } = fold.state.run();
+        let PricedUsage { usage, cost } = PricedUsage::between(self.usage, *spent, Some(event));
         let cost = rules.price.map(|_| cost);
-        self.tell(at, Kind::ApiCallEnd(call.end(at, outcome, usage, cost)));
+        self.emit(at, PublicEventKind::ApiCallEnd(call.end(at, outcome, usage, cost)));
     }
 
     /// Tells what a run within the run has used.
-    fn delegated(&mut self, at: Time, event: &Event, fold: &Fold) {
-        let (Event::Charged { id, usage, cost }, State::Executing(state)) = (event, &fold.state)
+    fn emit_subagent_usage(&mut self, at: RunTime, event: &Event, fold: &Machine) {
+        let (Event::UsageReported { id, usage, cost }, State::Executing(state)) =
+            (event, &fold.state)
         else {
             return;
         };
-        let is_it = |slot: &Slot| matches!(slot, Slot::Running { id: open, .. } if open == id);
-        if let Some(call) = state.calls.iter().find(|call| is_it(&call.slot)) {
+        let is_it =
+            |slot: &CallState| matches!(slot, CallState::Running { id: open, .. } if open == id);
+        if let Some(call) = state.calls.iter().find(|call| is_it(&call.state)) {
             let (tool_call_id, usage) = (call.call.id.clone(), *usage);
             let cost = state.run.rules.price.map(|_| *cost);
             self.subagent_calls += 1;
-            self.tell(at, Kind::SubagentCall(SubagentCall { tool_call_id, usage, cost }));
+            self.emit(
+                at,
+                PublicEventKind::SubagentCall(SubagentCall { tool_call_id, usage, cost }),
+            );
         }
     }
 
     /// Tells which messages of the user the run has taken in.
-    fn messages(&mut self, at: Time, event: &Event, fold: &Fold) {
+    fn messages(&mut self, at: RunTime, event: &Event, fold: &Machine) {
         match event {
             Event::Prepared { messages, .. } => {
-                let steering = messages.iter().filter(|message| message.origin == Origin::Steering);
+                let steering =
+                    messages.iter().filter(|message| message.origin == MessageOrigin::Steering);
                 for message in steering {
                     let text = Arc::clone(&message.text);
-                    let kind = Steering::Steering;
-                    self.tell(at, Kind::SteeringReceived(SteeringReceived { kind, text }));
+                    let kind = MessageTiming::Steering;
+                    self.emit(
+                        at,
+                        PublicEventKind::SteeringReceived(SteeringReceived { kind, text }),
+                    );
                 }
             }
-            Event::Checked { check: Check::FollowUp { message }, .. }
+            Event::Checked { result: CheckResult::FollowUp { message }, .. }
                 if !matches!(fold.state, State::Done(_)) =>
             {
-                let (kind, text) = (Steering::FollowUp, Arc::clone(message));
-                self.tell(at, Kind::SteeringReceived(SteeringReceived { kind, text }));
+                let (kind, text) = (MessageTiming::FollowUp, Arc::clone(message));
+                self.emit(at, PublicEventKind::SteeringReceived(SteeringReceived { kind, text }));
             }
             _ => {}
         }
     }
 
-    fn note(&mut self, at: Time, note: &Note, event: &Event, fold: &Fold) {
-        let context_tokens = fold.conversation.gauge().estimate();
-        let measure = |measure| Kind::SafetyNet(SafetyNet { measure });
+    fn emit_note(&mut self, at: RunTime, note: &MachineNote, event: &Event, fold: &Machine) {
+        let context_tokens = fold.conversation.context_usage().estimate();
+        let measure = |measure| PublicEventKind::LimitReached(LimitReached { action: measure });
         let kind = match *note {
-            Note::SafetyNet { reason } => {
-                self.give_up_compaction(at, fold);
-                measure(Measure::Close { reason })
+            MachineNote::LimitReached { reason } => {
+                self.abort_compaction(at, fold);
+                measure(LimitAction::Close { reason })
             }
-            Note::NoSummary { cause } => measure(Measure::NoSummary { cause }),
-            Note::OutputLowered { to } => measure(Measure::LowerOutput { max_output_tokens: to }),
-            Note::Spent { cost } => measure(Measure::Warn { cost_usd: cost }),
-            Note::Retry { attempt, wait, fault } => {
-                Kind::Retry(Retry { cause: RetryCause::Fault { fault, attempt, wait } })
+            MachineNote::NoFinalSummary { cause } => measure(LimitAction::NoSummary { cause }),
+            MachineNote::OutputLimitLowered { limit: to } => {
+                measure(LimitAction::LowerOutput { max_output_tokens: to })
             }
-            Note::AskedAgain => {
-                let why = unfinished(event);
-                Kind::Retry(Retry { cause: RetryCause::Unfinished { why } })
+            MachineNote::CostWarning { cost } => measure(LimitAction::Warn { cost_usd: cost }),
+            MachineNote::Retry { attempt, wait, fault } => PublicEventKind::Retry(RetryEvent {
+                cause: RetryCause::Fault { fault, attempt, wait },
+            }),
+            MachineNote::AskedAgain => {
+                let why = incomplete_reason(event);
+                PublicEventKind::Retry(RetryEvent {
+                    cause: RetryCause::IncompleteReply { reason: why },
+                })
             }
-            Note::UnknownFinish => {
+            MachineNote::UnknownFinish => {
                 let message = unknown_finish(event).into();
-                Kind::Error(Error { severity: Severity::Warning, message })
+                PublicEventKind::Error(ErrorEvent { severity: Severity::Warning, message })
             }
-            Note::LoopDetected { times } => Kind::LoopDetected(LoopDetected { times }),
+            MachineNote::LoopDetected { times } => {
+                PublicEventKind::LoopDetected(LoopDetected { times })
+            }
             // Its text is told with the event that brought it.
-            Note::Steered { .. } => return,
-            Note::Compacting { context } => {
+            MachineNote::SteeringReceived { .. } => return,
+            MachineNote::Compacting { context } => {
                 self.is_compacting = true;
-                Kind::CompactionTriggered(CompactionTriggered { context_tokens: context })
+                PublicEventKind::CompactionTriggered(CompactionTriggered {
+                    context_tokens: context,
+                })
             }
-            Note::Compacted { written } => {
+            MachineNote::Compacted { by_model: written } => {
                 if !std::mem::take(&mut self.is_compacting) {
-                    let triggered = CompactionTriggered { context_tokens: before(event, fold) };
-                    self.tell(at, Kind::CompactionTriggered(triggered));
+                    let triggered =
+                        CompactionTriggered { context_tokens: context_before(event, fold) };
+                    self.emit(at, PublicEventKind::CompactionTriggered(triggered));
                 }
-                let summary = if written { SummaryBy::Model } else { SummaryBy::Program };
-                Kind::CompactionComplete(CompactionComplete { context_tokens, summary })
+                let summary = if written { SummaryAuthor::Model } else { SummaryAuthor::Program };
+                PublicEventKind::CompactionComplete(CompactionComplete { context_tokens, summary })
             }
         };
-        self.tell(at, kind);
+        self.emit(at, kind);
     }
 
     /// A run that ends while it compacts has not compacted.
-    fn give_up_compaction(&mut self, at: Time, fold: &Fold) {
+    fn abort_compaction(&mut self, at: RunTime, fold: &Machine) {
         if std::mem::take(&mut self.is_compacting) {
-            let context_tokens = fold.conversation.gauge().estimate();
-            let summary = SummaryBy::Nobody;
+            let context_tokens = fold.conversation.context_usage().estimate();
+            let summary = SummaryAuthor::None;
             let complete = CompactionComplete { context_tokens, summary };
-            self.tell(at, Kind::CompactionComplete(complete));
+            self.emit(at, PublicEventKind::CompactionComplete(complete));
         }
     }
 
     /// Tells what went wrong, when the run failed.
-    fn failure(&mut self, at: Time, fold: &Fold) {
-        self.give_up_compaction(at, fold);
+    fn emit_failure(&mut self, at: RunTime, fold: &Machine) {
+        self.abort_compaction(at, fold);
         if let State::Done(done) = &fold.state
             && let Some(error) = &done.outcome.error
         {
             let (severity, message) = (Severity::Error, Arc::clone(error));
-            self.tell(at, Kind::Error(Error { severity, message }));
+            self.emit(at, PublicEventKind::Error(ErrorEvent { severity, message }));
         }
     }
 
-    fn delta(&mut self, at: Time, id: EffectId, delta: &Delta) {
+    fn delta(&mut self, at: RunTime, id: EffectId, delta: &ReplyDelta) {
         let Some(call) = self.call.as_mut().filter(|call| call.id == id) else { return };
-        call.heard(at);
+        call.note_first_byte(at);
         let purpose = call.purpose;
-        if let Delta::Text(text) = delta {
+        if let ReplyDelta::Text(text) = delta {
             let text = text.as_str().into();
-            self.tell(at, Kind::TextDelta(TextDelta { call: id, purpose, text }));
+            self.emit(at, PublicEventKind::TextDelta(TextDelta { call: id, purpose, text }));
         }
     }
 
-    fn notice(&mut self, at: Time, notice: &Notice) {
+    fn notice(&mut self, at: RunTime, notice: &EffectNotice) {
         match notice {
-            Notice::Hook(HookRun { name, point, outcome, took, call, said }) => {
+            EffectNotice::Hook(HookRun {
+                name,
+                point,
+                outcome,
+                duration: took,
+                call,
+                message: said,
+            }) => {
                 let hook = HookComplete {
                     name: Arc::clone(name),
                     point: *point,
                     outcome: *outcome,
-                    took: *took,
+                    duration: *took,
                     tool_call_id: call.clone(),
                     message: said.clone(),
                 };
-                self.tell(at, Kind::HookComplete(hook));
+                self.emit(at, PublicEventKind::HookComplete(hook));
             }
-            Notice::Warning { text } => {
-                let message = match self.warnings.pass(at) {
+            EffectNotice::Warning { text } => {
+                let message = match self.warnings.try_pass(at) {
                     Some(0) => Arc::clone(text),
                     Some(more) => {
                         format!("{text} ({more} warnings before it were not shown)").into()
@@ -313,13 +347,13 @@ impl Projector {
                     None => return,
                 };
                 let severity = Severity::Warning;
-                self.tell(at, Kind::Error(Error { severity, message }));
+                self.emit(at, PublicEventKind::Error(ErrorEvent { severity, message }));
             }
-            Notice::Progress { .. } => {}
+            EffectNotice::Progress { .. } => {}
         }
     }
 
-    fn end(&mut self, at: Time, fold: &Fold) {
+    fn end(&mut self, at: RunTime, fold: &Machine) {
         let run = fold.state.run();
         let outcome = match &fold.state {
             State::Done(done) => done.outcome.clone(),
@@ -327,7 +361,7 @@ impl Projector {
             | State::Compacting(_)
             | State::Calling(_)
             | State::Executing(_)
-            | State::Closing(_) => Outcome {
+            | State::Closing(_) => RunOutcome {
                 reason: StopReason::InternalError,
                 output: None,
                 error: Some("the run ended before it was over".into()),
@@ -336,67 +370,67 @@ impl Projector {
         let end = AgentEnd {
             status: outcome.reason.status(),
             reason: outcome.reason,
-            exit_code: self.about.exit_code(outcome.reason),
+            exit_code: self.info.exit_code(outcome.reason),
             steps: run.steps,
-            llm_calls: run.calls + self.subagent_calls,
-            duration: at.since(self.begun),
-            cost: run.rules.price.map(|_| run.spent.cost),
+            llm_calls: run.model_calls + self.subagent_calls,
+            duration: at.since(self.started_at),
+            cost: run.rules.price.map(|_| run.used.cost),
             output: outcome.output,
             error: outcome.error,
         };
-        self.tell(at, Kind::AgentEnd(end));
+        self.emit(at, PublicEventKind::AgentEnd(end));
     }
 }
 
 /// Returns the warning of a reply that ended for an unknown reason.
 fn unknown_finish(event: &Event) -> String {
     let reason = match event {
-        Event::Replied { reply: Reply { finish: Finish::Other(reason), .. }, .. } => reason,
+        Event::Replied { reply: Reply { finish: ReplyFinish::Other(reason), .. }, .. } => reason,
         _ => "",
     };
     format!("the reply ended for an unknown reason, '{reason}'; its text is kept, and the run ends")
 }
 
 /// Returns the guard that held when a state was left, as the statechart names it; none when the way has none.
-fn guard(before: &State, at: Time, event: &Event, change: Move) -> Option<Arc<str>> {
+fn guard_name(before: &State, at: RunTime, event: &Event, change: Transition) -> Option<Arc<str>> {
     static CHART: OnceLock<Option<Chart>> = OnceLock::new();
-    let chart = CHART.get_or_init(|| Chart::of_run().ok()).as_ref()?;
+    let chart = CHART.get_or_init(|| Chart::for_run().ok()).as_ref()?;
     let tick = Event::Tick { now: at };
     let event = if change.event == EventKind::Tick { &tick } else { event };
-    let (to, arrow) = chart.interpret(before, event).ok()?;
+    let (to, arrow) = chart.next_state(before, event).ok()?;
     let is_it = before.kind() == change.from && to == change.to && event.kind() == change.event;
     arrow.filter(|_| is_it)?.guard.as_deref().map(Arc::from)
 }
 
 /// Returns how large the context was before it was compacted without the model.
-fn before(event: &Event, fold: &Fold) -> Tokens {
+fn context_before(event: &Event, fold: &Machine) -> Tokens {
     match event {
-        Event::Prepared { facts, .. } => facts.context,
-        _ => fold.conversation.gauge().estimate(),
+        Event::Prepared { size: facts, .. } => facts.estimate,
+        _ => fold.conversation.context_usage().estimate(),
     }
 }
 
 /// Returns why the reply that an event brought is not whole.
-fn unfinished(event: &Event) -> Unfinished {
+fn incomplete_reason(event: &Event) -> IncompleteReply {
     match event {
         Event::Replied { reply, .. } => match reply.finish {
-            Finish::Length => Unfinished::Length,
-            Finish::Pause => Unfinished::Pause,
-            Finish::Stop
-            | Finish::ToolCalls
-            | Finish::Refused
-            | Finish::ContextFull
-            | Finish::Other(_) => Unfinished::Empty,
+            ReplyFinish::Length => IncompleteReply::Length,
+            ReplyFinish::Pause => IncompleteReply::Pause,
+            ReplyFinish::Stop
+            | ReplyFinish::ToolCalls
+            | ReplyFinish::Refused
+            | ReplyFinish::ContextFull
+            | ReplyFinish::Other(_) => IncompleteReply::Empty,
         },
-        _ => Unfinished::Empty,
+        _ => IncompleteReply::Empty,
     }
 }
 
 /// Returns how many messages a request with the whole conversation has.
-pub(in crate::view) fn messages(fold: &Fold) -> u32 {
-    let count = |item: &Item| match item {
-        Item::User(_) | Item::Assistant(_) => 1,
-        Item::Exchange(exchange) => 1 + exchange.results().len(),
+pub(in crate::view) fn message_count(fold: &Machine) -> u32 {
+    let count = |item: &ConversationItem| match item {
+        ConversationItem::User(_) | ConversationItem::Assistant(_) => 1,
+        ConversationItem::Exchange(exchange) => 1 + exchange.results().len(),
     };
     let messages: usize = fold.conversation.entries().iter().map(|entry| count(&entry.item)).sum();
     u32::try_from(messages).unwrap_or(u32::MAX)

@@ -1,11 +1,11 @@
 //! A limit on how often somebody outside the run may speak: servers that spam are heard, but not each time.
 
-use crate::model::{Span, Time};
+use crate::model::{RunTime, TimeSpan};
 
 /// Lets a few things through at once, and then one in each interval.
 pub(super) struct Throttle {
-    left: u32,
-    refilled: Time,
+    remaining: u32,
+    refilled_at: RunTime,
     suppressed: u32,
 }
 
@@ -13,23 +13,23 @@ pub(super) struct Throttle {
 const BURST: u32 = 10;
 
 /// How long it takes until another one may pass.
-const INTERVAL: Span = Span::secs(5);
+const INTERVAL: TimeSpan = TimeSpan::from_secs(5);
 
 impl Throttle {
     pub(super) fn new() -> Self {
-        Self { left: BURST, refilled: Time::START, suppressed: 0 }
+        Self { remaining: BURST, refilled_at: RunTime::START, suppressed: 0 }
     }
 
     /// Returns how many were suppressed before this one, when this one may pass; nothing when it may not.
-    pub(super) fn pass(&mut self, now: Time) -> Option<u32> {
-        let intervals = now.since(self.refilled).0 / INTERVAL.0;
+    pub(super) fn try_pass(&mut self, now: RunTime) -> Option<u32> {
+        let intervals = now.since(self.refilled_at).0 / INTERVAL.0;
         if intervals > 0 {
-            self.left =
-                self.left.saturating_add(u32::try_from(intervals).unwrap_or(BURST)).min(BURST);
-            self.refilled = now;
+            self.remaining =
+                self.remaining.saturating_add(u32::try_from(intervals).unwrap_or(BURST)).min(BURST);
+            self.refilled_at = now;
         }
-        if let Some(left) = self.left.checked_sub(1) {
-            self.left = left;
+        if let Some(left) = self.remaining.checked_sub(1) {
+            self.remaining = left;
             Some(std::mem::take(&mut self.suppressed))
         } else {
             self.suppressed += 1;
@@ -44,11 +44,11 @@ mod tests {
 
     /// Fault M16.
     #[test]
-    fn who_spams_is_heard_a_few_times_and_later_again() {
+    fn a_burst_passes_and_then_one_per_interval() {
         let mut throttle = Throttle::new();
-        let heard = (0..1_000).filter(|_| throttle.pass(Time(1)).is_some()).count();
+        let heard = (0..1_000).filter(|_| throttle.try_pass(RunTime(1)).is_some()).count();
         assert_eq!(heard, 10);
-        assert_eq!(throttle.pass(Time::START.after(INTERVAL)), Some(990));
-        assert_eq!(throttle.pass(Time::START.after(INTERVAL)), None);
+        assert_eq!(throttle.try_pass(RunTime::START.after(INTERVAL)), Some(990));
+        assert_eq!(throttle.try_pass(RunTime::START.after(INTERVAL)), None);
     }
 }

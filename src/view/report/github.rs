@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
-use super::Report;
-use super::markdown::{code, inert, prose, quoted, table};
-use super::sections::{names, numbers, tables, title, verdict};
-use crate::view::clean;
+use super::RunReport;
+use super::markdown::{code_span, escape, prose, quote, table};
+use super::sections::{key_figures, names, outcome, tables, title};
+use crate::view::sanitize;
 
 /// The longest comment, in bytes; GitHub takes 65 536 characters.
-const LONGEST: usize = 60_000;
+const MAX_COMMENT: usize = 60_000;
 
 /// What may be said of the task, of the answer, and how many rows each table may have: all of it, and less each time
 /// that it does not fit.
@@ -19,27 +19,27 @@ const SIZES: [(usize, usize, usize); 5] =
 const MARKER: &str = "<!-- architect-report -->";
 
 /// Returns the report as a comment.
-pub(super) fn render(report: &Report<'_>) -> String {
-    let mut sizes = SIZES.into_iter().map(|size| sized(report, size));
-    let fitting = sizes.by_ref().find(|text| text.len() <= LONGEST);
-    fitting.unwrap_or_else(|| sized(report, (0, 0, 0)))
+pub(super) fn render(report: &RunReport<'_>) -> String {
+    let mut sizes = SIZES.into_iter().map(|size| render_within(report, size));
+    let fitting = sizes.by_ref().find(|text| text.len() <= MAX_COMMENT);
+    fitting.unwrap_or_else(|| render_within(report, (0, 0, 0)))
 }
 
-fn sized(report: &Report<'_>, (task, answer, rows): (usize, usize, usize)) -> String {
-    let (sign, word) = verdict(report);
-    let mut text = format!("{MARKER}\n### {sign} {}\n\n", inert(&title(report)));
-    let _ = writeln!(text, "**{word}** · {}\n", inert(&numbers(report).join(" · ")));
-    let _ = writeln!(text, "{}", prose(&clean::cut(&report.result.output, answer)));
+fn render_within(report: &RunReport<'_>, (task, answer, rows): (usize, usize, usize)) -> String {
+    let (sign, word) = outcome(report);
+    let mut text = format!("{MARKER}\n### {sign} {}\n\n", escape(&title(report)));
+    let _ = writeln!(text, "**{word}** · {}\n", escape(&key_figures(report).join(" · ")));
+    let _ = writeln!(text, "{}", prose(&sanitize::truncate(&report.result.output, answer)));
     for facts in tables(report) {
         let (title, count) = (facts.title, facts.rows.len());
-        let count = if facts.names > 0 { format!(" ({count})") } else { String::new() };
+        let count = if facts.code_columns > 0 { format!(" ({count})") } else { String::new() };
         let _ = writeln!(text, "<details>\n<summary>{title}{count}</summary>\n");
         let _ = writeln!(text, "{}\n</details>\n", table(&facts, rows));
     }
     let _ = writeln!(text, "<details>\n<summary>Task and run</summary>\n");
-    let _ = writeln!(text, "{}", quoted(&clean::cut(&report.about.task, task)));
+    let _ = writeln!(text, "{}", quote(&sanitize::truncate(&report.info.task, task)));
     for (name, value) in names(report) {
-        let _ = writeln!(text, "- {name}: {}", code(&value));
+        let _ = writeln!(text, "- {name}: {}", code_span(&value));
     }
     text.push_str("\n</details>\n");
     text

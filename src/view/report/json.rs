@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::Report;
+use super::RunReport;
 use crate::view::jsonl;
 use crate::view::result::RunResult;
 
 /// The result document, after what was known beforehand.
 #[derive(Serialize)]
-struct Document<'a> {
+struct ReportDocument<'a> {
     task: &'a str,
     agent: &'a str,
     workspace: &'a str,
@@ -22,18 +22,18 @@ struct Document<'a> {
 }
 
 /// Returns the report in JSON.
-pub(super) fn render(report: &Report<'_>) -> String {
-    let Report { about, result } = report;
-    let document = Document {
+pub(super) fn render(report: &RunReport<'_>) -> String {
+    let RunReport { info: about, result } = report;
+    let document = ReportDocument {
         task: &about.task,
         agent: &about.agent,
         workspace: &about.workspace,
         sandbox: about.sandbox.as_ref(),
-        began: about.began.to_string(),
+        began: about.started_at.to_string(),
         version: env!("CARGO_PKG_VERSION"),
         result,
     };
     // There is nothing in it that JSON could not express.
-    let line = jsonl::line(&document).unwrap_or_default();
+    let line = jsonl::to_line(&document).unwrap_or_default();
     String::from_utf8(line).unwrap_or_default()
 }

@@ -7,7 +7,7 @@ mod github;
 mod html;
 mod json;
 mod markdown;
-mod prose;
+mod markdown_subset;
 mod sections;
 
 use std::path::Path;
@@ -15,21 +15,21 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use super::about::About;
 use super::result::RunResult;
+use super::run_info::RunInfo;
 
 /// What a report is made of.
 #[derive(Clone, Copy, Debug)]
-pub struct Report<'a> {
+pub struct RunReport<'a> {
     /// What was known of the run beforehand.
-    pub about: &'a About,
+    pub info: &'a RunInfo,
     /// What it came to.
     pub result: &'a RunResult,
 }
 
 /// A format of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum ReportFormat {
     /// The result document with what was known beforehand.
     Json,
     /// Markdown for a file.
@@ -43,11 +43,11 @@ pub enum Format {
 /// A format that there is none of.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("unknown report format '{0}'; there are: json, markdown, github, html")]
-pub struct UnknownFormat(String);
+pub struct UnknownReportFormat(String);
 
-impl Format {
+impl ReportFormat {
     /// Returns the format that a file's ending asks for, if it does.
-    pub fn of(path: &Path) -> Option<Self> {
+    pub fn from_path(path: &Path) -> Option<Self> {
         match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
             "json" => Some(Self::Json),
             "md" | "markdown" => Some(Self::Markdown),
@@ -57,28 +57,28 @@ impl Format {
     }
 }
 
-impl FromStr for Format {
-    type Err = UnknownFormat;
+impl FromStr for ReportFormat {
+    type Err = UnknownReportFormat;
 
-    fn from_str(word: &str) -> Result<Self, UnknownFormat> {
+    fn from_str(word: &str) -> Result<Self, UnknownReportFormat> {
         match word {
             "json" => Ok(Self::Json),
             "markdown" => Ok(Self::Markdown),
             "github" => Ok(Self::Github),
             "html" => Ok(Self::Html),
-            _ => Err(UnknownFormat(word.to_owned())),
+            _ => Err(UnknownReportFormat(word.to_owned())),
         }
     }
 }
 
-impl Report<'_> {
+impl RunReport<'_> {
     /// Returns the report in a format.
-    pub fn render(&self, format: Format) -> String {
+    pub fn render(&self, format: ReportFormat) -> String {
         match format {
-            Format::Json => json::render(self),
-            Format::Markdown => markdown::render(self),
-            Format::Github => github::render(self),
-            Format::Html => html::render(self),
+            ReportFormat::Json => json::render(self),
+            ReportFormat::Markdown => markdown::render(self),
+            ReportFormat::Github => github::render(self),
+            ReportFormat::Html => html::render(self),
         }
     }
 }
@@ -88,11 +88,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ending_of_a_file_tells_the_format() {
-        let of = |path| Format::of(Path::new(path));
-        assert_eq!(of("out/report.JSON"), Some(Format::Json));
-        assert_eq!(of("report.md"), Some(Format::Markdown));
-        assert_eq!(of("report.htm"), Some(Format::Html));
+    fn the_file_extension_determines_the_format() {
+        let of = |path| ReportFormat::from_path(Path::new(path));
+        assert_eq!(of("out/report.JSON"), Some(ReportFormat::Json));
+        assert_eq!(of("report.md"), Some(ReportFormat::Markdown));
+        assert_eq!(of("report.htm"), Some(ReportFormat::Html));
         assert_eq!([of("report"), of("report.txt"), of(".md")], [None; 3]);
     }
 }

@@ -1,77 +1,77 @@
 //! What the reports for people say, whatever their format.
 
-use super::Report;
-use crate::machine::{Status, StopReason};
-use crate::model::{FileAction, count};
-use crate::view::clean;
+use super::RunReport;
+use crate::machine::{RunStatus, StopReason};
+use crate::model::{FileAction, pluralize};
+use crate::view::sanitize;
 
 /// One line of facts about a file, a tool call or a cost; each cell is plain text.
-pub(super) type Row = Vec<String>;
+pub(super) type TableRow = Vec<String>;
 
 /// A table of facts. The first columns are names.
-pub(super) struct Facts {
+pub(super) struct ReportTable {
     pub(super) title: &'static str,
-    pub(super) head: &'static [&'static str],
-    pub(super) rows: Vec<Row>,
+    pub(super) header: &'static [&'static str],
+    pub(super) rows: Vec<TableRow>,
     /// How many columns, from the left, are names.
-    pub(super) names: usize,
+    pub(super) code_columns: usize,
 }
 
 /// The most characters of one cell.
-const CELL: usize = 160;
+const MAX_CELL: usize = 160;
 
 /// Returns a sign and a word for how the run went.
-pub(super) fn verdict(report: &Report<'_>) -> (&'static str, &'static str) {
+pub(super) fn outcome(report: &RunReport<'_>) -> (&'static str, &'static str) {
     match (report.result.status, report.result.stop_reason) {
-        (Status::Success, _) => ("✅", "Completed"),
-        (Status::Partial, Some(StopReason::UserInterrupt(_))) => ("🛑", "Interrupted"),
-        (Status::Partial, _) => ("⚠️", "Stopped early"),
-        (Status::Failed, _) => ("❌", "Failed"),
+        (RunStatus::Success, _) => ("✅", "Completed"),
+        (RunStatus::Partial, Some(StopReason::UserInterrupt(_))) => ("🛑", "Interrupted"),
+        (RunStatus::Partial, _) => ("⚠️", "Stopped early"),
+        (RunStatus::Failed, _) => ("❌", "Failed"),
     }
 }
 
 /// Returns the task as a title.
-pub(super) fn title(report: &Report<'_>) -> String {
-    clean::headline(&report.about.task, 100)
+pub(super) fn title(report: &RunReport<'_>) -> String {
+    sanitize::headline(&report.info.task, 100)
 }
 
 /// Returns what there is to say of the run in a few numbers.
-pub(super) fn numbers(report: &Report<'_>) -> Vec<String> {
+pub(super) fn key_figures(report: &RunReport<'_>) -> Vec<String> {
     let result = report.result;
     let reason = result.stop_reason.map_or("not begun", StopReason::name);
     let mut numbers = vec![
         format!("{reason} (exit {})", result.exit_code),
-        count(result.steps, "step", "steps"),
-        count(result.llm_calls, "LLM call", "LLM calls"),
+        pluralize(result.steps, "step", "steps"),
+        pluralize(result.llm_calls, "LLM call", "LLM calls"),
         result.duration.to_string(),
     ];
     numbers.extend(result.cost.map(|cost| cost.to_string()));
     if !result.denied.is_empty() {
-        numbers.push(count(result.denied.len(), "denied call", "denied calls"));
+        numbers.push(pluralize(result.denied.len(), "denied call", "denied calls"));
     }
     numbers
 }
 
 /// Returns the names that belong to the run.
-pub(super) fn names(report: &Report<'_>) -> Vec<(&'static str, String)> {
-    let about = report.about;
+pub(super) fn names(report: &RunReport<'_>) -> Vec<(&'static str, String)> {
+    let about = report.info;
     let mut names = vec![
         ("session", about.session_id.to_string()),
         ("model", about.model.to_string()),
         ("agent", about.agent.to_string()),
-        ("began", format!("{:.0}", about.began)),
+        ("began", format!("{:.0}", about.started_at)),
     ];
     names.extend(about.sandbox.as_ref().map(|sandbox| ("sandbox", sandbox.to_string())));
     names.into_iter().map(|(name, value)| (name, cell(&value))).collect()
 }
 
 /// Returns the tables that have anything to say.
-pub(super) fn tables(report: &Report<'_>) -> Vec<Facts> {
+pub(super) fn tables(report: &RunReport<'_>) -> Vec<ReportTable> {
     let all = [files(report), tools(report), denied(report), costs(report)];
     all.into_iter().filter(|facts| !facts.rows.is_empty()).collect()
 }
 
-fn files(report: &Report<'_>) -> Facts {
+fn files(report: &RunReport<'_>) -> ReportTable {
     let row = |file: &crate::view::result::FileModified| {
         let action = match file.action {
             FileAction::Created => "created",
@@ -81,37 +81,42 @@ fn files(report: &Report<'_>) -> Facts {
         vec![cell(&file.path), action.to_owned(), format!("+{} −{}", file.added, file.removed)]
     };
     let rows = report.result.files_modified.iter().map(row).collect();
-    Facts { title: "Files", head: &["file", "change", "lines"], rows, names: 1 }
+    ReportTable { title: "Files", header: &["file", "change", "lines"], rows, code_columns: 1 }
 }
 
-fn tools(report: &Report<'_>) -> Facts {
+fn tools(report: &RunReport<'_>) -> ReportTable {
     let row = |tool: &crate::view::result::ToolUsed| {
         let what = match &tool.path {
             Some(path) => cell(path),
-            None => cell(&tool.brief.what),
+            None => cell(&tool.brief.arguments),
         };
         let result = match (&tool.brief.error, &tool.error) {
             (None, None) => "ok".to_owned(),
-            (Some(error), _) | (None, Some(error)) => clean::headline(error, CELL),
+            (Some(error), _) | (None, Some(error)) => sanitize::headline(error, MAX_CELL),
         };
         vec![cell(&tool.name), what, result, tool.duration.to_string()]
     };
     let rows = report.result.tools_used.iter().map(row).collect();
-    Facts { title: "Tool calls", head: &["tool", "what", "result", "time"], rows, names: 2 }
+    ReportTable {
+        title: "Tool calls",
+        header: &["tool", "what", "result", "time"],
+        rows,
+        code_columns: 2,
+    }
 }
 
-fn denied(report: &Report<'_>) -> Facts {
-    let row = |denied: &crate::view::result::Denied| {
+fn denied(report: &RunReport<'_>) -> ReportTable {
+    let row = |denied: &crate::view::result::DeniedCall| {
         let arguments = cell(&denied.arguments.to_string());
-        vec![cell(&denied.tool), arguments, clean::headline(&denied.reason, CELL)]
+        vec![cell(&denied.tool), arguments, sanitize::headline(&denied.reason, MAX_CELL)]
     };
     let rows = report.result.denied.iter().map(row).collect();
-    Facts { title: "Denied", head: &["tool", "arguments", "reason"], rows, names: 2 }
+    ReportTable { title: "Denied", header: &["tool", "arguments", "reason"], rows, code_columns: 2 }
 }
 
-fn costs(report: &Report<'_>) -> Facts {
+fn costs(report: &RunReport<'_>) -> ReportTable {
     let (usage, costs) = (&report.result.usage, &report.result.costs);
-    let mut rows: Vec<Row> = [
+    let mut rows: Vec<TableRow> = [
         ("input tokens", usage.input_tokens),
         ("from the cache", usage.cached_input_tokens),
         ("into the cache", usage.cache_write_tokens),
@@ -122,14 +127,14 @@ fn costs(report: &Report<'_>) -> Facts {
     .filter(|(_, tokens)| tokens.0 > 0)
     .map(|(name, tokens)| vec![name.to_owned(), tokens.0.to_string()])
     .collect();
-    let source = |(source, cost): (&crate::view::Source, &crate::model::Micros)| {
+    let source = |(source, cost): (&crate::view::CostSource, &crate::model::MicroUsd)| {
         vec![format!("cost: {}", source.name()), cost.to_string()]
     };
     rows.extend(costs.by_source.iter().map(source));
     rows.extend(costs.total.map(|total| vec!["cost: total".to_owned(), total.to_string()]));
-    Facts { title: "Usage", head: &["what", "how much"], rows, names: 0 }
+    ReportTable { title: "Usage", header: &["what", "how much"], rows, code_columns: 0 }
 }
 
 fn cell(text: &str) -> String {
-    clean::cut(&clean::line(text), CELL)
+    sanitize::truncate(&sanitize::line(text), MAX_CELL)
 }

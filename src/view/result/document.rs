@@ -6,10 +6,10 @@ use std::sync::Arc;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use crate::machine::{Status, StopReason};
-use crate::model::{FileAction, Micros, Span};
-use crate::view::Source;
-use crate::view::public::{SCHEMA, Used, maybe_dollars, millis, seconds};
+use crate::machine::{RunStatus, StopReason};
+use crate::model::{FileAction, MicroUsd, TimeSpan};
+use crate::view::CostSource;
+use crate::view::public::{SCHEMA, TokenUsage, maybe_dollars, millis, seconds};
 
 /// What a run came to.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -19,7 +19,7 @@ pub struct RunResult {
     /// The session; null when there is none yet.
     pub session_id: Option<Arc<str>>,
     /// How the run went, in one word.
-    pub status: Status,
+    pub status: RunStatus,
     /// Why it ended; null when it did not even begin.
     #[serde(serialize_with = "name")]
     pub stop_reason: Option<StopReason>,
@@ -35,7 +35,7 @@ pub struct RunResult {
     pub llm_calls: u32,
     /// How long it took.
     #[serde(rename = "duration_seconds", serialize_with = "seconds")]
-    pub duration: Span,
+    pub duration: TimeSpan,
     /// The model, as `provider/name`.
     pub model: Option<Arc<str>>,
     /// The tool calls, in call order.
@@ -43,19 +43,19 @@ pub struct RunResult {
     /// The files that are not what they were, each once.
     pub files_modified: Vec<FileModified>,
     /// What all calls used.
-    pub usage: Used,
+    pub usage: TokenUsage,
     /// What all calls cost; null when the model has no price.
     #[serde(serialize_with = "maybe_dollars")]
-    pub cost: Option<Micros>,
+    pub cost: Option<MicroUsd>,
     /// The same money, by what it was spent on.
-    pub costs: Costs,
+    pub costs: RunCosts,
     /// The tool calls that were denied.
-    pub denied: Vec<Denied>,
+    pub denied: Vec<DeniedCall>,
     /// What went wrong, when something did.
     pub error: Option<Arc<str>>,
     /// The command that resumes the session after an early end; told to people alone.
     #[serde(skip)]
-    pub resume: Option<Arc<str>>,
+    pub resume_command: Option<Arc<str>>,
     /// What the self-evaluation says, when there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evaluation: Option<Value>,
@@ -73,20 +73,20 @@ pub struct ToolUsed {
     pub path: Option<Arc<str>>,
     /// How long it ran.
     #[serde(rename = "duration_ms", serialize_with = "millis")]
-    pub duration: Span,
+    pub duration: TimeSpan,
     /// Why it failed, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<Arc<str>>,
     /// What it was called with and why it failed, each in one line; for reports.
     #[serde(skip)]
-    pub brief: Brief,
+    pub brief: ToolCallBrief,
 }
 
 /// A tool call in few words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Brief {
+pub struct ToolCallBrief {
     /// What it was called with: a path, a command.
-    pub what: Arc<str>,
+    pub arguments: Arc<str>,
     /// Why it failed; none when it did not.
     pub error: Option<Arc<str>>,
 }
@@ -108,18 +108,18 @@ pub struct FileModified {
 
 /// What the calls cost, by what they were for.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Costs {
+pub struct RunCosts {
     /// All of it; null when the model has no price.
     #[serde(rename = "total_cost_usd", serialize_with = "maybe_dollars")]
-    pub total: Option<Micros>,
+    pub total: Option<MicroUsd>,
     /// What each kind of call cost.
     #[serde(serialize_with = "by_source")]
-    pub by_source: BTreeMap<Source, Micros>,
+    pub by_source: BTreeMap<CostSource, MicroUsd>,
 }
 
 /// A tool call that was denied.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Denied {
+pub struct DeniedCall {
     /// The tool.
     pub tool: Arc<str>,
     /// What it was called with.
@@ -129,32 +129,32 @@ pub struct Denied {
 }
 
 /// The exit code for configuration, usage, an unknown session or agent.
-const REFUSED: u8 = 3;
+const CONFIGURATION_EXIT_CODE: u8 = 3;
 
 impl RunResult {
     /// Returns the document of a run that did not begin: its configuration is wrong, say.
-    pub fn refused(error: impl Into<Arc<str>>) -> Self {
+    pub fn not_started(error: impl Into<Arc<str>>) -> Self {
         let error = error.into();
         Self {
             schema: SCHEMA,
             session_id: None,
-            status: Status::Failed,
+            status: RunStatus::Failed,
             stop_reason: None,
-            exit_code: REFUSED,
+            exit_code: CONFIGURATION_EXIT_CODE,
             output: Arc::clone(&error),
             structured_output: None,
             steps: 0,
             llm_calls: 0,
-            duration: Span::ZERO,
+            duration: TimeSpan::ZERO,
             model: None,
             tools_used: Vec::new(),
             files_modified: Vec::new(),
-            usage: Used::default(),
+            usage: TokenUsage::default(),
             cost: None,
-            costs: Costs::default(),
+            costs: RunCosts::default(),
             denied: Vec::new(),
             error: Some(error),
-            resume: None,
+            resume_command: None,
             evaluation: None,
         }
     }
@@ -168,6 +168,9 @@ fn name<S: Serializer>(reason: &Option<StopReason>, to: S) -> Result<S::Ok, S::E
     }
 }
 
-fn by_source<S: Serializer>(costs: &BTreeMap<Source, Micros>, to: S) -> Result<S::Ok, S::Error> {
-    to.collect_map(costs.iter().map(|(source, cost)| (source, cost.dollars())))
+fn by_source<S: Serializer>(
+    costs: &BTreeMap<CostSource, MicroUsd>,
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    to.collect_map(costs.iter().map(|(source, cost)| (source, cost.as_dollars())))
 }

@@ -2,39 +2,40 @@
 
 use std::collections::BTreeMap;
 
-use super::files::Files;
-use super::{Costs, RunResult};
-use crate::model::{FileChange, Micros, Span};
-use crate::view::public::Used;
+use super::changed_files::ChangedFiles;
+use super::{RunCosts, RunResult};
+use crate::model::{FileChange, MicroUsd, TimeSpan};
+use crate::view::public::TokenUsage;
 
 impl RunResult {
     /// Returns the result of runs that were made one after the other: one of them, the `speaker`, says how it all went;
     /// what they used and did counts together. Returns nothing when there is no such run.
-    pub fn joined(runs: &[Self], speaker: usize) -> Option<Self> {
-        let mut files = Files::default();
+    pub fn join(runs: &[Self], speaker: usize) -> Option<Self> {
+        let mut files = ChangedFiles::default();
         for file in runs.iter().flat_map(|run| &run.files_modified) {
             let (path, action) = (file.path.clone(), file.action);
             files.add(&FileChange { path, action, added: file.added, removed: file.removed });
         }
-        let mut usage = Used::default();
+        let mut usage = TokenUsage::default();
         let mut by_source = BTreeMap::new();
-        for run in accounts(runs) {
+        for run in last_of_each_session(runs) {
             usage += run.usage;
             for (source, cost) in &run.costs.by_source {
-                let sum: &mut Micros = by_source.entry(*source).or_default();
+                let sum: &mut MicroUsd = by_source.entry(*source).or_default();
                 *sum = *sum + *cost;
             }
         }
-        let cost = accounts(runs).filter_map(|run| run.cost).reduce(|sum, cost| sum + cost);
+        let cost =
+            last_of_each_session(runs).filter_map(|run| run.cost).reduce(|sum, cost| sum + cost);
         Some(Self {
-            steps: accounts(runs).map(|run| run.steps).sum(),
-            llm_calls: accounts(runs).map(|run| run.llm_calls).sum(),
-            duration: Span(runs.iter().map(|run| run.duration.0).sum()),
+            steps: last_of_each_session(runs).map(|run| run.steps).sum(),
+            llm_calls: last_of_each_session(runs).map(|run| run.llm_calls).sum(),
+            duration: TimeSpan(runs.iter().map(|run| run.duration.0).sum()),
             tools_used: runs.iter().flat_map(|run| run.tools_used.clone()).collect(),
-            files_modified: files.told(),
+            files_modified: files.changed(),
             usage,
             cost,
-            costs: Costs { total: cost, by_source },
+            costs: RunCosts { total: cost, by_source },
             denied: runs.iter().flat_map(|run| run.denied.clone()).collect(),
             ..runs.get(speaker)?.clone()
         })
@@ -42,7 +43,7 @@ impl RunResult {
 }
 
 /// Returns the runs whose accounts add up: the newest one of each session, since it counts what came before it.
-fn accounts(runs: &[RunResult]) -> impl Iterator<Item = &RunResult> {
+fn last_of_each_session(runs: &[RunResult]) -> impl Iterator<Item = &RunResult> {
     let is_newest = |index: usize, run: &RunResult| {
         runs.iter().skip(index + 1).all(|later| later.session_id != run.session_id)
     };

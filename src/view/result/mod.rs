@@ -1,10 +1,10 @@
 //! The result document: what a run came to, for scripts.
 
+mod answer;
+mod changed_files;
 mod document;
-mod files;
 mod join;
-mod output;
-mod tally;
+mod result_builder;
 
-pub use document::{Brief, Costs, Denied, FileModified, RunResult, ToolUsed};
-pub use tally::Tally;
+pub use document::{DeniedCall, FileModified, RunCosts, RunResult, ToolCallBrief, ToolUsed};
+pub use result_builder::RunResultBuilder;

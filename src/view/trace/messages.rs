@@ -5,17 +5,21 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::moment;
-use crate::machine::{Entry, EntryId, Executing, Fold, Note, Outcomes, Slot, State};
-use crate::model::{Item, Origin, Reply, Time, ToolCall, ToolResult, ToolStatus};
+use crate::machine::{
+    CallState, ConversationEntry, EntryId, Executing, Machine, MachineNote, MachineOutput, State,
+};
+use crate::model::{
+    ConversationItem, MessageOrigin, Reply, RunTime, ToolCall, ToolResult, ToolStatus,
+};
 
 /// Something that was said.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Message {
+pub struct TraceMessage {
     /// The record that made it part of the conversation; zero for what the session began with.
     pub seq: u64,
     /// When it became a part of it.
     #[serde(rename = "at_ms", serialize_with = "moment")]
-    pub at: Time,
+    pub at: RunTime,
     /// Who says it.
     #[serde(flatten)]
     pub speaker: Speaker,
@@ -30,7 +34,7 @@ pub enum Speaker {
     /// Somebody tells the model something.
     User {
         /// Who.
-        origin: Origin,
+        origin: MessageOrigin,
     },
     /// The model.
     Assistant,
@@ -52,19 +56,26 @@ pub enum Speaker {
 
 /// The messages, while they are collected.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Messages {
-    found: Vec<Message>,
+pub(super) struct MessageCollector {
+    messages: Vec<TraceMessage>,
     newest: Option<EntryId>,
 }
 
-impl Messages {
+impl MessageCollector {
     /// Takes in what the conversation has had since the last time.
-    pub(super) fn said(&mut self, seq: u64, at: Time, fold: &Fold, outcomes: &Outcomes) {
+    pub(super) fn add_new(
+        &mut self,
+        seq: u64,
+        at: RunTime,
+        fold: &Machine,
+        outcomes: &MachineOutput,
+    ) {
         let entries = fold.conversation.entries();
-        let is_new = |entry: &&Entry| self.newest.is_none_or(|newest| entry.id > newest);
+        let is_new =
+            |entry: &&ConversationEntry| self.newest.is_none_or(|newest| entry.id > newest);
         let was_compacted =
-            outcomes.notes.iter().any(|note| matches!(note, Note::Compacted { .. }));
-        let new: Vec<&Entry> = if was_compacted {
+            outcomes.notes.iter().any(|note| matches!(note, MachineNote::Compacted { .. }));
+        let new: Vec<&ConversationEntry> = if was_compacted {
             // A summary is newer than what stands behind it.
             entries.iter().filter(is_new).collect()
         } else {
@@ -74,15 +85,15 @@ impl Messages {
         let newest = new.iter().map(|entry| entry.id).max();
         for entry in new {
             match &entry.item {
-                Item::User(message) => {
+                ConversationItem::User(message) => {
                     let speaker = Speaker::User { origin: message.origin };
                     self.push(seq, at, speaker, Arc::clone(&message.text));
                 }
-                Item::Assistant(reply) => self.reply(seq, at, reply),
-                Item::Exchange(exchange) => {
-                    self.reply(seq, at, exchange.reply());
+                ConversationItem::Assistant(reply) => self.add_reply(seq, at, reply),
+                ConversationItem::Exchange(exchange) => {
+                    self.add_reply(seq, at, exchange.reply());
                     for (call, result) in exchange.reply().calls().zip(exchange.results()) {
-                        self.called(seq, at, call, Some(result));
+                        self.add_call(seq, at, call, Some(result));
                     }
                 }
             }
@@ -91,36 +102,38 @@ impl Messages {
     }
 
     /// Takes in what a cancelled request had said.
-    pub(super) fn partial(&mut self, seq: u64, at: Time, text: &str) {
+    pub(super) fn add_partial(&mut self, seq: u64, at: RunTime, text: &str) {
         self.push(seq, at, Speaker::Partial, text.into());
     }
 
     /// Takes in the reply whose calls are still under way.
-    pub(super) fn open(&mut self, at: Time, fold: &Fold) {
+    pub(super) fn add_open_reply(&mut self, at: RunTime, fold: &Machine) {
         let State::Executing(Executing { reply, calls, .. }) = &fold.state else { return };
-        let seq = self.found.last().map_or(0, |message| message.seq);
-        self.reply(seq, at, reply);
+        let seq = self.messages.last().map_or(0, |message| message.seq);
+        self.add_reply(seq, at, reply);
         for open in calls {
-            let result = match &open.slot {
-                Slot::Settled(result) => Some(result),
-                Slot::Queued | Slot::Vetting { .. } | Slot::Running { .. } => None,
+            let result = match &open.state {
+                CallState::Completed(result) => Some(result),
+                CallState::Queued | CallState::Authorizing { .. } | CallState::Running { .. } => {
+                    None
+                }
             };
-            self.called(seq, at, &open.call, result);
+            self.add_call(seq, at, &open.call, result);
         }
     }
 
     /// Returns all of them.
-    pub(super) fn finish(self) -> Vec<Message> {
-        self.found
+    pub(super) fn finish(self) -> Vec<TraceMessage> {
+        self.messages
     }
 
-    fn reply(&mut self, seq: u64, at: Time, reply: &Reply) {
+    fn add_reply(&mut self, seq: u64, at: RunTime, reply: &Reply) {
         if reply.has_text() {
             self.push(seq, at, Speaker::Assistant, reply.text());
         }
     }
 
-    fn called(&mut self, seq: u64, at: Time, call: &ToolCall, result: Option<&ToolResult>) {
+    fn add_call(&mut self, seq: u64, at: RunTime, call: &ToolCall, result: Option<&ToolResult>) {
         let name = || Arc::clone(&call.name);
         self.push(seq, at, Speaker::ToolCall { name: name() }, call.arguments.text().into());
         if let Some(result) = result {
@@ -129,7 +142,7 @@ impl Messages {
         }
     }
 
-    fn push(&mut self, seq: u64, at: Time, speaker: Speaker, text: Arc<str>) {
-        self.found.push(Message { seq, at, speaker, text });
+    fn push(&mut self, seq: u64, at: RunTime, speaker: Speaker, text: Arc<str>) {
+        self.messages.push(TraceMessage { seq, at, speaker, text });
     }
 }

@@ -4,31 +4,31 @@
 //! one [`Trace`] of them. Time is never guessed: each stretch between two records belongs to the state that the later
 //! one met, and within that state to what is known to have gone on.
 
-mod account;
 mod chart;
-mod curves;
 mod messages;
 mod page;
 mod phase;
-mod table;
+mod time_account;
+mod time_table;
 mod timeline;
 mod tracer;
+mod usage_chart;
 
 use serde::{Serialize, Serializer};
 
-pub use account::{Edge, PhaseTime, StateTime};
-pub use messages::{Message, Speaker};
-pub use phase::Phase;
+pub use messages::{Speaker, TraceMessage};
+pub use phase::TracePhase;
+pub use time_account::{PhaseTime, StateTime, TransitionCount};
 pub use timeline::{CallEnd, CallSpan, SubagentSpan, ToolSpan};
-pub use tracer::{Step, Tracer, What};
+pub use tracer::{RecordContent, TraceStep, Tracer};
 
 use crate::machine::{StateKind, StopReason};
-use crate::model::{Micros, Span, Time, Tokens};
+use crate::model::{MicroUsd, RunTime, TimeSpan, Tokens};
 use crate::view::public::{maybe_dollars, millis};
 
 /// What is known of a session without its events.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Subject {
+pub struct TraceSubject {
     /// The session.
     pub session_id: String,
     /// When it was begun, in RFC 3339.
@@ -48,7 +48,7 @@ pub struct Subject {
 pub struct Trace {
     /// The session.
     #[serde(flatten)]
-    pub subject: Subject,
+    pub subject: TraceSubject,
     /// The state in which it stands.
     #[serde(serialize_with = "state_name")]
     pub state: StateKind,
@@ -57,7 +57,7 @@ pub struct Trace {
     pub stop_reason: Option<StopReason>,
     /// How long it ran, without the time between its processes.
     #[serde(rename = "duration_ms", serialize_with = "millis")]
-    pub duration: Span,
+    pub duration: TimeSpan,
     /// Replies whose tool calls ran.
     pub steps: u32,
     /// Model calls, those of sub-agents included.
@@ -66,11 +66,11 @@ pub struct Trace {
     pub tokens: Tokens,
     /// What it cost, in dollars; none when the model has no price.
     #[serde(serialize_with = "maybe_dollars")]
-    pub cost: Option<Micros>,
+    pub cost: Option<MicroUsd>,
     /// The time in each state that was entered, in the order of the chart.
     pub states: Vec<StateTime>,
     /// The ways that were taken from state to state.
-    pub edges: Vec<Edge>,
+    pub edges: Vec<TransitionCount>,
     /// The requests to the model, as they were sent.
     pub calls: Vec<CallSpan>,
     /// The tool calls, as they were judged.
@@ -78,13 +78,13 @@ pub struct Trace {
     /// What model calls of sub-agents used, in the order in which they were charged.
     pub subagents: Vec<SubagentSpan>,
     /// What was said, oldest first.
-    pub messages: Vec<Message>,
+    pub messages: Vec<TraceMessage>,
 }
 
 impl Trace {
     /// Returns the time of each state as lines for a terminal.
     pub fn table(&self) -> String {
-        table::render(self)
+        time_table::render(self)
     }
 
     /// Returns all of it as a page that loads nothing and runs nothing.
@@ -105,6 +105,6 @@ fn reason_name<S: Serializer>(reason: &Option<StopReason>, to: S) -> Result<S::O
 
 /// Writes a time of the session in milliseconds since it began.
 #[allow(clippy::trivially_copy_pass_by_ref)] // asked for by serde
-fn moment<S: Serializer>(time: &Time, to: S) -> Result<S::Ok, S::Error> {
-    millis(&time.since(Time::START), to)
+fn moment<S: Serializer>(time: &RunTime, to: S) -> Result<S::Ok, S::Error> {
+    millis(&time.since(RunTime::START), to)
 }

@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
-use crate::machine::{Fold, Slot, State};
+use crate::machine::{CallState, Machine, State};
 
 /// What time was spent on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Phase {
+pub enum TracePhase {
     /// Collecting what a model call depends on: steering, and what hooks add.
     Preparing,
     /// Writing a request down.
@@ -30,7 +30,7 @@ pub enum Phase {
     Ending,
 }
 
-impl Phase {
+impl TracePhase {
     /// Every phase, in the order in which a step goes through them.
     pub const ALL: [Self; 10] = [
         Self::Preparing,
@@ -63,13 +63,13 @@ impl Phase {
 
     /// Returns what goes on while a run stands here. A request that is under way waits for its first byte, as far as
     /// is known before it comes back.
-    pub(super) fn of(fold: &Fold) -> Self {
+    pub(super) fn from_state(fold: &Machine) -> Self {
         match &fold.state {
             State::Preparing(_) => Self::Preparing,
             State::Done(_) => Self::Ending,
             State::Executing(state) => {
-                let runs = |slot: &Slot| matches!(slot, Slot::Running { .. });
-                match state.calls.iter().any(|call| runs(&call.slot)) {
+                let runs = |slot: &CallState| matches!(slot, CallState::Running { .. });
+                match state.calls.iter().any(|call| runs(&call.state)) {
                     true => Self::Tools,
                     false => Self::Hooks,
                 }

@@ -6,32 +6,34 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::moment;
-use crate::machine::{Effect, Event, Fold, Outcomes, Purpose, State, Verdict};
-use crate::model::{CallId, EffectId, Finish, Micros, Reply, Span, Time, ToolCall, ToolStatus};
-use crate::port::CallTimes;
-use crate::view::public::{Decision, maybe_dollars, maybe_millis, messages, millis};
+use crate::machine::{Authorization, CallPurpose, Effect, Event, Machine, MachineOutput, State};
+use crate::model::{
+    CallId, EffectId, MicroUsd, Reply, ReplyFinish, RunTime, TimeSpan, ToolCall, ToolStatus,
+};
+use crate::port::CallTiming;
+use crate::view::public::{ReportedDecision, maybe_dollars, maybe_millis, message_count, millis};
 
 /// A request to the model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CallSpan {
     /// What it was for.
-    pub purpose: Purpose,
+    pub purpose: CallPurpose,
     /// The attempt, counted from one.
     pub attempt: u32,
     /// Messages in the request, without the system prompt.
     pub messages: u32,
     /// When it was sent.
     #[serde(rename = "begun_ms", serialize_with = "moment")]
-    pub begun: Time,
+    pub started_at: RunTime,
     /// How long it took.
     #[serde(rename = "time_ms", serialize_with = "millis")]
-    pub took: Span,
+    pub duration: TimeSpan,
     /// How long writing it down took.
     #[serde(rename = "encode_ms", serialize_with = "maybe_millis")]
-    pub encode: Option<Span>,
+    pub encode: Option<TimeSpan>,
     /// From there to the first byte of the reply.
     #[serde(rename = "first_byte_ms", serialize_with = "maybe_millis")]
-    pub first_byte: Option<Span>,
+    pub first_byte: Option<TimeSpan>,
     /// How it ended.
     #[serde(flatten)]
     pub end: CallEnd,
@@ -44,7 +46,7 @@ pub enum CallEnd {
     /// With a reply.
     Replied {
         /// Why the model stopped.
-        finish: Finish,
+        finish: ReplyFinish,
         /// Tokens of the request.
         input_tokens: u64,
         /// Tokens of the reply.
@@ -53,12 +55,13 @@ pub enum CallEnd {
         cached_input_tokens: u64,
         /// What it cost, in dollars, with what was lost before it; none when the model has no price.
         #[serde(serialize_with = "maybe_dollars")]
-        cost: Option<Micros>,
+        cost: Option<MicroUsd>,
     },
     /// Without one.
     Failed {
         /// Why.
-        why: Arc<str>,
+        #[serde(rename = "why")]
+        reason: Arc<str>,
     },
     /// It was cancelled: by an interrupt, or because its time was over.
     Cancelled,
@@ -79,18 +82,18 @@ pub struct ToolSpan {
     pub arguments: Arc<str>,
     /// When its judging began.
     #[serde(rename = "judged_ms", serialize_with = "moment")]
-    pub judged: Time,
+    pub authorized_at: RunTime,
     /// When it began to run; none when it did not.
     #[serde(rename = "begun_ms", serialize_with = "maybe_moment")]
-    pub begun: Option<Time>,
+    pub started_at: Option<RunTime>,
     /// When it was answered.
     #[serde(rename = "ended_ms", serialize_with = "moment")]
-    pub ended: Time,
+    pub ended_at: RunTime,
     /// How it ended; none when nobody knows.
     pub status: Option<ToolStatus>,
     /// What the policy said, and by which rule; none for a call that was not judged.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub decision: Option<Decision>,
+    pub decision: Option<ReportedDecision>,
 }
 
 /// What a model call of a sub-agent used.
@@ -98,7 +101,7 @@ pub struct ToolSpan {
 pub struct SubagentSpan {
     /// When it was charged.
     #[serde(rename = "at_ms", serialize_with = "moment")]
-    pub at: Time,
+    pub at: RunTime,
     /// Tokens of the request.
     pub input_tokens: u64,
     /// Tokens of the reply.
@@ -107,12 +110,12 @@ pub struct SubagentSpan {
     pub cached_input_tokens: u64,
     /// What it cost, in dollars; none when the model has no price.
     #[serde(serialize_with = "maybe_dollars")]
-    pub cost: Option<Micros>,
+    pub cost: Option<MicroUsd>,
 }
 
 #[allow(clippy::ref_option)] // asked for by serde
-fn maybe_moment<S: serde::Serializer>(time: &Option<Time>, to: S) -> Result<S::Ok, S::Error> {
-    maybe_millis(&time.map(|time| time.since(Time::START)), to)
+fn maybe_moment<S: serde::Serializer>(time: &Option<RunTime>, to: S) -> Result<S::Ok, S::Error> {
+    maybe_millis(&time.map(|time| time.since(RunTime::START)), to)
 }
 
 /// The spans, while they are collected.
@@ -125,43 +128,49 @@ pub(super) struct Timeline {
     open_calls: HashMap<EffectId, usize>,
     /// Which of the tool calls are being judged, or run.
     open_tools: HashMap<EffectId, usize>,
-    spent: Micros,
+    spent: MicroUsd,
 }
 
 impl Timeline {
     /// An event came, and led here.
-    pub(super) fn event(&mut self, at: Time, event: &Event, times: Option<CallTimes>, fold: &Fold) {
+    pub(super) fn on_event(
+        &mut self,
+        at: RunTime,
+        event: &Event,
+        times: Option<CallTiming>,
+        fold: &Machine,
+    ) {
         match event {
             Event::Replied { id, reply, .. } => {
                 let run = fold.state.run();
-                let cost = run.spent.cost.minus(self.spent);
-                self.spent = run.spent.cost;
-                let end = replied(reply, run.rules.price.map(|_| cost));
+                let cost = run.used.cost.saturating_sub(self.spent);
+                self.spent = run.used.cost;
+                let end = replied_end(reply, run.rules.price.map(|_| cost));
                 self.call_ended(*id, at, times, end);
             }
-            Event::Failed { id, fault } => {
+            Event::CallFailed { id, fault } => {
                 let why = Arc::clone(&fault.message);
-                self.call_ended(*id, at, times, CallEnd::Failed { why });
+                self.call_ended(*id, at, times, CallEnd::Failed { reason: why });
             }
-            Event::Vetted { id, verdict } => {
+            Event::Authorized { id, authorization: verdict } => {
                 if let Some(index) = self.open_tools.remove(id) {
                     let status = match verdict {
-                        Verdict::Refused { result } => Some(result.status),
-                        Verdict::Abort => Some(ToolStatus::Denied),
-                        Verdict::Cleared { .. } => None,
+                        Authorization::Rejected { result } => Some(result.status),
+                        Authorization::Abort => Some(ToolStatus::Denied),
+                        Authorization::Approved { .. } => None,
                     };
                     let tool = &mut self.tools[index];
-                    (tool.ended, tool.status) = (at, status);
-                    tool.decision = Decision::of(verdict);
+                    (tool.ended_at, tool.status) = (at, status);
+                    tool.decision = ReportedDecision::from_machine(verdict);
                 }
             }
-            Event::Settled { id, result } => {
+            Event::ToolCompleted { id, result } => {
                 if let Some(index) = self.open_tools.remove(id) {
                     let tool = &mut self.tools[index];
-                    (tool.ended, tool.status) = (at, Some(result.status));
+                    (tool.ended_at, tool.status) = (at, Some(result.status));
                 }
             }
-            Event::Charged { usage, cost, .. } => {
+            Event::UsageReported { usage, cost, .. } => {
                 self.spent = self.spent + *cost;
                 self.subagents.push(SubagentSpan {
                     at,
@@ -174,7 +183,7 @@ impl Timeline {
             Event::Tick { .. }
             | Event::Interrupt { .. }
             | Event::StoreFailed { .. }
-            | Event::Defect { .. }
+            | Event::InternalError { .. }
             | Event::Prepared { .. }
             | Event::Checked { .. } => {}
         }
@@ -185,29 +194,29 @@ impl Timeline {
     }
 
     /// Effects follow.
-    pub(super) fn effects(&mut self, at: Time, fold: &Fold, outcomes: &Outcomes) {
+    pub(super) fn on_effects(&mut self, at: RunTime, fold: &Machine, outcomes: &MachineOutput) {
         for effect in &outcomes.effects {
             match effect {
-                Effect::Call { id, purpose, attempt, .. } => {
+                Effect::CallModel { id, purpose, attempt, .. } => {
                     self.open_calls.insert(*id, self.calls.len());
                     self.calls.push(CallSpan {
                         purpose: *purpose,
                         attempt: *attempt,
-                        messages: messages(fold),
-                        begun: at,
-                        took: Span::ZERO,
+                        messages: message_count(fold),
+                        started_at: at,
+                        duration: TimeSpan::ZERO,
                         encode: None,
                         first_byte: None,
                         end: CallEnd::Open,
                     });
                 }
-                Effect::Vet { id, call } => {
+                Effect::Authorize { id, call } => {
                     self.open_tools.insert(*id, self.tools.len());
-                    self.tools.push(judged(call, at));
+                    self.tools.push(new_tool_span(call, at));
                 }
-                Effect::Run { id, call, .. } => {
+                Effect::RunTool { id, call, .. } => {
                     if let Some(index) = self.tools.iter().rposition(|tool| tool.call == call.id) {
-                        self.tools[index].begun = Some(at);
+                        self.tools[index].started_at = Some(at);
                         self.open_tools.insert(*id, index);
                     }
                 }
@@ -215,58 +224,61 @@ impl Timeline {
                     self.call_ended(*id, at, None, CallEnd::Cancelled);
                     if let Some(index) = self.open_tools.remove(id) {
                         let tool = &mut self.tools[index];
-                        (tool.ended, tool.status) = (at, Some(ToolStatus::Interrupted));
+                        (tool.ended_at, tool.status) = (at, Some(ToolStatus::Interrupted));
                     }
                 }
-                Effect::Prepare { .. } | Effect::Check { .. } | Effect::End => {}
+                Effect::Prepare { .. } | Effect::CheckAnswer { .. } | Effect::End => {}
             }
         }
     }
 
     /// The process of what was under way is gone.
-    pub(super) fn died(&mut self, at: Time) {
+    pub(super) fn on_process_end(&mut self, at: RunTime) {
         let open: Vec<EffectId> = self.open_calls.keys().copied().collect();
         for id in open {
             self.call_ended(id, at, None, CallEnd::Lost);
         }
         for (_, index) in self.open_tools.drain() {
-            self.tools[index].ended = at;
+            self.tools[index].ended_at = at;
         }
     }
 
-    fn cancel_all(&mut self, at: Time) {
+    fn cancel_all(&mut self, at: RunTime) {
         let open: Vec<EffectId> = self.open_calls.keys().copied().collect();
         for id in open {
             self.call_ended(id, at, None, CallEnd::Cancelled);
         }
         for (_, index) in self.open_tools.drain() {
             let tool = &mut self.tools[index];
-            (tool.ended, tool.status) = (at, Some(ToolStatus::Interrupted));
+            (tool.ended_at, tool.status) = (at, Some(ToolStatus::Interrupted));
         }
     }
 
-    fn call_ended(&mut self, id: EffectId, at: Time, times: Option<CallTimes>, end: CallEnd) {
+    fn call_ended(&mut self, id: EffectId, at: RunTime, times: Option<CallTiming>, end: CallEnd) {
         if let Some(index) = self.open_calls.remove(&id) {
             let call = &mut self.calls[index];
-            (call.took, call.end) = (at.since(call.begun), end);
+            (call.duration, call.end) = (at.since(call.started_at), end);
             call.encode = times.map(|times| times.encode);
             call.first_byte = times.and_then(|times| times.first_byte);
         }
     }
 
     /// Returns the spans; what is still open ends here.
-    pub(super) fn finish(mut self, at: Time) -> (Vec<CallSpan>, Vec<ToolSpan>, Vec<SubagentSpan>) {
+    pub(super) fn finish(
+        mut self,
+        at: RunTime,
+    ) -> (Vec<CallSpan>, Vec<ToolSpan>, Vec<SubagentSpan>) {
         for index in self.open_calls.into_values() {
-            self.calls[index].took = at.since(self.calls[index].begun);
+            self.calls[index].duration = at.since(self.calls[index].started_at);
         }
         for index in self.open_tools.into_values() {
-            self.tools[index].ended = at;
+            self.tools[index].ended_at = at;
         }
         (self.calls, self.tools, self.subagents)
     }
 }
 
-fn replied(reply: &Reply, cost: Option<Micros>) -> CallEnd {
+fn replied_end(reply: &Reply, cost: Option<MicroUsd>) -> CallEnd {
     let usage = &reply.usage;
     CallEnd::Replied {
         finish: reply.finish.clone(),
@@ -277,14 +289,14 @@ fn replied(reply: &Reply, cost: Option<Micros>) -> CallEnd {
     }
 }
 
-fn judged(call: &ToolCall, at: Time) -> ToolSpan {
+fn new_tool_span(call: &ToolCall, at: RunTime) -> ToolSpan {
     ToolSpan {
         call: call.id.clone(),
         name: Arc::clone(&call.name),
         arguments: call.arguments.text().into(),
-        judged: at,
-        begun: None,
-        ended: at,
+        authorized_at: at,
+        started_at: None,
+        ended_at: at,
         status: None,
         decision: None,
     }

@@ -1,38 +1,38 @@
 //! From the records of a session to its trace.
 
-use super::account::Account;
-use super::messages::Messages;
-use super::phase::Phase;
+use super::messages::MessageCollector;
+use super::phase::TracePhase;
+use super::time_account::TimeAccount;
 use super::timeline::Timeline;
-use super::{Subject, Trace};
-use crate::machine::{Event, Fold, Outcomes, State, StateKind};
-use crate::model::{Span, Time};
-use crate::port::CallTimes;
+use super::{Trace, TraceSubject};
+use crate::machine::{Event, Machine, MachineOutput, State, StateKind};
+use crate::model::{RunTime, TimeSpan};
+use crate::port::CallTiming;
 
 /// A record of a session, with where the run stood when it came and where it stands since.
 #[derive(Clone, Copy, Debug)]
-pub struct Step<'a> {
+pub struct TraceStep<'a> {
     /// Its place in the journal.
     pub seq: u64,
     /// When it came.
-    pub at: Time,
+    pub at: RunTime,
     /// What it says.
-    pub what: What<'a>,
+    pub content: RecordContent<'a>,
     /// The state that it met.
-    pub met: StateKind,
+    pub state_before: StateKind,
     /// Where the time of a request went, when it completes one.
-    pub call: Option<CallTimes>,
+    pub call: Option<CallTiming>,
     /// How long making records durable took since the record before.
-    pub sync: Span,
+    pub sync: TimeSpan,
     /// Where the run stands now.
-    pub fold: &'a Fold,
+    pub fold: &'a Machine,
     /// What followed.
-    pub outcomes: &'a Outcomes,
+    pub outcomes: &'a MachineOutput,
 }
 
 /// What a record says.
 #[derive(Clone, Copy, Debug)]
-pub enum What<'a> {
+pub enum RecordContent<'a> {
     /// An event came.
     Event(&'a Event),
     /// Another process goes on.
@@ -40,100 +40,100 @@ pub enum What<'a> {
     /// A request that was cancelled had said this.
     Partial(&'a str),
     /// Nothing that leads anywhere.
-    Nothing,
+    Other,
 }
 
 /// Makes a trace of the records of a session.
 #[derive(Debug)]
 pub struct Tracer {
-    subject: Subject,
-    last: Last,
-    account: Account,
+    subject: TraceSubject,
+    position: TracePosition,
+    account: TimeAccount,
     timeline: Timeline,
-    messages: Messages,
+    messages: MessageCollector,
 }
 
 /// Where the run stood after the record before.
 #[derive(Clone, Debug)]
-struct Last {
-    at: Time,
+struct TracePosition {
+    at: RunTime,
     state: StateKind,
-    phase: Phase,
+    phase: TracePhase,
     /// How long a request has been under way in this state, without syncs.
-    waited: Span,
+    waited: TimeSpan,
 }
 
 impl Tracer {
     /// Begins with a session of which no record was seen: it stands in its first state, and its first effects are those
     /// that it began with.
-    pub fn begin(subject: Subject, fold: &Fold, outcomes: &Outcomes) -> Self {
-        let mut account = Account::default();
+    pub fn begin(subject: TraceSubject, fold: &Machine, outcomes: &MachineOutput) -> Self {
+        let mut account = TimeAccount::default();
         account.enter(fold.state.kind());
         let mut timeline = Timeline::default();
-        timeline.effects(Time::START, fold, outcomes);
-        let mut messages = Messages::default();
-        messages.said(0, Time::START, fold, outcomes);
-        let last = Last {
-            at: Time::START,
+        timeline.on_effects(RunTime::START, fold, outcomes);
+        let mut messages = MessageCollector::default();
+        messages.add_new(0, RunTime::START, fold, outcomes);
+        let last = TracePosition {
+            at: RunTime::START,
             state: fold.state.kind(),
-            phase: Phase::of(fold),
-            waited: Span::ZERO,
+            phase: TracePhase::from_state(fold),
+            waited: TimeSpan::ZERO,
         };
-        Self { subject, last, account, timeline, messages }
+        Self { subject, position: last, account, timeline, messages }
     }
 
     /// Takes the next record in.
-    pub fn add(&mut self, step: &Step<'_>) {
-        self.spend(step);
-        match step.what {
-            What::Event(event) => {
-                for way in &step.outcomes.moves {
-                    self.account.take(way.from, way.to, way.event.name());
+    pub fn add(&mut self, step: &TraceStep<'_>) {
+        self.add_time(step);
+        match step.content {
+            RecordContent::Event(event) => {
+                for way in &step.outcomes.transitions {
+                    self.account.count_edge(way.from, way.to, way.event.name());
                 }
-                self.timeline.event(step.at, event, step.call, step.fold);
+                self.timeline.on_event(step.at, event, step.call, step.fold);
             }
-            What::Resumed => {
+            RecordContent::Resumed => {
                 let state = step.fold.state.kind();
-                if state != step.met {
-                    self.account.take(step.met, state, "RESUMED");
+                if state != step.state_before {
+                    self.account.count_edge(step.state_before, state, "RESUMED");
                 }
-                self.timeline.died(step.at);
+                self.timeline.on_process_end(step.at);
             }
-            What::Partial(text) => {
-                self.messages.partial(step.seq, step.at, text);
+            RecordContent::Partial(text) => {
+                self.messages.add_partial(step.seq, step.at, text);
                 return;
             }
-            What::Nothing => return,
+            RecordContent::Other => return,
         }
-        self.timeline.effects(step.at, step.fold, step.outcomes);
-        self.messages.said(step.seq, step.at, step.fold, step.outcomes);
-        let (state, phase) = (step.fold.state.kind(), Phase::of(step.fold));
-        let is_same = state == self.last.state && step.outcomes.moves.is_empty();
-        let waited = if is_same { self.last.waited } else { Span::ZERO };
-        self.last = Last { at: self.last.at, state, phase, waited };
+        self.timeline.on_effects(step.at, step.fold, step.outcomes);
+        self.messages.add_new(step.seq, step.at, step.fold, step.outcomes);
+        let (state, phase) = (step.fold.state.kind(), TracePhase::from_state(step.fold));
+        let is_same = state == self.position.state && step.outcomes.transitions.is_empty();
+        let waited = if is_same { self.position.waited } else { TimeSpan::ZERO };
+        self.position = TracePosition { at: self.position.at, state, phase, waited };
     }
 
     /// Everything since the record before belongs to the state that this one met.
-    fn spend(&mut self, step: &Step<'_>) {
-        let gap = step.at.since(self.last.at);
+    fn add_time(&mut self, step: &TraceStep<'_>) {
+        let gap = step.at.since(self.position.at);
         let sync = step.sync.min(gap);
-        let work = Span(gap.0 - sync.0);
-        self.last.at = self.last.at.max(step.at);
-        self.account.spend(step.met, Phase::Sync, sync);
-        self.account.spend(step.met, self.last.phase, work);
-        if self.last.phase == Phase::FirstByte {
-            self.last.waited = Span(self.last.waited.0.saturating_add(work.0));
+        let work = TimeSpan(gap.0 - sync.0);
+        self.position.at = self.position.at.max(step.at);
+        self.account.add_time(step.state_before, TracePhase::Sync, sync);
+        self.account.add_time(step.state_before, self.position.phase, work);
+        if self.position.phase == TracePhase::FirstByte {
+            self.position.waited = TimeSpan(self.position.waited.0.saturating_add(work.0));
             if let Some(times) = step.call {
-                self.account.split(step.met, self.last.waited, times);
-                self.last.waited = Span::ZERO;
+                self.account.split_call(step.state_before, self.position.waited, times);
+                self.position.waited = TimeSpan::ZERO;
             }
         }
     }
 
     /// Returns the trace of what was seen, of a session that stands here now.
-    pub fn finish(self, fold: &Fold) -> Trace {
-        let Self { subject, last, account, timeline, mut messages } = self;
-        messages.open(last.at, fold);
+    pub fn finish(self, fold: &Machine) -> Trace {
+        let Self { subject, position: last, account, timeline, mut messages } = self;
+        messages.add_open_reply(last.at, fold);
         let (calls, tools, subagents) = timeline.finish(last.at);
         let subagent_calls = u32::try_from(subagents.len()).unwrap_or(u32::MAX);
         let run = fold.state.run();
@@ -151,9 +151,9 @@ impl Tracer {
             stop_reason,
             duration: account.total(),
             steps: run.steps,
-            llm_calls: run.calls.saturating_add(subagent_calls),
-            tokens: run.spent.tokens,
-            cost: run.rules.price.map(|_| run.spent.cost),
+            llm_calls: run.model_calls.saturating_add(subagent_calls),
+            tokens: run.used.tokens,
+            cost: run.rules.price.map(|_| run.used.cost),
             states: account.states(),
             edges: account.edges(),
             calls,

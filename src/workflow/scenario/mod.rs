@@ -41,17 +41,23 @@
 //!
 //! What is expected is held against what was seen as text, so that a failure is a difference one can read: [`Verdict`].
 
-mod expect;
-mod file;
-mod past_files;
+mod expectations;
+mod original_files;
+mod parse;
+mod play;
+mod recording;
 mod report;
 mod run;
-mod session;
-mod stage;
-mod witness;
+mod session_scenario;
 
-pub use expect::{EventPattern, Expect, ExpectedFile, ExpectedRequest, ExpectedTool, Like, Text};
-pub use file::{At, Confirmation, Happening, NoScenario, Scenario, SignalName, TimeKind};
-pub use report::{Tested, json, junit, text};
-pub use run::{Verdict, find, test_all};
-pub use session::from_session;
+pub use expectations::{
+    EventPattern, Expectations, ExpectedFile, ExpectedRequest, ExpectedTool, PartialText,
+    TextPattern,
+};
+pub use parse::{
+    Scenario, ScenarioAction, ScenarioAnswer, ScenarioClock, ScenarioError, ScheduledAction,
+    SignalName,
+};
+pub use report::{ScenarioResult, format_text, to_json, to_junit};
+pub use run::{ScenarioOutcome, find_scenarios, run_all};
+pub use session_scenario::scenario_from_session;

@@ -5,64 +5,68 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::run::Verdict;
+use super::run::ScenarioOutcome;
 
 /// A scenario that was played.
 #[derive(Clone, Debug)]
-pub struct Tested {
+pub struct ScenarioResult {
     /// Its file.
     pub path: PathBuf,
     /// What it shows.
     pub about: Option<String>,
     /// What became of it.
-    pub verdict: Verdict,
+    pub outcome: ScenarioOutcome,
     /// How long it took by the clock of the machine.
     pub took: Duration,
 }
 
-impl Tested {
+impl ScenarioResult {
     /// Returns whether everything was as expected.
-    pub fn passed(&self) -> bool {
-        self.verdict == Verdict::Passed
+    pub fn has_passed(&self) -> bool {
+        self.outcome == ScenarioOutcome::Passed
     }
 
     /// Returns what was not as expected.
-    fn complaint(&self) -> Option<&str> {
-        match &self.verdict {
-            Verdict::Passed => None,
-            Verdict::Differs { difference, .. } => Some(difference),
-            Verdict::Broken(why) => Some(why),
+    fn failure_text(&self) -> Option<&str> {
+        match &self.outcome {
+            ScenarioOutcome::Passed => None,
+            ScenarioOutcome::Differs { difference, .. } => Some(difference),
+            ScenarioOutcome::Failed(why) => Some(why),
         }
     }
 }
 
 /// Returns one line for each scenario, what is different in those that failed, and the sum.
-pub fn text(tested: &[Tested]) -> String {
+pub fn format_text(tested: &[ScenarioResult]) -> String {
     let mut text = String::new();
     for one in tested {
-        let mark = if one.passed() { "✓" } else { "✗" };
-        text.push_str(&format!("{mark} {} ({} ms)\n", one.path.display(), one.took.as_millis()));
-        for line in one.complaint().unwrap_or_default().lines() {
-            text.push_str(&format!("    {line}\n"));
+        let mark = if one.has_passed() { "✓" } else { "✗" };
+        format_text.push_str(&format!(
+            "{mark} {} ({} ms)\n",
+            one.path.display(),
+            one.took.as_millis()
+        ));
+        for line in one.failure_text().unwrap_or_default().lines() {
+            format_text.push_str(&format!("    {line}\n"));
         }
     }
-    let failed = tested.iter().filter(|one| !one.passed()).count();
-    text + &format!("{} passed, {failed} failed\n", tested.len() - failed)
+    let failed = tested.iter().filter(|one| !one.has_passed()).count();
+    format_text + &format!("{} passed, {failed} failed\n", tested.len() - failed)
 }
 
 /// Returns all of it as one document.
-pub fn json(tested: &[Tested]) -> Value {
-    let failed = tested.iter().filter(|one| !one.passed()).count();
-    let scenario = |one: &Tested| {
-        json!({
+pub fn to_json(tested: &[ScenarioResult]) -> Value {
+    let failed = tested.iter().filter(|one| !one.has_passed()).count();
+    let scenario = |one: &ScenarioResult| {
+        to_json!({
             "path": one.path,
             "about": one.about,
-            "passed": one.passed(),
+            "passed": one.has_passed(),
             "duration_ms": millis(one.took),
-            "difference": one.complaint(),
+            "difference": one.failure_text(),
         })
     };
-    json!({
+    to_json!({
         "schema": 1,
         "passed": tested.len() - failed,
         "failed": failed,
@@ -71,10 +75,11 @@ pub fn json(tested: &[Tested]) -> Value {
 }
 
 /// Returns all of it in the format that build servers read.
-pub fn junit(tested: &[Tested]) -> String {
-    let count = |of: fn(&Verdict) -> bool| tested.iter().filter(|one| of(&one.verdict)).count();
-    let failures = count(|verdict| matches!(verdict, Verdict::Differs { .. }));
-    let errors = count(|verdict| matches!(verdict, Verdict::Broken(_)));
+pub fn to_junit(tested: &[ScenarioResult]) -> String {
+    let count =
+        |of: fn(&ScenarioOutcome) -> bool| tested.iter().filter(|one| of(&one.outcome)).count();
+    let failures = count(|verdict| matches!(verdict, ScenarioOutcome::Differs { .. }));
+    let errors = count(|verdict| matches!(verdict, ScenarioOutcome::Failed(_)));
     let seconds: f64 = tested.iter().map(|one| one.took.as_secs_f64()).sum();
     let mut text = format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n  <testsuite name=\"architect\" \
@@ -82,25 +87,25 @@ pub fn junit(tested: &[Tested]) -> String {
         tested.len()
     );
     for one in tested {
-        let name = escaped(&one.path.to_string_lossy());
+        let name = escape_xml(&one.path.to_string_lossy());
         let time = one.took.as_secs_f64();
-        text.push_str(&format!(
+        format_text.push_str(&format!(
             "    <testcase classname=\"architect\" name=\"{name}\" time=\"{time:.3}\""
         ));
-        let (tag, message) = match &one.verdict {
-            Verdict::Passed => {
-                text.push_str("/>\n");
+        let (tag, message) = match &one.outcome {
+            ScenarioOutcome::Passed => {
+                format_text.push_str("/>\n");
                 continue;
             }
-            Verdict::Differs { .. } => ("failure", "not as expected"),
-            Verdict::Broken(_) => ("error", "could not be played"),
+            ScenarioOutcome::Differs { .. } => ("failure", "not as expected"),
+            ScenarioOutcome::Failed(_) => ("error", "could not be played"),
         };
-        let what = escaped(one.complaint().unwrap_or_default());
-        text.push_str(&format!(
+        let what = escape_xml(one.failure_text().unwrap_or_default());
+        format_text.push_str(&format!(
             ">\n      <{tag} message=\"{message}\">{what}</{tag}>\n    </testcase>\n"
         ));
     }
-    text + "  </testsuite>\n</testsuites>\n"
+    format_text + "  </testsuite>\n</testsuites>\n"
 }
 
 fn millis(span: Duration) -> u64 {
@@ -108,9 +113,9 @@ fn millis(span: Duration) -> u64 {
 }
 
 /// Returns a text as XML may carry it.
-fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
+fn escape_xml(text: &str) -> String {
+    let mut escaped = String::with_capacity(format_text.len());
+    for c in format_text.chars() {
         match c {
             '&' => escaped.push_str("&amp;"),
             '<' => escaped.push_str("&lt;"),
@@ -129,19 +134,27 @@ fn escaped(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn tested(verdict: Verdict) -> Tested {
-        Tested { path: "a<b>.toml".into(), about: None, verdict, took: Duration::from_millis(5) }
+    fn tested(verdict: ScenarioOutcome) -> ScenarioResult {
+        ScenarioResult {
+            path: "a<b>.toml".into(),
+            about: None,
+            outcome: verdict,
+            took: Duration::from_millis(5),
+        }
     }
 
     #[test]
     fn each_format_tells_what_failed_and_why() {
-        let all = [tested(Verdict::Passed), tested(Verdict::Broken("no \u{1b} & more".into()))];
+        let all = [
+            tested(ScenarioOutcome::Passed),
+            tested(ScenarioOutcome::Failed("no \u{1b} & more".into())),
+        ];
         assert_eq!(
-            text(&all),
+            format_text(&all),
             "✓ a<b>.toml (5 ms)\n✗ a<b>.toml (5 ms)\n    no \u{1b} & more\n1 passed, 1 failed\n"
         );
-        assert_eq!(json(&all)["scenarios"][1]["difference"], "no \u{1b} & more");
-        let xml = junit(&all);
+        assert_eq!(to_json(&all)["scenarios"][1]["difference"], "no \u{1b} & more");
+        let xml = to_junit(&all);
         assert!(xml.contains("tests=\"2\" failures=\"0\" errors=\"1\""));
         assert!(xml.contains("name=\"a&lt;b&gt;.toml\""));
         assert!(xml.contains("no \u{fffd} &amp; more</error>"));

@@ -8,35 +8,36 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Index, IndexSettings};
+use super::{IndexSettings, WorkspaceIndex};
 use crate::workspace::digest::sha256;
-use crate::workspace::root::Root;
+use crate::workspace::root::WorkspaceRoot;
 
 /// The file for one workspace with these settings.
-pub(super) struct Cache {
+pub(super) struct IndexCache {
     folder: PathBuf,
     name: String,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Stored {
+struct StoredIndex {
     /// Seconds since 1970.
-    made: u64,
-    index: Index,
+    #[serde(rename = "made")]
+    created_at: u64,
+    index: WorkspaceIndex,
 }
 
 /// Changes whenever an index means something else.
-const RELEASE: u8 = 2;
+const FORMAT_VERSION: u8 = 2;
 
 /// The largest file that is believed, in bytes.
-const LARGEST: u64 = 4 << 20;
+const MAX_FILE_SIZE: u64 = 4 << 20;
 
-impl Cache {
+impl IndexCache {
     /// Returns the file, when there is a folder for it and it is ever used.
-    pub(super) fn new(root: &Root, settings: &IndexSettings) -> Option<Self> {
-        let mut key = vec![RELEASE];
+    pub(super) fn new(root: &WorkspaceRoot, settings: &IndexSettings) -> Option<Self> {
+        let mut key = vec![FORMAT_VERSION];
         key.extend_from_slice(root.path().as_os_str().as_bytes());
-        key.extend_from_slice(&settings.largest.to_le_bytes());
+        key.extend_from_slice(&settings.max_file_size.to_le_bytes());
         for pattern in &settings.exclude {
             key.push(0);
             key.extend_from_slice(pattern.as_bytes());
@@ -46,24 +47,24 @@ impl Cache {
     }
 
     /// Returns the stored index and its age. One that cannot be read, or comes from the future, is none.
-    pub(super) fn read(&self) -> Option<(Index, Duration)> {
+    pub(super) fn read(&self) -> Option<(WorkspaceIndex, Duration)> {
         let mut text = String::new();
         let file = File::open(self.folder.join(&self.name)).ok()?;
-        file.take(LARGEST).read_to_string(&mut text).ok()?;
-        let Stored { made, index } = serde_json::from_str(&text).ok()?;
-        Some((index, Duration::from_secs(now().checked_sub(made)?)))
+        file.take(MAX_FILE_SIZE).read_to_string(&mut text).ok()?;
+        let StoredIndex { created_at: made, index } = serde_json::from_str(&text).ok()?;
+        Some((index, Duration::from_secs(unix_time().checked_sub(made)?)))
     }
 
     /// Stores an index. Without, the next run makes its own.
-    pub(super) fn write(&self, index: &Index) {
+    pub(super) fn write(&self, index: &WorkspaceIndex) {
         if let Err(error) = self.try_write(index) {
             log::debug!("the index is not stored in {}: {error}", self.folder.display());
         }
     }
 
-    fn try_write(&self, index: &Index) -> io::Result<()> {
+    fn try_write(&self, index: &WorkspaceIndex) -> io::Result<()> {
         fs::create_dir_all(&self.folder)?;
-        let stored = Stored { made: now(), index: index.clone() };
+        let stored = StoredIndex { created_at: unix_time(), index: index.clone() };
         let mut file = tempfile::NamedTempFile::new_in(&self.folder)?;
         file.write_all(&serde_json::to_vec(&stored)?)?;
         file.persist(self.folder.join(&self.name))?;
@@ -71,6 +72,6 @@ impl Cache {
     }
 }
 
-fn now() -> u64 {
+fn unix_time() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

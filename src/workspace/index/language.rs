@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 /// Returns the language that a file of this name is most likely written in.
-pub(super) fn of(name: &OsStr) -> Option<&'static str> {
+pub(super) fn language_of(name: &OsStr) -> Option<&'static str> {
     let ending = Path::new(name).extension().and_then(OsStr::to_str);
     match name.to_str()? {
         "Makefile" | "makefile" | "GNUmakefile" => Some("Make"),
@@ -12,11 +12,11 @@ pub(super) fn of(name: &OsStr) -> Option<&'static str> {
         "CMakeLists.txt" => Some("CMake"),
         "Rakefile" | "Gemfile" => Some("Ruby"),
         "Jenkinsfile" => Some("Groovy"),
-        _ => by_ending(&ending?.to_ascii_lowercase()),
+        _ => language_by_extension(&ending?.to_ascii_lowercase()),
     }
 }
 
-fn by_ending(ending: &str) -> Option<&'static str> {
+fn language_by_extension(ending: &str) -> Option<&'static str> {
     Some(match ending {
         "rs" => "Rust",
         "py" | "pyi" => "Python",
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn a_language_is_found_by_the_ending_or_the_whole_name() {
-        let of = |name: &str| of(OsStr::new(name));
+        let of = |name: &str| language_of(OsStr::new(name));
         assert_eq!(
             [of("a.rs"), of("A.PY"), of("x.test.tsx")].map(Option::unwrap),
             ["Rust", "Python", "TypeScript"]

@@ -6,7 +6,7 @@
 //! large the workspace is: a tree in full up to [`Tree::DETAILED`] files, and two levels of it beyond.
 
 mod cache;
-mod guarded;
+mod ignore_files;
 mod language;
 mod tree;
 mod walk;
@@ -18,60 +18,61 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use self::cache::Cache;
-use self::walk::Walk;
-use super::root::Root;
+use self::cache::IndexCache;
+use self::walk::IndexWalk;
+use super::root::WorkspaceRoot;
 
-pub use self::tree::{Node, Tree};
+pub use self::tree::{FolderTree, TreeEntry};
 
 /// What is known of the files of a workspace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Index {
+pub struct WorkspaceIndex {
     /// How many regular files there are.
     pub files: u64,
     /// How many of them are written in which language; the most frequent first.
     pub languages: Vec<(String, u64)>,
     /// How they are laid out.
-    pub tree: Tree,
+    pub tree: FolderTree,
     /// Files with instructions for agents that lie in a folder of their own, by path.
-    pub guides: Vec<String>,
+    #[serde(rename = "guides")]
+    pub instruction_files: Vec<String>,
 }
 
 /// How an index is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexSettings {
     /// The size in bytes above which a file counts for no language: it is data.
-    pub largest: u64,
+    pub max_file_size: u64,
     /// Patterns of what is left out, besides what `.gitignore` says.
     pub exclude: Vec<String>,
     /// How long an index that was stored is used again.
     pub ttl: Duration,
     /// How long to wait for a new one.
-    pub patience: Duration,
+    pub max_wait: Duration,
     /// How many entries are always waited for.
-    pub small: usize,
+    pub awaited_entries: usize,
     /// The folder in which it is stored; none to store nothing.
     pub cache: Option<PathBuf>,
 }
 
 /// An index, and how far it can be relied on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Indexed {
+pub struct IndexResult {
     /// The index.
-    pub index: Index,
+    pub index: WorkspaceIndex,
     /// How far it can be relied on.
-    pub reach: Reach,
+    pub coverage: IndexCoverage,
 }
 
 /// How far an index can be relied on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum IndexCoverage {
     /// It has all files, as they are now or were when it was stored a short while ago.
-    Whole,
+    Complete,
     /// It has all files as they were this long ago; there was no time for a new one.
-    Old(Duration),
+    Stale(Duration),
     /// It has some of the files; there was no time for the rest, or there are too many.
-    Part,
+    Partial,
 }
 
 /// Why no index can be made.
@@ -89,52 +90,57 @@ pub enum IndexError {
 }
 
 /// The names of files with instructions for agents.
-const GUIDES: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
+const INSTRUCTION_FILES: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
 
 /// The most of them that are told.
-const MOST_GUIDES: usize = 50;
+const MAX_INSTRUCTION_FILES: usize = 50;
 
 impl Default for IndexSettings {
     fn default() -> Self {
         Self {
-            largest: 1_000_000,
+            max_file_size: 1_000_000,
             exclude: Vec::new(),
             ttl: Duration::from_secs(300),
-            patience: Duration::from_millis(250),
-            small: 20_000,
+            max_wait: Duration::from_millis(250),
+            awaited_entries: 20_000,
             cache: None,
         }
     }
 }
 
-impl Index {
+impl WorkspaceIndex {
     /// Returns the index of a workspace: the stored one while it is new enough, else a new one.
     ///
     /// # Errors
     ///
     /// Fails when a pattern of what is left out is none. Folders that cannot be read are left out.
-    pub fn of(root: &Root, settings: &IndexSettings) -> Result<Indexed, IndexError> {
-        let cache = Cache::new(root, settings);
-        let stored = cache.as_ref().and_then(Cache::read);
+    pub fn build(
+        root: &WorkspaceRoot,
+        settings: &IndexSettings,
+    ) -> Result<IndexResult, IndexError> {
+        let cache = IndexCache::new(root, settings);
+        let stored = cache.as_ref().and_then(IndexCache::read);
         if let Some((index, age)) = &stored
             && *age < settings.ttl
         {
-            return Ok(Indexed { index: index.clone(), reach: Reach::Whole });
+            return Ok(IndexResult { index: index.clone(), coverage: IndexCoverage::Complete });
         }
-        let due = Instant::now() + settings.patience;
-        let walk = Walk::start(root, settings, cache)?;
-        let reach = match walk.wait(due, settings.small) {
-            true => Reach::Whole,
+        let due = Instant::now() + settings.max_wait;
+        let walk = IndexWalk::start(root, settings, cache)?;
+        let reach = match walk.wait(due, settings.awaited_entries) {
+            true => IndexCoverage::Complete,
             false => match stored {
-                Some((index, age)) => return Ok(Indexed { index, reach: Reach::Old(age) }),
-                None => Reach::Part,
+                Some((index, age)) => {
+                    return Ok(IndexResult { index, coverage: IndexCoverage::Stale(age) });
+                }
+                None => IndexCoverage::Partial,
             },
         };
-        Ok(Indexed { index: walk.index(), reach })
+        Ok(IndexResult { index: walk.index(), coverage: reach })
     }
 
     /// Returns the index of files that were found in any order.
-    fn new(found: &[walk::Found]) -> Self {
+    fn from_files(found: &[walk::IndexedFile]) -> Self {
         let mut languages: BTreeMap<&str, u64> = BTreeMap::new();
         for language in found.iter().filter_map(|file| file.language) {
             *languages.entry(language).or_default() += 1;
@@ -145,13 +151,15 @@ impl Index {
         let mut guides: Vec<String> = found
             .iter()
             .filter(|file| file.path.parent().is_some_and(|folder| !folder.is_root()))
-            .filter(|file| file.path.name().is_some_and(|name| GUIDES.iter().any(|g| name == *g)))
+            .filter(|file| {
+                file.path.name().is_some_and(|name| INSTRUCTION_FILES.iter().any(|g| name == *g))
+            })
             .map(|file| file.path.to_string())
             .collect();
         guides.sort();
-        guides.truncate(MOST_GUIDES);
-        let tree = Tree::new(found.iter().map(|file| &file.path), found.len());
-        Self { files: found.len() as u64, languages, tree, guides }
+        guides.truncate(MAX_INSTRUCTION_FILES);
+        let tree = FolderTree::new(found.iter().map(|file| &file.path), found.len());
+        Self { files: found.len() as u64, languages, tree, instruction_files: guides }
     }
 }
 
@@ -171,26 +179,26 @@ mod tests {
         fs::write(path, text).unwrap();
     }
 
-    fn workspace(paths: &[&str]) -> (tempfile::TempDir, Root) {
+    fn workspace(paths: &[&str]) -> (tempfile::TempDir, WorkspaceRoot) {
         let folder = tempfile::tempdir().unwrap();
         for path in paths {
             put(folder.path(), path, "x");
         }
-        let root = Root::open(folder.path()).unwrap();
+        let root = WorkspaceRoot::open(folder.path()).unwrap();
         (folder, root)
     }
 
     fn patient() -> IndexSettings {
-        IndexSettings { patience: Duration::from_secs(20), ..IndexSettings::default() }
+        IndexSettings { max_wait: Duration::from_secs(20), ..IndexSettings::default() }
     }
 
-    fn index(root: &Root) -> Index {
-        let indexed = Index::of(root, &patient()).unwrap();
-        assert_eq!(indexed.reach, Reach::Whole);
+    fn index(root: &WorkspaceRoot) -> WorkspaceIndex {
+        let indexed = WorkspaceIndex::build(root, &patient()).unwrap();
+        assert_eq!(indexed.coverage, IndexCoverage::Complete);
         indexed.index
     }
 
-    fn names(tree: &Tree) -> Vec<&str> {
+    fn names(tree: &FolderTree) -> Vec<&str> {
         tree.entries.keys().map(String::as_str).collect()
     }
 
@@ -209,10 +217,10 @@ mod tests {
         put(folder.path(), ".gitignore", "/target\n");
         put(folder.path(), ".git/config", "");
         let settings = IndexSettings { exclude: vec!["gen".to_owned()], ..patient() };
-        let indexed = Index::of(&root, &settings).unwrap();
+        let indexed = WorkspaceIndex::build(&root, &settings).unwrap();
         assert_eq!(names(&indexed.index.tree), [".e", ".gitignore", "a.rs"]);
         let wrong = IndexSettings { exclude: vec!["[".to_owned()], ..patient() };
-        assert!(matches!(Index::of(&root, &wrong), Err(IndexError::Pattern { .. })));
+        assert!(matches!(WorkspaceIndex::build(&root, &wrong), Err(IndexError::Pattern { .. })));
     }
 
     #[test]
@@ -262,14 +270,15 @@ mod tests {
         let (folder, root) = workspace(&["a.rs"]);
         let cache = tempfile::tempdir().unwrap();
         let settings = IndexSettings { cache: Some(cache.path().join("new")), ..patient() };
-        let files = |settings: &IndexSettings| Index::of(&root, settings).unwrap().index.files;
+        let files =
+            |settings: &IndexSettings| WorkspaceIndex::build(&root, settings).unwrap().index.files;
         assert_eq!(files(&settings), 1);
         put(folder.path(), "b.rs", "x");
         assert_eq!(files(&settings), 1);
         assert_eq!(files(&IndexSettings { ttl: Duration::ZERO, ..settings.clone() }), 2);
         // Other settings have another index.
         put(folder.path(), "c.rs", "x");
-        assert_eq!(files(&IndexSettings { largest: 5, ..settings.clone() }), 3);
+        assert_eq!(files(&IndexSettings { max_file_size: 5, ..settings.clone() }), 3);
         for entry in fs::read_dir(cache.path().join("new")).unwrap() {
             fs::write(entry.unwrap().path(), "{").unwrap();
         }
@@ -280,9 +289,9 @@ mod tests {
     #[test]
     fn a_small_workspace_needs_no_time() {
         let (_folder, root) = workspace(&["a.rs", "b/c.rs", "node_modules/x/y.js", "b/target/z"]);
-        let hasty = IndexSettings { patience: Duration::ZERO, ..IndexSettings::default() };
-        let indexed = Index::of(&root, &hasty).unwrap();
-        assert_eq!((indexed.reach, indexed.index.files), (Reach::Whole, 3));
+        let hasty = IndexSettings { max_wait: Duration::ZERO, ..IndexSettings::default() };
+        let indexed = WorkspaceIndex::build(&root, &hasty).unwrap();
+        assert_eq!((indexed.coverage, indexed.index.files), (IndexCoverage::Complete, 3));
         let all = RelPath::new("node_modules").unwrap();
         assert!(root.exists(&all));
     }
@@ -291,18 +300,21 @@ mod tests {
     fn without_time_the_old_index_is_better_than_a_part() {
         let (folder, root) = workspace(&["a.rs"]);
         let cache = tempfile::tempdir().unwrap();
-        let hasty = IndexSettings { patience: Duration::ZERO, small: 0, ..patient() };
-        assert_eq!(Index::of(&root, &hasty).unwrap().reach, Reach::Part);
+        let hasty = IndexSettings { max_wait: Duration::ZERO, awaited_entries: 0, ..patient() };
+        assert_eq!(WorkspaceIndex::build(&root, &hasty).unwrap().coverage, IndexCoverage::Partial);
         let settings = IndexSettings { cache: Some(cache.path().to_owned()), ..patient() };
-        assert_eq!(Index::of(&root, &settings).unwrap().reach, Reach::Whole);
+        assert_eq!(
+            WorkspaceIndex::build(&root, &settings).unwrap().coverage,
+            IndexCoverage::Complete
+        );
         put(folder.path(), "b.rs", "x");
         let hasty = IndexSettings { ttl: Duration::ZERO, ..hasty };
         let hasty = IndexSettings { cache: settings.cache.clone(), ..hasty };
-        let indexed = Index::of(&root, &hasty).unwrap();
-        assert!(matches!(indexed.reach, Reach::Old(_)), "{:?}", indexed.reach);
+        let indexed = WorkspaceIndex::build(&root, &hasty).unwrap();
+        assert!(matches!(indexed.coverage, IndexCoverage::Stale(_)), "{:?}", indexed.coverage);
         // The walk goes on behind, for the cache.
         let due = Instant::now() + Duration::from_secs(20);
-        let files = || Cache::new(&root, &settings).unwrap().read().unwrap().0.files;
+        let files = || IndexCache::new(&root, &settings).unwrap().read().unwrap().0.files;
         while files() < 2 {
             assert!(Instant::now() < due, "the walk never came to its end");
             std::thread::yield_now();
@@ -313,6 +325,6 @@ mod tests {
     fn guides_in_folders_are_told_by_path() {
         let (_folder, root) =
             workspace(&["AGENTS.md", "b/CLAUDE.md", "a/AGENTS.md", "a/README.md"]);
-        assert_eq!(index(&root).guides, ["a/AGENTS.md", "b/CLAUDE.md"]);
+        assert_eq!(index(&root).instruction_files, ["a/AGENTS.md", "b/CLAUDE.md"]);
     }
 }

@@ -9,81 +9,81 @@ use std::time::{Duration, Instant};
 use ignore::overrides::{Override, OverrideBuilder};
 use ignore::{DirEntry, WalkBuilder};
 
-use super::cache::Cache;
-use super::{Index, IndexError, IndexSettings, guarded, language};
+use super::cache::IndexCache;
+use super::{IndexError, IndexSettings, WorkspaceIndex, ignore_files, language};
 use crate::workspace::generated::is_generated;
 use crate::workspace::listing::entries;
 use crate::workspace::path::RelPath;
-use crate::workspace::root::Root;
+use crate::workspace::root::WorkspaceRoot;
 
 /// A file that was found.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(super) struct IndexedFile {
     pub(super) path: RelPath,
     pub(super) language: Option<&'static str>,
 }
 
 /// A walk that is under way, or over.
-pub(super) struct Walk {
-    shared: Arc<Shared>,
+pub(super) struct IndexWalk {
+    shared: Arc<WalkState>,
     /// Whether it goes on when nobody waits any more.
-    goes_on: bool,
+    continues_in_background: bool,
 }
 
 #[derive(Default)]
-struct Shared {
-    progress: Mutex<Progress>,
-    ended: Condvar,
+struct WalkState {
+    progress: Mutex<WalkProgress>,
+    finished: Condvar,
     stopped: AtomicBool,
 }
 
 #[derive(Default)]
-struct Progress {
-    found: Vec<Found>,
+struct WalkProgress {
+    found: Vec<IndexedFile>,
     /// Entries that were come across, of any kind.
     entries: usize,
-    over: bool,
+    is_finished: bool,
 }
 
 /// The most files that are looked at. A folder with more is no project.
-const MOST: usize = 1_000_000;
+const MAX_FILES: usize = 1_000_000;
 
 /// How long a walk goes on for the cache when nobody waits for it.
-const LONGEST: Duration = Duration::from_secs(60);
+const MAX_BACKGROUND_DURATION: Duration = Duration::from_secs(60);
 
 /// How often it is looked whether there were enough entries.
-const SLICE: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// What a version control keeps for itself.
-const CONTROL: [&str; 4] = [".git", ".hg", ".svn", ".jj"];
+const VERSION_CONTROL_FOLDERS: [&str; 4] = [".git", ".hg", ".svn", ".jj"];
 
-impl Walk {
+impl IndexWalk {
     /// Starts a walk.
     pub(super) fn start(
-        root: &Root,
+        root: &WorkspaceRoot,
         settings: &IndexSettings,
-        cache: Option<Cache>,
+        cache: Option<IndexCache>,
     ) -> Result<Self, IndexError> {
-        let builder = builder(root.path(), excluded(root.path(), &settings.exclude)?);
-        let shared = Arc::new(Shared::default());
-        let walk = Self { shared: Arc::clone(&shared), goes_on: cache.is_some() };
-        let (path, largest) = (root.path().to_owned(), settings.largest);
+        let builder = walk_builder(root.path(), exclude_patterns(root.path(), &settings.exclude)?);
+        let shared = Arc::new(WalkState::default());
+        let walk = Self { shared: Arc::clone(&shared), continues_in_background: cache.is_some() };
+        let (path, largest) = (root.path().to_owned(), settings.max_file_size);
         let job = move || {
-            match path.ancestors().all(guarded::is_readable) {
+            match path.ancestors().all(ignore_files::has_readable_ignore_files) {
                 true => shared.walk(&builder, &path, largest),
                 false => shared.stopped.store(true, Ordering::Relaxed),
             }
             if let Some(cache) = cache.filter(|_| !shared.stopped.load(Ordering::Relaxed)) {
-                cache.write(&Index::new(&shared.progress().found));
+                cache.write(&WorkspaceIndex::from_files(&shared.progress().found));
             }
-            shared.progress().over = true;
-            shared.ended.notify_all();
+            shared.progress().is_finished = true;
+            shared.finished.notify_all();
         };
         // Without a thread there is no index; the run goes on without, and waits for none.
         if let Err(error) = thread::Builder::new().name("index".to_owned()).spawn(job) {
             log::warn!("the workspace is not indexed: {error}");
             walk.shared.stopped.store(true, Ordering::Relaxed);
-            walk.shared.progress().over = true;
+            walk.shared.progress().is_finished = true;
         }
         Ok(walk)
     }
@@ -94,7 +94,7 @@ impl Walk {
     pub(super) fn wait(&self, due: Instant, entries: usize) -> bool {
         let mut progress = self.shared.progress();
         loop {
-            if progress.over {
+            if progress.is_finished {
                 return !self.shared.stopped.load(Ordering::Relaxed);
             }
             let mut left = due.saturating_duration_since(Instant::now());
@@ -102,36 +102,36 @@ impl Walk {
                 if progress.entries >= entries {
                     break;
                 }
-                left = SLICE;
+                left = POLL_INTERVAL;
             }
-            let waited = self.shared.ended.wait_timeout(progress, left);
+            let waited = self.shared.finished.wait_timeout(progress, left);
             progress = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        if !self.goes_on {
+        if !self.continues_in_background {
             self.shared.stopped.store(true, Ordering::Relaxed);
         }
         false
     }
 
     /// Returns the index of what was found so far.
-    pub(super) fn index(&self) -> Index {
+    pub(super) fn index(&self) -> WorkspaceIndex {
         // A copy, so that a walk that goes on need not wait.
         let found = self.shared.progress().found.clone();
-        Index::new(&found)
+        WorkspaceIndex::from_files(&found)
     }
 }
 
-impl Shared {
+impl WalkState {
     fn walk(&self, builder: &WalkBuilder, root: &Path, largest: u64) {
         let begun = Instant::now();
         for entry in entries(builder.build()) {
-            let found = found(&entry, root, largest);
+            let found = indexed_file(&entry, root, largest);
             let mut progress = self.progress();
             progress.entries += 1;
             progress.found.extend(found);
-            let full = progress.found.len() >= MOST;
+            let full = progress.found.len() >= MAX_FILES;
             drop(progress);
-            if full || begun.elapsed() > LONGEST {
+            if full || begun.elapsed() > MAX_BACKGROUND_DURATION {
                 self.stopped.store(true, Ordering::Relaxed);
             }
             if self.stopped.load(Ordering::Relaxed) {
@@ -140,23 +140,23 @@ impl Shared {
         }
     }
 
-    fn progress(&self) -> MutexGuard<'_, Progress> {
+    fn progress(&self) -> MutexGuard<'_, WalkProgress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Returns an entry as a file of the index; none unless it is a regular file.
-fn found(entry: &DirEntry, root: &Path, largest: u64) -> Option<Found> {
+fn indexed_file(entry: &DirEntry, root: &Path, largest: u64) -> Option<IndexedFile> {
     if !entry.file_type()?.is_file() {
         return None;
     }
     let path = RelPath::new(entry.path().strip_prefix(root).ok()?).ok()?;
-    let language = language::of(path.name()?)
+    let language = language::language_of(path.name()?)
         .filter(|_| entry.metadata().is_ok_and(|meta| meta.len() <= largest));
-    Some(Found { path, language })
+    Some(IndexedFile { path, language })
 }
 
-fn builder(root: &Path, excluded: Override) -> WalkBuilder {
+fn walk_builder(root: &Path, excluded: Override) -> WalkBuilder {
     let mut builder = WalkBuilder::new(root);
     builder
         .hidden(false)
@@ -169,15 +169,15 @@ fn builder(root: &Path, excluded: Override) -> WalkBuilder {
         .current_dir(root)
         .filter_entry(|entry| {
             let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
-            !CONTROL.iter().any(|name| entry.file_name() == *name)
+            !VERSION_CONTROL_FOLDERS.iter().any(|name| entry.file_name() == *name)
                 && (!is_folder
-                    || guarded::is_readable(entry.path())
+                    || ignore_files::has_readable_ignore_files(entry.path())
                         && (entry.depth() == 0 || !is_generated(entry.path())))
         });
     builder
 }
 
-fn excluded(root: &Path, patterns: &[String]) -> Result<Override, IndexError> {
+fn exclude_patterns(root: &Path, patterns: &[String]) -> Result<Override, IndexError> {
     let mut builder = OverrideBuilder::new(root);
     let wrong = |pattern: &str| {
         let pattern = pattern.to_owned();

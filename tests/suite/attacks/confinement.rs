@@ -15,10 +15,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use architect::exec::{
-    Caches, Command, End, Enforced, Filter, Hole, Level, Mode, Network, Outcome, Policy,
-    Supervisor, clean,
+    CommandEnd, CommandOutcome, CommandSpec, Enforcement, NetworkAccess, PackageCaches, SandboxGap,
+    SandboxLevel, SandboxMode, SandboxPolicy, Supervisor, VariableFilter, clean_environment,
 };
-use architect::port::Cancel;
+use architect::port::CancellationToken;
 use tempfile::TempDir;
 
 /// What is hidden, and must not occur in an output.
@@ -28,7 +28,7 @@ const SECRET: &str = "CANARY-SECRET";
 const BREACH: &str = "BREACH";
 
 /// Writing outside of the workspace.
-const FILES: &[&str] = &[
+const OUTSIDE_FILES: &[&str] = &[
     "echo x > $OUT/new",
     "echo x >> $OUT/file",
     ": > $OUT/file",
@@ -80,7 +80,7 @@ const FILES: &[&str] = &[
 ];
 
 /// What the user's shell, tools and package managers run or obey later.
-const HOME: &[&str] = &[
+const HOME_FILES: &[&str] = &[
     "echo evil >> $HOME/.bashrc",
     "echo evil >> $HOME/.profile",
     "echo evil > $HOME/.gitconfig",
@@ -170,7 +170,7 @@ const PROTECTED: &[&str] = &[
 ];
 
 /// Rights that no command has. They print what they have got, and leave nothing.
-const SYSTEM: &[&str] = &[
+const SYSTEM_RIGHTS: &[&str] = &[
     "unshare -Ur true && echo BREACH",
     "unshare -m true && echo BREACH",
     "unshare -n true && echo BREACH",
@@ -206,7 +206,7 @@ const SYSTEM: &[&str] = &[
 ];
 
 /// Processes that go on after the command, whatever the level is.
-const LEFT: &[&str] = &[
+const SURVIVING_PROCESSES: &[&str] = &[
     "sleep 4799.$N &",
     "(sleep 4799.$N &)",
     "setsid sleep 4799.$N &",
@@ -219,32 +219,32 @@ const LEFT: &[&str] = &[
 ];
 
 /// A user with a home, a workspace and a daemon.
-struct Ground {
+struct AttackTarget {
     folder: TempDir,
     root: PathBuf,
     supervisor: Supervisor,
-    enforced: Enforced,
+    enforced: Enforcement,
     heard: Arc<AtomicUsize>,
     bystander: Child,
     /// Attacks that have succeeded.
     succeeded: usize,
 }
 
-impl Ground {
+impl AttackTarget {
     /// Returns a ground at this level; none when this system has no such level.
-    fn new(level: Level, network: Network) -> Option<Self> {
+    fn new(level: SandboxLevel, network: NetworkAccess) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         fill(&root);
         let heard = Arc::new(AtomicUsize::new(0));
         listen(&root.join("outside/socket"), &heard);
         let (workspace, home) = (root.join("w"), root.join("home"));
-        let policy = Policy {
-            mode: Mode::WorkspaceWrite,
+        let policy = SandboxPolicy {
+            mode: SandboxMode::WorkspaceWrite,
             network,
             ceiling: level,
             temp: root.join("t"),
-            caches: Caches::of(root.join("state/caches"), Some(&home), |_| None),
+            caches: PackageCaches::detect(root.join("state/caches"), Some(&home), |_| None),
             protected: [".git/hooks", ".git/config", ".architect"]
                 .iter()
                 .map(|path| workspace.join(path))
@@ -253,13 +253,17 @@ impl Ground {
             hidden: [".ssh", ".netrc", ".cargo/credentials.toml", ".config/architect"]
                 .map(|path| home.join(path))
                 .to_vec(),
-            ..Policy::off(&workspace)
+            ..SandboxPolicy::off(&workspace)
         };
-        let mut env = clean(std::env::vars_os(), &Filter { rule: &|_| None }, &policy.temp);
+        let mut env = clean_environment(
+            std::env::vars_os(),
+            &VariableFilter { rule: &|_| None },
+            &policy.temp,
+        );
         env.retain(|(name, _)| name != "HOME" && name != "CARGO_HOME");
         env.push(("HOME".into(), home.into()));
-        let supervisor = Supervisor::at(env!("CARGO_BIN_EXE_architect"), policy, env);
-        let enforced = supervisor.enforced().unwrap();
+        let supervisor = Supervisor::with_program(env!("CARGO_BIN_EXE_architect"), policy, env);
+        let enforced = supervisor.enforcement().unwrap();
         if enforced.level != level {
             eprintln!("skipped: {level} cannot be had here: {enforced:?}");
             return None;
@@ -268,7 +272,7 @@ impl Ground {
         Some(Self { folder, root, supervisor, enforced, heard, bystander, succeeded: 0 })
     }
 
-    fn run(&self, line: &str) -> Outcome {
+    fn run(&self, line: &str) -> CommandOutcome {
         let variables = [
             ("OUT", self.root.join("outside").display().to_string()),
             ("STATE", self.root.join("state").display().to_string()),
@@ -277,17 +281,17 @@ impl Ground {
             ("INSIDE_TEST", std::env::current_exe().unwrap().display().to_string()),
         ];
         let env = variables.map(|(name, value)| (name.into(), value.into())).to_vec();
-        let command = Command {
+        let command = CommandSpec {
             env,
             timeout: Some(Duration::from_secs(20)),
-            grace: Duration::from_millis(200),
-            ..Command::shell(line, self.root.join("w"))
+            kill_timeout: Duration::from_millis(200),
+            ..CommandSpec::shell(line, self.root.join("w"))
         };
-        self.supervisor.run(&command, &Cancel::new()).unwrap()
+        self.supervisor.run(&command, &CancellationToken::new()).unwrap()
     }
 
     /// Returns what an attack has achieved.
-    fn achieved(&mut self, line: &str) -> Option<String> {
+    fn attack(&mut self, line: &str) -> Option<String> {
         let before = self.state();
         self.heard.store(0, Ordering::SeqCst);
         let outcome = self.run(line);
@@ -335,7 +339,7 @@ impl Ground {
     }
 
     /// Makes everything as it was.
-    fn again(&self) {
+    fn rebuild(&self) {
         for place in ["home", "outside", "w"] {
             let path = self.root.join(place);
             open(&path);
@@ -356,26 +360,31 @@ impl Ground {
     }
 
     /// Runs the attacks of an area; each achieves nothing, or the level names one of these holes.
-    fn withstands(&mut self, area: &str, attacks: &[&str], holes: &[Hole]) -> Vec<String> {
-        let is_open = holes.iter().any(|hole| self.enforced.holes.contains(hole));
+    fn failed_defenses(
+        &mut self,
+        area: &str,
+        attacks: &[&str],
+        holes: &[SandboxGap],
+    ) -> Vec<String> {
+        let is_open = holes.iter().any(|hole| self.enforced.gaps.contains(hole));
         let mut wrong = Vec::new();
         for attack in attacks {
-            if let Some(achieved) = self.achieved(attack) {
+            if let Some(achieved) = self.attack(attack) {
                 self.succeeded += 1;
                 if !is_open {
                     let level = self.enforced.level;
                     wrong.push(format!("{level}, {area}: `{attack}`: {achieved}"));
                 }
-                self.again();
+                self.rebuild();
             } else {
-                self.tidy();
+                self.remove_files();
             }
         }
         wrong
     }
 
     /// Removes what an attack has left in the workspace.
-    fn tidy(&self) {
+    fn remove_files(&self) {
         for entry in fs::read_dir(self.root.join("w")).unwrap().flatten() {
             if ![".git", ".architect", "a"].iter().any(|own| entry.file_name() == *own) {
                 open(&entry.path());
@@ -385,7 +394,7 @@ impl Ground {
     }
 }
 
-impl Drop for Ground {
+impl Drop for AttackTarget {
     fn drop(&mut self) {
         let _ = self.bystander.kill();
         let _ = self.bystander.wait();
@@ -457,7 +466,8 @@ fn listen(path: &Path, heard: &Arc<AtomicUsize>) {
     });
 }
 
-const LEVELS: [Level; 3] = [Level::Namespaces, Level::Landlock, Level::None];
+const LEVELS: [SandboxLevel; 3] =
+    [SandboxLevel::Namespaces, SandboxLevel::Landlock, SandboxLevel::None];
 
 fn assert_none(wrong: &[String]) {
     assert!(wrong.is_empty(), "{} attacks succeeded:\n{}", wrong.len(), wrong.join("\n"));
@@ -466,53 +476,53 @@ fn assert_none(wrong: &[String]) {
 #[test]
 fn nothing_outside_the_workspace_is_written() {
     for level in LEVELS {
-        let Some(mut ground) = Ground::new(level, Network::On) else { continue };
-        let mut wrong = ground.withstands("files", FILES, &[Hole::Files]);
-        wrong.extend(ground.withstands("home", HOME, &[Hole::Files]));
+        let Some(mut ground) = AttackTarget::new(level, NetworkAccess::On) else { continue };
+        let mut wrong = ground.failed_defenses("files", OUTSIDE_FILES, &[SandboxGap::Files]);
+        wrong.extend(ground.failed_defenses("home", HOME_FILES, &[SandboxGap::Files]));
         let metadata = [
             "chmod 777 $OUT/file",
             "touch -d yesterday $OUT/file",
             "chmod 777 $HOME/.cargo/bin/tool",
         ];
-        wrong.extend(ground.withstands("metadata", &metadata, &[Hole::Metadata]));
+        wrong.extend(ground.failed_defenses("metadata", &metadata, &[SandboxGap::Metadata]));
         assert_none(&wrong);
         // An attack that never succeeds shows nothing.
-        assert!(level != Level::None || ground.succeeded > 55, "{}", ground.succeeded);
+        assert!(level != SandboxLevel::None || ground.succeeded > 55, "{}", ground.succeeded);
     }
 }
 
 #[test]
 fn nothing_hidden_is_read() {
     for level in LEVELS {
-        let Some(mut ground) = Ground::new(level, Network::On) else { continue };
-        assert_none(&ground.withstands("hidden", HIDDEN, &[Hole::Hidden]));
-        assert!(level != Level::None || ground.succeeded > 15, "{}", ground.succeeded);
+        let Some(mut ground) = AttackTarget::new(level, NetworkAccess::On) else { continue };
+        assert_none(&ground.failed_defenses("hidden", HIDDEN, &[SandboxGap::Hidden]));
+        assert!(level != SandboxLevel::None || ground.succeeded > 15, "{}", ground.succeeded);
     }
 }
 
 #[test]
 fn nothing_protected_is_changed() {
     for level in LEVELS {
-        let Some(mut ground) = Ground::new(level, Network::On) else { continue };
+        let Some(mut ground) = AttackTarget::new(level, NetworkAccess::On) else { continue };
         // Without any confinement a command can end whoever puts things back.
-        let wrong = ground.withstands("protected", PROTECTED, &[Hole::Protected]);
+        let wrong = ground.failed_defenses("protected", PROTECTED, &[SandboxGap::Protected]);
         assert_none(&wrong);
     }
 }
 
 #[test]
 fn no_rights_are_gained() {
-    for level in [Level::Namespaces, Level::Landlock] {
-        let Some(mut ground) = Ground::new(level, Network::On) else { continue };
-        assert_none(&ground.withstands("system", SYSTEM, &[Hole::Signals]));
+    for level in [SandboxLevel::Namespaces, SandboxLevel::Landlock] {
+        let Some(mut ground) = AttackTarget::new(level, NetworkAccess::On) else { continue };
+        assert_none(&ground.failed_defenses("system", SYSTEM_RIGHTS, &[SandboxGap::Signals]));
     }
 }
 
 #[test]
 fn no_process_is_left() {
     for level in LEVELS {
-        let Some(ground) = Ground::new(level, Network::On) else { continue };
-        for (row, attack) in LEFT.iter().enumerate() {
+        let Some(ground) = AttackTarget::new(level, NetworkAccess::On) else { continue };
+        for (row, attack) in SURVIVING_PROCESSES.iter().enumerate() {
             let number = format!("{}{row}{}", std::process::id(), level as u8);
             ground.run(&format!("N={number}; {attack}"));
             let line = format!("sleep\04799.{number}\0");
@@ -535,33 +545,35 @@ fn connect(path: &Path) -> String {
 
 #[test]
 fn sockets_of_daemons_are_out_of_reach() {
-    for network in [Network::On, Network::Off] {
+    for network in [NetworkAccess::On, NetworkAccess::Off] {
         for level in LEVELS {
-            let Some(mut ground) = Ground::new(level, network) else { continue };
+            let Some(mut ground) = AttackTarget::new(level, network) else { continue };
             let early = connect(&ground.root.join("outside/socket"));
-            let wrong = ground.withstands("sockets", &[&early], &[Hole::LocalSockets]);
+            let wrong = ground.failed_defenses("sockets", &[&early], &[SandboxGap::LocalSockets]);
             assert_none(&wrong);
             let path = ground.root.join("outside/later");
             listen(&path, &ground.heard);
             let late = connect(&path);
-            let holes = [Hole::LocalSockets, Hole::LaterSockets];
-            assert_none(&ground.withstands("sockets", &[&late], &holes));
+            let holes = [SandboxGap::LocalSockets, SandboxGap::LaterSockets];
+            assert_none(&ground.failed_defenses("sockets", &[&late], &holes));
         }
     }
     // What daemons make later in their own folder is covered, too.
-    let Some(ground) = Ground::new(Level::Namespaces, Network::On) else { return };
+    let Some(ground) = AttackTarget::new(SandboxLevel::Namespaces, NetworkAccess::On) else {
+        return;
+    };
     let path = Path::new("/run").join(format!("architect-attack-{}", std::process::id()));
     if fs::write(&path, "").is_ok() {
         let seen = ground.run(&format!("test -e {}", path.display())).end;
         fs::remove_file(&path).unwrap();
-        assert_eq!(seen, End::Exited(1));
+        assert_eq!(seen, CommandEnd::Exited(1));
     }
 }
 
 #[test]
 fn without_a_network_nothing_leaves() {
-    for level in [Level::Namespaces, Level::Landlock] {
-        let Some(mut ground) = Ground::new(level, Network::Off) else { continue };
+    for level in [SandboxLevel::Namespaces, SandboxLevel::Landlock] {
+        let Some(mut ground) = AttackTarget::new(level, NetworkAccess::Off) else { continue };
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let rows = [
@@ -575,15 +587,15 @@ fn without_a_network_nothing_leaves() {
             "ip link add x type dummy && echo BREACH".to_owned(),
         ];
         let rows: Vec<&str> = rows.iter().map(String::as_str).collect();
-        assert_none(&ground.withstands("network", &rows, &[Hole::Network]));
+        assert_none(&ground.failed_defenses("network", &rows, &[SandboxGap::Network]));
     }
 }
 
 /// A password that is typed on the user's terminal is read by no command.
 #[test]
 fn the_terminal_of_the_user_is_out_of_reach() {
-    for level in [Level::Namespaces, Level::Landlock] {
-        let Some(mut ground) = Ground::new(level, Network::On) else { continue };
+    for level in [SandboxLevel::Namespaces, SandboxLevel::Landlock] {
+        let Some(mut ground) = AttackTarget::new(level, NetworkAccess::On) else { continue };
         let terminal = Program::new("script")
             .args(["-qfc", "tty; exec sleep 60", "/dev/null"])
             .stdin(Stdio::piped())
@@ -605,7 +617,7 @@ fn the_terminal_of_the_user_is_out_of_reach() {
             format!("echo x > {} && echo BREACH", name.trim()),
         ];
         let rows: Vec<&str> = rows.iter().map(String::as_str).collect();
-        let wrong = ground.withstands("terminal", &rows, &[]);
+        let wrong = ground.failed_defenses("terminal", &rows, &[]);
         terminal.kill().unwrap();
         terminal.wait().unwrap();
         assert_none(&wrong);
@@ -615,50 +627,54 @@ fn the_terminal_of_the_user_is_out_of_reach() {
 /// A hook runs what the model has written; it gets no further than the model.
 #[test]
 fn what_a_command_leaves_for_temporary_files_of_others_leads_nowhere() {
-    for level in [Level::Namespaces, Level::Landlock] {
-        let Some(mut ground) = Ground::new(level, Network::On) else { continue };
+    for level in [SandboxLevel::Namespaces, SandboxLevel::Landlock] {
+        let Some(mut ground) = AttackTarget::new(level, NetworkAccess::On) else { continue };
         let rows = [
             "ln -s $OUT $TMPDIR/planted; echo x > $TMPDIR/planted/new",
             "ln -sf $HOME/.bashrc $TMPDIR/planted2; echo x >> $TMPDIR/planted2",
         ];
-        assert_none(&ground.withstands("temporary files", &rows, &[]));
+        assert_none(&ground.failed_defenses("temporary files", &rows, &[]));
     }
 }
 
 /// Many processes, and much memory.
 #[test]
 fn a_command_is_ended_before_it_takes_all_there_is() {
-    for level in [Level::Namespaces, Level::Landlock] {
+    for level in [SandboxLevel::Namespaces, SandboxLevel::Landlock] {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         fill(&root);
-        let mut policy = Policy {
-            mode: Mode::WorkspaceWrite,
+        let mut policy = SandboxPolicy {
+            mode: SandboxMode::WorkspaceWrite,
             ceiling: level,
             temp: root.join("t"),
-            ..Policy::off(root.join("w"))
+            ..SandboxPolicy::off(root.join("w"))
         };
         policy.limits.memory = Some(64 << 20);
         policy.limits.processes = Some(400);
-        let env = clean(std::env::vars_os(), &Filter { rule: &|_| None }, &policy.temp);
-        let supervisor = Supervisor::at(env!("CARGO_BIN_EXE_architect"), policy, env);
-        if supervisor.enforced().unwrap().level != level {
+        let env = clean_environment(
+            std::env::vars_os(),
+            &VariableFilter { rule: &|_| None },
+            &policy.temp,
+        );
+        let supervisor = Supervisor::with_program(env!("CARGO_BIN_EXE_architect"), policy, env);
+        if supervisor.enforcement().unwrap().level != level {
             continue;
         }
         let run = |line: &str| {
             let timeout = Some(Duration::from_secs(6));
-            let command = Command { timeout, ..Command::shell(line, root.join("w")) };
-            supervisor.run(&command, &Cancel::new()).unwrap()
+            let command = CommandSpec { timeout, ..CommandSpec::shell(line, root.join("w")) };
+            supervisor.run(&command, &CancellationToken::new()).unwrap()
         };
         let much = "a=$(head -c 200000000 /dev/zero | tr '\\0' x); sleep 5";
-        assert_eq!(run(much).end, End::OutOfMemory, "{level}");
-        assert_eq!(run("true").end, End::Exited(0));
-        let counted = level == Level::Namespaces || !rustix::process::geteuid().is_root();
+        assert_eq!(run(much).end, CommandEnd::OutOfMemory, "{level}");
+        assert_eq!(run("true").end, CommandEnd::Exited(0));
+        let counted = level == SandboxLevel::Namespaces || !rustix::process::geteuid().is_root();
         if counted {
             let many = run("for i in $(seq 600); do sleep 60 & done 2>/dev/null; echo all");
             // A shell tries it again for a while.
             assert_ne!(many.stdout.text().trim(), "all", "{level}");
-            assert_eq!(run("true").end, End::Exited(0));
+            assert_eq!(run("true").end, CommandEnd::Exited(0));
         }
     }
 }

@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use architect::exec::{Level, Mode, followed};
+use architect::exec::{SandboxLevel, SandboxMode, followed_by_git};
 use serde_json::{Value, json};
 
-use crate::tools::world::{World, yolo};
+use crate::tools::fixture::{ToolFixture, yolo_settings};
 
 /// How the workspace is made by its user.
 #[derive(Clone, Copy, Debug)]
-struct Row {
+struct AttackRow {
     name: &'static str,
     /// What the user has done before.
     before: &'static str,
@@ -37,8 +37,13 @@ enum Attack {
 
 use Attack::{Call, Calls, Line};
 
-const fn row(name: &'static str, before: &'static str, attack: Attack, then: &'static str) -> Row {
-    Row { name, before, attack, then }
+const fn attack_row(
+    name: &'static str,
+    before: &'static str,
+    attack: Attack,
+    then: &'static str,
+) -> AttackRow {
+    AttackRow { name, before, attack, then }
 }
 
 /// A repository with a commit, and a program that must not run.
@@ -61,105 +66,110 @@ const EVIL: &str = "git init -q --bare evil && git config -f evil/config core.ba
 
 const CONTINUE: &str = "git rebase --continue";
 
-const LINES: &[Row] = &[
-    row("fsmonitor", REPO, Line("git config core.fsmonitor ./bad"), ""),
-    row(
+const LINES: &[AttackRow] = &[
+    attack_row("fsmonitor", REPO, Line("git config core.fsmonitor ./bad"), ""),
+    attack_row(
         "fsmonitor, written",
         REPO,
         Line("printf '[core]\\nfsmonitor=./bad\\n' >> .git/config"),
         "",
     ),
-    row(
+    attack_row(
         "fsmonitor, through a link",
         REPO,
         Line("ln -s .git/config l; printf '[core]\\nfsmonitor=./bad\\n' >> l"),
         "",
     ),
-    row(
+    attack_row(
         "config renamed into place",
         REPO,
         Line("cp .git/config c; git config -f c core.fsmonitor ./bad; mv -f c .git/config"),
         "",
     ),
-    row(
+    attack_row(
         "config made a link",
         REPO,
         Line("cp .git/config c; git config -f c core.fsmonitor ./bad; ln -sf ../c .git/config"),
         "",
     ),
-    row(
+    attack_row(
         "another .git",
         REPO,
         Line("cp -r .git n; git config -f n/config core.fsmonitor ./bad; mv .git old; mv n .git"),
         "",
     ),
-    row(
+    attack_row(
         "another .git after rm",
         REPO,
         Line("cp -r .git n; git config -f n/config core.fsmonitor ./bad; rm -rf .git; mv n .git"),
         "",
     ),
-    row(
+    attack_row(
         "exchanged .git",
         REPO,
         Line("cp -r .git n; git config -f n/config core.fsmonitor ./bad; mv --exchange n .git"),
         "",
     ),
-    row("hook", REPO, Line("cp bad .git/hooks/pre-commit"), ""),
-    row("hook by ln", REPO, Line("ln -s ../../bad .git/hooks/pre-commit"), ""),
-    row(
+    attack_row("hook", REPO, Line("cp bad .git/hooks/pre-commit"), ""),
+    attack_row("hook by ln", REPO, Line("ln -s ../../bad .git/hooks/pre-commit"), ""),
+    attack_row(
         "hook after removal",
         REPO,
         Line("rm -rf .git/hooks; mkdir .git/hooks; cp bad .git/hooks/post-commit"),
         "",
     ),
-    row(
+    attack_row(
         "hooks renamed",
         REPO,
         Line("mkdir h; cp bad h/post-commit; mv .git/hooks old; mv h .git/hooks"),
         "",
     ),
-    row(
+    attack_row(
         "hooks made a link",
         REPO,
         Line("mkdir h; cp bad h/post-commit; rm -rf .git/hooks; ln -s ../h .git/hooks"),
         "",
     ),
-    row("hooksPath", REPO, Line("mkdir h; cp bad h/post-commit; git config core.hooksPath h"), ""),
-    row("alias", REPO, Line("git config alias.zz '!./bad'"), "git zz"),
-    row(
+    attack_row(
+        "hooksPath",
+        REPO,
+        Line("mkdir h; cp bad h/post-commit; git config core.hooksPath h"),
+        "",
+    ),
+    attack_row("alias", REPO, Line("git config alias.zz '!./bad'"), "git zz"),
+    attack_row(
         "include",
         REPO,
         Line("printf '[core]\\nfsmonitor=./bad\\n' > i; git config include.path ../i"),
         "",
     ),
-    row(
+    attack_row(
         "includeIf",
         REPO,
         Line("printf '[core]\\nfsmonitor=./bad\\n' > i; git config includeIf.gitdir:/.path $PWD/i"),
         "",
     ),
-    row("editor", REPO, Line("git config core.editor ./bad"), "git commit --allow-empty"),
-    row(
+    attack_row("editor", REPO, Line("git config core.editor ./bad"), "git commit --allow-empty"),
+    attack_row(
         "signature",
         REPO,
         Line("git config gpg.program ./bad; git config commit.gpgSign true"),
         "",
     ),
-    row(
+    attack_row(
         "filter",
         REPO,
         Line("git config filter.f.clean ./bad; echo 'a filter=f' > .gitattributes; echo z > a"),
         "git add a",
     ),
-    row(
+    attack_row(
         "textconv",
         REPO,
         Line("git config diff.f.textconv ./bad; echo 'a diff=f' > .gitattributes; echo z > a"),
         "",
     ),
-    row("external diff", REPO, Line("git config diff.external ./bad; echo z > a"), ""),
-    row(
+    attack_row("external diff", REPO, Line("git config diff.external ./bad; echo z > a"), ""),
+    attack_row(
         "merge driver",
         REPO,
         Line(
@@ -167,25 +177,25 @@ const LINES: &[Row] = &[
         ),
         "git merge m",
     ),
-    row(
+    attack_row(
         "ssh",
         REPO,
         Line("git config core.sshCommand ./bad; git remote add o ssh://h/x"),
         "git fetch o",
     ),
-    row(
+    attack_row(
         "upload-pack",
         REPO,
         Line("git remote add o .; git config remote.o.uploadpack ./bad"),
         "git fetch o",
     ),
-    row(
+    attack_row(
         "receive-pack",
         REPO,
         Line("git remote add o .; git config remote.o.receivepack ./bad"),
         "git push o HEAD",
     ),
-    row(
+    attack_row(
         "worktree configuration",
         REPO,
         Line(
@@ -193,7 +203,7 @@ const LINES: &[Row] = &[
         ),
         "",
     ),
-    row(
+    attack_row(
         "commondir",
         REPO,
         Line(
@@ -201,7 +211,7 @@ const LINES: &[Row] = &[
         ),
         "",
     ),
-    row(
+    attack_row(
         "commondir from the background",
         REPO,
         Line(
@@ -209,7 +219,7 @@ const LINES: &[Row] = &[
         ),
         "",
     ),
-    row(
+    attack_row(
         "commondir, then killed",
         REPO,
         Line(
@@ -217,7 +227,7 @@ const LINES: &[Row] = &[
         ),
         "",
     ),
-    row(
+    attack_row(
         "commondir is a link",
         REPO,
         Line(
@@ -225,7 +235,7 @@ const LINES: &[Row] = &[
         ),
         "",
     ),
-    row(
+    attack_row(
         "a file for .git",
         REPO,
         Line(
@@ -233,7 +243,7 @@ const LINES: &[Row] = &[
         ),
         "",
     ),
-    row(
+    attack_row(
         "a link for .git",
         REPO,
         Line(
@@ -241,7 +251,7 @@ const LINES: &[Row] = &[
         ),
         "",
     ),
-    row(
+    attack_row(
         "gitlink",
         REPO,
         Line(
@@ -249,7 +259,7 @@ const LINES: &[Row] = &[
         ),
         "",
     ),
-    row(
+    attack_row(
         "gitlink, in one of many folders",
         "git init -q . && git add a && git commit -qm one && mkdir -p $(seq -f d%g/e 400)",
         Line(
@@ -257,13 +267,13 @@ const LINES: &[Row] = &[
         ),
         "",
     ),
-    row(
+    attack_row(
         "gitlink, cloned",
         REPO,
         Line("git clone -q . lib; git add lib; git -C lib config core.fsmonitor \"$PWD/bad\""),
         "",
     ),
-    row(
+    attack_row(
         "gitlink, closed",
         REPO,
         Line(
@@ -271,7 +281,7 @@ const LINES: &[Row] = &[
         ),
         "",
     ),
-    row(
+    attack_row(
         "gitlink, deep",
         REPO,
         Line(
@@ -279,7 +289,7 @@ const LINES: &[Row] = &[
         ),
         "",
     ),
-    row(
+    attack_row(
         "gitlink, copied",
         NESTED,
         Line(
@@ -287,25 +297,25 @@ const LINES: &[Row] = &[
         ),
         "",
     ),
-    row(
+    attack_row(
         "gitlink with a hook",
         REPO,
         Line("git init -q lib; cp bad lib/.git/hooks/post-commit"),
         "git -C lib commit -q --allow-empty -m l",
     ),
-    row(
+    attack_row(
         "template",
         REPO,
         Line("mkdir -p t/hooks; cp bad t/hooks/post-commit; git init -q --template=t lib"),
         "git -C lib commit -q --allow-empty -m l",
     ),
-    row(
+    attack_row(
         "nested repository",
         NESTED,
         Line("git add lib; git -C lib config core.fsmonitor \"$PWD/bad\""),
         "",
     ),
-    row(
+    attack_row(
         "nested repository replaced",
         NESTED,
         Line(
@@ -313,7 +323,7 @@ const LINES: &[Row] = &[
         ),
         "",
     ),
-    row(
+    attack_row(
         "nested folder replaced",
         NESTED,
         Line(
@@ -321,20 +331,20 @@ const LINES: &[Row] = &[
         ),
         "",
     ),
-    row(
+    attack_row(
         "nested hook",
         NESTED,
         Line("cp bad lib/.git/hooks/post-commit"),
         "git -C lib commit -q --allow-empty -m m",
     ),
-    row("module", SUB, Line("git -C sub config core.fsmonitor \"$PWD/bad\""), ""),
-    row(
+    attack_row("module", SUB, Line("git -C sub config core.fsmonitor \"$PWD/bad\""), ""),
+    attack_row(
         "module, by its file",
         SUB,
         Line("printf '[core]\\nfsmonitor=%s\\n' \"$PWD/bad\" >> .git/modules/sub/config"),
         "",
     ),
-    row(
+    attack_row(
         "module replaced",
         SUB,
         Line(
@@ -342,13 +352,13 @@ const LINES: &[Row] = &[
         ),
         "",
     ),
-    row(
+    attack_row(
         "module hook",
         SUB,
         Line("cp bad .git/modules/sub/hooks/post-commit"),
         "git -C sub commit -q --allow-empty -m m",
     ),
-    row(
+    attack_row(
         "module made anew",
         REPO,
         Line(
@@ -356,7 +366,7 @@ const LINES: &[Row] = &[
         ),
         "",
     ),
-    row(
+    attack_row(
         "submodule leads elsewhere",
         SUB,
         Line(
@@ -364,7 +374,7 @@ const LINES: &[Row] = &[
         ),
         "",
     ),
-    row(
+    attack_row(
         "submodule is another one",
         SUB,
         Line(
@@ -372,7 +382,7 @@ const LINES: &[Row] = &[
         ),
         "",
     ),
-    row(
+    attack_row(
         "submodule update",
         SUB,
         Line(
@@ -380,9 +390,9 @@ const LINES: &[Row] = &[
         ),
         "git -C sub checkout -q HEAD~; git submodule update",
     ),
-    row("init", ":", Line("git init -q .; git config core.fsmonitor ./bad"), ""),
-    row("init with a hook", ":", Line("git init -q .; cp bad .git/hooks/post-commit"), ""),
-    row(
+    attack_row("init", ":", Line("git init -q .; git config core.fsmonitor ./bad"), ""),
+    attack_row("init with a hook", ":", Line("git init -q .; cp bad .git/hooks/post-commit"), ""),
+    attack_row(
         "init by hand",
         ":",
         Line(
@@ -390,13 +400,13 @@ const LINES: &[Row] = &[
         ),
         "",
     ),
-    row(
+    attack_row(
         "init elsewhere",
         ":",
         Line("git init -q --separate-git-dir=$PWD/e .; git config core.fsmonitor ./bad"),
         "",
     ),
-    row(
+    attack_row(
         "a file for no .git",
         EVIL,
         Line(
@@ -404,7 +414,7 @@ const LINES: &[Row] = &[
         ),
         "",
     ),
-    row(
+    attack_row(
         "a link for no .git",
         ":",
         Line(
@@ -412,7 +422,7 @@ const LINES: &[Row] = &[
         ),
         "",
     ),
-    row(
+    attack_row(
         "bare layout",
         ":",
         Line(
@@ -420,7 +430,7 @@ const LINES: &[Row] = &[
         ),
         "cd e && git status",
     ),
-    row(
+    attack_row(
         "bare layout by hand",
         ":",
         Line(
@@ -428,14 +438,19 @@ const LINES: &[Row] = &[
         ),
         "cd e && git status",
     ),
-    row("todo", REBASE, Line("echo 'exec ./bad' >> .git/rebase-merge/git-rebase-todo"), CONTINUE),
-    row(
+    attack_row(
+        "todo",
+        REBASE,
+        Line("echo 'exec ./bad' >> .git/rebase-merge/git-rebase-todo"),
+        CONTINUE,
+    ),
+    attack_row(
         "todo, short",
         REBASE,
         Line("printf 'x ./bad\\n' >> .git/rebase-merge/git-rebase-todo"),
         CONTINUE,
     ),
-    row(
+    attack_row(
         "todo, replaced",
         REBASE,
         Line(
@@ -443,13 +458,13 @@ const LINES: &[Row] = &[
         ),
         CONTINUE,
     ),
-    row(
+    attack_row(
         "todo, a link",
         REBASE,
         Line("echo 'exec ./bad' > t; ln -sf ../../t .git/rebase-merge/git-rebase-todo"),
         CONTINUE,
     ),
-    row(
+    attack_row(
         "rebase with exec",
         REPO,
         Line(
@@ -457,27 +472,32 @@ const LINES: &[Row] = &[
         ),
         CONTINUE,
     ),
-    row(
+    attack_row(
         "strategy",
         REBASE,
         Line("mkdir git-merge-x; cp bad git-merge-x/y; echo x/y > .git/rebase-merge/strategy"),
         CONTINUE,
     ),
-    row("log leads outside", REPO, Line("mv .git/logs/HEAD h; ln -s $CANARY .git/logs/HEAD"), ""),
-    row(
+    attack_row(
+        "log leads outside",
+        REPO,
+        Line("mv .git/logs/HEAD h; ln -s $CANARY .git/logs/HEAD"),
+        "",
+    ),
+    attack_row(
         "logs lead outside",
         REPO,
         Line("rm -r .git/logs; mkdir .git/logs; ln -s $CANARY .git/logs/HEAD"),
         "",
     ),
-    row("message leads outside", REPO, Line("ln -sf $CANARY .git/COMMIT_EDITMSG"), ""),
-    row(
+    attack_row("message leads outside", REPO, Line("ln -sf $CANARY .git/COMMIT_EDITMSG"), ""),
+    attack_row(
         "FETCH_HEAD leads outside",
         REPO,
         Line("git remote add o \"$PWD\"; rm -f .git/FETCH_HEAD; ln -s $CANARY .git/FETCH_HEAD"),
         "git fetch -q .",
     ),
-    row(
+    attack_row(
         "linked work tree, commondir",
         REPO,
         Line(
@@ -485,7 +505,7 @@ const LINES: &[Row] = &[
         ),
         "git -C wt status",
     ),
-    row(
+    attack_row(
         "linked work tree, pointer",
         REPO,
         Line(
@@ -493,7 +513,7 @@ const LINES: &[Row] = &[
         ),
         "git -C wt status",
     ),
-    row(
+    attack_row(
         "linked work tree, configuration",
         REPO,
         Line(
@@ -501,73 +521,73 @@ const LINES: &[Row] = &[
         ),
         "git -C wt status",
     ),
-    row(
+    attack_row(
         "husky, as the user has it",
         "git init -q . && git add a && git commit -qm one && mkdir .husky && git config core.hooksPath .husky",
         Line("cp bad .husky/post-commit"),
         "",
     ),
-    row(
+    attack_row(
         "husky, replaced",
         "git init -q . && git add a && git commit -qm one && mkdir .husky && git config core.hooksPath .husky",
         Line("mkdir h; cp bad h/post-commit; mv .husky old; mv h .husky"),
         "",
     ),
-    row(
+    attack_row(
         "husky, not there yet",
         "git init -q . && git add a && git commit -qm one && git config core.hooksPath hk",
         Line("mkdir hk; cp bad hk/post-commit"),
         "",
     ),
-    row(
+    attack_row(
         "included file of the work tree",
         "git init -q . && git add a && git commit -qm one && touch inc && git config include.path ../inc",
         Line("printf '[core]\\nfsmonitor=./bad\\n' > inc"),
         "",
     ),
-    row(
+    attack_row(
         "filter of the user in the work tree",
         "git init -q . && mkdir t && printf '#!/bin/sh\\ncat\\n' > t/f && chmod +x t/f && echo 'a filter=f' > .gitattributes && git config filter.f.clean ./t/f && git add . && git commit -qm one",
         Line("cp bad t/f; echo zz > a"),
         "git add a",
     ),
-    row(
+    attack_row(
         ".git is a link, replaced",
         "git init -q . && git add a && git commit -qm one && mv .git real && ln -s real .git",
         Line("cp -r real e; git config -f e/config core.fsmonitor ./bad; ln -sfn e .git"),
         "",
     ),
-    row(
+    attack_row(
         ".git is a link, its target replaced",
         "git init -q . && git add a && git commit -qm one && mv .git real && ln -s real .git",
         Line("cp -r real e; git config -f e/config core.fsmonitor ./bad; mv real old; mv e real"),
         "",
     ),
-    row(
+    attack_row(
         ".git/config is a link, replaced",
         "git init -q . && git add a && git commit -qm one && mv .git/config .git/c && ln -s c .git/config",
         Line("cp .git/c e; git config -f e core.fsmonitor ./bad; ln -sf ../e .git/config"),
         "",
     ),
-    row(
+    attack_row(
         ".git/config is a link, its target written",
         "git init -q . && git add a && git commit -qm one && mv .git/config c && ln -s ../c .git/config",
         Line("git config -f c core.fsmonitor ./bad"),
         "",
     ),
-    row(
+    attack_row(
         ".git/hooks is a link, its target written",
         "git init -q . && git add a && git commit -qm one && rm -r .git/hooks && mkdir hk && ln -s ../hk .git/hooks",
         Line("cp bad hk/post-commit"),
         "",
     ),
-    row(
+    attack_row(
         ".git/hooks is a link, replaced",
         "git init -q . && git add a && git commit -qm one && rm -r .git/hooks && mkdir hk && ln -s ../hk .git/hooks",
         Line("mkdir e; cp bad e/post-commit; ln -sfn ../e .git/hooks"),
         "",
     ),
-    row(
+    attack_row(
         "pointer to a repository among the objects",
         REPO,
         Line(
@@ -577,7 +597,7 @@ const LINES: &[Row] = &[
         ),
         "git -C lib status",
     ),
-    row(
+    attack_row(
         "pointer to a repository among the hooks of another",
         REPO,
         Line(
@@ -587,7 +607,7 @@ const LINES: &[Row] = &[
         ),
         "git -C lib status",
     ),
-    row(
+    attack_row(
         "link to a repository among the objects",
         REPO,
         Line(
@@ -596,7 +616,7 @@ const LINES: &[Row] = &[
         ),
         "git -C lib status",
     ),
-    row(
+    attack_row(
         // What lies outside stands for what an earlier run has left in a private cache.
         "pointer that led nowhere, and is led outside by a link",
         "git init -q . && git add a && git commit -qm one && git init -q lib && \
@@ -605,7 +625,7 @@ const LINES: &[Row] = &[
         Line("ln -s ../o link"),
         "git -C lib status",
     ),
-    row(
+    attack_row(
         "pointer whose folder is replaced by a link to the outside",
         "git init -q . && git add a && git commit -qm one && git init -q lib && \
          git -C lib commit -q --allow-empty -m l && mkdir ../o && cp -r lib/.git ../o/e && mkdir -p link/e && \
@@ -613,7 +633,7 @@ const LINES: &[Row] = &[
         Line("mv link old; ln -s ../o link"),
         "git -C lib status",
     ),
-    row(
+    attack_row(
         "hooksPath in a folder that is not there yet",
         "git init -q . && git add a && git commit -qm one && git config core.hooksPath t/u/hk",
         Line("mkdir -p t/u/hk; cp bad t/u/hk/post-commit"),
@@ -625,24 +645,24 @@ const MONITOR: &str =
     r#"{"path": "PATH", "content": "[core]\n\trepositoryformatversion = 0\n\tfsmonitor = BAD\n"}"#;
 
 /// What the tools for files are asked for. `PATH` is the row's name up to a colon, `BAD` the program.
-const CALLS: &[Row] = &[
-    row(".git/config", REPO, Call("write_file", MONITOR), ""),
-    row(".GIT/config", REPO, Call("write_file", MONITOR), ""),
-    row("lib/.git/config: nested", NESTED, Call("write_file", MONITOR), "git -C lib status"),
-    row(".git/modules/sub/config", SUB, Call("write_file", MONITOR), ""),
-    row(
+const CALLS: &[AttackRow] = &[
+    attack_row(".git/config", REPO, Call("write_file", MONITOR), ""),
+    attack_row(".GIT/config", REPO, Call("write_file", MONITOR), ""),
+    attack_row("lib/.git/config: nested", NESTED, Call("write_file", MONITOR), "git -C lib status"),
+    attack_row(".git/modules/sub/config", SUB, Call("write_file", MONITOR), ""),
+    attack_row(
         "l/config: a link",
         "git init -q . && git add a && git commit -qm one && ln -s .git l",
         Call("write_file", MONITOR),
         "",
     ),
-    row(
+    attack_row(
         "real/config: a link for .git",
         "git init -q . && git add a && git commit -qm one && mv .git real && ln -s real .git",
         Call("write_file", MONITOR),
         "",
     ),
-    row(
+    attack_row(
         "evil/config: bare",
         "git init -q --bare evil && git config -f evil/config core.bare false",
         Call(
@@ -651,7 +671,7 @@ const CALLS: &[Row] = &[
         ),
         "cd evil && git status",
     ),
-    row(
+    attack_row(
         ".git/config: edited",
         REPO,
         Call(
@@ -660,7 +680,7 @@ const CALLS: &[Row] = &[
         ),
         "",
     ),
-    row(
+    attack_row(
         ".git/config: patched",
         REPO,
         Call(
@@ -669,25 +689,25 @@ const CALLS: &[Row] = &[
         ),
         "",
     ),
-    row(
+    attack_row(
         ".git/rebase-merge/git-rebase-todo",
         REBASE,
         Call("write_file", r#"{"path": "PATH", "content": "exec BAD\n"}"#),
         CONTINUE,
     ),
-    row(
+    attack_row(
         "inc: included",
         "git init -q . && git add a && git commit -qm one && touch inc && git config include.path ../inc",
         Call("write_file", MONITOR),
         "",
     ),
-    row(
+    attack_row(
         ".git: a file",
         "git init -q --bare evil && git config -f evil/config core.bare false && git config -f evil/config core.fsmonitor \"$PWD/bad\"",
         Call("write_file", r#"{"path": "PATH", "content": "gitdir: evil\n"}"#),
         "",
     ),
-    row(
+    attack_row(
         "layout",
         ":",
         Calls(&[
@@ -701,7 +721,7 @@ const CALLS: &[Row] = &[
         ]),
         "cd e && git status",
     ),
-    row(
+    attack_row(
         "layout, another order",
         ":",
         Calls(&[
@@ -715,7 +735,7 @@ const CALLS: &[Row] = &[
         ]),
         "cd e && git status",
     ),
-    row(
+    attack_row(
         "layout, patched",
         ":",
         Call(
@@ -731,14 +751,14 @@ const USUAL: &str = "git status; git diff; git commit -q --allow-empty -m user; 
     git submodule status; git diff --submodule=diff HEAD; git branch -a; git fetch -q";
 
 /// A workspace of a user, before anything is tried.
-struct Scene {
-    world: World,
+struct UserWorkspace {
+    world: ToolFixture,
     canary: PathBuf,
 }
 
-impl Scene {
-    fn new(before: &str, mode: Mode, ceiling: Level) -> Self {
-        let world = World::with(yolo(), |policy| {
+impl UserWorkspace {
+    fn new(before: &str, mode: SandboxMode, ceiling: SandboxLevel) -> Self {
+        let world = ToolFixture::with(yolo_settings(), |policy| {
             let (path, around) =
                 (policy.workspace.clone(), policy.workspace.parent().unwrap().to_owned());
             let canary = around.join("canary");
@@ -748,8 +768,8 @@ impl Scene {
             user(&path, "chmod +x bad");
             let said = user(&path, before);
             assert!(said.0, "{before}: {}", said.1);
-            policy.protected.extend(followed(&path, None));
-            policy.marker = Some(architect::exec::marker(&around.join("state")));
+            policy.protected.extend(followed_by_git(&path, None));
+            policy.record_path = Some(architect::exec::new_record_path(&around.join("state")));
             (policy.mode, policy.ceiling) = (mode, ceiling);
         });
         let canary = world.path.parent().unwrap().join("canary");
@@ -764,7 +784,7 @@ impl Scene {
         self.world.call("run_command", &json!({"command": line, "timeout": 20})).text.to_string()
     }
 
-    fn attack(&self, row: &Row) -> String {
+    fn attack(&self, row: &AttackRow) -> String {
         let call = |tool: &str, arguments: &str| {
             let path = row.name.split(':').next().unwrap();
             let bad = self.world.path.join("bad").display().to_string();
@@ -782,7 +802,7 @@ impl Scene {
     }
 
     /// Returns whether the program ran that was planted.
-    fn is_hit_by(&self, row: &Row) -> (bool, String) {
+    fn canary_ran(&self, row: &AttackRow) -> (bool, String) {
         let said = self.attack(row);
         // Only what runs outside of the sandbox counts.
         let _ = fs::remove_file(&self.canary);
@@ -813,16 +833,16 @@ fn user(path: &Path, line: &str) -> (bool, String) {
     (output.status.success(), said)
 }
 
-fn none_gets_through(rows: &[Row], level: Level) {
+fn none_gets_through(rows: &[AttackRow], level: SandboxLevel) {
     let mut through = Vec::new();
     for row in rows {
-        let scene = Scene::new(row.before, Mode::WorkspaceWrite, level);
-        let found = scene.world.supervisor.enforced().unwrap();
+        let scene = UserWorkspace::new(row.before, SandboxMode::WorkspaceWrite, level);
+        let found = scene.world.supervisor.enforcement().unwrap();
         if found.level != level {
             eprintln!("skipped: {level} cannot be had here: {found:?}");
             return;
         }
-        if let (true, said) = scene.is_hit_by(row) {
+        if let (true, said) = scene.canary_ran(row) {
             through.push(format!("{}: {said}", row.name));
         }
     }
@@ -831,17 +851,17 @@ fn none_gets_through(rows: &[Row], level: Level) {
 
 #[test]
 fn nothing_that_a_command_makes_runs_in_the_user_s_git() {
-    none_gets_through(LINES, Level::Namespaces);
+    none_gets_through(LINES, SandboxLevel::Namespaces);
 }
 
 #[test]
 fn nothing_that_a_command_makes_runs_in_the_user_s_git_without_mounts() {
-    none_gets_through(LINES, Level::Landlock);
+    none_gets_through(LINES, SandboxLevel::Landlock);
 }
 
 #[test]
 fn nothing_that_a_tool_writes_runs_in_the_user_s_git() {
-    none_gets_through(CALLS, Level::Namespaces);
+    none_gets_through(CALLS, SandboxLevel::Namespaces);
 }
 
 /// Rows that are no attack here show nothing.
@@ -853,7 +873,9 @@ fn without_a_sandbox_each_of_them_runs() {
     const MAYBE: [&str; 1] = ["exchanged .git"];
     let rows = LINES.iter().chain(CALLS);
     let rows = rows.filter(|row| !HARMLESS.contains(&row.name) && !MAYBE.contains(&row.name));
-    let is_harmless = |row: &&Row| !Scene::new(row.before, Mode::Off, Level::None).is_hit_by(row).0;
+    let is_harmless = |row: &&AttackRow| {
+        !UserWorkspace::new(row.before, SandboxMode::Off, SandboxLevel::None).canary_ran(row).0
+    };
     let harmless: Vec<_> = rows.filter(is_harmless).map(|row| row.name).collect();
     assert!(harmless.is_empty(), "{harmless:?}");
 }
@@ -911,10 +933,10 @@ const ORDINARY: &[(&str, &[&str])] = &[
 
 #[test]
 fn ordinary_commands_of_git_work() {
-    for level in [Level::Namespaces, Level::Landlock] {
+    for level in [SandboxLevel::Namespaces, SandboxLevel::Landlock] {
         for (before, lines) in ORDINARY {
-            let scene = Scene::new(before, Mode::WorkspaceWrite, level);
-            if scene.world.supervisor.enforced().unwrap().level != level {
+            let scene = UserWorkspace::new(before, SandboxMode::WorkspaceWrite, level);
+            if scene.world.supervisor.enforcement().unwrap().level != level {
                 continue;
             }
             for line in *lines {
@@ -933,13 +955,13 @@ fn ordinary_commands_of_git_work() {
 /// A linked work tree, and a submodule, have their repository elsewhere.
 #[test]
 fn a_workspace_whose_repository_lies_elsewhere_commits() {
-    for level in [Level::Namespaces, Level::Landlock] {
+    for level in [SandboxLevel::Namespaces, SandboxLevel::Landlock] {
         for make in [
             "rmdir w; mkdir o && cd o && git init -q . && git commit -q --allow-empty -m o && git worktree add -q ../w",
             "rmdir w; mkdir m && cd m && git init -q . && git commit -q --allow-empty -m o && cd .. && git init -q s && \
                 cd s && git -c protocol.file.allow=always submodule -q add ../m w && git commit -qm w",
         ] {
-            let world = World::with(yolo(), |policy| {
+            let world = ToolFixture::with(yolo_settings(), |policy| {
                 let around = policy.workspace.parent().unwrap().to_owned();
                 let said = user(&around, make);
                 assert!(said.0, "{}", said.1);
@@ -947,9 +969,9 @@ fn a_workspace_whose_repository_lies_elsewhere_commits() {
                     .into_iter()
                     .find(|w| w.is_dir())
                     .unwrap();
-                (policy.mode, policy.ceiling) = (Mode::WorkspaceWrite, level);
+                (policy.mode, policy.ceiling) = (SandboxMode::WorkspaceWrite, level);
             });
-            if world.supervisor.enforced().unwrap().level != level {
+            if world.supervisor.enforcement().unwrap().level != level {
                 continue;
             }
             let who = "git -c user.name=n -c user.email=e";
@@ -1013,10 +1035,10 @@ const LINKED: &[&str] = &[
         rebase-merge/done; echo 'exec ./bad' > rebase-merge/git-rebase-todo",
 ];
 
-impl Scene {
+impl UserWorkspace {
     /// Makes a linked work tree the workspace. There is another one, `other`, and the main one, `main`.
-    fn linked(mode: Mode, ceiling: Level) -> Self {
-        let world = World::with(yolo(), |policy| {
+    fn linked(mode: SandboxMode, ceiling: SandboxLevel) -> Self {
+        let world = ToolFixture::with(yolo_settings(), |policy| {
             let around = policy.workspace.parent().unwrap().to_owned();
             let make = format!(
                 "rmdir w; mkdir main && cd main && echo 1 > a && {REPO} && git worktree add -q ../w && git worktree add -q \
@@ -1025,7 +1047,7 @@ impl Scene {
             );
             let said = user(&around, &make);
             assert!(said.0, "{}", said.1);
-            policy.protected.extend(followed(&policy.workspace, None));
+            policy.protected.extend(followed_by_git(&policy.workspace, None));
             (policy.mode, policy.ceiling) = (mode, ceiling);
         });
         let canary = world.path.parent().unwrap().join("canary");
@@ -1056,9 +1078,9 @@ fn on_linked() -> Vec<(String, &'static str)> {
 
 #[test]
 fn ordinary_commands_work_in_a_linked_work_tree() {
-    for level in [Level::Namespaces, Level::Landlock] {
-        let scene = Scene::linked(Mode::WorkspaceWrite, level);
-        if scene.world.supervisor.enforced().unwrap().level != level {
+    for level in [SandboxLevel::Namespaces, SandboxLevel::Landlock] {
+        let scene = UserWorkspace::linked(SandboxMode::WorkspaceWrite, level);
+        if scene.world.supervisor.enforcement().unwrap().level != level {
             continue;
         }
         for line in ORDINARY_LINKED {
@@ -1078,10 +1100,10 @@ fn ordinary_commands_work_in_a_linked_work_tree() {
 #[test]
 fn nothing_that_a_command_makes_runs_in_the_repository_of_a_linked_work_tree() {
     let mut through = Vec::new();
-    for level in [Level::Namespaces, Level::Landlock] {
+    for level in [SandboxLevel::Namespaces, SandboxLevel::Landlock] {
         for (line, then) in on_linked() {
-            let scene = Scene::linked(Mode::WorkspaceWrite, level);
-            if scene.world.supervisor.enforced().unwrap().level != level {
+            let scene = UserWorkspace::linked(SandboxMode::WorkspaceWrite, level);
+            if scene.world.supervisor.enforcement().unwrap().level != level {
                 break;
             }
             if let (true, said) = scene.is_hit_in_any_work_tree(&line, then) {
@@ -1096,7 +1118,9 @@ fn nothing_that_a_command_makes_runs_in_the_repository_of_a_linked_work_tree() {
 #[test]
 fn without_a_sandbox_attacks_on_a_linked_work_tree_hit() {
     let is_hit = |(line, then): &(String, &str)| {
-        Scene::linked(Mode::Off, Level::None).is_hit_in_any_work_tree(line, then).0
+        UserWorkspace::linked(SandboxMode::Off, SandboxLevel::None)
+            .is_hit_in_any_work_tree(line, then)
+            .0
     };
     let (all, own) = (on_linked(), LINKED.len());
     let harmless: Vec<_> = all.iter().filter(|row| !is_hit(row)).map(|row| &row.0).collect();
@@ -1107,12 +1131,12 @@ fn without_a_sandbox_attacks_on_a_linked_work_tree_hit() {
 /// A file of the workspace alone could name any folder.
 #[test]
 fn a_pointer_to_a_repository_that_does_not_know_the_workspace_opens_nothing() {
-    let world = World::with(yolo(), |policy| {
+    let world = ToolFixture::with(yolo_settings(), |policy| {
         let around = policy.workspace.parent().unwrap();
         assert!(user(&around.join("w"), "git init -q ../o; echo 'gitdir: ../o/.git' > .git").0);
-        policy.mode = Mode::WorkspaceWrite;
+        policy.mode = SandboxMode::WorkspaceWrite;
     });
-    if world.supervisor.enforced().unwrap().level < Level::Landlock {
+    if world.supervisor.enforcement().unwrap().level < SandboxLevel::Landlock {
         return;
     }
     world.call("run_command", &json!({"command": "echo x > ../o/.git/description"}));
@@ -1123,16 +1147,16 @@ fn a_pointer_to_a_repository_that_does_not_know_the_workspace_opens_nothing() {
 /// What else commands may write can be, or become, a work tree as well.
 #[test]
 fn a_further_folder_that_is_writable_is_looked_after() {
-    for level in [Level::Namespaces, Level::Landlock] {
+    for level in [SandboxLevel::Namespaces, SandboxLevel::Landlock] {
         for before in ["git init -q .", ":"] {
-            let world = World::with(yolo(), |policy| {
+            let world = ToolFixture::with(yolo_settings(), |policy| {
                 let other = policy.workspace.parent().unwrap().join("other");
                 fs::create_dir(&other).unwrap();
                 assert!(user(&other, before).0);
                 policy.writable = vec![other];
-                (policy.mode, policy.ceiling) = (Mode::WorkspaceWrite, level);
+                (policy.mode, policy.ceiling) = (SandboxMode::WorkspaceWrite, level);
             });
-            if world.supervisor.enforced().unwrap().level != level {
+            if world.supervisor.enforcement().unwrap().level != level {
                 continue;
             }
             let other = world.path.parent().unwrap().join("other");

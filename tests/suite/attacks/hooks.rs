@@ -1,6 +1,6 @@
 //! Attacks by what hooks run: programs and configurations that the model has written.
 
-use crate::cli::world::World;
+use crate::cli::fixture::CliFixture;
 
 const SCRIPT: &str = r#"
 [[turn]]
@@ -26,10 +26,10 @@ fn gate(more: &str) -> String {
 #[test]
 fn hooks_and_gates_write_no_further_than_commands() {
     for config in [config(""), config("sandbox = 'on'"), gate("")] {
-        let world = World::new();
+        let world = CliFixture::new();
         let file = world.home().join("own.toml");
         std::fs::write(&file, &config).unwrap();
-        let ran = world.play(SCRIPT, &["--mode", "yolo", "--config", file.to_str().unwrap()]);
+        let ran = world.run_script(SCRIPT, &["--mode", "yolo", "--config", file.to_str().unwrap()]);
         assert_eq!(ran.code, 0, "{}", ran.err);
         assert!(world.path("ran").exists(), "{config}: {}", ran.err);
         assert!(!world.home().join("evil").exists(), "{config}");
@@ -38,20 +38,20 @@ fn hooks_and_gates_write_no_further_than_commands() {
 
 #[test]
 fn only_the_user_takes_a_hook_out_of_the_confinement() {
-    let world = World::new();
+    let world = CliFixture::new();
     let own = world.home().join(".config/architect");
     std::fs::create_dir_all(&own).unwrap();
     std::fs::write(own.join("config.toml"), config("sandbox = 'off'")).unwrap();
-    let ran = world.play(SCRIPT, &["--mode", "yolo"]);
+    let ran = world.run_script(SCRIPT, &["--mode", "yolo"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(world.home().join("evil").exists());
 
-    let world = World::new();
+    let world = CliFixture::new();
     world.write("own.toml", &config("sandbox = 'off'"));
     world.write(".architect/config.toml", &config("sandbox = 'off'"));
-    let of_project = world.play(SCRIPT, &["--mode", "yolo", "--trust"]);
+    let of_project = world.run_script(SCRIPT, &["--mode", "yolo", "--trust"]);
     std::fs::remove_dir_all(world.path(".architect")).unwrap();
-    let of_workspace = world.play(SCRIPT, &["--mode", "yolo", "--config", "own.toml"]);
+    let of_workspace = world.run_script(SCRIPT, &["--mode", "yolo", "--config", "own.toml"]);
     for refused in [of_project, of_workspace] {
         assert_eq!(refused.code, 3, "{}", refused.err);
         assert!(refused.err.contains("hooks.post_edit.fmt.sandbox"), "{}", refused.err);

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, SeccompRule, apply_filter};
 
-use crate::cli::world::{Ran, World, finish};
+use crate::cli::fixture::{CliFixture, CommandResult, wait_for_exit};
 
 /// What a system lacks.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Lacking {
+enum MissingLayer {
     Nothing,
     Namespaces,
     Landlock,
@@ -32,46 +32,46 @@ fn refuse(call: i64, errno: i32) {
 }
 
 /// Runs a task where something is lacking.
-fn run(world: &World, lacking: Lacking, args: &[&str]) -> Ran {
-    let model = world.script(SCRIPT);
+fn run(world: &CliFixture, lacking: MissingLayer, args: &[&str]) -> CommandResult {
+    let model = world.script_model(SCRIPT);
     let args = [&["run", "Do it.", "--mode", "yolo", "--model", &model][..], args].concat();
     start(world, lacking, &args)
 }
 
-fn start(world: &World, lacking: Lacking, args: &[&str]) -> Ran {
+fn start(world: &CliFixture, lacking: MissingLayer, args: &[&str]) -> CommandResult {
     let mut command = world.command(args);
     // Whatever this thread may not do, the processes that it starts may not do either.
     let child = std::thread::scope(|scope| {
         let start = || {
-            if matches!(lacking, Lacking::Namespaces | Lacking::Both) {
+            if matches!(lacking, MissingLayer::Namespaces | MissingLayer::Both) {
                 refuse(libc::SYS_unshare, libc::EPERM);
             }
-            if matches!(lacking, Lacking::Landlock | Lacking::Both) {
+            if matches!(lacking, MissingLayer::Landlock | MissingLayer::Both) {
                 refuse(libc::SYS_landlock_create_ruleset, libc::ENOSYS);
             }
             command.spawn().unwrap()
         };
         scope.spawn(start).join().unwrap()
     });
-    finish(child)
+    wait_for_exit(child)
 }
 
 #[test]
 fn what_is_lacking_is_told_or_ends_the_run() {
     for (lacking, args, code, warns, escapes) in [
-        (Lacking::Nothing, &[][..], 0, false, false),
-        (Lacking::Namespaces, &[], 0, false, false),
-        (Lacking::Landlock, &[], 0, false, false),
-        (Lacking::Both, &[], 0, true, true),
-        (Lacking::Nothing, &["--sandbox", "workspace-write"], 0, false, false),
-        (Lacking::Namespaces, &["--sandbox", "workspace-write"], 0, false, false),
-        (Lacking::Namespaces, &["--network", "off"], 0, false, false),
-        (Lacking::Both, &["--sandbox", "workspace-write"], 3, false, false),
-        (Lacking::Both, &["--network", "off"], 3, false, false),
-        (Lacking::Both, &["--set", "sandbox.required=true"], 3, false, false),
-        (Lacking::Both, &["--sandbox", "off"], 0, false, true),
+        (MissingLayer::Nothing, &[][..], 0, false, false),
+        (MissingLayer::Namespaces, &[], 0, false, false),
+        (MissingLayer::Landlock, &[], 0, false, false),
+        (MissingLayer::Both, &[], 0, true, true),
+        (MissingLayer::Nothing, &["--sandbox", "workspace-write"], 0, false, false),
+        (MissingLayer::Namespaces, &["--sandbox", "workspace-write"], 0, false, false),
+        (MissingLayer::Namespaces, &["--network", "off"], 0, false, false),
+        (MissingLayer::Both, &["--sandbox", "workspace-write"], 3, false, false),
+        (MissingLayer::Both, &["--network", "off"], 3, false, false),
+        (MissingLayer::Both, &["--set", "sandbox.required=true"], 3, false, false),
+        (MissingLayer::Both, &["--sandbox", "off"], 0, false, true),
     ] {
-        let world = World::new();
+        let world = CliFixture::new();
         let ran = run(&world, lacking, args);
         let about = format!("{lacking:?} {args:?}: {}", ran.err);
         assert_eq!(ran.code, code, "{about}");
@@ -99,14 +99,14 @@ calls = [{ name = "run_command", arguments = { command = "grep -rqs CANARY-ANSWE
 text = "Done."
 "#;
     for (lacking, args, finds) in [
-        (Lacking::Nothing, &[][..], false),
-        (Lacking::Nothing, &["--network", "off"], false),
-        (Lacking::Namespaces, &[], false),
-        (Lacking::Nothing, &["--sandbox", "off"], true),
+        (MissingLayer::Nothing, &[][..], false),
+        (MissingLayer::Nothing, &["--network", "off"], false),
+        (MissingLayer::Namespaces, &[], false),
+        (MissingLayer::Nothing, &["--sandbox", "off"], true),
     ] {
-        let world = World::new();
-        assert_eq!(world.play(SAID, &[]).code, 0);
-        let model = world.script(SEARCH);
+        let world = CliFixture::new();
+        assert_eq!(world.run_script(SAID, &[]).code, 0);
+        let model = world.script_model(SEARCH);
         let args = [&["run", "Do it.", "--mode", "yolo", "--model", &model][..], args].concat();
         let ran = start(&world, lacking, &args);
         assert!(world.path("ran").exists(), "{}", ran.err);

@@ -1,13 +1,13 @@
 //! Attacks from outside: what a model, a repository, a server or a provider tries, and what becomes of it.
 
+mod command_grammar;
 mod confinement;
-mod effects;
-mod effects_grammar;
 mod git;
 mod hooks;
 mod layers;
 mod network;
+mod next_run;
 mod permissions;
 mod races;
+mod read_only_effects;
 mod replaced;
-mod steering;

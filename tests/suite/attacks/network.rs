@@ -6,17 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use architect::exec::{HostPattern, Level, Network, Policy};
+use architect::exec::{HostPattern, NetworkAccess, SandboxLevel, SandboxPolicy};
 
-use crate::tools::cage::Cage;
+use crate::tools::confined_workspace::ConfinedWorkspace;
 
 /// A web server on this machine that counts who reached it.
-struct Site {
+struct TestHost {
     port: u16,
     reached: Arc<AtomicUsize>,
 }
 
-impl Site {
+impl TestHost {
     fn new(address: &str) -> Option<Self> {
         let listener = TcpListener::bind(address).ok()?;
         let port = listener.local_addr().unwrap().port();
@@ -38,18 +38,21 @@ impl Site {
     }
 }
 
-fn listed(hosts: &[&str]) -> impl FnOnce(&mut Policy) {
+fn listed(hosts: &[&str]) -> impl FnOnce(&mut SandboxPolicy) {
     let hosts = hosts.iter().map(|host| HostPattern::parse(host).unwrap()).collect();
     move |policy| {
-        policy.network = Network::List;
+        policy.network = NetworkAccess::List;
         policy.allowed_hosts = hosts;
     }
 }
 
 #[test]
 fn a_listed_host_is_reached_through_the_proxy() {
-    let site = Site::new("127.0.0.1:0").unwrap();
-    let Some(cage) = Cage::new(Level::Namespaces, listed(&["localhost"])) else { return };
+    let site = TestHost::new("127.0.0.1:0").unwrap();
+    let Some(cage) = ConfinedWorkspace::new(SandboxLevel::Namespaces, listed(&["localhost"]))
+    else {
+        return;
+    };
     let told = cage.run(&format!("curl -sS http://localhost:{}/", site.port));
     assert!(told.contains("hello") && !told.contains("sandbox denied"), "{told}");
     assert_eq!(site.reached(), 1);
@@ -57,9 +60,11 @@ fn a_listed_host_is_reached_through_the_proxy() {
 
 #[test]
 fn nothing_else_is_reached() {
-    let sites = [Site::new("127.0.0.1:0"), Site::new("[::1]:0")];
+    let sites = [TestHost::new("127.0.0.1:0"), TestHost::new("[::1]:0")];
     let hosts = ["*.example.org", "packages.example.com"];
-    let Some(cage) = Cage::new(Level::Namespaces, listed(&hosts)) else { return };
+    let Some(cage) = ConfinedWorkspace::new(SandboxLevel::Namespaces, listed(&hosts)) else {
+        return;
+    };
     for site in sites.iter().flatten() {
         let port = site.port;
         for command in [
@@ -95,10 +100,13 @@ fn nothing_else_is_reached() {
 
 #[test]
 fn there_is_no_resolver_but_the_proxy() {
-    let Some(cage) = Cage::new(Level::Namespaces, listed(&["localhost"])) else { return };
+    let Some(cage) = ConfinedWorkspace::new(SandboxLevel::Namespaces, listed(&["localhost"]))
+    else {
+        return;
+    };
     for command in ["getent ahosts example.org", "curl -sS --noproxy '*' -m 5 http://example.org/"]
     {
-        assert!(!cage.can(command), "{command}");
+        assert!(!cage.succeeds(command), "{command}");
     }
 }
 
@@ -107,8 +115,11 @@ fn there_is_no_resolver_but_the_proxy() {
 fn what_a_command_leaves_open_is_closed_with_it() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = silent.local_addr().unwrap().port();
-    let site = Site::new("127.0.0.1:0").unwrap();
-    let Some(cage) = Cage::new(Level::Namespaces, listed(&["localhost"])) else { return };
+    let site = TestHost::new("127.0.0.1:0").unwrap();
+    let Some(cage) = ConfinedWorkspace::new(SandboxLevel::Namespaces, listed(&["localhost"]))
+    else {
+        return;
+    };
     let (tell, told) = std::sync::mpsc::channel();
     thread::spawn(move || {
         let taken: Vec<_> = silent.incoming().take(20).flatten().collect();
@@ -127,8 +138,11 @@ fn what_a_command_leaves_open_is_closed_with_it() {
 /// Whatever is asked for, the proxy goes on, and the model is told little of it.
 #[test]
 fn a_flood_ends_with_its_command() {
-    let site = Site::new("127.0.0.1:0").unwrap();
-    let Some(cage) = Cage::new(Level::Namespaces, listed(&["localhost"])) else { return };
+    let site = TestHost::new("127.0.0.1:0").unwrap();
+    let Some(cage) = ConfinedWorkspace::new(SandboxLevel::Namespaces, listed(&["localhost"]))
+    else {
+        return;
+    };
     let address = "${HTTP_PROXY#http://}";
     for command in [
         format!(
@@ -152,9 +166,11 @@ fn a_flood_ends_with_its_command() {
 /// Without namespaces there is no proxy that could not be gone around, so that there is no network either.
 #[test]
 fn a_lower_level_has_no_network() {
-    let site = Site::new("127.0.0.1:0").unwrap();
-    let Some(cage) = Cage::new(Level::Landlock, listed(&["localhost"])) else { return };
+    let site = TestHost::new("127.0.0.1:0").unwrap();
+    let Some(cage) = ConfinedWorkspace::new(SandboxLevel::Landlock, listed(&["localhost"])) else {
+        return;
+    };
     assert!(!cage.enforced.satisfies(cage.world.supervisor.policy()));
-    assert!(!cage.can(&format!("curl -sS --noproxy '*' http://127.0.0.1:{}/", site.port)));
+    assert!(!cage.succeeds(&format!("curl -sS --noproxy '*' http://127.0.0.1:{}/", site.port)));
     assert_eq!(site.reached(), 0);
 }

@@ -6,17 +6,21 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command as Process;
 
-use architect::exec::{Filter, Level, Mode, Policy, clean};
-use architect::tools::permission::{ConfirmMode, Decision, Guardrails, Judge, Repositories, Rules};
-use architect::tools::{CommandTarget, Kind, Settings, Target};
+use architect::exec::{
+    SandboxLevel, SandboxMode, SandboxPolicy, VariableFilter, clean_environment,
+};
+use architect::tools::permission::{
+    ConfirmMode, Decision, Guardrails, PermissionRules, PolicyEngine, Repositories,
+};
+use architect::tools::{CallKind, CallTarget, CommandTarget, ToolSettings};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::tools::world::World;
+use crate::tools::fixture::ToolFixture;
 
-fn decide(judge: &Judge, line: &str) -> Decision {
+fn decide(judge: &PolicyEngine, line: &str) -> Decision {
     let target = CommandTarget { line: line.to_owned(), folder: String::new(), env: Vec::new() };
-    judge.decide_about("run_command", Kind::Command, &[Target::Command(target)])
+    judge.decide_for_targets("run_command", CallKind::Command, &[CallTarget::Command(target)])
 }
 
 /// Lines that are asked about, although they look as if they only read.
@@ -168,7 +172,11 @@ const NOT_READING: &[&str] = &[
 
 #[test]
 fn what_looks_like_reading_is_asked_about() {
-    let judge = Judge::new(ConfirmMode::ConfirmSensitive, Rules::default(), Guardrails::default());
+    let judge = PolicyEngine::new(
+        ConfirmMode::ConfirmSensitive,
+        PermissionRules::default(),
+        Guardrails::default(),
+    );
     let through: Vec<_> = NOT_READING
         .iter()
         .filter(|line| matches!(decide(&judge, line), Decision::Allow(_)))
@@ -179,7 +187,11 @@ fn what_looks_like_reading_is_asked_about() {
 /// What reads still is not asked about.
 #[test]
 fn ordinary_reading_is_let_through() {
-    let judge = Judge::new(ConfirmMode::ConfirmSensitive, Rules::default(), Guardrails::default());
+    let judge = PolicyEngine::new(
+        ConfirmMode::ConfirmSensitive,
+        PermissionRules::default(),
+        Guardrails::default(),
+    );
     for line in [
         "git status --short",
         "git log --oneline -n 5 -- src",
@@ -276,8 +288,8 @@ const REFUSED: &[&str] = &[
 
 #[test]
 fn what_is_never_allowed_is_refused_in_its_easy_spellings() {
-    let rules = Rules::parse(&[], &[], &["run_command"]).unwrap();
-    let judge = Judge::new(ConfirmMode::Yolo, rules, Guardrails::default());
+    let rules = PermissionRules::parse(&[], &[], &["run_command"]).unwrap();
+    let judge = PolicyEngine::new(ConfirmMode::Yolo, rules, Guardrails::default());
     let through: Vec<_> =
         REFUSED.iter().filter(|line| !matches!(decide(&judge, line), Decision::Deny(_))).collect();
     assert!(through.is_empty(), "{through:#?}");
@@ -327,8 +339,8 @@ const PUSHES: &[&str] = &[
 
 #[test]
 fn a_denied_command_is_not_run_by_another_spelling() {
-    let rules = Rules::parse(&["run_command(git push *)"], &[], &[]).unwrap();
-    let judge = Judge::new(ConfirmMode::Yolo, rules, Guardrails::default());
+    let rules = PermissionRules::parse(&["run_command(git push *)"], &[], &[]).unwrap();
+    let judge = PolicyEngine::new(ConfirmMode::Yolo, rules, Guardrails::default());
     let through: Vec<_> =
         PUSHES.iter().filter(|line| matches!(decide(&judge, line), Decision::Allow(_))).collect();
     assert!(through.is_empty(), "{through:#?}");
@@ -367,18 +379,21 @@ fn a_denied_file_is_kept_from_commands() {
             fs::create_dir_all(workspace.join("keys")).unwrap();
             fs::write(workspace.join("keys/prod.pem"), "good\n").unwrap();
             fs::write(workspace.join("evil"), "evil\n").unwrap();
-            let rules = Rules::parse(&[deny], &[], &["run_command"]).unwrap();
-            let settings =
-                Settings { mode: ConfirmMode::Yolo, rules: rules.clone(), ..Settings::default() };
-            let root = architect::workspace::Root::open(&workspace).unwrap();
-            let files = settings.guardrails.files(&root, &rules);
-            let world = World::with(settings, |policy: &mut Policy| {
-                policy.mode = Mode::WorkspaceWrite;
+            let rules = PermissionRules::parse(&[deny], &[], &["run_command"]).unwrap();
+            let settings = ToolSettings {
+                mode: ConfirmMode::Yolo,
+                rules: rules.clone(),
+                ..ToolSettings::default()
+            };
+            let root = architect::workspace::WorkspaceRoot::open(&workspace).unwrap();
+            let files = settings.guardrails.guarded_files(&root, &rules);
+            let world = ToolFixture::with(settings, |policy: &mut SandboxPolicy| {
+                policy.mode = SandboxMode::WorkspaceWrite;
                 policy.workspace = workspace.clone();
                 policy.protected = files.protected;
                 policy.hidden = files.sensitive;
             });
-            if world.supervisor.enforced().unwrap().level != Level::Namespaces {
+            if world.supervisor.enforcement().unwrap().level != SandboxLevel::Namespaces {
                 eprintln!("skipped: commands can't be confined here");
                 return;
             }
@@ -400,9 +415,11 @@ fn a_denied_file_that_is_made_is_set_aside() {
         "mkdir new.pem",
         "cp -r d e",
     ] {
-        let rules = Rules::parse(&["write_file(*.pem)"], &[], &["run_command"]).unwrap();
-        let settings = Settings { mode: ConfirmMode::Yolo, rules, ..Settings::default() };
-        let world = World::with(settings, |policy: &mut Policy| policy.mode = Mode::WorkspaceWrite);
+        let rules = PermissionRules::parse(&["write_file(*.pem)"], &[], &["run_command"]).unwrap();
+        let settings = ToolSettings { mode: ConfirmMode::Yolo, rules, ..ToolSettings::default() };
+        let world = ToolFixture::with(settings, |policy: &mut SandboxPolicy| {
+            policy.mode = SandboxMode::WorkspaceWrite
+        });
         world.write("d/old.pem", "good");
         let said = world.registry_call(line);
         let is_there = ["a/b/new.pem", "new.pem", "e/old.pem"]
@@ -468,13 +485,13 @@ const VARIABLES: &[(&str, &str, bool)] = &[
 fn variables_are_passed_by_a_list() {
     let engine =
         VARIABLES.iter().map(|(name, value, _)| (OsString::from(name), OsString::from(value)));
-    let cleaned = clean(engine, &Filter { rule: &|_| None }, Path::new("/t"));
+    let cleaned = clean_environment(engine, &VariableFilter { rule: &|_| None }, Path::new("/t"));
     for (name, value, is_passed) in VARIABLES {
         let found = cleaned.iter().find(|(found, _)| found == name);
         assert_eq!(found.is_some(), *is_passed, "{name}={value}");
     }
     let proxy = [("HTTPS_PROXY".into(), "http://u:p@proxy.example:1".into())];
-    let cleaned = clean(proxy, &Filter { rule: &|_| None }, Path::new("/t"));
+    let cleaned = clean_environment(proxy, &VariableFilter { rule: &|_| None }, Path::new("/t"));
     assert!(cleaned.contains(&("HTTPS_PROXY".into(), "http://proxy.example:1".into())));
 }
 
@@ -510,8 +527,9 @@ fn a_repository_that_names_programs_is_asked_about() {
     git(&["add", "."]);
     git(&["-c", "user.name=x", "-c", "user.email=x@y.example", "commit", "-qm", "one"]);
     let plain = fs::read_to_string(path.join(".git/config")).unwrap();
-    let guardrails = Guardrails { repositories: Repositories::of(path), ..Guardrails::default() };
-    let judge = Judge::new(ConfirmMode::ConfirmSensitive, Rules::default(), guardrails);
+    let guardrails = Guardrails { repositories: Repositories::new(path), ..Guardrails::default() };
+    let judge =
+        PolicyEngine::new(ConfirmMode::ConfirmSensitive, PermissionRules::default(), guardrails);
     let is_allowed = |line: &str| matches!(decide(&judge, line), Decision::Allow(_));
     for (config, line) in HOSTILE {
         fs::write(path.join(".git/config"), &plain).unwrap();
@@ -586,8 +604,9 @@ fn a_repository_in_another_folder_is_asked_about() {
         fs::create_dir_all(path.join(name)).unwrap();
     }
     symlink("d/sub", path.join("link")).unwrap();
-    let guardrails = Guardrails { repositories: Repositories::of(&path), ..Guardrails::default() };
-    let judge = Judge::new(ConfirmMode::ConfirmSensitive, Rules::default(), guardrails);
+    let guardrails = Guardrails { repositories: Repositories::new(&path), ..Guardrails::default() };
+    let judge =
+        PolicyEngine::new(ConfirmMode::ConfirmSensitive, PermissionRules::default(), guardrails);
     let config = path.join("d/.git/config");
     for line in ELSEWHERE {
         fs::write(&config, "").unwrap();
@@ -697,7 +716,7 @@ fn files_of_the_user_follow_no_link_of_the_workspace() {
     assert_eq!(String::from_utf8_lossy(&output.stdout).matches("done").count(), 2, "{output:?}");
 }
 
-impl World {
+impl ToolFixture {
     /// Calls `run_command` with a line; returns what the model is told.
     fn registry_call(&self, line: &str) -> String {
         self.call("run_command", &json!({"command": line, "timeout": 20})).text.to_string()

@@ -6,24 +6,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use architect::exec::Mode;
-use architect::tools::Settings;
-use architect::tools::permission::{FilePatterns, Guardrails, Rules};
+use architect::exec::SandboxMode;
+use architect::tools::ToolSettings;
+use architect::tools::permission::{FilePatterns, Guardrails, PermissionRules};
 use serde_json::{Value, json};
 
-use crate::tools::world::{World, yolo};
+use crate::tools::fixture::{ToolFixture, yolo_settings};
 
 /// Ends the swapping, also when a call panics: the scope waits for its threads.
-struct AtTheEnd<'a>(&'a AtomicBool);
+struct StopOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for AtTheEnd<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
 /// Makes a call again and again while the folder `d` of the workspace is a plain one and a link to another one in turns.
-fn swapping(world: &World, target: &str, tool: &str, arguments: &Value) -> Vec<String> {
+fn swapping(world: &ToolFixture, target: &str, tool: &str, arguments: &Value) -> Vec<String> {
     let end = AtomicBool::new(false);
     let path = &world.path;
     fs::create_dir_all(path.join("plain")).unwrap();
@@ -37,7 +37,7 @@ fn swapping(world: &World, target: &str, tool: &str, arguments: &Value) -> Vec<S
                 let _ = fs::remove_file(path.join("d"));
             }
         });
-        let _end = AtTheEnd(&end);
+        let _end = StopOnDrop(&end);
         let begun = Instant::now();
         let mut said = Vec::new();
         while begun.elapsed() < Duration::from_millis(1500) {
@@ -74,8 +74,9 @@ fn no_swapped_folder_leads_a_tool_into_a_repository() {
         ("apply_patch", json!({"patch": PATCH})),
         ("delete_file", json!({"path": "d/f"})),
     ] {
-        let settings = Settings { delete: architect::tools::Delete::Allowed, ..yolo() };
-        let world = World::with(settings, |policy| policy.mode = Mode::WorkspaceWrite);
+        let settings =
+            ToolSettings { delete: architect::tools::FileDeletion::Allowed, ..yolo_settings() };
+        let world = ToolFixture::with(settings, |policy| policy.mode = SandboxMode::WorkspaceWrite);
         for file in ["HEAD", "config", "f", "objects/o", "refs/r"] {
             world.write(&format!(".git/{file}"), "plain\n");
         }
@@ -94,8 +95,9 @@ fn no_swapped_folder_leads_a_tool_to_guarded_files() {
             sensitive: parse(&["secret/**"]),
             ..Guardrails::default()
         };
-        let rules = Rules::parse(&["*(denied/**)"], &[], &["run_command", "*_file"]).unwrap();
-        World::with(Settings { guardrails, rules, ..yolo() }, |_| {})
+        let rules =
+            PermissionRules::parse(&["*(denied/**)"], &[], &["run_command", "*_file"]).unwrap();
+        ToolFixture::with(ToolSettings { guardrails, rules, ..yolo_settings() }, |_| {})
     };
     for target in ["kept", "secret", "denied"] {
         for (tool, arguments) in [

@@ -5,10 +5,10 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
 
-use architect::exec::{Hole, Level};
+use architect::exec::{SandboxGap, SandboxLevel};
 
-use crate::cli::world::World;
-use crate::tools::cage::Cage;
+use crate::cli::fixture::CliFixture;
+use crate::tools::confined_workspace::ConfinedWorkspace;
 
 /// Writes a file as most programs do: beside it, and then in its place.
 fn replace(path: &Path, content: &str) {
@@ -20,8 +20,8 @@ fn replace(path: &Path, content: &str) {
 /// A mount is gone with the file that it was made at.
 #[test]
 fn what_the_user_writes_anew_stays_hidden_and_protected() {
-    for level in [Level::Namespaces, Level::Landlock] {
-        let cage = Cage::new(level, |policy| {
+    for level in [SandboxLevel::Namespaces, SandboxLevel::Landlock] {
+        let cage = ConfinedWorkspace::new(level, |policy| {
             let outside = policy.workspace.parent().unwrap().join("outside");
             fs::write(outside.join("token"), "first").unwrap();
             fs::write(policy.workspace.join(".git/config"), "# first\n").unwrap();
@@ -32,7 +32,7 @@ fn what_the_user_writes_anew_stays_hidden_and_protected() {
         let (token, later) = (cage.outside.join("token"), cage.outside.join("later/token"));
         let config = cage.world.path.join(".git/config");
         for round in 0..3 {
-            assert!(cage.can("true"));
+            assert!(cage.succeeds("true"));
             replace(&token, "CANARY");
             fs::create_dir_all(later.parent().unwrap()).unwrap();
             replace(&later, "CANARY");
@@ -48,16 +48,16 @@ fn what_the_user_writes_anew_stays_hidden_and_protected() {
 /// A daemon that is started after the run, or again, is out of reach of the next command.
 #[test]
 fn sockets_that_are_made_between_commands_are_out_of_reach() {
-    for level in [Level::Namespaces, Level::Landlock] {
-        let Some(cage) = Cage::new(level, |_| {}) else { continue };
-        if cage.enforced.holes.contains(&Hole::LocalSockets) {
+    for level in [SandboxLevel::Namespaces, SandboxLevel::Landlock] {
+        let Some(cage) = ConfinedWorkspace::new(level, |_| {}) else { continue };
+        if cage.enforced.gaps.contains(&SandboxGap::LocalSockets) {
             continue;
         }
-        assert!(cage.can("true"));
+        assert!(cage.succeeds("true"));
         let path = cage.outside.join("socket");
         for round in 0..3 {
             let listener = UnixListener::bind(&path).unwrap();
-            assert!(!cage.manages(&format!("unix {}", path.display())), "{level}, {round}");
+            assert!(!cage.can_do(&format!("unix {}", path.display())), "{level}, {round}");
             drop(listener);
             fs::remove_file(&path).unwrap();
         }
@@ -81,11 +81,11 @@ calls = [{ name = "run_command", arguments = { command = "git config core.sshCom
 text = "Done."
 "#;
     for args in [&[][..], &["--network", "off"]] {
-        let world = World::new();
+        let world = CliFixture::new();
         let made =
             Command::new("git").args(["init", "-q", "."]).current_dir(world.path(".")).status();
         assert!(made.unwrap().success());
-        assert_eq!(world.play(SCRIPT, &[&["--mode", "yolo"][..], args].concat()).code, 0);
+        assert_eq!(world.run_script(SCRIPT, &[&["--mode", "yolo"][..], args].concat()).code, 0);
         let config = fs::read_to_string(world.path(".git/config")).unwrap();
         assert!(config.contains("name = x") && config.contains("email = y"), "{config}");
         assert!(!config.contains("evil"), "{config}");

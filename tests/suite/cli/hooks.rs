@@ -1,13 +1,13 @@
 //! Hooks that the user has configured.
 
-use super::world::World;
+use super::fixture::CliFixture;
 use crate::support::chat;
 use crate::support::server::Server;
 
 /// The model chooses what a file is called, and hooks are not confined.
 #[test]
 fn a_file_name_is_no_part_of_a_hooks_command() {
-    let world = World::new();
+    let world = CliFixture::new();
     let name = "src/$(cd; touch \\\"$HOME/RAN\\\")`touch RAN`.py";
     let arguments = format!(r#"{{"path": "{name}", "content": ""}}"#);
     let config = "hooks.post_edit = [\
@@ -17,7 +17,7 @@ fn a_file_name_is_no_part_of_a_hooks_command() {
     let server =
         Server::new([chat::calls(&[("c", "write_file", &arguments)]), chat::text("Done.")]);
     let args = ["--mode", "yolo", "--config", file.to_str().unwrap()];
-    let ran = world.ask(&server, &args);
+    let ran = world.run_with_server(&server, &args);
     assert_eq!(ran.code, 0, "{}", ran.err);
     let messages = server.requests()[1].json()["messages"].clone();
     let told = messages.as_array().unwrap().last().unwrap()["content"].as_str().unwrap().to_owned();
@@ -31,12 +31,12 @@ fn a_file_name_is_no_part_of_a_hooks_command() {
 
 #[test]
 fn a_hook_whose_command_has_no_clear_place_for_a_name_is_refused_before_anything_begins() {
-    let world = World::new();
+    let world = CliFixture::new();
     let config = "[[hooks.post_edit]]\nname = 'fmt'\ncommand = 'sh -c \"fmt {file}\"'\n";
     let file = world.write("hooks.toml", config).path("hooks.toml");
     let file = file.to_str().unwrap();
     let server = Server::new([]);
-    let ran = world.ask(&server, &["--config", file]);
+    let ran = world.run_with_server(&server, &["--config", file]);
     let checked = world.run(&["config", "check", "--config", file]);
     for refused in [ran, checked] {
         assert_eq!(refused.code, 3, "{}", refused.err);

@@ -7,37 +7,39 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use wait_timeout::ChildExt;
 
-use super::world::{Ran, World, end, eventually, finish, running};
+use super::fixture::{
+    CliFixture, CommandResult, count_processes, outcome, wait_for_exit, wait_until,
+};
 use crate::support::chat;
-use crate::support::server::{Reply, Server};
+use crate::support::server::{ScriptedReply, Server};
 
 fn send(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
 }
 
 /// Sends a signal, and returns how the run then ends, within a second.
-fn interrupted(child: Child, signal: Signal) -> Ran {
+fn interrupted(child: Child, signal: Signal) -> CommandResult {
     let begun = Instant::now();
     send(&child, signal);
-    let ran = finish(child);
+    let ran = wait_for_exit(child);
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
     ran
 }
 
 fn streaming() -> Server {
     let piece = chat::delta(&json!({"content": "word "}));
-    Server::new([Reply::open_stream().drip(&piece, Duration::from_millis(20))])
+    Server::new([ScriptedReply::open_stream().repeat_chunk(&piece, Duration::from_millis(20))])
 }
 
 /// The first signal is enough when the run is over and only its reader is still waited for.
 #[test]
 fn nobody_waits_for_a_reader_who_stalls_once_there_is_a_signal() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
-        let world = World::new();
-        let model = world.script(&format!("[[turn]]\ntext = '{}'", "word ".repeat(60_000)));
+        let world = CliFixture::new();
+        let model = world.script_model(&format!("[[turn]]\ntext = '{}'", "word ".repeat(60_000)));
         let args = ["run", "x", "--model", &model, "--json", "--quiet", "--output-file", "out"];
         let mut child = world.command(&args).spawn().unwrap();
-        eventually("the run is over", || world.path("out").exists());
+        wait_until("the run is over", || world.path("out").exists());
         send(&child, signal);
         let status = child.wait_timeout(Duration::from_secs(20)).unwrap();
         let _ = child.kill();
@@ -48,23 +50,23 @@ fn nobody_waits_for_a_reader_who_stalls_once_there_is_a_signal() {
 /// The same holds for hooks that are told of the end.
 #[test]
 fn nobody_waits_for_the_hooks_of_the_end_once_there_is_a_signal() {
-    let (world, server) = (World::new(), Server::new([chat::text("Done.")]));
+    let (world, server) = (CliFixture::new(), Server::new([chat::text("Done.")]));
     let hook = "hooks.session_end=[{ name = 'slow', command = 'sleep 4733.9' }]";
-    let child = world.task(&server, &["--json", "--set", hook]).spawn().unwrap();
-    eventually("the hook runs", || running("4733.9") > 0);
+    let child = world.command_with_server(&server, &["--json", "--set", hook]).spawn().unwrap();
+    wait_until("the hook runs", || count_processes("4733.9") > 0);
     let ran = interrupted(child, Signal::TERM);
-    assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.err);
-    eventually("nothing is left", || running("4733.9") == 0);
+    assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
+    wait_until("nothing is left", || count_processes("4733.9") == 0);
 }
 
 /// A signal in the middle of a reply comes in the middle of that reply again.
 #[test]
 fn an_interrupted_session_becomes_a_scenario_that_is_interrupted() {
-    let world = World::new();
+    let world = CliFixture::new();
     let piece = chat::delta(&json!({"content": "word "}));
-    let slow = Reply::open_stream().drip(&piece, Duration::from_millis(20));
+    let slow = ScriptedReply::open_stream().repeat_chunk(&piece, Duration::from_millis(20));
     let server = Server::new([chat::calls(&[("c1", "list_files", "{}")]), slow]);
-    let child = world.task(&server, &[]).spawn().unwrap();
+    let child = world.command_with_server(&server, &[]).spawn().unwrap();
     server.wait_for(2);
     assert_eq!(interrupted(child, Signal::INT).code, 130);
     let scenario = world.run(&["test", "--from", "last"]);
@@ -78,33 +80,33 @@ fn an_interrupted_session_becomes_a_scenario_that_is_interrupted() {
 #[test]
 fn a_stream_is_cut_off_at_once() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
-        let (world, server) = (World::new(), streaming());
-        let child = world.task(&server, &["--json"]).spawn().unwrap();
+        let (world, server) = (CliFixture::new(), streaming());
+        let child = world.command_with_server(&server, &["--json"]).spawn().unwrap();
         server.wait_for(1);
         let ran = interrupted(child, signal);
-        assert_eq!(ran.end(), end(code, "user_interrupt", "partial"), "{}", ran.err);
+        assert_eq!(ran.outcome(), outcome(code, "user_interrupt", "partial"), "{}", ran.err);
         assert_eq!(server.requests().len(), 1);
     }
 }
 
 #[test]
 fn a_command_is_ended_with_all_that_it_started() {
-    let world = World::new();
+    let world = CliFixture::new();
     let call = ("c", "run_command", r#"{"command": "setsid sleep 4733.2 & sleep 4733.2"}"#);
     let server = Server::new([chat::calls(&[call])]);
-    let child = world.task(&server, &["--json", "--mode", "yolo"]).spawn().unwrap();
-    eventually("both run", || running("4733.2") == 2);
+    let child = world.command_with_server(&server, &["--json", "--mode", "yolo"]).spawn().unwrap();
+    wait_until("both run", || count_processes("4733.2") == 2);
     let ran = interrupted(child, Signal::INT);
-    assert_eq!(ran.end(), end(130, "user_interrupt", "partial"), "{}", ran.err);
-    assert_eq!(running("4733.2"), 0);
+    assert_eq!(ran.outcome(), outcome(130, "user_interrupt", "partial"), "{}", ran.err);
+    assert_eq!(count_processes("4733.2"), 0);
     assert_eq!(server.requests().len(), 1);
 }
 
 #[test]
 fn a_wait_for_the_next_attempt_is_cut_short() {
-    let reply = Reply::with(429, &[("retry-after", "30")], "{}");
-    let (world, server) = (World::new(), Server::new([reply]));
-    let child = world.task(&server, &["--json"]).spawn().unwrap();
+    let reply = ScriptedReply::with_headers(429, &[("retry-after", "30")], "{}");
+    let (world, server) = (CliFixture::new(), Server::new([reply]));
+    let child = world.command_with_server(&server, &["--json"]).spawn().unwrap();
     server.wait_for(1);
     let ran = interrupted(child, Signal::INT);
     assert_eq!(ran.code, 130, "{}", ran.err);
@@ -112,7 +114,7 @@ fn a_wait_for_the_next_attempt_is_cut_short() {
 
 #[test]
 fn the_second_signal_ends_the_process_and_the_last_line_is_still_the_result() {
-    let world = World::new();
+    let world = CliFixture::new();
     // It ignores the first request to end, so that the run is still there.
     let call = (
         "c",
@@ -121,21 +123,22 @@ fn the_second_signal_ends_the_process_and_the_last_line_is_still_the_result() {
     );
     let server = Server::new([chat::calls(&[call])]);
     let args = ["--output-format", "stream-json", "--mode", "yolo"];
-    let child = world.task(&server, &args).spawn().unwrap();
-    eventually("it runs", || world.path("on").exists() && running("4733.3") > 0);
+    let child = world.command_with_server(&server, &args).spawn().unwrap();
+    wait_until("it runs", || world.path("on").exists() && count_processes("4733.3") > 0);
     send(&child, Signal::INT);
     std::thread::sleep(Duration::from_millis(200));
     let ran = interrupted(child, Signal::INT);
     assert_eq!(ran.code, 130, "{}", ran.err);
     assert_eq!(ran.lines().last().unwrap()["type"], "result");
-    eventually("nothing is left", || running("4733.3") == 0);
+    wait_until("nothing is left", || count_processes("4733.3") == 0);
 }
 
 /// `timeout` sends its signal to the process, and at once again to its group.
 #[test]
 fn a_signal_that_comes_twice_at_once_is_one_signal() {
-    let (world, server) = (World::new(), streaming());
-    let child = world.task(&server, &["--output-format", "stream-json"]).spawn().unwrap();
+    let (world, server) = (CliFixture::new(), streaming());
+    let child =
+        world.command_with_server(&server, &["--output-format", "stream-json"]).spawn().unwrap();
     server.wait_for(1);
     send(&child, Signal::TERM);
     let ran = interrupted(child, Signal::TERM);
@@ -148,14 +151,14 @@ fn a_signal_that_comes_twice_at_once_is_one_signal() {
 
 #[test]
 fn nothing_of_a_run_survives_kill_9() {
-    let world = World::new();
+    let world = CliFixture::new();
     let call = ("c", "run_command", r#"{"command": "setsid sleep 4733.4 & sleep 4733.4"}"#);
     let server = Server::new([chat::calls(&[call])]);
-    let child = world.task(&server, &["--mode", "yolo"]).spawn().unwrap();
-    eventually("both run", || running("4733.4") == 2);
+    let child = world.command_with_server(&server, &["--mode", "yolo"]).spawn().unwrap();
+    wait_until("both run", || count_processes("4733.4") == 2);
     send(&child, Signal::KILL);
-    finish(child);
-    eventually("nothing is left", || running("4733.4") == 0);
+    wait_for_exit(child);
+    wait_until("nothing is left", || count_processes("4733.4") == 0);
 }
 
 /// Temporary files are made in a folder that is there from the first command on, and goes with the engine, also when that
@@ -163,27 +166,29 @@ fn nothing_of_a_run_survives_kill_9() {
 #[test]
 fn temporary_files_do_not_outlive_the_engine() {
     for sandbox in ["workspace-write", "read-only", "off"] {
-        let world = World::new();
+        let world = CliFixture::new();
         let temp = world.temp();
         std::fs::create_dir(&temp).unwrap();
         let left = || std::fs::read_dir(&temp).unwrap().count();
         let made = r#"{"command": "mkdir $TMPDIR/d && echo x > $TMPDIR/d/f && chmod 500 $TMPDIR/d && sleep 4733.5"}"#;
-        let server = Server::new([Reply::silence(), chat::calls(&[("c", "run_command", made)])]);
+        let server =
+            Server::new([ScriptedReply::silence(), chat::calls(&[("c", "run_command", made)])]);
         // Not required, which would have to be seen to before anything else.
         let sandboxed = format!("sandbox.mode={sandbox}");
         let args = ["--mode", "yolo", "--set", &sandboxed];
-        let start = || world.task(&server, &args).env("TMPDIR", &temp).spawn().unwrap();
+        let start =
+            || world.command_with_server(&server, &args).env("TMPDIR", &temp).spawn().unwrap();
         let child = start();
         server.wait_for(1);
         assert_eq!(left(), 0, "{sandbox}: nothing has run yet");
         send(&child, Signal::KILL);
-        finish(child);
+        wait_for_exit(child);
         let child = start();
-        eventually("it runs", || running("4733.5") > 0);
+        wait_until("it runs", || count_processes("4733.5") > 0);
         assert_eq!(left(), 1, "{sandbox}");
         send(&child, Signal::KILL);
-        finish(child);
-        eventually("nothing is left", || running("4733.5") == 0 && left() == 0);
+        wait_for_exit(child);
+        wait_until("nothing is left", || count_processes("4733.5") == 0 && left() == 0);
     }
 }
 
@@ -191,20 +196,20 @@ fn temporary_files_do_not_outlive_the_engine() {
 #[test]
 fn a_process_that_stood_still_reads_on_where_it_was() {
     let piece = |text: &str| chat::delta(&json!({"content": text}));
-    let reply = Reply::open_stream().chunk(&piece("so ")).wait(Duration::from_millis(500));
+    let reply = ScriptedReply::open_stream().chunk(&piece("so ")).wait(Duration::from_millis(500));
     let reply = reply.chunk(&piece("far")).chunk(&chat::finish("stop")).chunk(&chat::end()).end();
-    let (world, server) = (World::new(), Server::new([reply]));
+    let (world, server) = (CliFixture::new(), Server::new([reply]));
     let sets = ["--set", "llm.timeout=2", "--set", "llm.idle_timeout=2", "--set", "llm.retries=0"];
     let args = [&["--json"], &sets[..]].concat();
-    let child = world.task(&server, &args).spawn().unwrap();
+    let child = world.command_with_server(&server, &args).spawn().unwrap();
     server.wait_for(1);
     std::thread::sleep(Duration::from_millis(200));
     send(&child, Signal::STOP);
     // Longer than the server may be silent; it is not, but nobody looks.
     std::thread::sleep(Duration::from_secs(3));
     send(&child, Signal::CONT);
-    let ran = finish(child);
-    assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.err);
+    let ran = wait_for_exit(child);
+    assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
     assert_eq!(ran.json()["output"], "so far");
 }
 
@@ -215,13 +220,16 @@ fn a_run_that_is_being_evaluated_is_interrupted_like_any_other() {
     for before in [&["Done."][..], &["Done.", bad]] {
         for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
             let piece = chat::delta(&json!({"content": "word "}));
-            let slow = Reply::open_stream().drip(&piece, Duration::from_millis(20));
+            let slow = ScriptedReply::open_stream().repeat_chunk(&piece, Duration::from_millis(20));
             let replies = before.iter().map(|text| chat::text(text)).chain([slow]);
-            let (world, server) = (World::new(), Server::new(replies));
-            let child = world.task(&server, &["--self-eval", "full", "--json"]).spawn().unwrap();
+            let (world, server) = (CliFixture::new(), Server::new(replies));
+            let child = world
+                .command_with_server(&server, &["--self-eval", "full", "--json"])
+                .spawn()
+                .unwrap();
             server.wait_for(before.len() + 1);
             let ran = interrupted(child, signal);
-            assert_eq!(ran.end(), end(code, "user_interrupt", "partial"), "{}", ran.err);
+            assert_eq!(ran.outcome(), outcome(code, "user_interrupt", "partial"), "{}", ran.err);
             assert_eq!(ran.json()["output"], "Done.");
             assert_eq!(server.requests().len(), before.len() + 1);
         }

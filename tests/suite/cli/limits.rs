@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::world::{World, end};
+use super::fixture::{CliFixture, outcome};
 use crate::support::chat;
 use crate::support::server::Server;
 
@@ -26,8 +26,8 @@ fn limits_of_zero_count_in_the_order_of_the_watchdogs() {
         (vec![time], "timeout", 0),
     ] {
         let limits = limits.concat();
-        let ran = World::new().play(PRICED, &[&limits[..], &["--json"]].concat());
-        assert_eq!(ran.end(), end(2, reason, "partial"), "{limits:?} {}", ran.err);
+        let ran = CliFixture::new().run_script(PRICED, &[&limits[..], &["--json"]].concat());
+        assert_eq!(ran.outcome(), outcome(2, reason, "partial"), "{limits:?} {}", ran.err);
         assert_eq!(ran.json()["llm_calls"], calls, "{limits:?} {}", ran.err);
         // It is said that the model is asked when it is asked, and why not when it is not.
         assert_eq!(ran.err.contains("is asked to sum up"), calls == 1, "{}", ran.err);
@@ -38,14 +38,14 @@ fn limits_of_zero_count_in_the_order_of_the_watchdogs() {
 
 #[test]
 fn a_file_larger_than_the_window_is_shortened_for_the_closing_call() {
-    let world = World::new();
+    let world = CliFixture::new();
     world.write("big.txt", &"a line of this file\n".repeat(4_900));
     let read = ("c", "read_file", r#"{"path": "big.txt", "limit": 9999}"#);
     let server = Server::new([chat::calls(&[read]), chat::text("It has lines.")]);
     let sets =
         ["--set", "context.max_context_tokens=16000", "--set", "context.max_tool_result_tokens=0"];
-    let ran = world.ask(&server, &[&sets[..], &["--json"]].concat());
-    assert_eq!(ran.end(), end(2, "context_full", "partial"), "{}", ran.err);
+    let ran = world.run_with_server(&server, &[&sets[..], &["--json"]].concat());
+    assert_eq!(ran.outcome(), outcome(2, "context_full", "partial"), "{}", ran.err);
     assert_eq!(ran.json()["output"], "It has lines.");
     let requests = server.requests();
     assert_eq!(requests.len(), 2);
@@ -60,17 +60,17 @@ fn a_file_larger_than_the_window_is_shortened_for_the_closing_call() {
 fn quality_gates_are_for_agents_that_can_change_something() {
     let gate = "guardrails.quality_gates=[{ name = 'red', command = 'touch ran; false' }]";
     for agent in ["review", "plan", "resume"] {
-        let world = World::new();
+        let world = CliFixture::new();
         let server = Server::new([chat::text("Looks bad.")]);
-        let ran = world.ask(&server, &["--agent", agent, "--set", gate, "--json"]);
-        assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.err);
+        let ran = world.run_with_server(&server, &["--agent", agent, "--set", gate, "--json"]);
+        assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
         assert_eq!((server.requests().len(), world.path("ran").exists()), (1, false));
     }
 }
 
 #[test]
 fn the_plan_of_a_task_passes_no_gate_and_its_work_does() {
-    let world = World::new();
+    let world = CliFixture::new();
     let gate = "guardrails.quality_gates=[{ name = 'there', command = 'test -f x' }]";
     let call = ("c", "write_file", r#"{"path": "x", "content": ""}"#);
     let server = Server::new([
@@ -80,17 +80,17 @@ fn the_plan_of_a_task_passes_no_gate_and_its_work_does() {
         chat::text("Now it is."),
     ]);
     let args = ["--plan-first", "--mode", "yolo", "--set", gate, "--json"];
-    let ran = world.ask(&server, &args);
-    assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.err);
+    let ran = world.run_with_server(&server, &args);
+    assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
     assert_eq!((&ran.json()["output"], server.requests().len()), (&json!("Now it is."), 4));
 }
 
 #[test]
 fn a_text_that_ends_for_an_unknown_reason_is_kept_and_paid_for_once() {
-    let world = World::new();
+    let world = CliFixture::new();
     let script = "[[turn]]\ntext = \"half of it\"\nfinish = \"cosmic_ray\"\n";
-    let ran = world.play(script, &["--json"]);
-    assert_eq!(ran.end(), end(2, "truncated", "partial"), "{}", ran.err);
+    let ran = world.run_script(script, &["--json"]);
+    assert_eq!(ran.outcome(), outcome(2, "truncated", "partial"), "{}", ran.err);
     let json = ran.json();
     assert_eq!((&json["output"], &json["llm_calls"]), (&json!("half of it"), &json!(1)));
     assert!(ran.err.contains("ended for an unknown reason, 'cosmic_ray'"), "{}", ran.err);

@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use super::world::{Ran, World, finish};
+use super::fixture::{CliFixture, CommandResult, wait_for_exit};
 use crate::support::chat;
 use crate::support::server::Server;
 
@@ -16,8 +16,8 @@ a ##[add-path]b ##vso[task.setvariable]c
 Fine."""
 "#;
 
-fn in_ci(world: &World, args: &[&str]) -> Ran {
-    finish(world.command(args).env("GITHUB_ACTIONS", "true").spawn().unwrap())
+fn in_ci(world: &CliFixture, args: &[&str]) -> CommandResult {
+    wait_for_exit(world.command(args).env("GITHUB_ACTIONS", "true").spawn().unwrap())
 }
 
 fn assert_inert(text: &str, case: &str) {
@@ -29,19 +29,22 @@ fn assert_inert(text: &str, case: &str) {
 
 #[test]
 fn a_list_without_sessions_says_so() {
-    let world = World::new();
+    let world = CliFixture::new();
     for args in [&["sessions"][..], &["sessions", "list"]] {
         assert_eq!(world.run(args).out, "no sessions\n");
     }
     assert_eq!(world.run(&["sessions", "--json"]).json(), json!([]));
-    assert_eq!(world.play(COMMANDS, &[]).code, 0);
+    assert_eq!(world.run_script(COMMANDS, &[]).code, 0);
     assert!(world.run(&["sessions", "list", "--limit", "0"]).out.starts_with("session "));
 }
 
 #[test]
 fn no_text_of_a_stored_session_is_a_command_to_a_ci_system() {
-    let world = World::new();
-    assert_eq!(in_ci(&world, &["run", "::error::y", "--model", &world.script(COMMANDS)]).code, 0);
+    let world = CliFixture::new();
+    assert_eq!(
+        in_ci(&world, &["run", "::error::y", "--model", &world.script_model(COMMANDS)]).code,
+        0
+    );
     for args in [
         &["sessions", "show", "last"][..],
         &["sessions", "show", "last", "--json"],
@@ -57,7 +60,7 @@ fn no_text_of_a_stored_session_is_a_command_to_a_ci_system() {
         assert_inert(&ran.err, &format!("{args:?}"));
     }
     // An export says the same after all.
-    let other = World::new();
+    let other = CliFixture::new();
     other.write("session.jsonl", &in_ci(&world, &["sessions", "export", "last"]).out);
     assert_eq!(other.run(&["sessions", "import", "session.jsonl"]).code, 0);
     let text = "a ##[add-path]b ##vso[task.setvariable]c";
@@ -67,10 +70,10 @@ fn no_text_of_a_stored_session_is_a_command_to_a_ci_system() {
 
 #[test]
 fn a_recording_without_requests_is_said_to_be_empty() {
-    let (world, server) = (World::new(), Server::new([chat::text("Fine.")]));
-    let ran = world.play(COMMANDS, &["--record", "run.jsonl"]);
+    let (world, server) = (CliFixture::new(), Server::new([chat::text("Fine.")]));
+    let ran = world.run_script(COMMANDS, &["--record", "run.jsonl"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(ran.err.contains("the recording run.jsonl is empty"), "{}", ran.err);
-    let ran = world.ask(&server, &["--record", "run.jsonl"]);
+    let ran = world.run_with_server(&server, &["--record", "run.jsonl"]);
     assert!(ran.code == 0 && !ran.err.contains("is empty"), "{}", ran.err);
 }

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::world::{World, finish};
+use super::fixture::{CliFixture, wait_for_exit};
 use crate::support::chat;
-use crate::support::server::{Reply, Server};
+use crate::support::server::{ScriptedReply, Server};
 
 /// The key that every task of these tests has.
 const KEY: &str = "sk-test-canary";
@@ -42,22 +42,23 @@ fn with_key(folder: &Path) -> Vec<String> {
 /// Fault X12: commands, logs, journal, index, reports, pages and spans; the output, and what is told of an error.
 #[test]
 fn the_key_is_in_nothing_that_is_left_behind() {
-    let world = World::new();
+    let world = CliFixture::new();
     world.write("a", "text\n");
     let looks = LOOKS.map(|line| json!({"command": line}).to_string());
     let looks: Vec<_> = looks.iter().map(|line| ("c", "run_command", line.as_str())).collect();
     let refused = r#"{"error": {"message": "the key sk-test-canary is overloaded"}}"#;
     let server = Server::new([
         chat::calls(&looks),
-        Reply::new(500, refused),
+        ScriptedReply::with_length(500, refused),
         chat::calls(&[("d", "read_file", r#"{"path": "a"}"#)]),
-        Reply::new(401, refused),
+        ScriptedReply::with_length(401, refused),
     ]);
-    let collector = Server::repeating([Reply::new(200, "{}")]);
+    let collector = Server::repeating([ScriptedReply::with_length(200, "{}")]);
     let args = ["--mode", "yolo", "-vvv", "--json", "--report-file", "report.html"];
-    let mut task = world.task(&server, &[&args[..], &["--log-file", "log.txt"]].concat());
+    let mut task =
+        world.command_with_server(&server, &[&args[..], &["--log-file", "log.txt"]].concat());
     task.env("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url(""));
-    let ran = finish(task.spawn().unwrap());
+    let ran = wait_for_exit(task.spawn().unwrap());
     assert_eq!(ran.code, 4, "{}", ran.err);
     for args in [&["trace", "last", "--html", "trace.html"][..], &["sessions", "show", "last"]] {
         let ran = world.run(args);
@@ -81,7 +82,7 @@ fn a_command_learns_nothing_from_the_process_of_the_engine() {
             eprintln!("skipped: what is not confined and runs as root reads everything");
             continue;
         }
-        let world = World::new();
+        let world = CliFixture::new();
         let looks = LOOKS.map(|line| json!({"command": line}).to_string());
         let looks: Vec<_> = looks.iter().map(|line| ("c", "run_command", line.as_str())).collect();
         let trace = r#"{"command": "e=$(cut -d' ' -f4 /proc/$PPID/stat); strace -p $PPID -p $e true; echo x > /proc/$e/mem"}"#;
@@ -90,7 +91,7 @@ fn a_command_learns_nothing_from_the_process_of_the_engine() {
             chat::calls(&[("t", "run_command", trace)]),
             chat::text("Done."),
         ]);
-        let ran = world.ask(&server, &["--mode", "yolo", "--sandbox", sandbox]);
+        let ran = world.run_with_server(&server, &["--mode", "yolo", "--sandbox", sandbox]);
         assert_eq!((ran.code, ran.out.as_str()), (0, "Done.\n"), "{}", ran.err);
         for request in server.requests() {
             assert!(!request.body.contains(KEY), "{sandbox}: {}", request.body);
@@ -101,11 +102,11 @@ fn a_command_learns_nothing_from_the_process_of_the_engine() {
 /// Fault R16: without the usual folder for temporary files there is one among the engine's own.
 #[test]
 fn without_a_place_for_temporary_files_commands_have_one_all_the_same() {
-    let world = World::new();
+    let world = CliFixture::new();
     let line = r#"{"command": "f=$(mktemp) && echo x > $f && cat $f"}"#;
     let server = Server::new([chat::calls(&[("c", "run_command", line)]), chat::text("Done.")]);
-    let mut task = world.task(&server, &["--mode", "yolo", "--json"]);
-    let ran = finish(task.env("TMPDIR", "/nowhere").spawn().unwrap());
+    let mut task = world.command_with_server(&server, &["--mode", "yolo", "--json"]);
+    let ran = wait_for_exit(task.env("TMPDIR", "/nowhere").spawn().unwrap());
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert_eq!(ran.json()["tools_used"][0]["success"], true, "{}", server.requests()[1].body);
     let left = fs::read_dir(world.home().join(".local/state/architect/tmp")).unwrap().count();

@@ -3,14 +3,17 @@
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use super::world::{World, end, eventually, finish};
+use super::fixture::{CliFixture, outcome, wait_for_exit, wait_until};
 use crate::support::chat;
-use crate::support::server::{Reply, Server};
+use crate::support::server::{ScriptedReply, Server};
 
 #[test]
 fn a_session_is_stored_listed_shown_replayed_and_removed() {
-    let (world, server) = (World::new(), Server::new([chat::text("Fine.")]));
-    let id = world.ask(&server, &["--json"]).json()["session_id"].as_str().unwrap().to_owned();
+    let (world, server) = (CliFixture::new(), Server::new([chat::text("Fine.")]));
+    let id = world.run_with_server(&server, &["--json"]).json()["session_id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let list = world.run(&["sessions", "--json"]).json();
     assert_eq!((&list[0]["session_id"], &list[0]["stop_reason"]), (&json!(id), &json!("llm_done")));
     assert!(world.run(&["sessions", "show", "last"]).out.contains("Fine."));
@@ -30,8 +33,11 @@ fn a_session_is_stored_listed_shown_replayed_and_removed() {
 
 #[test]
 fn a_damaged_session_does_not_verify() {
-    let (world, server) = (World::new(), Server::new([chat::text("Fine.")]));
-    let id = world.ask(&server, &["--json"]).json()["session_id"].as_str().unwrap().to_owned();
+    let (world, server) = (CliFixture::new(), Server::new([chat::text("Fine.")]));
+    let id = world.run_with_server(&server, &["--json"]).json()["session_id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let path = world.home().join(format!(".local/state/architect/sessions/{id}.jsonl"));
     let journal = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, journal.replacen("Fine.", "Fire.", 1)).unwrap();
@@ -42,19 +48,19 @@ fn a_damaged_session_does_not_verify() {
 
 #[test]
 fn an_ephemeral_run_leaves_nothing_behind() {
-    let (world, server) = (World::new(), Server::new([chat::text("Fine.")]));
-    assert_eq!(world.ask(&server, &["--ephemeral"]).code, 0);
+    let (world, server) = (CliFixture::new(), Server::new([chat::text("Fine.")]));
+    assert_eq!(world.run_with_server(&server, &["--ephemeral"]).code, 0);
     assert_eq!(std::fs::read_dir(world.home()).unwrap().count(), 0);
 }
 
 #[test]
 fn a_session_goes_on_with_all_that_was_said() {
-    let world = World::new();
+    let world = CliFixture::new();
     let server = Server::new([chat::text("One."), chat::text("Two.")]);
-    assert_eq!(world.ask(&server, &[]).code, 0);
+    assert_eq!(world.run_with_server(&server, &[]).code, 0);
     let mut resume = world.command(&["resume", "last", "And now?", "--json"]);
-    let ran = finish(resume.env("OPENAI_API_KEY", "k").spawn().unwrap());
-    assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.err);
+    let ran = wait_for_exit(resume.env("OPENAI_API_KEY", "k").spawn().unwrap());
+    assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
     let messages = server.requests()[1].json()["messages"].clone();
     let texts: Vec<_> = messages.as_array().unwrap()[1..]
         .iter()
@@ -66,28 +72,28 @@ fn a_session_goes_on_with_all_that_was_said() {
 /// Fault S1.
 #[test]
 fn a_killed_session_goes_on_and_no_tool_runs_twice() {
-    let world = World::new();
+    let world = CliFixture::new();
     let call = ("c", "run_command", r#"{"command": "echo ran >> log"}"#);
-    let server = Server::new([chat::calls(&[call]), Reply::silence(), chat::text("Done.")]);
-    let child = world.task(&server, &["--mode", "yolo"]).spawn().unwrap();
+    let server = Server::new([chat::calls(&[call]), ScriptedReply::silence(), chat::text("Done.")]);
+    let child = world.command_with_server(&server, &["--mode", "yolo"]).spawn().unwrap();
     server.wait_for(2);
     kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
-    finish(child);
+    wait_for_exit(child);
     let mut resume = world.command(&["resume", "last", "--json"]);
-    let ran = finish(resume.env("OPENAI_API_KEY", "k").spawn().unwrap());
-    assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.err);
+    let ran = wait_for_exit(resume.env("OPENAI_API_KEY", "k").spawn().unwrap());
+    assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
     assert_eq!(world.read("log"), "ran\n");
     assert_eq!(world.run(&["replay", "last", "--verify"]).code, 0);
 }
 
 #[test]
 fn a_fork_leaves_the_original_as_it_is() {
-    let world = World::new();
+    let world = CliFixture::new();
     let server = Server::new([chat::text("One."), chat::text("Other.")]);
-    let first = world.ask(&server, &["--json"]).json();
+    let first = world.run_with_server(&server, &["--json"]).json();
     let mut fork = world.command(&["fork", "last", "Try again.", "--json"]);
-    let ran = finish(fork.env("OPENAI_API_KEY", "k").spawn().unwrap());
-    assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.err);
+    let ran = wait_for_exit(fork.env("OPENAI_API_KEY", "k").spawn().unwrap());
+    assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
     assert_ne!(ran.json()["session_id"], first["session_id"]);
     let original = world.run(&["sessions", "show", first["session_id"].as_str().unwrap()]);
     assert!(original.out.contains("One.") && !original.out.contains("Other."));
@@ -95,10 +101,10 @@ fn a_fork_leaves_the_original_as_it_is() {
 
 #[test]
 fn a_running_session_is_steered_from_outside_and_is_busy() {
-    let world = World::new();
+    let world = CliFixture::new();
     let call = ("c", "run_command", r#"{"command": "until test -f go; do sleep 0.02; done"}"#);
     let server = Server::new([chat::calls(&[call]), chat::text("As you say.")]);
-    let child = world.task(&server, &["--mode", "yolo"]).spawn().unwrap();
+    let child = world.command_with_server(&server, &["--mode", "yolo"]).spawn().unwrap();
     server.wait_for(1);
     let busy = world.run(&["resume", "last"]);
     assert_eq!(busy.code, 3);
@@ -106,7 +112,7 @@ fn a_running_session_is_steered_from_outside_and_is_busy() {
     let steered = world.run(&["steer", "last", "Be brief."]);
     assert_eq!(steered.code, 0, "{}", steered.err);
     world.write("go", "");
-    assert_eq!(finish(child).code, 0);
+    assert_eq!(wait_for_exit(child).code, 0);
     let messages = server.requests()[1].json()["messages"].clone();
     let last = messages.as_array().unwrap().last().unwrap()["content"].clone();
     assert_eq!(last, "[STEERING] Be brief.");
@@ -116,9 +122,9 @@ fn a_running_session_is_steered_from_outside_and_is_busy() {
 
 #[test]
 fn a_session_is_exported_and_imported_elsewhere() {
-    let (world, other) = (World::new(), World::new());
+    let (world, other) = (CliFixture::new(), CliFixture::new());
     let server = Server::new([chat::text("Fine.")]);
-    assert_eq!(world.ask(&server, &[]).code, 0);
+    assert_eq!(world.run_with_server(&server, &[]).code, 0);
     let exported = world.run(&["sessions", "export", "last"]);
     other.write("session.jsonl", &exported.out);
     let imported = other.run(&["sessions", "import", "session.jsonl", "--json"]);
@@ -126,5 +132,5 @@ fn a_session_is_exported_and_imported_elsewhere() {
     assert!(other.run(&["sessions", "show", "last"]).out.contains("Fine."));
     let removed = other.run(&["cleanup", "--older-than", "0", "--json"]).json();
     assert_eq!(removed["removed"].as_array().unwrap().len(), 1);
-    eventually("it is gone", || other.run(&["sessions", "--json"]).json() == json!([]));
+    wait_until("it is gone", || other.run(&["sessions", "--json"]).json() == json!([]));
 }

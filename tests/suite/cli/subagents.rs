@@ -2,17 +2,17 @@
 
 use serde_json::{Value, json};
 
+use super::fixture::{CliFixture, outcome, wait_for_exit, wait_until};
 use super::workflows::PRICES;
-use super::world::{World, end, eventually, finish};
 use crate::support::chat;
-use crate::support::server::{Reply, Server};
+use crate::support::server::{ScriptedReply, Server};
 
 fn dispatch(id: &'static str, agent: &str) -> (&'static str, &'static str, String) {
     let arguments = json!({"agent": agent, "task": format!("Look into {id}.")});
     (id, "dispatch_subagent", arguments.to_string())
 }
 
-fn dispatching(calls: &[(&'static str, &'static str, String)]) -> Reply {
+fn dispatching(calls: &[(&'static str, &'static str, String)]) -> ScriptedReply {
     let calls: Vec<_> = calls.iter().map(|(id, name, args)| (*id, *name, args.as_str())).collect();
     chat::calls(&calls)
 }
@@ -21,7 +21,7 @@ fn body(server: &Server, request: usize) -> Value {
     server.requests()[request].json()
 }
 
-fn told(server: &Server, request: usize) -> String {
+fn messages_to_model(server: &Server, request: usize) -> String {
     let body = body(server, request);
     let messages = body["messages"].as_array().unwrap();
     messages.last().unwrap()["content"].as_str().unwrap().to_owned()
@@ -35,7 +35,7 @@ fn tools(server: &Server, request: usize) -> Vec<String> {
 
 #[test]
 fn a_sub_agent_works_with_a_fresh_view_and_reports() {
-    let world = World::new();
+    let world = CliFixture::new();
     world.write("a.txt", "one\n");
     let read = ("r", "read_file", r#"{"path": "a.txt"}"#);
     let server = Server::new([
@@ -44,18 +44,18 @@ fn a_sub_agent_works_with_a_fresh_view_and_reports() {
         chat::text("It says one."),
         chat::text("The review is good."),
     ]);
-    let ran = world.ask(&server, &["--json"]);
-    assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.err);
+    let ran = world.run_with_server(&server, &["--json"]);
+    assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
     let child = body(&server, 1);
     assert_eq!(child["messages"].as_array().unwrap().len(), 2);
     assert!(
         child["messages"][0]["content"].as_str().unwrap().contains("a coding agent that reviews")
     );
-    assert_eq!(told(&server, 1), "Look into d.");
+    assert_eq!(messages_to_model(&server, 1), "Look into d.");
     let names = tools(&server, 1);
     assert!(names.contains(&"read_file".to_owned()) && names.contains(&"read_output".to_owned()));
     assert!(!names.iter().any(|name| name == "write_file" || name == "dispatch_subagent"));
-    assert_eq!(told(&server, 3), "It says one.");
+    assert_eq!(messages_to_model(&server, 3), "It says one.");
     // Its calls are paid for by who sent it, and told apart.
     let usage = &ran.json()["usage"];
     assert_eq!(usage["input_tokens"], 4 * chat::USAGE.0);
@@ -67,7 +67,7 @@ fn a_sub_agent_works_with_a_fresh_view_and_reports() {
 /// An agent that may only read can't have somebody else write.
 #[test]
 fn nobody_is_dispatched_with_more_than_the_dispatcher_has() {
-    let world = World::new();
+    let world = CliFixture::new();
     let only = "agents.scout.allowed_tools=['read_file', 'dispatch_subagent']";
     let server = Server::new([
         dispatching(&[dispatch("d", "build")]),
@@ -75,24 +75,24 @@ fn nobody_is_dispatched_with_more_than_the_dispatcher_has() {
         chat::text("Nobody could."),
     ]);
     let args = ["--agent", "scout", "--set", only, "--mode", "yolo"];
-    assert_eq!(world.ask(&server, &args).code, 0);
+    assert_eq!(world.run_with_server(&server, &args).code, 0);
     assert_eq!(tools(&server, 0), ["read_file", "dispatch_subagent"]);
     assert_eq!(tools(&server, 1), ["read_file"]);
 }
 
 #[test]
 fn an_unknown_agent_is_answered_with_the_nearest_one() {
-    let world = World::new();
+    let world = CliFixture::new();
     let server =
         Server::new([dispatching(&[dispatch("d", "reviw")]), chat::text("So I do it myself.")]);
-    assert_eq!(world.ask(&server, &[]).code, 0);
-    assert!(told(&server, 1).contains("review"), "{}", told(&server, 1));
+    assert_eq!(world.run_with_server(&server, &[]).code, 0);
+    assert!(messages_to_model(&server, 1).contains("review"), "{}", messages_to_model(&server, 1));
 }
 
 /// What a sub-agent uses is used of the limits of the run, and it gets half of what is left at the most.
 #[test]
 fn a_sub_agent_spends_what_its_dispatcher_has_left() {
-    let world = World::new();
+    let world = CliFixture::new();
     let dispatch = r#"[[turn]]
 calls = [{ name = "dispatch_subagent", arguments = { agent = "plan", task = "Plan." } }]
 usage = { input = 1000, output = 100 }
@@ -105,7 +105,7 @@ usage = { input = 1000, output = 100 }
     let price = "price = { input = 100.0, output = 100.0 }\nmax_output = 2000\n";
     let script = format!("{price}{dispatch}{read}{last}{last}");
     let cost = |budget: f64| {
-        let json = world.play(&script, &["--budget", &budget.to_string(), "--json"]).json();
+        let json = world.run_script(&script, &["--budget", &budget.to_string(), "--json"]).json();
         let source = |name: &str| json["costs"]["by_source"][name].as_f64().unwrap_or(0.0);
         (json["cost"].as_f64().unwrap(), source("agent"), source("subagent"))
     };
@@ -119,7 +119,7 @@ usage = { input = 1000, output = 100 }
 
 #[test]
 fn sub_agents_that_only_read_work_side_by_side() {
-    let world = World::new();
+    let world = CliFixture::new();
     let both = [dispatch("d1", "plan"), dispatch("d2", "review")];
     let server = Server::new([
         dispatching(&both),
@@ -127,7 +127,7 @@ fn sub_agents_that_only_read_work_side_by_side() {
         chat::text("Two."),
         chat::text("Both."),
     ]);
-    let ran = world.ask(&server, &["--output-format", "stream-json"]);
+    let ran = world.run_with_server(&server, &["--output-format", "stream-json"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     let kinds: Vec<String> = ran
         .lines()
@@ -142,7 +142,7 @@ fn sub_agents_that_only_read_work_side_by_side() {
 /// The limits on what is changed hold for all who work on a task together.
 #[test]
 fn a_sub_agent_counts_against_the_same_guardrails() {
-    let world = World::new();
+    let world = CliFixture::new();
     let write = |name: &str| json!({"path": name, "content": ""}).to_string();
     let (a, b) = (write("a"), write("b"));
     let server = Server::new([
@@ -153,15 +153,19 @@ fn a_sub_agent_counts_against_the_same_guardrails() {
         chat::text("Then not."),
     ]);
     let limit = ["--mode", "yolo", "--set", "guardrails.max_files_modified=1", "--json"];
-    let ran = world.ask(&server, &limit);
+    let ran = world.run_with_server(&server, &limit);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(!world.path("b").exists());
-    assert!(told(&server, 3).contains("guardrails.max_files_modified"), "{}", told(&server, 3));
+    assert!(
+        messages_to_model(&server, 3).contains("guardrails.max_files_modified"),
+        "{}",
+        messages_to_model(&server, 3)
+    );
 }
 
 #[test]
 fn what_a_sub_agent_changes_is_told_of_the_run() {
-    let world = World::new();
+    let world = CliFixture::new();
     let write = r#"{"path": "a", "content": ""}"#;
     let server = Server::new([
         dispatching(&[dispatch("d", "build")]),
@@ -169,23 +173,23 @@ fn what_a_sub_agent_changes_is_told_of_the_run() {
         chat::text("Written."),
         chat::text("Done."),
     ]);
-    let ran = world.ask(&server, &["--mode", "yolo", "--json"]);
+    let ran = world.run_with_server(&server, &["--mode", "yolo", "--json"]);
     assert_eq!(ran.json()["files_modified"], json!([{"path": "a", "action": "created"}]));
 }
 
 #[test]
 fn an_interrupt_ends_the_sub_agent_too() {
-    let world = World::new();
-    let server = Server::new([dispatching(&[dispatch("d", "review")]), Reply::silence()]);
-    let child = world.task(&server, &["--json"]).spawn().unwrap();
+    let world = CliFixture::new();
+    let server = Server::new([dispatching(&[dispatch("d", "review")]), ScriptedReply::silence()]);
+    let child = world.command_with_server(&server, &["--json"]).spawn().unwrap();
     server.wait_for(2);
     rustix::process::kill_process(
         rustix::process::Pid::from_child(&child),
         rustix::process::Signal::INT,
     )
     .unwrap();
-    let ran = finish(child);
-    assert_eq!(ran.end(), end(130, "user_interrupt", "partial"), "{}", ran.err);
+    let ran = wait_for_exit(child);
+    assert_eq!(ran.outcome(), outcome(130, "user_interrupt", "partial"), "{}", ran.err);
     let sessions = world.run(&["sessions", "--json"]).json();
     let ended = sessions.as_array().unwrap().iter().filter(|one| one["status"] == "partial");
     assert_eq!(ended.count(), 2, "{sessions}");
@@ -194,44 +198,48 @@ fn an_interrupt_ends_the_sub_agent_too() {
 /// Whether a sub-agent was done can't be told; where to look is.
 #[test]
 fn a_sub_agent_that_a_crash_cut_off_is_told_of_with_its_session() {
-    let world = World::new();
+    let world = CliFixture::new();
     let server = Server::new([
         dispatching(&[dispatch("d", "review")]),
-        Reply::silence(),
+        ScriptedReply::silence(),
         chat::text("I look myself."),
     ]);
-    let mut child = world.task(&server, &["--json"]).spawn().unwrap();
+    let mut child = world.command_with_server(&server, &["--json"]).spawn().unwrap();
     server.wait_for(2);
     child.kill().unwrap();
     child.wait().unwrap();
     let parent = world.run(&["sessions", "--json"]).json();
     let task = |one: &&Value| one["prompt"] == "Do it.";
     let parent = parent.as_array().unwrap().iter().find(task).unwrap()["session_id"].clone();
-    eventually("the session is free", || {
+    wait_until("the session is free", || {
         let base = server.url("/v1");
         let args = ["resume", parent.as_str().unwrap(), "--api-base", &base];
         let mut resume = world.command(&args);
         resume.env("OPENAI_API_KEY", "sk-test-canary");
-        finish(resume.spawn().unwrap()).code == 0
+        wait_for_exit(resume.spawn().unwrap()).code == 0
     });
-    assert!(told(&server, 2).contains("written down in the session "), "{}", told(&server, 2));
+    assert!(
+        messages_to_model(&server, 2).contains("written down in the session "),
+        "{}",
+        messages_to_model(&server, 2)
+    );
     // The last session is the user's own, not the one that was written to last.
     assert_eq!(world.run(&["sessions", "show", "last", "--json"]).json()["session_id"], parent);
 }
 
 #[test]
 fn a_session_that_goes_on_tells_all_that_it_has_used() {
-    let world = World::new();
+    let world = CliFixture::new();
     let texts = ["It says one.", "The review is good.", "Three."].map(chat::text);
     let first = dispatching(&[dispatch("d", "review")]);
     let server = Server::new([first].into_iter().chain(texts));
     let prices = world.write("prices.toml", PRICES).path("prices.toml");
     let prices = format!("costs.prices_file={}", prices.display());
-    let ran = world.ask(&server, &["--set", &prices, "--json"]);
+    let ran = world.run_with_server(&server, &["--set", &prices, "--json"]);
     assert_eq!(ran.json()["costs"]["by_source"], json!({"agent": 0.4, "subagent": 0.2}));
     let mut resume = world.command(&["resume", "last", "Go on.", "--json"]);
-    let ran = finish(resume.env("OPENAI_API_KEY", "k").spawn().unwrap());
-    assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.err);
+    let ran = wait_for_exit(resume.env("OPENAI_API_KEY", "k").spawn().unwrap());
+    assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
     let json = ran.json();
     let by_source = json!({"agent": 0.6, "subagent": 0.2});
     assert_eq!(json["costs"], json!({"total_cost_usd": 0.8, "by_source": by_source}));

@@ -1,15 +1,16 @@
 //! Spans leave for a collector, and nothing depends on it.
 
-use super::world::{World, finish};
+use super::fixture::{CliFixture, wait_for_exit};
 use crate::support::chat;
-use crate::support::server::{Reply, Server};
+use crate::support::server::{ScriptedReply, Server};
 
 #[test]
 fn the_spans_of_a_run_reach_their_collector() {
-    let (world, server) = (World::new(), Server::new([chat::text("Fine.")]));
-    let collector = Server::repeating([Reply::new(200, "{}")]);
-    let mut task = world.task(&server, &[]);
-    let ran = finish(task.env("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url("")).spawn().unwrap());
+    let (world, server) = (CliFixture::new(), Server::new([chat::text("Fine.")]));
+    let collector = Server::repeating([ScriptedReply::with_length(200, "{}")]);
+    let mut task = world.command_with_server(&server, &[]);
+    let ran =
+        wait_for_exit(task.env("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url("")).spawn().unwrap());
     assert_eq!(ran.code, 0, "{}", ran.err);
     let spans: Vec<String> =
         collector.requests().iter().map(|request| request.body.clone()).collect();
@@ -26,10 +27,11 @@ fn a_sub_agent_counts_where_it_was_sent_from() {
         chat::text("It looks good."),
         chat::text("Fine."),
     ];
-    let (world, server) = (World::new(), Server::new(replies));
-    let collector = Server::repeating([Reply::new(200, "{}")]);
-    let mut task = world.task(&server, &["--json"]);
-    let ran = finish(task.env("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url("")).spawn().unwrap());
+    let (world, server) = (CliFixture::new(), Server::new(replies));
+    let collector = Server::repeating([ScriptedReply::with_length(200, "{}")]);
+    let mut task = world.command_with_server(&server, &["--json"]);
+    let ran =
+        wait_for_exit(task.env("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url("")).spawn().unwrap());
     assert_eq!(ran.code, 0, "{}", ran.err);
     let input = |span: &str| {
         let bodies = collector.requests().into_iter().map(|request| request.json());
@@ -48,10 +50,10 @@ fn a_sub_agent_counts_where_it_was_sent_from() {
 
 #[test]
 fn a_collector_that_is_gone_changes_nothing() {
-    let (world, server) = (World::new(), Server::new([chat::text("Fine.")]));
-    let mut task = world.task(&server, &[]);
+    let (world, server) = (CliFixture::new(), Server::new([chat::text("Fine.")]));
+    let mut task = world.command_with_server(&server, &[]);
     let task = task.env("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1");
-    let ran = finish(task.spawn().unwrap());
+    let ran = wait_for_exit(task.spawn().unwrap());
     assert_eq!((ran.code, ran.out.as_str()), (0, "Fine.\n"), "{}", ran.err);
     assert!(ran.took.as_secs() < 5);
 }

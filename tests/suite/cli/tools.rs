@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::world::{World, end};
+use super::fixture::{CliFixture, outcome};
 use crate::support::chat;
 use crate::support::server::Server;
 
@@ -14,11 +14,11 @@ fn last(server: &Server, request: usize, count: usize) -> Vec<serde_json::Value>
 
 #[test]
 fn a_file_is_written_and_the_result_goes_back() {
-    let world = World::new();
+    let world = CliFixture::new();
     let call = ("c1", "write_file", r#"{"path": "hello.txt", "content": "hi\n"}"#);
     let server = Server::new([chat::calls(&[call]), chat::text("Written.")]);
-    let ran = world.ask(&server, &["--mode", "yolo", "--json"]);
-    assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.err);
+    let ran = world.run_with_server(&server, &["--mode", "yolo", "--json"]);
+    assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
     assert_eq!(world.read("hello.txt"), "hi\n");
     let json = ran.json();
     assert_eq!(json["files_modified"], json!([{"path": "hello.txt", "action": "created"}]));
@@ -31,12 +31,12 @@ fn a_file_is_written_and_the_result_goes_back() {
 
 #[test]
 fn parallel_reads_are_answered_in_call_order() {
-    let world = World::new();
+    let world = CliFixture::new();
     world.write("a", "first\n").write("b", "second\n").write("c", "third\n");
     let calls = ["a", "b", "c"].map(|name| (name, format!("{{\"path\": \"{name}\"}}")));
     let calls: Vec<_> = calls.iter().map(|(id, args)| (*id, "read_file", args.as_str())).collect();
     let server = Server::new([chat::calls(&calls), chat::text("Read.")]);
-    assert_eq!(world.ask(&server, &[]).code, 0);
+    assert_eq!(world.run_with_server(&server, &[]).code, 0);
     let results = last(&server, 1, 3);
     let text = |index: usize| results[index]["content"].as_str().unwrap().to_owned();
     assert!(text(0).contains("first") && text(1).contains("second") && text(2).contains("third"));
@@ -45,12 +45,12 @@ fn parallel_reads_are_answered_in_call_order() {
 
 #[test]
 fn an_unknown_tool_and_malformed_arguments_are_answered_and_the_run_goes_on() {
-    let world = World::new();
+    let world = CliFixture::new();
     let calls =
         [("c1", "fly", "{}"), ("c2", "read_file", "{\"path\": "), ("c3", "read_file", "{}")];
     let server = Server::new([chat::calls(&calls), chat::text("I see.")]);
-    let ran = world.ask(&server, &["--json"]);
-    assert_eq!(ran.end(), end(0, "llm_done", "success"));
+    let ran = world.run_with_server(&server, &["--json"]);
+    assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"));
     let results = last(&server, 1, 3);
     let text = |index: usize| results[index]["content"].as_str().unwrap().to_owned();
     assert!(text(0).starts_with("Tool 'fly' not found. Available tools: "), "{}", text(0));
@@ -61,10 +61,10 @@ fn an_unknown_tool_and_malformed_arguments_are_answered_and_the_run_goes_on() {
 /// Without a terminal nobody can be asked, and nobody waits.
 #[test]
 fn a_call_that_needs_a_confirmation_is_refused_with_how_to_allow_it() {
-    let world = World::new();
+    let world = CliFixture::new();
     let call = ("c1", "write_file", r#"{"path": "x", "content": ""}"#);
     let server = Server::new([chat::calls(&[call]), chat::text("I could not.")]);
-    let ran = world.ask(&server, &["--json"]);
+    let ran = world.run_with_server(&server, &["--json"]);
     assert_eq!(ran.code, 0);
     assert!(!world.path("x").exists());
     assert_eq!(ran.json()["denied"][0]["tool"], "write_file");
@@ -73,13 +73,13 @@ fn a_call_that_needs_a_confirmation_is_refused_with_how_to_allow_it() {
 
 #[test]
 fn a_dry_run_changes_nothing_and_lists_what_it_would_have_done() {
-    let world = World::new();
+    let world = CliFixture::new();
     let calls = [
         ("c1", "write_file", r#"{"path": "x", "content": ""}"#),
         ("c2", "run_command", r#"{"command": "touch y"}"#),
     ];
     let server = Server::new([chat::calls(&calls), chat::text("Done.")]);
-    let ran = world.ask(&server, &["--mode", "yolo", "--dry-run"]);
+    let ran = world.run_with_server(&server, &["--mode", "yolo", "--dry-run"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(!world.path("x").exists() && !world.path("y").exists());
     assert!(ran.out.contains("- write_file: ") && ran.out.contains("touch y"), "{}", ran.out);
@@ -87,21 +87,21 @@ fn a_dry_run_changes_nothing_and_lists_what_it_would_have_done() {
 
 #[test]
 fn a_command_has_no_key_in_its_environment() {
-    let world = World::new();
+    let world = CliFixture::new();
     let call = (
         "c1",
         "run_command",
         r#"{"command": "env > env.txt; cat /proc/$PPID/environ >> env.txt; true"}"#,
     );
     let server = Server::new([chat::calls(&[call]), chat::text("Done.")]);
-    assert_eq!(world.ask(&server, &["--mode", "yolo"]).code, 0);
+    assert_eq!(world.run_with_server(&server, &["--mode", "yolo"]).code, 0);
     assert!(!world.read("env.txt").contains("canary"));
 }
 
 /// Fault X1: what the user's own programs run or obey is not written in any mode, unless nothing is confined.
 #[test]
 fn no_tool_writes_the_hooks_or_the_settings_of_a_project() {
-    let world = World::new();
+    let world = CliFixture::new();
     world.write(".git/config", "[core]\n").write(".git/hooks/old", "");
     let calls = [".git/config", ".git/hooks/pre-commit", ".architect/config.toml"]
         .map(|path| (path, format!(r#"{{"path": "{path}", "content": "evil"}}"#)));
@@ -109,10 +109,10 @@ fn no_tool_writes_the_hooks_or_the_settings_of_a_project() {
     let ask = |args: &[&str]| {
         let server = Server::new([chat::calls(&calls), chat::text("I see.")]);
         let args = [&["--mode", "yolo", "--allow", "write_file", "--json"], args].concat();
-        (world.ask(&server, &args), server)
+        (world.run_with_server(&server, &args), server)
     };
     let (ran, server) = ask(&[]);
-    assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.err);
+    assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
     assert_eq!(ran.json()["denied"].as_array().unwrap().len(), 3);
     for result in last(&server, 1, 3) {
         let said = result["content"].as_str().unwrap();
@@ -127,27 +127,27 @@ fn no_tool_writes_the_hooks_or_the_settings_of_a_project() {
 
 #[test]
 fn an_answer_that_a_quality_gate_never_accepts_is_no_success() {
-    let world = World::new();
+    let world = CliFixture::new();
     let gate = |required: bool| {
         format!(
             "guardrails.quality_gates=[{{ name = 'no', command = 'false', required = {required} }}]"
         )
     };
     let server = Server::repeating([chat::text("Done.")]);
-    let ran = world.ask(&server, &["--json", "--set", &gate(true)]);
-    assert_eq!(ran.end(), end(2, "checks_failed", "partial"), "{}", ran.err);
+    let ran = world.run_with_server(&server, &["--json", "--set", &gate(true)]);
+    assert_eq!(ran.outcome(), outcome(2, "checks_failed", "partial"), "{}", ran.err);
     assert_eq!((ran.json()["output"].as_str(), server.requests().len()), (Some("Done."), 6));
-    let ran = world.ask(&server, &["--json", "--set", &gate(false)]);
-    assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.err);
+    let ran = world.run_with_server(&server, &["--json", "--set", &gate(false)]);
+    assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
 }
 
 #[test]
 fn a_quality_gate_sends_the_answer_back_until_it_passes() {
-    let world = World::new();
+    let world = CliFixture::new();
     let gate = "guardrails.quality_gates=[{ name = 'there', command = 'test -f x || (echo no x; false)' }]";
     let call = ("c1", "write_file", r#"{"path": "x", "content": ""}"#);
     let server = Server::new([chat::text("Done."), chat::calls(&[call]), chat::text("Now it is.")]);
-    let ran = world.ask(&server, &["--mode", "yolo", "--set", gate]);
+    let ran = world.run_with_server(&server, &["--mode", "yolo", "--set", gate]);
     assert_eq!((ran.code, ran.out.as_str()), (0, "Now it is.\n"), "{}", ran.err);
     assert!(last(&server, 1, 1)[0]["content"].as_str().unwrap().contains("no x"));
 }
@@ -155,9 +155,9 @@ fn a_quality_gate_sends_the_answer_back_until_it_passes() {
 /// A rule for a tool that does not exist would deny nothing.
 #[test]
 fn a_rule_for_no_tool_is_a_mistake() {
-    let (world, server) = (World::new(), Server::repeating([chat::text("Done.")]));
-    let ran = world.ask(&server, &["--deny", "run_comand(*)"]);
+    let (world, server) = (CliFixture::new(), Server::repeating([chat::text("Done.")]));
+    let ran = world.run_with_server(&server, &["--deny", "run_comand(*)"]);
     let told = "there is no tool `run_comand`, did you mean `run_command`?";
     assert!(ran.code == 3 && ran.err.contains(told), "{} {}", ran.code, ran.err);
-    assert_eq!(world.ask(&server, &["--deny", "mcp_git_*"]).code, 0);
+    assert_eq!(world.run_with_server(&server, &["--deny", "mcp_git_*"]).code, 0);
 }

@@ -2,15 +2,15 @@
 
 use serde_json::{Value, json};
 
-use super::world::{World, end, finish};
+use super::fixture::{CliFixture, outcome, wait_for_exit};
 use crate::support::chat;
-use crate::support::server::{Received, Reply, Server};
+use crate::support::server::{ReceivedRequest, ScriptedReply, Server};
 
 const DONE: &str = "[[turn]]\ntext = \"Done.\"\n";
 
 #[test]
 fn an_unknown_agent_is_refused_whatever_else_is_said_of_it() {
-    let world = World::new();
+    let world = CliFixture::new();
     let known = "known agents: build, plan, resume, review";
     let ways: [&[&str]; 5] = [
         &["-a", "nobody"],
@@ -20,22 +20,22 @@ fn an_unknown_agent_is_refused_whatever_else_is_said_of_it() {
         &["-a", "nobody", "--mode", "yolo", "--json"],
     ];
     for args in ways {
-        let ran = world.play(DONE, args);
+        let ran = world.run_script(DONE, args);
         assert_eq!(ran.code, 3, "{args:?} {}", ran.err);
         assert!(ran.err.contains("no agent `nobody`") && ran.err.contains(known), "{}", ran.err);
         assert!(!ran.err.contains("did you mean"), "{}", ran.err);
     }
-    let ran = world.play(DONE, &["-a", "biuld", "--mode", "yolo"]);
+    let ran = world.run_script(DONE, &["-a", "biuld", "--mode", "yolo"]);
     assert!(ran.err.contains("did you mean `build`?"), "{}", ran.err);
     // One that options define is an agent.
     let tools = "agents.helper.allowed_tools=['read_file']";
-    let ran = world.play(DONE, &["-a", "helper", "--mode", "yolo", "--set", tools]);
+    let ran = world.run_script(DONE, &["-a", "helper", "--mode", "yolo", "--set", tools]);
     assert_eq!(ran.code, 0, "{}", ran.err);
 }
 
 #[test]
 fn the_nearest_option_is_suggested_by_its_letters() {
-    let world = World::new();
+    let world = CliFixture::new();
     for (typed, meant) in [("--modle", "--model"), ("--budegt=1", "--budget"), ("--jsno", "--json")]
     {
         let ran = world.run(&["run", "x", typed]);
@@ -50,7 +50,7 @@ fn the_nearest_option_is_suggested_by_its_letters() {
 
 #[test]
 fn only_an_unknown_command_is_taken_for_a_task() {
-    let world = World::new();
+    let world = CliFixture::new();
     let hint = "a task is given to `run`";
     assert!(world.run(&["mend it"]).err.contains(hint));
     assert!(!world.run(&["sessions", "lst"]).err.contains(hint));
@@ -58,10 +58,10 @@ fn only_an_unknown_command_is_taken_for_a_task() {
 
 #[test]
 fn a_file_that_can_t_be_read_is_a_matter_of_usage() {
-    let world = World::new();
+    let world = CliFixture::new();
     let ran = world.run(&["sessions", "import", "nowhere.jsonl"]);
     assert!(ran.code == 3 && ran.err.contains("nowhere.jsonl"), "{}", ran.err);
-    let ran = world.play(DONE, &["-c", "nowhere.toml"]);
+    let ran = world.run_script(DONE, &["-c", "nowhere.toml"]);
     assert!(ran.code == 3 && ran.err.contains("nowhere.toml"), "{}", ran.err);
     assert!(!ran.err.contains("config show"), "{}", ran.err);
 }
@@ -72,25 +72,25 @@ fn a_file_that_can_t_be_read_is_a_matter_of_usage() {
 fn a_workspace_whose_path_is_not_utf_8_is_refused_before_any_model_call() {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
-    let world = World::new();
+    let world = CliFixture::new();
     let odd = world.path("w").with_file_name(OsStr::from_bytes(b"w\xff"));
     std::fs::create_dir(&odd).unwrap();
-    let script = world.script(DONE);
+    let script = world.script_model(DONE);
     let mut command = world.command(&["run", "x", "--model", &script]);
-    let ran = finish(command.current_dir(&odd).spawn().unwrap());
+    let ran = wait_for_exit(command.current_dir(&odd).spawn().unwrap());
     assert!(ran.code == 3 && ran.err.contains("its path is not UTF-8"), "{}", ran.err);
     assert!(ran.err.contains("name another folder with --workspace"), "{}", ran.err);
     // Nor is such a name looked for under another one.
     for option in ["--workspace", "--config", "--log-file"] {
         let mut command = world.command(&["run", "x", "--model", &script, option]);
-        let ran = finish(command.arg(&odd).spawn().unwrap());
+        let ran = wait_for_exit(command.arg(&odd).spawn().unwrap());
         assert!(ran.code == 3 && ran.err.contains("UTF-8"), "{option} {}", ran.err);
     }
 }
 
 #[test]
 fn a_limit_that_is_not_a_number_is_refused_with_what_is_expected() {
-    let world = World::new();
+    let world = CliFixture::new();
     for (option, value, expected) in [
         ("--timeout", "5m", "expected a number of seconds, without a unit, such as 300"),
         ("--step-timeout", "", "expected a number of seconds"),
@@ -105,8 +105,8 @@ fn a_limit_that_is_not_a_number_is_refused_with_what_is_expected() {
 
 #[test]
 fn an_empty_task_is_refused_with_where_it_came_from() {
-    let world = World::new();
-    let script = world.script(DONE);
+    let world = CliFixture::new();
+    let script = world.script_model(DONE);
     for (prompt, said) in
         [("-", "(nothing came from standard input)"), (" ", "the task is empty\n")]
     {
@@ -119,11 +119,11 @@ fn an_empty_task_is_refused_with_where_it_came_from() {
 /// Nothing is paid for an answer that can't be kept.
 #[test]
 fn a_file_that_can_t_be_written_is_refused_before_the_run() {
-    let world = World::new();
+    let world = CliFixture::new();
     world.write("file", "").write("folder/x", "");
     for path in ["file/answer.md", "file/a/answer.md", "folder"] {
         for option in ["-o", "--report-file"] {
-            let ran = world.play(DONE, &[option, path]);
+            let ran = world.run_script(DONE, &[option, path]);
             assert!(ran.code == 3 && ran.out.is_empty(), "{path} {}", ran.err);
             assert!(
                 ran.err.contains("could not write") && ran.err.contains("a folder"),
@@ -133,20 +133,20 @@ fn a_file_that_can_t_be_written_is_refused_before_the_run() {
         }
     }
     for path in ["new/a/answer.md", "file", "/dev/null"] {
-        let ran = world.play(DONE, &["-o", path]);
+        let ran = world.run_script(DONE, &["-o", path]);
         assert_eq!(ran.code, 0, "{path} {}", ran.err);
     }
-    let ran = world.play(DONE, &["--output-schema", "none.json"]);
+    let ran = world.run_script(DONE, &["--output-schema", "none.json"]);
     let said = "could not read the schema of the answer from none.json";
     assert!(ran.code == 3 && ran.err.contains(said), "{}", ran.err);
 }
 
 #[test]
 fn wrong_usage_is_a_document_for_who_reads_documents() {
-    let world = World::new();
+    let world = CliFixture::new();
     for args in [["run", "--json", "--jsn"], ["resume", "--json", "--jsn"]] {
         let ran = world.run(&args);
-        assert_eq!(ran.end(), end(3, "-", "failed"), "{}", ran.out);
+        assert_eq!(ran.outcome(), outcome(3, "-", "failed"), "{}", ran.out);
         assert!(ran.json()["error"].as_str().unwrap().contains("--jsn"), "{}", ran.out);
     }
     let ran = world.run(&["run", "x", "--output-format", "stream-json", "--max-steps", "many"]);
@@ -158,10 +158,10 @@ fn wrong_usage_is_a_document_for_who_reads_documents() {
 
 #[test]
 fn a_variable_that_no_setting_has_is_no_matter_of_trust() {
-    let world = World::new();
-    let model = world.script(DONE);
+    let world = CliFixture::new();
+    let model = world.script_model(DONE);
     let mut command = world.command(&["run", "x", "--model", &model]);
-    let ran = finish(command.env("ARCHITECT_MODEL", "x").spawn().unwrap());
+    let ran = wait_for_exit(command.env("ARCHITECT_MODEL", "x").spawn().unwrap());
     assert_eq!(ran.code, 0);
     assert!(ran.err.contains("did you mean `ARCHITECT_LLM_MODEL`?"), "{}", ran.err);
     assert!(!ran.err.contains("trust"), "{}", ran.err);
@@ -169,15 +169,15 @@ fn a_variable_that_no_setting_has_is_no_matter_of_trust() {
 
 #[test]
 fn a_refused_request_without_a_key_says_that_none_was_sent() {
-    let world = World::new();
-    let refused = || Reply::new(401, r#"{"error": {"message": "who are you?"}}"#);
+    let world = CliFixture::new();
+    let refused = || ScriptedReply::with_length(401, r#"{"error": {"message": "who are you?"}}"#);
     let server = Server::new([refused(), refused(), refused()]);
     let base = server.url("/v1");
     let run = |args: &[&str], key: Option<&str>| {
         let model = ["run", "x", "--model", "openai-chat/fake", "--api-base", &base];
         let mut command = world.command(&[&model[..], args].concat());
         key.map(|key| command.env("OPENAI_API_KEY", key));
-        finish(command.spawn().unwrap())
+        wait_for_exit(command.spawn().unwrap())
     };
     let ran = run(&[], None);
     assert_eq!(ran.code, 4);
@@ -189,19 +189,19 @@ fn a_refused_request_without_a_key_says_that_none_was_sent() {
 
 #[test]
 fn denied_calls_are_told_and_fail_a_run_that_wants_that() {
-    let world = World::new();
+    let world = CliFixture::new();
     let script = "[[turn]]\ncalls = [{ name = \"write_file\", arguments = { path = \"a\", content = \"\" } }]\n\
                   [[turn]]\ntext = \"Done.\"\n[[turn]]\ntext = \"Again.\"\n";
     let report = ["--report-file", "report.md"];
-    let ran = world.play(script, &report);
+    let ran = world.run_script(script, &report);
     assert_eq!(ran.code, 0);
     assert!(ran.err.contains("1 tool call was denied: write_file"), "{}", ran.err);
     assert!(world.read("report.md").contains("1 denied call"), "{}", world.read("report.md"));
     for args in
         [["--fail-on-denied", "--json"], ["--set=permissions.fail_on_denied=true", "--json"]]
     {
-        let ran = world.play(script, &args);
-        assert_eq!(ran.end(), end(2, "checks_failed", "partial"), "{}", ran.out);
+        let ran = world.run_script(script, &args);
+        assert_eq!(ran.outcome(), outcome(2, "checks_failed", "partial"), "{}", ran.out);
         assert_eq!(
             (&ran.json()["output"], &ran.json()["denied"][0]["tool"]),
             (&json!("Done."), &json!("write_file"))
@@ -211,55 +211,55 @@ fn denied_calls_are_told_and_fail_a_run_that_wants_that() {
     assert_eq!(sessions[0]["status"], "partial");
     // Another task is another matter.
     let ran = world.run(&["resume", "last", "Say it again.", "--json"]);
-    assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.out);
-    let ran = world.play(script, &["--fail-on-denied", "--json", "--mode", "yolo"]);
-    assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.out);
+    assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.out);
+    let ran = world.run_script(script, &["--fail-on-denied", "--json", "--mode", "yolo"]);
+    assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.out);
 }
 
 /// A sub-agent that was denied something counts, too.
 #[test]
 fn what_a_sub_agent_was_denied_fails_a_run_that_wants_that() {
-    let world = World::new();
+    let world = CliFixture::new();
     let script = "[[turn]]\ncalls = [{ name = \"dispatch_subagent\", arguments = { agent = \"build\", task = \"Write.\" } }]\n\
                   [[turn]]\ncalls = [{ name = \"write_file\", arguments = { path = \"a\", content = \"\" } }]\n\
                   [[turn]]\ntext = \"I could not.\"\n[[turn]]\ntext = \"Done.\"\n";
     let dispatch = "--allow=dispatch_subagent";
-    let ran = world.play(script, &["--json", dispatch]);
-    assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.out);
-    let ran = world.play(script, &["--json", dispatch, "--fail-on-denied"]);
-    assert_eq!(ran.end(), end(2, "checks_failed", "partial"), "{}", ran.out);
+    let ran = world.run_script(script, &["--json", dispatch]);
+    assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.out);
+    let ran = world.run_script(script, &["--json", dispatch, "--fail-on-denied"]);
+    assert_eq!(ran.outcome(), outcome(2, "checks_failed", "partial"), "{}", ran.out);
     assert_eq!(ran.json()["denied"][0]["tool"], "dispatch_subagent");
 }
 
 /// The preset works as written, in a fresh checkout with a fresh home.
 #[test]
 fn the_ci_preset_works_once_it_is_trusted_for_the_run() {
-    let world = World::new();
+    let world = CliFixture::new();
     let script = "price = { input = 1.0, output = 1.0 }\n[[turn]]\n\
                   calls = [{ name = \"write_file\", arguments = { path = \"a\", content = \"\" } }]\n\
                   [[turn]]\ntext = \"Done.\"\n";
     assert_eq!(world.run(&["init", "--preset", "ci"]).code, 0);
-    let ran = world.play(script, &["--json"]);
-    assert_eq!(ran.end(), end(2, "checks_failed", "partial"), "{}", ran.out);
+    let ran = world.run_script(script, &["--json"]);
+    assert_eq!(ran.outcome(), outcome(2, "checks_failed", "partial"), "{}", ran.out);
     assert!(ran.err.contains("ARCHITECT_TRUST=1"), "{}", ran.err);
-    let ran = world.play(script, &["--json", "--trust"]);
-    assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.err);
-    let model = world.script(script);
+    let ran = world.run_script(script, &["--json", "--trust"]);
+    assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
+    let model = world.script_model(script);
     let trusting = |value: &str| {
         let mut command = world.command(&["run", "x", "--json", "--model", &model]);
-        finish(command.env("ARCHITECT_TRUST", value).spawn().unwrap())
+        wait_for_exit(command.env("ARCHITECT_TRUST", value).spawn().unwrap())
     };
     assert_eq!(["1", "true", "0", ""].map(|value| trusting(value).code), [0, 0, 2, 2]);
     let ran = trusting("yes");
     assert!(ran.code == 3 && ran.err.contains("ARCHITECT_TRUST: must be 1 or 0"), "{}", ran.err);
     // Nothing of that is remembered.
-    assert_eq!(world.play(script, &[]).code, 2);
+    assert_eq!(world.run_script(script, &[]).code, 2);
 }
 
 #[test]
 fn doctor_looks_at_trust_and_servers_and_tries_the_key_when_asked_to() {
-    let world = World::new();
-    let refused = Reply::new(401, r#"{"error": {"message": "who are you?"}}"#);
+    let world = CliFixture::new();
+    let refused = ScriptedReply::with_length(401, r#"{"error": {"message": "who are you?"}}"#);
     let server = Server::new([chat::text("ok"), refused]);
     let base = server.url("/v1");
     world.write(".architect/config.toml", "[agents.build]\nconfirm_mode = \"yolo\"\n");
@@ -290,14 +290,14 @@ fn doctor_looks_at_trust_and_servers_and_tries_the_key_when_asked_to() {
     let (model, ..) = doctor(&["--online"]);
     assert_eq!(model.0, json!("bad"));
     assert!(model.1.contains("no key was sent"), "{}", model.1);
-    let sent: Vec<Value> = server.requests().iter().map(Received::json).collect();
+    let sent: Vec<Value> = server.requests().iter().map(ReceivedRequest::json).collect();
     assert_eq!(sent[0]["messages"].as_array().unwrap().len(), 2);
 }
 
 #[test]
 fn lists_fit_a_terminal_of_eighty_columns() {
-    let world = World::new();
-    let model = world.script(&format!("price = {{ input = 1.0, output = 1.0 }}\n{DONE}"));
+    let world = CliFixture::new();
+    let model = world.script_model(&format!("price = {{ input = 1.0, output = 1.0 }}\n{DONE}"));
     let task =
         "A task of many words, which does not fit behind everything else that is said of it. "
             .repeat(3);

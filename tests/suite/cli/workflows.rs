@@ -2,12 +2,12 @@
 
 use serde_json::json;
 
-use super::world::{World, end, finish};
+use super::fixture::{CliFixture, outcome, wait_for_exit};
 use crate::support::chat;
 use crate::support::server::Server;
 
 /// Returns what the model is told last in a request.
-fn told(server: &Server, request: usize) -> String {
+fn messages_to_model(server: &Server, request: usize) -> String {
     let body = server.requests()[request].json();
     let messages = body["messages"].as_array().unwrap();
     messages.last().unwrap()["content"].as_str().unwrap().to_owned()
@@ -15,25 +15,25 @@ fn told(server: &Server, request: usize) -> String {
 
 #[test]
 fn a_plan_goes_before_the_work_and_both_are_counted() {
-    let world = World::new();
+    let world = CliFixture::new();
     let call = ("c", "write_file", r#"{"path": "x", "content": ""}"#);
     let server =
         Server::new([chat::text("1. Write x."), chat::calls(&[call]), chat::text("Written.")]);
-    let ran = world.ask(&server, &["--plan-first", "--mode", "yolo", "--json"]);
-    assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.err);
+    let ran = world.run_with_server(&server, &["--plan-first", "--mode", "yolo", "--json"]);
+    assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
     assert_eq!((&ran.json()["output"], &ran.json()["llm_calls"]), (&json!("Written."), &json!(3)));
-    assert!(told(&server, 1).starts_with("Do it.\n\n## Plan\n\n1. Write x."));
+    assert!(messages_to_model(&server, 1).starts_with("Do it.\n\n## Plan\n\n1. Write x."));
     let tools = server.requests()[0].json()["tools"].to_string();
     assert!(tools.contains("read_file") && !tools.contains("write_file"), "{tools}");
 }
 
 #[test]
 fn a_basic_evaluation_that_is_not_satisfied_makes_the_run_partial() {
-    let world = World::new();
+    let world = CliFixture::new();
     let verdict = r#"{"completed": false, "confidence": 0.9, "issues": ["no test"]}"#;
     let server = Server::new([chat::text("Done."), chat::text(verdict)]);
-    let ran = world.ask(&server, &["--self-eval", "basic", "--json"]);
-    assert_eq!(ran.end(), end(2, "evaluation_failed", "partial"), "{}", ran.err);
+    let ran = world.run_with_server(&server, &["--self-eval", "basic", "--json"]);
+    assert_eq!(ran.outcome(), outcome(2, "evaluation_failed", "partial"), "{}", ran.err);
     let json = ran.json();
     assert_eq!((&json["output"], &json["llm_calls"]), (&json!("Done."), &json!(2)));
     assert_eq!(json["evaluation"]["issues"], json!(["no test"]));
@@ -42,11 +42,11 @@ fn a_basic_evaluation_that_is_not_satisfied_makes_the_run_partial() {
 
 #[test]
 fn a_basic_evaluation_that_is_satisfied_changes_nothing() {
-    let world = World::new();
+    let world = CliFixture::new();
     let verdict = r#"{"completed": true, "confidence": 0.8}"#;
     let server = Server::new([chat::text("Done."), chat::text(verdict)]);
-    let ran = world.ask(&server, &["--self-eval", "basic", "--json"]);
-    assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.err);
+    let ran = world.run_with_server(&server, &["--self-eval", "basic", "--json"]);
+    assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
     assert!(!ran.err.contains("judged"), "{}", ran.err);
 }
 
@@ -63,10 +63,15 @@ fn a_judge_that_is_not_sure_or_says_nothing_is_not_satisfied() {
         ("basic", "Well, who knows.", "the evaluation of the answer has no verdict"),
         ("full", "Well, who knows.", "the evaluation of the answer has no verdict"),
     ] {
-        let world = World::new();
+        let world = CliFixture::new();
         let server = Server::new([chat::text("Done."), chat::text(said)]);
-        let ran = world.ask(&server, &["--self-eval", mode, "--json"]);
-        assert_eq!(ran.end(), end(2, "evaluation_failed", "partial"), "{said}: {}", ran.err);
+        let ran = world.run_with_server(&server, &["--self-eval", mode, "--json"]);
+        assert_eq!(
+            ran.outcome(),
+            outcome(2, "evaluation_failed", "partial"),
+            "{said}: {}",
+            ran.err
+        );
         assert_eq!(ran.json()["output"], "Done.");
         assert!(ran.err.contains(warning), "{}", ran.err);
     }
@@ -74,25 +79,25 @@ fn a_judge_that_is_not_sure_or_says_nothing_is_not_satisfied() {
 
 #[test]
 fn a_full_evaluation_that_is_never_satisfied_makes_the_run_partial() {
-    let world = World::new();
+    let world = CliFixture::new();
     let bad = r#"{"completed": false, "confidence": 0.9, "issues": ["no test"]}"#;
     let server = Server::new(["One.", bad, "Two.", bad].map(chat::text));
     let args =
         ["--self-eval", "full", "--set", "evaluation.max_retries=1", "--exit-code-on-partial", "0"];
-    let ran = world.ask(&server, &[&args[..], &["--json"]].concat());
-    assert_eq!(ran.end(), end(0, "evaluation_failed", "partial"), "{}", ran.err);
+    let ran = world.run_with_server(&server, &[&args[..], &["--json"]].concat());
+    assert_eq!(ran.outcome(), outcome(0, "evaluation_failed", "partial"), "{}", ran.err);
     assert_eq!((&ran.json()["output"], server.requests().len()), (&json!("Two."), 4));
 }
 
 #[test]
 fn a_full_evaluation_sends_the_work_back_into_the_same_session() {
-    let world = World::new();
+    let world = CliFixture::new();
     let bad = r#"{"completed": false, "confidence": 0.9, "issues": ["no test"]}"#;
     let good = r#"{"completed": true, "confidence": 0.95}"#;
     let replies = ["Done.", bad, "Now with a test.", good].map(chat::text);
     let server = Server::new(replies);
-    let ran = world.ask(&server, &["--self-eval", "full", "--json"]);
-    assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.err);
+    let ran = world.run_with_server(&server, &["--self-eval", "full", "--json"]);
+    assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
     assert_eq!(ran.json()["output"], "Now with a test.");
     let again = server.requests()[2].json()["messages"].to_string();
     assert!(again.contains("Do it.") && again.contains("no test"), "{again}");
@@ -102,10 +107,10 @@ fn a_full_evaluation_sends_the_work_back_into_the_same_session() {
 /// What the first run has spent, the second one does not have.
 #[test]
 fn the_runs_share_their_limits() {
-    let world = World::new();
+    let world = CliFixture::new();
     let server = Server::repeating([chat::text("A plan.")]);
     let used = (chat::USAGE.0 + chat::USAGE.1).to_string();
-    let ran = world.ask(&server, &["--plan-first", "--max-tokens", &used, "--json"]);
+    let ran = world.run_with_server(&server, &["--plan-first", "--max-tokens", &used, "--json"]);
     assert_eq!(ran.code, 2, "{}", ran.err);
     assert_eq!(ran.json()["stop_reason"], "budget_exceeded");
 }
@@ -117,7 +122,7 @@ pub(crate) const PRICES: &str =
 /// The second and the third round go on in the session of the first one, and have its account.
 #[test]
 fn money_is_counted_once_however_often_the_work_is_sent_back() {
-    let world = World::new();
+    let world = CliFixture::new();
     let bad = r#"{"completed": false, "confidence": 0.9, "issues": ["no test"]}"#;
     let good = r#"{"completed": true, "confidence": 0.95}"#;
     let server = Server::new(["One.", bad, "Two.", bad, "Three.", good].map(chat::text));
@@ -125,8 +130,8 @@ fn money_is_counted_once_however_often_the_work_is_sent_back() {
     let prices = format!("costs.prices_file={}", prices.display());
     let retries = "evaluation.max_retries=2";
     let args = ["--self-eval", "full", "--budget", "1.4", "--set", &prices, "--set", retries];
-    let ran = world.ask(&server, &[&args[..], &["--json"]].concat());
-    assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.err);
+    let ran = world.run_with_server(&server, &[&args[..], &["--json"]].concat());
+    assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
     let json = ran.json();
     assert_eq!((&json["output"], &json["llm_calls"]), (&json!("Three."), &json!(6)));
     assert_eq!(
@@ -136,18 +141,19 @@ fn money_is_counted_once_however_often_the_work_is_sent_back() {
     assert_eq!((&json["cost"], &json["usage"]["output_tokens"]), (&json!(1.2), &json!(120)));
     let mut resume =
         world.command(&["resume", "last", "And further.", "--json", "--budget", "0.6"]);
-    let ran = finish(resume.env("OPENAI_API_KEY", "k").spawn().unwrap());
-    assert_eq!(ran.end().1, "budget_exceeded", "{}", ran.err);
+    let ran = wait_for_exit(resume.env("OPENAI_API_KEY", "k").spawn().unwrap());
+    assert_eq!(ran.outcome().1, "budget_exceeded", "{}", ran.err);
 }
 
 #[test]
 fn a_plan_and_its_work_cost_what_they_cost() {
-    let world = World::new();
+    let world = CliFixture::new();
     let server = Server::new(["A plan.", "Done."].map(chat::text));
     let prices = world.write("prices.toml", PRICES).path("prices.toml");
     let prices = format!("costs.prices_file={}", prices.display());
-    let ran = world.ask(&server, &["--plan-first", "--budget", "0.6", "--set", &prices, "--json"]);
-    assert_eq!(ran.end(), end(0, "llm_done", "success"), "{}", ran.err);
+    let ran = world
+        .run_with_server(&server, &["--plan-first", "--budget", "0.6", "--set", &prices, "--json"]);
+    assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
     let expected = json!({"total_cost_usd": 0.4, "by_source": {"agent": 0.2, "plan": 0.2}});
     assert_eq!((&ran.json()["costs"], &ran.json()["llm_calls"]), (&expected, &json!(2)));
 }

@@ -1,17 +1,17 @@
 //! Which layer holds, and where a value comes from.
 
-use architect::config::{ConfirmMode, FileState, McpTransport, Shown};
-use architect::model::{Micros, Span};
+use architect::config::{ConfigFileState, ConfirmModeSetting, EffectiveValue, McpTransportConfig};
+use architect::model::{MicroUsd, TimeSpan};
 use architect::port::HookPoint;
 
-use super::setup::Setup;
+use super::fixture::ConfigFixture;
 
 /// Fault K10: each layer beats the ones before it, and the winner is named.
 #[test]
 fn each_layer_beats_the_ones_below_it_and_is_named() {
     let key = "limits.max_steps";
     let steps = |steps: u32| format!("[limits]\nmax_steps = {steps}\n");
-    let setup = Setup::new();
+    let setup = ConfigFixture::new();
     assert_eq!(setup.shown(key), ("50".into(), "default".into()));
     let setup = setup.user(&steps(1));
     let user = "home/.config/architect/config.toml:2:13";
@@ -34,17 +34,17 @@ fn each_layer_beats_the_ones_below_it_and_is_named() {
 
 #[test]
 fn a_profile_is_a_table_a_file_or_both() {
-    let setup = Setup::new()
+    let setup = ConfigFixture::new()
         .user("[profiles.p.limits]\nmax_steps = 5\ntimeout = 6\n")
         .write("home/.config/architect/profiles/p.toml", "limits.timeout = 7\n")
         .profile("p");
     let limits = setup.load().settings.limits;
-    assert_eq!((limits.max_steps, limits.timeout), (5, Some(Span::secs(7))));
+    assert_eq!((limits.max_steps, limits.timeout), (5, Some(TimeSpan::from_secs(7))));
 }
 
 #[test]
 fn the_profile_and_the_file_can_be_named_by_variables() {
-    let setup = Setup::new().user("[profiles.p.limits]\nmax_steps = 5\n");
+    let setup = ConfigFixture::new().user("[profiles.p.limits]\nmax_steps = 5\n");
     let file = setup.path("ci.toml").display().to_string();
     let setup = setup
         .write("ci.toml", "language = 'es'\n")
@@ -56,7 +56,7 @@ fn the_profile_and_the_file_can_be_named_by_variables() {
 
 #[test]
 fn variables_and_options_are_read_as_their_key_wants_it() {
-    let setup = Setup::new()
+    let setup = ConfigFixture::new()
         .variable("ARCHITECT_LLM_STREAM", "false")
         .variable("ARCHITECT_LIMITS_BUDGET_USD", "0.5")
         .variable("ARCHITECT_PERMISSIONS_DENY", "a, b")
@@ -66,8 +66,8 @@ fn variables_and_options_are_read_as_their_key_wants_it() {
         .flag("permissions.deny", "c(d, e)", "--deny");
     let settings = setup.load().settings;
     assert!(!settings.llm.stream);
-    assert_eq!(settings.limits.budget_usd, Some(Micros(500_000)));
-    assert_eq!(settings.llm.timeout, Span::millis(1_500));
+    assert_eq!(settings.limits.budget_usd, Some(MicroUsd(500_000)));
+    assert_eq!(settings.llm.timeout, TimeSpan::from_millis(1_500));
     assert_eq!(settings.llm.model.unwrap().as_str(), "5");
     assert_eq!(settings.mcp.servers[0].name.as_str(), "m");
     assert_eq!(settings.permissions.deny, ["a", "b", "c(d, e)"]);
@@ -77,39 +77,43 @@ fn variables_and_options_are_read_as_their_key_wants_it() {
 fn hooks_and_servers_of_all_layers_add_up() {
     let hook = |name: &str| format!("[[hooks.stop]]\nname = '{name}'\ncommand = 'true'\n");
     let server = "[[mcp.servers]]\nname = 'm'\ncommand = 'theirs'\n";
-    let setup = Setup::new()
+    let setup = ConfigFixture::new()
         .user(&format!("{}{}", hook("a"), server.replace("theirs", "mine")))
         .project(&format!("{}{server}", hook("b")))
         .write("project/.mcp.json", r#"{"mcpServers": {"n": {"command": "x"}}}"#)
         .trusted();
     let settings = setup.load().settings;
-    let hooks: Vec<&str> = settings.hooks.at(HookPoint::Stop).map(|h| h.name.as_str()).collect();
+    let hooks: Vec<&str> =
+        settings.hooks.enabled_at(HookPoint::Stop).map(|h| h.name.as_str()).collect();
     assert_eq!(hooks, ["a", "b"]);
     let servers: Vec<&str> = settings.mcp.servers.iter().map(|s| s.name.as_str()).collect();
     assert_eq!(servers, ["m", "n"]);
-    let McpTransport::Stdio { command, .. } = &settings.mcp.servers[0].transport else { panic!() };
+    let McpTransportConfig::Stdio { command, .. } = &settings.mcp.servers[0].transport else {
+        panic!()
+    };
     assert_eq!(command, "theirs");
 }
 
 #[test]
 fn secrets_of_servers_are_neither_shown_nor_printed() {
-    let setup = Setup::new()
+    let setup = ConfigFixture::new()
         .write("mcp.json", r#"{"mcpServers": {"n": {"command": "x", "env": {"T": "${T}"}}}}"#)
         .variable("T", "canary");
     let mut sources = setup.sources.clone();
     sources.mcp_files.push(setup.path("mcp.json"));
     let config = architect::config::load(&sources).unwrap();
-    let McpTransport::Stdio { env, .. } = &config.settings.mcp.servers[0].transport else {
+    let McpTransportConfig::Stdio { env, .. } = &config.settings.mcp.servers[0].transport else {
         panic!()
     };
     assert_eq!(env["T"].reveal(), "canary");
-    let shown: String = config.shown().iter().filter_map(Shown::value).collect();
+    let shown: String =
+        config.effective_values().iter().filter_map(EffectiveValue::value).collect();
     assert!(!shown.contains("canary") && !format!("{config:?}").contains("canary"));
 }
 
 #[test]
 fn agents_come_from_files_and_tables_and_lean_on_build() {
-    let setup = Setup::new()
+    let setup = ConfigFixture::new()
         .write(
             "home/.config/architect/agents/docs.md",
             "---\nallowed_tools: [grep]\nmax_steps: 7\n---\nWrite.\n",
@@ -118,10 +122,13 @@ fn agents_come_from_files_and_tables_and_lean_on_build() {
     let config = setup.load();
     let docs = config.agent("docs").unwrap();
     assert_eq!((&*docs.system_prompt, docs.max_steps), ("Write.", 7));
-    assert_eq!((docs.allowed_tools, docs.confirm_mode), (vec!["grep".into()], ConfirmMode::Yolo));
+    assert_eq!(
+        (docs.allowed_tools, docs.confirm_mode),
+        (vec!["grep".into()], ConfirmModeSetting::Yolo)
+    );
     assert_eq!(config.agent("plan").unwrap().max_steps, 3);
     let build = config.agent("build").unwrap();
-    assert_eq!((build.max_steps, build.confirm_mode), (50, ConfirmMode::ConfirmSensitive));
+    assert_eq!((build.max_steps, build.confirm_mode), (50, ConfirmModeSetting::ConfirmSensitive));
     let names: Vec<String> = config.agents().map(|agent| agent.name.to_string()).collect();
     assert_eq!(names, ["build", "docs", "plan", "resume", "review"]);
     let error = config.agent("biuld").unwrap_err().to_string();
@@ -131,9 +138,9 @@ fn agents_come_from_files_and_tables_and_lean_on_build() {
 
 #[test]
 fn the_lower_step_limit_holds_unless_this_run_alone_says_otherwise() {
-    let setup = Setup::new().user("limits.max_steps = 10");
+    let setup = ConfigFixture::new().user("limits.max_steps = 10");
     assert_eq!(setup.load().agent("plan").unwrap().max_steps, 10);
-    let setup = Setup::new().user("limits.max_steps = 100");
+    let setup = ConfigFixture::new().user("limits.max_steps = 100");
     assert_eq!(setup.load().agent("plan").unwrap().max_steps, 30);
     let setup = setup.flag("limits.max_steps", "60", "--max-steps");
     assert_eq!(setup.load().agent("plan").unwrap().max_steps, 60);
@@ -141,7 +148,7 @@ fn the_lower_step_limit_holds_unless_this_run_alone_says_otherwise() {
 
 #[test]
 fn the_workspace_decides_where_the_project_is() {
-    let setup = Setup::new()
+    let setup = ConfigFixture::new()
         .write("elsewhere/.architect/config.toml", "limits.max_steps = 9")
         .flag("workspace.root", "../elsewhere", "--workspace");
     assert_eq!(setup.shown("limits.max_steps").0, "9");
@@ -150,18 +157,18 @@ fn the_workspace_decides_where_the_project_is() {
 
 #[test]
 fn the_files_that_were_looked_for_are_named() {
-    let setup = Setup::new().user("").project("");
+    let setup = ConfigFixture::new().user("").project("");
     let config = setup.load();
-    let states: Vec<FileState> = config.files().iter().map(|file| file.state).collect();
-    assert_eq!(states, [FileState::Read, FileState::OnlyTightens]);
-    let state = Setup::new().load().files()[0].state;
-    assert_eq!(state, FileState::Absent);
+    let states: Vec<ConfigFileState> = config.files().iter().map(|file| file.state).collect();
+    assert_eq!(states, [ConfigFileState::Read, ConfigFileState::OnlyTightens]);
+    let state = ConfigFixture::new().load().files()[0].state;
+    assert_eq!(state, ConfigFileState::Absent);
 }
 
 /// Fault K11.
 #[test]
 fn without_a_home_the_defaults_and_the_project_remain() {
-    let mut setup = Setup::new().project("limits.max_steps = 9");
+    let mut setup = ConfigFixture::new().project("limits.max_steps = 9");
     setup.sources.folders = architect::config::Folders::default();
     assert_eq!(setup.shown("limits.max_steps").0, "9");
 }

@@ -1,8 +1,8 @@
 //! Configuration: files, variables and options, above each other.
 
-mod command;
+mod config_command;
+mod fixture;
 mod layers;
 mod options;
 mod problems;
 mod project;
-mod setup;

@@ -1,9 +1,9 @@
 //! `--set`: TOML where it is TOML, a bare word otherwise, for every key that is shown.
 
-use architect::config::Trust;
-use architect::model::Span;
+use architect::config::ProjectTrust;
+use architect::model::TimeSpan;
 
-use super::setup::Setup;
+use super::fixture::ConfigFixture;
 
 #[test]
 fn a_string_of_toml_is_its_text_and_a_bare_word_is_itself() {
@@ -17,16 +17,16 @@ fn a_string_of_toml_is_its_text_and_a_bare_word_is_itself() {
         ("llm.model=\"x", "\"x"),
     ] {
         assert_eq!(
-            Setup::new().set(set).load().settings.llm.model.unwrap().as_str(),
+            ConfigFixture::new().set(set).load().settings.llm.model.unwrap().as_str(),
             model,
             "{set}"
         );
     }
-    let setup = Setup::new().variable("ARCHITECT_LLM_MODEL", "\"x\"");
+    let setup = ConfigFixture::new().variable("ARCHITECT_LLM_MODEL", "\"x\"");
     assert_eq!(setup.load().settings.llm.model.unwrap().as_str(), "x");
-    let told = Setup::new().set("limits.max_steps=\"5\"").problems();
+    let told = ConfigFixture::new().set("limits.max_steps=\"5\"").problems();
     assert!(told[0].contains("a whole number"), "{told:?}");
-    let deny = Setup::new().set("permissions.deny='run_command(a, b)'").load();
+    let deny = ConfigFixture::new().set("permissions.deny='run_command(a, b)'").load();
     assert_eq!(deny.settings.permissions.deny, ["run_command(a, b)"]);
 }
 
@@ -34,7 +34,7 @@ const GATE: &str = "[[guardrails.quality_gates]]\nname = 'tests'\ncommand = 'mak
 
 #[test]
 fn an_empty_list_takes_back_what_files_say() {
-    let setup = || Setup::new().user(&format!("permissions.deny = ['a']\n{GATE}"));
+    let setup = || ConfigFixture::new().user(&format!("permissions.deny = ['a']\n{GATE}"));
     let cleared = setup().set("guardrails.quality_gates=[]").set("permissions.deny=[]").load();
     assert!(cleared.settings.guardrails.quality_gates.is_empty());
     assert!(cleared.settings.permissions.deny.is_empty());
@@ -43,7 +43,7 @@ fn an_empty_list_takes_back_what_files_say() {
     // Neither a variable that happens to be empty nor a file takes anything back, least of all the project's.
     let project =
         || setup().project("permissions.deny = []\n").variable("ARCHITECT_PERMISSIONS_DENY", "");
-    for trust in [Trust::Granted, Trust::Withheld] {
+    for trust in [ProjectTrust::Granted, ProjectTrust::Withheld] {
         assert_eq!(project().trust(trust).load().settings.permissions.deny, ["a"]);
     }
     let told = setup().set("permissions.deny=").problems();
@@ -57,25 +57,25 @@ fn what_is_shown_can_be_set() {
         "{GATE}[[hooks.stop]]\nname = 'h'\ncommand = 'x'\n[[mcp.servers]]\nname = 'm'\ncommand = 'y'\n\
          env = {{ A = 'b' }}\n[permissions.examples]\n'run_command(git push)' = 'deny'\n[agents.docs]\nmax_steps = 3\n"
     );
-    let shown = Setup::new().user(&text).load();
+    let shown = ConfigFixture::new().user(&text).load();
     let shown: Vec<(String, String)> = shown
-        .shown()
+        .effective_values()
         .iter()
         .filter_map(|shown| Some((shown.key.clone(), shown.value()?)))
         .collect();
     assert!(shown.iter().any(|(key, _)| key == "guardrails.quality_gates.tests.timeout"));
     for (key, value) in shown {
-        let set = Setup::new().user(&text).set(&format!("{key}={value}"));
+        let set = ConfigFixture::new().user(&text).set(&format!("{key}={value}"));
         assert_eq!(set.shown(&key), (value, format!("--set {key}")), "{key}");
     }
 }
 
 #[test]
 fn a_key_of_an_entry_is_right_or_wrong_with_the_entry() {
-    let setup = || Setup::new().user(GATE);
+    let setup = || ConfigFixture::new().user(GATE);
     let gates = setup().set("guardrails.quality_gates.tests.timeout=5").load();
     let gate = &gates.settings.guardrails.quality_gates[0];
-    assert_eq!((gate.command.as_str(), gate.timeout), ("make", Span::secs(5)));
+    assert_eq!((gate.command.as_str(), gate.timeout), ("make", TimeSpan::from_secs(5)));
     let path = "--set guardrails.quality_gates";
     for (set, problem) in [
         ("tests.timeout=soon", "tests.timeout: `guardrails.quality_gates.tests.timeout` must be"),

@@ -3,14 +3,14 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use architect::config::{Problem, load};
+use architect::config::{ConfigProblem, load};
 
-use super::setup::Setup;
+use super::fixture::ConfigFixture;
 
 /// Fault K1: the place is named, and nothing of the file is used.
 #[test]
 fn a_syntax_error_has_its_line_and_a_caret() {
-    let setup = Setup::new().user("[limits]\nmax_steps = = 5\n");
+    let setup = ConfigFixture::new().user("[limits]\nmax_steps = = 5\n");
     let error = load(&setup.sources).unwrap_err();
     let problem = &error.problems[0];
     assert!(setup.problems()[0].starts_with("home/.config/architect/config.toml:2:13: "));
@@ -21,7 +21,7 @@ fn a_syntax_error_has_its_line_and_a_caret() {
 /// Fault K2, K3: all of it at once, also where a higher layer covers it.
 #[test]
 fn everything_wrong_in_every_layer_is_told() {
-    let setup = Setup::new()
+    let setup = ConfigFixture::new()
         .user("[llm]\ntimeout = -1\n[sandbx]\nmode = 'off'\n[profiles.p.llm]\nretries = 'x'\n")
         .project("language = 'fr'\n")
         .variable("ARCHITECT_LLM_TIMEOUT", "soon")
@@ -51,7 +51,7 @@ fn everything_wrong_in_every_layer_is_told() {
 /// Fault K6, K7.
 #[test]
 fn a_file_that_cannot_be_relied_on_is_refused() {
-    let setup = Setup::new().user("");
+    let setup = ConfigFixture::new().user("");
     let path = setup.path("home/.config/architect/config.toml");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
     let writable =
@@ -61,7 +61,7 @@ fn a_file_that_cannot_be_relied_on_is_refused() {
     fs::create_dir(&path).unwrap();
     let folder = "home/.config/architect/config.toml is not a regular file";
     assert_eq!(setup.problems(), [folder]);
-    let setup = Setup::new().file("missing.toml");
+    let setup = ConfigFixture::new().file("missing.toml");
     assert_eq!(setup.problems(), ["could not find missing.toml"]);
 }
 
@@ -70,7 +70,7 @@ fn a_file_that_cannot_be_relied_on_is_refused() {
 fn two_servers_or_two_hooks_of_one_name_are_a_mistake() {
     let server = "[[mcp.servers]]\nname = 'm'\ncommand = 'x'\n";
     let hook = "[[hooks.stop]]\nname = 'h'\ncommand = 'x'\n";
-    let setup = Setup::new().user(&format!("{server}{server}{hook}{hook}"));
+    let setup = ConfigFixture::new().user(&format!("{server}{server}{hook}{hook}"));
     let expected = [
         "home/.config/architect/config.toml:4:1: `mcp.servers` has two entries with the name `m`",
         "home/.config/architect/config.toml:10:1: `hooks.stop` has two entries with the name `h`",
@@ -81,21 +81,24 @@ fn two_servers_or_two_hooks_of_one_name_are_a_mistake() {
 /// Fault L7.
 #[test]
 fn a_key_does_not_travel_unencrypted_unless_it_is_said() {
-    let setup = Setup::new().set("llm.api_base=http://10.0.0.1/v1");
+    let setup = ConfigFixture::new().set("llm.api_base=http://10.0.0.1/v1");
     assert!(setup.problems()[0].starts_with("--set llm.api_base: `llm.api_base`: a key would go"));
     let setup = setup.set("llm.allow_http=true");
     assert!(setup.load().settings.llm.allow_http);
-    let setup = Setup::new().set("llm.api_base=http://localhost:8000/v1");
+    let setup = ConfigFixture::new().set("llm.api_base=http://localhost:8000/v1");
     assert!(setup.load().settings.llm.api_base.is_some());
     let server = "{ name = 'm', url = 'http://10.0.0.1/', token_env = 'T' }";
-    let setup = Setup::new().set(&format!("mcp.servers=[{server}]"));
+    let setup = ConfigFixture::new().set(&format!("mcp.servers=[{server}]"));
     assert!(setup.problems()[0].contains("`mcp.servers.m.url`: a key would go"));
 }
 
 #[test]
 fn confinement_that_is_required_cannot_be_switched_off() {
-    let setup =
-        Setup::new().user("sandbox.required = true").flag("sandbox.mode", "off", "--sandbox");
+    let setup = ConfigFixture::new().user("sandbox.required = true").flag(
+        "sandbox.mode",
+        "off",
+        "--sandbox",
+    );
     let expected = "--sandbox: `sandbox.mode`: \"off\" contradicts `sandbox.required = true` \
                     (home/.config/architect/config.toml:1:20)";
     assert_eq!(setup.problems(), [expected]);
@@ -103,7 +106,7 @@ fn confinement_that_is_required_cannot_be_switched_off() {
 
 #[test]
 fn a_profile_that_is_not_there_is_a_mistake() {
-    let setup = Setup::new().user("[profiles.fast]\n").profile("fats");
+    let setup = ConfigFixture::new().user("[profiles.fast]\n").profile("fats");
     let expected = "--profile: there is no profile `fats`, did you mean `fast`?";
     assert_eq!(setup.problems(), [expected]);
 }
@@ -114,10 +117,10 @@ fn a_key_in_a_file_is_never_shown() {
     for text in
         ["[llm]\napi_key_env = 'sk-canary'", "[llm]\napi_key = 'sk-canary'", "api_key = sk-canary"]
     {
-        let setup = Setup::new().user(text);
+        let setup = ConfigFixture::new().user(text);
         let error = load(&setup.sources).unwrap_err();
         let excerpts: String =
-            error.problems.iter().filter_map(Problem::excerpt).map(|e| e.line).collect();
+            error.problems.iter().filter_map(ConfigProblem::excerpt).map(|e| e.line).collect();
         assert!(!format!("{error} {excerpts}").contains("canary"), "{error} {excerpts}");
     }
 }

@@ -3,10 +3,10 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use architect::config::{FileState, Trust};
+use architect::config::{ConfigFileState, ProjectTrust};
 use architect::port::HookPoint;
 
-use super::setup::Setup;
+use super::fixture::ConfigFixture;
 
 /// A row for each key: what the user says (nothing where the default is loose enough), what a project must not be able
 /// to say, and what it may.
@@ -118,17 +118,17 @@ const KEYS: &[(&str, &str, &str, &str)] = &[
     ("logging.file", "", "'/etc/passwd'", ""),
 ];
 
-fn setup(key: &str, user: &str, project: &str) -> Setup {
+fn setup(key: &str, user: &str, project: &str) -> ConfigFixture {
     let line = |value: &str| match value {
         "" => String::new(),
         value => format!("{key} = {value}\n"),
     };
-    Setup::new().user(&line(user)).project(&line(project))
+    ConfigFixture::new().user(&line(user)).project(&line(project))
 }
 
 /// Returns everything that is set, without where it comes from.
-fn values(setup: &Setup) -> Vec<(String, Option<String>)> {
-    setup.load().shown().iter().map(|shown| (shown.key.clone(), shown.value())).collect()
+fn values(setup: &ConfigFixture) -> Vec<(String, Option<String>)> {
+    setup.load().effective_values().iter().map(|shown| (shown.key.clone(), shown.value())).collect()
 }
 
 #[test]
@@ -156,9 +156,9 @@ fn an_untrusted_project_can_tighten() {
 
 #[test]
 fn every_key_is_in_the_table() {
-    let config = Setup::new().load();
+    let config = ConfigFixture::new().load();
     let known = |key: &str| KEYS.iter().any(|(known, ..)| *known == key);
-    for shown in config.shown() {
+    for shown in config.effective_values() {
         let agent = shown.key.strip_prefix("agents.").and_then(|rest| rest.split_once('.'));
         let is_there = match agent {
             Some((_, field)) => {
@@ -173,32 +173,33 @@ fn every_key_is_in_the_table() {
 #[test]
 fn a_trusted_project_can_do_what_an_untrusted_one_cannot() {
     let hook = "[[hooks.stop]]\nname = 'h'\ncommand = 'true'\n";
-    let count = |setup: &Setup| setup.load().settings.hooks.at(HookPoint::Stop).count();
-    let setup = Setup::new().project(hook);
+    let count =
+        |setup: &ConfigFixture| setup.load().settings.hooks.enabled_at(HookPoint::Stop).count();
+    let setup = ConfigFixture::new().project(hook);
     assert_eq!((count(&setup), setup.load().is_trusted), (0, false));
     let setup = setup.trusted();
     assert_eq!((count(&setup), setup.load().is_trusted), (1, true));
-    assert_eq!(count(&setup.trust(Trust::Withheld)), 0);
-    assert_eq!(count(&Setup::new().project(hook).trust(Trust::Granted)), 1);
+    assert_eq!(count(&setup.trust(ProjectTrust::Withheld)), 0);
+    assert_eq!(count(&ConfigFixture::new().project(hook).trust(ProjectTrust::Granted)), 1);
 }
 
 /// Fault X3: what an untrusted folder can only have left out is not even read.
 #[test]
 fn agents_and_servers_of_an_untrusted_project_are_not_read() {
-    let setup = Setup::new()
+    let setup = ConfigFixture::new()
         .write("project/.mcp.json", "not json")
         .write("project/.architect/agents/build.md", "---\nnot front matter\n");
     let notices = setup.notices();
     assert!(notices[0].contains(".mcp.json is left out"), "{notices:?}");
     assert!(notices[1].contains(".architect/agents is left out"), "{notices:?}");
     let config = setup.load();
-    let left_out = config.files().iter().filter(|file| file.state == FileState::LeftOut);
+    let left_out = config.files().iter().filter(|file| file.state == ConfigFileState::Skipped);
     assert_eq!((left_out.count(), config.settings.mcp.servers.len()), (2, 0));
 }
 
 #[test]
 fn a_profile_of_an_untrusted_project_only_tightens_too() {
-    let setup = Setup::new()
+    let setup = ConfigFixture::new()
         .project("[profiles.p.limits]\nmax_steps = 100\ntimeout = 5\n")
         .write("project/.architect/profiles/p.toml", "llm.api_base = 'https://evil.example'")
         .variable("ARCHITECT_LIMITS_MAX_STEPS", "20")
@@ -211,7 +212,7 @@ fn a_profile_of_an_untrusted_project_only_tightens_too() {
 /// Fault K7: trust is in who can write the folder.
 #[test]
 fn a_project_file_that_everybody_can_write_is_not_trusted() {
-    let setup = Setup::new().project("limits.max_steps = 100").trusted();
+    let setup = ConfigFixture::new().project("limits.max_steps = 100").trusted();
     assert_eq!(setup.shown("limits.max_steps").0, "100");
     let path = setup.path("project/.architect/config.toml");
     fs::set_permissions(path, fs::Permissions::from_mode(0o666)).unwrap();

@@ -1,4 +1,4 @@
 //! What a model is told before its task.
 
-mod changes;
+mod diff;
 mod prompt;

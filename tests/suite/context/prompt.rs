@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use architect::app::context::{Inputs, SystemPrompt, system_prompt};
-use architect::workspace::Root;
+use architect::app::context::{PromptInputs, SystemPrompt, build_system_prompt};
+use architect::workspace::WorkspaceRoot;
 use architect::workspace::index::IndexSettings;
 
 fn put(folder: &Path, path: &str, text: &str) {
@@ -26,11 +26,17 @@ fn project(folder: &Path) {
 }
 
 fn prompt(folder: &Path, date: Option<&str>) -> SystemPrompt {
-    let root = Root::open(folder).unwrap();
+    let root = WorkspaceRoot::open(folder).unwrap();
     let patience = Duration::from_secs(20);
-    let index = IndexSettings { patience, ..IndexSettings::default() };
+    let index = IndexSettings { max_wait: patience, ..IndexSettings::default() };
     let agent = "You are a coding agent.\n";
-    system_prompt(&Inputs { agent, root: &root, index: Some(&index), date, changes: None })
+    build_system_prompt(&PromptInputs {
+        agent_prompt: agent,
+        root: &root,
+        index: Some(&index),
+        date,
+        diff: None,
+    })
 }
 
 #[test]

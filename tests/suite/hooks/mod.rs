@@ -1,7 +1,7 @@
 //! Hooks: what they see, what they change, what they stop.
 
-mod calls;
-mod command;
-mod commands;
-mod points;
-mod world;
+mod cli_hooks;
+mod fixture;
+mod hook_points;
+mod shell_hooks;
+mod tool_hooks;

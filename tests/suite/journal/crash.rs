@@ -13,32 +13,32 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use architect::journal::{Durability, EndKind, JournalError, Repair};
+use architect::journal::{DamagePolicy, Durability, JournalEndKind, JournalError};
 use architect::machine::{State, StateKind, StopReason};
-use architect::model::Time;
+use architect::model::RunTime;
 use crossbeam_channel::{Receiver, unbounded};
 use wait_timeout::ChildExt as _;
 
-use super::world::World;
-use crate::support::unseen::UNSEEN;
+use super::fixture::SessionFixture;
+use crate::support::harmless_syscalls::HARMLESS_SYSCALLS;
 
 /// Where the victim finds its world.
-const WORLD: &str = "ARCHITECT_TEST_WORLD";
+const FIXTURE_VARIABLE: &str = "ARCHITECT_TEST_WORLD";
 
 /// How long anything may take here.
-const PATIENCE: Duration = Duration::from_secs(30);
+const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// The victim. On its own this test does nothing.
 #[test]
 fn victim() {
-    let Some(root) = std::env::var_os(WORLD) else { return };
+    let Some(root) = std::env::var_os(FIXTURE_VARIABLE) else { return };
     // Where a process may not watch any other one of its user, it may watch this one.
     #[cfg(target_os = "linux")]
     let _ = rustix::process::set_ptracer(rustix::process::PTracer::Any);
     let thread = fs::read_link("/proc/thread-self").unwrap();
     println!("\nthread {}", thread.file_name().unwrap().to_str().unwrap());
     wait_for_input();
-    let ended = life(Path::new(&root)).unwrap_or_else(|error| error.to_string());
+    let ended = run_session(Path::new(&root)).unwrap_or_else(|error| error.to_string());
     println!("\nended {ended}");
 }
 
@@ -52,18 +52,18 @@ fn wait_for_input() {
 }
 
 /// Runs a session to its end, or goes on with it, and tells how it ended.
-fn life(root: &Path) -> Result<String, JournalError> {
-    let world = World::try_at(root, Durability::Full)?;
+fn run_session(root: &Path) -> Result<String, JournalError> {
+    let world = SessionFixture::try_at(root, Durability::Full)?;
     let fold = match world.store.resolve("last") {
         Ok(session) => {
-            let opened = world.store.reopen(session, Repair::Refuse)?;
-            let at = opened.past.at;
-            let going = opened.go_on(world.try_how(None)?)?;
-            world.play_alone(going.journal, going.fold, going.outcomes, at)
+            let opened = world.store.reopen(session, DamagePolicy::Refuse)?;
+            let at = opened.history.at;
+            let going = opened.resume(world.try_resume_options(None)?)?;
+            world.drive_inline(going.journal, going.machine, going.output, at)
         }
-        Err(JournalError::Unknown(_)) => {
+        Err(JournalError::UnknownSession(_)) => {
             let (journal, fold, outcomes) = world.try_begin()?;
-            world.play_alone(journal, fold, outcomes, Time::START)
+            world.drive_inline(journal, fold, outcomes, RunTime::START)
         }
         Err(error) => return Err(error),
     };
@@ -72,7 +72,7 @@ fn life(root: &Path) -> Result<String, JournalError> {
 }
 
 /// A victim with who watches it.
-struct Watched {
+struct TracedChild {
     victim: Child,
     strace: Child,
     said: Receiver<String>,
@@ -88,8 +88,8 @@ fn lines(from: impl Read + Send + 'static) -> Receiver<String> {
 }
 
 /// Waits for a line and returns what comes behind its beginning.
-fn behind(lines: &Receiver<String>, beginning: &str) -> Option<String> {
-    let until = Instant::now() + PATIENCE;
+fn rest_of_line(lines: &Receiver<String>, beginning: &str) -> Option<String> {
+    let until = Instant::now() + MAX_WAIT;
     while let Ok(line) = lines.recv_deadline(until) {
         if let Some(rest) = line.strip_prefix(beginning) {
             return Some(rest.to_owned());
@@ -98,20 +98,20 @@ fn behind(lines: &Receiver<String>, beginning: &str) -> Option<String> {
     None
 }
 
-impl Watched {
+impl TracedChild {
     /// Starts a victim; `strace` is told how to watch it, and writes what it sees to `log`.
     #[allow(clippy::zombie_processes)] // both are waited for in `end`
     fn start(world: &Path, log: &Path, how: &[&str]) -> Result<Self, String> {
         let mut victim = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "journal::crash::victim", "--nocapture", "--test-threads=1"])
-            .env(WORLD, world)
+            .env(FIXTURE_VARIABLE, world)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
         let said = lines(victim.stdout.take().unwrap());
-        let thread = behind(&said, "thread ").expect("the victim tells its thread");
+        let thread = rest_of_line(&said, "thread ").expect("the victim tells its thread");
         let mut strace = Command::new("strace")
             .args(["-p", &thread, "-o", log.to_str().unwrap()])
             .args(how)
@@ -121,7 +121,8 @@ impl Watched {
             .spawn()
             .map_err(|error| format!("there is no strace: {error}"))?;
         let watches = lines(strace.stderr.take().unwrap());
-        if behind(&watches, "strace: Process ").is_none_or(|rest| !rest.ends_with("attached")) {
+        if rest_of_line(&watches, "strace: Process ").is_none_or(|rest| !rest.ends_with("attached"))
+        {
             let _ = (victim.kill(), victim.wait(), strace.kill(), strace.wait());
             return Err("strace may not watch a process here".to_owned());
         }
@@ -132,13 +133,13 @@ impl Watched {
 
     /// Waits for the end of both, and returns how the victim ended and what it said about that.
     fn end(mut self) -> (ExitStatus, Option<String>) {
-        let status = self.victim.wait_timeout(PATIENCE).unwrap();
+        let status = self.victim.wait_timeout(MAX_WAIT).unwrap();
         let status = status.unwrap_or_else(|| {
             let _ = (self.victim.kill(), self.strace.kill());
             panic!("the victim hangs")
         });
-        assert!(self.strace.wait_timeout(PATIENCE).unwrap().is_some(), "strace hangs");
-        (status, behind(&self.said, "ended "))
+        assert!(self.strace.wait_timeout(MAX_WAIT).unwrap().is_some(), "strace hangs");
+        (status, rest_of_line(&self.said, "ended "))
     }
 }
 
@@ -151,15 +152,15 @@ fn folder() -> tempfile::TempDir {
 
 /// One system call: its name, and how many calls of that name there were with it.
 #[derive(Clone, Debug, PartialEq)]
-struct Call {
+struct Syscall {
     name: String,
     nth: usize,
 }
 
 /// Returns the calls that a victim makes in this world, in their order; an error where that can't be seen.
-fn calls(world: &Path) -> Result<Vec<Call>, String> {
+fn recorded_calls(world: &Path) -> Result<Vec<Syscall>, String> {
     let log = world.join("strace.log");
-    let (status, ended) = Watched::start(world, &log, &[])?.end();
+    let (status, ended) = TracedChild::start(world, &log, &[])?.end();
     assert!(status.success() && ended.as_deref() == Some("llm_done"), "{ended:?}");
     let mut counts = HashMap::new();
     let text = fs::read_to_string(log).unwrap();
@@ -173,38 +174,38 @@ fn calls(world: &Path) -> Result<Vec<Call>, String> {
         *nth += 1;
         // What the victim tells this test is no part of its work.
         let is_told = name == "write" && arguments.starts_with("1,");
-        if !is_told && !UNSEEN.contains(&name) {
-            calls.push(Call { name: name.to_owned(), nth: *nth });
+        if !is_told && !HARMLESS_SYSCALLS.contains(&name) {
+            calls.push(Syscall { name: name.to_owned(), nth: *nth });
         }
     }
     Ok(calls)
 }
 
 /// Looks at a world whose process is gone, goes on in it, and looks again.
-fn survives(root: &Path, case: &str) -> World {
-    let world = World::at(root, Durability::Os);
-    assert!(world.ran().len() <= 1, "{case}: a command ran twice");
+fn resume_and_check(root: &Path, case: &str) -> SessionFixture {
+    let world = SessionFixture::at(root, Durability::Os);
+    assert!(world.command_log().len() <= 1, "{case}: a command ran twice");
     let listed = world.store.list().unwrap();
     let Some(listed) = listed.first() else { return world };
     let session = listed.session;
-    let before = world.past(session);
+    let before = world.history(session);
     let fold = world.resume(session, None);
     let State::Done(done) = &fold.state else { panic!("{case}") };
     assert_eq!(done.outcome.reason, StopReason::LlmDone, "{case}");
-    assert!(world.ran().len() <= 1, "{case}: a command ran twice");
+    assert!(world.command_log().len() <= 1, "{case}: a command ran twice");
     // What was known before is still known.
-    let entries = before.fold.conversation.entries();
+    let entries = before.machine.conversation.entries();
     assert_eq!(&fold.conversation.entries()[..entries.len()], entries, "{case}");
     let replayed = world.store.replay(session, |_, _, replayed| {
-        assert_eq!(replayed.difference, None, "{case}");
+        assert_eq!(replayed.divergence, None, "{case}");
     });
     let (past, end) = replayed.unwrap();
-    assert_eq!((past.fold, end.kind), (fold, EndKind::Whole), "{case}");
+    assert_eq!((past.machine, end.kind), (fold, JournalEndKind::Whole), "{case}");
     world
 }
 
 /// After all that, the files are as the model wanted them.
-fn is_complete(world: &World, case: &str) {
+fn assert_complete(world: &SessionFixture, case: &str) {
     if !world.store.list().unwrap().is_empty() {
         assert_eq!(world.file("a.txt").as_deref(), Some("first\n"), "{case}");
         assert_eq!(world.file("b.txt").as_deref(), Some("second\n"), "{case}");
@@ -212,7 +213,7 @@ fn is_complete(world: &World, case: &str) {
 }
 
 /// Does something for each call, on both cores.
-fn each(calls: Vec<Call>, work: impl Fn(&Call) + Sync) {
+fn for_each_call(calls: Vec<Syscall>, work: impl Fn(&Syscall) + Sync) {
     let calls = Mutex::new(calls.into_iter());
     let next = || calls.lock().unwrap_or_else(std::sync::PoisonError::into_inner).next();
     thread::scope(|scope| {
@@ -230,44 +231,44 @@ fn each(calls: Vec<Call>, work: impl Fn(&Call) + Sync) {
 fn interrupted() -> (tempfile::TempDir, PathBuf) {
     let folder = folder();
     let root = folder.path().to_owned();
-    let world = World::at(&root, Durability::Os);
-    let session = super::resume::dies_at(&world, "vetted", 1);
-    assert_eq!(world.past(session).fold.state.kind(), StateKind::Executing);
+    let world = SessionFixture::at(&root, Durability::Os);
+    let session = super::resume::crash_at(&world, "vetted", 1);
+    assert_eq!(world.history(session).machine.state.kind(), StateKind::Executing);
     (folder, root)
 }
 
 /// Returns the calls of a session that are made in a world of its own; says so where they can't be seen.
 #[allow(clippy::print_stdout)] // the one place for the reason of a skipped test
-fn rehearse(world: &Path) -> Vec<Call> {
-    calls(world).unwrap_or_else(|why| {
+fn recorded_calls_or_skip(world: &Path) -> Vec<Syscall> {
+    recorded_calls(world).unwrap_or_else(|why| {
         println!("skipped: {why}");
         Vec::new()
     })
 }
 
 /// Kills a victim in this world when it makes this call.
-fn kill(root: &Path, call: &Call) {
+fn kill(root: &Path, call: &Syscall) {
     let how = format!("inject={}:signal=KILL:when={}", call.name, call.nth);
     let log = root.join("strace.log");
-    let (status, _) = Watched::start(root, &log, &["-e", &how]).unwrap().end();
+    let (status, _) = TracedChild::start(root, &log, &["-e", &how]).unwrap().end();
     assert_eq!(status.signal(), Some(9), "{how}");
-    is_complete(&survives(root, &how), &how);
+    assert_complete(&resume_and_check(root, &how), &how);
 }
 
 /// Faults S1 and S9: the session, killed at each system call, goes on; every record that was
 /// written is there, and no lock of the dead process is.
 #[test]
 fn a_session_survives_being_killed_at_any_system_call() {
-    let calls = rehearse(folder().path());
+    let calls = recorded_calls_or_skip(folder().path());
     assert!(calls.is_empty() || calls.len() > 50, "{}", calls.len());
-    each(calls, |call| kill(folder().path(), call));
+    for_each_call(calls, |call| kill(folder().path(), call));
 }
 
 /// Fault S18: so does going on with it.
 #[test]
 fn going_on_survives_being_killed_at_any_system_call() {
-    let calls = rehearse(&interrupted().1);
-    each(calls, |call| kill(&interrupted().1, call));
+    let calls = recorded_calls_or_skip(&interrupted().1);
+    for_each_call(calls, |call| kill(&interrupted().1, call));
 }
 
 /// Fault S5: a limit on the size of files is met like a full disk, wherever it falls.
@@ -282,7 +283,7 @@ fn a_file_that_may_not_grow_ends_the_run() {
             .args(["-c", &limited])
             .arg(std::env::current_exe().unwrap())
             .args(["--exact", "journal::crash::victim", "--nocapture", "--test-threads=1"])
-            .env(WORLD, folder.path())
+            .env(FIXTURE_VARIABLE, folder.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -290,10 +291,10 @@ fn a_file_that_may_not_grow_ends_the_run() {
             .unwrap();
         let said = lines(victim.stdout.take().unwrap());
         victim.stdin.take().unwrap().write_all(b"\n").unwrap();
-        let status = victim.wait_timeout(PATIENCE).unwrap();
+        let status = victim.wait_timeout(MAX_WAIT).unwrap();
         assert!(status.expect("it ends").success(), "{blocks}");
-        ends.extend(behind(&said, "ended "));
-        survives(folder.path(), &format!("{blocks} blocks"));
+        ends.extend(rest_of_line(&said, "ended "));
+        resume_and_check(folder.path(), &format!("{blocks} blocks"));
     }
     assert_eq!(ends.pop().as_deref(), Some("llm_done"));
     // Where the space that is kept free counts, not even the header fits.
@@ -305,50 +306,50 @@ fn a_file_that_may_not_grow_ends_the_run() {
 }
 
 /// Lets a call of a victim fail, and returns how the victim says that it ended.
-fn fail(root: &Path, call: &Call, error: &str) -> String {
+fn run_with_failure(root: &Path, call: &Syscall, error: &str) -> String {
     let how = format!("inject={}:error={error}:when={}", call.name, call.nth);
     let log = root.join("strace.log");
-    let (status, ended) = Watched::start(root, &log, &["-e", &how]).unwrap().end();
+    let (status, ended) = TracedChild::start(root, &log, &["-e", &how]).unwrap().end();
     assert!(status.success(), "{how}: {ended:?}");
-    survives(root, &how);
+    resume_and_check(root, &how);
     ended.unwrap()
 }
 
 /// Fault G14.
 #[test]
 fn a_call_that_is_interrupted_is_made_again() {
-    let mut calls = rehearse(folder().path());
+    let mut calls = recorded_calls_or_skip(folder().path());
     let again =
         ["read", "write", "pwrite64", "openat", "fallocate", "fsync", "fdatasync", "ftruncate"];
     calls.retain(|call| again.contains(&&*call.name));
-    each(calls, |call| {
+    for_each_call(calls, |call| {
         let folder = folder();
-        assert_eq!(fail(folder.path(), call, "EINTR"), "llm_done", "{call:?}");
-        is_complete(&World::at(folder.path(), Durability::Os), "{call:?}");
+        assert_eq!(run_with_failure(folder.path(), call, "EINTR"), "llm_done", "{call:?}");
+        assert_complete(&SessionFixture::at(folder.path(), Durability::Os), "{call:?}");
     });
 }
 
 /// Faults S3 and S4: a record that could not be kept is the end, and says so; a sync that failed is the end, too.
 #[test]
 fn a_full_disk_and_a_broken_one_end_the_run() {
-    let mut calls = rehearse(folder().path());
+    let mut calls = recorded_calls_or_skip(folder().path());
     let writes =
         ["mkdir", "write", "pwrite64", "fallocate", "fsync", "fdatasync", "rename", "renameat"];
     calls.retain(|call| writes.contains(&&*call.name));
     // The record of the end and what makes it durable come when the run is over.
     let last = |name: &str| calls.iter().filter(|call| call.name == name).count();
     let (last_write, last_sync) = (last("pwrite64"), last("fdatasync"));
-    each(calls, |call| {
+    for_each_call(calls, |call| {
         for error in ["ENOSPC", "EIO", "EDQUOT"] {
             let folder = folder();
-            let ended = fail(folder.path(), call, error);
+            let ended = run_with_failure(folder.path(), call, error);
             // The first of each belongs to the header, without which there is no session.
             let is_write = call.name == "pwrite64" && (2..last_write).contains(&call.nth);
             let is_sync = call.name == "fdatasync" && (2..last_sync).contains(&call.nth);
             let is_end = ended == "store_error";
             assert!(is_end || !(is_write || is_sync), "{call:?} {error}: {ended}");
             if is_write {
-                let world = World::at(folder.path(), Durability::Os);
+                let world = SessionFixture::at(folder.path(), Durability::Os);
                 let session = world.store.list().unwrap()[0].session;
                 let mut records = Vec::new();
                 let see = |name: &'static str| records.push(name);

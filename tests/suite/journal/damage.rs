@@ -3,17 +3,22 @@
 use std::fs;
 use std::io::Write as _;
 
-use architect::journal::{Damage, EndKind, JournalError, ReadOnly, Repair, SessionId, Store};
+use architect::journal::{
+    DamagePolicy, JournalEndKind, JournalError, ReadOnlyReason, RecordDamage, SessionId,
+    SessionStore,
+};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use super::world::World;
+use super::fixture::SessionFixture;
 
 /// What is left of a journal: bytes of its valid prefix, or nothing when it has no header.
-fn prefix(store: &Store, session: SessionId) -> (u64, Option<EndKind>) {
+fn prefix(store: &SessionStore, session: SessionId) -> (u64, Option<JournalEndKind>) {
     match store.replay(session, |_, _, _| {}) {
         Ok((_, end)) => (end.position.offset, Some(end.kind)),
-        Err(JournalError::ReadOnly { why: ReadOnly::Damaged { seq: 0, .. }, .. }) => (0, None),
+        Err(JournalError::ReadOnly { reason: ReadOnlyReason::Damaged { seq: 0, .. }, .. }) => {
+            (0, None)
+        }
         Err(error) => panic!("{error}"),
     }
 }
@@ -21,7 +26,7 @@ fn prefix(store: &Store, session: SessionId) -> (u64, Option<EndKind>) {
 /// Fault S2.
 #[test]
 fn a_journal_that_is_cut_off_at_any_byte_is_a_prefix() {
-    let world = World::new();
+    let world = SessionFixture::new();
     let (session, _) = world.run();
     let path = world.journal(session);
     let whole = fs::read(&path).unwrap();
@@ -31,7 +36,7 @@ fn a_journal_that_is_cut_off_at_any_byte_is_a_prefix() {
         let lines = whole[..length].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         let (kept, kind) = prefix(&world.store, session);
         assert_eq!(kept, lines as u64);
-        let torn = kind.is_none() || kind == Some(EndKind::Torn(Damage::NoEnd));
+        let torn = kind.is_none() || kind == Some(JournalEndKind::Torn(RecordDamage::Unterminated));
         assert_eq!(torn, lines != length || lines == 0, "{length}");
     }
 }
@@ -91,7 +96,7 @@ fn mutation() -> impl Strategy<Value = Mutation> {
 /// Fault S2.
 #[test]
 fn ten_thousand_mutations_leave_an_exact_prefix_or_damage_with_a_name() {
-    let world = World::new();
+    let world = SessionFixture::new();
     let (session, _) = world.run();
     let path = world.journal(session);
     let whole = fs::read(&path).unwrap();
@@ -110,7 +115,7 @@ fn ten_thousand_mutations_leave_an_exact_prefix_or_damage_with_a_name() {
         let (kept, kind) = prefix(&world.store, session);
         let kept = usize::try_from(kept).unwrap();
         prop_assert_eq!(&bytes[..kept], &whole[..kept]);
-        if kind == Some(EndKind::Whole) {
+        if kind == Some(JournalEndKind::Whole) {
             prop_assert_eq!(kept, bytes.len());
         } else {
             // Not a byte more than has to be is given up.
@@ -126,35 +131,35 @@ fn ten_thousand_mutations_leave_an_exact_prefix_or_damage_with_a_name() {
 /// Fault S2.
 #[test]
 fn a_torn_end_is_saved_beside_and_the_next_record_is_not_glued_to_it() {
-    let world = World::new();
+    let world = SessionFixture::new();
     let (session, _) = world.run();
     let path = world.journal(session);
     let whole = fs::read(&path).unwrap();
     let torn = br#"{"seq":99,"at":5,"eve"#;
     fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(torn).unwrap();
     let opened = world.reopen(session);
-    assert_eq!(fs::read(opened.torn.as_ref().unwrap()).unwrap(), torn);
-    opened.go_on(world.how(Some("more"))).unwrap();
+    assert_eq!(fs::read(opened.saved_tail.as_ref().unwrap()).unwrap(), torn);
+    opened.resume(world.resume_options(Some("more"))).unwrap();
     let text = fs::read(&path).unwrap();
     assert!(text.starts_with(&whole));
     assert!(text[whole.len()..].starts_with(b"{\"seq\":"));
-    assert_eq!(prefix(&world.store, session).1, Some(EndKind::Whole));
+    assert_eq!(prefix(&world.store, session).1, Some(JournalEndKind::Whole));
 }
 
 /// Fault S2.
 #[test]
 fn damage_before_intact_records_is_named_and_cut_only_when_asked() {
-    let world = World::new();
+    let world = SessionFixture::new();
     let (session, _) = world.run();
     let path = world.journal(session);
     let whole = fs::read_to_string(&path).unwrap();
     fs::write(&path, whole.replacen("First a file", "First a fire", 1)).unwrap();
-    let error = world.store.reopen(session, Repair::Refuse).unwrap_err().to_string();
+    let error = world.store.reopen(session, DamagePolicy::Refuse).unwrap_err().to_string();
     let expected = format!("session {session} can only be read: record 2 at byte ");
     assert!(error.starts_with(&expected), "{error}");
     assert!(error.contains("(its checksum does not fit), while "), "{error}");
-    let opened = world.store.reopen(session, Repair::Cut).unwrap();
-    let saved = fs::read_to_string(opened.torn.as_ref().unwrap()).unwrap();
+    let opened = world.store.reopen(session, DamagePolicy::Truncate).unwrap();
+    let saved = fs::read_to_string(opened.saved_tail.as_ref().unwrap()).unwrap();
     assert!(saved.contains("First a fire"));
     drop(opened);
     let kept = fs::read_to_string(&path).unwrap();
@@ -164,21 +169,21 @@ fn damage_before_intact_records_is_named_and_cut_only_when_asked() {
 /// Fault S11.
 #[test]
 fn a_newer_release_s_journal_can_only_be_read() {
-    let world = World::new();
+    let world = SessionFixture::new();
     let (session, fold) = world.run();
     let path = world.journal(session);
     let whole = fs::read_to_string(&path).unwrap();
     let newer = whole.replacen("\"format\":1", "\"format\":2", 1);
     fs::write(&path, super::replay::resealed(&newer)).unwrap();
-    let error = world.store.reopen(session, Repair::Cut).unwrap_err().to_string();
+    let error = world.store.reopen(session, DamagePolicy::Truncate).unwrap_err().to_string();
     assert!(error.ends_with("can only be read: a newer release wrote it (format 2)"), "{error}");
-    assert_eq!(world.past(session).fold, fold);
+    assert_eq!(world.history(session).machine, fold);
 }
 
 /// Fault S11.
 #[test]
 fn what_may_be_overlooked_is_and_what_must_not_be_is_not() {
-    let world = World::new();
+    let world = SessionFixture::new();
     let (session, fold) = world.run();
     let path = world.journal(session);
     let whole = fs::read_to_string(&path).unwrap();
@@ -186,10 +191,10 @@ fn what_may_be_overlooked_is_and_what_must_not_be_is_not() {
     let line = whole.lines().last().unwrap();
     let sparkle = line.replacen("\"ended\":", "\"sparkled\":", 1);
     fs::write(&path, super::replay::resealed(&whole.replacen(line, &sparkle, 1))).unwrap();
-    assert_eq!(world.reopen(session).past.fold, fold);
+    assert_eq!(world.reopen(session).history.machine, fold);
     let event = line.replacen("\"ended\":", "\"event\":", 1);
     fs::write(&path, super::replay::resealed(&whole.replacen(line, &event, 1))).unwrap();
-    let error = world.store.reopen(session, Repair::Cut).unwrap_err().to_string();
+    let error = world.store.reopen(session, DamagePolicy::Truncate).unwrap_err().to_string();
     let expected = format!("can only be read: record {last} is not understood by this release:");
     assert!(error.contains(&expected), "{error}");
 }

@@ -5,41 +5,41 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use architect::journal::index::{Hit, Role, SessionRow, SessionStatus, Updated};
-use architect::journal::{Fork, Index};
+use architect::journal::index::{IndexUpdate, MessageRole, SearchHit, SessionRow, SessionStatus};
+use architect::journal::{ForkOptions, SessionIndex};
 use architect::machine::StateKind;
-use architect::model::{FileAction, Micros, Tokens};
+use architect::model::{FileAction, MicroUsd, Tokens};
 use serde_json::json;
 
-use super::world::World;
+use super::fixture::SessionFixture;
 
-fn file(world: &World) -> PathBuf {
+fn file(world: &SessionFixture) -> PathBuf {
     world.root.join("state/index.db")
 }
 
-fn open(world: &World) -> Index {
-    Index::open(&world.store).unwrap()
+fn open(world: &SessionFixture) -> SessionIndex {
+    SessionIndex::open(&world.store).unwrap()
 }
 
-fn list(world: &World) -> Vec<SessionRow> {
+fn list(world: &SessionFixture) -> Vec<SessionRow> {
     open(world).list().unwrap()
 }
 
-fn found(world: &World, text: &str) -> Vec<(Role, Option<String>)> {
+fn found(world: &SessionFixture, text: &str) -> Vec<(MessageRole, Option<String>)> {
     let hits = open(world).search(text, 100).unwrap();
     hits.into_iter().map(|hit| (hit.role, hit.name)).collect()
 }
 
 #[test]
 fn a_session_is_listed_with_what_it_came_to() {
-    let world = World::new();
+    let world = SessionFixture::new();
     let (session, fold) = world.run();
     let row = &list(&world)[0];
     let run = fold.state.run();
     assert_eq!((row.session_id, row.status), (session, SessionStatus::Success));
     assert_eq!(row.stop_reason.as_deref(), Some("llm_done"));
     assert_eq!((row.steps, row.llm_calls, row.tokens), (3, 4, Tokens(440)));
-    assert_eq!(row.cost, Some(run.spent.cost));
+    assert_eq!(row.cost, Some(run.used.cost));
     assert_eq!(row.model.as_deref(), Some("scripted/world"));
     assert_eq!(row.workspace.as_deref(), fs::canonicalize(world.workspace()).unwrap().to_str());
     assert_eq!(row.prompt.as_deref(), Some("do it"));
@@ -50,7 +50,7 @@ fn a_session_is_listed_with_what_it_came_to() {
 
 #[test]
 fn the_session_that_was_written_to_last_comes_first() {
-    let world = World::new();
+    let world = SessionFixture::new();
     let (first, second) = (world.run().0, world.run().0);
     let order = || list(&world).iter().map(|row| row.session_id).collect::<Vec<_>>();
     let touch = |session, seconds| {
@@ -66,7 +66,7 @@ fn the_session_that_was_written_to_last_comes_first() {
 
 #[test]
 fn a_session_that_runs_is_told_from_one_whose_process_is_gone() {
-    let world = World::new();
+    let world = SessionFixture::new();
     let (journal, _, _) = world.begin();
     assert_eq!(list(&world)[0].status, SessionStatus::Running);
     drop(journal);
@@ -75,27 +75,27 @@ fn a_session_that_runs_is_told_from_one_whose_process_is_gone() {
 
 #[test]
 fn only_journals_that_have_changed_are_read_again() {
-    let world = World::new();
+    let world = SessionFixture::new();
     let (first, second) = (world.run().0, world.run().0);
     let mut index = open(&world);
-    assert_eq!(index.update().unwrap(), Updated { unchanged: 2, ..Updated::default() });
+    assert_eq!(index.update().unwrap(), IndexUpdate { unchanged: 2, ..IndexUpdate::default() });
     world.resume(first, Some("further"));
-    let updated = Updated { read: 1, unchanged: 1, ..Updated::default() };
+    let updated = IndexUpdate { read: 1, unchanged: 1, ..IndexUpdate::default() };
     assert_eq!(index.update().unwrap(), updated);
     world.store.remove(second).unwrap();
-    let updated = Updated { unchanged: 1, gone: 1, ..Updated::default() };
+    let updated = IndexUpdate { unchanged: 1, removed: 1, ..IndexUpdate::default() };
     assert_eq!(index.update().unwrap(), updated);
     assert_eq!(list(&world).len(), 1);
 }
 
 #[test]
 fn all_that_was_said_is_found_and_said_to_be_whose() {
-    let world = World::new();
+    let world = SessionFixture::new();
     let (session, _) = world.run();
     let told = Some("task".to_owned());
-    assert_eq!(found(&world, "do it"), [(Role::User, told)]);
-    assert_eq!(found(&world, "DONE"), [(Role::Assistant, None)]);
-    assert_eq!(found(&world, "\"echo ran\""), [(Role::ToolCall, Some("run".into()))]);
+    assert_eq!(found(&world, "do it"), [(MessageRole::User, told)]);
+    assert_eq!(found(&world, "DONE"), [(MessageRole::Assistant, None)]);
+    assert_eq!(found(&world, "\"echo ran\""), [(MessageRole::ToolCall, Some("run".into()))]);
     assert_eq!(found(&world, "writ*").len(), 2);
     assert_eq!(found(&world, "written first"), []);
     assert_eq!(found(&world, "nowhere"), []);
@@ -108,25 +108,27 @@ fn all_that_was_said_is_found_and_said_to_be_whose() {
 
 #[test]
 fn what_is_found_is_shown_with_what_stands_around_it() {
-    let world = World::new();
+    let world = SessionFixture::new();
     let (session, _) = world.run();
     let hits = open(&world).search("echo", 1).unwrap();
-    let [Hit { session_id, snippet, prompt, .. }] = &hits[..] else { panic!("{hits:?}") };
+    let [SearchHit { session_id, snippet, prompt, .. }] = &hits[..] else { panic!("{hits:?}") };
     assert_eq!((*session_id, prompt.as_deref()), (session, Some("do it")));
     assert_eq!(snippet, r#"{"command":"echo ran >> ran.log"}"#);
 }
 
 #[test]
 fn a_session_is_shown_with_its_messages_calls_and_files() {
-    let world = World::new();
+    let world = SessionFixture::new();
     let (session, fold) = world.run();
     let detail = open(&world).show(session).unwrap();
-    let roles: Vec<Role> = detail.messages.iter().map(|message| message.role).collect();
-    let (call, result, text) = (Role::ToolCall, Role::ToolResult, Role::Assistant);
-    let expected = [Role::User, text, call, result, call, result, call, call, result, result, text];
+    let roles: Vec<MessageRole> = detail.messages.iter().map(|message| message.role).collect();
+    let (call, result, text) =
+        (MessageRole::ToolCall, MessageRole::ToolResult, MessageRole::Assistant);
+    let expected =
+        [MessageRole::User, text, call, result, call, result, call, call, result, result, text];
     assert_eq!(roles, expected);
     let cost: u64 = detail.calls.iter().map(|call| call.cost.unwrap().0).sum();
-    assert_eq!((detail.calls.len(), Micros(cost)), (4, fold.state.run().spent.cost));
+    assert_eq!((detail.calls.len(), MicroUsd(cost)), (4, fold.state.run().used.cost));
     let files: Vec<_> = detail.files.iter().map(|file| (&*file.path, file.action)).collect();
     assert_eq!(files, [("a.txt", FileAction::Created), ("b.txt", FileAction::Created)]);
     let json = serde_json::to_value(&detail).unwrap();
@@ -136,7 +138,7 @@ fn a_session_is_shown_with_its_messages_calls_and_files() {
 
 #[test]
 fn every_event_of_a_session_is_known_with_its_state() {
-    let world = World::new();
+    let world = SessionFixture::new();
     let (session, _) = world.run();
     let events = open(&world).events(session).unwrap();
     assert_eq!((&*events[0].event, &*events[0].state), ("prepared", "Preparing"));
@@ -147,8 +149,8 @@ fn every_event_of_a_session_is_known_with_its_state() {
 
 #[test]
 fn costs_are_summed_over_sessions() {
-    let world = World::new();
-    let spent = [world.run().1, world.run().1].map(|fold| fold.state.run().spent.cost.0);
+    let world = SessionFixture::new();
+    let spent = [world.run().1, world.run().1].map(|fold| fold.state.run().used.cost.0);
     let costs = open(&world).costs().unwrap();
     assert_eq!(costs.iter().map(|row| row.llm_calls).sum::<u64>(), 8);
     assert_eq!(costs.iter().map(|row| row.cost.unwrap().0).sum::<u64>(), spent.iter().sum::<u64>());
@@ -157,17 +159,17 @@ fn costs_are_summed_over_sessions() {
 
 #[test]
 fn what_a_fork_has_copied_is_not_paid_for_twice() {
-    let world = World::new();
+    let world = SessionFixture::new();
     let (session, _) = world.run();
     let before = open(&world).costs().unwrap();
-    let fork = Fork { after: None, instead: None, now: SystemTime::now() };
+    let fork = ForkOptions { after: None, replacement: None, now: SystemTime::now() };
     world.store.fork(session, &fork).unwrap();
     assert_eq!(open(&world).costs().unwrap(), before);
 }
 
 #[test]
 fn a_journal_that_can_t_be_read_is_listed_with_its_problem() {
-    let world = World::new();
+    let world = SessionFixture::new();
     let (session, _) = world.run();
     fs::write(world.journal(session), "no journal\n").unwrap();
     let row = &list(&world)[0];
@@ -178,7 +180,7 @@ fn a_journal_that_can_t_be_read_is_listed_with_its_problem() {
 
 #[test]
 fn old_sessions_go_but_never_one_that_runs() {
-    let world = World::new();
+    let world = SessionFixture::new();
     let (old, _) = world.run();
     let (running, _, _) = world.begin();
     let later = SystemTime::now() + Duration::from_secs(60);
@@ -192,7 +194,7 @@ fn old_sessions_go_but_never_one_that_runs() {
 /// Fault S7.
 #[test]
 fn the_index_is_the_users_alone() {
-    let world = World::new();
+    let world = SessionFixture::new();
     world.run();
     list(&world);
     let mode = fs::metadata(file(&world)).unwrap().permissions().mode();
@@ -202,7 +204,7 @@ fn the_index_is_the_users_alone() {
 /// Fault S10.
 #[test]
 fn an_index_that_is_no_database_or_another_one_is_made_anew() {
-    let world = World::new();
+    let world = SessionFixture::new();
     world.run();
     let rows = list(&world);
     let whole = fs::read(file(&world)).unwrap();
@@ -220,14 +222,14 @@ fn an_index_that_is_no_database_or_another_one_is_made_anew() {
         assert_eq!(list(&world), rows);
         // It was not answered from memory: the next one finds everything.
         let updated = open(&world).update().unwrap();
-        assert_eq!(updated, Updated { unchanged: 1, ..Updated::default() });
+        assert_eq!(updated, IndexUpdate { unchanged: 1, ..IndexUpdate::default() });
     }
 }
 
 /// Fault S10.
 #[test]
 fn whatever_is_done_to_the_file_of_the_index_it_answers() {
-    let world = World::new();
+    let world = SessionFixture::new();
     world.run();
     list(&world);
     let whole = fs::read(file(&world)).unwrap();
@@ -249,7 +251,7 @@ fn whatever_is_done_to_the_file_of_the_index_it_answers() {
 /// Fault S10.
 #[test]
 fn an_index_that_can_t_be_used_is_done_without() {
-    let world = World::new();
+    let world = SessionFixture::new();
     let (session, _) = world.run();
     let rows = list(&world);
     world.resume(session, Some("further"));

@@ -3,57 +3,61 @@
 use std::time::{Duration, Instant};
 
 use architect::journal::SessionId;
-use architect::machine::{Event, Fold, StateKind, StopReason};
-use architect::model::{Fault, FaultKind, Rules, Signal, Time};
-use architect::port::{Ask, Gone, Model, ModelCall, Observer, Seen};
-use architect::runner::{Arrival, Inbox};
+use architect::machine::{Event, Machine, StateKind, StopReason};
+use architect::model::{Fault, FaultKind, RunRules, RunTime, Signal};
+use architect::port::{Disconnected, Model, ModelCall, ModelRequest, Observer, RunEvent};
+use architect::runner::{DriverInput, DriverInputSender};
 
-use super::half_done::{Reads, narrow, short, world};
-use super::resume::{reason, verified};
-use super::world::{Cast, World, rules};
+use super::fixture::{Participants, SessionFixture, rules};
+use super::interrupted_effects::{ReadingModel, narrow, short, world};
+use super::resume::{reason, replay_and_verify};
 
 /// Sends a signal as soon as a state is entered.
-struct Stops {
-    inbox: Inbox,
+struct InterruptInState {
+    inbox: DriverInputSender,
     signal: Signal,
     state: StateKind,
 }
 
-impl Observer for Stops {
-    fn see(&mut self, seen: &Seen<'_>) -> Result<(), Gone> {
+impl Observer for InterruptInState {
+    fn on_event(&mut self, seen: &RunEvent<'_>) -> Result<(), Disconnected> {
         let fold = match seen {
-            Seen::Begun { fold, .. } | Seen::Event { fold, .. } => fold,
-            Seen::Delta { .. } | Seen::Notice { .. } | Seen::Ended { .. } => return Ok(()),
+            RunEvent::Started { machine: fold, .. } | RunEvent::Handled { machine: fold, .. } => {
+                fold
+            }
+            RunEvent::ReplyDelta { .. } | RunEvent::Notice { .. } | RunEvent::Ended { .. } => {
+                return Ok(());
+            }
         };
         if fold.state.kind() == self.state {
             let event = Event::Interrupt { signal: self.signal };
-            self.inbox.post(Arrival::Event(event));
+            self.inbox.send(DriverInput::Event(event));
         }
         Ok(())
     }
 }
 
 /// A model that can't be reached.
-struct Away;
+struct SlowModel;
 
-impl Model for Away {
-    fn prepare(&mut self, _: &Ask<'_>) -> Result<Box<dyn ModelCall>, Fault> {
+impl Model for SlowModel {
+    fn prepare(&mut self, _: &ModelRequest<'_>) -> Result<Box<dyn ModelCall>, Fault> {
         Err(Fault::new(FaultKind::Server, "come back later"))
     }
 }
 
 fn stopped(
-    world: &World,
-    rules: Rules,
+    world: &SessionFixture,
+    rules: RunRules,
     model: Box<dyn Model>,
     state: StateKind,
     signal: Signal,
-) -> (SessionId, Fold) {
+) -> (SessionId, Machine) {
     let (journal, fold, outcomes) = world.try_begin_by(rules).unwrap();
     let session = journal.session();
-    let cast = Cast { model, ..Cast::new(journal) };
-    let fold = world.play_before(cast, fold, outcomes, Time::START, |inbox| {
-        Box::new(Stops { inbox, signal, state })
+    let cast = Participants { model, ..Participants::new(journal) };
+    let fold = world.drive_with_inbox(cast, fold, outcomes, RunTime::START, |inbox| {
+        Box::new(InterruptInState { inbox, signal, state })
     });
     (session, fold)
 }
@@ -76,8 +80,8 @@ fn a_run_can_be_stopped_in_every_state() {
         for (signal, code) in signals {
             let world = world();
             let model: Box<dyn Model> = match state {
-                StateKind::CallingWaiting => Box::new(Away),
-                _ => Box::<Reads>::default(),
+                StateKind::CallingWaiting => Box::new(SlowModel),
+                _ => Box::<ReadingModel>::default(),
             };
             let begun = Instant::now();
             let (session, fold) = stopped(&world, rules.clone(), model, state, signal);
@@ -88,14 +92,14 @@ fn a_run_can_be_stopped_in_every_state() {
             let mut met = None;
             let replayed = world.store.replay(session, |_, stored, replayed| {
                 if stored.content.name() == "interrupt" {
-                    met = Some(replayed.met.state);
+                    met = Some(replayed.fingerprint.state);
                 }
             });
-            assert_eq!(replayed.unwrap().0.fold, fold, "{case}");
+            assert_eq!(replayed.unwrap().0.machine, fold, "{case}");
             // Without hooks a call is prepared on the spot, before anybody can say anything.
             let is_instant = matches!(state, StateKind::Preparing | StateKind::ClosingPreparing);
             assert!(met == Some(state) || is_instant && met.is_some(), "{case}: {met:?}");
-            verified(&world, session);
+            replay_and_verify(&world, session);
             let fold = world.resume(session, None);
             assert_eq!(reason(&fold), Some(StopReason::LlmDone), "{case}");
         }

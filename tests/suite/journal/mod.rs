@@ -1,18 +1,18 @@
 //! Sessions: what is written, what survives, and how they go on.
 
-mod claims;
-mod copies;
+mod concurrent_create;
 mod crash;
 mod damage;
-mod half_done;
-mod huge;
+mod fixture;
+mod fork_and_export;
 mod index;
+mod interrupted_effects;
 mod interrupts;
-mod kept;
+mod large_journal;
 mod replay;
 mod resume;
 mod store;
+mod stored_journals;
 mod summaries;
-mod times;
+mod timestamps;
 mod trace;
-mod world;

@@ -2,35 +2,35 @@
 
 use std::fmt::Write as _;
 
-use architect::journal::{Content, EndKind, Stored};
+use architect::journal::{JournalEndKind, StoredContent, StoredRecord};
 use architect::machine::StateKind;
 
-use super::world::World;
+use super::fixture::SessionFixture;
 
 #[test]
 fn a_replay_ends_where_the_run_ended() {
-    let world = World::new();
+    let world = SessionFixture::new();
     let (session, fold) = world.run();
     let mut differences = Vec::new();
     let replayed = world.store.replay(session, |_, _, replayed| {
-        differences.extend(replayed.difference.clone());
+        differences.extend(replayed.divergence.clone());
     });
     let (past, end) = replayed.unwrap();
     assert_eq!(differences, []);
-    assert_eq!(end.kind, EndKind::Whole);
-    assert_eq!(past.fold, fold);
-    assert_eq!(past.fold.state.kind(), StateKind::Done);
+    assert_eq!(end.kind, JournalEndKind::Whole);
+    assert_eq!(past.machine, fold);
+    assert_eq!(past.machine.state.kind(), StateKind::Done);
     let ended = past.ended.unwrap();
-    assert_eq!((&*ended.reason, ended.steps, ended.calls), ("llm_done", 3, 4));
+    assert_eq!((&*ended.reason, ended.steps, ended.model_calls), ("llm_done", 3, 4));
 }
 
 #[test]
 fn every_record_meets_the_state_that_it_met() {
-    let world = World::new();
+    let world = SessionFixture::new();
     let (session, _) = world.run();
     let mut met = Vec::new();
-    let see = |stored: &Stored| {
-        let state = stored.met.as_ref().map_or("", |mark| &mark.state);
+    let see = |stored: &StoredRecord| {
+        let state = stored.fingerprint.as_ref().map_or("", |mark| &mark.state);
         format!("{} in {state}", stored.content.name())
     };
     world.store.replay(session, |_, stored, _| met.push(see(stored))).unwrap();
@@ -55,7 +55,7 @@ fn every_record_meets_the_state_that_it_met() {
 
 #[test]
 fn a_run_that_was_changed_in_the_middle_is_told_from_the_first_event_on() {
-    let world = World::new();
+    let world = SessionFixture::new();
     let (session, _) = world.run();
     let path = world.journal(session);
     let text = std::fs::read_to_string(&path).unwrap();
@@ -64,9 +64,9 @@ fn a_run_that_was_changed_in_the_middle_is_told_from_the_first_event_on() {
     std::fs::write(&path, resealed(&forged)).unwrap();
     let mut differences = Vec::new();
     let replayed = world.store.replay(session, |_, _, replayed| {
-        differences.extend(replayed.difference.clone());
+        differences.extend(replayed.divergence.clone());
     });
-    assert_eq!(replayed.unwrap().1.kind, EndKind::Whole);
+    assert_eq!(replayed.unwrap().1.kind, JournalEndKind::Whole);
     assert_eq!(
         differences[0].to_string(),
         "record 2 leads elsewhere than it did: record 3 (vetted) was met in Executing as it is now, but with another \
@@ -90,15 +90,15 @@ pub(super) fn resealed(text: &str) -> String {
 
 #[test]
 fn the_times_of_calls_and_syncs_are_told() {
-    let world = World::new();
+    let world = SessionFixture::new();
     let (session, _) = world.run();
     let mut calls = 0;
-    let see = |stored: &Stored| match &stored.content {
-        Content::Event(architect::machine::Event::Replied { .. }) => {
+    let see = |stored: &StoredRecord| match &stored.content {
+        StoredContent::Event(architect::machine::Event::Replied { .. }) => {
             calls += 1;
-            assert!(stored.call.unwrap().first_byte.is_some());
+            assert!(stored.timing.unwrap().first_byte.is_some());
         }
-        _ => assert_eq!(stored.call, None),
+        _ => assert_eq!(stored.timing, None),
     };
     let mut see = see;
     world.store.replay(session, |_, stored, _| see(stored)).unwrap();

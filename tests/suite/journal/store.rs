@@ -6,41 +6,42 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use architect::journal::{
-    Durability, JournalError, Letter, LetterKind, Repair, SessionId, Store, default_root,
+    DamagePolicy, Durability, JournalError, MessageKind, QueuedMessage, SessionId, SessionStore,
+    default_root,
 };
-use architect::machine::{Event, Mark};
-use architect::model::{Signal, Time};
-use architect::port::{Journal, Record};
+use architect::machine::{Event, Fingerprint};
+use architect::model::{RunTime, Signal};
+use architect::port::{Journal, JournalRecord};
 
-use super::world::World;
+use super::fixture::SessionFixture;
 
-fn steering(text: &str) -> Letter {
-    Letter { kind: LetterKind::Steering, text: text.into() }
+fn steering(text: &str) -> QueuedMessage {
+    QueuedMessage { kind: MessageKind::Steering, text: text.into() }
 }
 
 /// Fault S8.
 #[test]
 fn a_session_has_one_process_and_the_second_is_told_which() {
-    let world = World::new();
+    let world = SessionFixture::new();
     let (journal, _, _) = world.begin();
     let session = journal.session();
-    let error = world.store.reopen(session, Repair::Refuse).unwrap_err().to_string();
+    let error = world.store.reopen(session, DamagePolicy::Refuse).unwrap_err().to_string();
     let pid = std::process::id();
     assert_eq!(error, format!("session {session} is busy: process {pid} runs it"));
     assert!(matches!(world.store.remove(session), Err(JournalError::Busy { .. })));
-    assert_eq!(world.past(session).header.session, session);
+    assert_eq!(world.history(session).header.session, session);
     drop(journal);
-    assert!(world.store.reopen(session, Repair::Refuse).is_ok());
+    assert!(world.store.reopen(session, DamagePolicy::Refuse).is_ok());
 }
 
 /// Fault S1: a process that is killed while it begins a session leaves a file without a name and a folder without a
 /// journal. Nobody sees them, and some day they go.
 #[test]
 fn what_belongs_to_no_session_is_cleaned_up() {
-    let world = World::new();
+    let world = SessionFixture::new();
     let session = world.begin().0.session();
     let sessions = world.root.join("state/sessions");
-    let nobody = SessionId::fresh();
+    let nobody = SessionId::generate();
     fs::create_dir(sessions.join(nobody.to_string())).unwrap();
     fs::write(sessions.join(format!(".{nobody}")), "half a header").unwrap();
     fs::write(sessions.join("note"), "somebody else's").unwrap();
@@ -57,7 +58,7 @@ fn what_belongs_to_no_session_is_cleaned_up() {
 
 #[test]
 fn only_a_running_session_takes_messages() {
-    let world = World::new();
+    let world = SessionFixture::new();
     let (journal, _, _) = world.begin();
     let session = journal.session();
     assert!(world.store.is_running(session).unwrap());
@@ -66,15 +67,18 @@ fn only_a_running_session_takes_messages() {
     assert!(!world.store.is_running(session).unwrap());
     let error = world.store.send(session, &steering("left")).unwrap_err().to_string();
     assert_eq!(error, format!("session {session} is not running"));
-    let nobody = SessionId::fresh();
-    assert!(matches!(world.store.send(nobody, &steering("left")), Err(JournalError::Unknown(_))));
+    let nobody = SessionId::generate();
+    assert!(matches!(
+        world.store.send(nobody, &steering("left")),
+        Err(JournalError::UnknownSession(_))
+    ));
 }
 
 #[test]
 fn a_name_is_an_id_its_beginning_or_the_last_one() {
-    let world = World::new();
+    let world = SessionFixture::new();
     let resolve = |name: &str| world.store.resolve(name);
-    assert!(matches!(resolve("last"), Err(JournalError::Unknown(_))));
+    assert!(matches!(resolve("last"), Err(JournalError::UnknownSession(_))));
     let first = world.begin().0.session();
     std::thread::sleep(Duration::from_millis(20));
     let second = world.begin().0.session();
@@ -84,18 +88,18 @@ fn a_name_is_an_id_its_beginning_or_the_last_one() {
     let error = resolve("0").unwrap_err().to_string();
     assert_eq!(error, format!("'0' is the beginning of 2 sessions: {first}, {second}"));
     for name in ["", ".", "..", "../sessions", "x", "%", "*", "fff", "Last"] {
-        assert!(matches!(resolve(name), Err(JournalError::Unknown(_))), "{name}");
+        assert!(matches!(resolve(name), Err(JournalError::UnknownSession(_))), "{name}");
     }
 }
 
 #[test]
 fn files_and_folders_are_the_users_alone() {
-    let world = World::new();
+    let world = SessionFixture::new();
     let (session, _) = world.run();
     let mode = |path: PathBuf| fs::metadata(path).unwrap().mode() & 0o777;
     assert_eq!(mode(world.root.join("state")), 0o700);
     assert_eq!(mode(world.root.join("state/sessions")), 0o700);
-    assert_eq!(mode(world.beside(session)), 0o700);
+    assert_eq!(mode(world.session_folder(session)), 0o700);
     assert_eq!(mode(world.journal(session)), 0o600);
 }
 
@@ -105,18 +109,18 @@ fn a_store_behind_a_link_is_refused() {
     let temp = tempfile::tempdir().unwrap();
     fs::create_dir(temp.path().join("real")).unwrap();
     symlink(temp.path().join("real"), temp.path().join("state")).unwrap();
-    let opened = Store::open(&temp.path().join("state"), Durability::Os);
+    let opened = SessionStore::open(&temp.path().join("state"), Durability::Os);
     assert!(opened.unwrap_err().to_string().ends_with("state is a symbolic link"));
 }
 
 #[test]
 fn a_journal_behind_a_link_is_refused() {
-    let world = World::new();
+    let world = SessionFixture::new();
     let (session, _) = world.run();
     let elsewhere = world.root.join("elsewhere.jsonl");
     fs::rename(world.journal(session), &elsewhere).unwrap();
     symlink(&elsewhere, world.journal(session)).unwrap();
-    assert!(world.store.reopen(session, Repair::Refuse).is_err());
+    assert!(world.store.reopen(session, DamagePolicy::Refuse).is_err());
 }
 
 /// Fault S6.
@@ -124,7 +128,7 @@ fn a_journal_behind_a_link_is_refused() {
 fn a_store_that_cannot_be_made_says_where() {
     let temp = tempfile::tempdir().unwrap();
     fs::write(temp.path().join("file"), "").unwrap();
-    let error = Store::open(&temp.path().join("file/state"), Durability::Os).unwrap_err();
+    let error = SessionStore::open(&temp.path().join("file/state"), Durability::Os).unwrap_err();
     assert!(error.to_string().starts_with("could not make the folder /"), "{error}");
 }
 
@@ -148,32 +152,32 @@ fn the_state_folder_is_the_one_that_the_environment_names() {
 /// Fault S22.
 #[test]
 fn a_journal_that_is_deleted_while_its_session_runs_takes_no_more_records() {
-    let world = World::new();
+    let world = SessionFixture::new();
     let (mut journal, fold, outcomes) = world.begin();
-    let met = Mark::of(&fold, &outcomes.effects);
+    let met = Fingerprint::of(&fold, &outcomes.effects);
     let event = Event::Interrupt { signal: Signal::Interrupt };
-    let record = Record::Event { event: &event, met, call: None };
-    journal.append(Time(1), record).unwrap();
+    let record = JournalRecord::Event { event: &event, fingerprint: met, timing: None };
+    journal.append(RunTime(1), record).unwrap();
     fs::remove_file(world.journal(journal.session())).unwrap();
-    let error = journal.append(Time(2), record).unwrap_err().to_string();
+    let error = journal.append(RunTime(2), record).unwrap_err().to_string();
     assert!(error.ends_with("it was deleted"), "{error}");
     assert!(journal.sync().is_err());
 }
 
 #[test]
 fn a_session_is_removed_with_all_that_belongs_to_it() {
-    let world = World::new();
+    let world = SessionFixture::new();
     let (session, _) = world.run();
-    world.store.outputs(session).keep(&"c1".into(), "all of it").unwrap();
+    world.store.outputs(session).store(&"c1".into(), "all of it").unwrap();
     world.store.remove(session).unwrap();
     assert_eq!(world.store.list().unwrap(), []);
     assert_eq!(fs::read_dir(world.root.join("state/sessions")).unwrap().count(), 0);
-    assert!(matches!(world.store.remove(session), Err(JournalError::Unknown(_))));
+    assert!(matches!(world.store.remove(session), Err(JournalError::UnknownSession(_))));
 }
 
 #[test]
 fn old_sessions_are_cleaned_up_but_not_those_that_run() {
-    let world = World::new();
+    let world = SessionFixture::new();
     let (old, _) = world.run();
     let (running, _, _) = world.begin();
     let later = SystemTime::now() + Duration::from_secs(60);

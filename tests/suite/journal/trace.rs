@@ -2,43 +2,45 @@
 
 use architect::journal::SessionId;
 use architect::machine::{Event, StateKind};
-use architect::model::{Signal, Span, ToolStatus};
-use architect::view::trace::{CallEnd, Phase, Speaker, Trace};
+use architect::model::{Signal, TimeSpan, ToolStatus};
+use architect::view::trace::{CallEnd, Speaker, Trace, TracePhase};
 
-use super::world::World;
+use super::fixture::SessionFixture;
 
 /// Traces a session as the command line does.
-pub(super) fn trace(world: &World, session: SessionId) -> Trace {
-    architect::app::trace(&world.store, session).unwrap()
+pub(super) fn trace(world: &SessionFixture, session: SessionId) -> Trace {
+    architect::app::trace_session(&world.store, session).unwrap()
 }
 
-fn sum(spans: impl Iterator<Item = Span>) -> u64 {
+fn sum(spans: impl Iterator<Item = TimeSpan>) -> u64 {
     spans.map(|span| span.0).sum()
 }
 
 #[test]
 fn all_the_time_of_a_session_is_that_of_a_state_and_of_a_phase() {
-    let world = World::new();
+    let world = SessionFixture::new();
     let (session, fold) = world.run();
     let trace = trace(&world, session);
-    let at = world.past(session).at;
+    let at = world.history(session).at;
     assert_eq!(trace.duration.0, at.0);
     assert_eq!(sum(trace.states.iter().map(|state| state.time)), at.0);
     let phases = trace.states.iter().flat_map(|state| &state.phases);
     assert_eq!(sum(phases.map(|phase| phase.time)), at.0);
     assert_eq!((trace.steps, trace.llm_calls), (3, 4));
-    assert_eq!(trace.cost, Some(fold.state.run().spent.cost));
+    assert_eq!(trace.cost, Some(fold.state.run().used.cost));
     // A command that starts a shell takes longer than nothing.
     let executing = trace.states.iter().find(|s| s.state == StateKind::Executing).unwrap();
-    assert!(executing.phases.iter().any(|p| p.phase == Phase::Tools && p.time > Span::ZERO));
+    assert!(
+        executing.phases.iter().any(|p| p.phase == TracePhase::Tools && p.time > TimeSpan::ZERO)
+    );
 }
 
 #[test]
 fn the_ways_are_those_that_the_run_took() {
-    let world = World::new();
+    let world = SessionFixture::new();
     let (session, _) = world.run();
     let trace = trace(&world, session);
-    let way = |edge: &architect::view::trace::Edge| {
+    let way = |edge: &architect::view::trace::TransitionCount| {
         format!("{} -{}-> {} {}", edge.from.name(), edge.event, edge.to.name(), edge.count)
     };
     let ways: Vec<String> = trace.edges.iter().map(way).collect();
@@ -58,25 +60,28 @@ fn the_ways_are_those_that_the_run_took() {
 
 #[test]
 fn requests_and_tools_have_their_times_and_their_ends() {
-    let world = World::new();
+    let world = SessionFixture::new();
     let (session, _) = world.run();
     let trace = trace(&world, session);
     assert_eq!(trace.calls.len(), 4);
     for call in &trace.calls {
         assert!(matches!(call.end, CallEnd::Replied { input_tokens: 100, .. }), "{call:?}");
-        assert!(call.encode.unwrap().0 + call.first_byte.unwrap().0 <= call.took.0, "{call:?}");
+        assert!(call.encode.unwrap().0 + call.first_byte.unwrap().0 <= call.duration.0, "{call:?}");
     }
     let tools: Vec<_> = trace.tools.iter().map(|tool| (&*tool.name, tool.status)).collect();
     let ok = Some(ToolStatus::Ok);
     assert_eq!(tools, [("write", ok), ("run", ok), ("read", ok), ("write", ok)]);
     for tool in &trace.tools {
-        assert!(tool.judged <= tool.begun.unwrap() && tool.begun.unwrap() <= tool.ended);
+        assert!(
+            tool.authorized_at <= tool.started_at.unwrap()
+                && tool.started_at.unwrap() <= tool.ended_at
+        );
     }
 }
 
 #[test]
 fn every_message_is_there_once_and_in_order() {
-    let world = World::new();
+    let world = SessionFixture::new();
     let (session, _) = world.run();
     world.resume(session, Some("and now?"));
     let trace = trace(&world, session);
@@ -96,8 +101,8 @@ fn every_message_is_there_once_and_in_order() {
 
 #[test]
 fn what_was_under_way_when_the_process_died_is_told() {
-    let world = World::new();
-    let session = super::resume::dies_at(&world, "vetted", 1);
+    let world = SessionFixture::new();
+    let session = super::resume::crash_at(&world, "vetted", 1);
     let before = trace(&world, session);
     assert_eq!((before.state, before.stop_reason), (StateKind::Executing, None));
     assert_eq!(before.tools.last().unwrap().status, None);
@@ -111,17 +116,17 @@ fn what_was_under_way_when_the_process_died_is_told() {
 
 #[test]
 fn a_session_that_has_only_begun_has_a_trace() {
-    let world = World::new();
+    let world = SessionFixture::new();
     let session = world.begin().0.session();
     let trace = trace(&world, session);
-    assert_eq!((trace.duration, trace.state), (Span::ZERO, StateKind::Preparing));
+    assert_eq!((trace.duration, trace.state), (TimeSpan::ZERO, StateKind::Preparing));
     assert_eq!(trace.messages.len(), 1);
     assert!(trace.html().contains("stands in Preparing") && trace.table().contains("total"));
 }
 
 #[test]
 fn an_interrupt_is_a_way_to_the_end() {
-    let world = World::new();
+    let world = SessionFixture::new();
     let session = super::resume::interrupted_session(&world);
     let trace = trace(&world, session);
     let signal = Event::Interrupt { signal: Signal::Interrupt };
@@ -132,7 +137,7 @@ fn an_interrupt_is_a_way_to_the_end() {
 
 #[test]
 fn a_table_has_a_line_for_each_state_and_phase() {
-    let world = World::new();
+    let world = SessionFixture::new();
     let (session, _) = world.run();
     let table = trace(&world, session).table();
     let names: Vec<&str> =
@@ -146,7 +151,7 @@ fn a_table_has_a_line_for_each_state_and_phase() {
 
 #[test]
 fn a_page_loads_nothing_and_nothing_in_it_is_markup() {
-    let world = World::new();
+    let world = SessionFixture::new();
     let (session, _) = world.run();
     world.resume(session, Some("<script>alert(1)</script> & \"more\" \u{202e}"));
     let page = trace(&world, session).html();
@@ -164,15 +169,15 @@ fn a_page_loads_nothing_and_nothing_in_it_is_markup() {
 #[test]
 fn a_page_to_look_at() {
     let Some(file) = std::env::var_os("ARCHITECT_TEST_PAGE") else { return };
-    let world = World::new();
-    let session = super::resume::dies_at(&world, "vetted", 1);
+    let world = SessionFixture::new();
+    let session = super::resume::crash_at(&world, "vetted", 1);
     world.resume(session, Some("Go on, and <b>mind</b> the gap."));
     std::fs::write(file, trace(&world, session).html()).unwrap();
 }
 
 #[test]
 fn a_trace_is_json_too() {
-    let world = World::new();
+    let world = SessionFixture::new();
     let (session, _) = world.run();
     let json = serde_json::to_value(trace(&world, session)).unwrap();
     assert_eq!(json["session_id"], session.to_string());

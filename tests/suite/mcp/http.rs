@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use architect::mcp::Spec;
+use architect::mcp::ServerSpec;
 use architect::model::ToolStatus;
-use architect::port::Cancel;
+use architect::port::CancellationToken;
 use serde_json::{Value, json};
 
-use super::world::{Started, World};
-use crate::support::server::{Received, Reply, Server};
-use crate::tools::world::scope_of;
+use super::fixture::{McpFixture, StartedServers};
+use crate::support::server::{ReceivedRequest, ScriptedReply, Server};
+use crate::tools::fixture::scope_with;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -17,13 +17,16 @@ fn message(id: u64, result: &Value) -> String {
     json!({ "jsonrpc": "2.0", "id": id, "result": result }).to_string()
 }
 
-fn reply(id: u64, result: &Value) -> Reply {
-    Reply::new(200, &message(id, result))
+fn reply(id: u64, result: &Value) -> ScriptedReply {
+    ScriptedReply::with_length(200, &message(id, result))
 }
 
-fn error(status: u16, code: i64, data: &Value) -> Reply {
+fn error(status: u16, code: i64, data: &Value) -> ScriptedReply {
     let error = json!({ "code": code, "message": "no", "data": data });
-    Reply::new(status, &json!({ "jsonrpc": "2.0", "id": null, "error": error }).to_string())
+    ScriptedReply::with_length(
+        status,
+        &json!({ "jsonrpc": "2.0", "id": null, "error": error }).to_string(),
+    )
 }
 
 fn said(text: &str) -> Value {
@@ -31,7 +34,7 @@ fn said(text: &str) -> Value {
 }
 
 /// The answers of a server of the newest era up to its list of tools.
-fn modern() -> Vec<Reply> {
+fn modern() -> Vec<ScriptedReply> {
     let region = json!({ "type": "string", "x-mcp-header": "Region" });
     let tools = json!([
         { "name": "look", "inputSchema": { "type": "object", "properties": { "text": region } },
@@ -45,8 +48,9 @@ fn modern() -> Vec<Reply> {
 }
 
 /// The answers of an older server: to the first question, to the beginning of a session, and to a list of tools.
-fn legacy() -> Vec<Reply> {
-    let mut replies = vec![Reply::with(400, &[("content-type", "text/plain")], "no session")];
+fn legacy() -> Vec<ScriptedReply> {
+    let mut replies =
+        vec![ScriptedReply::with_headers(400, &[("content-type", "text/plain")], "no session")];
     replies.extend(session(2));
     let tools = json!([{ "name": "do it", "inputSchema": { "type": "object" } }]);
     replies.push(reply(3, &json!({ "tools": tools })));
@@ -54,38 +58,47 @@ fn legacy() -> Vec<Reply> {
 }
 
 /// The answers to the beginning of a session.
-fn session(id: u64) -> [Reply; 2] {
+fn session(id: u64) -> [ScriptedReply; 2] {
     let agreed = json!({ "protocolVersion": "2025-11-25", "capabilities": {} });
     let headers = [("content-type", "application/json"), ("mcp-session-id", "session-1")];
-    [Reply::with(200, &headers, &message(id, &agreed)), Reply::new(202, "")]
+    [
+        ScriptedReply::with_headers(200, &headers, &message(id, &agreed)),
+        ScriptedReply::with_length(202, ""),
+    ]
 }
 
 const KEY: &str = "canary-4711";
 
-fn start(server: &Server, timeout: Duration) -> (World, Started) {
-    let world = World::new();
+fn start(server: &Server, timeout: Duration) -> (McpFixture, StartedServers) {
+    let world = McpFixture::new();
     let authorization = format!("Bearer {KEY}");
     let headers = [("authorization", &*authorization)];
-    let spec = Spec { timeout, ..World::address(&server.url("/mcp"), &headers) };
+    let spec = ServerSpec { timeout, ..McpFixture::http_server(&server.url("/mcp"), &headers) };
     let started = world.start([spec]);
     (world, started)
 }
 
 /// Returns a server with these answers, and what was started with it.
-fn started(replies: impl IntoIterator<Item = Reply>, timeout: Duration) -> (Server, Started) {
+fn started(
+    replies: impl IntoIterator<Item = ScriptedReply>,
+    timeout: Duration,
+) -> (Server, StartedServers) {
     let server = Server::new(replies);
     let (_, started) = start(&server, timeout);
     assert_eq!(started.problems, []);
     (server, started)
 }
 
-fn and(mut replies: Vec<Reply>, more: impl IntoIterator<Item = Reply>) -> Vec<Reply> {
+fn and(
+    mut replies: Vec<ScriptedReply>,
+    more: impl IntoIterator<Item = ScriptedReply>,
+) -> Vec<ScriptedReply> {
     replies.extend(more);
     replies
 }
 
-fn methods(requests: &[Received]) -> Vec<String> {
-    let method = |request: &Received| match request.method.as_str() {
+fn methods(requests: &[ReceivedRequest]) -> Vec<String> {
+    let method = |request: &ReceivedRequest| match request.method.as_str() {
         "POST" => request.json()["method"].as_str().unwrap_or("reply").to_owned(),
         other => other.to_owned(),
     };
@@ -126,8 +139,11 @@ fn an_older_server_has_a_session_and_answers_with_a_stream() {
         message(9, &said("other")),
         message(4, &said("done")),
     ];
-    let stream = Reply::stream(events.map(|data| format!("data: {data}\n\n")));
-    let replies = and(legacy(), [stream, Reply::new(202, ""), Reply::new(405, "")]);
+    let stream = ScriptedReply::stream(events.map(|data| format!("data: {data}\n\n")));
+    let replies = and(
+        legacy(),
+        [stream, ScriptedReply::with_length(202, ""), ScriptedReply::with_length(405, "")],
+    );
     let (server, started) = started(replies, 10 * SECOND);
     assert_eq!(started.ok("do it", ""), "done");
     drop(started);
@@ -152,7 +168,7 @@ fn an_older_server_has_a_session_and_answers_with_a_stream() {
 /// Fault M15.
 #[test]
 fn a_session_that_is_over_begins_again_once() {
-    let gone = || Reply::new(404, "");
+    let gone = || ScriptedReply::with_length(404, "");
     let again = and(vec![gone()], session(1));
     let replies = and(legacy(), and(again, [reply(2, &said("back"))]));
     let (server, started) = started(replies, 10 * SECOND);
@@ -164,8 +180,8 @@ fn a_session_that_is_over_begins_again_once() {
 /// Fault M15.
 #[test]
 fn a_stream_that_breaks_off_is_resumed_where_it_was() {
-    let first = Reply::stream(["id: e1\nretry: 150\ndata:\n\n"]);
-    let rest = Reply::stream([format!("id: e2\ndata: {}\n\n", message(4, &said("late")))]);
+    let first = ScriptedReply::stream(["id: e1\nretry: 150\ndata:\n\n"]);
+    let rest = ScriptedReply::stream([format!("id: e2\ndata: {}\n\n", message(4, &said("late")))]);
     let (server, started) = started(and(legacy(), [first, rest]), 10 * SECOND);
     assert_eq!(started.ok("do it", ""), "late");
     let requests = server.requests();
@@ -178,7 +194,7 @@ fn a_stream_that_breaks_off_is_resumed_where_it_was() {
 /// Fault M15.
 #[test]
 fn a_session_that_never_lasts_is_told() {
-    let gone = || Reply::new(404, "");
+    let gone = || ScriptedReply::with_length(404, "");
     let replies = and(legacy(), and(and(vec![gone()], session(1)), [gone()]));
     let (_server, started) = started(replies, 10 * SECOND);
     assert_eq!(started.err("do it", ""), "MCP server 'h': it does not know the session any more.");
@@ -193,20 +209,21 @@ fn a_server_that_names_its_versions_is_spoken_to_in_one_of_them() {
     assert_eq!(start(&server, 10 * SECOND).1.problems, []);
     let unknown = error(400, -32022, &json!({ "supported": ["2099-01-01"] }));
     let server = Server::new([unknown]);
-    let told = start(&server, 10 * SECOND).1.told();
+    let told = start(&server, 10 * SECOND).1.problems();
     assert!(told[0].contains("speaks version 2099-01-01"), "{told:?}");
 }
 
 /// Fault M15: what can go wrong at the start, each with its name.
 #[test]
 fn a_server_that_cannot_be_used_says_why() {
-    let closed = [Reply::closed(), Reply::closed()];
-    let moved = Reply::with(307, &[("location", "https://elsewhere.example/mcp")], "");
-    let page = || Reply::with(200, &[("content-type", "text/html")], "<html>");
-    let quoting = Reply::new(500, &format!("bad key {KEY}"));
+    let closed = [ScriptedReply::closed(), ScriptedReply::closed()];
+    let moved =
+        ScriptedReply::with_headers(307, &[("location", "https://elsewhere.example/mcp")], "");
+    let page = || ScriptedReply::with_headers(200, &[("content-type", "text/html")], "<html>");
+    let quoting = ScriptedReply::with_length(500, &format!("bad key {KEY}"));
     let cases = [
-        (vec![Reply::new(401, "{}")], "it refuses whoever is not authorized (401)"),
-        (vec![Reply::new(403, "{}")], "it refuses whoever is not authorized (403)"),
+        (vec![ScriptedReply::with_length(401, "{}")], "it refuses whoever is not authorized (401)"),
+        (vec![ScriptedReply::with_length(403, "{}")], "it refuses whoever is not authorized (403)"),
         (vec![moved], "it redirects to https://elsewhere.example/mcp, which is not followed"),
         (vec![quoting], "it answered with status 500; the last that it said: bad key ***"),
         (
@@ -214,12 +231,15 @@ fn a_server_that_cannot_be_used_says_why() {
             "its answer is not what the protocol says: it is of the kind \"text/html\"",
         ),
         (closed.into(), "it cannot be reached: the connection to 127.0.0.1"),
-        (vec![Reply::new(404, "x"), Reply::new(405, "")], "it answered with status 405"),
-        (vec![Reply::silence(), Reply::silence()], "it did not answer within"),
+        (
+            vec![ScriptedReply::with_length(404, "x"), ScriptedReply::with_length(405, "")],
+            "it answered with status 405",
+        ),
+        (vec![ScriptedReply::silence(), ScriptedReply::silence()], "it did not answer within"),
     ];
     for (replies, expected) in cases {
         let server = Server::new(replies);
-        let told = start(&server, 2 * SECOND).1.told();
+        let told = start(&server, 2 * SECOND).1.problems();
         assert_eq!(told.len(), 1, "{expected}");
         assert!(told[0].contains(expected), "{told:?} {expected}");
         assert!(!told[0].contains(KEY));
@@ -229,8 +249,9 @@ fn a_server_that_cannot_be_used_says_why() {
 /// Faults M3 and M15.
 #[test]
 fn a_call_that_was_lost_is_made_again_only_where_that_does_no_harm() {
-    let stream = Reply::stream([": nothing came of it\n\n"]);
-    let replies = [stream, reply(4, &said("seen")), Reply::closed(), Reply::closed()];
+    let stream = ScriptedReply::stream([": nothing came of it\n\n"]);
+    let replies =
+        [stream, reply(4, &said("seen")), ScriptedReply::closed(), ScriptedReply::closed()];
     let (server, started) = started(and(modern(), replies), 10 * SECOND);
     assert_eq!(started.ok("look", ""), "seen");
     let said = started.err("do it", "");
@@ -243,7 +264,8 @@ fn a_call_that_was_lost_is_made_again_only_where_that_does_no_harm() {
 fn a_call_ends_at_its_deadline_whatever_it_says_meanwhile() {
     let progress = json!({ "jsonrpc": "2.0", "method": "notifications/progress",
         "params": { "progressToken": 3, "progress": 1 } });
-    let endless = Reply::open_stream().drip(&format!("data: {progress}\n\n"), SECOND / 20);
+    let endless =
+        ScriptedReply::open_stream().repeat_chunk(&format!("data: {progress}\n\n"), SECOND / 20);
     let (_server, started) = started(and(modern(), [endless]), 2 * SECOND);
     let begun = Instant::now();
     assert_eq!(started.call("do it", "").status, ToolStatus::TimedOut);
@@ -253,11 +275,11 @@ fn a_call_ends_at_its_deadline_whatever_it_says_meanwhile() {
 /// Fault M4.
 #[test]
 fn a_cancelled_call_closes_its_connection_and_an_older_server_is_told() {
-    let replies = and(legacy(), [Reply::silence(), Reply::new(202, "")]);
+    let replies = and(legacy(), [ScriptedReply::silence(), ScriptedReply::with_length(202, "")]);
     let (server, started) = started(replies, 20 * SECOND);
-    let (cancel, begun) = (Cancel::new(), Instant::now());
+    let (cancel, begun) = (CancellationToken::new(), Instant::now());
     let answer = std::thread::scope(|scope| {
-        let calling = scope.spawn(|| started.call_in("do it", "", &scope_of(&cancel)));
+        let calling = scope.spawn(|| started.call_in("do it", "", &scope_with(&cancel)));
         server.wait_for(5);
         cancel.cancel();
         calling.join().unwrap()
@@ -272,10 +294,10 @@ fn a_cancelled_call_closes_its_connection_and_an_older_server_is_told() {
 /// Faults M6 and M12.
 #[test]
 fn an_answer_has_an_end() {
-    let mut world = World::new();
-    world.setup.caps.message = 10_000;
+    let mut world = McpFixture::new();
+    world.setup.limits.message_bytes = 10_000;
     let long = reply(3, &said(&"x".repeat(20_000)));
     let server = Server::new(and(modern(), [long]));
-    let started = world.start([World::address(&server.url("/mcp"), &[])]);
+    let started = world.start([McpFixture::http_server(&server.url("/mcp"), &[])]);
     assert!(started.err("do it", "").contains("it has more than 10000 bytes"));
 }

@@ -1,9 +1,9 @@
 //! Servers of further tools: real processes and real sockets.
 
-mod command;
+mod cli_runs;
+mod fixture;
 mod http;
-mod published;
-mod server;
+mod published_servers;
 mod stdio;
+mod test_server;
 mod tools;
-mod world;

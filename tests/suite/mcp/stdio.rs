@@ -3,24 +3,24 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use architect::exec::Mode;
-use architect::mcp::{Necessity, Problem, ServerError, Servers, Spec};
+use architect::exec::SandboxMode;
+use architect::mcp::{McpServers, Necessity, ServerError, ServerProblem, ServerSpec};
 use architect::model::ToolStatus;
-use architect::port::{Cancel, Notice};
+use architect::port::{CancellationToken, EffectNotice};
 
-use super::world::World;
-use crate::tools::world::{eventually, scope_of, sleeping};
+use super::fixture::McpFixture;
+use crate::tools::fixture::{count_sleeping, scope_with, wait_until};
 
-fn within(spec: Spec, timeout: Duration) -> Spec {
-    Spec { timeout, ..spec }
+fn within(spec: ServerSpec, timeout: Duration) -> ServerSpec {
+    ServerSpec { timeout, ..spec }
 }
 
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
 fn a_server_of_the_newest_era_is_asked_without_a_session() {
-    let world = World::new();
-    let started = world.one("modern");
+    let world = McpFixture::new();
+    let started = world.start_one("modern");
     assert_eq!(started.ok("echo", "hello"), "hello");
     assert_eq!(world.log("s"), ["start", "server/discover", "tools/list", "tools/call"]);
 }
@@ -28,8 +28,8 @@ fn a_server_of_the_newest_era_is_asked_without_a_session() {
 /// Fault M8.
 #[test]
 fn an_older_server_gets_its_session() {
-    let world = World::new();
-    let started = world.one("legacy");
+    let world = McpFixture::new();
+    let started = world.start_one("legacy");
     assert_eq!(started.ok("echo", "hello"), "hello");
     let expected = [
         "start",
@@ -45,64 +45,73 @@ fn an_older_server_gets_its_session() {
 /// Fault M8: a server that says nothing to what it does not know, and one that dies of it.
 #[test]
 fn a_server_that_does_not_answer_the_first_question_is_an_older_one() {
-    let mut world = World::new();
-    world.setup.probe = SECOND;
-    assert_eq!(world.one("silent").ok("echo", "a"), "a");
-    assert_eq!(world.one("brittle").ok("echo", "b"), "b");
+    let mut world = McpFixture::new();
+    world.setup.probe_timeout = SECOND;
+    assert_eq!(world.start_one("silent").ok("echo", "a"), "a");
+    assert_eq!(world.start_one("brittle").ok("echo", "b"), "b");
     // However long the first question may be waited for, the second one has its time.
-    world.setup.probe = 60 * SECOND;
-    assert_eq!(world.one("silent").ok("echo", "c"), "c");
+    world.setup.probe_timeout = 60 * SECOND;
+    assert_eq!(world.start_one("silent").ok("echo", "c"), "c");
 }
 
 /// Fault M8.
 #[test]
 fn a_server_of_an_unknown_version_is_left_out() {
-    let world = World::new();
-    let started = world.start([world.server("f", "future"), world.server("a", "ancient")]);
+    let world = McpFixture::new();
+    let started =
+        world.start([world.test_server("f", "future"), world.test_server("a", "ancient")]);
     let expected = [
         "the tools of the MCP server `f` are missing: it speaks version 2099-01-01 of the protocol, which is not \
          known here",
         "the tools of the MCP server `a` are missing: it speaks version 1999-01-01 of the protocol, which is not \
          known here",
     ];
-    assert_eq!(started.told(), expected);
+    assert_eq!(started.problems(), expected);
 }
 
 /// Fault M1.
 #[test]
 fn a_server_that_cannot_be_had_costs_its_tools_and_nothing_else() {
-    let world = World::new();
-    let missing = World::program("missing", "/no/such/server", &[]);
-    let exits = Spec { necessity: Necessity::Required, ..world.server("exits", "exits") };
-    let started = world.start([missing, exits, world.server("good", "legacy")]);
+    let world = McpFixture::new();
+    let missing = McpFixture::real_server("missing", "/no/such/server", &[]);
+    let exits =
+        ServerSpec { necessity: Necessity::Required, ..world.test_server("exits", "exits") };
+    let started = world.start([missing, exits, world.test_server("good", "legacy")]);
     let expected = [
         "the tools of the MCP server `missing` are missing: it could not be started: program '/no/such/server' was \
          not found",
         "the tools of the MCP server `exits` are missing: it died (exit code 3); the last that it said: no \
          configuration found",
     ];
-    assert_eq!(started.told(), expected);
-    assert_eq!(started.problems.iter().map(Problem::is_fatal).collect::<Vec<_>>(), [false, true]);
+    assert_eq!(started.problems(), expected);
+    assert_eq!(
+        started.problems.iter().map(ServerProblem::is_fatal).collect::<Vec<_>>(),
+        [false, true]
+    );
     assert_eq!(started.ok("echo", "here"), "here");
 }
 
 /// Fault M2.
 #[test]
 fn servers_that_never_answer_are_waited_for_together() {
-    let world = World::new();
+    let world = McpFixture::new();
     let begun = Instant::now();
-    let deaf = ["a", "b", "c", "d"].map(|name| within(world.server(name, "deaf"), 2 * SECOND));
+    let deaf = ["a", "b", "c", "d"].map(|name| within(world.test_server(name, "deaf"), 2 * SECOND));
     let started = world.start(deaf);
     assert_eq!(started.problems.len(), 4);
-    assert!(started.told()[0].ends_with("it did not answer within 2 s"), "{:?}", started.told());
+    assert!(
+        started.problems()[0].ends_with("it did not answer within 2 s"),
+        "{:?}",
+        started.problems()
+    );
     assert!(begun.elapsed() < 6 * SECOND, "{:?}", begun.elapsed());
 }
 
 /// Fault M3.
 #[test]
 fn a_server_that_dies_in_a_call_is_started_again_for_the_next_one() {
-    let world = World::new();
-    let started = world.one("legacy");
+    let world = McpFixture::new();
+    let started = world.start_one("legacy");
     let expected = "MCP server 's': it died (exit code 9); the last that it said: out of cheese, secret ***. The call \
                     may have had an effect or not.";
     assert_eq!(started.err("crash", ""), expected);
@@ -115,8 +124,8 @@ fn a_server_that_dies_in_a_call_is_started_again_for_the_next_one() {
 /// Fault M3.
 #[test]
 fn a_call_is_made_again_only_where_that_is_said_to_do_no_harm() {
-    let world = World::new();
-    let started = world.one("modern");
+    let world = McpFixture::new();
+    let started = world.start_one("modern");
     assert_eq!(started.ok("crash_once", ""), "back again");
     started.err("crash", "");
     assert_eq!(world.log("s").iter().filter(|word| *word == "tools/call").count(), 3);
@@ -125,9 +134,9 @@ fn a_call_is_made_again_only_where_that_is_said_to_do_no_harm() {
 /// Fault M3.
 #[test]
 fn a_server_is_not_started_again_and_again() {
-    let mut world = World::new();
-    world.setup.restart = Duration::from_secs(3_600);
-    let started = world.one("legacy");
+    let mut world = McpFixture::new();
+    world.setup.restart_interval = Duration::from_secs(3_600);
+    let started = world.start_one("legacy");
     started.err("crash", "");
     started.err("crash", "");
     let expected =
@@ -138,12 +147,12 @@ fn a_server_is_not_started_again_and_again() {
 /// Fault M4.
 #[test]
 fn a_call_without_an_answer_is_taken_back_at_its_deadline() {
-    let world = World::new();
-    let started = world.start([within(world.server("s", "modern"), 2 * SECOND)]);
+    let world = McpFixture::new();
+    let started = world.start([within(world.test_server("s", "modern"), 2 * SECOND)]);
     let answer = started.call("hang", "");
     assert_eq!(answer.status, ToolStatus::TimedOut);
     assert!(answer.text.contains("did not answer within 2 s"), "{}", answer.text);
-    eventually("it was told", || {
+    wait_until("it was told", || {
         world.log("s").last().is_some_and(|word| word == "notifications/cancelled")
     });
     assert_eq!(started.ok("echo", "still there"), "still there");
@@ -151,18 +160,18 @@ fn a_call_without_an_answer_is_taken_back_at_its_deadline() {
 
 #[test]
 fn a_cancelled_call_ends_at_once() {
-    let world = World::new();
-    let started = world.one("modern");
-    let (cancel, begun) = (Cancel::new(), Instant::now());
+    let world = McpFixture::new();
+    let started = world.start_one("modern");
+    let (cancel, begun) = (CancellationToken::new(), Instant::now());
     let answer = std::thread::scope(|scope| {
-        let calling = scope.spawn(|| started.call_in("hang", "", &scope_of(&cancel)));
-        eventually("it was called", || world.log("s").iter().any(|word| word == "tools/call"));
+        let calling = scope.spawn(|| started.call_in("hang", "", &scope_with(&cancel)));
+        wait_until("it was called", || world.log("s").iter().any(|word| word == "tools/call"));
         cancel.cancel();
         calling.join().unwrap()
     });
     assert_eq!(answer.status, ToolStatus::Interrupted);
     assert!(begun.elapsed() < 5 * SECOND);
-    eventually("it was told", || {
+    wait_until("it was told", || {
         world.log("s").last().is_some_and(|word| word == "notifications/cancelled")
     });
 }
@@ -170,9 +179,9 @@ fn a_cancelled_call_ends_at_once() {
 /// Fault M5.
 #[test]
 fn noise_is_passed_over_until_there_is_too_much_of_it() {
-    let mut world = World::new();
-    world.setup.caps.noise = 50;
-    let started = world.one("modern");
+    let mut world = McpFixture::new();
+    world.setup.limits.invalid_lines = 50;
+    let started = world.start_one("modern");
     assert_eq!(started.ok("noise", "50"), "done");
     let said = started.err("noise", "51");
     assert!(said.contains("wrote 51 lines in a row that are no messages, and was ended"), "{said}");
@@ -183,9 +192,9 @@ fn noise_is_passed_over_until_there_is_too_much_of_it() {
 /// Fault M6.
 #[test]
 fn a_message_without_an_end_ends_the_server() {
-    let mut world = World::new();
-    world.setup.caps.message = 1 << 20;
-    let started = world.one("modern");
+    let mut world = McpFixture::new();
+    world.setup.limits.message_bytes = 1 << 20;
+    let started = world.start_one("modern");
     let said = started.err("flood", "");
     assert!(said.contains("sent a message of more than 1048576 bytes, and was ended"), "{said}");
     assert_eq!(started.ok("echo", "again"), "again");
@@ -194,8 +203,8 @@ fn a_message_without_an_end_ends_the_server() {
 /// Faults M4 and M7.
 #[test]
 fn an_answer_reaches_the_call_that_it_belongs_to() {
-    let started = World::new();
-    let started = started.one("modern");
+    let started = McpFixture::new();
+    let started = started.start_one("modern");
     assert_eq!(started.ok("ids", ""), "right");
     assert_eq!(started.ok("echo", "next"), "next");
 }
@@ -203,23 +212,23 @@ fn an_answer_reaches_the_call_that_it_belongs_to() {
 /// Fault M11.
 #[test]
 fn what_a_server_asks_of_us_is_refused() {
-    let world = World::new();
-    let said = world.one("legacy").ok("ask", "");
+    let world = McpFixture::new();
+    let said = world.start_one("legacy").ok("ask", "");
     assert!(said.contains(r#""code":-32601"#) && said.contains(r#""id":"s1""#), "{said}");
 }
 
 /// Fault M13.
 #[test]
 fn a_server_ends_with_its_input_and_a_stubborn_one_is_killed() {
-    let world = World::new();
-    drop(world.one("modern"));
+    let world = McpFixture::new();
+    drop(world.start_one("modern"));
     assert_eq!(world.log("s").last().unwrap(), "end");
-    let stubborn = world.start([world.server("stubborn", "modern,stubborn")]);
+    let stubborn = world.start([world.test_server("stubborn", "modern,stubborn")]);
     let begun = Instant::now();
     stubborn.servers.stop(None);
     assert!(begun.elapsed() < 5 * SECOND, "{:?}", begun.elapsed());
     let path = world.workspace().join("stubborn.log");
-    eventually("it is gone", || super::world::with_variable(path.to_str().unwrap()) == 0);
+    wait_until("it is gone", || super::fixture::count_with_variable(path.to_str().unwrap()) == 0);
     let said = stubborn.err("echo", "");
     assert!(said.contains("it was cancelled"), "{said}");
 }
@@ -227,24 +236,24 @@ fn a_server_ends_with_its_input_and_a_stubborn_one_is_killed() {
 /// Whoever has no time left gives a server no more than a moment, and leaves the rest to its supervisor.
 #[test]
 fn a_stubborn_server_is_not_waited_for_when_there_is_no_time() {
-    let world = World::new();
-    let stubborn = world.start([world.server("late", "modern,stubborn")]);
+    let world = McpFixture::new();
+    let stubborn = world.start([world.test_server("late", "modern,stubborn")]);
     let begun = Instant::now();
     stubborn.servers.stop(Some(Duration::ZERO));
     assert!(begun.elapsed() < 2 * SECOND, "{:?}", begun.elapsed());
     let path = world.workspace().join("late.log");
-    eventually("it is gone", || super::world::with_variable(path.to_str().unwrap()) == 0);
+    wait_until("it is gone", || super::fixture::count_with_variable(path.to_str().unwrap()) == 0);
 }
 
 /// Fault M14.
 #[test]
 fn what_a_server_has_started_ends_with_it() {
-    let world = World::new();
-    let started = world.one("modern");
+    let world = McpFixture::new();
+    let started = world.start_one("modern");
     started.ok("sleeper", "87621");
-    eventually("it runs", || sleeping("87621") == 1);
+    wait_until("it runs", || count_sleeping("87621") == 1);
     drop(started);
-    eventually("it is gone", || sleeping("87621") == 0);
+    wait_until("it is gone", || count_sleeping("87621") == 0);
 }
 
 /// Fault M16.
@@ -252,12 +261,12 @@ fn what_a_server_has_started_ends_with_it() {
 fn of_many_words_about_progress_few_are_told() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let listener = Arc::clone(&told);
-    let scope = scope_of(&Cancel::new()).telling(Arc::new(move |notice| {
-        let Notice::Progress { text } = notice else { panic!("{notice:?}") };
+    let scope = scope_with(&CancellationToken::new()).with_notices(Arc::new(move |notice| {
+        let EffectNotice::Progress { text } = notice else { panic!("{notice:?}") };
         listener.lock().unwrap().push(text);
     }));
-    let started = World::new();
-    let (started, begun) = (started.one("modern"), Instant::now());
+    let started = McpFixture::new();
+    let (started, begun) = (started.start_one("modern"), Instant::now());
     assert_eq!(started.call_in("spam", "", &scope).text, "done");
     let (told, quarters) = (told.lock().unwrap(), begun.elapsed().as_millis() / 250);
     assert!(!told.is_empty() && told.len() as u128 <= quarters + 1, "{} words", told.len());
@@ -267,10 +276,10 @@ fn of_many_words_about_progress_few_are_told() {
 /// Fault M17.
 #[test]
 fn a_server_is_confined_as_the_policy_says() {
-    let world = World::confined(|policy| policy.mode = Mode::WorkspaceWrite);
-    let Some(outside) = crate::tools::world::elsewhere() else { return };
+    let world = McpFixture::with_policy(|policy| policy.mode = SandboxMode::WorkspaceWrite);
+    let Some(outside) = crate::tools::fixture::folder_outside_temp() else { return };
     let file = outside.path().join("x");
-    let started = world.one("modern");
+    let started = world.start_one("modern");
     let said = started.ok("write", file.to_str().unwrap());
     assert_ne!(said, "written");
     assert!(!file.exists());
@@ -280,30 +289,32 @@ fn a_server_is_confined_as_the_policy_says() {
 /// Fault M18.
 #[test]
 fn servers_can_be_cancelled_while_they_start() {
-    let world = World::new();
-    let specs = vec![world.server("a", "deaf"), world.server("b", "legacy")];
-    let (cancel, begun) = (Cancel::new(), Instant::now());
+    let world = McpFixture::new();
+    let specs = vec![world.test_server("a", "deaf"), world.test_server("b", "legacy")];
+    let (cancel, begun) = (CancellationToken::new(), Instant::now());
     let (servers, problems) = std::thread::scope(|scope| {
-        let starting = scope.spawn(|| Servers::start(specs, &world.setup, &cancel));
-        eventually("one was asked", || world.log("a").len() > 1);
+        let starting = scope.spawn(|| McpServers::start(specs, &world.setup, &cancel));
+        wait_until("one was asked", || world.log("a").len() > 1);
         cancel.cancel();
         starting.join().unwrap()
     });
     assert!(begun.elapsed() < 6 * SECOND, "{:?}", begun.elapsed());
-    let is_cancelled = |problem: &Problem| {
-        matches!(problem, Problem::Missing { error: ServerError::Cancelled, .. })
+    let is_cancelled = |problem: &ServerProblem| {
+        matches!(problem, ServerProblem::Unavailable { error: ServerError::Cancelled, .. })
     };
     assert!(problems.iter().any(is_cancelled));
     drop(servers);
     let folder = world.workspace();
-    eventually("nothing is left", || super::world::with_variable(folder.to_str().unwrap()) == 0);
+    wait_until("nothing is left", || {
+        super::fixture::count_with_variable(folder.to_str().unwrap()) == 0
+    });
 }
 
 /// A server of the newest era may say "not now" and nothing else; what it gives along goes back to it unseen.
 #[test]
 fn a_call_that_is_put_off_is_made_again_but_not_for_ever() {
-    let world = World::new();
-    let started = world.one("modern");
+    let world = McpFixture::new();
+    let started = world.start_one("modern");
     assert_eq!(started.ok("later", ""), "now");
     assert!(started.err("never", "").contains("puts it off again and again"));
     assert_eq!(started.ok("echo", "hello"), "hello");
@@ -312,13 +323,13 @@ fn a_call_that_is_put_off_is_made_again_but_not_for_ever() {
 /// Fault M10: what a server says of its use is bounded, and plain.
 #[test]
 fn servers_of_both_eras_may_say_how_they_want_to_be_used() {
-    let world = World::new();
+    let world = McpFixture::new();
     for behaviour in ["modern,talkative", "legacy,talkative"] {
-        let started = world.one(behaviour);
+        let started = world.start_one(behaviour);
         let told = started.servers.instructions();
         assert_eq!((told.len(), &*told[0].server), (1, "s"));
         assert!(told[0].text.starts_with("Use echo.\n"), "{:?}", &told[0].text[..20]);
         assert!(told[0].text.len() < 5_000);
     }
-    assert_eq!(world.one("modern").servers.instructions(), []);
+    assert_eq!(world.start_one("modern").servers.instructions(), []);
 }

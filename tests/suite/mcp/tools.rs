@@ -2,75 +2,77 @@
 
 use std::sync::Arc;
 
-use architect::mcp::{Answer, Filter, Spec, Tool};
-use architect::model::{Access, ToolCall, ToolStatus};
-use architect::port::{Cancel, ToolSpec, Toolbox, Vetted};
+use architect::mcp::{CallResult, ServerSpec, ServerTool, ToolFilter};
+use architect::model::{CallAccess, ToolCall, ToolStatus};
+use architect::port::{AuthorizationOutcome, CancellationToken, ToolSpec, Toolbox};
 use architect::tools::permission::ConfirmMode;
-use architect::tools::{Context, Kind, Output, Prepared, Registry, Settings};
+use architect::tools::{
+    CallContext, CallKind, PreparedCall, ToolOutput, ToolRegistry, ToolSettings,
+};
 use serde_json::{Map, Value, json};
 
-use super::world::{Started, World};
-use crate::tools::world::scope_of;
+use super::fixture::{McpFixture, StartedServers};
+use crate::tools::fixture::scope_with;
 
 /// A tool of a server as one of the registry's.
-struct Foreign(Tool);
+struct Foreign(ServerTool);
 
-struct ForeignCall(Tool, Map<String, Value>);
+struct ForeignCall(ServerTool, Map<String, Value>);
 
 impl architect::tools::Tool for Foreign {
     fn spec(&self) -> &ToolSpec {
         self.0.spec()
     }
 
-    fn prepare(&self, arguments: &str) -> Result<Box<dyn Prepared>, String> {
-        Ok(Box::new(ForeignCall(self.0.clone(), self.0.arguments(arguments)?)))
+    fn prepare(&self, arguments: &str) -> Result<Box<dyn PreparedCall>, String> {
+        Ok(Box::new(ForeignCall(self.0.clone(), self.0.parse_arguments(arguments)?)))
     }
 }
 
-impl Prepared for ForeignCall {
-    fn kind(&self) -> Kind {
-        Kind::Foreign
+impl PreparedCall for ForeignCall {
+    fn kind(&self) -> CallKind {
+        CallKind::External
     }
 
-    fn access(&self) -> Access {
-        Access::Exclusive
+    fn access(&self) -> CallAccess {
+        CallAccess::Exclusive
     }
 
     fn summary(&self) -> String {
         format!("{} {}", self.0.remote_name(), Value::Object(self.1.clone()))
     }
 
-    fn limit(&self) -> architect::model::Span {
-        self.0.limit()
+    fn time_limit(&self) -> architect::model::TimeSpan {
+        self.0.timeout()
     }
 
-    fn run(self: Box<Self>, context: &Context<'_>) -> Output {
-        let Answer { status, text } = self.0.call(self.1, context.call, context.scope);
-        Output::new(status, text)
+    fn run(self: Box<Self>, context: &CallContext<'_>) -> ToolOutput {
+        let CallResult { status, text } = self.0.call(self.1, context.call, context.scope);
+        ToolOutput::new(status, text)
     }
 }
 
-fn registry(started: &Started, mode: ConfirmMode) -> Registry {
+fn registry(started: &StartedServers, mode: ConfirmMode) -> ToolRegistry {
     let foreign = started.servers.tools().iter().cloned();
     let tools = foreign.map(|tool| Box::new(Foreign(tool)) as Box<dyn architect::tools::Tool>);
-    Registry::new(tools.collect(), Settings { mode, ..Settings::default() })
+    ToolRegistry::new(tools.collect(), ToolSettings { mode, ..ToolSettings::default() })
 }
 
-fn call(registry: &Registry, tool: &str, arguments: &Value) -> (ToolStatus, Arc<str>) {
+fn call(registry: &ToolRegistry, tool: &str, arguments: &Value) -> (ToolStatus, Arc<str>) {
     let call = ToolCall::new("call-7".into(), tool, &arguments.to_string());
-    let scope = scope_of(&Cancel::new());
-    let result = match registry.vet(&call, &scope) {
-        Vetted::Cleared { job, .. } => job.run(&scope),
-        Vetted::Refused(result) => result,
-        Vetted::Abort => panic!("aborted"),
+    let scope = scope_with(&CancellationToken::new());
+    let result = match registry.authorize(&call, &scope) {
+        AuthorizationOutcome::Approved { call: job, .. } => job.run(&scope),
+        AuthorizationOutcome::Rejected(result) => result,
+        AuthorizationOutcome::Abort => panic!("aborted"),
     };
     (result.status, result.text)
 }
 
 #[test]
 fn a_tool_of_a_server_is_judged_like_any_other() {
-    let world = World::new();
-    let started = world.one("modern");
+    let world = McpFixture::new();
+    let started = world.start_one("modern");
     let text = json!({ "text": "hello" });
     let allowed = call(&registry(&started, ConfirmMode::Yolo), "mcp_s_echo", &text);
     assert_eq!(allowed, (ToolStatus::Ok, "hello".into()));
@@ -81,8 +83,8 @@ fn a_tool_of_a_server_is_judged_like_any_other() {
 /// What does not fit the server's schema is told the model, and not sent.
 #[test]
 fn arguments_that_do_not_fit_the_schema_never_reach_the_server() {
-    let world = World::new();
-    let started = world.one("modern");
+    let world = McpFixture::new();
+    let started = world.start_one("modern");
     let registry = registry(&started, ConfirmMode::Yolo);
     let (status, text) = call(&registry, "mcp_s_echo", &json!({ "text": 5 }));
     assert_ne!(status, ToolStatus::Ok);
@@ -96,8 +98,8 @@ fn arguments_that_do_not_fit_the_schema_never_reach_the_server() {
 
 #[test]
 fn a_tool_that_failed_says_why() {
-    let world = World::new();
-    let started = world.one("legacy");
+    let world = McpFixture::new();
+    let started = world.start_one("legacy");
     let yolo = registry(&started, ConfirmMode::Yolo);
     let said = |tool: &str| call(&yolo, tool, &json!({}));
     assert_eq!(said("mcp_s_fail"), (ToolStatus::Failed, "it did not work".into()));
@@ -106,8 +108,8 @@ fn a_tool_that_failed_says_why() {
 
 #[test]
 fn a_server_can_tell_a_call_from_its_repetition() {
-    let world = World::new();
-    let meta: Value = serde_json::from_str(&world.one("modern").ok("meta", "")).unwrap();
+    let world = McpFixture::new();
+    let meta: Value = serde_json::from_str(&world.start_one("modern").ok("meta", "")).unwrap();
     assert_eq!(meta["architect/callId"], "call-7");
     assert_eq!(meta["io.modelcontextprotocol/protocolVersion"], "2026-07-28");
     assert_eq!(meta["io.modelcontextprotocol/clientCapabilities"], json!({}));
@@ -115,18 +117,19 @@ fn a_server_can_tell_a_call_from_its_repetition() {
 
 #[test]
 fn only_the_tools_that_were_chosen_are_there() {
-    let world = World::new();
+    let world = McpFixture::new();
     let list = |patterns: &[&str]| patterns.iter().map(|text| (*text).to_owned()).collect();
-    let tools = Filter { enabled: Some(list(&["e*", "f*"])), disabled: list(&["flood"]) };
-    let started = world.start([Spec { tools, ..world.server("s", "modern") }]);
+    let tools = ToolFilter { enabled: Some(list(&["e*", "f*"])), disabled: list(&["flood"]) };
+    let started = world.start([ServerSpec { tools, ..world.test_server("s", "modern") }]);
     assert_eq!(started.names(), ["mcp_s_echo", "mcp_s_fail"]);
 }
 
 #[test]
 fn the_order_of_tools_is_that_of_the_servers() {
-    let world = World::new();
-    let tools = Filter { enabled: Some(vec!["echo".to_owned()]), ..Filter::default() };
-    let server = |name, behaviour| Spec { tools: tools.clone(), ..world.server(name, behaviour) };
+    let world = McpFixture::new();
+    let tools = ToolFilter { enabled: Some(vec!["echo".to_owned()]), ..ToolFilter::default() };
+    let server =
+        |name, behaviour| ServerSpec { tools: tools.clone(), ..world.test_server(name, behaviour) };
     let started = world.start([server("z", "silent"), server("a", "modern")]);
     assert_eq!(started.names(), ["mcp_z_echo", "mcp_a_echo"]);
 }
@@ -134,8 +137,8 @@ fn the_order_of_tools_is_that_of_the_servers() {
 /// Fault M9.
 #[test]
 fn the_tools_of_a_run_stay_what_they_are() {
-    let world = World::new();
-    let started = world.one("modern");
+    let world = McpFixture::new();
+    let started = world.start_one("modern");
     let before: Vec<String> = started.names().iter().map(|name| (*name).to_owned()).collect();
     assert_eq!(started.ok("change", ""), "changed");
     assert_eq!(started.names(), before);
@@ -145,9 +148,9 @@ fn the_tools_of_a_run_stay_what_they_are() {
 /// Fault M9.
 #[test]
 fn a_list_that_leads_in_a_circle_ends() {
-    let world = World::new();
-    let started = world.start([world.server("s", "modern,circle")]);
+    let world = McpFixture::new();
+    let started = world.start([world.test_server("s", "modern,circle")]);
     assert_eq!(started.names(), ["mcp_s_first", "mcp_s_second"]);
     let expected = "of the MCP server `s`, the list of tools leads back to where it was";
-    assert_eq!(started.told(), [expected]);
+    assert_eq!(started.problems(), [expected]);
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::cli::world::World;
+use crate::cli::fixture::CliFixture;
 
 const HELLO: &str = "# kept\nprompt = \"Say hello.\"\n\n[[turn]]\ntext = \"Hello.\"\n";
 
@@ -14,7 +14,7 @@ fn expecting(expect: &str) -> String {
 #[test]
 fn the_scenarios_of_this_project_pass() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios");
-    let ran = World::new().run(&["test", folder.to_str().unwrap(), "--json"]);
+    let ran = CliFixture::new().run(&["test", folder.to_str().unwrap(), "--json"]);
     let json = ran.json();
     let failed: Vec<_> = json["scenarios"].as_array().unwrap().iter().collect();
     let failed = failed.into_iter().filter(|one| one["passed"] == false);
@@ -27,7 +27,7 @@ fn the_scenarios_of_this_project_pass() {
 
 #[test]
 fn a_difference_is_shown_line_by_line_and_fails_the_command() {
-    let world = World::new();
+    let world = CliFixture::new();
     world.write("a.toml", &expecting("exit_code = 0\noutput = \"Hello!\"\n"));
     let ran = world.run(&["test", "a.toml", "--junit", "junit.xml"]);
     assert_eq!(ran.code, 1, "{}", ran.err);
@@ -40,7 +40,7 @@ fn a_difference_is_shown_line_by_line_and_fails_the_command() {
 
 #[test]
 fn update_writes_what_was_seen_and_leaves_the_rest_of_the_file() {
-    let world = World::new();
+    let world = CliFixture::new();
     world.write("a.toml", HELLO);
     assert_eq!(world.run(&["test", "a.toml"]).code, 1, "a scenario that expects nothing passes");
     assert_eq!(world.run(&["test", "a.toml", "--update"]).code, 0);
@@ -53,7 +53,7 @@ fn update_writes_what_was_seen_and_leaves_the_rest_of_the_file() {
 
 #[test]
 fn a_file_that_is_no_scenario_is_told_with_its_line_before_anything_runs() {
-    let world = World::new();
+    let world = CliFixture::new();
     world.write("s/good.toml", &expecting("exit_code = 0\n"));
     world.write("s/bad.toml", &expecting("exit_code = 0\nexit_cod = 1\n"));
     let ran = world.run(&["test", "s"]);
@@ -66,7 +66,7 @@ fn a_file_that_is_no_scenario_is_told_with_its_line_before_anything_runs() {
 
 #[test]
 fn a_scenario_sees_nothing_of_the_user_and_two_runs_are_the_same() {
-    let world = World::new();
+    let world = CliFixture::new();
     fs::create_dir_all(world.home().join(".config/architect")).unwrap();
     fs::write(world.home().join(".config/architect/config.toml"), "not a configuration").unwrap();
     let calls =
@@ -81,7 +81,7 @@ fn a_scenario_sees_nothing_of_the_user_and_two_runs_are_the_same() {
 
 #[test]
 fn a_session_becomes_a_scenario_that_passes() {
-    let world = World::new();
+    let world = CliFixture::new();
     world.write("a.txt", "one\n").write("b.txt", "left alone\n");
     let script = r#"
         [[turn]]
@@ -97,7 +97,7 @@ fn a_session_becomes_a_scenario_that_passes() {
         text = "Done."
         usage = { input = 20, output = 5 }
     "#;
-    let ran = world.play(script, &["--mode", "yolo", "--json"]);
+    let ran = world.run_script(script, &["--mode", "yolo", "--json"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     let scenario = world.run(&["test", "--from", "last"]);
     assert_eq!(scenario.code, 0, "{}", scenario.err);

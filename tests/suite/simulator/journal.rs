@@ -3,16 +3,16 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use architect::machine::{Event, Resumption};
-use architect::model::Time;
-use architect::port::{Journal, Record, StoreError};
+use architect::model::RunTime;
+use architect::port::{Journal, JournalRecord, StoreError};
 
-use super::chance::Chance;
-use super::hands::Crash;
-use super::life::Trouble;
+use super::executor::Crash;
+use super::rng::Rng;
+use super::session_life::InjectedFault;
 
 /// A record that tells how a run went on.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Kept {
+pub(super) enum StoredRecord {
     Event(Event),
     Resumed(Box<Resumption>),
     Partial,
@@ -20,8 +20,8 @@ pub(super) enum Kept {
 }
 
 #[derive(Default)]
-pub(super) struct Disk {
-    pub(super) records: Vec<(Time, Kept)>,
+pub(super) struct SimulatedDisk {
+    pub(super) records: Vec<(RunTime, StoredRecord)>,
     /// How many of them would survive a crash.
     pub(super) durable: usize,
     /// How often the journal was used.
@@ -32,21 +32,21 @@ pub(super) struct Disk {
 
 /// The disk, which outlives the process.
 #[derive(Clone, Default)]
-pub(super) struct Shared(Arc<Mutex<Disk>>);
+pub(super) struct SharedDisk(Arc<Mutex<SimulatedDisk>>);
 
 pub(super) struct SimulatedJournal {
-    pub(super) disk: Shared,
-    pub(super) chance: Chance,
-    pub(super) trouble: Trouble,
+    pub(super) disk: SharedDisk,
+    pub(super) chance: Rng,
+    pub(super) trouble: InjectedFault,
 }
 
-impl Shared {
-    pub(super) fn lock(&self) -> MutexGuard<'_, Disk> {
+impl SharedDisk {
+    pub(super) fn lock(&self) -> MutexGuard<'_, SimulatedDisk> {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// What was not durable is lost, or some of it; a record that was half-written is none.
-    pub(super) fn crash(&self, chance: &Chance) {
+    pub(super) fn crash(&self, chance: &Rng) {
         let mut disk = self.lock();
         let loose = (disk.records.len() - disk.durable) as u64;
         let left = disk.durable + usize::try_from(chance.below(loose + 1)).unwrap();
@@ -54,7 +54,7 @@ impl Shared {
         disk.durable = left;
     }
 
-    pub(super) fn add_durably(&self, at: Time, kept: Kept) {
+    pub(super) fn add_durably(&self, at: RunTime, kept: StoredRecord) {
         let mut disk = self.lock();
         disk.records.push((at, kept));
         disk.durable = disk.records.len();
@@ -63,25 +63,25 @@ impl Shared {
 
 impl SimulatedJournal {
     /// Counts a use, and does what is to happen at it.
-    fn used(&self) -> Result<MutexGuard<'_, Disk>, StoreError> {
+    fn used(&self) -> Result<MutexGuard<'_, SimulatedDisk>, StoreError> {
         let mut disk = self.disk.lock();
         let nth = disk.uses;
         disk.uses += 1;
         let fails = match self.trouble {
-            Trouble::FailsOnce(at) => nth == at,
-            Trouble::FailsFrom(at) => nth >= at,
-            Trouble::Chance => self.chance.once_in(600),
-            Trouble::None
-            | Trouble::DiesAt(_)
-            | Trouble::ReaderLeaves(_)
-            | Trouble::BreaksDownOnce(_)
-            | Trouble::BreaksDownFrom(_)
-            | Trouble::HangsOnce(_)
-            | Trouble::HangsFrom(_)
-            | Trouble::DiesAfter(_) => false,
+            InjectedFault::FailsOnce(at) => nth == at,
+            InjectedFault::FailsFrom(at) => nth >= at,
+            InjectedFault::Chance => self.chance.once_in(600),
+            InjectedFault::None
+            | InjectedFault::DiesAt(_)
+            | InjectedFault::ReaderLeaves(_)
+            | InjectedFault::BreaksDownOnce(_)
+            | InjectedFault::BreaksDownFrom(_)
+            | InjectedFault::HangsOnce(_)
+            | InjectedFault::HangsFrom(_)
+            | InjectedFault::DiesAfter(_) => false,
         };
-        if matches!(self.trouble, Trouble::DiesAt(at) if nth == at)
-            || (self.trouble == Trouble::Chance && self.chance.once_in(200))
+        if matches!(self.trouble, InjectedFault::DiesAt(at) if nth == at)
+            || (self.trouble == InjectedFault::Chance && self.chance.once_in(200))
         {
             drop(disk);
             std::panic::resume_unwind(Box::new(Crash));
@@ -94,14 +94,14 @@ impl SimulatedJournal {
 }
 
 impl Journal for SimulatedJournal {
-    fn append(&mut self, at: Time, record: Record<'_>) -> Result<(), StoreError> {
+    fn append(&mut self, at: RunTime, record: JournalRecord<'_>) -> Result<(), StoreError> {
         let mut disk = self.used()?;
         disk.records.push((
             at,
             match record {
-                Record::Event { event, .. } => Kept::Event(event.clone()),
-                Record::Partial { .. } => Kept::Partial,
-                Record::Ended { .. } => Kept::Ended,
+                JournalRecord::Event { event, .. } => StoredRecord::Event(event.clone()),
+                JournalRecord::Partial { .. } => StoredRecord::Partial,
+                JournalRecord::Ended { .. } => StoredRecord::Ended,
             },
         ));
         Ok(())

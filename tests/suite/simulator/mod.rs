@@ -8,16 +8,16 @@
 #[path = "../../machine/invariants.rs"]
 mod invariants;
 
-pub(crate) mod chance;
-mod hands;
+mod executor;
 mod hooks;
+mod interleavings;
 mod journal;
-mod life;
 mod model;
-mod order;
+pub(crate) mod rng;
+mod session_life;
 mod tools;
 
-use life::{Life, Trouble};
+use session_life::{InjectedFault, SessionLife};
 
 /// How many worlds are lived through when nobody says how many.
 const SEEDS: u64 = 10_000;
@@ -27,8 +27,8 @@ fn number(name: &str) -> Option<u64> {
 }
 
 /// Lives a life, and says which one it was when it breaks something.
-fn live(seed: u64, trouble: Trouble) -> Life {
-    let lived = std::panic::catch_unwind(|| Life::live(seed, trouble));
+fn simulate_seed(seed: u64, trouble: InjectedFault) -> SessionLife {
+    let lived = std::panic::catch_unwind(|| SessionLife::simulate(seed, trouble));
     lived.unwrap_or_else(|_| panic!("SEED={seed} with {trouble:?} breaks it"))
 }
 
@@ -38,7 +38,7 @@ fn whatever_happens_a_run_ends_and_breaks_no_invariant() {
     let mut reasons = std::collections::BTreeSet::new();
     let mut crashes = 0;
     for seed in seeds.clone() {
-        let life = live(seed, Trouble::Chance);
+        let life = simulate_seed(seed, InjectedFault::Chance);
         reasons.insert(life.reason());
         crashes += life.crashes;
     }
@@ -52,7 +52,10 @@ fn whatever_happens_a_run_ends_and_breaks_no_invariant() {
 #[test]
 fn the_same_seed_is_the_same_life() {
     for seed in 0..20 {
-        let (first, second) = (live(seed, Trouble::Chance), live(seed, Trouble::Chance));
+        let (first, second) = (
+            simulate_seed(seed, InjectedFault::Chance),
+            simulate_seed(seed, InjectedFault::Chance),
+        );
         assert_eq!(first.records, second.records, "seed {seed}");
     }
 }
@@ -61,11 +64,11 @@ fn the_same_seed_is_the_same_life() {
 #[test]
 fn the_nth_use_of_the_journal_fails() {
     for seed in 0..4 {
-        let uses = live(seed, Trouble::None).uses;
+        let uses = simulate_seed(seed, InjectedFault::None).uses;
         assert!(uses > 5, "seed {seed} hardly writes");
         for nth in 0..uses {
-            for trouble in [Trouble::FailsOnce(nth), Trouble::FailsFrom(nth)] {
-                let life = live(seed, trouble);
+            for trouble in [InjectedFault::FailsOnce(nth), InjectedFault::FailsFrom(nth)] {
+                let life = simulate_seed(seed, trouble);
                 // What fails at the very end may only have been the record of the end.
                 let is_told = life.reason() == "store_error" || nth + 3 >= uses;
                 assert!(is_told, "seed {seed}, {trouble:?} of {uses}: {}", life.reason());
@@ -78,9 +81,13 @@ fn the_nth_use_of_the_journal_fails() {
 #[test]
 fn the_process_dies_at_the_nth_use_of_the_journal() {
     for seed in 0..8 {
-        let uses = live(seed, Trouble::None).uses;
+        let uses = simulate_seed(seed, InjectedFault::None).uses;
         for nth in 0..uses {
-            assert_eq!(live(seed, Trouble::DiesAt(nth)).crashes, 1, "seed {seed}, {nth}");
+            assert_eq!(
+                simulate_seed(seed, InjectedFault::DiesAt(nth)).crashes,
+                1,
+                "seed {seed}, {nth}"
+            );
         }
     }
 }
@@ -89,9 +96,9 @@ fn the_process_dies_at_the_nth_use_of_the_journal() {
 #[test]
 fn the_reader_leaves_at_the_nth_thing_that_is_shown() {
     for seed in 0..4 {
-        let shown = live(seed, Trouble::None).shown;
+        let shown = simulate_seed(seed, InjectedFault::None).shown;
         for nth in 0..shown.min(60) {
-            let reason = live(seed, Trouble::ReaderLeaves(nth)).reason();
+            let reason = simulate_seed(seed, InjectedFault::ReaderLeaves(nth)).reason();
             assert!(reason == "user_interrupt" || nth + 4 >= shown, "seed {seed}, {nth}: {reason}");
         }
     }
@@ -102,17 +109,21 @@ fn the_reader_leaves_at_the_nth_thing_that_is_shown() {
 #[test]
 fn the_nth_piece_of_work_fails() {
     for seed in 0..12 {
-        let works = live(seed, Trouble::None).works;
+        let works = simulate_seed(seed, InjectedFault::None).works;
         for nth in 0..works {
             for trouble in [
-                Trouble::BreaksDownOnce(nth),
-                Trouble::BreaksDownFrom(nth),
-                Trouble::HangsOnce(nth),
-                Trouble::HangsFrom(nth),
+                InjectedFault::BreaksDownOnce(nth),
+                InjectedFault::BreaksDownFrom(nth),
+                InjectedFault::HangsOnce(nth),
+                InjectedFault::HangsFrom(nth),
             ] {
-                assert_eq!(live(seed, trouble).crashes, 0, "seed {seed}, {trouble:?}");
+                assert_eq!(simulate_seed(seed, trouble).crashes, 0, "seed {seed}, {trouble:?}");
             }
-            assert_eq!(live(seed, Trouble::DiesAfter(nth)).crashes, 1, "seed {seed}, {nth}");
+            assert_eq!(
+                simulate_seed(seed, InjectedFault::DiesAfter(nth)).crashes,
+                1,
+                "seed {seed}, {nth}"
+            );
         }
     }
 }

@@ -1,44 +1,45 @@
 //! A model that says anything: every kind of reply, every kind of fault, at any time.
 
-use architect::machine::Purpose;
+use architect::machine::CallPurpose;
 use architect::model::{
-    CallId, Fault, FaultKind, Finish, Item, Part, Reply, RetryAdvice, Span, Tokens, ToolCall, Usage,
+    CallId, ConversationItem, Fault, FaultKind, Reply, ReplyFinish, ReplyPart, RetryAdvice,
+    TimeSpan, Tokens, ToolCall, Usage,
 };
-use architect::port::{Ask, Delta, Model, ModelCall, Scope};
+use architect::port::{EffectContext, Model, ModelCall, ModelRequest, ReplyDelta};
 
-use super::chance::Chance;
-use super::hands::break_down;
-use super::journal::Shared;
+use super::executor::panic_quietly;
+use super::journal::SharedDisk;
+use super::rng::Rng;
 use super::tools::NAMES;
 
 /// What a model is like for a whole life, so that ends come about that take persistence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mood {
+pub(super) enum ModelBehavior {
     /// It says anything.
-    Any,
+    Random,
     /// It makes the same call again and again.
-    Stubborn,
+    Repeating,
     /// It makes calls that can't be run.
-    Confused,
+    InvalidCalls,
     /// It answers at once, and never by the schema.
-    Unfit,
+    SchemaViolating,
 }
 
 pub(super) struct SimulatedModel {
-    pub(super) mood: Mood,
-    pub(super) chance: Chance,
-    pub(super) disk: Shared,
+    pub(super) mood: ModelBehavior,
+    pub(super) chance: Rng,
+    pub(super) disk: SharedDisk,
 }
 
-struct Answer {
-    chance: Chance,
+struct SimulatedReply {
+    chance: Rng,
     reply: Result<Reply, Fault>,
-    delay: Span,
+    delay: TimeSpan,
     breaks_down: bool,
 }
 
 impl Model for SimulatedModel {
-    fn prepare(&mut self, ask: &Ask<'_>) -> Result<Box<dyn ModelCall>, Fault> {
+    fn prepare(&mut self, ask: &ModelRequest<'_>) -> Result<Box<dyn ModelCall>, Fault> {
         let chance = &self.chance;
         {
             let disk = self.disk.lock();
@@ -46,8 +47,8 @@ impl Model for SimulatedModel {
             assert_eq!(disk.durable, all, "a request goes out before its reason is durable");
         }
         assert!(
-            matches!(ask.entries.first().map(|entry| &entry.item), Some(Item::User(_)))
-                || (ask.purpose == Purpose::Compaction && !ask.entries.is_empty()),
+            matches!(ask.entries.first().map(|entry| &entry.item), Some(ConversationItem::User(_)))
+                || (ask.purpose == CallPurpose::Compaction && !ask.entries.is_empty()),
             "a conversation begins with the user"
         );
         if chance.once_in(80) {
@@ -55,7 +56,7 @@ impl Model for SimulatedModel {
         }
         let reply =
             if chance.once_in(5) { Err(fault(chance)) } else { Ok(reply(chance, ask, self.mood)) };
-        Ok(Box::new(Answer {
+        Ok(Box::new(SimulatedReply {
             chance: chance.clone(),
             reply,
             delay: chance.delay(),
@@ -64,74 +65,79 @@ impl Model for SimulatedModel {
     }
 }
 
-impl ModelCall for Answer {
-    fn run(self: Box<Self>, scope: &Scope, sink: &mut dyn FnMut(Delta)) -> Result<Reply, Fault> {
+impl ModelCall for SimulatedReply {
+    fn run(
+        self: Box<Self>,
+        scope: &EffectContext,
+        sink: &mut dyn FnMut(ReplyDelta),
+    ) -> Result<Reply, Fault> {
         for _ in 0..self.chance.below(3) {
-            sink(Delta::Begun);
-            sink(Delta::Text("so ".to_owned()));
+            sink(ReplyDelta::Started);
+            sink(ReplyDelta::Text("so ".to_owned()));
         }
         scope.sleep(self.delay);
         if self.breaks_down {
-            break_down();
+            panic_quietly();
         }
         self.reply
     }
 }
 
-fn fault(chance: &Chance) -> Fault {
+fn fault(chance: &Rng) -> Fault {
     let fault = Fault::new(chance.of(&FaultKind::ALL), "it failed");
     Fault {
         // Most faults pass, so that runs live on.
         kind: if chance.once_in(4) { fault.kind } else { FaultKind::Server },
-        retry: match chance.below(12) {
-            0 => RetryAdvice::Yes,
-            1 => RetryAdvice::No,
-            _ => RetryAdvice::Silent,
+        advice: match chance.below(12) {
+            0 => RetryAdvice::Retry,
+            1 => RetryAdvice::GiveUp,
+            _ => RetryAdvice::Unspecified,
         },
-        wait: chance.once_in(4).then(|| Span::millis(chance.below(90_000))),
+        retry_after: chance.once_in(4).then(|| TimeSpan::from_millis(chance.below(90_000))),
         billed: chance.once_in(2),
         ..fault
     }
 }
 
-fn reply(chance: &Chance, ask: &Ask<'_>, mood: Mood) -> Reply {
-    let text = |text: &str| Part::Text(text.into());
+fn reply(chance: &Rng, ask: &ModelRequest<'_>, mood: ModelBehavior) -> Reply {
+    let text = |text: &str| ReplyPart::Text(text.into());
     let call = |index: u64| {
         let arguments = ["{}", "{\"path\":\"a\"}", "{\"path\":\"b\"}", "{", "null", ""];
         let id = format!("c{}_{index}", chance.below(1_000_000));
         ToolCall::new(CallId::from(id.as_str()), chance.of(&NAMES), chance.of(&arguments))
     };
-    let calls =
-        |many: u64| -> Vec<Part> { (0..many).map(|index| Part::Call(call(index))).collect() };
+    let calls = |many: u64| -> Vec<ReplyPart> {
+        (0..many).map(|index| ReplyPart::Call(call(index))).collect()
+    };
     let one = |name: &str, arguments: &str| {
         let id = format!("o{}", chance.below(1_000_000));
-        vec![Part::Call(ToolCall::new(CallId::from(id.as_str()), name, arguments))]
+        vec![ReplyPart::Call(ToolCall::new(CallId::from(id.as_str()), name, arguments))]
     };
     let (parts, finish) = match chance.below(24) {
-        _ if mood == Mood::Stubborn => (one("same", "{}"), Finish::ToolCalls),
-        _ if mood == Mood::Confused => (one("unknown", "{}"), Finish::ToolCalls),
-        _ if mood == Mood::Unfit => (vec![text("no JSON")], Finish::Stop),
-        0 => (vec![], Finish::Stop),
-        1 => (vec![text("so f")], Finish::Length),
-        2 => (vec![], Finish::Length),
-        3 => (vec![text("wait")], Finish::Pause),
-        4 => (vec![text("no")], Finish::Refused),
-        5 => (vec![text("full")], Finish::ContextFull),
+        _ if mood == ModelBehavior::Repeating => (one("same", "{}"), ReplyFinish::ToolCalls),
+        _ if mood == ModelBehavior::InvalidCalls => (one("unknown", "{}"), ReplyFinish::ToolCalls),
+        _ if mood == ModelBehavior::SchemaViolating => (vec![text("no JSON")], ReplyFinish::Stop),
+        0 => (vec![], ReplyFinish::Stop),
+        1 => (vec![text("so f")], ReplyFinish::Length),
+        2 => (vec![], ReplyFinish::Length),
+        3 => (vec![text("wait")], ReplyFinish::Pause),
+        4 => (vec![text("no")], ReplyFinish::Refused),
+        5 => (vec![text("full")], ReplyFinish::ContextFull),
         // With a text that is the end; without one it is a failed call, and most lives are to go on.
         6 => {
             let said = if chance.below(4) == 0 { vec![text("odd")] } else { vec![] };
-            (said, Finish::Other("odd".into()))
+            (said, ReplyFinish::Other("odd".into()))
         }
-        7 => (vec![text("done")], Finish::Stop),
-        8 => (vec![text("  \n")], Finish::Stop),
+        7 => (vec![text("done")], ReplyFinish::Stop),
+        8 => (vec![text("  \n")], ReplyFinish::Stop),
         9 => {
             let mut parts = calls(2);
-            parts.push(Part::Call(call(9).cut_short()));
-            (parts, Finish::Length)
+            parts.push(ReplyPart::Call(call(9).mark_truncated()));
+            (parts, ReplyFinish::Length)
         }
-        10 => (calls(1), Finish::Stop),
-        11..16 => (calls(1 + chance.below(12)), Finish::ToolCalls),
-        _ => (calls(1 + chance.below(3)), Finish::ToolCalls),
+        10 => (calls(1), ReplyFinish::Stop),
+        11..16 => (calls(1 + chance.below(12)), ReplyFinish::ToolCalls),
+        _ => (calls(1 + chance.below(3)), ReplyFinish::ToolCalls),
     };
     let most = ask.max_output.map_or(500, |most| most.0.min(500)).max(1);
     let usage = Usage {

@@ -3,41 +3,46 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
-use architect::machine::{Check, Event, Intent, Verdict};
-use architect::model::{Access, CallId, Span, ToolCall, ToolResult, ToolStatus, UserMessage};
-use architect::port::{Checks, Job, Mailbox, Scope, ToolSpec, Toolbox, Vetted};
+use architect::machine::{Authorization, CallIntent, CheckResult, Event};
+use architect::model::{
+    CallAccess, CallId, TimeSpan, ToolCall, ToolResult, ToolStatus, UserMessage,
+};
+use architect::port::{
+    AnswerChecks, ApprovedCall, AuthorizationOutcome, EffectContext, MessageSource, ToolSpec,
+    Toolbox,
+};
 
-use super::chance::Chance;
-use super::hands::break_down;
-use super::journal::{Kept, Shared};
-use super::model::Mood;
+use super::executor::panic_quietly;
+use super::journal::{SharedDisk, StoredRecord};
+use super::model::ModelBehavior;
+use super::rng::Rng;
 
 pub(super) const NAMES: [&str; 10] =
     ["read", "read", "write", "write", "command", "remote", "remote", "hang", "break", "unknown"];
 
 /// A server of tools, which outlives a process of the run, and dies when it likes.
 #[derive(Clone, Default)]
-pub(super) struct Remote(Arc<Mutex<Health>>);
+pub(super) struct SimulatedServer(Arc<Mutex<ServerHealth>>);
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Health {
+enum ServerHealth {
     #[default]
     Up,
     Down,
 }
 
 /// The calls that changed something outside; a second time would be once too often.
-pub(super) type Done = Arc<Mutex<HashSet<CallId>>>;
+pub(super) type AppliedCalls = Arc<Mutex<HashSet<CallId>>>;
 
 #[derive(Clone)]
 pub(super) struct SimulatedTools {
-    pub(super) chance: Chance,
-    pub(super) disk: Shared,
-    pub(super) done: Done,
-    pub(super) server: Remote,
+    pub(super) chance: Rng,
+    pub(super) disk: SharedDisk,
+    pub(super) done: AppliedCalls,
+    pub(super) server: SimulatedServer,
 }
 
-struct Doing {
+struct SimulatedJob {
     call: ToolCall,
     tools: SimulatedTools,
     is_pure: bool,
@@ -48,23 +53,28 @@ impl Toolbox for SimulatedTools {
         [].into()
     }
 
-    fn access(&self, call: &ToolCall) -> Access {
+    fn access(&self, call: &ToolCall) -> CallAccess {
         match &*call.name {
-            "read" => Access::read("a"),
-            "write" => Access::write(call.arguments.text()),
-            _ => Access::Exclusive,
+            "read" => CallAccess::read("a"),
+            "write" => CallAccess::write(call.arguments.text()),
+            _ => CallAccess::Exclusive,
         }
     }
 
-    fn vet(&self, call: &ToolCall, scope: &Scope) -> Vetted {
-        scope.sleep(Span(self.chance.below(4)));
-        let refused =
-            |status| Vetted::Refused(ToolResult::new(call.id.clone(), status, "it can't be run"));
+    fn authorize(&self, call: &ToolCall, scope: &EffectContext) -> AuthorizationOutcome {
+        scope.sleep(TimeSpan(self.chance.below(4)));
+        let refused = |status| {
+            AuthorizationOutcome::Rejected(ToolResult::new(
+                call.id.clone(),
+                status,
+                "it can't be run",
+            ))
+        };
         if self.chance.once_in(300) {
-            return Vetted::Abort;
+            return AuthorizationOutcome::Abort;
         }
         if self.chance.once_in(100) {
-            break_down();
+            panic_quietly();
         }
         match &*call.name {
             "unknown" => return refused(ToolStatus::Unknown),
@@ -73,17 +83,17 @@ impl Toolbox for SimulatedTools {
             _ => {}
         }
         let is_pure = &*call.name == "read";
-        Vetted::Cleared {
-            job: Box::new(Doing { call: call.clone(), tools: self.clone(), is_pure }),
-            limit: Span::secs(1 + self.chance.below(600)),
-            intent: if is_pure { Intent::Pure } else { Intent::Opaque },
-            grounds: "".into(),
+        AuthorizationOutcome::Approved {
+            call: Box::new(SimulatedJob { call: call.clone(), tools: self.clone(), is_pure }),
+            timeout: TimeSpan::from_secs(1 + self.chance.below(600)),
+            intent: if is_pure { CallIntent::ReadOnly } else { CallIntent::Opaque },
+            reason: "".into(),
         }
     }
 }
 
-impl Job for Doing {
-    fn run(self: Box<Self>, scope: &Scope) -> ToolResult {
+impl ApprovedCall for SimulatedJob {
+    fn run(self: Box<Self>, scope: &EffectContext) -> ToolResult {
         let Self { call, tools, is_pure } = *self;
         if !is_pure {
             assert!(is_intended(&tools.disk), "{} runs before its intent is durable", call.id);
@@ -92,8 +102,8 @@ impl Job for Doing {
         }
         match &*call.name {
             "same" => return ToolResult::new(call.id, ToolStatus::Ok, "the same"),
-            "hang" => drop(scope.sleep(Span::secs(1_000_000_000))),
-            "break" => break_down(),
+            "hang" => drop(scope.sleep(TimeSpan::from_secs(1_000_000_000))),
+            "break" => panic_quietly(),
             "remote" => return tools.server.call(call, &tools.chance, scope),
             _ => drop(scope.sleep(tools.chance.delay())),
         }
@@ -108,60 +118,68 @@ impl Job for Doing {
     }
 }
 
-impl Remote {
+impl SimulatedServer {
     /// Answers, late or never, dies instead of an answer, or is dead and perhaps started again.
-    fn call(&self, call: ToolCall, chance: &Chance, scope: &Scope) -> ToolResult {
+    fn call(&self, call: ToolCall, chance: &Rng, scope: &EffectContext) -> ToolResult {
         let mut health = self.0.lock().unwrap();
-        if *health == Health::Down && chance.once_in(2) {
+        if *health == ServerHealth::Down && chance.once_in(2) {
             return ToolResult::new(call.id, ToolStatus::Failed, "the server is gone");
         }
-        *health = if chance.once_in(5) { Health::Down } else { Health::Up };
+        *health = if chance.once_in(5) { ServerHealth::Down } else { ServerHealth::Up };
         scope.sleep(chance.delay());
         match *health {
-            Health::Up => ToolResult::new(call.id, ToolStatus::Ok, "an answer from afar"),
-            Health::Down => ToolResult::new(call.id, ToolStatus::Failed, "the server died"),
+            ServerHealth::Up => ToolResult::new(call.id, ToolStatus::Ok, "an answer from afar"),
+            ServerHealth::Down => ToolResult::new(call.id, ToolStatus::Failed, "the server died"),
         }
     }
 }
 
 /// Returns whether the newest intent that was written down would survive a crash.
-fn is_intended(disk: &Shared) -> bool {
+fn is_intended(disk: &SharedDisk) -> bool {
     let disk = disk.lock();
-    let cleared = |kept: &Kept| {
-        matches!(kept, Kept::Event(Event::Vetted { verdict: Verdict::Cleared { .. }, .. }))
+    let cleared = |kept: &StoredRecord| {
+        matches!(
+            kept,
+            StoredRecord::Event(Event::Authorized {
+                authorization: Authorization::Approved { .. },
+                ..
+            })
+        )
     };
     let newest = disk.records.iter().rposition(|(_, kept)| cleared(kept));
     newest.is_some_and(|newest| newest < disk.durable)
 }
 
 /// Checks by chance, or against a schema that no answer satisfies.
-pub(super) struct SimulatedChecks(pub(super) Chance, pub(super) Mood);
+pub(super) struct SimulatedChecks(pub(super) Rng, pub(super) ModelBehavior);
 
-impl Checks for SimulatedChecks {
-    fn check(&self, _: &str, scope: &Scope) -> Check {
+impl AnswerChecks for SimulatedChecks {
+    fn check(&self, _: &str, scope: &EffectContext) -> CheckResult {
         scope.sleep(self.0.delay());
         match self.0.below(8) {
-            _ if self.1 == Mood::Unfit => Check::Unfit { message: "no JSON".into() },
-            0 => Check::SentBack { message: "not yet".into() },
-            1 => Check::Unfit { message: "no JSON".into() },
-            2 => Check::FollowUp { message: "and then?".into() },
-            _ => Check::Passed,
+            _ if self.1 == ModelBehavior::SchemaViolating => {
+                CheckResult::SchemaViolation { message: "no JSON".into() }
+            }
+            0 => CheckResult::SentBack { message: "not yet".into() },
+            1 => CheckResult::SchemaViolation { message: "no JSON".into() },
+            2 => CheckResult::FollowUp { message: "and then?".into() },
+            _ => CheckResult::Passed,
         }
     }
 }
 
-pub(super) struct SimulatedMail(pub(super) Chance);
+pub(super) struct SimulatedQueue(pub(super) Rng);
 
-impl Mailbox for SimulatedMail {
-    fn messages(&mut self) -> Vec<UserMessage> {
+impl MessageSource for SimulatedQueue {
+    fn take_messages(&mut self) -> Vec<UserMessage> {
         let message = || UserMessage {
-            origin: architect::model::Origin::Steering,
+            origin: architect::model::MessageOrigin::Steering,
             text: "mind the gap".into(),
         };
         (0..self.0.below(8).saturating_sub(6)).map(|_| message()).collect()
     }
 
-    fn follow_up(&mut self) -> Option<Arc<str>> {
+    fn take_follow_up(&mut self) -> Option<Arc<str>> {
         self.0.once_in(6).then(|| "go on".into())
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::server::Reply;
+use super::server::ScriptedReply;
 
 /// The usage that these replies report.
 pub(crate) const USAGE: (u64, u64) = (100, 20);
@@ -32,13 +32,13 @@ pub(crate) fn end() -> String {
 }
 
 /// Returns a streamed reply with this text, a word in each event.
-pub(crate) fn text(text: &str) -> Reply {
+pub(crate) fn text(text: &str) -> ScriptedReply {
     let words = text.split_inclusive(' ').map(|word| delta(&json!({"content": word})));
-    Reply::stream(words.chain([finish("stop"), end()]))
+    ScriptedReply::stream(words.chain([finish("stop"), end()]))
 }
 
 /// Returns a streamed reply with these tool calls: id, name, arguments.
-pub(crate) fn calls(calls: &[(&str, &str, &str)]) -> Reply {
+pub(crate) fn calls(calls: &[(&str, &str, &str)]) -> ScriptedReply {
     let pieces = calls.iter().enumerate().flat_map(|(index, (id, name, arguments))| {
         let middle = (0..=arguments.len() / 2).rev().find(|at| arguments.is_char_boundary(*at));
         let (first, second) = arguments.split_at(middle.unwrap_or(0));
@@ -50,16 +50,16 @@ pub(crate) fn calls(calls: &[(&str, &str, &str)]) -> Reply {
             call(json!({"index": index, "function": {"arguments": second}})),
         ]
     });
-    Reply::stream(pieces.chain([finish("tool_calls"), end()]))
+    ScriptedReply::stream(pieces.chain([finish("tool_calls"), end()]))
 }
 
 /// Returns a reply in one piece, as it comes when nothing is streamed.
-pub(crate) fn whole(text: &str) -> Reply {
-    Reply::new(200, &whole_text(text))
+pub(crate) fn unstreamed(text: &str) -> ScriptedReply {
+    ScriptedReply::with_length(200, &unstreamed_body(text))
 }
 
 /// Returns the body of a reply in one piece.
-pub(crate) fn whole_text(text: &str) -> String {
+pub(crate) fn unstreamed_body(text: &str) -> String {
     let (input, output) = USAGE;
     let body = json!({"id": "c1", "object": "chat.completion", "model": "fake-1",
         "choices": [{"index": 0, "message": {"role": "assistant", "content": text},

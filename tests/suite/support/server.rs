@@ -11,28 +11,28 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// The longest that anything here waits.
-pub(crate) const LONGEST: Duration = Duration::from_secs(30);
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// A server; it ends when it is dropped.
 pub(crate) struct Server {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
 }
 
 /// Says what a request is answered with, from its number and itself.
-type Answer = dyn Fn(usize, &Received) -> Reply + Send + Sync;
+type ReplyFor = dyn Fn(usize, &ReceivedRequest) -> ScriptedReply + Send + Sync;
 
-struct Shared {
-    answer: Box<Answer>,
+struct ServerState {
+    answer: Box<ReplyFor>,
     next: AtomicUsize,
     connections: AtomicUsize,
-    requests: Mutex<Vec<Received>>,
+    requests: Mutex<Vec<ReceivedRequest>>,
     over: AtomicBool,
 }
 
 /// A request as it arrived.
 #[derive(Clone, Debug)]
-pub(crate) struct Received {
+pub(crate) struct ReceivedRequest {
     pub(crate) method: String,
     pub(crate) path: String,
     pub(crate) headers: Vec<(String, String)>,
@@ -45,10 +45,10 @@ pub(crate) struct Received {
 
 /// What a request is answered with: bytes, pauses, and an end.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Reply(Vec<Act>);
+pub(crate) struct ScriptedReply(Vec<ReplyStep>);
 
 #[derive(Clone, Debug)]
-enum Act {
+enum ReplyStep {
     Write(Vec<u8>),
     Wait(Duration),
     /// Says nothing more until the client goes away.
@@ -59,14 +59,14 @@ enum Act {
     Drip(Vec<u8>, Duration),
 }
 
-impl Reply {
+impl ScriptedReply {
     /// Returns a whole answer with a length.
-    pub(crate) fn new(status: u16, body: &str) -> Self {
-        Self::with(status, &[("content-type", "application/json")], body)
+    pub(crate) fn with_length(status: u16, body: &str) -> Self {
+        Self::with_headers(status, &[("content-type", "application/json")], body)
     }
 
     /// Returns a whole answer with these headers.
-    pub(crate) fn with(status: u16, headers: &[(&str, &str)], body: &str) -> Self {
+    pub(crate) fn with_headers(status: u16, headers: &[(&str, &str)], body: &str) -> Self {
         let head = head(status, headers, &format!("content-length: {}\r\n", body.len()));
         Self::raw(format!("{head}{body}"))
     }
@@ -87,62 +87,62 @@ impl Reply {
 
     /// Returns these bytes as they are.
     pub(crate) fn raw(bytes: impl Into<Vec<u8>>) -> Self {
-        Self(vec![Act::Write(bytes.into())])
+        Self(vec![ReplyStep::Write(bytes.into())])
     }
 
     /// Returns a silence without end.
     pub(crate) fn silence() -> Self {
-        Self(vec![Act::Hang])
+        Self(vec![ReplyStep::Hang])
     }
 
     /// Returns a connection that is closed without a word.
     pub(crate) fn closed() -> Self {
-        Self(vec![Act::Close])
+        Self(vec![ReplyStep::Close])
     }
 
     /// Goes on with bytes.
-    pub(crate) fn then(mut self, bytes: impl Into<Vec<u8>>) -> Self {
-        self.0.push(Act::Write(bytes.into()));
+    pub(crate) fn bytes(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.0.push(ReplyStep::Write(bytes.into()));
         self
     }
 
     /// Goes on with a chunk.
     pub(crate) fn chunk(self, piece: &str) -> Self {
-        self.then(chunk(piece.as_bytes()))
+        self.bytes(chunk(piece.as_bytes()))
     }
 
     /// Goes on with the end of the chunks.
     pub(crate) fn end(self) -> Self {
-        self.then("0\r\n\r\n")
+        self.bytes("0\r\n\r\n")
     }
 
     /// Goes on after a pause.
     pub(crate) fn wait(mut self, pause: Duration) -> Self {
-        self.0.push(Act::Wait(pause));
+        self.0.push(ReplyStep::Wait(pause));
         self
     }
 
     /// Waits before everything else.
     pub(crate) fn after(mut self, pause: Duration) -> Self {
-        self.0.insert(0, Act::Wait(pause));
+        self.0.insert(0, ReplyStep::Wait(pause));
         self
     }
 
     /// Says nothing more, and keeps the connection open.
     pub(crate) fn hang(mut self) -> Self {
-        self.0.push(Act::Hang);
+        self.0.push(ReplyStep::Hang);
         self
     }
 
     /// Closes the connection.
     pub(crate) fn close(mut self) -> Self {
-        self.0.push(Act::Close);
+        self.0.push(ReplyStep::Close);
         self
     }
 
     /// Goes on with the same chunk for ever.
-    pub(crate) fn drip(mut self, piece: &str, pause: Duration) -> Self {
-        self.0.push(Act::Drip(chunk(piece.as_bytes()), pause));
+    pub(crate) fn repeat_chunk(mut self, piece: &str, pause: Duration) -> Self {
+        self.0.push(ReplyStep::Drip(chunk(piece.as_bytes()), pause));
         self
     }
 }
@@ -160,29 +160,33 @@ pub(crate) fn chunk(bytes: &[u8]) -> Vec<u8> {
 
 impl Server {
     /// Returns a server that answers with these replies, one for each request; further ones get a 599.
-    pub(crate) fn new(replies: impl IntoIterator<Item = Reply>) -> Self {
-        let replies: Vec<Reply> = replies.into_iter().collect();
+    pub(crate) fn new(replies: impl IntoIterator<Item = ScriptedReply>) -> Self {
+        let replies: Vec<ScriptedReply> = replies.into_iter().collect();
         Self::start(move |number, _| {
-            let none = || Reply::new(599, "the test has no reply for this request");
+            let none = || ScriptedReply::with_length(599, "the test has no reply for this request");
             replies.get(number).cloned().unwrap_or_else(none)
         })
     }
 
     /// Returns a server whose last reply serves all further requests too.
-    pub(crate) fn repeating(replies: impl IntoIterator<Item = Reply>) -> Self {
-        let replies: Vec<Reply> = replies.into_iter().collect();
+    pub(crate) fn repeating(replies: impl IntoIterator<Item = ScriptedReply>) -> Self {
+        let replies: Vec<ScriptedReply> = replies.into_iter().collect();
         Self::start(move |number, _| replies[number.min(replies.len() - 1)].clone())
     }
 
     /// Returns a server that makes each reply from its request, and may take its time for that.
-    pub(crate) fn answering(answer: impl Fn(&Received) -> Reply + Send + Sync + 'static) -> Self {
+    pub(crate) fn with_handler(
+        answer: impl Fn(&ReceivedRequest) -> ScriptedReply + Send + Sync + 'static,
+    ) -> Self {
         Self::start(move |_, received| answer(received))
     }
 
-    fn start(answer: impl Fn(usize, &Received) -> Reply + Send + Sync + 'static) -> Self {
+    fn start(
+        answer: impl Fn(usize, &ReceivedRequest) -> ScriptedReply + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ServerState {
             answer: Box::new(answer),
             next: AtomicUsize::new(0),
             connections: AtomicUsize::new(0),
@@ -212,7 +216,7 @@ impl Server {
     }
 
     /// Returns the requests that have arrived.
-    pub(crate) fn requests(&self) -> Vec<Received> {
+    pub(crate) fn requests(&self) -> Vec<ReceivedRequest> {
         self.shared.requests.lock().unwrap().clone()
     }
 
@@ -222,8 +226,8 @@ impl Server {
     }
 
     /// Waits until so many requests have arrived.
-    pub(crate) fn wait_for(&self, count: usize) -> Vec<Received> {
-        let until = Instant::now() + LONGEST;
+    pub(crate) fn wait_for(&self, count: usize) -> Vec<ReceivedRequest> {
+        let until = Instant::now() + MAX_WAIT;
         loop {
             let requests = self.requests();
             if requests.len() >= count {
@@ -243,17 +247,17 @@ impl Drop for Server {
     }
 }
 
-impl Shared {
+impl ServerState {
     fn serve(&self, stream: &TcpStream, connection: usize) -> io::Result<()> {
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(LONGEST))?;
-        stream.set_write_timeout(Some(LONGEST))?;
+        stream.set_read_timeout(Some(MAX_WAIT))?;
+        stream.set_write_timeout(Some(MAX_WAIT))?;
         let mut reader = BufReader::new(stream.try_clone()?);
-        while let Some(received) = receive(&mut reader, connection)? {
+        while let Some(received) = read_request(&mut reader, connection)? {
             self.requests.lock().unwrap().push(received.clone());
             let number = self.next.fetch_add(1, Ordering::SeqCst);
             for act in &(self.answer)(number, &received).0 {
-                if !self.act(act, stream)? {
+                if !self.perform(act, stream)? {
                     return Ok(());
                 }
             }
@@ -262,21 +266,21 @@ impl Shared {
     }
 
     /// Returns whether the connection goes on.
-    fn act(&self, act: &Act, mut stream: &TcpStream) -> io::Result<bool> {
+    fn perform(&self, act: &ReplyStep, mut stream: &TcpStream) -> io::Result<bool> {
         match act {
-            Act::Write(bytes) => stream.write_all(bytes)?,
-            Act::Wait(pause) => thread::sleep(*pause),
-            Act::Close => {
+            ReplyStep::Write(bytes) => stream.write_all(bytes)?,
+            ReplyStep::Wait(pause) => thread::sleep(*pause),
+            ReplyStep::Close => {
                 stream.shutdown(std::net::Shutdown::Both)?;
                 return Ok(false);
             }
-            Act::Hang => {
+            ReplyStep::Hang => {
                 // Returns at once when the client closes its side.
                 let _ = stream.read(&mut [0; 1]);
                 return Ok(false);
             }
-            Act::Drip(bytes, pause) => {
-                let until = Instant::now() + LONGEST;
+            ReplyStep::Drip(bytes, pause) => {
+                let until = Instant::now() + MAX_WAIT;
                 while Instant::now() < until && !self.over.load(Ordering::SeqCst) {
                     stream.write_all(bytes)?;
                     thread::sleep(*pause);
@@ -288,7 +292,10 @@ impl Shared {
     }
 }
 
-fn receive(reader: &mut impl BufRead, connection: usize) -> io::Result<Option<Received>> {
+fn read_request(
+    reader: &mut impl BufRead,
+    connection: usize,
+) -> io::Result<Option<ReceivedRequest>> {
     let mut line = String::new();
     if reader.read_line(&mut line)? == 0 {
         return Ok(None);
@@ -310,10 +317,10 @@ fn receive(reader: &mut impl BufRead, connection: usize) -> io::Result<Option<Re
     let mut body = vec![0; length];
     reader.read_exact(&mut body)?;
     let body = String::from_utf8_lossy(&body).into_owned();
-    Ok(Some(Received { method, path, headers, body, connection, at: Instant::now() }))
+    Ok(Some(ReceivedRequest { method, path, headers, body, connection, at: Instant::now() }))
 }
 
-impl Received {
+impl ReceivedRequest {
     /// Returns a header.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(known, _)| known == name);

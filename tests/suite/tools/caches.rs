@@ -4,16 +4,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use architect::exec::{Caches, Command, Filter, Level, Mode, Outcome, Policy, Supervisor, clean};
-use architect::port::Cancel;
+use architect::exec::{
+    CommandOutcome, CommandSpec, PackageCaches, SandboxLevel, SandboxMode, SandboxPolicy,
+    Supervisor, VariableFilter, clean_environment,
+};
+use architect::port::CancellationToken;
 use tempfile::TempDir;
 
 /// A user with a cache, in a folder of the usual place for temporary files.
-struct User {
+struct UserHome {
     folder: TempDir,
 }
 
-impl User {
+impl UserHome {
     fn new() -> Self {
         let user = Self { folder: tempfile::tempdir().unwrap() };
         for folder in ["home/.cargo/registry", "home/.npm", "w", "t", "state"] {
@@ -29,43 +32,56 @@ impl User {
     }
 
     /// Returns what runs commands at a level; none when this system has no such level.
-    fn supervisor(&self, level: Level, change: impl FnOnce(&mut Policy)) -> Option<Supervisor> {
-        let mut policy = Policy {
-            mode: Mode::WorkspaceWrite,
+    fn supervisor(
+        &self,
+        level: SandboxLevel,
+        change: impl FnOnce(&mut SandboxPolicy),
+    ) -> Option<Supervisor> {
+        let mut policy = SandboxPolicy {
+            mode: SandboxMode::WorkspaceWrite,
             ceiling: level,
             temp: self.path("t"),
-            caches: Caches::of(self.path("state/caches"), Some(&self.path("home")), |_| None),
+            caches: PackageCaches::detect(
+                self.path("state/caches"),
+                Some(&self.path("home")),
+                |_| None,
+            ),
             protected: vec![self.path("state")],
-            ..Policy::off(self.path("w"))
+            ..SandboxPolicy::off(self.path("w"))
         };
         change(&mut policy);
-        let mut env = clean(std::env::vars_os(), &Filter { rule: &|_| None }, &policy.temp);
+        let mut env = clean_environment(
+            std::env::vars_os(),
+            &VariableFilter { rule: &|_| None },
+            &policy.temp,
+        );
         env.retain(|(name, _)| name != "HOME" && name != "CARGO_HOME");
         env.push(("HOME".into(), self.path("home").into()));
-        let supervisor = Supervisor::at(env!("CARGO_BIN_EXE_architect"), policy, env);
-        let enforced = supervisor.enforced().unwrap();
+        let supervisor = Supervisor::with_program(env!("CARGO_BIN_EXE_architect"), policy, env);
+        let enforced = supervisor.enforcement().unwrap();
         (enforced.level == level).then_some(supervisor)
     }
 }
 
-fn run(supervisor: &Supervisor, line: &str) -> Outcome {
+fn run(supervisor: &Supervisor, line: &str) -> CommandOutcome {
     let timeout = Some(Duration::from_secs(20));
-    let command = Command { timeout, ..Command::shell(line, &supervisor.policy().workspace) };
-    supervisor.run(&command, &Cancel::new()).unwrap()
+    let command =
+        CommandSpec { timeout, ..CommandSpec::shell(line, &supervisor.policy().workspace) };
+    supervisor.run(&command, &CancellationToken::new()).unwrap()
 }
 
-fn said(supervisor: &Supervisor, line: &str) -> String {
+fn output_of(supervisor: &Supervisor, line: &str) -> String {
     let outcome = run(supervisor, line);
     [outcome.stdout.text(), outcome.stderr.text()].concat()
 }
 
 #[test]
 fn the_cache_of_the_user_is_read_and_a_private_one_is_written_and_kept() {
-    let user = User::new();
+    let user = UserHome::new();
     let crates = user.path("home/.cargo/registry/crate");
     for round in 0..2 {
-        let Some(supervisor) = user.supervisor(Level::Namespaces, |_| {}) else { return };
-        let seen = said(&supervisor, "cat ~/.cargo/registry/*");
+        let Some(supervisor) = user.supervisor(SandboxLevel::Namespaces, |_| {}) else { return };
+        let seen = output_of(&supervisor, "cat ~/.cargo/registry/*");
         assert_eq!(seen, if round == 0 { "mine\n" } else { "evil\nnew\n" });
         run(&supervisor, "echo evil > ~/.cargo/registry/crate; echo new > ~/.cargo/registry/new");
         assert_eq!(fs::read_to_string(&crates).unwrap(), "mine\n");
@@ -74,37 +90,37 @@ fn the_cache_of_the_user_is_read_and_a_private_one_is_written_and_kept() {
         run(&supervisor, elsewhere);
         assert_eq!(fs::read_dir(user.path("home")).unwrap().count(), 2);
         // There was none.
-        let named = said(&supervisor, "echo x > $XDG_CACHE_HOME/x && echo $XDG_CACHE_HOME");
+        let named = output_of(&supervisor, "echo x > $XDG_CACHE_HOME/x && echo $XDG_CACHE_HOME");
         assert!(Path::new(named.trim()).starts_with(user.path("state/caches")), "{named}");
     }
 }
 
 #[test]
 fn two_at_a_time_have_caches_of_their_own() {
-    let user = User::new();
-    let supervisors = [(); 2].map(|()| user.supervisor(Level::Namespaces, |_| {}));
+    let user = UserHome::new();
+    let supervisors = [(); 2].map(|()| user.supervisor(SandboxLevel::Namespaces, |_| {}));
     let [Some(first), Some(second)] = &supervisors else { return };
     run(first, "echo first > ~/.cargo/registry/crate");
-    assert_eq!(said(second, "cat ~/.cargo/registry/crate"), "mine\n");
-    assert_eq!(said(first, "cat ~/.cargo/registry/crate"), "first\n");
+    assert_eq!(output_of(second, "cat ~/.cargo/registry/crate"), "mine\n");
+    assert_eq!(output_of(first, "cat ~/.cargo/registry/crate"), "first\n");
 }
 
 #[test]
 fn without_mounts_variables_name_private_caches() {
-    let user = User::new();
-    let Some(supervisor) = user.supervisor(Level::Landlock, |_| {}) else { return };
+    let user = UserHome::new();
+    let Some(supervisor) = user.supervisor(SandboxLevel::Landlock, |_| {}) else { return };
     let kept =
         "cat $CARGO_HOME/config.toml && echo x > $CARGO_HOME/x && echo x > $npm_config_cache/x";
-    assert_eq!(said(&supervisor, kept), "settings\n");
-    assert!(said(&supervisor, "echo x > ~/.cargo/registry/new").contains("Permission denied"));
+    assert_eq!(output_of(&supervisor, kept), "settings\n");
+    assert!(output_of(&supervisor, "echo x > ~/.cargo/registry/new").contains("Permission denied"));
     assert!(user.path("state/caches/private/cargo/x").exists());
 }
 
 /// A folder that the user lets commands write is made, and is the user's own; a cache in it is no exception.
 #[test]
 fn a_writable_folder_is_made_and_is_what_it_seems() {
-    for level in [Level::Namespaces, Level::Landlock] {
-        let user = User::new();
+    for level in [SandboxLevel::Namespaces, SandboxLevel::Landlock] {
+        let user = UserHome::new();
         let own = [user.path("home/new/deep"), user.path("home/.cargo")];
         let Some(supervisor) = user.supervisor(level, |policy| policy.writable = own.to_vec())
         else {
@@ -117,11 +133,11 @@ fn a_writable_folder_is_made_and_is_what_it_seems() {
 
 #[test]
 fn a_workspace_in_a_cache_or_in_the_temporary_folder_is_what_it_seems() {
-    let user = User::new();
+    let user = UserHome::new();
     let inside = user.path("home/.cargo/registry/project");
     fs::create_dir(&inside).unwrap();
-    let change = |policy: &mut Policy| policy.workspace = inside.clone();
-    let Some(supervisor) = user.supervisor(Level::Namespaces, change) else { return };
+    let change = |policy: &mut SandboxPolicy| policy.workspace = inside.clone();
+    let Some(supervisor) = user.supervisor(SandboxLevel::Namespaces, change) else { return };
     run(&supervisor, "echo x > x; echo x > ../crate");
     assert!(inside.join("x").exists());
     assert_eq!(fs::read_to_string(user.path("home/.cargo/registry/crate")).unwrap(), "mine\n");
@@ -131,16 +147,16 @@ fn a_workspace_in_a_cache_or_in_the_temporary_folder_is_what_it_seems() {
 #[test]
 fn a_workspace_below_tmp_has_a_private_tmp() {
     let Ok(folder) = tempfile::tempdir_in("/tmp") else { return };
-    let user = User { folder };
+    let user = UserHome { folder };
     for name in ["home", "w", "t", "state", "other"] {
         fs::create_dir(user.path(name)).unwrap();
     }
     fs::write(user.path("other/file"), "there\n").unwrap();
-    let Some(supervisor) = user.supervisor(Level::Namespaces, |_| {}) else { return };
+    let Some(supervisor) = user.supervisor(SandboxLevel::Namespaces, |_| {}) else { return };
     let name = format!("architect-private-{}", std::process::id());
     let line =
         format!("echo x > /tmp/{name} && cat ../other/file && echo x > own && test $TMPDIR = /tmp");
-    assert_eq!(said(&supervisor, &line), "there\n");
+    assert_eq!(output_of(&supervisor, &line), "there\n");
     assert!(run(&supervisor, &line).end.is_success());
     assert!(!Path::new("/tmp").join(&name).exists() && user.path("w/own").exists());
     assert!(!run(&supervisor, "echo x > ../other/file").end.is_success());

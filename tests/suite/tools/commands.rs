@@ -4,18 +4,18 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use architect::model::{ToolCall, ToolStatus};
-use architect::port::{Cancel, Toolbox, Vetted};
+use architect::port::{AuthorizationOutcome, CancellationToken, Toolbox};
 use serde_json::json;
 
-use super::world::{World, eventually, scope_of, sleeping};
+use super::fixture::{ToolFixture, count_sleeping, scope_with, wait_until};
 
-fn run(world: &World, command: &str) -> String {
+fn run(world: &ToolFixture, command: &str) -> String {
     world.call("run_command", &json!({"command": command})).text.to_string()
 }
 
 #[test]
 fn output_error_output_and_exit_code_are_told() {
-    let world = World::new();
+    let world = ToolFixture::new();
     assert_eq!(run(&world, "echo out; echo err >&2; exit 3"), "out\n[stderr]\nerr\n[exit code 3]");
     assert_eq!(run(&world, "true"), "[exit code 0]");
     assert_eq!(run(&world, "printf x"), "x\n[exit code 0]");
@@ -24,7 +24,7 @@ fn output_error_output_and_exit_code_are_told() {
 /// Fault T9.
 #[test]
 fn the_ways_to_end_are_told_apart() {
-    let world = World::new();
+    let world = ToolFixture::new();
     assert_eq!(run(&world, "kill -SEGV $$"), "[ended by signal 11 (SIGSEGV)]");
     assert!(run(&world, "nonsense-command").ends_with("[exit code 127: command not found]"));
     assert!(run(&world, "/etc/passwd").ends_with("[exit code 126: not executable]"));
@@ -33,7 +33,7 @@ fn the_ways_to_end_are_told_apart() {
 /// Fault T13.
 #[test]
 fn nothing_is_handed_on_to_the_next_command() {
-    let world = World::new();
+    let world = ToolFixture::new();
     world.write("d/x", "");
     run(&world, "cd /; export LEFT=behind; ulimit -n 50");
     let said = run(&world, "pwd; echo \"[$LEFT]\"");
@@ -46,7 +46,7 @@ fn nothing_is_handed_on_to_the_next_command() {
 /// Fault T8: there is nobody to answer, so whoever asks fails at once.
 #[test]
 fn nothing_waits_for_an_answer() {
-    let world = World::new();
+    let world = ToolFixture::new();
     let begun = Instant::now();
     assert_eq!(run(&world, "cat; read x; echo \"$?\""), "1\n[exit code 0]");
     assert!(run(&world, "tty").starts_with("not a tty"));
@@ -57,7 +57,7 @@ fn nothing_waits_for_an_answer() {
 /// Faults T1, T2.
 #[test]
 fn a_command_is_ended_after_its_time() {
-    let world = World::new();
+    let world = ToolFixture::new();
     let begun = Instant::now();
     let call = json!({"command": "echo begun; sleep 4711.1", "timeout": 1});
     let result = world.call("run_command", &call);
@@ -70,61 +70,63 @@ fn a_command_is_ended_after_its_time() {
         json!({"command": "trap '' TERM; sleep 4711.1 & wait; sleep 4711.1", "timeout": 1});
     assert_eq!(world.call("run_command", &stubborn).status, ToolStatus::TimedOut);
     assert!(begun.elapsed() < Duration::from_secs(9));
-    assert_eq!(sleeping("4711.1"), 0);
+    assert_eq!(count_sleeping("4711.1"), 0);
 }
 
 /// Fault T3.
 #[test]
 fn a_daemon_does_not_survive_its_command() {
-    let world = World::new();
+    let world = ToolFixture::new();
     let said =
         run(&world, "for i in 1 2 3; do setsid -f sleep 4711.3; done; (setsid sleep 4711.3 &)");
     assert!(said.contains("4 background processes were ended with it"), "{said}");
-    assert_eq!(sleeping("4711.3"), 0);
+    assert_eq!(count_sleeping("4711.3"), 0);
 }
 
 /// Fault T4.
 #[test]
 fn a_background_process_that_holds_the_output_delays_nothing() {
-    let world = World::new();
+    let world = ToolFixture::new();
     let begun = Instant::now();
     let said = run(&world, "sleep 4711.4 & echo started");
     assert_eq!(said, "started\n[exit code 0; a background process was ended with it]");
     assert!(begun.elapsed() < Duration::from_secs(3));
-    assert_eq!(sleeping("4711.4"), 0);
+    assert_eq!(count_sleeping("4711.4"), 0);
 }
 
 /// What a process in the background still says soon after is not lost.
 #[test]
 fn the_background_may_finish_what_it_does() {
-    let world = World::new();
+    let world = ToolFixture::new();
     assert_eq!(run(&world, "echo one; (sleep 0.05; echo two) &"), "one\ntwo\n[exit code 0]");
 }
 
 #[test]
 fn an_interrupt_ends_a_command_and_its_tree() {
-    let world = World::new();
+    let world = ToolFixture::new();
     let call = json!({"command": "setsid sleep 4711.5 & sleep 4711.5"});
     let call = ToolCall::new("c".into(), "run_command", &call.to_string());
-    let cancel = Cancel::new();
-    let Vetted::Cleared { job, .. } = world.registry.vet(&call, &scope_of(&cancel)) else {
+    let cancel = CancellationToken::new();
+    let AuthorizationOutcome::Approved { call: job, .. } =
+        world.registry.authorize(&call, &scope_with(&cancel))
+    else {
         panic!()
     };
     let token = cancel.clone();
-    let running = thread::spawn(move || job.run(&scope_of(&token)));
-    eventually("both run", || sleeping("4711.5") == 2);
+    let running = thread::spawn(move || job.run(&scope_with(&token)));
+    wait_until("both run", || count_sleeping("4711.5") == 2);
     let begun = Instant::now();
     cancel.cancel();
     let result = running.join().unwrap();
     assert_eq!(result.status, ToolStatus::Interrupted);
     assert!(begun.elapsed() < Duration::from_secs(3));
-    assert_eq!(sleeping("4711.5"), 0);
+    assert_eq!(count_sleeping("4711.5"), 0);
 }
 
 /// Faults T6, T7.
 #[test]
 fn a_flood_of_output_costs_little() {
-    let world = World::new();
+    let world = ToolFixture::new();
     let said = run(&world, "head -c 300M /dev/zero; echo; echo end");
     assert!(said.len() < 10_000, "{}", said.len());
     assert!(said.contains("end\n[exit code 0]"));
@@ -136,7 +138,7 @@ fn a_flood_of_output_costs_little() {
 /// Fault T10: what the system refuses is told by its cause.
 #[test]
 fn a_command_that_cannot_start_says_why() {
-    let world = World::new();
+    let world = ToolFixture::new();
     assert!(
         world
             .err("run_command", &json!({"command": "ls", "cwd": "no"}))
@@ -150,7 +152,7 @@ fn a_command_that_cannot_start_says_why() {
 /// Fault T12.
 #[test]
 fn a_hundred_commands_leave_no_zombie_and_no_open_file() {
-    let world = World::new();
+    let world = ToolFixture::new();
     let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
     run(&world, "true");
     let before = open();

@@ -10,15 +10,18 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use architect::exec::{Hole, Level, Mode, Need, Network, Policy, Supervisor};
-use architect::port::Cancel;
+use architect::exec::{
+    NetworkAccess, SandboxGap, SandboxLevel, SandboxMode, SandboxPolicy, SandboxRequirement,
+    Supervisor,
+};
+use architect::port::CancellationToken;
 use rustix::net::{AddressFamily, Protocol, SocketType, socket};
 use serde_json::json;
 
-use super::cage::Cage;
-use super::world::{World, elsewhere, yolo};
+use super::confined_workspace::ConfinedWorkspace;
+use super::fixture::{ToolFixture, folder_outside_temp, yolo_settings};
 
-/// Not a test by itself: what a confined process tries, as `INSIDE` says.
+/// Not a test by itself: what a confined process tries, as `MARKER_FILES` says.
 #[test]
 #[ignore = "started by the other tests inside a cage"]
 fn inside() {
@@ -48,11 +51,15 @@ fn inside() {
         "audit" => make(16, SocketType::RAW, 9),
         "helper" => {
             // A command speaks to the helper as an engine does, and asks it to confine nothing.
-            let helper =
-                Supervisor::at(env!("CARGO_BIN_EXE_architect"), Policy::off("."), Vec::new());
+            let helper = Supervisor::with_program(
+                env!("CARGO_BIN_EXE_architect"),
+                SandboxPolicy::off("."),
+                Vec::new(),
+            );
             let line = format!("echo x > {argument}");
             let words = ["/bin/sh", "-c", &line].map(Into::into).to_vec();
-            let outcome = helper.run(&architect::exec::Command::new(words, "."), &Cancel::new());
+            let outcome = helper
+                .run(&architect::exec::CommandSpec::new(words, "."), &CancellationToken::new());
             assert!(!Path::new(argument).exists(), "{outcome:?}");
             Ok(())
         }
@@ -64,17 +71,19 @@ fn inside() {
 }
 
 /// Fault X1, files: a command writes in its workspace and nowhere else.
-fn files_outside_cannot_be_changed(cage: &Cage) {
+fn files_outside_cannot_be_changed(cage: &ConfinedWorkspace) {
     let o = cage.outside.display().to_string();
-    assert!(cage.can("touch a && mkdir d && mv a d/b && ln d/b c && ln -s c e && rm -r d"));
-    assert!(cage.can("f=$(mktemp) && echo x > $f && rm $f"));
+    assert!(cage.succeeds("touch a && mkdir d && mv a d/b && ln d/b c && ln -s c e && rm -r d"));
+    assert!(cage.succeeds("f=$(mktemp) && echo x > $f && rm $f"));
     // Other tests may do the same at this moment, where it is not private.
     let own = format!("/dev/shm/architect-test-{}-{}", std::process::id(), cage.enforced.level);
     let own = own.replace(' ', "-");
     assert!(
-        cage.can(&format!("echo x > /dev/null && head -c 4 /dev/urandom > r && echo x > {own}"))
+        cage.succeeds(&format!(
+            "echo x > /dev/null && head -c 4 /dev/urandom > r && echo x > {own}"
+        ))
     );
-    assert!(cage.can(&format!("cat {o}/file")), "reading is free");
+    assert!(cage.succeeds(&format!("cat {o}/file")), "reading is free");
     for denied in [
         format!("echo x > {o}/new"),
         format!("echo x >> {o}/file"),
@@ -92,16 +101,16 @@ fn files_outside_cannot_be_changed(cage: &Cage) {
         "mknod dev b 1 1".to_owned(),
         "dd if=/dev/vda of=disk count=1 2>/dev/null || dd if=/dev/sda of=disk count=1".to_owned(),
     ] {
-        assert!(!cage.can(&denied), "{denied}");
+        assert!(!cage.succeeds(&denied), "{denied}");
     }
     assert_eq!(fs::read_to_string(cage.outside.join("file")).unwrap(), "secret\n");
     assert_eq!(fs::read_dir(&cage.outside).unwrap().count(), 1);
-    assert!(!Path::new(&own).exists() || cage.enforced.level == Level::Landlock);
+    assert!(!Path::new(&own).exists() || cage.enforced.level == SandboxLevel::Landlock);
     let _ = fs::remove_file(&own);
 }
 
 /// Fault X1, the rest of the system.
-fn the_engine_and_the_system_cannot_be_touched(cage: &Cage) {
+fn the_engine_and_the_system_cannot_be_touched(cage: &ConfinedWorkspace) {
     let engine = std::process::id();
     for denied in [
         format!("kill -0 {engine}"),
@@ -116,22 +125,22 @@ fn the_engine_and_the_system_cannot_be_touched(cage: &Cage) {
         "sudo -n true".to_owned(),
         "su -c true nobody".to_owned(),
     ] {
-        assert!(!cage.can(&denied), "{denied}");
+        assert!(!cage.succeeds(&denied), "{denied}");
     }
     for denied in ["packet -", "vsock -", "audit -"] {
-        assert!(!cage.manages(denied), "{denied}");
+        assert!(!cage.can_do(denied), "{denied}");
     }
     let status = cage.run("grep -E 'CapEff|CapBnd|NoNewPrivs|Seccomp:' /proc/self/status");
     assert!(status.contains("CapEff:\t0000000000000000"), "{status}");
     assert!(status.contains("NoNewPrivs:\t1") && status.contains("Seccomp:\t2"), "{status}");
-    assert!(cage.can("true"), "the supervisor is still there");
+    assert!(cage.succeeds("true"), "the supervisor is still there");
 }
 
 #[test]
 fn with_namespaces_nothing_is_left_open() {
-    let Some(cage) = Cage::new(Level::Namespaces, |_| {}) else { return };
-    let later = [Hole::LaterSockets];
-    assert!(cage.enforced.holes.is_empty() || cage.enforced.holes == later, "{:?}", cage.enforced);
+    let Some(cage) = ConfinedWorkspace::new(SandboxLevel::Namespaces, |_| {}) else { return };
+    let later = [SandboxGap::LaterSockets];
+    assert!(cage.enforced.gaps.is_empty() || cage.enforced.gaps == later, "{:?}", cage.enforced);
     files_outside_cannot_be_changed(&cage);
     the_engine_and_the_system_cannot_be_touched(&cage);
     let o = cage.outside.display().to_string();
@@ -139,7 +148,7 @@ fn with_namespaces_nothing_is_left_open() {
     // The cage was made before there was this socket; another one knows it.
     drop(cage);
     drop(listener);
-    let Some(cage) = Cage::new(Level::Namespaces, |policy| {
+    let Some(cage) = ConfinedWorkspace::new(SandboxLevel::Namespaces, |policy| {
         let mut init = Command::new("git");
         init.args(["init", "-q", "."]).current_dir(&policy.workspace);
         assert!(init.status().unwrap().success());
@@ -159,25 +168,30 @@ fn with_namespaces_nothing_is_left_open() {
         "cat ../state/journal".to_owned(),
         "echo x >> ../state/journal".to_owned(),
     ] {
-        assert!(!cage.can(&denied), "{denied}");
+        assert!(!cage.succeeds(&denied), "{denied}");
     }
-    assert!(!cage.manages(&format!("unix {o}/socket")));
+    assert!(!cage.can_do(&format!("unix {o}/socket")));
     assert!(
-        !cage.can("ls /proc | grep -x 1000000 || ls /proc | grep -cE '^[0-9]+$' | grep -E '...'")
+        !cage.succeeds(
+            "ls /proc | grep -x 1000000 || ls /proc | grep -cE '^[0-9]+$' | grep -E '...'"
+        )
     );
-    assert!(cage.can("git config user.email a@b && git config user.name a"));
-    assert!(cage.can("touch new && git status && git add -A && git commit -qm x"));
+    assert!(cage.succeeds("git config user.email a@b && git config user.name a"));
+    assert!(cage.succeeds("touch new && git status && git add -A && git commit -qm x"));
 }
 
 #[test]
 fn with_access_rules_alone_the_holes_are_named() {
-    let Some(cage) = Cage::new(Level::Landlock, |_| {}) else { return };
-    for hole in [Hole::Metadata, Hole::ProtectedMeanwhile] {
-        assert!(cage.enforced.holes.contains(&hole), "{:?}", cage.enforced);
+    let Some(cage) = ConfinedWorkspace::new(SandboxLevel::Landlock, |_| {}) else { return };
+    for hole in [SandboxGap::Metadata, SandboxGap::ProtectedMeanwhile] {
+        assert!(cage.enforced.gaps.contains(&hole), "{:?}", cage.enforced);
     }
-    assert!(!cage.can("cat ../state/journal"), "what is hidden outside the workspace is not read");
+    assert!(
+        !cage.succeeds("cat ../state/journal"),
+        "what is hidden outside the workspace is not read"
+    );
     files_outside_cannot_be_changed(&cage);
-    if !cage.enforced.holes.contains(&Hole::Signals) {
+    if !cage.enforced.gaps.contains(&SandboxGap::Signals) {
         the_engine_and_the_system_cannot_be_touched(&cage);
     }
 }
@@ -185,8 +199,12 @@ fn with_access_rules_alone_the_holes_are_named() {
 /// Fault X10: nothing leaves when the network is off. With namespaces the machine still reaches itself.
 #[test]
 fn without_a_network_nothing_leaves() {
-    for level in [Level::Namespaces, Level::Landlock] {
-        let Some(cage) = Cage::new(level, |policy| policy.network = Network::Off) else { continue };
+    for level in [SandboxLevel::Namespaces, SandboxLevel::Landlock] {
+        let Some(cage) =
+            ConfinedWorkspace::new(level, |policy| policy.network = NetworkAccess::Off)
+        else {
+            continue;
+        };
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let there = listener.local_addr().unwrap();
         let name = format!("architect-test-{}", std::process::id());
@@ -202,7 +220,7 @@ fn without_a_network_nothing_leaves() {
             "udp6 [2001:db8::1]:53".to_owned(),
             format!("abstract {name}"),
         ] {
-            assert!(!cage.manages(&denied), "{level}: {denied}");
+            assert!(!cage.can_do(&denied), "{level}: {denied}");
         }
         for denied in [
             format!("echo > /dev/tcp/127.0.0.1/{}", there.port()),
@@ -211,12 +229,12 @@ fn without_a_network_nothing_leaves() {
             "ping -c 1 -W 1 192.0.2.1".to_owned(),
             format!("git ls-remote git://{there}/x"),
         ] {
-            assert!(!cage.can(&denied), "{level}: {denied}");
+            assert!(!cage.succeeds(&denied), "{level}: {denied}");
         }
-        assert_eq!(cage.manages("loopback -"), level == Level::Namespaces);
+        assert_eq!(cage.can_do("loopback -"), level == SandboxLevel::Namespaces);
         // With namespaces, those sockets are covered that were there when the cage was made.
-        if level == Level::Landlock {
-            assert!(!cage.manages(&format!("unix {}", named.display())));
+        if level == SandboxLevel::Landlock {
+            assert!(!cage.can_do(&format!("unix {}", named.display())));
         }
         let said = cage.run("curl -s -m 3 http://192.0.2.1/; cat < /dev/tcp/192.0.2.1/80");
         assert!(said.contains("sandbox denied: the network is off"), "{said}");
@@ -225,62 +243,72 @@ fn without_a_network_nothing_leaves() {
 
 #[test]
 fn with_a_network_the_machine_can_be_reached() {
-    let Some(cage) = Cage::new(Level::Namespaces, |_| {}) else { return };
+    let Some(cage) = ConfinedWorkspace::new(SandboxLevel::Namespaces, |_| {}) else { return };
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    assert!(cage.manages(&format!("tcp {}", listener.local_addr().unwrap())));
-    assert!(cage.manages("loopback -"));
+    assert!(cage.can_do(&format!("tcp {}", listener.local_addr().unwrap())));
+    assert!(cage.can_do("loopback -"));
 }
 
 #[test]
 fn a_read_only_workspace_is_not_written() {
-    for level in [Level::Namespaces, Level::Landlock] {
-        let Some(cage) = Cage::new(level, |policy| policy.mode = Mode::ReadOnly) else { continue };
-        assert!(!cage.can("touch a"), "{level}");
-        assert!(cage.can("f=$(mktemp) && echo x > $f && cat $f && ls"), "{level}");
+    for level in [SandboxLevel::Namespaces, SandboxLevel::Landlock] {
+        let Some(cage) =
+            ConfinedWorkspace::new(level, |policy| policy.mode = SandboxMode::ReadOnly)
+        else {
+            continue;
+        };
+        assert!(!cage.succeeds("touch a"), "{level}");
+        assert!(cage.succeeds("f=$(mktemp) && echo x > $f && cat $f && ls"), "{level}");
     }
 }
 
 /// Outside the usual folder for temporary files, that folder is a private one.
 #[test]
 fn temporary_files_are_private() {
-    let Some(base) = elsewhere() else { return };
-    let Some(cage) = Cage::new(Level::Namespaces, |policy| {
+    let Some(base) = folder_outside_temp() else { return };
+    let Some(cage) = ConfinedWorkspace::new(SandboxLevel::Namespaces, |policy| {
         policy.workspace = base.path().join("w");
         fs::create_dir(&policy.workspace).unwrap();
         policy.protected.clear();
     }) else {
         return;
     };
-    assert!(cage.can("cd /tmp && echo x > architect-own && mktemp && test $TMPDIR = /tmp"));
+    assert!(cage.succeeds("cd /tmp && echo x > architect-own && mktemp && test $TMPDIR = /tmp"));
     assert!(!Path::new("/tmp/architect-own").exists());
-    assert!(cage.can("cat /tmp/architect-own"), "one command finds what another one left there");
+    assert!(
+        cage.succeeds("cat /tmp/architect-own"),
+        "one command finds what another one left there"
+    );
 }
 
 /// Fault X2: what is required and cannot be had starts nothing; what is preferred says why it is less.
 #[test]
 fn a_level_that_cannot_be_had_is_refused_or_said() {
-    let world = World::with(yolo(), |policy| {
-        policy.mode = Mode::WorkspaceWrite;
-        policy.need = Need::Required;
-        policy.ceiling = Level::None;
+    let world = ToolFixture::with(yolo_settings(), |policy| {
+        policy.mode = SandboxMode::WorkspaceWrite;
+        policy.need = SandboxRequirement::Required;
+        policy.ceiling = SandboxLevel::None;
     });
-    assert!(world.supervisor.enforced().is_err());
+    assert!(world.supervisor.enforcement().is_err());
     let said = world.err("run_command", &json!({"command": "touch x"}));
     assert!(said.contains("commands cannot be confined here as required"), "{said}");
     assert!(!world.path.join("x").exists());
-    let world = World::with(yolo(), |policy| {
-        policy.mode = Mode::WorkspaceWrite;
-        policy.ceiling = Level::None;
+    let world = ToolFixture::with(yolo_settings(), |policy| {
+        policy.mode = SandboxMode::WorkspaceWrite;
+        policy.ceiling = SandboxLevel::None;
     });
-    let enforced = world.supervisor.enforced().unwrap();
-    assert_eq!(enforced.level, Level::None);
-    assert!(enforced.why.is_some() && enforced.holes.contains(&Hole::Files), "{enforced:?}");
+    let enforced = world.supervisor.enforcement().unwrap();
+    assert_eq!(enforced.level, SandboxLevel::None);
+    assert!(
+        enforced.reason.is_some() && enforced.gaps.contains(&SandboxGap::Files),
+        "{enforced:?}"
+    );
 }
 
 /// Fault T14.
 #[test]
 fn a_denial_says_that_it_is_one_and_how_to_allow_it() {
-    let Some(cage) = Cage::new(Level::Namespaces, |_| {}) else { return };
+    let Some(cage) = ConfinedWorkspace::new(SandboxLevel::Namespaces, |_| {}) else { return };
     let said = cage.run(&format!("touch {}/x", cage.outside.display()));
     assert!(said.contains("sandbox denied: writing outside the workspace"), "{said}");
     assert!(said.contains("sandbox.writable"), "{said}");
@@ -291,21 +319,21 @@ fn a_denial_says_that_it_is_one_and_how_to_allow_it() {
 /// Fault X15: a command that asks the helper for everything gets what it had.
 #[test]
 fn the_helper_hands_no_rights_on() {
-    for level in [Level::Namespaces, Level::Landlock] {
-        let Some(cage) = Cage::new(level, |_| {}) else { continue };
+    for level in [SandboxLevel::Namespaces, SandboxLevel::Landlock] {
+        let Some(cage) = ConfinedWorkspace::new(level, |_| {}) else { continue };
         let outside = cage.outside.join("new");
-        assert!(cage.manages(&format!("helper {}", outside.display())));
+        assert!(cage.can_do(&format!("helper {}", outside.display())));
         assert!(!outside.exists(), "{level}");
-        assert!(cage.can("true"));
+        assert!(cage.succeeds("true"));
     }
 }
 
 /// Fault T18: a command that kills whatever it can kills itself at the most.
 #[test]
 fn a_command_that_kills_everything_kills_itself_alone() {
-    for level in [Level::Namespaces, Level::Landlock] {
-        let Some(cage) = Cage::new(level, |_| {}) else { continue };
-        if cage.enforced.holes.contains(&Hole::Signals) {
+    for level in [SandboxLevel::Namespaces, SandboxLevel::Landlock] {
+        let Some(cage) = ConfinedWorkspace::new(level, |_| {}) else { continue };
+        if cage.enforced.gaps.contains(&SandboxGap::Signals) {
             continue;
         }
         let mut bystander = Command::new("sleep").arg("60").spawn().unwrap();

@@ -4,14 +4,14 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
 use architect::model::ToolStatus;
-use architect::tools::permission::{FilePatterns, Guardrails, Rules};
-use architect::tools::{Delete, Settings};
+use architect::tools::permission::{FilePatterns, Guardrails, PermissionRules};
+use architect::tools::{FileDeletion, ToolSettings};
 use serde_json::{Value, json};
 
-use super::world::{World, yolo};
+use super::fixture::{ToolFixture, yolo_settings};
 
-fn world() -> World {
-    World::with(Settings { delete: Delete::Allowed, ..yolo() }, |_| {})
+fn world() -> ToolFixture {
+    ToolFixture::with(ToolSettings { delete: FileDeletion::Allowed, ..yolo_settings() }, |_| {})
 }
 
 fn patch(text: &str) -> Value {
@@ -200,7 +200,7 @@ fn the_begin_format_adds_changes_moves_and_deletes() {
 
 #[test]
 fn the_begin_format_is_applied_as_a_whole_or_not_at_all() {
-    let world = World::new();
+    let world = ToolFixture::new();
     world.write("a", "1\n2\n");
     world.write("b", "x\nx\n");
     let good = "*** Begin Patch\n*** Add File: new\n+n\n*** Update File: a\n@@\n-1\n+one\n";
@@ -232,9 +232,11 @@ fn the_begin_format_is_applied_as_a_whole_or_not_at_all() {
 fn the_begin_format_is_judged_by_all_of_its_files() {
     let protected = FilePatterns::parse(&[".env"]).unwrap();
     let guardrails = Guardrails { protected, ..Guardrails::default() };
-    let rules = Rules::parse(&["apply_patch(secret/**)", "write_file(locked)"], &[], &[]).unwrap();
-    let settings = Settings { guardrails, rules, delete: Delete::Allowed, ..yolo() };
-    let world = World::with(settings, |_| {});
+    let rules = PermissionRules::parse(&["apply_patch(secret/**)", "write_file(locked)"], &[], &[])
+        .unwrap();
+    let settings =
+        ToolSettings { guardrails, rules, delete: FileDeletion::Allowed, ..yolo_settings() };
+    let world = ToolFixture::with(settings, |_| {});
     for name in ["a", "secret/a", ".env"] {
         world.write(name, "1\n");
     }

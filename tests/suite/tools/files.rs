@@ -4,16 +4,16 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::sync::Arc;
 
-use architect::machine::{Image, Intent};
+use architect::machine::{CallIntent, FileDigests};
 use architect::model::{FileAction, FileChange};
 use architect::workspace::sha256;
 use serde_json::json;
 
-use super::world::World;
+use super::fixture::ToolFixture;
 
 #[test]
 fn a_file_is_read_as_it_is_or_in_pages() {
-    let world = World::new();
+    let world = ToolFixture::new();
     world.write("a", "one\ntwo\nthree\nfour");
     assert_eq!(world.ok("read_file", &json!({"path": "a"})), "one\ntwo\nthree\nfour");
     let page = world.ok("read_file", &json!({"path": "a", "offset": 2, "limit": 2}));
@@ -27,7 +27,7 @@ fn a_file_is_read_as_it_is_or_in_pages() {
 /// Fault T19.
 #[test]
 fn odd_files_are_read_or_named() {
-    let world = World::new();
+    let world = ToolFixture::new();
     world.write("empty", "");
     world.write("binary", b"\x7fELF\0\0");
     world.write("bom", "\u{feff}text");
@@ -46,7 +46,7 @@ fn odd_files_are_read_or_named() {
 /// Fault R5.
 #[test]
 fn a_page_of_an_enormous_file_is_read_without_loading_it() {
-    let world = World::new();
+    let world = ToolFixture::new();
     world.write("big", "first\n".repeat(2_000));
     let file = fs::OpenOptions::new().write(true).open(world.path.join("big")).unwrap();
     file.set_len(1 << 40).unwrap();
@@ -56,7 +56,7 @@ fn a_page_of_an_enormous_file_is_read_without_loading_it() {
 
 #[test]
 fn a_file_is_written_and_added_to() {
-    let world = World::new();
+    let world = ToolFixture::new();
     let result = world.call("write_file", &json!({"path": "d/a", "content": "one\n"}));
     assert_eq!(&*result.text, "Created d/a (1 line).");
     let change =
@@ -71,7 +71,7 @@ fn a_file_is_written_and_added_to() {
 /// Fault T21.
 #[test]
 fn one_piece_of_a_file_is_edited() {
-    let world = World::new();
+    let world = ToolFixture::new();
     world.write("a", "one two two\n");
     let edit = |old: &str, new: &str, all: bool| {
         let arguments = json!({"path": "a", "old_str": old, "new_str": new, "replace_all": all});
@@ -87,7 +87,7 @@ fn one_piece_of_a_file_is_edited() {
 
 #[test]
 fn what_is_not_content_survives_an_edit() {
-    let world = World::new();
+    let world = ToolFixture::new();
     world.write("crlf", "\u{feff}one\r\ntwo\r\nlast");
     fs::set_permissions(world.path.join("crlf"), fs::Permissions::from_mode(0o755)).unwrap();
     let edit = json!({"path": "crlf", "old_str": "two\n", "new_str": "2\n3\n"});
@@ -105,7 +105,7 @@ fn what_is_not_content_survives_an_edit() {
 /// Fault T20.
 #[test]
 fn a_link_is_edited_through_inside_and_refused_outside() {
-    let world = World::new();
+    let world = ToolFixture::new();
     world.write("d/real", "one\n");
     symlink("d/real", world.path.join("inside")).unwrap();
     let outside = world.path.parent().unwrap().join("outside");
@@ -131,12 +131,12 @@ fn a_link_is_edited_through_inside_and_refused_outside() {
 /// Fault T22: what a call was judged by has to be what it changes.
 #[test]
 fn a_file_that_changes_between_judgement_and_edit_is_left_alone() {
-    let world = World::new();
+    let world = ToolFixture::new();
     world.write("a", "one\n");
     let edit = json!({"path": "a", "old_str": "one", "new_str": "two"});
-    let clear = world.vet("edit_file", &edit).unwrap();
+    let clear = world.authorize("edit_file", &edit).unwrap();
     world.write("a", "one, but another\n");
-    let result = clear.job.run(&super::world::scope());
+    let result = clear.job.run(&super::fixture::scope());
     assert!(result.text.contains("'a' changed in the meantime"), "{}", result.text);
     assert_eq!(world.read("a"), "one, but another\n");
 }
@@ -144,23 +144,23 @@ fn a_file_that_changes_between_judgement_and_edit_is_left_alone() {
 /// A resume can tell from the digests whether an edit happened.
 #[test]
 fn the_intent_of_an_edit_names_the_digests_before_and_after() {
-    let world = World::new();
+    let world = ToolFixture::new();
     world.write("a", "one\n");
     let edit = json!({"path": "a", "old_str": "one", "new_str": "two"});
-    let image = |path: &str, before: Option<Arc<str>>, after: Option<Arc<str>>| Intent::Edit {
-        files: [Image { path: path.into(), before, after }].into(),
+    let image = |path: &str, before: Option<Arc<str>>, after: Option<Arc<str>>| CallIntent::Edit {
+        files: [FileDigests { path: path.into(), before, after }].into(),
     };
-    let intent = world.vet("edit_file", &edit).unwrap().intent;
+    let intent = world.authorize("edit_file", &edit).unwrap().intent;
     assert_eq!(intent, image("a", Some(sha256(b"one\n")), Some(sha256(b"two\n"))));
     let new = json!({"path": "b", "content": "x"});
-    let intent = world.vet("write_file", &new).unwrap().intent;
+    let intent = world.authorize("write_file", &new).unwrap().intent;
     assert_eq!(intent, image("b", None, Some(sha256(b"x"))));
-    assert_eq!(world.vet("list_files", &json!({})).unwrap().intent, Intent::Pure);
+    assert_eq!(world.authorize("list_files", &json!({})).unwrap().intent, CallIntent::ReadOnly);
 }
 
 #[test]
 fn folders_are_listed() {
-    let world = World::new();
+    let world = ToolFixture::new();
     for path in ["b.rs", "a.txt", "d/c.rs", "d/e/f.rs", ".git/config"] {
         world.write(path, "");
     }

@@ -4,10 +4,10 @@ use std::process::Command;
 
 use serde_json::json;
 
-use super::world::World;
+use super::fixture::ToolFixture;
 
 /// Makes a repository that a clone may bring along as plain files, and whose configuration names a program.
-fn hostile(world: &World) {
+fn hostile(world: &ToolFixture) {
     let mut git = Command::new("git");
     let made = git.args(["init", "-q", "--bare", "evil"]).current_dir(&world.path).status();
     assert!(made.unwrap().success());
@@ -16,14 +16,14 @@ fn hostile(world: &World) {
     world.write("evil/config", format!("{core}{runs}"));
 }
 
-fn run(world: &World, line: &str) -> String {
+fn run(world: &ToolFixture, line: &str) -> String {
     world.call("run_command", &json!({"command": line})).text.to_string()
 }
 
 /// Such a question counts as reading, so nobody is asked before it.
 #[test]
 fn no_repository_among_the_files_has_its_programs_run() {
-    let world = World::new();
+    let world = ToolFixture::new();
     hostile(&world);
     let mut plain = Command::new("git");
     plain.args(["-C", "evil", "status"]).current_dir(&world.path).env_remove("GIT_CONFIG_COUNT");
@@ -47,7 +47,7 @@ fn no_repository_among_the_files_has_its_programs_run() {
 
 #[test]
 fn git_works_as_ever() {
-    let world = World::new();
+    let world = ToolFixture::new();
     world.write("a", "1\n");
     for line in [
         "git init -q . && git config user.name n && git config user.email n@example.org",

@@ -3,26 +3,26 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use architect::exec::{Level, Mode};
+use architect::exec::{SandboxLevel, SandboxMode};
 use architect::tools::permission::{
-    BlockedCommands, CommandScope, FilePatterns, Guardrails, Limits, Rules,
+    BlockedCommands, CommandScope, FilePatterns, GuardrailLimits, Guardrails, PermissionRules,
 };
-use architect::tools::{Delete, Settings};
-use architect::workspace::Root;
+use architect::tools::{FileDeletion, ToolSettings};
+use architect::workspace::WorkspaceRoot;
 use serde_json::json;
 
-use super::world::{World, yolo};
+use super::fixture::{ToolFixture, yolo_settings};
 
-fn world(guardrails: Guardrails) -> World {
-    let rules = Rules::parse(&[], &[], &["run_command", "*_file"]).unwrap();
-    World::with(Settings { guardrails, rules, ..yolo() }, |_| {})
+fn world(guardrails: Guardrails) -> ToolFixture {
+    let rules = PermissionRules::parse(&[], &[], &["run_command", "*_file"]).unwrap();
+    ToolFixture::with(ToolSettings { guardrails, rules, ..yolo_settings() }, |_| {})
 }
 
 fn patterns(texts: &[&str]) -> FilePatterns {
     FilePatterns::parse(texts).unwrap()
 }
 
-fn refused(world: &World, line: &str) -> bool {
+fn refused(world: &ToolFixture, line: &str) -> bool {
     let result = world.call("run_command", &json!({"command": line}));
     result.text.starts_with("Denied: ")
 }
@@ -112,24 +112,28 @@ fn protected_files_can_be_read() {
 }
 
 /// A workspace with a repository, in which everything is allowed that can be.
-fn repository(mode: Mode) -> World {
-    let rules = Rules::parse(&[], &[], &["run_command", "*_file", "apply_patch"]).unwrap();
-    World::with(Settings { rules, delete: Delete::Allowed, ..yolo() }, |policy| {
-        policy.mode = mode;
-        let protected = [".git/hooks", ".git/config", ".git/config.worktree", ".architect"];
-        policy.protected = protected.map(|path| policy.workspace.join(path)).into();
-        fs::create_dir_all(policy.workspace.join(".git/hooks")).unwrap();
-        fs::write(policy.workspace.join(".git/config"), "[core]\n").unwrap();
-        fs::write(policy.workspace.join("evil"), "[core]\n").unwrap();
-        symlink(".git", policy.workspace.join("way")).unwrap();
-        symlink(".git/config", policy.workspace.join("innocent")).unwrap();
-    })
+fn repository(mode: SandboxMode) -> ToolFixture {
+    let rules =
+        PermissionRules::parse(&[], &[], &["run_command", "*_file", "apply_patch"]).unwrap();
+    ToolFixture::with(
+        ToolSettings { rules, delete: FileDeletion::Allowed, ..yolo_settings() },
+        |policy| {
+            policy.mode = mode;
+            let protected = [".git/hooks", ".git/config", ".git/config.worktree", ".architect"];
+            policy.protected = protected.map(|path| policy.workspace.join(path)).into();
+            fs::create_dir_all(policy.workspace.join(".git/hooks")).unwrap();
+            fs::write(policy.workspace.join(".git/config"), "[core]\n").unwrap();
+            fs::write(policy.workspace.join("evil"), "[core]\n").unwrap();
+            symlink(".git", policy.workspace.join("way")).unwrap();
+            symlink(".git/config", policy.workspace.join("innocent")).unwrap();
+        },
+    )
 }
 
 /// Fault X1: a tool for files is not confined, and what it writes there would be run outside of any confinement.
 #[test]
 fn no_tool_writes_what_no_command_may_write() {
-    let world = repository(Mode::WorkspaceWrite);
+    let world = repository(SandboxMode::WorkspaceWrite);
     let new = |path: &str| json!({"path": path, "content": "x"});
     let patch = |text: &str| json!({"patch": format!("diff --git a/x b/x\n{text}\n")});
     for (tool, arguments) in [
@@ -171,7 +175,7 @@ fn no_tool_writes_what_no_command_may_write() {
 
 #[test]
 fn tools_write_everything_where_commands_may() {
-    let world = repository(Mode::Off);
+    let world = repository(SandboxMode::Off);
     world.ok("write_file", &json!({"path": ".git/config", "content": "mine"}));
     world.ok("write_file", &json!({"path": "way/hooks/pre-commit", "content": "mine"}));
 }
@@ -196,7 +200,7 @@ fn only_allowed_commands_run_where_the_user_wants_that() {
         safe: vec!["make test".to_owned()],
         ..Guardrails::default()
     };
-    let world = World::with(Settings { guardrails, ..yolo() }, |_| {});
+    let world = ToolFixture::with(ToolSettings { guardrails, ..yolo_settings() }, |_| {});
     assert!(!refused(&world, "make test -j4") && !refused(&world, "ls"));
     for line in ["make", "make testx", "make test; touch x"] {
         assert!(refused(&world, line), "{line}");
@@ -205,7 +209,7 @@ fn only_allowed_commands_run_where_the_user_wants_that() {
 
 #[test]
 fn a_run_does_no_more_than_its_limits_allow() {
-    let limits = Limits { files: Some(2), lines: Some(5), commands: Some(1) };
+    let limits = GuardrailLimits { files: Some(2), lines: Some(5), commands: Some(1) };
     let world = world(Guardrails { limits, ..Guardrails::default() });
     let write = |path: &str, content: &str| {
         world.call("write_file", &json!({"path": path, "content": content})).text.to_string()
@@ -231,8 +235,8 @@ fn guarded_files_are_confined_as_well() {
         ..Guardrails::default()
     };
     let found = guardrails.clone();
-    let world = World::with(Settings { guardrails, ..yolo() }, |policy| {
-        policy.mode = Mode::WorkspaceWrite;
+    let world = ToolFixture::with(ToolSettings { guardrails, ..yolo_settings() }, |policy| {
+        policy.mode = SandboxMode::WorkspaceWrite;
         for (path, content) in
             [(".env", "SECRET"), ("d/.env", "SECRET"), ("keep/a", "1"), (".gitignore", ".env")]
         {
@@ -240,12 +244,15 @@ fn guarded_files_are_confined_as_well() {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, content).unwrap();
         }
-        let files = found.files(&Root::open(&policy.workspace).unwrap(), &Rules::default());
+        let files = found.guarded_files(
+            &WorkspaceRoot::open(&policy.workspace).unwrap(),
+            &PermissionRules::default(),
+        );
         assert_eq!((files.sensitive.len(), files.protected.len()), (2, 1), "{files:?}");
         policy.hidden.extend(files.sensitive);
         policy.protected.extend(files.protected);
     });
-    if world.supervisor.enforced().unwrap().level != Level::Namespaces {
+    if world.supervisor.enforcement().unwrap().level != SandboxLevel::Namespaces {
         return;
     }
     let run = |line: &str| world.call("run_command", &json!({"command": line})).text.to_string();

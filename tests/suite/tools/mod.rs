@@ -1,24 +1,24 @@
 //! The tools, on real files and with real processes.
 
 mod caches;
-#[cfg(target_os = "linux")]
-pub(crate) mod cage;
 mod commands;
+#[cfg(target_os = "linux")]
+pub(crate) mod confined_workspace;
 #[cfg(target_os = "linux")]
 mod confinement;
 mod edits;
-mod engine;
 mod files;
+pub(crate) mod fixture;
 mod git;
 mod guardrails;
-mod lost;
-mod odd;
+mod lost_supervisor;
 mod patches;
 mod permissions;
+mod process_end;
 #[cfg(target_os = "linux")]
 mod protected;
 mod races;
 mod registry;
-mod scarce;
+mod scarce_resources;
 mod search;
-pub(crate) mod world;
+mod unusual_workspaces;

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use architect::model::{FileAction, ToolStatus};
-use architect::tools::{Delete, Settings};
+use architect::tools::{FileDeletion, ToolSettings};
 use serde_json::json;
 
-use super::world::{World, yolo};
+use super::fixture::{ToolFixture, yolo_settings};
 
-fn world() -> World {
-    World::with(Settings { delete: Delete::Allowed, ..yolo() }, |_| {})
+fn world() -> ToolFixture {
+    ToolFixture::with(ToolSettings { delete: FileDeletion::Allowed, ..yolo_settings() }, |_| {})
 }
 
 fn git(folder: &Path, args: &[&str]) -> Vec<u8> {
@@ -225,7 +225,7 @@ fn a_patch_without_names_is_for_the_path() {
 
 #[test]
 fn deletions_need_to_be_allowed() {
-    let world = World::new();
+    let world = ToolFixture::new();
     world.write("a", "1\n");
     let patch = "--- a/a\n+++ /dev/null\n@@ -1 +0,0 @@\n-1\n";
     assert!(world.err("apply_patch", &json!({"patch": patch})).contains("workspace.allow_delete"));
@@ -349,7 +349,7 @@ fn patches_with_offsets_and_fuzz_give_what_patch_gives() {
 }
 
 /// Takes a patch back with git, applies it with the tool, and compares.
-fn restore(world: &World, patch: &str, wanted: &[(String, Vec<u8>)]) {
+fn restore(world: &ToolFixture, patch: &str, wanted: &[(String, Vec<u8>)]) {
     let file = world.path.parent().unwrap().join("patch");
     fs::write(&file, patch).unwrap();
     git(&world.path, &["apply", "-R", "--whitespace=nowarn", file.to_str().unwrap()]);

@@ -3,23 +3,25 @@
 use std::sync::{Arc, Mutex};
 
 use architect::model::{ToolCall, ToolStatus};
-use architect::port::{Scope, Toolbox, Vetted};
-use architect::tools::Settings;
-use architect::tools::permission::{Answer, Confirm, ConfirmMode, Question, Rules};
+use architect::port::{AuthorizationOutcome, EffectContext, Toolbox};
+use architect::tools::ToolSettings;
+use architect::tools::permission::{
+    ConfirmMode, ConfirmationAnswer, ConfirmationRequest, Confirmer, PermissionRules,
+};
 use serde_json::{Value, json};
 
-use super::world::{World, scope};
+use super::fixture::{ToolFixture, scope};
 
 /// A world in this mode with these rules.
-fn world(mode: ConfirmMode, deny: &[&str], ask: &[&str], allow: &[&str]) -> World {
-    let rules = Rules::parse(deny, ask, allow).unwrap();
-    World::with(Settings { mode, rules, ..Settings::default() }, |_| {})
+fn world(mode: ConfirmMode, deny: &[&str], ask: &[&str], allow: &[&str]) -> ToolFixture {
+    let rules = PermissionRules::parse(deny, ask, allow).unwrap();
+    ToolFixture::with(ToolSettings { mode, rules, ..ToolSettings::default() }, |_| {})
 }
 
 /// Returns on what grounds a call may run, or why not.
-fn verdict(world: &World, tool: &str, arguments: &Value) -> Result<String, String> {
-    match world.vet(tool, arguments) {
-        Ok(clear) => Ok(clear.grounds.to_string()),
+fn decision(world: &ToolFixture, tool: &str, arguments: &Value) -> Result<String, String> {
+    match world.authorize(tool, arguments) {
+        Ok(clear) => Ok(clear.reason.to_string()),
         Err(result) => {
             assert_eq!(result.status, ToolStatus::Denied, "{}", result.text);
             Err(result.text.to_string())
@@ -27,8 +29,8 @@ fn verdict(world: &World, tool: &str, arguments: &Value) -> Result<String, Strin
     }
 }
 
-fn command(world: &World, line: &str) -> Result<String, String> {
-    verdict(world, "run_command", &json!({"command": line}))
+fn command(world: &ToolFixture, line: &str) -> Result<String, String> {
+    decision(world, "run_command", &json!({"command": line}))
 }
 
 #[test]
@@ -141,7 +143,7 @@ fn what_only_reads_needs_no_permission() {
     let said = command(&world, "ls 'x").unwrap_err();
     assert!(said.contains("cannot be told, because a quote is not closed"), "{said}");
     let env = json!({"command": "ls", "env": {"LD_PRELOAD": "./x.so"}});
-    assert!(verdict(&world, "run_command", &env).unwrap_err().contains("LD_PRELOAD"));
+    assert!(decision(&world, "run_command", &env).unwrap_err().contains("LD_PRELOAD"));
 }
 
 /// What a refusal offers does allow the call.
@@ -172,15 +174,15 @@ fn files_have_rules_as_well() {
     let world = world(ConfirmMode::ConfirmSensitive, &["read_file(.env)", "grep"], &[], &allow);
     world.write("d/.env", "SECRET");
     world.write("src/a", "");
-    let write = |path: &str| verdict(&world, "write_file", &json!({"path": path, "content": "x"}));
+    let write = |path: &str| decision(&world, "write_file", &json!({"path": path, "content": "x"}));
     assert!(write("src/b").is_ok());
     assert!(write("src/../b").is_err());
     assert!(write("b").unwrap_err().contains("--allow 'write_file(b)'"));
-    assert!(verdict(&world, "read_file", &json!({"path": "d/.env"})).is_err());
+    assert!(decision(&world, "read_file", &json!({"path": "d/.env"})).is_err());
     std::os::unix::fs::symlink("d", world.path.join("link")).unwrap();
     std::os::unix::fs::symlink("d/.env", world.path.join("plain")).unwrap();
     for path in ["link/.env", "plain"] {
-        assert!(verdict(&world, "read_file", &json!({"path": path})).is_err(), "{path}");
+        assert!(decision(&world, "read_file", &json!({"path": path})).is_err(), "{path}");
     }
     std::os::unix::fs::symlink("../out", world.path.join("src/way")).unwrap();
     std::fs::create_dir(world.path.join("out")).unwrap();
@@ -197,8 +199,8 @@ fn modes_decide_where_no_rule_does() {
         (ConfirmMode::Yolo, true, true),
     ] {
         let world = world(mode, &[], &[], &[]);
-        assert_eq!(verdict(&world, "read_file", &read).is_ok(), reads);
-        assert_eq!(verdict(&world, "write_file", &write).is_ok(), writes);
+        assert_eq!(decision(&world, "read_file", &read).is_ok(), reads);
+        assert_eq!(decision(&world, "write_file", &write).is_ok(), writes);
         assert_eq!(command(&world, "ls").is_ok(), reads);
         assert_eq!(command(&world, "touch x").is_ok(), writes);
     }
@@ -238,11 +240,11 @@ fn some_commands_never_run() {
 }
 
 /// Somebody who gives an answer and keeps the questions.
-struct Somebody(Answer, Arc<Mutex<Vec<String>>>);
+struct RecordingConfirm(ConfirmationAnswer, Arc<Mutex<Vec<String>>>);
 
-impl Confirm for Somebody {
-    fn ask(&self, question: &Question<'_>, _: &Scope) -> Answer {
-        let Question { tool, summary, why } = question;
+impl Confirmer for RecordingConfirm {
+    fn confirm(&self, question: &ConfirmationRequest<'_>, _: &EffectContext) -> ConfirmationAnswer {
+        let ConfirmationRequest { tool, summary, reason: why } = question;
         self.1.lock().unwrap().push(format!("{tool}: {summary} ({why})"));
         self.0
     }
@@ -252,12 +254,16 @@ impl Confirm for Somebody {
 #[test]
 fn an_answer_is_about_one_call() {
     let asked = Arc::new(Mutex::new(Vec::new()));
-    let World { registry, .. } = world(ConfirmMode::ConfirmSensitive, &[], &[], &[]);
-    let registry = registry.asking(Somebody(Answer::Yes, Arc::clone(&asked)));
+    let ToolFixture { registry, .. } = world(ConfirmMode::ConfirmSensitive, &[], &[], &[]);
+    let registry =
+        registry.with_confirmer(RecordingConfirm(ConfirmationAnswer::Yes, Arc::clone(&asked)));
     for (round, line) in ["touch x", "touch x", "touch x; touch y"].into_iter().enumerate() {
         let arguments = json!({"command": line}).to_string();
         let call = ToolCall::new("c".into(), "run_command", &arguments);
-        assert!(matches!(registry.vet(&call, &scope()), Vetted::Cleared { .. }));
+        assert!(matches!(
+            registry.authorize(&call, &scope()),
+            AuthorizationOutcome::Approved { .. }
+        ));
         assert_eq!(asked.lock().unwrap().len(), round + 1);
     }
 }
@@ -267,12 +273,13 @@ fn an_answer_is_about_one_call() {
 fn variables_are_shown_with_a_question() {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let allow = ["run_command(make test)"];
-    let World { registry, .. } = world(ConfirmMode::ConfirmSensitive, &[], &[], &allow);
-    let registry = registry.asking(Somebody(Answer::No, Arc::clone(&asked)));
+    let ToolFixture { registry, .. } = world(ConfirmMode::ConfirmSensitive, &[], &[], &allow);
+    let registry =
+        registry.with_confirmer(RecordingConfirm(ConfirmationAnswer::No, Arc::clone(&asked)));
     let long = "x".repeat(100);
     let arguments = json!({"command": "make test", "env": {"A": long, "PATH": "./evil:/bin"}});
     let call = ToolCall::new("c".into(), "run_command", &arguments.to_string());
-    assert!(matches!(registry.vet(&call, &scope()), Vetted::Refused(_)));
+    assert!(matches!(registry.authorize(&call, &scope()), AuthorizationOutcome::Rejected(_)));
     let shown = format!("make test (with A=\"{}\"… PATH=\"./evil:/bin\")", "x".repeat(60));
     assert_eq!(asked.lock().unwrap()[0], format!("run_command: {shown} (it sets the variable A)"));
 }
@@ -281,16 +288,19 @@ fn variables_are_shown_with_a_question() {
 fn the_user_has_the_last_word() {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let ask = |answer| {
-        let World { registry, .. } = world(ConfirmMode::ConfirmSensitive, &[], &[], &[]);
-        let registry = registry.asking(Somebody(answer, Arc::clone(&asked)));
+        let ToolFixture { registry, .. } = world(ConfirmMode::ConfirmSensitive, &[], &[], &[]);
+        let registry = registry.with_confirmer(RecordingConfirm(answer, Arc::clone(&asked)));
         let call = ToolCall::new("c".into(), "run_command", r#"{"command":"touch x"}"#);
-        registry.vet(&call, &scope())
+        registry.authorize(&call, &scope())
     };
-    let Vetted::Cleared { grounds, .. } = ask(Answer::Yes) else { panic!() };
+    let AuthorizationOutcome::Approved { reason: grounds, .. } = ask(ConfirmationAnswer::Yes)
+    else {
+        panic!()
+    };
     assert_eq!(&*grounds, "confirmed by the user");
     assert!(
-        matches!(ask(Answer::No), Vetted::Refused(result) if result.text.contains("the user said no"))
+        matches!(ask(ConfirmationAnswer::No), AuthorizationOutcome::Rejected(result) if result.text.contains("the user said no"))
     );
-    assert!(matches!(ask(Answer::Abort), Vetted::Abort));
+    assert!(matches!(ask(ConfirmationAnswer::Abort), AuthorizationOutcome::Abort));
     assert_eq!(asked.lock().unwrap()[0], "run_command: touch x ('touch x' may change something)");
 }

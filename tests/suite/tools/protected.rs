@@ -4,12 +4,12 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use architect::exec::{Level, Policy};
+use architect::exec::{SandboxLevel, SandboxPolicy};
 
-use super::cage::Cage;
+use super::confined_workspace::ConfinedWorkspace;
 
 /// Makes a repository of the workspace, with its configuration protected besides its hooks.
-fn repository(policy: &mut Policy) {
+fn repository(policy: &mut SandboxPolicy) {
     let init =
         Command::new("git").args(["init", "-q", "."]).current_dir(&policy.workspace).status();
     assert!(init.unwrap().success());
@@ -21,7 +21,7 @@ fn repository(policy: &mut Policy) {
 /// Fault X1: neither under another name nor with other folders around it.
 #[test]
 fn what_is_protected_cannot_be_replaced() {
-    let Some(cage) = Cage::new(Level::Namespaces, repository) else { return };
+    let Some(cage) = ConfinedWorkspace::new(SandboxLevel::Namespaces, repository) else { return };
     for denied in [
         "mv .git old && cp -r old .git && echo evil > .git/hooks/pre-commit",
         "mv .git/hooks .git/old",
@@ -34,7 +34,7 @@ fn what_is_protected_cannot_be_replaced() {
         "umount .git/hooks",
         "echo evil >> .git/config",
     ] {
-        assert!(!cage.can(denied), "{denied}");
+        assert!(!cage.succeeds(denied), "{denied}");
     }
     assert!(cage.run("mv .git old").contains("sandbox denied: "), "a busy folder is explained");
     cage.run("rm -rf .git; mkdir -p .git/hooks; echo evil > .git/hooks/pre-commit");
@@ -45,8 +45,8 @@ fn what_is_protected_cannot_be_replaced() {
 /// Fault X1: what is not there cannot be made read-only; so it is looked for after the command, whatever its end.
 #[test]
 fn what_is_protected_and_not_there_is_set_aside() {
-    for level in [Level::Namespaces, Level::Landlock] {
-        let Some(cage) = Cage::new(level, |policy| {
+    for level in [SandboxLevel::Namespaces, SandboxLevel::Landlock] {
+        let Some(cage) = ConfinedWorkspace::new(level, |policy| {
             repository(policy);
             fs::remove_dir(policy.workspace.join(".architect")).unwrap();
         }) else {
@@ -67,24 +67,24 @@ fn what_is_protected_and_not_there_is_set_aside() {
 /// What the user makes meanwhile stays, and no command writes it from then on.
 #[test]
 fn what_the_user_makes_meanwhile_is_protected_as_well() {
-    let change = |policy: &mut Policy| {
+    let change = |policy: &mut SandboxPolicy| {
         fs::remove_dir(policy.workspace.join(".architect")).unwrap();
     };
-    let Some(cage) = Cage::new(Level::Namespaces, change) else { return };
-    assert!(cage.can("true"));
+    let Some(cage) = ConfinedWorkspace::new(SandboxLevel::Namespaces, change) else { return };
+    assert!(cage.succeeds("true"));
     cage.world.write(".architect/config.toml", "mine\n");
-    assert!(!cage.can("echo evil > .architect/config.toml"));
+    assert!(!cage.succeeds("echo evil > .architect/config.toml"));
     assert_eq!(cage.world.read(".architect/config.toml"), "mine\n");
 }
 
 /// Fault X1: no command makes a program that runs as its owner, be that root.
 #[test]
 fn a_command_hands_no_rights_on() {
-    for level in [Level::Namespaces, Level::Landlock] {
-        let Some(cage) = Cage::new(level, |_| {}) else { continue };
-        assert!(cage.can("cp /bin/sh own && chmod 755 own && chmod g+s .git"));
+    for level in [SandboxLevel::Namespaces, SandboxLevel::Landlock] {
+        let Some(cage) = ConfinedWorkspace::new(level, |_| {}) else { continue };
+        assert!(cage.succeeds("cp /bin/sh own && chmod 755 own && chmod g+s .git"));
         for denied in ["chmod 4755 own", "chmod u+s own", "install -m 6755 /bin/sh other"] {
-            assert!(!cage.can(denied), "{level}: {denied}");
+            assert!(!cage.succeeds(denied), "{level}: {denied}");
         }
         let mode = fs::metadata(cage.world.path.join("own")).unwrap().permissions().mode();
         assert_eq!(mode & 0o4000, 0);

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::world::World;
+use super::fixture::ToolFixture;
 
 /// How long the attack lasts.
 const LONG: Duration = Duration::from_secs(3);
 
 /// Swaps `d` between a folder and a symbolic link to the outside as fast as it can while `act` runs again and again.
 /// Returns how often it was swapped.
-fn under_attack(world: &World, act: impl Fn()) -> u64 {
+fn under_attack(world: &ToolFixture, act: impl Fn()) -> u64 {
     let outside = world.path.parent().unwrap().join("outside");
     fs::create_dir_all(&outside).unwrap();
     fs::write(outside.join("f"), "secret\n").unwrap();
@@ -53,7 +53,7 @@ fn under_attack(world: &World, act: impl Fn()) -> u64 {
 /// Fault X6: a folder that is swapped for a symbolic link leads no tool outside, neither reading nor writing.
 #[test]
 fn a_folder_that_is_swapped_leads_nowhere() {
-    let world = World::new();
+    let world = ToolFixture::new();
     let swaps = under_attack(&world, || {
         for (tool, arguments) in [
             ("read_file", json!({"path": "d/f"})),
@@ -76,7 +76,7 @@ fn a_folder_that_is_swapped_leads_nowhere() {
 /// Fault R11: files that vanish while they are looked for are no error.
 #[test]
 fn files_that_vanish_meanwhile_are_left_out() {
-    let world = World::new();
+    let world = ToolFixture::new();
     let path = world.path.clone();
     let end = Arc::new(AtomicBool::new(false));
     let stop = Arc::clone(&end);

@@ -1,12 +1,12 @@
 //! What every call goes through.
 
-use architect::model::{Access, ToolCall, ToolStatus};
+use architect::model::{CallAccess, ToolCall, ToolStatus};
 use architect::port::Toolbox;
 use architect::tools::permission::ConfirmMode;
-use architect::tools::{Effect, Settings};
+use architect::tools::{ExecutionMode, ToolSettings};
 use serde_json::{Value, json};
 
-use super::world::{World, yolo};
+use super::fixture::{ToolFixture, yolo_settings};
 
 /// The schemas are valid JSON Schema, and in the subset that every provider takes.
 #[test]
@@ -20,7 +20,7 @@ fn schemas_are_valid_and_plain() {
             fields.values().for_each(check);
         }
     }
-    for spec in &*World::new().registry.specs() {
+    for spec in &*ToolFixture::new().registry.specs() {
         assert!(jsonschema::meta::is_valid(&spec.schema), "{}", spec.name);
         assert_eq!(spec.schema["type"], "object");
         assert_eq!(spec.schema["additionalProperties"], false);
@@ -31,7 +31,7 @@ fn schemas_are_valid_and_plain() {
 /// Fault L47.
 #[test]
 fn an_unknown_tool_is_answered_with_those_there_are() {
-    let result = World::new().call("grepp", &json!({}));
+    let result = ToolFixture::new().call("grepp", &json!({}));
     assert_eq!(result.status, ToolStatus::Unknown);
     let expected = "Tool 'grepp' not found. Available tools: read_file, write_file, edit_file, ";
     assert!(result.text.starts_with(expected), "{}", result.text);
@@ -40,7 +40,7 @@ fn an_unknown_tool_is_answered_with_those_there_are() {
 /// Faults L44, L45.
 #[test]
 fn malformed_arguments_are_answered_with_what_is_wrong() {
-    let world = World::new();
+    let world = ToolFixture::new();
     let result = world.call("read_file", &json!({"file": "a"}));
     assert_eq!(result.status, ToolStatus::Malformed);
     assert!(
@@ -56,7 +56,7 @@ fn malformed_arguments_are_answered_with_what_is_wrong() {
 #[test]
 fn only_the_tools_of_the_agent_can_run() {
     let allowed_tools = Some(vec!["read_*".to_owned()]);
-    let world = World::with(Settings { allowed_tools, ..yolo() }, |_| {});
+    let world = ToolFixture::with(ToolSettings { allowed_tools, ..yolo_settings() }, |_| {});
     let names: Vec<_> = world.registry.specs().iter().map(|spec| spec.name.to_string()).collect();
     assert!(names.iter().all(|name| name.starts_with("read_")), "{names:?}");
     let result = world.call("write_file", &json!({"path": "a", "content": "b"}));
@@ -67,7 +67,10 @@ fn only_the_tools_of_the_agent_can_run() {
 /// Faults T29, T30: without a terminal nobody is waited for.
 #[test]
 fn what_needs_a_confirmation_is_refused_when_nobody_is_there() {
-    let world = World::with(Settings { mode: ConfirmMode::ConfirmSensitive, ..yolo() }, |_| {});
+    let world = ToolFixture::with(
+        ToolSettings { mode: ConfirmMode::ConfirmSensitive, ..yolo_settings() },
+        |_| {},
+    );
     world.write("a", "text");
     world.ok("read_file", &json!({"path": "a"}));
     let result = world.call("run_command", &json!({"command": "touch x"}));
@@ -78,14 +81,17 @@ fn what_needs_a_confirmation_is_refused_when_nobody_is_there() {
 
 #[test]
 fn the_grounds_of_a_call_are_known() {
-    let world = World::new();
-    let clear = world.vet("list_files", &json!({})).unwrap();
-    assert_eq!(&*clear.grounds, "allowed: mode yolo");
+    let world = ToolFixture::new();
+    let clear = world.authorize("list_files", &json!({})).unwrap();
+    assert_eq!(&*clear.reason, "allowed: mode yolo");
 }
 
 #[test]
 fn a_dry_run_reads_and_describes_the_rest() {
-    let world = World::with(Settings { effect: Effect::Described, ..yolo() }, |_| {});
+    let world = ToolFixture::with(
+        ToolSettings { execution: ExecutionMode::DryRun, ..yolo_settings() },
+        |_| {},
+    );
     world.write("a", "text");
     assert_eq!(world.ok("read_file", &json!({"path": "a"})), "text");
     let said = world.ok("write_file", &json!({"path": "b", "content": "x\n"}));
@@ -94,28 +100,31 @@ fn a_dry_run_reads_and_describes_the_rest() {
     world.ok("run_command", &json!({"command": "touch c"}));
     world.ok("run_command", &json!({"command": "cat a > c"}));
     assert!(!world.path.join("b").exists() && !world.path.join("c").exists());
-    let planned = world.registry.planned();
+    let planned = world.registry.planned_calls();
     let planned: Vec<_> = planned.iter().map(|p| format!("{} {}", p.tool, p.summary)).collect();
     assert_eq!(planned, ["write_file b (1 line)", "run_command touch c", "run_command cat a > c"]);
 }
 
 #[test]
 fn calls_that_do_not_touch_the_same_may_run_together() {
-    let world = World::new();
+    let world = ToolFixture::new();
     let access = |tool: &str, arguments: Value| {
         world.registry.access(&ToolCall::new("c".into(), tool, &arguments.to_string()))
     };
-    assert_eq!(access("read_file", json!({"path": "./d/../a"})), Access::read("a"));
-    assert_eq!(access("write_file", json!({"path": "a", "content": ""})), Access::write("a"));
-    assert_eq!(access("run_command", json!({"command": "ls"})), Access::Exclusive);
-    let world = World::with(Settings { mode: ConfirmMode::ConfirmAll, ..yolo() }, |_| {});
+    assert_eq!(access("read_file", json!({"path": "./d/../a"})), CallAccess::read("a"));
+    assert_eq!(access("write_file", json!({"path": "a", "content": ""})), CallAccess::write("a"));
+    assert_eq!(access("run_command", json!({"command": "ls"})), CallAccess::Exclusive);
+    let world = ToolFixture::with(
+        ToolSettings { mode: ConfirmMode::ConfirmAll, ..yolo_settings() },
+        |_| {},
+    );
     let call = ToolCall::new("c".into(), "list_files", "{}");
-    assert_eq!(world.registry.access(&call), Access::Exclusive);
+    assert_eq!(world.registry.access(&call), CallAccess::Exclusive);
 }
 
 #[test]
 fn a_long_result_is_shortened_and_kept() {
-    let world = World::new();
+    let world = ToolFixture::new();
     let lines: Vec<String> = (1..=2_000).map(|n| format!("line {n}\n")).collect();
     world.write("long", lines.concat());
     let said = world.ok("read_file", &json!({"path": "long"}));

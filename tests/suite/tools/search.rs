@@ -5,15 +5,15 @@ use std::os::unix::fs::symlink;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use architect::tools::Settings;
-use architect::tools::permission::{FilePatterns, Guardrails, Rules};
+use architect::tools::ToolSettings;
+use architect::tools::permission::{FilePatterns, Guardrails, PermissionRules};
 use serde_json::json;
 
-use super::world::{World, yolo};
+use super::fixture::{ToolFixture, yolo_settings};
 
 #[test]
 fn lines_are_found_with_what_stands_around_them() {
-    let world = World::new();
+    let world = ToolFixture::new();
     world.write("src/a.rs", "one\ntwo\nfn main() {\n  x\n}\nlast\n");
     world.write("b.txt", "fn other\n");
     let said = world.ok("search_code", &json!({"pattern": r"fn \w+", "context_lines": 1}));
@@ -38,7 +38,7 @@ fn lines_are_found_with_what_stands_around_them() {
 
 #[test]
 fn a_text_is_found_letter_by_letter() {
-    let world = World::new();
+    let world = ToolFixture::new();
     world.write("a", "x.y(\nxay(\n");
     assert_eq!(world.ok("grep", &json!({"text": "x.y("})), "a\n1:x.y(");
     assert_eq!(world.ok("grep", &json!({"text": "X.Y(", "case_sensitive": false})), "a\n1:x.y(");
@@ -52,7 +52,7 @@ fn a_text_is_found_letter_by_letter() {
 
 #[test]
 fn files_are_found_by_name_and_by_path() {
-    let world = World::new();
+    let world = ToolFixture::new();
     for path in ["a.rs", "src/b.rs", "src/d/c.rs", "src/d/x.py", ".github/w.yml"] {
         world.write(path, "");
     }
@@ -68,7 +68,7 @@ fn files_are_found_by_name_and_by_path() {
 /// Faults T23, R6, R7, R12: what is ignored, binary, special or a link is left out, and nothing waits.
 #[test]
 fn only_text_of_the_project_is_searched() {
-    let world = World::new();
+    let world = ToolFixture::new();
     world.write(".gitignore", "target/\n*.log\n");
     world.write("target/a", "hit");
     world.write("x.log", "hit");
@@ -96,8 +96,8 @@ fn only_text_of_the_project_is_searched() {
 fn guarded_files_are_not_searched() {
     let sensitive = FilePatterns::parse(&[".env"]).unwrap();
     let guardrails = Guardrails { sensitive, ..Guardrails::default() };
-    let rules = Rules::parse(&["read_file(private/**)"], &[], &[]).unwrap();
-    let world = World::with(Settings { guardrails, rules, ..yolo() }, |_| {});
+    let rules = PermissionRules::parse(&["read_file(private/**)"], &[], &[]).unwrap();
+    let world = ToolFixture::with(ToolSettings { guardrails, rules, ..yolo_settings() }, |_| {});
     for path in [".env", "d/.env", "private/a", "open"] {
         world.write(path, "hit\n");
     }
@@ -113,7 +113,7 @@ fn guarded_files_are_not_searched() {
 /// Faults T23, R4: an expression that is hard for others, and many files.
 #[test]
 fn a_search_takes_little_time() {
-    let world = World::new();
+    let world = ToolFixture::new();
     world.write("hard", format!("{}\n", "a".repeat(100_000)));
     for folder in 0..50 {
         for file in 0..100 {
@@ -137,7 +137,7 @@ fn a_search_takes_little_time() {
 /// Folders that are generated are left out, unless they are asked for.
 #[test]
 fn dependencies_are_searched_only_when_they_are_named() {
-    let world = World::new();
+    let world = ToolFixture::new();
     for path in ["src/a.js", "node_modules/p/b.js", "rust/target/c.js", ".venv/d.js", "target/e.js"]
     {
         world.write(path, "needle\n");

@@ -1,35 +1,37 @@
 //! The statechart, drawn.
 
-use architect::machine::chart::{Chart, SOURCE};
-use architect::view::chart::{Format, draw};
+use architect::machine::chart::{CHART_JSON, Chart};
+use architect::view::chart::{StatechartFormat, render};
 
 #[test]
 fn each_state_and_each_arrow_is_in_each_drawing() {
-    let chart = Chart::of_run().unwrap();
+    let chart = Chart::for_run().unwrap();
     let [mermaid, dot, scxml] =
-        [Format::Mermaid, Format::Dot, Format::Scxml].map(|format| draw(format).unwrap());
-    assert_eq!(scxml.matches("<transition ").count(), chart.arrows.len());
-    for node in &chart.nodes {
+        [StatechartFormat::Mermaid, StatechartFormat::Dot, StatechartFormat::Scxml]
+            .map(|format| render(format).unwrap());
+    assert_eq!(scxml.matches("<transition ").count(), chart.transitions.len());
+    for node in &chart.states {
         let id = node.path.replace('.', "_");
         for drawing in [&mermaid, &dot, &scxml] {
             assert!(drawing.contains(&id), "{id} is missing in {drawing}");
         }
     }
-    for arrow in chart.arrows.iter().filter(|arrow| !arrow.from.is_empty()) {
+    for arrow in chart.transitions.iter().filter(|arrow| !arrow.from.is_empty()) {
         let [from, to] = [&arrow.from, &arrow.to].map(|path| path.replace('.', "_"));
         assert!(mermaid.contains(&format!("{from} --> {to}: ")), "{arrow:?}");
-        let [from, to] = [&arrow.from, &arrow.to].map(|path| chart.begin(path).replace('.', "_"));
+        let [from, to] =
+            [&arrow.from, &arrow.to].map(|path| chart.initial_leaf(path).replace('.', "_"));
         assert!(dot.contains(&format!("{from} -> {to} [")), "{arrow:?}");
     }
 }
 
 #[test]
 fn the_chart_in_json_is_the_one_that_the_machine_is_tested_against() {
-    assert_eq!(draw(Format::Json).unwrap(), SOURCE);
+    assert_eq!(render(StatechartFormat::Json).unwrap(), CHART_JSON);
 }
 
 #[test]
 fn an_unknown_format_is_told_the_known_ones() {
-    let error = "png".parse::<Format>().unwrap_err();
+    let error = "png".parse::<StatechartFormat>().unwrap_err();
     assert_eq!(error.to_string(), "unknown format 'png'; there are: mermaid, dot, scxml, json");
 }

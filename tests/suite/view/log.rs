@@ -1,33 +1,35 @@
 //! The log for people.
 
-use architect::model::{Fault, FaultKind, Finish, Limits, LoopRules, Tokens};
-use architect::view::human::{HumanLog, Look};
-use architect::view::{Lang, Output};
+use architect::model::{Fault, FaultKind, LoopDetection, ReplyFinish, RunLimits, Tokens};
+use architect::view::human::{HumanLog, LogStyle};
+use architect::view::{Lang, ReportSink};
 
-use super::stage::{Page, Stage, Turn, breaks, calls, ends, says};
+use super::fixture::{
+    ScriptedTurn, SharedBuffer, ViewFixture, call_turn, fault_turn, text_turn, turn_ending_with,
+};
 
-fn edit() -> Vec<Turn> {
+fn edit() -> Vec<ScriptedTurn> {
     let edit = r#"{"path":"src/main.py","old_str":"a\nb\nc","new_str":"a\nb\nc\nd\ne"}"#;
     vec![
-        calls(
+        call_turn(
             "I look first.",
             &[("c1", "read_file", r#"{"path":"src/main.py"}"#), ("c2", "edit_file", edit)],
         ),
-        says("The greeting is mended."),
+        text_turn("The greeting is mended."),
     ]
 }
 
-fn logged(stage: Stage, look: Look) -> String {
-    let page = Page::default();
-    let log: Box<dyn Output> = Box::new(HumanLog::plain(page.clone(), look).unwrap());
-    stage.play(vec![log]).1.unwrap();
+fn logged(stage: ViewFixture, look: LogStyle) -> String {
+    let page = SharedBuffer::default();
+    let log: Box<dyn ReportSink> = Box::new(HumanLog::plain(page.clone(), look).unwrap());
+    stage.run(vec![log]).1.unwrap();
     page.text()
 }
 
 #[test]
 fn a_run_is_logged_step_by_step() {
-    let look = Look { shows_costs: true, ..Look::default() };
-    insta::assert_snapshot!(logged(Stage::new(edit()), look), @r#"
+    let look = LogStyle { shows_costs: true, ..LogStyle::default() };
+    insta::assert_snapshot!(logged(ViewFixture::new(edit()), look), @r#"
     ▶ Session s-1 · scripted/demo · build
 
     🔄 Step 1 → LLM call (1 message)
@@ -50,12 +52,13 @@ fn a_run_is_logged_step_by_step() {
 /// What is left of a budget limits each reply; the log says so again when it has halved.
 #[test]
 fn a_lowered_limit_of_the_reply_is_logged_once_and_when_it_differs_much() {
-    let mut turns: Vec<Turn> = (0..12).map(|_| calls("", &[("c", "read_file", "{}")])).collect();
-    turns.push(says("Done."));
-    let mut stage = Stage::new(turns);
+    let mut turns: Vec<ScriptedTurn> =
+        (0..12).map(|_| call_turn("", &[("c", "read_file", "{}")])).collect();
+    turns.push(text_turn("Done."));
+    let mut stage = ViewFixture::new(turns);
     stage.rules.limits.max_tokens = Some(Tokens(4_000));
-    stage.rules.loops = LoopRules { warn: 90, end: 99 };
-    let log = logged(stage, Look::default());
+    stage.rules.loop_detection = LoopDetection { warn_at: 90, end_at: 99 };
+    let log = logged(stage, LogStyle::default());
     let limits: Vec<&str> = log.lines().filter(|line| line.contains("limits the reply")).collect();
     let said = |tokens| format!("⚠️  The budget limits the reply to ≈ {tokens} tokens");
     assert_eq!(limits, [said("3,183"), said("1,567")]);
@@ -63,8 +66,8 @@ fn a_lowered_limit_of_the_reply_is_logged_once_and_when_it_differs_much() {
 
 #[test]
 fn a_run_is_logged_in_spanish() {
-    let look = Look { lang: Lang::Es, shows_costs: true, ..Look::default() };
-    insta::assert_snapshot!(logged(Stage::new(edit()), look), @r#"
+    let look = LogStyle { lang: Lang::Es, shows_costs: true, ..LogStyle::default() };
+    insta::assert_snapshot!(logged(ViewFixture::new(edit()), look), @r#"
     ▶ Sesión s-1 · scripted/demo · build
 
     🔄 Paso 1 → llamada al LLM (1 mensaje)
@@ -87,8 +90,8 @@ fn a_run_is_logged_in_spanish() {
 #[test]
 fn what_goes_wrong_is_logged_with_its_reason() {
     let turns = vec![
-        breaks("Half", Fault::new(FaultKind::Truncated, "the stream ended early")),
-        calls(
+        fault_turn("Half", Fault::new(FaultKind::Truncated, "the stream ended early")),
+        call_turn(
             "",
             &[
                 ("c1", "rm", r#"{"path":"/"}"#),
@@ -96,10 +99,10 @@ fn what_goes_wrong_is_logged_with_its_reason() {
                 ("c3", "hostile", "{\"a\u{1b}[2J"),
             ],
         ),
-        ends("", Finish::Stop),
-        breaks("", Fault::new(FaultKind::Auth, "401 from the provider: no such key")),
+        turn_ending_with("", ReplyFinish::Stop),
+        fault_turn("", Fault::new(FaultKind::Auth, "401 from the provider: no such key")),
     ];
-    insta::assert_snapshot!(logged(Stage::new(turns), Look::default()), @r#"
+    insta::assert_snapshot!(logged(ViewFixture::new(turns), LogStyle::default()), @r#"
     ▶ Session s-1 · scripted/demo · build
 
     🔄 Step 1 → LLM call (1 message)
@@ -127,10 +130,12 @@ fn what_goes_wrong_is_logged_with_its_reason() {
 
 #[test]
 fn a_watchdog_is_logged() {
-    let mut stage =
-        Stage::new(vec![calls("", &[("c1", "ls", "{}")]), ends("I did half of it.", Finish::Stop)]);
-    stage.rules.limits = Limits { max_steps: 1, ..Limits::default() };
-    insta::assert_snapshot!(logged(stage, Look::default()), @r#"
+    let mut stage = ViewFixture::new(vec![
+        call_turn("", &[("c1", "ls", "{}")]),
+        turn_ending_with("I did half of it.", ReplyFinish::Stop),
+    ]);
+    stage.rules.limits = RunLimits { max_steps: 1, ..RunLimits::default() };
+    insta::assert_snapshot!(logged(stage, LogStyle::default()), @r#"
     ▶ Session s-1 · scripted/demo · build
 
     🔄 Step 1 → LLM call (1 message)
@@ -150,7 +155,7 @@ fn a_watchdog_is_logged() {
 #[test]
 fn what_belongs_to_a_tool_stays_together() {
     let turns = vec![
-        calls(
+        call_turn(
             "",
             &[
                 ("c1", "slow", r#"{"ms":500}"#),
@@ -158,9 +163,9 @@ fn what_belongs_to_a_tool_stays_together() {
                 ("c3", "ls", r#"{"ms":7}"#),
             ],
         ),
-        says("Done."),
+        text_turn("Done."),
     ];
-    insta::assert_snapshot!(logged(Stage::new(turns), Look::default()), @r#"
+    insta::assert_snapshot!(logged(ViewFixture::new(turns), LogStyle::default()), @r#"
     ▶ Session s-1 · scripted/demo · build
 
     🔄 Step 1 → LLM call (1 message)

@@ -1,12 +1,12 @@
 //! What people and programs get to see of a run.
 
-mod answer;
 mod chart;
+mod final_answer;
+mod fixture;
 mod log;
 mod otel;
-mod reader;
 mod readme;
 mod report;
-mod stage;
+mod slow_readers;
 mod stream;
 mod terminal;

@@ -6,11 +6,11 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use architect::model::{Fault, FaultKind};
-use architect::view::otel::{Export, Settings, Telemetry};
-use architect::view::{Output, RunResult};
+use architect::view::otel::{ExportRequest, OtelSettings, OtelSink};
+use architect::view::{ReportSink, RunResult};
 use serde_json::Value;
 
-use super::stage::{Stage, about, breaks, calls, says};
+use super::fixture::{ViewFixture, about, call_turn, fault_turn, text_turn};
 
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
@@ -44,8 +44,8 @@ fn request(socket: &mut TcpStream) -> String {
     }
 }
 
-fn settings(url: &str) -> Settings {
-    let settings = Settings::from_env(|name| match name {
+fn settings(url: &str) -> OtelSettings {
+    let settings = OtelSettings::from_env(|name| match name {
         "OTEL_EXPORTER_OTLP_ENDPOINT" => Some(url.to_owned()),
         "OTEL_EXPORTER_OTLP_HEADERS" => Some("x-key=secret".to_owned()),
         "TRACEPARENT" => Some(PARENT.to_owned()),
@@ -54,7 +54,7 @@ fn settings(url: &str) -> Settings {
     settings.unwrap().unwrap()
 }
 
-fn send(export: &Export<'_>) -> Result<(), String> {
+fn send(export: &ExportRequest<'_>) -> Result<(), String> {
     let agent = ureq::Agent::config_builder()
         .timeout_global(Some(export.timeout))
         .proxy(None)
@@ -69,15 +69,15 @@ fn send(export: &Export<'_>) -> Result<(), String> {
 
 fn run(url: &str) -> (RunResult, String) {
     let edit = r#"{"path":"secret-name.py","old_str":"a","new_str":"b"}"#;
-    let stage = Stage::new(vec![
-        breaks("Half", Fault::new(FaultKind::Truncated, "the stream ended early")),
-        calls("I look.", &[("c1", "edit_file", edit), ("c2", "fail", "{}")]),
-        says("Done."),
+    let stage = ViewFixture::new(vec![
+        fault_turn("Half", Fault::new(FaultKind::Truncated, "the stream ended early")),
+        call_turn("I look.", &[("c1", "edit_file", edit), ("c2", "fail", "{}")]),
+        text_turn("Done."),
     ]);
-    let telemetry = Telemetry::new(settings(url), &about(), send).unwrap();
-    let parent = telemetry.parent().to_string();
-    let outputs: Vec<Box<dyn Output>> = vec![Box::new(telemetry)];
-    let (result, finished) = stage.play(outputs);
+    let telemetry = OtelSink::new(settings(url), &about(), send).unwrap();
+    let parent = telemetry.trace_parent().to_string();
+    let outputs: Vec<Box<dyn ReportSink>> = vec![Box::new(telemetry)];
+    let (result, finished) = stage.run(outputs);
     finished.unwrap();
     (result, parent)
 }
@@ -106,7 +106,7 @@ fn a_run_is_a_tree_of_spans_with_the_names_of_the_conventions() {
         assert_eq!(span["traceId"], "0af7651916cd43dd8448eb211c80319c");
         assert!(span == root || span["parentSpanId"] == root["spanId"]);
     }
-    let told: Vec<String> = spans.iter().map(told).collect();
+    let told: Vec<String> = spans.iter().map(describe_spans).collect();
     insta::assert_snapshot!(told.join("\n"), @r#"
     chat demo, kind 3, 100 ms, status {"code":2,"message":"the stream ended early"}
       gen_ai.operation.name = "chat"
@@ -170,7 +170,7 @@ fn a_run_is_a_tree_of_spans_with_the_names_of_the_conventions() {
 }
 
 /// Returns a span in a few lines.
-fn told(span: &Value) -> String {
+fn describe_spans(span: &Value) -> String {
     let millis = |name: &str| span[name].as_str().unwrap().parse::<u64>().unwrap() / 1_000_000;
     let took = millis("endTimeUnixNano") - millis("startTimeUnixNano");
     let attributes = span["attributes"].as_array().unwrap().iter();

@@ -6,17 +6,17 @@ use std::env;
 use std::fs;
 use std::path::Path;
 
-use architect::view::chart::{Format, draw, overview};
-use architect::view::tables;
+use architect::view::chart::{StatechartFormat, render, render_overview};
+use architect::view::reference_tables;
 
 /// The generated sections, by the names in their markers.
 fn sections() -> Vec<(&'static str, String)> {
     let fenced = |diagram: String| format!("```mermaid\n{diagram}```\n");
     vec![
-        ("overview", fenced(overview().unwrap())),
-        ("chart", fenced(draw(Format::Mermaid).unwrap())),
-        ("stop-reasons", tables::stop_reasons().markdown()),
-        ("events", tables::events().markdown()),
+        ("overview", fenced(render_overview().unwrap())),
+        ("chart", fenced(render(StatechartFormat::Mermaid).unwrap())),
+        ("stop-reasons", reference_tables::stop_reasons().to_markdown()),
+        ("events", reference_tables::events().to_markdown()),
     ]
 }
 

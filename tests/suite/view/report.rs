@@ -1,31 +1,31 @@
 //! The report of a run, in each of its formats.
 
-use architect::view::report::{Format, Report};
-use architect::view::{About, RunResult};
+use architect::view::report::{ReportFormat, RunReport};
+use architect::view::{RunInfo, RunResult};
 
-use super::stage::{Stage, about, calls, says};
+use super::fixture::{ViewFixture, about, call_turn, text_turn};
 
 /// What would do something if it were not made inert.
 const HOSTILE: &str =
     "Mend | the <script>alert(1)</script>\n<!-- x --> @me #1 [l](javascript:x) ![i](http://x) `c`";
 
-fn run(answer: &str) -> (About, RunResult) {
+fn run(answer: &str) -> (RunInfo, RunResult) {
     let edit = r#"{"path":"src/main.py","old_str":"a","new_str":"b"}"#;
     let tools =
         [("c1", "edit_file", edit), ("c2", "rm", r#"{"path":"/|x"}"#), ("c3", "fail", "{}")];
-    let (result, _) = Stage::new(vec![calls("", &tools), says(answer)]).play(vec![]);
+    let (result, _) = ViewFixture::new(vec![call_turn("", &tools), text_turn(answer)]).run(vec![]);
     (about(), result)
 }
 
-fn rendered(format: Format, task: &str, answer: &str) -> String {
+fn rendered(format: ReportFormat, task: &str, answer: &str) -> String {
     let (mut about, result) = run(answer);
     about.task = task.into();
-    Report { about: &about, result: &result }.render(format)
+    RunReport { info: &about, result: &result }.render(format)
 }
 
 #[test]
 fn a_report_in_markdown_tells_what_was_done_and_what_it_cost() {
-    insta::assert_snapshot!(rendered(Format::Markdown, "Mend the greeting", "It is **mended**."), @r#"
+    insta::assert_snapshot!(rendered(ReportFormat::Markdown, "Mend the greeting", "It is **mended**."), @r#"
     # ✅ Mend the greeting
 
     **Completed** · llm_done (exit 0) · 1 step · 2 LLM calls · 1.2 s · \$0.000900 · 1 denied call
@@ -76,7 +76,7 @@ fn a_report_in_markdown_tells_what_was_done_and_what_it_cost() {
 
 #[test]
 fn a_report_for_github_is_a_comment_with_folded_tables() {
-    insta::assert_snapshot!(rendered(Format::Github, "Mend the greeting", "It is **mended**."), @r#"
+    insta::assert_snapshot!(rendered(ReportFormat::Github, "Mend the greeting", "It is **mended**."), @r#"
     <!-- architect-report -->
     ### ✅ Mend the greeting
 
@@ -141,7 +141,7 @@ fn a_report_for_github_is_a_comment_with_folded_tables() {
 
 #[test]
 fn a_report_in_json_is_the_result_with_what_was_known_before() {
-    let json = rendered(Format::Json, "Mend the greeting", "Done.");
+    let json = rendered(ReportFormat::Json, "Mend the greeting", "Done.");
     let document: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(
         (&document["task"], &document["output"]),
@@ -152,7 +152,7 @@ fn a_report_in_json_is_the_result_with_what_was_known_before() {
 
 #[test]
 fn nothing_in_the_task_or_the_answer_does_anything_in_markdown() {
-    for format in [Format::Markdown, Format::Github] {
+    for format in [ReportFormat::Markdown, ReportFormat::Github] {
         let text = rendered(format, HOSTILE, HOSTILE);
         for live in ["<script", "<!-- x", "@me", "#1", "[l](", "[i](", "Mend | the", "`javascript"]
         {
@@ -163,7 +163,7 @@ fn nothing_in_the_task_or_the_answer_does_anything_in_markdown() {
 
 #[test]
 fn nothing_in_the_task_or_the_answer_does_anything_in_html() {
-    let text = rendered(Format::Html, HOSTILE, &format!("{HOSTILE}\" onload='x' \u{202e}"));
+    let text = rendered(ReportFormat::Html, HOSTILE, &format!("{HOSTILE}\" onload='x' \u{202e}"));
     for live in ["<script", "<!-- x", "\" onload='", "\u{202e}"] {
         assert!(!text.contains(live), "{live} is live in {text}");
     }
@@ -176,7 +176,7 @@ fn a_comment_fits_whatever_a_run_says() {
     about.task = "<&@#|".repeat(50_000).into();
     let tool = result.tools_used[2].clone();
     result.tools_used = vec![tool; 5_000];
-    let text = Report { about: &about, result: &result }.render(Format::Github);
+    let text = RunReport { info: &about, result: &result }.render(ReportFormat::Github);
     assert!(text.len() <= 60_000, "{}", text.len());
     assert!(text.contains("more"));
     assert_eq!(text.matches("<details>").count(), text.matches("</details>").count());

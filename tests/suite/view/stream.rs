@@ -1,30 +1,33 @@
 //! The documents for programs.
 
 use architect::model::{Fault, FaultKind};
-use architect::view::{Json, Output, StreamJson};
+use architect::view::{JsonSink, ReportSink, StreamJsonSink};
 use serde_json::Value;
 
-use super::stage::{Page, Stage, breaks, calls, says};
+use super::fixture::{SharedBuffer, ViewFixture, call_turn, fault_turn, text_turn};
 
-fn run() -> Stage {
+fn run() -> ViewFixture {
     let edit = r#"{"path":"src/main.py","old_str":"a","new_str":"b"}"#;
-    let mut stage = Stage::new(vec![
-        breaks("Half", Fault::new(FaultKind::Truncated, "the stream ended early")),
-        calls("I look.", &[("c1", "edit_file", edit), ("c2", "rm", r#"{"path":"/"}"#)]),
-        says("The greeting is mended."),
+    let mut stage = ViewFixture::new(vec![
+        fault_turn("Half", Fault::new(FaultKind::Truncated, "the stream ended early")),
+        call_turn("I look.", &[("c1", "edit_file", edit), ("c2", "rm", r#"{"path":"/"}"#)]),
+        text_turn("The greeting is mended."),
     ]);
     stage.mail = vec!["mind the comma"];
     stage
 }
 
-fn shown<O: Output + 'static>(stage: Stage, output: impl FnOnce(Page) -> O) -> String {
-    let page = Page::default();
-    stage.play(vec![Box::new(output(page.clone()))]).1.unwrap();
+fn shown<O: ReportSink + 'static>(
+    stage: ViewFixture,
+    output: impl FnOnce(SharedBuffer) -> O,
+) -> String {
+    let page = SharedBuffer::default();
+    stage.run(vec![Box::new(output(page.clone()))]).1.unwrap();
     page.text()
 }
 
-fn streamed(stage: Stage) -> String {
-    shown(stage, |page| StreamJson::new(page).unwrap())
+fn streamed(stage: ViewFixture) -> String {
+    shown(stage, |page| StreamJsonSink::new(page).unwrap())
 }
 
 #[test]
@@ -62,7 +65,7 @@ fn a_run_is_streamed_event_by_event_and_ends_with_its_result() {
 
 #[test]
 fn the_result_is_one_document() {
-    let json = shown(run(), |page| Json::new(page).unwrap());
+    let json = shown(run(), |page| JsonSink::new(page).unwrap());
     let document: Value = serde_json::from_str(&json).unwrap();
     insta::assert_snapshot!(serde_json::to_string_pretty(&document).unwrap(), @r#"
     {

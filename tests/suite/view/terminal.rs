@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use architect::model::Finish;
+use architect::model::ReplyFinish;
 use architect::runner::SystemClock;
-use architect::view::human::{HumanLog, Look};
-use architect::view::{Lang, Output, Place, Text};
+use architect::view::human::{HumanLog, LogStyle};
+use architect::view::{AnswerDestination, Lang, ReportSink, TextSink};
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::stage::{Page, Stage, calls, ends, says};
+use super::fixture::{SharedBuffer, ViewFixture, call_turn, text_turn, turn_ending_with};
 
 /// The only sequences that drive the terminal: clearing the line, and colours.
 const OURS: [&str; 7] = [
@@ -53,27 +53,27 @@ proptest! {
         texts in prop::collection::vec(hostile(), 7),
         is_styled: bool,
     ) {
-        let page = Page::default();
-        let look = Look { lang: Lang::En, is_styled, shows_costs: true };
+        let page = SharedBuffer::default();
+        let look = LogStyle { lang: Lang::En, has_color, shows_costs: true };
         let clock = Arc::new(SystemClock::start());
         let log = HumanLog::live(page.clone(), look, clock, || 80).unwrap();
-        let answer = Text::new(page.clone(), Place::Terminal).unwrap();
+        let answer = TextSink::new(page.clone(), AnswerDestination::Terminal).unwrap();
         let arguments = json!({ "path": texts[0], "command": texts[1], "say": texts[2], texts[3].as_str(): 1 });
         let arguments = arguments.to_string();
         let tools = [("c1", "fail"), ("c2", "run_command"), ("c3", "edit_file"), ("c4", texts[4].as_str())];
         let tools = tools.map(|(id, name)| (id, name, arguments.as_str()));
         // An answer that is shown while it arrives, and one that is not.
         let last = match is_styled {
-            true => says(&texts[6]),
-            false => ends(&texts[6], Finish::Stop),
+            true => text_turn(&texts[6]),
+            false => turn_ending_with(&texts[6], ReplyFinish::Stop),
         };
-        let mut stage = Stage::new(vec![calls(&texts[5], &tools), last]);
+        let mut stage = ViewFixture::new(vec![call_turn(&texts[5], &tools), last]);
         // A text of nothing but spaces is no answer.
-        stage.turns.extend([says("Well."), says("Well.")]);
+        stage.turns.extend([text_turn("Well."), text_turn("Well.")]);
         stage.about.session_id = texts[3].as_str().into();
         stage.about.model = texts[4].as_str().into();
-        let outputs: Vec<Box<dyn Output>> = vec![Box::new(log), Box::new(answer)];
-        stage.play(outputs).1.unwrap();
+        let outputs: Vec<Box<dyn ReportSink>> = vec![Box::new(log), Box::new(answer)];
+        stage.run(outputs).1.unwrap();
         let mut text = page.text();
         for ours in OURS {
             text = text.replace(ours, "");
@@ -85,12 +85,12 @@ proptest! {
 
 #[test]
 fn a_live_log_shows_text_while_it_arrives_and_how_long_things_took() {
-    let page = Page::default();
-    let look = Look { is_styled: true, ..Look::default() };
+    let page = SharedBuffer::default();
+    let look = LogStyle { has_color: true, ..LogStyle::default() };
     let clock = Arc::new(SystemClock::start());
     let log = HumanLog::live(page.clone(), look, clock, || 80).unwrap();
-    let turns = vec![calls("I look.", &[("c1", "ls", "{}")]), says("Done.")];
-    Stage::new(turns).play(vec![Box::new(log)]).1.unwrap();
+    let turns = vec![call_turn("I look.", &[("c1", "ls", "{}")]), text_turn("Done.")];
+    ViewFixture::new(turns).run(vec![Box::new(log)]).1.unwrap();
     // The spinner is drawn by the time of day, and cleared before anything else is written.
     let text = page.text();
     let written = text.split("\r\u{1b}[2K").filter(|piece| !piece.ends_with(" s"));

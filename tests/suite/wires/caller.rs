@@ -3,13 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use architect::llm::models::Table;
-use architect::llm::{ConnectError, ModelSpec, WireSettings, connect};
-use architect::machine::{Entry, EntryId, Purpose};
+use architect::llm::model_table::ModelTable;
+use architect::llm::{ConnectError, ModelConnectionSettings, ModelSpec, connect};
+use architect::machine::{CallPurpose, ConversationEntry, EntryId};
 use architect::model::{
-    Exchange, Fault, Item, Origin, Reply, Span, Tokens, ToolResult, ToolStatus,
+    ConversationItem, Fault, MessageOrigin, Reply, TimeSpan, Tokens, ToolExchange, ToolResult,
+    ToolStatus,
 };
-use architect::port::{Ask, Cancel, Delta, Model, Scope, Sleep, ToolSpec};
+use architect::port::{
+    CancellationToken, EffectContext, Model, ModelRequest, ReplyDelta, Sleep, ToolSpec,
+};
 use serde_json::Value;
 
 use crate::support::server::Server;
@@ -18,9 +21,9 @@ use crate::support::server::Server;
 pub(crate) const KEY: &str = "canary-key-0123456789";
 
 /// A model with a conversation.
-pub(crate) struct Caller {
+pub(crate) struct WireCaller {
     pub(crate) model: Box<dyn Model>,
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<ConversationEntry>,
     pub(crate) tools: Arc<[ToolSpec]>,
     pub(crate) system: Arc<str>,
     pub(crate) instruction: Option<String>,
@@ -32,47 +35,47 @@ pub(crate) struct Caller {
 
 /// What came of a call.
 #[derive(Debug)]
-pub(crate) struct Called {
+pub(crate) struct CallResult {
     pub(crate) reply: Result<Reply, Fault>,
-    pub(crate) deltas: Vec<Delta>,
+    pub(crate) deltas: Vec<ReplyDelta>,
 }
 
 struct RealSleep;
 
 impl Sleep for RealSleep {
-    fn sleep(&self, span: Span, cancel: &Cancel) -> bool {
-        cancel.wait(span.into())
+    fn sleep(&self, span: TimeSpan, cancel: &CancellationToken) -> bool {
+        cancel.wait_for(span.into())
     }
 }
 
 /// Returns settings with limits that a test can wait for.
-pub(crate) fn quick(server: &Server, path: &str) -> WireSettings {
-    WireSettings {
+pub(crate) fn short_timeouts(server: &Server, path: &str) -> ModelConnectionSettings {
+    ModelConnectionSettings {
         api_base: Some(server.url(path)),
         connect_timeout: Duration::from_millis(500),
         timeout: Duration::from_millis(400),
         idle_timeout: Duration::from_millis(400),
-        ..WireSettings::default()
+        ..ModelConnectionSettings::default()
     }
 }
 
 /// Returns settings with limits that no test reaches.
-pub(crate) fn patient(server: &Server, path: &str) -> WireSettings {
-    WireSettings {
+pub(crate) fn long_timeouts(server: &Server, path: &str) -> ModelConnectionSettings {
+    ModelConnectionSettings {
         timeout: Duration::from_secs(20),
         idle_timeout: Duration::from_secs(20),
         connect_timeout: Duration::from_secs(10),
-        ..quick(server, path)
+        ..short_timeouts(server, path)
     }
 }
 
 /// Returns a scope that nobody cancels.
-pub(crate) fn scope() -> Scope {
-    Scope::new(Cancel::new(), Arc::new(RealSleep))
+pub(crate) fn scope() -> EffectContext {
+    EffectContext::new(CancellationToken::new(), Arc::new(RealSleep))
 }
 
-pub(crate) fn scope_of(cancel: &Cancel) -> Scope {
-    Scope::new(cancel.clone(), Arc::new(RealSleep))
+pub(crate) fn scope_with(cancel: &CancellationToken) -> EffectContext {
+    EffectContext::new(cancel.clone(), Arc::new(RealSleep))
 }
 
 /// Every variable that ends in `KEY` is set.
@@ -80,18 +83,18 @@ pub(crate) fn env(name: &str) -> Option<String> {
     name.ends_with("KEY").then(|| KEY.to_owned())
 }
 
-impl Caller {
+impl WireCaller {
     /// Returns a model at a server, which is asked one thing.
-    pub(crate) fn new(model: &str, settings: &WireSettings) -> Self {
+    pub(crate) fn new(model: &str, settings: &ModelConnectionSettings) -> Self {
         Self::with_env(model, settings, &env).unwrap()
     }
 
     pub(crate) fn with_env(
         model: &str,
-        settings: &WireSettings,
+        settings: &ModelConnectionSettings,
         env: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Self, ConnectError> {
-        let table = Table::built_in();
+        let table = ModelTable::built_in();
         let spec = ModelSpec::parse(model, &table, settings.api_base.is_some()).unwrap();
         let model = connect(&spec, settings, &table, env)?;
         let mut caller = Self {
@@ -105,23 +108,23 @@ impl Caller {
             attempt: 1,
             next: 0,
         };
-        caller.say("do it");
+        caller.add_user_message("do it");
         Ok(caller)
     }
 
     /// Adds a message of the user.
-    pub(crate) fn say(&mut self, text: &str) {
-        self.push(Item::user(Origin::Task, text));
+    pub(crate) fn add_user_message(&mut self, text: &str) {
+        self.push(ConversationItem::user(MessageOrigin::Task, text));
     }
 
     /// Adds an entry.
-    pub(crate) fn push(&mut self, item: Item) {
-        self.entries.push(Entry { id: EntryId(self.next), item });
+    pub(crate) fn push(&mut self, item: ConversationItem) {
+        self.entries.push(ConversationEntry { id: EntryId(self.next), item });
         self.next += 1;
     }
 
     /// Adds a reply, with an answer to each of its tool calls.
-    pub(crate) fn accept(&mut self, reply: Reply) {
+    pub(crate) fn add_reply(&mut self, reply: Reply) {
         let results: Vec<_> = reply
             .calls()
             .map(|call| {
@@ -129,19 +132,19 @@ impl Caller {
             })
             .collect();
         self.push(match results.is_empty() {
-            true => Item::Assistant(reply),
-            false => Item::Exchange(Exchange::new(reply, results).unwrap()),
+            true => ConversationItem::Assistant(reply),
+            false => ConversationItem::Exchange(ToolExchange::new(reply, results).unwrap()),
         });
     }
 
     /// Calls the model, and looks whether anything shows the key.
-    pub(crate) fn call(&mut self) -> Called {
+    pub(crate) fn call(&mut self) -> CallResult {
         self.call_in(&scope())
     }
 
-    pub(crate) fn call_in(&mut self, scope: &Scope) -> Called {
-        let ask = Ask {
-            purpose: Purpose::Agent,
+    pub(crate) fn call_in(&mut self, scope: &EffectContext) -> CallResult {
+        let ask = ModelRequest {
+            purpose: CallPurpose::Agent,
             attempt: self.attempt,
             system: &self.system,
             tools: &self.tools,
@@ -153,14 +156,14 @@ impl Caller {
         let mut deltas = Vec::new();
         let call = self.model.prepare(&ask).unwrap();
         let reply = call.run(scope, &mut |delta| deltas.push(delta));
-        let called = Called { reply, deltas };
+        let called = CallResult { reply, deltas };
         let shown = format!("{called:?}");
         assert!(!shown.contains(KEY), "the key shows: {shown}");
         called
     }
 }
 
-impl Called {
+impl CallResult {
     pub(crate) fn reply(self) -> Reply {
         self.reply.unwrap()
     }
@@ -174,9 +177,9 @@ impl Called {
 
     /// Returns the text that was streamed.
     pub(crate) fn streamed(&self) -> String {
-        let text = |delta: &Delta| match delta {
-            Delta::Text(text) => Some(text.clone()),
-            Delta::Begun | Delta::Reasoning(_) => None,
+        let text = |delta: &ReplyDelta| match delta {
+            ReplyDelta::Text(text) => Some(text.clone()),
+            ReplyDelta::Started | ReplyDelta::Reasoning(_) => None,
         };
         self.deltas.iter().filter_map(text).collect()
     }

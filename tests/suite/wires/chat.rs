@@ -2,27 +2,27 @@
 
 use std::time::Duration;
 
-use architect::model::{Arguments, FaultClass, FaultKind, Finish, Tokens};
-use architect::port::{Delta, ToolSpec};
+use architect::model::{FaultClass, FaultKind, ReplyFinish, Tokens, ToolArguments};
+use architect::port::{ReplyDelta, ToolSpec};
 use serde_json::json;
 
-use super::caller::{Called, Caller, KEY, patient, quick};
-use crate::support::chat::{calls, delta, end, event, finish, text, whole};
-use crate::support::server::{Reply, Server};
+use super::caller::{CallResult, KEY, WireCaller, long_timeouts, short_timeouts};
+use crate::support::chat::{calls, delta, end, event, finish, text, unstreamed};
+use crate::support::server::{ScriptedReply, Server};
 
 const MODEL: &str = "openai-chat/fake";
 
 /// Calls a server that answers with this.
-fn call(reply: Reply) -> Called {
+fn call(reply: ScriptedReply) -> CallResult {
     let server = Server::new([reply]);
-    let called = Caller::new(MODEL, &quick(&server, "/v1")).call();
+    let called = WireCaller::new(MODEL, &short_timeouts(&server, "/v1")).call();
     assert_eq!(server.requests().len(), 1, "one call is one request");
     called
 }
 
 /// Calls a server that streams these pieces and ends properly.
-fn stream(pieces: &[&str]) -> Called {
-    call(Reply::stream(pieces))
+fn stream(pieces: &[&str]) -> CallResult {
+    call(ScriptedReply::stream(pieces))
 }
 
 fn content(text: &str) -> String {
@@ -41,13 +41,13 @@ fn more(index: u64, arguments: &str) -> String {
 #[test]
 fn a_text_is_streamed_and_comes_whole() {
     let server = Server::new([text("Hello dear world")]);
-    let called = Caller::new(MODEL, &patient(&server, "/v1")).call();
+    let called = WireCaller::new(MODEL, &long_timeouts(&server, "/v1")).call();
     assert_eq!(called.streamed(), "Hello dear world");
-    assert_eq!(called.deltas[0], Delta::Begun);
+    assert_eq!(called.deltas[0], ReplyDelta::Started);
     let reply = called.reply();
-    assert_eq!((&*reply.text(), reply.finish.clone()), ("Hello dear world", Finish::Stop));
+    assert_eq!((&*reply.text(), reply.finish.clone()), ("Hello dear world", ReplyFinish::Stop));
     assert_eq!((reply.usage.input, reply.usage.output), (Tokens(100), Tokens(20)));
-    assert!(!reply.usage.estimated);
+    assert!(!reply.usage.is_estimated);
     let request = &server.requests()[0];
     assert_eq!((&*request.method, &*request.path), ("POST", "/v1/chat/completions"));
     assert_eq!(request.header("authorization").unwrap(), format!("Bearer {KEY}"));
@@ -66,7 +66,7 @@ fn the_model_that_answered_is_recorded() {
 fn tool_calls_are_put_together_and_their_results_go_back() {
     let asked = [("c1", "grep", r#"{"text":"ä"}"#), ("c2", "read_file", r#"{"path":"b"}"#)];
     let server = Server::new([calls(&asked), text("done")]);
-    let mut caller = Caller::new(MODEL, &patient(&server, "/v1"));
+    let mut caller = WireCaller::new(MODEL, &long_timeouts(&server, "/v1"));
     caller.tools = [ToolSpec {
         name: "grep".into(),
         description: "finds".into(),
@@ -74,11 +74,11 @@ fn tool_calls_are_put_together_and_their_results_go_back() {
     }]
     .into();
     let reply = caller.call().reply();
-    assert_eq!(reply.finish, Finish::ToolCalls);
+    assert_eq!(reply.finish, ReplyFinish::ToolCalls);
     let read: Vec<_> =
         reply.calls().map(|call| (call.id.as_str(), &*call.name, call.arguments.text())).collect();
     assert_eq!(read, asked);
-    caller.accept(reply);
+    caller.add_reply(reply);
     assert_eq!(&*caller.call().reply().text(), "done");
     let messages = server.requests()[1].json()["messages"].clone();
     assert_eq!(messages[2]["tool_calls"][1]["function"]["arguments"], r#"{"path":"b"}"#);
@@ -88,10 +88,10 @@ fn tool_calls_are_put_together_and_their_results_go_back() {
 
 #[test]
 fn without_streaming_a_reply_comes_in_one_piece() {
-    let server = Server::new([whole("all at once")]);
-    let mut settings = patient(&server, "/v1");
+    let server = Server::new([unstreamed("all at once")]);
+    let mut settings = long_timeouts(&server, "/v1");
     settings.stream = false;
-    let reply = Caller::new(MODEL, &settings).call().reply();
+    let reply = WireCaller::new(MODEL, &settings).call().reply();
     assert_eq!((&*reply.text(), reply.usage.input), ("all at once", Tokens(100)));
     let request = &server.requests()[0];
     assert!(request.json().get("stream").is_none());
@@ -101,11 +101,14 @@ fn without_streaming_a_reply_comes_in_one_piece() {
 /// Fault L27.
 #[test]
 fn json_instead_of_a_stream_counts_when_it_is_a_reply() {
-    assert_eq!(&*call(whole("hi")).reply().text(), "hi");
-    let fault = call(Reply::new(200, r#"{"hello":"world"}"#)).fault();
+    assert_eq!(&*call(unstreamed("hi")).reply().text(), "hi");
+    let fault = call(ScriptedReply::with_length(200, r#"{"hello":"world"}"#)).fault();
     assert_eq!(fault.kind, FaultKind::NotAnApi);
-    let fault =
-        call(Reply::new(200, r#"{"error":{"message":"busy","type":"overloaded_error"}}"#)).fault();
+    let fault = call(ScriptedReply::with_length(
+        200,
+        r#"{"error":{"message":"busy","type":"overloaded_error"}}"#,
+    ))
+    .fault();
     assert_eq!(fault.kind, FaultKind::Server);
 }
 
@@ -127,7 +130,7 @@ fn a_stream_that_just_ends_is_truncated_whatever_it_said() {
         assert_eq!(fault.class(), FaultClass::Transient);
     }
     // The same, where the connection breaks instead.
-    let broken = Reply::open_stream().chunk(&begun).close();
+    let broken = ScriptedReply::open_stream().chunk(&begun).close();
     assert_eq!(call(broken).fault().kind, FaultKind::Truncated);
 }
 
@@ -135,23 +138,28 @@ fn a_stream_that_just_ends_is_truncated_whatever_it_said() {
 #[test]
 fn a_finish_reason_and_a_proper_end_complete_a_reply_where_done_is_not_known_to_come() {
     let pieces = [content("all"), finish("stop")];
-    assert_eq!(&*call(Reply::stream(&pieces)).reply().text(), "all");
-    let server = Server::new([Reply::stream(&pieces)]);
-    let fault = Caller::new("groq/fake", &quick(&server, "/v1")).call().fault();
+    assert_eq!(&*call(ScriptedReply::stream(&pieces)).reply().text(), "all");
+    let server = Server::new([ScriptedReply::stream(&pieces)]);
+    let fault = WireCaller::new("groq/fake", &short_timeouts(&server, "/v1")).call().fault();
     assert_eq!(fault.kind, FaultKind::Truncated);
     // A connection that breaks is no proper end.
-    let broken = Reply::open_stream().chunk(&content("all")).chunk(&finish("stop")).close();
+    let broken = ScriptedReply::open_stream().chunk(&content("all")).chunk(&finish("stop")).close();
     assert_eq!(call(broken).fault().kind, FaultKind::Truncated);
 }
 
 /// Fault L28.
 #[test]
 fn an_answer_without_a_body_is_asked_for_again() {
-    for reply in [Reply::new(200, ""), Reply::with(200, &[], " \r\n"), Reply::open_stream().end()] {
+    for reply in [
+        ScriptedReply::with_length(200, ""),
+        ScriptedReply::with_headers(200, &[], " \r\n"),
+        ScriptedReply::open_stream().end(),
+    ] {
         let fault = call(reply).fault();
         assert_eq!((fault.kind, &*fault.message), (FaultKind::Truncated, "the answer is empty"));
     }
-    let fault = call(Reply::raw("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n").close()).fault();
+    let fault =
+        call(ScriptedReply::raw("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n").close()).fault();
     assert_eq!(fault.kind, FaultKind::Truncated);
 }
 
@@ -159,10 +167,13 @@ fn an_answer_without_a_body_is_asked_for_again() {
 #[test]
 fn a_web_page_is_no_reply() {
     let page = "<html><body>Please \u{1b}[31mlog in</body></html>";
-    let fault = call(Reply::with(200, &[("content-type", "text/html")], page)).fault();
+    let fault =
+        call(ScriptedReply::with_headers(200, &[("content-type", "text/html")], page)).fault();
     assert_eq!((fault.kind, fault.class()), (FaultKind::NotAnApi, FaultClass::Fatal));
     assert!(fault.message.contains("Please \\u{1b}[31mlog in"), "{}", fault.message);
-    let fault = call(Reply::with(200, &[("content-type", "text/plain")], "Log in first")).fault();
+    let fault =
+        call(ScriptedReply::with_headers(200, &[("content-type", "text/plain")], "Log in first"))
+            .fault();
     assert_eq!(fault.kind, FaultKind::NotAnApi);
 }
 
@@ -178,7 +189,7 @@ fn an_error_in_the_middle_means_what_it_means_alone() {
     ] {
         let fault = stream(&[&content("a"), &error(kind)]).fault();
         assert_eq!((fault.kind, fault.billed), (expected, true));
-        assert_eq!(fault.wait.map(|wait| wait.0), Some(2_000_000));
+        assert_eq!(fault.retry_after.map(|wait| wait.0), Some(2_000_000));
     }
     let named = "event: error\ndata: {\"message\":\"m\",\"code\":503}\n\n";
     assert_eq!(stream(&[named]).fault().kind, FaultKind::Server);
@@ -244,7 +255,7 @@ fn what_is_not_known_is_passed_over() {
 /// Fault L38.
 #[test]
 fn text_that_is_not_utf8_or_no_json_is_a_fault() {
-    let bad = Reply::open_stream().then(b"9\r\ndata: \xff\n\n\r\n".to_vec()).end();
+    let bad = ScriptedReply::open_stream().bytes(b"9\r\ndata: \xff\n\n\r\n".to_vec()).end();
     assert_eq!(call(bad).fault().kind, FaultKind::Protocol);
     assert_eq!(stream(&["data: {nonsense}\n\n"]).fault().kind, FaultKind::Protocol);
     // One half of a surrogate pair is no character.
@@ -260,7 +271,7 @@ fn arguments_that_are_no_object_are_told_and_deep_ones_do_no_harm() {
         let reply =
             stream(&[&tool(0, "c", "run", arguments), &finish("tool_calls"), &end()]).reply();
         let call = reply.calls().next().unwrap();
-        assert!(matches!(call.arguments, Arguments::Malformed { .. }));
+        assert!(matches!(call.arguments, ToolArguments::Malformed { .. }));
     }
 }
 
@@ -268,22 +279,22 @@ fn arguments_that_are_no_object_are_told_and_deep_ones_do_no_harm() {
 #[test]
 fn the_reason_why_the_model_stopped_is_told_as_it_is() {
     for (reason, expected) in [
-        ("stop", Finish::Stop),
-        ("length", Finish::Length),
-        ("content_filter", Finish::Refused),
-        ("tool_calls", Finish::ToolCalls),
-        ("model_context_window_exceeded", Finish::ContextFull),
-        ("moon", Finish::Other("moon".into())),
+        ("stop", ReplyFinish::Stop),
+        ("length", ReplyFinish::Length),
+        ("content_filter", ReplyFinish::Refused),
+        ("tool_calls", ReplyFinish::ToolCalls),
+        ("model_context_window_exceeded", ReplyFinish::ContextFull),
+        ("moon", ReplyFinish::Other("moon".into())),
     ] {
         assert_eq!(stream(&[&finish(reason), &end()]).reply().finish, expected);
     }
     let refusal = delta(&json!({"refusal": "I can't"}));
     let reply = stream(&[&refusal, &finish("stop"), &end()]).reply();
-    assert_eq!((&*reply.text(), reply.finish), ("I can't", Finish::Refused));
+    assert_eq!((&*reply.text(), reply.finish), ("I can't", ReplyFinish::Refused));
     let unsaid = stream(&[&content("a"), "data: [DONE]\n\n"]).reply();
-    assert_eq!(unsaid.finish, Finish::Stop, "the stream has come to its proper end");
+    assert_eq!(unsaid.finish, ReplyFinish::Stop, "the stream has come to its proper end");
     let reply = stream(&[&tool(0, "c", "run", "{\"a\":\"b"), &finish("length"), &end()]).reply();
-    assert!(matches!(reply.calls().next().unwrap().arguments, Arguments::Cut { .. }));
+    assert!(matches!(reply.calls().next().unwrap().arguments, ToolArguments::Truncated { .. }));
 }
 
 /// Fault L55.
@@ -298,7 +309,7 @@ fn usage_that_is_missing_or_absurd_is_estimated() {
     ] {
         let chunk = event(&json!({"choices": [], "usage": usage}));
         let reply = stream(&[&content("abcdefg"), &finish("stop"), &chunk, done]).reply();
-        assert!(reply.usage.estimated && reply.usage.input.0 > 0, "{usage}");
+        assert!(reply.usage.is_estimated && reply.usage.input.0 > 0, "{usage}");
         assert_eq!(reply.usage.output, Tokens(2));
     }
 }
@@ -306,13 +317,15 @@ fn usage_that_is_missing_or_absurd_is_estimated() {
 /// Faults L39 and L40.
 #[test]
 fn what_is_too_large_is_given_up() {
-    let server = Server::new([Reply::open_stream().drip(&"x".repeat(1 << 20), Duration::ZERO)]);
-    let fault = Caller::new(MODEL, &patient(&server, "/v1")).call().fault();
+    let server = Server::new([
+        ScriptedReply::open_stream().repeat_chunk(&"x".repeat(1 << 20), Duration::ZERO)
+    ]);
+    let fault = WireCaller::new(MODEL, &long_timeouts(&server, "/v1")).call().fault();
     assert_eq!((fault.kind, fault.billed), (FaultKind::Protocol, true));
     assert!(fault.message.contains("8 MiB"), "{}", fault.message);
     let line = format!(": {}\n", "x".repeat(1 << 20));
-    let server = Server::new([Reply::open_stream().drip(&line, Duration::ZERO)]);
-    let fault = Caller::new(MODEL, &patient(&server, "/v1")).call().fault();
+    let server = Server::new([ScriptedReply::open_stream().repeat_chunk(&line, Duration::ZERO)]);
+    let fault = WireCaller::new(MODEL, &long_timeouts(&server, "/v1")).call().fault();
     assert!(fault.message.contains("64 MiB"), "{}", fault.message);
 }
 
@@ -320,6 +333,6 @@ fn what_is_too_large_is_given_up() {
 fn reasoning_is_told_apart_from_text() {
     let thought = delta(&json!({"reasoning_content": "let me see"}));
     let called = stream(&[&thought, &content("yes"), &finish("stop"), &end()]);
-    assert!(called.deltas.contains(&Delta::Reasoning("let me see".to_owned())));
+    assert!(called.deltas.contains(&ReplyDelta::Reasoning("let me see".to_owned())));
     assert_eq!(&*called.reply().text(), "yes");
 }

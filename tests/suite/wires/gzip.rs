@@ -14,7 +14,7 @@ pub(crate) fn stored(bytes: &[u8]) -> Vec<u8> {
 /// Returns so many zeros in gzip form, a thousandth of their size.
 pub(crate) fn zeros(count: usize) -> Vec<u8> {
     // With the fixed code: a zero, then copies of 258 bytes from one byte back.
-    let mut bits = Bits::default();
+    let mut bits = BitWriter::default();
     bits.put(0b1, 1);
     bits.put(0b01, 2);
     bits.put_reversed(0x30, 8); // literal 0
@@ -39,13 +39,13 @@ fn finish(mut out: Vec<u8>, crc: u32, length: usize) -> Vec<u8> {
 }
 
 #[derive(Default)]
-struct Bits {
+struct BitWriter {
     done: Vec<u8>,
     pending: u32,
     count: u32,
 }
 
-impl Bits {
+impl BitWriter {
     fn put(&mut self, value: u32, length: u32) {
         self.pending |= value << self.count;
         self.count += length;

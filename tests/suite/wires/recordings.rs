@@ -1,38 +1,40 @@
 //! Every wire against recorded streams: the same is found in them, however they come; what is missing is missed.
 
-use architect::model::{Arguments, FaultClass, FaultKind, Finish, Part, Reply as Answer};
+use architect::model::{
+    FaultClass, FaultKind, Reply as Answer, ReplyFinish, ReplyPart, ToolArguments,
+};
 use serde_json::{Value, json};
 
-use super::caller::{Called, Caller, patient};
-use super::recorded::{Recording, Wire, all, one};
-use crate::support::server::{Reply, Server, chunk};
+use super::caller::{CallResult, WireCaller, long_timeouts};
+use super::recorded_streams::{Recording, Wire, all, one};
+use crate::support::server::{ScriptedReply, Server, chunk};
 
 /// Calls a server that answers with this.
-pub(super) fn call(wire: Wire, stream: bool, reply: Reply) -> Called {
+pub(super) fn call(wire: Wire, stream: bool, reply: ScriptedReply) -> CallResult {
     let server = Server::new([reply]);
-    let mut settings = patient(&server, "");
+    let mut settings = long_timeouts(&server, "");
     settings.stream = stream;
-    Caller::new(wire.model(), &settings).call()
+    WireCaller::new(wire.model(), &settings).call()
 }
 
-fn streamed(wire: Wire, events: &[&str]) -> Called {
-    call(wire, true, Reply::stream(events))
+fn streamed(wire: Wire, events: &[&str]) -> CallResult {
+    call(wire, true, ScriptedReply::stream(events))
 }
 
 /// Returns what is in a reply, in the form in which recordings say it.
 pub(super) fn seen(reply: &Answer) -> Value {
-    let arguments = |arguments: &Arguments| match arguments {
-        Arguments::Complete { text } => serde_json::from_str(text).unwrap(),
-        Arguments::Malformed { .. } => json!("malformed"),
-        Arguments::Cut { .. } => Value::Null,
+    let arguments = |arguments: &ToolArguments| match arguments {
+        ToolArguments::Complete { text } => serde_json::from_str(text).unwrap(),
+        ToolArguments::Malformed { .. } => json!("malformed"),
+        ToolArguments::Truncated { .. } => Value::Null,
     };
     let call = |call: &architect::model::ToolCall| json!({"id": call.id, "name": call.name, "arguments": arguments(&call.arguments)});
     let opaque = reply.parts.iter().filter_map(|part| match part {
-        Part::Opaque(opaque) => Some(serde_json::from_str(&opaque.json).unwrap()),
-        Part::Text(_) | Part::Call(_) => None,
+        ReplyPart::Opaque(opaque) => Some(serde_json::from_str(&opaque.json).unwrap()),
+        ReplyPart::Text(_) | ReplyPart::Call(_) => None,
     });
     let mut usage = serde_json::to_value(reply.usage).unwrap();
-    if !reply.usage.estimated {
+    if !reply.usage.is_estimated {
         usage.as_object_mut().unwrap().remove("estimated");
     }
     json!({
@@ -52,7 +54,7 @@ pub(super) fn every() -> impl Iterator<Item = Recording> {
 #[test]
 fn a_recorded_stream_says_the_same_however_it_is_cut() {
     for recording in every() {
-        let events = Reply::stream(recording.events());
+        let events = ScriptedReply::stream(recording.events());
         let whole = recording.in_chunks(usize::MAX);
         for (how, reply) in [
             ("event by event", events),
@@ -65,7 +67,7 @@ fn a_recorded_stream_says_the_same_however_it_is_cut() {
             let reply = called.reply();
             assert_eq!(seen(&reply), recording.expected, "{} {how}", recording.name);
             // A refusal is explained at its end, which is no part of the stream.
-            if reply.finish != Finish::Refused {
+            if reply.finish != ReplyFinish::Refused {
                 assert_eq!(text, *reply.text(), "{} {how}", recording.name);
             }
         }
@@ -93,7 +95,7 @@ fn what_surrounds_a_stream_changes_nothing_however_it_is_cut() {
         let body = [b"\xef\xbb\xbf \r\n\n", recording.stream.as_bytes(), after].concat();
         for size in [1, 2, body.len()] {
             let pieces = body.chunks(size).flat_map(chunk).collect::<Vec<_>>();
-            let reply = call(wire, true, Reply::open_stream().then(pieces).end()).reply();
+            let reply = call(wire, true, ScriptedReply::open_stream().bytes(pieces).end()).reply();
             assert_eq!(seen(&reply), recording.expected, "{wire:?} in pieces of {size}");
         }
     }
@@ -105,10 +107,11 @@ fn a_stream_that_breaks_before_its_end_is_truncated() {
     for recording in every() {
         let events = recording.events();
         for (count, next) in events.iter().enumerate() {
-            let begun =
-                events[..count].iter().fold(Reply::open_stream(), |reply, e| reply.chunk(e));
+            let begun = events[..count]
+                .iter()
+                .fold(ScriptedReply::open_stream(), |reply, e| reply.chunk(e));
             let half = chunk(&next.as_bytes()[..next.len() / 2]);
-            for reply in [begun.clone().close(), begun.then(half).close()] {
+            for reply in [begun.clone().close(), begun.bytes(half).close()] {
                 let fault = call(recording.wire, true, reply).fault();
                 let expected = (FaultKind::Truncated, FaultClass::Transient, true);
                 let told = (fault.kind, fault.class(), fault.billed);
@@ -149,7 +152,7 @@ fn a_byte_that_is_no_text_spoils_the_reply_on_every_wire() {
         {
             let spoilt = [&text[..at], bad, &text[at + length..]].concat();
             let body = chunk(&spoilt);
-            let fault = call(wire, true, Reply::open_stream().then(body).end()).fault();
+            let fault = call(wire, true, ScriptedReply::open_stream().bytes(body).end()).fault();
             let told = (fault.kind, fault.class(), fault.billed);
             assert_eq!(told, (FaultKind::Protocol, FaultClass::Transient, true), "{wire:?}");
         }
@@ -208,9 +211,9 @@ fn is_piece(event: &str) -> bool {
 fn what_only_the_provider_understands_goes_back() {
     for recording in every() {
         let server = Server::new([recording.in_chunks(100), recording.in_chunks(100)]);
-        let mut caller = Caller::new(recording.wire.model(), &patient(&server, ""));
+        let mut caller = WireCaller::new(recording.wire.model(), &long_timeouts(&server, ""));
         let reply = caller.call().reply();
-        caller.accept(reply);
+        caller.add_reply(reply);
         caller.call().reply();
         let sent = texts(&server.requests()[1].json());
         for text in texts(&recording.expected["opaque"]) {
@@ -224,10 +227,10 @@ fn what_only_the_provider_understands_goes_back() {
 fn a_paused_turn_is_sent_back_as_it_is() {
     let recording = one(Wire::Anthropic, "pause");
     let server = Server::new([recording.in_chunks(100), recording.in_chunks(100)]);
-    let mut caller = Caller::new(recording.wire.model(), &patient(&server, ""));
+    let mut caller = WireCaller::new(recording.wire.model(), &long_timeouts(&server, ""));
     let reply = caller.call().reply();
-    assert_eq!(reply.finish, Finish::Pause);
-    caller.accept(reply);
+    assert_eq!(reply.finish, ReplyFinish::Pause);
+    caller.add_reply(reply);
     caller.call().reply();
     let request = server.requests()[1].json();
     let last = request["messages"].as_array().unwrap().last().unwrap().clone();

@@ -2,31 +2,33 @@
 
 use std::sync::Arc;
 
-use architect::machine::{Change, Conversation, Entry, EntryId, Summary};
+use architect::machine::{
+    CompactionSummary, Conversation, ConversationChange, ConversationEntry, EntryId,
+};
 use architect::model::{
-    Exchange, Finish, Item, Opaque, Origin, Part, Reply as Answer, Tokens, ToolCall, ToolResult,
-    ToolStatus, Usage,
+    ConversationItem, MessageOrigin, OpaqueBlock, Reply as Answer, ReplyFinish, ReplyPart, Tokens,
+    ToolCall, ToolExchange, ToolResult, ToolStatus, Usage,
 };
 use architect::port::ToolSpec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::caller::{Caller, patient};
-use super::recorded::Wire;
-use super::validate::{validate, validate_mistral};
-use crate::support::server::{Reply, Server};
+use super::caller::{WireCaller, long_timeouts};
+use super::recorded_streams::Wire;
+use super::request_rules::{validate, validate_mistral};
+use crate::support::server::{ScriptedReply, Server};
 
 /// One thing that happens in a conversation.
 #[derive(Clone, Debug)]
-enum Happens {
-    Told(Origin, String),
-    Replied(Vec<Piece>, Finish),
+enum ConversationStep {
+    Told(MessageOrigin, String),
+    Replied(Vec<ReplyPart>, ReplyFinish),
     Compacted { keep: u32, fit: u64, written: bool },
 }
 
 /// A part of a reply.
 #[derive(Clone, Debug)]
-enum Piece {
+enum ReplyPart {
     Text(String),
     /// Name, arguments, the beginning of its id, and what became of it.
     Call(String, String, &'static str, ToolStatus, String),
@@ -55,7 +57,7 @@ fn text() -> impl Strategy<Value = String> {
     prop_oneof![Just(String::new()), Just(" \n".to_owned()), "[a-zä🦀\"\\\\\n ]{1,20}"]
 }
 
-fn piece() -> impl Strategy<Value = Piece> {
+fn piece() -> impl Strategy<Value = ReplyPart> {
     let name = prop_oneof![Just("grep".to_owned()), "[a-z.ä ]{0,12}", Just("x".repeat(99))];
     let arguments = prop_oneof![
         Just(r#"{"a":[1,{"b":null}]}"#.to_owned()),
@@ -69,93 +71,103 @@ fn piece() -> impl Strategy<Value = Piece> {
     let status = prop::sample::select(vec![
         ToolStatus::Ok,
         ToolStatus::Failed,
-        ToolStatus::Cut,
+        ToolStatus::Truncated,
         ToolStatus::Skipped,
         ToolStatus::Interrupted,
         ToolStatus::InDoubt,
     ]);
     prop_oneof![
-        text().prop_map(Piece::Text),
+        text().prop_map(ReplyPart::Text),
         (name, arguments, id, status, text())
-            .prop_map(|(n, a, i, s, t)| Piece::Call(n, a, i, s, t)),
-        prop::sample::select(BLOCKS.to_vec()).prop_map(|(wire, json)| Piece::Opaque(wire, json)),
+            .prop_map(|(n, a, i, s, t)| ReplyPart::Call(n, a, i, s, t)),
+        prop::sample::select(BLOCKS.to_vec())
+            .prop_map(|(wire, json)| ReplyPart::Opaque(wire, json)),
     ]
 }
 
-fn happens() -> impl Strategy<Value = Happens> {
+fn happens() -> impl Strategy<Value = ConversationStep> {
     let origin = prop::sample::select(vec![
-        Origin::Task,
-        Origin::Steering,
-        Origin::FollowUp,
-        Origin::System,
-        Origin::Check,
+        MessageOrigin::Task,
+        MessageOrigin::Steering,
+        MessageOrigin::FollowUp,
+        MessageOrigin::System,
+        MessageOrigin::Check,
     ]);
-    let finish = prop::sample::select(vec![Finish::Stop, Finish::Length, Finish::Pause]);
+    let finish =
+        prop::sample::select(vec![ReplyFinish::Stop, ReplyFinish::Length, ReplyFinish::Pause]);
     prop_oneof![
-        2 => (origin, text()).prop_map(|(origin, text)| Happens::Told(origin, text)),
-        6 => (prop::collection::vec(piece(), 0..5), finish).prop_map(|(p, f)| Happens::Replied(p, f)),
+        2 => (origin, text()).prop_map(|(origin, text)| ConversationStep::Told(origin, text)),
+        6 => (prop::collection::vec(piece(), 0..5), finish).prop_map(|(p, f)| ConversationStep::Replied(p, f)),
         1 => (0_u32..4, 0_u64..400, any::<bool>())
-            .prop_map(|(keep, fit, written)| Happens::Compacted { keep, fit, written }),
+            .prop_map(|(keep, fit, written)| ConversationStep::Compacted { keep, fit, written }),
     ]
 }
 
 /// Returns the entry that a reply becomes; ids are numbered, since no id stands twice in a conversation.
-fn entry(pieces: &[Piece], finish: &Finish, number: usize) -> Item {
+fn entry(pieces: &[ReplyPart], finish: &ReplyFinish, number: usize) -> ConversationItem {
     let (mut parts, mut results) = (Vec::new(), Vec::new());
     for (index, piece) in pieces.iter().enumerate() {
         parts.push(match piece {
-            Piece::Text(text) => Part::Text(text.as_str().into()),
-            Piece::Opaque(wire, json) => {
-                Part::Opaque(Opaque { wire: wire.model().into(), json: (*json).into() })
+            ReplyPart::Text(text) => ReplyPart::Text(text.as_str().into()),
+            ReplyPart::Opaque(wire, json) => {
+                ReplyPart::Opaque(OpaqueBlock { wire: wire.model().into(), json: (*json).into() })
             }
-            Piece::Call(name, arguments, id, status, text) => {
+            ReplyPart::Call(name, arguments, id, status, text) => {
                 let id = format!("{id}{number}_{index}");
                 let call = ToolCall::new(id.as_str().into(), name, arguments);
                 results.push(ToolResult::new(call.id.clone(), *status, text.as_str()));
-                Part::Call(if *status == ToolStatus::Cut { call.cut_short() } else { call })
+                ReplyPart::Call(if *status == ToolStatus::Truncated {
+                    call.mark_truncated()
+                } else {
+                    call
+                })
             }
         });
     }
     let parts = parts.into();
     let reply = Answer { parts, finish: finish.clone(), usage: Usage::default(), model: None };
     match results.is_empty() {
-        true => Item::Assistant(reply),
-        false => Item::Exchange(Exchange::new(reply, results).unwrap()),
+        true => ConversationItem::Assistant(reply),
+        false => ConversationItem::Exchange(ToolExchange::new(reply, results).unwrap()),
     }
 }
 
 /// Returns the conversation in which all of this happened. The machine asks on only after an entry that is to be
 /// answered: at the end there are results, a message, or a paused turn.
-fn conversation(story: &[Happens]) -> Conversation {
+fn conversation(story: &[ConversationStep]) -> Conversation {
     let mut conversation = Conversation::new(0);
     let append = |conversation: &mut Conversation, item| {
-        conversation.apply(Change::Append { item });
+        conversation.apply(ConversationChange::Append { item });
     };
-    append(&mut conversation, Item::user(Origin::Task, "the task"));
+    append(&mut conversation, ConversationItem::user(MessageOrigin::Task, "the task"));
     for (number, happens) in story.iter().enumerate() {
         match happens {
-            Happens::Told(origin, text) => {
-                append(&mut conversation, Item::user(*origin, text.as_str()));
+            ConversationStep::Told(origin, text) => {
+                append(&mut conversation, ConversationItem::user(*origin, text.as_str()));
             }
-            Happens::Replied(pieces, finish) => {
+            ConversationStep::Replied(pieces, finish) => {
                 append(&mut conversation, entry(pieces, finish, number));
             }
-            Happens::Compacted { keep, fit, written } => {
+            ConversationStep::Compacted { keep, fit, written } => {
                 let summary = match written {
-                    true => Summary::Written("did things".into()),
-                    false => Summary::Mechanical,
+                    true => CompactionSummary::FromModel("did things".into()),
+                    false => CompactionSummary::Mechanical,
                 };
-                conversation.apply(Change::Compact { summary, keep: *keep, fit: Tokens(*fit) });
+                conversation.apply(ConversationChange::Compact {
+                    summary,
+                    keep: *keep,
+                    target_size: Tokens(*fit),
+                });
             }
         }
     }
-    append(&mut conversation, Item::user(Origin::System, "go on"));
+    append(&mut conversation, ConversationItem::user(MessageOrigin::System, "go on"));
     conversation
 }
 
 /// What the model is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wanted {
+enum RequestKind {
     /// The next step.
     Step,
     /// A summary of all but the newest exchange, for a compaction.
@@ -165,19 +177,19 @@ enum Wanted {
 }
 
 /// A caller of each model, with the server that sees what it sends.
-struct Bench {
+struct ValidatedCallers {
     server: Server,
-    caller: Caller,
+    caller: WireCaller,
     validate: fn(&Value) -> Vec<String>,
     /// How many conversations there were: a model serves one, so that the entries of the next one have names of their own.
     number: u64,
 }
 
-impl Bench {
+impl ValidatedCallers {
     fn new(model: &str, validate: fn(&Value) -> Vec<String>) -> Self {
         // Nothing has to be understood of the answer.
-        let server = Server::repeating([Reply::new(400, "")]);
-        let caller = Caller::new(model, &patient(&server, "/v1"));
+        let server = Server::repeating([ScriptedReply::with_length(400, "")]);
+        let caller = WireCaller::new(model, &long_timeouts(&server, "/v1"));
         Self { server, caller, validate, number: 0 }
     }
 
@@ -195,14 +207,14 @@ impl Bench {
     }
 
     /// Returns what is wrong with the request for a conversation.
-    fn wrong(&mut self, conversation: &Conversation, wanted: Wanted) -> Vec<String> {
-        let closing = wanted != Wanted::Step;
+    fn violations(&mut self, conversation: &Conversation, wanted: RequestKind) -> Vec<String> {
+        let closing = wanted != RequestKind::Step;
         let entries = match wanted {
-            Wanted::Summary => conversation.older(1),
-            Wanted::Step | Wanted::Words => conversation.entries(),
+            RequestKind::Summary => conversation.entries_to_compact(1),
+            RequestKind::Step | RequestKind::Words => conversation.entries(),
         };
         self.number += 1_000;
-        let renamed = |entry: &Entry| Entry {
+        let renamed = |entry: &ConversationEntry| ConversationEntry {
             id: EntryId(entry.id.0 + self.number),
             item: entry.item.clone(),
         };
@@ -229,14 +241,14 @@ impl Bench {
 
 #[test]
 fn whatever_happened_is_told_in_a_way_that_providers_accept() {
-    let benches = std::sync::Mutex::new(Bench::all());
+    let benches = std::sync::Mutex::new(ValidatedCallers::all());
     let config =
         ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() };
     proptest!(config, |(story in prop::collection::vec(happens(), 0..12),
-        wanted in prop::sample::select(vec![Wanted::Step, Wanted::Summary, Wanted::Words]))| {
+        wanted in prop::sample::select(vec![RequestKind::Step, RequestKind::Summary, RequestKind::Words]))| {
         let conversation = conversation(&story);
         for bench in benches.lock().unwrap().iter_mut() {
-            let wrong = bench.wrong(&conversation, wanted);
+            let wrong = bench.violations(&conversation, wanted);
             let sent = bench.server.requests().pop().unwrap().body;
             prop_assert!(wrong.is_empty(), "{wrong:?}\n{sent}");
         }

@@ -7,25 +7,25 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use architect::llm::WireSettings;
+use architect::llm::ModelConnectionSettings;
 use architect::model::{Fault, FaultClass, FaultKind, Reply};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use tempfile::TempDir;
 
-use super::caller::{Caller, KEY, env};
-use crate::support::chat::whole_text;
+use super::caller::{KEY, WireCaller, env};
+use crate::support::chat::unstreamed_body;
 
 /// A server with a certificate, and the file with the authority that signed it.
-struct Encrypted {
+struct TlsServer {
     url: String,
     folder: TempDir,
     /// What it was sent, once it could read that.
     heard: Arc<Mutex<String>>,
 }
 
-impl Encrypted {
+impl TlsServer {
     /// Returns a server whose certificate is for this name, after a last change.
     fn new(name: &str, change: impl FnOnce(&mut CertificateParams)) -> Self {
         let mut authority = CertificateParams::new([]).unwrap();
@@ -57,19 +57,19 @@ impl Encrypted {
 
     /// Calls it, trusting its authority or only those of the system.
     fn call(&self, trusts: bool) -> Result<Reply, Fault> {
-        let settings = WireSettings {
+        let settings = ModelConnectionSettings {
             api_base: Some(self.url.clone()),
             connect_timeout: Duration::from_secs(5),
             timeout: Duration::from_secs(10),
             stream: false,
-            ..WireSettings::default()
+            ..ModelConnectionSettings::default()
         };
         let root = self.folder.path().join("root.pem").display().to_string();
         let env = |name: &str| match name {
             "SSL_CERT_FILE" if trusts => Some(root.clone()),
             name => env(name),
         };
-        Caller::with_env("openai-chat/fake", &settings, &env).unwrap().call().reply
+        WireCaller::with_env("openai-chat/fake", &settings, &env).unwrap().call().reply
     }
 
     fn fault(&self, trusts: bool) -> Fault {
@@ -102,7 +102,7 @@ fn serve(listener: &TcpListener, config: &Arc<ServerConfig>, notes: &Mutex<Strin
             continue;
         }
         notes.lock().unwrap().push_str(&head);
-        let text = whole_text("sealed");
+        let text = unstreamed_body("sealed");
         let stream = reader.get_mut();
         let answer = format!(
             "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{text}",
@@ -116,7 +116,7 @@ fn serve(listener: &TcpListener, config: &Arc<ServerConfig>, notes: &Mutex<Strin
 
 #[test]
 fn an_authority_of_ones_own_is_trusted_when_it_is_named() {
-    let server = Encrypted::new("127.0.0.1", |_| {});
+    let server = TlsServer::new("127.0.0.1", |_| {});
     assert_eq!(&*server.call(true).unwrap().text(), "sealed");
     assert!(server.heard.lock().unwrap().contains(KEY));
 }
@@ -124,7 +124,7 @@ fn an_authority_of_ones_own_is_trusted_when_it_is_named() {
 /// Fault L5.
 #[test]
 fn an_authority_that_nobody_named_is_not_trusted() {
-    let fault = Encrypted::new("127.0.0.1", |_| {}).fault(false);
+    let fault = TlsServer::new("127.0.0.1", |_| {}).fault(false);
     assert!(fault.message.contains("SSL_CERT_FILE"), "{}", fault.message);
 }
 
@@ -132,13 +132,13 @@ fn an_authority_that_nobody_named_is_not_trusted() {
 #[test]
 fn a_certificate_of_yesterday_is_not_trusted() {
     let past = |leaf: &mut CertificateParams| leaf.not_after = date_time_ymd(2001, 1, 1);
-    let fault = Encrypted::new("127.0.0.1", past).fault(true);
+    let fault = TlsServer::new("127.0.0.1", past).fault(true);
     assert!(fault.message.contains("clock"), "{}", fault.message);
 }
 
 /// Fault L5.
 #[test]
 fn a_certificate_for_another_host_is_not_trusted() {
-    let fault = Encrypted::new("elsewhere.example", |_| {}).fault(true);
+    let fault = TlsServer::new("elsewhere.example", |_| {}).fault(true);
     assert!(fault.message.contains("127.0.0.1"), "{}", fault.message);
 }

@@ -3,31 +3,31 @@
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use architect::llm::{ConnectError, WireSettings};
+use architect::llm::{ConnectError, ModelConnectionSettings};
 use architect::model::{Fault, FaultClass, FaultKind};
 
-use super::caller::{Caller, KEY, env, patient, quick};
-use crate::support::chat::{text, whole};
-use crate::support::server::{Reply, Server};
+use super::caller::{KEY, WireCaller, env, long_timeouts, short_timeouts};
+use crate::support::chat::{text, unstreamed};
+use crate::support::server::{ScriptedReply, Server};
 
 const MODEL: &str = "openai-chat/fake";
 
-fn fault(reply: Reply) -> Fault {
+fn fault(reply: ScriptedReply) -> Fault {
     let server = Server::new([reply]);
-    Caller::new(MODEL, &quick(&server, "/v1")).call().fault()
+    WireCaller::new(MODEL, &short_timeouts(&server, "/v1")).call().fault()
 }
 
 /// Calls something that may not even be there, within seconds.
-fn fault_at(address: &str, with: impl FnOnce(&mut WireSettings)) -> Fault {
-    let mut settings = WireSettings {
+fn fault_at(address: &str, with: impl FnOnce(&mut ModelConnectionSettings)) -> Fault {
+    let mut settings = ModelConnectionSettings {
         api_base: Some(address.to_owned()),
         connect_timeout: Duration::from_millis(300),
         allow_http: true,
-        ..WireSettings::default()
+        ..ModelConnectionSettings::default()
     };
     with(&mut settings);
     let begun = Instant::now();
-    let fault = Caller::new(MODEL, &settings).call().fault();
+    let fault = WireCaller::new(MODEL, &settings).call().fault();
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     fault
 }
@@ -68,9 +68,9 @@ fn a_name_that_leads_nowhere_is_named() {
 #[test]
 fn the_next_address_is_tried() {
     let server = Server::new([text("a")]);
-    let mut settings = patient(&server, "");
+    let mut settings = long_timeouts(&server, "");
     settings.api_base = Some(server.url("/v1").replace("127.0.0.1", "localhost"));
-    assert_eq!(&*Caller::new(MODEL, &settings).call().reply().text(), "a");
+    assert_eq!(&*WireCaller::new(MODEL, &settings).call().reply().text(), "a");
 }
 
 /// Fault L6.
@@ -103,17 +103,17 @@ fn a_server_that_does_not_encrypt_is_not_trusted() {
 /// Fault L8.
 #[test]
 fn a_proxy_that_refuses_is_named() {
-    let proxy = Server::new([Reply::new(407, "")]);
-    let settings = WireSettings {
+    let proxy = Server::new([ScriptedReply::with_length(407, "")]);
+    let settings = ModelConnectionSettings {
         api_base: Some("https://model.invalid/v1".to_owned()),
-        ..WireSettings::default()
+        ..ModelConnectionSettings::default()
     };
     let address = proxy.url("");
     let env = |name: &str| match name {
         "HTTPS_PROXY" => Some(address.clone()),
         name => env(name),
     };
-    let fault = Caller::with_env(MODEL, &settings, &env).unwrap().call().fault();
+    let fault = WireCaller::with_env(MODEL, &settings, &env).unwrap().call().fault();
     assert_eq!((fault.kind, fault.class()), (FaultKind::Connect, FaultClass::Fatal));
     assert!(fault.message.contains(address.trim_start_matches("http://")), "{}", fault.message);
     assert!(proxy.requests()[0].method == "CONNECT");
@@ -127,7 +127,7 @@ fn this_machine_is_reached_without_a_proxy() {
         "HTTPS_PROXY" | "http_proxy" | "ALL_PROXY" => Some("http://127.0.0.1:1".to_owned()),
         name => env(name),
     };
-    let mut caller = Caller::with_env(MODEL, &patient(&server, "/v1"), &env).unwrap();
+    let mut caller = WireCaller::with_env(MODEL, &long_timeouts(&server, "/v1"), &env).unwrap();
     assert_eq!(&*caller.call().reply().text(), "a");
 }
 
@@ -137,7 +137,7 @@ fn a_redirect_is_not_followed() {
     let elsewhere = Server::new([text("gotcha")]);
     let there = elsewhere.url("/v1/chat/completions");
     for status in [301, 302, 307, 308] {
-        let fault = fault(Reply::with(status, &[("location", &there)], ""));
+        let fault = fault(ScriptedReply::with_headers(status, &[("location", &there)], ""));
         assert_eq!((fault.kind, fault.class()), (FaultKind::NotAnApi, FaultClass::Fatal));
         assert!(fault.message.contains(&there), "{}", fault.message);
     }
@@ -156,7 +156,7 @@ fn a_status_becomes_a_fault_with_what_was_said() {
         (503, FaultKind::Server, FaultClass::Transient),
         (529, FaultKind::Server, FaultClass::Transient),
     ] {
-        let fault = fault(Reply::new(status, error));
+        let fault = fault(ScriptedReply::with_length(status, error));
         assert_eq!((fault.kind, fault.class(), fault.billed), (kind, class, false), "{status}");
         assert!(fault.message.contains("you said something wrong"), "{}", fault.message);
     }
@@ -165,7 +165,9 @@ fn a_status_becomes_a_fault_with_what_was_said() {
 /// Faults L18 to L20.
 #[test]
 fn headers_say_how_long_to_wait() {
-    let wait = |headers: &[(&str, &str)]| fault(Reply::with(429, headers, "")).wait.unwrap().0;
+    let wait = |headers: &[(&str, &str)]| {
+        fault(ScriptedReply::with_headers(429, headers, "")).retry_after.unwrap().0
+    };
     assert_eq!(wait(&[("Retry-After", "7")]), 7_000_000);
     assert_eq!(wait(&[("Retry-After-Ms", "350"), ("Retry-After", "7")]), 350_000);
     let date = [
@@ -178,13 +180,13 @@ fn headers_say_how_long_to_wait() {
 #[test]
 fn an_error_that_breaks_off_still_has_its_status() {
     let cut = "HTTP/1.1 503 Busy\r\ncontent-length: 100\r\n\r\n{\"error\":";
-    assert_eq!(fault(Reply::raw(cut).close()).kind, FaultKind::Server);
+    assert_eq!(fault(ScriptedReply::raw(cut).close()).kind, FaultKind::Server);
 }
 
 /// Fault L31, for the head of the answer.
 #[test]
 fn a_server_that_says_nothing_is_given_up() {
-    let fault = fault(Reply::silence());
+    let fault = fault(ScriptedReply::silence());
     assert_eq!(
         (fault.kind, fault.class(), fault.billed),
         (FaultKind::Timeout, FaultClass::Transient, true)
@@ -199,15 +201,16 @@ fn a_server_that_says_nothing_is_given_up() {
 /// Fault L31, within the answer; what keeps a stream alive resets the limit.
 #[test]
 fn silence_within_an_answer_is_bound_and_a_ping_is_no_silence() {
-    let fault = fault(Reply::open_stream().chunk(": hello\n\n").hang());
+    let fault = fault(ScriptedReply::open_stream().chunk(": hello\n\n").hang());
     assert_eq!(fault.kind, FaultKind::Timeout);
     assert!(fault.message.contains("silence within the answer"), "{}", fault.message);
     let pause = Duration::from_millis(150);
-    let pings = (0..5).fold(Reply::open_stream(), |reply, _| reply.chunk(": ping\n\n").wait(pause));
+    let pings =
+        (0..5).fold(ScriptedReply::open_stream(), |reply, _| reply.chunk(": ping\n\n").wait(pause));
     let words = crate::support::chat::delta(&serde_json::json!({"content": "late"}));
     let server =
         Server::new([pings.chunk(&words).chunk(&crate::support::chat::finish("stop")).end()]);
-    let reply = Caller::new(MODEL, &quick(&server, "/v1")).call().reply();
+    let reply = WireCaller::new(MODEL, &short_timeouts(&server, "/v1")).call().reply();
     assert_eq!(&*reply.text(), "late");
 }
 
@@ -215,11 +218,12 @@ fn silence_within_an_answer_is_bound_and_a_ping_is_no_silence() {
 #[test]
 fn a_body_that_lies_about_itself_is_a_fault() {
     let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
-    let not_hex = Reply::raw(format!("{chunked}zz\r\ndata: a\r\n")).close();
+    let not_hex = ScriptedReply::raw(format!("{chunked}zz\r\ndata: a\r\n")).close();
     assert_eq!(fault(not_hex).kind, FaultKind::Truncated);
-    let too_short = Reply::raw("HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n: hello\n\n").close();
+    let too_short =
+        ScriptedReply::raw("HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n: hello\n\n").close();
     assert_eq!(fault(too_short).kind, FaultKind::Truncated);
-    let no_http = fault(Reply::raw("SSH-2.0-OpenSSH_9.9\r\n\r\n").close());
+    let no_http = fault(ScriptedReply::raw("SSH-2.0-OpenSSH_9.9\r\n\r\n").close());
     assert_eq!(no_http.kind, FaultKind::NotAnApi);
 }
 
@@ -231,19 +235,19 @@ fn a_compressed_answer_is_read_within_the_cap() {
             "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: {}\r\n\r\n",
             bytes.len()
         );
-        Reply::raw([headers.as_bytes(), bytes].concat())
+        ScriptedReply::raw([headers.as_bytes(), bytes].concat())
     };
     // `data: [DONE]` after a finished text, by gzip.
     let plain = super::gzip::stored(
         b"data: {\"choices\":[{\"delta\":{\"content\":\"packed\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n",
     );
     let server = Server::new([gzip(&plain)]);
-    let reply = Caller::new(MODEL, &patient(&server, "/v1")).call().reply();
+    let reply = WireCaller::new(MODEL, &long_timeouts(&server, "/v1")).call().reply();
     assert_eq!(&*reply.text(), "packed");
     let bomb = super::gzip::zeros(100 << 20);
     assert!(bomb.len() < 1 << 20);
     let server = Server::new([gzip(&bomb)]);
-    let fault = Caller::new(MODEL, &patient(&server, "/v1")).call().fault();
+    let fault = WireCaller::new(MODEL, &long_timeouts(&server, "/v1")).call().fault();
     assert_eq!(fault.kind, FaultKind::Protocol, "{fault:?}");
 }
 
@@ -257,10 +261,12 @@ fn a_connection_that_breaks_while_sending_is_tried_again() {
         let (mut stream, _) = listener.accept().unwrap();
         let _ = stream.read(&mut [0; 1024]);
     });
-    let settings =
-        WireSettings { api_base: Some(format!("http://{address}/v1")), ..WireSettings::default() };
-    let mut caller = Caller::new(MODEL, &settings);
-    caller.say(&"x".repeat(5 << 20));
+    let settings = ModelConnectionSettings {
+        api_base: Some(format!("http://{address}/v1")),
+        ..ModelConnectionSettings::default()
+    };
+    let mut caller = WireCaller::new(MODEL, &settings);
+    caller.add_user_message(&"x".repeat(5 << 20));
     let fault = caller.call().fault();
     assert_eq!(
         (fault.kind, fault.class()),
@@ -271,8 +277,8 @@ fn a_connection_that_breaks_while_sending_is_tried_again() {
 
 #[test]
 fn a_connection_is_used_again() {
-    let server = Server::repeating([whole("a")]);
-    let mut caller = Caller::new(MODEL, &patient(&server, "/v1"));
+    let server = Server::repeating([unstreamed("a")]);
+    let mut caller = WireCaller::new(MODEL, &long_timeouts(&server, "/v1"));
     (0..20).for_each(|_| drop(caller.call().reply()));
     assert_eq!(server.connections(), 1);
 }
@@ -283,11 +289,11 @@ fn a_connection_is_used_again() {
 fn a_connection_is_used_again_after_a_stream() {
     use crate::support::chat::{delta, end, finish};
     let words = delta(&serde_json::json!({"content": "a"}));
-    let late = Reply::open_stream().chunk(&words).chunk(&finish("stop")).chunk(&end());
+    let late = ScriptedReply::open_stream().chunk(&words).chunk(&finish("stop")).chunk(&end());
     let late = late.wait(Duration::from_millis(1)).end();
     for reply in [text("a"), late] {
         let server = Server::repeating([reply]);
-        let mut caller = Caller::new(MODEL, &patient(&server, "/v1"));
+        let mut caller = WireCaller::new(MODEL, &long_timeouts(&server, "/v1"));
         (0..20).for_each(|_| drop(caller.call().reply()));
         assert!(server.connections() <= 10, "{} connections", server.connections());
     }
@@ -298,9 +304,10 @@ fn a_connection_is_used_again_after_a_stream() {
 fn a_reply_is_there_with_its_last_event() {
     use crate::support::chat::{delta, end, finish};
     let words = delta(&serde_json::json!({"content": "a"}));
-    let open = Reply::open_stream().chunk(&words).chunk(&finish("stop")).chunk(&end()).hang();
+    let open =
+        ScriptedReply::open_stream().chunk(&words).chunk(&finish("stop")).chunk(&end()).hang();
     let server = Server::repeating([open]);
-    let mut caller = Caller::new(MODEL, &patient(&server, "/v1"));
+    let mut caller = WireCaller::new(MODEL, &long_timeouts(&server, "/v1"));
     let begun = Instant::now();
     for _ in 0..3 {
         caller.call().reply();
@@ -312,25 +319,27 @@ fn a_reply_is_there_with_its_last_event() {
 #[test]
 fn a_kept_connection_that_the_server_closed_is_replaced_once_and_silently() {
     // The server closes after the head of the second request has come.
-    let server = Server::new([text("first"), Reply::closed(), text("second")]);
-    let mut caller = Caller::new(MODEL, &patient(&server, "/v1"));
+    let server = Server::new([text("first"), ScriptedReply::closed(), text("second")]);
+    let mut caller = WireCaller::new(MODEL, &long_timeouts(&server, "/v1"));
     assert_eq!(&*caller.call().reply().text(), "first");
     std::thread::sleep(Duration::from_millis(20));
     assert_eq!(&*caller.call().reply().text(), "second");
     assert_eq!(server.connections(), 2);
     // On a fresh connection it is a fault.
-    let server = Server::new([Reply::closed(), text("never")]);
-    let fault = Caller::new(MODEL, &patient(&server, "/v1")).call().fault();
+    let server = Server::new([ScriptedReply::closed(), text("never")]);
+    let fault = WireCaller::new(MODEL, &long_timeouts(&server, "/v1")).call().fault();
     assert_eq!((fault.kind, server.requests().len()), (FaultKind::Connect, 1));
 }
 
 /// Faults L7 and K4.
 #[test]
 fn what_is_wrong_with_the_setup_is_known_before_anything_is_sent() {
-    let settings =
-        |base: &str| WireSettings { api_base: Some(base.to_owned()), ..WireSettings::default() };
+    let settings = |base: &str| ModelConnectionSettings {
+        api_base: Some(base.to_owned()),
+        ..ModelConnectionSettings::default()
+    };
     let refused = |base: &str, env: &dyn Fn(&str) -> Option<String>| {
-        Caller::with_env(MODEL, &settings(base), env).err().unwrap()
+        WireCaller::with_env(MODEL, &settings(base), env).err().unwrap()
     };
     let error = refused("http://example.com/v1", &env);
     assert!(matches!(error, ConnectError::Address(_)), "{error}");

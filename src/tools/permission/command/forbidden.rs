@@ -3,29 +3,30 @@
 //! Becoming another user, removing the system or the home, making file systems, writing to devices, multiplying without
 //! end, running what was just downloaded: in all their spellings, as far as a line can be read.
 
-use super::line::{HOME, Line, Program, lexical, words_of};
-use super::program::{self, Inner};
-use super::unread;
-use crate::tools::permission::files::meet_names;
+use super::command_line::{CommandLine, HOME, Program, normalize_path, words_of};
+use super::program::{self, NestedExecution};
+use super::unparsed;
+use crate::tools::permission::file_patterns::names_may_match;
 use crate::tools::permission::shell::{
-    Body, Command, Form, Pipeline, Redirect, Script, Simple, Word,
+    CommandBody, Pipeline, RedirectionKind, ShellCommand, ShellScript, ShellWord, SimpleCommand,
+    WordForm,
 };
 
 /// Programs that make somebody else of their caller.
-const OTHER_USER: [&str; 7] = ["sudo", "sudoedit", "su", "doas", "pkexec", "runuser", "gosu"];
+const USER_CHANGERS: [&str; 7] = ["sudo", "sudoedit", "su", "doas", "pkexec", "runuser", "gosu"];
 
 /// Programs that make or destroy file systems.
 const FILE_SYSTEMS: [&str; 5] = ["mkfs", "mke2fs", "mkswap", "newfs", "wipefs"];
 
 /// Programs that fetch what others have written.
-const DOWNLOADS: [&str; 8] = ["aria2c", "axel", "curl", "fetch", "http", "https", "lynx", "wget"];
+const DOWNLOADERS: [&str; 8] = ["aria2c", "axel", "curl", "fetch", "http", "https", "lynx", "wget"];
 
 /// Programs that run what they read, besides shells.
 const INTERPRETERS: [&str; 9] =
     ["bun", "deno", "fish", "lua", "node", "perl", "php", "python", "ruby"];
 
 /// Folders without which a system does not work, or in which everything of somebody lies.
-const VITAL: [&str; 24] = [
+const VITAL_FOLDERS: [&str; 24] = [
     "/Applications",
     "/Library",
     "/System",
@@ -53,7 +54,7 @@ const VITAL: [&str; 24] = [
 ];
 
 /// Devices to which anybody may write.
-const OPEN_DEVICES: [&str; 10] = [
+const WRITABLE_DEVICES: [&str; 10] = [
     "/dev/fd",
     "/dev/full",
     "/dev/null",
@@ -67,53 +68,54 @@ const OPEN_DEVICES: [&str; 10] = [
 ];
 
 /// Returns what a line does that no command may do; none when there is nothing of the kind.
-pub(in crate::tools::permission) fn forbidden(line: &Line) -> Option<String> {
-    if let Some(why) = line.unread.iter().find_map(|text| unread(line, text)) {
+pub(in crate::tools::permission) fn forbidden_reason(line: &CommandLine) -> Option<String> {
+    if let Some(why) = line.unparsed.iter().find_map(|text| check_unparsed(line, text)) {
         return Some(why);
     }
-    let by_program = line.programs.iter().find_map(|program| of_program(line, program));
+    let by_program = line.programs.iter().find_map(|program| check_program(line, program));
     by_program
-        .or_else(|| piped_removal(line))
-        .or_else(|| bomb(line))
-        .or_else(|| download(line))
-        .or_else(|| kept_download(line))
+        .or_else(|| check_piped_removal(line))
+        .or_else(|| check_fork_bomb(line))
+        .or_else(|| check_download(line))
+        .or_else(|| check_stored_download(line))
 }
 
 /// Looks at the words alone, in a text that could not be read.
-fn unread(line: &Line, text: &str) -> Option<String> {
+fn check_unparsed(line: &CommandLine, text: &str) -> Option<String> {
     let is_end = |c: char| c.is_whitespace() || ";&|()<>`${}".contains(c);
     let named = text.split(is_end).find_map(|word| {
         let word: String = word.chars().filter(|c| !matches!(c, '\'' | '"' | '\\')).collect();
-        by_name(word.rsplit('/').next()?)
+        check_name(word.rsplit('/').next()?)
     });
-    let done = || unread::programs(text).find_map(|program| of_program(line, &program));
-    named.or_else(done).or_else(|| unread_download(text))
+    let done =
+        || unparsed::possible_programs(text).find_map(|program| check_program(line, &program));
+    named.or_else(done).or_else(|| check_unparsed_download(text))
 }
 
 /// Looks for a download behind which something runs what it reads, or which stands in what something runs.
-fn unread_download(text: &str) -> Option<String> {
+fn check_unparsed_download(text: &str) -> Option<String> {
     let has = |text: &str, is_it: &dyn Fn(&Program) -> bool| {
-        unread::programs(text).any(|program| is_it(&program))
+        unparsed::possible_programs(text).any(|program| is_it(&program))
     };
-    let downloads = |program: &Program| program.name().is_some_and(|n| DOWNLOADS.contains(&n));
+    let downloads = |program: &Program| program.name().is_some_and(|n| DOWNLOADERS.contains(&n));
     let mut stages = text.split('|').skip_while(|stage| !has(stage, &downloads));
     let is_read = stages.next().is_some()
-        && stages.any(|stage| has(stage, &|program| reads_program(&program.words)));
-    let runs = |program: &Program| program.name().is_some_and(runs_output);
+        && stages.any(|stage| has(stage, &|program| reads_code_from_input(&program.words)));
+    let runs = |program: &Program| program.name().is_some_and(executes_output);
     let is_inside = || {
         text.split([';', '\n']).any(|part| {
             let inner = part.find("$(").or(part.find("<(")).or(part.find('`'));
             inner.is_some_and(|at| has(&part[..at], &runs) && has(&part[at..], &downloads))
         })
     };
-    (is_read || is_inside()).then(|| UNSEEN.to_owned())
+    (is_read || is_inside()).then(|| DOWNLOAD_EXECUTION.to_owned())
 }
 
 /// What is said about a download that is run.
-const UNSEEN: &str = "it runs what it downloads, unseen";
+const DOWNLOAD_EXECUTION: &str = "it runs what it downloads, unseen";
 
-fn by_name(name: &str) -> Option<String> {
-    if OTHER_USER.contains(&name) {
+fn check_name(name: &str) -> Option<String> {
+    if USER_CHANGERS.contains(&name) {
         return Some(format!("'{name}' runs something as another user"));
     }
     let kind = name.split('.').next().unwrap_or_default();
@@ -121,45 +123,49 @@ fn by_name(name: &str) -> Option<String> {
     makes.then(|| format!("'{name}' makes or destroys a file system"))
 }
 
-fn of_program(line: &Line, program: &Program) -> Option<String> {
-    let written = program.redirections.iter().filter(|to| to.kind == Redirect::Write);
-    let to_device = |word: &Word| {
-        let device = line.places(word).into_iter().find(|place| is_device(place));
+fn check_program(line: &CommandLine, program: &Program) -> Option<String> {
+    let written = program.redirections.iter().filter(|to| to.kind == RedirectionKind::Write);
+    let to_device = |word: &ShellWord| {
+        let device = line.possible_paths(word).into_iter().find(|place| is_device(place));
         device.map(|device| format!("it writes to the device {device}"))
     };
     if let Some(why) = written.map(|to| &to.target).find_map(to_device) {
         return Some(why);
     }
     let Some(name) = program.name() else {
-        return program.words.first().and_then(by_pattern);
+        return program.words.first().and_then(check_pattern);
     };
     let operands = || program.words[1..].iter().filter(|word| !word.text.starts_with('-'));
-    let is_vital = |word: &&Word| line.places(word).iter().any(|place| is_vital(place, word.form));
-    let removal = |word: &Word| Some(format!("it removes {} with everything in it", word.text));
+    let is_vital = |word: &&ShellWord| {
+        line.possible_paths(word).iter().any(|place| is_vital(place, word.form))
+    };
+    let removal =
+        |word: &ShellWord| Some(format!("it removes {} with everything in it", word.text));
     match name {
         "rm" if program.words[1..].iter().any(is_recursive) => {
             operands().find(is_vital).and_then(removal)
         }
         "find" => {
-            let removes = |program: &Simple| program::name(&program.words) == Some("rm");
+            let removes =
+                |program: &SimpleCommand| program::program_name(&program.words) == Some("rm");
             let has_delete = program.words.iter().any(|word| word.text == "-delete");
-            let simple = Simple { words: program.words.clone(), ..Simple::default() };
-            let runs_rm =
-                matches!(program::inner(&simple), Inner::Programs(all) if all.iter().any(removes));
+            let simple = SimpleCommand { words: program.words.clone(), ..SimpleCommand::default() };
+            let runs_rm = matches!(program::nested_execution(&simple), NestedExecution::Programs(all) if all.iter().any(removes));
             if !(has_delete || runs_rm) {
                 return None;
             }
             // Some options stand before the places, and without any it looks where it is.
-            let is_option = |word: &&Word| {
+            let is_option = |word: &&ShellWord| {
                 matches!(&*word.text, "-H" | "-L" | "-P" | "--") || word.text.starts_with("-O")
             };
             let mut words = program.words[1..].iter().skip_while(is_option).peekable();
             if words.next_if(|word| word.text == "-D").is_some() {
                 words.next();
             }
-            let here = Word::literal(".");
-            let is_place = |word: &&Word| !word.text.starts_with(['-', '(', '!']);
-            let mut places: Vec<&Word> = words.skip_while(is_option).take_while(is_place).collect();
+            let here = ShellWord::literal(".");
+            let is_place = |word: &&ShellWord| !word.text.starts_with(['-', '(', '!']);
+            let mut places: Vec<&ShellWord> =
+                words.skip_while(is_option).take_while(is_place).collect();
             if places.is_empty() {
                 places.push(&here);
             }
@@ -167,7 +173,7 @@ fn of_program(line: &Line, program: &Program) -> Option<String> {
         }
         "dd" => program.words[1..].iter().find_map(|word| {
             let target = word.text.strip_prefix("of=")?;
-            to_device(&Word { text: target.to_owned(), ..word.clone() })
+            to_device(&ShellWord { text: target.to_owned(), ..word.clone() })
         }),
         "tee" | "shred" | "truncate" | "blkdiscard" | "sgdisk" | "parted" => {
             operands().find_map(to_device)
@@ -176,43 +182,43 @@ fn of_program(line: &Line, program: &Program) -> Option<String> {
             operands().next_back().filter(|word| is_vital(word)).and_then(removal)
         }
         "cp" | "mv" | "install" | "ln" => operands().next_back().and_then(to_device),
-        name => by_name(name),
+        name => check_name(name),
     }
 }
 
 /// Returns what is said about a program that is named by a pattern, of which enough stands there to tell.
-fn by_pattern(word: &Word) -> Option<String> {
+fn check_pattern(word: &ShellWord) -> Option<String> {
     let name = word.text.rsplit('/').next()?;
     let letters = name.split('[').next()?.chars().filter(char::is_ascii_alphanumeric).count();
-    if word.form != Form::Pattern || letters < 2 {
+    if word.form != WordForm::Pattern || letters < 2 {
         return None;
     }
-    let all = OTHER_USER.iter().chain(&FILE_SYSTEMS);
-    all.into_iter().find(|known| meet_names(name, known)).and_then(|known| by_name(known))
+    let all = USER_CHANGERS.iter().chain(&FILE_SYSTEMS);
+    all.into_iter().find(|known| names_may_match(name, known)).and_then(|known| check_name(known))
 }
 
 /// Looks for a removal of what a pipeline is given as text.
-fn piped_removal(line: &Line) -> Option<String> {
+fn check_piped_removal(line: &CommandLine) -> Option<String> {
     let mut found = None;
-    line.each_pipeline(&mut |pipeline| {
-        let simple = |command: &Command| match &command.body {
-            Body::Simple(simple) => Some(simple.clone()),
-            Body::Group { .. } | Body::Function { .. } => None,
+    line.for_each_pipeline(&mut |pipeline| {
+        let simple = |command: &ShellCommand| match &command.body {
+            CommandBody::Simple(simple) => Some(simple.clone()),
+            CommandBody::Group { .. } | CommandBody::Function { .. } => None,
         };
-        let all: Vec<Simple> = pipeline.stages.iter().filter_map(simple).collect();
+        let all: Vec<SimpleCommand> = pipeline.commands.iter().filter_map(simple).collect();
         for (at, stage) in all.iter().enumerate() {
-            let removes = |simple: &Simple| {
-                program::name(&simple.words) == Some("rm")
+            let removes = |simple: &SimpleCommand| {
+                program::program_name(&simple.words) == Some("rm")
                     && simple.words[1..].iter().any(is_recursive)
             };
-            let is_piped = program::name(&stage.words) == Some("xargs")
-                && program::all(stage).iter().any(removes);
-            let said = all[..at]
-                .iter()
-                .filter(|simple| matches!(program::name(&simple.words), Some("echo" | "printf")));
+            let is_piped = program::program_name(&stage.words) == Some("xargs")
+                && program::all_programs(stage).iter().any(removes);
+            let said = all[..at].iter().filter(|simple| {
+                matches!(program::program_name(&simple.words), Some("echo" | "printf"))
+            });
             let words = said.flat_map(|simple| &simple.words[1..]);
-            let is_vital = |word: &&Word| {
-                line.places(word)
+            let is_vital = |word: &&ShellWord| {
+                line.possible_paths(word)
                     .iter()
                     .any(|place| !place.is_empty() && is_vital(place, word.form))
             };
@@ -225,24 +231,25 @@ fn piped_removal(line: &Line) -> Option<String> {
 }
 
 /// Looks for a download that is kept in a variable or a file, and run from there.
-fn kept_download(line: &Line) -> Option<String> {
+fn check_stored_download(line: &CommandLine) -> Option<String> {
     let (mut variables, mut files) = (Vec::new(), Vec::new());
     for script in &line.scripts {
-        script.each(&mut |command| {
-            let Body::Simple(simple) = &command.body else { return };
-            let fetched = simple.assignments.iter().filter(|set| set.values.iter().any(fetched_by));
+        script.for_each_command(&mut |command| {
+            let CommandBody::Simple(simple) = &command.body else { return };
+            let fetched =
+                simple.assignments.iter().filter(|set| set.values.iter().any(is_downloader));
             variables.extend(fetched.map(|set| format!("${}", set.name)));
         });
     }
-    let file = |word: &Word| word.text.rsplit('/').next().unwrap_or_default().to_owned();
+    let file = |word: &ShellWord| word.text.rsplit('/').next().unwrap_or_default().to_owned();
     for program in
-        line.programs.iter().filter(|it| it.name().is_some_and(|n| DOWNLOADS.contains(&n)))
+        line.programs.iter().filter(|it| it.name().is_some_and(|n| DOWNLOADERS.contains(&n)))
     {
         files.extend(
             program
                 .redirections
                 .iter()
-                .filter(|to| to.kind == Redirect::Write)
+                .filter(|to| to.kind == RedirectionKind::Write)
                 .map(|to| file(&to.target)),
         );
         for (at, word) in program.words.iter().enumerate() {
@@ -251,30 +258,32 @@ fn kept_download(line: &Line) -> Option<String> {
                     files.extend(program.words.get(at + 1).map(file));
                 }
                 text if text.starts_with("--output") => {
-                    files.extend(text.split_once('=').map(|(_, name)| file(&Word::literal(name))));
+                    files.extend(
+                        text.split_once('=').map(|(_, name)| file(&ShellWord::literal(name))),
+                    );
                 }
                 _ => {}
             }
         }
     }
     files.retain(|name| !name.is_empty() && name != "-" && name != "null");
-    let names = |word: &Word| {
+    let names = |word: &ShellWord| {
         variables.iter().any(|name| word.text.contains(name.as_str()))
             || word.is_literal() && files.contains(&file(word))
     };
     let runs = |program: &Program| {
         let Some((first, rest)) = program.words.split_first() else { return false };
         let is_file = first.text.contains('/') && files.contains(&file(first));
-        let inputs = program.redirections.iter().filter(|to| to.kind != Redirect::Write);
-        let is_run = program.name().is_some_and(runs_output)
+        let inputs = program.redirections.iter().filter(|to| to.kind != RedirectionKind::Write);
+        let is_run = program.name().is_some_and(executes_output)
             && (rest.iter().any(names) || inputs.map(|to| &to.target).any(names));
         is_file || is_run
     };
-    line.programs.iter().any(runs).then(|| UNSEEN.to_owned())
+    line.programs.iter().any(runs).then(|| DOWNLOAD_EXECUTION.to_owned())
 }
 
 /// Returns whether a word makes `rm` go into folders.
-fn is_recursive(word: &Word) -> bool {
+fn is_recursive(word: &ShellWord) -> bool {
     let text = word.text.as_str();
     match text.strip_prefix("--") {
         Some(long) => !long.is_empty() && "recursive".starts_with(long),
@@ -286,14 +295,14 @@ fn is_device(place: &str) -> bool {
     let is_below = |open: &str| {
         place.strip_prefix(open).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
-    place.starts_with("/dev/") && !OPEN_DEVICES.iter().any(|open| is_below(open))
+    place.starts_with("/dev/") && !WRITABLE_DEVICES.iter().any(|open| is_below(open))
 }
 
 /// Returns whether a place is the root, a home, or what a system needs.
-fn is_vital(place: &str, form: Form) -> bool {
+fn is_vital(place: &str, form: WordForm) -> bool {
     // `/etc/*` is as bad as `/etc`.
     let mut place = place;
-    while form != Form::Literal
+    while form != WordForm::Literal
         && place != "/"
         && let Some((before, last)) = place.rsplit_once('/')
         && (last.chars().all(|c| matches!(c, '*' | '.' | '?' | '[' | ']' | '!'))
@@ -301,7 +310,7 @@ fn is_vital(place: &str, form: Form) -> bool {
     {
         place = if before.is_empty() { "/" } else { before };
     }
-    let place = lexical(place);
+    let place = normalize_path(place);
     let mut parts = place.trim_start_matches('/').split('/');
     let (first, second, third) = (parts.next().unwrap_or_default(), parts.next(), parts.next());
     if !place.starts_with('/') {
@@ -309,102 +318,106 @@ fn is_vital(place: &str, form: Form) -> bool {
         let is_above = !place.is_empty() && place.split('/').all(|part| part == "..");
         return is_above || (is_home && second.is_none_or(|second| second == ".."));
     }
-    let has_pattern = form != Form::Literal && first.contains(['*', '?', '[']);
+    let has_pattern = form != WordForm::Literal && first.contains(['*', '?', '[']);
     let is_someones = matches!(first, "home" | "Users") && third.is_none();
-    place == "/" || has_pattern || is_someones || VITAL.contains(&place.as_str())
+    place == "/" || has_pattern || is_someones || VITAL_FOLDERS.contains(&place.as_str())
 }
 
 /// Looks for something that starts itself twice.
-fn bomb(line: &Line) -> Option<String> {
+fn check_fork_bomb(line: &CommandLine) -> Option<String> {
     let mut found = None;
-    let mut look = |name: &str, body: &Command| {
+    let mut look = |name: &str, body: &ShellCommand| {
         let mut calls = 0;
-        body.each(&mut |command| calls += usize::from(runs(command, name)));
+        body.for_each_command(&mut |command| calls += usize::from(runs_itself(command, name)));
         if calls > 1 {
             found = Some(format!("the function '{name}' starts itself again and again"));
         }
         let mut pipelines = Vec::new();
-        if let Body::Group { scripts, .. } = &body.body {
+        if let CommandBody::Group { scripts, .. } = &body.body {
             pipelines.extend(scripts.iter().flat_map(|script| &script.pipelines));
         }
         let starts = |pipeline: &&Pipeline| {
-            let calls = pipeline.stages.iter().any(|stage| runs(stage, name));
-            calls && (pipeline.in_background || pipeline.stages.len() > 1)
+            let calls = pipeline.commands.iter().any(|stage| runs_itself(stage, name));
+            calls && (pipeline.is_background || pipeline.commands.len() > 1)
         };
         if pipelines.iter().any(starts) {
             found = Some(format!("the function '{name}' starts itself again and again"));
         }
     };
     for script in &line.scripts {
-        script.each(&mut |command| {
-            if let Body::Function { name, body } = &command.body {
+        script.for_each_command(&mut |command| {
+            if let CommandBody::Function { name, body } = &command.body {
                 look(name, body);
             }
         });
     }
-    line.each_pipeline(&mut |pipeline| {
-        let itself = pipeline.stages.iter().filter(|stage| runs(stage, "$0")).count();
-        if itself > 1 || (itself > 0 && pipeline.in_background) {
+    line.for_each_pipeline(&mut |pipeline| {
+        let itself = pipeline.commands.iter().filter(|stage| runs_itself(stage, "$0")).count();
+        if itself > 1 || (itself > 0 && pipeline.is_background) {
             found = Some("it starts itself again and again".to_owned());
         }
     });
     found
 }
 
-fn runs(command: &Command, name: &str) -> bool {
-    matches!(&command.body, Body::Simple(simple) if simple.words.first().is_some_and(|word| word.text == name))
+fn runs_itself(command: &ShellCommand, name: &str) -> bool {
+    matches!(&command.body, CommandBody::Simple(simple) if simple.words.first().is_some_and(|word| word.text == name))
 }
 
 /// Looks for a download that is run.
-fn download(line: &Line) -> Option<String> {
+fn check_download(line: &CommandLine) -> Option<String> {
     let mut found = false;
-    line.each_pipeline(&mut |pipeline| {
-        let fetched = pipeline.stages.iter().position(fetches);
-        let run = pipeline.stages.iter().rposition(runs_input);
+    line.for_each_pipeline(&mut |pipeline| {
+        let fetched = pipeline.commands.iter().position(is_download);
+        let run = pipeline.commands.iter().rposition(executes_input);
         found |= matches!((fetched, run), (Some(fetched), Some(run)) if fetched < run);
     });
     for script in &line.scripts {
-        script.each(&mut |command| found |= runs_fetched(command));
+        script.for_each_command(&mut |command| found |= executes_download(command));
     }
-    found.then(|| UNSEEN.to_owned())
+    found.then(|| DOWNLOAD_EXECUTION.to_owned())
 }
 
 /// Returns whether something in a command downloads.
-fn fetches(command: &Command) -> bool {
+fn is_download(command: &ShellCommand) -> bool {
     let mut fetches = false;
-    command.each(&mut |command| {
-        fetches |= programs(command).iter().any(|name| DOWNLOADS.contains(&name.as_str()));
+    command.for_each_command(&mut |command| {
+        fetches |= programs(command).iter().any(|name| DOWNLOADERS.contains(&name.as_str()));
     });
     fetches
 }
 
-fn fetched_by(word: &Word) -> bool {
-    let stages = word.scripts.iter().flat_map(|script: &Script| &script.pipelines);
-    stages.flat_map(|pipeline| &pipeline.stages).any(fetches)
+fn is_downloader(word: &ShellWord) -> bool {
+    let stages = word.scripts.iter().flat_map(|script: &ShellScript| &script.pipelines);
+    stages.flat_map(|pipeline| &pipeline.commands).any(is_download)
 }
 
 /// Returns whether something in a command runs what it reads.
-fn runs_input(command: &Command) -> bool {
+fn executes_input(command: &ShellCommand) -> bool {
     let mut runs = false;
-    command.each(&mut |command| {
-        let Body::Simple(simple) = &command.body else { return };
-        runs |= program::all(simple).iter().any(|simple| reads_program(&simple.words));
+    command.for_each_command(&mut |command| {
+        let CommandBody::Simple(simple) = &command.body else { return };
+        runs |=
+            program::all_programs(simple).iter().any(|simple| reads_code_from_input(&simple.words));
     });
     runs
 }
 
-fn reads_program(words: &[Word]) -> bool {
-    let Some(name) = program::name(words) else { return false };
-    let simple = Simple { words: words.to_vec(), ..Simple::default() };
+fn reads_code_from_input(words: &[ShellWord]) -> bool {
+    let Some(name) = program::program_name(words) else { return false };
+    let simple = SimpleCommand { words: words.to_vec(), ..SimpleCommand::default() };
     if program::is_shell(name) {
         // Behind xargs it gets what was read as an argument.
-        return matches!(program::inner(&simple), Inner::Input | Inner::Unknown);
+        return matches!(
+            program::nested_execution(&simple),
+            NestedExecution::Input | NestedExecution::Unknown
+        );
     }
     if matches!(name, "source" | ".") {
         return words.get(1).is_some_and(|word| word.text == "/dev/stdin");
     }
     // Without a file and without code among its arguments.
-    let has_code = |word: &Word| match word.text.strip_prefix("--") {
+    let has_code = |word: &ShellWord| match word.text.strip_prefix("--") {
         Some(long) => {
             ["eval", "print", "version", "help", "check"].iter().any(|it| long.starts_with(it))
         }
@@ -424,28 +437,31 @@ fn is_interpreter(name: &str) -> bool {
 }
 
 /// Returns whether a command runs the output of a download that stands in its words.
-fn runs_fetched(command: &Command) -> bool {
+fn executes_download(command: &ShellCommand) -> bool {
     let words = words_of(command);
-    if !words.iter().any(|word| fetched_by(word)) {
+    if !words.iter().any(|word| is_downloader(word)) {
         return false;
     }
-    let is_command = matches!(&command.body, Body::Simple(simple) if simple.words.first().is_some_and(fetched_by));
+    let is_command = matches!(&command.body, CommandBody::Simple(simple) if simple.words.first().is_some_and(is_downloader));
     let names = programs(command);
-    is_command || names.iter().any(|name| runs_output(name))
+    is_command || names.iter().any(|name| executes_output(name))
 }
 
 /// Returns whether a program runs what it is given.
-fn runs_output(name: &str) -> bool {
+fn executes_output(name: &str) -> bool {
     program::is_shell(name)
         || is_interpreter(name)
         || matches!(name, "eval" | "source" | "." | "exec")
 }
 
 /// Returns the names of the programs that a command may run by itself.
-fn programs(command: &Command) -> Vec<String> {
-    let Body::Simple(simple) = &command.body else { return Vec::new() };
-    let all = program::all(simple);
-    all.iter().filter_map(|simple| program::name(&simple.words)).map(str::to_owned).collect()
+fn programs(command: &ShellCommand) -> Vec<String> {
+    let CommandBody::Simple(simple) = &command.body else { return Vec::new() };
+    let all = program::all_programs(simple);
+    all.iter()
+        .filter_map(|simple| program::program_name(&simple.words))
+        .map(str::to_owned)
+        .collect()
 }
 
 #[cfg(test)]
@@ -453,7 +469,7 @@ mod tests {
     use super::*;
 
     fn why(line: &str) -> Option<String> {
-        forbidden(&Line::read(line, ""))
+        forbidden_reason(&CommandLine::parse(line, ""))
     }
 
     #[test]

@@ -3,11 +3,11 @@
 //! What they may do besides depends on the configuration of the repository, which is looked at by
 //! [`Repositories`](super::super::repository::Repositories).
 
-use super::options::{is_doubtful, is_several};
-use crate::tools::permission::shell::Word;
+use super::options::{may_be_option, may_be_several_words};
+use crate::tools::permission::shell::ShellWord;
 
 /// Commands of git that read, as long as their options do.
-const COMMANDS: [&str; 20] = [
+const READING_COMMANDS: [&str; 20] = [
     "blame",
     "cat-file",
     "count-objects",
@@ -31,7 +31,7 @@ const COMMANDS: [&str; 20] = [
 ];
 
 /// Long options of these commands that neither run a program nor write a file, in full.
-const LONG: &[&str] = &[
+const READING_LONG_OPTIONS: &[&str] = &[
     "--",
     "--abbrev",
     "--abbrev-commit",
@@ -209,27 +209,29 @@ const LONG: &[&str] = &[
 ];
 
 /// Options before the command, and whether each takes the next word.
-fn is_before(word: &Word) -> bool {
+fn is_global_option(word: &ShellWord) -> bool {
     word.is_literal() && matches!(&*word.text, "--no-pager" | "-P" | "--no-optional-locks")
 }
 
 /// Returns whether the arguments of git make it read only.
-pub(super) fn reads(words: &[Word]) -> bool {
+pub(super) fn only_reads(words: &[ShellWord]) -> bool {
     if matches!(words, [only] if only.is_literal() && only.text == "--version") {
         return true;
     }
-    let Some((_, rest)) = split(words) else { return false };
+    let Some((_, rest)) = split_global_options(words) else { return false };
     let [command, rest @ ..] = rest else { return false };
-    if !command.is_literal() || rest.iter().any(is_doubtful) {
+    if !command.is_literal() || rest.iter().any(may_be_option) {
         return false;
     }
     let only = |known: &[&str]| rest.iter().all(|word| known.contains(&&*word.text));
     let first = |known: &[&str]| rest.first().is_some_and(|word| known.contains(&&*word.text));
-    let known = |more: &[&str]| rest.iter().all(|word| is_known(word, more));
+    let known = |more: &[&str]| rest.iter().all(|word| is_known_word(word, more));
     match command.text.as_str() {
-        "grep" => known(&[]) && !rest.iter().any(|word| is_short(word) && word.text.contains('O')),
+        "grep" => {
+            known(&[]) && !rest.iter().any(|word| is_short_option(word) && word.text.contains('O'))
+        }
         "cat-file" => known(&[]),
-        name if COMMANDS.contains(&name) => known(&[]),
+        name if READING_COMMANDS.contains(&name) => known(&[]),
         "branch" => only(&[
             "-a",
             "-r",
@@ -254,7 +256,7 @@ pub(super) fn reads(words: &[Word]) -> bool {
             };
             rest.is_empty()
                 || first(&["-l", "--list"])
-                    && rest.iter().all(|word| is_listing(&word.text) && is_quiet(word))
+                    && rest.iter().all(|word| is_listing(&word.text) && verifies_signatures(word))
         }
         "remote" => only(&["-v", "--verbose"]) || first(&["get-url"]) && known(&["--push"]),
         "stash" => first(&["list", "show"]) && known(&["--include-untracked"]),
@@ -274,7 +276,7 @@ pub(super) fn reads(words: &[Word]) -> bool {
                 "--show-scope",
                 "--system",
             ];
-            let is_read = |word: &Word| {
+            let is_read = |word: &ShellWord| {
                 let text = word.text.as_str();
                 !text.starts_with('-') || READS.contains(&text) || HOW.contains(&text)
             };
@@ -286,18 +288,20 @@ pub(super) fn reads(words: &[Word]) -> bool {
 
 /// Returns the folders that `-C` names, one behind the other, and the words from the command on; `None` if another
 /// option stands before the command.
-pub(in crate::tools::permission) fn split(words: &[Word]) -> Option<(Vec<&Word>, &[Word])> {
+pub(in crate::tools::permission) fn split_global_options(
+    words: &[ShellWord],
+) -> Option<(Vec<&ShellWord>, &[ShellWord])> {
     let (mut folders, mut rest) = (Vec::new(), words);
     loop {
         match rest {
             [word, folder, more @ ..] if word.is_literal() && word.text == "-C" => {
-                if is_several(folder) {
+                if may_be_several_words(folder) {
                     return None;
                 }
                 folders.push(folder);
                 rest = more;
             }
-            [word, more @ ..] if is_before(word) => rest = more,
+            [word, more @ ..] if is_global_option(word) => rest = more,
             [word, ..] if word.text.starts_with('-') => return None,
             _ => return Some((folders, rest)),
         }
@@ -308,23 +312,23 @@ fn is_number(text: &str) -> bool {
     text.chars().all(|c| c.is_ascii_digit())
 }
 
-fn is_short(word: &Word) -> bool {
+fn is_short_option(word: &ShellWord) -> bool {
     word.text.starts_with('-') && !word.text.starts_with("--")
 }
 
 /// Returns whether a word is an operand or a known option.
-fn is_known(word: &Word, more: &[&str]) -> bool {
+fn is_known_word(word: &ShellWord, more: &[&str]) -> bool {
     let text = word.text.as_str();
     let name = text.split('=').next().unwrap_or_default();
-    let is_long = || LONG.contains(&name) || more.contains(&text);
+    let is_long = || READING_LONG_OPTIONS.contains(&name) || more.contains(&text);
     match text.starts_with("--") {
-        true => is_long() && is_quiet(word),
+        true => is_long() && verifies_signatures(word),
         // `-O` names a file with an order, or a pager.
-        false => !text.starts_with("-O") && is_quiet(word),
+        false => !text.starts_with("-O") && verifies_signatures(word),
     }
 }
 
 /// Returns whether a word asks for no signature to be verified: another program does that, with files of its own.
-fn is_quiet(word: &Word) -> bool {
+fn verifies_signatures(word: &ShellWord) -> bool {
     !word.text.contains("%G") && !word.text.contains("signature")
 }

@@ -1,24 +1,24 @@
 //! Options of programs, as `getopt` reads them.
 
-use crate::tools::permission::shell::Word;
+use crate::tools::permission::shell::ShellWord;
 
 /// The options of a program with which it only reads. Any other option is unknown.
-pub(super) struct Options {
+pub(super) struct ReadingOptions {
     /// Letters that stand for themselves.
-    pub plain: &'static str,
+    pub flags: &'static str,
     /// Letters that take a value, in the same word or in the next one.
     pub valued: &'static str,
     /// Long options without the two hyphens, as they are written in full. A value follows behind `=`.
     pub long: &'static [&'static str],
 }
 
-impl Options {
+impl ReadingOptions {
     /// Returns the number of operands; `None` if a word is an unknown option or may turn out to be one.
-    pub(super) fn operands(&self, words: &[Word]) -> Option<usize> {
+    pub(super) fn operands(&self, words: &[ShellWord]) -> Option<usize> {
         let mut operands = 0;
         let mut words = words.iter();
         while let Some(word) = words.next() {
-            if is_doubtful(word) {
+            if may_be_option(word) {
                 return None;
             }
             let text = word.text.as_str();
@@ -29,7 +29,8 @@ impl Options {
                 if !self.long.contains(&name) {
                     return None;
                 }
-            } else if self.takes_next(&text[1..])? && words.next().is_some_and(is_several) {
+            } else if self.takes_next(&text[1..])? && words.next().is_some_and(may_be_several_words)
+            {
                 return None;
             }
         }
@@ -42,7 +43,7 @@ impl Options {
             if self.valued.contains(letter) {
                 return Some(at + letter.len_utf8() == letters.len());
             }
-            if !self.plain.contains(letter) {
+            if !self.flags.contains(letter) {
                 return None;
             }
         }
@@ -51,11 +52,13 @@ impl Options {
 }
 
 /// Returns whether a word may turn out to be an option that cannot be seen.
-pub(super) fn is_doubtful(word: &Word) -> bool {
+pub(super) fn may_be_option(word: &ShellWord) -> bool {
     !word.is_literal() && word.may_be_option()
 }
 
 /// Returns whether the shell may make several words of one.
-pub(super) fn is_several(word: &Word) -> bool {
-    word.splits || word.has_braces || word.form == crate::tools::permission::shell::Form::Pattern
+pub(super) fn may_be_several_words(word: &ShellWord) -> bool {
+    word.is_split
+        || word.has_braces
+        || word.form == crate::tools::permission::shell::WordForm::Pattern
 }

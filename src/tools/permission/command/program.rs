@@ -1,16 +1,18 @@
 //! Programs, and programs that run other programs.
 
-use crate::tools::permission::shell::{self, Assignment, Form, Script, Simple, Word};
+use crate::tools::permission::shell::{
+    self, Assignment, ShellScript, ShellWord, SimpleCommand, WordForm,
+};
 
 /// What a program runs besides itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::tools::permission) enum Inner {
+pub(in crate::tools::permission) enum NestedExecution {
     /// Nothing that can be seen from here.
     Nothing,
     /// Other programs, and does nothing else.
-    Programs(Vec<Simple>),
+    Programs(Vec<SimpleCommand>),
     /// A script for a shell, and does nothing else.
-    Script(Script),
+    Script(ShellScript),
     /// A script that it reads from its input.
     Input,
     /// Something, but what cannot be told.
@@ -18,10 +20,10 @@ pub(in crate::tools::permission) enum Inner {
 }
 
 /// A program that runs the program in its arguments.
-struct Wrapper {
+struct WrapperProgram {
     name: &'static str,
     /// Options that stand for themselves.
-    plain: &'static [&'static str],
+    flags: &'static [&'static str],
     /// Options that take a value.
     valued: &'static [&'static str],
     /// Arguments before the program.
@@ -33,11 +35,11 @@ const fn wrapper(
     plain: &'static [&'static str],
     valued: &'static [&'static str],
     operands: usize,
-) -> Wrapper {
-    Wrapper { name, plain, valued, operands }
+) -> WrapperProgram {
+    WrapperProgram { name, flags: plain, valued, operands }
 }
 
-const WRAPPERS: [Wrapper; 14] = [
+const WRAPPERS: [WrapperProgram; 14] = [
     wrapper("nohup", &[], &[], 0),
     wrapper("setsid", &["-f", "-w", "-c", "--fork", "--wait", "--ctty"], &[], 0),
     wrapper("nice", &[], &["-n", "--adjustment"], 0),
@@ -60,7 +62,7 @@ const WRAPPERS: [Wrapper; 14] = [
 ];
 
 /// Programs that run others in ways that are not looked into; what they name may be what they run.
-const OPAQUE: [&str; 26] = [
+const OPAQUE_PROGRAMS: [&str; 26] = [
     "bwrap",
     "caffeinate",
     "chroot",
@@ -92,7 +94,7 @@ const OPAQUE: [&str; 26] = [
 const SHELLS: [&str; 9] = ["ash", "bash", "dash", "ksh", "mksh", "rbash", "sh", "yash", "zsh"];
 
 /// Returns the name of the program that some words run, without its folder; none when it cannot be told.
-pub(in crate::tools::permission) fn name(words: &[Word]) -> Option<&str> {
+pub(in crate::tools::permission) fn program_name(words: &[ShellWord]) -> Option<&str> {
     let first = words.first().filter(|word| word.is_literal())?;
     first.text.rsplit('/').next().filter(|name| !name.is_empty())
 }
@@ -103,51 +105,51 @@ pub(in crate::tools::permission) fn is_shell(name: &str) -> bool {
 }
 
 /// Returns what some words run besides the program that they name.
-pub(in crate::tools::permission) fn inner(simple: &Simple) -> Inner {
+pub(in crate::tools::permission) fn nested_execution(simple: &SimpleCommand) -> NestedExecution {
     let words = simple.words.as_slice();
-    let Some(name) = name(words) else { return Inner::Unknown };
+    let Some(name) = program_name(words) else { return NestedExecution::Unknown };
     let rest = &words[1..];
     match name {
-        "env" => env(rest),
-        "xargs" => xargs(rest),
-        "find" => find(rest),
-        "eval" => script_of(rest),
+        "env" => parse_env(rest),
+        "xargs" => parse_xargs(rest),
+        "find" => parse_find(rest),
+        "eval" => join_script(rest),
         // What a name will stand for.
         "alias" => {
             let values = rest.iter().filter_map(|word| {
                 let (_, value) = word.text.split_once('=')?;
-                Some(Word { text: value.to_owned(), ..word.clone() })
+                Some(ShellWord { text: value.to_owned(), ..word.clone() })
             });
-            let mut scripts = values.map(|value| script_of(&[value]));
-            scripts.next().unwrap_or(Inner::Nothing)
+            let mut scripts = values.map(|value| join_script(&[value]));
+            scripts.next().unwrap_or(NestedExecution::Nothing)
         }
-        "watch" => match operands(rest, &["-t", "-x", "-c", "-d", "-e", "-g"], &["-n"], 0) {
-            Some(rest) => script_of(rest),
-            None => Inner::Unknown,
+        "watch" => match skip_options(rest, &["-t", "-x", "-c", "-d", "-e", "-g"], &["-n"], 0) {
+            Some(rest) => join_script(rest),
+            None => NestedExecution::Unknown,
         },
         "trap" => match rest {
-            [] => Inner::Nothing,
-            [action, ..] if !action.may_be_option() => script_of(std::slice::from_ref(action)),
-            _ => Inner::Unknown,
+            [] => NestedExecution::Nothing,
+            [action, ..] if !action.may_be_option() => join_script(std::slice::from_ref(action)),
+            _ => NestedExecution::Unknown,
         },
-        name if is_shell(name) => shell(rest),
+        name if is_shell(name) => parse_shell(rest),
         name => match WRAPPERS.iter().find(|wrapper| wrapper.name == name) {
-            Some(wrapper) => wrapped(wrapper, rest),
-            None if OPAQUE.contains(&name) => Inner::Unknown,
-            None => Inner::Nothing,
+            Some(wrapper) => parse_wrapper(wrapper, rest),
+            None if OPAQUE_PROGRAMS.contains(&name) => NestedExecution::Unknown,
+            None => NestedExecution::Nothing,
         },
     }
 }
 
 /// Programs that are found in one command at the most, before the rest of its words is only looked through for names.
-const MOST: usize = 64;
+const MAX_PROGRAMS: usize = 64;
 
 /// Words that a program is taken to have whose beginning is guessed.
-const GUESSED: usize = 256;
+const MAX_GUESSED_WORDS: usize = 256;
 
 /// Returns every program that a command may run, itself first: those that it names, and where its arguments are not
 /// understood, those that it may name.
-pub(in crate::tools::permission) fn all(simple: &Simple) -> Vec<Simple> {
+pub(in crate::tools::permission) fn all_programs(simple: &SimpleCommand) -> Vec<SimpleCommand> {
     let mut all = Vec::new();
     let mut next = vec![simple.clone()];
     let mut steps = 0;
@@ -155,17 +157,20 @@ pub(in crate::tools::permission) fn all(simple: &Simple) -> Vec<Simple> {
         let words = simple.words.as_slice();
         steps += 1;
         let mut guessed = Vec::new();
-        match inner(&simple) {
-            _ if steps > MOST => {
-                guessed.extend(words.iter().map(|word| of_words(std::slice::from_ref(word))));
+        match nested_execution(&simple) {
+            _ if steps > MAX_PROGRAMS => {
+                guessed.extend(words.iter().map(|word| simple_command(std::slice::from_ref(word))));
                 next.clear();
             }
-            Inner::Programs(programs) => next.extend(programs),
-            Inner::Unknown if runs_others(words) => {
-                let end = |from: usize| words.len().min(from + GUESSED);
-                guessed.extend((1..end(1)).map(|from| of_words(&words[from..end(from)])));
+            NestedExecution::Programs(programs) => next.extend(programs),
+            NestedExecution::Unknown if runs_others(words) => {
+                let end = |from: usize| words.len().min(from + MAX_GUESSED_WORDS);
+                guessed.extend((1..end(1)).map(|from| simple_command(&words[from..end(from)])));
             }
-            Inner::Nothing | Inner::Script(_) | Inner::Input | Inner::Unknown => {}
+            NestedExecution::Nothing
+            | NestedExecution::Script(_)
+            | NestedExecution::Input
+            | NestedExecution::Unknown => {}
         }
         all.push(simple);
         all.append(&mut guessed);
@@ -174,13 +179,13 @@ pub(in crate::tools::permission) fn all(simple: &Simple) -> Vec<Simple> {
 }
 
 /// Returns texts among the arguments of a program that may be scripts which it runs.
-pub(in crate::tools::permission) fn guessed(words: &[Word]) -> Vec<String> {
-    let (Some(name), Some(rest)) = (name(words), words.get(1..)) else { return Vec::new() };
+pub(in crate::tools::permission) fn possible_scripts(words: &[ShellWord]) -> Vec<String> {
+    let (Some(name), Some(rest)) = (program_name(words), words.get(1..)) else { return Vec::new() };
     let texts = rest.iter().map(|word| word.text.as_str());
     if runs_scripts(name) && !is_shell(name) {
         return vec![texts.collect::<Vec<_>>().join(" ")];
     }
-    if !is_shell(name) && !OPAQUE.contains(&name) {
+    if !is_shell(name) && !OPAQUE_PROGRAMS.contains(&name) {
         return Vec::new();
     }
     // As an argument, or glued to an option.
@@ -199,47 +204,47 @@ pub(in crate::tools::permission) fn runs_scripts(name: &str) -> bool {
 }
 
 /// Returns whether some words run a program that runs others.
-fn runs_others(words: &[Word]) -> bool {
-    name(words).is_some_and(|name| {
-        OPAQUE.contains(&name) || WRAPPERS.iter().any(|wrapper| wrapper.name == name)
+fn runs_others(words: &[ShellWord]) -> bool {
+    program_name(words).is_some_and(|name| {
+        OPAQUE_PROGRAMS.contains(&name) || WRAPPERS.iter().any(|wrapper| wrapper.name == name)
     })
 }
 
-fn of_words(words: &[Word]) -> Simple {
-    Simple { assignments: Vec::new(), words: words.to_vec() }
+fn simple_command(words: &[ShellWord]) -> SimpleCommand {
+    SimpleCommand { assignments: Vec::new(), words: words.to_vec() }
 }
 
-fn program(words: &[Word]) -> Inner {
+fn parse_program(words: &[ShellWord]) -> NestedExecution {
     match words {
-        [] => Inner::Nothing,
-        words => Inner::Programs(vec![of_words(words)]),
+        [] => NestedExecution::Nothing,
+        words => NestedExecution::Programs(vec![simple_command(words)]),
     }
 }
 
-fn wrapped(wrapper: &Wrapper, rest: &[Word]) -> Inner {
+fn parse_wrapper(wrapper: &WrapperProgram, rest: &[ShellWord]) -> NestedExecution {
     if wrapper.name == "command"
         && rest.first().is_some_and(|word| word.text == "-v" || word.text == "-V")
     {
-        return Inner::Nothing;
+        return NestedExecution::Nothing;
     }
-    let inner = operands(rest, wrapper.plain, wrapper.valued, wrapper.operands);
-    inner.map_or(Inner::Unknown, program)
+    let inner = skip_options(rest, wrapper.flags, wrapper.valued, wrapper.operands);
+    inner.map_or(NestedExecution::Unknown, parse_program)
 }
 
 /// Returns what follows the options and so many operands; none when an option is not known, or when one of all these
 /// words may turn out to be several.
-fn operands<'a>(
-    mut rest: &'a [Word],
+fn skip_options<'a>(
+    mut rest: &'a [ShellWord],
     plain: &[&str],
     valued: &[&str],
     operands: usize,
-) -> Option<&'a [Word]> {
+) -> Option<&'a [ShellWord]> {
     while let Some((word, more)) = rest.split_first() {
         if !word.may_be_option() || word.text == "-" {
             break;
         }
         let text = word.is_literal().then_some(word.text.as_str())?;
-        let value = || more.first().is_some_and(Word::is_literal);
+        let value = || more.first().is_some_and(ShellWord::is_literal);
         let is_glued = |option: &&&str| match option.starts_with("--") {
             true => text.strip_prefix(**option).is_some_and(|value| value.starts_with('=')),
             false => text.len() > option.len() && text.starts_with(**option),
@@ -258,13 +263,13 @@ fn operands<'a>(
         };
     }
     let (before, rest) = rest.split_at_checked(operands)?;
-    before.iter().all(Word::is_literal).then_some(rest)
+    before.iter().all(ShellWord::is_literal).then_some(rest)
 }
 
-fn env(rest: &[Word]) -> Inner {
+fn parse_env(rest: &[ShellWord]) -> NestedExecution {
     let plain = ["-i", "-", "-0", "-v", "--ignore-environment", "--debug"];
-    let Some(mut rest) = operands(rest, &plain, &["-u", "--unset", "-C", "--chdir"], 0) else {
-        return Inner::Unknown;
+    let Some(mut rest) = skip_options(rest, &plain, &["-u", "--unset", "-C", "--chdir"], 0) else {
+        return NestedExecution::Unknown;
     };
     if rest.first().is_some_and(|word| word.text == "-") {
         rest = &rest[1..];
@@ -272,23 +277,25 @@ fn env(rest: &[Word]) -> Inner {
     let mut assignments = Vec::new();
     while let Some((word, more)) = rest.split_first() {
         let Some((name, value)) = word.text.split_once('=') else { break };
-        if word.splits || !shell::is_variable(name) {
-            return Inner::Unknown;
+        if word.is_split || !shell::is_variable(name) {
+            return NestedExecution::Unknown;
         }
-        let value = Word { text: value.to_owned(), ..word.clone() };
+        let value = ShellWord { text: value.to_owned(), ..word.clone() };
         assignments.push(Assignment { name: name.to_owned(), values: vec![value], is_list: false });
         rest = more;
     }
     match rest {
-        [] => Inner::Nothing,
-        words => Inner::Programs(vec![Simple { assignments, words: words.to_vec() }]),
+        [] => NestedExecution::Nothing,
+        words => {
+            NestedExecution::Programs(vec![SimpleCommand { assignments, words: words.to_vec() }])
+        }
     }
 }
 
 /// What stands for something that a program reads.
-const INPUT: &str = "$input";
+const INPUT_PLACEHOLDER: &str = "$input";
 
-fn xargs(rest: &[Word]) -> Inner {
+fn parse_xargs(rest: &[ShellWord]) -> NestedExecution {
     let plain = ["-0", "-r", "-t", "-x", "--null", "--no-run-if-empty", "--verbose", "-0r", "-r0"];
     let valued = [
         "-n",
@@ -303,10 +310,12 @@ fn xargs(rest: &[Word]) -> Inner {
         "--max-procs",
         "--delimiter",
     ];
-    let Some(after) = operands(rest, &plain, &valued, 0) else { return Inner::Unknown };
+    let Some(after) = skip_options(rest, &plain, &valued, 0) else {
+        return NestedExecution::Unknown;
+    };
     let mut words = after.to_vec();
     if words.is_empty() {
-        words.push(Word::literal("echo"));
+        words.push(ShellWord::literal("echo"));
     }
     // What it reads may be anything, and stands wherever a word has what is replaced.
     let options = &rest[..rest.len() - after.len()];
@@ -315,17 +324,21 @@ fn xargs(rest: &[Word]) -> Inner {
         text => text.strip_prefix("-I"),
     }) {
         for word in words.iter_mut().filter(|word| word.text.contains(mark)) {
-            word.text = word.text.replace(mark, INPUT);
-            word.at_least(Form::Computed);
+            word.text = word.text.replace(mark, INPUT_PLACEHOLDER);
+            word.raise_form(WordForm::Computed);
         }
     }
-    let read = Word { text: INPUT.to_owned(), form: Form::Computed, ..Word::default() };
-    words.push(Word { splits: true, ..read });
-    program(&words)
+    let read = ShellWord {
+        text: INPUT_PLACEHOLDER.to_owned(),
+        form: WordForm::Computed,
+        ..ShellWord::default()
+    };
+    words.push(ShellWord { is_split: true, ..read });
+    parse_program(&words)
 }
 
-fn find(rest: &[Word]) -> Inner {
-    let runs = |word: &Word| matches!(&*word.text, "-exec" | "-execdir" | "-ok" | "-okdir");
+fn parse_find(rest: &[ShellWord]) -> NestedExecution {
+    let runs = |word: &ShellWord| matches!(&*word.text, "-exec" | "-execdir" | "-ok" | "-okdir");
     let mut programs = Vec::new();
     let mut rest = rest;
     while let Some(at) = rest.iter().position(runs) {
@@ -339,39 +352,39 @@ fn find(rest: &[Word]) -> Inner {
         let words = &rest[..end.unwrap_or(rest.len())];
         // The name of a file that it finds; it begins with the folder where it looks.
         let words = words.iter().map(|word| match word.text.contains("{}") {
-            true => Word { form: Form::Computed, has_braces: false, ..word.clone() },
+            true => ShellWord { form: WordForm::Computed, has_braces: false, ..word.clone() },
             false => word.clone(),
         });
-        programs.push(Simple { assignments: Vec::new(), words: words.collect() });
+        programs.push(SimpleCommand { assignments: Vec::new(), words: words.collect() });
         rest = &rest[end.unwrap_or(rest.len())..];
     }
-    if programs.is_empty() { Inner::Nothing } else { Inner::Programs(programs) }
+    if programs.is_empty() { NestedExecution::Nothing } else { NestedExecution::Programs(programs) }
 }
 
-fn shell(rest: &[Word]) -> Inner {
+fn parse_shell(rest: &[ShellWord]) -> NestedExecution {
     let mut words = rest.iter();
     let (mut is_script, mut is_input, mut has_ended) = (false, false, false);
     while let Some(word) = words.next() {
         let text = word.text.as_str();
         if !word.is_literal() && word.may_be_option() {
-            return Inner::Unknown;
+            return NestedExecution::Unknown;
         }
         match text {
             _ if has_ended || !text.starts_with(['-', '+']) => match text {
-                _ if is_script => return script_of(std::slice::from_ref(word)),
-                _ if is_input => return Inner::Input,
-                "/dev/stdin" | "/proc/self/fd/0" | "/dev/fd/0" => return Inner::Input,
+                _ if is_script => return join_script(std::slice::from_ref(word)),
+                _ if is_input => return NestedExecution::Input,
+                "/dev/stdin" | "/proc/self/fd/0" | "/dev/fd/0" => return NestedExecution::Input,
                 // A file with a script.
-                _ => return Inner::Nothing,
+                _ => return NestedExecution::Nothing,
             },
-            "--rcfile" | "--init-file" => return Inner::Unknown,
+            "--rcfile" | "--init-file" => return NestedExecution::Unknown,
             "-" | "--" => has_ended = true,
             _ if text.starts_with("--") => {}
             _ => {
                 // Each of these has its value behind the letters.
                 for _ in text.matches(['o', 'O']) {
-                    if !words.next().is_none_or(Word::is_literal) {
-                        return Inner::Unknown;
+                    if !words.next().is_none_or(ShellWord::is_literal) {
+                        return NestedExecution::Unknown;
                     }
                 }
                 is_script |= text.starts_with('-') && text.contains('c');
@@ -379,27 +392,29 @@ fn shell(rest: &[Word]) -> Inner {
             }
         }
     }
-    if is_script { Inner::Unknown } else { Inner::Input }
+    if is_script { NestedExecution::Unknown } else { NestedExecution::Input }
 }
 
 /// Returns the script that words make up.
-fn script_of(words: &[Word]) -> Inner {
-    if !words.iter().all(Word::is_literal) {
-        return Inner::Unknown;
+fn join_script(words: &[ShellWord]) -> NestedExecution {
+    if !words.iter().all(ShellWord::is_literal) {
+        return NestedExecution::Unknown;
     }
     let text: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
-    shell::read(&text.join(" ")).map_or(Inner::Unknown, Inner::Script)
+    shell::parse_line(&text.join(" ")).map_or(NestedExecution::Unknown, NestedExecution::Script)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tools::permission::shell::Body;
+    use crate::tools::permission::shell::CommandBody;
 
-    fn inner_of(line: &str) -> Inner {
-        let script = shell::read(line).unwrap();
-        let Body::Simple(simple) = &script.pipelines[0].stages[0].body else { panic!("{line}") };
-        inner(simple)
+    fn inner_of(line: &str) -> NestedExecution {
+        let script = shell::parse_line(line).unwrap();
+        let CommandBody::Simple(simple) = &script.pipelines[0].commands[0].body else {
+            panic!("{line}")
+        };
+        nested_execution(simple)
     }
 
     #[test]
@@ -415,7 +430,7 @@ mod tests {
             "busybox ls x",
             "find . -name y -exec ls x \\;",
         ] {
-            let Inner::Programs(found) = inner_of(line) else { panic!("{line}") };
+            let NestedExecution::Programs(found) = inner_of(line) else { panic!("{line}") };
             let words: Vec<&str> = found[0].words.iter().map(|word| word.text.as_str()).collect();
             assert_eq!(words, ["ls", "x"], "{line}");
         }
@@ -430,13 +445,17 @@ mod tests {
             "eval ls x",
             "trap 'ls x' EXIT",
         ] {
-            assert_eq!(inner_of(line), Inner::Script(shell::read("ls x").unwrap()), "{line}");
+            assert_eq!(
+                inner_of(line),
+                NestedExecution::Script(shell::parse_line("ls x").unwrap()),
+                "{line}"
+            );
         }
-        assert_eq!(inner_of("bash -s -- x"), Inner::Input);
-        assert_eq!(inner_of("sh"), Inner::Input);
-        assert_eq!(inner_of("sh file"), Inner::Nothing);
+        assert_eq!(inner_of("bash -s -- x"), NestedExecution::Input);
+        assert_eq!(inner_of("sh"), NestedExecution::Input);
+        assert_eq!(inner_of("sh file"), NestedExecution::Nothing);
         for line in ["sh -c \"$x\"", "$x y", "timeout --what 5 ls", "sudo ls", "xargs --what ls"] {
-            assert_eq!(inner_of(line), Inner::Unknown, "{line}");
+            assert_eq!(inner_of(line), NestedExecution::Unknown, "{line}");
         }
     }
 }

@@ -1,58 +1,59 @@
 //! Scripts, pipelines and commands.
 
-use super::Unreadable;
-use super::reader::{Reader, ends_word, is_name, is_variable};
+use super::UnparsableLine;
+use super::parser::{ShellParser, ends_word, is_name, is_variable};
 use super::syntax::{
-    Assignment, Body, Command, Form, Pipeline, Redirect, Redirection, Script, Simple, Word,
+    Assignment, CommandBody, Pipeline, Redirection, RedirectionKind, ShellCommand, ShellScript,
+    ShellWord, SimpleCommand, WordForm,
 };
 
-type Read<T> = Result<T, Unreadable>;
+type ParseResult<T> = Result<T, UnparsableLine>;
 
 /// Where a script ends.
 #[derive(Clone, Copy)]
-enum End {
+enum ScriptEnd {
     /// At the end of the text.
-    Text,
+    EndOfText,
     /// At a closing bracket.
     Bracket,
     /// At one of these words, where a command could begin.
-    Words(&'static [&'static str]),
+    Keywords(&'static [&'static str]),
     /// At the end of a case.
     Case,
 }
 
-impl Reader {
+impl ShellParser {
     /// Reads a script up to the end of the text.
-    pub(super) fn whole(&mut self) -> Read<Script> {
-        let script = self.script(End::Text)?;
-        self.in_order()?;
+    pub(super) fn parse_text(&mut self) -> ParseResult<ShellScript> {
+        let script = self.parse_script(ScriptEnd::EndOfText)?;
+        self.check_here_documents()?;
         if self.peek().is_some() {
-            return Err(Unreadable("a bracket or a word stands where no command can begin"));
+            return Err(UnparsableLine("a bracket or a word stands where no command can begin"));
         }
         Ok(script)
     }
 
     /// Reads a script in brackets.
-    pub(super) fn bracketed(&mut self) -> Read<Script> {
+    pub(super) fn parse_bracketed(&mut self) -> ParseResult<ShellScript> {
         self.take("(");
-        self.deeper()?;
-        let script = self.script(End::Bracket)?;
+        self.enter()?;
+        let script = self.parse_script(ScriptEnd::Bracket)?;
         self.depth -= 1;
         if !self.take(")") {
-            return Err(Unreadable("a bracket is not closed"));
+            return Err(UnparsableLine("a bracket is not closed"));
         }
         Ok(script)
     }
 
     /// Reads a script up to its end, which stays.
-    fn script(&mut self, end: End) -> Read<Script> {
-        let mut script = Script::default();
+    fn parse_script(&mut self, end: ScriptEnd) -> ParseResult<ShellScript> {
+        let mut script = ShellScript::default();
         loop {
             self.skip_lines();
-            if self.is_at(end) {
+            if self.is_at_end(end) {
                 return Ok(script);
             }
-            let mut pipeline = self.pipeline()?;
+            let mut pipeline = self.parse_pipeline()?;
             self.skip_blank();
             if self.peek() == Some('#') {
                 self.skip_comment();
@@ -60,46 +61,48 @@ impl Reader {
             match self.peek() {
                 Some('&' | '|') if self.take("&&") || self.take("||") => {
                     self.skip_lines();
-                    if self.peek().is_none() || self.is_at(end) {
-                        return Err(Unreadable("a command is missing behind && or ||"));
+                    if self.peek().is_none() || self.is_at_end(end) {
+                        return Err(UnparsableLine("a command is missing behind && or ||"));
                     }
                 }
                 Some('&') => {
-                    self.next();
-                    pipeline.in_background = true;
+                    self.next_char();
+                    pipeline.is_background = true;
                 }
                 Some(';') if matches!(self.peek_at(1), Some(';' | '&')) => match end {
-                    End::Case => {}
-                    End::Text | End::Bracket | End::Words(_) => {
-                        return Err(Unreadable("a case ends where there is none"));
+                    ScriptEnd::Case => {}
+                    ScriptEnd::EndOfText | ScriptEnd::Bracket | ScriptEnd::Keywords(_) => {
+                        return Err(UnparsableLine("a case ends where there is none"));
                     }
                 },
                 Some(';') => {
-                    self.next();
+                    self.next_char();
                 }
                 Some('\n') => self.end_line(),
                 None => {}
-                Some(')') if matches!(end, End::Bracket) => {}
-                Some(_) if matches!(end, End::Words(_) | End::Case) && self.is_at(end) => {}
-                Some(_) => return Err(Unreadable("a command does not end where it should")),
+                Some(')') if matches!(end, ScriptEnd::Bracket) => {}
+                Some(_)
+                    if matches!(end, ScriptEnd::Keywords(_) | ScriptEnd::Case)
+                        && self.is_at_end(end) => {}
+                Some(_) => return Err(UnparsableLine("a command does not end where it should")),
             }
             script.pipelines.push(pipeline);
         }
     }
 
-    fn is_at(&mut self, end: End) -> bool {
+    fn is_at_end(&mut self, end: ScriptEnd) -> bool {
         let begun = self.position();
         let is_at = match end {
-            End::Text => self.peek().is_none(),
-            End::Bracket => self.peek() == Some(')'),
-            End::Words(words) => words.iter().any(|word| self.take_keyword(word)),
-            End::Case => self.take(";;") || self.take(";&") || self.take_keyword("esac"),
+            ScriptEnd::EndOfText => self.peek().is_none(),
+            ScriptEnd::Bracket => self.peek() == Some(')'),
+            ScriptEnd::Keywords(words) => words.iter().any(|word| self.take_keyword(word)),
+            ScriptEnd::Case => self.take(";;") || self.take(";&") || self.take_keyword("esac"),
         };
         self.back_to(begun);
         is_at
     }
 
-    fn pipeline(&mut self) -> Read<Pipeline> {
+    fn parse_pipeline(&mut self) -> ParseResult<Pipeline> {
         let mut pipeline = Pipeline::default();
         loop {
             self.skip_lines();
@@ -109,7 +112,7 @@ impl Reader {
                     self.skip_blank();
                 }
             }
-            pipeline.stages.push(self.command()?);
+            pipeline.commands.push(self.parse_command()?);
             self.skip_blank();
             if self.peek() == Some('|') && self.peek_at(1) != Some('|') {
                 self.take("|");
@@ -120,9 +123,9 @@ impl Reader {
         }
     }
 
-    fn command(&mut self) -> Read<Command> {
-        self.deeper()?;
-        let body = self.body()?;
+    fn parse_command(&mut self) -> ParseResult<ShellCommand> {
+        self.enter()?;
+        let body = self.parse_body()?;
         self.depth -= 1;
         match body {
             // Its redirections were read with it.
@@ -131,9 +134,9 @@ impl Reader {
                 let mut redirections = Vec::new();
                 loop {
                     self.skip_blank();
-                    match self.redirection()? {
+                    match self.parse_redirection()? {
                         Some(redirection) => redirections.push(redirection),
-                        None => return Ok(Command { body, redirections }),
+                        None => return Ok(ShellCommand { body, redirections }),
                     }
                 }
             }
@@ -141,24 +144,29 @@ impl Reader {
     }
 
     /// Reads a simple command as a whole, or the body of another one.
-    fn body(&mut self) -> Read<Result<Command, Body>> {
-        let group = |scripts| Ok(Err(Body::Group { scripts, words: Vec::new(), variable: None }));
+    fn parse_body(&mut self) -> ParseResult<Result<ShellCommand, CommandBody>> {
+        let group =
+            |scripts| Ok(Err(CommandBody::Group { scripts, words: Vec::new(), variable: None }));
         if self.peek() == Some('(') && self.peek_at(1) == Some('(') {
-            let mut word = Word::default();
-            self.arithmetic(&mut word)?;
-            word.at_least(Form::Evaluated);
-            return Ok(Err(Body::Group { scripts: Vec::new(), words: vec![word], variable: None }));
+            let mut word = ShellWord::default();
+            self.parse_arithmetic(&mut word)?;
+            word.raise_form(WordForm::Evaluated);
+            return Ok(Err(CommandBody::Group {
+                scripts: Vec::new(),
+                words: vec![word],
+                variable: None,
+            }));
         }
         if self.peek() == Some('(') {
-            return group(vec![self.bracketed()?]);
+            return group(vec![self.parse_bracketed()?]);
         }
         if self.take_keyword("{") {
-            return group(vec![self.until(&["}"])?.0]);
+            return group(vec![self.parse_until(&["}"])?.0]);
         }
         if self.take_keyword("if") {
             let mut scripts = Vec::new();
             loop {
-                let (script, end) = self.until(&["then", "elif", "else", "fi"])?;
+                let (script, end) = self.parse_until(&["then", "elif", "else", "fi"])?;
                 scripts.push(script);
                 if end == "fi" {
                     return group(scripts);
@@ -166,58 +174,63 @@ impl Reader {
             }
         }
         if self.take_keyword("while") || self.take_keyword("until") {
-            let condition = self.until(&["do"])?.0;
-            return group(vec![condition, self.until(&["done"])?.0]);
+            let condition = self.parse_until(&["do"])?.0;
+            return group(vec![condition, self.parse_until(&["done"])?.0]);
         }
         if self.take_keyword("for") || self.take_keyword("select") {
-            return self.each().map(Err);
+            return self.parse_for().map(Err);
         }
         if self.take_keyword("case") {
-            return self.case().map(Err);
+            return self.parse_case().map(Err);
         }
         if self.take_keyword("[[") {
-            return self.condition().map(Ok);
+            return self.parse_condition().map(Ok);
         }
         if self.take_keyword("function") {
             self.skip_blank();
-            let name = self.word()?.ok_or(Unreadable("a function has no name"))?;
+            let name = self.parse_word()?.ok_or(UnparsableLine("a function has no name"))?;
             self.skip_blank();
             if self.take("(") && !self.take(")") {
-                return Err(Unreadable("a function is not defined as usual"));
+                return Err(UnparsableLine("a function is not defined as usual"));
             }
             self.skip_lines();
-            let body = Box::new(self.command()?);
-            return Ok(Err(Body::Function { name: name.text, body }));
+            let body = Box::new(self.parse_command()?);
+            return Ok(Err(CommandBody::Function { name: name.text, body }));
         }
         if self.take_keyword("coproc") {
-            return Err(Unreadable("it uses coproc"));
+            return Err(UnparsableLine("it uses coproc"));
         }
-        self.simple()
+        self.parse_simple()
     }
 
     /// Reads a script up to one of these words, and takes the word.
-    fn until(&mut self, words: &'static [&'static str]) -> Read<(Script, &'static str)> {
-        let script = self.script(End::Words(words))?;
+    fn parse_until(
+        &mut self,
+        words: &'static [&'static str],
+    ) -> ParseResult<(ShellScript, &'static str)> {
+        let script = self.parse_script(ScriptEnd::Keywords(words))?;
         self.skip_blank();
         let end = words.iter().find(|word| self.take_keyword(word));
-        end.map(|end| (script, *end)).ok_or(Unreadable("a group, loop or condition does not end"))
+        end.map(|end| (script, *end))
+            .ok_or(UnparsableLine("a group, loop or condition does not end"))
     }
 
-    fn each(&mut self) -> Read<Body> {
+    fn parse_for(&mut self) -> ParseResult<CommandBody> {
         self.skip_blank();
         let (mut words, mut variable) = (Vec::new(), None);
         if self.peek() == Some('(') {
-            let mut word = Word::default();
-            self.arithmetic(&mut word)?;
-            word.at_least(Form::Evaluated);
+            let mut word = ShellWord::default();
+            self.parse_arithmetic(&mut word)?;
+            word.raise_form(WordForm::Evaluated);
             words.push(word);
         } else {
-            let name = self.word()?.filter(|name| name.is_literal() && is_variable(&name.text));
-            variable = Some(name.ok_or(Unreadable("a loop has no variable"))?.text);
+            let name =
+                self.parse_word()?.filter(|name| name.is_literal() && is_variable(&name.text));
+            variable = Some(name.ok_or(UnparsableLine("a loop has no variable"))?.text);
             self.skip_lines();
             if self.take_keyword("in") {
                 self.skip_blank();
-                while let Some(word) = self.word()? {
+                while let Some(word) = self.parse_word()? {
                     words.push(word);
                     self.skip_blank();
                 }
@@ -227,167 +240,170 @@ impl Reader {
         self.take(";");
         self.skip_lines();
         if !self.take_keyword("do") {
-            return Err(Unreadable("a loop has no do"));
+            return Err(UnparsableLine("a loop has no do"));
         }
-        let scripts = vec![self.until(&["done"])?.0];
-        Ok(Body::Group { scripts, words, variable })
+        let scripts = vec![self.parse_until(&["done"])?.0];
+        Ok(CommandBody::Group { scripts, words, variable })
     }
 
-    fn case(&mut self) -> Read<Body> {
+    fn parse_case(&mut self) -> ParseResult<CommandBody> {
         self.skip_blank();
-        let word = self.word()?.ok_or(Unreadable("a case has no word"))?;
+        let word = self.parse_word()?.ok_or(UnparsableLine("a case has no word"))?;
         self.skip_lines();
         if !self.take_keyword("in") {
-            return Err(Unreadable("a case has no in"));
+            return Err(UnparsableLine("a case has no in"));
         }
         let (mut words, mut scripts) = (vec![word], Vec::new());
         loop {
             self.skip_lines();
             if self.take_keyword("esac") {
-                return Ok(Body::Group { scripts, words, variable: None });
+                return Ok(CommandBody::Group { scripts, words, variable: None });
             }
             self.take("(");
             loop {
                 self.skip_blank();
-                words.push(self.word()?.ok_or(Unreadable("a case has no pattern"))?);
+                words.push(self.parse_word()?.ok_or(UnparsableLine("a case has no pattern"))?);
                 self.skip_blank();
                 if !self.take("|") {
                     break;
                 }
             }
             if !self.take(")") {
-                return Err(Unreadable("the pattern of a case does not end"));
+                return Err(UnparsableLine("the pattern of a case does not end"));
             }
-            scripts.push(self.script(End::Case)?);
+            scripts.push(self.parse_script(ScriptEnd::Case)?);
             let _ = self.take(";;&") || self.take(";;") || self.take(";&");
         }
     }
 
     /// Reads `[[ … ]]` as a simple command; inside, signs have no meaning for the shell.
-    fn condition(&mut self) -> Read<Command> {
-        let mut words = vec![Word::literal("[[")];
+    fn parse_condition(&mut self) -> ParseResult<ShellCommand> {
+        let mut words = vec![ShellWord::literal("[[")];
         let mut brackets = 0;
-        self.inside += 1;
+        self.open_words += 1;
         loop {
             while self.take("\n") || self.take("\\\n") || self.take(" ") || self.take("\t") {}
             if self.take_keyword("]]") {
-                words.push(Word::literal("]]"));
+                words.push(ShellWord::literal("]]"));
                 break;
             }
-            match self.word()? {
+            match self.parse_word()? {
                 Some(word) if word.text.starts_with('#') => {
-                    return Err(Unreadable("a condition has a # in it"));
+                    return Err(UnparsableLine("a condition has a # in it"));
                 }
                 Some(word) => words.push(word),
-                None => match self.next() {
+                None => match self.next_char() {
                     Some(sign) => {
                         brackets += i32::from(sign == '(') - i32::from(sign == ')');
-                        words.push(Word::literal(&sign.to_string()));
+                        words.push(ShellWord::literal(&sign.to_string()));
                     }
-                    None => return Err(Unreadable("a condition does not end")),
+                    None => return Err(UnparsableLine("a condition does not end")),
                 },
             }
         }
-        self.inside -= 1;
+        self.open_words -= 1;
         if brackets != 0 {
-            return Err(Unreadable("a condition ends inside of brackets"));
+            return Err(UnparsableLine("a condition ends inside of brackets"));
         }
-        let body = Body::Simple(Simple { assignments: Vec::new(), words });
+        let body = CommandBody::Simple(SimpleCommand { assignments: Vec::new(), words });
         let mut redirections = Vec::new();
         self.skip_blank();
-        while let Some(redirection) = self.redirection()? {
+        while let Some(redirection) = self.parse_redirection()? {
             redirections.push(redirection);
             self.skip_blank();
         }
-        Ok(Command { body, redirections })
+        Ok(ShellCommand { body, redirections })
     }
 
-    fn simple(&mut self) -> Read<Result<Command, Body>> {
-        let mut simple = Simple::default();
+    fn parse_simple(&mut self) -> ParseResult<Result<ShellCommand, CommandBody>> {
+        let mut simple = SimpleCommand::default();
         let mut redirections = Vec::new();
         loop {
             self.skip_blank();
             if self.peek() == Some('#') {
                 self.skip_comment();
             }
-            if let Some(redirection) = self.redirection()? {
+            if let Some(redirection) = self.parse_redirection()? {
                 redirections.push(redirection);
                 continue;
             }
             if simple.words.is_empty()
-                && let Some(assignment) = self.assignment()?
+                && let Some(assignment) = self.parse_assignment()?
             {
                 simple.assignments.push(assignment);
                 continue;
             }
             if self.peek() == Some('(') {
                 let [name] = simple.words.as_slice() else {
-                    return Err(Unreadable("a bracket stands where none can be"));
+                    return Err(UnparsableLine("a bracket stands where none can be"));
                 };
                 let name = name.text.clone();
                 self.take("(");
                 self.skip_blank();
                 if !self.take(")") {
-                    return Err(Unreadable("a bracket stands where none can be"));
+                    return Err(UnparsableLine("a bracket stands where none can be"));
                 }
                 self.skip_lines();
-                return Ok(Err(Body::Function { name, body: Box::new(self.command()?) }));
+                return Ok(Err(CommandBody::Function {
+                    name,
+                    body: Box::new(self.parse_command()?),
+                }));
             }
-            match self.word()? {
+            match self.parse_word()? {
                 Some(word) => simple.words.push(word),
                 None => break,
             }
         }
         if simple.words.is_empty() && simple.assignments.is_empty() && redirections.is_empty() {
-            return Err(Unreadable("a command is missing"));
+            return Err(UnparsableLine("a command is missing"));
         }
-        Ok(Ok(Command { body: Body::Simple(simple), redirections }))
+        Ok(Ok(ShellCommand { body: CommandBody::Simple(simple), redirections }))
     }
 
     /// Reads the setting of a variable; none when something else comes.
-    fn assignment(&mut self) -> Read<Option<Assignment>> {
+    fn parse_assignment(&mut self) -> ParseResult<Option<Assignment>> {
         let begun = self.position();
         let mut name = String::new();
         while let Some(char) = self.peek().filter(|char| is_name(*char)) {
-            self.next();
+            self.next_char();
             name.push(char);
         }
         let is_element = self.peek() == Some('[') && is_variable(&name);
         if is_element {
             // What stands in the brackets is evaluated.
             while self.peek().is_some_and(|char| char != ']' && !ends_word(char)) {
-                self.next();
+                self.next_char();
             }
             self.take("]");
         }
         let _ = self.take("+=") || self.take("=");
-        if !is_variable(&name) || self.position() == begun || !self.was_equals() {
+        if !is_variable(&name) || self.position() == begun || !self.take_equals() {
             self.back_to(begun);
             return Ok(None);
         }
         if is_element {
-            return Err(Unreadable("it sets an element of an array"));
+            return Err(UnparsableLine("it sets an element of an array"));
         }
         let mut values = Vec::new();
         let is_list = self.take("(");
         if is_list {
-            self.inside += 1;
+            self.open_words += 1;
             self.skip_lines();
-            while let Some(word) = self.word()? {
+            while let Some(word) = self.parse_word()? {
                 values.push(word);
                 self.skip_lines();
             }
-            self.inside -= 1;
+            self.open_words -= 1;
             if !self.take(")") {
-                return Err(Unreadable("an array is not closed"));
+                return Err(UnparsableLine("an array is not closed"));
             }
         } else {
-            values.extend(self.word()?);
+            values.extend(self.parse_word()?);
         }
         Ok(Some(Assignment { name, values, is_list }))
     }
 
-    fn was_equals(&mut self) -> bool {
+    fn take_equals(&mut self) -> bool {
         let here = self.position();
         self.back_to(here.saturating_sub(1));
         let was = self.peek() == Some('=');
@@ -396,26 +412,26 @@ impl Reader {
     }
 
     /// Reads a redirection; none when something else comes.
-    fn redirection(&mut self) -> Read<Option<Redirection>> {
+    fn parse_redirection(&mut self) -> ParseResult<Option<Redirection>> {
         let begun = self.position();
         // A number, or a variable in braces, says which one is redirected.
         while self.peek().is_some_and(|char| char.is_ascii_digit()) {
-            self.next();
+            self.next_char();
         }
         let kind = match (self.peek(), self.peek_at(1)) {
             (Some('<' | '>'), Some('(')) if self.position() == begun => None,
-            (Some('<'), Some('<')) if self.take("<<<") => Some(Redirect::Here),
-            (Some('<'), Some('<')) => return self.here().map(Some),
-            (Some('<'), _) if self.take("<&") => Some(Redirect::Duplicate),
-            (Some('<'), _) if self.take("<>") => Some(Redirect::Write),
-            (Some('<'), _) if self.take("<") => Some(Redirect::Read),
-            (Some('>'), _) if self.take(">&") => Some(Redirect::Duplicate),
+            (Some('<'), Some('<')) if self.take("<<<") => Some(RedirectionKind::HereDocument),
+            (Some('<'), Some('<')) => return self.parse_here_document().map(Some),
+            (Some('<'), _) if self.take("<&") => Some(RedirectionKind::Duplicate),
+            (Some('<'), _) if self.take("<>") => Some(RedirectionKind::Write),
+            (Some('<'), _) if self.take("<") => Some(RedirectionKind::Read),
+            (Some('>'), _) if self.take(">&") => Some(RedirectionKind::Duplicate),
             (Some('>'), _) if self.take(">>") || self.take(">|") || self.take(">") => {
-                Some(Redirect::Write)
+                Some(RedirectionKind::Write)
             }
             (Some('&'), Some('>')) if self.position() == begun => {
                 let _ = self.take("&>>") || self.take("&>");
-                Some(Redirect::Write)
+                Some(RedirectionKind::Write)
             }
             _ => None,
         };
@@ -424,44 +440,47 @@ impl Reader {
             return Ok(None);
         };
         self.skip_blank();
-        let target = self.word()?.ok_or(Unreadable("a redirection has no target"))?;
+        let target = self.parse_word()?.ok_or(UnparsableLine("a redirection has no target"))?;
         let is_number = target.text.trim_end_matches('-').chars().all(|c| c.is_ascii_digit());
         let kind = match kind {
             // `>&file` writes a file.
-            Redirect::Duplicate if !(target.is_literal() && is_number) => Redirect::Write,
+            RedirectionKind::Duplicate if !(target.is_literal() && is_number) => {
+                RedirectionKind::Write
+            }
             kind => kind,
         };
         Ok(Some(Redirection { kind, target }))
     }
 
-    fn here(&mut self) -> Read<Redirection> {
+    fn parse_here_document(&mut self) -> ParseResult<Redirection> {
         let without_tabs = self.take("<<-") || !self.take("<<");
         self.skip_blank();
         let begun = self.position();
-        let delimiter = self.word()?.ok_or(Unreadable("a here-document has no delimiter"))?;
+        let delimiter =
+            self.parse_word()?.ok_or(UnparsableLine("a here-document has no delimiter"))?;
         if !delimiter.is_literal() {
-            return Err(Unreadable("the delimiter of a here-document is not plain"));
+            return Err(UnparsableLine("the delimiter of a here-document is not plain"));
         }
-        let is_quoted = match self.between(begun).as_slice() {
+        let is_quoted = match self.taken_since(begun).as_slice() {
             _ if !delimiter.text.chars().all(|char| is_name(char) || "-.!+@%,:".contains(char)) => {
-                return Err(Unreadable("the delimiter of a here-document is not plain"));
+                return Err(UnparsableLine("the delimiter of a here-document is not plain"));
             }
             ['\'', inner @ .., '\''] | ['"', inner @ .., '"'] | ['\\', inner @ ..] => {
                 if inner.iter().any(|char| matches!(char, '\'' | '"' | '\\' | '\n' | '$')) {
-                    return Err(Unreadable("the delimiter of a here-document is not plain"));
+                    return Err(UnparsableLine("the delimiter of a here-document is not plain"));
                 }
                 true
             }
             bare if bare.iter().any(|char| matches!(char, '\'' | '"' | '\\' | '$')) => {
-                return Err(Unreadable("the delimiter of a here-document is not plain"));
+                return Err(UnparsableLine("the delimiter of a here-document is not plain"));
             }
             _ => false,
         };
         let text = self.here_document(&delimiter.text, without_tabs, is_quoted)?;
         let target = match is_quoted {
-            true => Word::literal(&text),
-            false => Self::new(&text, self.depth + 1)?.here_text()?,
+            true => ShellWord::literal(&text),
+            false => Self::new(&text, self.depth + 1)?.parse_here_text()?,
         };
-        Ok(Redirection { kind: Redirect::Here, target })
+        Ok(Redirection { kind: RedirectionKind::HereDocument, target })
     }
 }

@@ -4,67 +4,68 @@
 //! nobody may say that he knows what it does. Nothing is expanded or run.
 
 mod grammar;
-mod reader;
+mod parser;
 mod syntax;
 mod word;
 
-pub(super) use reader::is_variable;
+pub(super) use parser::is_variable;
 pub(super) use syntax::{
-    Assignment, Body, Command, Form, Pipeline, Redirect, Redirection, Script, Simple, Word,
+    Assignment, CommandBody, Pipeline, Redirection, RedirectionKind, ShellCommand, ShellScript,
+    ShellWord, SimpleCommand, WordForm,
 };
-pub(super) use word::PIPED;
+pub(super) use word::PROCESS_SUBSTITUTION;
 
-use reader::Reader;
+use parser::ShellParser;
 
 /// Why a command line could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Unreadable(pub(super) &'static str);
+pub(super) struct UnparsableLine(pub(super) &'static str);
 
 /// Reads a command line.
-pub(super) fn read(line: &str) -> Result<Script, Unreadable> {
-    script(line, 0)
+pub(super) fn parse_line(line: &str) -> Result<ShellScript, UnparsableLine> {
+    parse_nested(line, 0)
 }
 
 /// Reads a command line that stands inside another one.
-pub(super) fn script(line: &str, depth: usize) -> Result<Script, Unreadable> {
-    Reader::new(line, depth)?.whole()
+pub(super) fn parse_nested(line: &str, depth: usize) -> Result<ShellScript, UnparsableLine> {
+    ShellParser::new(line, depth)?.parse_text()
 }
 
-impl Script {
+impl ShellScript {
     /// Calls `see` for every command, those inside of groups and words included, outermost first.
-    pub(super) fn each<'a>(&'a self, see: &mut dyn FnMut(&'a Command)) {
-        for command in self.pipelines.iter().flat_map(|pipeline| &pipeline.stages) {
-            command.each(see);
+    pub(super) fn for_each_command<'a>(&'a self, see: &mut dyn FnMut(&'a ShellCommand)) {
+        for command in self.pipelines.iter().flat_map(|pipeline| &pipeline.commands) {
+            command.for_each_command(see);
         }
     }
 }
 
-impl Command {
+impl ShellCommand {
     /// Calls `see` for this command and every one inside of it.
-    pub(super) fn each<'a>(&'a self, see: &mut dyn FnMut(&'a Command)) {
+    pub(super) fn for_each_command<'a>(&'a self, see: &mut dyn FnMut(&'a ShellCommand)) {
         see(self);
         match &self.body {
-            Body::Simple(simple) => {
+            CommandBody::Simple(simple) => {
                 let values = simple.assignments.iter().flat_map(|set| &set.values);
-                values.chain(&simple.words).for_each(|word| word.each(see));
+                values.chain(&simple.words).for_each(|word| word.for_each_command(see));
             }
-            Body::Group { scripts, words, .. } => {
+            CommandBody::Group { scripts, words, .. } => {
                 for word in words {
-                    word.each(see);
+                    word.for_each_command(see);
                 }
                 for script in scripts {
-                    script.each(see);
+                    script.for_each_command(see);
                 }
             }
-            Body::Function { body, .. } => body.each(see),
+            CommandBody::Function { body, .. } => body.for_each_command(see),
         }
-        self.redirections.iter().for_each(|redirection| redirection.target.each(see));
+        self.redirections.iter().for_each(|redirection| redirection.target.for_each_command(see));
     }
 }
 
-impl Word {
-    fn each<'a>(&'a self, see: &mut dyn FnMut(&'a Command)) {
-        self.scripts.iter().for_each(|script| script.each(see));
+impl ShellWord {
+    fn for_each_command<'a>(&'a self, see: &mut dyn FnMut(&'a ShellCommand)) {
+        self.scripts.iter().for_each(|script| script.for_each_command(see));
     }
 }
 

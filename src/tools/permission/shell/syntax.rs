@@ -2,7 +2,7 @@
 
 /// Commands, one after the other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::tools::permission) struct Script {
+pub(in crate::tools::permission) struct ShellScript {
     /// What is run.
     pub pipelines: Vec<Pipeline>,
 }
@@ -11,31 +11,31 @@ pub(in crate::tools::permission) struct Script {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::tools::permission) struct Pipeline {
     /// The commands, the first one first.
-    pub stages: Vec<Command>,
+    pub commands: Vec<ShellCommand>,
     /// Whether nobody waits for it.
-    pub in_background: bool,
+    pub is_background: bool,
 }
 
 /// One command, with where it reads from and writes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::tools::permission) struct Command {
+pub(in crate::tools::permission) struct ShellCommand {
     /// What it is.
-    pub body: Body,
+    pub body: CommandBody,
     /// Where it reads from and writes to.
     pub redirections: Vec<Redirection>,
 }
 
 /// What a command is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::tools::permission) enum Body {
+pub(in crate::tools::permission) enum CommandBody {
     /// A program, a builtin of the shell, or variables that are set.
-    Simple(Simple),
+    Simple(SimpleCommand),
     /// A group, a loop, a condition: scripts, and the words that decide about them.
     Group {
         /// What may be run.
-        scripts: Vec<Script>,
+        scripts: Vec<ShellScript>,
         /// The words at its head.
-        words: Vec<Word>,
+        words: Vec<ShellWord>,
         /// The variable that it sets, if it is a loop over words.
         variable: Option<String>,
     },
@@ -44,17 +44,17 @@ pub(in crate::tools::permission) enum Body {
         /// Its name.
         name: String,
         /// What it does.
-        body: Box<Command>,
+        body: Box<ShellCommand>,
     },
 }
 
 /// A program with its arguments, or a builtin of the shell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::tools::permission) struct Simple {
+pub(in crate::tools::permission) struct SimpleCommand {
     /// The variables that are set before it.
     pub assignments: Vec<Assignment>,
     /// Its name and its arguments; none when only variables are set.
-    pub words: Vec<Word>,
+    pub words: Vec<ShellWord>,
 }
 
 /// A variable that is set.
@@ -63,29 +63,29 @@ pub(in crate::tools::permission) struct Assignment {
     /// Its name.
     pub name: String,
     /// Its value; several for an array.
-    pub values: Vec<Word>,
+    pub values: Vec<ShellWord>,
     /// Whether it is an array.
     pub is_list: bool,
 }
 
 /// A word, as far as it can be told what it will be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::tools::permission) struct Word {
+pub(in crate::tools::permission) struct ShellWord {
     /// Its text without quotes. What is only known when it runs stands there as it is written.
     pub text: String,
     /// How far the text is what the program will see.
-    pub form: Form,
+    pub form: WordForm,
     /// Whether the shell makes several words of it, or none: a variable or an output stands in it without quotes.
-    pub splits: bool,
+    pub is_split: bool,
     /// Whether it has braces that stand for several words.
     pub has_braces: bool,
     /// Scripts whose output is a part of it.
-    pub scripts: Vec<Script>,
+    pub scripts: Vec<ShellScript>,
 }
 
 /// How far the text of a word is what a program will see.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(in crate::tools::permission) enum Form {
+pub(in crate::tools::permission) enum WordForm {
     /// It is.
     #[default]
     Literal,
@@ -101,14 +101,14 @@ pub(in crate::tools::permission) enum Form {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::tools::permission) struct Redirection {
     /// What is done.
-    pub kind: Redirect,
+    pub kind: RedirectionKind,
     /// The file; for a here-document its text.
-    pub target: Word,
+    pub target: ShellWord,
 }
 
 /// What a redirection does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::tools::permission) enum Redirect {
+pub(in crate::tools::permission) enum RedirectionKind {
     /// It reads a file.
     Read,
     /// It writes a file.
@@ -116,10 +116,10 @@ pub(in crate::tools::permission) enum Redirect {
     /// It takes another one that is open already.
     Duplicate,
     /// It reads the text that stands there.
-    Here,
+    HereDocument,
 }
 
-impl Word {
+impl ShellWord {
     /// Returns a word that is what it seems.
     pub(in crate::tools::permission) fn literal(text: &str) -> Self {
         Self { text: text.to_owned(), ..Self::default() }
@@ -127,38 +127,38 @@ impl Word {
 
     /// Returns whether the text is what the program will see.
     pub(in crate::tools::permission) fn is_literal(&self) -> bool {
-        self.form == Form::Literal
+        self.form == WordForm::Literal
     }
 
     /// Returns whether the program may see something that looks like an option although this does not.
     pub(in crate::tools::permission) fn may_be_option(&self) -> bool {
         match self.form {
-            Form::Literal => self.text.starts_with('-'),
-            Form::Pattern => self.text.starts_with(['-', '*', '?', '[']),
-            Form::Computed | Form::Evaluated => {
-                self.splits || !self.text.starts_with(['/', '~', '.'])
+            WordForm::Literal => self.text.starts_with('-'),
+            WordForm::Pattern => self.text.starts_with(['-', '*', '?', '[']),
+            WordForm::Computed | WordForm::Evaluated => {
+                self.is_split || !self.text.starts_with(['/', '~', '.'])
             }
         }
     }
 
     /// Returns whether the word has more in it that is only known when it runs than one variable at its beginning.
-    pub(in crate::tools::permission) fn splits_more(&self) -> bool {
+    pub(in crate::tools::permission) fn has_hidden_parts(&self) -> bool {
         self.has_braces || !self.scripts.is_empty() || self.text.matches('$').count() > 1
     }
 
     /// Returns what the word may become when its braces are expanded.
-    pub(in crate::tools::permission) fn expanded(&self) -> Vec<Self> {
+    pub(in crate::tools::permission) fn expand_braces(&self) -> Vec<Self> {
         // Each group of braces is one step deeper.
         if !self.has_braces || self.text.len() > 1_000 {
             return vec![self.clone()];
         }
-        let texts = braces(&self.text);
+        let texts = expand_text(&self.text);
         texts.into_iter().take(64).map(|text| Self { text, ..self.clone() }).collect()
     }
 }
 
 /// Expands the braces of a text: `a{b,c}` is `ab` and `ac`.
-fn braces(text: &str) -> Vec<String> {
+fn expand_text(text: &str) -> Vec<String> {
     let mut depth = 0;
     let (mut start, mut commas) = (None, Vec::new());
     for (at, char) in text.char_indices() {
@@ -179,7 +179,7 @@ fn braces(text: &str) -> Vec<String> {
                     let ends = commas.iter().copied().chain(std::iter::once(at));
                     let pieces = begins.zip(ends).map(|(from, to)| &text[from + 1..to]);
                     return pieces
-                        .flat_map(|piece| braces(&format!("{before}{piece}{after}")))
+                        .flat_map(|piece| expand_text(&format!("{before}{piece}{after}")))
                         .take(64)
                         .collect();
                 }
@@ -192,12 +192,12 @@ fn braces(text: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::braces;
+    use super::expand_text;
 
     #[test]
     fn braces_stand_for_several_words() {
-        assert_eq!(braces("a{b,c{d,e}}f"), ["abf", "acdf", "acef"]);
-        assert_eq!(braces("{a}"), ["{a}"]);
-        assert_eq!(braces("{a,b}{c,d}"), ["ac", "ad", "bc", "bd"]);
+        assert_eq!(expand_text("a{b,c{d,e}}f"), ["abf", "acdf", "acef"]);
+        assert_eq!(expand_text("{a}"), ["{a}"]);
+        assert_eq!(expand_text("{a,b}{c,d}"), ["ac", "ad", "bc", "bd"]);
     }
 }

@@ -9,12 +9,14 @@ use super::*;
 /// Returns the words of every program in a line, those of inner ones included.
 fn programs(line: &str) -> Vec<String> {
     let mut found = Vec::new();
-    read(line).unwrap_or_else(|why| panic!("{line}: {}", why.0)).each(&mut |command| {
-        if let Body::Simple(simple) = &command.body {
-            let words: Vec<&str> = simple.words.iter().map(|word| word.text.as_str()).collect();
-            found.push(words.join("|"));
-        }
-    });
+    parse_line(line).unwrap_or_else(|why| panic!("{line}: {}", why.0)).for_each_command(
+        &mut |command| {
+            if let CommandBody::Simple(simple) = &command.body {
+                let words: Vec<&str> = simple.words.iter().map(|word| word.text.as_str()).collect();
+                found.push(words.join("|"));
+            }
+        },
+    );
     found
 }
 
@@ -68,34 +70,35 @@ fn quotes_are_taken_away() {
 
 #[test]
 fn what_is_not_certain_is_known_to_be_so() {
-    let form = |line: &str| match &read(line).unwrap().pipelines[0].stages[0].body {
-        Body::Simple(simple) => simple.words[0].form,
+    let form = |line: &str| match &parse_line(line).unwrap().pipelines[0].commands[0].body {
+        CommandBody::Simple(simple) => simple.words[0].form,
         body => panic!("{body:?}"),
     };
-    assert_eq!(form("'$x*~'"), Form::Literal);
-    assert_eq!(form("a*"), Form::Pattern);
+    assert_eq!(form("'$x*~'"), WordForm::Literal);
+    assert_eq!(form("a*"), WordForm::Pattern);
     for computed in ["$x", "\"$x\"", "~", "{a,b}", "$(a)", "$((1+2))"] {
-        assert_eq!(form(computed), Form::Computed, "{computed}");
+        assert_eq!(form(computed), WordForm::Computed, "{computed}");
     }
     for evaluated in ["$((x))", "${x@P}", "${!x}", "${x[1]}", "${x:y}"] {
-        assert_eq!(form(evaluated), Form::Evaluated, "{evaluated}");
+        assert_eq!(form(evaluated), WordForm::Evaluated, "{evaluated}");
     }
 }
 
 #[test]
 fn redirections_are_found() {
     let redirections = |line: &str| {
-        let script = read(line).unwrap();
-        let found = script.pipelines[0].stages[0].redirections.iter();
+        let script = parse_line(line).unwrap();
+        let found = script.pipelines[0].commands[0].redirections.iter();
         found.map(|found| (found.kind, found.target.text.clone())).collect::<Vec<_>>()
     };
-    let (read, write, same) = (Redirect::Read, Redirect::Write, Redirect::Duplicate);
+    let (read, write, same) =
+        (RedirectionKind::Read, RedirectionKind::Write, RedirectionKind::Duplicate);
     let expected = [(read, "a".into()), (write, "b".into()), (same, "1".into())];
     assert_eq!(redirections("x < a > b 2>&1"), expected);
     assert_eq!(redirections("x &> a")[0], (write, "a".into()));
     assert_eq!(redirections("x >& a")[0], (write, "a".into()));
     assert_eq!(redirections("{ x; } >> a")[0], (write, "a".into()));
-    assert_eq!(redirections("x <<< a")[0], (Redirect::Here, "a".into()));
+    assert_eq!(redirections("x <<< a")[0], (RedirectionKind::HereDocument, "a".into()));
     assert_eq!(redirections("> a")[0], (write, "a".into()));
 }
 
@@ -129,8 +132,8 @@ fn no_line_takes_long() {
         "cat <<E\n".to_owned() + &"a\\\n".repeat(40_000) + "\nE",
     ] {
         let begun = std::time::Instant::now();
-        let line = crate::tools::permission::command::Line::read(&line, "");
-        let _ = crate::tools::permission::command::forbidden(&line);
+        let line = crate::tools::permission::command::CommandLine::parse(&line, "");
+        let _ = crate::tools::permission::command::forbidden_reason(&line);
         assert!(begun.elapsed().as_secs() < 20, "{:.30}: {:?}", line.raw, begun.elapsed());
     }
 }
@@ -176,12 +179,12 @@ fn what_cannot_be_read_is_said_so() {
         "[[ x =~ ( ]] && (cat <<'E' ) && [[ ) ]]\na\nE",
         "[[ x == # ]]; a\nx ]]",
     ] {
-        assert!(read(line).is_err(), "{line}");
+        assert!(parse_line(line).is_err(), "{line}");
     }
-    assert!(read(&"(".repeat(100_000)).is_err());
-    assert!(read(&"$(".repeat(100_000)).is_err());
-    assert!(read(&"${".repeat(60_000)).is_err());
-    assert_eq!(read("").unwrap(), Script::default());
+    assert!(parse_line(&"(".repeat(100_000)).is_err());
+    assert!(parse_line(&"$(".repeat(100_000)).is_err());
+    assert!(parse_line(&"${".repeat(60_000)).is_err());
+    assert_eq!(parse_line("").unwrap(), ShellScript::default());
 }
 
 proptest! {
@@ -190,17 +193,17 @@ proptest! {
     /// Fault X14: whatever the line is, reading ends, and in peace.
     #[test]
     fn no_line_breaks_the_reader(line in "[a-c$(){}<>|&;'\"`\\\\ \n#=\\[\\]*~!]{0,40}") {
-        let _ = read(&line);
+        let _ = parse_line(&line);
     }
 
     /// Fault X14: where the reader says that there is one program with these words, so does the shell.
     #[test]
     fn a_shell_sees_the_same_words(line in "[ab'\"\\\\ =#;|&-]{0,12}") {
-        let Ok(script) = read(&format!("printf '[%s]' {line}")) else { return Ok(()) };
+        let Ok(script) = parse_line(&format!("printf '[%s]' {line}")) else { return Ok(()) };
         let [pipeline] = script.pipelines.as_slice() else { return Ok(()) };
-        let [stage] = pipeline.stages.as_slice() else { return Ok(()) };
-        let Body::Simple(simple) = &stage.body else { return Ok(()) };
-        let is_certain = simple.words.iter().all(Word::is_literal) && !pipeline.in_background;
+        let [stage] = pipeline.commands.as_slice() else { return Ok(()) };
+        let CommandBody::Simple(simple) = &stage.body else { return Ok(()) };
+        let is_certain = simple.words.iter().all(ShellWord::is_literal) && !pipeline.is_background;
         if is_certain && simple.words.len() > 2 {
             let shell = Process::new("bash").args(["-c", &format!("printf '[%s]' {line}")]).output();
             let seen = String::from_utf8(shell.unwrap().stdout).unwrap();

@@ -10,19 +10,19 @@ use std::thread;
 use crossbeam_channel::{Receiver, unbounded};
 use wait_timeout::ChildExt as _;
 
-use crate::support::server::LONGEST;
-use crate::support::unseen::UNSEEN;
+use crate::support::harmless_syscalls::HARMLESS_SYSCALLS;
+use crate::support::server::MAX_WAIT;
 
 /// One system call: its name, and how many calls of that name its thread had made with it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Call {
+pub(super) struct Syscall {
     pub(super) name: String,
     pub(super) nth: usize,
 }
 
 /// What is to happen to a call.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Fault {
+pub(super) enum SyscallFault {
     /// The process is killed in it.
     Kill,
     /// It fails with this error.
@@ -33,10 +33,10 @@ pub(super) enum Fault {
     FailEver(&'static str),
 }
 
-impl Fault {
+impl SyscallFault {
     /// Returns how `strace` is told to let this happen.
-    pub(super) fn at(self, call: &Call) -> String {
-        let Call { name, nth } = call;
+    pub(super) fn strace_option(self, call: &Syscall) -> String {
+        let Syscall { name, nth } = call;
         match self {
             Self::Kill => format!("inject={name}:signal=KILL:when={nth}"),
             Self::Signal(name) => {
@@ -50,7 +50,7 @@ impl Fault {
 
 /// Returns a command that runs another one under `strace`. It watches the first thread alone, so that every call has a
 /// number that is the same each time.
-pub(super) fn around(command: &Command, log: &Path, how: &[&str]) -> Command {
+pub(super) fn under_strace(command: &Command, log: &Path, how: &[&str]) -> Command {
     let mut strace = Command::new("strace");
     strace.arg("-o").arg(log).args(how).arg("--");
     strace.arg(command.get_program()).args(command.get_args()).env_clear();
@@ -65,12 +65,12 @@ pub(super) fn around(command: &Command, log: &Path, how: &[&str]) -> Command {
 }
 
 /// A `strace` that watches threads of a process that runs.
-pub(super) struct Watch {
+pub(super) struct StraceWatch {
     strace: Child,
     _said: Receiver<String>,
 }
 
-impl Watch {
+impl StraceWatch {
     /// Attaches to the threads of a process that run tools.
     ///
     /// # Errors
@@ -95,7 +95,7 @@ impl Watch {
             .map_err(|error| format!("there is no strace: {error}"))?;
         let said = lines(strace.stderr.take().unwrap());
         for _ in &threads {
-            let line = said.recv_timeout(LONGEST).unwrap_or_default();
+            let line = said.recv_timeout(MAX_WAIT).unwrap_or_default();
             if !line.ends_with(" attached") {
                 let _ = (strace.kill(), strace.wait());
                 return Err(format!("strace may not watch a process here: {line}"));
@@ -106,7 +106,7 @@ impl Watch {
 
     /// Waits until nothing is left to be watched.
     pub(super) fn end(mut self) {
-        let ended = self.strace.wait_timeout(LONGEST).unwrap();
+        let ended = self.strace.wait_timeout(MAX_WAIT).unwrap();
         if ended.is_none() {
             let _ = self.strace.kill();
             panic!("strace hangs");
@@ -134,7 +134,7 @@ fn lines(from: impl std::io::Read + Send + 'static) -> Receiver<String> {
 
 /// Returns the calls in a log that somebody outside could notice: files that are only read are none. With `all` there
 /// are no exceptions.
-pub(super) fn calls(log: &Path, all: bool) -> Vec<Call> {
+pub(super) fn observable_calls(log: &Path, all: bool) -> Vec<Syscall> {
     let text = fs::read_to_string(log).unwrap();
     let mut counts: HashMap<(&str, &str), usize> = HashMap::new();
     let mut calls = BTreeSet::new();
@@ -154,9 +154,11 @@ pub(super) fn calls(log: &Path, all: bool) -> Vec<Call> {
         *nth += 1;
         let opens = name.starts_with("openat");
         let changes = ["O_CREAT", "O_TRUNC", "O_TMPFILE"].iter().any(|f| arguments.contains(f));
-        let is_seen = !UNSEEN.contains(&name) && !name.starts_with("rt_sig") && (!opens || changes);
+        let is_seen = !HARMLESS_SYSCALLS.contains(&name)
+            && !name.starts_with("rt_sig")
+            && (!opens || changes);
         if all || is_seen {
-            calls.insert(Call { name: name.to_owned(), nth: *nth });
+            calls.insert(Syscall { name: name.to_owned(), nth: *nth });
         }
     }
     calls.into_iter().collect()

@@ -1,0 +1,73 @@
+//! The rules of the user, held against the user's own examples.
+
+use super::error::AppError;
+use super::hooks;
+use super::run_setup::EffectMode;
+use super::tool_registry;
+use crate::config::{Config, ConfigError, ConfigProblem, ExpectedDecision};
+use crate::tools::permission::{ConfirmMode, Decision, PolicyEngine};
+use crate::tools::{CallKind, CallTarget, CommandTarget};
+
+/// Checks what can only be judged with the tools: rules, patterns and expressions, and that each example of
+/// `permissions.examples` is decided as it says, where no mode says otherwise; and what only a shell would find out, the
+/// commands of hooks.
+///
+/// # Errors
+///
+/// Fails with everything that is wrong.
+pub fn check_config(config: &Config) -> Result<(), AppError> {
+    let Some(agent) = config.agents().next() else { return Ok(()) };
+    let settings = tool_registry::tool_settings(config, &agent, EffectMode::Real)?;
+    let judge =
+        PolicyEngine::new(ConfirmMode::ConfirmSensitive, settings.rules, settings.guardrails);
+    let examples = &config.settings.permissions.examples;
+    let mistaken = examples.iter().filter_map(|(call, verdict)| {
+        let what = check_example(&judge, call, *verdict)?;
+        Some(config.problem_with(&format!("permissions.examples.{call}"), what))
+    });
+    let problems: Vec<ConfigProblem> = mistaken.chain(hooks::invalid_commands(config)).collect();
+    if problems.is_empty() { Ok(()) } else { Err(ConfigError { problems }.into()) }
+}
+
+/// Returns what is wrong with an example.
+fn check_example(judge: &PolicyEngine, call: &str, expected: ExpectedDecision) -> Option<String> {
+    let Some((tool, kind, targets)) = parse_call(call) else {
+        return Some("this is no call; one is written like run_command(git push)".to_owned());
+    };
+    let (verdict, why) = match judge.decide_for_targets(tool, kind, &targets) {
+        Decision::Deny(why) => (ExpectedDecision::Deny, why),
+        Decision::Ask(why) => (ExpectedDecision::Ask, why),
+        Decision::Allow(why) => (ExpectedDecision::Allow, why),
+    };
+    let (expected, decided) = (expected.word(), verdict.word());
+    (expected != decided).then(|| format!("expected {expected}, but it is {decided}: {why}"))
+}
+
+/// Reads a call: its tool, and what it touches.
+fn parse_call(call: &str) -> Option<(&str, CallKind, Vec<CallTarget>)> {
+    let call = call.trim();
+    let (tool, text) = match call.split_once('(') {
+        Some((tool, rest)) => (tool, rest.strip_suffix(')')?),
+        None => (call, ""),
+    };
+    let on =
+        |target: fn(String) -> CallTarget| (!text.is_empty()).then(|| vec![target(text.into())]);
+    let (kind, targets) = match tool {
+        "run_command" => {
+            let command = |line| {
+                CallTarget::Command(CommandTarget { line, folder: String::new(), env: Vec::new() })
+            };
+            (CallKind::Command, on(command)?)
+        }
+        "read_file" => (CallKind::Reads, on(CallTarget::Read)?),
+        "list_files" | "search_code" | "grep" | "find_files" => {
+            (CallKind::Reads, on(CallTarget::Search).unwrap_or_default())
+        }
+        "write_file" | "edit_file" | "apply_patch" | "delete_file" => {
+            (CallKind::Changes, on(CallTarget::Write)?)
+        }
+        _ if tool.starts_with("mcp_") && text.is_empty() => (CallKind::External, Vec::new()),
+        _ => return None,
+    };
+    Some((tool, kind, targets))
+}

@@ -1,0 +1,259 @@
+//! What commands must not read although the user can: keys, tokens, passwords, and sockets of daemons that hand out rights.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::process_env::ProcessEnv;
+
+/// Files and folders of the home that hold secrets and nothing that a build needs.
+const SECRET_PATHS: [&str; 57] = [
+    ".ssh",
+    ".aws",
+    ".azure",
+    ".gnupg",
+    ".kube",
+    ".netrc",
+    "_netrc",
+    ".pgpass",
+    ".my.cnf",
+    ".mylogin.cnf",
+    ".pypirc",
+    ".vault-token",
+    ".git-credentials",
+    ".config/git/credentials",
+    ".config/gcloud",
+    ".config/gh",
+    ".config/glab-cli",
+    ".config/hub",
+    ".config/op",
+    ".config/rclone",
+    ".config/doctl",
+    ".config/heroku",
+    ".config/github-copilot",
+    ".config/containers/auth.json",
+    ".docker/config.json",
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    ".gem/credentials",
+    ".composer/auth.json",
+    ".config/composer/auth.json",
+    ".terraform.d/credentials.tfrc.json",
+    ".password-store",
+    ".local/share/keyrings",
+    ".local/share/kwalletd",
+    ".local/share/gopass",
+    ".config/keepassxc",
+    ".config/Bitwarden",
+    ".config/1Password",
+    ".claude",
+    ".claude.json",
+    ".codex",
+    ".config/goose",
+    ".local/share/opencode",
+    ".bash_history",
+    ".zsh_history",
+    ".python_history",
+    ".local/share/fish/fish_history",
+    ".mozilla",
+    ".thunderbird",
+    ".config/google-chrome",
+    ".config/chromium",
+    ".config/BraveSoftware",
+    ".config/microsoft-edge",
+    ".cache/mozilla",
+    ".cache/google-chrome",
+    ".cache/chromium",
+    ".config/Signal",
+];
+
+/// Files of the home that are settings, and hold a secret if one of these texts is in them.
+const SETTINGS_FILES: [&str; 8] = [
+    ".npmrc",
+    ".yarnrc",
+    ".yarnrc.yml",
+    ".m2/settings.xml",
+    ".m2/settings-security.xml",
+    ".gradle/gradle.properties",
+    ".config/pip/pip.conf",
+    ".pip/pip.conf",
+];
+
+/// What stands before a secret in such a file.
+const SECRET_MARKERS: [&str; 7] =
+    ["_auth", "_password", "authtoken", "<password>", "<master>", "password=", "password ="];
+
+/// Sockets of daemons in the home.
+const SOCKET_PATHS: [&str; 8] = [
+    ".docker/run",
+    ".docker/desktop",
+    ".colima",
+    ".orbstack",
+    ".lima",
+    ".rd",
+    ".local/share/containers/podman/machine",
+    ".1password",
+];
+
+/// Variables that name the socket of a daemon.
+const SOCKET_VARIABLES: [&str; 8] = [
+    "DOCKER_HOST",
+    "CONTAINER_HOST",
+    "SSH_AUTH_SOCK",
+    "SSH_AGENT_LAUNCHER_SOCK",
+    "DBUS_SESSION_BUS_ADDRESS",
+    "DBUS_SYSTEM_BUS_ADDRESS",
+    "PULSE_SERVER",
+    "TMUX",
+];
+
+/// Returns what commands must not read, without what the user lets them read: secrets, and the stored sessions, which have
+/// what was said and read in other projects. What these needed folders lie in is not hidden, whatever a variable says.
+pub(super) fn hidden_paths(
+    world: &ProcessEnv,
+    sessions: &[PathBuf],
+    readable: &[PathBuf],
+    needed: &[&Path],
+) -> Vec<PathBuf> {
+    let folders = world.folders();
+    let mut hidden: Vec<PathBuf> = folders.config.into_iter().collect();
+    hidden.extend_from_slice(sessions);
+    if let Some(home) = &folders.home {
+        hidden.extend(SECRET_PATHS.iter().chain(&SOCKET_PATHS).map(|path| home.join(path)));
+        hidden.extend(
+            SETTINGS_FILES.map(|path| home.join(path)).into_iter().filter(|path| has_secret(path)),
+        );
+    }
+    hidden.extend(SOCKET_VARIABLES.iter().filter_map(|name| socket_path(world.variable(name)?)));
+    hidden.extend(world.variable("XDG_RUNTIME_DIR").map(PathBuf::from));
+    hidden.extend(
+        ["WAYLAND_DISPLAY", "NETRC"]
+            .iter()
+            .filter_map(|name| world.variable(name))
+            .map(PathBuf::from),
+    );
+    hidden
+        .retain(|path| path.is_absolute() && can_be_hidden(path, folders.home.as_deref(), needed));
+    hidden.into_iter().flat_map(|path| exclude_readable(path, readable)).collect()
+}
+
+/// Returns whether nothing that commands need lies in a folder.
+fn can_be_hidden(path: &Path, home: Option<&Path>, needed: &[&Path]) -> bool {
+    let needed = needed.iter().copied().chain(home).chain([Path::new("/tmp")]);
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    needed.into_iter().all(|needed| {
+        let found = needed.canonicalize().unwrap_or_else(|_| needed.to_owned());
+        !found.starts_with(&real) && !needed.starts_with(path)
+    })
+}
+
+/// Returns the socket in `unix:///run/x.sock`, `unix:path=/run/x,guid=1` or `/tmp/tmux-0/default,1,0`.
+fn socket_path(value: &str) -> Option<PathBuf> {
+    let start = value.find('/')?;
+    let scheme = &value[..start];
+    if !["", "unix:", "unix:path=", "unix:dir="].contains(&scheme) {
+        return None;
+    }
+    let path = value[start..].trim_start_matches('/');
+    let path = path.split([',', ';']).next()?;
+    Some(Path::new("/").join(path))
+}
+
+fn has_secret(path: &Path) -> bool {
+    // A file that cannot be read here, or is not text, is hidden to be sure.
+    let text = match fs::read_to_string(path) {
+        Ok(text) => text.to_lowercase(),
+        Err(error) => return error.kind() != std::io::ErrorKind::NotFound,
+    };
+    SECRET_MARKERS.iter().any(|mark| text.contains(mark))
+        || text.contains("://") && has_password(&text)
+}
+
+/// Returns whether an address in a text names a user.
+fn has_password(text: &str) -> bool {
+    text.split("://").skip(1).any(|rest| {
+        let end = rest.find(|c: char| c == '/' || c.is_whitespace()).unwrap_or(rest.len());
+        rest[..end].contains('@')
+    })
+}
+
+/// Returns a hidden path without what can be read in it; nothing when it can be read as a whole.
+fn exclude_readable(path: PathBuf, readable: &[PathBuf]) -> Vec<PathBuf> {
+    if readable.iter().any(|own| path.starts_with(own)) {
+        return Vec::new();
+    }
+    if !readable.iter().any(|own| own.starts_with(&path)) {
+        return vec![path];
+    }
+    let entries = fs::read_dir(&path).into_iter().flatten().flatten();
+    entries.flat_map(|entry| exclude_readable(entry.path(), readable)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sockets_are_found_in_what_variables_say() {
+        for (value, path) in [
+            ("unix:///run/docker.sock", Some("/run/docker.sock")),
+            ("/tmp/ssh-x/agent.1", Some("/tmp/ssh-x/agent.1")),
+            ("unix:path=/run/user/1/bus,guid=2", Some("/run/user/1/bus")),
+            ("/tmp/tmux-0/default,12,0", Some("/tmp/tmux-0/default")),
+            ("tcp://host:2375", None),
+            ("ssh://user@host/run/x", None),
+            ("unix:abstract=/tmp/dbus", None),
+            ("", None),
+        ] {
+            assert_eq!(socket_path(value), path.map(PathBuf::from), "{value}");
+        }
+    }
+
+    #[test]
+    fn what_commands_need_is_not_hidden_by_a_variable() {
+        let needed = [Path::new("/srv/w"), Path::new("/run/user/1/t")];
+        for (path, hides) in [
+            ("/run/user/2", true),
+            ("/srv/w/.env", true),
+            ("/run/user/1", false),
+            ("/tmp", false),
+            ("/", false),
+            ("/home", false),
+        ] {
+            assert_eq!(
+                can_be_hidden(Path::new(path), Some(Path::new("/home/a")), &needed),
+                hides,
+                "{path}"
+            );
+        }
+    }
+
+    #[test]
+    fn settings_are_hidden_if_they_hold_a_secret() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("f");
+        for (text, hides) in [
+            ("registry=https://registry.example/", false),
+            ("//registry.example/:_authToken=x", true),
+            ("index-url = https://user:pw@pypi.example/simple", true),
+            ("<server><password>x</password></server>", true),
+            ("org.gradle.daemon=false", false),
+        ] {
+            fs::write(&file, text).unwrap();
+            assert_eq!(has_secret(&file), hides, "{text}");
+        }
+        assert!(!has_secret(&folder.path().join("none")));
+    }
+
+    #[test]
+    fn what_the_user_lets_commands_read_is_not_hidden() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::create_dir(path(".ssh")).unwrap();
+        for name in [".ssh/known_hosts", ".ssh/id"] {
+            fs::write(path(name), "").unwrap();
+        }
+        assert_eq!(exclude_readable(path(".ssh"), &[]), [path(".ssh")]);
+        assert!(exclude_readable(path(".ssh"), &[path(".ssh")]).is_empty());
+        assert_eq!(exclude_readable(path(".ssh"), &[path(".ssh/known_hosts")]), [path(".ssh/id")]);
+    }
+}

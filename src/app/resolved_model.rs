@@ -1,0 +1,177 @@
+//! Which model a run asks, what is known of it, and how it is reached.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::error::AppError;
+use super::process_env::ProcessEnv;
+use crate::config::{self, Config, UnknownPricePolicy};
+use crate::llm::model_table::ModelTable;
+use crate::llm::scripted::{Script, ScriptPosition, ScriptedModel};
+use crate::llm::{ConnectError, ModelConnectionSettings, ModelSpec, Recorder, Recording, connect};
+use crate::model::did_you_mean;
+use crate::port::Model;
+
+/// The model that was chosen, with what is known of it.
+#[derive(Clone, Debug)]
+pub struct ResolvedModel {
+    /// Where it comes from.
+    pub source: ModelSource,
+    /// What the table, or its script, says of it.
+    pub limits: config::ModelLimits,
+    models: ModelTable,
+}
+
+/// Where a model comes from.
+#[derive(Clone, Debug)]
+pub enum ModelSource {
+    /// A name.
+    Named(ModelSpec),
+    /// A script that was read already.
+    Script {
+        /// What it is called.
+        name: Arc<str>,
+        /// What it says.
+        script: Script,
+    },
+}
+
+/// What a model has to know of the session that asks it.
+pub(super) struct ModelSession<'a> {
+    /// Its name, which requests have in common for the provider's cache.
+    pub(super) name: &'a str,
+    /// Where a script and a recording go on.
+    pub(super) position: ScriptPosition,
+    /// Where the exchange is written down.
+    pub(super) recorder: &'a Option<Recorder>,
+}
+
+impl ResolvedModel {
+    /// Returns the model that the configuration names.
+    ///
+    /// # Errors
+    ///
+    /// Fails when it names none, when its script can't be played, and when it has no price although there is a budget.
+    pub fn from_config(config: &Config, world: &ProcessEnv) -> Result<Self, AppError> {
+        let settings = &config.settings;
+        let table = match settings.costs.prices_file.clone() {
+            None => ModelTable::built_in(),
+            Some(path) => ModelTable::built_in().with_file(path)?,
+        };
+        let name = settings.llm.model.as_ref().ok_or(AppError::NoModel)?;
+        let spec = ModelSpec::parse(name.as_str(), &table, settings.llm.api_base.is_some())?;
+        let chosen = match spec {
+            ModelSpec::Scripted(path) => {
+                let path = world.cwd.join(path);
+                let name = format!("scripted/{}", path.display()).into();
+                Self::from_script(name, Script::load(&path)?, table)
+            }
+            ModelSpec::Replay(path) => Self::from_recording(world.cwd.join(path), table)?,
+            ModelSpec::Remote { .. } => {
+                // An address of one's own has models of one's own.
+                let meant = table.suggest_for(&spec).filter(|_| settings.llm.api_base.is_none());
+                if meant.is_some() {
+                    let question = did_you_mean(meant.as_deref());
+                    log::warn!("the model {spec} is not in the model table{question}");
+                }
+                Self::from_spec(spec, table)
+            }
+        };
+        let is_free = settings.limits.budget_usd.is_none()
+            || settings.costs.unknown_price == UnknownPricePolicy::Warn;
+        if is_free || chosen.limits.price.is_some() {
+            Ok(chosen)
+        } else {
+            Err(AppError::NoPrice(chosen.name().to_string()))
+        }
+    }
+
+    /// Returns a model that plays this script.
+    pub fn scripted(name: impl Into<Arc<str>>, script: Script) -> Self {
+        Self::from_script(name.into(), script, ModelTable::built_in())
+    }
+
+    fn from_script(name: Arc<str>, script: Script, table: ModelTable) -> Self {
+        let facts = config::ModelLimits {
+            price: script.price,
+            window: script.window,
+            max_output: script.max_output,
+        };
+        Self { source: ModelSource::Script { name, script }, limits: facts, models: table }
+    }
+
+    /// What was recorded costs what it cost then.
+    fn from_recording(path: PathBuf, table: ModelTable) -> Result<Self, AppError> {
+        let recorded = Recording::load(&path).map_err(ConnectError::from)?;
+        let recorded = ModelSpec::parse(recorded.first_model(), &table, true)?;
+        let source = ModelSource::Named(ModelSpec::Replay(path));
+        Ok(Self { source, ..Self::from_spec(recorded, table) })
+    }
+
+    fn from_spec(spec: ModelSpec, table: ModelTable) -> Self {
+        let row = table.lookup(&spec);
+        let facts = config::ModelLimits {
+            price: row.and_then(|row| row.price),
+            window: row.and_then(|row| row.window),
+            max_output: row.and_then(|row| row.max_output),
+        };
+        Self { source: ModelSource::Named(spec), limits: facts, models: table }
+    }
+
+    /// Returns what the model is called, as `provider/name`.
+    pub fn name(&self) -> Arc<str> {
+        match &self.source {
+            ModelSource::Named(spec) => spec.to_string().into(),
+            ModelSource::Script { name, .. } => Arc::clone(name),
+        }
+    }
+
+    /// Checks whether the model can be reached as it is set up, without reaching for it.
+    ///
+    /// # Errors
+    ///
+    /// Fails when something is missing or wrong: its key, its address.
+    pub fn check(&self, config: &Config, world: &ProcessEnv) -> Result<(), AppError> {
+        let session =
+            ModelSession { name: "", position: ScriptPosition::default(), recorder: &None };
+        self.connect(config, world, &session).map(drop)
+    }
+
+    /// Returns the model, ready to be asked.
+    ///
+    /// # Errors
+    ///
+    /// Fails when something is missing or wrong in the set-up: its key, its address.
+    pub(super) fn connect(
+        &self,
+        config: &Config,
+        world: &ProcessEnv,
+        session: &ModelSession<'_>,
+    ) -> Result<Box<dyn Model>, AppError> {
+        let ModelSession { name, position, recorder: record } = session;
+        let position = position.clone();
+        match &self.source {
+            ModelSource::Script { script, .. } => {
+                Ok(Box::new(ScriptedModel::new(script.clone(), position)))
+            }
+            ModelSource::Named(spec) => {
+                let llm = &config.settings.llm;
+                let wire = ModelConnectionSettings {
+                    api_base: llm.api_base.as_ref().map(|url| url.as_str().to_owned()),
+                    api_key_env: llm.api_key_env.as_ref().map(|name| name.as_str().to_owned()),
+                    allow_http: llm.allow_http,
+                    stream: llm.stream,
+                    prompt_caching: llm.prompt_caching,
+                    cache_key: Some((*name).to_owned()),
+                    recorder: (*record).clone(),
+                    timeout: llm.timeout.into(),
+                    idle_timeout: llm.idle_timeout.into(),
+                    position,
+                    ..ModelConnectionSettings::default()
+                };
+                let env = |name: &str| world.variable(name).map(str::to_owned);
+                Ok(connect(spec, &wire, &self.models, &env)?)
+            }
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Everything that a run needs, found and checked before anything begins.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::context::WorkspaceDiff;
+use super::error::AppError;
+use super::process_env::ProcessEnv;
+use super::resolved_model::ResolvedModel;
+use super::sandbox::Sandbox;
+use super::schema_check::SchemaCheck;
+use super::tool_registry;
+use crate::config::{Agent, Config};
+use crate::hooks::Hooks;
+use crate::llm::Recorder;
+use crate::workspace::WorkspaceRoot;
+
+/// Everything that a run needs, found and checked before anything begins.
+#[derive(Clone)]
+pub struct RunSetup {
+    /// The configuration.
+    pub config: Config,
+    /// What surrounds the program.
+    pub env: ProcessEnv,
+    /// The agent.
+    pub agent: Agent,
+    /// The model.
+    pub model: ResolvedModel,
+    /// Where commands run.
+    pub sandbox: Sandbox,
+    /// Whether anything is changed.
+    pub effect_mode: EffectMode,
+    /// The JSON Schema of the answer.
+    pub schema: Option<Arc<Value>>,
+    /// Where the exchange with the model is written down.
+    pub recorder: Option<Recorder>,
+    pub(super) diff: Option<WorkspaceDiff>,
+    pub(super) root: WorkspaceRoot,
+    pub(super) hook_depth: u32,
+}
+
+/// Whether a run changes anything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EffectMode {
+    /// It does.
+    #[default]
+    Real,
+    /// What would change something is described.
+    DryRun,
+}
+
+/// Returns whether a workspace is the root folder, or has the user's home in it.
+fn contains_home(workspace: &Path, home: Option<&Path>) -> bool {
+    let home = home.and_then(|home| home.canonicalize().ok());
+    workspace.parent().is_none() || home.is_some_and(|home| home.starts_with(workspace))
+}
+
+/// The variable that tells how many hooks are around this process.
+const HOOK_DEPTH_VARIABLE: &str = "ARCHITECT_HOOK_DEPTH";
+
+impl RunSetup {
+    /// Returns what a run of this agent with this model needs.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the agent is unknown, the workspace can't be opened, the required confinement can't be had, or this
+    /// process was started by too many hooks.
+    pub fn new(
+        config: Config,
+        world: ProcessEnv,
+        agent: &str,
+        model: ResolvedModel,
+    ) -> Result<Self, AppError> {
+        let depth =
+            world.variable(HOOK_DEPTH_VARIABLE).and_then(|depth| depth.parse().ok()).unwrap_or(0);
+        Hooks::check_depth(depth)?;
+        let agent = config.agent(agent)?;
+        let settings = tool_registry::tool_settings(&config, &agent, EffectMode::Real)?;
+        let path = config.workspace.clone();
+        let root = WorkspaceRoot::open(&path)
+            .map_err(|cause| AppError::Workspace { path: path.clone(), cause })?;
+        if root.path().to_str().is_none() {
+            // The confinement of commands, the configuration and the journal hold the path as text.
+            let cause = io::Error::new(io::ErrorKind::InvalidInput, "its path is not UTF-8");
+            return Err(AppError::Workspace { path: root.path().to_owned(), cause });
+        }
+        let is_named = config.settings.workspace.root.is_some();
+        if !is_named && contains_home(root.path(), world.folders().home.as_deref()) {
+            return Err(AppError::HomeAsWorkspace(root.path().to_owned()));
+        }
+        let guarded = settings.guardrails.guarded_files(&root, &settings.rules);
+        let sandbox = Sandbox::new(&config, &world, root.path().to_owned(), guarded)?;
+        Ok(Self {
+            config,
+            env: world,
+            agent,
+            model,
+            sandbox,
+            effect_mode: EffectMode::Real,
+            schema: None,
+            recorder: None,
+            diff: None,
+            root,
+            hook_depth: depth,
+        })
+    }
+
+    /// Returns the same with another configuration, of the same workspace.
+    pub fn with_config(&self, config: Config) -> Self {
+        Self { config, ..self.clone() }
+    }
+
+    /// Returns the same for another agent, whose answer is free.
+    pub fn with_agent(&self, agent: Agent) -> Self {
+        Self { agent, schema: None, ..self.clone() }
+    }
+
+    /// Returns the same for an answer that satisfies this JSON Schema.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the schema is none.
+    pub fn with_schema(mut self, schema: Value) -> Result<Self, AppError> {
+        SchemaCheck::new(&schema)?;
+        self.schema = Some(Arc::new(schema));
+        Ok(self)
+    }
+}

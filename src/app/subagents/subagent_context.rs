@@ -1,0 +1,53 @@
+//! Who can be dispatched, and what they share with who dispatches them.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::SubagentClock;
+use crate::app::run_setup::RunSetup;
+use crate::app::shared_resources::SharedResources;
+use crate::config::{Agent, ConfigProblem};
+use crate::journal::{SessionId, SessionStore};
+use crate::model::matches_wildcard;
+use crate::tools::permission::Confirmer;
+
+/// Who can be dispatched from one run, and what they share with it.
+pub(in crate::app) struct SubagentContext {
+    /// The set-up of the dispatching run.
+    pub(in crate::app) setup: RunSetup,
+    /// Its session.
+    pub(in crate::app) session: SessionId,
+    /// Where sub-agents are written down, if at all.
+    pub(in crate::app) store: Option<SessionStore>,
+    /// What the session remembers, for going on with a sub-agent's session by itself.
+    pub(in crate::app) options: Value,
+    /// Who can be asked.
+    pub(in crate::app) confirm: Arc<dyn Confirmer>,
+    /// What they share.
+    pub(in crate::app) shared: SharedResources,
+    /// By which clock they go.
+    pub(in crate::app) clock: SubagentClock,
+}
+
+impl SubagentContext {
+    /// Returns the agents that can be dispatched.
+    pub(super) fn agents(&self) -> impl Iterator<Item = Agent> + '_ {
+        self.setup.config.agents()
+    }
+
+    /// Returns an agent as it works when it is dispatched: with tools that its dispatcher has too.
+    ///
+    /// # Errors
+    ///
+    /// Fails when there is no such agent, with the one that is most like it.
+    pub(super) fn agent(&self, name: &str, inherited: &[Arc<str>]) -> Result<Agent, ConfigProblem> {
+        let agent = self.setup.config.agent(name)?;
+        let has =
+            |tool: &&Arc<str>| agent.allowed_tools.iter().any(|own| matches_wildcard(own, tool));
+        let allowed_tools = inherited.iter().filter(has).map(ToString::to_string).collect();
+        // The strictest mode is the first one.
+        let confirm_mode = agent.confirm_mode.min(self.setup.agent.confirm_mode);
+        Ok(Agent { allowed_tools, confirm_mode, ..agent })
+    }
+}

@@ -1,0 +1,183 @@
+//! The tools of a run, as the settings have them.
+
+use std::sync::Arc;
+
+use super::mcp;
+use super::run_setup::EffectMode;
+use super::sandbox::Sandbox;
+use super::session_results::SessionResults;
+use super::shared_resources::SharedResources;
+use super::subagents::{SubagentContext, dispatch_tool};
+use super::tool_names;
+use crate::config::{self, Agent, Config, ConfigProblem, PathPattern, PermissionsConfig};
+use crate::machine::Conversation;
+use crate::model::{ConversationItem, matches_wildcard};
+use crate::net::Secrets;
+use crate::tools::permission::{
+    BlockedCommands, CommandScope, ConfirmMode, Confirmer, FilePatterns, GuardrailLimits,
+    Guardrails, OffLimits, PermissionRule, PermissionRules, QuotaUsage, Repositories,
+};
+use crate::tools::{
+    CommandSettings, FileDeletion, MaxResultTokens, READ_OUTPUT, ToolRegistry, ToolSettings,
+    standard_tools,
+};
+use crate::workspace::WorkspaceRoot;
+
+/// The tool that the settings can take away.
+const RUN_COMMAND: &str = "run_command";
+
+/// Returns the tools of a run.
+pub(super) fn build_registry(
+    config: &Config,
+    agent: &Agent,
+    root: &WorkspaceRoot,
+    sandbox: &Sandbox,
+    effect: EffectMode,
+    means: ToolDeps<'_>,
+) -> Result<ToolRegistry, ConfigProblem> {
+    let mut settings = tool_settings(config, agent, effect)?;
+    settings.guardrails.off_limits = OffLimits::new(sandbox.model.policy());
+    settings.guardrails.repositories = Repositories::new(&sandbox.model.policy().workspace);
+    let mut tools = standard_tools(root, &sandbox.model, &settings);
+    if !config.settings.commands.enabled {
+        tools.retain(|tool| &*tool.spec().name != RUN_COMMAND);
+    }
+    let foreign: Vec<_> = mcp::server_tools(&means.shared.servers).collect();
+    if let Some(crew) = means.subagents {
+        let names = tools.iter().chain(&foreign).map(|tool| Arc::clone(&tool.spec().name));
+        let has =
+            |tool: &Arc<str>| agent.allowed_tools.iter().any(|own| matches_wildcard(own, tool));
+        let names: Vec<Arc<str>> = names.chain([READ_OUTPUT.into()]).filter(has).collect();
+        tools.push(dispatch_tool(crew, names));
+    }
+    tools.extend(foreign);
+    let account = means.shared.quota.clone();
+    let registry = ToolRegistry::new(tools, settings)
+        .with_confirmer(means.confirm)
+        .with_shared_quota(account)
+        .with_secrets(means.secrets);
+    Ok(match means.results {
+        Some(whole) => registry.with_results(Arc::new(whole)),
+        None => registry,
+    })
+}
+
+/// What the tools of one run need of it.
+pub(super) struct ToolDeps<'a> {
+    /// Who is asked.
+    pub(super) confirm: Arc<dyn Confirmer>,
+    /// What it has in common with other runs of the task.
+    pub(super) shared: &'a SharedResources,
+    /// Where the whole of long results is kept; none for memory.
+    pub(super) results: Option<SessionResults>,
+    /// Who can be dispatched; nobody by who is dispatched.
+    pub(super) subagents: Option<SubagentContext>,
+    /// What no result may contain.
+    pub(super) secrets: Secrets,
+}
+
+/// Returns what a session has done so far, as far as its limits are concerned.
+pub(super) fn used_quota(conversation: &Conversation) -> QuotaUsage {
+    let mut used = QuotaUsage::default();
+    for entry in conversation.entries() {
+        let ConversationItem::Exchange(exchange) = &entry.item else { continue };
+        for (call, result) in exchange.reply().calls().zip(exchange.results()) {
+            used.commands += u64::from(&*call.name == RUN_COMMAND);
+            for change in &result.changes {
+                used.files.insert(Arc::clone(&change.path));
+                used.lines += change.added + change.removed;
+            }
+        }
+    }
+    used
+}
+
+/// Returns the settings of the tools.
+///
+/// # Errors
+///
+/// Fails when a rule, a pattern or an expression is none.
+pub(super) fn tool_settings(
+    config: &Config,
+    agent: &Agent,
+    effect: EffectMode,
+) -> Result<ToolSettings, ConfigProblem> {
+    let settings = &config.settings;
+    let commands = &settings.commands;
+    let key = format!("agents.{}.allowed_tools", agent.name);
+    for entry in &agent.allowed_tools {
+        tool_names::check_tool_name(entry).map_err(|error| config.problem_with(&key, error))?;
+    }
+    Ok(ToolSettings {
+        allowed_tools: Some(agent.allowed_tools.clone()),
+        mode: match agent.confirm_mode {
+            config::ConfirmModeSetting::ConfirmAll => ConfirmMode::ConfirmAll,
+            config::ConfirmModeSetting::ConfirmSensitive => ConfirmMode::ConfirmSensitive,
+            config::ConfirmModeSetting::Yolo => ConfirmMode::Yolo,
+        },
+        rules: parse_rules(config)?,
+        guardrails: parse_guardrails(config)?,
+        commands: CommandSettings {
+            default_timeout: commands.default_timeout.0.div_ceil(1_000_000).max(1),
+            max_output_lines: commands.max_output_lines as usize,
+        },
+        delete: if settings.workspace.allow_delete {
+            FileDeletion::Allowed
+        } else {
+            FileDeletion::Refused
+        },
+        execution: match effect {
+            EffectMode::Real => crate::tools::ExecutionMode::Real,
+            EffectMode::DryRun => crate::tools::ExecutionMode::DryRun,
+        },
+        max_result_tokens: MaxResultTokens(settings.context.max_tool_result_tokens.0),
+    })
+}
+
+fn parse_rules(config: &Config) -> Result<PermissionRules, ConfigProblem> {
+    let PermissionsConfig { deny, ask, allow, .. } = &config.settings.permissions;
+    for (key, texts) in
+        [("permissions.deny", deny), ("permissions.ask", ask), ("permissions.allow", allow)]
+    {
+        for text in texts {
+            PermissionRule::parse(text)
+                .map_err(|error| config.problem_with(key, error.to_string()))?;
+            tool_names::check_tool_name(text).map_err(|error| config.problem_with(key, error))?;
+        }
+    }
+    PermissionRules::parse(deny, ask, allow)
+        .map_err(|error| config.problem_with("permissions.deny", error.to_string()))
+}
+
+fn parse_guardrails(config: &Config) -> Result<Guardrails, ConfigProblem> {
+    let (guardrails, commands) = (&config.settings.guardrails, &config.settings.commands);
+    let files = |key: &str, patterns: &[PathPattern]| {
+        let texts: Vec<&str> = patterns.iter().map(PathPattern::as_str).collect();
+        FilePatterns::parse(&texts).map_err(|error| config.problem_with(key, error.to_string()))
+    };
+    let blocked = BlockedCommands::parse(&commands.blocked_patterns)
+        .map_err(|error| config.problem_with("commands.blocked_patterns", error.to_string()))?;
+    Ok(Guardrails {
+        protected: files("guardrails.protected_files", &guardrails.protected_files)?,
+        sensitive: files("guardrails.sensitive_files", &guardrails.sensitive_files)?,
+        off_limits: OffLimits::default(),
+        repositories: Repositories::default(),
+        blocked,
+        safe: commands.safe_commands.clone(),
+        commands: match commands.allowed_only {
+            true => CommandScope::AllowedOnly,
+            false => CommandScope::All,
+        },
+        limits: quota_limits(config),
+    })
+}
+
+/// Returns how much a task may change.
+pub(super) fn quota_limits(config: &Config) -> GuardrailLimits {
+    let guardrails = &config.settings.guardrails;
+    GuardrailLimits {
+        files: guardrails.max_files_modified.map(u64::from),
+        lines: guardrails.max_lines_changed,
+        commands: guardrails.max_commands_executed.map(u64::from),
+    }
+}

@@ -1,0 +1,92 @@
+//! Which stored session a command is about.
+
+use std::path::PathBuf;
+
+use architect::app::{ProcessEnv, collect_secrets, open_store};
+use architect::journal::{SessionHistory, SessionId, SessionStore};
+use architect::net::Secrets;
+use architect::view::sanitize;
+
+use super::args::{LastArgs, LayerArgs};
+use super::error::CliError;
+use super::{config_options, output};
+
+/// The store of the sessions, as seen from a folder.
+pub(crate) struct SessionLookup {
+    pub(crate) store: SessionStore,
+    /// The keys that are masked in what is stored.
+    pub(crate) secrets: Secrets,
+    /// The folder that `last` is about.
+    folder: PathBuf,
+    any_folder: bool,
+}
+
+/// The name of the session that was written to last.
+const LAST: &str = "last";
+
+const BEGIN_HINT: &str = "`architect run \"…\"` begins one";
+
+impl SessionLookup {
+    /// Opens the store that the options name.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the configuration is wrong, or the store can't be opened.
+    pub(crate) fn open(
+        layers: &LayerArgs,
+        last: LastArgs,
+        world: &ProcessEnv,
+    ) -> Result<Self, CliError> {
+        let config = config_options::load_layers(layers, world)?;
+        let (store, secrets) = (open_store(&config, world)?, collect_secrets(&config, world));
+        let folder = config.workspace.canonicalize().unwrap_or(config.workspace);
+        Ok(Self { open_store, collect_secrets, folder, any_folder: last.any_folder })
+    }
+
+    /// Returns the session that a name means.
+    ///
+    /// # Errors
+    ///
+    /// Fails when it means none, or several.
+    pub(crate) fn find(&self, name: &str) -> Result<SessionId, CliError> {
+        if name == LAST && self.store.list()?.is_empty() {
+            return Err(CliError::usage("no session is stored").hint(BEGIN_HINT));
+        }
+        if name != LAST || self.any_folder {
+            return Ok(self.store.resolve(name)?);
+        }
+        if let Some(session) = self.store.last_in_folder(&self.folder)? {
+            return Ok(session);
+        }
+        let folder = sanitize::line(&self.folder.to_string_lossy()).into_owned();
+        let failure = CliError::usage(format!("no session of this folder is stored: {folder}"));
+        let hint = match self.store.resolve(LAST) {
+            Ok(other) => format!("--any-folder takes the last one of any folder: {other}"),
+            Err(_) => BEGIN_HINT.to_owned(),
+        };
+        Err(failure.hint(hint))
+    }
+
+    /// Returns the session that a name means, after telling its folder where that is not the one that the command was
+    /// typed in.
+    ///
+    /// # Errors
+    ///
+    /// Fails when it means none, or several.
+    pub(crate) fn find_and_report_folder(&self, name: &str) -> Result<SessionId, CliError> {
+        let session = self.find(name)?;
+        let past = self.store.replay(session, |_, _, _| {}).ok();
+        if let Some(told) = past.and_then(|(past, _)| self.other_folder_note(&past)) {
+            output::print_stderr(&told);
+        }
+        Ok(session)
+    }
+
+    /// Returns where a session works, for people, when that is not this folder. An imported one goes on in this folder.
+    pub(crate) fn other_folder_note(&self, past: &SessionHistory) -> Option<String> {
+        let root = &past.setup.workspace.root;
+        let is_here = *root == self.folder || past.is_imported_setup();
+        let root = sanitize::line(&root.to_string_lossy()).into_owned();
+        (!is_here).then(|| format!("Session {} works in {root}.", past.header.session))
+    }
+}

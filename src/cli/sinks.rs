@@ -1,0 +1,127 @@
+//! Who is told of a run: standard output, the log on standard error, files.
+
+use std::io::{self, IsTerminal};
+use std::sync::Arc;
+
+use architect::app::ProcessEnv;
+use architect::config::{self, Config};
+use architect::runner::SystemClock;
+use architect::view::ci_commands::CommandEscaper;
+use architect::view::human::{
+    self, HumanLog, LogStyle, PauseDrawing, can_redraw, should_use_color,
+};
+use architect::view::{
+    AnswerDestination, JsonSink, Lang, OptionalSink, ReportSink, Reporter, StreamJsonSink, TextSink,
+};
+use architect::workspace::open_for_append;
+
+use super::args::{ColorArg, OutputArgs, OutputFormat};
+use super::error::CliError;
+use super::output;
+
+/// Who is told of a run.
+pub(crate) struct Sinks {
+    pub(crate) reporter: Reporter,
+    /// Keeps the log from drawing while the user is asked.
+    pub(crate) pause_drawing: Option<PauseDrawing>,
+    /// Whether standard output is a terminal; one that is gone does not say so any more.
+    pub(crate) is_terminal: bool,
+}
+
+/// Returns what standard output carries.
+pub(crate) fn output_format(args: &OutputArgs) -> OutputFormat {
+    match args.output_format {
+        Some(format) => format,
+        None if args.json => OutputFormat::Json,
+        None => OutputFormat::Text,
+    }
+}
+
+/// Returns who is told of a run.
+///
+/// # Errors
+///
+/// Fails when the log file can't be opened, or the system has no threads for writing.
+pub(crate) fn open_sinks(
+    args: &OutputArgs,
+    config: &Config,
+    world: &ProcessEnv,
+) -> Result<Sinks, CliError> {
+    let failed = |error: io::Error| CliError::failed(format!("could not start writing: {error}"));
+    let mut outputs: Vec<Box<dyn ReportSink>> = Vec::new();
+    let mut hush = None;
+    let logs_live =
+        !args.quiet && can_redraw(io::stderr().is_terminal(), |name| variable(world, name));
+    if !args.quiet {
+        let log = open_log(args, config, world, logs_live).map_err(failed)?;
+        hush = Some(log.pause_drawing());
+        outputs.push(Box::new(OptionalSink::new(log, "log")));
+    }
+    if let Some(path) = &config.settings.logging.file {
+        let file = open_for_append(&config.workspace, path).map_err(|error| {
+            CliError::usage(format!("could not open the log file {}: {error}", path.display()))
+        })?;
+        let file = StreamJsonSink::new(file).map_err(failed)?;
+        outputs.push(Box::new(OptionalSink::new(file, "log file")));
+    }
+    let stdout = io::stdout();
+    let is_terminal = stdout.is_terminal();
+    let place = match is_terminal {
+        true if logs_live && config.settings.llm.stream => AnswerDestination::SharedTerminal,
+        true => AnswerDestination::Terminal,
+        false => AnswerDestination::NonTerminal,
+    };
+    let is_read = output::is_read_by_ci();
+    outputs.push(match output_format(args) {
+        OutputFormat::Text => {
+            Box::new(TextSink::new(CommandEscaper::new(stdout, is_read), place).map_err(failed)?)
+        }
+        OutputFormat::Json => Box::new(JsonSink::new(stdout).map_err(failed)?),
+        OutputFormat::StreamJson => Box::new(StreamJsonSink::new(stdout).map_err(failed)?),
+    });
+    Ok(Sinks { reporter: Reporter::new(outputs), pause_drawing: hush, is_terminal })
+}
+
+fn open_log(
+    args: &OutputArgs,
+    config: &Config,
+    world: &ProcessEnv,
+    is_live: bool,
+) -> io::Result<HumanLog> {
+    let color = match args.color {
+        ColorArg::Auto => human::ColorChoice::Auto,
+        ColorArg::Always => human::ColorChoice::Always,
+        ColorArg::Never => human::ColorChoice::Never,
+    };
+    let is_styled =
+        should_use_color(color, io::stderr().is_terminal(), |name| variable(world, name));
+    let stderr = CommandEscaper::new(io::stderr(), output::is_read_by_ci());
+    let look = LogStyle {
+        lang: log_language(config),
+        has_color: should_use_color,
+        shows_costs: args.show_costs,
+    };
+    if can_redraw {
+        HumanLog::live(stderr, look, Arc::new(SystemClock::start()), terminal_width)
+    } else {
+        HumanLog::plain(stderr, look)
+    }
+}
+
+fn log_language(config: &Config) -> Lang {
+    match config.settings.language {
+        config::LanguageSetting::En => Lang::En,
+        config::LanguageSetting::Es => Lang::Es,
+    }
+}
+
+fn variable(world: &ProcessEnv, name: &str) -> Option<String> {
+    world.variable(name).map(str::to_owned)
+}
+
+/// Returns how wide the terminal of the log is now.
+fn terminal_width() -> usize {
+    const USUAL: usize = 80;
+    let size = rustix::termios::tcgetwinsize(io::stderr());
+    size.map_or(USUAL, |size| if size.ws_col == 0 { USUAL } else { size.ws_col.into() })
+}

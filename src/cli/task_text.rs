@@ -1,0 +1,84 @@
+//! Where the task comes from: an argument, a file, or standard input when that is asked for.
+
+use std::fs;
+use std::io::{self, IsTerminal, Read};
+
+use super::error::CliError;
+
+/// The largest task, in bytes.
+const MAX_TASK_BYTES: u64 = 10 * 1024 * 1024;
+
+/// Returns the task. With a prompt, standard input is read only on request: waiting for the end of an input that never
+/// ends is the most common way for a headless program to hang.
+pub(crate) fn read_task(prompt: Option<&str>, append_stdin: bool) -> Result<String, CliError> {
+    let mut task = match prompt {
+        Some("-") => read_stdin()?,
+        Some(prompt) => match prompt.strip_prefix('@') {
+            Some(path) => read_file(path)?,
+            None => prompt.to_owned(),
+        },
+        None if append_stdin => String::new(),
+        None => {
+            return Err(CliError::usage("there is no task")
+                .hint("give it as an argument: architect run \"…\"")
+                .hint("`architect run -` reads it from standard input, `architect run @FILE` from a file"));
+        }
+    };
+    if append_stdin && prompt != Some("-") {
+        let input = read_stdin()?;
+        task = [task.trim_end(), input.as_str()].join(if task.is_empty() { "" } else { "\n\n" });
+    }
+    if task.trim().is_empty() {
+        let read = match prompt {
+            Some("-") => " (nothing came from standard input)",
+            _ if append_stdin => " (nothing came from standard input either)",
+            Some(_) | None => "",
+        };
+        return Err(
+            CliError::usage(format!("the task is empty{read}")).hint("say what is to be done")
+        );
+    }
+    Ok(task)
+}
+
+fn read_stdin() -> Result<String, CliError> {
+    let stdin = io::stdin().lock();
+    if stdin.is_terminal() {
+        super::output::print_stderr("Reading the task from the terminal; end it with Ctrl-D.");
+    }
+    decode_text(stdin, "standard input")
+}
+
+fn read_file(path: &str) -> Result<String, CliError> {
+    let unreadable = |error: io::Error| {
+        CliError::usage(format!("could not read the task from {path}: {error}"))
+            .hint("a task that begins with @ names a file")
+    };
+    // A FIFO or a device could block for ever, or never end.
+    if !fs::metadata(path).map_err(unreadable)?.is_file() {
+        return Err(CliError::usage(format!("{path} is not a regular file")));
+    }
+    decode_text(fs::File::open(path).map_err(unreadable)?, path)
+}
+
+fn decode_text(from: impl Read, name: &str) -> Result<String, CliError> {
+    let mut bytes = Vec::new();
+    let read = from.take(MAX_TASK_BYTES + 1).read_to_end(&mut bytes);
+    read.map_err(|error| CliError::usage(format!("could not read {name}: {error}")))?;
+    if bytes.len() as u64 > MAX_TASK_BYTES {
+        return Err(CliError::usage(format!(
+            "the task from {name} is longer than {MAX_TASK_BYTES} bytes"
+        )));
+    }
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(text),
+        Err(error) if error.as_bytes().contains(&0) => {
+            Err(CliError::usage(format!("what comes from {name} is no text")))
+        }
+        // A diff may well have a line in another encoding.
+        Err(error) => {
+            log::warn!("{name} is not all UTF-8; what is not was replaced by \u{fffd}");
+            Ok(String::from_utf8_lossy(error.as_bytes()).into_owned())
+        }
+    }
+}

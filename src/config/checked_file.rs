@@ -1,0 +1,175 @@
+//! Reading a file that somebody else may have written, or put there instead of a file.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::OFlags;
+use thiserror::Error;
+
+use super::origin::ConfigDocument;
+
+/// The largest configuration file that is read.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// Why a file could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ConfigFileError {
+    /// It is not there.
+    #[error("could not find {}", .0.display())]
+    Missing(PathBuf),
+    /// The system refuses.
+    #[error("could not read {}: {}", .0.display(), .1)]
+    Io(PathBuf, String),
+    /// It is a folder, a pipe, a device.
+    #[error("{} is not a regular file", .0.display())]
+    NotAFile(PathBuf),
+    /// It is larger than any configuration.
+    #[error("{} is larger than {MAX_FILE_BYTES} bytes", .0.display())]
+    TooLarge(PathBuf),
+    /// It is not text.
+    #[error("{} is not UTF-8 text (byte {})", .0.display(), .1)]
+    NotUtf8(PathBuf, usize),
+    /// Others could have written it.
+    #[error("{} can be written by every user of this machine", .0.display())]
+    WorldWritable(PathBuf),
+    /// It belongs to somebody else.
+    #[error("{} belongs to another user (uid {})", .0.display(), .1)]
+    OtherOwner(PathBuf, u32),
+}
+
+/// Who may have written a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OwnerCheck {
+    /// The user of this process, or the system's administrator.
+    UserOrRoot,
+    /// Whoever; but not everybody.
+    NotWorldWritable,
+    /// Whoever.
+    Unchecked,
+}
+
+/// Reads a text file; none when there is no such file.
+pub(super) fn read_file(
+    path: &Path,
+    author: OwnerCheck,
+) -> Result<Option<Arc<ConfigDocument>>, ConfigFileError> {
+    let failed = |error: &io::Error| ConfigFileError::Io(path.to_owned(), error.to_string());
+    let file = match open_nonblocking(path) {
+        Ok(file) => file,
+        Err(error) if is_absent(&error) => return Ok(None),
+        Err(error) => return Err(failed(&error)),
+    };
+    let data = file.metadata().map_err(|error| failed(&error))?;
+    if !data.is_file() {
+        return Err(ConfigFileError::NotAFile(path.to_owned()));
+    }
+    check_owner(path, author, data.mode(), data.uid())?;
+    let mut bytes = Vec::new();
+    // One byte more tells a file that is too large, also when it grows meanwhile.
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(|error| failed(&error))?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        return Err(ConfigFileError::TooLarge(path.to_owned()));
+    }
+    let text = String::from_utf8(bytes).map_err(|error| {
+        ConfigFileError::NotUtf8(path.to_owned(), error.utf8_error().valid_up_to())
+    })?;
+    Ok(Some(ConfigDocument::new(path.to_owned(), &text)))
+}
+
+/// Reads a text file that has to be there.
+pub(super) fn read_required_file(
+    path: &Path,
+    author: OwnerCheck,
+) -> Result<Arc<ConfigDocument>, ConfigFileError> {
+    read_file(path, author)?.ok_or_else(|| ConfigFileError::Missing(path.to_owned()))
+}
+
+/// Opens without waiting for the other end of a pipe.
+fn open_nonblocking(path: &Path) -> io::Result<File> {
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits();
+    OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path)
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+fn check_owner(
+    path: &Path,
+    author: OwnerCheck,
+    mode: u32,
+    owner: u32,
+) -> Result<(), ConfigFileError> {
+    let me = rustix::process::geteuid().as_raw();
+    if author != OwnerCheck::Unchecked && mode & 0o002 != 0 {
+        Err(ConfigFileError::WorldWritable(path.to_owned()))
+    } else if author == OwnerCheck::UserOrRoot && owner != me && owner != 0 {
+        Err(ConfigFileError::OtherOwner(path.to_owned(), owner))
+    } else {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::process::Command;
+
+    use super::*;
+
+    fn read_text(path: &Path) -> Result<Option<String>, ConfigFileError> {
+        read_file(path, OwnerCheck::UserOrRoot)
+            .map(|found| found.map(|document| document.text().to_owned()))
+    }
+
+    #[test]
+    fn an_absent_file_is_none_and_a_link_to_a_file_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("a"), folder.path().join("b"));
+        assert_eq!(read_text(&file).unwrap(), None);
+        assert_eq!(read_text(&file.join("below")).unwrap(), None);
+        fs::write(&file, "x").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        assert_eq!(read_text(&link).unwrap().as_deref(), Some("x"));
+        assert_eq!(read_text(&file.join("below")).unwrap(), None);
+    }
+
+    /// Fault K6: none of these blocks, and each says what it is.
+    #[test]
+    fn what_is_no_text_file_is_refused_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.toml");
+        assert!(matches!(read_text(folder.path()), Err(ConfigFileError::NotAFile(_))));
+        let fifo = folder.path().join("fifo");
+        assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        assert!(matches!(read_text(&fifo), Err(ConfigFileError::NotAFile(_))));
+        File::create(&path).unwrap().set_len(1 << 30).unwrap();
+        assert!(matches!(read_text(&path), Err(ConfigFileError::TooLarge(_))));
+        fs::write(&path, b"a = \"\xff\"").unwrap();
+        assert_eq!(read_text(&path), Err(ConfigFileError::NotUtf8(path, 5)));
+    }
+
+    /// Fault K7.
+    #[test]
+    fn what_others_could_have_written_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.toml");
+        fs::write(&path, "").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+        assert!(matches!(read_text(&path), Err(ConfigFileError::WorldWritable(_))));
+        assert!(read_file(&path, OwnerCheck::NotWorldWritable).is_err());
+        assert!(read_file(&path, OwnerCheck::Unchecked).is_ok());
+        let me = rustix::process::geteuid().as_raw();
+        assert!(check_owner(&path, OwnerCheck::UserOrRoot, 0o644, me).is_ok());
+        assert!(check_owner(&path, OwnerCheck::UserOrRoot, 0o644, 0).is_ok());
+        assert_eq!(
+            check_owner(&path, OwnerCheck::UserOrRoot, 0o644, me + 1),
+            Err(ConfigFileError::OtherOwner(path.clone(), me + 1))
+        );
+        assert!(check_owner(&path, OwnerCheck::NotWorldWritable, 0o644, me + 1).is_ok());
+    }
+}

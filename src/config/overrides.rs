@@ -1,0 +1,306 @@
+//! What is typed: variables of the environment, `--set`, and the other options of the command line.
+
+use std::sync::Arc;
+
+use super::effective::ReadReport;
+use super::keys::{self, KEYS, KeyMatch, KeySpec, MergeStrategy};
+use super::origin::{LayerRank, OriginSource, ValueOrigin};
+use super::problem::{ConfigNotice, ConfigProblem, NoticeCause, ProblemKind};
+use super::setting_value::parse_list;
+use super::value_tree::{self, ConfigNode, ConfigTable, ConfigValue};
+use crate::model::{did_you_mean, nearest};
+
+/// An option of the command line that stands for a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OptionOverride {
+    /// The key.
+    pub key: &'static str,
+    /// The value; for a list one of its items, so that the option can be repeated.
+    pub value: String,
+    /// The option, as typed.
+    pub option: String,
+}
+
+/// What every variable for this program begins with.
+const VARIABLE_PREFIX: &str = "ARCHITECT_";
+
+/// The variable that names a configuration file, as `--config` does.
+pub(super) const CONFIG_VARIABLE: &str = "ARCHITECT_CONFIG";
+/// The variable that names a profile, as `--profile` does.
+pub(super) const PROFILE_VARIABLE: &str = "ARCHITECT_PROFILE";
+
+/// The variable that trusts the project's folder for one run, as `--trust` does.
+pub const TRUST_VARIABLE: &str = "ARCHITECT_TRUST";
+
+/// Variables that this program sets for the processes it starts; they reach it when one of those starts it again.
+const CHILD_PROCESS_VARIABLES: [&str; 6] = [
+    "ARCHITECT_CALL_ID",
+    "ARCHITECT_EDITED_FILE",
+    "ARCHITECT_HOOK",
+    "ARCHITECT_HOOK_DEPTH",
+    "ARCHITECT_SESSION_ID",
+    "ARCHITECT_WORKSPACE",
+];
+
+/// Variables that stand for options which are no keys.
+const OPTION_VARIABLES: [&str; 3] = [CONFIG_VARIABLE, PROFILE_VARIABLE, TRUST_VARIABLE];
+
+/// Returns the variable that stands for a key: `llm.model` is `ARCHITECT_LLM_MODEL`. Keys of agents have none.
+fn variable_name(key: &KeySpec) -> Option<String> {
+    let name = key.path.replace('.', "_").to_uppercase();
+    (!key.path.contains('*')).then(|| format!("{VARIABLE_PREFIX}{name}"))
+}
+
+/// Returns the layer that variables make.
+pub(super) fn layer_from_variables(
+    variables: &[(String, String)],
+    report: &mut ReadReport,
+    notices: &mut Vec<ConfigNotice>,
+) -> ConfigTable {
+    let mut table = ConfigTable::new();
+    for (name, text) in variables.iter().filter(|(name, _)| name.starts_with(VARIABLE_PREFIX)) {
+        let source = OriginSource::Variable(Arc::from(name.as_str()));
+        let origin = ValueOrigin { rank: LayerRank::Variable, source };
+        let key = KEYS.iter().find(|key| variable_name(key).as_deref() == Some(name));
+        match key {
+            Some(key) => {
+                insert_at_path(&mut table, key.path, parse_override(key, text, &origin), &origin)
+            }
+            None if CHILD_PROCESS_VARIABLES.contains(&name.as_str())
+                || OPTION_VARIABLES.contains(&name.as_str()) => {}
+            None => report_unknown_variable(name, origin, report, notices),
+        }
+    }
+    table
+}
+
+/// A variable that is nearly known is a mistake; another one may belong to somebody else.
+fn report_unknown_variable(
+    name: &str,
+    origin: ValueOrigin,
+    report: &mut ReadReport,
+    notices: &mut Vec<ConfigNotice>,
+) {
+    let variables: Vec<String> = KEYS.iter().filter_map(variable_name).collect();
+    let known = variables.iter().map(String::as_str).chain(OPTION_VARIABLES);
+    // The prefix alone makes any two alike.
+    let bare = |name: &str| name[VARIABLE_PREFIX.len()..].to_owned();
+    let bares: Vec<String> = known.map(bare).collect();
+    if let Some(found) = nearest(&bare(name), bares.iter().map(String::as_str)) {
+        let nearest = Some(format!("{VARIABLE_PREFIX}{found}"));
+        let (name, known) = (name.to_owned(), [].into());
+        let trouble = ProblemKind::Unknown { kind: "variable", name, nearest, known };
+        report.problems.push(ConfigProblem::new(origin, trouble));
+        return;
+    }
+    let meant = keys::suggest_from_other_sections(&bare(name).to_lowercase());
+    let meant = meant.and_then(|path| variable_name(keys::find_key(&path)?));
+    let message = format!("no setting has this variable{}", did_you_mean(meant.as_deref()));
+    notices.push(ConfigNotice { origin, message, cause: NoticeCause::Other });
+}
+
+/// What one `--set KEY=VALUE` says, as a layer.
+#[derive(Debug)]
+pub(super) enum SetOverride {
+    /// A key, or nothing when it is wrong.
+    Key(ConfigTable),
+    /// A key of an entry with a name in a list, as in `mcp.servers.NAME.timeout`: right or wrong only together with the
+    /// entry.
+    EntryKey(ConfigTable),
+}
+
+/// Returns the layer that one `--set KEY=VALUE` makes.
+pub(super) fn layer_from_set(set: &str, report: &mut ReadReport) -> SetOverride {
+    let mut table = ConfigTable::new();
+    let (path, text) =
+        set.split_once('=').map_or((set, None), |(key, value)| (key.trim(), Some(value)));
+    let origin = argument_origin(&format!("--set {path}"));
+    let trouble = match (keys::find_match(path), text) {
+        (Some(KeyMatch::Key(key)), Some(text)) if key.is_cumulative() && text.trim().is_empty() => {
+            ProblemKind::Other("expected a list; [] empties it".to_owned())
+        }
+        (Some(KeyMatch::Key(key)), Some(text)) => {
+            insert_at_path(&mut table, path, parse_override(key, text, &origin), &origin);
+            return SetOverride::Key(table);
+        }
+        (Some(KeyMatch::Pair(key, name)), Some(text)) => {
+            let pair = ConfigNode::new(parse_literal(text, &origin), origin.clone());
+            let pairs = ConfigValue::Table(ConfigTable::from([(name.to_owned(), pair)]));
+            insert_at_path(&mut table, key.path, pairs, &origin);
+            return SetOverride::Key(table);
+        }
+        (Some(KeyMatch::EntryKey), Some(text)) => {
+            insert_at_path(&mut table, path, parse_literal(text, &origin), &origin);
+            return SetOverride::EntryKey(table);
+        }
+        (Some(_), None) => ProblemKind::Other("expected KEY=VALUE".to_owned()),
+        (None, _) => {
+            let nearest = nearest(path, KEYS.iter().map(|key| key.path)).map(str::to_owned);
+            let nearest =
+                nearest.or_else(|| keys::suggest_from_other_sections(path.rsplit('.').next()?));
+            ProblemKind::UnknownKey { key: path.to_owned(), nearest }
+        }
+    };
+    report.problems.push(ConfigProblem::new(origin, trouble));
+    SetOverride::Key(table)
+}
+
+/// Returns the layer that the other options make.
+pub(super) fn layer_from_options(flags: &[OptionOverride]) -> ConfigTable {
+    let mut table = ConfigTable::new();
+    for OptionOverride { key, value, option } in flags {
+        let origin = argument_origin(option);
+        let item = || ConfigNode::new(ConfigValue::Untyped(value.clone()), origin.clone());
+        match keys::find_key(key).map(|key| key.merge) {
+            Some(MergeStrategy::ReplaceList | MergeStrategy::Append) => {
+                match node_at_path(&mut table, key) {
+                    Some(ConfigNode { value: ConfigValue::List(items), .. }) => items.push(item()),
+                    _ => insert_at_path(&mut table, key, ConfigValue::List(vec![item()]), &origin),
+                }
+            }
+            Some(MergeStrategy::Replace | MergeStrategy::MergeByName) | None => {
+                insert_at_path(&mut table, key, ConfigValue::Untyped(value.clone()), &origin);
+            }
+        }
+    }
+    table
+}
+
+fn argument_origin(option: &str) -> ValueOrigin {
+    ValueOrigin { rank: LayerRank::Argument, source: OriginSource::Argument(option.into()) }
+}
+
+fn parse_override(key: &KeySpec, text: &str, origin: &ValueOrigin) -> ConfigValue {
+    match key.merge {
+        MergeStrategy::Replace | MergeStrategy::MergeByName => parse_literal(text, origin),
+        MergeStrategy::ReplaceList | MergeStrategy::Append => parse_list(text, origin),
+    }
+}
+
+/// Returns a string, a list or a table of TOML as that, and anything else as it was typed: what a bare word or a number
+/// means depends on the key.
+fn parse_literal(text: &str, origin: &ValueOrigin) -> ConfigValue {
+    match value_tree::parse_value(text.trim(), origin) {
+        Some(value @ (ConfigValue::Text(_) | ConfigValue::List(_) | ConfigValue::Table(_))) => {
+            value
+        }
+        Some(
+            ConfigValue::Bool(_)
+            | ConfigValue::Integer(_)
+            | ConfigValue::Float(_)
+            | ConfigValue::Untyped(_)
+            | ConfigValue::Date(_),
+        )
+        | None => ConfigValue::Untyped(text.to_owned()),
+    }
+}
+
+/// Puts a value under a path, and makes the tables on the way.
+pub(super) fn insert_at_path(
+    table: &mut ConfigTable,
+    path: &str,
+    value: ConfigValue,
+    origin: &ValueOrigin,
+) {
+    match path.split_once('.') {
+        None => {
+            table.insert(path.to_owned(), ConfigNode::new(value, origin.clone()));
+        }
+        Some((first, rest)) => {
+            let empty = || ConfigNode::new(ConfigValue::Table(ConfigTable::new()), origin.clone());
+            let node = table.entry(first.to_owned()).or_insert_with(empty);
+            if let ConfigValue::Table(below) = &mut node.value {
+                insert_at_path(below, rest, value, origin);
+            }
+        }
+    }
+}
+
+/// Returns what stands under a path.
+fn node_at_path<'a>(table: &'a mut ConfigTable, path: &str) -> Option<&'a mut ConfigNode> {
+    match path.split_once('.') {
+        None => table.get_mut(path),
+        Some((first, rest)) => match &mut table.get_mut(first)?.value {
+            ConfigValue::Table(below) => node_at_path(below, rest),
+            _ => None,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from(variables: &[(&str, &str)]) -> (ConfigTable, Vec<String>, Vec<String>) {
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        let variables: Vec<_> = variables.iter().map(owned).collect();
+        let (mut report, mut notices) = (ReadReport::default(), Vec::new());
+        let table = layer_from_variables(&variables, &mut report, &mut notices);
+        let told = report.problems.iter().map(ToString::to_string).collect();
+        (table, told, notices.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn every_key_but_those_of_agents_has_one_variable() {
+        let mut names: Vec<String> = KEYS.iter().filter_map(variable_name).collect();
+        let agents = KEYS.iter().filter(|key| key.path.starts_with("agents.")).count();
+        assert_eq!(names.len() + agents, KEYS.len());
+        assert!(names.contains(&"ARCHITECT_LIMITS_MAX_STEPS".to_owned()));
+        names.extend(CHILD_PROCESS_VARIABLES.map(str::to_owned));
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len() + agents, KEYS.len() + CHILD_PROCESS_VARIABLES.len());
+    }
+
+    #[test]
+    fn a_variable_becomes_a_value_of_its_key() {
+        let (table, ..) = from(&[("ARCHITECT_LLM_RETRIES", "5"), ("OTHER", "1")]);
+        let ConfigValue::Table(llm) = &table["llm"].value else { panic!() };
+        assert_eq!(llm["retries"].value, ConfigValue::Untyped("5".to_owned()));
+        assert_eq!(llm["retries"].origin.to_string(), "ARCHITECT_LLM_RETRIES");
+    }
+
+    /// Fault K2: a typo in a variable must not be ignored.
+    #[test]
+    fn a_variable_that_is_nearly_known_is_a_mistake() {
+        let (_, problems, notices) = from(&[("ARCHITECT_SANBOX_MODE", "read-only")]);
+        let expected = "ARCHITECT_SANBOX_MODE: there is no variable `ARCHITECT_SANBOX_MODE`, \
+                        did you mean `ARCHITECT_SANDBOX_MODE`?";
+        assert_eq!((problems, notices.len()), (vec![expected.to_owned()], 0));
+    }
+
+    #[test]
+    fn a_variable_of_somebody_else_is_told_and_one_of_ours_is_not() {
+        let (_, problems, notices) =
+            from(&[("ARCHITECT_BUILDING_SITE", "x"), ("ARCHITECT_HOOK_DEPTH", "1")]);
+        assert_eq!(problems.len(), 0);
+        assert_eq!(notices, ["ARCHITECT_BUILDING_SITE: no setting has this variable"]);
+    }
+
+    #[test]
+    fn set_takes_any_key_and_says_what_is_wrong() {
+        let mut report = ReadReport::default();
+        let sets = ["agents.build.max_steps=3", "llm.modle=x", "stream=x", "llm.model"];
+        let tables = sets.map(|set| layer_from_set(set, &mut report));
+        assert!(matches!(&tables[0], SetOverride::Key(table) if table.contains_key("agents")));
+        let problems: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
+        let expected = [
+            "--set llm.modle: unknown key `llm.modle`, did you mean `llm.model`?",
+            "--set stream: unknown key `stream`, did you mean `llm.stream`?",
+            "--set llm.model: expected KEY=VALUE",
+        ];
+        assert_eq!(problems, expected);
+    }
+
+    #[test]
+    fn an_option_for_a_list_can_be_repeated_and_may_have_commas() {
+        let flag = |value: &str| OptionOverride {
+            key: "permissions.allow",
+            value: value.to_owned(),
+            option: "--allow".to_owned(),
+        };
+        let mut table = layer_from_options(&[flag("a(b, c)"), flag("d")]);
+        let node = node_at_path(&mut table, "permissions.allow").unwrap();
+        assert_eq!(node.value.to_string(), "[\"a(b, c)\", \"d\"]");
+    }
+}

@@ -1,0 +1,212 @@
+//! A configuration, and what can be asked of it.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use super::agents::{self, Agent};
+use super::effective::EffectiveValue;
+use super::layers::ConfigFile;
+use super::origin::{LayerRank, ValueOrigin};
+use super::problem::{ConfigNotice, ConfigProblem, ProblemKind};
+use super::settings::{HookConfinement, McpTransportConfig, SandboxModeSetting, Settings};
+use super::text_types::{ConfigName, HttpUrl, VariableName};
+use super::trust::ChangedFile;
+use crate::exec::is_secret_variable;
+use crate::model::nearest;
+
+/// A configuration.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The settings.
+    pub settings: Settings,
+    /// What the user should know, although nothing is wrong.
+    pub notices: Vec<ConfigNotice>,
+    /// The folder that the agent works on.
+    pub workspace: PathBuf,
+    /// Whether the project's files may do more than tighten.
+    pub is_trusted: bool,
+    /// The project's files that have changed since the user trusted the folder; then it is not trusted.
+    pub changed: Vec<ChangedFile>,
+    pub(super) files: Vec<ConfigFile>,
+    pub(super) effective_values: Vec<EffectiveValue>,
+}
+
+impl Config {
+    /// Returns every key with its value and where that comes from, in the order of the sections.
+    pub fn effective_values(&self) -> &[EffectiveValue] {
+        &self.effective_values
+    }
+
+    /// Returns the files that configuration was looked for in, in the order of the layers.
+    pub fn files(&self) -> &[ConfigFile] {
+        &self.files
+    }
+
+    /// Returns where the value of a key comes from; a key that nobody knows comes from nowhere.
+    pub fn origin(&self, key: &str) -> ValueOrigin {
+        let shown = self.effective_values.iter().find(|shown| shown.key == key);
+        shown.map_or(ValueOrigin::DEFAULT, |shown| shown.origin.clone())
+    }
+
+    /// Returns a problem with the value of a key, for what can only be judged elsewhere: a rule, a model, a pattern.
+    pub fn problem_with(&self, key: &str, what: impl Into<String>) -> ConfigProblem {
+        ConfigProblem::new(
+            self.origin(key),
+            ProblemKind::Other(format!("`{key}`: {}", what.into())),
+        )
+    }
+
+    /// Returns the agents by name.
+    pub fn agents(&self) -> impl Iterator<Item = Agent> {
+        self.settings.agents.keys().filter_map(|name| self.agent(name.as_str()).ok())
+    }
+
+    /// Returns an agent.
+    ///
+    /// # Errors
+    ///
+    /// Fails when there is no such agent, with the one that is most like it.
+    pub fn agent(&self, name: &str) -> Result<Agent, ConfigProblem> {
+        let agents = &self.settings.agents;
+        let known = ConfigName::parse(name).and_then(|name| agents.get_key_value(&name));
+        let first = ConfigName::parse(agents::DEFAULT_AGENT).and_then(|name| agents.get(&name));
+        let (Some((name, own)), Some(first)) = (known, first) else {
+            return Err(self.unknown_agent(ValueOrigin::DEFAULT, name));
+        };
+        Ok(Agent::new(name.clone(), own, first, self.max_steps(name, own.max_steps)))
+    }
+
+    fn unknown_agent(&self, origin: ValueOrigin, name: &str) -> ConfigProblem {
+        let agents = self.settings.agents.keys().map(ConfigName::as_str);
+        let known: Box<[String]> =
+            agents.filter(|other| *other != name).map(str::to_owned).collect();
+        let nearest = nearest(name, known.iter().map(String::as_str)).map(str::to_owned);
+        let name = name.to_owned();
+        ConfigProblem::new(origin, ProblemKind::Unknown { kind: "agent", name, nearest, known })
+    }
+
+    /// Returns the agents that options limit or confirm although nothing defines them: their names are mistakes. These are
+    /// defined by a file.
+    pub(super) fn undefined_agents(&self, in_files: &BTreeSet<&str>) -> Vec<ConfigProblem> {
+        let names = self.settings.agents.keys().map(ConfigName::as_str);
+        let undefined = names.filter(|name| !in_files.contains(name)).filter_map(|name| {
+            let path = format!("agents.{name}.");
+            let is_set =
+                |shown: &&EffectiveValue| shown.key.starts_with(&path) && shown.value.is_some();
+            let set: Vec<&EffectiveValue> = self.effective_values.iter().filter(is_set).collect();
+            let only_bounds = |shown: &&EffectiveValue| {
+                ["confirm_mode", "max_steps"].contains(&&shown.key[path.len()..])
+            };
+            let first = set.first()?;
+            set.iter().all(only_bounds).then(|| self.unknown_agent(first.origin.clone(), name))
+        });
+        undefined.collect()
+    }
+
+    /// Returns the lower limit of the agent's and the general one; but what was said for this run alone holds against
+    /// what a file says.
+    fn max_steps(&self, agent: &ConfigName, own: Option<u32>) -> u32 {
+        let general = self.settings.limits.max_steps;
+        let Some(own) = own else { return general };
+        let own_rank = self.origin(&format!("agents.{agent}.max_steps")).rank;
+        let general_rank = self.origin("limits.max_steps").rank;
+        if own_rank.max(general_rank) < LayerRank::Variable || own_rank == general_rank {
+            own.min(general)
+        } else if own_rank > general_rank {
+            own
+        } else {
+            general
+        }
+    }
+
+    /// Returns the hooks that a file wants to run unconfined although commands can write that file.
+    fn unconfined_hooks(&self) -> impl Iterator<Item = ConfigProblem> {
+        let hooks = self.settings.hooks.0.iter();
+        let hooks = hooks.flat_map(|(point, hooks)| hooks.iter().map(move |hook| (point, hook)));
+        hooks.filter(|(_, hook)| hook.sandbox == HookConfinement::Off).filter_map(|(point, hook)| {
+            let key = format!("hooks.{}.{}.sandbox", point.name(), hook.name);
+            let origin = self.origin(&key);
+            let is_project = origin.rank == LayerRank::Project
+                || origin.rank > LayerRank::User && origin.path().is_some_and(|path| self.is_in_workspace(path));
+            let what = "only your own configuration can let a hook run unconfined, because the agent can change the \
+                        files of a project";
+            is_project.then(|| self.problem_with(&key, what))
+        })
+    }
+
+    /// Returns whether a file of the project says something, and not one that the user has named.
+    fn is_of_project(&self, origin: &ValueOrigin) -> bool {
+        let is_inside = || origin.path().is_some_and(|path| self.is_in_workspace(path));
+        origin.rank == LayerRank::Project || origin.rank == LayerRank::Profile && is_inside()
+    }
+
+    /// Returns where a file of the project would send a secret of the environment.
+    fn sent_secrets(&self) -> Vec<ConfigProblem> {
+        let Settings { llm, mcp, .. } = &self.settings;
+        let mut problems = Vec::new();
+        let mut named = |key: String, name: Option<&VariableName>| {
+            let Some(name) = name.filter(|name| is_secret_variable(name.as_str())) else { return };
+            if self.is_of_project(&self.origin(&key)) {
+                let what = format!(
+                    "{name} may hold a secret, and a file of the project gets none; say it in your own configuration, \
+                     or with `--set {key}={name}`"
+                );
+                problems.push(self.problem_with(&key, what));
+            }
+        };
+        named("llm.api_key_env".to_owned(), llm.api_key_env.as_ref());
+        for server in &mcp.servers {
+            if let McpTransportConfig::Http { token_env, .. } = &server.transport {
+                named(format!("mcp.servers.{}.token_env", server.name), token_env.as_ref());
+            }
+        }
+        let key = "llm.api_base";
+        let is_elsewhere = llm.api_base.as_ref().is_some_and(|url| !url.is_here());
+        if is_elsewhere && self.is_of_project(&self.origin(key)) {
+            let what = "the provider's key would go to an address that a file of the project chooses; say it in your \
+                        own configuration, or with --api-base";
+            problems.push(self.problem_with(key, what));
+        }
+        problems
+    }
+
+    /// Returns whether a file lies in the workspace.
+    fn is_in_workspace(&self, file: &Path) -> bool {
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        real(file).starts_with(real(&self.workspace))
+    }
+
+    /// Returns what is wrong although each value for itself is right.
+    pub(super) fn check_consistency(&self) -> Vec<ConfigProblem> {
+        let Settings { sandbox, llm, mcp, .. } = &self.settings;
+        let mut problems = Vec::new();
+        if sandbox.required && sandbox.mode == SandboxModeSetting::Off {
+            let required = self.origin("sandbox.required");
+            let what = format!("\"off\" contradicts `sandbox.required = true` ({required})");
+            problems.push(self.problem_with("sandbox.mode", what));
+        }
+        problems.extend(self.unconfined_hooks());
+        problems.extend(self.sent_secrets());
+        let mut open = |key: &str, url: &HttpUrl| {
+            if url.is_unencrypted_remote() && !llm.allow_http {
+                let what = "a key would go to another machine unencrypted; use https, or set \
+                            `llm.allow_http = true`";
+                problems.push(self.problem_with(key, what));
+            }
+        };
+        if let Some(url) = &llm.api_base {
+            open("llm.api_base", url);
+        }
+        for server in &mcp.servers {
+            match &server.transport {
+                McpTransportConfig::Http { url, headers, token_env }
+                    if token_env.is_some() || !headers.is_empty() =>
+                {
+                    open(&format!("mcp.servers.{}.url", server.name), url);
+                }
+                McpTransportConfig::Http { .. } | McpTransportConfig::Stdio { .. } => {}
+            }
+        }
+        problems
+    }
+}

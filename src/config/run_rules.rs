@@ -1,0 +1,159 @@
+//! The rules of a run, as the settings have them.
+
+use super::agents::Agent;
+use super::settings::{QualityGate, Settings};
+use crate::model::{
+    ContextLimits, CountLimits, EffectTimeouts, LimitBaseline, LoopDetection, OutputLimits, Price,
+    RetryBackoff, RunLimits, RunRules, TimeSpan, Tokens,
+};
+use crate::port::HookPoint;
+
+/// What the model table says of a model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ModelLimits {
+    /// What it costs, if that is known.
+    pub price: Option<Price>,
+    /// Its context window, if that is known.
+    pub window: Option<Tokens>,
+    /// The most that it can write in one call, if that is known.
+    pub max_output: Option<Tokens>,
+}
+
+/// Time beyond a limit of its own that an effect gets before the machine goes on without it.
+const DEADLINE_MARGIN: TimeSpan = TimeSpan::from_secs(30);
+
+/// Returns the quality gates that an answer of this agent has to pass: none if the agent can't change anything.
+pub fn quality_gates<'a>(settings: &'a Settings, agent: &Agent) -> &'a [QualityGate] {
+    if agent.is_read_only() { &[] } else { &settings.guardrails.quality_gates }
+}
+
+/// Returns the rules of a run of this agent with this model; `seed` is where the jitter of retries comes from.
+///
+/// Whether a final answer has to pass checks follows from stop hooks and quality gates; a schema, and waiting
+/// follow-ups, are for the caller to add.
+pub fn run_rules(settings: &Settings, agent: &Agent, model: &ModelLimits, seed: u64) -> RunRules {
+    let Settings { llm, limits, context, hooks, .. } = settings;
+    let defaults = RunRules::default();
+    let gates = quality_gates(settings, agent).iter().map(|gate| gate.timeout);
+    let hooks_at = |point| hooks.enabled_at(point).map(|hook| hook.timeout);
+    let checked = gates.len() > 0 || hooks.enabled_at(HookPoint::Stop).next().is_some();
+    RunRules {
+        seed,
+        limits: RunLimits {
+            max_steps: agent.max_steps,
+            budget: limits.budget_usd,
+            max_tokens: limits.max_tokens,
+            timeout: limits.timeout,
+            step_timeout: limits.step_timeout,
+            warn_at: limits.warn_at_usd,
+        },
+        limit_baseline: LimitBaseline::default(),
+        price: model.price,
+        output: OutputLimits {
+            user_limit: llm.max_output_tokens,
+            model_limit: model.max_output.unwrap_or(defaults.output.model_limit),
+            ..defaults.output
+        },
+        context: ContextLimits {
+            window: effective_window(
+                context.max_context_tokens,
+                model.window,
+                defaults.context.window,
+            ),
+            threshold: percent(context.threshold),
+            summarize_after: context.summarize_after_steps,
+            keep_recent: context.keep_recent_steps,
+            ..defaults.context
+        },
+        backoff: RetryBackoff { retries: llm.retries, ..defaults.backoff },
+        bounds: match context.parallel_tools {
+            true => defaults.bounds,
+            false => CountLimits { parallel_calls: 1, ..defaults.bounds },
+        },
+        loop_detection: LoopDetection::default(),
+        timeouts: EffectTimeouts {
+            attempt: llm.call_timeout,
+            prepare: sum_durations(
+                hooks_at(HookPoint::PreLlmCall).chain([defaults.timeouts.prepare]),
+            ),
+            authorize: sum_durations(
+                hooks_at(HookPoint::PreToolUse).chain([defaults.timeouts.authorize]),
+            ),
+            check: sum_durations(gates.chain(hooks_at(HookPoint::Stop)).chain([DEADLINE_MARGIN])),
+        },
+        has_checks: checked,
+        unknown_finish: defaults.unknown_finish,
+        fail_on_denied: settings.permissions.fail_on_denied,
+    }
+}
+
+/// The user's limit lowers what the model has; where the model is not known, it is taken at its word.
+fn effective_window(user: Option<Tokens>, model: Option<Tokens>, default: Tokens) -> Tokens {
+    match (user, model) {
+        (Some(user), Some(model)) => user.min(model),
+        (Some(only), None) | (None, Some(only)) => only,
+        (None, None) => default,
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // between 5 and 95
+fn percent(part: f64) -> u64 {
+    (part * 100.0).round() as u64
+}
+
+fn sum_durations(spans: impl IntoIterator<Item = TimeSpan>) -> TimeSpan {
+    TimeSpan(spans.into_iter().fold(0, |sum, span| sum.saturating_add(span.0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, ConfigSources, load};
+    use crate::model::MicroUsd;
+
+    fn config(sets: &[&str]) -> Config {
+        let sets = sets.iter().map(|set| (*set).to_owned()).collect();
+        load(&ConfigSources { sets, ..ConfigSources::default() }).unwrap()
+    }
+
+    fn rules_of(sets: &[&str], model: &ModelLimits) -> RunRules {
+        let config = config(sets);
+        run_rules(&config.settings, &config.agent("build").unwrap(), model, 7)
+    }
+
+    #[test]
+    fn the_defaults_of_both_sides_are_the_same() {
+        let rules = rules_of(&[], &ModelLimits::default());
+        let defaults = RunRules::default();
+        let watch = EffectTimeouts { check: DEADLINE_MARGIN, ..defaults.timeouts };
+        assert_eq!(rules, RunRules { seed: 7, timeouts, ..defaults });
+    }
+
+    #[test]
+    fn what_the_user_says_becomes_a_rule() {
+        let sets = [
+            "limits.budget_usd=1",
+            "limits.max_steps=3",
+            "llm.retries=9",
+            "context.parallel_tools=false",
+            "context.threshold=0.5",
+            "guardrails.quality_gates=[{ name = 'g', command = 'x', timeout = 5 }]",
+        ];
+        let rules = rules_of(&sets, &ModelLimits::default());
+        assert_eq!(rules.limits.budget, Some(MicroUsd(1_000_000)));
+        assert_eq!((rules.limits.max_steps, rules.backoff.retries), (3, 9));
+        assert_eq!((rules.bounds.parallel_calls, rules.context.threshold), (1, 50));
+        assert_eq!((rules.timeouts.check, rules.has_checks), (TimeSpan::from_secs(35), true));
+    }
+
+    #[test]
+    fn the_smaller_window_holds() {
+        let model = ModelLimits { window: Some(Tokens(200_000)), ..ModelLimits::default() };
+        let window = |sets: &[&str], model| rules_of(sets, model).context.window;
+        assert_eq!(window(&[], &model), Tokens(200_000));
+        assert_eq!(window(&["context.max_context_tokens=5000"], &model), Tokens(5_000));
+        assert_eq!(window(&["context.max_context_tokens=500000"], &model), Tokens(200_000));
+        let unknown = ModelLimits::default();
+        assert_eq!(window(&["context.max_context_tokens=500000"], &unknown), Tokens(500_000));
+    }
+}

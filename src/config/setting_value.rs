@@ -1,0 +1,316 @@
+//! The types that a setting can have: how each is read, and how it is shown.
+
+use std::path::PathBuf;
+
+use super::origin::ValueOrigin;
+use super::value_tree::{self, ConfigNode, ConfigValue};
+use crate::exec::HostPattern;
+use crate::model::{MicroUsd, TimeSpan, Tokens};
+
+/// A type that a setting can have.
+pub(super) trait SettingValue: Sized {
+    /// Returns what a value means; otherwise what is expected instead.
+    fn from_value(value: &ConfigValue) -> Result<Self, String>;
+
+    /// Returns the setting as a value, for people.
+    fn to_value(&self) -> ConfigValue;
+}
+
+/// A setting that is one of a few words.
+pub(super) trait WordEnum: Copy + PartialEq + 'static {
+    /// The words, the strictest one first where one is stricter than another.
+    const WORDS: &'static [(&'static str, Self)];
+}
+
+impl<T: WordEnum> SettingValue for T {
+    fn from_value(value: &ConfigValue) -> Result<Self, String> {
+        let found = match value {
+            ConfigValue::Text(text) | ConfigValue::Untyped(text) => {
+                T::WORDS.iter().find(|(word, _)| word == text).map(|(_, meaning)| *meaning)
+            }
+            _ => None,
+        };
+        found.ok_or_else(|| {
+            let words: Vec<String> =
+                T::WORDS.iter().map(|(word, _)| format!("\"{word}\"")).collect();
+            words.join(" or ")
+        })
+    }
+
+    fn to_value(&self) -> ConfigValue {
+        let word = T::WORDS.iter().find(|(_, meaning)| meaning == self);
+        ConfigValue::Text(word.map_or("", |(word, _)| word).to_owned())
+    }
+}
+
+/// Gives an enum its words.
+macro_rules! words {
+    ($name:ident { $($word:literal => $variant:ident),+ $(,)? }) => {
+        impl $crate::config::setting::Words for $name {
+            const WORDS: &'static [(&'static str, Self)] = &[$(($word, Self::$variant)),+];
+        }
+
+        impl $name {
+            /// Returns the word that a configuration uses for it.
+            pub fn word(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word),+
+                }
+            }
+        }
+    };
+}
+pub(super) use words;
+
+impl SettingValue for bool {
+    fn from_value(value: &ConfigValue) -> Result<Self, String> {
+        match value {
+            ConfigValue::Bool(value) => Ok(*value),
+            ConfigValue::Untyped(text) if text == "true" || text == "1" => Ok(true),
+            ConfigValue::Untyped(text) if text == "false" || text == "0" => Ok(false),
+            _ => Err("true or false".to_owned()),
+        }
+    }
+
+    fn to_value(&self) -> ConfigValue {
+        ConfigValue::Bool(*self)
+    }
+}
+
+fn read_integer(value: &ConfigValue) -> Result<u64, String> {
+    let number = match value {
+        ConfigValue::Integer(number) => u64::try_from(*number).ok(),
+        ConfigValue::Untyped(text) => text.replace('_', "").parse().ok(),
+        _ => None,
+    };
+    number.ok_or_else(|| "a whole number, not negative".to_owned())
+}
+
+fn read_number(value: &ConfigValue) -> Result<f64, String> {
+    let number = match value {
+        #[allow(clippy::cast_precision_loss)] // far beyond every range by then
+        ConfigValue::Integer(number) => Some(*number as f64),
+        ConfigValue::Float(number) => Some(*number),
+        ConfigValue::Untyped(text) => text.parse().ok(),
+        _ => None,
+    };
+    number.filter(|number| number.is_finite()).ok_or_else(|| "a number".to_owned())
+}
+
+fn integer_value(number: u64) -> ConfigValue {
+    ConfigValue::Integer(i64::try_from(number).unwrap_or(i64::MAX))
+}
+
+/// Shows a number without a fraction where it has none.
+#[allow(clippy::cast_possible_truncation)] // checked by the bound
+fn number_value(number: f64) -> ConfigValue {
+    let is_whole = number.fract() == 0.0 && number.abs() < 1e15;
+    if is_whole { ConfigValue::Integer(number as i64) } else { ConfigValue::Float(number) }
+}
+
+impl SettingValue for u32 {
+    fn from_value(value: &ConfigValue) -> Result<Self, String> {
+        // What is too large for the type is outside every range, and the range is told.
+        read_integer(value).map(|number| Self::try_from(number).unwrap_or(Self::MAX))
+    }
+
+    fn to_value(&self) -> ConfigValue {
+        integer_value(u64::from(*self))
+    }
+}
+
+impl SettingValue for u64 {
+    fn from_value(value: &ConfigValue) -> Result<Self, String> {
+        read_integer(value)
+    }
+
+    fn to_value(&self) -> ConfigValue {
+        integer_value(*self)
+    }
+}
+
+impl SettingValue for Tokens {
+    fn from_value(value: &ConfigValue) -> Result<Self, String> {
+        read_integer(value).map(Self)
+    }
+
+    fn to_value(&self) -> ConfigValue {
+        integer_value(self.0)
+    }
+}
+
+impl SettingValue for f64 {
+    fn from_value(value: &ConfigValue) -> Result<Self, String> {
+        read_number(value)
+    }
+
+    fn to_value(&self) -> ConfigValue {
+        number_value(*self)
+    }
+}
+
+/// Seconds, with a fraction where wanted.
+impl SettingValue for TimeSpan {
+    fn from_value(value: &ConfigValue) -> Result<Self, String> {
+        let micros = read_number(value).map(|seconds| (seconds * 1e6).round());
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        // saturates; not negative
+        match micros {
+            Ok(micros) if micros >= 0.0 => Ok(Self(micros as u64)),
+            _ => Err("a number of seconds, not negative".to_owned()),
+        }
+    }
+
+    fn to_value(&self) -> ConfigValue {
+        number_value(self.as_secs_f64())
+    }
+}
+
+/// US dollars.
+impl SettingValue for MicroUsd {
+    fn from_value(value: &ConfigValue) -> Result<Self, String> {
+        let dollars = read_number(value).ok().and_then(Self::from_dollars);
+        dollars.ok_or_else(|| "a number of US dollars, not negative".to_owned())
+    }
+
+    fn to_value(&self) -> ConfigValue {
+        number_value(self.as_dollars())
+    }
+}
+
+impl SettingValue for String {
+    fn from_value(value: &ConfigValue) -> Result<Self, String> {
+        match value {
+            ConfigValue::Text(text) | ConfigValue::Untyped(text) if !text.trim().is_empty() => {
+                if text.contains('\0') {
+                    Err("text without NUL".to_owned())
+                } else {
+                    Ok(text.clone())
+                }
+            }
+            _ => Err("text that is not empty".to_owned()),
+        }
+    }
+
+    fn to_value(&self) -> ConfigValue {
+        ConfigValue::Text(self.clone())
+    }
+}
+
+/// A host that commands may reach.
+impl SettingValue for HostPattern {
+    fn from_value(value: &ConfigValue) -> Result<Self, String> {
+        let expected = || "hosts like packages.example.com or *.example.org".to_owned();
+        let (ConfigValue::Text(text) | ConfigValue::Untyped(text)) = value else {
+            return Err(expected());
+        };
+        Self::parse(text).map_err(|error| format!("{}; {error}", expected()))
+    }
+
+    fn to_value(&self) -> ConfigValue {
+        ConfigValue::Text(self.to_string())
+    }
+}
+
+/// A path as written; the reader makes it absolute.
+impl SettingValue for PathBuf {
+    fn from_value(value: &ConfigValue) -> Result<Self, String> {
+        String::from_value(value).map(Self::from).map_err(|_| "a path".to_owned())
+    }
+
+    fn to_value(&self) -> ConfigValue {
+        ConfigValue::Text(self.display().to_string())
+    }
+}
+
+impl<T: SettingValue> SettingValue for Vec<T> {
+    fn from_value(value: &ConfigValue) -> Result<Self, String> {
+        let ConfigValue::List(items) = value else { return Err("a list".to_owned()) };
+        let item = |node: &ConfigNode| {
+            T::from_value(&node.value).map_err(|what| format!("a list of {what}"))
+        };
+        items.iter().map(item).collect()
+    }
+
+    fn to_value(&self) -> ConfigValue {
+        let item = |item: &T| ConfigNode::new(item.to_value(), ValueOrigin::DEFAULT);
+        ConfigValue::List(self.iter().map(item).collect())
+    }
+}
+
+/// Returns the list that a text from a variable or an option means: a TOML list, or its items between commas.
+pub(super) fn parse_list(text: &str, origin: &ValueOrigin) -> ConfigValue {
+    let trimmed = text.trim();
+    match value_tree::parse_value(trimmed, origin) {
+        Some(list @ ConfigValue::List(_)) => return list,
+        Some(ConfigValue::Text(text)) => {
+            return ConfigValue::List(vec![ConfigNode::new(
+                ConfigValue::Text(text),
+                origin.clone(),
+            )]);
+        }
+        _ => {}
+    }
+    let inside = trimmed.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+    let items = inside.unwrap_or(trimmed).split(',').map(str::trim).filter(|item| !item.is_empty());
+    let node = |item: &str| ConfigNode::new(ConfigValue::Untyped(item.to_owned()), origin.clone());
+    ConfigValue::List(items.map(node).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn typed(text: &str) -> ConfigValue {
+        ConfigValue::Untyped(text.to_owned())
+    }
+
+    /// Fault K3.
+    #[test]
+    fn numbers_that_are_none_are_refused() {
+        for value in [
+            ConfigValue::Float(f64::NAN),
+            ConfigValue::Float(f64::INFINITY),
+            typed("1e999"),
+            typed(""),
+        ] {
+            assert!(TimeSpan::from_value(&value).is_err(), "{value:?}");
+            assert!(MicroUsd::from_value(&value).is_err(), "{value:?}");
+        }
+        assert!(TimeSpan::from_value(&ConfigValue::Integer(-1)).is_err());
+        assert!(u32::from_value(&ConfigValue::Float(1.0)).is_err());
+        assert_eq!(u32::from_value(&ConfigValue::Integer(i64::MAX)), Ok(u32::MAX));
+        assert_eq!(TimeSpan::from_value(&ConfigValue::Float(1e99)), Ok(TimeSpan(u64::MAX)));
+    }
+
+    #[test]
+    fn text_from_a_variable_means_what_is_asked_for() {
+        assert_eq!(bool::from_value(&typed("1")), Ok(true));
+        assert_eq!(u64::from_value(&typed("1_000")), Ok(1_000));
+        assert_eq!(TimeSpan::from_value(&typed("0.25")), Ok(TimeSpan::from_millis(250)));
+        assert_eq!(MicroUsd::from_value(&typed("0.5")), Ok(MicroUsd(500_000)));
+        assert_eq!(String::from_value(&typed("5")), Ok("5".to_owned()));
+        assert_eq!(
+            String::from_value(&ConfigValue::Integer(5)),
+            Err("text that is not empty".to_owned())
+        );
+    }
+
+    #[test]
+    fn a_list_is_toml_or_has_commas() {
+        let texts =
+            |text| Vec::<String>::from_value(&parse_list(text, &ValueOrigin::DEFAULT)).unwrap();
+        assert_eq!(texts("a, b,"), ["a", "b"]);
+        assert_eq!(texts("[\"a, b\", 'c']"), ["a, b", "c"]);
+        assert_eq!(texts("'a, b'"), ["a, b"]);
+        assert_eq!(texts("[ab]*"), ["[ab]*"]);
+        assert!(texts("").is_empty());
+    }
+
+    #[test]
+    fn spans_and_money_are_shown_in_seconds_and_dollars() {
+        assert_eq!(TimeSpan::from_secs(60).to_value().to_string(), "60");
+        assert_eq!(TimeSpan::from_millis(1_500).to_value().to_string(), "1.5");
+        assert_eq!(MicroUsd(1_250_000).to_value().to_string(), "1.25");
+    }
+}

@@ -1,0 +1,208 @@
+//! What a layer says: a tree of values, each with its origin.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::origin::{ConfigDocument, LayerRank, ValueOrigin};
+use super::problem::{ConfigProblem, ProblemKind};
+
+/// A table of a layer, or the whole layer.
+pub(super) type ConfigTable = BTreeMap<String, ConfigNode>;
+
+/// A value with its origin.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct ConfigNode {
+    pub(super) value: ConfigValue,
+    /// Where the value stands.
+    pub(super) origin: ValueOrigin,
+    /// Where its key stands.
+    pub(super) key_origin: ValueOrigin,
+}
+
+/// A value.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum ConfigValue {
+    Bool(bool),
+    Integer(i64),
+    Float(f64),
+    Text(String),
+    /// A text from a variable or an option: what it means depends on who asks.
+    Untyped(String),
+    Date(String),
+    List(Vec<ConfigNode>),
+    Table(ConfigTable),
+}
+
+impl ConfigNode {
+    /// Returns a value that stands where its key stands.
+    pub(super) fn new(value: ConfigValue, origin: ValueOrigin) -> Self {
+        Self { value, key_origin: origin.clone(), origin }
+    }
+}
+
+impl ConfigValue {
+    /// Returns the text, if it is one.
+    pub(super) fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) | Self::Untyped(text) => Some(text),
+            Self::Bool(_)
+            | Self::Integer(_)
+            | Self::Float(_)
+            | Self::Date(_)
+            | Self::List(_)
+            | Self::Table(_) => None,
+        }
+    }
+
+    /// Returns what it is, for people. A text is not repeated: it might be a secret in the wrong place.
+    pub(super) fn describe(&self) -> String {
+        match self {
+            Self::Text(_) => "a string".to_owned(),
+            Self::Untyped(text) if text.parse::<f64>().is_ok() => text.clone(),
+            Self::Untyped(_) => "something else".to_owned(),
+            Self::List(_) => "a list".to_owned(),
+            Self::Table(_) => "a table".to_owned(),
+            Self::Date(_) => "a date".to_owned(),
+            Self::Bool(_) | Self::Integer(_) | Self::Float(_) => self.to_string(),
+        }
+    }
+}
+
+/// Writes a value as TOML does.
+impl fmt::Display for ConfigValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bool(value) => write!(f, "{value}"),
+            Self::Integer(value) => write!(f, "{value}"),
+            Self::Float(value) => write!(f, "{}", toml::Value::Float(*value)),
+            Self::Text(text) | Self::Untyped(text) => {
+                write!(f, "{}", toml::Value::String(text.clone()))
+            }
+            Self::Date(text) => f.write_str(text),
+            Self::List(items) => {
+                f.write_str("[")?;
+                for (index, item) in items.iter().enumerate() {
+                    let comma = if index == 0 { "" } else { ", " };
+                    write!(f, "{comma}{}", item.value)?;
+                }
+                f.write_str("]")
+            }
+            Self::Table(table) => {
+                f.write_str("{")?;
+                for (index, (key, node)) in table.iter().enumerate() {
+                    let comma = if index == 0 { " " } else { ", " };
+                    write!(f, "{comma}{key} = {}", node.value)?;
+                }
+                f.write_str(if table.is_empty() { "}" } else { " }" })
+            }
+        }
+    }
+}
+
+/// Returns what a TOML document says.
+///
+/// # Errors
+///
+/// Fails with all that is wrong with its syntax.
+pub(super) fn parse_document(
+    rank: LayerRank,
+    document: &Arc<ConfigDocument>,
+) -> Result<ConfigTable, Vec<ConfigProblem>> {
+    let (table, mut errors) = DeTable::parse_recoverable(document.text());
+    if errors.is_empty() {
+        let at = |span| ValueOrigin::in_file(rank, document, span);
+        return Ok(convert_table(table.into_inner(), &at));
+    }
+    let problem = |error: &toml::de::Error| {
+        let origin = ValueOrigin::in_file(rank, document, error.span().unwrap_or(0..0));
+        // The library's longer messages go over several lines; what follows the first one is a help text.
+        let what = error.message().lines().next().unwrap_or_default().to_owned();
+        ConfigProblem::new(origin, ProblemKind::Syntax(what))
+    };
+    errors.sort_by_key(|error| error.span().map_or(0, |span| span.start));
+    Err(errors.iter().map(problem).collect())
+}
+
+/// Returns the value that a text is as the right side of a TOML line; none when it is not one.
+pub(super) fn parse_value(text: &str, origin: &ValueOrigin) -> Option<ConfigValue> {
+    let value = DeValue::parse(text).ok()?;
+    Some(convert_value(value.into_inner(), &|_| origin.clone()))
+}
+
+type OriginAt<'a> = dyn Fn(std::ops::Range<usize>) -> ValueOrigin + 'a;
+
+fn convert_table(table: DeTable<'_>, at: &OriginAt<'_>) -> ConfigTable {
+    let entry = |(key, value): (Spanned<_>, Spanned<DeValue<'_>>)| {
+        let (key_at, name): (_, std::borrow::Cow<'_, str>) = (at(key.span()), key.into_inner());
+        (name.into_owned(), ConfigNode { key_origin: key_at, ..convert_node(value, at) })
+    };
+    table.into_iter().map(entry).collect()
+}
+
+fn convert_node(value: Spanned<DeValue<'_>>, at: &OriginAt<'_>) -> ConfigNode {
+    let origin = at(value.span());
+    ConfigNode::new(convert_value(value.into_inner(), at), origin)
+}
+
+fn convert_value(value: DeValue<'_>, at: &OriginAt<'_>) -> ConfigValue {
+    match value {
+        DeValue::String(text) => ConfigValue::Text(text.into_owned()),
+        DeValue::Integer(integer) => match i64::from_str_radix(integer.as_str(), integer.radix()) {
+            Ok(integer) => ConfigValue::Integer(integer),
+            // Far beyond every range, and told as what it is.
+            Err(_) => ConfigValue::Float(integer.as_str().parse().unwrap_or(f64::INFINITY)),
+        },
+        DeValue::Float(float) => ConfigValue::Float(float.as_str().parse().unwrap_or(f64::NAN)),
+        DeValue::Boolean(value) => ConfigValue::Bool(value),
+        DeValue::Datetime(date) => ConfigValue::Date(date.to_string()),
+        DeValue::Array(items) => {
+            ConfigValue::List(items.into_iter().map(|item| convert_node(item, at)).collect())
+        }
+        DeValue::Table(table) => ConfigValue::Table(convert_table(table, at)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse_text(text: &str) -> Result<ConfigTable, Vec<ConfigProblem>> {
+        parse_document(LayerRank::User, &ConfigDocument::new("a.toml".into(), text))
+    }
+
+    /// Fault K6.
+    #[test]
+    fn windows_line_ends_and_a_byte_order_mark_are_read() {
+        let table = parse_text("\u{feff}[llm]\r\nretries = 1_0\r\n").unwrap();
+        let ConfigValue::Table(llm) = &table["llm"].value else { panic!() };
+        assert_eq!(llm["retries"].value, ConfigValue::Integer(10));
+        assert_eq!(llm["retries"].key_origin.to_string(), "a.toml:2:1");
+        assert_eq!(llm["retries"].origin.to_string(), "a.toml:2:11");
+    }
+
+    /// Fault K1.
+    #[test]
+    fn every_syntax_error_is_told_with_its_place() {
+        let problems = parse_text("a = \nb = 1\nc = [1,\n").unwrap_err();
+        let places: Vec<String> = problems.iter().map(|p| p.origin.to_string()).collect();
+        assert!(places.len() >= 2 && places[0].starts_with("a.toml:1:"), "{problems:?}");
+    }
+
+    #[test]
+    fn values_are_written_as_they_are_read() {
+        for text in ["1", "1.5", "true", "'a\"b'", "[1, \"x\"]", "{ a = 1, b = [] }", "{}"] {
+            let value = parse_value(text, &ValueOrigin::DEFAULT).unwrap();
+            assert_eq!(value.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn numbers_too_large_for_a_whole_number_stay_numbers() {
+        let huge = parse_value("99999999999999999999", &ValueOrigin::DEFAULT).unwrap();
+        assert_eq!(huge, ConfigValue::Float(1e20));
+    }
+}

@@ -1,0 +1,159 @@
+//! The access rules of a thread: what it, and everything that it starts, may do with files, sockets and signals.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use landlock::{
+    ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible, LandlockStatus, Ruleset,
+    RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
+    path_beneath_rules,
+};
+
+use super::SandboxGap;
+
+/// The rules that this program knows.
+const KNOWN_ABI: ABI = ABI::V9;
+
+/// Devices that are no more than files.
+pub(super) const DEVICES: [&str; 6] =
+    ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
+
+/// Terminals.
+const TERMINALS: [&str; 2] = ["/dev/ptmx", "/dev/pts"];
+
+/// What may be done.
+pub(super) struct LandlockRules<'a> {
+    /// What may be written; none for everything.
+    pub writable: Option<&'a [PathBuf]>,
+    /// What must not be read.
+    pub hidden: &'a [PathBuf],
+    /// Whose terminals there are.
+    pub terminals: TerminalAccess,
+    /// Whether connections over TCP are possible.
+    pub tcp: TcpAccess,
+}
+
+/// Whose terminals there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TerminalAccess {
+    /// Private ones.
+    Private,
+    /// Those of the user, which no command may read.
+    User,
+}
+
+/// Whether connections over TCP are possible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TcpAccess {
+    /// They are.
+    Allowed,
+    /// They are not.
+    Denied,
+}
+
+/// Applies the rules to this thread. Returns what the kernel's version of them leaves open.
+///
+/// # Errors
+///
+/// Fails when the kernel knows no such rules, or does not apply them.
+pub(super) fn apply(rules: &LandlockRules<'_>) -> io::Result<Vec<SandboxGap>> {
+    let status =
+        build_ruleset(rules).and_then(RulesetCreated::restrict_self).map_err(io::Error::other)?;
+    // Without support in the kernel, the library says that all is well.
+    let abi = match (status.ruleset, status.landlock) {
+        (RulesetStatus::NotEnforced, LandlockStatus::NotEnabled) => {
+            return Err(io::Error::other("Landlock is not enabled in this kernel"));
+        }
+        (RulesetStatus::NotEnforced, _) => {
+            return Err(io::Error::other("this kernel has no Landlock"));
+        }
+        (_, LandlockStatus::Available { effective_abi, .. }) => effective_abi,
+        _ => ABI::V1,
+    };
+    Ok(gaps(abi))
+}
+
+/// Returns whether the kernel knows such rules.
+pub(super) fn is_available() -> bool {
+    let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+    let ruleset = ruleset.handle_access(AccessFs::from_all(ABI::V1));
+    ruleset.and_then(Ruleset::create).is_ok()
+}
+
+/// Returns what a version of the rules leaves open.
+fn gaps(abi: ABI) -> Vec<SandboxGap> {
+    let mut holes = vec![SandboxGap::Metadata];
+    if abi < ABI::V3 {
+        // Files elsewhere can be cut off.
+        holes.push(SandboxGap::Files);
+    }
+    if abi < ABI::V6 {
+        holes.push(SandboxGap::Signals);
+    }
+    if abi < ABI::V9 {
+        holes.push(SandboxGap::LocalSockets);
+    }
+    holes
+}
+
+fn build_ruleset(rules: &LandlockRules<'_>) -> Result<RulesetCreated, RulesetError> {
+    let mut ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .scope(Scope::from_all(KNOWN_ABI))?;
+    if rules.tcp == TcpAccess::Denied {
+        ruleset = ruleset.handle_access(AccessNet::from_all(KNOWN_ABI))?;
+    }
+    let Some(writable) = rules.writable else { return ruleset.create() };
+    let all = AccessFs::from_all(KNOWN_ABI);
+    let read = AccessFs::from_read(KNOWN_ABI);
+    // No command makes devices; whoever is root could.
+    let write = all & !(AccessFs::MakeChar | AccessFs::MakeBlock);
+    let terminals = match rules.terminals {
+        TerminalAccess::Private => &TERMINALS[..],
+        TerminalAccess::User => &[],
+    };
+    let device = AccessFs::ReadFile
+        | AccessFs::WriteFile
+        | AccessFs::Truncate
+        | AccessFs::ReadDir
+        | AccessFs::IoctlDev;
+    ruleset
+        .handle_access(all)?
+        .create()?
+        // Everything can be looked at, but for devices: who reads a disk reads every file on it.
+        .add_rules(path_beneath_rules(["/"], AccessFs::ReadDir))?
+        .add_rules(path_beneath_rules(readable_paths(rules.hidden), read))?
+        .add_rules(path_beneath_rules(DEVICES, device))?
+        .add_rules(path_beneath_rules(terminals, device))?
+        .add_rules(path_beneath_rules(writable, write))
+}
+
+/// Returns what may be read: everything but devices and what is hidden. Of a folder that something hidden is in, it is
+/// the entries that are there now.
+fn readable_paths(hidden: &[PathBuf]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/").into_iter().flatten().flatten() {
+        if entry.path() != Path::new("/dev") {
+            add_readable(entry.path(), hidden, &mut found);
+        }
+    }
+    found
+}
+
+fn add_readable(path: PathBuf, hidden: &[PathBuf], found: &mut Vec<PathBuf>) {
+    if hidden.contains(&path) {
+        return;
+    }
+    // A link is granted as what it leads to, which is looked at under its own name.
+    if path.is_symlink() {
+        return;
+    }
+    if !hidden.iter().any(|hidden| hidden.starts_with(&path)) {
+        found.push(path);
+        return;
+    }
+    for entry in fs::read_dir(&path).into_iter().flatten().flatten() {
+        add_readable(entry.path(), hidden, found);
+    }
+}

@@ -1,0 +1,442 @@
+//! The ladder of levels, from the top down.
+//!
+//! A process that has tried a level and failed may be half-way into it, so each level is tried by a process of its own:
+//! it says [`SupervisorReport::Lower`], and the engine starts the next one with a lower ceiling.
+
+use std::ffi::OsString;
+use std::io;
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use rustix::process::{
+    Pid, Resource, Signal, geteuid, set_child_subreaper, set_parent_process_death_signal,
+};
+use serde::{Deserialize, Serialize};
+
+use super::landlock::{self, LandlockRules, TcpAccess, TerminalAccess};
+use super::seccomp::{self, SocketFilter};
+use super::spawner::CommandSpawner;
+use super::{Enforcement, SandboxGap, SandboxLevel, mounts, namespaces, privileges};
+use crate::exec::absent_paths::AbsentPaths;
+use crate::exec::anonymous_file;
+use crate::exec::egress;
+use crate::exec::helper;
+use crate::exec::package_caches::OverlayFolders;
+use crate::exec::process_tree::ProcessTree;
+use crate::exec::protocol::{SupervisorLink, SupervisorReport};
+use crate::exec::sandbox_policy::{NetworkAccess, SandboxMode, SandboxPolicy};
+use crate::exec::snapshot::ProtectedPaths;
+use crate::exec::supervise::{self, CommandStart};
+use crate::exec::worker::is_shortage;
+
+/// What the first process of a namespace is told by the one that made it.
+#[derive(Serialize, Deserialize)]
+pub(in crate::exec) struct NamespaceSetup {
+    policy: SandboxPolicy,
+    sockets: Vec<PathBuf>,
+}
+
+/// Serves the engine at the highest level that can be had.
+pub(in crate::exec) fn serve(
+    link: SupervisorLink,
+    policy: SandboxPolicy,
+    ceiling: SandboxLevel,
+    why: Option<String>,
+) -> io::Result<()> {
+    if policy.is_off() {
+        set_child_subreaper(Pid::from_raw(1))?;
+        helper::forbid_inspection()?;
+        link.send(&SupervisorReport::Ready(Enforcement::none()), &[], &[])?;
+        let (absent, protected) = (AbsentPaths::default(), ProtectedPaths::empty());
+        return supervise::serve(
+            &link,
+            ProcessTree::Reaper,
+            &absent,
+            &protected,
+            policy.limits.memory,
+            CommandStart::spawn,
+        );
+    }
+    match ceiling {
+        SandboxLevel::Namespaces => serve_in_namespaces(link, policy),
+        SandboxLevel::Landlock => serve_with_landlock(&link, &policy, why),
+        SandboxLevel::None | SandboxLevel::Seatbelt => serve_unconfined(&link, &policy),
+    }
+}
+
+/// Confines nothing, where nothing more may be tried.
+fn serve_unconfined(link: &SupervisorLink, policy: &SandboxPolicy) -> io::Result<()> {
+    let (absent, protected) = (AbsentPaths::new(policy), ProtectedPaths::new(policy));
+    match Enforcement::unconfined(policy, "it is switched off".to_owned()) {
+        Ok(enforced) => link.send(&SupervisorReport::Ready(enforced), &[], &[])?,
+        Err(why) => return link.send(&SupervisorReport::Unable(why), &[], &[]),
+    }
+    set_child_subreaper(Pid::from_raw(1))?;
+    helper::forbid_inspection()?;
+    supervise::serve(
+        link,
+        ProcessTree::Reaper,
+        &absent,
+        &protected,
+        policy.limits.memory,
+        CommandStart::spawn,
+    )
+}
+
+/// Returns what the engine is told of namespaces that could not be had.
+fn lower(why: &io::Error) -> SupervisorReport {
+    match is_shortage(why) {
+        true => SupervisorReport::NoRoom(why.to_string()),
+        false => SupervisorReport::Lower(format!("namespaces: {why}")),
+    }
+}
+
+/// Makes namespaces, and a first process in them, which serves.
+fn serve_in_namespaces(link: SupervisorLink, policy: SandboxPolicy) -> io::Result<()> {
+    let sockets = mounts::named_sockets();
+    if let Err(why) = namespaces::enter(policy.network) {
+        return link.send(&lower(&why), &[], &[]);
+    }
+    let inherited = serde_json::to_vec(&NamespaceSetup { policy, sockets })?;
+    let again = link.try_clone()?;
+    let first = std::process::Command::new("/proc/self/exe")
+        .args([helper::ARGUMENT, helper::INIT_ARGUMENT])
+        // Not as an argument: every command that lists processes would show it.
+        .stdin(anonymous_file::create(&inherited)?)
+        .stdout(link.into_socket())
+        .stderr(Stdio::null())
+        .spawn();
+    match first {
+        Ok(mut first) => {
+            // Its end of the connection is the one that counts.
+            drop(again);
+            rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
+            helper::forbid_inspection()?;
+            first.wait().map(|_| ())
+        }
+        Err(why) => again.send(&lower(&why), &[], &[]),
+    }
+}
+
+/// The first process in namespaces: arranges them, and serves.
+pub(in crate::exec) fn run_init(
+    link: &SupervisorLink,
+    inherited: NamespaceSetup,
+) -> io::Result<()> {
+    // With its parent gone nobody would collect it, and it would go on.
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    let absent = AbsentPaths::new(&inherited.policy);
+    let policy = inherited.policy.clone();
+    match set_up_namespaces(inherited) {
+        Ok((enforced, spawner, layers, way_out)) => {
+            if !enforced.is_allowed_by(&policy) {
+                let why = enforced.reason.unwrap_or_else(|| "not all of it can be had".to_owned());
+                return link.send(&SupervisorReport::Lower(format!("namespaces: {why}")), &[], &[]);
+            }
+            link.send(
+                &SupervisorReport::Ready(enforced),
+                &[],
+                way_out.as_ref().map(AsFd::as_fd).as_slice(),
+            )?;
+            // With the engine's end closed, nothing may seem to listen.
+            drop(way_out);
+            let nothing = ProtectedPaths::empty();
+            let start = |start| spawner.spawn(start);
+            let served = supervise::serve(
+                link,
+                ProcessTree::Namespace,
+                &absent,
+                &nothing,
+                policy.limits.memory,
+                start,
+            );
+            drop(layers);
+            served
+        }
+        Err(why) => link.send(&lower(&why), &[], &[]),
+    }
+}
+
+/// Arranges the namespaces. With a list of hosts, the socket is returned to which the proxy listens.
+fn set_up_namespaces(
+    inherited: NamespaceSetup,
+) -> io::Result<(Enforcement, CommandSpawner, Option<OverlayFolders>, Option<TcpListener>)> {
+    let NamespaceSetup { policy, sockets } = inherited;
+    let way_out = match policy.network {
+        NetworkAccess::On => None,
+        NetworkAccess::Off => namespaces::enable_loopback().map(|()| None)?,
+        NetworkAccess::List => {
+            namespaces::enable_loopback()?;
+            Some(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?)
+        }
+    };
+    limit_pid_namespace(&policy);
+    limit_processes(&policy);
+    let view = mounts::set_up_mounts(&policy, &sockets)?;
+    let mut env = confinement_variables();
+    env.extend(view.env);
+    let is_bound = policy.mode != SandboxMode::Off;
+    if let Some(way_out) = &way_out {
+        env.extend(egress::proxy_variables(way_out.local_addr()?, &policy.allowed_hosts));
+    }
+    let writable = view.writable;
+    let (spawner, layers) = CommandSpawner::new(env, move || {
+        Ok(restrict_thread(
+            // There is a network to be had, if only the machine itself.
+            SocketFilter::Internet,
+            &LandlockRules {
+                writable: is_bound.then_some(writable.as_slice()),
+                hidden: &[],
+                terminals: TerminalAccess::Private,
+                tcp: TcpAccess::Allowed,
+            },
+        ))
+    })?;
+    // Commands that keep them could undo the mounts.
+    layers.privileges.as_ref().map_err(|why| io::Error::new(why.kind(), why.to_string()))?;
+    privileges::drop_all()?;
+    helper::forbid_inspection()?;
+    let mut holes = Vec::new();
+    // The mounts close what the rules leave open, and most of what they close; without them, the sockets that have no
+    // path are left.
+    match &layers.access {
+        Ok(open) if open.contains(&SandboxGap::LocalSockets) => {
+            holes.push(SandboxGap::LaterSockets)
+        }
+        Ok(_) => {}
+        Err(_) => holes.push(SandboxGap::LocalSockets),
+    }
+    let (missing, why) = layers.gaps();
+    holes.extend(missing);
+    holes.sort();
+    Ok((
+        Enforcement { level: SandboxLevel::Namespaces, gaps: holes, reason: why },
+        spawner,
+        view.layers,
+        way_out,
+    ))
+}
+
+/// What a thread has taken on of what does not need namespaces; each for itself, so that one that fails takes no other
+/// one along.
+struct Restrictions {
+    privileges: io::Result<()>,
+    /// What the rules leave open.
+    access: io::Result<Vec<SandboxGap>>,
+    filter: io::Result<()>,
+}
+
+impl Restrictions {
+    /// Returns the holes that are left by what failed, and why it did.
+    fn gaps(&self) -> (Vec<SandboxGap>, Option<String>) {
+        let failed = [
+            ("privileges", self.privileges.as_ref().err(), Some(SandboxGap::Privileges)),
+            ("Landlock", self.access.as_ref().err(), None),
+            ("the system call filter", self.filter.as_ref().err(), Some(SandboxGap::Calls)),
+        ];
+        let failed = failed.iter().filter_map(|(what, why, hole)| Some((what, (*why)?, hole)));
+        let (whys, holes): (Vec<_>, Vec<_>) =
+            failed.map(|(what, why, hole)| (format!("{what}: {why}"), *hole)).unzip();
+        let why = (!whys.is_empty()).then(|| whys.join("; "));
+        (holes.into_iter().flatten().collect(), why)
+    }
+}
+
+fn restrict_thread(sockets: SocketFilter, rules: &LandlockRules<'_>) -> Restrictions {
+    let privileges = privileges::drop_all();
+    let access = landlock::apply(rules);
+    let filter = seccomp::compile_programs(sockets).and_then(|programs| seccomp::apply(&programs));
+    Restrictions { privileges, access, filter }
+}
+
+/// Confines with access rules and a filter alone, as far as there are any.
+fn serve_with_landlock(
+    link: &SupervisorLink,
+    policy: &SandboxPolicy,
+    why: Option<String>,
+) -> io::Result<()> {
+    let absent = AbsentPaths::new(policy);
+    let protected = ProtectedPaths::new(policy);
+    set_child_subreaper(Pid::from_raw(1))?;
+    helper::forbid_inspection()?;
+    limit_processes(policy);
+    let (enforced, spawner) = match set_up_landlock(policy, why.clone(), protected.can_restore()) {
+        Ok((enforced, spawner)) if enforced.is_allowed_by(policy) => (Ok(enforced), Some(spawner)),
+        Ok((Enforcement { gaps: holes, reason: why, .. }, _)) => {
+            let holes: Vec<String> = holes.iter().map(ToString::to_string).collect();
+            let why = why.unwrap_or_else(|| "old access rules".to_owned());
+            (Err(format!("{} ({why})", holes.join(", "))), None)
+        }
+        Err(error) if is_shortage(&error) => {
+            return link.send(&SupervisorReport::NoRoom(error.to_string()), &[], &[]);
+        }
+        Err(error) => {
+            let why = why.into_iter().chain([error.to_string()]).collect::<Vec<_>>().join("; ");
+            (Enforcement::unconfined(policy, why), None)
+        }
+    };
+    match enforced {
+        Ok(enforced) => link.send(&SupervisorReport::Ready(enforced), &[], &[])?,
+        Err(why) => return link.send(&SupervisorReport::Unable(why), &[], &[]),
+    }
+    match spawner {
+        Some(spawner) => supervise::serve(
+            link,
+            ProcessTree::Reaper,
+            &absent,
+            &protected,
+            policy.limits.memory,
+            |start| spawner.spawn(start),
+        ),
+        None => supervise::serve(
+            link,
+            ProcessTree::Reaper,
+            &absent,
+            &protected,
+            policy.limits.memory,
+            CommandStart::spawn,
+        ),
+    }
+}
+
+fn set_up_landlock(
+    policy: &SandboxPolicy,
+    why: Option<String>,
+    is_put_back: bool,
+) -> io::Result<(Enforcement, CommandSpawner)> {
+    let (sockets, tcp) = match policy.network {
+        NetworkAccess::On => (SocketFilter::Internet, TcpAccess::Allowed),
+        // Without a network of their own there is no proxy that they could not go around.
+        NetworkAccess::List | NetworkAccess::Off => (SocketFilter::Local, TcpAccess::Denied),
+    };
+    let caches: Vec<_> = policy.caches.caches.iter().collect();
+    let mut env = confinement_variables();
+    let writable = match policy.mode {
+        SandboxMode::Off => None,
+        SandboxMode::ReadOnly => Some(vec![policy.temp.clone()]),
+        SandboxMode::WorkspaceWrite => {
+            env.extend(policy.caches.variables(&caches));
+            let own = [policy.workspace.clone(), policy.temp.clone(), PathBuf::from("/dev/shm")];
+            let private = policy.caches.private_root();
+            Some(own.into_iter().chain(policy.writable.iter().cloned()).chain(private).collect())
+        }
+    };
+    let hidden: Vec<PathBuf> =
+        policy.hidden.iter().filter_map(|path| path.canonicalize().ok()).collect();
+    let is_inside =
+        |path: &PathBuf| writable.iter().flatten().any(|root: &PathBuf| path.starts_with(root));
+    let is_hidden_inside = hidden.iter().any(is_inside);
+    let is_bound = writable.is_some();
+    let (spawner, layers) = CommandSpawner::new(env, move || {
+        let terminals = TerminalAccess::User;
+        let rules =
+            LandlockRules { writable: writable.as_deref(), hidden: &hidden, terminals, tcp };
+        Ok(restrict_thread(sockets, &rules))
+    })?;
+    let (mut holes, missing) = layers.gaps();
+    let mut level = SandboxLevel::Landlock;
+    match layers.access {
+        Ok(open) => holes.extend(open),
+        Err(why) => {
+            if layers.filter.is_err() && layers.privileges.is_err() {
+                return Err(why);
+            }
+            // What the filter refuses is refused still.
+            level = SandboxLevel::None;
+            holes.extend(Enforcement::gaps_without_confinement(policy));
+            if layers.filter.is_ok() {
+                holes.retain(|hole| *hole != SandboxGap::Network);
+            }
+        }
+    }
+    if policy.network != NetworkAccess::On && layers.filter.is_err() {
+        // The rules close TCP alone.
+        holes.push(SandboxGap::Network);
+    }
+    if layers.filter.is_ok() && policy.network != NetworkAccess::On {
+        holes.retain(|hole| *hole != SandboxGap::LocalSockets);
+    }
+    if !is_bound {
+        holes.retain(|hole| !matches!(hole, SandboxGap::Metadata | SandboxGap::Files));
+    } else if !policy.protected.is_empty() {
+        holes.retain(|hole| *hole != SandboxGap::Protected);
+        holes.push(if is_put_back {
+            SandboxGap::ProtectedMeanwhile
+        } else {
+            SandboxGap::Protected
+        });
+    }
+    if is_hidden_inside {
+        holes.push(SandboxGap::Hidden);
+    }
+    holes.sort();
+    holes.dedup();
+    let why = why.into_iter().chain(missing).collect::<Vec<_>>().join("; ");
+    let why = (!why.is_empty()).then_some(why);
+    Ok((Enforcement { level, gaps: holes, reason: why }, spawner))
+}
+
+/// Limits the numbers of processes in our namespace of them, and with that how many there are. In older kernels the
+/// limit is that of the whole system, and is left alone.
+fn limit_pid_namespace(policy: &SandboxPolicy) {
+    const SINCE: [u32; 2] = [6, 14];
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let version: Vec<u32> =
+        release.split(['.', '-']).take(2).filter_map(|part| part.parse().ok()).collect();
+    if let (Some(most), true) = (policy.limits.processes, version.as_slice() >= &SINCE[..]) {
+        let most = most.max(MIN_PID_LIMIT).to_string();
+        let _ = std::fs::write("/proc/sys/kernel/pid_max", most);
+    }
+}
+
+/// Limits how many processes and threads there are. The kernel counts those of a namespace of users, and otherwise all
+/// of the user; root it does not count.
+fn limit_processes(policy: &SandboxPolicy) {
+    let Some(most) = policy.limits.processes else { return };
+    let is_own = !geteuid().is_root() && namespaces::is_user_namespace();
+    let most = if is_own { most } else { most.saturating_add(count_processes()) };
+    helper::lower_limit(Resource::Nproc, Some(most));
+}
+
+/// The kernel takes no lower limit for the numbers of processes.
+const MIN_PID_LIMIT: u64 = 301;
+
+/// Returns how many processes and threads this user has.
+fn count_processes() -> u64 {
+    use std::os::unix::fs::MetadataExt;
+
+    let own = geteuid().as_raw();
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let own = processes.filter(|entry| entry.metadata().is_ok_and(|about| about.uid() == own));
+    let threads = own.filter_map(|entry| std::fs::read_dir(entry.path().join("task")).ok());
+    threads.map(|threads| threads.count() as u64).sum()
+}
+
+/// What commands need to know of how they are confined.
+fn confinement_variables() -> Vec<(OsString, OsString)> {
+    if geteuid().is_root() {
+        // It takes itself for somebody who can give files away, and fails.
+        vec![("TAR_OPTIONS".into(), "--no-same-owner".into())]
+    } else {
+        Vec::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+
+    #[test]
+    fn a_shortage_says_nothing_about_what_the_system_can_do() {
+        for error in [Errno::AGAIN, Errno::NOMEM] {
+            assert!(matches!(lower(&error.into()), SupervisorReport::NoRoom(_)), "{error}");
+        }
+        for error in [Errno::PERM, Errno::NOSPC, Errno::INVAL] {
+            assert!(matches!(lower(&error.into()), SupervisorReport::Lower(_)), "{error}");
+        }
+    }
+}

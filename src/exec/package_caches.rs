@@ -1,0 +1,446 @@
+//! The caches of package managers: commands read the user's own, and write private copies that nothing runs outside of
+//! the confinement.
+//!
+//! With mount namespaces, a private folder is mounted over the user's folder (an overlay): what was downloaded before is
+//! there, and what a command changes stays in the private folder. Where there is no folder of the user, or no overlay can
+//! be had, variables such as `CARGO_HOME` name a private folder instead.
+//!
+//! Private folders are kept, one set for each workspace: a project cannot change what another project builds with.
+
+use std::ffi::{OsStr, OsString};
+#[cfg(target_os = "linux")]
+use std::fs::File;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{
+    AtFlags, CWD, Mode as FileMode, OFlags, mkdirat, openat, statat, symlinkat, unlinkat,
+};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+/// The caches of package managers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PackageCaches {
+    /// Where the private folders are kept; none when there are no caches.
+    pub store: Option<PathBuf>,
+    /// The caches.
+    pub caches: Vec<PackageCache>,
+}
+
+/// A cache.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PackageCache {
+    /// The name of the private folder.
+    pub name: String,
+    /// The user's own folder, if it is known where that would be.
+    pub folder: Option<PathBuf>,
+    /// Variables that name the private folder, and what follows its path in each.
+    pub variables: Vec<(String, String)>,
+    /// Files of the user's folder that a private one refers to by links: settings, not what was downloaded.
+    pub linked: Vec<String>,
+}
+
+/// A tool and its cache.
+struct ToolCache {
+    name: &'static str,
+    /// The variable by which the user says where the cache is.
+    variable: &'static str,
+    /// Where it is in the home, if no variable says otherwise; empty if it is then part of another cache.
+    in_home: &'static str,
+    /// Variables for a private folder, each with what follows its path.
+    private: &'static [(&'static str, &'static str)],
+    linked: &'static [&'static str],
+}
+
+const fn tool(name: &'static str, variable: &'static str, in_home: &'static str) -> ToolCache {
+    ToolCache { name, variable, in_home, private: &[], linked: &[] }
+}
+
+/// Every tool whose cache is known. In the home, an outer folder comes before an inner one.
+const TOOLS: &[ToolCache] = &[
+    ToolCache { private: &[("XDG_CACHE_HOME", "")], ..tool("cache", "XDG_CACHE_HOME", ".cache") },
+    ToolCache {
+        private: &[("CARGO_HOME", "")],
+        linked: &["config.toml", "config"],
+        ..tool("cargo", "CARGO_HOME", ".cargo")
+    },
+    // Without an overlay there is no other folder with the user's tool chains.
+    tool("rustup", "RUSTUP_HOME", ".rustup"),
+    ToolCache { private: &[("npm_config_cache", "")], ..tool("npm", "npm_config_cache", ".npm") },
+    ToolCache { private: &[("PNPM_HOME", "")], ..tool("pnpm", "PNPM_HOME", ".local/share/pnpm") },
+    ToolCache {
+        private: &[("YARN_GLOBAL_FOLDER", "/berry"), ("YARN_CACHE_FOLDER", "/cache")],
+        ..tool("yarn", "YARN_CACHE_FOLDER", ".yarn")
+    },
+    ToolCache {
+        private: &[("BUN_INSTALL_CACHE_DIR", "/install/cache")],
+        ..tool("bun", "BUN_INSTALL", ".bun")
+    },
+    ToolCache { private: &[("DENO_DIR", "")], ..tool("deno", "DENO_DIR", "") },
+    ToolCache { private: &[("PIP_CACHE_DIR", "")], ..tool("pip", "PIP_CACHE_DIR", "") },
+    ToolCache { private: &[("UV_CACHE_DIR", "")], ..tool("uv", "UV_CACHE_DIR", "") },
+    ToolCache {
+        private: &[
+            ("UV_TOOL_DIR", "/tools"),
+            ("UV_PYTHON_INSTALL_DIR", "/python"),
+            ("UV_TOOL_BIN_DIR", "/bin"),
+            ("UV_PYTHON_BIN_DIR", "/bin"),
+        ],
+        ..tool("uv-data", "", ".local/share/uv")
+    },
+    ToolCache { private: &[("UV_TOOL_DIR", "")], ..tool("uv-tools", "UV_TOOL_DIR", "") },
+    ToolCache {
+        private: &[("UV_PYTHON_INSTALL_DIR", "")],
+        ..tool("uv-python", "UV_PYTHON_INSTALL_DIR", "")
+    },
+    ToolCache { private: &[("POETRY_CACHE_DIR", "")], ..tool("poetry", "POETRY_CACHE_DIR", "") },
+    ToolCache { private: &[("GOPATH", "")], ..tool("go", "GOPATH", "go") },
+    ToolCache { private: &[("GOMODCACHE", "")], ..tool("go-mod", "GOMODCACHE", "") },
+    ToolCache { private: &[("GOCACHE", "")], ..tool("go-build", "GOCACHE", "") },
+    ToolCache {
+        private: &[("MAVEN_OPTS", MAVEN_OPTION), ("MAVEN_USER_HOME", "")],
+        ..tool("maven", "", ".m2")
+    },
+    ToolCache {
+        private: &[("GRADLE_USER_HOME", "")],
+        linked: &["gradle.properties", "init.gradle", "init.gradle.kts", "init.d"],
+        ..tool("gradle", "GRADLE_USER_HOME", ".gradle")
+    },
+    ToolCache { private: &[("NUGET_PACKAGES", "/packages")], ..tool("nuget", "", ".nuget") },
+    ToolCache { private: &[("CCACHE_DIR", "")], ..tool("ccache", "CCACHE_DIR", ".ccache") },
+    ToolCache { private: &[("SCCACHE_DIR", "")], ..tool("sccache", "SCCACHE_DIR", "") },
+];
+
+/// Stands for the option that names Maven's repository below the private folder, behind the user's own options.
+const MAVEN_OPTION: &str = "-Dmaven.repo.local";
+
+/// Folders of programs below private folders, which are searched after all others.
+const PROGRAM_FOLDERS: [(&str, &str); 4] =
+    [("cargo", "bin"), ("go", "bin"), ("uv-data", "bin"), ("pnpm", "")];
+
+impl PackageCaches {
+    /// Returns the caches of a user with this home and these variables, which are kept in this folder.
+    pub fn detect<'a>(
+        store: PathBuf,
+        home: Option<&Path>,
+        variable: impl Fn(&str) -> Option<&'a str>,
+    ) -> Self {
+        let cache = |tool: &ToolCache| {
+            // Of several folders for Go, the first one is written.
+            let set = variable(tool.variable).and_then(|set| set.split(':').next());
+            let set = set.map(PathBuf::from).filter(|set| set.is_absolute());
+            if set.is_none() && tool.in_home.is_empty() {
+                return None;
+            }
+            let folder = set.or_else(|| Some(home?.join(tool.in_home)));
+            let text = |text: &&str| (*text).to_owned();
+            let variables = tool.private.iter().map(|(name, after)| (text(name), text(after)));
+            Some(PackageCache {
+                name: tool.name.to_owned(),
+                folder,
+                variables: variables.collect(),
+                linked: tool.linked.iter().map(text).collect(),
+            })
+        };
+        Self { store: Some(store), caches: TOOLS.iter().filter_map(cache).collect() }
+    }
+
+    /// Returns the folder of the private folders that are not mounted over the user's.
+    pub(super) fn private_root(&self) -> Option<PathBuf> {
+        Some(self.store.as_ref()?.join("private"))
+    }
+
+    /// Returns where the private folder of a cache is, if it is not mounted over the user's.
+    fn private_folder(&self, cache: &PackageCache) -> Option<PathBuf> {
+        Some(self.private_root()?.join(&cache.name))
+    }
+
+    /// Makes the private folders of a workspace.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the system refuses it.
+    pub(super) fn create_folders(&self, workspace: &Path) -> io::Result<()> {
+        let Some(store) = &self.store else { return Ok(()) };
+        let make = |path: &Path| DirBuilder::new().recursive(true).mode(0o700).create(path);
+        make(store)?;
+        let owner = store.join(OWNER);
+        if !owner.exists() {
+            fs::write(owner, workspace.as_os_str().as_bytes())?;
+        }
+        let Some(all) = self.private_root() else { return Ok(()) };
+        make(&all)?;
+        let all = open_folder(CWD, &all)?;
+        for cache in &self.caches {
+            let private = open_private_folder(&all, &cache.name)?;
+            for name in &cache.linked {
+                let Some(own) = cache.folder.as_ref().map(|folder| folder.join(name)) else {
+                    continue;
+                };
+                let found = statat(&private, name, AtFlags::SYMLINK_NOFOLLOW);
+                if own.exists() && found.is_err_and(|error| error == Errno::NOENT) {
+                    symlinkat(own, &private, name)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the variables that name private folders, for those caches that are not mounted over the user's.
+    pub(super) fn variables(&self, caches: &[&PackageCache]) -> Vec<(OsString, OsString)> {
+        let mut all = Vec::new();
+        let mut programs = Vec::new();
+        for cache in caches {
+            let Some(private) = self.private_folder(cache) else { continue };
+            for (name, after) in &cache.variables {
+                let value = if after == MAVEN_OPTION {
+                    maven_options(&private)
+                } else {
+                    let mut value = private.clone().into_os_string();
+                    value.push(after);
+                    Some(value)
+                };
+                all.extend(value.map(|value| (OsString::from(name), value)));
+            }
+            let known = PROGRAM_FOLDERS.iter().find(|(name, _)| **name == cache.name);
+            programs.extend(known.map(|(_, below)| private.join(below)));
+        }
+        if let (Some(path), false) = (std::env::var_os("PATH"), programs.is_empty()) {
+            let known = std::env::split_paths(&path).collect::<Vec<_>>();
+            let path = std::env::join_paths(known.into_iter().chain(programs));
+            all.extend(path.ok().map(|path| ("PATH".into(), path)));
+        }
+        all
+    }
+}
+
+/// The file among the private folders that has the path of their workspace.
+const OWNER: &str = "workspace";
+
+/// How long private folders are kept at least: a workspace may be moved, or on a disk that is mounted again.
+const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// Removes the private folders of workspaces that no longer exist.
+pub fn sweep_caches(all: &Path) {
+    let Some(before) = SystemTime::now().checked_sub(KEPT) else { return };
+    for entry in fs::read_dir(all).into_iter().flatten().flatten() {
+        let store = entry.path();
+        let owner = store.join(OWNER);
+        let is_old = |data: &fs::Metadata| data.modified().is_ok_and(|at| at < before);
+        let Ok(path) = fs::read(&owner) else { continue };
+        let workspace = Path::new(OsStr::from_bytes(&path));
+        let is_gone = fs::symlink_metadata(workspace)
+            .is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+        if is_gone
+            && workspace.is_absolute()
+            && fs::symlink_metadata(&owner).is_ok_and(|data| is_old(&data))
+            && let Err(error) = remove(&store)
+        {
+            log::debug!("could not remove {}: {error}", store.display());
+        }
+    }
+}
+
+/// Removes a folder, also what package managers have closed in it.
+fn remove(folder: &Path) -> io::Result<()> {
+    let denied = match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => error,
+        removed => return removed,
+    };
+    let mut todo = vec![folder.to_owned()];
+    while let Some(folder) = todo.pop() {
+        if fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).is_err() {
+            return Err(denied);
+        }
+        let entries = fs::read_dir(&folder)?.flatten();
+        // Links are no folders here.
+        let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        todo.extend(folders.map(|entry| entry.path()));
+    }
+    fs::remove_dir_all(folder)
+}
+
+/// Returns a folder that commands may write, in one that they may not replace. What they have put in its place is
+/// removed: a link would lead us out of the private folders.
+fn open_private_folder(all: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
+    let made = || match mkdirat(all, name, FileMode::RWXU) {
+        Ok(()) | Err(Errno::EXIST) => open_folder(all, Path::new(name)),
+        Err(error) => Err(error.into()),
+    };
+    made().or_else(|_| {
+        unlinkat(all, name, AtFlags::empty())?;
+        made()
+    })
+}
+
+/// Opens a folder, and no link to one.
+fn open_folder(at: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(openat(at, path, flags, FileMode::empty())?)
+}
+
+/// Returns the options for Maven with a repository in a private folder, besides those of the user; none when its script
+/// would split the path.
+fn maven_options(private: &Path) -> Option<OsString> {
+    let path = private.to_str().filter(|path| !path.contains(char::is_whitespace))?;
+    let mut value = std::env::var_os("MAVEN_OPTS").unwrap_or_default();
+    if !value.is_empty() {
+        value.push(" ");
+    }
+    value.push(format!("{MAVEN_OPTION}={path}/repository"));
+    Some(value)
+}
+
+/// A set of private folders to be mounted over the user's. No other process mounts the same set while this exists: what
+/// two such mounts would show of each other's changes is undefined.
+#[cfg(target_os = "linux")]
+pub(super) struct OverlayFolders {
+    folder: PathBuf,
+    _lock: File,
+}
+
+/// Sets that are tried.
+#[cfg(target_os = "linux")]
+const MAX_SETS: usize = 32;
+
+#[cfg(target_os = "linux")]
+impl OverlayFolders {
+    /// Returns the first set that is free.
+    pub(super) fn take(caches: &PackageCaches) -> Option<Self> {
+        let store = caches.store.as_ref()?;
+        (0..MAX_SETS).find_map(|number| {
+            let folder = store.join(format!("layers-{number}"));
+            DirBuilder::new().recursive(true).mode(0o700).create(&folder).ok()?;
+            let path = folder.join("lock");
+            File::create(&path).ok()?;
+            // Open for writing, it would keep its file system from being made read-only.
+            let lock = File::open(path).ok()?;
+            rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).ok()?;
+            Some(Self { folder, _lock: lock })
+        })
+    }
+
+    /// Returns the folders for what is written and for the kernel's own use.
+    pub(super) fn for_cache(&self, cache: &PackageCache) -> io::Result<(PathBuf, PathBuf)> {
+        let own = self.folder.join(&cache.name);
+        let (upper, work) = (own.join("upper"), own.join("work"));
+        for path in [&upper, &work] {
+            DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        }
+        Ok((upper, work))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn private_folders_go_with_their_workspace() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::create_dir(path("there")).unwrap();
+        for (name, workspace, is_old) in
+            [("a", "gone", true), ("b", "gone", false), ("c", "there", true)]
+        {
+            let caches = PackageCaches::detect(path("all").join(name), None, |_| None);
+            caches.create_folders(&path(workspace)).unwrap();
+            let closed = path("all").join(name).join("private/closed");
+            fs::create_dir(&closed).unwrap();
+            fs::write(closed.join("x"), "").unwrap();
+            fs::set_permissions(&closed, fs::Permissions::from_mode(0o555)).unwrap();
+            let owner = File::open(path("all").join(name).join(OWNER)).unwrap();
+            let age = if is_old { KEPT * 2 } else { Duration::ZERO };
+            owner.set_modified(SystemTime::now() - age).unwrap();
+        }
+        sweep_caches(&path("all"));
+        let left = ["a", "b", "c"].map(|name| path("all").join(name).exists());
+        assert_eq!(left, [false, true, true]);
+    }
+
+    fn caches(variables: &[(&str, &'static str)]) -> PackageCaches {
+        let find = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, v)| *v);
+        PackageCaches::detect("/s".into(), Some(Path::new("/h")), find)
+    }
+
+    fn folder(caches: &PackageCaches, name: &str) -> Option<PathBuf> {
+        caches.caches.iter().find(|cache| cache.name == name)?.folder.clone()
+    }
+
+    #[test]
+    fn the_folder_of_a_cache_is_where_the_user_says() {
+        let usual = caches(&[]);
+        assert_eq!(folder(&usual, "cargo"), Some("/h/.cargo".into()));
+        assert_eq!(folder(&usual, "pip"), None, "it is part of another one");
+        let set =
+            caches(&[("CARGO_HOME", "/opt/cargo"), ("GOPATH", "/a:/b"), ("PIP_CACHE_DIR", "/p")]);
+        assert_eq!(folder(&set, "cargo"), Some("/opt/cargo".into()));
+        assert_eq!(folder(&set, "go"), Some("/a".into()));
+        assert_eq!(folder(&set, "pip"), Some("/p".into()));
+        assert_eq!(
+            folder(&caches(&[("CARGO_HOME", "relative")]), "cargo"),
+            Some("/h/.cargo".into())
+        );
+    }
+
+    #[test]
+    fn variables_name_the_private_folders() {
+        let caches = caches(&[]);
+        let all: Vec<&PackageCache> = caches.caches.iter().collect();
+        let variables = caches.variables(&all);
+        let value = |name: &str| {
+            let found = variables.iter().find(|(found, _)| found == name);
+            found.map(|(_, value)| value.to_str().unwrap().to_owned())
+        };
+        assert_eq!(value("CARGO_HOME").as_deref(), Some("/s/private/cargo"));
+        assert!(
+            value("MAVEN_OPTS")
+                .unwrap()
+                .ends_with("-Dmaven.repo.local=/s/private/maven/repository")
+        );
+        assert!(value("PATH").unwrap().contains("/s/private/go/bin"));
+        assert_eq!(value("RUSTUP_HOME"), None);
+    }
+
+    #[test]
+    fn a_private_folder_refers_to_the_settings_of_the_user() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().join("home");
+        fs::create_dir_all(home.join(".cargo")).unwrap();
+        fs::write(home.join(".cargo/config.toml"), "x").unwrap();
+        fs::write(home.join(".cargo/credentials.toml"), "secret").unwrap();
+        let caches = PackageCaches::detect(folder.path().join("store"), Some(&home), |_| None);
+        for _ in 0..2 {
+            caches.create_folders(Path::new("/w")).unwrap();
+        }
+        let private = folder.path().join("store/private/cargo");
+        assert_eq!(fs::read_to_string(private.join("config.toml")).unwrap(), "x");
+        assert!(!private.join("credentials.toml").exists());
+    }
+
+    #[test]
+    fn what_a_command_puts_in_the_place_of_a_private_folder_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::create_dir_all(path("home/.cargo")).unwrap();
+        fs::write(path("home/.cargo/config.toml"), "x").unwrap();
+        fs::create_dir(path("home/other")).unwrap();
+        let caches = PackageCaches::detect(path("store"), Some(&path("home")), |_| None);
+        caches.create_folders(Path::new("/w")).unwrap();
+        let private = path("store/private");
+        fs::remove_dir_all(private.join("cargo")).unwrap();
+        std::os::unix::fs::symlink(path("home/other"), private.join("cargo")).unwrap();
+        fs::remove_dir(private.join("npm")).unwrap();
+        fs::write(private.join("npm"), "").unwrap();
+        caches.create_folders(Path::new("/w")).unwrap();
+        assert_eq!(fs::read_dir(path("home/other")).unwrap().count(), 0);
+        assert!(private.join("cargo").symlink_metadata().unwrap().is_dir());
+        assert!(private.join("npm").is_dir());
+    }
+}

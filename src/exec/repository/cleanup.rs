@@ -1,0 +1,425 @@
+//! Which items are harmless, and what becomes of the others.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt, Permissions, PermissionsExt};
+
+use super::ScanRoot;
+use super::git_config::{GitSetting, format_config, parse};
+use super::scan::{self, GitItem, GitItemKind, GitItems, ItemContent, is_git_name};
+
+/// What is added to the name of something that is set aside.
+const DENIED_SUFFIX: &str = ".denied";
+
+/// The commands in the list of a rebase that run no program.
+const HARMLESS_REBASE_COMMANDS: [&str; 24] = [
+    "b",
+    "break",
+    "d",
+    "drop",
+    "e",
+    "edit",
+    "f",
+    "fixup",
+    "l",
+    "label",
+    "m",
+    "merge",
+    "noop",
+    "p",
+    "pick",
+    "r",
+    "reset",
+    "revert",
+    "reword",
+    "s",
+    "squash",
+    "t",
+    "u",
+    "update-ref",
+];
+
+/// The ways to merge that are part of git; another one is a program.
+const HARMLESS_STRATEGIES: [&str; 6] =
+    ["ort", "recursive", "resolve", "octopus", "ours", "subtree"];
+
+/// What is made of an item that isn't harmless.
+enum Replacement {
+    /// It gets this content.
+    Content(Vec<u8>, String),
+    /// It gets another name.
+    Rename(String),
+}
+
+/// Where items lead, by their path: only those that name another folder, and only if it exists.
+pub(super) type LinkTargets = BTreeMap<PathBuf, PathBuf>;
+
+/// What is known of a root when a command has ended.
+pub(super) struct RootState<'a> {
+    /// What was there before the first command, and where it led.
+    pub before: &'a GitItems,
+    pub led: &'a LinkTargets,
+    /// What is there now.
+    pub now: &'a GitItems,
+    /// Whether commands could not change something.
+    pub is_read_only: &'a dyn Fn(&Path) -> bool,
+    /// Whether the items of a folder are among those that are there now.
+    pub is_scanned: &'a dyn Fn(&Path) -> bool,
+}
+
+/// Makes harmless what differs from what was there before. Returns a sentence for each.
+pub(super) fn clean_root(root: &ScanRoot, found: &RootState<'_>) -> Vec<String> {
+    let RootState { before, led, now, is_read_only: is_left, is_scanned } = *found;
+    let mut said = Vec::new();
+    // What is inside first: its path changes with that of what is around it.
+    for (path, item) in now.iter().rev() {
+        let old = before.get(path);
+        // What is on the way may be a link by now.
+        let is_moved = old.is_some()
+            && target_of(root, path, item).is_some_and(|target| led.get(path) != Some(&target));
+        let is_same = || old.is_some_and(|old| old.content == item.content);
+        if !is_moved && (is_left(path) || is_same()) {
+            continue;
+        }
+        let old = old.map(|item| PreviousItem { item, is_moved });
+        let Some(remedy) = find_replacement(root, path, item, old, is_scanned) else { continue };
+        let shown = path.display();
+        let made = match &remedy {
+            Replacement::Content(content, _) => {
+                // What stood there stays to be read.
+                let _ = rename_item(&root.dir, path);
+                write_file(&root.dir, path, content)
+            }
+            Replacement::Rename(_) => rename_item(&root.dir, path),
+        };
+        said.push(match (made, remedy) {
+            (Ok(()), Replacement::Content(_, why)) => {
+                format!("sandbox denied: {why} in {shown}, which was put right; what the command made of it is in {shown}.denied")
+            }
+            (Ok(()), Replacement::Rename(why)) => {
+                format!("sandbox denied: {why}; {shown} was renamed to {shown}.denied")
+            }
+            (Err(error), Replacement::Content(_, why) | Replacement::Rename(why)) => {
+                format!("sandbox denied: {why} in {shown}, which could not be put right: {error}")
+            }
+        });
+    }
+    for (path, item) in before {
+        if item.kind != GitItemKind::Exact
+            || is_left(path)
+            || root.dir.symlink_metadata(path).is_ok()
+        {
+            continue;
+        }
+        let ItemContent::File(content) = &item.content else { continue };
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let made =
+            root.dir.create_dir_all(folder).and_then(|()| write_file(&root.dir, path, content));
+        said.push(match made {
+            Ok(()) => format!(
+                "sandbox denied: {} is protected, and was put back after a command had removed it",
+                path.display()
+            ),
+            Err(error) => format!(
+                "sandbox denied: {} is protected, and could not be put back after a command had removed it: {error}",
+                path.display()
+            ),
+        });
+    }
+    said
+}
+
+/// An item as it was before the first command.
+#[derive(Clone, Copy)]
+struct PreviousItem<'a> {
+    item: &'a GitItem,
+    /// Whether the same text leads to another folder now.
+    is_moved: bool,
+}
+
+/// Returns the folders that these items name.
+pub(super) fn find_targets(root: &ScanRoot, items: &GitItems) -> LinkTargets {
+    let found = items.iter().filter_map(|(path, item)| {
+        let target = target_of(root, path, item)?;
+        Some((path.clone(), target))
+    });
+    found.collect()
+}
+
+/// Returns the folder that an item names: the repository of a work tree, or the work tree of a repository.
+fn target_of(root: &ScanRoot, path: &Path, item: &GitItem) -> Option<PathBuf> {
+    let named = match (item.kind, &item.content) {
+        (GitItemKind::Pointer, ItemContent::File(text))
+            if path.file_name().is_some_and(is_git_name) =>
+        {
+            parse_gitdir(text)
+        }
+        (GitItemKind::Link, ItemContent::Link(to)) if path.file_name().is_some_and(is_git_name) => {
+            Some(to.clone())
+        }
+        (GitItemKind::Config, ItemContent::File(text)) => {
+            let settings = parse(text)?;
+            settings.iter().rev().find_map(GitSetting::work_tree).map(PathBuf::from)
+        }
+        (
+            GitItemKind::Config
+            | GitItemKind::Hook
+            | GitItemKind::Pointer
+            | GitItemKind::Link
+            | GitItemKind::Todo
+            | GitItemKind::Exact,
+            _,
+        ) => None,
+    }?;
+    root.path.join(path).parent()?.join(named).canonicalize().ok()
+}
+
+/// Returns what a file in the place of `.git` names.
+fn parse_gitdir(text: &[u8]) -> Option<PathBuf> {
+    let text = String::from_utf8_lossy(text);
+    Some(text.trim_end_matches('\n').strip_prefix("gitdir: ")?.into())
+}
+
+/// Returns what has to be made of an item; `None` if it is harmless.
+fn find_replacement(
+    root: &ScanRoot,
+    path: &Path,
+    item: &GitItem,
+    old: Option<PreviousItem<'_>>,
+    is_scanned: &dyn Fn(&Path) -> bool,
+) -> Option<Replacement> {
+    let is_moved = old.is_some_and(|old| old.is_moved);
+    let old = old.map(|old| old.item);
+    let restored = |why: &str| match old.map(|old| &old.content) {
+        Some(ItemContent::File(content)) if !is_moved => {
+            Replacement::Content(content.clone(), why.to_owned())
+        }
+        Some(ItemContent::File(_) | ItemContent::Link(_) | ItemContent::Other) | None => {
+            Replacement::Rename(why.to_owned())
+        }
+    };
+    // Only the settings of a repository that is scanned are looked at.
+    let is_repository = |target: &Path| {
+        is_target_inside(root, path, target)
+            && real_target(root, path, target).is_none_or(|target| is_scanned(&target))
+    };
+    match (item.kind, &item.content) {
+        (GitItemKind::Config, ItemContent::File(text)) => {
+            let old = old.and_then(|old| parse_settings(&old.content)).unwrap_or_default();
+            let is_work_tree = |value: &str| is_target_inside(root, path, Path::new(value));
+            let is_fine = |setting: &GitSetting| {
+                let is_old = old.contains(setting) && !(is_moved && setting.work_tree().is_some());
+                is_old || setting.is_harmless(&is_work_tree)
+            };
+            let Some(new) = parse(text) else {
+                return Some(restored("a configuration of git that can't be read"));
+            };
+            let bad = new.iter().find(|setting| !is_fine(setting))?;
+            let why = format!("a command may not set {} for git", bad.key());
+            Some(match restored(&why) {
+                Replacement::Rename(why) => {
+                    let kept: Vec<GitSetting> = new.into_iter().filter(is_fine).collect();
+                    Replacement::Content(format_config(&kept).into_bytes(), why)
+                }
+                content @ Replacement::Content(..) => content,
+            })
+        }
+        (GitItemKind::Config, ItemContent::Link(_) | ItemContent::Other) => {
+            Some(restored("the configuration of git has to be a file"))
+        }
+        (GitItemKind::Hook, _) => Some(restored("a command may not make a hook of git")),
+        (GitItemKind::Exact, _) => Some(restored("no command may change a protected file")),
+        (GitItemKind::Pointer, ItemContent::File(text)) => {
+            let is_fine = if path.file_name().is_some_and(is_git_name) {
+                parse_gitdir(text).is_some_and(|target| is_repository(&target))
+            } else {
+                let text = String::from_utf8_lossy(text);
+                is_own_common(path, text.trim_end_matches('\n'))
+            };
+            (!is_fine).then(|| restored("a command may not lead git elsewhere"))
+        }
+        (GitItemKind::Pointer, ItemContent::Link(_) | ItemContent::Other) => {
+            Some(restored("a command may not lead git elsewhere"))
+        }
+        (GitItemKind::Link, ItemContent::Link(target)) => {
+            let is_fine = match path.file_name() {
+                Some(name) if is_git_name(name) => is_repository(target),
+                _ => is_target_beside(path, target),
+            };
+            (!is_fine)
+                .then(|| Replacement::Rename("a command may not lead git elsewhere".to_owned()))
+        }
+        (GitItemKind::Link, ItemContent::File(_) | ItemContent::Other) => None,
+        (GitItemKind::Todo, ItemContent::File(text)) => {
+            let old = match old.map(|old| &old.content) {
+                Some(ItemContent::File(old)) => text_lines(old),
+                Some(ItemContent::Link(_) | ItemContent::Other) | None => Vec::new(),
+            };
+            let new = text_lines(text);
+            let is_fine = |line: &&String| old.contains(line) || is_harmless_step(path, line);
+            if new.iter().all(|line| is_fine(&line)) {
+                return None;
+            }
+            let kept =
+                new.iter().filter(is_fine).fold(String::new(), |all, line| all + line + "\n");
+            let why = "what git would run when the user continues was taken out".to_owned();
+            Some(Replacement::Content(kept.into_bytes(), why))
+        }
+        (GitItemKind::Todo, ItemContent::Link(_) | ItemContent::Other) => {
+            Some(Replacement::Rename("a command may not lead git elsewhere".to_owned()))
+        }
+    }
+}
+
+fn parse_settings(content: &ItemContent) -> Option<Vec<GitSetting>> {
+    match content {
+        ItemContent::File(text) => parse(text),
+        ItemContent::Link(_) | ItemContent::Other => None,
+    }
+}
+
+fn text_lines(text: &[u8]) -> Vec<String> {
+    String::from_utf8_lossy(text).lines().map(str::to_owned).collect()
+}
+
+/// Returns whether a line of a file that tells git how to continue runs no program of its own.
+fn is_harmless_step(path: &Path, line: &str) -> bool {
+    let name = path.file_name().unwrap_or_default();
+    let line = line.trim();
+    if name == "strategy" {
+        return line.is_empty() || HARMLESS_STRATEGIES.contains(&line);
+    }
+    if name == "opts" {
+        // Another file of settings, in which only one of them names a program.
+        let value = line.strip_prefix("strategy").map(str::trim_start);
+        let value = value.and_then(|rest| rest.strip_prefix('=')).map(str::trim);
+        let is_other =
+            !line.to_lowercase().contains("strategy") || line.starts_with("strategy-option");
+        return value.map_or(is_other, |value| HARMLESS_STRATEGIES.contains(&value))
+            && !line.ends_with('\\');
+    }
+    if name == "applyopts" {
+        return !line.contains("unsafe") && !line.contains("directory");
+    }
+    let first = line.split_whitespace().next().unwrap_or_default();
+    line.is_empty() || line.starts_with(['#', ';']) || HARMLESS_REBASE_COMMANDS.contains(&first)
+}
+
+/// Returns whether `commondir` of a linked work tree names the repository that it lies in.
+fn is_own_common(path: &Path, target: &str) -> bool {
+    let folder = path.parent().unwrap_or(Path::new(""));
+    folder.parent().and_then(Path::file_name).is_some_and(|name| name == "worktrees")
+        && Path::new(target).components().eq([Component::ParentDir, Component::ParentDir])
+}
+
+/// Returns whether what a file or a link names lies below the root, by its real name.
+fn is_target_inside(root: &ScanRoot, path: &Path, target: &Path) -> bool {
+    let folder = path.parent().unwrap_or(Path::new(""));
+    if target.is_absolute() {
+        return target.canonicalize().is_ok_and(|target| target.starts_with(&root.path));
+    }
+    let folder = folder.join(target);
+    // It may be made later; by then it has to stay inside as it is written.
+    let mut depth = 0_i32;
+    let is_inside = folder.components().all(|part| {
+        depth += match part {
+            Component::ParentDir => -1,
+            Component::Normal(_) => 1,
+            Component::CurDir => 0,
+            Component::RootDir | Component::Prefix(_) => return false,
+        };
+        depth >= 0
+    });
+    let escapes = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+    is_inside && !root.dir.canonicalize(&folder).is_err_and(|error| escapes(&error))
+}
+
+/// Returns what a file or a link names, relative to the root; `None` if it doesn't exist, or lies elsewhere.
+fn real_target(root: &ScanRoot, path: &Path, target: &Path) -> Option<PathBuf> {
+    if target.is_absolute() {
+        return target.canonicalize().ok()?.strip_prefix(&root.path).ok().map(Path::to_owned);
+    }
+    let real = root.dir.canonicalize(path.parent()?.join(target)).ok()?;
+    Some(if real == Path::new(".") { PathBuf::new() } else { real })
+}
+
+/// Returns whether a link in the folder of a repository names something beside it or below.
+fn is_target_beside(path: &Path, target: &Path) -> bool {
+    let is_down = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
+    // `HEAD` was such a link once.
+    path.parent().is_some() && target.is_relative() && target.components().all(is_down)
+}
+
+/// Gives something another name, under which nothing follows it.
+fn rename_item(root: &Dir, path: &Path) -> io::Result<()> {
+    let numbered = (2..1_000).map(|number| format!("{DENIED_SUFFIX}-{number}"));
+    let named = |ending: String| {
+        let mut name = OsString::from(path);
+        name.push(ending);
+        PathBuf::from(name)
+    };
+    let names = std::iter::once(DENIED_SUFFIX.to_owned()).chain(numbered).map(named);
+    let mut free = names.filter(|path| root.symlink_metadata(path).is_err());
+    let free = free.next().ok_or(io::ErrorKind::AlreadyExists)?;
+    with_writable_folder(root, path, || root.rename(path, root, &free))
+}
+
+/// Writes a file anew.
+fn write_file(root: &Dir, path: &Path, content: &[u8]) -> io::Result<()> {
+    let write = || {
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o644);
+        root.open_with(path, &options)?.write_all(content)
+    };
+    with_writable_folder(root, path, write)
+}
+
+/// Does something in the folder of a path, which a command may have closed.
+fn with_writable_folder(
+    root: &Dir,
+    path: &Path,
+    act: impl Fn() -> io::Result<()>,
+) -> io::Result<()> {
+    act().or_else(|_| {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        root.set_permissions(parent.unwrap_or(Path::new(".")), Permissions::from_mode(0o700))?;
+        act()
+    })
+}
+
+/// Returns why a new configuration can't take the place of an old one; `None` if it can.
+pub(super) fn refusal_reason(old: &[u8], new: &[u8]) -> Option<String> {
+    let Some(new) = parse(new) else { return Some("what it wrote can't be read".to_owned()) };
+    let old = parse(old).unwrap_or_default();
+    let differs = |some: &[GitSetting], others: &[GitSetting]| {
+        let bad =
+            |setting: &&GitSetting| !others.contains(setting) && !setting.is_harmless(&|_| false);
+        some.iter().find(bad).map(GitSetting::key)
+    };
+    differs(&new, &old)
+        .or_else(|| differs(&old, &new))
+        .map(|key| format!("it may not change {key}"))
+}
+
+/// Returns the items of files that have to stay what they are.
+pub(super) fn exact_items(root: &Dir, path: &Path, items: &mut GitItems) {
+    let Ok(meta) = root.symlink_metadata(path) else { return };
+    if !meta.is_dir() {
+        items.insert(
+            path.to_owned(),
+            GitItem { kind: GitItemKind::Exact, content: scan::read_content(root, path, &meta) },
+        );
+        return;
+    }
+    let Ok(entries) = root.read_dir(path) else { return };
+    for entry in entries.flatten() {
+        if entry.file_name().as_bytes().ends_with(DENIED_SUFFIX.as_bytes()) {
+            continue;
+        }
+        exact_items(root, &path.join(entry.file_name()), items);
+    }
+}

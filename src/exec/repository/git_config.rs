@@ -1,0 +1,452 @@
+//! Configuration files of git: how they are read, and which settings are harmless.
+//!
+//! The reader follows git's own, character by character, and refuses whatever it doesn't understand. A file that it
+//! reads means the same to git.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+/// A setting: its section and name in lower case, and its subsection as it stands there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct GitSetting {
+    section: String,
+    subsection: Option<String>,
+    name: String,
+    /// The value; `None` for a name without `=`, which means true.
+    value: Option<String>,
+}
+
+/// Settings without a subsection that neither name a program nor a file, by section.
+const HARMLESS_SETTINGS: [(&str, &[&str]); 19] = [
+    ("advice", &[]),
+    ("author", &["name", "email"]),
+    ("color", &[]),
+    ("column", &[]),
+    ("committer", &["name", "email"]),
+    (
+        "core",
+        &[
+            "abbrev",
+            "autocrlf",
+            "bare",
+            "bigfilethreshold",
+            "checkstat",
+            "compression",
+            "eol",
+            "filemode",
+            "hidedotfiles",
+            "ignorecase",
+            "logallrefupdates",
+            "longpaths",
+            "precomposeunicode",
+            "preloadindex",
+            "protecthfs",
+            "protectntfs",
+            "quotepath",
+            "repositoryformatversion",
+            "safecrlf",
+            "sparsecheckout",
+            "sparsecheckoutcone",
+            "splitindex",
+            "symlinks",
+            "trustctime",
+            "untrackedcache",
+            "whitespace",
+        ],
+    ),
+    ("diff", &["algorithm", "colormoved", "context", "mnemonicprefix", "noprefix", "renames"]),
+    (
+        "extensions",
+        &[
+            "compatobjectformat",
+            "noop",
+            "objectformat",
+            "partialclone",
+            "preciousobjects",
+            "refstorage",
+            "relativeworktrees",
+            "worktreeconfig",
+        ],
+    ),
+    ("fetch", &["prune", "prunetags", "recursesubmodules", "writecommitgraph"]),
+    ("gc", &["auto", "autodetach", "autopacklimit"]),
+    ("index", &["sparse", "threads", "version"]),
+    ("init", &["defaultbranch"]),
+    ("log", &["date", "decorate", "follow", "showroot"]),
+    ("merge", &["conflictstyle", "ff", "renames", "stat", "verbosity"]),
+    ("pull", &["ff", "rebase"]),
+    ("push", &["autosetupremote", "default", "followtags"]),
+    ("rebase", &["autosquash", "autostash", "missingcommitscheck", "stat", "updaterefs"]),
+    ("rerere", &["autoupdate", "enabled"]),
+    ("user", &["name", "email", "useconfigonly"]),
+];
+
+/// Settings of a remote, a branch or a submodule that neither name a program nor an address.
+const HARMLESS_NAMED_SETTINGS: [(&str, &[&str]); 3] = [
+    (
+        "branch",
+        &[
+            "description",
+            "gh-merge-base",
+            "github-pr-owner-number",
+            "merge",
+            "rebase",
+            "vscode-merge-base",
+        ],
+    ),
+    (
+        "remote",
+        &[
+            "fetch",
+            "followremotehead",
+            "gh-resolved",
+            "mirror",
+            "partialclonefilter",
+            "promisor",
+            "prune",
+            "prunetags",
+            "push",
+            "skipdefaultupdate",
+            "skipfetchall",
+            "tagopt",
+        ],
+    ),
+    ("submodule", &["active", "branch", "fetchrecursesubmodules", "ignore", "shallow"]),
+];
+
+/// Settings whose value is an address, or the name of a remote.
+const ADDRESS_SETTINGS: [(&str, &str); 5] = [
+    ("branch", "pushremote"),
+    ("branch", "remote"),
+    ("remote", "pushurl"),
+    ("remote", "url"),
+    ("submodule", "url"),
+];
+
+/// What `git submodule update` may do, other than to run a command.
+const HARMLESS_UPDATES: [&str; 4] = ["checkout", "merge", "none", "rebase"];
+
+/// Sections in which a value that begins with `!`, or any value, is a command line.
+const COMMAND_SECTIONS: [&str; 14] = [
+    "alias",
+    "core",
+    "credential",
+    "diff",
+    "difftool",
+    "filter",
+    "gpg",
+    "interactive",
+    "man",
+    "merge",
+    "mergetool",
+    "pager",
+    "sequence",
+    "trailer",
+];
+
+impl GitSetting {
+    /// Returns its name as git writes it.
+    pub(super) fn key(&self) -> String {
+        match &self.subsection {
+            Some(subsection) => format!("{}.{subsection}.{}", self.section, self.name),
+            None => format!("{}.{}", self.section, self.name),
+        }
+    }
+
+    /// Returns the work tree that it names.
+    pub(super) fn work_tree(&self) -> Option<&str> {
+        let is_this =
+            self.section == "core" && self.subsection.is_none() && self.name == "worktree";
+        self.value.as_deref().filter(|_| is_this)
+    }
+
+    /// Returns whether no program runs and no other file is followed for its sake.
+    pub(super) fn is_harmless(&self, is_work_tree: &dyn Fn(&str) -> bool) -> bool {
+        let value = self.value.as_deref().unwrap_or("true");
+        let (section, name) = (self.section.as_str(), self.name.as_str());
+        let is_listed = |list: &[(&str, &[&str])]| {
+            let found = list.iter().find(|(found, _)| *found == section);
+            found.is_some_and(|(_, names)| names.is_empty() || names.contains(&name))
+        };
+        match (&self.subsection, section, name) {
+            (None, "core", "worktree") => is_work_tree(value),
+            (None, "remote", "pushdefault") | (None, "checkout", "defaultremote") => {
+                is_address(value)
+            }
+            (None, "submodule", "active" | "recurse" | "fetchjobs") => true,
+            (None, "submodule", _) => false,
+            (None, _, _) | (Some(_), "color" | "advice", _) => is_listed(&HARMLESS_SETTINGS),
+            (Some(_), "submodule", "update") => HARMLESS_UPDATES.contains(&value),
+            (Some(_), _, _) if ADDRESS_SETTINGS.contains(&(section, name)) => is_address(value),
+            (Some(_), _, _) => is_listed(&HARMLESS_NAMED_SETTINGS),
+        }
+    }
+
+    /// Returns the paths that git follows for its sake: folders of hooks, files that are included, programs.
+    pub(super) fn followed_paths(&self) -> Vec<(GitPathBase, PathBuf)> {
+        let Some(value) = self.value.as_deref() else { return Vec::new() };
+        match (self.section.as_str(), self.name.as_str()) {
+            ("include" | "includeif", "path") => vec![(GitPathBase::Include, value.into())],
+            ("core", "hookspath") => vec![(GitPathBase::WorkTree, value.into())],
+            (section, _) if COMMAND_SECTIONS.contains(&section) => {
+                let is_end = |c: char| c.is_whitespace() || "'\"`;|&()<>=!".contains(c);
+                let words = value.split(is_end).filter(|word| word.contains('/'));
+                words.map(|word| (GitPathBase::WorkTree, word.into())).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// What a path in a configuration file is relative to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum GitPathBase {
+    /// The folder of the file.
+    Include,
+    /// The work tree.
+    WorkTree,
+}
+
+/// Returns whether an address is one of git's own transports: another one is a program.
+fn is_address(value: &str) -> bool {
+    !value.starts_with('-') && !value.contains("::") && !value.contains(char::is_control)
+}
+
+/// Reads a configuration file; `None` if it isn't one, or isn't understood.
+pub(super) fn parse(text: &[u8]) -> Option<Vec<GitSetting>> {
+    let text = std::str::from_utf8(text).ok()?.replace("\r\n", "\n");
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    if text.contains(['\0', '\r']) {
+        return None;
+    }
+    let mut reader = ConfigParser { rest: text.chars().peekable() };
+    let mut section: Option<(String, Option<String>)> = None;
+    let mut settings = Vec::new();
+    while let Some(char) = reader.rest.next() {
+        match char {
+            char if char.is_ascii_whitespace() => {}
+            '#' | ';' => reader.comment(),
+            '[' => section = Some(reader.section()?),
+            first if first.is_ascii_alphabetic() => {
+                let (section, subsection) = section.clone()?;
+                let (name, value) = reader.setting(first)?;
+                settings.push(GitSetting { section, subsection, name, value });
+            }
+            _ => return None,
+        }
+    }
+    Some(settings)
+}
+
+/// Returns a configuration file of these settings.
+pub(super) fn format_config(settings: &[GitSetting]) -> String {
+    let mut text = String::new();
+    for setting in settings {
+        let quoted = |text: &str| {
+            let escaped = text.replace('\\', "\\\\").replace('"', "\\\"");
+            escaped.replace('\n', "\\n").replace('\t', "\\t").replace('\u{8}', "\\b")
+        };
+        let _ = match &setting.subsection {
+            // There is no other escape in the name of a section.
+            Some(subsection) => {
+                let subsection = subsection.replace('\\', "\\\\").replace('"', "\\\"");
+                writeln!(text, "[{} \"{subsection}\"]", setting.section)
+            }
+            None => writeln!(text, "[{}]", setting.section),
+        };
+        let _ = match &setting.value {
+            Some(value) => writeln!(text, "\t{} = \"{}\"", setting.name, quoted(value)),
+            None => writeln!(text, "\t{}", setting.name),
+        };
+    }
+    text
+}
+
+struct ConfigParser<'a> {
+    rest: std::iter::Peekable<std::str::Chars<'a>>,
+}
+
+impl ConfigParser<'_> {
+    fn comment(&mut self) {
+        self.rest.by_ref().find(|char| *char == '\n');
+    }
+
+    /// Reads `name]` or `name "subsection"]`.
+    fn section(&mut self) -> Option<(String, Option<String>)> {
+        let mut name = String::new();
+        loop {
+            match self.rest.next()? {
+                ']' if name.contains('.') => {
+                    let (section, subsection) = name.split_once('.')?;
+                    return Some((section.to_owned(), Some(subsection.to_owned())));
+                }
+                ']' => return Some((name, None)),
+                ' ' | '\t' => break,
+                char if char.is_ascii_alphanumeric() || "-.".contains(char) => {
+                    name.push(char.to_ascii_lowercase());
+                }
+                _ => return None,
+            }
+        }
+        while self.rest.next_if(|char| matches!(char, ' ' | '\t')).is_some() {}
+        if self.rest.next()? != '"' || name.contains('.') {
+            return None;
+        }
+        let mut subsection = String::new();
+        loop {
+            match self.rest.next()? {
+                '"' => break,
+                '\n' => return None,
+                '\\' => match self.rest.next()? {
+                    '\n' => return None,
+                    char => subsection.push(char),
+                },
+                char => subsection.push(char),
+            }
+        }
+        (self.rest.next()? == ']').then_some((name, Some(subsection)))
+    }
+
+    /// Reads the rest of a name, and its value.
+    fn setting(&mut self, first: char) -> Option<(String, Option<String>)> {
+        let mut name = String::from(first.to_ascii_lowercase());
+        while let Some(char) = self.rest.next_if(|c| c.is_ascii_alphanumeric() || *c == '-') {
+            name.push(char.to_ascii_lowercase());
+        }
+        while self.rest.next_if(|char| matches!(char, ' ' | '\t')).is_some() {}
+        match self.rest.next() {
+            None | Some('\n') => Some((name, None)),
+            Some('=') => self.value().map(|value| (name, Some(value))),
+            // Newer versions of git take a comment here, older ones don't.
+            Some(_) => None,
+        }
+    }
+
+    fn value(&mut self) -> Option<String> {
+        let (mut value, mut spaces, mut is_quoted) = (String::new(), String::new(), false);
+        loop {
+            let char = match self.rest.next() {
+                None | Some('\n') if is_quoted => return None,
+                None | Some('\n') => return Some(value),
+                Some(char) => char,
+            };
+            if !is_quoted && char.is_ascii_whitespace() {
+                if !value.is_empty() {
+                    spaces.push(char);
+                }
+                continue;
+            }
+            if !is_quoted && matches!(char, '#' | ';') {
+                self.comment();
+                return Some(value);
+            }
+            value.push_str(&spaces);
+            spaces.clear();
+            match char {
+                '\\' => match self.rest.next()? {
+                    '\n' => {}
+                    't' => value.push('\t'),
+                    'b' => value.push('\u{8}'),
+                    'n' => value.push('\n'),
+                    char @ ('\\' | '"') => value.push(char),
+                    _ => return None,
+                },
+                '"' => is_quoted = !is_quoted,
+                char => value.push(char),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(text: &str) -> Option<Vec<String>> {
+        let told = |setting: &GitSetting| {
+            format!("{}={}", setting.key(), setting.value.as_deref().unwrap_or("-"))
+        };
+        Some(parse(text.as_bytes())?.iter().map(told).collect())
+    }
+
+    #[test]
+    fn a_file_is_read_as_git_reads_it() {
+        let text = "\u{feff}[core] bare = false ; x\r\n[Remote \"A \\\"b\\\\\"]\n\tURL = \"a # b\" c  # d\n Fetch\n\
+                    [a.B]x = 1\\\n 2 \n[empty]\n";
+        let expected = [
+            "core.bare=false",
+            "remote.A \"b\\.url=a # b c",
+            "remote.A \"b\\.fetch=-",
+            "a.b.x=1 2",
+        ];
+        assert_eq!(keys(text).unwrap(), expected);
+        let settings = parse(text.as_bytes()).unwrap();
+        assert_eq!(parse(format_config(&settings).as_bytes()).unwrap(), settings);
+        for wrong in
+            ["x = 1", "[a]x = \"1", "[a", "[a \"b]", "[a]x = \\q", "[a]1 = 2", "[a]x y", "[a]\0"]
+        {
+            assert_eq!(keys(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn no_setting_that_runs_something_is_harmless() {
+        let harmless = |text: &str| {
+            let settings = parse(text.as_bytes()).unwrap();
+            settings.iter().all(|setting| setting.is_harmless(&|path| path == "../w"))
+        };
+        for text in [
+            "[core]\nrepositoryformatversion = 0\nbare = false\nworktree = ../w",
+            "[user]\nname = n\nemail = e",
+            "[remote \"o\"]\nurl = https://h/x\nfetch = +refs/heads/*:refs/remotes/o/*",
+            "[remote \"o\"]\nurl = git@h:x",
+            "[branch \"b\"]\nremote = o\nmerge = refs/heads/b",
+            "[submodule \"s\"]\nurl = /p\nactive = true\nupdate = rebase",
+            "[color \"diff\"]\nmeta = red",
+        ] {
+            assert!(harmless(text), "{text}");
+        }
+        for text in [
+            "[core]\nfsmonitor = x",
+            "[core]\nworktree = /",
+            "[core]\nhooksPath = x",
+            "[core]\nsshCommand = x",
+            "[core]\nattributesFile = x",
+            "[core]\neditor = x",
+            "[core]\npager = x",
+            "[core]\naskPass = x",
+            "[core]\ngitProxy = x",
+            "[core]\nalternateRefsCommand = x",
+            "[core \"x\"]\nbare = x",
+            "[alias]\na = !x",
+            "[filter \"f\"]\nclean = x",
+            "[diff \"d\"]\ntextconv = x",
+            "[diff]\nexternal = x",
+            "[merge \"m\"]\ndriver = x",
+            "[include]\npath = x",
+            "[includeIf \"gitdir:/\"]\npath = x",
+            "[remote \"o\"]\nurl = ext::sh -c x",
+            "[remote \"o\"]\nurl = --upload-pack=x",
+            "[remote \"o\"]\nuploadpack = x",
+            "[remote \"o\"]\nreceivepack = x",
+            "[remote \"o\"]\nvcs = x",
+            "[remote \"o\"]\nproxy = x",
+            "[branch \"b\"]\nremote = ext::x",
+            "[branch \"b\"]\nmergeoptions = -s x/y",
+            "[submodule \"s\"]\nupdate = !x",
+            "[url \"ext::x\"]\ninsteadOf = y",
+            "[gpg]\nprogram = x",
+            "[credential]\nhelper = x",
+            "[pager]\nlog = x",
+            "[protocol \"ext\"]\nallow = always",
+            "[http]\nproxy = x",
+            "[pull]\ntwohead = x",
+            "[uploadpack]\npackObjectsHook = x",
+            "[sequence]\neditor = x",
+            "[hook \"h\"]\ncommand = x",
+            "[maintenance]\nrepo = x",
+        ] {
+            assert!(!harmless(text), "{text}");
+        }
+    }
+}

@@ -1,0 +1,409 @@
+//! The hooks of a run, in order.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use thiserror::Error;
+
+use super::hook::{Hook, HookError, HookFailurePolicy, HookMatcher};
+use super::hook_input::HookInput;
+use super::hook_output::{HookChanges, HookOutput};
+use crate::model::{TimeSpan, strip_terminal_codes};
+use crate::port::{EffectContext, EffectNotice, HookOutcome, HookPoint, HookRun};
+
+/// The hooks of a run, in the order in which they are asked. They don't change while it lasts.
+#[derive(Clone, Default)]
+pub struct Hooks {
+    entries: Vec<RegisteredHook>,
+    mask: Option<SecretMask>,
+}
+
+#[derive(Clone)]
+struct RegisteredHook {
+    matcher: HookMatcher,
+    hook: Arc<dyn Hook>,
+}
+
+type SecretMask = Arc<dyn Fn(&str) -> String + Send + Sync>;
+
+/// What came of showing an occasion to its hooks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HookChainResult {
+    /// The occasion, with all changes.
+    pub input: HookInput,
+    /// What was heard of each hook that was asked, in order.
+    pub results: Vec<HookResult>,
+    /// The hook that said no. Those behind it were not asked.
+    pub blocked: Option<HookBlock>,
+}
+
+/// What was heard of a hook.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HookResult {
+    /// Its name.
+    pub hook: Arc<str>,
+    /// How it ended.
+    pub outcome: HookOutcome,
+    /// Whether it changed the occasion.
+    pub has_changed_input: bool,
+    /// What it said: for the model when it agreed, and otherwise why it did not.
+    pub message: Option<String>,
+}
+
+/// A hook that said no.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HookBlock {
+    /// Its name.
+    pub hook: Arc<str>,
+    /// Why.
+    pub reason: String,
+}
+
+/// This process was started by a hook of a process that was started by a hook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error(
+    "a hook has started architect, whose hook has started architect again; going on could never end"
+)]
+pub struct HooksTooDeep;
+
+/// The most hooks that may be around a process.
+const MAX_DEPTH: u32 = 2;
+
+/// The longest text that is taken from a hook, in bytes.
+const MAX_TEXT_BYTES: usize = 16 << 10;
+
+impl Hooks {
+    /// Returns no hooks.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Checks how many hooks are around this process.
+    ///
+    /// # Errors
+    ///
+    /// Fails when there are too many for a run to make sense.
+    pub fn check_depth(depth: u32) -> Result<(), HooksTooDeep> {
+        if depth > MAX_DEPTH { Err(HooksTooDeep) } else { Ok(()) }
+    }
+
+    /// Returns these hooks, and behind them another one.
+    pub fn with(mut self, place: HookMatcher, hook: impl Hook + 'static) -> Self {
+        self.entries.push(RegisteredHook { matcher: place, hook: Arc::new(hook) });
+        self
+    }
+
+    /// Returns these hooks with something that hides secrets in what they say.
+    pub fn with_mask(self, mask: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
+        Self { mask: Some(Arc::new(mask)), ..self }
+    }
+
+    /// Returns whether there is a hook at a point.
+    pub fn has_hooks_at(&self, point: HookPoint) -> bool {
+        self.entries.iter().any(|entry| entry.matcher.point == point)
+    }
+
+    /// Returns whether there is a hook at a point that is asked about a tool.
+    pub(super) fn has_hooks_for_tool(&self, point: HookPoint, tool: &str) -> bool {
+        self.at(point).any(|entry| entry.matcher.matches_tool(tool))
+    }
+
+    /// Returns how long the hooks of a point may take together.
+    pub fn timeout(&self, point: HookPoint) -> TimeSpan {
+        let limits = self.at(point).map(|entry| entry.hook.timeout());
+        limits.fold(Duration::ZERO, Duration::saturating_add).into()
+    }
+
+    fn at(&self, point: HookPoint) -> impl Iterator<Item = &RegisteredHook> {
+        self.entries.iter().filter(move |entry| entry.matcher.point == point)
+    }
+
+    /// Shows an occasion to its hooks, one after the other, each with what the one before it changed.
+    pub fn run(&self, occasion: HookInput, scope: &EffectContext) -> HookChainResult {
+        let mut passage = HookChainResult { input: occasion, results: Vec::new(), blocked: None };
+        for entry in &self.entries {
+            if scope.cancel.is_cancelled() || passage.blocked.is_some() {
+                break;
+            }
+            if entry.matcher.matches(&passage.input) {
+                self.run_hook(entry, &mut passage, scope);
+            }
+        }
+        passage
+    }
+
+    fn run_hook(
+        &self,
+        entry: &RegisteredHook,
+        passage: &mut HookChainResult,
+        scope: &EffectContext,
+    ) {
+        let RegisteredHook { matcher: place, hook } = entry;
+        let begun = Instant::now();
+        let asked = catch_unwind(AssertUnwindSafe(|| hook.run(&passage.input, scope)));
+        let answer = asked.unwrap_or_else(|panic| Err(HookError::Panic(panic_message(&*panic))));
+        let (outcome, changed, said) = match answer {
+            Ok(HookOutput::Continue(mut changes)) => {
+                let context = changes.context.take().map(|text| self.clean_text(&text));
+                let context = context.filter(|text| !text.is_empty());
+                (HookOutcome::Passed, apply_changes(&mut passage.input, changes), context)
+            }
+            Ok(HookOutput::Block { reason }) => {
+                let reason = match self.clean_text(&reason) {
+                    empty if empty.is_empty() => "no reason was given".to_owned(),
+                    reason => reason,
+                };
+                passage.block(place, reason.clone());
+                (HookOutcome::Blocked, false, Some(reason))
+            }
+            // Nobody waits for it any more, so nothing has to be said.
+            Err(_) if scope.cancel.is_cancelled() => return,
+            Err(error) => {
+                let why = self.clean_text(&error.to_string());
+                if place.on_failure == HookFailurePolicy::Block {
+                    passage.block(place, format!("the hook failed, and has to agree: {why}"));
+                }
+                (error.outcome(), false, Some(why))
+            }
+        };
+        scope.notify(EffectNotice::Hook(HookRun {
+            name: Arc::clone(&place.name),
+            point: place.point,
+            outcome,
+            duration: begun.elapsed().into(),
+            call: passage.input.call().cloned(),
+            message: said.as_deref().map(Into::into),
+        }));
+        passage.results.push(HookResult {
+            hook: Arc::clone(&place.name),
+            outcome,
+            has_changed_input: changed,
+            message: said,
+        });
+    }
+
+    /// Returns what a hook says as plain text, short enough and without secrets.
+    fn clean_text(&self, text: &str) -> String {
+        let text = strip_terminal_codes(text);
+        let text = match &self.mask {
+            Some(mask) => mask(&text),
+            None => text,
+        };
+        let text = text.trim();
+        match text.char_indices().find(|(index, c)| index + c.len_utf8() > MAX_TEXT_BYTES) {
+            Some((end, _)) => format!("{}\n[... cut off ...]", &text[..end]),
+            None => text.to_owned(),
+        }
+    }
+}
+
+impl HookChainResult {
+    fn block(&mut self, place: &HookMatcher, reason: String) {
+        self.blocked = Some(HookBlock { hook: Arc::clone(&place.name), reason });
+    }
+
+    /// Returns what the hooks that agreed tell the model, each under its name.
+    pub fn context(&self) -> Vec<String> {
+        let agreed = self.results.iter().filter(|heard| heard.outcome == HookOutcome::Passed);
+        agreed
+            .filter_map(|heard| Some(format!("[HOOK {}] {}", heard.hook, heard.message.as_ref()?)))
+            .collect()
+    }
+
+    /// Returns the names of the hooks that changed something.
+    pub fn changed_by(&self) -> Vec<&str> {
+        let changed = self.results.iter().filter(|heard| heard.has_changed_input);
+        changed.map(|heard| &*heard.hook).collect()
+    }
+}
+
+/// Applies what has a meaning at this point; returns whether the occasion is another one now.
+fn apply_changes(occasion: &mut HookInput, changes: HookChanges) -> bool {
+    let before = occasion.clone();
+    match occasion {
+        HookInput::PreLlmCall { system, tools } => {
+            if let Some(text) = changes.system {
+                *system = text.into();
+            }
+            if let Some(kept) = changes.tools {
+                tools.retain(|tool| kept.iter().any(|kept| **kept == **tool));
+            }
+        }
+        HookInput::PreToolUse { input, .. } => {
+            if let Some(new) = changes.input {
+                *input = Value::Object(new);
+            }
+        }
+        HookInput::PostToolUse { output, .. } => {
+            if let Some(text) = changes.output {
+                *output = strip_terminal_codes(&text).into();
+            }
+        }
+        HookInput::SessionStart { .. }
+        | HookInput::PostLlmCall { .. }
+        | HookInput::PostEdit { .. }
+        | HookInput::PreCompact
+        | HookInput::PostCompact
+        | HookInput::Stop { .. }
+        | HookInput::SessionEnd { .. }
+        | HookInput::OnError { .. } => {}
+    }
+    *occasion != before
+}
+
+impl std::fmt::Debug for Hooks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let places = self.entries.iter().map(|entry| (entry.matcher.point, &entry.matcher.name));
+        f.debug_list().entries(places).finish()
+    }
+}
+
+/// Returns what a panic said.
+fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("a panic without a message").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::port::{CancellationToken, Sleep};
+
+    struct NoSleep;
+
+    impl Sleep for NoSleep {
+        fn sleep(&self, _: TimeSpan, _: &CancellationToken) -> bool {
+            false
+        }
+    }
+
+    fn scope() -> EffectContext {
+        EffectContext::new(CancellationToken::new(), Arc::new(NoSleep))
+    }
+
+    fn call(input: Value) -> HookInput {
+        HookInput::PreToolUse { call: "c".into(), tool: "grep".into(), input }
+    }
+
+    fn place(name: &str) -> HookMatcher {
+        HookMatcher::for_point(HookPoint::PreToolUse, name)
+    }
+
+    /// Adds a letter to the argument `a`.
+    fn adds(letter: &'static str) -> impl Hook {
+        move |occasion: &HookInput, _: &EffectContext| {
+            let HookInput::PreToolUse { input, .. } = occasion else { panic!() };
+            let text = format!("{}{letter}", input["a"].as_str().unwrap());
+            let input = json!({ "a": text }).as_object().cloned();
+            Ok(HookOutput::Continue(HookChanges { input, ..HookChanges::default() }))
+        }
+    }
+
+    #[allow(clippy::unnecessary_wraps)] // the shape of a hook
+    fn says_no(_: &HookInput, _: &EffectContext) -> Result<HookOutput, HookError> {
+        Ok(HookOutput::Block { reason: "\u{1b}[31mno canary\u{1b}[0m".to_owned() })
+    }
+
+    fn fails(_: &HookInput, _: &EffectContext) -> Result<HookOutput, HookError> {
+        Err(HookError::Output("garbage".to_owned()))
+    }
+
+    fn breaks_down(_: &HookInput, _: &EffectContext) -> Result<HookOutput, HookError> {
+        panic!("broken")
+    }
+
+    #[test]
+    fn each_hook_sees_what_the_one_before_it_changed() {
+        let hooks = Hooks::new().with(place("x"), adds("x")).with(place("y"), adds("y"));
+        let passage = hooks.run(call(json!({ "a": "" })), &scope());
+        assert_eq!(passage.input, call(json!({ "a": "xy" })));
+        assert_eq!(passage.changed_by(), ["x", "y"]);
+    }
+
+    #[test]
+    fn after_a_no_nobody_is_asked_any_more() {
+        let hooks = Hooks::new().with(place("guard"), says_no).with(place("late"), adds("x"));
+        let passage = hooks.run(call(json!({ "a": "" })), &scope());
+        assert_eq!(passage.blocked.unwrap().reason, "no canary");
+        assert_eq!(passage.results.len(), 1);
+    }
+
+    /// Fault H1, H4: a hook without an answer is a warning, or a no where it has to agree.
+    #[test]
+    fn a_failure_is_a_warning_or_a_no() {
+        let failing = |on_failure| HookMatcher { on_failure, ..place("f") };
+        let hooks = Hooks::new()
+            .with(failing(HookFailurePolicy::Ignore), fails)
+            .with(place("y"), adds("y"));
+        let passage = hooks.run(call(json!({ "a": "" })), &scope());
+        assert_eq!((passage.blocked, passage.results.len()), (None, 2));
+        let hooks = Hooks::new().with(failing(HookFailurePolicy::Block), fails);
+        let blocked = hooks.run(call(json!({})), &scope()).blocked.unwrap();
+        assert_eq!(blocked.reason, "the hook failed, and has to agree: garbage");
+    }
+
+    #[test]
+    fn a_hook_that_breaks_down_is_a_hook_that_fails() {
+        let hooks = Hooks::new().with(place("b"), breaks_down).with(place("y"), adds("y"));
+        let passage = hooks.run(call(json!({ "a": "" })), &scope());
+        assert_eq!(passage.results[0].message.as_deref(), Some("it broke down: broken"));
+        assert_eq!(passage.input, call(json!({ "a": "y" })));
+    }
+
+    /// Fault H5.
+    #[test]
+    fn what_a_hook_says_is_plain_short_and_without_secrets() {
+        let hooks = Hooks::new()
+            .with(place("guard"), says_no)
+            .with_mask(|text| text.replace("canary", "***"));
+        let blocked = hooks.run(call(json!({})), &scope()).blocked.unwrap();
+        assert_eq!(blocked.reason, "no ***");
+        let long =
+            |_: &HookInput, _: &EffectContext| Ok(HookOutput::context("ä".repeat(MAX_TEXT_BYTES)));
+        let passage = Hooks::new().with(place("long"), long).run(call(json!({})), &scope());
+        let said = passage.results[0].message.as_ref().unwrap();
+        assert!(said.len() < MAX_TEXT_BYTES + 30 && said.ends_with("[... cut off ...]"));
+    }
+
+    #[test]
+    fn every_hook_that_was_asked_is_told_of() {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let ear = Arc::clone(&told);
+        let scope = scope().with_notices(Arc::new(move |notice| {
+            if let EffectNotice::Hook(run) = notice {
+                ear.lock().unwrap().push((run.name.to_string(), run.outcome, run.call));
+            }
+        }));
+        let hooks = Hooks::new().with(place("f"), fails).with(place("guard"), says_no);
+        hooks.run(call(json!({})), &scope);
+        let call = Some("c".into());
+        let expected = [
+            ("f".to_owned(), HookOutcome::Failed, call.clone()),
+            ("guard".to_owned(), HookOutcome::Blocked, call),
+        ];
+        assert_eq!(*told.lock().unwrap(), expected);
+    }
+
+    #[test]
+    fn after_a_cancel_nobody_is_asked_or_told() {
+        let scope = scope();
+        scope.cancel.cancel();
+        let passage = Hooks::new().with(place("guard"), says_no).run(call(json!({})), &scope);
+        assert_eq!((passage.results.len(), passage.blocked), (0, None));
+    }
+
+    /// Fault H8.
+    #[test]
+    fn a_hook_of_a_hook_of_a_hook_does_not_begin() {
+        assert_eq!(Hooks::check_depth(2), Ok(()));
+        assert_eq!(Hooks::check_depth(3), Err(HooksTooDeep));
+    }
+}

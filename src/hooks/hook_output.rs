@@ -1,0 +1,177 @@
+//! What a hook says.
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::hook::HookError;
+
+/// What a hook says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum HookOutput {
+    /// Go on, perhaps with changes.
+    Continue(HookChanges),
+    /// No.
+    Block {
+        /// Why; the model reads it.
+        reason: String,
+    },
+}
+
+/// What a hook changes. What has no meaning at its point is passed over.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HookChanges {
+    /// The arguments of the tool call, before it runs.
+    pub input: Option<Map<String, Value>>,
+    /// The output of the tool call, after it ran.
+    pub output: Option<String>,
+    /// The system prompt, before a model call.
+    pub system: Option<String>,
+    /// The names of the tools that stay, before a model call. None can be added.
+    pub tools: Option<Vec<String>>,
+    /// Something that the model is told beside everything else.
+    pub context: Option<String>,
+}
+
+impl Default for HookOutput {
+    fn default() -> Self {
+        Self::Continue(HookChanges::default())
+    }
+}
+
+/// The JSON that a command may print. Other fields are passed over: hooks written for other agents have some.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct HookOutputJson {
+    decision: Option<String>,
+    reason: Option<String>,
+    #[serde(rename = "continue")]
+    is_continued: Option<bool>,
+    stop_reason: Option<String>,
+    permission_decision: Option<String>,
+    permission_decision_reason: Option<String>,
+    updated_input: Option<Map<String, Value>>,
+    #[serde(alias = "updatedToolOutput")]
+    updated_output: Option<String>,
+    updated_system_prompt: Option<String>,
+    updated_tools: Option<Vec<String>>,
+    additional_context: Option<String>,
+    /// Where other agents put some of these.
+    hook_specific_output: Option<Box<HookOutputJson>>,
+}
+
+impl HookOutput {
+    /// Returns what the standard output of a command that succeeded says; nothing means to go on.
+    ///
+    /// # Errors
+    ///
+    /// Fails when there is something that is not one JSON object of known meaning: a hook that wanted to say no must not
+    /// be taken for one that agrees.
+    pub fn parse(stdout: &str) -> Result<Self, HookError> {
+        if stdout.trim().is_empty() {
+            return Ok(Self::default());
+        }
+        // As an object first: a list would be taken for the fields in their order.
+        let object: Result<Map<String, Value>, _> = serde_json::from_str(stdout);
+        let said = object.and_then(|object| HookOutputJson::deserialize(Value::Object(object)));
+        let said: HookOutputJson =
+            said.map_err(|error| HookError::Output(format!("its output is no answer: {error}")))?;
+        said.into_output()
+    }
+
+    /// Returns the answer that tells the model something.
+    pub fn context(text: impl Into<String>) -> Self {
+        Self::Continue(HookChanges { context: Some(text.into()), ..HookChanges::default() })
+    }
+}
+
+impl HookOutputJson {
+    fn into_output(mut self) -> Result<HookOutput, HookError> {
+        let inner =
+            self.hook_specific_output.take().map(|inner| inner.into_output()).transpose()?;
+        let inner = match inner {
+            Some(HookOutput::Continue(changes)) => changes,
+            Some(block @ HookOutput::Block { .. }) => return Ok(block),
+            None => HookChanges::default(),
+        };
+        let decisions = [
+            (self.decision.as_deref(), self.reason.take()),
+            (self.permission_decision.as_deref(), self.permission_decision_reason.take()),
+        ];
+        for (decision, reason) in decisions {
+            let default = match decision {
+                // A hook can tighten and never loosen, so consent changes nothing.
+                None | Some("allow" | "approve" | "continue") => continue,
+                Some("block" | "deny") => "no reason was given",
+                Some("ask") => "somebody has to agree, and nobody can be asked here",
+                Some(other) => {
+                    return Err(HookError::Output(format!("its decision is unknown: {other:?}")));
+                }
+            };
+            return Ok(HookOutput::Block { reason: reason.unwrap_or_else(|| default.to_owned()) });
+        }
+        if self.is_continued == Some(false) {
+            let reason = self.stop_reason.unwrap_or_else(|| "no reason was given".to_owned());
+            return Ok(HookOutput::Block { reason });
+        }
+        Ok(HookOutput::Continue(HookChanges {
+            input: self.updated_input.or(inner.input),
+            output: self.updated_output.or(inner.output),
+            system: self.updated_system_prompt.or(inner.system),
+            tools: self.updated_tools.or(inner.tools),
+            context: self.additional_context.or(inner.context),
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(stdout: &str) -> Result<HookOutput, String> {
+        HookOutput::parse(stdout).map_err(|error| error.to_string())
+    }
+
+    #[allow(clippy::unnecessary_wraps)] // compared with what parsing returns
+    fn block(reason: &str) -> Result<HookOutput, String> {
+        Ok(HookOutput::Block { reason: reason.to_owned() })
+    }
+
+    #[test]
+    fn nothing_and_consent_go_on() {
+        for text in ["", " \n", "{}", r#"{"decision":"allow"}"#, r#"{"continue":true,"x":1}"#] {
+            assert_eq!(parse(text), Ok(HookOutput::default()), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_no_is_heard_in_each_of_its_spellings() {
+        assert_eq!(parse(r#"{"decision":"block","reason":"r"}"#), block("r"));
+        assert_eq!(parse(r#"{"decision":"deny"}"#), block("no reason was given"));
+        assert_eq!(parse(r#"{"continue":false,"stopReason":"r"}"#), block("r"));
+        let nested = r#"{"hookSpecificOutput":{"permissionDecision":"deny","permissionDecisionReason":"r"}}"#;
+        assert_eq!(parse(nested), block("r"));
+        let ask = r#"{"hookSpecificOutput":{"permissionDecision":"ask"}}"#;
+        assert_eq!(parse(ask), block("somebody has to agree, and nobody can be asked here"));
+    }
+
+    #[test]
+    fn changes_are_read() {
+        let text = r#"{"updatedInput":{"a":1},"updatedToolOutput":"o","updatedTools":["t"],
+                       "hookSpecificOutput":{"additionalContext":"c"}}"#;
+        let Ok(HookOutput::Continue(changes)) = parse(text) else { panic!() };
+        assert_eq!(changes.input.unwrap()["a"], 1);
+        assert_eq!((changes.output.as_deref(), changes.context.as_deref()), (Some("o"), Some("c")));
+        assert_eq!(changes.tools.unwrap(), ["t"]);
+    }
+
+    /// Fault H4.
+    #[test]
+    fn what_is_no_answer_is_a_failure_and_never_consent() {
+        let wrong = ["ok", "{\"decision\":", "[]", "{} {}", r#"{"decision":"blokc"}"#];
+        for text in wrong.into_iter().chain([r#"{"updatedInput":"ls"}"#, r#"{"decision":1}"#]) {
+            assert!(parse(text).is_err(), "{text}");
+        }
+        let deep = "{\"a\":".repeat(100_000);
+        assert!(parse(&deep).is_err());
+    }
+}

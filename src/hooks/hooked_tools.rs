@@ -1,0 +1,271 @@
+//! Hooks around tool calls.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::hook_input::HookInput;
+use super::hook_list::{HookChainResult, Hooks};
+use crate::model::{
+    CallAccess, FileAction, TimeSpan, ToolArguments, ToolCall, ToolResult, ToolStatus,
+};
+use crate::port::{
+    ApprovedCall, AuthorizationOutcome, EffectContext, HookOutcome, HookPoint, ToolSpec, Toolbox,
+};
+
+/// A toolbox with hooks around its calls.
+///
+/// A call that cannot run is refused before any hook is asked. What a hook made of the input is judged by the toolbox
+/// as if the model had asked for it, so that no hook can loosen a rule.
+pub struct HookedTools {
+    tools: Arc<dyn Toolbox>,
+    hooks: Arc<Hooks>,
+}
+
+impl HookedTools {
+    /// Returns these tools with these hooks around their calls.
+    pub fn new(tools: Arc<dyn Toolbox>, hooks: Arc<Hooks>) -> Self {
+        Self { tools, hooks }
+    }
+
+    /// Returns how long the hooks behind a call may take.
+    fn post_hooks_timeout(&self) -> TimeSpan {
+        let TimeSpan(edit) = self.hooks.timeout(HookPoint::PostEdit);
+        let TimeSpan(used) = self.hooks.timeout(HookPoint::PostToolUse);
+        // A call may change several files, each with its hooks.
+        TimeSpan(edit.saturating_mul(TIMED_FILES).saturating_add(used))
+    }
+
+    fn authorize_with_hooks(
+        &self,
+        call: &ToolCall,
+        input: Value,
+        scope: &EffectContext,
+    ) -> AuthorizationOutcome {
+        let occasion =
+            HookInput::PreToolUse { call: call.id.clone(), tool: Arc::clone(&call.name), input };
+        let passage = self.hooks.run(occasion, scope);
+        if let Some(blocked) = &passage.blocked {
+            let text = format!("Denied by hook {}: {}", blocked.hook, blocked.reason);
+            return AuthorizationOutcome::Rejected(ToolResult::new(
+                call.id.clone(),
+                ToolStatus::Denied,
+                text,
+            ));
+        }
+        let remarks = collect_remarks(&passage);
+        let changed = match &passage.input {
+            HookInput::PreToolUse { input, .. } if !passage.changed_by().is_empty() => {
+                ToolCall::new(call.id.clone(), &call.name, &input.to_string())
+            }
+            _ => call.clone(),
+        };
+        self.with_post_hooks(&changed, self.tools.authorize(&changed, scope), remarks)
+    }
+
+    /// Puts the hooks behind a call around its job.
+    fn with_post_hooks(
+        &self,
+        call: &ToolCall,
+        vetted: AuthorizationOutcome,
+        remarks: Vec<String>,
+    ) -> AuthorizationOutcome {
+        match vetted {
+            AuthorizationOutcome::Approved {
+                call: job,
+                timeout: limit,
+                intent,
+                reason: grounds,
+            } => AuthorizationOutcome::Approved {
+                call: Box::new(HookedToolCall {
+                    inner: job,
+                    call: call.clone(),
+                    remarks,
+                    hooks: Arc::clone(&self.hooks),
+                }),
+                timeout: TimeSpan(limit.0.saturating_add(self.post_hooks_timeout().0)),
+                intent,
+                reason: grounds,
+            },
+            AuthorizationOutcome::Rejected(result) => {
+                AuthorizationOutcome::Rejected(with_remarks(result, &remarks))
+            }
+            AuthorizationOutcome::Abort => AuthorizationOutcome::Abort,
+        }
+    }
+}
+
+/// Files of one call whose hooks there is time for.
+const TIMED_FILES: u64 = 4;
+
+impl Toolbox for HookedTools {
+    fn specs(&self) -> Arc<[ToolSpec]> {
+        self.tools.specs()
+    }
+
+    fn access(&self, call: &ToolCall) -> CallAccess {
+        // What a hook makes of a call may touch something else.
+        match self.hooks.has_hooks_for_tool(HookPoint::PreToolUse, &call.name) {
+            true => CallAccess::Exclusive,
+            false => self.tools.access(call),
+        }
+    }
+
+    fn invalid_call_result(&self, call: &ToolCall) -> Option<ToolResult> {
+        self.tools.invalid_call_result(call)
+    }
+
+    fn authorize(&self, call: &ToolCall, scope: &EffectContext) -> AuthorizationOutcome {
+        let is_asked = self.hooks.has_hooks_for_tool(HookPoint::PreToolUse, &call.name);
+        let Some(input) = call_input(call).filter(|_| is_asked) else {
+            return self.with_post_hooks(call, self.tools.authorize(call, scope), Vec::new());
+        };
+        match self.tools.invalid_call_result(call) {
+            Some(result) => AuthorizationOutcome::Rejected(result),
+            None => self.authorize_with_hooks(call, input, scope),
+        }
+    }
+
+    fn is_authorization_visible(&self) -> bool {
+        self.hooks.has_hooks_at(HookPoint::PreToolUse) || self.tools.is_authorization_visible()
+    }
+}
+
+/// A cleared call with the hooks behind it.
+struct HookedToolCall {
+    inner: Box<dyn ApprovedCall>,
+    call: ToolCall,
+    /// What the hooks before it have to tell the model.
+    remarks: Vec<String>,
+    hooks: Arc<Hooks>,
+}
+
+impl ApprovedCall for HookedToolCall {
+    fn run(self: Box<Self>, scope: &EffectContext) -> ToolResult {
+        let Self { inner: job, call, remarks, hooks } = *self;
+        let mut result = job.run(scope);
+        if scope.cancel.is_cancelled() {
+            return result;
+        }
+        if result.is_ok() {
+            result = run_post_edit_hooks(result, &call, &hooks, scope);
+        }
+        result = run_post_use_hooks(result, &call, &hooks, scope);
+        with_remarks(result, &remarks)
+    }
+}
+
+/// Asks the hooks of each file that a call has changed.
+fn run_post_edit_hooks(
+    result: ToolResult,
+    call: &ToolCall,
+    hooks: &Hooks,
+    scope: &EffectContext,
+) -> ToolResult {
+    let there = result.changes.iter().filter(|change| change.action != FileAction::Deleted);
+    let files: Vec<Arc<str>> = there.map(|change| Arc::clone(&change.path)).collect();
+    let (mut text, mut status) = (result.text.to_string(), result.status);
+    for file in &files {
+        let (id, tool) = (call.id.clone(), Arc::clone(&call.name));
+        let occasion = HookInput::PostEdit { call: id, tool, file: Arc::clone(file) };
+        let passage = hooks.run(occasion, scope);
+        for heard in &passage.results {
+            let mark = if heard.outcome == HookOutcome::Passed { "✓" } else { "✗" };
+            let about = if files.len() > 1 { format!(" ({file})") } else { String::new() };
+            end_line(&mut text);
+            let _ = write!(text, "Hook {}{about}: {mark}", heard.hook);
+            if let Some(said) = &heard.message {
+                let _ = write!(text, "\n{said}");
+            }
+        }
+        if passage.blocked.is_some() {
+            status = ToolStatus::Failed;
+        }
+    }
+    with_text(result, status, text)
+}
+
+fn run_post_use_hooks(
+    result: ToolResult,
+    call: &ToolCall,
+    hooks: &Hooks,
+    scope: &EffectContext,
+) -> ToolResult {
+    if !hooks.has_hooks_for_tool(HookPoint::PostToolUse, &call.name) {
+        return result;
+    }
+    let passage = hooks.run(
+        HookInput::PostToolUse {
+            call: call.id.clone(),
+            tool: Arc::clone(&call.name),
+            input: call_input(call).unwrap_or_default(),
+            status: result.status,
+            output: Arc::clone(&result.text),
+        },
+        scope,
+    );
+    let mut text = match &passage.input {
+        HookInput::PostToolUse { output, .. } => output.to_string(),
+        _ => result.text.to_string(),
+    };
+    let mut status = result.status;
+    if let Some(blocked) = &passage.blocked {
+        end_line(&mut text);
+        let _ = write!(text, "Refused by hook {}: {}", blocked.hook, blocked.reason);
+        status = ToolStatus::Failed;
+    }
+    let result = with_text(result, status, text);
+    with_remarks(result, &passage.context())
+}
+
+/// Returns the arguments of a call, if they can be used.
+fn call_input(call: &ToolCall) -> Option<Value> {
+    match &call.arguments {
+        ToolArguments::Complete { text } => serde_json::from_str(text).ok(),
+        ToolArguments::Malformed { .. } | ToolArguments::Truncated { .. } => None,
+    }
+}
+
+/// Returns what hooks before a call have to tell the model: that the input is another one, and what they added.
+fn collect_remarks(passage: &HookChainResult) -> Vec<String> {
+    let mut remarks = Vec::new();
+    let changed_by = passage.changed_by();
+    if let (false, HookInput::PreToolUse { input, .. }) = (changed_by.is_empty(), &passage.input) {
+        let input = input.to_string();
+        let shown: String = input.chars().take(SHOWN_INPUT_CHARS).collect();
+        let more = if shown.len() < input.len() { "…" } else { "" };
+        remarks
+            .push(format!("[HOOK {}] changed the input to {shown}{more}", changed_by.join(", ")));
+    }
+    remarks.extend(passage.context());
+    remarks
+}
+
+/// Characters of a changed input that the model is shown.
+const SHOWN_INPUT_CHARS: usize = 1_000;
+
+fn with_remarks(result: ToolResult, remarks: &[String]) -> ToolResult {
+    if remarks.is_empty() {
+        return result;
+    }
+    let mut text = result.text.to_string();
+    for remark in remarks {
+        end_line(&mut text);
+        text.push_str(remark);
+    }
+    let status = result.status;
+    with_text(result, status, text)
+}
+
+fn end_line(text: &mut String) {
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+}
+
+/// Returns a result that says something else; what it took and changed stays.
+fn with_text(result: ToolResult, status: ToolStatus, text: String) -> ToolResult {
+    let ToolResult { call, duration: took, changes, .. } = result;
+    ToolResult { duration: took, changes, ..ToolResult::new(call, status, text) }
+}

@@ -1,0 +1,303 @@
+//! Writing a journal: records are added at its end, by one process at a time.
+
+use std::fs::{File, TryLockError};
+use std::io;
+use std::mem;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::Durability;
+use super::blobs::BlobStore;
+use super::error::{IoContext, JournalError};
+use super::header::{EndedRecord, ResumedRecord, SessionHeader, WallTime};
+use super::journal_reader::JournalPosition;
+use super::record_line::{RecordBody, RecordLine, seal};
+use super::session_id::SessionId;
+use super::space_reservation::SpaceReservation;
+use super::steering_queue::{MessageId, SteeringQueue};
+use crate::machine::{Done, Event, Fingerprint};
+use crate::model::{RunTime, TimeSpan};
+use crate::port::{Journal, JournalRecord, StoreError};
+
+/// The journal of a session that this process runs.
+///
+/// Each record is one write, and survives the end of this process from then on; with [`Durability::Full`] a sync makes
+/// it survive the end of the machine. A write that fails is taken back, so that no later one is glued to half a record.
+#[derive(Debug)]
+pub struct FileJournal {
+    session: SessionId,
+    path: PathBuf,
+    file: File,
+    durability: Durability,
+    blobs: BlobStore,
+    queue: SteeringQueue,
+    position: JournalPosition,
+    reservation: SpaceReservation,
+    health: WriterHealth,
+    /// The time of day when the time of the session was zero.
+    epoch: WallTime,
+    /// How long syncs took since the newest record.
+    sync_time: TimeSpan,
+    buffer: Vec<u8>,
+}
+
+/// Whether a journal can be relied on.
+#[derive(Clone, Debug)]
+enum WriterHealth {
+    /// It can.
+    Usable,
+    /// A record did not fit. What the run says about its end may fit into what was kept free.
+    Full(Arc<str>),
+    /// The run ends because of that; what it still says is written as far as it fits.
+    Ending,
+    /// What was written is perhaps lost. Nothing more is written.
+    Poisoned(Arc<str>),
+}
+
+/// How long the lock is waited for: somebody may just be asking whether it is taken.
+const LOCK_TIMEOUT: Duration = Duration::from_millis(200);
+
+impl FileJournal {
+    /// Goes on at the end of a journal whose lock this process has.
+    pub(super) fn new(files: JournalFiles, position: JournalPosition, dawn: WallTime) -> Self {
+        let JournalFiles { session, path, file, durability, blobs, queue: mail } = files;
+        Self {
+            session,
+            path,
+            file,
+            durability,
+            blobs,
+            queue: mail,
+            position,
+            reservation: SpaceReservation::default(),
+            health: WriterHealth::Usable,
+            epoch: dawn,
+            sync_time: TimeSpan::ZERO,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Returns the session.
+    pub fn session(&self) -> SessionId {
+        self.session
+    }
+
+    /// Returns where messages for the session arrive; what it has taken counts once this journal says so.
+    pub fn queue(&self) -> SteeringQueue {
+        self.queue.clone()
+    }
+
+    /// Writes the first record.
+    pub(super) fn write_header(&mut self, header: &SessionHeader) -> Result<(), JournalError> {
+        self.write_record(RunTime::START, Some(header.created), None, RecordBody::Header(header))?;
+        self.sync_file()
+    }
+
+    /// Writes that the session goes on, and makes that durable.
+    pub(super) fn write_resumed(
+        &mut self,
+        at: RunTime,
+        now: WallTime,
+        met: Fingerprint,
+        resumed: &ResumedRecord,
+    ) -> Result<(), JournalError> {
+        self.epoch = now.minus(at);
+        self.write_record(at, Some(now), Some(met), RecordBody::Resumed(resumed))?;
+        self.sync_file()
+    }
+
+    fn write_record(
+        &mut self,
+        at: RunTime,
+        ts: Option<WallTime>,
+        met: Option<Fingerprint>,
+        body: RecordBody<'_>,
+    ) -> Result<(), JournalError> {
+        let mut line = self.record_line(at, body);
+        (line.ts, line.fingerprint) = (ts, met);
+        self.write_line(&line)
+    }
+
+    fn record_line<'a>(&self, at: RunTime, body: RecordBody<'a>) -> RecordLine<'a> {
+        let seq = self.position.seq;
+        RecordLine {
+            seq,
+            at,
+            ts: None,
+            fingerprint: None,
+            timing: None,
+            sync_time: self.sync_time,
+            message_ids: &[],
+            body,
+        }
+    }
+
+    /// Writes a line at the end; all of it or nothing.
+    fn write_line(&mut self, line: &RecordLine<'_>) -> Result<(), JournalError> {
+        if self.file.metadata().io_context("look at", &self.path)?.nlink() == 0 {
+            let gone = io::Error::new(io::ErrorKind::NotFound, "it was deleted");
+            let error = Err(gone).io_context("write to", &self.path);
+            self.health = WriterHealth::Poisoned(error_text(&error));
+            return error;
+        }
+        let mut buffer = mem::take(&mut self.buffer);
+        buffer.clear();
+        let written = line.write(&self.blobs, &mut buffer).and_then(|()| {
+            let crc = seal(&mut buffer, self.position.crc);
+            let JournalPosition { offset, seq, .. } = self.position;
+            let next = JournalPosition { offset: offset + buffer.len() as u64, seq: seq + 1, crc };
+            if matches!(self.health, WriterHealth::Usable) {
+                self.reservation
+                    .ensure(&self.file, next.offset)
+                    .io_context("reserve space for", &self.path)?;
+            }
+            self.file.write_all_at(&buffer, offset).io_context("write to", &self.path)?;
+            self.position = next;
+            self.sync_time = TimeSpan::ZERO;
+            Ok(())
+        });
+        self.buffer = buffer;
+        if written.is_err() {
+            self.truncate_partial(&written);
+        }
+        written
+    }
+
+    /// Takes half a record back. When even that fails, the journal is as it is.
+    fn truncate_partial(&mut self, why: &Result<(), JournalError>) {
+        let is_whole = self.file.metadata().is_ok_and(|found| found.len() == self.position.offset);
+        let taken_back =
+            is_whole || self.reservation.truncate(&self.file, self.position.offset).is_ok();
+        self.health = match (&self.health, taken_back) {
+            // Also when it is the end that did not fit: a later record that is shorter must not stand for it.
+            (WriterHealth::Usable | WriterHealth::Full(_) | WriterHealth::Ending, true) => {
+                WriterHealth::Full(error_text(why))
+            }
+            (_, false) | (WriterHealth::Poisoned(_), _) => WriterHealth::Poisoned(error_text(why)),
+        };
+    }
+
+    /// Makes everything durable that was written. What the system could not do once is not tried again: it would say
+    /// that it is done.
+    fn sync_file(&mut self) -> Result<(), JournalError> {
+        if self.durability == Durability::Full {
+            let begun = Instant::now();
+            let synced = self.file.sync_data().io_context("make durable", &self.path);
+            if synced.is_err() {
+                self.health = WriterHealth::Poisoned(error_text(&synced));
+                return synced;
+            }
+            self.sync_time = TimeSpan(self.sync_time.0 + TimeSpan::from(begun.elapsed()).0);
+        }
+        self.queue.mark_delivered();
+        Ok(())
+    }
+
+    /// Returns whether a record may be written now.
+    fn check_writable(&mut self, record: &JournalRecord<'_>) -> Result<(), StoreError> {
+        let is_end =
+            matches!(record, JournalRecord::Event { event: Event::StoreFailed { .. }, .. });
+        match &self.health {
+            WriterHealth::Full(_) if is_end => self.health = WriterHealth::Ending,
+            WriterHealth::Usable | WriterHealth::Ending => {}
+            WriterHealth::Full(why) | WriterHealth::Poisoned(why) => {
+                return Err(StoreError(Arc::clone(why)));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Journal for FileJournal {
+    fn append(&mut self, at: RunTime, record: JournalRecord<'_>) -> Result<(), StoreError> {
+        self.check_writable(&record)?;
+        let written = match record {
+            JournalRecord::Event { event, fingerprint: met, timing: call } => {
+                let mail: Vec<MessageId> = self.queue.ids_in(event);
+                let mut line = self.record_line(at, RecordBody::Event(event));
+                (line.fingerprint, line.timing, line.message_ids) = (Some(met), call, &mail);
+                self.write_line(&line).inspect(|()| self.queue.mark_written(&mail))
+            }
+            JournalRecord::Partial { id, text } => {
+                self.write_record(at, None, None, RecordBody::Partial { id, text })
+            }
+            JournalRecord::Ended { done, fingerprint: met } => {
+                let (ts, before) = (Some(self.epoch.plus(at)), self.health.clone());
+                let written =
+                    self.write_record(at, ts, Some(met), RecordBody::Ended(&ended_record(done)));
+                // It sums up what is written already, which can be made durable without it.
+                if matches!(self.health, WriterHealth::Full(_)) {
+                    self.health = before;
+                }
+                written
+            }
+        };
+        written.map_err(|error| StoreError(error.to_string().into()))
+    }
+
+    fn sync(&mut self) -> Result<(), StoreError> {
+        match &self.health {
+            WriterHealth::Usable | WriterHealth::Ending => {}
+            WriterHealth::Full(why) | WriterHealth::Poisoned(why) => {
+                return Err(StoreError(Arc::clone(why)));
+            }
+        }
+        self.sync_file().map_err(|error| StoreError(error.to_string().into()))
+    }
+}
+
+impl Drop for FileJournal {
+    /// Gives back what was reserved, and the lock. A poisoned file is left as it is, for whoever looks into it.
+    fn drop(&mut self) {
+        if !matches!(self.health, WriterHealth::Poisoned(_)) {
+            let _ = self.reservation.truncate(&self.file, self.position.offset);
+        }
+        // A child that another thread has forked, and that has not yet begun its program, has the open file, too.
+        let _ = self.file.unlock();
+    }
+}
+
+/// The files of a session that this process runs.
+#[derive(Debug)]
+pub(super) struct JournalFiles {
+    pub(super) session: SessionId,
+    pub(super) path: PathBuf,
+    pub(super) file: File,
+    pub(super) durability: Durability,
+    pub(super) blobs: BlobStore,
+    pub(super) queue: SteeringQueue,
+}
+
+/// Takes the lock of a journal; false when another process has it.
+///
+/// The lock belongs to the open file, so it is gone with the process that had it, however that ended.
+pub(super) fn lock(file: &File, path: &Path) -> Result<bool, JournalError> {
+    let begun = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::WouldBlock) if begun.elapsed() > LOCK_TIMEOUT => return Ok(false),
+            Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(10)),
+            Err(TryLockError::Error(error)) => return Err(error).io_context("lock", path),
+        }
+    }
+}
+
+fn error_text(failed: &Result<(), JournalError>) -> Arc<str> {
+    failed.as_ref().err().map_or_else(String::new, JournalError::to_string).into()
+}
+
+fn ended_record(done: &Done) -> EndedRecord {
+    let reason = done.outcome.reason;
+    EndedRecord {
+        status: reason.status().name().to_owned(),
+        reason: reason.name().to_owned(),
+        steps: done.run.steps,
+        model_calls: done.run.model_calls,
+        cost: done.run.used.cost.0,
+        tokens: done.run.used.tokens.0,
+    }
+}

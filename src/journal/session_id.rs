@@ -1,0 +1,81 @@
+//! Names of sessions.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::error::JournalError;
+use crate::port::unique_id;
+
+/// The name of a session: a UUID whose text sorts by the time at which it was made.
+///
+/// File names are made of ids alone, and an id is nothing but digits and dashes, so that no name that a user or a
+/// file gives can lead out of the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct SessionId(Uuid);
+
+impl SessionId {
+    /// Returns an id that nobody has had before; later ones sort behind earlier ones.
+    pub fn generate() -> Self {
+        Self(unique_id())
+    }
+}
+
+impl FromStr for SessionId {
+    type Err = JournalError;
+
+    /// Reads the one spelling that an id has: 36 characters, lower case.
+    fn from_str(text: &str) -> Result<Self, JournalError> {
+        let wrong = || JournalError::InvalidId(text.chars().take(80).collect());
+        let id = Self(Uuid::try_parse(text).map_err(|_| wrong())?);
+        if id.to_string() == text { Ok(id) } else { Err(wrong()) }
+    }
+}
+
+impl TryFrom<String> for SessionId {
+    type Error = JournalError;
+
+    fn try_from(text: String) -> Result<Self, JournalError> {
+        text.parse()
+    }
+}
+
+impl From<SessionId> for String {
+    fn from(id: SessionId) -> Self {
+        id.to_string()
+    }
+}
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.as_hyphenated().fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn later_ids_sort_behind_earlier_ones_also_as_text() {
+        let ids: Vec<SessionId> = (0..1_000).map(|_| SessionId::generate()).collect();
+        assert!(ids.is_sorted());
+        assert!(ids.iter().map(SessionId::to_string).is_sorted());
+    }
+
+    #[test]
+    fn an_id_has_one_spelling() {
+        let id = SessionId::generate();
+        assert_eq!(id.to_string().parse::<SessionId>().unwrap(), id);
+        let upper = id.to_string().to_uppercase().replace(|c: char| c.is_numeric(), "A");
+        let bare = id.to_string().replace('-', "");
+        for wrong in
+            ["", "last", "..", "../../etc/passwd", "a/b", &upper, &bare, &format!("{{{id}}}")]
+        {
+            assert!(wrong.parse::<SessionId>().is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! The whole of tool results that were cut for the model.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use super::Durability;
+use super::blobs::{replace_file, sha256_hex, sha256_of_file};
+use super::error::{IoContext, JournalError};
+use super::folder;
+use crate::model::CallId;
+
+/// The whole outputs of one session, by the call that they answer.
+///
+/// They survive what the journal survives: it says that they are there.
+#[derive(Clone, Debug)]
+pub struct SessionOutputs {
+    folder: PathBuf,
+    durability: Durability,
+}
+
+/// A part of an output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutputPage {
+    /// Its lines, with their ends.
+    pub text: String,
+    /// Lines of the whole.
+    pub lines: u64,
+}
+
+/// The longest page, in bytes; a single line may be longer than any page.
+const MAX_PAGE_BYTES: usize = 64 << 10;
+
+impl SessionOutputs {
+    pub(super) fn new(folder: PathBuf, durability: Durability) -> Self {
+        Self { folder, durability }
+    }
+
+    /// Keeps the whole output of a call.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the system refuses it.
+    pub fn store(&self, call: &CallId, text: &str) -> Result<(), JournalError> {
+        folder::create_durable(&self.folder, self.durability)?;
+        let path = self.path(call, text);
+        let other = self.find(call).filter(|other| *other != path);
+        replace_file(&path, text.as_bytes(), self.durability).io_context("write", &path)?;
+        other.map_or(Ok(()), |other| fs::remove_file(&other).io_context("remove", &other))
+    }
+
+    /// Returns up to `limit` lines of an output from line `offset` on, counted from one; none when no output of
+    /// this call was kept.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the output can't be read, or is not what was kept.
+    pub fn page(
+        &self,
+        call: &CallId,
+        offset: u64,
+        limit: u64,
+    ) -> Result<Option<OutputPage>, JournalError> {
+        let offset = offset.max(1);
+        let Some(path) = self.find(call) else { return Ok(None) };
+        let mut file = File::open(&path).io_context("open", &path)?;
+        check_digest(&mut file, &path).io_context("read", &path)?;
+        let mut input = BufReader::new(file);
+        let (mut bytes, mut lines) = (Vec::new(), 0);
+        loop {
+            lines += 1;
+            let is_wanted =
+                lines >= offset && lines - offset < limit && bytes.len() < MAX_PAGE_BYTES;
+            let read = if is_wanted {
+                let room = (MAX_PAGE_BYTES - bytes.len()) as u64;
+                let begun = bytes.len();
+                input.by_ref().take(room).read_until(b'\n', &mut bytes).and_then(|read| {
+                    let is_cut = read > 0 && bytes.last() != Some(&b'\n') && bytes.len() > begun;
+                    Ok(read + if is_cut { input.skip_until(b'\n')? } else { 0 })
+                })
+            } else {
+                input.skip_until(b'\n')
+            };
+            if read.io_context("read", &path)? == 0 {
+                break;
+            }
+        }
+        Ok(Some(OutputPage {
+            text: String::from_utf8_lossy(&bytes).into_owned(),
+            lines: lines - 1,
+        }))
+    }
+
+    /// The id of a call is a model's own text: no file is named by it. The name tells of the content, too, so that one of
+    /// which a power cut has left a part is not taken for the whole.
+    fn path(&self, call: &CallId, text: &str) -> PathBuf {
+        let (call, content) = (sha256_hex(call.as_str().as_bytes()), sha256_hex(text.as_bytes()));
+        self.folder.join(format!("{call}.{content}"))
+    }
+
+    /// Returns the file of a call's output. Older releases have named it by the call alone.
+    fn find(&self, call: &CallId) -> Option<PathBuf> {
+        let call = sha256_hex(call.as_str().as_bytes());
+        let mut names = folder::read_dir(&self.folder).ok()?.flatten().map(|entry| entry.path());
+        names.find(|path| path.file_stem().is_some_and(|name| *name == *call))
+    }
+
+    /// Takes all outputs of another session over.
+    pub(super) fn copy_from(&self, other: &Self) -> Result<(), JournalError> {
+        let Ok(entries) = folder::read_dir(&other.folder) else { return Ok(()) };
+        folder::create_durable(&self.folder, self.durability)?;
+        for entry in entries {
+            let from = entry.io_context("list", &other.folder)?.path();
+            let Some(name) = from.file_name() else { continue };
+            let to = self.folder.join(name);
+            // An output is never changed in place, so both sessions can have the same file.
+            if fs::hard_link(&from, &to).is_err() {
+                fs::copy(&from, &to).io_context("copy", &from)?;
+                if self.durability == Durability::Full {
+                    File::open(&to)
+                        .and_then(|file| file.sync_all())
+                        .io_context("make durable", &to)?;
+                }
+            }
+        }
+        if self.durability == Durability::Full {
+            folder::sync_folder(&self.folder).io_context("make durable", &self.folder)?;
+        }
+        Ok(())
+    }
+}
+
+/// Fails unless a file has the content that its name tells of.
+fn check_digest(file: &mut File, path: &Path) -> io::Result<()> {
+    let Some(content) = path.extension() else { return Ok(()) };
+    if *sha256_of_file(file)? != *content {
+        return Err(io::Error::other("its content is not what was kept"));
+    }
+    file.seek(SeekFrom::Start(0)).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outputs() -> (tempfile::TempDir, SessionOutputs) {
+        let temp = tempfile::tempdir().unwrap();
+        let outputs = SessionOutputs::new(temp.path().join("outputs"), Durability::Full);
+        (temp, outputs)
+    }
+
+    #[test]
+    fn an_output_that_is_torn_is_not_given_out() {
+        let (_temp, outputs) = outputs();
+        let call = CallId::from("c");
+        outputs.store(&call, "another\n").unwrap();
+        outputs.store(&call, "1\n2\n3\n").unwrap();
+        assert_eq!(outputs.page(&call, 1, 1).unwrap().unwrap().lines, 3);
+        let path = outputs.find(&call).unwrap();
+        fs::write(&path, "1\n2\n").unwrap();
+        assert!(outputs.page(&call, 1, 1).unwrap_err().to_string().contains("not what was kept"));
+        // One that an older release has written is given out as it is.
+        fs::rename(&path, path.with_extension("")).unwrap();
+        assert_eq!(outputs.page(&call, 1, 1).unwrap().unwrap().lines, 2);
+    }
+
+    #[test]
+    fn a_long_output_is_read_page_by_page() {
+        let (_temp, outputs) = outputs();
+        let call = CallId::from("../../call/1");
+        assert_eq!(outputs.page(&call, 1, 10).unwrap(), None);
+        let text: Vec<String> = (1..=100).map(|line| format!("line {line}\n")).collect();
+        outputs.store(&call, &text.concat()).unwrap();
+        let page = |offset, limit| outputs.page(&call, offset, limit).unwrap().unwrap();
+        assert_eq!(page(99, 10), OutputPage { text: "line 99\nline 100\n".to_owned(), lines: 100 });
+        assert_eq!(page(3, 2).text, "line 3\nline 4\n");
+        assert_eq!(page(0, 1).text, "line 1\n");
+        assert_eq!(page(1_000, 10), OutputPage { text: String::new(), lines: 100 });
+    }
+
+    #[test]
+    fn one_endless_line_does_not_fill_the_memory() {
+        let (_temp, outputs) = outputs();
+        let call = CallId::from("c");
+        outputs.store(&call, &format!("{}\nend", "x".repeat(1 << 20))).unwrap();
+        let page = outputs.page(&call, 1, 10).unwrap().unwrap();
+        assert_eq!((page.text.len(), page.lines), (MAX_PAGE_BYTES, 2));
+        assert_eq!(outputs.page(&call, 2, 10).unwrap().unwrap().text, "end");
+    }
+}

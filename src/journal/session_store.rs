@@ -1,0 +1,587 @@
+//! The folder in which sessions are kept.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use uuid::Uuid;
+
+use super::blobs::{self, BlobStore};
+use super::error::{IoContext, JournalError, ReadOnlyReason};
+use super::file_journal::{FileJournal, JournalFiles, lock};
+use super::header::{NewSession, SessionHeader};
+use super::journal_reader::{JournalPosition, JournalReader, ReadRecord};
+use super::replay::{JournalEnd, JournalEndKind, ReplayedRecord, SessionHistory, replay};
+use super::resume::OpenedSession;
+use super::session_claim::{self, SessionClaim};
+use super::session_id::SessionId;
+use super::session_outputs::SessionOutputs;
+use super::steering_queue::{MessageId, QueuedMessage, SteeringQueue};
+use super::{Durability, StoredContent, StoredRecord, folder};
+use crate::model::LimitBaseline;
+use crate::port::unique_id;
+
+/// The sessions of a user.
+#[derive(Clone, Debug)]
+pub struct SessionStore {
+    /// The folder of the journals.
+    sessions: PathBuf,
+    durability: Durability,
+}
+
+/// A session in the store, as far as its file tells without being read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListedSession {
+    /// The session.
+    pub session: SessionId,
+    /// The length of its journal.
+    pub bytes: u64,
+    /// When it was written to last.
+    pub modified: SystemTime,
+}
+
+/// What is done about damage before intact records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DamagePolicy {
+    /// Nothing: the session can only be read.
+    Refuse,
+    /// The journal is cut off before it; what was behind is saved beside it.
+    Truncate,
+}
+
+/// The ending of a journal's name.
+const EXTENSION: &str = ".jsonl";
+
+/// Returns the folder for sessions that the user's environment names.
+///
+/// # Errors
+///
+/// Fails when neither `XDG_STATE_HOME` nor `HOME` is an absolute path.
+pub fn default_root(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, JournalError> {
+    let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = absolute("XDG_STATE_HOME");
+    let state = state.or_else(|| absolute("HOME").map(|home| home.join(".local/state")));
+    state.map(|state| state.join("architect")).ok_or(JournalError::NoStateFolder)
+}
+
+/// Returns what the limits of a session count from. What somebody else wrote does not raise them.
+fn limit_baseline(past: &SessionHistory) -> LimitBaseline {
+    let run = past.machine.state.run();
+    let from = run.rules.limit_baseline;
+    LimitBaseline {
+        steps: from.steps.min(run.steps),
+        denied_calls: from.denied_calls.min(run.denied_calls),
+    }
+}
+
+/// How long a process may take to write one file, at the most; after that it has been killed.
+const MAX_WRITE_TIME: Duration = Duration::from_secs(3_600);
+
+/// Returns whether a file still waits for its name.
+fn is_temporary(name: &OsStr) -> bool {
+    let name = name.to_str().and_then(|name| name.strip_prefix('.'));
+    name.is_some_and(|id| Uuid::try_parse(id).is_ok())
+}
+
+/// Returns whether no process has locked a file.
+fn is_unlocked(path: &Path) -> bool {
+    File::open(path).is_ok_and(|file| file.try_lock().is_ok())
+}
+
+/// Returns a session, if its journal has the right name.
+fn check_session(session: SessionId, past: SessionHistory) -> Result<SessionHistory, JournalError> {
+    match past.header.session {
+        header if header == session => Ok(past),
+        header => Err(JournalError::Misnamed { session, header }),
+    }
+}
+
+impl SessionStore {
+    /// Opens the store in this folder; what is missing is made.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the folder can't be made, or can't be trusted.
+    pub fn open(root: &Path, durability: Durability) -> Result<Self, JournalError> {
+        let sessions = root.join("sessions");
+        folder::create_durable(root, durability)?;
+        folder::create_durable(&sessions, durability)?;
+        Ok(Self { sessions, durability })
+    }
+
+    /// Begins a session. It is in the store, with its header, once this returns.
+    ///
+    /// # Errors
+    ///
+    /// Fails when there is a session with this id, or the system refuses something.
+    pub fn create(
+        &self,
+        session: SessionId,
+        begin: NewSession,
+    ) -> Result<(FileJournal, SessionHeader), JournalError> {
+        let header = SessionHeader::new(session, begin);
+        let _claim = self.claim_id(session)?;
+        // Under its own name a journal is never seen without its header.
+        let temporary = self.temporary_path();
+        let file =
+            blobs::create_private_file(&temporary).io_context("make the file", &temporary)?;
+        let journal = self.write_header(session, file, &header).and_then(|journal| {
+            self.publish(&temporary, session)?;
+            Ok(journal)
+        });
+        if journal.is_err() {
+            let _ = fs::remove_file(&temporary);
+            self.remove_unstarted(session);
+        }
+        Ok((journal?, header))
+    }
+
+    /// Removes what stands beside a session that could not be begun. What another process has named is not ours.
+    pub(super) fn remove_unstarted(&self, session: SessionId) {
+        if !self.journal_path(session).exists() {
+            let _ = fs::remove_dir_all(self.session_folder(session));
+        }
+    }
+
+    fn write_header(
+        &self,
+        session: SessionId,
+        file: File,
+        header: &SessionHeader,
+    ) -> Result<FileJournal, JournalError> {
+        // Nobody else knows the file yet, so its lock is free; from its first moment under its name it is locked.
+        lock(&file, &self.journal_path(session))?;
+        let files = self.journal_files(session, file, BTreeSet::new());
+        let mut journal = FileJournal::new(files, JournalPosition::default(), header.created);
+        journal.write_header(header)?;
+        Ok(journal)
+    }
+
+    /// Takes the sole right to begin a session with this id.
+    ///
+    /// # Errors
+    ///
+    /// Fails when there is one already, and while another process begins it.
+    pub(super) fn claim_id(&self, session: SessionId) -> Result<SessionClaim, JournalError> {
+        let exists = || match self.journal_path(session).exists() {
+            true => Err(JournalError::SessionExists(session)),
+            false => Ok(()),
+        };
+        exists()?;
+        let claim = SessionClaim::acquire(session, &self.session_folder(session))?;
+        // The process that had it before may have begun the session.
+        exists().map(|()| claim)
+    }
+
+    /// Gives a journal its name.
+    ///
+    /// # Errors
+    ///
+    /// Fails when there is a session with this id: none is ever replaced.
+    pub(super) fn publish(&self, from: &Path, session: SessionId) -> Result<(), JournalError> {
+        let path = self.journal_path(session);
+        match session_claim::publish(from, &path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(JournalError::SessionExists(session));
+            }
+            named => named.io_context("make the file", &path)?,
+        }
+        match self.durability {
+            Durability::Full => {
+                folder::sync_folder(&self.sessions).io_context("make durable", &self.sessions)
+            }
+            Durability::Os => Ok(()),
+        }
+    }
+
+    /// Opens a session in order to go on with it.
+    ///
+    /// What a crash has left half-written at its end is cut off, and saved beside it.
+    ///
+    /// # Errors
+    ///
+    /// Fails when another process runs the session, and when it can only be read.
+    pub fn reopen(
+        &self,
+        session: SessionId,
+        repair: DamagePolicy,
+    ) -> Result<OpenedSession, JournalError> {
+        let path = self.journal_path(session);
+        let flags = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+        let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(&path);
+        let file = self.or_unknown_session(session, file)?;
+        self.lock_session(session, &file)?;
+        if file.metadata().io_context("look at", &path)?.nlink() == 0 {
+            // It was removed while this process waited for its lock.
+            return Err(JournalError::UnknownSession(session.to_string()));
+        }
+        let read = file.try_clone().io_context("open", &path)?;
+        let reader = JournalReader::new(&path, read, self.blobs(session));
+        let (past, JournalEnd { position, kind }) = replay(reader, session, |_, _, _| {})?;
+        let past = check_session(session, past)?;
+        if let Some(why) = past.header.newer_format() {
+            return Err(JournalError::ReadOnly { session, reason: why });
+        }
+        let torn = match kind {
+            JournalEndKind::Whole => None,
+            JournalEndKind::Torn(_) => Some(self.truncate_damaged(session, &file, position)?),
+            JournalEndKind::ReadOnly(ReadOnlyReason::Damaged { .. })
+                if repair == DamagePolicy::Truncate =>
+            {
+                Some(self.truncate_damaged(session, &file, position)?)
+            }
+            JournalEndKind::ReadOnly(why) => {
+                return Err(JournalError::ReadOnly { session, reason: why });
+            }
+        };
+        let files = self.journal_files(session, file, past.delivered_messages.clone());
+        let journal = FileJournal::new(files, position, past.epoch);
+        let is_over = |session: &SessionId| self.is_running(*session).is_ok_and(|is| !is);
+        let delegated = past.delegated_sessions().into_iter().filter(is_over);
+        let delegated = delegated.filter_map(|session| self.replay(session, |_, _, _| {}).ok());
+        let delegated = delegated.map(|(past, _)| past).collect();
+        let from = limit_baseline(&past);
+        self.remove_temporary_files(session);
+        Ok(OpenedSession {
+            journal,
+            history: past,
+            delegated,
+            saved_tail: torn,
+            limit_baseline: from,
+        })
+    }
+
+    /// Removes files without a name in the folder beside a session, which processes have left there that were killed while
+    /// they wrote them. Of this session nobody else writes any but messages, and none of those takes so long.
+    fn remove_temporary_files(&self, session: SessionId) {
+        let before =
+            SystemTime::now().checked_sub(MAX_WRITE_TIME).unwrap_or(SystemTime::UNIX_EPOCH);
+        let folders =
+            ["", "blobs", "outputs", "mail"].map(|name| self.session_folder(session).join(name));
+        for entry in
+            folders.iter().flat_map(|folder| folder::read_dir(folder).into_iter().flatten())
+        {
+            let Ok(entry) = entry else { continue };
+            let is_old =
+                entry.metadata().and_then(|data| data.modified()).is_ok_and(|at| at < before);
+            if is_old && is_temporary(&entry.file_name()) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+
+    /// Cuts a journal off at the end of its valid prefix, after saving what is behind it.
+    fn truncate_damaged(
+        &self,
+        session: SessionId,
+        file: &File,
+        position: JournalPosition,
+    ) -> Result<PathBuf, JournalError> {
+        let beside = self.session_folder(session);
+        let saved = beside.join(format!("torn-{}-{}", position.offset, unique_id()));
+        let mut from = file.try_clone().io_context("open", &saved)?;
+        from.seek(SeekFrom::Start(position.offset)).io_context("read", &saved)?;
+        let mut to = blobs::create_private_file(&saved).io_context("make the file", &saved)?;
+        io::copy(&mut from, &mut to).io_context("write", &saved)?;
+        to.sync_all().io_context("make durable", &saved)?;
+        folder::sync_folder(&beside).io_context("make durable", &beside)?;
+        let path = self.journal_path(session);
+        file.set_len(position.offset).io_context("cut off", &path)?;
+        file.sync_all().io_context("make durable", &path)?;
+        Ok(saved)
+    }
+
+    /// Takes the lock of a session.
+    fn lock_session(&self, session: SessionId, file: &File) -> Result<(), JournalError> {
+        let pid = self.session_folder(session).join("pid");
+        if !lock(file, &self.journal_path(session))? {
+            let text = fs::read_to_string(&pid).unwrap_or_default();
+            return Err(JournalError::Busy { session, pid: text.trim().parse().ok() });
+        }
+        folder::create_durable(&self.session_folder(session), self.durability)?;
+        fs::write(&pid, format!("{}\n", std::process::id())).io_context("write", &pid)
+    }
+
+    /// Reads a session record by record, and shows each with what became of it. Nobody has to be asked for that.
+    ///
+    /// # Errors
+    ///
+    /// Fails when there is no such session, when it can't be read, or when it has no header.
+    pub fn replay(
+        &self,
+        session: SessionId,
+        see: impl FnMut(&SessionHistory, &StoredRecord, &ReplayedRecord),
+    ) -> Result<(SessionHistory, JournalEnd), JournalError> {
+        let (past, end) = replay(self.reader(session)?, session, see)?;
+        Ok((check_session(session, past)?, end))
+    }
+
+    /// Returns what is damaged in a session's journal, if anything is.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`replay`](Self::replay) does.
+    pub fn damage(&self, session: SessionId) -> Result<Option<ReadOnlyReason>, JournalError> {
+        Ok(self.replay(session, |_, _, _| {})?.1.damage())
+    }
+
+    /// Opens a session for reading.
+    ///
+    /// # Errors
+    ///
+    /// Fails when there is no such session.
+    pub fn reader(&self, session: SessionId) -> Result<JournalReader, JournalError> {
+        let path = self.journal_path(session);
+        let file = self.or_unknown_session(session, File::open(&path))?;
+        Ok(JournalReader::new(&path, file, self.blobs(session)))
+    }
+
+    /// Returns the sessions, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the store can't be listed.
+    pub fn list(&self) -> Result<Vec<ListedSession>, JournalError> {
+        let mut found = Vec::new();
+        for entry in folder::read_dir(&self.sessions).io_context("list", &self.sessions)? {
+            let entry = entry.io_context("list", &self.sessions)?;
+            let name = entry.file_name();
+            let id = name.to_str().and_then(|name| name.strip_suffix(EXTENSION)?.parse().ok());
+            // A session may be removed meanwhile.
+            let (Some(session), Ok(data)) = (id, entry.metadata()) else { continue };
+            if data.is_file() {
+                let modified = data.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+                found.push(ListedSession { session, bytes: data.len(), modified });
+            }
+        }
+        found.sort_unstable_by_key(|listed| listed.session);
+        Ok(found)
+    }
+
+    /// Returns the session that a name means: an id, its beginning, or `last` for the one that was written to last, of
+    /// those that no other one has sent.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the name means no session, or several.
+    pub fn resolve(&self, name: &str) -> Result<SessionId, JournalError> {
+        let unknown = || JournalError::UnknownSession(name.chars().take(80).collect());
+        let listed = self.list()?;
+        if name == "last" {
+            let mut listed = listed;
+            listed.sort_unstable_by_key(|listed| Reverse((listed.modified, listed.session)));
+            let last = listed.iter().find(|listed| !self.is_dispatched(listed.session));
+            return last.map(|listed| listed.session).ok_or_else(unknown);
+        }
+        let is_prefix =
+            !name.is_empty() && name.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit());
+        let fits =
+            |listed: &&ListedSession| is_prefix && listed.session.to_string().starts_with(name);
+        let found: Vec<_> = listed.iter().filter(fits).map(|listed| listed.session).collect();
+        match found.as_slice() {
+            [] => Err(unknown()),
+            [session] => Ok(*session),
+            _ => Err(JournalError::Ambiguous { prefix: name.to_owned(), matches: found }),
+        }
+    }
+
+    /// Returns the session of a folder that was written to last, of those that no other one has sent. One that was
+    /// imported, and has not gone on since, belongs to every folder.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the store can't be listed.
+    pub fn last_in_folder(&self, folder: &Path) -> Result<Option<SessionId>, JournalError> {
+        let mut listed = self.list()?;
+        listed.sort_unstable_by_key(|listed| Reverse((listed.modified, listed.session)));
+        let found = listed.iter().find(|listed| self.belongs_to(listed.session, folder));
+        Ok(found.map(|listed| listed.session))
+    }
+
+    fn belongs_to(&self, session: SessionId, folder: &Path) -> bool {
+        let first = self.reader(session).and_then(|mut reader| reader.read());
+        let Ok(ReadRecord::Record(stored)) = first else { return false };
+        let StoredContent::Header(header) = stored.content else { return false };
+        if header.dispatched_by.is_some() {
+            return false;
+        }
+        if header.imported_up_to.is_none() {
+            return header.setup.workspace.root == folder;
+        }
+        let past = self.replay(session, |_, _, _| {}).map(|(past, _)| past);
+        past.is_ok_and(|past| past.is_imported_setup() || past.setup.workspace.root == folder)
+    }
+
+    /// Returns whether another session has sent this one. What can't be read was sent by nobody.
+    fn is_dispatched(&self, session: SessionId) -> bool {
+        let header = self.reader(session).and_then(|mut reader| reader.read());
+        let Ok(ReadRecord::Record(stored)) = header else { return false };
+        matches!(stored.content, StoredContent::Header(header) if header.dispatched_by.is_some())
+    }
+
+    /// Returns whether a process runs the session.
+    ///
+    /// # Errors
+    ///
+    /// Fails when there is no such session, or its lock can't be looked at.
+    pub fn is_running(&self, session: SessionId) -> Result<bool, JournalError> {
+        let path = self.journal_path(session);
+        let file = self.or_unknown_session(session, File::open(&path))?;
+        match file.try_lock_shared() {
+            Ok(()) => file.unlock().io_context("unlock", &path).map(|()| false),
+            Err(TryLockError::WouldBlock) => Ok(true),
+            Err(TryLockError::Error(error)) => Err(error).io_context("lock", &path),
+        }
+    }
+
+    /// Leaves a message for a running session.
+    ///
+    /// # Errors
+    ///
+    /// Fails when nobody runs the session, or the message is too long.
+    pub fn send(
+        &self,
+        session: SessionId,
+        letter: &QueuedMessage,
+    ) -> Result<MessageId, JournalError> {
+        if !self.is_running(session)? {
+            return Err(JournalError::NotRunning(session));
+        }
+        SteeringQueue::new(self.session_folder(session).join("mail"), BTreeSet::new()).add(letter)
+    }
+
+    /// Removes a session with all that belongs to it.
+    ///
+    /// # Errors
+    ///
+    /// Fails when a process runs the session.
+    pub fn remove(&self, session: SessionId) -> Result<(), JournalError> {
+        let path = self.journal_path(session);
+        let file = self.or_unknown_session(session, File::open(&path))?;
+        if !lock(&file, &path)? {
+            return Err(JournalError::Busy { session, pid: None });
+        }
+        // A journal without its texts would be damaged; texts without their journal are nobody's.
+        fs::remove_file(&path).io_context("remove", &path)?;
+        let beside = self.session_folder(session);
+        match fs::remove_dir_all(&beside) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(error).io_context("remove", &beside)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes the sessions that nobody has written to since this time, and returns them. Running ones stay. What is as
+    /// old and belongs to no session goes, too.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the store can't be listed, or the system refuses to remove something.
+    pub fn clean_up(&self, before: SystemTime) -> Result<Vec<SessionId>, JournalError> {
+        let mut removed = Vec::new();
+        self.remove_leftovers(before)?;
+        for listed in self.list()?.into_iter().filter(|listed| listed.modified < before) {
+            match self.remove(listed.session) {
+                Ok(()) => removed.push(listed.session),
+                Err(JournalError::Busy { .. } | JournalError::UnknownSession(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(removed)
+    }
+
+    /// Removes what processes left that were killed while they began a session, or removed one.
+    fn remove_leftovers(&self, before: SystemTime) -> Result<(), JournalError> {
+        for entry in folder::read_dir(&self.sessions).io_context("list", &self.sessions)? {
+            let entry = entry.io_context("list", &self.sessions)?;
+            let (path, name) = (entry.path(), entry.file_name());
+            let name = name.to_str().unwrap_or_default();
+            let is_beginning = is_temporary(&entry.file_name());
+            let session = name.parse().ok().filter(|id| !self.journal_path(*id).exists());
+            let Ok(data) = entry.metadata() else { continue };
+            if data.modified().is_ok_and(|modified| modified >= before) {
+                continue;
+            }
+            let gone = match (is_beginning, session) {
+                // Whoever begins a session has locked both.
+                (true, _) if data.is_file() && is_unlocked(&path) => fs::remove_file(&path),
+                (_, Some(session)) if data.is_dir() => match self.claim_id(session) {
+                    Ok(_claim) => fs::remove_dir_all(&path),
+                    Err(_) => Ok(()),
+                },
+                _ => Ok(()),
+            };
+            if let Err(error) = gone {
+                log::warn!("could not remove {}: {error}", path.display());
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the whole outputs of a session's tools.
+    pub fn outputs(&self, session: SessionId) -> SessionOutputs {
+        SessionOutputs::new(self.session_folder(session).join("outputs"), self.durability)
+    }
+
+    pub(super) fn blobs(&self, session: SessionId) -> BlobStore {
+        BlobStore::new(self.session_folder(session).join("blobs"), self.durability)
+    }
+
+    pub(super) fn journal_path(&self, session: SessionId) -> PathBuf {
+        self.sessions.join(format!("{session}{EXTENSION}"))
+    }
+
+    /// Returns the folder of what belongs to a session beside its journal.
+    pub(super) fn session_folder(&self, session: SessionId) -> PathBuf {
+        self.sessions.join(session.to_string())
+    }
+
+    /// Returns the file of the index across the sessions.
+    pub(super) fn index_path(&self) -> PathBuf {
+        self.sessions.with_file_name("index.db")
+    }
+
+    /// Returns a name that no journal has.
+    pub(super) fn temporary_path(&self) -> PathBuf {
+        self.sessions.join(format!(".{}", unique_id()))
+    }
+
+    pub(super) fn durability(&self) -> Durability {
+        self.durability
+    }
+
+    fn journal_files(
+        &self,
+        session: SessionId,
+        file: File,
+        arrived: BTreeSet<MessageId>,
+    ) -> JournalFiles {
+        JournalFiles {
+            session,
+            path: self.journal_path(session),
+            file,
+            durability: self.durability,
+            blobs: self.blobs(session),
+            queue: SteeringQueue::new(self.session_folder(session).join("mail"), arrived),
+        }
+    }
+
+    fn or_unknown_session<T>(
+        &self,
+        session: SessionId,
+        opened: io::Result<T>,
+    ) -> Result<T, JournalError> {
+        match opened {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(JournalError::UnknownSession(session.to_string()))
+            }
+            opened => opened.io_context("open", &self.journal_path(session)),
+        }
+    }
+}

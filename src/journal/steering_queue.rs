@@ -1,0 +1,349 @@
+//! Messages for a session from other processes: a folder into which each is put as a file.
+//!
+//! A file appears whole, under a name that sorts by time. It is taken away only after the record that contains the
+//! message is durable; the record names the file, so that a message which was taken but not yet taken away when the
+//! process ended is not read a second time.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::Durability;
+use super::blobs;
+use super::error::{IoContext, JournalError};
+use super::folder;
+use super::header::WallTime;
+use crate::machine::{CheckResult, Event};
+use crate::model::{Digest, MessageOrigin, UserMessage};
+use crate::port::{MessageSource, unique_id};
+
+/// The messages for one session. Clones are the same mailbox.
+#[derive(Clone, Debug)]
+pub struct SteeringQueue {
+    folder: PathBuf,
+    state: Arc<Mutex<QueueState>>,
+}
+
+/// The name of a message; later ones sort behind earlier ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct MessageId(Uuid);
+
+/// A message with what it is for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueuedMessage {
+    /// When it is to be read, and who says it.
+    pub kind: MessageKind,
+    /// What it says.
+    pub text: Arc<str>,
+}
+
+/// When a message is to be read, and who says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MessageKind {
+    /// By the user, for the next model call.
+    Steering,
+    /// By the user, for when the run would have ended.
+    FollowUp,
+    /// The prompt with which a session goes on.
+    Task,
+    /// By the program, for the next model call.
+    #[serde(rename = "notice")]
+    SystemNotice,
+}
+
+/// What happens to the messages in this process.
+#[derive(Debug, Default)]
+struct QueueState {
+    /// Handed out for the next model call, in this order.
+    handed_out: Vec<MessageId>,
+    /// Handed out as a follow-up.
+    follow_up: Option<MessageId>,
+    /// Contained in a record that may not be durable.
+    written: Vec<MessageId>,
+    /// Contained in a durable record.
+    delivered: BTreeSet<MessageId>,
+}
+
+/// The longest message that is taken.
+const MAX_MESSAGE_BYTES: usize = 1 << 20;
+
+/// The end of a message's file name.
+const EXTENSION: &str = ".json";
+
+impl SteeringQueue {
+    /// Returns the mailbox in this folder, of which these messages have arrived already.
+    pub(super) fn new(folder: PathBuf, arrived: BTreeSet<MessageId>) -> Self {
+        let desk = QueueState { delivered: arrived, ..QueueState::default() };
+        Self { folder, state: Arc::new(Mutex::new(desk)) }
+    }
+
+    /// Puts a message in. It is durable when this returns.
+    pub(super) fn add(&self, letter: &QueuedMessage) -> Result<MessageId, JournalError> {
+        let id = MessageId(unique_id());
+        self.add_as(id, letter)?;
+        Ok(id)
+    }
+
+    /// Puts a message in under this name; there is one with a name at the most.
+    pub(super) fn add_as(&self, id: MessageId, letter: &QueuedMessage) -> Result<(), JournalError> {
+        if letter.text.len() > MAX_MESSAGE_BYTES {
+            return Err(JournalError::MessageTooLong {
+                bytes: letter.text.len(),
+                limit: MAX_MESSAGE_BYTES,
+            });
+        }
+        folder::create_durable(&self.folder, Durability::Full)?;
+        let path = self.path(id);
+        let text = serde_json::to_vec(letter).io_context("write", &path)?;
+        blobs::replace_file(&path, &text, Durability::Full).io_context("write", &path)
+    }
+
+    /// Returns the messages that have not arrived yet, in the order in which they came.
+    pub(super) fn pending(&self) -> Vec<(MessageId, QueuedMessage)> {
+        let mut ids: Vec<MessageId> = match folder::read_dir(&self.folder) {
+            Ok(entries) => entries.filter_map(|entry| message_id(&entry.ok()?)).collect(),
+            Err(_) => return Vec::new(),
+        };
+        ids.sort_unstable();
+        let (old, new): (Vec<_>, Vec<_>) = {
+            let desk = self.state();
+            ids.retain(|id| !desk.written.contains(id));
+            ids.into_iter().partition(|id| desk.delivered.contains(id))
+        };
+        for id in old {
+            self.remove_file(id);
+        }
+        new.into_iter().filter_map(|id| Some((id, self.read(id)?))).collect()
+    }
+
+    fn read(&self, id: MessageId) -> Option<QueuedMessage> {
+        let path = self.path(id);
+        let read = fs::read(&path).io_context("read", &path).and_then(|text| {
+            serde_json::from_slice(&text).io_context("understand the message", &path)
+        });
+        read.inspect_err(|error| log::warn!("{error}")).ok()
+    }
+
+    /// Returns the messages that an event contains.
+    pub(super) fn ids_in(&self, event: &Event) -> Vec<MessageId> {
+        match event {
+            Event::Prepared { messages, .. } if !messages.is_empty() => {
+                self.state().handed_out.clone()
+            }
+            Event::Checked { result: CheckResult::FollowUp { .. }, .. } => {
+                self.state().follow_up.into_iter().collect()
+            }
+            Event::Prepared { .. }
+            | Event::Checked { .. }
+            | Event::Tick { .. }
+            | Event::Interrupt { .. }
+            | Event::StoreFailed { .. }
+            | Event::InternalError { .. }
+            | Event::Replied { .. }
+            | Event::CallFailed { .. }
+            | Event::Authorized { .. }
+            | Event::ToolCompleted { .. }
+            | Event::UsageReported { .. } => Vec::new(),
+        }
+    }
+
+    /// Notes that a record contains these messages.
+    pub(super) fn mark_written(&self, ids: &[MessageId]) {
+        if !ids.is_empty() {
+            self.state().written.extend_from_slice(ids);
+        }
+    }
+
+    /// Takes the messages away that durable records contain.
+    pub(super) fn mark_delivered(&self) {
+        let written = std::mem::take(&mut self.state().written);
+        for id in written {
+            self.state().delivered.insert(id);
+            self.remove_file(id);
+        }
+    }
+
+    fn remove_file(&self, id: MessageId) {
+        let path = self.path(id);
+        if let Err(error) = fs::remove_file(&path) {
+            log::warn!("could not take the message {} away: {error}", path.display());
+        }
+    }
+
+    fn path(&self, id: MessageId) -> PathBuf {
+        self.folder.join(format!("{id}{EXTENSION}"))
+    }
+
+    /// Nothing breaks off halfway under the lock, so a poisoned one is as good as new.
+    fn state(&self) -> MutexGuard<'_, QueueState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl MessageId {
+    /// Returns the name of a message that this program makes at this time: the same text gets the same name again.
+    pub(super) fn derive(at: WallTime, rank: u16, text: &str) -> Self {
+        let millis = u64::try_from(at.unix_micros() / 1_000).unwrap_or(0);
+        Self(Uuid::from_u64_pair(millis << 16 | u64::from(rank), Digest::of(text).0))
+    }
+}
+
+impl MessageSource for SteeringQueue {
+    fn take_messages(&mut self) -> Vec<UserMessage> {
+        let mut letters = self.pending();
+        letters.retain(|(_, letter)| letter.kind != MessageKind::FollowUp);
+        self.state().handed_out = letters.iter().map(|(id, _)| *id).collect();
+        letters.into_iter().map(|(_, letter)| letter.into()).collect()
+    }
+
+    /// The same message is handed out again until a record contains it: the answer that it would have followed may
+    /// have been sent back for another reason.
+    fn take_follow_up(&mut self) -> Option<Arc<str>> {
+        let mut letters = self.pending().into_iter();
+        let next = letters.find(|(_, letter)| letter.kind == MessageKind::FollowUp);
+        self.state().follow_up = next.as_ref().map(|(id, _)| *id);
+        next.map(|(_, letter)| letter.text)
+    }
+}
+
+impl From<QueuedMessage> for UserMessage {
+    fn from(letter: QueuedMessage) -> Self {
+        let origin = match letter.kind {
+            MessageKind::Steering => MessageOrigin::Steering,
+            MessageKind::FollowUp => MessageOrigin::FollowUp,
+            MessageKind::Task => MessageOrigin::Task,
+            MessageKind::SystemNotice => MessageOrigin::System,
+        };
+        Self { origin, text: letter.text }
+    }
+}
+
+/// Returns the message that a file is, if it is one.
+fn message_id(entry: &fs::DirEntry) -> Option<MessageId> {
+    entry.file_name().to_str()?.strip_suffix(EXTENSION)?.parse().ok()
+}
+
+impl FromStr for MessageId {
+    type Err = uuid::Error;
+
+    fn from_str(text: &str) -> Result<Self, uuid::Error> {
+        Uuid::try_parse(text).map(Self)
+    }
+}
+
+impl TryFrom<String> for MessageId {
+    type Error = uuid::Error;
+
+    fn try_from(text: String) -> Result<Self, uuid::Error> {
+        text.parse()
+    }
+}
+
+impl From<MessageId> for String {
+    fn from(id: MessageId) -> Self {
+        id.to_string()
+    }
+}
+
+impl fmt::Display for MessageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.as_hyphenated().fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::RequestSize;
+    use crate::model::EffectId;
+
+    fn mail() -> (tempfile::TempDir, SteeringQueue) {
+        let temp = tempfile::tempdir().unwrap();
+        let mail = SteeringQueue::new(temp.path().join("mail"), BTreeSet::new());
+        (temp, mail)
+    }
+
+    fn put(mail: &SteeringQueue, kind: MessageKind, text: &str) -> MessageId {
+        mail.add(&QueuedMessage { kind, text: text.into() }).unwrap()
+    }
+
+    fn texts(mail: &mut SteeringQueue) -> Vec<String> {
+        mail.take_messages().iter().map(|message| message.text.to_string()).collect()
+    }
+
+    fn prepared(messages: Vec<UserMessage>) -> Event {
+        Event::Prepared { id: EffectId(1), size: RequestSize::default(), messages: messages.into() }
+    }
+
+    #[test]
+    fn messages_come_in_order_and_stay_until_a_durable_record_contains_them() {
+        let (_temp, mut mail) = mail();
+        assert_eq!(texts(&mut mail), [""; 0]);
+        let first = put(&mail, MessageKind::Steering, "left");
+        let second = put(&mail, MessageKind::Task, "right");
+        put(&mail, MessageKind::FollowUp, "later");
+        assert_eq!(texts(&mut mail), ["left", "right"]);
+        let event = prepared(mail.take_messages());
+        let within = mail.ids_in(&event);
+        assert_eq!(within, [first, second]);
+        mail.mark_written(&within);
+        assert_eq!(texts(&mut mail), [""; 0]);
+        assert_eq!(fs::read_dir(&mail.folder).unwrap().count(), 3);
+        mail.mark_delivered();
+        assert_eq!(fs::read_dir(&mail.folder).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_message_of_a_durable_record_is_not_read_twice_though_its_file_was_left() {
+        let (_temp, mail) = mail();
+        let id = put(&mail, MessageKind::Steering, "left");
+        put(&mail, MessageKind::Steering, "right");
+        let mut again = SteeringQueue::new(mail.folder.clone(), [id].into());
+        assert_eq!(texts(&mut again), ["right"]);
+        assert_eq!(fs::read_dir(&mail.folder).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_follow_up_is_offered_until_it_is_followed() {
+        let (_temp, mut mail) = mail();
+        let id = put(&mail, MessageKind::FollowUp, "later");
+        assert_eq!(mail.take_follow_up().as_deref(), Some("later"));
+        let sent_back = CheckResult::SentBack { message: "no".into() };
+        let event = Event::Checked { id: EffectId(1), result: sent_back };
+        assert_eq!(mail.ids_in(&event), []);
+        assert_eq!(mail.take_follow_up().as_deref(), Some("later"));
+        let check = CheckResult::FollowUp { message: "later".into() };
+        let event = Event::Checked { id: EffectId(1), result: check };
+        assert_eq!(mail.ids_in(&event), [id]);
+        mail.mark_written(&[id]);
+        assert_eq!(mail.take_follow_up(), None);
+    }
+
+    #[test]
+    fn what_is_no_message_is_left_alone() {
+        let (temp, mut mail) = mail();
+        put(&mail, MessageKind::Steering, "left");
+        let folder = temp.path().join("mail");
+        fs::write(folder.join("note.json"), "{}").unwrap();
+        fs::write(folder.join(format!("{}.json", Uuid::now_v7())), "{").unwrap();
+        assert_eq!(texts(&mut mail), ["left"]);
+    }
+
+    #[test]
+    fn a_message_that_is_too_long_is_refused() {
+        let (_temp, mail) = mail();
+        let letter = QueuedMessage {
+            kind: MessageKind::Steering,
+            text: "x".repeat(MAX_MESSAGE_BYTES + 1).into(),
+        };
+        assert!(matches!(mail.add(&letter), Err(JournalError::MessageTooLong { .. })));
+    }
+}

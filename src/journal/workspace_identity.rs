@@ -1,0 +1,329 @@
+//! Which workspace a session works in, and whether it is still the same one.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::error::{IoContext, JournalError};
+
+/// What a workspace is recognised by.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkspaceIdentity {
+    /// Its folder.
+    #[serde(with = "path_text")]
+    pub root: PathBuf,
+    /// The device that the folder is on.
+    pub device: u64,
+    /// The folder's number on that device.
+    pub inode: u64,
+    /// What is checked out, when it is part of a git repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head: Option<GitHead>,
+}
+
+/// What is checked out in a git repository.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GitHead {
+    /// The branch; none when the head is detached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+    /// The commit; none where finding it out would take git itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
+}
+
+/// In what a workspace is no longer what it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WorkspaceChange {
+    /// The same folder has another path.
+    Moved {
+        /// The path that it had.
+        from: PathBuf,
+    },
+    /// There is another folder at its place.
+    Replaced,
+    /// Something else is checked out.
+    Head {
+        /// What was.
+        from: Option<GitHead>,
+        /// What is.
+        to: Option<GitHead>,
+    },
+    /// Files are not as the session left them.
+    Files(Vec<String>),
+}
+
+/// The longest file of a git folder that is read.
+const MAX_GIT_FILE_BYTES: u64 = 4 << 20;
+
+impl WorkspaceIdentity {
+    /// Looks at a workspace.
+    ///
+    /// # Errors
+    ///
+    /// Fails when there is no such folder.
+    pub fn inspect(root: &Path) -> Result<Self, JournalError> {
+        let root = fs::canonicalize(root).io_context("find the workspace", root)?;
+        let found = fs::metadata(&root).io_context("look at", &root)?;
+        if !found.is_dir() {
+            return Err(JournalError::NoWorkspace(root));
+        }
+        Ok(Self { device: found.dev(), inode: found.ino(), head: GitHead::of(&root), root })
+    }
+
+    /// Returns in what a workspace differs from this one.
+    pub fn changes_to(&self, now: &Self) -> Vec<WorkspaceChange> {
+        let mut drift = Vec::new();
+        let is_same = (self.device, self.inode) == (now.device, now.inode);
+        match (is_same, self.root == now.root) {
+            (true, true) => {}
+            (true, false) => drift.push(WorkspaceChange::Moved { from: self.root.clone() }),
+            (false, _) => drift.push(WorkspaceChange::Replaced),
+        }
+        if self.head != now.head {
+            drift.push(WorkspaceChange::Head { from: self.head.clone(), to: now.head.clone() });
+        }
+        drift
+    }
+}
+
+impl GitHead {
+    /// Reads what is checked out, without git: its configuration can run programs, these files can't.
+    fn of(root: &Path) -> Option<Self> {
+        let git = root.ancestors().map(|folder| folder.join(".git")).find(|git| git.exists())?;
+        let git = if git.is_dir() {
+            git
+        } else {
+            let text = read_small_file(&git).ok()?;
+            git.parent()?.join(text.trim_end().strip_prefix("gitdir: ")?)
+        };
+        let head = read_small_file(&git.join("HEAD")).ok()?;
+        let Some(name) = head.trim_end().strip_prefix("ref: ") else {
+            return Some(Self { branch: None, commit: parse_commit(&head) });
+        };
+        let branch = name.strip_prefix("refs/heads/").filter(|name| is_branch_name(name))?;
+        let common = read_small_file(&git.join("commondir")).map(|text| git.join(text.trim_end()));
+        let folders = [Some(git), common.ok()];
+        let loose = folders.iter().flatten().find_map(|folder| {
+            read_small_file(&folder.join(name)).ok().and_then(|text| parse_commit(&text))
+        });
+        let packed = || {
+            folders.iter().flatten().find_map(|folder| {
+                let refs = read_small_file(&folder.join("packed-refs")).ok()?;
+                let line = refs.lines().find(|line| line.ends_with(&format!(" {name}")))?;
+                parse_commit(line.split(' ').next()?)
+            })
+        };
+        Some(Self { branch: Some(branch.to_owned()), commit: loose.or_else(packed) })
+    }
+}
+
+/// Returns whether a text can be the name of a branch and nothing worse.
+fn is_branch_name(text: &str) -> bool {
+    let fine = |c: char| !c.is_control() && !" ~^:?*[\\".contains(c);
+    text.len() <= 255 && text.chars().all(fine) && !text.split('/').any(|part| part == "..")
+}
+
+/// Returns the commit that a text names, if it does nothing else.
+fn parse_commit(text: &str) -> Option<String> {
+    let text = text.trim_end();
+    let is_id = matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_id.then(|| text.to_owned())
+}
+
+/// Reads a small ordinary file; a pipe in its place does not keep anybody waiting.
+fn read_small_file(path: &Path) -> io::Result<String> {
+    let file = open_file(path)?;
+    let mut text = String::new();
+    file.take(MAX_GIT_FILE_BYTES).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn open_file(path: &Path) -> io::Result<File> {
+    let flags = rustix::fs::OFlags::NONBLOCK.bits();
+    let file = OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("is no ordinary file")),
+    }
+}
+
+impl fmt::Display for GitHead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let commit = self.commit.as_deref().and_then(|commit| commit.get(..12));
+        match (&self.branch, commit) {
+            (Some(branch), Some(commit)) => write!(f, "{branch} at {commit}"),
+            (Some(branch), None) => f.write_str(branch),
+            (None, commit) => f.write_str(commit.unwrap_or("a commit that is not known")),
+        }
+    }
+}
+
+impl fmt::Display for WorkspaceChange {
+    /// As people and models are told.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |head: &Option<GitHead>| {
+            head.as_ref().map_or("no git repository".to_owned(), GitHead::to_string)
+        };
+        match self {
+            Self::Moved { from } => {
+                write!(f, "The workspace has moved; it was at {} before.", from.display())
+            }
+            Self::Replaced => {
+                f.write_str("The workspace is another folder than the one of before.")
+            }
+            Self::Head { from, to } => {
+                write!(f, "What is checked out has changed from {} to {}.", name(from), name(to))
+            }
+            Self::Files(files) => {
+                let some: Vec<_> = files.iter().take(20).map(String::as_str).collect();
+                let more = files.len() - some.len();
+                write!(
+                    f,
+                    "These files are no longer as this session wrote them: {}",
+                    some.join(", ")
+                )?;
+                if more > 0 { write!(f, " and {more} more.") } else { f.write_str(".") }
+            }
+        }
+    }
+}
+
+/// Paths as text. One that is not UTF-8 is a zero byte, which no path has, and the path in hexadecimal.
+mod path_text {
+    use std::fmt::Write as _;
+
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::{OsStrExt, OsString, OsStringExt, Path, PathBuf};
+
+    pub(super) fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+        if let Some(text) = path.to_str() {
+            return to.serialize_str(text);
+        }
+        let mut text = "\0".to_owned();
+        for byte in path.as_os_str().as_bytes() {
+            let _ = write!(text, "{byte:02x}");
+        }
+        to.serialize_str(&text)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
+        let text = String::deserialize(from)?;
+        let Some(hex) = text.strip_prefix('\0') else { return Ok(text.into()) };
+        let byte = |pair: &[u8]| {
+            let pair = str::from_utf8(pair).ok()?;
+            u8::from_str_radix(pair, 16).ok()
+        };
+        let bytes: Option<Vec<u8>> = hex.as_bytes().chunks(2).map(byte).collect();
+        let bytes = bytes.ok_or_else(|| D::Error::custom("a path that is not hexadecimal"))?;
+        Ok(OsString::from_vec(bytes).into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
+
+    fn repository() -> (tempfile::TempDir, PathBuf) {
+        let temp = tempfile::tempdir().unwrap();
+        let root = temp.path().join("project");
+        fs::create_dir_all(root.join(".git/refs/heads")).unwrap();
+        fs::write(root.join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
+        fs::write(root.join(".git/refs/heads/main"), format!("{COMMIT}\n")).unwrap();
+        (temp, root)
+    }
+
+    #[test]
+    fn a_workspace_that_is_left_alone_does_not_drift() {
+        let (_temp, root) = repository();
+        let workspace = WorkspaceIdentity::inspect(&root).unwrap();
+        assert_eq!(workspace.head.as_ref().unwrap().to_string(), "main at 0123456789ab");
+        assert_eq!(workspace.changes_to(&WorkspaceIdentity::inspect(&root).unwrap()), []);
+        let text = serde_json::to_string(&workspace).unwrap();
+        assert_eq!(serde_json::from_str::<WorkspaceIdentity>(&text).unwrap(), workspace);
+    }
+
+    /// Fault S14.
+    #[test]
+    fn another_branch_another_place_and_another_folder_are_told() {
+        let (temp, root) = repository();
+        let before = WorkspaceIdentity::inspect(&root).unwrap();
+        fs::write(root.join(".git/HEAD"), format!("{COMMIT}\n")).unwrap();
+        let told = |now: &WorkspaceIdentity| {
+            before
+                .changes_to(now)
+                .iter()
+                .map(WorkspaceChange::to_string)
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        let changed = "What is checked out has changed from main at 0123456789ab to 0123456789ab.";
+        assert_eq!(told(&WorkspaceIdentity::inspect(&root).unwrap()), changed);
+        let moved = temp.path().join("elsewhere");
+        fs::rename(&root, &moved).unwrap();
+        assert!(
+            told(&WorkspaceIdentity::inspect(&moved).unwrap())
+                .starts_with("The workspace has moved; it was at /")
+        );
+        fs::create_dir(&root).unwrap();
+        assert!(
+            told(&WorkspaceIdentity::inspect(&root).unwrap())
+                .starts_with("The workspace is another folder")
+        );
+        fs::remove_dir(&root).unwrap();
+        assert!(WorkspaceIdentity::inspect(&root).is_err());
+    }
+
+    #[test]
+    fn a_branch_is_found_in_packed_refs_and_from_a_worktree_and_from_below() {
+        let (temp, root) = repository();
+        fs::remove_file(root.join(".git/refs/heads/main")).unwrap();
+        fs::write(
+            root.join(".git/packed-refs"),
+            format!("# pack-refs\n{COMMIT} refs/heads/main\n"),
+        )
+        .unwrap();
+        fs::create_dir_all(root.join(".git/worktrees/tree")).unwrap();
+        fs::write(root.join(".git/worktrees/tree/HEAD"), "ref: refs/heads/main\n").unwrap();
+        fs::write(root.join(".git/worktrees/tree/commondir"), "../..\n").unwrap();
+        let tree = temp.path().join("tree/deep");
+        fs::create_dir_all(&tree).unwrap();
+        fs::write(tree.join("../.git"), "gitdir: ../project/.git/worktrees/tree\n").unwrap();
+        for folder in [&root, &tree] {
+            let head = WorkspaceIdentity::inspect(folder).unwrap().head.unwrap();
+            assert_eq!(head.commit.as_deref(), Some(COMMIT), "{}", folder.display());
+        }
+    }
+
+    #[test]
+    fn a_git_folder_that_lies_tells_nothing() {
+        let (temp, root) = repository();
+        fs::write(temp.path().join("secret"), "hush").unwrap();
+        for head in ["ref: refs/heads/../../../../secret", "ref: ../secret", "hush", ""] {
+            fs::write(root.join(".git/HEAD"), head).unwrap();
+            let head = WorkspaceIdentity::inspect(&root).unwrap().head;
+            assert!(
+                head.as_ref().is_none_or(|head| head.commit.is_none() && head.branch.is_none()),
+                "{head:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_path_that_is_not_utf_8_comes_back() {
+        let root = PathBuf::from(OsString::from_vec(b"/tmp/\xff\xfe".to_vec()));
+        let workspace = WorkspaceIdentity { root, device: 1, inode: 2, head: None };
+        let text = serde_json::to_string(&workspace).unwrap();
+        assert_eq!(serde_json::from_str::<WorkspaceIdentity>(&text).unwrap(), workspace);
+    }
+}

@@ -1,0 +1,69 @@
+//! Thoughts that belong to one conversation.
+//!
+//! Newer models sign a thought together with all that came before it, and refuse a request in which that is different:
+//! after a compaction, with another system prompt or other tools, in the last words of a run. They can be told to pass
+//! over such thoughts instead, by an option with a header of its own.
+
+use crate::llm::encode::json;
+
+/// The header that allows the option, and its value.
+pub(in crate::llm) const BETA_HEADER: (&str, &str) =
+    ("anthropic-beta", "thinking-binding-controls-2026-08-01");
+
+/// The first version that binds its thoughts.
+const FIRST_BINDING_VERSION: (u32, u32) = (5, 1);
+
+/// Returns whether a model binds its thoughts, which its version tells.
+pub(in crate::llm) fn binds_thoughts(model: &str) -> bool {
+    let Some(name) = model.strip_prefix("claude-") else { return false };
+    // A longer number is a date.
+    let number = |part: &str| part.parse::<u32>().ok().filter(|number| *number < 100);
+    let mut parts = name.split(['-', '@', '.']);
+    // The oldest ones have their version before their family.
+    if parts.next().is_none_or(|family| number(family).is_some()) {
+        return false;
+    }
+    let mut version = parts.map_while(number);
+    version
+        .next()
+        .is_some_and(|major| (major, version.next().unwrap_or(0)) >= FIRST_BINDING_VERSION)
+}
+
+/// Writes the option. The way of thinking that it stands beside is the one that these models have anyway.
+pub(super) fn encode_option(model: &str, out: &mut Vec<u8>) {
+    if binds_thoughts(model) {
+        json::raw(
+            out,
+            r#","thinking":{"type":"adaptive","block_binding":{"prefix_mismatch_behavior":"drop_block"}}"#,
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_from_5_1_on_bind_their_thoughts() {
+        for model in [
+            "claude-opus-5-5",
+            "claude-fable-5-1",
+            "claude-haiku-5-5",
+            "claude-sonnet-6",
+            "claude-opus-6-20270101",
+        ] {
+            assert!(binds_thoughts(model), "{model}");
+        }
+        for model in [
+            "claude-opus-5",
+            "claude-sonnet-5-20260630",
+            "claude-opus-4-8",
+            "claude-haiku-4-5-20251001",
+            "claude-3-7-sonnet-latest",
+            "kimi-k2",
+            "m",
+        ] {
+            assert!(!binds_thoughts(model), "{model}");
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Where a request differs from the one that was recorded.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use crate::llm::fault::excerpt;
+
+/// The first place where two requests differ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct RequestMismatch {
+    /// The way to it, a name or a number for each level.
+    path: String,
+    recorded: String,
+    sent: String,
+}
+
+/// Names the session, which is never the same twice.
+const SESSION_KEY_FIELD: &str = "prompt_cache_key";
+
+impl RequestMismatch {
+    /// Finds the first place where these bodies differ, but for what is never the same twice.
+    pub(super) fn find(recorded: &str, asked: &str) -> Option<Self> {
+        if recorded == asked {
+            return None;
+        }
+        let read = |body: &str| -> Option<Value> {
+            let mut value: Value = serde_json::from_str(body).ok()?;
+            value.as_object_mut().map(|map| map.shift_remove(SESSION_KEY_FIELD));
+            Some(value)
+        };
+        match (read(recorded), read(asked)) {
+            (Some(recorded), Some(asked)) => compare(Some(&recorded), Some(&asked), ""),
+            _ => Some(compare_texts(recorded, asked, "")),
+        }
+    }
+}
+
+/// Compares two values, the parts of the recorded one in their order and then what is new.
+fn compare(
+    recorded: Option<&Value>,
+    asked: Option<&Value>,
+    place: &str,
+) -> Option<RequestMismatch> {
+    let below = |key: &dyn fmt::Display| match place {
+        "" => key.to_string(),
+        place => format!("{place}/{key}"),
+    };
+    match (recorded, asked) {
+        (a, b) if a == b => None,
+        (Some(Value::Object(a)), Some(Value::Object(b))) => {
+            let new = b.keys().filter(|key| !a.contains_key(*key));
+            a.keys().chain(new).find_map(|key| compare(a.get(key), b.get(key), &below(key)))
+        }
+        (Some(Value::Array(a)), Some(Value::Array(b))) => (0..a.len().max(b.len()))
+            .find_map(|index| compare(a.get(index), b.get(index), &below(&index))),
+        (Some(Value::String(a)), Some(Value::String(b))) => Some(compare_texts(a, b, place)),
+        (a, b) => {
+            let show = |value: Option<&Value>| match value {
+                None => "nothing".to_owned(),
+                Some(value) => excerpt(value.to_string().as_bytes()),
+            };
+            Some(RequestMismatch { path: place.to_owned(), recorded: show(a), sent: show(b) })
+        }
+    }
+}
+
+/// How much is shown of what two texts have in common before they differ.
+const SHARED_CONTEXT: usize = 40;
+
+/// Shows two texts from shortly before the place where they part.
+fn compare_texts(recorded: &str, asked: &str, place: &str) -> RequestMismatch {
+    let common = recorded.chars().zip(asked.chars()).take_while(|(a, b)| a == b).count();
+    let show = |text: &str| {
+        let from = common.saturating_sub(SHARED_CONTEXT);
+        let dots = if from == 0 { "" } else { "…" };
+        let shown: String = text.chars().skip(from).take(4 * SHARED_CONTEXT).collect();
+        format!("\"{dots}{}\"", excerpt(shown.as_bytes()))
+    };
+    RequestMismatch { path: place.to_owned(), recorded: show(recorded), sent: show(asked) }
+}
+
+impl fmt::Display for RequestMismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path: place, recorded, sent: asked } = self;
+        let place = if place.is_empty() { "the body" } else { place };
+        write!(f, "at {place}: {asked} instead of {recorded}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mismatch_text(recorded: &str, asked: &str) -> Option<String> {
+        RequestMismatch::find(recorded, asked).map(|difference| difference.to_string())
+    }
+
+    #[test]
+    fn the_first_mismatch_shows_both_values() {
+        let recorded = r#"{"model":"m","messages":[{"role":"user","content":"do it now"}],"n":1}"#;
+        let asked = r#"{"model":"m","messages":[{"role":"user","content":"do it later"}],"n":2}"#;
+        let expected = r#"at messages/0/content: "do it later" instead of "do it now""#;
+        assert_eq!(mismatch_text(recorded, asked).as_deref(), Some(expected));
+        let more = r#"{"a":[1,2]}"#;
+        assert_eq!(
+            mismatch_text(r#"{"a":[1]}"#, more).as_deref(),
+            Some("at a/1: 2 instead of nothing")
+        );
+        assert_eq!(
+            mismatch_text(more, r#"{"b":1}"#).as_deref(),
+            Some("at a: nothing instead of [1,2]")
+        );
+        assert_eq!(mismatch_text("x", "y").as_deref(), Some(r#"at the body: "y" instead of "x""#));
+    }
+
+    #[test]
+    fn the_session_key_and_key_order_are_ignored() {
+        assert_eq!(
+            mismatch_text(r#"{"prompt_cache_key":"a","b":1,"c":2}"#, r#"{"c":2,"b":1}"#),
+            None
+        );
+        assert_eq!(mismatch_text("same", "same"), None);
+    }
+
+    #[test]
+    fn a_long_text_is_shown_from_the_mismatch() {
+        let long = "x".repeat(10_000);
+        let told =
+            mismatch_text(&format!(r#"{{"a":"{long}1"}}"#), &format!(r#"{{"a":"{long}2"}}"#));
+        let told = told.unwrap();
+        assert!(told.len() < 200 && told.contains("x2\" instead of \"…x"), "{told}");
+    }
+}

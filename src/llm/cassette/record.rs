@@ -1,0 +1,175 @@
+//! One line of a recording.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::net::{HeaderMap, NetError};
+
+/// The form of recordings that is written here.
+pub(super) const FORMAT_VERSION: u32 = 1;
+
+/// Headers by name, in an order that is always the same.
+pub(super) type RecordedHeaders = BTreeMap<String, String>;
+
+/// One line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum CassetteRecord {
+    Recording {
+        version: u32,
+    },
+    Request(RequestRecord),
+    #[serde(rename = "answer")]
+    Response {
+        n: usize,
+        status: u16,
+        headers: RecordedHeaders,
+    },
+    #[serde(rename = "piece")]
+    Chunk(ChunkRecord),
+    End {
+        n: usize,
+    },
+    Error {
+        n: usize,
+        error: NetError,
+    },
+}
+
+/// A request, with what its body has in common with the one before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct RequestRecord {
+    pub(super) n: usize,
+    /// Who was asked: `provider/name`.
+    pub(super) model: String,
+    pub(super) method: String,
+    pub(super) url: String,
+    pub(super) headers: RecordedHeaders,
+    /// How many bytes of the body before this one begins with.
+    #[serde(rename = "same")]
+    pub(super) shared_bytes: usize,
+    /// What comes after them.
+    pub(super) body: String,
+}
+
+/// A piece of an answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ChunkRecord {
+    pub(super) n: usize,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) text: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) hex: Option<String>,
+}
+
+/// The types of lines that are known.
+const RECORD_TYPES: [&str; 6] = ["recording", "request", "answer", "piece", "end", "error"];
+
+impl CassetteRecord {
+    /// Reads a line; `None` for one of a type that this release does not know, of which nothing else is decoded.
+    pub(super) fn parse(text: &str) -> Result<Option<Self>, serde_json::Error> {
+        #[derive(Deserialize)]
+        struct RecordType<'a> {
+            #[serde(rename = "type", borrow)]
+            kind: Cow<'a, str>,
+        }
+        match serde_json::from_str::<RecordType<'_>>(text) {
+            Ok(typed) if !RECORD_TYPES.contains(&&*typed.kind) => Ok(None),
+            Ok(_) | Err(_) => serde_json::from_str(text).map(Some),
+        }
+    }
+
+    /// Returns the number of the exchange that it belongs to.
+    pub(super) fn number(&self) -> usize {
+        match self {
+            Self::Recording { .. } => 0,
+            Self::Request(RequestRecord { n, .. })
+            | Self::Response { n, .. }
+            | Self::Chunk(ChunkRecord { n, .. })
+            | Self::End { n }
+            | Self::Error { n, .. } => *n,
+        }
+    }
+}
+
+impl ChunkRecord {
+    /// Returns a piece; `mask` takes the keys out of what is text.
+    pub(super) fn new(n: usize, bytes: &[u8], mask: impl FnOnce(&str) -> String) -> Self {
+        let text = std::str::from_utf8(bytes).ok().map(mask);
+        let hex = || bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(hex_digit).collect();
+        Self { n, hex: text.is_none().then(hex), text }
+    }
+
+    /// Returns its bytes; nothing when it has none, or they cannot be read.
+    pub(super) fn bytes(&self) -> Option<Vec<u8>> {
+        match (&self.text, &self.hex) {
+            (Some(text), None) => Some(text.clone().into_bytes()),
+            (None, Some(hex)) if hex.len().is_multiple_of(2) => (0..hex.len())
+                .step_by(2)
+                .map(|at| u8::from_str_radix(hex.get(at..at + 2)?, 16).ok())
+                .collect(),
+            _ => None,
+        }
+    }
+}
+
+fn hex_digit(half: u8) -> char {
+    char::from_digit(half.into(), 16).unwrap_or('0')
+}
+
+/// Returns the headers of a request that are no secret.
+pub(super) fn public_headers(headers: &HeaderMap) -> RecordedHeaders {
+    let open = headers.iter().filter(|(_, value)| !value.is_sensitive());
+    open.filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())))
+        .collect()
+}
+
+/// The headers of an answer that a reply or a fault depends on.
+const RELEVANT_HEADERS: [&str; 6] =
+    ["content-type", "date", "location", "retry-after", "retry-after-ms", "x-should-retry"];
+
+/// Returns the headers of an answer that say something; others name organisations and carry cookies.
+pub(super) fn relevant_headers(headers: &HeaderMap) -> RecordedHeaders {
+    let mut told = public_headers(headers);
+    told.retain(|name, _| RELEVANT_HEADERS.contains(&name.as_str()));
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::HeaderValue;
+
+    #[test]
+    fn a_chunk_is_text_or_hex_and_round_trips() {
+        for bytes in ["data: ü\n\n".as_bytes(), b"\xff\x00\n", b""] {
+            let piece = ChunkRecord::new(1, bytes, str::to_owned);
+            assert_eq!(piece.bytes().as_deref(), Some(bytes));
+        }
+        for hex in ["f", "zz", "é0"] {
+            let piece = ChunkRecord { n: 1, text: None, hex: Some(hex.to_owned()) };
+            assert_eq!(piece.bytes(), None, "{hex}");
+        }
+    }
+
+    #[test]
+    fn a_header_with_a_key_is_left_out() {
+        let mut headers = HeaderMap::new();
+        headers.insert("accept", HeaderValue::from_static("text/event-stream"));
+        let mut key = HeaderValue::from_static("canary");
+        key.set_sensitive(true);
+        headers.insert("x-api-key", key);
+        assert_eq!(public_headers(&headers).keys().collect::<Vec<_>>(), ["accept"]);
+        assert!(relevant_headers(&headers).is_empty());
+    }
+
+    #[test]
+    fn a_record_is_one_tagged_object() {
+        let line = CassetteRecord::Error { n: 3, error: NetError::Cancelled };
+        let json = serde_json::to_string(&line).unwrap();
+        assert_eq!(json, r#"{"type":"error","n":3,"error":{"kind":"cancelled"}}"#);
+        assert_eq!(serde_json::from_str::<CassetteRecord>(&json).unwrap(), line);
+    }
+}

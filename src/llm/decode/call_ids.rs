@@ -1,0 +1,125 @@
+//! Ids of tool calls: each is there, and none stands twice in a conversation.
+
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use crate::machine::ConversationEntry;
+use crate::model::{CallId, ConversationItem};
+
+/// The ids that a conversation uses, and what new ones are made of.
+///
+/// A made-up id is derived from the place of its reply in the conversation, so that a replay makes up the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CallIds {
+    used: Arc<HashSet<IdHash>>,
+    /// The number of the entry that the reply will become.
+    reply_index: u64,
+}
+
+/// What is kept of an id, whose text would take five times the room: a session keeps those of all its steps. Where two ids
+/// had the same mark, the later one would be made up, which does no harm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct IdHash(u64);
+
+impl IdHash {
+    fn of(id: &CallId) -> Self {
+        // Not the hasher of a map, which is another one in each process.
+        let mut hasher = DefaultHasher::new();
+        id.hash(&mut hasher);
+        Self(hasher.finish())
+    }
+}
+
+impl CallIds {
+    /// Takes note of the ids in these entries; those that were there before are passed over.
+    pub(crate) fn add_entry(&mut self, item: &ConversationItem) {
+        if let ConversationItem::Exchange(exchange) = item {
+            let used = Arc::make_mut(&mut self.used);
+            used.extend(exchange.reply().calls().map(|call| IdHash::of(&call.id)));
+        }
+    }
+
+    /// Returns whether a tool was ever called.
+    pub(crate) fn has_calls(&self) -> bool {
+        !self.used.is_empty()
+    }
+
+    /// Returns the names for the reply to these entries.
+    pub(crate) fn for_reply(&mut self, entries: &[ConversationEntry]) -> Self {
+        self.reply_index = entries.last().map_or(0, |entry| entry.id.0 + 1);
+        self.clone()
+    }
+
+    /// Returns an id for each call of a reply: the provider's own, unless it is empty or taken.
+    pub(crate) fn assign<'a>(&self, ids: impl IntoIterator<Item = &'a str>) -> Vec<CallId> {
+        let mut taken = HashSet::new();
+        let settle = |(index, id): (usize, &str)| {
+            let own = Some(CallId::from(id))
+                .filter(|id| !id.as_str().trim().is_empty() && id.as_str().len() <= MAX_ID_LENGTH)
+                .filter(|id| self.is_free(id, &taken));
+            let id = own.unwrap_or_else(|| self.generate(index, &taken));
+            taken.insert(id.clone());
+            id
+        };
+        ids.into_iter().enumerate().map(settle).collect()
+    }
+
+    fn is_free(&self, id: &CallId, taken: &HashSet<CallId>) -> bool {
+        !self.used.contains(&IdHash::of(id)) && !taken.contains(id)
+    }
+
+    fn generate(&self, index: usize, taken: &HashSet<CallId>) -> CallId {
+        let ids = (0_u32..).map(|again| match again {
+            0 => CallId::from(format!("call_{}_{index}", self.reply_index).as_str()),
+            _ => CallId::from(format!("call_{}_{index}_{again}", self.reply_index).as_str()),
+        });
+        // There are more names than taken ones.
+        let mut free = ids.filter(|id| self.is_free(id, taken));
+        free.next().unwrap_or_else(|| CallId::from("call"))
+    }
+}
+
+/// The longest id that every provider takes back.
+const MAX_ID_LENGTH: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::EntryId;
+    use crate::model::{
+        Reply, ReplyFinish, ReplyPart, ToolCall, ToolExchange, ToolResult, ToolStatus, Usage,
+    };
+
+    fn exchange(number: u64, ids: &[&str]) -> ConversationEntry {
+        let call = |id: &&str| ReplyPart::Call(ToolCall::new((*id).into(), "grep", "{}"));
+        let parts = ids.iter().map(call).collect();
+        let reply =
+            Reply { parts, finish: ReplyFinish::ToolCalls, usage: Usage::default(), model: None };
+        let result = |id: &&str| ToolResult::new((*id).into(), ToolStatus::Ok, "");
+        let results: Vec<_> = ids.iter().map(result).collect();
+        ConversationEntry {
+            id: EntryId(number),
+            item: ConversationItem::Exchange(ToolExchange::new(reply, results).unwrap()),
+        }
+    }
+
+    fn assigned(entries: &[ConversationEntry], ids: &[&str]) -> Vec<String> {
+        let mut names = CallIds::default();
+        for entry in entries {
+            names.add_entry(&entry.item);
+        }
+        let names = names.for_reply(entries);
+        names.assign(ids.iter().copied()).into_iter().map(|id| id.as_str().to_owned()).collect()
+    }
+
+    /// Faults L48 and L49.
+    #[test]
+    fn missing_and_duplicate_ids_are_generated() {
+        assert_eq!(assigned(&[], &["a", "b"]), ["a", "b"]);
+        assert_eq!(assigned(&[], &["a", "a", ""]), ["a", "call_0_1", "call_0_2"]);
+        assert_eq!(assigned(&[exchange(6, &["a"])], &["a", "b"]), ["call_7_0", "b"]);
+        assert_eq!(assigned(&[], &["call_0_1", ""]), ["call_0_1", "call_0_1_1"]);
+        assert_eq!(assigned(&[], &[&"x".repeat(65)]), ["call_0_0"]);
+    }
+}

@@ -1,0 +1,212 @@
+//! A reply as it was read, before it is judged complete.
+
+use std::sync::Arc;
+
+use super::CallIds;
+use crate::model::{
+    OpaqueBlock, Reply, ReplyFinish, ReplyPart, Tokens, ToolArguments, ToolCall, Usage,
+};
+use crate::port::ReplyDelta;
+
+/// What a wire found in a reply, in the order of the reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DecodedReply {
+    pub(crate) parts: Vec<DecodedPart>,
+    pub(crate) finish: ReplyFinish,
+    /// What the provider says the call used; none when it does not say, or says nonsense.
+    pub(crate) usage: Option<Usage>,
+    pub(crate) model: Option<String>,
+}
+
+/// One piece of a reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum DecodedPart {
+    /// Text for the user.
+    Text(String),
+    /// A tool call as the provider wrote it.
+    Call { id: String, name: String, arguments: String },
+    /// Something that goes back as it came.
+    Opaque(String),
+}
+
+/// What a reply said since it was last told; told once for each piece that arrives, not for each token.
+#[derive(Debug, Default)]
+pub(crate) struct DeltaBuffer {
+    pub(crate) text: String,
+    pub(crate) reasoning: String,
+    /// How many bytes of a reply have come, those of calls included.
+    received_bytes: usize,
+}
+
+/// Bytes per thousand tokens, where a provider does not count.
+const BYTES_PER_THOUSAND_TOKENS: usize = 3_500;
+
+/// What a provider may count beside what was sent: its own instructions for tools and the like.
+const MAX_HIDDEN_INPUT: u64 = 100_000;
+
+impl DecodedReply {
+    /// Returns the reply. `wire` marks what goes back unchanged; `sent` is how many bytes the request had, for an
+    /// estimate where the provider does not say what was used.
+    pub(crate) fn into_reply(self, wire: &Arc<str>, names: &CallIds, sent: usize) -> Reply {
+        let usage = self.usage.filter(|usage| is_plausible(usage, sent));
+        let usage = usage.unwrap_or_else(|| estimate_usage(sent, self.output_bytes()));
+        let ids = self.parts.iter().filter_map(|piece| match piece {
+            DecodedPart::Call { id, .. } => Some(id.as_str()),
+            DecodedPart::Text(_) | DecodedPart::Opaque(_) => None,
+        });
+        let mut ids = names.assign(ids).into_iter();
+        let mut parts = Vec::with_capacity(self.parts.len());
+        for piece in &self.parts {
+            parts.extend(match piece {
+                DecodedPart::Text(text) if text.is_empty() => None,
+                DecodedPart::Text(text) => Some(ReplyPart::Text(text.as_str().into())),
+                DecodedPart::Call { name, arguments, .. } => {
+                    ids.next().map(|id| ReplyPart::Call(ToolCall::new(id, name, arguments)))
+                }
+                DecodedPart::Opaque(json) => {
+                    let opaque = OpaqueBlock { wire: Arc::clone(wire), json: json.as_str().into() };
+                    Some(ReplyPart::Opaque(opaque))
+                }
+            });
+        }
+        if self.finish == ReplyFinish::Length {
+            mark_last_truncated(&mut parts);
+        }
+        let model = self.model.map(Arc::from);
+        Reply { parts: parts.into(), finish: self.finish, usage, model }
+    }
+
+    fn output_bytes(&self) -> usize {
+        let length = |piece: &DecodedPart| match piece {
+            DecodedPart::Text(text) | DecodedPart::Opaque(text) => text.len(),
+            DecodedPart::Call { name, arguments, .. } => name.len() + arguments.len(),
+        };
+        self.parts.iter().map(length).sum()
+    }
+}
+
+impl DeltaBuffer {
+    /// Takes note of a piece of a call, of which nobody is told before it is whole.
+    pub(crate) fn add_hidden(&mut self, piece: &str) {
+        self.received_bytes += piece.len();
+    }
+
+    /// Returns about how much has come of a reply.
+    pub(crate) fn received_bytes(&self) -> Tokens {
+        estimate_usage(0, self.received_bytes).output
+    }
+
+    /// Tells what was said, and forgets it.
+    pub(crate) fn flush(&mut self, sink: &mut dyn FnMut(ReplyDelta)) {
+        self.received_bytes += self.text.len() + self.reasoning.len();
+        if !self.reasoning.is_empty() {
+            sink(ReplyDelta::Reasoning(std::mem::take(&mut self.reasoning)));
+        }
+        if !self.text.is_empty() {
+            sink(ReplyDelta::Text(std::mem::take(&mut self.text)));
+        }
+    }
+}
+
+/// Marks the last call, which is the one that the output limit cut off, if any. Arguments of which nothing came look like
+/// none; such a call may have been cut off before them.
+fn mark_last_truncated(parts: &mut [ReplyPart]) {
+    if let Some(ReplyPart::Call(call)) = parts.last_mut() {
+        *call = match call.arguments.text().trim() {
+            "{}" => {
+                ToolCall { arguments: ToolArguments::Truncated { text: "".into() }, ..call.clone() }
+            }
+            _ => call.clone().mark_truncated(),
+        };
+    }
+}
+
+/// Returns whether these numbers can be true: no token is shorter than a byte, and no request is without any. (Some
+/// proxies count none where they stream.)
+fn is_plausible(usage: &Usage, sent: usize) -> bool {
+    (1..=sent as u64 + MAX_HIDDEN_INPUT).contains(&usage.input.0)
+        && usage.cached_input + usage.cache_write <= usage.input
+        && usage.reasoning <= usage.output
+}
+
+/// Returns what a call probably used.
+pub(crate) fn estimate_usage(sent: usize, written: usize) -> Usage {
+    let tokens = |bytes: usize| {
+        Tokens((bytes.saturating_mul(1_000)).div_ceil(BYTES_PER_THOUSAND_TOKENS) as u64)
+    };
+    Usage { input: tokens(sent), output: tokens(written), is_estimated: true, ..Usage::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(arguments: &str) -> DecodedPart {
+        let (id, name) = (String::new(), "grep".to_owned());
+        DecodedPart::Call { id, name, arguments: arguments.to_owned() }
+    }
+
+    fn draft(pieces: Vec<DecodedPart>, finish: ReplyFinish) -> DecodedReply {
+        DecodedReply { parts: pieces, finish, usage: None, model: None }
+    }
+
+    fn seal(draft: DecodedReply) -> Reply {
+        draft.into_reply(&"wire".into(), &CallIds::default(), 7_000)
+    }
+
+    fn usage(input: u64, cached: u64) -> Usage {
+        Usage { input: Tokens(input), cached_input: Tokens(cached), ..Usage::default() }
+    }
+
+    /// Fault L53.
+    #[test]
+    fn only_the_truncated_call_is_marked() {
+        let reply = seal(draft(vec![call("{"), call("{\"a")], ReplyFinish::Length));
+        let arguments: Vec<_> = reply.calls().map(|call| &call.arguments).collect();
+        assert!(matches!(arguments[0], ToolArguments::Malformed { .. }));
+        assert_eq!(*arguments[1], ToolArguments::Truncated { text: "{\"a".into() });
+        let last = |arguments| {
+            let reply = seal(draft(vec![call(arguments)], ReplyFinish::Length));
+            reply.calls().next().unwrap().arguments.clone()
+        };
+        assert!(matches!(last(r#"{"a":1}"#), ToolArguments::Complete { .. }));
+        assert_eq!(
+            [last(""), last("{}")],
+            [(); 2].map(|()| ToolArguments::Truncated { text: "".into() })
+        );
+    }
+
+    /// Fault L55.
+    #[test]
+    fn missing_or_implausible_usage_is_estimated() {
+        let text = || vec![DecodedPart::Text("x".repeat(350))];
+        let reply = seal(draft(text(), ReplyFinish::Stop));
+        assert_eq!((reply.usage.input, reply.usage.output), (Tokens(2_000), Tokens(100)));
+        assert!(reply.usage.is_estimated);
+        for (told, is_believed) in [
+            (usage(300, 100), true),
+            (usage(300, 301), false),
+            (usage(200_000, 0), false),
+            (usage(0, 0), false),
+        ] {
+            let reply =
+                seal(DecodedReply { usage: Some(told), ..draft(text(), ReplyFinish::Stop) });
+            assert_eq!(!reply.usage.is_estimated, is_believed, "{told:?}");
+        }
+    }
+
+    #[test]
+    fn deltas_are_flushed_once_and_never_empty() {
+        let mut said = DeltaBuffer { text: "a".to_owned(), ..DeltaBuffer::default() };
+        let mut told = Vec::new();
+        said.flush(&mut |delta| told.push(delta));
+        said.flush(&mut |delta| told.push(delta));
+        assert_eq!(told, [ReplyDelta::Text("a".to_owned())]);
+    }
+
+    #[test]
+    fn empty_text_is_no_part() {
+        let pieces = vec![DecodedPart::Text(String::new()), DecodedPart::Opaque("{}".to_owned())];
+        assert_eq!(seal(draft(pieces, ReplyFinish::Stop)).parts.len(), 1);
+    }
+}

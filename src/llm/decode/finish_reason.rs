@@ -1,0 +1,148 @@
+//! Why a model stopped, in all the words that servers have for it.
+
+use super::decoded_reply::DecodedPart;
+use crate::model::{Fault, FaultKind, ReplyFinish};
+
+/// What a finish reason says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum FinishReason {
+    /// Nothing.
+    Unspecified,
+    /// Why the model stopped.
+    Finished(ReplyFinish),
+    /// The server could not go on.
+    Failed,
+}
+
+/// The words for each meaning, in lower case and without what separates words.
+static FINISH_WORDS: [(&[&str], FinishReason); 6] = [
+    (&["", "null", "none", "finishreasonunspecified", "notfinished"], FinishReason::Unspecified),
+    (
+        &[
+            "stop",
+            "stopped",
+            "stopsequence",
+            "stoptoken",
+            "stopword",
+            "eos",
+            "eostoken",
+            "eosid",
+            "endturn",
+            "endoftext",
+            "endofturn",
+            "complete",
+            "completed",
+            "finish",
+            "finished",
+            "done",
+        ],
+        FinishReason::Finished(ReplyFinish::Stop),
+    ),
+    (
+        &["toolcalls", "toolcall", "tooluse", "functioncall", "functioncalls"],
+        FinishReason::Finished(ReplyFinish::ToolCalls),
+    ),
+    (
+        &[
+            "length",
+            "maxtokens",
+            "maxtoken",
+            "maxoutputtokens",
+            "maxnewtokens",
+            "maxcompletiontokens",
+            "maxlength",
+            "modellength",
+            "tokenlimit",
+            "limit",
+        ],
+        FinishReason::Finished(ReplyFinish::Length),
+    ),
+    (
+        &[
+            "contentfilter",
+            "contentfiltered",
+            "sensitive",
+            "refusal",
+            "safety",
+            "errortoxic",
+            "guardrailintervened",
+        ],
+        FinishReason::Finished(ReplyFinish::Refused),
+    ),
+    (&["error", "networkerror", "insufficientsystemresource", "aborted"], FinishReason::Failed),
+];
+
+impl FinishReason {
+    /// Returns what a reason says; one that is not known keeps its words.
+    pub(crate) fn parse(reason: &str) -> Self {
+        let plain: String = reason.chars().filter(|c| c.is_alphanumeric()).collect();
+        let plain = plain.to_lowercase();
+        if plain == "modelcontextwindowexceeded" {
+            return Self::Finished(ReplyFinish::ContextFull);
+        }
+        let known = FINISH_WORDS.iter().find(|(words, _)| words.contains(&plain.as_str()));
+        known.map_or_else(
+            || Self::Finished(ReplyFinish::Other(reason.into())),
+            |(_, said)| said.clone(),
+        )
+    }
+
+    /// Returns why the model stopped; `None` where that is not said, and a fault for a reason that is one. `reason` is
+    /// how the server says it.
+    pub(crate) fn into_finish(self, reason: &str) -> Result<Option<ReplyFinish>, Fault> {
+        match self {
+            Self::Unspecified => Ok(None),
+            Self::Finished(finish) => Ok(Some(finish)),
+            Self::Failed => {
+                let message = format!("the provider broke the reply off: {reason}");
+                Err(Fault::new(FaultKind::Server, message))
+            }
+        }
+    }
+
+    /// Returns why the model stopped, where the reply has come to its proper end and does not say why.
+    pub(crate) fn infer(pieces: &[DecodedPart]) -> ReplyFinish {
+        let has_calls = pieces.iter().any(|piece| matches!(piece, DecodedPart::Call { .. }));
+        if has_calls { ReplyFinish::ToolCalls } else { ReplyFinish::Stop }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_spellings_of_a_reason_mean_the_same() {
+        for (spellings, finish) in [
+            (
+                &["stop", "STOP", "Stop", "eos_token", "end_turn", "endTurn", "COMPLETE"][..],
+                ReplyFinish::Stop,
+            ),
+            (&["tool_calls", "tool-calls", "TOOL_CALL", "tool_use"], ReplyFinish::ToolCalls),
+            (
+                &["length", "max_tokens", "MAX_TOKENS", "maxTokens", "max_output_tokens"],
+                ReplyFinish::Length,
+            ),
+            (&["content_filter", "CONTENT_FILTERED", "SAFETY"], ReplyFinish::Refused),
+            (&["model_context_window_exceeded"], ReplyFinish::ContextFull),
+            (&["moon_phase", "7"], ReplyFinish::Other("".into())),
+        ] {
+            for spelling in spellings {
+                let expected = match &finish {
+                    ReplyFinish::Other(_) => ReplyFinish::Other((*spelling).into()),
+                    known => known.clone(),
+                };
+                assert_eq!(
+                    FinishReason::parse(spelling),
+                    FinishReason::Finished(expected),
+                    "{spelling}"
+                );
+            }
+        }
+        assert_eq!(
+            ["", "null", " "].map(FinishReason::parse),
+            [FinishReason::Unspecified, FinishReason::Unspecified, FinishReason::Unspecified]
+        );
+        assert_eq!(FinishReason::parse("NETWORK_ERROR"), FinishReason::Failed);
+    }
+}

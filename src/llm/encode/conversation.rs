@@ -1,0 +1,215 @@
+//! The conversation as a wire writes it, kept from request to request.
+//!
+//! The script grows at its end only: an entry that was written stays as it is, so that the bytes before it are the same
+//! in every request, and only what is new has to be encoded. It is cut back only where the conversation itself changed,
+//! by a compaction.
+
+use std::sync::Arc;
+
+use crate::machine::{ConversationEntry, EntryId};
+use crate::model::ConversationItem;
+
+/// How pieces of one role stand together: consecutive pieces of a group share one message.
+///
+/// The last piece is left open, so that the next one can join it, and so that a mark can be set on it.
+#[derive(Debug)]
+pub(crate) struct MessageGroup {
+    /// Written before the first piece.
+    pub(crate) open: &'static str,
+    /// Written between two pieces.
+    pub(crate) between: &'static str,
+    /// Written after the last piece.
+    pub(crate) close: &'static str,
+    /// Written after the last piece instead, where the provider's cache shall remember everything up to it.
+    pub(crate) close_with_mark: &'static str,
+}
+
+/// The conversation as it was written so far.
+#[derive(Debug, Default)]
+pub(crate) struct EncodedConversation {
+    bytes: Arc<Vec<u8>>,
+    entry_ends: Vec<EntryEnd>,
+    #[cfg(test)]
+    encoded_bytes: u64,
+}
+
+/// Where an entry ends.
+#[derive(Clone, Copy, Debug)]
+struct EntryEnd {
+    id: EntryId,
+    end: usize,
+    open_group: Option<&'static MessageGroup>,
+}
+
+/// A beginning of a script, with the group that is open at its end.
+#[derive(Clone, Debug)]
+pub(crate) struct EncodedPrefix {
+    pub(crate) bytes: Arc<Vec<u8>>,
+    pub(crate) end: usize,
+    pub(crate) open_group: Option<&'static MessageGroup>,
+}
+
+/// Writes pieces, and what has to stand between them.
+pub(crate) struct MessageWriter<'a> {
+    out: &'a mut Vec<u8>,
+    open_group: Option<&'static MessageGroup>,
+}
+
+impl EncodedConversation {
+    /// Returns what these entries amount to, after writing those that are new.
+    pub(crate) fn encode(
+        &mut self,
+        entries: &[ConversationEntry],
+        mut write: impl FnMut(&ConversationItem, &mut MessageWriter<'_>),
+    ) -> EncodedPrefix {
+        let same = |(mark, entry): &(&EntryEnd, &ConversationEntry)| mark.id == entry.id;
+        let known = self.entry_ends.iter().zip(entries).take_while(same).count();
+        if known < entries.len() {
+            self.entry_ends.truncate(known);
+            let last = self.entry_ends.last();
+            let (end, mut open) = last.map_or((0, None), |mark| (mark.end, mark.open_group));
+            // Unique again, unless a call that was cancelled has not let go of it yet; then it is copied.
+            let bytes = Arc::make_mut(&mut self.bytes);
+            bytes.truncate(end);
+            for entry in &entries[known..] {
+                let mut pen = MessageWriter::new(bytes, open);
+                write(&entry.item, &mut pen);
+                open = pen.open_group;
+                self.entry_ends.push(EntryEnd { id: entry.id, end: bytes.len(), open_group: open });
+            }
+            #[cfg(test)]
+            {
+                self.encoded_bytes += (bytes.len() - end) as u64;
+            }
+        }
+        let last = entries.len().checked_sub(1).and_then(|last| self.entry_ends.get(last));
+        let (end, open) = last.map_or((0, None), |mark| (mark.end, mark.open_group));
+        EncodedPrefix { bytes: Arc::clone(&self.bytes), end, open_group: open }
+    }
+
+    /// Returns how many bytes were ever encoded, for tests that hold the cost of a step flat.
+    #[cfg(test)]
+    pub(crate) fn encoded_bytes(&self) -> u64 {
+        self.encoded_bytes
+    }
+}
+
+impl<'a> MessageWriter<'a> {
+    /// Returns a pen that goes on where this group is open.
+    pub(crate) fn new(out: &'a mut Vec<u8>, open: Option<&'static MessageGroup>) -> Self {
+        Self { out, open_group: open }
+    }
+
+    /// Writes a piece of this group.
+    pub(crate) fn add(&mut self, group: &'static MessageGroup, write: impl FnOnce(&mut Vec<u8>)) {
+        let before: &[&str] = match self.open_group {
+            Some(open) if std::ptr::eq(open, group) => &[group.between],
+            Some(open) => &[open.close, ",", group.open],
+            None => &[group.open],
+        };
+        for text in before {
+            self.out.extend_from_slice(text.as_bytes());
+        }
+        self.open_group = Some(group);
+        write(self.out);
+    }
+
+    /// Returns whether the last piece belongs to this group.
+    pub(crate) fn is_in(&self, group: &'static MessageGroup) -> bool {
+        self.open_group.is_some_and(|open| std::ptr::eq(open, group))
+    }
+
+    /// Closes the last group, with or without a mark.
+    pub(crate) fn close(self, is_marked: bool) {
+        if let Some(open) = self.open_group {
+            let text = if is_marked { open.close_with_mark } else { open.close };
+            self.out.extend_from_slice(text.as_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::MessageOrigin;
+
+    static USER: MessageGroup =
+        MessageGroup { open: "[", between: "|", close: "]", close_with_mark: "*]" };
+    static OTHER: MessageGroup =
+        MessageGroup { open: "(", between: ",", close: ")", close_with_mark: ")" };
+
+    fn entry(id: u64, text: &str) -> ConversationEntry {
+        ConversationEntry {
+            id: EntryId(id),
+            item: ConversationItem::user(MessageOrigin::Task, text),
+        }
+    }
+
+    fn write(item: &ConversationItem, pen: &mut MessageWriter<'_>) {
+        let ConversationItem::User(message) = item else { panic!() };
+        let group = if message.text.starts_with('!') { &OTHER } else { &USER };
+        pen.add(group, |out| out.extend_from_slice(message.text.as_bytes()));
+    }
+
+    fn encoded_text(script: &mut EncodedConversation, entries: &[ConversationEntry]) -> String {
+        let part = script.encode(entries, write);
+        let mut bytes = part.bytes[..part.end].to_vec();
+        MessageWriter::new(&mut bytes, part.open_group).close(false);
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn parts_of_one_role_share_a_message() {
+        let entries = [entry(0, "a"), entry(1, "b"), entry(2, "!c"), entry(3, "d")];
+        let mut script = EncodedConversation::default();
+        assert_eq!(encoded_text(&mut script, &entries), "[a|b],(!c),[d]");
+        assert_eq!(encoded_text(&mut script, &entries[..2]), "[a|b]");
+        assert_eq!(encoded_text(&mut script, &entries), "[a|b],(!c),[d]");
+        assert_eq!(encoded_text(&mut script, &[]), "");
+    }
+
+    #[test]
+    fn an_entry_is_encoded_once() {
+        let mut script = EncodedConversation::default();
+        let entries: Vec<_> = (0..10).map(|id| entry(id, "12345678")).collect();
+        let mut before = Vec::new();
+        for count in 1..=10 {
+            let part = script.encode(&entries[..count], write);
+            assert!(part.bytes.starts_with(&before));
+            assert_eq!(script.encoded_bytes(), 9 * count as u64);
+            before = part.bytes[..part.end].to_vec();
+        }
+    }
+
+    #[test]
+    fn a_compaction_encodes_only_the_changed_entries() {
+        let mut script = EncodedConversation::default();
+        let all = [entry(0, "task"), entry(1, "old"), entry(2, "new")];
+        assert_eq!(encoded_text(&mut script, &all), "[task|old|new]");
+        let encoded = script.encoded_bytes();
+        let compacted = [entry(0, "task"), entry(3, "sum"), entry(2, "new")];
+        assert_eq!(encoded_text(&mut script, &compacted), "[task|sum|new]");
+        assert_eq!(script.encoded_bytes() - encoded, 8);
+    }
+
+    #[test]
+    fn a_pending_request_keeps_its_bytes() {
+        let mut script = EncodedConversation::default();
+        let first = script.encode(&[entry(0, "a")], write);
+        let second = script.encode(&[entry(1, "b")], write);
+        assert_eq!(
+            (&first.bytes[..first.end], &second.bytes[..second.end]),
+            (&b"[a"[..], &b"[b"[..])
+        );
+    }
+
+    #[test]
+    fn the_cache_mark_is_set_after_the_last_part() {
+        let mut out = Vec::new();
+        let mut pen = MessageWriter::new(&mut out, Some(&USER));
+        pen.add(&USER, |out| out.push(b'x'));
+        assert!(pen.is_in(&USER) && !pen.is_in(&OTHER));
+        pen.close(true);
+        assert_eq!(out, b"|x*]");
+    }
+}

@@ -1,0 +1,68 @@
+//! What comes before an answer: a byte order mark and blanks, in any pieces.
+
+use std::borrow::Cow;
+
+/// Passes over what comes before an answer.
+#[derive(Debug, Default)]
+pub(super) struct BomSkipper {
+    /// How many bytes of the mark have come.
+    matched_bytes: usize,
+    /// Whether a mark can't come any more.
+    is_past: bool,
+}
+
+const BOM: &[u8] = b"\xef\xbb\xbf";
+
+impl BomSkipper {
+    /// Takes in the next piece; returns the answer from its first visible byte on, once that has come.
+    pub(super) fn push<'a>(&mut self, piece: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+        for (at, &byte) in piece.iter().enumerate() {
+            let rest = &piece[at..];
+            if !self.is_past && BOM.get(self.matched_bytes) == Some(&byte) {
+                self.matched_bytes += 1;
+                self.is_past = self.matched_bytes == BOM.len();
+            } else if !self.is_past && self.matched_bytes > 0 {
+                // This was no mark, but a byte that begins like one.
+                return Some([&BOM[..self.matched_bytes], rest].concat().into());
+            } else if byte.is_ascii_whitespace() {
+                self.is_past = true;
+            } else {
+                return Some(rest.into());
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns what is left of an answer that comes in pieces of this size.
+    fn after_prefix(answer: &[u8], size: usize) -> Option<Vec<u8>> {
+        let mut lead = BomSkipper::default();
+        let mut pieces = answer.chunks(size);
+        let mut left = pieces.find_map(|piece| lead.push(piece))?.into_owned();
+        left.extend(pieces.flatten());
+        Some(left)
+    }
+
+    /// Fault L38.
+    #[test]
+    fn a_bom_and_blanks_are_skipped_at_any_chunk_boundary() {
+        for (answer, expected) in [
+            (b"data: a".as_slice(), Some(b"data: a".as_slice())),
+            (b"\xef\xbb\xbf \r\n\tdata: a", Some(b"data: a")),
+            (b" \n{}", Some(b"{}")),
+            (b"\xef\xbb\xbf{}", Some(b"{}")),
+            (b"\xef\xbbdata", Some(b"\xef\xbbdata")),
+            (b"\xef", None),
+            (b"\xef\xbb\xbf\n", None),
+            (b" \xef\xbb\xbfdata", Some(b"\xef\xbb\xbfdata")),
+        ] {
+            for size in 1..=answer.len() {
+                assert_eq!(after_prefix(answer, size).as_deref(), expected, "{answer:?} by {size}");
+            }
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! A model behind a wire format.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::call::PreparedModelCall;
+use super::prefix_check::PrefixCheck;
+use super::transport::HttpTransport;
+use crate::llm::decode::CallIds;
+use crate::llm::encode::{EncodedConversation, MessageWriter};
+use crate::llm::fault::SecretMasker;
+use crate::llm::wire::{RequestFrame, ToolChoice, Wire};
+use crate::machine::CallPurpose;
+use crate::model::{Fault, FaultKind};
+use crate::net::{HeaderMap, HttpRequest, Method, RequestBody};
+use crate::port::{Model, ModelCall, ModelRequest, ToolSpec};
+
+/// A model behind a wire format. It keeps what it has encoded, and encodes only what is new; entries are known by their
+/// ids, so that it serves one conversation.
+pub(crate) struct WireModel {
+    wire: Arc<dyn Wire>,
+    transport: Arc<dyn HttpTransport>,
+    target: Arc<RequestTarget>,
+    conversation: EncodedConversation,
+    call_ids: CallIds,
+    heads: Vec<EncodedHead>,
+    prefix_check: PrefixCheck,
+    /// The tools that were last given to the model.
+    tools: Arc<[ToolSpec]>,
+}
+
+/// Where requests go, and with which headers.
+#[derive(Debug)]
+pub(crate) struct RequestTarget {
+    pub(crate) url: String,
+    pub(crate) headers: HeaderMap,
+    /// What must not be shown.
+    pub(crate) masker: SecretMasker,
+    /// Where the key comes from that is sent, for who has to fix it; none for a recording.
+    pub(crate) key_source: Option<KeySource>,
+    /// Warns when the provider counts far fewer tokens than were sent: some servers cut off silently what does not fit.
+    pub(crate) may_truncate: bool,
+}
+
+/// Where the key of a request comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum KeySource {
+    /// This variable.
+    Variable(String),
+    /// No key is sent, since none of these variables is set.
+    Missing(Vec<String>),
+}
+
+impl KeySource {
+    /// Returns what follows a message of the provider that refuses a key.
+    pub(super) fn hint(&self) -> String {
+        match self {
+            Self::Variable(variable) => format!("; the key is the one in {variable}"),
+            Self::Missing(variables) if variables.is_empty() => {
+                "; no key was sent (--api-key-env NAME names the variable that holds one)"
+                    .to_owned()
+            }
+            Self::Missing(variables) => format!(
+                "; no key was sent: the variable {} is not set (--api-key-env NAME names another one)",
+                variables.join(" or ")
+            ),
+        }
+    }
+}
+
+/// Everything before the conversation, as it was encoded for these values.
+struct EncodedHead {
+    system: Arc<str>,
+    tools: Arc<[ToolSpec]>,
+    schema: Option<Arc<Value>>,
+    bytes: Arc<Vec<u8>>,
+}
+
+/// With tools and without, and after a hook has changed them.
+const MAX_CACHED_HEADS: usize = 4;
+
+impl WireModel {
+    /// Returns a model behind a wire.
+    pub(crate) fn new(
+        wire: Arc<dyn Wire>,
+        carrier: Arc<dyn HttpTransport>,
+        target: RequestTarget,
+    ) -> Self {
+        Self {
+            wire,
+            transport: carrier,
+            target: Arc::new(target),
+            conversation: EncodedConversation::default(),
+            call_ids: CallIds::default(),
+            heads: Vec::new(),
+            prefix_check: PrefixCheck::default(),
+            tools: [].into(),
+        }
+    }
+
+    /// Returns how many bytes of conversation were ever encoded.
+    #[cfg(test)]
+    pub(crate) fn encoded_bytes(&self) -> u64 {
+        self.conversation.encoded_bytes()
+    }
+
+    /// Writes the next request down.
+    pub(super) fn encode_request(&mut self, ask: &ModelRequest<'_>) -> HttpRequest {
+        let (wire, names) = (Arc::clone(&self.wire), &mut self.call_ids);
+        let part = self.conversation.encode(ask.entries, |item, pen| {
+            names.add_entry(item);
+            wire.encode_item(item, pen);
+        });
+        let (tools, calls) = self.tools(ask);
+        let ask = &ModelRequest { tools: &tools, ..*ask };
+        let head = self.encode_head(ask);
+        let mut tail = Vec::with_capacity(256);
+        let mut pen = MessageWriter::new(&mut tail, part.open_group);
+        if let Some(instruction) = ask.instruction {
+            wire.encode_user(instruction, &mut pen);
+        }
+        pen.close(wire.has_cache_marks() && ask.instruction.is_none());
+        wire.encode_tail(
+            &RequestFrame { tool_choice: calls, ..request_frame(ask) },
+            ask.max_output,
+            &mut tail,
+        );
+        HttpRequest {
+            method: Method::POST,
+            url: self.target.url.clone(),
+            headers: self.target.headers.clone(),
+            body: RequestBody::new().with(head).with_part(part.bytes, part.end).with(tail),
+        }
+    }
+
+    /// Returns the tools that go along, and whether they may be called. Where those of earlier calls have to be defined,
+    /// they are the same as before, so that the beginning of the request stays the same too.
+    fn tools(&mut self, ask: &ModelRequest<'_>) -> (Arc<[ToolSpec]>, ToolChoice) {
+        if !ask.tools.is_empty() {
+            self.tools = Arc::clone(ask.tools);
+        }
+        if ask.tools.is_empty() && self.wire.needs_tool_definitions() && self.call_ids.has_calls() {
+            if self.tools.is_empty() {
+                self.tools = [placeholder_tool()].into();
+            }
+            return (Arc::clone(&self.tools), ToolChoice::Disabled);
+        }
+        (Arc::clone(ask.tools), ToolChoice::Auto)
+    }
+
+    fn encode_head(&mut self, ask: &ModelRequest<'_>) -> Arc<Vec<u8>> {
+        let same = |head: &EncodedHead| {
+            same_arc(&head.system, ask.system)
+                && same_arc(&head.tools, ask.tools)
+                && match (&head.schema, ask.schema) {
+                    (Some(a), Some(b)) => same_arc(a, b),
+                    (None, None) => true,
+                    _ => false,
+                }
+        };
+        if let Some(head) = self.heads.iter().find(|head| same(head)) {
+            return Arc::clone(&head.bytes);
+        }
+        let mut bytes = Vec::new();
+        self.wire.encode_head(&request_frame(ask), &mut bytes);
+        let bytes = Arc::new(bytes);
+        if self.heads.len() == MAX_CACHED_HEADS {
+            self.heads.remove(0);
+        }
+        self.heads.push(EncodedHead {
+            system: Arc::clone(ask.system),
+            tools: Arc::clone(ask.tools),
+            schema: ask.schema.cloned(),
+            bytes: Arc::clone(&bytes),
+        });
+        bytes
+    }
+}
+
+impl Model for WireModel {
+    fn prepare(&mut self, ask: &ModelRequest<'_>) -> Result<Box<dyn ModelCall>, Fault> {
+        if ask.entries.is_empty() && ask.instruction.is_none() {
+            return Err(Fault::new(FaultKind::Request, "there is nothing to ask"));
+        }
+        let request = self.encode_request(ask);
+        let warning = match ask.purpose {
+            CallPurpose::Agent => {
+                let (tools, _) = self.tools(ask);
+                let head = self.encode_head(&ModelRequest { tools: &tools, ..*ask });
+                self.prefix_check.check(&head, ask.entries)
+            }
+            CallPurpose::Compaction | CallPurpose::Closing => None,
+        };
+        Ok(Box::new(PreparedModelCall {
+            wire: Arc::clone(&self.wire),
+            transport: Arc::clone(&self.transport),
+            target: Arc::clone(&self.target),
+            call_ids: self.call_ids.for_reply(ask.entries),
+            attempt: ask.attempt,
+            request,
+            warning,
+        }))
+    }
+}
+
+fn request_frame<'a>(ask: &ModelRequest<'a>) -> RequestFrame<'a> {
+    let schema = ask.schema.map(|schema| &**schema);
+    RequestFrame { system: ask.system, tools: ask.tools, tool_choice: ToolChoice::Auto, schema }
+}
+
+/// Stands for tools that nobody knows any more, where a session is resumed for its last words.
+fn placeholder_tool() -> ToolSpec {
+    ToolSpec {
+        name: "none".into(),
+        description: "There is no tool.".into(),
+        schema: serde_json::json!({"type": "object", "properties": {}}),
+    }
+}
+
+/// Returns whether two shared values are the same; the pointers mostly tell.
+fn same_arc<T: ?Sized + PartialEq>(a: &Arc<T>, b: &Arc<T>) -> bool {
+    Arc::ptr_eq(a, b) || a == b
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::llm::fixtures::{tool_exchange, wires};
+    use crate::machine::{ConversationEntry, EntryId};
+    use crate::model::{ConversationItem, MessageOrigin, ReplyPart, ToolCall, ToolStatus};
+    use crate::net::{HttpClient, HttpOptions, HttpTimeouts, ProxyChoice, TrustedRoots};
+
+    fn model() -> WireModel {
+        let [_, (_, chat), ..] = wires();
+        model_of(chat)
+    }
+
+    fn model_of(wire: Arc<dyn Wire>) -> WireModel {
+        let options = HttpOptions {
+            timeouts: HttpTimeouts::default(),
+            proxy: ProxyChoice::Direct,
+            roots: TrustedRoots::System,
+        };
+        let target = RequestTarget {
+            url: "http://localhost".to_owned(),
+            headers: HeaderMap::new(),
+            masker: SecretMasker::default(),
+            key_source: None,
+            may_truncate: false,
+        };
+        WireModel::new(wire, Arc::new(HttpClient::new(&options).unwrap()), target)
+    }
+
+    /// A step's worth of conversation.
+    fn step(id: u64) -> ConversationEntry {
+        let call = ToolCall::new(format!("c{id}").as_str().into(), "read_file", r#"{"path":"a"}"#);
+        let said = ReplyPart::Text("I will look.".into());
+        let item = tool_exchange(vec![said], [call], ToolStatus::Ok, &"x".repeat(1_000));
+        ConversationEntry { id: EntryId(id), item }
+    }
+
+    fn with_ask<T>(
+        entries: &[ConversationEntry],
+        tools: &Arc<[ToolSpec]>,
+        of: impl FnOnce(&ModelRequest<'_>) -> T,
+    ) -> T {
+        of(&ModelRequest {
+            purpose: CallPurpose::Agent,
+            attempt: 1,
+            system: &"be good".into(),
+            tools,
+            entries,
+            instruction: None,
+            max_output: None,
+            schema: None,
+        })
+    }
+
+    fn conversation(steps: u64) -> Vec<ConversationEntry> {
+        let task = ConversationEntry {
+            id: EntryId(0),
+            item: ConversationItem::user(MessageOrigin::Task, "do it"),
+        };
+        std::iter::once(task).chain((1..=steps).map(step)).collect()
+    }
+
+    #[test]
+    fn each_request_extends_the_previous_one() {
+        let (mut model, all, tools) = (model(), conversation(200), [].into());
+        let (mut before, mut encoded): (Vec<u8>, u64) = (Vec::new(), 0);
+        for count in 1..=all.len() {
+            let sent =
+                with_ask(&all[..count], &tools, |ask| model.encode_request(ask).body.to_vec());
+            // Only what closes the request may differ.
+            let end = before.len().saturating_sub(16);
+            assert_eq!(&sent[..end], &before[..end]);
+            assert!(serde_json::from_slice::<Value>(&sent).is_ok());
+            let step = model.encoded_bytes() - encoded;
+            assert!(step < 1_300, "step {count} encodes {step} bytes");
+            (before, encoded) = (sent, model.encoded_bytes());
+        }
+    }
+
+    /// What a step has to write down anew is what is new, on every wire, however long the conversation is.
+    #[test]
+    fn a_step_encodes_only_new_entries_on_every_wire() {
+        let (all, tools) = (conversation(200), [].into());
+        for (name, wire) in wires() {
+            let mut model = model_of(wire);
+            let steps: Vec<u64> = (1..=all.len())
+                .map(|count| {
+                    let before = model.encoded_bytes();
+                    let sent = with_ask(&all[..count], &tools, |ask| {
+                        model.encode_request(ask).body.to_vec()
+                    });
+                    assert!(sent.len() > 1_000 * (count - 1), "{name}: everything is sent");
+                    model.encoded_bytes() - before
+                })
+                .collect();
+            // They differ by the digits of their number.
+            let (least, most) = (steps[2..].iter().min(), steps[2..].iter().max());
+            assert!(most.unwrap() - least.unwrap() <= 8, "{name}: {least:?} to {most:?}");
+            assert!(*most.unwrap() < 1_500, "{name}: {most:?}");
+        }
+    }
+
+    #[test]
+    fn a_compaction_request_encodes_nothing_again() {
+        let (mut model, all, none) = (model(), conversation(20), [].into());
+        let tool = ToolSpec { name: "t".into(), description: "d".into(), schema: Value::Null };
+        let tools: Arc<[ToolSpec]> = [tool].into();
+        let before = with_ask(&all, &tools, |ask| model.encode_request(ask).body.to_vec());
+        let encoded = model.encoded_bytes();
+        let summary = with_ask(&all[..10], &none, |ask| {
+            let ask = ModelRequest { instruction: Some("sum up"), ..*ask };
+            model.encode_request(&ask).body.to_vec()
+        });
+        let summary: Value = serde_json::from_slice(&summary).unwrap();
+        let last = summary["messages"].as_array().unwrap().last().unwrap();
+        assert_eq!(*last, serde_json::json!({"role": "user", "content": "sum up"}));
+        assert!(summary.get("tools").is_none());
+        assert_eq!(with_ask(&all, &tools, |ask| model.encode_request(ask).body.to_vec()), before);
+        assert_eq!(model.encoded_bytes(), encoded);
+    }
+
+    #[test]
+    fn encoded_heads_are_cached_by_their_inputs() {
+        let (mut model, none) = (model(), [].into());
+        let entries = conversation(1);
+        let head = |model: &mut WireModel, system: &str| {
+            with_ask(&entries, &none, |ask| {
+                model.encode_head(&ModelRequest { system: &system.into(), ..*ask })
+            })
+        };
+        let first = head(&mut model, "a");
+        assert!(Arc::ptr_eq(&first, &head(&mut model, "a")));
+        assert_ne!(first, head(&mut model, "b"));
+        for number in 0..9 {
+            head(&mut model, &number.to_string());
+        }
+        assert_eq!(model.heads.len(), MAX_CACHED_HEADS);
+    }
+}

@@ -1,0 +1,337 @@
+//! What providers say is wrong.
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::model::FaultKind;
+
+/// An error as a provider reports it, in an answer of its own or in the middle of a stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ApiError {
+    /// What it says.
+    pub(crate) message: String,
+    /// The kind of error, in the provider's words; lower case.
+    pub(crate) kind: String,
+    /// The code, which may be a word or a number; lower case.
+    pub(crate) code: String,
+    /// The HTTP status, where the error says so itself.
+    pub(crate) status: Option<u16>,
+}
+
+impl ApiError {
+    /// Finds the error in what a server answered, whichever of the usual shapes it has.
+    ///
+    /// Known: `{"error": {…}}`, `{"error": "…"}`, a list of one of these, `{"message": …}`, `{"detail": …}`,
+    /// `{"errors": […]}`.
+    pub(crate) fn find(answer: &Value) -> Option<Self> {
+        match answer {
+            Value::Array(items) => items.iter().find_map(Self::find),
+            Value::Object(map) => {
+                if let Some(error) = map.get("error").filter(|error| !error.is_null()) {
+                    let mut found = Self::from_value(error)?;
+                    found.fill_missing(answer);
+                    return Some(found);
+                }
+                ["errors", "detail", "message", "msg"]
+                    .iter()
+                    .find_map(|key| map.get(*key))
+                    .and_then(Self::from_value)
+                    .map(|mut found| {
+                        found.fill_missing(answer);
+                        found
+                    })
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+        }
+    }
+
+    /// Reads an error object, or a text that stands for one.
+    pub(crate) fn from_value(error: &Value) -> Option<Self> {
+        match error {
+            Value::String(message) => Some(Self { message: message.clone(), ..Self::default() }),
+            Value::Array(items) => items.first().and_then(Self::from_value),
+            Value::Object(map) => {
+                let message = ["message", "msg", "detail", "error"]
+                    .iter()
+                    .find_map(|key| map.get(*key))
+                    .map(value_text)
+                    .unwrap_or_default();
+                let mut found = Self { message, ..Self::default() };
+                found.fill_missing(error);
+                // OpenRouter names no kind for what it does not pass on.
+                if found.kind.is_empty() && error.pointer("/metadata/flagged_input").is_some() {
+                    "moderation".clone_into(&mut found.kind);
+                }
+                // OpenRouter hides what the model's own server said one floor deeper.
+                if let Some(raw) = error.pointer("/metadata/raw") {
+                    found.message = format!("{}: {}", found.message, value_text(raw));
+                }
+                Some(found)
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => None,
+        }
+    }
+
+    fn fill_missing(&mut self, from: &Value) {
+        let word = |keys: &[&str]| {
+            let found = keys.iter().find_map(|key| from.get(*key)).filter(|value| !value.is_null());
+            found.filter(|value| !value.is_object()).map(|value| value_text(value).to_lowercase())
+        };
+        if self.kind.is_empty() {
+            self.kind = word(&["type", "status"]).unwrap_or_default();
+        }
+        if self.code.is_empty() {
+            self.code = word(&["code"]).unwrap_or_default();
+        }
+        let number = |key: &str| from.get(key)?.as_u64().and_then(|code| u16::try_from(code).ok());
+        let is_status = |status: &u16| (400..600).contains(status);
+        self.status = self.status.or_else(|| {
+            let own = [number("code"), number("status_code"), number("status")];
+            own.into_iter().flatten().find(is_status).or_else(|| self.code.parse().ok())
+        });
+        self.status = self.status.filter(is_status);
+    }
+}
+
+fn value_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// Returns whether an error is reported here, and it is not only the place for one.
+pub(crate) fn is_error(json: &RawValue) -> bool {
+    let value: Result<Value, _> = serde_json::from_str(json.get());
+    value.is_ok_and(|value| !is_blank(&value))
+}
+
+/// Returns whether nothing is said here.
+pub(crate) fn is_blank(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Bool(true) => false,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+    }
+}
+
+/// Texts of a request that does not fit the context window; each is what one provider or server says.
+const OVERFLOW: [&str; 24] = [
+    "prompt is too long",                   // Anthropic
+    "exceed context limit",                 // Anthropic, input and output together
+    "input is too long for requested",      // Bedrock
+    "exceeds the context window",           // OpenAI
+    "maximum context length",               // OpenAI, OpenRouter, vLLM, Mistral, DeepSeek
+    "context_length_exceeded",              // OpenAI's code, and many who copy it
+    "exceeds the maximum number of tokens", // Gemini
+    "maximum prompt length",                // xAI
+    "reduce the length of the messages",    // Groq
+    "exceeds the available context size",   // llama.cpp
+    "exceed_context_size",                  // llama.cpp's type
+    "greater than the context length",      // LM Studio
+    "exceeds the limit of",                 // GitHub Copilot; judged with the word token
+    "context window exceeds limit",         // MiniMax
+    "contextwindowexceeded",                // LiteLLM's class
+    "context window exceeded",              // and its words
+    "exceeded model token limit",           // Kimi
+    "model_context_window_exceeded",        // z.ai
+    "too many tokens",                      // Cohere
+    "token limit exceeded",
+    "string_above_max_length",  // OpenAI: one message alone is too long
+    "request_too_large",        // Anthropic: too many bytes
+    "request entity too large", // proxies
+    "prompt too long",          // Ollama
+];
+
+/// Texts of an account without credit or quota, which no retry mends.
+const QUOTA: [&str; 11] = [
+    "insufficient_quota",
+    "insufficient quota",
+    "billing_hard_limit",
+    "billing_error",
+    "credit balance is too low",
+    "insufficient balance",
+    "insufficient credits",
+    "insufficient_balance",
+    "requires more credits",
+    "exceeded your current quota, please check your plan",
+    "quota exceeded for quota metric 'generate requests per day'",
+];
+
+/// Texts of a refused key.
+const AUTH: [&str; 7] = [
+    "authentication_error",
+    "permission_error",
+    "invalid_api_key",
+    "incorrect api key",
+    "api key not valid",
+    "api_key_invalid",
+    "unauthenticated",
+];
+
+/// Words of a provider that is busy for the moment.
+const BUSY: [&str; 4] = ["rate_limit", "rate limit", "resource_exhausted", "too many requests"];
+
+/// Words of a provider that is in trouble.
+const SERVER_FAILURE: [&str; 11] = [
+    "overloaded",
+    "server_error",
+    "api_error",
+    "timeout_error",
+    "internal",
+    "unavailable",
+    "server_is_overloaded",
+    "deadline_exceeded",
+    "provider returned error",
+    "engine_overloaded",
+    "insufficient_system_resource",
+];
+
+/// Words of a request that is refused for what it says.
+const REFUSED: [&str; 5] =
+    ["content_filter", "content_policy", "responsibleaipolicy", "moderation", "safety_policy"];
+
+/// Texts of a provider that misses the answer to a call, or the call of an answer.
+const UNPAIRED: [&str; 8] = [
+    "`tool_use` ids were found without `tool_result`", // Anthropic
+    "unexpected `tool_use_id` found in `tool_result`", // Anthropic
+    "must be followed by tool messages",               // OpenAI, and many who copy it
+    "must be a response to a prec",                    // OpenAI, which misspells the rest
+    "no tool output found for function call",          // OpenAI, Responses
+    "no tool call found for function call output",     // OpenAI, Responses
+    "number of function response parts is equal",      // Gemini
+    "not the same number of function calls",           // Mistral
+];
+
+/// Returns whether a provider misses the answer to a call. No conversation can be without one here, so it is a defect,
+/// or whoever stands between changed the request.
+pub(crate) fn is_unpaired(message: &str) -> bool {
+    let message = message.to_lowercase();
+    UNPAIRED.iter().any(|text| message.contains(text))
+}
+
+/// Words of a provider that could not read what its own model wrote; the next attempt may be better.
+const UNPARSABLE_OUTPUT: [&str; 2] = ["tool_use_failed", "output_parse_failed"];
+
+/// Returns what an error's own words say, the most certain first; nothing when they say nothing known.
+pub(crate) fn kind_of_text(error: &ApiError) -> Option<FaultKind> {
+    let message = error.message.to_lowercase();
+    let words = format!("{} {} {message}", error.kind, error.code);
+    let says = |known: &[&str]| known.iter().any(|text| words.contains(text));
+    // A limit of tokens a minute is no limit of the context.
+    let is_rate = BUSY.iter().any(|text| words.contains(text)) || words.contains("per minute");
+    let is_overflow = OVERFLOW.iter().any(|text| {
+        words.contains(text) && (*text != "exceeds the limit of" || words.contains("token"))
+    });
+    let labels = format!("{} {}", error.kind, error.code);
+    let labelled = |known: &[&str]| known.iter().any(|text| labels.contains(text));
+    if says(&QUOTA) {
+        Some(FaultKind::Quota)
+    } else if is_overflow && !is_rate {
+        Some(FaultKind::Overflow)
+    } else if says(&AUTH) {
+        Some(FaultKind::Auth)
+    } else if says(&REFUSED) {
+        Some(FaultKind::Refused)
+    } else if is_rate {
+        Some(FaultKind::RateLimited)
+    } else if labelled(&UNPARSABLE_OUTPUT) {
+        Some(FaultKind::Protocol)
+    } else if labelled(&SERVER_FAILURE) || message.contains("overloaded") {
+        Some(FaultKind::Server)
+    } else if labelled(&["invalid_request", "not_found", "invalid_argument", "invalid_prompt"]) {
+        Some(FaultKind::Request)
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(json: &str) -> ApiError {
+        ApiError::find(&serde_json::from_str(json).unwrap()).unwrap()
+    }
+
+    fn kind(json: &str) -> Option<FaultKind> {
+        kind_of_text(&find(json))
+    }
+
+    #[test]
+    fn every_error_shape_is_parsed() {
+        for json in [
+            r#"{"error":{"message":"no","type":"t","code":"c"}}"#,
+            r#"{"error":{"message":"no"},"type":"t","code":"c"}"#,
+            r#"[{"error":{"message":"no","status":"T","code":"c"}}]"#,
+            r#"{"object":"error","message":"no","type":"T","code":"c"}"#,
+            r#"{"detail":[{"msg":"no","type":"t"}],"code":"c"}"#,
+        ] {
+            let ApiError { message, kind, code, .. } = find(json);
+            assert_eq!((&*message, &*kind, &*code), ("no", "t", "c"), "{json}");
+        }
+        assert_eq!(find(r#"{"error":"no"}"#).message, "no");
+        assert_eq!(find(r#"{"error":{"code":429,"message":"no"}}"#).status, Some(429));
+        assert_eq!(ApiError::find(&serde_json::json!({"choices": [], "error": null})), None);
+    }
+
+    /// Fault L11: every provider's spelling.
+    #[test]
+    fn every_context_overflow_message_is_recognized() {
+        for message in [
+            "prompt is too long: 213462 tokens > 200000 maximum",
+            "input length and `max_tokens` exceed context limit: 190000 + 32000 > 200000",
+            "Your input exceeds the context window of this model. Please adjust your input.",
+            "This model's maximum context length is 128000 tokens. However, your messages resulted in 130000",
+            "The input token count (1196265) exceeds the maximum number of tokens allowed (1048575)",
+            "This model's maximum prompt length is 131072 but the request contains 537812 tokens",
+            "Please reduce the length of the messages or completion.",
+            "the request exceeds the available context size, try increasing it",
+            "tokens to keep from the initial prompt is greater than the context length",
+            "prompt token count of 9000 exceeds the limit of 8000",
+            "invalid params, context window exceeds limit",
+            "litellm.ContextWindowExceededError: litellm.BadRequestError: prompt is larger than the model",
+            "Your request exceeded model token limit: 262144 (requested: 300000)",
+            "Prompt contains 40000 tokens and 0 draft tokens, too large for model with 32768 maximum context length",
+        ] {
+            let error = ApiError { message: message.to_owned(), ..ApiError::default() };
+            assert_eq!(kind_of_text(&error), Some(FaultKind::Overflow), "{message}");
+        }
+        assert_eq!(
+            kind(r#"{"error":{"message":"too long","code":"context_length_exceeded"}}"#),
+            Some(FaultKind::Overflow)
+        );
+    }
+
+    #[test]
+    fn a_tokens_per_minute_limit_is_not_an_overflow() {
+        let message =
+            "Request too large for gpt-4o: Limit 30000 tokens per minute, too many tokens";
+        let error = ApiError { message: message.to_owned(), ..ApiError::default() };
+        assert_eq!(kind_of_text(&error), Some(FaultKind::RateLimited));
+    }
+
+    /// Faults L14 and L34.
+    #[test]
+    fn error_text_determines_the_kind() {
+        for (json, expected) in [
+            (r#"{"error":{"message":"m","code":"insufficient_quota"}}"#, FaultKind::Quota),
+            (r#"{"error":{"message":"m","type":"overloaded_error"}}"#, FaultKind::Server),
+            (r#"{"error":{"message":"m","type":"rate_limit_error"}}"#, FaultKind::RateLimited),
+            (r#"{"error":{"message":"m","type":"invalid_request_error"}}"#, FaultKind::Request),
+            (r#"{"error":{"message":"m","type":"authentication_error"}}"#, FaultKind::Auth),
+            (r#"{"error":{"message":"m","code":"content_filter"}}"#, FaultKind::Refused),
+            (r#"{"error":{"message":"m","status":"UNAVAILABLE"}}"#, FaultKind::Server),
+            (
+                r#"{"error":{"message":"m","type":"invalid_request_error","code":"tool_use_failed"}}"#,
+                FaultKind::Protocol,
+            ),
+        ] {
+            assert_eq!(kind(json), Some(expected), "{json}");
+        }
+        assert_eq!(kind(r#"{"error":{"message":"strange"}}"#), None);
+    }
+}

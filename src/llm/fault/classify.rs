@@ -1,0 +1,295 @@
+//! What an answer means that is no reply.
+
+use serde_json::Value;
+
+use super::api_error::{ApiError, is_unpaired, kind_of_text};
+use super::masking::{SecretMasker, excerpt, readable};
+use crate::model::{Fault, FaultKind, RetryAdvice, TimeSpan};
+use crate::net::{HeaderMap, HeaderValue, retry_after};
+
+/// An answer that is no reply.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ErrorResponse<'a> {
+    /// Its status.
+    pub(crate) status: u16,
+    /// Its headers.
+    pub(crate) headers: &'a HeaderMap,
+    /// Its body, or so much of it as is needed.
+    pub(crate) body: &'a [u8],
+    /// Where the request went, for people.
+    pub(crate) url: &'a str,
+}
+
+/// How long a provider that is overloaded is left alone, when it does not say so itself.
+const OVERLOADED_WAIT: TimeSpan = TimeSpan::from_secs(5);
+
+/// What is said to somebody whose provider misses the answer to a call.
+const UNPAIRED_ADVICE: &str = "each call that was sent has its answer: a server in between may have changed the request, or \
+                        this is a defect; `--record FILE` keeps the request to report it with";
+
+/// Judges an answer: by what its words say, and otherwise by its status.
+///
+/// `own` is what the wire knows of its provider's errors.
+pub(crate) fn classify_response(
+    answer: &ErrorResponse<'_>,
+    masks: &SecretMasker,
+    own: impl FnOnce(&ApiError) -> Option<FaultKind>,
+) -> Fault {
+    let ErrorResponse { status, headers, body, url } = *answer;
+    let text = String::from_utf8_lossy(body);
+    // Where a stream was asked for, some say what is wrong in an event.
+    let json: Option<Value> = serde_json::from_str(&text).ok().or_else(|| first_event(&text));
+    let error = json.as_ref().and_then(ApiError::find);
+    let in_words = error.as_ref().and_then(|error| own(error).or_else(|| kind_of_text(error)));
+    let told = error.as_ref().and_then(|error| error.status);
+    let by_status = kind_of_status(if status < 400 { told.unwrap_or(status) } else { status });
+    let kind = match (status, in_words) {
+        (300..=399, _) => FaultKind::NotAnApi,
+        // A refused key stays one, whatever the text says beside it.
+        (401, _) => FaultKind::Auth,
+        (402, _) => FaultKind::Quota,
+        // Some servers call every error their own; a model that is not there does not come by waiting.
+        (404, Some(FaultKind::Server)) => FaultKind::Request,
+        // A provider in trouble may say anything.
+        (500.., Some(FaultKind::Overflow | FaultKind::Quota | FaultKind::RateLimited)) => {
+            in_words.unwrap_or(by_status)
+        }
+        (500.., _) => by_status,
+        (_, Some(kind)) => kind,
+        (_, None) => by_status,
+    };
+    let said = match &error {
+        Some(error) if !error.message.trim().is_empty() => error.message.clone(),
+        _ if text.trim().is_empty() => "without a word".to_owned(),
+        _ => excerpt(body),
+    };
+    let message = match status {
+        300..=399 => {
+            let to = headers.get("location").and_then(|to| to.to_str().ok()).unwrap_or("elsewhere");
+            format!("{url} answered with a redirect to {to}, which is not followed")
+        }
+        200..=299 => format!("{url} answered with an error: {said}"),
+        404 => format!("{url} answered {status}: {said}"),
+        _ => format!("the provider answered {status}: {said}"),
+    };
+    let is_overloaded =
+        status == 529 || error.is_some_and(|error| error.kind.contains("overloaded"));
+    let asked = retry_after(headers).or_else(|| json.as_ref().and_then(wait_in_details));
+    let message = match asked {
+        Some(wait) => format!("{message}; it asks to wait {} s", wait.as_secs_f64()),
+        None => message,
+    };
+    let wait = asked.or_else(|| wait_in_words(&said)).or(is_overloaded.then_some(OVERLOADED_WAIT));
+    let retry = match headers.get("x-should-retry").map(HeaderValue::as_bytes) {
+        Some(b"true") => RetryAdvice::Retry,
+        Some(b"false") => RetryAdvice::GiveUp,
+        _ => RetryAdvice::Unspecified,
+    };
+    let message = match kind {
+        FaultKind::Request if is_unpaired(&said) => format!("{message} ({UNPAIRED_ADVICE})"),
+        _ => message,
+    };
+    let message = readable(&masks.mask(&message));
+    Fault { advice: retry, retry_after: wait, billed: status < 300, ..Fault::new(kind, message) }
+}
+
+/// Returns the fault of an error that came in the middle of a stream.
+pub(crate) fn classify_stream_error(
+    error: &ApiError,
+    own: impl FnOnce(&ApiError) -> Option<FaultKind>,
+) -> Fault {
+    let kind = own(error).or_else(|| kind_of_text(error));
+    let kind = kind.or_else(|| error.status.map(kind_of_status)).unwrap_or(FaultKind::Server);
+    let said = if error.message.is_empty() { &error.kind } else { &error.message };
+    let wait = wait_in_words(said).or(error.kind.contains("overloaded").then_some(OVERLOADED_WAIT));
+    Fault {
+        retry_after: wait,
+        ..Fault::new(kind, format!("the provider reported in its reply: {said}"))
+    }
+}
+
+/// Returns the data of the first event in a text.
+fn first_event(text: &str) -> Option<Value> {
+    let data = text.lines().find_map(|line| line.strip_prefix("data:"))?;
+    serde_json::from_str(data.trim()).ok()
+}
+
+/// Returns what a status means when nothing else is known.
+fn kind_of_status(status: u16) -> FaultKind {
+    match status {
+        401 | 403 => FaultKind::Auth,
+        402 => FaultKind::Quota,
+        408 | 409 | 425 => FaultKind::Server,
+        413 => FaultKind::Overflow,
+        429 => FaultKind::RateLimited,
+        500.. => FaultKind::Server,
+        400..=499 => FaultKind::Request,
+        _ => FaultKind::NotAnApi,
+    }
+}
+
+/// Returns the wait that Google's errors carry in their details: `"retryDelay": "51.8s"`.
+fn wait_in_details(answer: &Value) -> Option<TimeSpan> {
+    match answer {
+        Value::Array(items) => items.iter().find_map(wait_in_details),
+        Value::Object(map) => match map.get("retryDelay") {
+            Some(Value::String(delay)) => parse_duration(delay),
+            _ => ["error", "details"].iter().find_map(|key| wait_in_details(map.get(*key)?)),
+        },
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+    }
+}
+
+/// Returns the wait that an error text asks for: "try again in 446ms", "in 7.5s", "in 1m30s".
+fn wait_in_words(text: &str) -> Option<TimeSpan> {
+    let lower = text.to_lowercase();
+    let words = ["again in ", "retry in ", "retry after "];
+    let at = words.iter().find_map(|words| Some(lower.find(words)? + words.len()))?;
+    parse_duration(&lower[at..])
+}
+
+/// Returns the span at the beginning of a text: `446ms`, `7.5s`, `1m30s`, `20 seconds`.
+fn parse_duration(text: &str) -> Option<TimeSpan> {
+    let (mut rest, mut sum, mut found) = (text, 0.0, false);
+    loop {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        let (number, later) = rest.split_at(digits);
+        let Ok(number) = number.trim_end_matches('.').parse::<f64>() else { break };
+        let unit = later.trim_start();
+        let (factor, length) = match unit {
+            _ if unit.starts_with("ms") || unit.starts_with("milli") => (0.001, 2),
+            _ if unit.starts_with('s') => (1.0, 1),
+            _ if unit.starts_with('m') => (60.0, 1),
+            _ if unit.starts_with('h') => (3_600.0, 1),
+            _ => break,
+        };
+        sum += number * factor;
+        found = true;
+        rest = &unit[length..];
+    }
+    let micros = sum * 1e6;
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    // digits only: never negative
+    (found && micros.is_finite()).then_some(TimeSpan(micros as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::FaultClass;
+    use crate::net::Secret;
+
+    fn fault_with(status: u16, headers: &[(&'static str, &'static str)], body: &str) -> Fault {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.insert(*name, HeaderValue::from_static(value));
+        }
+        let url = "https://api.example.com/v1/chat";
+        let answer = ErrorResponse { status, headers: &map, body: body.as_bytes(), url };
+        classify_response(&answer, &SecretMasker::new([Secret::new("canary-key").unwrap()]), |_| {
+            None
+        })
+    }
+
+    fn fault(status: u16, body: &str) -> Fault {
+        fault_with(status, &[], body)
+    }
+
+    /// Faults L10 to L17, L24 and L25.
+    #[test]
+    fn each_status_maps_to_its_fault() {
+        use FaultKind::{Auth, NotAnApi, Overflow, Quota, RateLimited, Request, Server};
+        for (status, kind) in [
+            (301, NotAnApi),
+            (308, NotAnApi),
+            (400, Request),
+            (401, Auth),
+            (402, Quota),
+            (403, Auth),
+            (404, Request),
+            (408, Server),
+            (409, Server),
+            (413, Overflow),
+            (418, Request),
+            (422, Request),
+            (429, RateLimited),
+            (500, Server),
+            (502, Server),
+            (503, Server),
+            (504, Server),
+            (520, Server),
+            (526, Server),
+            (529, Server),
+            (599, Server),
+        ] {
+            assert_eq!(fault(status, "").kind, kind, "{status}");
+            assert_eq!(fault(status, "<html>sorry</html>").kind, kind, "{status}");
+        }
+    }
+
+    #[test]
+    fn an_error_event_is_classified_like_a_response() {
+        let event = "event: error\ndata: {\"error\":{\"message\":\"too long\",\"code\":\"context_length_exceeded\"}}\n\n";
+        let fault = fault(400, event);
+        assert_eq!(fault.kind, FaultKind::Overflow);
+        assert_eq!(&*fault.message, "the provider answered 400: too long");
+    }
+
+    #[test]
+    fn the_error_text_refines_the_status() {
+        let error = |code: &str| format!(r#"{{"error":{{"message":"m","code":"{code}"}}}}"#);
+        assert_eq!(fault(400, &error("context_length_exceeded")).kind, FaultKind::Overflow);
+        assert_eq!(fault(429, &error("insufficient_quota")).kind, FaultKind::Quota);
+        assert_eq!(fault(401, &error("context_length_exceeded")).kind, FaultKind::Auth);
+        assert_eq!(fault(500, &error("invalid_request")).kind, FaultKind::Server);
+        assert_eq!(fault(500, &error("exceed_context_size")).kind, FaultKind::Overflow);
+        assert_eq!(fault(200, &error("server_error")).kind, FaultKind::Server);
+        assert_eq!(
+            fault(200, r#"{"error":{"code":429,"message":"m"}}"#).kind,
+            FaultKind::RateLimited
+        );
+    }
+
+    /// Faults L18 to L22, and what Gemini says in the body.
+    #[test]
+    fn the_retry_delay_is_found_in_headers_details_and_text() {
+        let wait = |headers, body: &str| fault_with(429, headers, body).retry_after;
+        assert_eq!(wait(&[("retry-after", "7")], ""), Some(TimeSpan::from_secs(7)));
+        assert_eq!(wait(&[("retry-after", "soon")], ""), None);
+        let details = r#"[{"error":{"message":"m","details":[{"@type":"x.RetryInfo","retryDelay":"51.5s"}]}}]"#;
+        assert_eq!(wait(&[], details), Some(TimeSpan::from_millis(51_500)));
+        for (text, millis) in [
+            ("Please try again in 446ms. Visit", 446),
+            ("Please try again in 7.5s.", 7_500),
+            ("Rate limited. Try again in 1m30s", 90_000),
+            ("please retry in 20 seconds", 20_000),
+            ("Retry after 3 s", 3_000),
+        ] {
+            let body = format!(r#"{{"error":{{"message":"{text}"}}}}"#);
+            assert_eq!(wait(&[], &body), Some(TimeSpan::from_millis(millis)), "{text}");
+        }
+        assert_eq!(wait(&[], r#"{"error":"try again in a while"}"#), None);
+        assert_eq!(fault(529, "").retry_after, Some(OVERLOADED_WAIT));
+    }
+
+    /// Fault L23.
+    #[test]
+    fn should_retry_headers_are_honoured() {
+        let class = |status, advice| fault_with(status, &[("x-should-retry", advice)], "").class();
+        assert_eq!(class(503, "false"), FaultClass::Fatal);
+        assert_eq!(class(400, "true"), FaultClass::Transient);
+        assert_eq!(class(503, "maybe"), FaultClass::Transient);
+    }
+
+    /// Faults L9, L10 and L13: what is told, and what is not.
+    #[test]
+    fn the_message_has_the_error_text_and_no_key() {
+        let body = r#"{"error":{"message":"bad key canary-key\u001b[2J"}}"#;
+        let message = fault(401, body).message;
+        assert_eq!(&*message, "the provider answered 401: bad key ***\\u{1b}[2J");
+        let moved = fault_with(302, &[("location", "https://login.example.com")], "");
+        assert!(moved.message.contains("redirect to https://login.example.com"));
+        assert!(fault(404, "").message.contains("https://api.example.com/v1/chat"));
+        assert!(fault(400, &"x".repeat(100_000)).message.len() < 2_100);
+    }
+}

@@ -1,0 +1,376 @@
+//! What is known of models beforehand: prices, windows, short names.
+//!
+//! The table is part of the repository and has a date; a file of the user's can be laid over it. What it does not know
+//! it does not guess: a model without a row has no price.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use thiserror::Error;
+
+use super::model_spec::ModelSpec;
+use super::provider::Provider;
+use crate::model::{LongInputPrice, MicroUsd, Price, Tokens, nearest, nearest_within};
+
+/// The table that is part of this release.
+const BUILT_IN: &str = include_str!("table.toml");
+
+/// What is known of models.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ModelTable {
+    date: String,
+    aliases: BTreeMap<String, String>,
+    rows: Vec<ModelInfo>,
+}
+
+/// What is known of one model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelInfo {
+    /// Who serves it.
+    pub provider: Provider,
+    /// The name that the provider knows it by.
+    pub id: String,
+    /// What it costs.
+    pub price: Option<Price>,
+    /// The most that a request may have.
+    pub window: Option<Tokens>,
+    /// The most that a reply can have.
+    pub max_output: Option<Tokens>,
+}
+
+/// Why a table cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ModelTableError {
+    /// The file cannot be read.
+    #[error("could not read {path}: {cause}")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        cause: String,
+    },
+    /// It is not what a table looks like.
+    #[error("{path}: {cause}")]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it, and where.
+        cause: String,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ModelTableFile {
+    #[serde(default)]
+    date: Option<String>,
+    #[serde(default)]
+    aliases: BTreeMap<String, String>,
+    #[serde(default)]
+    models: BTreeMap<String, BTreeMap<String, ModelRow>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ModelRow {
+    window: Option<u64>,
+    output: Option<u64>,
+    price: Option<PriceRow>,
+    long: Option<LongContextPriceRow>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PriceRow {
+    input: f64,
+    output: f64,
+    cached_input: Option<f64>,
+    cache_write: Option<f64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LongContextPriceRow {
+    above: u64,
+    input: f64,
+    output: f64,
+    cached_input: Option<f64>,
+    cache_write: Option<f64>,
+}
+
+impl ModelTable {
+    /// Returns the table of this release.
+    pub fn built_in() -> Self {
+        // A test reads it; a release cannot have a broken one.
+        Self::parse(BUILT_IN).unwrap_or_default()
+    }
+
+    /// Returns the table with the rows and aliases of a file of the user's laid over it.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the file cannot be read or is no table.
+    pub fn with_file(mut self, path: PathBuf) -> Result<Self, ModelTableError> {
+        let text = std::fs::read_to_string(&path).map_err(|error| ModelTableError::Unreadable {
+            path: path.clone(),
+            cause: error.to_string(),
+        })?;
+        let over =
+            Self::parse(&text).map_err(|cause| ModelTableError::Malformed { path, cause })?;
+        self.rows.retain(|row| !over.rows.iter().any(|new| new.is_same_model(row)));
+        self.rows.extend(over.rows);
+        self.aliases.extend(over.aliases);
+        self.date = if over.date.is_empty() { self.date } else { over.date };
+        Ok(self)
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let file: ModelTableFile = toml::from_str(text).map_err(|error| error.to_string())?;
+        let mut rows = Vec::new();
+        for (word, models) in file.models {
+            let provider = Provider::from_name(&word)
+                .ok_or_else(|| format!("[models.{word}]: '{word}' is no provider"))?;
+            for (id, row) in models {
+                let facts = row.into_info(provider, id.clone());
+                rows.push(facts.ok_or_else(|| format!("the price of '{id}' is no price"))?);
+            }
+        }
+        Ok(Self { date: file.date.unwrap_or_default(), aliases: file.aliases, rows })
+    }
+
+    /// Returns the day on which the table was last held against the providers' lists (`2026-11-22`).
+    pub fn date(&self) -> &str {
+        &self.date
+    }
+
+    /// Returns the model of a name that stands alone: an alias, or a name that the table has.
+    pub fn find(&self, name: &str) -> Option<&ModelInfo> {
+        let (provider, name) = match self.aliases.get(name).and_then(|name| name.split_once('/')) {
+            Some((provider, name)) => (Provider::from_name(provider), name),
+            None => (None, name),
+        };
+        self.rows.iter().find(|row| row.id == name && provider.is_none_or(|p| row.provider == p))
+    }
+
+    /// Returns the name of the table that is most like this one, with its provider where it is no alias.
+    pub(super) fn suggest(&self, name: &str) -> Option<String> {
+        let aliases = self.aliases.keys().map(String::as_str);
+        let found = nearest(name, aliases.chain(self.rows.iter().map(|row| row.id.as_str())))?;
+        let row = self.rows.iter().find(|row| row.id == found && has_same_numbers(name, found));
+        let named = row.map(|row| format!("{}/{found}", row.provider.name()));
+        named.or_else(|| self.aliases.contains_key(found).then(|| found.to_owned()))
+    }
+
+    /// Returns the model of the same provider that is probably meant by a name which the table does not have. Models that
+    /// are newer than the table differ in their numbers, and nobody should be asked about them.
+    pub fn suggest_for(&self, model: &ModelSpec) -> Option<String> {
+        let ModelSpec::Remote { provider, name } = model else { return None };
+        let served = match provider {
+            Provider::OpenAiChat => Provider::OpenAi,
+            other => *other,
+        };
+        let ids = || self.rows.iter().filter(|row| row.provider == served).map(|row| &*row.id);
+        if ids().any(|id| id == name) {
+            return None;
+        }
+        let found = nearest_within(name, ids().filter(|id| has_same_numbers(name, id)), 2)?;
+        Some(format!("{}/{found}", provider.name()))
+    }
+
+    /// Returns what is known of a model: by its exact name, or as the longest name of its provider that its own begins
+    /// with.
+    pub fn lookup(&self, model: &ModelSpec) -> Option<&ModelInfo> {
+        let ModelSpec::Remote { provider, name } = model else { return None };
+        let (provider, name) = match provider {
+            Provider::OpenAiChat => (Provider::OpenAi, name.as_str()),
+            // OpenRouter passes on the prices of those who serve their models themselves.
+            Provider::OpenRouter => match name.split_once('/')? {
+                ("openai", name) => (Provider::OpenAi, name),
+                ("anthropic", name) => (Provider::Anthropic, name),
+                ("google", name) => (Provider::Gemini, name),
+                ("x-ai", name) => (Provider::Xai, name),
+                _ => return None,
+            },
+            other => (*other, name.as_str()),
+        };
+        // OpenRouter writes versions with a point where Anthropic has a hyphen.
+        let name = match provider {
+            Provider::Anthropic => name.replace('.', "-"),
+            _ => name.to_owned(),
+        };
+        let fits = |row: &&ModelInfo| {
+            row.provider == provider && name.strip_prefix(&row.id).is_some_and(is_variant)
+        };
+        self.rows.iter().filter(fits).max_by_key(|row| row.id.len())
+    }
+}
+
+/// Returns whether what follows a model's name leaves it the same model: a date, a word, but no further number of its
+/// version.
+fn is_variant(rest: &str) -> bool {
+    let Some(word) = rest.strip_prefix(['-', ':', '@']) else { return rest.is_empty() };
+    let first = word.split(['-', ':', '@']).next().unwrap_or_default();
+    !(first.len() <= 2 && first.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// Returns whether two names have the same numbers, and differ in letters alone.
+fn has_same_numbers(name: &str, id: &str) -> bool {
+    let digits = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>();
+    digits(name) == digits(id)
+}
+
+impl ModelInfo {
+    fn is_same_model(&self, other: &Self) -> bool {
+        (self.provider, &self.id) == (other.provider, &other.id)
+    }
+}
+
+impl ModelRow {
+    fn into_info(self, provider: Provider, id: String) -> Option<ModelInfo> {
+        let price = match (self.price, self.long) {
+            (None, Some(_)) => return None,
+            (None, None) => None,
+            (Some(price), long) => Some(price.price(long)?),
+        };
+        let (window, max_output) = (self.window.map(Tokens), self.output.map(Tokens));
+        Some(ModelInfo { provider, id, price, window, max_output })
+    }
+}
+
+impl PriceRow {
+    fn price(&self, long: Option<LongContextPriceRow>) -> Option<Price> {
+        let input = micro_usd(self.input)?;
+        let long = match long {
+            None => None,
+            Some(long) => Some(LongInputPrice {
+                threshold: Tokens(long.above),
+                input: micro_usd(long.input)?,
+                output: micro_usd(long.output)?,
+                cached_input: micro_usd(long.cached_input.unwrap_or(long.input))?,
+                cache_write: match long.cache_write {
+                    None => None,
+                    Some(write) => Some(micro_usd(write)?),
+                },
+            }),
+        };
+        Some(Price {
+            input,
+            output: micro_usd(self.output)?,
+            cached_input: self.cached_input.map_or(Some(input), micro_usd)?,
+            cache_write: self.cache_write.map_or(Some(input), micro_usd)?,
+            long_input: long,
+        })
+    }
+}
+
+fn micro_usd(dollars: f64) -> Option<u64> {
+    MicroUsd::from_dollars(dollars).map(|micros| micros.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lookup(table: &ModelTable, model: &str) -> Option<(String, Option<u64>)> {
+        let spec = ModelSpec::parse(model, table, false).unwrap();
+        table.lookup(&spec).map(|row| (row.id.clone(), row.price.map(|price| price.input)))
+    }
+
+    fn found(model: &str) -> Option<(String, Option<u64>)> {
+        lookup(&ModelTable::built_in(), model)
+    }
+
+    #[test]
+    fn the_table_of_this_release_can_be_read() {
+        let table = ModelTable::parse(BUILT_IN).unwrap();
+        assert!(table.rows.len() > 80);
+        assert_eq!(table.date().len(), 10);
+        assert!(table.aliases.keys().all(|alias| table.find(alias).is_some()));
+        for row in &table.rows {
+            let price = row.price.unwrap();
+            assert!(
+                price.cached_input <= price.input && price.input <= price.cache_write,
+                "{row:?}"
+            );
+            assert!(price.input <= price.output, "{row:?}");
+            assert!(row.max_output <= row.window, "{row:?}");
+        }
+    }
+
+    #[test]
+    fn only_a_misspelled_name_gets_a_suggestion() {
+        let table = ModelTable::built_in();
+        let meant = |text: &str| table.suggest_for(&ModelSpec::parse(text, &table, false).unwrap());
+        for (text, expected) in [
+            ("openai/gpt-5-mni", "openai/gpt-5-mini"),
+            ("openai-chat/gtp-4o", "openai-chat/gpt-4o"),
+            ("anthropic/claude-sonet-5", "anthropic/claude-sonnet-5"),
+            ("gemini/gemini-3.7-falsh", "gemini/gemini-3.7-flash"),
+        ] {
+            assert_eq!(meant(text).as_deref(), Some(expected), "{text}");
+        }
+        for text in [
+            "openai/gpt-5.5",
+            "openai/gpt-5.5-2026-04-23",
+            "openai/gpt-5.9",
+            "openai/gpt-6-mini",
+            "anthropic/claude-opus-6",
+            "ollama/qwen3:8b",
+            "openai/something-else",
+            "scripted/a.toml",
+        ] {
+            assert_eq!(meant(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn lookup_is_exact_and_then_by_longest_prefix() {
+        let is = |id: &str, price| Some((id.to_owned(), Some(price)));
+        assert_eq!(found("openai/gpt-4o"), is("gpt-4o", 2_500_000));
+        assert_eq!(found("openai-chat/gpt-4o-2024-05-13"), is("gpt-4o-2024-05-13", 5_000_000));
+        assert_eq!(found("openai/gpt-5.5-2026-04-23"), is("gpt-5.5", 5_000_000));
+        assert_eq!(found("openai/gpt-5.5-pro-2026"), is("gpt-5.5-pro", 30_000_000));
+        // Another version is another model.
+        assert_eq!(found("anthropic/claude-opus-5-5"), is("claude-opus-5-5", 4_000_000));
+        assert_eq!(found("anthropic/claude-opus-5-20260724"), is("claude-opus-5", 5_000_000));
+        assert_eq!(found("anthropic/claude-opus-5-9"), None);
+        assert_eq!(found("openrouter/anthropic/claude-opus-4.8"), is("claude-opus-4-8", 5_000_000));
+        assert_eq!(found("deepseek/deepseek-v4-pro"), is("deepseek-v4-pro", 1_320_000));
+    }
+
+    #[test]
+    fn an_unknown_model_has_no_info() {
+        for model in [
+            "openai/gpt-5.99",
+            "openai/gpt-6",
+            "anthropic/gpt-4o",
+            "openrouter/qwen/qwen3",
+            "ollama/gpt-4o",
+            "scripted/gpt-4o",
+        ] {
+            assert_eq!(found(model), None, "{model}");
+        }
+    }
+
+    #[test]
+    fn a_user_file_overrides_the_table() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("prices.toml");
+        let rows = "[aliases]\nmine = \"ollama/tiny\"\n[models.openai]\n\"gpt-4o\" = { price = { input = 7.0, output = 9.0 } }\n\
+            [models.ollama]\n\"tiny\" = { window = 4096 }\n";
+        std::fs::write(&path, rows).unwrap();
+        let table = ModelTable::built_in().with_file(path.clone()).unwrap();
+        assert_eq!(lookup(&table, "openai/gpt-4o"), Some(("gpt-4o".to_owned(), Some(7_000_000))));
+        assert_eq!(lookup(&table, "mine"), Some(("tiny".to_owned(), None)));
+        for wrong in [
+            "[models.nobody]\n\"a\" = {}",
+            "[models.openai]\n\"a\" = { prize = 1 }",
+            "[models.openai]\n\"a\" = { price = { input = -1.0, output = 1.0 } }",
+        ] {
+            std::fs::write(&path, wrong).unwrap();
+            let refused = ModelTable::built_in().with_file(path.clone());
+            assert!(matches!(refused, Err(ModelTableError::Malformed { .. })), "{wrong}");
+        }
+    }
+}

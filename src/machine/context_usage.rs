@@ -1,0 +1,279 @@
+//! How large the context is: what the provider counted, plus an estimate of what came after.
+//!
+//! The estimate is calibrated by the provider's own counts, so that it fits each model and language without a
+//! tokenizer. It is incremental: a step looks only at what is new.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::{ConversationItem, OpaqueBlock, Reply, ReplyPart, Tokens, Usage};
+
+/// Measures a conversation in bytes and tells its size in tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ContextUsage {
+    /// Bytes of everything that is sent: system prompt, tools, messages.
+    bytes: u64,
+    /// The newest count of the provider, with the bytes that it counted.
+    provider_count: Option<ProviderCount>,
+    /// Bytes per thousand tokens.
+    ratio: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+struct ProviderCount {
+    tokens: Tokens,
+    bytes: u64,
+}
+
+/// Bytes per thousand tokens before the provider has counted anything: dense enough for source code.
+const INITIAL_RATIO: u64 = 3_500;
+
+/// Bytes per thousand tokens that are believed.
+const PLAUSIBLE_RATIOS: std::ops::RangeInclusive<u64> = 2_000..=6_000;
+
+/// Bytes per thousand tokens of text that no tokenizer in use exceeds for prose or code of any language.
+const DENSEST_RATIO: u64 = 2_000;
+
+/// More bytes than this to a token are not believed: the server has counted only a part of what it was sent. A short
+/// request may have any density.
+const MAX_BYTES_PER_TOKEN: u64 = 16;
+const SHORT_BYTES: u64 = 16_000;
+
+/// What the frame of a message, a call or a result takes on the wire.
+const FRAME_BYTES: u64 = 16;
+
+impl ContextUsage {
+    /// Returns a gauge for a conversation with nothing in it but this many bytes of system prompt and tools.
+    pub fn new(fixed: u64) -> Self {
+        Self { bytes: fixed, provider_count: None, ratio: INITIAL_RATIO }
+    }
+
+    /// Takes an entry of this size into account.
+    pub(super) fn add(&mut self, bytes: u64) {
+        self.bytes += bytes;
+    }
+
+    /// Takes an entry of this size out; what the provider counted before no longer fits.
+    pub(super) fn remove(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+        self.provider_count = None;
+    }
+
+    /// Takes the provider's count of what was just sent into account, unless it cannot be the count of all of it: some
+    /// servers silently cut off what does not fit.
+    pub(super) fn calibrate(&mut self, usage: &Usage) {
+        let is_part = self.bytes > SHORT_BYTES
+            && usage.input.0.saturating_mul(MAX_BYTES_PER_TOKEN) < self.bytes;
+        if usage.is_estimated || usage.input == Tokens::ZERO || is_part {
+            return;
+        }
+        self.provider_count = Some(ProviderCount { tokens: usage.input, bytes: self.bytes });
+        let ratio = self.bytes.saturating_mul(1_000) / usage.input.0;
+        self.ratio = ratio.clamp(*PLAUSIBLE_RATIOS.start(), *PLAUSIBLE_RATIOS.end());
+    }
+
+    /// Returns how large the next request probably is.
+    pub fn estimate(&self) -> Tokens {
+        self.estimate_request(self.bytes)
+    }
+
+    /// Returns how large the next request is at the most.
+    pub fn upper_bound(&self) -> Tokens {
+        self.request_upper_bound(self.bytes)
+    }
+
+    /// Returns how many tokens this many bytes probably are.
+    pub fn estimate_tokens(&self, bytes: u64) -> Tokens {
+        bytes_to_tokens(bytes, self.ratio)
+    }
+
+    /// Returns how large a request of this many bytes probably is.
+    pub(super) fn estimate_request(&self, bytes: u64) -> Tokens {
+        self.tokens_at_ratio(bytes, self.ratio)
+    }
+
+    /// Returns how large a request of this many bytes is at the most.
+    pub(super) fn request_upper_bound(&self, bytes: u64) -> Tokens {
+        self.tokens_at_ratio(bytes, DENSEST_RATIO)
+    }
+
+    /// Returns how many bytes a request may have that is probably not larger than this. What was not counted is taken to
+    /// be no lighter than source code, even where the server counts less: that leaves room for an error.
+    pub(super) fn bytes_within(&self, size: Tokens) -> u64 {
+        let ProviderCount { tokens: counted, bytes } = self.provider_count.unwrap_or_default();
+        match size.0.checked_sub(counted.0) {
+            Some(more) => bytes + more.saturating_mul(self.ratio.min(INITIAL_RATIO)) / 1_000,
+            None => size.0.saturating_mul(bytes) / counted.0,
+        }
+    }
+
+    fn tokens_at_ratio(&self, bytes: u64, ratio: u64) -> Tokens {
+        let ProviderCount { tokens: counted, bytes: known } =
+            self.provider_count.unwrap_or_default();
+        match bytes.checked_sub(known) {
+            Some(new) => counted + bytes_to_tokens(new, ratio),
+            // A part of what was counted.
+            None => Tokens(counted.0.saturating_mul(bytes).div_ceil(known)),
+        }
+    }
+}
+
+impl Default for ProviderCount {
+    fn default() -> Self {
+        Self { tokens: Tokens::ZERO, bytes: 0 }
+    }
+}
+
+fn bytes_to_tokens(bytes: u64, ratio: u64) -> Tokens {
+    Tokens(bytes.saturating_mul(1_000).div_ceil(ratio))
+}
+
+/// Returns how many bytes an instruction takes on the wire.
+pub(super) fn instruction_bytes(text: &str) -> u64 {
+    FRAME_BYTES + text_bytes(text)
+}
+
+/// Returns how many bytes an entry takes on the wire, but for the details of its format.
+pub(super) fn item_bytes(item: &ConversationItem) -> u64 {
+    match item {
+        ConversationItem::User(message) => FRAME_BYTES + text_bytes(&message.text),
+        ConversationItem::Assistant(reply) => reply_bytes(reply),
+        ConversationItem::Exchange(exchange) => {
+            let results = exchange.results().iter();
+            let results: u64 =
+                results.map(|result| 2 * FRAME_BYTES + text_bytes(&result.text)).sum();
+            reply_bytes(exchange.reply()) + results
+        }
+    }
+}
+
+fn reply_bytes(reply: &Reply) -> u64 {
+    let part = |part: &ReplyPart| match part {
+        ReplyPart::Text(text) => text_bytes(text),
+        ReplyPart::Call(call) => {
+            3 * FRAME_BYTES + text_bytes(&call.name) + text_bytes(call.arguments.text())
+        }
+        ReplyPart::Opaque(OpaqueBlock { json, .. }) => text_bytes(json),
+    };
+    FRAME_BYTES + reply.parts.iter().map(part).sum::<u64>()
+}
+
+fn text_bytes(text: &str) -> u64 {
+    text.len() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{
+        MessageOrigin, ReplyFinish, ToolCall, ToolExchange, ToolResult, ToolStatus,
+    };
+
+    fn usage(input: u64) -> Usage {
+        Usage { input: Tokens(input), ..Usage::default() }
+    }
+
+    #[test]
+    fn what_the_provider_counted_is_taken_as_it_is() {
+        let mut gauge = ContextUsage::new(1_000);
+        gauge.add(3_000);
+        gauge.calibrate(&usage(900));
+        assert_eq!(gauge.estimate(), Tokens(900));
+        assert_eq!(gauge.upper_bound(), Tokens(900));
+    }
+
+    #[test]
+    fn what_is_new_is_estimated_by_the_measured_density() {
+        let mut gauge = ContextUsage::new(4_000);
+        gauge.calibrate(&usage(1_000));
+        gauge.add(400);
+        assert_eq!(gauge.estimate(), Tokens(1_100));
+        assert_eq!(gauge.upper_bound(), Tokens(1_200));
+    }
+
+    #[test]
+    fn absurd_counts_and_estimates_calibrate_nothing() {
+        let mut gauge = ContextUsage::new(4_000);
+        gauge.calibrate(&Usage { is_estimated: true, ..usage(1) });
+        gauge.calibrate(&usage(0));
+        assert_eq!(gauge, ContextUsage::new(4_000));
+        gauge.calibrate(&usage(1));
+        gauge.add(6_000);
+        assert_eq!(gauge.estimate(), Tokens(1 + 1_000));
+    }
+
+    #[test]
+    fn a_server_that_counts_a_part_is_not_believed() {
+        let mut gauge = ContextUsage::new(140_000);
+        gauge.calibrate(&usage(4_096));
+        assert_eq!(gauge, ContextUsage::new(140_000));
+        gauge.calibrate(&usage(20_000));
+        assert_eq!(gauge.estimate(), Tokens(20_000));
+    }
+
+    #[test]
+    fn the_bound_is_never_below_the_estimate() {
+        for (fixed, counted, added) in [(0, 0, 10), (1_000, 10, 5_000), (1_000, 1_000, 7)] {
+            let mut gauge = ContextUsage::new(fixed);
+            gauge.calibrate(&usage(counted));
+            gauge.add(added);
+            assert!(gauge.estimate() <= gauge.upper_bound());
+        }
+    }
+
+    #[test]
+    fn what_a_server_counts_is_believed_up_to_a_density() {
+        let believed = |bytes, input| {
+            let mut gauge = ContextUsage::new(bytes);
+            gauge.calibrate(&usage(input));
+            gauge != ContextUsage::new(bytes)
+        };
+        // A short request may have any.
+        assert!(believed(SHORT_BYTES, 1));
+        assert!(!believed(SHORT_BYTES + 16, 1));
+        // Sixteen bytes to a token, and no more.
+        assert!(believed(SHORT_BYTES + 16, 1_001));
+        assert!(!believed(SHORT_BYTES + 17, 1_001));
+        assert!(believed(SHORT_BYTES + 16, 1_002));
+    }
+
+    #[test]
+    fn what_fits_into_a_size_is_not_measured_larger() {
+        for (fixed, counted, added) in [(3_000, 0, 500), (3_000, 900, 500), (30_000, 29_000, 7)] {
+            let mut gauge = ContextUsage::new(fixed);
+            gauge.calibrate(&usage(counted));
+            gauge.add(added);
+            assert_eq!(gauge.estimate_request(gauge.bytes), gauge.estimate());
+            for size in [0, 1, 7, 899, 900, 901, 5_000, 60_000].map(Tokens) {
+                let room = gauge.bytes_within(size);
+                assert!(gauge.estimate_request(room) <= size, "{size:?} of {gauge:?}");
+                assert!(gauge.estimate_request(room + 10) > size, "{size:?} of {gauge:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_server_counts_too_low_makes_no_room() {
+        let mut gauge = ContextUsage::new(8_000);
+        gauge.calibrate(&usage(100));
+        assert_eq!(gauge.bytes_within(Tokens(1_100)), 8_000 + 3_500);
+    }
+
+    #[test]
+    fn an_entry_takes_what_it_says_and_its_frames() {
+        let call = ToolCall::new("1".into(), "read", "{}");
+        let opaque = OpaqueBlock { wire: "a wire".into(), json: "[1]".into() };
+        let parts =
+            [ReplyPart::Text("so".into()), ReplyPart::Call(call), ReplyPart::Opaque(opaque)];
+        let (finish, model) = (ReplyFinish::ToolCalls, None);
+        let reply = Reply { parts: parts.into(), finish, usage: Usage::default(), model };
+        let results = [ToolResult::new("1".into(), ToolStatus::Ok, "seven")];
+        let said = FRAME_BYTES + 2 + (3 * FRAME_BYTES + 4 + 2) + 3;
+        assert_eq!(
+            item_bytes(&ConversationItem::user(MessageOrigin::Task, "words")),
+            FRAME_BYTES + 5
+        );
+        assert_eq!(item_bytes(&ConversationItem::Assistant(reply.clone())), said);
+        let exchange = ConversationItem::Exchange(ToolExchange::new(reply, results).unwrap());
+        assert_eq!(item_bytes(&exchange), said + 2 * FRAME_BYTES + 5);
+    }
+}

@@ -1,0 +1,185 @@
+//! A short fingerprint of where a run stands, so that a replay can tell where it left the stored path.
+
+use super::budget_share::BudgetShare;
+use super::deadline::DeadlineKind;
+use super::effect::{CallPurpose, Effect};
+use super::machine::Machine;
+use super::state::StateKind;
+use crate::model::{Digest, EffectId};
+
+/// What a run amounts to after an event: its state by name, and a digest of its account, of what it waits for and of
+/// the effects that the event led to.
+///
+/// Texts take no part, so that a mark costs less than a microsecond; what they lead to does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fingerprint {
+    /// The state.
+    pub state: StateKind,
+    /// The digest of the rest.
+    pub digest: Digest,
+}
+
+impl Fingerprint {
+    /// The release of what a digest covers; digests of different releases can't be compared.
+    pub const VERSION: u32 = 1;
+
+    /// Returns the mark of a fold and of the effects that led out of it.
+    pub fn of(fold: &Machine, effects: &[Effect]) -> Self {
+        let run = fold.state.run();
+        let mut sum = FingerprintInput::default();
+        sum.add([
+            run.now.0,
+            run.started_at.0,
+            run.next_effect.0,
+            run.steps.into(),
+            run.model_calls.into(),
+        ]);
+        sum.add([run.requests.into(), run.used.cost.0, run.used.tokens.0]);
+        let streaks = &run.streaks;
+        sum.add([streaks.truncated, streaks.empty, streaks.pauses, streaks.invalid].map(u64::from));
+        sum.add([streaks.sent_back, streaks.schema_violations, streaks.follow_ups].map(u64::from));
+        sum.add([run.compactions.count.into(), run.compactions.is_futile.into()]);
+        sum.add([
+            run.compactions.size_before.map_or(0, |tokens| tokens.0),
+            run.repetition.count().into(),
+        ]);
+        sum.add([run.partial_answer.as_ref().map_or(0, |text| text.len() as u64)]);
+        sum.add(
+            fold.deadline()
+                .map_or([0, 0], |deadline| [deadline.at.0, deadline_code(deadline.kind)]),
+        );
+        let outstanding = fold.state.pending_effects();
+        sum.add([outstanding.len() as u64]);
+        for id in outstanding {
+            sum.add([id.0]);
+        }
+        let entries = fold.conversation.entries();
+        sum.add([entries.len() as u64, entries.last().map_or(0, |entry| entry.id.0)]);
+        for effect in effects {
+            sum.add_effect(effect);
+        }
+        Self { state: fold.state.kind(), digest: Digest::EMPTY.with_bytes(&sum.0) }
+    }
+}
+
+/// The numbers that a digest covers, one after the other.
+#[derive(Default)]
+struct FingerprintInput(Vec<u8>);
+
+impl FingerprintInput {
+    fn add<const N: usize>(&mut self, numbers: [u64; N]) {
+        for number in numbers {
+            self.0.extend_from_slice(&number.to_le_bytes());
+        }
+    }
+
+    fn add_effect(&mut self, effect: &Effect) {
+        let mut name = |kind: u64, id: EffectId| self.add([kind, id.0]);
+        match effect {
+            Effect::Prepare { id, purpose } => {
+                name(1, *id);
+                self.add([purpose_code(*purpose)]);
+            }
+            Effect::CallModel { id, purpose, attempt, max_output } => {
+                name(2, *id);
+                let output = max_output.map_or(u64::MAX, |tokens| tokens.0);
+                self.add([purpose_code(*purpose), u64::from(*attempt), output]);
+            }
+            Effect::Authorize { id, call } => {
+                name(3, *id);
+                self.0.extend_from_slice(call.id.as_str().as_bytes());
+            }
+            Effect::RunTool { id, call, budget: allowance } => {
+                name(4, *id);
+                self.0.extend_from_slice(call.id.as_str().as_bytes());
+                // Marks of releases that knew no allowances stay as they were.
+                if let Some(BudgetShare { cost, tokens, time }) = allowance.as_deref() {
+                    let limits = [
+                        cost.map(|cost| cost.0),
+                        tokens.map(|tokens| tokens.0),
+                        time.map(|time| time.0),
+                    ];
+                    self.add(limits.map(|limit| limit.unwrap_or(u64::MAX)));
+                }
+            }
+            Effect::CheckAnswer { id, answer } => {
+                name(5, *id);
+                self.add([answer.len() as u64]);
+            }
+            Effect::Cancel { id } => name(6, *id),
+            Effect::End => self.add([7]),
+        }
+    }
+}
+
+fn purpose_code(purpose: CallPurpose) -> u64 {
+    match purpose {
+        CallPurpose::Agent => 1,
+        CallPurpose::Compaction => 2,
+        CallPurpose::Closing => 3,
+    }
+}
+
+fn deadline_code(why: DeadlineKind) -> u64 {
+    match why {
+        DeadlineKind::RunTimeout => 1,
+        DeadlineKind::StepTimeout => 2,
+        DeadlineKind::ClosingTimeout => 3,
+        DeadlineKind::AttemptTimeout => 4,
+        DeadlineKind::RetryDue => 5,
+        DeadlineKind::ToolTimeout => 6,
+        DeadlineKind::EffectTimeout => 7,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::{Conversation, Event, MachineOutput, RequestSize};
+    use crate::model::{ConversationItem, MessageOrigin, RunRules, RunTime, Signal};
+
+    fn start() -> (Machine, MachineOutput) {
+        let task = ConversationItem::user(MessageOrigin::Task, "task");
+        Machine::start(RunRules::default(), Conversation::new(0), task)
+    }
+
+    #[test]
+    fn a_mark_never_changes_between_releases() {
+        let (fold, outcomes) = start();
+        let mark = Fingerprint::of(&fold, &outcomes.effects);
+        assert_eq!(mark.state, StateKind::Preparing);
+        assert_eq!(mark.digest.to_string(), "bb4097a6133423ca");
+    }
+
+    #[test]
+    fn another_path_has_another_mark() {
+        let (fold, first) = start();
+        let mark = |event: Option<Event>, at| {
+            let (fold, outcomes) = match event {
+                Some(event) => fold.clone().handle(RunTime(at), event),
+                None => (fold.clone(), first.clone()),
+            };
+            Fingerprint::of(&fold, &outcomes.effects).digest
+        };
+        let prepared =
+            Event::Prepared { id: EffectId(1), size: RequestSize::default(), messages: [].into() };
+        let marks = [
+            mark(None, 0),
+            mark(Some(prepared.clone()), 5),
+            mark(Some(prepared), 6),
+            mark(Some(Event::Interrupt { signal: Signal::Interrupt }), 5),
+        ];
+        for (index, mark) in marks.iter().enumerate() {
+            assert!(!marks[..index].contains(mark), "{index}");
+        }
+    }
+
+    #[test]
+    fn another_purpose_has_another_mark() {
+        let (fold, _) = start();
+        let mark =
+            |purpose| Fingerprint::of(&fold, &[Effect::Prepare { id: EffectId(1), purpose }]);
+        let marks = [CallPurpose::Agent, CallPurpose::Compaction, CallPurpose::Closing].map(mark);
+        assert!(marks[0] != marks[1] && marks[1] != marks[2] && marks[2] != marks[0]);
+    }
+}

@@ -1,0 +1,305 @@
+//! The state and the conversation that a list of events folds to.
+//!
+//! A live run, a resume, a replay and a test all go through [`Machine::accept`]; there is no second way to get from an
+//! event to a state.
+
+use std::borrow::Cow;
+
+use super::closing;
+use super::context_usage;
+use super::conversation::{Conversation, ConversationEntry};
+use super::deadline::Deadline;
+use super::effect::{CallPurpose, Effect, MachineNote};
+use super::event::{Event, EventKind, RequestSize};
+use super::instructions;
+use super::resume::{self, Resumption};
+use super::state::{self, State, StateKind};
+use super::step::Step;
+use crate::model::{ConversationItem, RunRules, RunTime, Tokens, UserMessage};
+
+/// The state and the conversation that the events so far fold to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Machine {
+    /// Control: where the run stands.
+    pub state: State,
+    /// Content: what the model sees.
+    pub conversation: Conversation,
+}
+
+/// What follows from an event.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MachineOutput {
+    /// What is to be done, in this order.
+    pub effects: Vec<Effect>,
+    /// What is to be shown.
+    pub notes: Vec<MachineNote>,
+    /// The states that were left and entered.
+    pub transitions: Vec<Transition>,
+}
+
+/// A change from one state to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transition {
+    /// The state that was left.
+    pub from: StateKind,
+    /// What led out of it.
+    pub event: EventKind,
+    /// The state that was entered.
+    pub to: StateKind,
+}
+
+/// What a model call sends of a conversation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestContent<'a> {
+    /// The entries, oldest first.
+    pub entries: Cow<'a, [ConversationEntry]>,
+    /// What the model is told behind them.
+    pub instruction: Option<String>,
+    /// How large it all probably is, with the system prompt and, where they go along, the tools.
+    pub size: Tokens,
+}
+
+/// The most bytes that the frame of a message takes.
+const MESSAGE_FRAME_BYTES: u64 = 64;
+
+impl Machine {
+    /// Begins a run with a conversation that may have a history already.
+    pub fn start(
+        rules: RunRules,
+        mut conversation: Conversation,
+        task: ConversationItem,
+    ) -> (Self, MachineOutput) {
+        let Step { state, changes, effects, notes } = state::start(rules, task);
+        for change in changes {
+            conversation.apply(change);
+        }
+        (Self { state, conversation }, MachineOutput { effects, notes, transitions: Vec::new() })
+    }
+
+    /// Goes on at this time from where the fold stands.
+    pub fn resume(self, at: RunTime, resumption: Resumption) -> (Self, MachineOutput) {
+        let Self { state, mut conversation } = self;
+        let Step { state, changes, effects, notes } = resume::resume(state, at, resumption);
+        for change in changes {
+            conversation.apply(change);
+        }
+        (Self { state, conversation }, MachineOutput { effects, notes, transitions: Vec::new() })
+    }
+
+    /// Takes an event in that happened at this time: first the deadlines that have passed by then, then the event.
+    pub fn handle(self, at: RunTime, event: Event) -> (Self, MachineOutput) {
+        let mut fold = self;
+        let mut outcomes = MachineOutput::default();
+        while fold.state.run().now < at || fold.deadline().is_some_and(|due| due.at <= at) {
+            if matches!(fold.state, State::Done(_)) {
+                break;
+            }
+            fold = fold.step(Event::Tick { now: at }, &mut outcomes);
+        }
+        if !matches!(event, Event::Tick { .. }) {
+            fold = fold.step(event, &mut outcomes);
+        }
+        (fold, outcomes)
+    }
+
+    /// Returns when the fold wants to be told the time although nothing happened.
+    pub fn deadline(&self) -> Option<Deadline> {
+        state::deadline(&self.state)
+    }
+
+    /// Returns what the next model call would be like, with these messages before it and a system prompt of this many
+    /// bytes.
+    pub fn request_size(&self, messages: &[UserMessage], system: u64) -> RequestSize {
+        let facts = self.conversation.request_size();
+        let more: u64 =
+            messages.iter().map(|message| message.text.len() as u64 + MESSAGE_FRAME_BYTES).sum();
+        let facts = RequestSize {
+            estimate: facts.estimate + self.conversation.context_usage().estimate_tokens(more),
+            upper_bound: facts.upper_bound + Tokens(more),
+            ..facts
+        };
+        match &self.state {
+            State::Closing(state) => {
+                closing::with_shortened_size(&state.run, &self.conversation, system, facts)
+            }
+            State::Preparing(_)
+            | State::Compacting(_)
+            | State::Calling(_)
+            | State::Executing(_)
+            | State::Done(_) => facts,
+        }
+    }
+
+    /// Returns what a model call for this purpose sends beside a system prompt of this many bytes.
+    pub fn request_content(&self, purpose: CallPurpose, system: u64) -> RequestContent<'_> {
+        let Self { state, conversation } = self;
+        let rules = &state.run().rules.context;
+        match purpose {
+            CallPurpose::Agent => RequestContent {
+                entries: Cow::Borrowed(conversation.entries()),
+                instruction: None,
+                size: conversation.context_usage().estimate(),
+            },
+            CallPurpose::Compaction => {
+                let instruction = self.summary_instruction();
+                let beside = system + context_usage::instruction_bytes(&instruction);
+                let (entries, bytes) =
+                    conversation.fit_to_window(self.entries_to_summarize(), beside, rules);
+                let size = conversation.context_usage().estimate_request(bytes);
+                RequestContent { entries, instruction: Some(instruction), size }
+            }
+            CallPurpose::Closing => {
+                let (entries, bytes) =
+                    conversation.fit_to_window(conversation.entries(), system, rules);
+                let size = conversation.context_usage().estimate_request(bytes);
+                RequestContent { entries, instruction: None, size }
+            }
+        }
+    }
+
+    /// Returns the entries that the model is asked to sum up; none unless it is.
+    pub fn entries_to_summarize(&self) -> &[ConversationEntry] {
+        match &self.state {
+            State::Compacting(state) => {
+                self.conversation.entries_to_compact(state.kept_exchanges())
+            }
+            State::Preparing(_)
+            | State::Calling(_)
+            | State::Executing(_)
+            | State::Closing(_)
+            | State::Done(_) => &[],
+        }
+    }
+
+    /// Returns what a model is told that sums up: what to write under which headings, and what is known for certain.
+    pub fn summary_instruction(&self) -> String {
+        let records = match &self.state {
+            State::Compacting(state) => self.conversation.describe_work(state.kept_exchanges()),
+            State::Preparing(_)
+            | State::Calling(_)
+            | State::Executing(_)
+            | State::Closing(_)
+            | State::Done(_) => String::new(),
+        };
+        instructions::summarize_history(&records)
+    }
+
+    fn step(self, event: Event, outcomes: &mut MachineOutput) -> Self {
+        let Self { state, mut conversation } = self;
+        let (from, kind) = (state.kind(), event.kind());
+        if let Event::Replied { reply, .. } = &event
+            && from == StateKind::CallingSending
+            && state.awaits(&event)
+        {
+            conversation.calibrate(&reply.usage);
+        }
+        let Step { state, changes, effects, notes } = state::step(state, event);
+        for change in changes {
+            conversation.apply(change);
+        }
+        outcomes.effects.extend(effects);
+        outcomes.notes.extend(notes);
+        let to = state.kind();
+        if from != to {
+            outcomes.transitions.push(Transition { from, event: kind, to });
+        }
+        Self { state, conversation }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::{ConversationChange, RequestSize};
+    use crate::model::{
+        EffectId, FileAction, FileChange, MessageOrigin, Reply, ReplyFinish, ReplyPart, Signal,
+        Tokens, ToolCall, ToolExchange, ToolResult, ToolStatus, Usage,
+    };
+
+    fn reply(text: &str, input: u64) -> Reply {
+        let usage = Usage { input: Tokens(input), ..Usage::default() };
+        Reply::text_only(text, ReplyFinish::Stop, usage)
+    }
+
+    /// A conversation with three turns, each of which changed a file.
+    fn history() -> Conversation {
+        let mut conversation = Conversation::new(0);
+        for path in ["old", "newer", "newest"] {
+            let call = ToolCall::new("1".into(), "edit_file", "{}");
+            let mut result = ToolResult::new("1".into(), ToolStatus::Ok, path);
+            let action = FileAction::Modified;
+            result.changes.push(FileChange { path: path.into(), action, added: 1, removed: 0 });
+            let reply = Reply { parts: [ReplyPart::Call(call)].into(), ..reply("", 1) };
+            let item = ConversationItem::Exchange(ToolExchange::new(reply, [result]).unwrap());
+            conversation.apply(ConversationChange::Append { item });
+        }
+        conversation
+    }
+
+    /// Lives until the model is asked.
+    fn asked(rules: RunRules, context: u64) -> Machine {
+        let task = ConversationItem::user(MessageOrigin::Task, "task");
+        let (fold, _) = Machine::start(rules, history(), task);
+        let facts = RequestSize {
+            estimate: Tokens(context),
+            upper_bound: Tokens(context),
+            exchanges: 3,
+            ..RequestSize::default()
+        };
+        let event = Event::Prepared { id: EffectId(1), size: facts, messages: [].into() };
+        fold.handle(RunTime(5), event).0
+    }
+
+    /// Lives until the model is asked for a summary of all but the two newest turns.
+    fn compacting() -> Machine {
+        let mut rules = RunRules::default();
+        (rules.context.window, rules.context.summarize_after) = (Tokens(100), 2);
+        rules.context.keep_recent = 2;
+        let fold = asked(rules, 80);
+        assert_eq!(fold.state.kind(), StateKind::CompactingSending);
+        fold
+    }
+
+    fn replied(fold: Machine, id: EffectId) -> (Machine, MachineOutput) {
+        let event = Event::Replied { id, reply: reply("well", 900), access: [].into() };
+        fold.handle(RunTime(6), event)
+    }
+
+    #[test]
+    fn what_the_model_has_to_sum_up_is_what_goes_and_it_is_told_what_is_known_of_it() {
+        let fold = compacting();
+        assert_eq!(fold.entries_to_summarize(), &fold.conversation.entries()[..1]);
+        let told = fold.summary_instruction();
+        assert!(told.contains("don't repeat them:\n\nFiles that changed: old."), "{told}");
+        assert!(!told.contains("new"), "{told}");
+        let calling = asked(RunRules::default(), 80);
+        assert!(calling.entries_to_summarize().is_empty());
+        assert!(!calling.summary_instruction().contains("records"));
+    }
+
+    #[test]
+    fn only_the_size_that_an_awaited_reply_of_the_agent_tells_is_taken_over() {
+        let size = |fold: &Machine| fold.conversation.context_usage().upper_bound();
+        let counted = Tokens(900);
+        let calling = asked(RunRules::default(), 80);
+        let before = size(&calling);
+        let (stale, _) = replied(calling.clone(), EffectId(1));
+        assert_eq!(size(&stale), before);
+        let (answered, _) = replied(calling, EffectId(2));
+        assert!(size(&answered) > counted, "{:?}", size(&answered));
+        // The request for a summary was another text.
+        let (compacted, _) = replied(compacting(), EffectId(2));
+        assert!(size(&compacted) < counted, "{:?}", size(&compacted));
+    }
+
+    #[test]
+    fn only_a_change_of_state_is_a_move() {
+        let task = ConversationItem::user(MessageOrigin::Task, "task");
+        let (fold, _) = Machine::start(RunRules::default(), Conversation::new(0), task);
+        let (fold, outcomes) = fold.handle(RunTime(5), Event::Tick { now: RunTime(5) });
+        assert_eq!((fold.state.run().now, outcomes.transitions), (RunTime(5), vec![]));
+        let (_, outcomes) = fold.handle(RunTime(5), Event::Interrupt { signal: Signal::Hangup });
+        let (from, event, to) = (StateKind::Preparing, EventKind::Interrupt, StateKind::Done);
+        assert_eq!(outcomes.transitions, [Transition { from, event, to }]);
+    }
+}

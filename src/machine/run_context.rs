@@ -1,0 +1,270 @@
+//! What every state carries: the rules, the clock, and what has been used so far.
+
+use std::hash::{Hash, Hasher};
+use std::ops::Deref;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::compaction_history::CompactionHistory;
+use super::deadline::{Deadline, DeadlineKind};
+use super::effect::MachineNote;
+use super::event::RequestSize;
+use super::repetition::TurnRepetition;
+use super::step::StepBuilder;
+use super::stop_reason::StopReason;
+use crate::model::{EffectId, MicroUsd, RunRules, RunTime, TimeSpan, Tokens, Usage};
+
+/// The running account of a run. All of it has a meaning in every state.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct RunContext {
+    /// The rules that the run obeys.
+    pub rules: SharedRunRules,
+    /// What time it is, as far as the machine was told.
+    pub now: RunTime,
+    /// When the run began; the total timeout counts from here.
+    pub started_at: RunTime,
+    /// The id of the next effect.
+    pub next_effect: EffectId,
+    /// Replies whose tool calls ran.
+    pub steps: u32,
+    /// Model calls that were made, each with its retries counted once.
+    pub model_calls: u32,
+    /// Requests that were sent, retries included.
+    pub requests: u32,
+    /// What the calls used.
+    pub used: BudgetUsage,
+    /// Tool calls that were denied; they are counted where they decide how the run ends.
+    #[serde(default)]
+    pub denied_calls: u32,
+    /// What happened several times in a row.
+    pub streaks: Streaks,
+    /// The compactions so far.
+    pub compactions: CompactionHistory,
+    /// The turns that repeat.
+    pub repetition: TurnRepetition,
+    /// The pieces of an answer that the output limit cut into several replies.
+    pub partial_answer: Option<Arc<str>>,
+}
+
+/// Rules shared by all states of a run; they take no part in the hash, since they never differ within a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SharedRunRules(Arc<RunRules>);
+
+/// What model calls used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct BudgetUsage {
+    /// Money; nothing when the model has no price.
+    pub cost: MicroUsd,
+    /// Input and output tokens.
+    pub tokens: Tokens,
+}
+
+/// How often something happened without anything better in between.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Streaks {
+    /// Replies that the output limit cut off.
+    pub truncated: u32,
+    /// Empty replies.
+    pub empty: u32,
+    /// Paused turns.
+    pub pauses: u32,
+    /// Replies of whose tool calls none could be run.
+    pub invalid: u32,
+    /// Final answers that were sent back.
+    pub sent_back: u32,
+    /// Final answers that did not satisfy the schema.
+    pub schema_violations: u32,
+    /// Follow-up messages; of the whole run.
+    pub follow_ups: u32,
+}
+
+impl RunContext {
+    /// Returns whether another follow-up may go before the end.
+    pub fn can_take_follow_up(&self) -> bool {
+        self.streaks.follow_ups < self.rules.bounds.follow_ups
+    }
+
+    /// Returns the account of a run that begins now.
+    pub(super) fn new(rules: RunRules) -> Self {
+        Self {
+            rules: rules.into(),
+            now: RunTime::START,
+            started_at: RunTime::START,
+            next_effect: EffectId(1),
+            steps: 0,
+            model_calls: 0,
+            requests: 0,
+            used: BudgetUsage::default(),
+            denied_calls: 0,
+            streaks: Streaks::default(),
+            compactions: CompactionHistory::default(),
+            repetition: TurnRepetition::default(),
+            partial_answer: None,
+        }
+    }
+
+    /// Returns when the run has to close so that its closing call fits into its time: a tenth of it, 30 s at the
+    /// most, is kept for that.
+    pub(super) fn closing_deadline(&self) -> Option<Deadline> {
+        let timeout = self.rules.limits.timeout?;
+        let share = timeout.fraction(1, 10).min(TimeSpan::from_secs(30));
+        let at = self.started_at.after(timeout).before(share);
+        Some(Deadline { at, kind: DeadlineKind::RunTimeout })
+    }
+
+    /// Returns when the closing call has to be over, so that the process is gone before its time is.
+    pub(super) fn end_time(&self) -> Option<RunTime> {
+        let timeout = self.rules.limits.timeout?;
+        let margin = timeout.fraction(1, 20).min(TimeSpan::from_millis(250));
+        Some(self.started_at.after(timeout).before(margin))
+    }
+
+    /// Returns the steps that count against the present limit.
+    pub(super) fn steps_since_baseline(&self) -> u32 {
+        self.steps.saturating_sub(self.rules.limit_baseline.steps)
+    }
+
+    /// Returns how a run ends whose answer is final: a denied call is no success where the user says so.
+    pub(super) fn final_stop_reason(&self) -> StopReason {
+        let denied = self.denied_calls > self.rules.limit_baseline.denied_calls;
+        if denied && self.rules.fail_on_denied {
+            StopReason::ChecksFailed
+        } else {
+            StopReason::LlmDone
+        }
+    }
+
+    /// Charges what a reply used.
+    pub(super) fn charge_usage(&mut self, usage: &Usage, out: &mut StepBuilder) {
+        let cost = self.rules.price.map_or(MicroUsd::ZERO, |price| price.cost(usage));
+        self.add_usage(BudgetUsage { cost, tokens: usage.total() }, out);
+    }
+
+    /// Charges what was used, whoever used it.
+    pub(super) fn add_usage(&mut self, spent: BudgetUsage, out: &mut StepBuilder) {
+        let before = self.used.cost;
+        self.used.cost = before + spent.cost;
+        self.used.tokens = self.used.tokens + spent.tokens;
+        if let Some(warn) = self.rules.limits.warn_at
+            && before < warn
+            && self.used.cost >= warn
+        {
+            out.add_note(MachineNote::CostWarning { cost: self.used.cost });
+        }
+    }
+
+    /// Charges a call that was sent and brought no reply: the provider has probably read it.
+    pub(super) fn charge_unanswered(&mut self, facts: &RequestSize, out: &mut StepBuilder) {
+        self.charge_usage(&facts.estimate_usage(Tokens::ZERO), out);
+    }
+}
+
+impl From<RunRules> for SharedRunRules {
+    fn from(rules: RunRules) -> Self {
+        Self(Arc::new(rules))
+    }
+}
+
+impl Deref for SharedRunRules {
+    type Target = RunRules;
+
+    fn deref(&self) -> &RunRules {
+        &self.0
+    }
+}
+
+impl Hash for SharedRunRules {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::{Step, start};
+    use crate::model::{ConversationItem, LimitBaseline, MessageOrigin, Price, RunLimits};
+
+    fn run(limits: RunLimits) -> RunContext {
+        RunContext::new(RunRules { limits, ..RunRules::default() })
+    }
+
+    fn timed(timeout: TimeSpan) -> RunContext {
+        let mut run = run(RunLimits { timeout: Some(timeout), ..RunLimits::default() });
+        run.started_at = RunTime(7);
+        run
+    }
+
+    #[test]
+    fn a_tenth_of_the_time_is_for_the_closing_call_and_half_of_that_for_the_way_out() {
+        let ends = |timeout| {
+            let run = timed(timeout);
+            (run.closing_deadline().map(|deadline| deadline.at), run.end_time())
+        };
+        let at = |span| Some(RunTime(7).after(span));
+        assert_eq!(ends(TimeSpan(1_000)), (at(TimeSpan(900)), at(TimeSpan(950))));
+        // Both within measure.
+        assert_eq!(
+            ends(TimeSpan::from_secs(600)),
+            (at(TimeSpan::from_secs(570)), at(TimeSpan::from_millis(599_750)))
+        );
+    }
+
+    #[test]
+    fn without_a_timeout_nothing_ends_by_itself() {
+        let run = run(RunLimits::default());
+        assert_eq!((run.closing_deadline(), run.end_time()), (None, None));
+    }
+
+    #[test]
+    fn a_denied_call_is_no_success_where_the_user_says_so_until_new_limits_begin() {
+        let rules = RunRules { fail_on_denied: true, ..RunRules::default() };
+        let mut run = RunContext::new(rules.clone());
+        assert_eq!(run.final_stop_reason(), StopReason::LlmDone);
+        run.denied_calls = 1;
+        assert_eq!(run.final_stop_reason(), StopReason::ChecksFailed);
+        run.rules = RunRules { fail_on_denied: false, ..rules.clone() }.into();
+        assert_eq!(run.final_stop_reason(), StopReason::LlmDone);
+        let from = LimitBaseline { denied_calls: 1, ..LimitBaseline::default() };
+        run.rules = RunRules { limit_baseline: from, ..rules }.into();
+        assert_eq!(run.final_stop_reason(), StopReason::LlmDone);
+    }
+
+    #[test]
+    fn the_user_hears_once_that_more_was_spent_than_he_wants_to_hear_of() {
+        let mut run = run(RunLimits { warn_at: Some(MicroUsd(10)), ..RunLimits::default() });
+        let mut notes = |cost| {
+            let mut out = StepBuilder::default();
+            run.add_usage(BudgetUsage { cost: MicroUsd(cost), tokens: Tokens(3) }, &mut out);
+            let state =
+                start(RunRules::default(), ConversationItem::user(MessageOrigin::Task, "task"))
+                    .state;
+            let Step { notes, .. } = out.finish(state);
+            notes
+        };
+        assert_eq!(notes(9), []);
+        assert_eq!(notes(1), [MachineNote::CostWarning { cost: MicroUsd(10) }]);
+        assert_eq!(notes(5), []);
+        assert_eq!(run.used, BudgetUsage { cost: MicroUsd(15), tokens: Tokens(9) });
+    }
+
+    #[test]
+    fn a_call_that_was_lost_costs_its_input() {
+        let price = Price {
+            input: 2_000_000,
+            output: 1,
+            cached_input: 0,
+            cache_write: 0,
+            long_input: None,
+        };
+        let mut run = RunContext::new(RunRules { price: Some(price), ..RunRules::default() });
+        let facts = RequestSize {
+            estimate: Tokens(10),
+            upper_bound: Tokens(20),
+            exchanges: 0,
+            ..RequestSize::default()
+        };
+        run.charge_unanswered(&facts, &mut StepBuilder::default());
+        assert_eq!(run.used, BudgetUsage { cost: MicroUsd(20), tokens: Tokens(10) });
+    }
+}

@@ -1,0 +1,213 @@
+//! What the result of a call says, in words for a model.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use super::error::ServerError;
+use super::tool_description::truncate;
+use crate::model::{ToolStatus, strip_terminal_codes};
+
+/// The answer to a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallResult {
+    /// How the call ended.
+    pub status: ToolStatus,
+    /// What the model is told.
+    pub text: String,
+}
+
+/// Returns what a call that was put off has to carry when it is made again: a server may do so without asking for
+/// anything, and what it gives along is nobody else's business.
+pub(super) fn retry_fields(result: &Value) -> Option<&str> {
+    let asks =
+        result.get("inputRequests").and_then(Value::as_object).is_some_and(|asks| !asks.is_empty());
+    let state = result.get("requestState").and_then(Value::as_str);
+    state.filter(|_| is_deferred(result) && !asks)
+}
+
+fn is_deferred(result: &Value) -> bool {
+    result.get("resultType").and_then(Value::as_str) == Some("input_required")
+}
+
+impl CallResult {
+    /// Reads the result of a call.
+    pub(super) fn from_result(result: &Value, most: usize) -> Self {
+        if is_deferred(result) {
+            return Self::input_required(result);
+        }
+        let content = result.get("content").and_then(Value::as_array);
+        let parts: Vec<String> = content.into_iter().flatten().map(content_text).collect();
+        let mut text = parts.join("\n");
+        // What is structured is said in words as well, by most servers.
+        let is_said = content.is_some_and(|items| items.iter().any(|item| item["type"] == "text"));
+        if let (Some(structured), false) = (result.get("structuredContent"), is_said) {
+            let gap = if text.is_empty() { "" } else { "\n" };
+            let _ = write!(text, "{gap}{structured}");
+        }
+        if text.is_empty() {
+            "[no output]".clone_into(&mut text);
+        }
+        let is_error = result.get("isError").and_then(Value::as_bool) == Some(true);
+        let status = if is_error { ToolStatus::Failed } else { ToolStatus::Ok };
+        Self { status, text: truncate(strip_terminal_codes(&text), most) }
+    }
+
+    /// Returns the answer to a call that a server wants to know more about than anybody will tell it.
+    fn input_required(result: &Value) -> Self {
+        let requests = result.get("inputRequests").and_then(Value::as_object);
+        let methods = requests.into_iter().flatten().filter_map(|(_, ask)| ask["method"].as_str());
+        let mut wanted: Vec<&str> = methods.take(5).collect();
+        wanted.dedup();
+        if wanted.is_empty() {
+            let text =
+                "The call was not completed: the server puts it off again and again.".to_owned();
+            return Self { status: ToolStatus::Failed, text };
+        }
+        let wanted = wanted.join(", ");
+        let text = format!(
+            "The call was not completed: the server asks for {wanted}, which a run without a user does not have. Give it \
+             what it needs as arguments, if it takes them."
+        );
+        Self { status: ToolStatus::Failed, text: strip_terminal_codes(&text) }
+    }
+
+    /// Returns the answer to a call that a server did not answer.
+    pub(super) fn failed(server: &str, error: &ServerError) -> Self {
+        let status = match error {
+            ServerError::TimedOut(_) => ToolStatus::TimedOut,
+            ServerError::Cancelled => ToolStatus::Interrupted,
+            _ => ToolStatus::Failed,
+        };
+        let doubt =
+            if error.may_have_run() { " The call may have had an effect or not." } else { "" };
+        let text = match error {
+            ServerError::Refused(refusal) => refusal.message.clone(),
+            error => format!("MCP server '{server}': {error}.{doubt}"),
+        };
+        Self { status, text: strip_terminal_codes(&text) }
+    }
+}
+
+/// Returns what one part of a result says. A model that reads text is told of the rest that it is there.
+fn content_text(item: &Value) -> String {
+    let text = |name: &str| item[name].as_str();
+    let kind = text("type").unwrap_or("unknown");
+    match kind {
+        "text" => text("text").unwrap_or_default().to_owned(),
+        "image" | "audio" => {
+            let mime = text("mimeType").unwrap_or("unknown type");
+            format!(
+                "[{kind}: {}, {}]",
+                inline_text(mime),
+                base64_size(text("data").unwrap_or_default())
+            )
+        }
+        "resource_link" => {
+            let what = text("description").or(text("title")).or(text("name")).unwrap_or_default();
+            format!(
+                "[link: {} {}]",
+                inline_text(text("uri").unwrap_or_default()),
+                inline_text(what)
+            )
+        }
+        "resource" => {
+            let resource = &item["resource"];
+            let uri = inline_text(resource["uri"].as_str().unwrap_or_default());
+            match (resource["text"].as_str(), resource["blob"].as_str()) {
+                (Some(text), _) => format!("[resource: {uri}]\n{text}"),
+                (None, Some(blob)) => format!("[resource: {uri}, {}]", base64_size(blob)),
+                (None, None) => format!("[resource: {uri}]"),
+            }
+        }
+        other => format!("[content of an unknown kind: {}]", inline_text(other)),
+    }
+}
+
+/// Returns how much there is of something in Base64.
+fn base64_size(data: &str) -> String {
+    let trimmed = data.trim_end_matches('=');
+    let is_valid = data.len().is_multiple_of(4)
+        && data.len() - trimmed.len() <= 2
+        && trimmed.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/-_".contains(&byte));
+    match is_valid {
+        true => format!("{} bytes, not shown", trimmed.len() * 3 / 4),
+        false => "damaged".to_owned(),
+    }
+}
+
+/// Returns a text that stands within a line.
+fn inline_text(text: &str) -> String {
+    text.chars().take(300).map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn text(result: &Value) -> String {
+        let answer = CallResult::from_result(result, 1_000);
+        assert_eq!(answer.status, ToolStatus::Ok);
+        answer.text
+    }
+
+    /// Fault M12.
+    #[test]
+    fn every_kind_of_content_becomes_words() {
+        let content = json!({ "content": [
+            { "type": "text", "text": "a\u{1b}[31mb" },
+            { "type": "image", "mimeType": "image/png", "data": "AAAA" },
+            { "type": "audio", "mimeType": "audio/wav", "data": "A=A" },
+            { "type": "resource_link", "uri": "file:///a", "name": "n" },
+            { "type": "resource", "resource": { "uri": "file:///b", "text": "B" } },
+            { "type": "resource", "resource": { "uri": "file:///c", "blob": "AAA=" } },
+            { "type": "hologram" },
+            7,
+        ]});
+        let expected = "ab\n[image: image/png, 3 bytes, not shown]\n[audio: audio/wav, damaged]\n\
+                        [link: file:///a n]\n[resource: file:///b]\nB\n[resource: file:///c, 2 bytes, not shown]\n\
+                        [content of an unknown kind: hologram]\n[content of an unknown kind: unknown]";
+        assert_eq!(text(&content), expected);
+    }
+
+    /// Fault M12.
+    #[test]
+    fn a_result_is_never_larger_than_it_may_be() {
+        let image = json!({ "type": "image", "mimeType": "x", "data": "A".repeat(50 << 20) });
+        assert_eq!(text(&json!({ "content": [image] })), "[image: x, 39321600 bytes, not shown]");
+        let long = json!({ "content": [{ "type": "text", "text": "é".repeat(9_000) }] });
+        assert_eq!(text(&long).len(), 1_000 + "…".len());
+    }
+
+    #[test]
+    fn what_is_structured_is_told_where_nothing_else_is() {
+        let structured = json!({ "n": [1, 2] });
+        assert_eq!(
+            text(&json!({ "content": [], "structuredContent": structured })),
+            r#"{"n":[1,2]}"#
+        );
+        let both = json!({ "content": [{ "type": "text", "text": "1 and 2" }], "structuredContent": structured });
+        assert_eq!(text(&both), "1 and 2");
+        assert_eq!(text(&json!({})), "[no output]");
+    }
+
+    /// Fault M12.
+    #[test]
+    fn an_error_of_a_tool_is_a_failed_call() {
+        let error = json!({ "content": [{ "type": "text", "text": "no" }], "isError": true });
+        let failed = CallResult { status: ToolStatus::Failed, text: "no".to_owned() };
+        assert_eq!(CallResult::from_result(&error, 100), failed);
+    }
+
+    /// Fault M11.
+    #[test]
+    fn what_a_server_asks_for_is_refused() {
+        let wanting = json!({ "resultType": "input_required", "inputRequests": {
+            "a": { "method": "sampling/createMessage" }, "b": { "method": "sampling/createMessage" } } });
+        let answer = CallResult::from_result(&wanting, 1_000);
+        assert_eq!(answer.status, ToolStatus::Failed);
+        assert!(answer.text.contains("asks for sampling/createMessage, which"), "{}", answer.text);
+    }
+}

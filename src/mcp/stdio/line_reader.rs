@@ -1,0 +1,78 @@
+//! Lines of bounded length.
+
+use std::io::{self, BufRead, BufReader, Read};
+
+/// Reads lines, but none that is too long.
+pub(super) struct LineReader<R> {
+    reader: BufReader<R>,
+    pub max_bytes: usize,
+}
+
+/// What was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LineResult {
+    /// A line, without its end.
+    Line,
+    /// A line that is longer than it may be; its rest is still to come.
+    TooLong,
+    /// Nothing: there is no more.
+    End,
+}
+
+impl<R: Read> LineReader<R> {
+    pub(super) fn new(reader: R, longest: usize) -> Self {
+        Self { reader: BufReader::with_capacity(64 << 10, reader), max_bytes: longest }
+    }
+
+    /// Reads the next line in the place of the last one. A line that nothing ends is none.
+    pub(super) fn next(&mut self, line: &mut Vec<u8>) -> io::Result<LineResult> {
+        line.clear();
+        loop {
+            let piece = match self.reader.fill_buf() {
+                Ok(piece) => piece,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            if piece.is_empty() {
+                return Ok(LineResult::End);
+            }
+            let end = memchr::memchr(b'\n', piece);
+            line.extend_from_slice(&piece[..end.unwrap_or(piece.len())]);
+            let used = end.map_or(piece.len(), |end| end + 1);
+            self.reader.consume(used);
+            if line.len() > self.max_bytes {
+                return Ok(LineResult::TooLong);
+            }
+            if end.is_some() {
+                return Ok(LineResult::Line);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &[u8], longest: usize) -> Vec<(LineResult, String)> {
+        let (mut lines, mut line, mut read) =
+            (LineReader::new(text, longest), Vec::new(), Vec::new());
+        loop {
+            let got = lines.next(&mut line).unwrap();
+            if got != LineResult::Line {
+                read.push((got, String::new()));
+                return read;
+            }
+            read.push((got, String::from_utf8(line.clone()).unwrap()));
+        }
+    }
+
+    /// Fault M6.
+    #[test]
+    fn a_line_has_an_end_or_is_too_long() {
+        let line = |text: &str| (LineResult::Line, text.to_owned());
+        let end = (LineResult::End, String::new());
+        assert_eq!(read(b"a\n\nbc\nd", 2), [line("a"), line(""), line("bc"), end]);
+        assert_eq!(read(&vec![b'x'; 1 << 20], 1 << 10), [(LineResult::TooLong, String::new())]);
+    }
+}

@@ -1,0 +1,61 @@
+//! Reading what a server says.
+
+use std::io::PipeReader;
+use std::sync::Arc;
+
+use super::line_reader::{LineReader, LineResult};
+use super::{EXIT_TIMEOUT, StdioState};
+use crate::exec::ChildCommand;
+use crate::mcp::error::ServerError;
+use crate::mcp::message::ServerMessage;
+
+/// Reads what a server says, until it says nothing more or too much.
+pub(super) struct StdoutReader {
+    pub shared: Arc<StdioState>,
+    pub process: Arc<ChildCommand>,
+    pub lines: LineReader<PipeReader>,
+    /// How many lines in a row may be no messages.
+    pub max_invalid_lines: usize,
+}
+
+impl StdoutReader {
+    pub(super) fn run(mut self) {
+        let misbehaved = self.read_messages().map(ServerError::Misbehaved);
+        let error = misbehaved.unwrap_or_else(|| {
+            let end = self.process.wait(EXIT_TIMEOUT);
+            // What it has said last may still be on its way; somebody else may hold the way open.
+            self.shared.stderr_closed.wait_for(EXIT_TIMEOUT);
+            ServerError::Exited { end, stderr: self.shared.stderr_tail() }
+        });
+        self.shared.end(&error);
+        self.process.stop();
+    }
+
+    /// Returns what a server did for which it is ended; none when it has ended by itself.
+    fn read_messages(&mut self) -> Option<String> {
+        let (mut line, mut noise) = (Vec::new(), 0);
+        loop {
+            match self.lines.next(&mut line) {
+                Ok(LineResult::Line) => {}
+                Ok(LineResult::TooLong) => {
+                    let longest = self.lines.max_bytes;
+                    return Some(format!("sent a message of more than {longest} bytes"));
+                }
+                Ok(LineResult::End) | Err(_) => return None,
+            }
+            let Some(said) = ServerMessage::parse(&line) else {
+                noise += 1;
+                if noise > self.max_invalid_lines {
+                    return Some(format!("wrote {noise} lines in a row that are no messages"));
+                }
+                continue;
+            };
+            noise = 0;
+            for said in said {
+                self.shared.dispatch(said);
+            }
+            // A large message is not kept in memory for the small ones that follow.
+            line.shrink_to(64 << 10);
+        }
+    }
+}

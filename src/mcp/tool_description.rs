@@ -1,0 +1,265 @@
+//! The tools of a server as they are taken over: filtered, named, capped.
+//!
+//! A list of tools is text from somebody else that goes into every request to a model, so each part of it has a limit,
+//! and what goes beyond is cut or left out, and said.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+use super::http::{self, MirroredArgument};
+use super::settings::{ServerLimits, ToolFilter};
+use super::tool::ToolHints;
+use crate::model::{Digest, strip_terminal_codes};
+
+/// A tool as a server describes it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct ToolDescription {
+    /// Its name on the server.
+    pub remote: String,
+    /// What it does.
+    pub description: String,
+    /// The schema of its arguments.
+    pub schema: Value,
+    /// How many bytes that is.
+    pub schema_size: usize,
+    /// What the server says of its effects.
+    pub hints: ToolHints,
+    /// Which of its arguments are repeated in headers, where there are headers.
+    pub mirrors: Vec<MirroredArgument>,
+}
+
+/// The longest name that all providers take.
+const MAX_NAME: usize = 64;
+
+/// The longest name that a server may give.
+const MAX_REMOTE_NAME: usize = 128;
+
+/// How many tools that are left out are named.
+const MAX_NAMED: usize = 3;
+
+/// Returns the tools of a list that are used, in their order, and what was left out of them.
+pub(super) fn select_tools(
+    items: Vec<Value>,
+    filter: &ToolFilter,
+    caps: &ServerLimits,
+) -> (Vec<ToolDescription>, Vec<String>) {
+    let (mut tools, mut refused, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
+    let (mut size, mut surplus) = (0, 0);
+    for item in items {
+        let name = item.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        if !name.is_empty() && !filter.allows(&name) {
+            continue;
+        }
+        match ToolDescription::parse(item, &name, caps) {
+            Err(why) => refused.push((name, why)),
+            Ok(_) if seen.contains(&name) => refused.push((name, "its name stands twice".into())),
+            // The first that has no room ends the list: what comes later is not chosen by its size.
+            Ok(tool)
+                if surplus > 0
+                    || tools.len() == caps.tools
+                    || size + tool.size() > caps.list_bytes =>
+            {
+                surplus += 1;
+            }
+            Ok(tool) => {
+                seen.insert(name);
+                size += tool.size();
+                tools.push(tool);
+            }
+        }
+    }
+    let mut notes = Vec::new();
+    if surplus > 0 {
+        let used = tools.len();
+        notes.push(format!(
+            "only the first {used} tools are used and {surplus} are left out, since all of them go into every request; \
+             choose with `enabled_tools`"
+        ));
+    }
+    if !refused.is_empty() {
+        let named = refused.iter().take(MAX_NAMED);
+        let named: Vec<_> =
+            named.map(|(name, why)| format!("{} ({why})", shorten_name(name))).collect();
+        let more = match refused.len().saturating_sub(MAX_NAMED) {
+            0 => String::new(),
+            more => format!(", and {more} more"),
+        };
+        notes.push(format!("these tools are left out: {}{more}", named.join(", ")));
+    }
+    (tools, notes)
+}
+
+impl ToolDescription {
+    fn parse(mut item: Value, name: &str, caps: &ServerLimits) -> Result<Self, String> {
+        if name.is_empty() {
+            return Err("it has no name".to_owned());
+        }
+        if name.len() > MAX_REMOTE_NAME || name.chars().any(char::is_control) {
+            return Err("its name is too long, or not for people".to_owned());
+        }
+        // Tasks are not announced, and whoever has not announced them must not begin one.
+        if item["execution"]["taskSupport"].as_str() == Some("required") {
+            return Err("it runs as a task only".to_owned());
+        }
+        let Some(Value::Object(mut schema)) = item.get_mut("inputSchema").map(Value::take) else {
+            return Err("it does not say what its arguments are".to_owned());
+        };
+        match schema.entry("type").or_insert_with(|| "object".into()) {
+            Value::String(kind) if kind == "object" => {}
+            _ => return Err("its arguments are no object".to_owned()),
+        }
+        let schema = Value::Object(schema);
+        let schema_size = schema.to_string().len();
+        if schema_size > caps.schema_bytes {
+            return Err(format!("the schema of its arguments has {schema_size} bytes"));
+        }
+        let text = |value: Option<&Value>| value.and_then(Value::as_str).map(strip_terminal_codes);
+        let description = text(item.get("description")).or_else(|| text(item.get("title")));
+        Ok(Self {
+            remote: name.to_owned(),
+            description: truncate(description.unwrap_or_default(), caps.description_bytes),
+            mirrors: http::mirrored_arguments(&schema)?,
+            schema,
+            schema_size,
+            hints: ToolHints::from_annotations(item.get("annotations")),
+        })
+    }
+
+    /// Returns how many bytes it says of itself.
+    fn size(&self) -> usize {
+        self.remote.len() + self.description.len() + self.schema_size
+    }
+}
+
+/// Returns a name for a tool that all providers take and that no other tool has.
+pub(super) fn unique_name(server: &str, remote: &str, taken: &mut HashSet<String>) -> String {
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let name: String =
+        format!("mcp_{server}_{remote}").chars().map(|c| if fits(c) { c } else { '_' }).collect();
+    let name = if name.len() > MAX_NAME || taken.contains(&name) {
+        // The beginning is for people, the end tells it from others.
+        let digest = Digest::of(server).with_digest(Digest::of(remote)).to_string();
+        let end = &digest[..digest.len().min(8)];
+        format!("{}_{end}", &name[..name.len().min(MAX_NAME - end.len() - 1)])
+    } else {
+        name
+    };
+    taken.insert(name.clone());
+    name
+}
+
+fn shorten_name(name: &str) -> String {
+    match name {
+        "" => "one".to_owned(),
+        name => format!("`{}`", name.chars().take(40).collect::<String>().escape_debug()),
+    }
+}
+
+/// Returns a text of so many bytes at the most.
+pub(super) fn truncate(mut text: String, most: usize) -> String {
+    if text.len() > most {
+        let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn tool(name: &str) -> Value {
+        json!({ "name": name, "description": "d", "inputSchema": { "type": "object" } })
+    }
+
+    fn names(items: Vec<Value>, caps: &ServerLimits) -> (Vec<String>, Vec<String>) {
+        let (tools, notes) = select_tools(items, &ToolFilter::default(), caps);
+        (tools.into_iter().map(|tool| tool.remote).collect(), notes)
+    }
+
+    /// Fault M10.
+    #[test]
+    fn what_is_hostile_is_left_out_and_said() {
+        let mut long = tool("long");
+        long["inputSchema"]["description"] = "x".repeat(100_000).into();
+        let items = vec![
+            tool("good"),
+            tool("good"),
+            json!({ "name": "bare" }),
+            json!({ "name": "list", "inputSchema": { "type": "array" } }),
+            json!({ "name": "task", "inputSchema": {}, "execution": { "taskSupport": "required" } }),
+            tool("\u{1b}[31m"),
+            tool(""),
+            json!("no tool"),
+            long,
+        ];
+        let (names, notes) = names(items, &ServerLimits::default());
+        assert_eq!(names, ["good"]);
+        let expected = "these tools are left out: `good` (its name stands twice), `bare` (it does not say what its \
+                        arguments are), `list` (its arguments are no object), and 5 more";
+        assert_eq!(notes, [expected]);
+    }
+
+    /// It says which dialect the schema is in.
+    #[test]
+    fn the_dialect_of_a_schema_stays_in_it() {
+        let mut tool = tool("a");
+        tool["inputSchema"]["$schema"] = "http://json-schema.org/draft-07/schema#".into();
+        let schema = tool["inputSchema"].clone();
+        let (tools, _) = select_tools(vec![tool], &ToolFilter::default(), &ServerLimits::default());
+        assert_eq!(tools[0].schema, schema);
+    }
+
+    /// Fault M10.
+    #[test]
+    fn there_are_only_so_many_tools_and_each_says_only_so_much() {
+        let items = (0..10_000).map(|n| tool(&format!("t{n}"))).collect();
+        let (used, notes) = names(items, &ServerLimits::default());
+        assert_eq!(used.len(), 256);
+        assert!(notes[0].contains("9744 are left out"), "{notes:?}");
+        let long = |name: String| {
+            let mut tool = tool(&name);
+            tool["description"] = "x".repeat(4 << 10).into();
+            tool
+        };
+        let items = (0..100).map(|n| long(format!("t{n}"))).chain([tool("small")]).collect();
+        let (used, notes) = names(items, &ServerLimits::default());
+        assert_eq!((used.len(), used.last().unwrap().as_str()), (63, "t62"));
+        assert!(notes[0].contains("38 are left out"), "{notes:?}");
+        let mut wordy = tool("wordy");
+        wordy["description"] = "é".repeat(5 << 20).into();
+        let (tools, _) =
+            select_tools(vec![wordy], &ToolFilter::default(), &ServerLimits::default());
+        assert_eq!(tools[0].description.len(), (4 << 10) + "…".len());
+    }
+
+    #[test]
+    fn a_tool_that_is_filtered_out_takes_no_room() {
+        let filter = ToolFilter { enabled: Some(vec!["b*".to_owned()]), disabled: Vec::new() };
+        let caps = ServerLimits { tools: 1, ..ServerLimits::default() };
+        let (tools, notes) = select_tools(vec![tool("a"), tool("b1")], &filter, &caps);
+        assert_eq!((tools[0].remote.as_str(), notes.len()), ("b1", 0));
+    }
+
+    /// Fault M10.
+    #[test]
+    fn names_are_plain_short_and_never_the_same() {
+        let mut taken = HashSet::new();
+        let mut named = |server: &str, tool: &str| unique_name(server, tool, &mut taken);
+        assert_eq!(named("git", "log"), "mcp_git_log");
+        assert_eq!(named("git", "a.b c"), "mcp_git_a_b_c");
+        let others = [
+            named("git", "a_b_c"),
+            named("a", "b_c"),
+            named("a_b", "c"),
+            named("x", &"y".repeat(100)),
+            named("x", &"y".repeat(101)),
+        ];
+        assert!(others.iter().all(|name| name.len() <= 64 && name.is_ascii()), "{others:?}");
+        assert_eq!(taken.len(), 7);
+    }
+}

@@ -1,0 +1,122 @@
+//! What adapters have to tell while an effect is under way.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::{CallId, TimeSpan};
+
+/// Something worth telling that is no event of the machine. Losing one changes nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EffectNotice {
+    /// A hook came back.
+    Hook(HookRun),
+    /// How far something long has come; a newer one replaces it.
+    Progress {
+        /// What is going on.
+        text: Arc<str>,
+    },
+    /// The run goes on, but somebody should know: a server was lost, say.
+    Warning {
+        /// What somebody should know.
+        text: Arc<str>,
+    },
+}
+
+/// One run of one hook.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HookRun {
+    /// The name that the configuration gives it.
+    pub name: Arc<str>,
+    /// Where it is hooked in.
+    pub point: HookPoint,
+    /// How it ended.
+    pub outcome: HookOutcome,
+    /// How long it ran.
+    #[serde(rename = "took")]
+    pub duration: TimeSpan,
+    /// The tool call that it belongs to, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<CallId>,
+    /// What it said, when that is worth telling.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "said")]
+    pub message: Option<Arc<str>>,
+}
+
+/// How a hook ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HookOutcome {
+    /// It had no objection.
+    Passed,
+    /// It said no.
+    Blocked,
+    /// It could not be run, or failed.
+    Failed,
+    /// It ran into its time limit.
+    TimedOut,
+}
+
+/// A point at which hooks run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HookPoint {
+    /// A session begins.
+    SessionStart,
+    /// The model is about to be called.
+    PreLlmCall,
+    /// The model has answered.
+    PostLlmCall,
+    /// A tool is about to run.
+    PreToolUse,
+    /// A tool has run.
+    PostToolUse,
+    /// A tool has changed a file.
+    PostEdit,
+    /// The context is about to be compacted.
+    PreCompact,
+    /// The context was compacted.
+    PostCompact,
+    /// The run is about to end with an answer.
+    Stop,
+    /// A session ends.
+    SessionEnd,
+    /// Something failed.
+    OnError,
+}
+
+impl HookPoint {
+    /// Every point.
+    pub const ALL: [Self; 11] = [
+        Self::SessionStart,
+        Self::PreLlmCall,
+        Self::PostLlmCall,
+        Self::PreToolUse,
+        Self::PostToolUse,
+        Self::PostEdit,
+        Self::PreCompact,
+        Self::PostCompact,
+        Self::Stop,
+        Self::SessionEnd,
+        Self::OnError,
+    ];
+
+    /// Returns the name that configuration and events use.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::SessionStart => "session_start",
+            Self::PreLlmCall => "pre_llm_call",
+            Self::PostLlmCall => "post_llm_call",
+            Self::PreToolUse => "pre_tool_use",
+            Self::PostToolUse => "post_tool_use",
+            Self::PostEdit => "post_edit",
+            Self::PreCompact => "pre_compact",
+            Self::PostCompact => "post_compact",
+            Self::Stop => "stop",
+            Self::SessionEnd => "session_end",
+            Self::OnError => "on_error",
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Hands that work on the spot, for tests and benchmarks: no threads, and time that passes only by waiting.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::executor::{DriverInput, EffectTask, Executor};
+use crate::machine::Deadline;
+use crate::model::{RunTime, TimeSpan};
+use crate::port::{CancellationToken, Clock, EffectContext, Sleep};
+
+/// Works on the spot. A piece of work that waits arrives so much later; deadlines before that come first.
+#[derive(Default)]
+pub struct InlineExecutor {
+    clock: Arc<VirtualClock>,
+    scheduled: BinaryHeap<Reverse<ScheduledInput>>,
+    next_order: u64,
+}
+
+/// A clock that goes on only when everybody waits.
+#[derive(Debug, Default)]
+pub struct VirtualClock(AtomicU64);
+
+struct ScheduledInput {
+    at: RunTime,
+    order: u64,
+    input: DriverInput,
+}
+
+impl InlineExecutor {
+    /// Returns hands whose clock begins at zero.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Returns hands whose clock goes on from this time: where a stored session stands.
+    pub fn resume(from: RunTime) -> Self {
+        let inline = Self::default();
+        inline.clock.advance(from);
+        inline
+    }
+
+    /// Puts something into the inbox that arrives at a certain time.
+    pub fn schedule(&mut self, at: RunTime, arrival: DriverInput) {
+        let order = self.next_order;
+        self.next_order += 1;
+        self.scheduled.push(Reverse(ScheduledInput { at, order, input: arrival }));
+    }
+}
+
+impl Executor for InlineExecutor {
+    fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.clock) as Arc<dyn Clock>
+    }
+
+    fn start(&mut self, work: EffectTask) {
+        let desk = Arc::new(InlineTask { started_at: self.clock.now(), ..InlineTask::default() });
+        let (voice, line, id) = (Arc::clone(&desk), Arc::clone(&desk), work.id);
+        let line = move |word| line.send(DriverInput::from_message(id, word));
+        let scope = EffectContext::new(work.cancel, Arc::clone(&desk) as Arc<dyn Sleep>)
+            .with_notices(Arc::new(move |notice| voice.send(DriverInput::Notice { id, notice })))
+            .with_messages(Arc::new(line));
+        let last = (work.run)(&scope, &|arrival| desk.send(arrival));
+        desk.send(last);
+        for (at, arrival) in std::mem::take(&mut *desk.inputs()) {
+            self.schedule(at, arrival);
+        }
+    }
+
+    fn wait_input(&mut self, deadline: Option<Deadline>) -> Option<DriverInput> {
+        let arrives = self.scheduled.peek().map(|Reverse(next)| next.at);
+        let due = deadline.map(|deadline| deadline.at);
+        match (arrives, due) {
+            (Some(at), due) if due.is_none_or(|due| at < due) => {
+                self.clock.advance(at);
+                self.scheduled.pop().map(|Reverse(next)| next.input)
+            }
+            (_, Some(due)) => {
+                self.clock.advance(due);
+                None
+            }
+            (_, None) => None,
+        }
+    }
+
+    fn try_input(&mut self) -> Option<DriverInput> {
+        let is_due = self.scheduled.peek().is_some_and(|Reverse(next)| next.at <= self.clock.now());
+        if is_due { self.scheduled.pop().map(|Reverse(next)| next.input) } else { None }
+    }
+
+    fn wait_idle(&mut self, _: TimeSpan) -> bool {
+        self.scheduled.clear();
+        true
+    }
+}
+
+impl VirtualClock {
+    fn advance(&self, to: RunTime) {
+        self.0.fetch_max(to.0, Ordering::Relaxed);
+    }
+}
+
+impl Clock for VirtualClock {
+    fn now(&self) -> RunTime {
+        RunTime(self.0.load(Ordering::Relaxed))
+    }
+
+    /// The time of day counts from a fixed moment, so that two runs write the same.
+    fn wall_time(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(1_700_000_000) + Duration::from_micros(self.now().0)
+    }
+}
+
+/// Where a piece of work is done: it counts how long the work has waited, and collects what arrives meanwhile.
+#[derive(Default)]
+struct InlineTask {
+    started_at: RunTime,
+    waited: AtomicU64,
+    inputs: Mutex<Vec<(RunTime, DriverInput)>>,
+}
+
+impl InlineTask {
+    fn send(&self, arrival: DriverInput) {
+        let at = self.started_at.after(TimeSpan(self.waited.load(Ordering::Relaxed)));
+        self.inputs().push((at, arrival));
+    }
+
+    fn inputs(&self) -> MutexGuard<'_, Vec<(RunTime, DriverInput)>> {
+        self.inputs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sleep for InlineTask {
+    fn sleep(&self, span: TimeSpan, cancel: &CancellationToken) -> bool {
+        self.waited.fetch_add(span.0, Ordering::Relaxed);
+        cancel.is_cancelled()
+    }
+}
+
+impl PartialEq for ScheduledInput {
+    fn eq(&self, other: &Self) -> bool {
+        (self.at, self.order) == (other.at, other.order)
+    }
+}
+
+impl Eq for ScheduledInput {}
+
+impl PartialOrd for ScheduledInput {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for ScheduledInput {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.order).cmp(&(other.at, other.order))
+    }
+}

@@ -1,0 +1,234 @@
+//! Hands that work on threads: one for each call in flight, which the next call uses again, and a pool for tools.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
+use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
+
+use super::executor::{DriverInput, EffectTask, Executor, TaskThread};
+use crate::machine::Deadline;
+use crate::model::TimeSpan;
+use crate::port::{CancellationToken, Clock, EffectContext, Sleep};
+
+/// Works on threads, and hears of everything through one inbox.
+pub struct ThreadExecutor {
+    clock: Arc<dyn Clock>,
+    inbox: Receiver<DriverInput>,
+    sender: DriverInputSender,
+    call_thread: Option<CallThread>,
+    pool: Option<ThreadPool>,
+    pool_size: usize,
+    /// Every piece of work holds a sender; when all are gone, nothing runs any more.
+    running: (Sender<()>, Receiver<()>),
+}
+
+/// The way into the driver's inbox, for whoever has something to tell it.
+#[derive(Clone)]
+pub struct DriverInputSender(Sender<DriverInput>);
+
+/// The longest wait at a time. A deadline counts through a suspend, the wait for it doesn't; so it is looked at again.
+const MAX_WAIT: Duration = Duration::from_secs(30);
+
+/// Workers beyond the number of tools that may run together, for those that never come back.
+const SPARE_WORKERS: usize = 4;
+
+impl ThreadExecutor {
+    /// Returns hands that run so many tools at a time.
+    pub fn new(clock: Arc<dyn Clock>, parallel: u32) -> Self {
+        let (post, inbox) = unbounded();
+        Self {
+            clock,
+            inbox,
+            sender: DriverInputSender(post),
+            call_thread: None,
+            pool: None,
+            pool_size: parallel.clamp(1, 64) as usize + SPARE_WORKERS,
+            running: crossbeam_channel::bounded(0),
+        }
+    }
+
+    /// Returns the way into the inbox.
+    pub fn inbox(&self) -> DriverInputSender {
+        self.sender.clone()
+    }
+
+    /// Does something on a thread of its own: that of the call before, unless that one is still at it.
+    fn run_on_call_thread(&mut self, body: ThreadTask) -> Result<(), String> {
+        let body = match self.call_thread.as_ref().filter(|caller| caller.is_free()) {
+            Some(caller) => match caller.send(body) {
+                Ok(()) => return Ok(()),
+                Err(body) => body,
+            },
+            None => body,
+        };
+        let caller = CallThread::start(body);
+        self.call_thread =
+            Some(caller.map_err(|error| format!("could not start a thread: {error}"))?);
+        Ok(())
+    }
+
+    /// Does something on the pool; that is made when the first tool runs, since many runs have none. It is smaller if the
+    /// system has few threads. Without any, the thread of the calls does it.
+    fn run_on_pool(&mut self, body: ThreadTask) -> Result<(), String> {
+        if self.pool.is_none() {
+            let sizes = std::iter::successors(Some(self.pool_size), |size| Some(size / 2));
+            self.pool = sizes.take_while(|size| *size > 0).find_map(|size| build_pool(size).ok());
+        }
+        match &self.pool {
+            Some(pool) => {
+                pool.spawn(body);
+                Ok(())
+            }
+            None => self.run_on_call_thread(body),
+        }
+    }
+}
+
+fn build_pool(threads: usize) -> Result<ThreadPool, ThreadPoolBuildError> {
+    ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .thread_name(|index| format!("tool-{index}"))
+        // Without a handler a panic that slips through would end the process.
+        .panic_handler(|panic| log::error!("a tool thread broke down: {}", panic_message(&*panic)))
+        .build()
+}
+
+/// Something that is done on another thread.
+type ThreadTask = Box<dyn FnOnce() + Send>;
+
+/// A thread for one call after the other. It ends when nobody has a call for it any more.
+struct CallThread {
+    tasks: Sender<ThreadTask>,
+    is_busy: Arc<AtomicBool>,
+}
+
+impl CallThread {
+    fn start(first: ThreadTask) -> std::io::Result<Self> {
+        let (next, bodies) = crossbeam_channel::bounded::<ThreadTask>(1);
+        let is_busy = Arc::new(AtomicBool::new(true));
+        let busy = Arc::clone(&is_busy);
+        let work = move || {
+            first();
+            busy.store(false, Ordering::Release);
+            for body in bodies {
+                body();
+                busy.store(false, Ordering::Release);
+            }
+        };
+        thread::Builder::new().name("call".to_owned()).spawn(work)?;
+        Ok(Self { tasks: next, is_busy })
+    }
+
+    fn is_free(&self) -> bool {
+        !self.is_busy.load(Ordering::Acquire)
+    }
+
+    /// Hands over something to do, or gives it back.
+    fn send(&self, body: ThreadTask) -> Result<(), ThreadTask> {
+        self.is_busy.store(true, Ordering::Release);
+        self.tasks.send(body).map_err(crossbeam_channel::SendError::into_inner)
+    }
+}
+
+impl DriverInputSender {
+    /// Puts something into the inbox. Nobody reads it any more when the run is over, and that is fine.
+    pub fn send(&self, arrival: DriverInput) {
+        let _ = self.0.send(arrival);
+    }
+}
+
+impl Executor for ThreadExecutor {
+    fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.clock)
+    }
+
+    fn start(&mut self, work: EffectTask) {
+        let EffectTask { id, thread: lane, cancel, run, on_failure: lost } = work;
+        let (post, alive) = (self.sender.clone(), self.running.0.clone());
+        let lost = Arc::new(std::sync::Mutex::new(Some(lost)));
+        let tell = {
+            let (post, lost) = (post.clone(), Arc::clone(&lost));
+            move |why: &str| {
+                if let Some(lost) = lost.lock().ok().and_then(|mut lost| lost.take()) {
+                    post.send(lost(why));
+                }
+            }
+        };
+        let on_panic = tell.clone();
+        let body = move || {
+            let ear = post.clone();
+            let voice = Arc::new(move |notice| ear.send(DriverInput::Notice { id, notice }));
+            let mouth = post.clone();
+            let line = Arc::new(move |word| mouth.send(DriverInput::from_message(id, word)));
+            let scope = real_time_context(cancel).with_notices(voice).with_messages(line);
+            let deliver = |arrival| post.send(arrival);
+            match catch_unwind(AssertUnwindSafe(|| run(&real_time_context, &deliver))) {
+                Ok(arrival) => post.send(arrival),
+                Err(panic) => on_panic(&format!("internal error: {}", panic_message(&*panic))),
+            }
+            drop(alive);
+        };
+        let started = match lane {
+            TaskThread::Dedicated => self.run_on_call_thread(Box::new(body)),
+            TaskThread::Pool => self.run_on_pool(Box::new(body)),
+        };
+        if let Err(why) = started {
+            tell(&why);
+        }
+    }
+
+    fn wait_input(&mut self, deadline: Option<Deadline>) -> Option<DriverInput> {
+        loop {
+            let left = deadline.map(|deadline| deadline.at.since(self.clock.now()));
+            if left == Some(TimeSpan::ZERO) {
+                return self.try_input();
+            }
+            let most = left.map_or(MAX_WAIT, |left| Duration::from(left).min(MAX_WAIT));
+            match self.inbox.recv_deadline(Instant::now() + most) {
+                Ok(arrival) => return Some(arrival),
+                Err(RecvTimeoutError::Timeout) => {}
+                // The driver's own way in is never dropped before the driver.
+                Err(RecvTimeoutError::Disconnected) => return None,
+            }
+        }
+    }
+
+    fn try_input(&mut self) -> Option<DriverInput> {
+        self.inbox.try_recv().ok()
+    }
+
+    fn wait_idle(&mut self, grace: TimeSpan) -> bool {
+        let (sender, _) = crossbeam_channel::bounded(0);
+        drop(std::mem::replace(&mut self.running.0, sender));
+        let gone = self.running.1.recv_timeout(grace.into());
+        gone == Err(RecvTimeoutError::Disconnected)
+    }
+}
+
+/// Returns a scope that waits in real time, and to which nobody listens.
+pub fn real_time_context(cancel: CancellationToken) -> EffectContext {
+    EffectContext::new(cancel, Arc::new(RealTimeSleep))
+}
+
+/// Waits in real time.
+struct RealTimeSleep;
+
+impl Sleep for RealTimeSleep {
+    fn sleep(&self, span: TimeSpan, cancel: &CancellationToken) -> bool {
+        cancel.wait_for(span.into())
+    }
+}
+
+/// Returns what a panic said.
+fn panic_message(panic: &(dyn Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("a panic without a message")
+}

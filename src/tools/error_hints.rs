@@ -1,0 +1,88 @@
+//! What helps a model that has made a mistake.
+
+use crate::workspace::{FileError, RelPath, WorkspaceRoot, escape_name};
+
+/// Returns what went wrong with a file; where there is none of that name, also which ones there are.
+pub(super) fn describe_missing(root: &WorkspaceRoot, error: &FileError) -> String {
+    let FileError::Missing(path) = error else { return error.to_string() };
+    match similar_names(root, path) {
+        Some(similar) => format!("{error}. {similar}"),
+        None => error.to_string(),
+    }
+}
+
+/// Entries of a folder that are looked at for similar names.
+const MAX_ENTRIES: usize = 2_000;
+
+/// Names that are offered.
+const MAX_SUGGESTIONS: usize = 3;
+
+fn similar_names(root: &WorkspaceRoot, path: &RelPath) -> Option<String> {
+    let (parent, name) = (path.parent()?, path.name()?);
+    if !root.exists(&parent) {
+        return Some(format!("The directory '{parent}' does not exist either"));
+    }
+    let (entries, _) = root.list(&parent, MAX_ENTRIES).ok()?;
+    let name = name.to_string_lossy().to_lowercase();
+    let mut near: Vec<(usize, String)> = entries
+        .iter()
+        .map(|entry| (edit_distance(&name, &entry.name.to_string_lossy().to_lowercase()), entry))
+        .filter(|(distance, _)| *distance <= 2.max(name.chars().count() / 3))
+        .map(|(distance, entry)| {
+            (distance, escape_name(parent.join(&entry.name).as_path().as_os_str()))
+        })
+        .collect();
+    near.sort();
+    near.truncate(MAX_SUGGESTIONS);
+    let names: Vec<String> = near.into_iter().map(|(_, name)| format!("'{name}'")).collect();
+    (!names.is_empty()).then(|| format!("Did you mean {}?", names.join(" or ")))
+}
+
+/// Returns how many characters have to be changed, added or removed to get from one text to the other.
+fn edit_distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().take(256).collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().take(256).enumerate() {
+        let mut corner = i;
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let changed = corner + usize::from(x != *y);
+            corner = row[j + 1];
+            row[j + 1] = changed.min(row[j] + 1).min(corner + 1);
+        }
+    }
+    row[b.len()]
+}
+
+/// Says that text beyond ASCII cannot be added to a file.
+pub(super) fn describe_encoding_conflict(path: &RelPath) -> String {
+    format!(
+        "'{path}' is not UTF-8, and its encoding is not known; characters beyond ASCII would damage it. Keep to ASCII, or \
+         change it with a command that knows the encoding, such as iconv."
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_distance_counts_edits() {
+        assert_eq!(edit_distance("kitten", "sitting"), 3);
+        assert_eq!(edit_distance("", "ab"), 2);
+    }
+
+    #[test]
+    fn a_missing_file_is_answered_with_similar_names() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["main.rs", "lib.rs", "other.txt"] {
+            std::fs::write(folder.path().join(name), "").unwrap();
+        }
+        let root = WorkspaceRoot::open(folder.path()).unwrap();
+        let said =
+            |path: &str| describe_missing(&root, &FileError::Missing(root.resolve(path).unwrap()));
+        assert_eq!(said("mian.rs"), "'mian.rs' does not exist. Did you mean 'main.rs'?");
+        assert_eq!(said("x/y"), "'x/y' does not exist. The directory 'x' does not exist either");
+        assert_eq!(said("nothing-alike"), "'nothing-alike' does not exist");
+    }
+}

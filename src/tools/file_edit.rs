@@ -1,0 +1,194 @@
+//! Changes of files, as all tools that edit make them.
+
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+
+use super::tool::{CallPlan, ToolOutput};
+use crate::machine::{CallIntent, FileDigests};
+use crate::model::{FileAction, FileChange, pluralize};
+use crate::workspace::{
+    BatchedChange, ChangeBatch, ExpectedContent, RelPath, WorkspaceRoot, sha256,
+};
+
+/// The largest file that is edited.
+pub(super) const MAX_FILE_SIZE: u64 = 64 << 20;
+
+/// One or more files that change together, with what they were and what they will be.
+#[derive(Default)]
+pub(super) struct FileEdit {
+    changes: Vec<BatchedChange>,
+    reports: Vec<FileChange>,
+}
+
+impl FileEdit {
+    /// Returns the change of one file; a content of none is a file that is not there.
+    pub(super) fn new(path: RelPath, before: Option<&[u8]>, after: Option<Arc<[u8]>>) -> Self {
+        let mut edit = Self::default();
+        edit.add(path, before, after, None);
+        edit
+    }
+
+    /// Adds the change of another file.
+    pub(super) fn add(
+        &mut self,
+        path: RelPath,
+        before: Option<&[u8]>,
+        after: Option<Arc<[u8]>>,
+        mode: Option<u32>,
+    ) {
+        let action = match (before, &after) {
+            (None, _) => FileAction::Created,
+            (Some(_), Some(_)) => FileAction::Modified,
+            (Some(_), None) => FileAction::Deleted,
+        };
+        let (added, removed) = count_changed_lines(before, after.as_deref());
+        self.reports.push(FileChange { path: path.to_string().into(), action, added, removed });
+        self.changes.push(BatchedChange {
+            path,
+            before: ExpectedContent::new(before),
+            after,
+            mode,
+        });
+    }
+
+    /// Returns what a resume needs to know, and which files change.
+    pub(super) fn plan(&self) -> CallPlan {
+        let image = |change: &BatchedChange| FileDigests {
+            path: change.path.to_string().into(),
+            before: change.before.digest(),
+            after: change.after.as_deref().map(sha256),
+        };
+        let files = self.changes.iter().map(image).collect();
+        CallPlan { intent: CallIntent::Edit { files }, changes: self.reports.clone() }
+    }
+
+    /// Makes the change, and tells what was done.
+    pub(super) fn apply(self, root: &WorkspaceRoot) -> ToolOutput {
+        let linked: Vec<RelPath> =
+            self.changes.iter().filter_map(|change| linked(root, change)).collect();
+        if let Err(error) = ChangeBatch::new(self.changes).apply(root) {
+            return ToolOutput::failed(error);
+        }
+        let text = self.reports.iter().map(describe_change).chain(linked.iter().map(unlinked));
+        let text: Vec<String> = text.collect();
+        ToolOutput { changes: self.reports, ..ToolOutput::ok(text.join("\n")) }
+    }
+}
+
+/// Returns the file that a change replaces if it has other names, which are hard links.
+fn linked(root: &WorkspaceRoot, change: &BatchedChange) -> Option<RelPath> {
+    change.after.as_ref()?;
+    let meta = root.open_file(&change.path).ok()?.file.metadata().ok()?;
+    (meta.nlink() > 1).then(|| change.path.clone())
+}
+
+/// Says that the other names of a file keep its old content. One of them may be outside the workspace, so that no change
+/// is written through a hard link.
+fn unlinked(path: &RelPath) -> String {
+    format!(
+        "{path} had other names (hard links), which keep the old content: {path} is a separate file now."
+    )
+}
+
+fn format_line_count(number: u64) -> String {
+    pluralize(number, "line", "lines")
+}
+
+fn describe_change(change: &FileChange) -> String {
+    let FileChange { path, action, added, removed } = change;
+    match action {
+        FileAction::Created => format!("Created {path} ({}).", format_line_count(*added)),
+        FileAction::Modified => format!("Changed {path} (+{added} -{removed} lines)."),
+        FileAction::Deleted => format!("Deleted {path} ({}).", format_line_count(*removed)),
+    }
+}
+
+/// Returns how many lines were added and removed, as the shortest diff has them. Where more changed than is worth the
+/// time, what is the same at both ends is not counted, and in between every line is.
+fn count_changed_lines(before: Option<&[u8]>, after: Option<&[u8]>) -> (u64, u64) {
+    let before: Vec<&[u8]> = split_lines(before.unwrap_or_default());
+    let after: Vec<&[u8]> = split_lines(after.unwrap_or_default());
+    let start = before.iter().zip(&after).take_while(|(a, b)| a == b).count();
+    let ends = before[start..].iter().rev().zip(after[start..].iter().rev());
+    let end = ends.take_while(|(a, b)| a == b).count();
+    let (before, after) = (&before[start..before.len() - end], &after[start..after.len() - end]);
+    let (removed, added) = (before.len(), after.len());
+    match diff_distance(before, after) {
+        // So many lines of both are the same.
+        Some(distance) => {
+            let same = (removed + added - distance) / 2;
+            ((added - same) as u64, (removed - same) as u64)
+        }
+        None => (added as u64, removed as u64),
+    }
+}
+
+/// Changed lines beyond which nobody looks for the shortest diff.
+const MAX_DIFF_DISTANCE: usize = 4_000;
+
+/// Returns how many lines have to be removed and added to get from one text to the other (Myers, "An O(ND) Difference
+/// Algorithm and Its Variations"); none when they are too many.
+fn diff_distance(before: &[&[u8]], after: &[&[u8]]) -> Option<usize> {
+    let (n, m) = (before.len(), after.len());
+    if n == 0 || m == 0 {
+        return Some(n + m);
+    }
+    let most = MAX_DIFF_DISTANCE.min(n + m);
+    // How far each diagonal, `before` less `after`, was reached in the text before; all are shifted by one more than the
+    // most.
+    let mut reached = vec![0_usize; 2 * most + 3];
+    let middle = most + 1;
+    for distance in 0..=most {
+        for diagonal in (middle - distance..=middle + distance).step_by(2) {
+            let is_added = diagonal == middle - distance
+                || (diagonal != middle + distance && reached[diagonal - 1] < reached[diagonal + 1]);
+            let mut x = if is_added { reached[diagonal + 1] } else { reached[diagonal - 1] + 1 };
+            let Some(mut y) = (x + middle).checked_sub(diagonal) else { continue };
+            while x < n && y < m && before[x] == after[y] {
+                x += 1;
+                y += 1;
+            }
+            reached[diagonal] = x;
+            if x >= n && y >= m {
+                return Some(distance);
+            }
+        }
+    }
+    None
+}
+
+fn split_lines(content: &[u8]) -> Vec<&[u8]> {
+    content.split_inclusive(|byte| *byte == b'\n').collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changed_lines_are_counted_between_what_stays() {
+        let count = |a: &str, b: &str| count_changed_lines(Some(a.as_bytes()), Some(b.as_bytes()));
+        assert_eq!(count("a\nb\nc\n", "a\nx\ny\nc\n"), (2, 1));
+        assert_eq!(count("a\n", "a\n"), (0, 0));
+        assert_eq!(count("a\na\n", "a\n"), (0, 1));
+        assert_eq!(count("a\nb\nc\n", "x\nb\ny\n"), (2, 2));
+        assert_eq!(count("a\nb\nc\na\nb\nb\na\n", "c\nb\na\nb\na\nc\n"), (2, 3));
+        assert_eq!(count_changed_lines(None, Some(b"a\nb")), (2, 0));
+        assert_eq!(count_changed_lines(Some(b"a\nb"), None), (0, 2));
+    }
+
+    #[test]
+    fn far_apart_changes_are_not_counted_with_what_is_between() {
+        let lines = |at: &[usize]| -> String {
+            (1..=100)
+                .map(|n| if at.contains(&n) { "x\n".to_owned() } else { format!("{n}\n") })
+                .collect()
+        };
+        let count =
+            count_changed_lines(Some(lines(&[]).as_bytes()), Some(lines(&[1, 100]).as_bytes()));
+        assert_eq!(count, (2, 2));
+        let many = |word: &str| (0..9_000).map(|n| format!("{word}{n}\n")).collect::<String>();
+        let count = count_changed_lines(Some(many("a").as_bytes()), Some(many("b").as_bytes()));
+        assert_eq!(count, (9_000, 9_000));
+    }
+}

@@ -1,0 +1,264 @@
+//! The format that begins with `*** NewSession Patch`.
+//!
+//! It names files by what happens to them, and places by their lines instead of numbers:
+//!
+//! ```text
+//! *** Begin Patch
+//! *** Update File: src/app.py
+//! *** Move to: src/main.py
+//! @@ class Greeter:
+//! @@     def greet(self):
+//!  context
+//! -old
+//! +new
+//! *** End of File
+//! *** Add File: hello.txt
+//! +Hello
+//! *** Delete File: obsolete.txt
+//! *** End Patch
+//! ```
+//!
+//! It has no word for how the last line of a file ends, so that this stays as it is.
+
+use super::file_patch::{FileOperation, FilePatch};
+use super::hunk::{self, FinalNewline, Hunk, HunkLine, HunkPosition};
+
+const BEGIN: &str = "*** Begin Patch";
+const END: &str = "*** End Patch";
+const ADD: &str = "*** Add File:";
+const DELETE: &str = "*** Delete File:";
+const UPDATE: &str = "*** Update File:";
+const MOVE: &str = "*** Move to:";
+const END_OF_FILE: &str = "*** End of File";
+
+/// Returns whether a patch is in this format: one of its words stands before what a unified diff begins with.
+pub(super) fn is_begin_patch(patch: &str) -> bool {
+    let has = |words: &[&str], line: &str| words.iter().any(|word| line.starts_with(word));
+    let mut words = patch.lines().map(str::trim).filter(|line| {
+        has(&[BEGIN, ADD, DELETE, UPDATE], line) || has(&["diff --git ", "--- ", "@@"], line)
+    });
+    words.next().is_some_and(|line| line.starts_with("*** "))
+}
+
+/// What a patch is wrapped in, in Markdown and in shells.
+struct PatchWrapper<'a> {
+    /// The word that ends a here-document.
+    terminator: &'a str,
+}
+
+impl<'a> PatchWrapper<'a> {
+    /// Reads what a patch is wrapped in from a line before it; none when the line is something else.
+    fn parse(line: &'a str) -> Option<Self> {
+        let line = line.trim();
+        let document = line.strip_prefix("apply_patch").unwrap_or(line).trim_start();
+        let word = match document.strip_prefix("<<") {
+            Some(word) => word.trim_start_matches('-').trim().trim_matches(['\'', '"']),
+            None if line.is_empty() || line.starts_with("```") => "",
+            None => return None,
+        };
+        Some(Self { terminator: word })
+    }
+
+    /// Returns whether a line behind a patch ends what it is wrapped in.
+    fn is_end(&self, line: &str) -> bool {
+        let line = line.trim();
+        line.is_empty() || line.starts_with("```") || line == "EOF" || line == self.terminator
+    }
+}
+
+/// Takes a patch apart.
+///
+/// # Errors
+///
+/// Fails with what is wrong with it, and where.
+pub(super) fn parse(patch: &str) -> Result<Vec<FilePatch>, String> {
+    let mut reader = PatchReader { lines: patch.lines().collect(), at: 0 };
+    let mut wrapping = PatchWrapper { terminator: "" };
+    while let Some(around) = reader.peek().and_then(PatchWrapper::parse) {
+        reader.at += 1;
+        if !around.terminator.is_empty() {
+            wrapping = around;
+        }
+    }
+    if reader.next().map(str::trim) != Some(BEGIN) {
+        return Err(format!("line {} should be '{BEGIN}'", reader.at));
+    }
+    // The last line may be indented, where it would be one of the file.
+    if let Some(last) = reader.lines.iter().rposition(|line| !wrapping.is_end(line))
+        && reader.lines[last].trim() == END
+    {
+        reader.lines[last] = END;
+    }
+    let mut sections = Vec::new();
+    loop {
+        let number = reader.at + 1;
+        let Some(line) = reader.next().map(str::trim) else {
+            return Err(format!("it has no line '{END}' at its end; it may have been cut off"));
+        };
+        if line == END {
+            break;
+        }
+        if let Some(name) = line.strip_prefix(ADD) {
+            sections.push(parse_added_file(name, &mut reader)?);
+        } else if let Some(name) = line.strip_prefix(DELETE) {
+            sections.push(parse_file(
+                FileOperation::DeletedUnchecked,
+                Some(name),
+                None,
+                Vec::new(),
+            )?);
+        } else if let Some(name) = line.strip_prefix(UPDATE) {
+            sections.push(parse_updated_file(name, number, &mut reader)?);
+        } else if !line.is_empty() {
+            return Err(format!(
+                "line {number} is '{line}', and should be like '{ADD} <path>', '{DELETE} <path>' or '{UPDATE} <path>'"
+            ));
+        }
+    }
+    let mut rest = reader.lines[reader.at..].iter();
+    if let Some(line) = rest.find(|line| !wrapping.is_end(line)) {
+        return Err(format!("'{line}' stands behind '{END}'"));
+    }
+    if sections.is_empty() {
+        return Err("it changes no file".to_owned());
+    }
+    Ok(sections)
+}
+
+/// The lines of a patch.
+struct PatchReader<'a> {
+    lines: Vec<&'a str>,
+    at: usize,
+}
+
+impl<'a> PatchReader<'a> {
+    fn peek(&self) -> Option<&'a str> {
+        self.lines.get(self.at).copied()
+    }
+
+    fn next(&mut self) -> Option<&'a str> {
+        let line = self.peek()?;
+        self.at += 1;
+        Some(line)
+    }
+
+    /// Returns whether what happens to a file ends here: with the next file, or with the patch. Lines that are empty
+    /// before it belong to neither.
+    fn is_at_header(&self) -> bool {
+        let mut rest = self.lines[self.at..].iter();
+        let line = rest.find(|line| !line.is_empty());
+        line.is_none_or(|line| line.starts_with("*** ") && line.trim_end() != END_OF_FILE)
+    }
+}
+
+fn parse_file(
+    what: FileOperation,
+    old: Option<&str>,
+    new: Option<&str>,
+    hunks: Vec<Hunk>,
+) -> Result<FilePatch, String> {
+    let names = [old, new].into_iter().flatten();
+    if names.into_iter().any(|name| name.trim().is_empty()) {
+        return Err("a file in it has no name".to_owned());
+    }
+    let name = |name: Option<&str>| name.map(|name| name.trim().to_owned());
+    Ok(FilePatch { operation: what, old: name(old), new: name(new), mode: None, hunks })
+}
+
+fn parse_added_file(name: &str, reader: &mut PatchReader<'_>) -> Result<FilePatch, String> {
+    let at = reader.at;
+    let mut lines = Vec::new();
+    while !reader.is_at_header() {
+        let number = reader.at + 1;
+        let Some(line) = reader.next() else { break };
+        let Some(text) = line.strip_prefix('+') else {
+            return Err(format!(
+                "line {number} is '{line}'; each line of an added file begins with '+'"
+            ));
+        };
+        lines.push(HunkLine::Added(format!("{text}\n")));
+    }
+    let hunk = Hunk { patch_line: at, lines, ..Hunk::default() };
+    let hunks = if hunk.lines.is_empty() { Vec::new() } else { vec![hunk] };
+    parse_file(FileOperation::Created, None, Some(name), hunks)
+}
+
+fn parse_updated_file(
+    name: &str,
+    number: usize,
+    reader: &mut PatchReader<'_>,
+) -> Result<FilePatch, String> {
+    let to = reader.peek().and_then(|line| line.trim_end().strip_prefix(MOVE));
+    reader.at += usize::from(to.is_some());
+    let mut hunks = Vec::new();
+    while !reader.is_at_header() {
+        let hunk = parse_chunk(hunks.is_empty(), reader)?;
+        hunks.push(hunk);
+    }
+    match to {
+        Some(to) => parse_file(FileOperation::Renamed, Some(name), Some(to), hunks),
+        None if hunks.is_empty() => {
+            Err(format!("line {number} says that {name} changes, and no hunk follows"))
+        }
+        None => parse_file(FileOperation::Modified, Some(name), Some(name), hunks),
+    }
+}
+
+/// Reads one hunk: its headers, its lines, and whether it stands at the end of the file.
+fn parse_chunk(is_first: bool, reader: &mut PatchReader<'_>) -> Result<Hunk, String> {
+    let at = reader.at + 1;
+    let mut headers = Vec::new();
+    while let Some(text) = reader.peek().and_then(|line| line.strip_prefix("@@")) {
+        // Numbers are not of this format; lines are looked for by what they are.
+        let is_header =
+            !text.trim().is_empty() && hunk::parse_header(&format!("@@{text}")).is_none();
+        // Some close a header as those of a unified diff.
+        let text = text.trim_end();
+        let text = text.strip_suffix(" @@").unwrap_or(text);
+        headers.extend(
+            is_header.then(|| text.strip_prefix(' ').unwrap_or(text).trim_end().to_owned()),
+        );
+        reader.at += 1;
+    }
+    if !is_first && at == reader.at + 1 {
+        let line = reader.peek().unwrap_or_default();
+        return Err(format!("line {at} is '{line}', and should be like '@@' or '*** End Patch'"));
+    }
+    let mut lines = Vec::new();
+    let mut is_at_end = false;
+    while !reader.is_at_header() {
+        let Some(line) = reader.peek().filter(|line| !line.starts_with("@@")) else { break };
+        reader.at += 1;
+        if line.trim_end() == END_OF_FILE {
+            is_at_end = true;
+            break;
+        }
+        let text = |line: &str| format!("{}\n", &line[1..]);
+        lines.push(match line.chars().next() {
+            Some(' ') => HunkLine::Context(text(line)),
+            Some('-') => HunkLine::Removed(text(line)),
+            Some('+') => HunkLine::Added(text(line)),
+            // The space of an empty line is left away at times.
+            None => HunkLine::Context("\n".to_owned()),
+            Some(_) => {
+                let number = reader.at;
+                return Err(format!(
+                    "line {number} is '{line}'; inside a hunk, a line begins with a space, '+' or '-'"
+                ));
+            }
+        });
+    }
+    // Empty lines stand between hunks.
+    let is_followed = reader.peek().is_none_or(|line| line.is_empty() || line.starts_with("@@"));
+    while is_followed && !is_at_end && lines.last() == Some(&HunkLine::Context("\n".to_owned())) {
+        lines.pop();
+    }
+    while reader.peek().is_some_and(str::is_empty) {
+        reader.at += 1;
+    }
+    if lines.is_empty() {
+        return Err(format!("the hunk at line {at} has no lines"));
+    }
+    let place = HunkPosition::Context { headers, is_at_end };
+    Ok(Hunk { patch_line: at, position: place, lines, final_newline: FinalNewline::Unspecified })
+}

@@ -1,0 +1,180 @@
+//! Files that are guarded, whatever the rules say.
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+
+use super::guardrails::GuardrailError;
+
+/// Patterns for files, as `.gitignore` has them: a name without `/` is meant in every folder, and a folder with all that
+/// is in it.
+#[derive(Clone, Debug, Default)]
+pub struct FilePatterns {
+    texts: Vec<String>,
+    globs: GlobSet,
+}
+
+impl FilePatterns {
+    /// Reads patterns.
+    ///
+    /// # Errors
+    ///
+    /// Fails at the first text that is no pattern.
+    pub fn parse<T: AsRef<str>>(texts: &[T]) -> Result<Self, GuardrailError> {
+        let mut globs = GlobSetBuilder::new();
+        let texts: Vec<String> = texts.iter().map(|text| text.as_ref().to_owned()).collect();
+        for text in &texts {
+            let plain = anchored(text);
+            for glob in [plain.clone(), format!("{plain}/**")] {
+                let mut glob = GlobBuilder::new(&glob);
+                let error = |error: globset::Error| GuardrailError::Pattern(error.to_string());
+                globs.add(
+                    glob.literal_separator(true).case_insensitive(true).build().map_err(error)?,
+                );
+            }
+        }
+        let globs = globs.build().map_err(|error| GuardrailError::Pattern(error.to_string()))?;
+        Ok(Self { texts, globs })
+    }
+
+    /// Returns whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.texts.is_empty()
+    }
+
+    /// Returns the pattern that a path below the workspace fits; none when it fits none.
+    pub fn find(&self, path: &str) -> Option<&str> {
+        // Each text has two patterns.
+        self.globs.matches(path).first().map(|index| self.texts[index / 2].as_str())
+    }
+
+    /// Returns the pattern that a place fits which is not known to be below the workspace.
+    pub(super) fn find_outside(&self, place: &str) -> Option<&str> {
+        let place = place.trim_start_matches('/');
+        let ends = place.match_indices('/').map(|(at, _)| &place[at + 1..]);
+        std::iter::once(place).chain(ends).find_map(|end| self.find(end))
+    }
+
+    /// Returns a pattern that is about something in a folder; the empty one is the workspace.
+    pub(super) fn find_within(&self, folder: &str) -> Option<&str> {
+        let is_within = |text: &&str| {
+            let rest = anchored(text).strip_prefix(folder).map(str::to_owned);
+            folder.is_empty() || rest.is_some_and(|rest| rest.starts_with('/'))
+        };
+        self.texts.iter().map(String::as_str).find(is_within)
+    }
+
+    /// Returns the pattern of which a file may also be one of those that a shell puts in the place of `word`.
+    pub(super) fn find_possible(&self, word: &str) -> Option<&str> {
+        let word = word.trim_start_matches("./");
+        self.texts.iter().map(String::as_str).find(|text| {
+            let plain = anchored(text);
+            match plain.strip_prefix("**/").filter(|rest| !rest.contains('/')) {
+                Some(name) => names_may_match(word.rsplit('/').next().unwrap_or_default(), name),
+                None => paths_may_match(word, &plain),
+            }
+        })
+    }
+}
+
+fn anchored(text: &str) -> String {
+    // All that is in a folder is the folder.
+    let plain = text.trim_start_matches("./").trim_end_matches("/**").trim_end_matches('/');
+    match plain.strip_prefix('/') {
+        Some(plain) => plain.to_owned(),
+        None if plain.contains('/') => plain.to_owned(),
+        None => format!("**/{plain}"),
+    }
+}
+
+fn paths_may_match(word: &str, pattern: &str) -> bool {
+    let (mut words, mut patterns) = (word.split('/'), pattern.split('/'));
+    loop {
+        match (words.next(), patterns.next()) {
+            (None, None) => return true,
+            (_, Some("**")) => return true,
+            (Some(word), Some(pattern)) if names_may_match(word, pattern) => {}
+            _ => return false,
+        }
+    }
+}
+
+/// Returns whether there may be a name that fits both; a shell leaves out what begins with a dot unless it is said.
+pub(super) fn names_may_match(word: &str, pattern: &str) -> bool {
+    if pattern.starts_with('.') && word.starts_with(['*', '?', '[']) {
+        return false;
+    }
+    let (word, pattern): (Vec<char>, Vec<char>) = (simplify_name(word), simplify_name(pattern));
+    // Which pieces of the pattern can be reached with so many characters of the word.
+    let mut reached = vec![vec![false; pattern.len() + 1]; word.len() + 1];
+    reached[0][0] = true;
+    for w in 0..=word.len() {
+        for p in 0..=pattern.len() {
+            if !reached[w][p] {
+                continue;
+            }
+            let (a, b) = (word.get(w), pattern.get(p));
+            if a == Some(&'*') {
+                reached[w + 1][p] = true;
+            }
+            if b == Some(&'*') {
+                reached[w][p + 1] = true;
+            }
+            if let (Some(a), Some(b)) = (a, b) {
+                let one = |c: char| c == '?' || c == '*';
+                if a.eq_ignore_ascii_case(b) || one(*a) || one(*b) {
+                    let (w_next, p_next) = (w + usize::from(*a != '*'), p + usize::from(*b != '*'));
+                    reached[w_next][p_next] = true;
+                }
+            }
+        }
+    }
+    reached[word.len()][pattern.len()]
+}
+
+/// Takes a choice of characters for any character.
+fn simplify_name(name: &str) -> Vec<char> {
+    let mut chars = Vec::new();
+    let mut rest = name.chars().take(256);
+    while let Some(char) = rest.next() {
+        if char == '[' {
+            rest.by_ref().find(|char| *char == ']');
+            chars.push('?');
+        } else {
+            chars.push(char);
+        }
+    }
+    chars
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn patterns() -> FilePatterns {
+        FilePatterns::parse(&[".env*", "*.pem", "config/prod.toml", "secrets/"]).unwrap()
+    }
+
+    #[test]
+    fn files_are_found_by_name_and_by_path() {
+        let found = |path: &str| patterns().find(path).map(str::to_owned);
+        assert_eq!(found("a/b/.env.local").as_deref(), Some(".env*"));
+        assert_eq!(found(".ENV").as_deref(), Some(".env*"));
+        assert_eq!(found("config/prod.toml").as_deref(), Some("config/prod.toml"));
+        assert_eq!(found("d/secrets/x").as_deref(), Some("secrets/"));
+        for path in ["env", "a/config/prod.toml", "secrets.txt", "pem"] {
+            assert_eq!(found(path), None, "{path}");
+        }
+        assert!(patterns().find_outside("/abs/w/config/prod.toml").is_some());
+    }
+
+    #[test]
+    fn what_a_shell_may_expand_to_is_found() {
+        for word in
+            [".e*", ".en?", ".e[a-z]v", "*.p*", "d/*", "config/*", "conf*/prod.toml", "x/.env*"]
+        {
+            assert!(patterns().find_possible(word).is_some(), "{word}");
+        }
+        for word in ["*.rs", "src/*.rs", "config/*.json", "?"] {
+            assert_eq!(patterns().find_possible(word), None, "{word}");
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The guarded files that there are, for the confinement of commands.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use ignore::WalkBuilder;
+
+use super::guardrails::Guardrails;
+use super::rules::{PermissionRule, PermissionRules};
+use crate::workspace::WorkspaceRoot;
+
+/// The guarded files that there are when a run begins, by their absolute paths.
+///
+/// What a command names can be judged by its text; what its programs open by themselves cannot. With these files in the
+/// policy of the confinement, that is stopped, too.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GuardedFiles {
+    /// Files and folders that are never changed.
+    pub protected: Vec<PathBuf>,
+    /// Files and folders that are neither read nor changed.
+    pub sensitive: Vec<PathBuf>,
+}
+
+/// Files and folders that are returned; each costs something at the start of every command.
+const MAX_FILES: usize = 500;
+
+impl Guardrails {
+    /// Returns the guarded files of a workspace, ignored ones included, and those that rules deny: what no tool may write
+    /// is kept from commands as well, and so is what no tool may read. Walks through all of it, unless there are neither.
+    pub fn guarded_files(&self, root: &WorkspaceRoot, rules: &PermissionRules) -> GuardedFiles {
+        let mut files = GuardedFiles::default();
+        let denied = DeniedFiles::new(root, rules);
+        let hides: Vec<&PermissionRule> =
+            rules.deny.iter().filter(|rule| rule.has_path_pattern(&[READING_TOOL])).collect();
+        let is_hidden =
+            |name: &str| hides.iter().any(|rule| rule.may_match_path(READING_TOOL, name));
+        if self.protected.is_empty()
+            && self.sensitive.is_empty()
+            && hides.is_empty()
+            && denied.rules.is_empty()
+        {
+            return files;
+        }
+        // What is not there yet can be kept from being made, where its name is known.
+        let named =
+            denied.rules.iter().filter_map(|rule| Some(root.path().join(rule.only_path()?)));
+        files.protected = named.filter(|path| path.symlink_metadata().is_err()).collect();
+        let mut is_cut = false;
+        let mut walk = WalkBuilder::new(root.path());
+        walk.standard_filters(false)
+            .follow_links(false)
+            .filter_entry(|entry| entry.file_name() != ".git");
+        let mut within: Option<PathBuf> = None;
+        for entry in walk.build().flatten() {
+            let path = entry.path();
+            // What lies in a guarded folder is guarded with it.
+            if within.as_ref().is_some_and(|folder| path.starts_with(folder)) {
+                continue;
+            }
+            let Some(name) = path.strip_prefix(root.path()).ok().and_then(|path| path.to_str())
+            else {
+                continue;
+            };
+            let list = match () {
+                () if self.sensitive.find(name).is_some() || is_hidden(name) => {
+                    &mut files.sensitive
+                }
+                () if self.protected.find(name).is_some()
+                    || denied.denying_rule(name).is_some() =>
+                {
+                    &mut files.protected
+                }
+                () => continue,
+            };
+            is_cut |= list.len() >= MAX_FILES;
+            if list.len() < MAX_FILES {
+                list.push(path.to_owned());
+            }
+            within = Some(path.to_owned());
+        }
+        if is_cut {
+            log::warn!(
+                "more than {MAX_FILES} files are protected by guardrails or denied by rules; commands are kept from the first \
+                 {MAX_FILES} of them"
+            );
+        }
+        files
+    }
+}
+
+/// The tools that write files.
+const WRITING_TOOLS: [&str; 4] = ["write_file", "edit_file", "apply_patch", "delete_file"];
+
+/// The tool that reads files.
+const READING_TOOL: &str = "read_file";
+
+/// Files that rules deny to the tools that write, as they are looked for around a command.
+///
+/// What is there when a command starts is kept from it by the confinement; what a rule with a pattern denies and is not
+/// there cannot be. It is looked for when the command has ended.
+#[derive(Clone, Debug, Default)]
+pub struct DeniedFiles {
+    root: PathBuf,
+    rules: Vec<PermissionRule>,
+}
+
+/// The denied files that there are, and which file each of them is.
+pub type ExistingFiles = BTreeMap<PathBuf, (u64, u64)>;
+
+impl DeniedFiles {
+    /// Returns the files of a workspace that rules deny.
+    pub fn new(root: &WorkspaceRoot, rules: &PermissionRules) -> Self {
+        let denies = rules.deny.iter().filter(|rule| rule.has_path_pattern(&WRITING_TOOLS));
+        Self { root: root.path().to_owned(), rules: denies.cloned().collect() }
+    }
+
+    /// Returns the rule that denies a path.
+    fn denying_rule(&self, name: &str) -> Option<&PermissionRule> {
+        let touches = |rule: &&PermissionRule| {
+            WRITING_TOOLS.iter().any(|tool| rule.may_match_path(tool, name))
+        };
+        self.rules.iter().find(touches)
+    }
+
+    /// Returns those that there are. Walks through the workspace, unless there is no rule.
+    pub fn existing(&self) -> ExistingFiles {
+        if self.rules.is_empty() {
+            return ExistingFiles::new();
+        }
+        let mut walk = WalkBuilder::new(&self.root);
+        walk.standard_filters(false)
+            .follow_links(false)
+            .filter_entry(|entry| entry.file_name() != ".git");
+        let denied = walk.build().flatten().filter_map(|entry| {
+            let path = entry.into_path();
+            let name = path.strip_prefix(&self.root).ok()?.to_str()?;
+            self.denying_rule(name).filter(|_| !name.ends_with(DENIED_SUFFIX))?;
+            let meta = path.symlink_metadata().ok()?;
+            Some((path, (meta.dev(), meta.ino())))
+        });
+        denied.collect()
+    }
+
+    /// Renames what a command has made in spite of a rule. Returns what there is to say about it.
+    pub fn rename_denied(&self, before: &ExistingFiles) -> Vec<String> {
+        let mut notes = Vec::new();
+        for (path, file) in self.existing() {
+            let known = before.get(&path);
+            let name = path.strip_prefix(&self.root).unwrap_or(&path);
+            let Some(rule) = name.to_str().and_then(|name| self.denying_rule(name)) else {
+                continue;
+            };
+            let named = |what: &str| {
+                format!("'{}' {what}: rule {} of permissions.deny", name.display(), rule.as_str())
+            };
+            if known.is_some_and(|known| *known == file) || !path.exists() && !path.is_symlink() {
+                continue;
+            }
+            let what = match rename_file(&path) {
+                Some(other) => format!("was not to be written, and is now '{other}'"),
+                None => "was not to be written, and could not be set aside".to_owned(),
+            };
+            notes.push(named(&what));
+        }
+        notes
+    }
+}
+
+/// What is added to the name of something that is set aside.
+const DENIED_SUFFIX: &str = ".denied";
+
+/// Renames a file; returns its new name.
+fn rename_file(path: &Path) -> Option<String> {
+    let name = path.file_name()?.to_str()?;
+    let names = std::iter::once(format!("{name}{DENIED_SUFFIX}"))
+        .chain((2..100).map(|number| format!("{name}-{number}{DENIED_SUFFIX}")));
+    let mut free = names.filter(|name| path.with_file_name(name).symlink_metadata().is_err());
+    let other = free.next()?;
+    fs::rename(path, path.with_file_name(&other)).ok()?;
+    Some(other)
+}

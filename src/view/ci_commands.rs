@@ -1,0 +1,152 @@
+//! Lines that a CI system would take for commands to itself.
+//!
+//! GitHub Actions reads what a step prints: a line that begins with `::name::` or contains `##[name]` sets outputs, masks
+//! values or stops the reading of commands; Azure Pipelines does the same for `##vso[…]`. What a model or a tool says is
+//! no command. A character without width is put into the marks, so that a reader sees the same text.
+
+use std::borrow::Cow;
+use std::io::{self, Write};
+
+/// What is put into a mark: a space without width.
+const ZERO_WIDTH_SPACE: &str = "\u{200b}";
+
+/// Returns whether the system that runs this process reads commands from what it prints, going by its variables.
+pub fn runs_in_ci(variable: impl Fn(&str) -> Option<String>) -> bool {
+    ["GITHUB_ACTIONS", "TF_BUILD", "GITEA_ACTIONS", "FORGEJO_ACTIONS"].iter().any(|name| {
+        variable(name).is_some_and(|value| value.eq_ignore_ascii_case("true") || value == "1")
+    })
+}
+
+/// Writes text in which no line is a command to a CI system, if there is one that reads them.
+pub struct CommandEscaper<W> {
+    out: W,
+    is_active: bool,
+    scanner: CommandScanner,
+}
+
+/// How much of a mark was written.
+#[derive(Debug)]
+struct CommandScanner {
+    /// Whether the line has had nothing but space.
+    is_line_start: bool,
+    /// Whether that was followed by one colon.
+    has_colon: bool,
+    /// The last characters that may belong to a mark with two hashes.
+    last: [u8; 5],
+}
+
+impl Default for CommandScanner {
+    fn default() -> Self {
+        Self { is_line_start: true, has_colon: false, last: [0; 5] }
+    }
+}
+
+impl CommandScanner {
+    /// Takes the next byte; returns whether it would complete a mark.
+    fn is_completed_by(&mut self, byte: u8) -> bool {
+        let is_command = self.has_colon && byte == b':';
+        let is_old = byte == b'['
+            && (self.last.ends_with(b"##") || self.last.eq_ignore_ascii_case(b"##vso"));
+        let is_end = matches!(byte, b'\n' | b'\r');
+        self.has_colon = self.is_line_start && byte == b':' && !is_command;
+        // Spaces of all alphabets are skipped before a mark.
+        let is_space = byte.is_ascii_whitespace() || byte.is_ascii_control() || !byte.is_ascii();
+        self.is_line_start = is_end || self.is_line_start && is_space;
+        self.last.rotate_left(1);
+        self.last[4] = byte;
+        is_command || is_old
+    }
+}
+
+impl<W: Write> CommandEscaper<W> {
+    /// Returns a writer around another one, which changes nothing if no CI system reads commands.
+    pub fn new(out: W, is_read: bool) -> Self {
+        Self { out, is_active: runs_in_ci, scanner: CommandScanner::default() }
+    }
+}
+
+impl<W: Write> Write for CommandEscaper<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_all(bytes)?;
+        Ok(bytes.len())
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if !self.is_active {
+            return self.out.write_all(bytes);
+        }
+        let mut begun = 0;
+        for (at, byte) in bytes.iter().enumerate() {
+            if self.scanner.is_completed_by(*byte) {
+                self.out.write_all(&bytes[begun..at])?;
+                self.out.write_all(ZERO_WIDTH_SPACE.as_bytes())?;
+                begun = at;
+            }
+        }
+        self.out.write_all(&bytes[begun..])
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// Returns a text in which no line is a command.
+pub fn escape_commands(text: &str, is_read: bool) -> Cow<'_, str> {
+    if !runs_in_ci {
+        return Cow::Borrowed(text);
+    }
+    let mut clean = Vec::with_capacity(text.len());
+    // Writing to memory does not fail.
+    let _ = CommandEscaper::new(&mut clean, true).write_all(text.as_bytes());
+    String::from_utf8(clean).map_or(Cow::Borrowed(text), Cow::Owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_line_is_a_command() {
+        for text in [
+            "::add-mask::x",
+            "a\n::set-output name=x::y",
+            "a\r::stop-commands::t",
+            " \t::error::x",
+            "\u{a0}\u{2003}::error::x",
+            "\u{feff}::error::x",
+            "x ##[add-path]y",
+            "##vso[task.setvariable]x",
+            "##VSO[x]",
+            "###[group]",
+        ] {
+            let clean = escape_commands(text, true);
+            assert_eq!(clean.replace(ZERO_WIDTH_SPACE, ""), text.replace(ZERO_WIDTH_SPACE, ""));
+            for line in clean.split(['\n', '\r']) {
+                assert!(
+                    !line
+                        .trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}')
+                        .starts_with("::"),
+                    "{clean:?}"
+                );
+                let lower = line.to_lowercase();
+                assert!(!lower.contains("##[") && !lower.contains("##vso["), "{clean:?}");
+            }
+            // A piece of any size is the same.
+            let mut pieces = Vec::new();
+            let mut out = CommandEscaper::new(&mut pieces, true);
+            text.as_bytes().iter().for_each(|byte| out.write_all(&[*byte]).unwrap());
+            assert_eq!(String::from_utf8(pieces).unwrap(), clean);
+        }
+        for text in ["std::fs::read", "a ::b", "# [x]", "## [x]", ":a:", "x\n: :"] {
+            assert_eq!(escape_commands(text, true), text);
+        }
+        assert_eq!(escape_commands("::error::x", false), "::error::x");
+    }
+
+    #[test]
+    fn the_environment_tells_whether_it_is_a_ci_system() {
+        assert!(runs_in_ci(|name| (name == "GITHUB_ACTIONS").then(|| "true".to_owned())));
+        assert!(!runs_in_ci(|_| None) && !runs_in_ci(|_| Some("false".to_owned())));
+    }
+}

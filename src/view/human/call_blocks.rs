@@ -1,0 +1,83 @@
+//! What belongs to one tool call stays together, in call order, although several calls run at a time.
+
+use std::collections::VecDeque;
+
+use crate::model::CallId;
+
+/// The tool calls that are not fully written.
+///
+/// The first one is written as it goes on; what the others have to say waits until those before them have ended.
+#[derive(Default)]
+pub(super) struct ToolCallBlocks(VecDeque<ToolCallBlock>);
+
+struct ToolCallBlock {
+    id: CallId,
+    lines: Vec<String>,
+    has_ended: bool,
+}
+
+impl ToolCallBlocks {
+    /// Begins the block of a call. Returns the lines that can be written now.
+    pub(super) fn begin(&mut self, id: &CallId, line: String) -> Vec<String> {
+        self.0.push_back(ToolCallBlock { id: id.clone(), lines: vec![line], has_ended: false });
+        self.take_writable()
+    }
+
+    /// Ends the block of a call. Returns the lines that can be written now.
+    pub(super) fn end(&mut self, id: &CallId, line: String, after: Vec<String>) -> Vec<String> {
+        match self.find(id) {
+            Some(block) => {
+                block.lines.push(line);
+                block.lines.extend(after);
+                block.has_ended = true;
+            }
+            None => return [vec![line], after].concat(),
+        }
+        self.take_writable()
+    }
+
+    /// Returns how many calls have not ended.
+    pub(super) fn open_count(&self) -> usize {
+        self.0.iter().filter(|block| !block.has_ended).count()
+    }
+
+    /// Returns all that was not written.
+    pub(super) fn take_rest(&mut self) -> Vec<String> {
+        self.0.drain(..).flat_map(|block| block.lines).collect()
+    }
+
+    fn find(&mut self, id: &CallId) -> Option<&mut ToolCallBlock> {
+        self.0.iter_mut().find(|block| block.id == *id && !block.has_ended)
+    }
+
+    fn take_writable(&mut self) -> Vec<String> {
+        let mut lines = Vec::new();
+        while let Some(first) = self.0.front_mut() {
+            lines.append(&mut first.lines);
+            if !first.has_ended {
+                break;
+            }
+            self.0.pop_front();
+        }
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_that_run_together_are_written_one_after_the_other() {
+        let (a, b, c) = (CallId::from("a"), CallId::from("b"), CallId::from("c"));
+        let mut blocks = ToolCallBlocks::default();
+        assert_eq!(blocks.begin(&a, "a".to_owned()), ["a"]);
+        assert!(blocks.begin(&b, "b".to_owned()).is_empty());
+        assert!(blocks.begin(&c, "c".to_owned()).is_empty());
+        assert!(blocks.end(&b, "b ok".to_owned(), vec!["b hook".to_owned()]).is_empty());
+        assert_eq!(blocks.open_count(), 2);
+        assert_eq!(blocks.end(&a, "a ok".to_owned(), vec![]), ["a ok", "b", "b ok", "b hook", "c"]);
+        assert_eq!(blocks.end(&c, "c ok".to_owned(), vec![]), ["c ok"]);
+        assert!(blocks.take_rest().is_empty());
+    }
+}

@@ -1,0 +1,93 @@
+//! What a terminal can do, and what the user wants of it.
+
+use std::str::FromStr;
+
+use thiserror::Error;
+
+/// When colours are used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ColorChoice {
+    /// On a terminal that has them, unless the environment says otherwise.
+    #[default]
+    Auto,
+    /// Always, also in a pipe.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// A word that says nothing about colours.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("unknown colour setting '{0}'; there are: auto, always, never")]
+pub struct UnknownColorChoice(String);
+
+impl FromStr for ColorChoice {
+    type Err = UnknownColorChoice;
+
+    fn from_str(word: &str) -> Result<Self, UnknownColorChoice> {
+        match word {
+            "auto" => Ok(Self::Auto),
+            "always" => Ok(Self::Always),
+            "never" => Ok(Self::Never),
+            _ => Err(UnknownColorChoice(word.to_owned())),
+        }
+    }
+}
+
+/// Returns whether to use colours: what the user typed counts first, then `NO_COLOR`, then `CLICOLOR_FORCE`, then
+/// what the terminal can.
+pub fn should_use_color(
+    color: ColorChoice,
+    is_terminal: bool,
+    env: impl Fn(&str) -> Option<String>,
+) -> bool {
+    let is_set = |name| env(name).is_some_and(|value| !value.is_empty());
+    match color {
+        ColorChoice::Always => true,
+        ColorChoice::Never => false,
+        ColorChoice::Auto if is_set("NO_COLOR") => false,
+        ColorChoice::Auto
+            if env("CLICOLOR_FORCE").is_some_and(|force| !force.is_empty() && force != "0") =>
+        {
+            true
+        }
+        ColorChoice::Auto if env("CLICOLOR").as_deref() == Some("0") => false,
+        ColorChoice::Auto => is_terminal && !is_dumb(env),
+    }
+}
+
+/// Returns whether a line can be drawn again and again in its place.
+pub fn can_redraw(is_terminal: bool, env: impl Fn(&str) -> Option<String>) -> bool {
+    is_terminal && !is_dumb(env)
+}
+
+fn is_dumb(env: impl Fn(&str) -> Option<String>) -> bool {
+    env("TERM").is_none_or(|term| term.is_empty() || term == "dumb")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn styled(color: ColorChoice, is_terminal: bool, env: &[(&str, &str)]) -> bool {
+        should_use_color(color, is_terminal, |name| {
+            env.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    /// Fault G11.
+    #[test]
+    fn colors_need_a_terminal_or_an_explicit_choice() {
+        let term = ("TERM", "xterm-256color");
+        assert!(styled(ColorChoice::Auto, true, &[term]));
+        assert!(!styled(ColorChoice::Auto, false, &[term]));
+        assert!(!styled(ColorChoice::Auto, true, &[("TERM", "dumb")]));
+        assert!(!styled(ColorChoice::Auto, true, &[]));
+        assert!(!styled(ColorChoice::Auto, true, &[term, ("NO_COLOR", "1")]));
+        assert!(styled(ColorChoice::Auto, true, &[term, ("NO_COLOR", "")]));
+        assert!(styled(ColorChoice::Auto, false, &[("CLICOLOR_FORCE", "1")]));
+        assert!(!styled(ColorChoice::Auto, false, &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]));
+        assert!(styled(ColorChoice::Always, false, &[("NO_COLOR", "1")]));
+        assert!(!styled(ColorChoice::Never, true, &[term, ("CLICOLOR_FORCE", "1")]));
+    }
+}

@@ -1,0 +1,38 @@
+//! `--json`: one document, when all is over.
+
+use std::io::{self, Write};
+
+use super::background_writer::{BackgroundWriter, FinishTimeout, OutputError, PlainTarget};
+use super::jsonl;
+use super::public::PublicEvent;
+use super::result::RunResult;
+use super::sink::ReportSink;
+use crate::port::Disconnected;
+
+/// Writes the result document and nothing else.
+pub struct JsonSink(BackgroundWriter<Vec<u8>>);
+
+impl JsonSink {
+    /// Returns an output that writes here.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the system has no thread for it.
+    pub fn new(out: impl Write + Send + 'static) -> io::Result<Self> {
+        BackgroundWriter::start("json", PlainTarget(out)).map(Self)
+    }
+}
+
+impl ReportSink for JsonSink {
+    fn on_event(&mut self, _: &PublicEvent) -> Result<(), Disconnected> {
+        Ok(())
+    }
+
+    fn on_result(&mut self, result: &RunResult) -> Result<(), Disconnected> {
+        self.0.write(jsonl::to_line(result).map_err(|_| Disconnected)?)
+    }
+
+    fn finish(self: Box<Self>, patience: FinishTimeout) -> Result<(), OutputError> {
+        self.0.finish(patience)
+    }
+}

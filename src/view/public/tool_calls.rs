@@ -1,0 +1,150 @@
+//! The tool calls, as far as they were told.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{PublicEventKind, ReportedDecision, ToolCallEnd, ToolCallStart};
+use crate::machine::{CallState, Effect, EntryId, Event, Executing, Machine, State};
+use crate::model::{CallId, ConversationItem, EffectId, ToolArguments, ToolCall, ToolResult};
+
+/// Which tool calls were told of. A call that is answered without being judged is told of as well.
+#[derive(Default)]
+pub(super) struct ToolCallTracker {
+    /// The newest entry of the conversation that was looked at.
+    newest: Option<EntryId>,
+    reported: HashMap<CallId, ReportedCall>,
+    /// The calls that are being judged.
+    authorizing: HashMap<EffectId, CallId>,
+    decisions: HashMap<CallId, ReportedDecision>,
+}
+
+/// How much of a call was told.
+enum ReportedCall {
+    Started { path: Option<Arc<str>>, step: u32 },
+    Ended,
+}
+
+impl ToolCallTracker {
+    /// Leaves out what the conversation had before the run began.
+    pub(super) fn begin(&mut self, fold: &Machine) {
+        self.newest = fold.conversation.entries().iter().map(|entry| entry.id).max();
+    }
+
+    /// Returns the starts that follow from effects.
+    pub(super) fn take_starts(&mut self, effects: &[Effect], step: u32) -> Vec<PublicEventKind> {
+        let vetted = effects.iter().filter_map(|effect| match effect {
+            Effect::Authorize { id, call } => Some((*id, call)),
+            Effect::Prepare { .. }
+            | Effect::CallModel { .. }
+            | Effect::RunTool { .. }
+            | Effect::CheckAnswer { .. }
+            | Effect::Cancel { .. }
+            | Effect::End => None,
+        });
+        let start = |(id, call): (EffectId, &ToolCall)| {
+            self.authorizing.insert(id, call.id.clone());
+            self.start(call, step)
+        };
+        vetted.filter_map(start).collect()
+    }
+
+    /// Takes notice of what was decided on a call.
+    pub(super) fn on_event(&mut self, event: &Event) {
+        if let Event::Authorized { id, authorization: verdict } = event
+            && let Some(call) = self.authorizing.remove(id)
+            && let Some(decision) = ReportedDecision::from_machine(verdict)
+        {
+            self.decisions.insert(call, decision);
+        }
+    }
+
+    /// Returns the ends that a fold shows and that were not told yet.
+    pub(super) fn take_ends(&mut self, fold: &Machine) -> Vec<PublicEventKind> {
+        let step = fold.state.run().steps;
+        let mut ends = Vec::new();
+        if let State::Executing(Executing { calls, .. }) = &fold.state {
+            for open in calls {
+                if let CallState::Completed(result) = &open.state {
+                    self.end(&open.call, result, step, &mut ends);
+                }
+            }
+        }
+        let entries = fold.conversation.entries();
+        let is_new = |id: EntryId| self.newest.is_none_or(|newest| id > newest);
+        let new = entries.iter().rev().take_while(|entry| is_new(entry.id)).count();
+        for entry in &entries[entries.len() - new..] {
+            if let ConversationItem::Exchange(exchange) = &entry.item {
+                for (call, result) in exchange.reply().calls().zip(exchange.results()) {
+                    self.end(call, result, step, &mut ends);
+                }
+                // Nothing more is heard of its calls.
+                self.reported.clear();
+                self.authorizing.clear();
+                self.decisions.clear();
+            }
+            self.newest = self.newest.max(Some(entry.id));
+        }
+        ends
+    }
+
+    fn start(&mut self, call: &ToolCall, step: u32) -> Option<PublicEventKind> {
+        if self.reported.contains_key(&call.id) {
+            return None;
+        }
+        let arguments = arguments(call);
+        let path = arguments.get("path").and_then(Value::as_str).map(Arc::from);
+        self.reported.insert(call.id.clone(), ReportedCall::Started { path, step });
+        Some(PublicEventKind::ToolCallStart(ToolCallStart {
+            id: call.id.clone(),
+            name: Arc::clone(&call.name),
+            arguments: Arc::new(arguments),
+            step,
+        }))
+    }
+
+    fn end(
+        &mut self,
+        call: &ToolCall,
+        result: &ToolResult,
+        step: u32,
+        ends: &mut Vec<PublicEventKind>,
+    ) {
+        ends.extend(self.start(call, step));
+        let Some(ReportedCall::Started { path, step }) =
+            self.reported.insert(call.id.clone(), ReportedCall::Ended)
+        else {
+            return;
+        };
+        let only = || match result.changes.as_slice() {
+            [only] => Some(Arc::clone(&only.path)),
+            _ => None,
+        };
+        ends.push(PublicEventKind::ToolCallEnd(ToolCallEnd {
+            id: call.id.clone(),
+            name: Arc::clone(&call.name),
+            status: result.status,
+            success: result.is_ok(),
+            path: path.or_else(only),
+            decision: self.decisions.remove(&call.id),
+            duration: result.duration,
+            output: Arc::clone(&result.text),
+            changes: result.changes.clone(),
+            step,
+        }));
+    }
+}
+
+/// Returns the arguments as JSON; as a string where they are none.
+fn arguments(call: &ToolCall) -> Value {
+    let text = call.arguments.text();
+    match &call.arguments {
+        ToolArguments::Complete { .. } => {
+            serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
+        }
+        ToolArguments::Malformed { .. } | ToolArguments::Truncated { .. } => {
+            Value::String(text.to_owned())
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! The tables that users read: in the README, in `--help`. They are made of the types, so they can't be wrong.
+
+use std::fmt::Write as _;
+
+use super::public::PublicEventKind;
+use crate::machine::{CloseReason, LlmFailure, StopReason};
+use crate::model::Signal;
+
+/// A table of short texts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TextTable {
+    header: Vec<String>,
+    rows: Vec<Vec<String>>,
+    /// The columns whose texts are names, to be set as code.
+    code_columns: Vec<usize>,
+}
+
+/// Returns the table of how a run can end: stop reasons, statuses and exit codes.
+pub fn stop_reasons() -> TextTable {
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for reason in StopReason::ALL {
+        let [name, status, when] = [reason.name(), reason.status().name(), describe(reason)];
+        let exit = exit_codes(reason);
+        match rows.last_mut().filter(|row| row[3] == when) {
+            Some(row) => {
+                push_item(&mut row[0], name);
+                push_item(&mut row[2], &exit);
+            }
+            None => rows.push(vec![name.into(), status.into(), exit, when.into()]),
+        }
+    }
+    let refused = "Configuration, usage, unknown session or agent: before any model call";
+    rows.push(vec!["—".into(), "—".into(), "3".into(), refused.into()]);
+    TextTable::new(["stop_reason", "status", "exit", "when"], rows, &[0, 1])
+}
+
+/// Returns the table of the public events.
+pub fn events() -> TextTable {
+    let rows = PublicEventKind::ALL.iter().map(|(name, what)| vec![(*name).into(), (*what).into()]);
+    TextTable::new(["type", "what"], rows.collect(), &[0])
+}
+
+fn push_item(list: &mut String, item: &str) {
+    if !list.split(", ").any(|known| known == item) {
+        list.push_str(", ");
+        list.push_str(item);
+    }
+}
+
+fn exit_codes(reason: StopReason) -> String {
+    let code = reason.exit_code();
+    match reason {
+        StopReason::UserInterrupt(Signal::Interrupt) => format!("{code} (SIGINT)"),
+        StopReason::UserInterrupt(Signal::Terminate) => format!("{code} (SIGTERM)"),
+        StopReason::UserInterrupt(Signal::Hangup) => format!("{code} (SIGHUP)"),
+        StopReason::UserInterrupt(Signal::Pipe) => format!("{code} (stdout closed)"),
+        StopReason::LlmError(LlmFailure::Auth) => format!("{code} (authentication)"),
+        StopReason::LlmError(LlmFailure::Timeout) => format!("{code} (timed out)"),
+        StopReason::LlmDone
+        | StopReason::Closed(_)
+        | StopReason::Truncated
+        | StopReason::EmptyResponse
+        | StopReason::Refused
+        | StopReason::InvalidToolCalls
+        | StopReason::SchemaNotMet
+        | StopReason::ChecksFailed
+        | StopReason::EvaluationFailed
+        | StopReason::LlmError(LlmFailure::Other)
+        | StopReason::StoreError
+        | StopReason::InternalError => code.to_string(),
+    }
+}
+
+/// Returns when a run ends for this reason; reasons with the same sentence share a row.
+fn describe(reason: StopReason) -> &'static str {
+    match reason {
+        StopReason::LlmDone => "A complete, non-empty final text and no tool call",
+        StopReason::Closed(
+            CloseReason::MaxSteps
+            | CloseReason::Timeout
+            | CloseReason::ContextFull
+            | CloseReason::BudgetExceeded,
+        ) => {
+            "A watchdog; the model is asked to sum up, without tools, if the limits leave room for it"
+        }
+        StopReason::Closed(CloseReason::LoopDetected) => {
+            "The same turn five times in a row (a steering message after three)"
+        }
+        StopReason::Truncated
+        | StopReason::EmptyResponse
+        | StopReason::Refused
+        | StopReason::InvalidToolCalls => "The model's own end that is not an answer; each bounded",
+        StopReason::SchemaNotMet => "`--output-schema`, after its bounded repairs",
+        StopReason::ChecksFailed => {
+            "A required quality gate or a stop hook sent the answer back, time and again; a hook blocked the run or a model call; or a tool call was denied, with `--fail-on-denied`"
+        }
+        StopReason::EvaluationFailed => {
+            "`--self-eval`, whose judge was not satisfied: `basic` once, `full` in the end"
+        }
+        StopReason::UserInterrupt(_) => "Somebody asked the run to stop; no further model call",
+        StopReason::LlmError(_) => "The model could not be reached, or did not accept the request",
+        StopReason::StoreError => "The journal could not be kept",
+        StopReason::InternalError => "A defect of this program",
+    }
+}
+
+impl TextTable {
+    fn new<const N: usize>(head: [&str; N], rows: Vec<Vec<String>>, names: &[usize]) -> Self {
+        Self { header: head.map(str::to_owned).into(), rows, code_columns: names.into() }
+    }
+
+    /// Returns the table in Markdown.
+    pub fn to_markdown(&self) -> String {
+        let code = |cell: &str| match cell {
+            "—" => cell.to_owned(),
+            names => format!("`{}`", names.replace(", ", "`, `")),
+        };
+        let cell = |(column, cell): (usize, &String)| {
+            if self.code_columns.contains(&column) { code(cell) } else { cell.clone() }
+        };
+        let mut text = format!("| {} |\n", self.header.join(" | "));
+        let _ = writeln!(text, "|{}", "---|".repeat(self.header.len()));
+        for row in &self.rows {
+            let cells: Vec<String> = row.iter().enumerate().map(cell).collect();
+            let _ = writeln!(text, "| {} |", cells.join(" | "));
+        }
+        text
+    }
+
+    /// Returns the table as lines for a terminal: a cell with several items has a line for each, and a sentence in the
+    /// last column is wrapped.
+    pub fn to_text(&self) -> String {
+        let lines = |row: &[String]| -> Vec<Vec<String>> {
+            let last = row.len().saturating_sub(1);
+            let items = |(column, cell): (usize, &String)| match column == last {
+                true => wrap(cell, SENTENCE_WIDTH),
+                false => cell.split(", ").map(str::to_owned).collect(),
+            };
+            row.iter().enumerate().map(items).collect()
+        };
+        let rows: Vec<_> =
+            [&self.header].into_iter().chain(&self.rows).map(|row| lines(row)).collect();
+        let width = |column: usize| {
+            rows.iter().flat_map(|row| &row[column]).map(|item| item.chars().count()).max()
+        };
+        let widths: Vec<usize> =
+            (0..self.header.len()).map(|column| width(column).unwrap_or(0)).collect();
+        let mut text = String::new();
+        for row in &rows {
+            let height = row.iter().map(Vec::len).max().unwrap_or(0);
+            for line in 0..height {
+                let cell = |(items, width): (&Vec<String>, &usize)| {
+                    let item = items.get(line).map_or("", String::as_str);
+                    format!("{item:<width$}")
+                };
+                let cells: Vec<String> = row.iter().zip(&widths).map(cell).collect();
+                let _ = writeln!(text, "{}", cells.join("  ").trim_end());
+            }
+        }
+        text
+    }
+}
+
+/// How wide the last column of a table is on a terminal.
+const SENTENCE_WIDTH: usize = 28;
+
+/// Returns a sentence in lines of this width.
+fn wrap(sentence: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in sentence.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_of_stop_reasons_fits_a_terminal() {
+        insta::assert_snapshot!(stop_reasons().to_text(), @r#"
+    stop_reason         status   exit                 when
+    llm_done            success  0                    A complete, non-empty final
+                                                      text and no tool call
+    max_steps           partial  2                    A watchdog; the model is
+    timeout                                           asked to sum up, without
+    context_full                                      tools, if the limits leave
+    budget_exceeded                                   room for it
+    loop_detected       partial  2                    The same turn five times in
+                                                      a row (a steering message
+                                                      after three)
+    truncated           partial  2                    The model's own end that is
+    empty_response                                    not an answer; each bounded
+    refused
+    invalid_tool_calls
+    schema_not_met      partial  2                    `--output-schema`, after its
+                                                      bounded repairs
+    checks_failed       partial  2                    A required quality gate or a
+                                                      stop hook sent the answer
+                                                      back, time and again; a hook
+                                                      blocked the run or a model
+                                                      call; or a tool call was
+                                                      denied, with
+                                                      `--fail-on-denied`
+    evaluation_failed   partial  2                    `--self-eval`, whose judge
+                                                      was not satisfied: `basic`
+                                                      once, `full` in the end
+    user_interrupt      partial  130 (SIGINT)         Somebody asked the run to
+                                 143 (SIGTERM)        stop; no further model call
+                                 129 (SIGHUP)
+                                 141 (stdout closed)
+    llm_error           failed   1                    The model could not be
+                                 4 (authentication)   reached, or did not accept
+                                 5 (timed out)        the request
+    store_error         failed   1                    The journal could not be
+                                                      kept
+    internal_error      failed   1                    A defect of this program
+    —                   —        3                    Configuration, usage,
+                                                      unknown session or agent:
+                                                      before any model call
+    "#);
+    }
+}

@@ -1,0 +1,116 @@
+//! What there is to know of a run before it begins.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::machine::{CallPurpose, CostBreakdown, PricedUsage, RunStatus, StopReason};
+
+/// What there is to know of a run before it begins, apart from its rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunInfo {
+    /// The session.
+    pub session_id: Arc<str>,
+    /// The agent.
+    pub agent: Arc<str>,
+    /// The model, as `provider/name`.
+    pub model: Arc<str>,
+    /// The workspace.
+    pub workspace: Arc<str>,
+    /// The task, as the user gave it.
+    pub task: Arc<str>,
+    /// How commands are confined, where that is worth telling.
+    pub sandbox: Option<Arc<str>>,
+    /// The time of day at which it begins.
+    pub started_at: Timestamp,
+    /// What its calls with tools are charged to.
+    pub cost_source: CostSource,
+    /// Whether its answer has to be JSON that satisfies a schema.
+    pub has_schema: bool,
+    /// The exit code of a partial run, where the user wants another one.
+    pub exit_on_partial: Option<u8>,
+    /// What its session has used and done before.
+    pub prior_usage: PriorUsage,
+}
+
+/// What a session has used and done before a run goes on with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PriorUsage {
+    /// What it has used.
+    pub costs: CostBreakdown,
+    /// Replies whose tool calls ran.
+    pub steps: u32,
+    /// Model calls, those of its sub-agents included.
+    pub llm_calls: u32,
+}
+
+/// What a model call is charged to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CostSource {
+    /// The task itself.
+    Agent,
+    /// The last word after a watchdog.
+    Closing,
+    /// Summaries of older parts of the conversation.
+    Compaction,
+    /// The evaluation of an answer.
+    Eval,
+    /// The plan that goes before a task.
+    Plan,
+    /// The sub-agents of the task.
+    Subagent,
+}
+
+impl RunInfo {
+    /// Returns the exit code of a run that ended for this reason.
+    pub fn exit_code(&self, reason: StopReason) -> u8 {
+        match (self.exit_on_partial, reason.status(), reason) {
+            // Who interrupts a run wants the exit code of the signal.
+            (Some(code), RunStatus::Partial, reason)
+                if !matches!(reason, StopReason::UserInterrupt(_)) =>
+            {
+                code
+            }
+            (_, _, reason) => reason.exit_code(),
+        }
+    }
+
+    /// Returns what was charged before the run, and to what.
+    pub fn prior_charges(&self) -> impl Iterator<Item = (CostSource, PricedUsage)> {
+        let CostBreakdown { agent, closing, compaction, subagents, .. } = self.prior_usage.costs;
+        let charges = [
+            (self.source_of(CallPurpose::Agent), agent),
+            (self.source_of(CallPurpose::Closing), closing),
+            (self.source_of(CallPurpose::Compaction), compaction),
+            (CostSource::Subagent, subagents),
+        ];
+        charges.into_iter().filter(|(_, charge)| *charge != PricedUsage::default())
+    }
+
+    /// Returns what a call of the run is charged to: in an evaluation and in a sub-agent, all of it to that.
+    pub fn source_of(&self, purpose: CallPurpose) -> CostSource {
+        match (self.cost_source, purpose) {
+            (CostSource::Eval | CostSource::Subagent, _) | (_, CallPurpose::Agent) => {
+                self.cost_source
+            }
+            (_, CallPurpose::Closing) => CostSource::Closing,
+            (_, CallPurpose::Compaction) => CostSource::Compaction,
+        }
+    }
+}
+
+impl CostSource {
+    /// Returns the name that users see; it never changes.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Agent => "agent",
+            Self::Closing => "closing",
+            Self::Compaction => "compaction",
+            Self::Eval => "eval",
+            Self::Plan => "plan",
+            Self::Subagent => "subagent",
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Text from models, tools and file names, made harmless for a terminal.
+//!
+//! Nothing that moves a cursor, changes colours, talks to the terminal or reverses the direction of text gets through:
+//! such characters are shown by their number.
+
+use std::borrow::Cow;
+
+/// Returns whether a terminal, or a reader who trusts one, may be misled by the character.
+pub(super) fn is_harmful(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            // Marks, embeddings, overrides and isolates of the writing direction.
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+            // Line ends that not everybody takes for one.
+            | '\u{2028}' | '\u{2029}'
+            // Invisible: byte order mark, annotations, tags.
+            | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// Returns a text of several lines: line ends and tabs stay, everything else that is harmful is shown by its number.
+pub fn multiline(text: &str) -> Cow<'_, str> {
+    escape_unless(text, |c| is_harmful(c) && c != '\n' && c != '\t')
+}
+
+/// Returns a text for a pipe or a file: line ends of all kinds and tabs stay, everything else that is harmful is shown by
+/// its number. A text that is JSON stays the same JSON.
+pub fn for_pipe(text: &str) -> Cow<'_, str> {
+    let is_shown = |c: char| is_harmful(c) && !matches!(c, '\n' | '\t' | '\r');
+    if !text.contains(is_shown) && !text.contains('\r') {
+        return Cow::Borrowed(text);
+    }
+    let is_json = serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
+    let mut clean = String::with_capacity(text.len() + 16);
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        // Alone it would let what follows hide what stands before.
+        let is_alone = c == '\r' && !is_json && chars.peek() != Some(&'\n');
+        match c {
+            c if is_shown(c) && is_json => {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    clean.push_str(&format!("\\u{unit:04x}"));
+                }
+            }
+            c if is_shown(c) || is_alone => clean.extend(c.escape_default()),
+            c => clean.push(c),
+        }
+    }
+    Cow::Owned(clean)
+}
+
+/// Returns a text as one line: line ends and tabs are shown as `\n` and `\t`.
+pub fn line(text: &str) -> Cow<'_, str> {
+    escape_unless(text, is_harmful)
+}
+
+/// Returns the first line that says something, of this many characters at the most.
+pub fn headline(text: &str, most: usize) -> String {
+    let first = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    truncate(&line(first), most)
+}
+
+/// Returns a text of this many characters at the most; one that was cut ends with `…`.
+pub fn truncate(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        None => text.to_owned(),
+        Some(_) => text.chars().take(most.saturating_sub(1)).chain(['…']).collect(),
+    }
+}
+
+fn escape_unless(text: &str, is_shown: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.contains(&is_shown) {
+        return Cow::Borrowed(text);
+    }
+    let mut clean = String::with_capacity(text.len() + 16);
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            // The line end of another system is a line end.
+            '\r' if chars.peek() == Some(&'\n') && !is_shown('\n') => {}
+            c if is_shown(c) => clean.extend(c.escape_default()),
+            c => clean.push(c),
+        }
+    }
+    Cow::Owned(clean)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_escaped() {
+        assert_eq!(multiline("a\u{1b}[31mb"), "a\\u{1b}[31mb");
+        assert_eq!(
+            multiline("\u{9b}2J \u{202e}txt.exe \u{7f}"),
+            "\\u{9b}2J \\u{202e}txt.exe \\u{7f}"
+        );
+        assert_eq!(multiline("tag\u{e0041}"), "tag\\u{e0041}");
+    }
+
+    #[test]
+    fn multiline_keeps_line_ends_and_line_escapes_them() {
+        assert_eq!(multiline("a\r\n\tb\rc"), "a\n\tb\\rc");
+        assert_eq!(line("a\nb\tc"), "a\\nb\\tc");
+        assert!(matches!(multiline("plain ünïcödé 🔧"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn a_pipe_keeps_line_ends_and_json() {
+        assert_eq!(for_pipe("a\r\nb\tc\n"), "a\r\nb\tc\n");
+        assert_eq!(for_pipe("a\rb\u{1b}[2J\u{9b}m\u{202e}"), "a\\rb\\u{1b}[2J\\u{9b}m\\u{202e}");
+        assert_eq!(
+            for_pipe("{\"a\": \"\u{202e}\u{e0041}\"}"),
+            "{\"a\": \"\\u202e\\udb40\\udc41\"}"
+        );
+    }
+
+    #[test]
+    fn a_headline_is_the_first_line_that_says_something() {
+        assert_eq!(headline("\n  \n  one two three \nfour", 8), "one two…");
+        assert_eq!(headline("", 8), "");
+        assert_eq!(truncate("äöü", 3), "äöü");
+        assert_eq!(truncate("äöüß", 3), "äö…");
+    }
+}

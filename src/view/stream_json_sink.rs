@@ -1,0 +1,59 @@
+//! `stream-json`, and the log file: an event on each line, and the result on the last one.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::background_writer::{BackgroundWriter, FinishTimeout, OutputError, PlainTarget};
+use super::jsonl;
+use super::public::PublicEvent;
+use super::result::RunResult;
+use super::sink::ReportSink;
+use crate::port::Disconnected;
+
+/// Writes each event on a line of its own, and the result on the last one.
+pub struct StreamJsonSink(BackgroundWriter<Vec<u8>>);
+
+/// The last line.
+#[derive(Serialize)]
+struct ResultLine<'a> {
+    r#type: &'static str,
+    #[serde(flatten)]
+    result: &'a RunResult,
+}
+
+impl StreamJsonSink {
+    /// Returns an output that writes here.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the system has no thread for it.
+    pub fn new(out: impl Write + Send + 'static) -> io::Result<Self> {
+        BackgroundWriter::start("stream", PlainTarget(out)).map(Self)
+    }
+
+    /// Returns the last line alone, for a run that did not begin.
+    ///
+    /// # Errors
+    ///
+    /// Fails for a result that JSON cannot express; there is none.
+    pub fn result_line(result: &RunResult) -> Result<Vec<u8>, serde_json::Error> {
+        jsonl::to_line(&ResultLine { r#type: "result", result })
+    }
+}
+
+impl ReportSink for StreamJsonSink {
+    fn on_event(&mut self, event: &PublicEvent) -> Result<(), Disconnected> {
+        self.0.write(jsonl::to_line(event).map_err(|_| Disconnected)?)
+    }
+
+    fn on_result(&mut self, result: &RunResult) -> Result<(), Disconnected> {
+        self.0.write(
+            jsonl::to_line(&ResultLine { r#type: "result", result }).map_err(|_| Disconnected)?,
+        )
+    }
+
+    fn finish(self: Box<Self>, patience: FinishTimeout) -> Result<(), OutputError> {
+        self.0.finish(patience)
+    }
+}

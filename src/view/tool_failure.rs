@@ -1,0 +1,56 @@
+//! Why a tool call failed, in one line.
+
+use super::sanitize;
+
+/// The lines with which the answer of a command ends begin so.
+const COMMAND_ENDINGS: [&str; 5] =
+    ["[exit code ", "[ended by signal ", "[timed out", "[interrupted", "[could not be ended"];
+
+/// Returns why a tool call failed: the first line of its answer. Of a command it is how it ended, and the last line of its
+/// error output, or of its output when that is empty.
+pub(super) fn failure_line(tool: &str, answer: &str, longest: usize) -> String {
+    let of_command = (tool == "run_command").then(|| command_failure(answer, longest)).flatten();
+    of_command.unwrap_or_else(|| sanitize::headline(answer, longest))
+}
+
+fn command_failure(answer: &str, longest: usize) -> Option<String> {
+    let lines: Vec<&str> = answer.lines().collect();
+    let is_end = |line: &&str| COMMAND_ENDINGS.iter().any(|begin| line.starts_with(begin));
+    let at = lines.iter().rposition(is_end)?;
+    let end = lines[at].trim_start_matches('[').trim_end();
+    let end = end.strip_suffix(']').unwrap_or(end);
+    // The title of the error output stands last when there is nothing behind it.
+    let said = lines[..at].iter().rev().map(|line| line.trim());
+    let said = said.take_while(|line| *line != "[stderr]").find(|line| !line.is_empty());
+    let said = said.or_else(|| {
+        lines[..at]
+            .iter()
+            .rev()
+            .map(|line| line.trim())
+            .find(|line| !line.is_empty() && *line != "[stderr]")
+    });
+    Some(match said {
+        Some(said) => sanitize::headline(&format!("{end}: {said}"), longest),
+        None => sanitize::headline(end, longest),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::failure_line;
+
+    #[test]
+    fn a_command_failure_has_the_exit_code_and_the_last_error_line() {
+        let of = |answer| failure_line("run_command", answer, 80);
+        assert_eq!(of("one\n[stderr]\nwarn\nerror: no\n\n[exit code 2]"), "exit code 2: error: no");
+        assert_eq!(of("1\n2\n[exit code 1]"), "exit code 1: 2");
+        assert_eq!(of("[exit code 1]"), "exit code 1");
+        assert_eq!(of("out\n[stderr]\n[exit code 1]"), "exit code 1: out");
+        assert_eq!(
+            of("x\n[timed out after 3 s and was ended; a note]\nHook a: ✓"),
+            "timed out after 3 s and was ended; a note: x"
+        );
+        assert_eq!(of("The command was not run: why."), "The command was not run: why.");
+        assert_eq!(failure_line("grep", "first\n[exit code 2]", 80), "first");
+    }
+}

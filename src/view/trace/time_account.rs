@@ -1,0 +1,167 @@
+//! The account of time: how much each state has had, on what, and which ways led from one to another.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::phase::TracePhase;
+use super::state_name;
+use crate::machine::StateKind;
+use crate::model::TimeSpan;
+use crate::port::CallTiming;
+use crate::view::public::millis;
+
+/// The time in one state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StateTime {
+    /// The state.
+    #[serde(serialize_with = "state_name")]
+    pub state: StateKind,
+    /// How often it was entered.
+    pub visits: u32,
+    /// How long the run stood in it.
+    #[serde(rename = "time_ms", serialize_with = "millis")]
+    pub time: TimeSpan,
+    /// On what.
+    pub phases: Vec<PhaseTime>,
+}
+
+/// The time for one thing within a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct PhaseTime {
+    /// What the time was spent on.
+    pub phase: TracePhase,
+    /// How long.
+    #[serde(rename = "time_ms", serialize_with = "millis")]
+    pub time: TimeSpan,
+}
+
+/// A way from one state to another that was taken.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TransitionCount {
+    /// The state that was left.
+    #[serde(serialize_with = "state_name")]
+    pub from: StateKind,
+    /// The state that was entered.
+    #[serde(serialize_with = "state_name")]
+    pub to: StateKind,
+    /// What led along it: an event as the statechart names it, or `RESUMED`.
+    pub event: &'static str,
+    /// How often.
+    pub count: u32,
+}
+
+/// The account, while it is kept.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TimeAccount {
+    times: BTreeMap<(StateKind, TracePhase), TimeSpan>,
+    visits: BTreeMap<StateKind, u32>,
+    edges: BTreeMap<(StateKind, StateKind, &'static str), u32>,
+    total: TimeSpan,
+}
+
+impl TimeAccount {
+    /// A state is entered.
+    pub(super) fn enter(&mut self, state: StateKind) {
+        *self.visits.entry(state).or_default() += 1;
+    }
+
+    /// A way is taken.
+    pub(super) fn count_edge(&mut self, from: StateKind, to: StateKind, event: &'static str) {
+        *self.edges.entry((from, to, event)).or_default() += 1;
+        self.enter(to);
+    }
+
+    /// Time went by.
+    pub(super) fn add_time(&mut self, state: StateKind, phase: TracePhase, time: TimeSpan) {
+        let sum = self.times.entry((state, phase)).or_default();
+        *sum = add(*sum, time);
+        self.total = add(self.total, time);
+    }
+
+    /// A request came back, and tells where its time went; until then all of it counted as waiting for the first byte.
+    pub(super) fn split_call(&mut self, state: StateKind, waited: TimeSpan, times: CallTiming) {
+        let encode = times.encode.min(waited);
+        let rest = subtract(waited, encode);
+        // Without a first byte there was no stream either.
+        let stream =
+            times.first_byte.map_or(TimeSpan::ZERO, |first_byte| subtract(rest, first_byte));
+        for (phase, time) in [(TracePhase::Encoding, encode), (TracePhase::Stream, stream)] {
+            let first_byte = self.times.entry((state, TracePhase::FirstByte)).or_default();
+            let moved = time.min(*first_byte);
+            *first_byte = subtract(*first_byte, moved);
+            let sum = self.times.entry((state, phase)).or_default();
+            *sum = add(*sum, moved);
+        }
+    }
+
+    /// Returns all the time that went by.
+    pub(super) fn total(&self) -> TimeSpan {
+        self.total
+    }
+
+    /// Returns the time of each state, in the order of the chart.
+    pub(super) fn states(&self) -> Vec<StateTime> {
+        let row = |state: StateKind| {
+            let phases = TracePhase::ALL.into_iter().filter_map(|phase| {
+                let time = self.times.get(&(state, phase)).copied()?;
+                (time > TimeSpan::ZERO).then_some(PhaseTime { phase, time })
+            });
+            let phases: Vec<PhaseTime> = phases.collect();
+            let time = phases.iter().fold(TimeSpan::ZERO, |sum, phase| add(sum, phase.time));
+            let visits = self.visits.get(&state).copied().unwrap_or(0);
+            (visits > 0 || time > TimeSpan::ZERO).then_some(StateTime {
+                state,
+                visits,
+                time,
+                phases,
+            })
+        };
+        StateKind::ALL.into_iter().filter_map(row).collect()
+    }
+
+    /// Returns the ways that were taken.
+    pub(super) fn edges(&self) -> Vec<TransitionCount> {
+        let edge = |(&(from, to, event), &count)| TransitionCount { from, to, event, count };
+        self.edges.iter().map(edge).collect()
+    }
+}
+
+pub(super) fn add(one: TimeSpan, other: TimeSpan) -> TimeSpan {
+    TimeSpan(one.0.saturating_add(other.0))
+}
+
+pub(super) fn subtract(one: TimeSpan, other: TimeSpan) -> TimeSpan {
+    TimeSpan(one.0.saturating_sub(other.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn phases(account: &TimeAccount) -> Vec<(TracePhase, u64)> {
+        let states = account.states();
+        states.iter().flat_map(|s| &s.phases).map(|p| (p.phase, p.time.0)).collect()
+    }
+
+    #[test]
+    fn the_time_of_a_request_is_split_when_it_comes_back() {
+        let mut account = TimeAccount::default();
+        account.add_time(StateKind::CallingSending, TracePhase::FirstByte, TimeSpan(100));
+        let times = CallTiming { encode: TimeSpan(10), first_byte: Some(TimeSpan(60)) };
+        account.split_call(StateKind::CallingSending, TimeSpan(100), times);
+        let split =
+            [(TracePhase::Encoding, 10), (TracePhase::FirstByte, 60), (TracePhase::Stream, 30)];
+        assert_eq!(phases(&account), split);
+        assert_eq!(account.total(), TimeSpan(100));
+    }
+
+    #[test]
+    fn no_time_is_made_by_times_that_don_t_fit() {
+        let mut account = TimeAccount::default();
+        account.add_time(StateKind::CallingSending, TracePhase::FirstByte, TimeSpan(100));
+        let times = CallTiming { encode: TimeSpan(70), first_byte: Some(TimeSpan(u64::MAX)) };
+        account.split_call(StateKind::CallingSending, TimeSpan(100), times);
+        assert_eq!(phases(&account), [(TracePhase::Encoding, 70), (TracePhase::FirstByte, 30)]);
+    }
+}

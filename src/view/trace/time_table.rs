@@ -1,0 +1,102 @@
+//! The time of each state as lines for a terminal.
+
+use std::fmt::Write as _;
+
+use super::{CallEnd, Trace};
+use crate::model::{TimeSpan, pluralize};
+use crate::view::sanitize;
+
+/// Returns the table: each state, and below it what its time was spent on.
+pub(super) fn render(trace: &Trace) -> String {
+    let mut rows = vec![["state", "visits", "time", "share"].map(str::to_owned)];
+    for state in &trace.states {
+        let visits = state.visits.to_string();
+        rows.push([
+            state.state.name().to_owned(),
+            visits,
+            state.time.to_string(),
+            percent_of_time(state.time, trace.duration),
+        ]);
+        for phase in &state.phases {
+            rows.push([
+                format!("  {}", phase.phase.name()),
+                String::new(),
+                phase.time.to_string(),
+                percent_of_time(phase.time, trace.duration),
+            ]);
+        }
+    }
+    let total = trace.duration;
+    rows.push([
+        "total".to_owned(),
+        String::new(),
+        total.to_string(),
+        percent_of_time(total, total),
+    ]);
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths = [0, 1, 2, 3].map(|column| width(column).unwrap_or(0));
+    let mut text = headline(trace);
+    for [name, visits, time, share] in &rows {
+        let [w, x, y, z] = widths;
+        let _ = writeln!(text, "{name:<w$}  {visits:>x$}  {time:>y$}  {share:>z$}");
+    }
+    text
+}
+
+fn headline(trace: &Trace) -> String {
+    let end = trace.stop_reason.map_or_else(|| trace.state.name().to_owned(), |r| r.to_string());
+    let cost = trace.cost.map_or_else(String::new, |cost| format!(" · {cost}"));
+    let line = format!(
+        "{} · {} · {end} · {} · {} · {}{cost}",
+        trace.subject.session_id,
+        trace.subject.model,
+        pluralize(trace.steps, "step", "steps"),
+        pluralize(trace.llm_calls, "call", "calls"),
+        pluralize(trace.tokens.0, "token", "tokens")
+    );
+    format!("{}\n{}\n", sanitize::line(&line), cache_line(trace))
+}
+
+/// Says how much of the requests the provider has read from its cache; nothing when it has counted nothing.
+fn cache_line(trace: &Trace) -> String {
+    let (mut input, mut cached) = (0, 0);
+    for call in &trace.calls {
+        if let CallEnd::Replied { input_tokens, cached_input_tokens, .. } = &call.end {
+            input += input_tokens;
+            cached += cached_input_tokens;
+        }
+    }
+    match input {
+        0 => String::new(),
+        _ => {
+            format!(
+                "prompt cache: {} of {input} input tokens\n",
+                percent_of_time(TimeSpan(cached), TimeSpan(input))
+            )
+        }
+    }
+}
+
+/// Returns a part of the whole in hundredths.
+pub(super) fn percent_of_time(part: TimeSpan, whole: TimeSpan) -> String {
+    format!("{} %", hundredths(part, whole))
+}
+
+/// Returns a part of the whole in hundredths, rounded to the nearest one.
+fn hundredths(part: TimeSpan, whole: TimeSpan) -> u64 {
+    let (part, whole) = (u128::from(part.0), u128::from(whole.0.max(1)));
+    u64::try_from((part * 200 + whole) / (whole * 2)).unwrap_or(100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_rounded_and_nothing_is_no_share_of_nothing() {
+        assert_eq!(percent_of_time(TimeSpan(1), TimeSpan(3)), "33 %");
+        assert_eq!(percent_of_time(TimeSpan(2), TimeSpan(3)), "67 %");
+        assert_eq!(percent_of_time(TimeSpan::ZERO, TimeSpan::ZERO), "0 %");
+        assert_eq!(percent_of_time(TimeSpan(u64::MAX), TimeSpan(u64::MAX)), "100 %");
+    }
+}

@@ -1,0 +1,174 @@
+//! What the files of a session were before it, and what it made of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Component, Path};
+
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use crate::machine::CallIntent;
+use crate::model::Reply;
+
+/// The files that a session has named, with what its journal knows of them.
+#[derive(Default)]
+pub(super) struct OriginalFiles {
+    named: BTreeSet<String>,
+    /// The first and the last digest of each file that was replaced; none where there was no file.
+    replaced: BTreeMap<String, (Option<String>, Option<String>)>,
+    /// Replacements of one text by another, oldest first.
+    edits: Vec<TextReplacement>,
+}
+
+struct TextReplacement {
+    path: String,
+    old: String,
+    new: String,
+}
+
+/// The longest file that becomes part of a scenario, in bytes.
+const MAX_FILE_BYTES: usize = 256 << 10;
+
+impl OriginalFiles {
+    /// Takes in what the calls of a reply name.
+    pub(super) fn record_calls(&mut self, reply: &Reply) {
+        for call in reply.calls() {
+            let arguments: Value = serde_json::from_str(call.arguments.text()).unwrap_or_default();
+            let text = |key: &str| arguments[key].as_str().map(str::to_owned);
+            let Some(path) = text("path").filter(|path| is_inside(path)) else { continue };
+            self.named.insert(path.clone());
+            if let (Some(old), Some(new)) = (text("old_str"), text("new_str")) {
+                self.edits.push(TextReplacement { path, old, new });
+            }
+        }
+    }
+
+    /// Takes in what a call was cleared for.
+    pub(super) fn record_intent(&mut self, intent: &CallIntent) {
+        let CallIntent::Edit { files } = intent else { return };
+        for image in files.iter() {
+            let digest =
+                |digest: &Option<std::sync::Arc<str>>| digest.as_deref().map(str::to_owned);
+            let (before, after) = (digest(&image.before), digest(&image.after));
+            self.replaced
+                .entry(image.path.to_string())
+                .and_modify(|known| known.1.clone_from(&after))
+                .or_insert((before, after));
+        }
+    }
+
+    /// Returns the files as they were before, and those of which that is not known.
+    pub(super) fn restore(&self, root: &Path) -> (BTreeMap<String, String>, Vec<String>) {
+        let (mut files, mut unknown) = (BTreeMap::new(), Vec::new());
+        for path in self.named.iter().chain(self.replaced.keys()) {
+            if files.contains_key(path) {
+                continue;
+            }
+            let now = read_file(root, path);
+            match self.replaced.get(path) {
+                Some((None, _)) => {}
+                Some((Some(digest), _)) => {
+                    let undone = self.undo_edits(path, digest, now.clone());
+                    if undone.is_none() {
+                        unknown.push(path.clone());
+                    }
+                    files.extend(undone.or(now).map(|text| (path.clone(), text)));
+                }
+                None => files.extend(now.map(|now| (path.clone(), now))),
+            }
+        }
+        unknown.dedup();
+        (files, unknown)
+    }
+
+    /// Takes back the edits of a file, newest first, until it has this digest.
+    fn undo_edits(&self, path: &str, digest: &str, now: Option<String>) -> Option<String> {
+        let mut text = now?;
+        let mut edits = self.edits.iter().rev().filter(|edit| edit.path == path);
+        loop {
+            if sha256_hex(&text) == digest {
+                return Some(text);
+            }
+            let edit = edits.next()?;
+            text = text.replacen(&edit.new, &edit.old, 1);
+        }
+    }
+
+    /// Returns the files that the session replaced and nobody has changed since; none for those that it removed.
+    pub(super) fn unchanged_since(&self, root: &Path) -> BTreeMap<String, Option<String>> {
+        let mut files = BTreeMap::new();
+        for (path, (_, after)) in &self.replaced {
+            let now = read_file(root, path);
+            if now.as_deref().map(sha256_hex) == *after {
+                files.insert(path.clone(), now);
+            }
+        }
+        files
+    }
+}
+
+/// Returns whether a path stays in the workspace as it is written.
+fn is_inside(path: &str) -> bool {
+    let mut parts = Path::new(path).components();
+    !path.is_empty() && parts.all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
+}
+
+fn read_file(root: &Path, path: &str) -> Option<String> {
+    if !is_inside(path) {
+        return None;
+    }
+    fs::read_to_string(root.join(path)).ok().filter(|text| text.len() <= MAX_FILE_BYTES)
+}
+
+fn sha256_hex(text: &str) -> String {
+    Sha256::digest(text.as_bytes()).iter().fold(String::new(), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::FileDigests;
+
+    #[test]
+    fn edits_are_taken_back_until_the_digest_is_that_of_the_first_image() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("a"), "one three").unwrap();
+        let edit = |old: &str, new: &str| TextReplacement {
+            path: "a".into(),
+            old: old.into(),
+            new: new.into(),
+        };
+        let mut files = OriginalFiles {
+            edits: vec![edit("x", "two"), edit("two", "three")],
+            ..OriginalFiles::default()
+        };
+        let image = |before: &str, after: &str| CallIntent::Edit {
+            files: [FileDigests {
+                path: "a".into(),
+                before: Some(before.into()),
+                after: Some(after.into()),
+            }]
+            .into(),
+        };
+        files.record_intent(&image(&sha256_hex("one x"), &sha256_hex("one two")));
+        files.record_intent(&image(&sha256_hex("one two"), &sha256_hex("one three")));
+        let (before, unknown) = files.restore(folder.path());
+        assert_eq!((before["a"].as_str(), unknown), ("one x", vec![]));
+        assert_eq!(files.unchanged_since(folder.path())["a"].as_deref(), Some("one three"));
+    }
+
+    #[test]
+    fn a_file_whose_past_is_lost_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("a"), "now").unwrap();
+        let mut files = OriginalFiles::default();
+        let image = FileDigests { path: "a".into(), before: Some("00".into()), after: None };
+        files.record_intent(&CallIntent::Edit { files: [image].into() });
+        let (before, unknown) = files.restore(folder.path());
+        assert_eq!((before["a"].as_str(), unknown), ("now", vec!["a".to_owned()]));
+    }
+}

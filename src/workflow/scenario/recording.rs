@@ -1,0 +1,218 @@
+//! Who sees what happens on the stage, and makes happen what is to happen meanwhile.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+
+use super::parse::{ScenarioAction, ScheduledAction};
+use crate::machine::{CallPurpose, ConversationEntry, Event};
+use crate::model::{ConversationItem, Fault, MessageOrigin, Reply, ReplyPart, UserMessage};
+use crate::port::{Disconnected, MessageSource, Model, ModelCall, ModelRequest};
+use crate::runner::DriverInput;
+use crate::view::public::PublicEvent;
+use crate::view::{FinishTimeout, OutputError, ReportSink, RunResult};
+
+/// What was seen of a run.
+pub(super) struct RecordedRun {
+    pub(super) result: RunResult,
+    pub(super) output: String,
+    pub(super) error: String,
+    pub(super) events: Vec<Value>,
+    pub(super) planned: Vec<String>,
+    pub(super) tools: Vec<RecordedCall>,
+    pub(super) requests: Vec<RecordedRequest>,
+    /// The files of the workspace, before and after.
+    pub(super) original_files: BTreeMap<String, String>,
+    pub(super) files: BTreeMap<String, String>,
+}
+
+/// A tool call, and its answer.
+pub(super) struct RecordedCall {
+    pub(super) name: String,
+    pub(super) status: String,
+    pub(super) text: String,
+}
+
+/// A request to the model.
+#[derive(Clone, Debug)]
+pub(super) struct RecordedRequest {
+    pub(super) purpose: String,
+    pub(super) attempt: u32,
+    pub(super) max_output: Option<u64>,
+    pub(super) entries: usize,
+    pub(super) tools: Vec<String>,
+    pub(super) system: String,
+    pub(super) new: Vec<String>,
+}
+
+/// What is shared between those who see and those who act.
+#[derive(Clone, Default)]
+pub(super) struct SharedRecording(Arc<Mutex<RecordingState>>);
+
+#[derive(Default)]
+struct RecordingState {
+    events: Vec<Value>,
+    requests: Vec<RecordedRequest>,
+    /// The first entry that no request has had yet.
+    next_entry: u64,
+    steering: Vec<UserMessage>,
+    follow_ups: VecDeque<Arc<str>>,
+    /// What is to happen, with how many more events like that have to come before.
+    scheduled: Vec<(ScheduledAction, u32)>,
+}
+
+/// The way of a signal to the driver.
+pub(super) type InputSender = Box<dyn Fn(DriverInput) + Send>;
+
+impl RecordedRun {
+    /// Returns the files that are not what they were.
+    pub(super) fn changed_files(&self) -> impl Iterator<Item = &str> {
+        let changed =
+            self.files.iter().filter(|(path, text)| self.original_files.get(*path) != Some(text));
+        let gone = self.original_files.keys().filter(|path| !self.files.contains_key(*path));
+        changed.map(|(path, _)| path.as_str()).chain(gone.map(String::as_str))
+    }
+}
+
+impl SharedRecording {
+    pub(super) fn new(at: &[ScheduledAction]) -> Self {
+        let at = at.iter().map(|at| (at.clone(), at.nth.saturating_sub(1))).collect();
+        Self(Arc::new(Mutex::new(RecordingState { scheduled: at, ..RecordingState::default() })))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, RecordingState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the events and the requests.
+    pub(super) fn take(&self) -> (Vec<Value>, Vec<RecordedRequest>) {
+        let mut inner = self.lock();
+        (std::mem::take(&mut inner.events), std::mem::take(&mut inner.requests))
+    }
+}
+
+/// Sees the events, and makes happen what is to happen at them.
+pub(super) struct EventScript {
+    pub(super) recording: SharedRecording,
+    pub(super) sender: InputSender,
+}
+
+impl ReportSink for EventScript {
+    fn on_event(&mut self, event: &PublicEvent) -> Result<(), Disconnected> {
+        let event = serde_json::to_value(event).unwrap_or_default();
+        let mut inner = self.recording.lock();
+        let mut due = Vec::new();
+        inner.scheduled.retain_mut(|(at, before)| {
+            let fits = at.event.matches(&event);
+            if fits && *before == 0 {
+                due.push(at.action.clone());
+                return false;
+            }
+            *before -= u32::from(fits);
+            true
+        });
+        for happening in due {
+            match happening {
+                ScenarioAction::Steer(text) => {
+                    inner
+                        .steering
+                        .push(UserMessage { origin: MessageOrigin::Steering, text: text.into() });
+                }
+                ScenarioAction::FollowUp(text) => inner.follow_ups.push_back(text.into()),
+                ScenarioAction::Signal(name) => {
+                    (self.sender)(DriverInput::Event(Event::Interrupt { signal: name.signal() }));
+                }
+            }
+        }
+        inner.events.push(event);
+        Ok(())
+    }
+
+    fn on_result(&mut self, _: &RunResult) -> Result<(), Disconnected> {
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>, _: FinishTimeout) -> Result<(), OutputError> {
+        Ok(())
+    }
+}
+
+/// Hands out the messages that were to arrive meanwhile.
+pub(super) struct ScriptedMessages(pub(super) SharedRecording);
+
+impl MessageSource for ScriptedMessages {
+    fn take_messages(&mut self) -> Vec<UserMessage> {
+        std::mem::take(&mut self.0.lock().steering)
+    }
+
+    fn take_follow_up(&mut self) -> Option<Arc<str>> {
+        self.0.lock().follow_ups.pop_front()
+    }
+}
+
+/// Notes what the model is asked, and passes it on.
+pub(super) struct RecordingModel {
+    pub(super) recording: SharedRecording,
+    pub(super) model: Box<dyn Model>,
+}
+
+impl Model for RecordingModel {
+    fn prepare(&mut self, ask: &ModelRequest<'_>) -> Result<Box<dyn ModelCall>, Fault> {
+        let mut inner = self.recording.lock();
+        let next = inner.next_entry;
+        let fresh = ask.entries.iter().filter(|entry| entry.id.0 >= next);
+        let mut new: Vec<String> = fresh.flat_map(entry_lines).collect();
+        new.extend(ask.instruction.map(|text| format!("instruction: {text}")));
+        inner.next_entry = ask.entries.last().map_or(next, |entry| next.max(entry.id.0 + 1));
+        inner.requests.push(RecordedRequest {
+            purpose: purpose_name(ask.purpose).to_owned(),
+            attempt: ask.attempt,
+            max_output: ask.max_output.map(|tokens| tokens.0),
+            entries: ask.entries.len(),
+            tools: ask.tools.iter().map(|tool| tool.name.to_string()).collect(),
+            system: ask.system.to_string(),
+            new,
+        });
+        drop(inner);
+        self.model.prepare(ask)
+    }
+}
+
+fn purpose_name(purpose: CallPurpose) -> &'static str {
+    match purpose {
+        CallPurpose::Agent => "agent",
+        CallPurpose::Compaction => "compaction",
+        CallPurpose::Closing => "closing",
+    }
+}
+
+/// Returns an entry as lines that people read.
+fn entry_lines(entry: &ConversationEntry) -> Vec<String> {
+    let said = |reply: &Reply| -> Vec<String> {
+        let line = |part: &ReplyPart| match part {
+            ReplyPart::Text(text) => Some(format!("assistant: {text}")),
+            ReplyPart::Call(call) => Some(format!("call {} {}", call.name, call.arguments.text())),
+            ReplyPart::Opaque(_) => None,
+        };
+        reply.parts.iter().filter_map(line).collect()
+    };
+    match &entry.item {
+        ConversationItem::User(message) => vec![format!("user: {}", message.text)],
+        ConversationItem::Assistant(reply) => said(reply),
+        ConversationItem::Exchange(exchange) => {
+            let results = exchange.results().iter();
+            let results =
+                results.map(|result| format!("{}: {}", status_name(result.status), result.text));
+            said(exchange.reply()).into_iter().chain(results).collect()
+        }
+    }
+}
+
+/// Returns how a call ended, as the events name it.
+pub(super) fn status_name(status: impl serde::Serialize) -> String {
+    match serde_json::to_value(status) {
+        Ok(Value::String(name)) => name,
+        _ => String::new(),
+    }
+}

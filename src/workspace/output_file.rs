@@ -1,0 +1,153 @@
+//! Files that the user names for output, in a folder that others write to.
+//!
+//! A link inside the workspace may have been put there by the model or by the repository. The user who names a file for
+//! a log or an answer does not mean the file to which such a link leads.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags, RawMode};
+
+/// Links that are followed on one path.
+const MAX_LINKS: usize = 40;
+
+/// Returns where an output leads if that is inside a workspace, as a path without links; `None` if it is elsewhere.
+///
+/// # Errors
+///
+/// Fails if a link stands on the way that lies inside the workspace.
+pub fn resolve_inside(workspace: &Path, path: &Path) -> io::Result<Option<PathBuf>> {
+    let Ok(workspace) = workspace.canonicalize() else { return Ok(None) };
+    let absolute = std::path::absolute(path)?;
+    let mut rest: VecDeque<OsString> = path_parts(&absolute);
+    let (mut place, mut links) = (PathBuf::from("/"), 0);
+    while let Some(part) = rest.pop_front() {
+        if part == ".." {
+            place.pop();
+            continue;
+        }
+        let next = place.join(&part);
+        let Ok(target) = fs::read_link(&next) else {
+            place = next;
+            continue;
+        };
+        if place.starts_with(&workspace) {
+            let text =
+                format!("{} is a link inside the workspace, which is not followed", next.display());
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+        }
+        links += 1;
+        if links > MAX_LINKS {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many links"));
+        }
+        if target.is_absolute() {
+            place = PathBuf::from("/");
+        }
+        for part in path_parts(&target).into_iter().rev() {
+            rest.push_front(part);
+        }
+    }
+    Ok(place.starts_with(&workspace).then_some(place))
+}
+
+/// Opens a file for writing as [`target_inside`] returned it: a link that takes the place of one of its folders meanwhile
+/// is not followed, and a named pipe is not waited for.
+///
+/// # Errors
+///
+/// Fails if the file cannot be opened, a link stands on the way, or it is neither a regular file nor a folder.
+pub fn open_without_links(path: &Path, flags: OFlags, mode: RawMode) -> io::Result<File> {
+    let mode =
+        if flags.contains(OFlags::CREATE) { Mode::from_raw_mode(mode) } else { Mode::empty() };
+    let file = open_file(path, flags | OFlags::CLOEXEC | OFlags::NONBLOCK, mode)?;
+    let meta = file.metadata()?;
+    if meta.is_file() || meta.is_dir() {
+        return Ok(file);
+    }
+    let text = format!("{} is not a regular file", path.display());
+    Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+}
+
+fn open_file(path: &Path, flags: OFlags, mode: Mode) -> io::Result<File> {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::{CWD, ResolveFlags, openat2};
+        match openat2(CWD, path, flags, mode, ResolveFlags::NO_SYMLINKS) {
+            Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => {}
+            opened => return Ok(File::from(opened?)),
+        }
+    }
+    Ok(File::from(rustix::fs::open(path, flags | OFlags::NOFOLLOW, mode)?))
+}
+
+/// Opens a file of the user for appending: one that is new, one elsewhere, or one in a workspace to which no link of the
+/// workspace leads.
+///
+/// # Errors
+///
+/// Fails if the file cannot be opened, or a link inside the workspace stands on the way.
+pub fn open_for_append(workspace: &Path, path: &Path) -> io::Result<File> {
+    match resolve_inside(workspace, path)? {
+        Some(path) => {
+            open_without_links(&path, OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND, 0o666)
+        }
+        None => File::options().create(true).append(true).open(path),
+    }
+}
+
+fn path_parts(path: &Path) -> VecDeque<OsString> {
+    let part = |part: Component<'_>| match part {
+        Component::Normal(part) => Some(part.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    };
+    path.components().filter_map(part).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn links_of_the_user_are_followed_and_those_of_the_workspace_are_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().canonicalize().unwrap();
+        let workspace = base.join("w");
+        fs::create_dir_all(workspace.join("d")).unwrap();
+        fs::create_dir(base.join("home")).unwrap();
+        symlink(base.join("home"), workspace.join("out")).unwrap();
+        symlink(base.join("home/rc"), workspace.join("log")).unwrap();
+        symlink(&workspace, base.join("link")).unwrap();
+        symlink("../w/d", base.join("home/d")).unwrap();
+        let inside =
+            |path: &str| resolve_inside(&workspace, &base.join(path)).map_err(|e| e.kind());
+        assert_eq!(inside("w/d/new"), Ok(Some(workspace.join("d/new"))));
+        assert_eq!(inside("link/d/../new"), Ok(Some(workspace.join("new"))));
+        assert_eq!(inside("home/d/new"), Ok(Some(workspace.join("d/new"))));
+        assert_eq!(inside("home/new"), Ok(None));
+        for path in ["w/out/new", "w/log", "link/log", "link/d/../out/x"] {
+            assert_eq!(inside(path), Err(io::ErrorKind::PermissionDenied), "{path}");
+        }
+        assert!(open_for_append(&workspace, &workspace.join("log")).is_err());
+        assert!(!base.join("home/rc").exists());
+        open_for_append(&workspace, &workspace.join("d/plain")).unwrap();
+        // Swapped between the look and the opening.
+        for path in ["log", "out/x"] {
+            let flags = OFlags::WRONLY | OFlags::CREATE;
+            assert!(open_without_links(&workspace.join(path), flags, 0o600).is_err());
+        }
+        // Without a reader, opening it would wait; with one, what is written would go to that.
+        let pipe = workspace.join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        assert!(open_for_append(&workspace, &pipe).is_err());
+        let _reader = File::from(
+            rustix::fs::open(&pipe, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()).unwrap(),
+        );
+        assert!(open_for_append(&workspace, &pipe).is_err());
+    }
+}

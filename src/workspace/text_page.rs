@@ -1,0 +1,159 @@
+//! A page of a text: some of its lines, read without loading the rest.
+
+use std::io::{self, BufRead, BufReader, Read};
+
+/// Some lines of a text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TextPage {
+    /// The lines as they stand, line ends included. A line that is too long is cut, and says so.
+    pub content: Vec<u8>,
+    /// The number of the first line, counted from one.
+    pub first: u64,
+    /// How many lines there are on the page.
+    pub lines: u64,
+    /// How many lines the text has; none when it was too long to count them.
+    pub total: Option<u64>,
+    /// Whether lines were left out because the page was full.
+    pub is_full: bool,
+}
+
+/// How much a page may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageLimits {
+    /// Lines.
+    pub lines: u64,
+    /// Bytes of the whole page.
+    pub bytes: usize,
+    /// Bytes of one line.
+    pub line_bytes: usize,
+    /// Bytes that are read to find the first line, and to count the lines behind the last one.
+    pub scan: u64,
+}
+
+impl TextPage {
+    /// Reads the page that begins with line `first`, counted from one.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the text cannot be read.
+    pub fn read(text: impl Read, first: u64, limits: PageLimits) -> io::Result<Self> {
+        let mut text = BufReader::with_capacity(64 * 1024, text.take(limits.scan));
+        let mut page = Self { first: first.max(1), ..Self::default() };
+        let mut number = 0;
+        loop {
+            let is_behind = number + 1 >= page.first;
+            let is_wanted = is_behind && !page.is_full && page.lines < limits.lines;
+            let left = limits.bytes.saturating_sub(page.content.len());
+            let room = if is_wanted { limits.line_bytes.min(left) } else { 0 };
+            let before = page.content.len();
+            let length = copy_line(&mut text, room, &mut page.content)?;
+            if length == 0 {
+                break;
+            }
+            number += 1;
+            // A line is cut only where it is too long by itself; one that the page has no room for is left out.
+            let has_no_room = length > room && room < limits.line_bytes && page.lines > 0;
+            if !is_wanted || has_no_room {
+                page.content.truncate(before);
+                page.is_full |= is_behind;
+                continue;
+            }
+            if length > room {
+                page.truncate_last_line(before, length);
+            }
+            page.lines += 1;
+        }
+        page.total = (text.get_ref().limit() > 0).then_some(number);
+        page.is_full |= page.total.is_none();
+        Ok(page)
+    }
+
+    /// Returns the number of the last line on the page; the one before the first when the page is empty.
+    pub fn last_line(&self) -> u64 {
+        self.first + self.lines - 1
+    }
+
+    /// Ends the last line, of which only a part was kept, at a character, and says so.
+    fn truncate_last_line(&mut self, start: usize, length: usize) {
+        let kept = last_char_boundary(&self.content[start..]);
+        self.content.truncate(start + kept);
+        let note = format!("[... {} bytes of this line omitted ...]\n", length - kept);
+        self.content.extend(note.into_bytes());
+    }
+}
+
+/// Copies at most `room` bytes of the next line. Returns how long the line is, its end included; zero at the end.
+fn copy_line(text: &mut impl BufRead, room: usize, into: &mut Vec<u8>) -> io::Result<usize> {
+    let mut length = 0;
+    loop {
+        let buffer = text.fill_buf()?;
+        let end = memchr::memchr(b'\n', buffer);
+        let piece = &buffer[..end.map_or(buffer.len(), |end| end + 1)];
+        let left = room.saturating_sub(length).min(piece.len());
+        into.extend_from_slice(&piece[..left]);
+        let read = piece.len();
+        length += read;
+        text.consume(read);
+        if end.is_some() || read == 0 {
+            return Ok(length);
+        }
+    }
+}
+
+/// Returns where a text can be cut at the latest without cutting a character.
+fn last_char_boundary(bytes: &[u8]) -> usize {
+    let is_start = |byte: &u8| byte & 0xc0 != 0x80;
+    match bytes.iter().rposition(is_start) {
+        Some(start) if std::str::from_utf8(&bytes[start..]).is_err() => start,
+        Some(_) | None => bytes.len(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: PageLimits = PageLimits { lines: 2, bytes: 100, line_bytes: 10, scan: 1_000 };
+
+    fn page(text: &str, first: u64, limits: PageLimits) -> TextPage {
+        TextPage::read(text.as_bytes(), first, limits).unwrap()
+    }
+
+    #[test]
+    fn a_page_has_the_lines_that_were_asked_for_and_counts_the_rest() {
+        let page = page("a\nb\r\nc\nd", 2, LIMITS);
+        assert_eq!(page.content, b"b\r\nc\n");
+        assert_eq!((page.last_line(), page.total, page.is_full), (3, Some(4), true));
+    }
+
+    #[test]
+    fn the_last_page_says_that_it_is() {
+        let page = page("a\nb\nc", 2, LIMITS);
+        assert_eq!((page.content.as_slice(), page.is_full), (&b"b\nc"[..], false));
+        let behind = self::page("a\n", 5, LIMITS);
+        assert_eq!((behind.lines, behind.total, behind.is_full), (0, Some(1), false));
+    }
+
+    /// Fault T7: one line that is longer than everything.
+    #[test]
+    fn a_long_line_is_cut_between_characters() {
+        let page = page("ééééééé\nb\n", 1, LIMITS);
+        let cut = "ééééé[... 5 bytes of this line omitted ...]\nb\n";
+        assert_eq!(String::from_utf8(page.content).unwrap(), cut);
+        assert_eq!(page.lines, 2);
+    }
+
+    #[test]
+    fn a_line_that_does_not_fit_any_more_is_left_for_the_next_page() {
+        let page = page("12345\n6789\n", 1, PageLimits { bytes: 8, ..LIMITS });
+        assert_eq!((page.content.as_slice(), page.is_full), (&b"12345\n"[..], true));
+        assert_eq!(page.total, Some(2));
+    }
+
+    /// Fault R5: nothing is read beyond the limit.
+    #[test]
+    fn an_endless_text_is_not_read_to_its_end() {
+        let page = TextPage::read(io::repeat(b'\n'), 1, LIMITS).unwrap();
+        assert_eq!((page.lines, page.total, page.is_full), (2, None, true));
+    }
+}

@@ -1,0 +1,123 @@
+//! Is the explorer blind? Four defects are put into the transition function, and it has to find each.
+
+use architect::machine::{
+    CallAttempt, CallPurpose, CallStage, ConversationChange, DeadlineKind, Effect, Event, State,
+    StateKind, Step, deadline, step,
+};
+use architect::model::ConversationItem;
+
+use crate::explorer::{TransitionFn, explore};
+use crate::small_model;
+
+/// Returns the invariants that a defective function breaks.
+fn violations_found(step: TransitionFn) -> Vec<String> {
+    let mut found = Vec::new();
+    for world in small_model::small_models() {
+        found.extend(explore(&world, step, 20_000, |_, _, _| {}).violations);
+    }
+    found
+}
+
+#[test]
+fn a_result_that_is_lost_at_close_is_found() {
+    fn lossy(state: State, event: Event) -> Step {
+        let mut next = step(state, event);
+        if next.state.kind() == StateKind::ClosingPreparing {
+            next.changes.retain(|change| {
+                !matches!(
+                    change,
+                    ConversationChange::Append { item: ConversationItem::Exchange(_) }
+                )
+            });
+        }
+        next
+    }
+    assert!(
+        violations_found(lossy)
+            .iter()
+            .any(|found| found.starts_with("no call loses its answer: Executing"))
+    );
+}
+
+#[test]
+fn an_interrupt_that_only_one_state_hears_is_found() {
+    fn deaf(state: State, event: Event) -> Step {
+        match (&event, state.kind()) {
+            (Event::Interrupt { .. }, kind) if kind != StateKind::CallingSending => {
+                let next = step(state.clone(), Event::Tick { now: architect::model::RunTime(0) });
+                Step { state, ..next }
+            }
+            _ => step(state, event),
+        }
+    }
+    let found = violations_found(deaf);
+    for state in
+        ["Preparing", "Executing", "Calling.Waiting", "Closing.Sending", "Compacting.Sending"]
+    {
+        let name = format!("an interrupt ends the run, and nothing starts after it: {state} on");
+        assert!(found.iter().any(|found| found.starts_with(&name)), "{state}");
+    }
+}
+
+#[test]
+fn a_retry_that_ignores_the_budget_is_found() {
+    fn wasteful(state: State, event: Event) -> Step {
+        let due = deadline(&state).map(|deadline| deadline.kind);
+        let next = step(state.clone(), event);
+        match state {
+            State::Calling(mut calling)
+                if due == Some(DeadlineKind::RetryDue)
+                    && next.state.kind() == StateKind::ClosingPreparing =>
+            {
+                let CallStage::Requesting(attempt) = calling.stage else { unreachable!() };
+                let id = calling.run.next_effect.allocate();
+                let (CallAttempt::Sending { number, .. } | CallAttempt::Waiting { number, .. }) =
+                    attempt;
+                calling.stage = CallStage::Requesting(CallAttempt::Sending {
+                    id,
+                    number,
+                    due: next.state.run().now,
+                });
+                let call = Effect::CallModel {
+                    id,
+                    purpose: CallPurpose::Agent,
+                    attempt: number,
+                    max_output: None,
+                };
+                Step {
+                    state: State::Calling(calling),
+                    changes: vec![],
+                    effects: vec![call],
+                    notes: vec![],
+                }
+            }
+            _ => next,
+        }
+    }
+    let name = "no call is made that the budget does not cover: Calling.Waiting on TICK";
+    assert!(violations_found(wasteful).iter().any(|found| found.starts_with(name)));
+}
+
+#[test]
+fn a_tool_that_runs_twice_is_found() {
+    fn eager(state: State, event: Event) -> Step {
+        let settles = matches!(event, Event::ToolCompleted { .. });
+        let mut next = step(state, event);
+        if let (true, State::Executing(executing)) = (settles, &mut next.state) {
+            let id = executing.run.next_effect.allocate();
+            let call = executing.calls[0].call.clone();
+            next.effects.push(Effect::RunTool { id, call, budget: None });
+        }
+        next
+    }
+    assert!(
+        violations_found(eager)
+            .iter()
+            .any(|found| found.starts_with("a tool runs once, and only when cleared"))
+    );
+}
+
+#[test]
+fn the_machine_itself_has_none_of_them() {
+    assert_eq!(violations_found(step), Vec::<String>::new());
+}

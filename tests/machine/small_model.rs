@@ -1,0 +1,383 @@
+//! The small world in which the machine is explored: few kinds of each event, and rules with small bounds.
+
+use architect::machine::{
+    Authorization, CallIntent, CallState, CheckResult, Event, RequestSize, State, StateKind,
+    deadline,
+};
+use architect::model::{
+    CallAccess, CallId, ContextLimits, ConversationItem, CountLimits, Digest, EffectId,
+    EffectTimeouts, Fault, FaultKind, LoopDetection, MessageOrigin, MicroUsd, OutputLimits, Price,
+    Reply, ReplyFinish, ReplyPart, RetryBackoff, RunLimits, RunRules, RunTime, Signal, TimeSpan,
+    Tokens, ToolCall, ToolResult, ToolStatus, Usage, UserMessage,
+};
+
+/// An id that no effect ever has.
+pub(crate) const STALE_ID: EffectId = EffectId(u64::MAX);
+
+/// Rules under which every arrow of the chart lies within a few steps.
+pub(crate) fn rules() -> RunRules {
+    RunRules {
+        limits: RunLimits { max_steps: 2, ..RunLimits::default() },
+        price: Some(Price {
+            input: 1_000_000,
+            output: 1_000_000,
+            cached_input: 0,
+            cache_write: 0,
+            long_input: None,
+        }),
+        output: OutputLimits {
+            user_limit: None,
+            model_limit: Tokens(40),
+            minimum: Tokens(5),
+            closing: Tokens(10),
+        },
+        context: ContextLimits {
+            window: Tokens(100),
+            summarize_after: 2,
+            keep_recent: 1,
+            max_compactions: 2,
+            ..ContextLimits::default()
+        },
+        backoff: RetryBackoff {
+            retries: 1,
+            base_wait: TimeSpan(20),
+            max_wait: TimeSpan(20),
+            max_provider_wait: TimeSpan(20),
+        },
+        bounds: CountLimits {
+            parallel_calls: 2,
+            calls_per_reply: 2,
+            continuations: 1,
+            empty_replies: 1,
+            pauses: 1,
+            invalid_replies: 2,
+            sent_back: 1,
+            repairs: 1,
+            follow_ups: 1,
+        },
+        loop_detection: LoopDetection { warn_at: 2, end_at: 3 },
+        timeouts: EffectTimeouts {
+            attempt: TimeSpan(100),
+            prepare: TimeSpan(100),
+            authorize: TimeSpan(100),
+            check: TimeSpan(100),
+        },
+        ..RunRules::default()
+    }
+}
+
+/// What is explored from its start: rules, and how many words the world has for what happens.
+#[derive(Clone)]
+pub(crate) struct SmallModel {
+    pub(crate) name: &'static str,
+    pub(crate) rules: RunRules,
+    pub(crate) words: EventSet,
+}
+
+/// How many words a world has. Many words reach every arrow; few words reach further. Runs within the run have a world
+/// of their own, since what is set aside for them makes another state of almost every one.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum EventSet {
+    Large,
+    Small,
+    Delegating,
+    All,
+}
+
+pub(crate) fn small_models() -> Vec<SmallModel> {
+    let limits = rules().limits;
+    let world = |name, words, limits, checked| SmallModel {
+        name,
+        rules: RunRules { limits, has_checks: checked, ..rules() },
+        words,
+    };
+    let time = RunLimits {
+        timeout: Some(TimeSpan(130)),
+        step_timeout: Some(TimeSpan(60)),
+        max_steps: 1,
+        ..limits.clone()
+    };
+    let money = RunLimits { budget: Some(MicroUsd(200)), max_steps: 1, ..limits.clone() };
+    let tokens = RunLimits { max_tokens: Some(Tokens(190)), max_steps: 1, ..limits.clone() };
+    let nothing = RunLimits { max_steps: 0, budget: Some(MicroUsd(0)), ..limits.clone() };
+    let short = RunLimits { max_steps: 1, ..limits.clone() };
+    let both =
+        RunLimits { budget: Some(MicroUsd(300)), max_tokens: Some(Tokens(280)), ..short.clone() };
+    vec![
+        world("checked", EventSet::Large, short, true),
+        world("money", EventSet::Large, money, false),
+        world("tokens", EventSet::Large, tokens, false),
+        world("time", EventSet::Large, time, true),
+        world("nothing", EventSet::Large, nothing, false),
+        world("delegating", EventSet::Delegating, both, false),
+        world("turns", EventSet::Small, RunLimits { max_steps: 4, ..limits }, false),
+    ]
+}
+
+pub(crate) fn task() -> ConversationItem {
+    ConversationItem::user(MessageOrigin::Task, "the task")
+}
+
+/// Every event that the small world knows in this state.
+pub(crate) fn events(state: &State, words: EventSet) -> Vec<Event> {
+    let mut events = vec![
+        Event::StoreFailed { error: "disk full".into() },
+        Event::InternalError { error: "a panic".into() },
+        Event::Tick { now: RunTime(0) },
+    ];
+    events.extend(Signal::ALL.map(|signal| Event::Interrupt { signal }));
+    events.extend(deadline(state).map(|deadline| Event::Tick { now: deadline.at }));
+    // The machine slept through every moment that it waited for.
+    events.push(Event::Tick { now: state.run().now.after(TimeSpan(1_000)) });
+    events.extend(completions(state, STALE_ID));
+    for id in state.pending_effects() {
+        events.extend(completions(state, id));
+    }
+    events.retain(|event| match words {
+        EventSet::Large => !is_delegated(event),
+        EventSet::Small => is_common(event) && !is_delegated(event),
+        EventSet::Delegating => is_common(event),
+        EventSet::All => true,
+    });
+    events
+}
+
+/// Returns whether worlds with few words know the event: turns, and little else.
+fn is_common(event: &Event) -> bool {
+    match event {
+        Event::Prepared { size: facts, messages, .. } => {
+            facts.exchanges == 0 && messages.is_empty()
+        }
+        Event::Replied { reply, access, .. } => match reply.calls().count() {
+            0 => reply.has_text() && reply.finish == ReplyFinish::Stop,
+            1 => true,
+            _ => access.contains(&CallAccess::read("a")),
+        },
+        Event::CallFailed { fault, .. } => fault.kind == FaultKind::Auth,
+        Event::Authorized { authorization: verdict, .. } => {
+            !matches!(verdict, Authorization::Abort)
+        }
+        Event::Interrupt { signal } => *signal == Signal::Interrupt,
+        Event::Tick { .. } => false,
+        Event::StoreFailed { .. }
+        | Event::InternalError { .. }
+        | Event::ToolCompleted { .. }
+        | Event::UsageReported { .. }
+        | Event::Checked { .. } => true,
+    }
+}
+
+/// Returns whether only a world with runs within the run knows the event.
+fn is_delegated(event: &Event) -> bool {
+    let intent = match event {
+        Event::Authorized { authorization: Authorization::Approved { intent, .. }, .. } => {
+            Some(intent)
+        }
+        _ => None,
+    };
+    matches!(event, Event::UsageReported { .. })
+        || matches!(intent, Some(CallIntent::Delegated { .. }))
+}
+
+/// Every completion that an effect with this id may have, of the right kind and of all the wrong ones.
+fn completions(state: &State, id: EffectId) -> Vec<Event> {
+    let mut events = Vec::new();
+    let right = state.kind();
+    let all = |kinds: &[StateKind]| kinds.contains(&right) && id != STALE_ID;
+    let preparing = all(&[StateKind::Preparing, StateKind::ClosingPreparing]);
+    events.extend(take_first(prepared(id), preparing));
+    if all(&[StateKind::ClosingPreparing]) {
+        events.push(too_large(id));
+    }
+    let asking =
+        all(&[StateKind::CallingSending, StateKind::CompactingSending, StateKind::ClosingSending]);
+    events.extend(take_first(replied(id), asking));
+    events.extend(take_first(failed(id), asking));
+    events.extend(take_first(vetted(state, id), all(&[StateKind::Executing])));
+    events.extend(take_first(settled(state, id), all(&[StateKind::Executing])));
+    events.extend(take_first(checked(id), all(&[StateKind::CallingChecking])));
+    events.extend(charged(state, id));
+    events
+}
+
+/// A run within the run uses all that it still has; one without limits uses a little, again and again.
+fn charged(state: &State, id: EffectId) -> Option<Event> {
+    let left = match state {
+        State::Executing(executing) => executing.calls.iter().find_map(|call| match call.state {
+            CallState::Running { id: open, budget: left, .. } if open == id => left,
+            _ => None,
+        }),
+        _ => None,
+    };
+    let spent = match left {
+        None if id == STALE_ID => (MicroUsd(1), Tokens(1)),
+        None => return None,
+        Some(left) => (left.cost.unwrap_or(MicroUsd(1)), left.tokens.unwrap_or(Tokens(1))),
+    };
+    let (cost, input) = spent;
+    if spent == (MicroUsd::ZERO, Tokens::ZERO) {
+        return None;
+    }
+    Some(Event::UsageReported { id, usage: Usage { input, ..Usage::default() }, cost })
+}
+
+/// All of the events where they are due, and one of them where they are not.
+fn take_first(events: Vec<Event>, all: bool) -> impl Iterator<Item = Event> {
+    let count = if all { events.len() } else { 1 };
+    events.into_iter().take(count)
+}
+
+fn prepared(id: EffectId) -> Vec<Event> {
+    let facts = [(10, 20, 0), (80, 90, 3), (80, 90, 2), (96, 99, 9), (96, 99, 2), (96, 99, 1)];
+    let mut events: Vec<Event> = facts
+        .into_iter()
+        .map(|(context, bound, exchanges)| Event::Prepared {
+            id,
+            size: RequestSize {
+                estimate: Tokens(context),
+                upper_bound: Tokens(bound),
+                exchanges,
+                ..RequestSize::default()
+            },
+            messages: [].into(),
+        })
+        .collect();
+    events.push(Event::Prepared {
+        id,
+        size: RequestSize {
+            estimate: Tokens(12),
+            upper_bound: Tokens(22),
+            exchanges: 1,
+            ..RequestSize::default()
+        },
+        messages: [UserMessage { origin: MessageOrigin::Steering, text: "left".into() }].into(),
+    });
+    events
+}
+
+/// A closing call that does not fit into the window, however much of it is left out.
+fn too_large(id: EffectId) -> Event {
+    let facts = RequestSize {
+        estimate: Tokens(110),
+        upper_bound: Tokens(120),
+        exchanges: 1,
+        shortened_estimate: Tokens(101),
+    };
+    Event::Prepared { id, size: facts, messages: [].into() }
+}
+
+pub(crate) fn reply(parts: Vec<ReplyPart>, finish: ReplyFinish) -> Reply {
+    let usage = Usage { input: Tokens(10), output: Tokens(5), ..Usage::default() };
+    Reply { parts: parts.into(), finish, usage, model: None }
+}
+
+pub(crate) fn text(text: &str) -> ReplyPart {
+    ReplyPart::Text(text.into())
+}
+
+pub(crate) fn call(id: &str, arguments: &str) -> ReplyPart {
+    ReplyPart::Call(ToolCall::new(id.into(), "tool", arguments))
+}
+
+fn cut(id: &str) -> ReplyPart {
+    ReplyPart::Call(ToolCall::new(id.into(), "tool", "{\"").mark_truncated())
+}
+
+fn replied(id: EffectId) -> Vec<Event> {
+    let read = CallAccess::read("a");
+    let write = CallAccess::write("a");
+    let with = |parts, finish, access: &[&CallAccess]| Event::Replied {
+        id,
+        reply: reply(parts, finish),
+        access: access.iter().map(|access| (*access).clone()).collect(),
+    };
+    vec![
+        with(vec![text("done")], ReplyFinish::Stop, &[]),
+        with(vec![call("1", "{}")], ReplyFinish::ToolCalls, &[&read]),
+        with(
+            vec![text("so"), call("1", "{}"), call("2", "{}")],
+            ReplyFinish::Stop,
+            &[&read, &read],
+        ),
+        with(
+            vec![call("1", "{}"), call("2", "{}"), call("3", "{}")],
+            ReplyFinish::ToolCalls,
+            &[&write, &write],
+        ),
+        with(vec![cut("1")], ReplyFinish::Length, &[&read]),
+        with(vec![], ReplyFinish::Stop, &[]),
+        with(vec![text(" \n")], ReplyFinish::Stop, &[]),
+        with(vec![text("and")], ReplyFinish::Length, &[]),
+        with(vec![], ReplyFinish::Length, &[]),
+        with(vec![text("wait")], ReplyFinish::Pause, &[]),
+        with(vec![text("no")], ReplyFinish::Refused, &[]),
+        with(vec![], ReplyFinish::ContextFull, &[]),
+        with(vec![text("hm")], ReplyFinish::Other("new".into()), &[]),
+        with(vec![text("hm")], ReplyFinish::ToolCalls, &[]),
+    ]
+}
+
+fn failed(id: EffectId) -> Vec<Event> {
+    let fault = |kind| Fault::new(kind, "broken");
+    [
+        fault(FaultKind::Server),
+        Fault { billed: true, ..fault(FaultKind::Truncated) },
+        Fault { retry_after: Some(TimeSpan(21)), ..fault(FaultKind::RateLimited) },
+        fault(FaultKind::Overflow),
+        Fault { billed: true, ..fault(FaultKind::Overflow) },
+        fault(FaultKind::Auth),
+        fault(FaultKind::Timeout),
+    ]
+    .map(|fault| Event::CallFailed { id, fault })
+    .into()
+}
+
+/// Returns the id of the call that an effect belongs to.
+fn call_of(state: &State, id: EffectId) -> CallId {
+    let State::Executing(executing) = state else { return "none".into() };
+    let position = state.pending_effects().iter().position(|open| *open == id);
+    let open = executing.calls.iter().filter(|call| {
+        matches!(call.state, CallState::Authorizing { .. } | CallState::Running { .. })
+    });
+    position
+        .and_then(|index| open.map(|call| call.call.id.clone()).nth(index))
+        .unwrap_or("none".into())
+}
+
+/// Answers that differ in nothing but their status make the same turn, so that few turns have to be told apart.
+fn result_of(state: &State, id: EffectId, status: ToolStatus) -> ToolResult {
+    ToolResult { digest: Digest::EMPTY, ..ToolResult::new(call_of(state, id), status, "it") }
+}
+
+fn vetted(state: &State, id: EffectId) -> Vec<Event> {
+    let refused = |status| Authorization::Rejected { result: result_of(state, id, status) };
+    let cleared =
+        |intent| Authorization::Approved { timeout: TimeSpan(50), intent, reason: "".into() };
+    [
+        cleared(CallIntent::Opaque),
+        cleared(CallIntent::Delegated { session: None }),
+        refused(ToolStatus::Unknown),
+        refused(ToolStatus::Denied),
+        Authorization::Abort,
+    ]
+    .map(|verdict| Event::Authorized { id, authorization: verdict })
+    .into()
+}
+
+fn settled(state: &State, id: EffectId) -> Vec<Event> {
+    [ToolStatus::Ok, ToolStatus::Malformed]
+        .map(|status| Event::ToolCompleted { id, result: result_of(state, id, status) })
+        .into()
+}
+
+fn checked(id: EffectId) -> Vec<Event> {
+    let message = "again";
+    [
+        CheckResult::Passed,
+        CheckResult::SentBack { message: message.into() },
+        CheckResult::SchemaViolation { message: message.into() },
+        CheckResult::FollowUp { message: message.into() },
+    ]
+    .map(|check| Event::Checked { id, result: check })
+    .into()
+}

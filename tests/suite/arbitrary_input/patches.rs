@@ -1,0 +1,84 @@
+//! Whatever a patch says, it is applied as a whole or not at all, and never outside the workspace.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use architect::exec::{SandboxPolicy, Supervisor};
+use architect::model::{TimeSpan, ToolCall};
+use architect::port::{AuthorizationOutcome, CancellationToken, EffectContext, Sleep, Toolbox};
+use architect::tools::permission::ConfirmMode;
+use architect::tools::{FileDeletion, ToolRegistry, ToolSettings, standard_tools};
+use architect::workspace::WorkspaceRoot;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::{almost_valid, proptest_config};
+
+struct NoSleep;
+
+impl Sleep for NoSleep {
+    fn sleep(&self, _: TimeSpan, cancel: &CancellationToken) -> bool {
+        cancel.is_cancelled()
+    }
+}
+
+/// Everything below a folder, sorted.
+fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => found.extend(files(&path)),
+            false => found.push((path.display().to_string(), fs::read(&path).unwrap())),
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Makes the call; returns whether it succeeded, and what the model is told.
+fn apply(workspace: &Path, patch: &str) -> (bool, String) {
+    let supervisor = Supervisor::in_process(SandboxPolicy::off(workspace), Vec::new());
+    let settings = ToolSettings {
+        mode: ConfirmMode::Yolo,
+        delete: FileDeletion::Allowed,
+        ..ToolSettings::default()
+    };
+    let root = WorkspaceRoot::open(workspace).unwrap();
+    let registry = ToolRegistry::new(standard_tools(&root, &supervisor, &settings), settings);
+    let call = ToolCall::new("c".into(), "apply_patch", &json!({"patch": patch}).to_string());
+    let scope = EffectContext::new(CancellationToken::new(), Arc::new(NoSleep));
+    let result = match registry.authorize(&call, &scope) {
+        AuthorizationOutcome::Approved { call: job, .. } => job.run(&scope),
+        AuthorizationOutcome::Rejected(result) => result,
+        AuthorizationOutcome::Abort => panic!("nobody was asked"),
+    };
+    (result.is_ok(), result.text.to_string())
+}
+
+proptest! {
+    #![proptest_config(proptest_config(400))]
+
+    /// Fault T24.
+    #[test]
+    fn any_patch_is_applied_as_a_whole_or_not_at_all(text in almost_valid(&[
+        "--- a/a\n+++ b/a\n@@ -1,3 +1,3 @@\n 1\n-2\n+two\n 3\n", "--- a/b\n+++ b/b\n", "--- /dev/null\n+++ b/new\n",
+        "--- a/b\n+++ /dev/null\n", "@@ -1 +0,0 @@\n", "@@ -0,0 +1 @@\n", "@@ -1,9 +1,999999999999 @@\n", "@@\n", " 1\n",
+        "-x\n", "+y\n", "diff --git a/a b/c\n", "rename from a\nrename to c\n", "new file mode 100755\n",
+        "deleted file mode 100644\n", "--- a/../out\n+++ b/../out\n", "\\ No newline at end of file\n", "GIT binary patch\n",
+        "\"a\\303\"\n", "\r\n", "*** Begin Patch\n",
+    ])) {
+        let folder = tempfile::tempdir().unwrap();
+        let workspace = folder.path().join("w");
+        fs::create_dir(&workspace).unwrap();
+        fs::write(workspace.join("a"), "1\n2\n3\n").unwrap();
+        fs::write(workspace.join("b"), "x\n").unwrap();
+        let before = files(folder.path());
+        let (is_ok, told) = apply(&workspace, &text);
+        prop_assert!(!told.is_empty());
+        let after = files(folder.path());
+        prop_assert!(is_ok || before == after, "refused, and yet something is changed: {told}");
+        prop_assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "something is outside");
+    }
+}

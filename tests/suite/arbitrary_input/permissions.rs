@@ -1,0 +1,53 @@
+//! Whatever a rule and a command line say, there is a decision, always the same, and nothing is freer for being denied.
+
+use architect::tools::permission::{
+    ConfirmMode, Decision, Guardrails, PermissionRules, PolicyEngine,
+};
+use architect::tools::{CallKind, CallTarget, CommandTarget};
+use proptest::prelude::*;
+
+use super::{almost_valid, proptest_config};
+
+fn policy(mode: ConfirmMode, deny: &[&str], allow: &[&str]) -> Option<PolicyEngine> {
+    let rules = PermissionRules::parse(deny, &[], allow).ok()?;
+    Some(PolicyEngine::new(mode, rules, Guardrails::default()))
+}
+
+/// How free a call is: refused, to be asked about, allowed.
+fn permissiveness(judge: &PolicyEngine, line: &str) -> u8 {
+    let (line, folder) = (line.to_owned(), String::new());
+    let target = CallTarget::Command(CommandTarget { line, folder, env: Vec::new() });
+    match judge.decide_for_targets("run_command", CallKind::Command, &[target]) {
+        Decision::Deny(why) => {
+            assert!(!why.is_empty());
+            0
+        }
+        Decision::Ask(_) => 1,
+        Decision::Allow(_) => 2,
+    }
+}
+
+proptest! {
+    #![proptest_config(proptest_config(1_000))]
+
+    /// Fault X14: what stands in a command line can loosen nothing.
+    #[test]
+    fn any_command_line_is_judged_and_a_denial_never_loosens(
+        line in almost_valid(&[
+            "git ", "rm ", "-rf ", "/", "~", "sudo ", "ls ", ";", "&&", "||", "|", "&", "$(", ")", "`", "\"", "'", "\\",
+            ">", "<<EOF\n", "EOF\n", "{", "}", "for i in ", "do ", "done", "a=b ", "${x:-y}", "#", "cat ", "\u{202e}", "! ",
+            "eval ", "env ", "sh -c ", "exec ", "*", "if ", "then ", "fi", "((", "))", "[[ ", " ]]", "()",
+        ]),
+        rule in almost_valid(&["run_command", "write_file", "(", ")", "*", "**", "git ", "rm *", "|", "mcp_x", "[", "]", "{", "src/", " "]),
+    ) {
+        let free = policy(ConfirmMode::Yolo, &[], &["run_command"]).unwrap();
+        let plain = policy(ConfirmMode::Yolo, &[], &[]).unwrap();
+        let most = permissiveness(&free, &line);
+        prop_assert!(permissiveness(&plain, &line) <= most);
+        prop_assert_eq!(permissiveness(&plain, &line), permissiveness(&plain, &line));
+        let Some(denied) = policy(ConfirmMode::Yolo, &[&rule], &["run_command"]) else { return Ok(()) };
+        prop_assert!(permissiveness(&denied, &line) <= most);
+        let careful = policy(ConfirmMode::ConfirmSensitive, &[&rule], &[]).unwrap();
+        prop_assert!(permissiveness(&careful, &line) <= permissiveness(&plain, &line));
+    }
+}

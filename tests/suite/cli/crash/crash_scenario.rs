@@ -1,0 +1,326 @@
+//! The session that is killed, and what has to hold of it afterwards.
+//!
+//! A file is read, one is written, a command runs, both kinds of change are made in one step, and that is it. The model
+//! says what comes next by how often it has spoken already, so it goes on in the same way whichever process asks it.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{Arc, Condvar, Mutex};
+
+use architect::journal::{Durability, JournalEndKind, SessionId, SessionStore};
+use architect::model::{ConversationItem, ToolStatus};
+use serde_json::Value;
+
+use crate::cli::fixture::{CliFixture, CommandResult, wait_for_exit, wait_until};
+use crate::support::chat;
+use crate::support::server::{MAX_WAIT, ReceivedRequest, ScriptedReply, Server};
+
+/// How many replies the model has.
+pub(super) const TURNS: usize = 5;
+
+/// The workspace, the home, and the model.
+pub(super) struct CrashScenario {
+    pub(super) fixture: CliFixture,
+    server: Server,
+    gate: ReplyGate,
+}
+
+/// Lets the model speak when the test says so.
+#[derive(Clone)]
+struct ReplyGate(Arc<(Mutex<usize>, Condvar)>);
+
+impl ReplyGate {
+    /// Returns a gate that lets the first replies pass.
+    fn new(open: usize) -> Self {
+        Self(Arc::new((Mutex::new(open), Condvar::new())))
+    }
+
+    fn open(&self, until: usize) {
+        *self.0.0.lock().unwrap() = until;
+        self.0.1.notify_all();
+    }
+
+    fn wait(&self, turn: usize) {
+        let open = self.0.0.lock().unwrap();
+        let _ = self.0.1.wait_timeout_while(open, MAX_WAIT, |open| *open <= turn).unwrap();
+    }
+}
+
+fn reply(turn: usize) -> ScriptedReply {
+    let call =
+        |id: &'static str, name: &'static str, arguments: &'static str| (id, name, arguments);
+    let calls = match turn {
+        0 => vec![call("c0", "read_file", r#"{"path": "note"}"#)],
+        1 => vec![call("c1", "write_file", r#"{"path": "a.txt", "content": "first\n"}"#)],
+        2 => vec![call("c2", "run_command", r#"{"command": "echo ran >> log"}"#)],
+        3 => vec![
+            call(
+                "c3",
+                "edit_file",
+                r#"{"path": "a.txt", "old_str": "first", "new_str": "second"}"#,
+            ),
+            call("c4", "write_file", r#"{"path": "d/b.txt", "content": "new\n"}"#),
+        ],
+        _ => return chat::text("Done."),
+    };
+    chat::calls(&calls)
+}
+
+fn turn(request: &ReceivedRequest) -> usize {
+    let body = request.json();
+    let messages = body["messages"].as_array().unwrap();
+    messages.iter().filter(|message| message["role"] == "assistant").count()
+}
+
+impl CrashScenario {
+    /// Returns the story before it begins; the model gives the first replies, and then waits for [`go_on`](Self::go_on).
+    pub(super) fn with_replies(open: usize) -> Self {
+        let (world, gate) = (CliFixture::new(), ReplyGate::new(open));
+        world.write("note", "n\n");
+        fs::create_dir(world.temp()).unwrap();
+        let at = gate.clone();
+        let server = Server::with_handler(move |request| {
+            let turn = turn(request);
+            at.wait(turn);
+            reply(turn)
+        });
+        Self { fixture: world, server, gate }
+    }
+
+    pub(super) fn new() -> Self {
+        Self::with_replies(TURNS)
+    }
+
+    /// Lets the model give its replies up to this one.
+    pub(super) fn allow_replies(&self, until: usize) {
+        self.gate.open(until);
+    }
+
+    /// Waits until the model was asked for so many replies.
+    pub(super) fn wait_for(&self, requests: usize) {
+        self.server.wait_for(requests);
+    }
+
+    /// Returns the run as a command.
+    pub(super) fn command(&self) -> Command {
+        let args = ["--mode", "yolo", "--output-format", "stream-json"];
+        let mut command = self.fixture.command_with_server(&self.server, &args);
+        command.env("TMPDIR", self.fixture.temp());
+        command
+    }
+
+    /// Returns going on with the run as a command.
+    pub(super) fn resume_command(&self, format: &str) -> Command {
+        let mut command = self.fixture.command(&["resume", "last", "--output-format", format]);
+        command.env("OPENAI_API_KEY", "k").env("TMPDIR", self.fixture.temp());
+        command
+    }
+
+    fn resume(&self) -> CommandResult {
+        wait_for_exit(self.resume_command("json").spawn().unwrap())
+    }
+
+    fn store(&self) -> SessionStore {
+        SessionStore::open(&self.fixture.home().join(".local/state/architect"), Durability::Os)
+            .unwrap()
+    }
+
+    /// Returns the one session; none when the run ended before there was one.
+    pub(super) fn session(&self) -> Option<SessionId> {
+        let listed = self.store().list().unwrap();
+        assert!(listed.len() <= 1);
+        listed.first().map(|listed| listed.session)
+    }
+
+    fn journal(&self, session: SessionId) -> PathBuf {
+        self.fixture.home().join(format!(".local/state/architect/sessions/{session}.jsonl"))
+    }
+
+    /// Returns the records, by their names, and the ways from state to state that they led.
+    fn records(&self, session: SessionId) -> (Vec<&'static str>, Vec<Value>) {
+        let (mut records, mut moves) = (Vec::new(), Vec::new());
+        let replayed = self.store().replay(session, |past, stored, replayed| {
+            assert_eq!(replayed.divergence, None, "record {}", stored.seq);
+            records.push(stored.content.name());
+            if replayed.is_advanced {
+                let ways = past.output.transitions.iter();
+                moves.extend(ways.map(|way| {
+                    serde_json::json!([way.from.name(), way.event.name(), way.to.name()])
+                }));
+            }
+        });
+        replayed.unwrap();
+        (records, moves)
+    }
+
+    /// Returns how often the command ran.
+    fn command_runs(&self) -> usize {
+        fs::read_to_string(self.fixture.path("log")).unwrap_or_default().lines().count()
+    }
+
+    /// Returns what lies in the workspace.
+    fn files(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut folders = vec![self.fixture.path("")];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                match path.is_dir() {
+                    true => folders.push(path),
+                    false => found.push(
+                        path.strip_prefix(self.fixture.path("")).unwrap().display().to_string(),
+                    ),
+                }
+            }
+        }
+        found.sort();
+        found
+    }
+
+    /// What was told of the run is written down: nobody was told of anything that got lost.
+    pub(super) fn assert_reported_is_stored(&self, told: &str, case: &str) {
+        let told = told.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let told: Vec<Value> = told.collect();
+        let Some(session) = self.session() else {
+            let is_start = |event: &Value| event["type"] == "result";
+            assert!(told.iter().all(is_start), "{case}: {told:?}");
+            return;
+        };
+        let (records, moves) = self.records(session);
+        // That nothing can be written down any more can't be written down.
+        let changes = told
+            .iter()
+            .filter(|event| event["type"] == "state_change" && event["event"] != "STORE_FAILED");
+        let changes: Vec<Value> = changes
+            .map(|event| serde_json::json!([event["from"], event["event"], event["to"]]))
+            .collect();
+        assert!(moves.starts_with(&changes), "{case}: {changes:?} is not how {moves:?} begins");
+        let count = |key: &str, value: Value| told.iter().filter(|e| e[key] == value).count();
+        let kept = |name: &str| records.iter().filter(|record| **record == name).count();
+        assert!(count("success", true.into()) <= kept("settled"), "{case}: {records:?}");
+        assert!(count("outcome", "replied".into()) <= kept("replied"), "{case}: {records:?}");
+    }
+
+    /// Returns what the model was told of its calls.
+    fn tool_statuses(&self, session: SessionId) -> HashMap<String, ToolStatus> {
+        let (past, end) = self.store().replay(session, |_, _, _| {}).unwrap();
+        assert_eq!(end.kind, JournalEndKind::Whole);
+        let exchanges = past.machine.conversation.entries().iter().filter_map(|entry| {
+            if let ConversationItem::Exchange(exchange) = &entry.item {
+                Some(exchange.results())
+            } else {
+                None
+            }
+        });
+        let results = exchanges.flatten();
+        results.map(|result| (result.call.to_string(), result.status)).collect()
+    }
+
+    /// What the model was told of its calls is what the files show: each is whole, and nothing lies beside them.
+    pub(super) fn assert_files_match_results(&self, case: &str) {
+        let told = self.session().map(|session| self.tool_statuses(session)).unwrap_or_default();
+        let effect = |call: &str| CallEffect::of(told.get(call));
+        let file = |name: &str| fs::read_to_string(self.fixture.path(name)).ok();
+        let (first, second, new) = (Some("first\n"), Some("second\n"), Some("new\n"));
+        let a = effect("c3")
+            .possible_contents(effect("c1").possible_contents(vec![None], first), second);
+        assert!(a.contains(&file("a.txt").as_deref()), "{case}: {told:?}");
+        let b = effect("c4").possible_contents(vec![None], new);
+        assert!(b.contains(&file("d/b.txt").as_deref()), "{case}: {told:?}");
+        // Of a command that was not waited for, nobody knows.
+        let log = match effect("c2") {
+            CallEffect::Complete => vec![1],
+            CallEffect::None if !told.contains_key("c2") => vec![0],
+            CallEffect::None | CallEffect::Unknown => vec![0, 1],
+        };
+        assert!(log.contains(&self.command_runs()), "{case}: {told:?}");
+        let known = |name: &String| ["a.txt", "d/b.txt", "log", "note"].contains(&&**name);
+        assert!(self.files().iter().all(known), "{case}: {:?}", self.files());
+    }
+
+    /// All was done that the model wanted; of the command alone, it may not be known.
+    pub(super) fn assert_complete(&self, case: &str) {
+        self.assert_files_match_results(case);
+        let told = self.tool_statuses(self.session().unwrap());
+        for (call, status) in &told {
+            let is_unknown = call == "c2" && *status == ToolStatus::InDoubt;
+            assert!(*status == ToolStatus::Ok || is_unknown, "{case}: {told:?}");
+        }
+        assert_eq!(told.len(), 5, "{case}: {told:?}");
+    }
+
+    /// Goes on with the session, and looks at everything that it leaves. Returns whether there was one.
+    pub(super) fn resume_and_check(&self, case: &str) -> bool {
+        assert!(self.command_runs() <= 1, "{case}: the command ran twice");
+        let Some(session) = self.session() else {
+            assert_eq!(self.files(), ["note"], "{case}");
+            return false;
+        };
+        let before = fs::read(self.journal(session)).unwrap();
+        let ran = self.resume();
+        let end = crate::cli::fixture::outcome(0, "llm_done", "success");
+        assert_eq!(ran.outcome(), end, "{case}: {}", ran.err);
+        assert_eq!(ran.json()["output"], "Done.", "{case}");
+        let after = fs::read(self.journal(session)).unwrap();
+        assert!(
+            after.starts_with(&before[..complete_lines_len(&before)]),
+            "{case}: a record is gone"
+        );
+        self.assert_files_match_results(case);
+        // It is over, so there is nothing to go on with.
+        let again = self.resume();
+        assert_eq!((again.code, again.json()["output"].as_str()), (0, Some("Done.")), "{case}");
+        assert!(fs::read(self.journal(session)).unwrap() == after, "{case}: it changed again");
+        true
+    }
+
+    /// What was started for a run ends with it, and leaves nothing.
+    pub(super) fn assert_cleaned_up(&self, case: &str) {
+        wait_until(&format!("{case}: the temporary files are gone"), || {
+            fs::read_dir(self.fixture.temp()).unwrap().count() == 0
+        });
+    }
+}
+
+/// What is known of a call by its result.
+#[derive(Clone, Copy)]
+enum CallEffect {
+    /// It did what it was to do.
+    Complete,
+    /// It did nothing.
+    None,
+    /// One of both.
+    Unknown,
+}
+
+impl CallEffect {
+    fn of(status: Option<&ToolStatus>) -> Self {
+        match status {
+            Some(ToolStatus::Ok) => Self::Complete,
+            Some(ToolStatus::Interrupted | ToolStatus::InDoubt | ToolStatus::Abandoned) => {
+                Self::Unknown
+            }
+            _ => Self::None,
+        }
+    }
+
+    /// Returns what a file may be after the call, which may have been any of these before.
+    fn possible_contents<'a>(
+        self,
+        before: Vec<Option<&'a str>>,
+        after: Option<&'a str>,
+    ) -> Vec<Option<&'a str>> {
+        match self {
+            Self::Complete => vec![after],
+            Self::None => before,
+            Self::Unknown => [before, vec![after]].concat(),
+        }
+    }
+}
+
+/// Returns the length of the whole lines.
+fn complete_lines_len(journal: &[u8]) -> usize {
+    journal.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1)
+}

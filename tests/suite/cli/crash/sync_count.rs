@@ -1,0 +1,34 @@
+//! How often a run waits for the disk.
+
+use std::fs;
+
+use super::strace;
+use super::tracing_unavailable;
+use crate::cli::fixture::{CliFixture, wait_for_exit};
+use crate::support::chat;
+use crate::support::server::Server;
+
+/// Returns how often a run of so many steps, each of which writes a file, makes something durable.
+fn syncs(steps: usize) -> usize {
+    let world = CliFixture::new();
+    let call = |step: usize| format!(r#"{{"path": "{step}.txt", "content": "text\n"}}"#);
+    let calls = (0..steps).map(|step| chat::calls(&[("c", "write_file", &call(step))]));
+    let server = Server::new(calls.chain([chat::text("Done.")]));
+    let log = world.home().join("strace.log");
+    let task = world.command_with_server(&server, &["--mode", "yolo", "--json"]);
+    let how = ["-f", "-e", "trace=fsync,fdatasync,sync_file_range,syncfs,sync,msync"];
+    let ran = wait_for_exit(strace::under_strace(&task, &log, &how).spawn().unwrap());
+    assert_eq!(ran.json()["steps"], steps, "{}", ran.err);
+    let text = fs::read_to_string(log).unwrap();
+    text.lines().filter(|line| line.contains("sync") && !line.contains("resumed>")).count()
+}
+
+/// Before the request, before the tool, and the file itself: whatever else a step does, it waits for nothing else.
+#[test]
+fn a_step_makes_three_syncs_at_the_most() {
+    if let Some(why) = tracing_unavailable() {
+        return println!("skipped: {why}");
+    }
+    let (few, many) = (syncs(2), syncs(12));
+    assert!(many > few && many - few <= 3 * 10, "{few} with two steps, {many} with twelve");
+}

@@ -1,0 +1,123 @@
+//! Journals with a byte that is not what was written: whatever reads them says so.
+
+use std::fs;
+use std::path::PathBuf;
+
+use super::fixture::{CliFixture, CommandResult};
+
+const SCRIPT: &str = r#"
+[[turn]]
+calls = [{ name = "write_file", arguments = { path = "a", content = "1\n" } }]
+[[turn]]
+text = "Done."
+"#;
+
+/// Returns the journal of the one session.
+fn journal(world: &CliFixture) -> PathBuf {
+    let sessions = world.home().join(".local/state/architect/sessions");
+    let files = fs::read_dir(sessions).unwrap().map(|entry| entry.unwrap().path());
+    // Copies are younger.
+    files.filter(|path| path.extension().is_some_and(|ending| ending == "jsonl")).min().unwrap()
+}
+
+/// Changes a byte in the middle of a line, counted from the end of the file.
+fn damage(world: &CliFixture, line: usize) {
+    let path = journal(world);
+    let mut bytes = fs::read(&path).unwrap();
+    let ends: Vec<usize> =
+        bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at).collect();
+    let end = ends[ends.len() - 1 - line];
+    let begin = ends[ends.len() - 2 - line];
+    bytes[usize::midpoint(begin, end)] ^= 1;
+    fs::write(path, bytes).unwrap();
+}
+
+fn commands(world: &CliFixture) -> Vec<Vec<String>> {
+    let page = world.path("page.html");
+    let path = journal(world);
+    let id = path.file_stem().unwrap().to_str().unwrap();
+    let all = format!(
+        "sessions show {id}|sessions export {id}|sessions list|sessions costs|sessions search Done|trace {id}|\
+         trace {id} --html {}|test --from {id}|fork {id} --only",
+        page.display()
+    );
+    all.split('|').map(|line| line.split(' ').map(str::to_owned).collect()).collect()
+}
+
+fn run(world: &CliFixture, command: &[String], more: &[&str]) -> CommandResult {
+    let words: Vec<&str> = command.iter().map(String::as_str).chain(more.iter().copied()).collect();
+    world.run(&words)
+}
+
+#[test]
+fn whatever_reads_a_damaged_journal_says_so_and_fails_or_goes_on_up_to_the_damage() {
+    // The last record, and one with records behind it.
+    for line in [0, 3] {
+        let world = CliFixture::new();
+        assert_eq!(world.run_script(SCRIPT, &["--mode", "yolo"]).code, 0);
+        let whole = world.run(&["sessions", "export", "last"]);
+        assert_eq!((whole.code, whole.err.as_str()), (0, ""));
+        damage(&world, line);
+        for command in commands(&world) {
+            let case = format!("{command:?}, line {line}");
+            let ran = run(&world, &command, &[]);
+            assert_eq!(ran.code, 1, "{case}: {}", ran.err);
+            assert!(ran.err.contains("is damaged"), "{case}: {}", ran.err);
+            assert!(!command.contains(&"export".to_owned()) || ran.out.is_empty(), "{case}");
+            let ran = run(&world, &command, &["--partial"]);
+            assert_eq!(ran.code, 0, "{case}: {}", ran.err);
+            assert!(ran.err.contains("is damaged"), "{case}: {}", ran.err);
+        }
+        let path = journal(&world);
+        let id = path.file_stem().unwrap().to_str().unwrap();
+        let replayed = world.run(&["replay", "--verify", id]);
+        assert_eq!(replayed.code, 1, "{}", replayed.out);
+        let part = world.run(&["sessions", "export", "--partial", id]);
+        let (part, whole) = (part.out.lines().count(), whole.out.lines().count());
+        assert_eq!(part, whole - 1 - line);
+    }
+}
+
+/// What a crash leaves at the end is no damage: it never was a record.
+#[test]
+fn half_a_line_at_the_end_of_a_journal_is_no_damage() {
+    let world = CliFixture::new();
+    assert_eq!(world.run_script(SCRIPT, &["--mode", "yolo"]).code, 0);
+    let path = journal(&world);
+    let bytes = fs::read(&path).unwrap();
+    fs::write(&path, &bytes[..bytes.len() - 10]).unwrap();
+    for command in commands(&world) {
+        let ran = run(&world, &command, &[]);
+        assert_eq!(ran.code, 0, "{command:?}: {}", ran.err);
+    }
+}
+
+#[test]
+fn a_journal_under_the_name_of_another_session_is_refused() {
+    let world = CliFixture::new();
+    assert_eq!(world.run_script(SCRIPT, &["--mode", "yolo"]).code, 0);
+    let (path, name) = (journal(&world), "019f0000-0000-7000-8000-000000000001");
+    fs::rename(&path, path.with_file_name(format!("{name}.jsonl"))).unwrap();
+    for args in [vec!["resume", "last", "go on"], vec!["replay", "last"], vec!["trace", "last"]] {
+        let ran = world.run(&args);
+        assert_eq!(ran.code, 1, "{args:?}: {}", ran.err);
+        assert!(ran.err.contains("says that it is session"), "{args:?}: {}", ran.err);
+        assert!(ran.err.contains("hint: rename"), "{args:?}: {}", ran.err);
+    }
+    fs::remove_file(path.with_file_name(format!("{name}.jsonl"))).unwrap();
+}
+
+/// What a repair can't help with, it is not advised for.
+#[test]
+fn a_repair_does_not_advise_itself() {
+    let world = CliFixture::new();
+    assert_eq!(world.run_script(SCRIPT, &["--mode", "yolo"]).code, 0);
+    let path = journal(&world);
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replacen("\"seq\":0", "\"seq\":7", 1)).unwrap();
+    let session = path.file_stem().unwrap().to_str().unwrap();
+    let ran = world.run(&["resume", session, "--repair", "go on"]);
+    assert_eq!(ran.code, 3, "{}", ran.err);
+    assert!(ran.err.contains("record 0") && !ran.err.contains("--repair"), "{}", ran.err);
+    fs::remove_file(path).unwrap();
+}

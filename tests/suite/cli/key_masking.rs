@@ -1,0 +1,124 @@
+//! Keys: masked in the log, in recordings, and in what the user types.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use super::fixture::{CliFixture, wait_for_exit};
+use crate::support::chat;
+use crate::support::server::{ScriptedReply, Server};
+
+/// The key that every task of these tests has.
+const KEY: &str = "sk-test-canary";
+
+/// Something that has the form of a key.
+const TYPED: &str = "ghp_a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8";
+
+/// Returns the files below a folder that have this text in them.
+fn files_with(text: &str, folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap().flatten() {
+        let (path, kind) = (entry.path(), entry.file_type().unwrap());
+        if kind.is_dir() {
+            found.extend(files_with(text, &path));
+        } else if kind.is_file()
+            && memchr::memmem::find(&fs::read(&path).unwrap(), text.as_bytes()).is_some()
+        {
+            found.push(path.display().to_string());
+        }
+    }
+    found
+}
+
+/// Returns an answer that says back what it was sent, as a debugging proxy does.
+fn echo() -> ScriptedReply {
+    let body =
+        [chat::delta(&serde_json::json!({"content": "Done."})), chat::finish("stop")].concat();
+    let key = format!("Bearer {KEY}");
+    let location = format!("http://example.com/?key={KEY}");
+    let headers =
+        [("content-type", "text/event-stream"), ("x-echo", &key), ("location", &location)];
+    ScriptedReply::with_headers(
+        200,
+        &headers,
+        &format!("{body}: {KEY}\n\n: \u{fffd}\n\ndata: [DONE]\n\n"),
+    )
+}
+
+/// The libraries would write down every byte of a connection, in hexadecimal too.
+#[test]
+fn no_level_of_the_log_shows_the_key() {
+    for level in ["debug", "trace"] {
+        let (world, server) = (CliFixture::new(), Server::new([echo()]));
+        let ran = world.run_with_server(&server, &["--log-level", level, "-vvv"]);
+        assert_eq!((ran.code, ran.out.as_str()), (0, "Done.\n"), "{}", ran.err);
+        let letters: String = ran.err.split_whitespace().collect();
+        let hex: String = KEY.bytes().map(|byte| format!("{byte:02x}")).collect();
+        for shown in [KEY, "canary"] {
+            assert!(!letters.contains(shown), "{level}: {}", ran.err);
+        }
+        assert!(!letters.to_lowercase().contains(&hex[..16]), "{level}: {}", ran.err);
+        assert!(ran.err.contains("debug: "), "the libraries are heard: {}", ran.err);
+    }
+}
+
+#[test]
+fn a_recording_has_no_key_that_a_server_says_back() {
+    let (world, server) = (
+        CliFixture::new(),
+        Server::new([echo(), ScriptedReply::with_length(401, &format!("{{\"error\":\"{KEY}\"}}"))]),
+    );
+    for code in [0, 4] {
+        let ran = world.run_with_server(&server, &["--record", "rec.jsonl"]);
+        assert_eq!(ran.code, code, "{}", ran.err);
+        let text = world.read("rec.jsonl");
+        assert!(text.contains("***") && !text.contains("canary"), "{text}");
+    }
+}
+
+/// Neither the provider's key nor what has the form of one gets into the journal, to a model, or into a report.
+#[test]
+fn a_key_that_the_user_types_is_masked_before_it_goes_anywhere() {
+    let (world, server) = (CliFixture::new(), Server::repeating([chat::text("Done.")]));
+    let base = server.url("/v1");
+    let prompt = format!("Use {KEY} and {TYPED} here.");
+    let model = ["--model", "openai-chat/fake", "--api-base", &base];
+    let outputs = ["--json", "--report-file", "report.html", "--record", "rec.jsonl"];
+    let mut task = world.command(&[&["run", &prompt][..], &model, &outputs].concat());
+    let ran = wait_for_exit(task.env("OPENAI_API_KEY", KEY).spawn().unwrap());
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.err.contains("the message contains a key"), "{}", ran.err);
+    let mut task = world.command(&["resume", "last", &prompt]);
+    let resumed = wait_for_exit(task.env("OPENAI_API_KEY", KEY).spawn().unwrap());
+    assert_eq!(resumed.code, 0, "{}", resumed.err);
+    for key in [KEY, TYPED] {
+        assert_eq!(files_with(key, world.path("").parent().unwrap()), Vec::<String>::new());
+        assert!(!ran.out.contains(key) && !ran.err.contains(key), "{}{}", ran.out, ran.err);
+        for request in server.requests() {
+            assert!(!request.body.contains(key), "{}", request.body);
+        }
+    }
+    let sent = &server.requests()[0].body;
+    assert!(sent.contains("Use *** and ghp_*** here."), "{sent}");
+}
+
+/// A message for a running session is stored in its folder before the session reads it.
+#[test]
+fn a_key_in_a_message_for_a_running_session_is_masked() {
+    let world = CliFixture::new();
+    let late = chat::text("Wait.").after(Duration::from_secs(2));
+    let server = Server::new([late, chat::text("Done.")]);
+    let child = world.command_with_server(&server, &["--json"]).spawn().unwrap();
+    server.wait_for(1);
+    let message = format!("Use {KEY} and {TYPED} here.");
+    let mut told = world.command(&["followup", "last", &message]);
+    let told = wait_for_exit(told.env("OPENAI_API_KEY", KEY).spawn().unwrap());
+    assert_eq!(told.code, 0, "{}", told.err);
+    let ran = wait_for_exit(child);
+    assert_eq!((ran.code, server.requests().len()), (0, 2), "{}", ran.err);
+    let sent = &server.requests()[1].body;
+    assert!(sent.contains("Use *** and ghp_*** here."), "{sent}");
+    for key in [KEY, TYPED] {
+        assert_eq!(files_with(key, world.path("").parent().unwrap()), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,164 @@
+//! What is printed, and where.
+
+use std::io::Write;
+use std::process::Stdio;
+
+use serde_json::json;
+
+use super::fixture::{CliFixture, outcome, wait_for_exit};
+use crate::support::chat;
+use crate::support::server::Server;
+
+#[test]
+fn standard_output_has_the_answer_and_nothing_else() {
+    let (world, server) = (CliFixture::new(), Server::new([chat::text("All is well.")]));
+    let ran = world.run_with_server(&server, &[]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, "All is well.\n"), "{}", ran.err);
+    assert!(ran.err.contains("Agent completed"), "{}", ran.err);
+    assert!(!ran.err.contains('\u{1b}'));
+    let request = &server.requests()[0];
+    assert_eq!(request.header("authorization"), Some("Bearer sk-test-canary"));
+    assert_eq!(request.json()["stream"], true);
+}
+
+#[test]
+fn json_is_one_document() {
+    let (world, server) = (CliFixture::new(), Server::new([chat::text("Fine.")]));
+    let ran = world.run_with_server(&server, &["--json"]);
+    assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"));
+    let json = ran.json();
+    assert_eq!(json["output"], "Fine.");
+    assert_eq!(json["usage"]["input_tokens"], chat::USAGE.0);
+    assert_eq!(json["model"], "openai-chat/fake");
+    assert_eq!((&json["steps"], &json["llm_calls"]), (&json!(0), &json!(1)));
+}
+
+#[test]
+fn stream_json_is_an_event_on_each_line_and_the_result_on_the_last() {
+    let (world, server) = (CliFixture::new(), Server::new([chat::text("Fine.")]));
+    let ran = world.run_with_server(&server, &["--output-format", "stream-json", "--quiet"]);
+    let lines = ran.lines();
+    assert_eq!(lines[0]["type"], "agent_start");
+    assert_eq!(lines.last().unwrap()["type"], "result");
+    assert_eq!(lines.last().unwrap()["output"], "Fine.");
+    let seqs: Vec<u64> = lines.iter().filter_map(|line| line["seq"].as_u64()).collect();
+    assert!(seqs.is_sorted() && seqs.len() + 1 == lines.len());
+    assert_eq!(ran.err, "");
+}
+
+#[test]
+fn without_streams_the_whole_reply_is_asked_for() {
+    let (world, server) = (CliFixture::new(), Server::new([chat::unstreamed("Fine.")]));
+    let ran = world.run_with_server(&server, &["--no-stream"]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, "Fine.\n"), "{}", ran.err);
+    assert_ne!(server.requests()[0].json()["stream"], true);
+}
+
+#[test]
+fn the_answer_goes_into_a_file_too_and_a_report_beside_it() {
+    let (world, server) = (CliFixture::new(), Server::new([chat::text("Fine.")]));
+    let ran =
+        world.run_with_server(&server, &["-o", "out/answer.txt", "--report-file", "out/report.md"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert_eq!(world.read("out/answer.txt"), "Fine.\n");
+    assert!(world.read("out/report.md").contains("Fine."));
+}
+
+/// With a task given, standard input is never read: it may never end.
+#[test]
+fn the_log_tells_what_is_enforced_when_it_is_to_tell_more() {
+    let (world, server) = (CliFixture::new(), Server::repeating([chat::text("Fine.")]));
+    let enforced = "info: commands are ";
+    assert!(world.run_with_server(&server, &["-v", "--json"]).err.contains(enforced));
+    assert!(!world.run_with_server(&server, &["--json"]).err.contains(enforced));
+}
+
+/// Others may have written there before, and will later.
+#[test]
+fn a_file_behind_standard_output_is_not_replaced() {
+    let (world, server) = (CliFixture::new(), Server::new([chat::text("Fine.")]));
+    let mut log = std::fs::File::create(world.path("log")).unwrap();
+    log.write_all(b"before\n").unwrap();
+    let mut task =
+        world.command_with_server(&server, &["-o", "/dev/stdout", "--report-file", "/dev/stderr"]);
+    let err = std::fs::File::create(world.path("err")).unwrap();
+    let ran = wait_for_exit(task.stdout(log).stderr(err).spawn().unwrap());
+    assert_eq!((ran.code, world.read("log").as_str()), (3, "before\n"), "{}", world.read("err"));
+    let mut log = std::fs::OpenOptions::new().append(true).open(world.path("log")).unwrap();
+    let args = ["-o", "/dev/stdout", "--report-file", "/dev/stderr", "--report", "markdown"];
+    let ran = wait_for_exit(
+        world.command_with_server(&server, &args).stdout(log.try_clone().unwrap()).spawn().unwrap(),
+    );
+    log.write_all(b"after\n").unwrap();
+    assert_eq!((ran.code, world.read("log").as_str()), (0, "before\nFine.\nFine.\nafter\n"));
+    assert!(ran.err.contains("# ") && ran.err.contains("LLM"), "{}", ran.err);
+}
+
+#[test]
+fn an_open_standard_input_delays_nothing() {
+    let (world, server) = (CliFixture::new(), Server::new([chat::text("Fine.")]));
+    let mut child = world.command_with_server(&server, &[]).stdin(Stdio::piped()).spawn().unwrap();
+    let stdin = child.stdin.take();
+    let ran = wait_for_exit(child);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    drop(stdin);
+}
+
+#[test]
+fn a_task_comes_from_standard_input_or_a_file_on_request() {
+    let world = CliFixture::new();
+    let task = |args: &[&str], input: &[u8]| {
+        let server = Server::new([chat::text("Fine.")]);
+        let base = server.url("/v1");
+        let model = ["--model", "openai-chat/fake", "--api-base", &base];
+        let mut command = world.command(&[&["run"], args, &model[..]].concat());
+        let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+        // A process that does not read it is what one of these is about.
+        let _ = child.stdin.take().unwrap().write_all(input);
+        assert_eq!(wait_for_exit(child).code, 0);
+        let messages = server.requests()[0].json()["messages"].clone();
+        messages.as_array().unwrap().last().unwrap()["content"].as_str().unwrap().to_owned()
+    };
+    world.write("task.md", "From a file.");
+    assert_eq!(task(&["-"], b"From a pipe."), "From a pipe.");
+    assert_eq!(task(&["@task.md"], b"never read"), "From a file.");
+    assert_eq!(task(&["Look.", "--stdin"], b"log"), "Look.\n\nlog");
+    // A diff may have a line in another encoding.
+    assert_eq!(task(&["Look.", "--stdin"], b"\xe9"), "Look.\n\n\u{fffd}");
+}
+
+#[test]
+fn a_closed_standard_output_is_no_panic() {
+    let (world, server) = (CliFixture::new(), Server::new([chat::text("Fine.")]));
+    let mut child = world.command_with_server(&server, &[]).spawn().unwrap();
+    drop(child.stdout.take());
+    let ran = wait_for_exit(child);
+    assert_eq!(ran.code, 141, "{}", ran.err);
+    assert!(!ran.err.contains("panic"), "{}", ran.err);
+}
+
+#[test]
+fn the_answer_can_have_to_satisfy_a_schema() {
+    let world = CliFixture::new();
+    world.write(
+        "schema.json",
+        r#"{"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}"#,
+    );
+    let server = Server::new([chat::text("n is 3"), chat::text("{\"n\": 3}")]);
+    let ran = world.run_with_server(&server, &["--output-schema", "schema.json", "--json"]);
+    assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"));
+    assert_eq!(ran.json()["structured_output"], json!({"n": 3}));
+    let server = Server::repeating([chat::text("never")]);
+    let ran = world.run_with_server(&server, &["--output-schema", "schema.json", "--json"]);
+    assert_eq!(ran.outcome(), outcome(2, "schema_not_met", "partial"));
+}
+
+#[test]
+fn a_recording_plays_the_run_again_without_a_server() {
+    let (world, server) = (CliFixture::new(), Server::new([chat::text("All is well.")]));
+    assert_eq!(world.run_with_server(&server, &["--record", "run.jsonl"]).code, 0);
+    drop(server);
+    assert!(!world.read("run.jsonl").contains("canary"));
+    let ran = world.run(&["run", "Do it.", "--model", "replay/run.jsonl"]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, "All is well.\n"), "{}", ran.err);
+}

@@ -1,0 +1,212 @@
+//! What surrounds the process: closed files, signals that mean nothing to it, foreign children, and being stopped.
+
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+
+use super::fixture::{CliFixture, CommandResult, outcome, wait_for_exit, wait_until};
+use crate::support::chat;
+use crate::support::server::{ScriptedReply, Server};
+
+fn send(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+/// Returns a command that a shell becomes after it has done something.
+fn after(first: &str, command: &Command) -> Command {
+    let mut shell = Command::new("sh");
+    let becomes = format!("{first} exec \"$0\" \"$@\"");
+    shell.arg("-c").arg(becomes).arg(command.get_program()).args(command.get_args()).env_clear();
+    for (name, value) in command.get_envs() {
+        if let Some(value) = value {
+            shell.env(name, value);
+        }
+    }
+    shell.current_dir(command.get_current_dir().unwrap());
+    shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    shell
+}
+
+fn two_steps() -> Server {
+    let write = ("c1", "write_file", r#"{"path": "a", "content": "1\n"}"#);
+    let run = ("c2", "run_command", r#"{"command": "sleep 0.3; cat a"}"#);
+    Server::new([chat::calls(&[write]), chat::calls(&[run]), chat::text("Done.")])
+}
+
+/// Returns the result that the model was told last.
+fn stderr_of(server: &Server) -> String {
+    let body = server.requests().last().unwrap().json();
+    body["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap().to_owned()
+}
+
+/// Fault G9: nothing that is opened later takes the place of a standard file and is written to as one.
+#[test]
+fn standard_files_may_be_closed_from_the_start() {
+    for closed in ["exec <&-;", "exec >&-;", "exec 2>&-;", "exec <&- >&- 2>&-;"] {
+        let (world, server) = (CliFixture::new(), two_steps());
+        let task = world.command_with_server(&server, &["--mode", "yolo", "--json"]);
+        let ran = wait_for_exit(after(closed, &task).spawn().unwrap());
+        assert_eq!(ran.code, 0, "{closed} {}", ran.err);
+        assert_eq!(world.read("a"), "1\n");
+        assert!(stderr_of(&server).contains('1'));
+        assert_eq!(ran.out.is_empty(), closed.contains(">&-") && !closed.starts_with("exec 2"));
+        assert_eq!(world.run(&["replay", "last", "--verify"]).code, 0, "{closed}");
+    }
+}
+
+/// Fault G13.
+#[test]
+fn children_of_somebody_else_are_none_of_its_business() {
+    let (world, server) = (CliFixture::new(), two_steps());
+    let task = world.command_with_server(&server, &["--mode", "yolo", "--json"]);
+    let children = "i=0; while [ $i -lt 50 ]; do sleep 0.$i & i=$((i+1)); done;";
+    let ran = wait_for_exit(after(children, &task).spawn().unwrap());
+    assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
+    assert!(stderr_of(&server).contains('1'), "{}", stderr_of(&server));
+}
+
+/// Fault G15: nobody has said what they mean, so they don't end a run.
+#[test]
+fn user_signals_change_nothing() {
+    let (world, server) = (CliFixture::new(), two_steps());
+    let child = world.command_with_server(&server, &["--mode", "yolo", "--json"]).spawn().unwrap();
+    server.wait_for(2);
+    for signal in [Signal::USR1, Signal::USR2, Signal::WINCH, Signal::USR1] {
+        send(&child, signal);
+    }
+    let ran = wait_for_exit(child);
+    assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
+}
+
+/// Stops a process for a while, and lets it go on.
+fn stopped(child: &Child, length: Duration) {
+    send(child, Signal::STOP);
+    thread::sleep(length);
+    send(child, Signal::CONT);
+}
+
+fn streaming(pieces: usize, pause: Duration) -> ScriptedReply {
+    let piece = chat::delta(&json!({"content": "word "}));
+    let reply =
+        (0..pieces).fold(ScriptedReply::open_stream(), |reply, _| reply.chunk(&piece).wait(pause));
+    reply.chunk(&chat::finish("stop")).chunk(&chat::end()).end()
+}
+
+/// Fault G10.
+#[test]
+fn who_was_stopped_goes_on_where_it_was() {
+    let world = CliFixture::new();
+    let server = Server::new([streaming(20, Duration::from_millis(20))]);
+    let child = world.command_with_server(&server, &["--json"]).spawn().unwrap();
+    server.wait_for(1);
+    send(&child, Signal::TSTP);
+    thread::sleep(Duration::from_millis(700));
+    send(&child, Signal::CONT);
+    let ran = wait_for_exit(child);
+    assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
+    assert_eq!(ran.json()["output"], "word ".repeat(20));
+    assert_eq!(server.requests().len(), 1);
+}
+
+/// Faults L59 and C2, as near as a process comes to a machine that sleeps: the answer was lost meanwhile, and the
+/// limit for silence has passed when it wakes up. So it asks again, at once.
+#[test]
+fn after_a_sleep_a_call_that_fell_silent_is_made_again() {
+    let world = CliFixture::new();
+    let silent =
+        ScriptedReply::open_stream().chunk(&chat::delta(&json!({"content": "word "}))).hang();
+    let server = Server::new([silent, chat::text("Fine.")]);
+    let args = ["--json", "--set", "llm.timeout=1", "--set", "llm.idle_timeout=1"];
+    let child = world.command_with_server(&server, &args).spawn().unwrap();
+    server.wait_for(1);
+    stopped(&child, Duration::from_millis(1_500));
+    let awake = Instant::now();
+    let ran = wait_for_exit(child);
+    assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
+    // The wait before another attempt takes a second at the most.
+    assert!(awake.elapsed() < Duration::from_secs(3), "{:?}", awake.elapsed());
+    assert_eq!(server.requests().len(), 2);
+}
+
+/// Fault C2: time that passes during a sleep counts against the limit of the whole run.
+#[test]
+fn after_a_sleep_beyond_its_limit_a_run_is_over() {
+    let world = CliFixture::new();
+    let server = Server::new([streaming(2_000, Duration::from_millis(10))]);
+    let child = world.command_with_server(&server, &["--json", "--timeout", "2"]).spawn().unwrap();
+    server.wait_for(1);
+    stopped(&child, Duration::from_millis(2_500));
+    let awake = Instant::now();
+    let ran = wait_for_exit(child);
+    assert_eq!(ran.outcome(), outcome(2, "timeout", "partial"), "{}", ran.err);
+    assert!(awake.elapsed() < Duration::from_secs(1), "{:?}", awake.elapsed());
+}
+
+/// Fault C2: a command is watched by somebody else, who does not sleep; its limit is kept meanwhile.
+#[test]
+fn a_command_is_ended_in_time_also_while_its_engine_sleeps() {
+    let world = CliFixture::new();
+    let call = ("c", "run_command", r#"{"command": "touch on; sleep 4733.7", "timeout": 1}"#);
+    let server = Server::new([chat::calls(&[call]), chat::text("I see.")]);
+    let child = world.command_with_server(&server, &["--json", "--mode", "yolo"]).spawn().unwrap();
+    wait_until("it runs", || world.path("on").exists());
+    send(&child, Signal::STOP);
+    wait_until("it is gone", || super::fixture::count_processes("4733.7") == 0);
+    send(&child, Signal::CONT);
+    let ran: CommandResult = wait_for_exit(child);
+    assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
+    assert!(stderr_of(&server).contains("timed out after 1 s"), "{}", stderr_of(&server));
+}
+
+/// Fault S23: neither the model, nor the journal, nor a reader of the output sees a secret of the environment, however a
+/// tool came by it.
+#[test]
+fn a_secret_in_the_output_of_a_tool_is_masked() {
+    let world = CliFixture::new();
+    world.write(".env", "TOKEN=canary-123456789\n");
+    // What the model asks for is its own text, and stays as it is.
+    let long = r#"{"command": "for i in $(seq 3000); do echo canary-$((123456788 + 1)); done"}"#;
+    let calls = [
+        ("c1", "read_file", r#"{"path": ".env"}"#),
+        ("c2", "run_command", r#"{"command": "cat .env; cat .env >&2; printf canary-; false"}"#),
+        ("c3", "run_command", long),
+        ("c4", "grep", r#"{"text": "TOKEN"}"#),
+    ];
+    let server = Server::new([chat::calls(&calls), chat::text("I see.")]);
+    let mut task = world
+        .command_with_server(&server, &["--mode", "yolo", "--output-format", "stream-json", "-v"]);
+    let ran = wait_for_exit(task.env("DEPLOY_TOKEN", "canary-123456789").spawn().unwrap());
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let body = server.requests()[1].body.clone();
+    assert!(body.contains("TOKEN=***") && body.contains("canary-"), "{body}");
+    let kept = Command::new("grep").args(["-r", "canary-123456789"]).arg(world.home()).output();
+    let kept = String::from_utf8(kept.unwrap().stdout).unwrap();
+    for text in [&body, &ran.out, &ran.err, &kept] {
+        assert!(!text.contains("canary-123456789"), "{text}");
+    }
+}
+
+/// Fault C6: a length of time that no clock can count to is no different from a very long one.
+#[test]
+fn times_at_the_end_of_their_range_are_refused_with_words_or_taken() {
+    let world = CliFixture::new();
+    let call = ("c", "run_command", r#"{"command": "true", "timeout": 18446744073709551615}"#);
+    let server = Server::new([chat::calls(&[call]), chat::text("I see.")]);
+    let ran =
+        world.run_with_server(&server, &["--mode", "yolo", "--json", "--timeout", "31536000"]);
+    assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
+    assert!(
+        stderr_of(&server).contains("timeout is 18446744073709551615"),
+        "{}",
+        stderr_of(&server)
+    );
+    for wrong in ["31536001", "1e300", "18446744073709551616", "-1", "NaN", "inf"] {
+        let timeout = format!("--timeout={wrong}");
+        let ran = world.run(&["run", "x", "--model", "scripted/none", &timeout]);
+        assert_eq!(ran.code, 3, "{wrong}: {}", ran.err);
+        assert!(ran.err.contains("timeout"), "{wrong}: {}", ran.err);
+    }
+}

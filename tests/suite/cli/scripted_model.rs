@@ -1,0 +1,83 @@
+//! A scripted model goes by the calls that are over: whatever cut a call off, the session makes the same one again.
+
+use std::fs;
+use std::process::Child;
+
+use super::fixture::{CliFixture, CommandResult, wait_for_exit, wait_until};
+
+/// The third turn is slow, and the one behind it is never reached.
+const SCRIPT: &str = r#"
+[[turn]]
+error = { kind = "server", wait_ms = 1 }
+
+[[turn]]
+calls = [{ name = "read_file", arguments = { path = "a" } }]
+
+[[turn]]
+text = "the answer"
+delay_ms = 1500
+
+[[turn]]
+text = "skipped one"
+"#;
+
+fn journal(world: &CliFixture) -> String {
+    let folder = world.home().join(".local/state/architect/sessions");
+    let sessions = fs::read_dir(folder).into_iter().flatten().flatten();
+    let journals = sessions.map(|session| session.path());
+    let read = |path: std::path::PathBuf| match path.is_dir() {
+        true => {
+            let files = fs::read_dir(path).into_iter().flatten().flatten();
+            files.filter_map(|file| fs::read_to_string(file.path()).ok()).collect()
+        }
+        false => fs::read_to_string(path).unwrap_or_default(),
+    };
+    journals.map(read).collect()
+}
+
+/// Begins a run, and returns it when the slow call is under way.
+fn begun(world: &CliFixture, command: &[&str]) -> Child {
+    let before = journal(world).matches("\"prepared\"").count();
+    let child = world.command(command).spawn().unwrap();
+    let calls = if before == 0 { 2 } else { 1 };
+    wait_until("the slow call is under way", || {
+        journal(world).matches("\"prepared\"").count() >= before + calls
+    });
+    child
+}
+
+fn killed(mut child: Child) {
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+fn resumed(world: &CliFixture) -> CommandResult {
+    world.run(&["resume", "last", "--json"])
+}
+
+#[test]
+fn a_call_that_a_crash_cut_off_is_made_again() {
+    let world = CliFixture::new();
+    world.write("a", "one\n");
+    let model = world.script_model(SCRIPT);
+    killed(begun(&world, &["run", "Do it.", "--model", &model, "--json"]));
+    // Once more: a resume that crashes too has skipped nothing either.
+    killed(begun(&world, &["resume", "last", "--json"]));
+    let ran = resumed(&world);
+    assert_eq!((ran.code, ran.json()["output"].as_str()), (0, Some("the answer")), "{}", ran.err);
+    let ran = world.run(&["resume", "last", "And now?", "--json"]);
+    assert_eq!(ran.json()["output"], "skipped one", "{}", ran.err);
+}
+
+#[test]
+fn a_call_that_an_interrupt_cut_off_is_made_again() {
+    let world = CliFixture::new();
+    world.write("a", "one\n");
+    let model = world.script_model(SCRIPT);
+    let child = begun(&world, &["run", "Do it.", "--model", &model, "--json"]);
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    assert_eq!(wait_for_exit(child).code, 130);
+    let ran = resumed(&world);
+    assert_eq!((ran.code, ran.json()["output"].as_str()), (0, Some("the answer")), "{}", ran.err);
+}

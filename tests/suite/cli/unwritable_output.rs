@@ -1,0 +1,61 @@
+//! Results that can't be written to standard output.
+
+use std::fs::OpenOptions;
+use std::process::{Command, Stdio};
+
+use super::fixture::{CliFixture, wait_for_exit};
+
+#[test]
+fn a_result_that_can_t_be_written_is_told_on_standard_error_with_session_steps_and_cost() {
+    for format in [&["--json"][..], &["--output-format", "text"]] {
+        let world = CliFixture::new();
+        let model = world.script_model(
+            "[[turn]]\ncalls = [{ name = \"write_file\", arguments = { path = \"a\", content = \"1\" } }]\n\
+             [[turn]]\ntext = \"Done.\"\n",
+        );
+        let args = ["run", "Do it.", "--model", &model, "--mode", "yolo", "-q"];
+        let mut command = world.command(&[&args[..], format].concat());
+        command.stdout(OpenOptions::new().write(true).open("/dev/full").unwrap());
+        let ran = wait_for_exit(command.spawn().unwrap());
+        assert_eq!(ran.code, 1, "{}", ran.err);
+        let listed = world.run(&["sessions", "list", "--json"]).json();
+        let session = listed[0]["session_id"].as_str().unwrap();
+        assert!(ran.err.contains("could not write the output: No space left"), "{}", ran.err);
+        assert!(ran.err.contains("ended with llm_done: 1 step, cost"), "{}", ran.err);
+        assert!(ran.err.contains(&format!("architect sessions show {session}")), "{}", ran.err);
+    }
+}
+
+#[test]
+fn a_report_that_can_t_be_written_is_told_in_the_one_document() {
+    let world = CliFixture::new();
+    let script = "[[turn]]\ntext = \"Fine.\"\n";
+    for format in ["json", "stream-json"] {
+        let args = ["--output-format", format, "--report-file", "/proc/none/r.md"];
+        let ran = world.run_script(script, &args);
+        let (last, before) =
+            ran.lines().split_last().map(|(a, b)| (a.clone(), b.to_vec())).unwrap();
+        assert_eq!((ran.code, &last["exit_code"]), (1, &1.into()), "{}", ran.err);
+        assert_eq!((&last["status"], &last["output"]), (&"failed".into(), &"Fine.".into()));
+        let error = last["error"].as_str().unwrap();
+        assert!(ran.err.contains(error) && error.contains("/proc/none"), "{}", ran.err);
+        assert!(before.iter().all(|event| event["type"] != "result"), "{}", ran.out);
+        assert!(format != "json" || before.is_empty(), "{}", ran.out);
+    }
+}
+
+#[test]
+fn a_run_that_can_t_begin_has_its_document() {
+    let world = CliFixture::new();
+    let gone =
+        "mkdir gone && cd gone && rmdir ../gone && exec \"$0\" run x --json --model scripted/s";
+    let mut command = Command::new("sh");
+    command.args(["-c", gone, env!("CARGO_BIN_EXE_architect")]).current_dir(world.path(""));
+    let ran = wait_for_exit(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    assert_eq!((ran.code, &ran.json()["exit_code"]), (3, &3.into()), "{}", ran.err);
+    let model = world.script_model("[[turn]]\ntext = \"Fine.\"\n");
+    let mut command = world.command(&["run", "x", "--json", "--model", &model]);
+    let ran = wait_for_exit(command.env("XDG_STATE_HOME", "/proc/none").spawn().unwrap());
+    let document = ran.json();
+    assert_eq!((ran.code, &document["stop_reason"]), (1, &"store_error".into()), "{}", ran.err);
+}

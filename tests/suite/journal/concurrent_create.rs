@@ -1,0 +1,143 @@
+//! Several processes that begin a session with the same id: one does, and nothing of it is replaced.
+
+use std::fs;
+use std::sync::Barrier;
+use std::thread;
+use std::time::SystemTime;
+
+use architect::journal::{
+    Durability, FileJournal, JournalEndKind, JournalError, NewSession, SessionId, SessionSetup,
+    SessionStore, WorkspaceIdentity,
+};
+use architect::model::{ConversationItem, MessageOrigin, RunRules};
+use serde_json::Value;
+
+use super::fixture::SessionFixture;
+
+/// A task so long that it stands in a file beside the journal.
+fn long(name: usize) -> String {
+    format!("{name} {}", "x".repeat(70_000))
+}
+
+fn begin(world: &SessionFixture, task: &str) -> NewSession {
+    NewSession {
+        now: SystemTime::now(),
+        dispatched_by: None,
+        setup: SessionSetup {
+            model: "scripted/world".into(),
+            agent: "build".into(),
+            workspace: WorkspaceIdentity::inspect(&world.workspace()).unwrap(),
+            system: "".into(),
+            tools: [].into(),
+            schema: None,
+            options: Value::Null,
+        },
+        rules: RunRules::default(),
+        fixed_bytes: 0,
+        history: vec![],
+        task: ConversationItem::user(MessageOrigin::Task, task),
+    }
+}
+
+/// Lets some begin at the same moment, each with a store of its own, as processes have.
+fn run_at_once<T: Send>(
+    world: &SessionFixture,
+    act: impl Fn(usize, &SessionStore) -> T + Sync,
+) -> Vec<T> {
+    const MANY: usize = 8;
+    let barrier = Barrier::new(MANY);
+    thread::scope(|scope| {
+        let one = |index| {
+            let (act, barrier, root) = (&act, &barrier, world.root.join("state"));
+            scope.spawn(move || {
+                let store = SessionStore::open(&root, Durability::Os).unwrap();
+                barrier.wait();
+                act(index, &store)
+            })
+        };
+        let all: Vec<_> = (0..MANY).map(one).collect();
+        all.into_iter().map(|one| one.join().unwrap()).collect()
+    })
+}
+
+fn task(world: &SessionFixture, session: SessionId) -> String {
+    let (past, end) = world.store.replay(session, |_, _, _| {}).unwrap();
+    assert_eq!(end.kind, JournalEndKind::Whole);
+    let ConversationItem::User(message) = &past.header.task else { panic!("a task is a message") };
+    message.text.to_string()
+}
+
+#[test]
+fn of_several_that_begin_one_session_one_does() {
+    let world = SessionFixture::new();
+    for round in 0..100 {
+        let session = SessionId::generate();
+        let begun = run_at_once(&world, |index, store| -> Result<FileJournal, JournalError> {
+            store.create(session, begin(&world, &long(index))).map(|(journal, _)| journal)
+        });
+        let won: Vec<usize> = (0..begun.len()).filter(|index| begun[*index].is_ok()).collect();
+        let [won] = won[..] else { panic!("round {round}: {won:?} have begun it") };
+        for error in begun.iter().filter_map(|begun| begun.as_ref().err()) {
+            assert!(
+                matches!(error, JournalError::SessionExists(_) | JournalError::Busy { .. }),
+                "{error}"
+            );
+        }
+        assert_eq!(task(&world, session), long(won), "round {round}");
+    }
+    no_beginnings(&world);
+}
+
+/// An id that is taken is no reason not to import: there is another one then.
+#[test]
+fn of_several_that_import_one_session_each_gets_a_whole_one_of_its_own() {
+    let world = SessionFixture::new();
+    let had = SessionId::generate();
+    drop(world.store.create(had, begin(&world, &long(0))).unwrap());
+    let export = world.root.join("export.jsonl");
+    world.store.export(had, &mut fs::File::create(&export).unwrap()).unwrap();
+    for round in 0..20 {
+        world.store.remove(had).unwrap();
+        let imported = run_at_once(&world, |_, store| store.import(&export, SystemTime::now()));
+        let mut ids: Vec<_> = imported.into_iter().map(|done| done.unwrap().session).collect();
+        assert_eq!(ids.iter().filter(|id| **id == had).count(), 1, "round {round}");
+        ids.iter().for_each(|id| assert_eq!(task(&world, *id), long(0)));
+        ids.sort();
+        ids.dedup();
+        assert_eq!(ids.len(), 8, "round {round}");
+    }
+    no_beginnings(&world);
+}
+
+#[test]
+fn of_those_that_begin_a_session_and_import_it_neither_harms_the_other() {
+    let world = SessionFixture::new();
+    let had = SessionId::generate();
+    drop(world.store.create(had, begin(&world, &long(100))).unwrap());
+    let export = world.root.join("export.jsonl");
+    world.store.export(had, &mut fs::File::create(&export).unwrap()).unwrap();
+    for round in 0..30 {
+        world.store.remove(had).unwrap();
+        let has_it = run_at_once(&world, |index, store| {
+            if index % 2 == 0 {
+                return store.create(had, begin(&world, &long(index))).is_ok().then(|| long(index));
+            }
+            let imported = store.import(&export, SystemTime::now()).unwrap();
+            (imported.session == had).then(|| long(100))
+        });
+        let won: Vec<String> = has_it.into_iter().flatten().collect();
+        assert_eq!(won, [task(&world, had)], "round {round}");
+    }
+}
+
+/// A process that has lost leaves nothing in the folder of the sessions.
+fn no_beginnings(world: &SessionFixture) {
+    let entries = fs::read_dir(world.root.join("state/sessions")).unwrap();
+    for entry in entries.flatten() {
+        assert!(
+            !entry.file_name().to_string_lossy().starts_with('.'),
+            "{}",
+            entry.path().display()
+        );
+    }
+}

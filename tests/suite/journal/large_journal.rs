@@ -1,0 +1,124 @@
+//! A session that is far longer than any that somebody would want to have.
+
+use std::fs;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use architect::journal::FileJournal;
+use architect::machine::{
+    Authorization, CallIntent, CallState, Event, Fingerprint, Machine, MachineOutput, RequestSize,
+    State,
+};
+use architect::model::{
+    CallAccess, LoopDetection, RunLimits, RunRules, RunTime, TimeSpan, Tokens, ToolStatus,
+};
+use architect::model::{ReplyPart, ToolCall, ToolResult};
+use architect::port::{Journal as _, JournalRecord};
+
+use super::fixture::{SessionFixture, reply};
+
+/// The length of the journal.
+const SIZE: u64 = 64 << 20;
+
+/// The event that a run waits for: each turn reads a file.
+fn awaited(fold: &Machine, text: &str) -> Event {
+    let id = fold.state.pending_effects()[0];
+    match &fold.state {
+        State::Preparing(_) => {
+            let facts = RequestSize {
+                estimate: Tokens(1_000),
+                upper_bound: Tokens(1_200),
+                exchanges: 3,
+                ..RequestSize::default()
+            };
+            Event::Prepared { id, size: facts, messages: [].into() }
+        }
+        State::Calling(_) => {
+            let call = ToolCall::new(format!("c{}", id.0).as_str().into(), "read", "{}");
+            let access = [CallAccess::read("a")].into();
+            Event::Replied { id, reply: reply(vec![ReplyPart::Call(call)]), access }
+        }
+        State::Executing(state)
+            if matches!(state.calls[0].state, CallState::Authorizing { .. }) =>
+        {
+            let (limit, grounds) = (TimeSpan::from_secs(60), "test".into());
+            Event::Authorized {
+                id,
+                authorization: Authorization::Approved {
+                    timeout: limit,
+                    intent: CallIntent::ReadOnly,
+                    reason: grounds,
+                },
+            }
+        }
+        State::Executing(state) => {
+            let call = state.calls[0].call.id.clone();
+            Event::ToolCompleted { id, result: ToolResult::new(call, ToolStatus::Ok, text) }
+        }
+        other => panic!("{:?}", other.kind()),
+    }
+}
+
+fn fill(
+    mut journal: FileJournal,
+    mut fold: Machine,
+    mut outcomes: MachineOutput,
+    file: &std::path::Path,
+) {
+    let text = "a line of a file that somebody has read\n".repeat(200);
+    for at in 1.. {
+        let event = awaited(&fold, &text);
+        let met = Fingerprint::of(&fold, &outcomes.effects);
+        journal
+            .append(
+                RunTime(at),
+                JournalRecord::Event { event: &event, fingerprint: met, timing: None },
+            )
+            .unwrap();
+        (fold, outcomes) = fold.handle(RunTime(at), event);
+        if at % 100 == 0 && fs::metadata(file).unwrap().len() > SIZE {
+            return;
+        }
+    }
+}
+
+/// Returns the most memory that a process has had so far, in bytes.
+fn peak(process: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
+}
+
+/// Fault S13: it is read record by record; what stays in memory is the conversation, once.
+#[test]
+fn a_huge_journal_is_read_in_a_stream() {
+    let world = SessionFixture::new();
+    let loops = LoopDetection { warn_at: u32::MAX, end_at: u32::MAX };
+    let limits = RunLimits { max_steps: u32::MAX, ..RunLimits::default() };
+    let rules = RunRules { loop_detection: loops, limits, ..super::fixture::rules() };
+    let (journal, fold, outcomes) = world.try_begin_by(rules).unwrap();
+    let path = world.journal(journal.session());
+    fill(journal, fold, outcomes, &path);
+    let begun = Instant::now();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_architect"))
+        .args(["replay", "last", "--verify"])
+        .current_dir(world.workspace())
+        .env_clear()
+        .env("HOME", &world.root)
+        .env("ARCHITECT_SESSIONS_DIR", world.root.join("state"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut most = 0;
+    let status = loop {
+        most = most.max(peak(child.id()).unwrap_or(0));
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "it takes too long");
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    assert!(status.success(), "{status}");
+    assert!(SIZE / 2 < most && most < 2 * SIZE, "{} MB", most >> 20);
+}

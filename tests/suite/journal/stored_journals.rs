@@ -1,0 +1,219 @@
+//! The journals in `tests/journals`: each replays to where it once led, for ever, in every later release.
+//!
+//! `ARCHITECT_TEST_JOURNALS=DIR cargo test --test suite journals_are_made` makes them with this release. It never
+//! replaces one: a journal that was released stays as it is.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use architect::journal::{
+    ForkOptions, JournalEndKind, ReplacementResult, SessionHistory, SessionId,
+};
+use architect::machine::{ConversationEntry, CostBreakdown, Fingerprint, State};
+use architect::model::{
+    ConversationItem, Fault, MessageOrigin, MicroUsd, ReplyPart, RunRules, RunTime, Tokens,
+    ToolStatus,
+};
+use architect::port::{Model, ModelCall, ModelRequest};
+
+use super::fixture::{ImmediateReply, Participants, SessionFixture, reply, rules};
+use super::interrupted_effects::{ReadingModel, narrow};
+use super::replay::resealed;
+use super::resume::{crash_at, interrupted_session};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/journals")
+}
+
+/// Returns the journals, by the folder of their format and their name.
+fn stored_journals() -> Vec<PathBuf> {
+    let list = |folder: &Path| {
+        let mut found: Vec<_> =
+            fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        found.sort();
+        found
+    };
+    let formats = list(&folder()).into_iter().filter(|path| path.is_dir());
+    let files: Vec<PathBuf> = formats.flat_map(|format| list(&format)).collect();
+    files.into_iter().filter(|path| path.extension().is_some_and(|e| e == "jsonl")).collect()
+}
+
+fn name(path: &Path) -> String {
+    path.strip_prefix(folder()).unwrap().display().to_string()
+}
+
+/// Takes a journal into a world of its own, and folds it again; nothing in it may differ.
+fn replayed(path: &Path) -> (SessionFixture, SessionId, SessionHistory) {
+    let world = SessionFixture::new();
+    let imported = world.store.import(path, SystemTime::now()).unwrap();
+    let replayed = world.store.replay(imported.session, |_, _, replayed| {
+        assert_eq!(replayed.divergence, None, "{}", path.display());
+    });
+    let (past, end) = replayed.unwrap();
+    assert_eq!(end.kind, JournalEndKind::Whole, "{}", path.display());
+    (world, imported.session, past)
+}
+
+/// Fault S12. Where each journal leads: a line is added for each journal, and none is ever changed.
+#[test]
+fn every_journal_that_was_kept_leads_where_it_led() {
+    let mut told = String::new();
+    for path in stored_journals() {
+        let (_, _, past) = replayed(&path);
+        let run = past.machine.state.run();
+        let reason = match &past.machine.state {
+            State::Done(done) => done.outcome.reason.name(),
+            _ => "open",
+        };
+        let mark = Fingerprint::of(&past.machine, &past.output.effects);
+        writeln!(
+            told,
+            "{}: {} {reason}, {} steps, {} calls, {}, {} entries, {}",
+            name(&path),
+            mark.state.name(),
+            run.steps,
+            run.model_calls,
+            run.used.cost,
+            past.machine.conversation.entries().len(),
+            mark.digest
+        )
+        .unwrap();
+    }
+    insta::assert_snapshot!(told, @r"
+    format-1/compaction.jsonl: Done llm_done, 4 steps, 6 calls, $0.008200, 4 entries, 04115a8c5b03db90
+    format-1/crashed.jsonl: Executing open, 2 steps, 2 calls, $0.000400, 2 entries, bac2a5903a5d083c
+    format-1/fork.jsonl: Done llm_done, 3 steps, 4 calls, $0.000800, 6 entries, 5cbb2a7ec0b6be89
+    format-1/interrupted.jsonl: Done user_interrupt, 0 steps, 1 calls, $0.000035, 1 entries, 99b5351d086ade6e
+    format-1/resumed.jsonl: Done llm_done, 3 steps, 4 calls, $0.000800, 6 entries, 902da57e75f6db51
+    format-1/text.jsonl: Done llm_done, 0 steps, 1 calls, $0.000200, 2 entries, 00b6e7820f2f2c9c
+    format-1/tools.jsonl: Done llm_done, 3 steps, 4 calls, $0.000800, 5 entries, 28ff9975454bf0ff
+    ");
+}
+
+/// What was charged, and to what, can be told of every part of a session's life.
+#[test]
+fn the_bill_of_every_journal_that_was_kept_adds_up() {
+    for path in stored_journals() {
+        let (_, _, past) = replayed(&path);
+        let CostBreakdown { agent, closing, compaction, subagents, .. } = past.costs;
+        let charges = [agent, closing, compaction, subagents];
+        let cost = charges.iter().fold(MicroUsd::ZERO, |sum, charge| sum + charge.cost);
+        let tokens = charges.iter().fold(Tokens::ZERO, |sum, charge| sum + charge.usage.total());
+        let spent = past.machine.state.run().used;
+        assert_eq!((cost, tokens), (spent.cost, spent.tokens), "{}", path.display());
+        let is_compacted = path.ends_with("compaction.jsonl");
+        assert_eq!(compaction.cost > MicroUsd::ZERO, is_compacted, "{}", path.display());
+    }
+}
+
+#[test]
+fn every_journal_that_was_kept_is_exported_byte_for_byte() {
+    for path in stored_journals() {
+        let (world, session, _) = replayed(&path);
+        let mut out = Vec::new();
+        world.store.export(session, &mut out).unwrap();
+        assert!(out == fs::read(&path).unwrap(), "{}", path.display());
+    }
+}
+
+#[test]
+fn every_session_that_was_kept_can_be_gone_on_with() {
+    for path in stored_journals() {
+        let (world, session, _) = replayed(&path);
+        let fold = world.resume(session, Some("and further"));
+        let State::Done(done) = &fold.state else { panic!("{}", path.display()) };
+        assert_eq!(done.outcome.reason.name(), "llm_done", "{}", path.display());
+    }
+}
+
+/// A model that says one sentence.
+struct GreetingModel;
+
+impl Model for GreetingModel {
+    fn prepare(&mut self, _: &ModelRequest<'_>) -> Result<Box<dyn ModelCall>, Fault> {
+        Ok(Box::new(ImmediateReply(reply(vec![ReplyPart::Text("Hello.".into())]))))
+    }
+}
+
+fn write_session(
+    world: &SessionFixture,
+    rules: RunRules,
+    model: impl Model + 'static,
+) -> SessionId {
+    let (journal, fold, outcomes) = world.try_begin_by(rules).unwrap();
+    let session = journal.session();
+    let cast = Participants { model: Box::new(model), ..Participants::new(journal) };
+    world.drive_with(cast, fold, outcomes, RunTime::START);
+    session
+}
+
+fn compacted(world: &SessionFixture) -> SessionId {
+    fs::write(world.workspace().join("note"), "n").unwrap();
+    let session = write_session(world, narrow(), ReadingModel::default());
+    let is_summary = |entry: &ConversationEntry| matches!(&entry.item, ConversationItem::User(message) if message.origin == MessageOrigin::Summary);
+    assert!(world.history(session).machine.conversation.entries().iter().any(is_summary));
+    session
+}
+
+fn forked(world: &SessionFixture) -> SessionId {
+    let (session, _) = world.run();
+    let mut settled = 0;
+    let see = |seq, name: &str| {
+        if name == "settled" && settled == 0 {
+            settled = seq;
+        }
+    };
+    let mut see = see;
+    world.store.replay(session, |_, stored, _| see(stored.seq, stored.content.name())).unwrap();
+    let instead =
+        Some(ReplacementResult { status: ToolStatus::Failed, text: "disk on fire".into() });
+    let fork = ForkOptions { after: Some(settled), replacement: instead, now: SystemTime::now() };
+    let child = world.store.fork(session, &fork).unwrap();
+    world.resume(child, Some("otherwise"));
+    child
+}
+
+type JournalMaker = fn(&SessionFixture) -> SessionId;
+
+/// Makes a journal for each way in which sessions differ.
+#[test]
+fn journals_are_made() {
+    let Some(to) = std::env::var_os("ARCHITECT_TEST_JOURNALS").map(PathBuf::from) else { return };
+    let makers: [(&str, JournalMaker); 7] = [
+        ("text", |world| write_session(world, rules(), GreetingModel)),
+        ("tools", |world| world.run().0),
+        ("interrupted", interrupted_session),
+        ("crashed", |world| crash_at(world, "vetted", 1)),
+        ("resumed", |world| {
+            let session = crash_at(world, "vetted", 1);
+            world.resume(session, Some("go on"));
+            session
+        }),
+        ("compaction", compacted),
+        ("fork", forked),
+    ];
+    fs::create_dir_all(&to).unwrap();
+    for (name, make) in makers {
+        let path = to.join(name).with_extension("jsonl");
+        if path.exists() {
+            continue;
+        }
+        let world = SessionFixture::new();
+        let session = make(&world);
+        let mut out = Vec::new();
+        world.store.export(session, &mut out).unwrap();
+        fs::write(path, resealed(&without_paths(&world, &String::from_utf8(out).unwrap())))
+            .unwrap();
+    }
+}
+
+/// Takes out what tells of the machine on which a journal was made.
+fn without_paths(world: &SessionFixture, text: &str) -> String {
+    use std::os::unix::fs::MetadataExt;
+    let root = fs::canonicalize(world.workspace()).unwrap();
+    let found = fs::metadata(&root).unwrap();
+    let place = format!("\"device\":{},\"inode\":{}", found.dev(), found.ino());
+    text.replace(root.to_str().unwrap(), "/workspace").replace(&place, "\"device\":1,\"inode\":1")
+}

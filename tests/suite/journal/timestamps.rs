@@ -1,0 +1,94 @@
+//! Odd times: the same one twice, one at the end of its range, one that goes back.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::thread;
+
+use architect::journal::SessionId;
+use architect::model::RunTime;
+
+use super::fixture::SessionFixture;
+use super::resume::{reason, replay_and_verify};
+use crate::support::sources::rust_files;
+
+/// Fault C5: ids that are made at the same moment are different ones, also in several threads.
+#[test]
+fn sessions_of_the_same_moment_have_different_ids() {
+    let make = || (0..5_000).map(|_| SessionId::generate()).collect::<Vec<_>>();
+    let threads: Vec<_> = (0..4).map(|_| thread::spawn(make)).collect();
+    let ids: Vec<_> = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+    let different: BTreeSet<_> = ids.iter().collect();
+    assert_eq!(different.len(), 20_000);
+}
+
+/// Fault C5: records of the same moment keep their order, since that is told by their numbers.
+#[test]
+fn records_of_the_same_moment_are_folded_in_their_order() {
+    let world = SessionFixture::new();
+    let (journal, fold, outcomes) = world.begin();
+    let session = journal.session();
+    // On this thread no time passes.
+    let fold = world.drive_inline(journal, fold, outcomes, RunTime::START);
+    let mut times = BTreeSet::new();
+    let mut records = 0;
+    let mut see = |at| {
+        times.insert(at);
+        records += 1;
+    };
+    let replayed = world.store.replay(session, |_, stored, _| see(stored.at));
+    assert_eq!(replayed.unwrap().0.machine, fold);
+    assert!(times.len() < records, "{records} records at {} times", times.len());
+    replay_and_verify(&world, session);
+}
+
+/// Fault C6: nobody runs for so long, but a journal that was tampered with may say so. When there is no time left at all,
+/// each deadline has passed; nothing wraps round, and nothing waits.
+#[test]
+fn a_session_at_the_end_of_time_comes_to_its_end() {
+    for from in [u64::MAX, u64::MAX - 1, u64::MAX >> 1] {
+        let world = SessionFixture::new();
+        let (journal, fold, outcomes) = world.begin();
+        let session = journal.session();
+        let fold = world.drive_inline(journal, fold, outcomes, RunTime(from));
+        assert!(reason(&fold).is_some(), "{from}");
+        replay_and_verify(&world, session);
+        assert_eq!(world.history(session).at, RunTime(u64::MAX).min(fold.state.run().now));
+    }
+}
+
+/// Fault C1: what waits, counts or limits can't be misled by the time of day, since it never reads it. Where it is read,
+/// it is shown to people, or told from the age of a file.
+#[test]
+fn the_time_of_day_is_read_where_it_is_shown() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut found = Vec::new();
+    for path in rust_files(&root.join("src")) {
+        let text = fs::read_to_string(&path).unwrap();
+        let code = text.split("#[cfg(test)]").next().unwrap();
+        if ["SystemTime::now", "Timestamp::now", "Zoned::now"].iter().any(|w| code.contains(w)) {
+            found.push(path.strip_prefix(root).unwrap().display().to_string());
+        }
+    }
+    found.sort();
+    assert_eq!(
+        found,
+        [
+            "src/app/run.rs",
+            "src/app/session.rs",
+            "src/cli/commands/cleanup.rs",
+            "src/cli/commands/fork.rs",
+            "src/cli/commands/sessions.rs",
+            // Whether a folder changed so recently that its time would not tell of a change now.
+            "src/exec/repository/scan.rs",
+            // How old a left-over is.
+            "src/exec/temp.rs",
+            "src/journal/store.rs",
+            "src/net/retry_after.rs",
+            // Names that sort by their time.
+            "src/port/unique.rs",
+            "src/runner/clock.rs",
+            "src/workspace/index/cache.rs",
+        ]
+    );
+}

@@ -1,0 +1,203 @@
+//! Servers of a run, from outside.
+
+use std::fs;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::test_server::ARGUMENTS;
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::fixture::count_with_variable;
+use crate::cli::fixture::{CliFixture, CommandResult, outcome, wait_for_exit};
+use crate::support::chat;
+use crate::support::server::{ScriptedReply, Server};
+use crate::tools::fixture::wait_until;
+
+/// Returns a world whose user has set this.
+fn world(config: &str) -> CliFixture {
+    let world = CliFixture::new();
+    configure(&world, config);
+    world
+}
+
+fn configure(world: &CliFixture, config: &str) {
+    let folder = world.home().join(".config/architect");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("config.toml"), config).unwrap();
+}
+
+/// Returns the entry of a server that is this program.
+fn stdio(name: &str, behaviour: &str) -> String {
+    logged(name, behaviour, "/dev/null")
+}
+
+/// Returns the same for one that writes down what it is told.
+fn logged(name: &str, behaviour: &str, log: &str) -> String {
+    let program = std::env::current_exe().unwrap();
+    let program = program.to_str().unwrap();
+    format!(
+        "[[mcp.servers]]\nname = {name:?}\ncommand = {program:?}\nargs = {ARGUMENTS:?}\ntimeout = 20\n\
+         env = {{ MCP_TEST = {behaviour:?}, MCP_LOG = {log:?} }}\n"
+    )
+}
+
+fn script(tool: &str) -> String {
+    format!(
+        "[[turn]]\ncalls = [{{ name = {tool:?}, arguments = {{ text = \"hello\" }} }}]\n\n\
+         [[turn]]\ntext = \"Done.\"\n"
+    )
+}
+
+#[test]
+fn a_run_uses_the_tools_of_a_server() {
+    let world = world(&stdio("s", "modern"));
+    let ran = world.run_script(&script("mcp_s_echo"), &["--json", "--mode", "yolo"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let used = &ran.json()["tools_used"][0];
+    assert_eq!((&used["name"], &used["success"]), (&json!("mcp_s_echo"), &json!(true)));
+    // Nobody can be asked, and what a server's tool does is not known.
+    let ran = world.run_script(&script("mcp_s_echo"), &["--json", "--mode", "confirm-sensitive"]);
+    assert_eq!(ran.json()["tools_used"][0]["success"], json!(false));
+}
+
+#[test]
+fn a_run_uses_the_tools_of_a_server_at_an_address() {
+    let reply = |id: u64, result: serde_json::Value| {
+        ScriptedReply::with_length(
+            200,
+            &json!({ "jsonrpc": "2.0", "id": id, "result": result }).to_string(),
+        )
+    };
+    let tools = json!([{ "name": "echo", "inputSchema": { "type": "object" } }]);
+    let server = Server::new([
+        reply(1, json!({ "supportedVersions": ["2026-07-28"] })),
+        reply(2, json!({ "tools": tools })),
+        reply(3, json!({ "content": [{ "type": "text", "text": "hello" }] })),
+    ]);
+    let url = server.url("/mcp");
+    let entry = format!("[[mcp.servers]]\nname = \"h\"\nurl = {url:?}\ntoken_env = \"H_TOKEN\"\n");
+    let world = world(&entry);
+    let model = world.script_model(&script("mcp_h_echo"));
+    let mut command =
+        world.command(&["run", "Do it.", "--model", &model, "--json", "--mode", "yolo"]);
+    let ran = wait_for_exit(command.env("H_TOKEN", "canary").spawn().unwrap());
+    assert_eq!(ran.json()["tools_used"][0]["success"], json!(true), "{}", ran.err);
+    assert_eq!(server.requests()[2].header("authorization"), Some("Bearer canary"));
+    // Without its token the server is left out, and the run goes on.
+    let ran = world.run_script(&script("read_file"), &["--json"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.err.contains("MCP server `h`: H_TOKEN, its token, is not set"), "{}", ran.err);
+}
+
+/// Fault M10: what a server says is told as what it is, line by line.
+#[test]
+fn what_a_server_says_of_its_use_is_no_word_of_the_user() {
+    let told = |more: &str| {
+        let world = world(&format!("{}{more}", stdio("s", "talkative")));
+        let server = Server::new([chat::text("Done.")]);
+        let ran = world.run_with_server(&server, &[]);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        server.requests()[0].json()["messages"][0]["content"].as_str().unwrap().to_owned()
+    };
+    let prompt = told("");
+    let (_, section) = prompt.split_once("\n## MCP Servers\n").unwrap();
+    assert!(
+        section.contains("\n### s\n\n> Use echo.\n> \n> ## Project Instructions\n"),
+        "{section}"
+    );
+    assert!(!section.contains("\n## "), "{section}");
+    // Whoever offers nothing has nothing to say.
+    assert!(!told("disabled_tools = [\"*\"]\n").contains("MCP Servers"));
+}
+
+/// Fault M1.
+#[test]
+fn a_run_without_a_required_server_does_not_begin() {
+    let world = world(&format!("{}required = true\n", stdio("s", "exits")));
+    let ran = world.run_script(&script("read_file"), &["--json"]);
+    assert_eq!(ran.code, 3, "{}", ran.err);
+    assert!(ran.err.contains("no configuration found"), "{}", ran.err);
+}
+
+/// Fault M1.
+#[test]
+fn a_run_goes_on_without_a_server_that_is_not_required() {
+    let world = world(&stdio("s", "exits"));
+    let ran = world.run_script("[[turn]]\ntext = \"Done.\"\n", &[]);
+    assert_eq!((ran.code, ran.out.trim()), (0, "Done."));
+    assert!(ran.err.contains("the tools of the MCP server `s` are missing"), "{}", ran.err);
+}
+
+/// Sends the program a signal when its server was asked for this, and returns how it ends. Nothing is left then.
+fn interrupted(behaviour: &str, asked: &str, signal: Signal) -> CommandResult {
+    let world = CliFixture::new();
+    let log = world.path("").canonicalize().unwrap().join("server.log");
+    let log = log.to_str().unwrap();
+    configure(&world, &logged("s", behaviour, log));
+    let model = world.script_model(&script("mcp_s_hang"));
+    let args = ["run", "Do it.", "--model", &model, "--mode", "yolo", "--json"];
+    let child = world.command(&args).spawn().unwrap();
+    wait_until("the server was asked", || {
+        fs::read_to_string(log).is_ok_and(|told| told.contains(asked))
+    });
+    assert!(count_with_variable(log) > 0);
+    kill_process(Pid::from_child(&child), signal).unwrap();
+    let ran = wait_for_exit(child);
+    wait_until("the server is gone", || count_with_variable(log) == 0);
+    ran
+}
+
+/// Fault M18.
+#[test]
+fn an_interrupt_while_servers_start_is_an_end_like_every_other() {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        for behaviour in ["deaf", "deaf,stubborn"] {
+            let ran = interrupted(behaviour, "server/discover", signal);
+            assert_eq!(ran.outcome(), outcome(code, "user_interrupt", "partial"), "{}", ran.err);
+            assert!(ran.took < Duration::from_secs(1), "{behaviour}: {:?}", ran.took);
+            assert_eq!(ran.json()["llm_calls"], 0);
+        }
+    }
+}
+
+/// Fault M18.
+#[test]
+fn an_interrupted_start_is_no_missing_server() {
+    let world = CliFixture::new();
+    let log = world.path("server.log");
+    let entry = logged("s", "deaf", log.to_str().unwrap());
+    configure(&world, &format!("{entry}required = true\n"));
+    let model = world.script_model(&script("mcp_s_hang"));
+    let child = world.command(&["run", "Do it.", "--model", &model, "--json"]).spawn().unwrap();
+    wait_until("it starts", || log.exists());
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let ran = wait_for_exit(child);
+    assert_eq!(ran.outcome(), outcome(130, "user_interrupt", "partial"), "{}", ran.err);
+    // The session is there, and goes on with what there is then.
+    configure(&world, "");
+    let id = ran.json()["session_id"].as_str().unwrap().to_owned();
+    let model = world.script_model("[[turn]]\ntext = \"Done.\"\n");
+    let resumed = world.run(&["resume", &id, "--model", &model]);
+    assert_eq!((resumed.code, resumed.out.trim()), (0, "Done."), "{}", resumed.err);
+}
+
+/// Servers take no more time than the whole run has.
+#[test]
+fn servers_that_start_slowly_cannot_outlast_the_run() {
+    let world = world(&stdio("s", "deaf"));
+    let ran = world.run_script("[[turn]]\ntext = \"Done.\"\n", &["--json", "--timeout", "5"]);
+    // A fifth of the time is left for the run.
+    assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
+    assert!(ran.took < Duration::from_secs(5), "{:?}", ran.took);
+}
+
+/// Fault M14.
+#[test]
+fn nothing_is_left_of_servers_whatever_ends_a_run() {
+    let ran = interrupted("modern", "tools/call", Signal::INT);
+    assert_eq!(ran.outcome(), outcome(130, "user_interrupt", "partial"), "{}", ran.err);
+    let ran = interrupted("stubborn", "tools/call", Signal::INT);
+    assert!(ran.took < Duration::from_secs(2), "{:?}", ran.took);
+    interrupted("modern", "tools/call", Signal::KILL);
+}

@@ -1,0 +1,112 @@
+//! Hands that work on the spot, with panics caught as on threads, and signals that come by chance.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, Mutex};
+
+use architect::machine::{Deadline, Event};
+use architect::model::{RunTime, Signal, TimeSpan};
+use architect::port::Clock;
+use architect::runner::{DriverInput, EffectTask, Executor, InlineExecutor};
+
+use super::rng::Rng;
+use super::session_life::{Counter, InjectedFault};
+
+/// What a process that dies leaves: an unwinding that nobody prints.
+pub(super) struct Crash;
+
+/// What work that breaks down leaves.
+pub(super) struct TaskPanic;
+
+/// Breaks down, without a word.
+pub(super) fn panic_quietly() -> ! {
+    resume_unwind(Box::new(TaskPanic))
+}
+
+/// Longer than anything waits.
+const FOREVER: TimeSpan = TimeSpan::from_secs(1_000_000_000);
+
+pub(super) struct SimulatedExecutor {
+    pub(super) inline: InlineExecutor,
+    pub(super) chance: Rng,
+    pub(super) trouble: InjectedFault,
+    /// Pieces of work that were started.
+    pub(super) works: Counter,
+    /// How often the driver may still wait.
+    pub(super) waits: u32,
+}
+
+impl SimulatedExecutor {
+    pub(super) fn new(from: RunTime, chance: Rng, trouble: InjectedFault, works: Counter) -> Self {
+        Self { inline: InlineExecutor::resume(from), chance, trouble, works, waits: 20_000 }
+    }
+
+    /// Returns whether signals and crashes come by chance.
+    fn is_wild(&self) -> bool {
+        self.trouble == InjectedFault::Chance
+    }
+}
+
+impl Executor for SimulatedExecutor {
+    fn clock(&self) -> Arc<dyn Clock> {
+        self.inline.clock()
+    }
+
+    fn start(&mut self, work: EffectTask) {
+        let EffectTask { id, thread: lane, cancel, run, on_failure: lost } = work;
+        let lost = Arc::new(Mutex::new(Some(lost)));
+        let on_panic = Arc::clone(&lost);
+        let (nth, trouble) = (self.works.next(), self.trouble);
+        // Work that begins a little later changes the order of what arrives.
+        let late = match trouble {
+            InjectedFault::HangsOnce(at) if nth == at => FOREVER,
+            InjectedFault::HangsFrom(at) if nth >= at => FOREVER,
+            _ => TimeSpan(self.chance.below(3)),
+        };
+        let breaks_down = match trouble {
+            InjectedFault::BreaksDownOnce(at) => nth == at,
+            InjectedFault::BreaksDownFrom(at) => nth >= at,
+            _ => false,
+        };
+        let run = Box::new(
+            move |scope: &architect::port::EffectContext,
+                  post: &architect::runner::InputSink<'_>| {
+                scope.sleep(late);
+                let work = || if breaks_down { panic_quietly() } else { run(scope, post) };
+                catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+                    // What a test asserts is no breakdown of the world.
+                    if !panic.is::<TaskPanic>() {
+                        resume_unwind(panic);
+                    }
+                    let lost = on_panic.lock().unwrap().take().unwrap();
+                    lost("internal error: it broke down")
+                })
+            },
+        );
+        let lost = Box::new(move |why: &str| lost.lock().unwrap().take().unwrap()(why));
+        self.inline.start(EffectTask { id, thread: lane, cancel, run, on_failure: lost });
+        if trouble == InjectedFault::DiesAfter(nth) {
+            resume_unwind(Box::new(Crash));
+        }
+    }
+
+    fn wait_input(&mut self, deadline: Option<Deadline>) -> Option<DriverInput> {
+        self.waits -= 1;
+        assert!(self.waits > 0, "the run comes to no end");
+        if self.is_wild() && self.chance.once_in(125) {
+            resume_unwind(Box::new(Crash));
+        }
+        if self.is_wild() && self.chance.once_in(400) {
+            let signal = self.chance.of(&Signal::ALL);
+            return Some(DriverInput::Event(Event::Interrupt { signal }));
+        }
+        self.inline.wait_input(deadline)
+    }
+
+    fn try_input(&mut self) -> Option<DriverInput> {
+        self.inline.try_input()
+    }
+
+    fn wait_idle(&mut self, grace: TimeSpan) -> bool {
+        self.inline.wait_idle(grace)
+    }
+}

@@ -1,0 +1,49 @@
+//! Chance: numbers that follow from a seed.
+
+use std::sync::{Arc, Mutex};
+
+use architect::model::TimeSpan;
+
+/// A source of numbers. Clones draw from the same one.
+#[derive(Clone)]
+pub(crate) struct Rng(Arc<Mutex<u64>>);
+
+impl Rng {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(Arc::new(Mutex::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5bd1_e995)))
+    }
+
+    /// Returns the next number (`SplitMix64`).
+    pub(super) fn next(&self) -> u64 {
+        let mut state = self.0.lock().unwrap();
+        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = *state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Returns a number below this one.
+    pub(crate) fn below(&self, most: u64) -> u64 {
+        self.next() % most
+    }
+
+    /// Returns whether something happens that happens once in so many times.
+    pub(super) fn once_in(&self, many: u64) -> bool {
+        self.below(many) == 0
+    }
+
+    pub(super) fn of<T: Clone>(&self, all: &[T]) -> T {
+        all[usize::try_from(self.below(all.len() as u64)).unwrap()].clone()
+    }
+
+    /// Returns how long something takes: mostly a little, sometimes long, now and then for ever.
+    pub(super) fn delay(&self) -> TimeSpan {
+        match self.below(20) {
+            0 => TimeSpan::from_secs(1_000_000_000),
+            1 => TimeSpan::from_secs(self.below(4_000)),
+            2..8 => TimeSpan::from_millis(self.below(5_000)),
+            _ => TimeSpan(self.below(50)),
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! One life of a session: a run, its crashes, its resumes, its end.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, Mutex};
+
+use architect::hooks::{HookedAnswerChecks, HookedTools, with_hooks};
+use architect::machine::{
+    Authorization, CallState, Conversation, Event, Machine, MachineOutput, RecoveredCall,
+    ResumePrompt, Resumption, State, step,
+};
+use architect::model::{
+    ConversationItem, MessageOrigin, MicroUsd, Price, RunLimits, RunRules, RunTime, TimeSpan,
+    Tokens, ToolResult, ToolStatus,
+};
+use architect::port::{Disconnected, Observer, RunEvent};
+use architect::runner::{Driver, Ports, RequestContext};
+
+use super::executor::{Crash, SimulatedExecutor};
+use super::hooks::hooks;
+use super::invariants;
+use super::journal::{SharedDisk, SimulatedJournal, StoredRecord};
+use super::model::{ModelBehavior, SimulatedModel};
+use super::rng::Rng;
+use super::tools::{
+    AppliedCalls, SimulatedChecks, SimulatedQueue, SimulatedServer, SimulatedTools,
+};
+
+/// What goes wrong besides what the model and the tools do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum InjectedFault {
+    /// Nothing.
+    None,
+    /// Anything, now and then.
+    Chance,
+    /// The Nth use of the journal fails.
+    FailsOnce(u64),
+    /// The Nth use of the journal fails, and all that follow.
+    FailsFrom(u64),
+    /// The process dies at the Nth use of the journal.
+    DiesAt(u64),
+    /// Nobody reads any more from the Nth thing on that is shown.
+    ReaderLeaves(u64),
+    /// The Nth piece of work breaks down.
+    BreaksDownOnce(u64),
+    /// The Nth piece of work breaks down, and all that follow.
+    BreaksDownFrom(u64),
+    /// The Nth piece of work comes back when nobody waits for it any more.
+    HangsOnce(u64),
+    /// The Nth piece of work comes back when nobody waits for it any more, and so do all that follow.
+    HangsFrom(u64),
+    /// The process dies after the Nth piece of work was done, before anybody hears of it.
+    DiesAfter(u64),
+}
+
+impl InjectedFault {
+    /// Returns whether the journal holds all that was lived: nobody died, and it never failed.
+    fn is_outside_the_journal(self) -> bool {
+        match self {
+            Self::None
+            | Self::BreaksDownOnce(_)
+            | Self::BreaksDownFrom(_)
+            | Self::HangsOnce(_)
+            | Self::HangsFrom(_) => true,
+            Self::Chance
+            | Self::FailsOnce(_)
+            | Self::FailsFrom(_)
+            | Self::DiesAt(_)
+            | Self::DiesAfter(_)
+            | Self::ReaderLeaves(_) => false,
+        }
+    }
+}
+
+/// A life that is over.
+pub(super) struct SessionLife {
+    pub(super) fold: Machine,
+    pub(super) records: Vec<(RunTime, StoredRecord)>,
+    pub(super) crashes: u64,
+    pub(super) uses: u64,
+    pub(super) shown: u64,
+    /// Pieces of work that were started.
+    pub(super) works: u64,
+}
+
+/// How often something has come about, through all processes of a life.
+#[derive(Clone, Default)]
+pub(super) struct Counter(Arc<Mutex<u64>>);
+
+impl Counter {
+    /// Returns how often it came about before.
+    pub(super) fn next(&self) -> u64 {
+        let mut count = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        *count += 1;
+        *count - 1
+    }
+
+    pub(super) fn so_far(&self) -> u64 {
+        *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// The most crashes in one life.
+const MAX_CRASHES: u64 = 6;
+
+/// What models are like; most say anything.
+const BEHAVIORS: [ModelBehavior; 10] = [
+    ModelBehavior::Random,
+    ModelBehavior::Random,
+    ModelBehavior::Random,
+    ModelBehavior::Random,
+    ModelBehavior::Random,
+    ModelBehavior::Random,
+    ModelBehavior::Random,
+    ModelBehavior::Repeating,
+    ModelBehavior::InvalidCalls,
+    ModelBehavior::SchemaViolating,
+];
+
+impl SessionLife {
+    pub(super) fn reason(&self) -> &'static str {
+        let State::Done(done) = &self.fold.state else { panic!("it is not over") };
+        done.outcome.reason.name()
+    }
+
+    /// Lives the life of a seed.
+    pub(super) fn simulate(seed: u64, trouble: InjectedFault) -> Self {
+        let chance = Rng::new(seed);
+        let mood = chance.of(&BEHAVIORS);
+        let rules = rules(&chance, mood);
+        let disk = SharedDisk::default();
+        let done = AppliedCalls::default();
+        let (shown, works, server) =
+            (Counter::default(), Counter::default(), SimulatedServer::default());
+        let (mut fold, mut first) = begin(&rules);
+        let (mut at, mut crashes) = (RunTime::START, 0);
+        let fold = loop {
+            // Whoever has died often enough is left alone.
+            let trouble = if crashes == MAX_CRASHES { InjectedFault::None } else { trouble };
+            let world = SimulatedProcess {
+                behavior: mood,
+                chance: chance.clone(),
+                disk: disk.clone(),
+                done: Arc::clone(&done),
+                shown: shown.clone(),
+                works: works.clone(),
+                server: server.clone(),
+                trouble,
+            };
+            let run = catch_unwind(AssertUnwindSafe(|| world.run(fold, first, at)));
+            match run {
+                Ok(fold) => break fold,
+                Err(panic) if panic.is::<Crash>() => crashes += 1,
+                Err(panic) => resume_unwind(panic),
+            }
+            disk.crash(&chance);
+            (fold, at) = replay(&rules, &disk);
+            let resumption = Resumption {
+                rules: rules.clone(),
+                recovered: resolve_running_calls(&fold),
+                prompt: if chance.once_in(2) {
+                    ResumePrompt::Continue
+                } else {
+                    ResumePrompt::FromUser
+                },
+            };
+            disk.add_durably(at, StoredRecord::Resumed(Box::new(resumption.clone())));
+            (fold, first) = fold.resume(at, resumption);
+        };
+        let (stored, _) = replay(&rules, &disk);
+        if trouble.is_outside_the_journal() {
+            assert!(stored == fold, "the journal folds to something else than what was lived");
+        }
+        let disk = disk.lock();
+        assert!(disk.broken.is_none(), "{:?}", disk.broken);
+        Self {
+            fold,
+            records: disk.records.clone(),
+            crashes,
+            uses: disk.uses,
+            shown: shown.so_far(),
+            works: works.so_far(),
+        }
+    }
+}
+
+fn rules(chance: &Rng, mood: ModelBehavior) -> RunRules {
+    fn some<T>(chance: &Rng, many: u64, value: T) -> Option<T> {
+        chance.once_in(many).then_some(value)
+    }
+    let rules = RunRules::default();
+    RunRules {
+        seed: chance.next(),
+        limits: RunLimits {
+            max_steps: u32::try_from(chance.below(25)).unwrap(),
+            budget: some(chance, 4, MicroUsd(chance.below(5_000_000))),
+            max_tokens: some(chance, 6, Tokens(chance.below(60_000))),
+            timeout: some(chance, 3, TimeSpan::from_secs(chance.below(7_200))),
+            step_timeout: some(chance, 3, TimeSpan::from_secs(1 + chance.below(300))),
+            warn_at: some(chance, 4, MicroUsd(1_000)),
+        },
+        price: some(
+            chance,
+            2,
+            Price {
+                input: 9_000_000,
+                output: 9_000_000,
+                cached_input: 0,
+                cache_write: 0,
+                long_input: None,
+            },
+        ),
+        context: architect::model::ContextLimits {
+            window: if chance.once_in(3) { Tokens(2_000) } else { rules.context.window },
+            ..rules.context
+        },
+        has_checks: chance.once_in(2) || mood == ModelBehavior::SchemaViolating,
+        ..rules
+    }
+}
+
+fn begin(rules: &RunRules) -> (Machine, MachineOutput) {
+    let task = ConversationItem::user(MessageOrigin::Task, "the task");
+    Machine::start(rules.clone(), Conversation::new(100), task)
+}
+
+/// Folds what is on the disk.
+fn replay(rules: &RunRules, disk: &SharedDisk) -> (Machine, RunTime) {
+    let (mut fold, _) = begin(rules);
+    let mut last = RunTime::START;
+    for (at, kept) in &disk.lock().records {
+        last = last.max(*at);
+        fold = match kept {
+            StoredRecord::Event(event) => fold.handle(*at, event.clone()).0,
+            StoredRecord::Resumed(resumption) => fold.resume(*at, Resumption::clone(resumption)).0,
+            StoredRecord::Partial | StoredRecord::Ended => fold,
+        };
+    }
+    (fold, last)
+}
+
+/// Finds out about the calls that were running: what may not happen twice is in doubt.
+fn resolve_running_calls(fold: &Machine) -> Vec<RecoveredCall> {
+    let State::Executing(executing) = &fold.state else { return Vec::new() };
+    let running =
+        executing.calls.iter().filter(|call| matches!(call.state, CallState::Running { .. }));
+    let doubtful = running.filter(|call| &*call.call.name != "read");
+    let found = doubtful.map(|call| RecoveredCall {
+        call: call.call.id.clone(),
+        result: ToolResult::new(call.call.id.clone(), ToolStatus::InDoubt, "nobody knows"),
+    });
+    found.collect()
+}
+
+/// A process.
+struct SimulatedProcess {
+    behavior: ModelBehavior,
+    chance: Rng,
+    disk: SharedDisk,
+    done: AppliedCalls,
+    shown: Counter,
+    works: Counter,
+    server: SimulatedServer,
+    trouble: InjectedFault,
+}
+
+impl SimulatedProcess {
+    fn run(self, fold: Machine, first: MachineOutput, at: RunTime) -> Machine {
+        let Self { behavior: mood, chance, disk, done, shown, works, server, trouble } = self;
+        let tools = SimulatedTools { chance: chance.clone(), disk: disk.clone(), done, server };
+        let brief = RequestContext { system: "be brief".into(), tools: [].into(), schema: None };
+        let hooks = Arc::new(hooks(&chance, &disk));
+        let model = SimulatedModel { mood, chance: chance.clone(), disk: disk.clone() };
+        let (task, system, specs) =
+            ("the task".into(), Arc::clone(&brief.system), Arc::clone(&brief.tools));
+        let (model, prelude) = with_hooks(Box::new(model), Arc::clone(&hooks), task, system, specs);
+        let checks = Arc::new(SimulatedChecks(chance.clone(), mood));
+        let ports = Ports {
+            tools: Arc::new(HookedTools::new(Arc::new(tools), Arc::clone(&hooks))),
+            pre_call_hooks: Arc::new(prelude),
+            journal: Box::new(SimulatedJournal {
+                disk: disk.clone(),
+                chance: chance.clone(),
+                trouble,
+            }),
+            observer: Box::new(Inspector { before: None, shown, trouble, chance: chance.clone() }),
+            messages: Box::new(SimulatedQueue(chance.clone())),
+            checks: Arc::new(HookedAnswerChecks::new(checks, hooks)),
+            ..Ports::new(Box::new(model))
+        };
+        let hands = SimulatedExecutor::new(at, chance, trouble, works);
+        Driver::new(hands, ports, brief, fold).run(first)
+    }
+}
+
+/// Takes every event in a second time, step by step, and looks at each step.
+pub(super) struct Inspector {
+    pub(super) before: Option<Machine>,
+    pub(super) shown: Counter,
+    pub(super) trouble: InjectedFault,
+    pub(super) chance: Rng,
+}
+
+impl Inspector {
+    fn inspect(&mut self, at: RunTime, event: &Event, after: &Machine) {
+        let mut state = self.before.take().expect("a run begins before anything happens").state;
+        let steps = |state: State, event: Event| {
+            let next = step(state.clone(), event.clone());
+            let broken = invariants::broken(&state, &event, &next);
+            assert!(broken.is_empty(), "{broken:#?}");
+            next.state
+        };
+        while !matches!(state, State::Done(_))
+            && (state.run().now < at
+                || architect::machine::deadline(&state).is_some_and(|due| due.at <= at))
+        {
+            state = steps(state, Event::Tick { now: at });
+        }
+        if !matches!(event, Event::Tick { .. }) {
+            state = steps(state, event.clone());
+        }
+        assert!(state == after.state, "the driver stands somewhere else than its events lead to");
+        if let (Event::Authorized { authorization: Authorization::Abort, .. }, state) =
+            (event, &after.state)
+        {
+            assert!(matches!(state, State::Done(_)));
+        }
+        self.before = Some(after.clone());
+    }
+}
+
+impl Observer for Inspector {
+    fn on_event(&mut self, seen: &RunEvent<'_>) -> Result<(), Disconnected> {
+        match seen {
+            RunEvent::Started { machine: fold, .. } => self.before = Some((*fold).clone()),
+            RunEvent::Handled { at, event, machine: fold, .. } => self.inspect(*at, event, fold),
+            RunEvent::Ended { machine: fold, .. } => assert!(matches!(fold.state, State::Done(_))),
+            RunEvent::ReplyDelta { .. } | RunEvent::Notice { .. } => {}
+        }
+        let nth = self.shown.next();
+        let leaves = match self.trouble {
+            InjectedFault::ReaderLeaves(at) => nth >= at,
+            InjectedFault::Chance => self.chance.once_in(2_000),
+            _ => false,
+        };
+        if leaves { Err(Disconnected) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,174 @@
+//! A workspace with its tools, for a test.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use architect::exec::{SandboxPolicy, Supervisor, VariableFilter, clean_environment};
+use architect::machine::CallIntent;
+use architect::model::{TimeSpan, ToolCall, ToolResult, ToolStatus};
+use architect::port::{
+    ApprovedCall, AuthorizationOutcome, CancellationToken, EffectContext, Sleep, Toolbox,
+};
+use architect::tools::permission::{ConfirmMode, OffLimits, Repositories};
+use architect::tools::{ToolRegistry, ToolSettings, standard_tools};
+use architect::workspace::WorkspaceRoot;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A workspace in a temporary folder, and the tools on it.
+pub(crate) struct ToolFixture {
+    _folder: TempDir,
+    pub(crate) path: PathBuf,
+    pub(crate) supervisor: Supervisor,
+    pub(crate) registry: ToolRegistry,
+}
+
+/// A call that was cleared, and what was said about it.
+pub(crate) struct ApprovedCall {
+    pub(crate) job: Box<dyn ApprovedCall>,
+    pub(crate) intent: CallIntent,
+    pub(crate) reason: Arc<str>,
+}
+
+struct RealSleep;
+
+impl Sleep for RealSleep {
+    fn sleep(&self, span: TimeSpan, cancel: &CancellationToken) -> bool {
+        cancel.wait_for(span.into())
+    }
+}
+
+/// Returns settings that ask nobody.
+pub(crate) fn yolo_settings() -> ToolSettings {
+    ToolSettings { mode: ConfirmMode::Yolo, ..ToolSettings::default() }
+}
+
+/// Returns a scope of which nobody lets go.
+pub(crate) fn scope() -> EffectContext {
+    scope_with(&CancellationToken::new())
+}
+
+/// Returns a scope with this token.
+pub(crate) fn scope_with(cancel: &CancellationToken) -> EffectContext {
+    EffectContext::new(cancel.clone(), Arc::new(RealSleep))
+}
+
+impl ToolFixture {
+    /// Returns a world in which everything is allowed and nothing confined.
+    pub(crate) fn new() -> Self {
+        Self::with(yolo_settings(), |_| {})
+    }
+
+    /// Returns a world with these settings, and a policy to be changed.
+    pub(crate) fn with(
+        mut settings: ToolSettings,
+        policy: impl FnOnce(&mut SandboxPolicy),
+    ) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().canonicalize().unwrap();
+        let temp = path.join("tmp");
+        let workspace = path.join("w");
+        for folder in [&temp, &workspace] {
+            fs::create_dir(folder).unwrap();
+        }
+        let mut wanted = SandboxPolicy { temp: temp.clone(), ..SandboxPolicy::off(&workspace) };
+        policy(&mut wanted);
+        settings.guardrails.off_limits = OffLimits::new(&wanted);
+        let workspace = wanted.workspace.canonicalize().unwrap();
+        settings.guardrails.repositories = Repositories::new(&workspace);
+        let env =
+            clean_environment(std::env::vars_os(), &VariableFilter { rule: &|_| None }, &temp);
+        let supervisor = Supervisor::with_program(env!("CARGO_BIN_EXE_architect"), wanted, env);
+        let root = WorkspaceRoot::open(&workspace).unwrap();
+        let registry = ToolRegistry::new(standard_tools(&root, &supervisor, &settings), settings);
+        Self { _folder: folder, path: workspace, supervisor, registry }
+    }
+
+    /// Writes a file of the workspace.
+    pub(crate) fn write(&self, path: &str, content: impl AsRef<[u8]>) {
+        let path = self.path.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+
+    /// Reads a file of the workspace.
+    pub(crate) fn read(&self, path: &str) -> String {
+        String::from_utf8_lossy(&fs::read(self.path.join(path)).unwrap()).into_owned()
+    }
+
+    /// Returns the permissions of a file.
+    pub(crate) fn mode(&self, path: &str) -> u32 {
+        fs::metadata(self.path.join(path)).unwrap().permissions().mode() & 0o7777
+    }
+
+    /// Has a call judged.
+    pub(crate) fn authorize(
+        &self,
+        tool: &str,
+        arguments: &Value,
+    ) -> Result<ApprovedCall, ToolResult> {
+        let call = ToolCall::new("call-1".into(), tool, &arguments.to_string());
+        match self.registry.authorize(&call, &scope()) {
+            AuthorizationOutcome::Approved { call: job, intent, reason: grounds, .. } => {
+                Ok(ApprovedCall { job, intent, reason: grounds })
+            }
+            AuthorizationOutcome::Rejected(result) => Err(result),
+            AuthorizationOutcome::Abort => panic!("aborted"),
+        }
+    }
+
+    /// Makes a call.
+    pub(crate) fn call(&self, tool: &str, arguments: &Value) -> ToolResult {
+        match self.authorize(tool, arguments) {
+            Ok(clear) => clear.job.run(&scope()),
+            Err(result) => result,
+        }
+    }
+
+    /// Makes a call that has to succeed, and returns what the model is told.
+    pub(crate) fn ok(&self, tool: &str, arguments: &Value) -> String {
+        let result = self.call(tool, arguments);
+        assert_eq!(result.status, ToolStatus::Ok, "{}", result.text);
+        result.text.to_string()
+    }
+
+    /// Makes a call that must not succeed, and returns what the model is told.
+    pub(crate) fn err(&self, tool: &str, arguments: &Value) -> String {
+        let result = self.call(tool, arguments);
+        assert_ne!(result.status, ToolStatus::Ok, "{}", result.text);
+        result.text.to_string()
+    }
+}
+
+/// Waits until something is so; fails when it is not within ten seconds.
+pub(crate) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(10), "not within ten seconds: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Returns a folder that is not below the usual one for temporary files; the checkout itself may be there.
+pub(crate) fn folder_outside_temp() -> Option<TempDir> {
+    let home = std::env::var_os("HOME").unwrap_or_default();
+    let places = [env!("CARGO_TARGET_TMPDIR").into(), PathBuf::from(home), "/var/tmp".into()];
+    let outside = |place: &&PathBuf| place.is_absolute() && !place.starts_with("/tmp");
+    let found = places.iter().filter(outside).find_map(|place| tempfile::tempdir_in(place).ok());
+    if found.is_none() {
+        eprintln!("skipped: this user can write nowhere but in /tmp");
+    }
+    found
+}
+
+/// Returns how many processes sleep for so many seconds; each test has its own number.
+pub(crate) fn count_sleeping(seconds: &str) -> usize {
+    let line = format!("sleep\x00{seconds}\x00");
+    let is_it = |process: &Path| {
+        fs::read(process.join("cmdline")).is_ok_and(|found| found == line.as_bytes())
+    };
+    fs::read_dir("/proc").unwrap().flatten().filter(|process| is_it(&process.path())).count()
+}

@@ -1,0 +1,282 @@
+//! A stage for whole runs: a model that says what it is told to say, tools that do what they are told to do, and the
+//! real driver on a clock that only goes on when somebody waits.
+
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
+
+use architect::machine::{CallIntent, Conversation, Event, Machine, StopReason};
+use architect::model::{
+    CallAccess, ConversationItem, Fault, FileAction, FileChange, MessageOrigin, Price, Reply,
+    ReplyFinish, ReplyPart, RunRules, RunTime, Signal, TimeSpan, Tokens, ToolCall, ToolResult,
+    ToolStatus, Usage, UserMessage,
+};
+use architect::port::{
+    ApprovedCall, AuthorizationOutcome, EffectContext, EffectNotice, HookOutcome, HookPoint,
+    HookRun, MessageSource, Model, ModelCall, ModelRequest, ReplyDelta, ToolSpec, Toolbox,
+};
+use architect::runner::{Driver, DriverInput, InlineExecutor, Ports, RequestContext};
+use architect::view::{
+    CostSource, FinishTimeout, OutputError, PriorUsage, ReportSink, Reporter, RunInfo, RunResult,
+};
+
+/// One answer of the model.
+pub(crate) struct ScriptedTurn {
+    wait: TimeSpan,
+    deltas: Vec<String>,
+    end: Result<Reply, Fault>,
+}
+
+/// The final answer, in two pieces.
+pub(crate) fn text_turn(text: &str) -> ScriptedTurn {
+    let middle = text.char_indices().map(|(at, _)| at).nth(text.chars().count() / 2);
+    let (first, second) = text.split_at(middle.unwrap_or(0));
+    let end = Ok(reply(vec![ReplyPart::Text(text.into())], ReplyFinish::Stop));
+    ScriptedTurn {
+        wait: TimeSpan::from_millis(400),
+        deltas: vec![first.to_owned(), second.to_owned()],
+        end,
+    }
+}
+
+/// Tool calls, with a remark before them.
+pub(crate) fn call_turn(remark: &str, calls: &[(&str, &str, &str)]) -> ScriptedTurn {
+    let calls = calls
+        .iter()
+        .map(|(id, name, arguments)| ReplyPart::Call(ToolCall::new((*id).into(), name, arguments)));
+    let mut parts: Vec<ReplyPart> = calls.collect();
+    let mut deltas = Vec::new();
+    if !remark.is_empty() {
+        parts.insert(0, ReplyPart::Text(remark.into()));
+        deltas.push(remark.to_owned());
+    }
+    ScriptedTurn {
+        wait: TimeSpan::from_millis(800),
+        deltas,
+        end: Ok(reply(parts, ReplyFinish::ToolCalls)),
+    }
+}
+
+/// Half a reply, and then a fault.
+pub(crate) fn fault_turn(text: &str, fault: Fault) -> ScriptedTurn {
+    ScriptedTurn {
+        wait: TimeSpan::from_millis(100),
+        deltas: vec![text.to_owned()],
+        end: Err(fault),
+    }
+}
+
+/// A reply that ends in this way.
+pub(crate) fn turn_ending_with(text: &str, finish: ReplyFinish) -> ScriptedTurn {
+    ScriptedTurn {
+        wait: TimeSpan::ZERO,
+        deltas: vec![],
+        end: Ok(reply(vec![ReplyPart::Text(text.into())], finish)),
+    }
+}
+
+fn reply(parts: Vec<ReplyPart>, finish: ReplyFinish) -> Reply {
+    let usage = Usage { input: Tokens(100), output: Tokens(20), ..Usage::default() };
+    Reply { parts: parts.into(), finish, usage, model: None }
+}
+
+/// A run that is about to begin.
+pub(crate) struct ViewFixture {
+    pub(crate) turns: Vec<ScriptedTurn>,
+    pub(crate) rules: RunRules,
+    pub(crate) mail: Vec<&'static str>,
+    /// When the user interrupts.
+    pub(crate) interrupted: Option<RunTime>,
+    pub(crate) about: RunInfo,
+}
+
+/// A model of 2.5 dollars for a million tokens of input, 10 for output.
+const PRICE: Price = Price {
+    input: 2_500_000,
+    output: 10_000_000,
+    cached_input: 1_250_000,
+    cache_write: 0,
+    long_input: None,
+};
+
+impl ViewFixture {
+    pub(crate) fn new(turns: Vec<ScriptedTurn>) -> Self {
+        let rules = RunRules { price: Some(PRICE), ..RunRules::default() };
+        Self { turns, rules, mail: Vec::new(), interrupted: None, about: about() }
+    }
+
+    /// Plays the run to its end, and tells the result.
+    pub(crate) fn run(
+        self,
+        outputs: Vec<Box<dyn ReportSink>>,
+    ) -> (RunResult, Result<(), OutputError>) {
+        let show = Reporter::new(outputs);
+        self.run_with(&show);
+        let result = show.results(StopReason::InternalError, "nobody saw the end").remove(0);
+        let finished = show.finish(&result, FinishTimeout::Unlimited);
+        (result, finished)
+    }
+
+    /// Plays the run to its end, before this show.
+    pub(crate) fn run_with(self, show: &Reporter) {
+        let Self { turns, rules, mail, interrupted, about } = self;
+        let (fold, first) = Machine::start(
+            rules,
+            Conversation::new(0),
+            ConversationItem::user(MessageOrigin::Task, Arc::clone(&about.task)),
+        );
+        let ports = Ports {
+            tools: Arc::new(ScriptedTools),
+            observer: Box::new(show.observe_run(about)),
+            messages: Box::new(ScriptedMessages(mail)),
+            ..Ports::new(Box::new(ScriptedModel(turns.into())))
+        };
+        let brief =
+            RequestContext { system: "".into(), tools: ScriptedTools.specs(), schema: None };
+        let mut hands = InlineExecutor::new();
+        if let Some(at) = interrupted {
+            let signal = Signal::Interrupt;
+            hands.schedule(at, DriverInput::Event(Event::Interrupt { signal }));
+        }
+        Driver::new(hands, ports, brief, fold).run(first);
+    }
+}
+
+pub(crate) fn about() -> RunInfo {
+    RunInfo {
+        session_id: "s-1".into(),
+        agent: "build".into(),
+        model: "scripted/demo".into(),
+        workspace: "/w".into(),
+        task: "Mend the greeting".into(),
+        sandbox: None,
+        started_at: "2026-01-02T03:04:05Z".parse().unwrap(),
+        cost_source: CostSource::Agent,
+        has_schema: false,
+        exit_on_partial: None,
+        prior_usage: PriorUsage::default(),
+    }
+}
+
+struct ScriptedModel(VecDeque<ScriptedTurn>);
+
+impl Model for ScriptedModel {
+    fn prepare(&mut self, _: &ModelRequest<'_>) -> Result<Box<dyn ModelCall>, Fault> {
+        Ok(Box::new(self.0.pop_front().expect("the script has an answer to every call")))
+    }
+}
+
+impl ModelCall for ScriptedTurn {
+    fn run(
+        self: Box<Self>,
+        scope: &EffectContext,
+        sink: &mut dyn FnMut(ReplyDelta),
+    ) -> Result<Reply, Fault> {
+        scope.sleep(self.wait);
+        for delta in self.deltas {
+            sink(ReplyDelta::Text(delta));
+        }
+        self.end
+    }
+}
+
+/// Tools by name: `edit_file` edits and has a hook, `rm` is denied, `fail` fails, everything else does well. The
+/// arguments `ms` and `say` tell how long a call takes and what it answers.
+struct ScriptedTools;
+
+impl Toolbox for ScriptedTools {
+    fn specs(&self) -> Arc<[ToolSpec]> {
+        [].into()
+    }
+
+    fn access(&self, _: &ToolCall) -> CallAccess {
+        CallAccess::read("")
+    }
+
+    fn authorize(&self, call: &ToolCall, _: &EffectContext) -> AuthorizationOutcome {
+        match &*call.name {
+            "rm" => {
+                let text = "denied by the rule run_command(rm *)";
+                AuthorizationOutcome::Rejected(ToolResult::new(
+                    call.id.clone(),
+                    ToolStatus::Denied,
+                    text,
+                ))
+            }
+            _ => AuthorizationOutcome::Approved {
+                call: Box::new(ScriptedJob(call.clone())),
+                timeout: TimeSpan::from_secs(60),
+                intent: CallIntent::ReadOnly,
+                reason: "test".into(),
+            },
+        }
+    }
+}
+
+struct ScriptedJob(ToolCall);
+
+impl ApprovedCall for ScriptedJob {
+    fn run(self: Box<Self>, scope: &EffectContext) -> ToolResult {
+        let call = self.0;
+        let arguments: serde_json::Value =
+            serde_json::from_str(call.arguments.text()).unwrap_or_default();
+        scope.sleep(TimeSpan::from_millis(arguments["ms"].as_u64().unwrap_or(10)));
+        let path = arguments["path"].as_str().unwrap_or("a.txt");
+        let (status, text) = match &*call.name {
+            "fail" => (ToolStatus::Failed, "old_str not found in a.txt\nlook again"),
+            _ => (ToolStatus::Ok, "done"),
+        };
+        let text = arguments["say"].as_str().unwrap_or(text);
+        let mut result = ToolResult::new(call.id.clone(), status, text);
+        if &*call.name == "edit_file" {
+            let (path, action) = (path.into(), FileAction::Modified);
+            result.changes.push(FileChange { path, action, added: 5, removed: 3 });
+            scope.notify(EffectNotice::Hook(HookRun {
+                name: "ruff".into(),
+                point: HookPoint::PostEdit,
+                outcome: HookOutcome::Passed,
+                duration: TimeSpan::from_millis(7),
+                call: Some(call.id.clone()),
+                message: None,
+            }));
+        }
+        result
+    }
+}
+
+/// Messages of the user; they arrive with the first call.
+struct ScriptedMessages(Vec<&'static str>);
+
+impl MessageSource for ScriptedMessages {
+    fn take_messages(&mut self) -> Vec<UserMessage> {
+        let messages = self.0.drain(..);
+        let message =
+            |text: &str| UserMessage { origin: MessageOrigin::Steering, text: text.into() };
+        messages.map(message).collect()
+    }
+
+    fn take_follow_up(&mut self) -> Option<Arc<str>> {
+        None
+    }
+}
+
+/// A writer whose bytes can be looked at.
+#[derive(Clone, Default)]
+pub(crate) struct SharedBuffer(Arc<Mutex<Vec<u8>>>);
+
+impl SharedBuffer {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl Write for SharedBuffer {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,206 @@
+//! Readers who are slow, stall or go away, and processes that end in the middle.
+
+use std::io::{self, PipeReader, Read};
+use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use architect::machine::StopReason;
+use architect::view::{
+    FinishTimeout, JsonSink, OutputError, ReportSink, Reporter, RunResult, StreamJsonSink,
+};
+use serde_json::Value;
+
+use super::fixture::{SharedBuffer, ViewFixture, call_turn, text_turn};
+
+/// More than any pipe holds.
+const LARGE: usize = 10 << 20;
+
+fn large() -> ViewFixture {
+    ViewFixture::new(vec![text_turn(&"x".repeat(LARGE))])
+}
+
+/// Reads everything, with pauses at the beginning.
+fn read_slowly(mut from: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
+    thread::spawn(move || {
+        let (mut all, mut piece) = (Vec::new(), vec![0; 1 << 16]);
+        loop {
+            match from.read(&mut piece).unwrap() {
+                0 => return all,
+                read => all.extend_from_slice(&piece[..read]),
+            }
+            if all.len() < 1 << 20 {
+                thread::sleep(Duration::from_millis(2));
+            }
+        }
+    })
+}
+
+fn streamed(out: impl io::Write + Send + 'static) -> Vec<Box<dyn ReportSink>> {
+    vec![Box::new(StreamJsonSink::new(out).unwrap())]
+}
+
+fn last_line(stream: &[u8]) -> Value {
+    let text = std::str::from_utf8(stream).unwrap();
+    assert!(text.ends_with('\n'));
+    serde_json::from_str(text.lines().last().unwrap()).unwrap()
+}
+
+#[test]
+fn a_slow_reader_gets_every_byte_and_the_result_last() {
+    let (reader, writer) = io::pipe().unwrap();
+    let reading = read_slowly(reader);
+    large().run(streamed(writer)).1.unwrap();
+    let last = last_line(&reading.join().unwrap());
+    assert_eq!(last["type"], "result");
+    assert_eq!(last["output"].as_str().unwrap().len(), LARGE);
+}
+
+/// Whoever starts the process may have made its standard output one that does not block.
+#[test]
+fn a_descriptor_that_does_not_block_gets_every_byte() {
+    let (reader, writer) = UnixStream::pair().unwrap();
+    writer.set_nonblocking(true).unwrap();
+    let reading = read_slowly(reader);
+    large().run(streamed(writer)).1.unwrap();
+    assert_eq!(last_line(&reading.join().unwrap())["type"], "result");
+}
+
+/// Fault G7.
+#[test]
+fn a_reader_who_goes_away_ends_the_run_with_the_exit_code_of_a_closed_pipe() {
+    let (reader, writer) = io::pipe().unwrap();
+    drop(reader);
+    let call = |id: &str| call_turn("", &[(id, "ls", "{}")]);
+    let turns = (0..40).map(|turn| call(&format!("c{turn}"))).chain([text_turn("Done.")]).collect();
+    let mut stage = ViewFixture::new(turns);
+    stage.rules.loop_detection.end_at = 1_000;
+    let stream = StreamJsonSink::new(writer).unwrap();
+    let show = Reporter::new(vec![Box::new(WaitingOutput(stream))]);
+    stage.run_with(&show);
+    let result = show.results(StopReason::InternalError, "").remove(0);
+    assert_eq!((result.stop_reason.unwrap().name(), result.exit_code), ("user_interrupt", 141));
+    assert_eq!(show.finish(&result, FinishTimeout::Unlimited), Err(OutputError::ReaderGone));
+}
+
+/// Gives the writing thread the time to notice that nobody reads: the run itself takes none.
+struct WaitingOutput<O>(O);
+
+impl<O: ReportSink> ReportSink for WaitingOutput<O> {
+    fn on_event(
+        &mut self,
+        event: &architect::view::public::PublicEvent,
+    ) -> Result<(), architect::port::Disconnected> {
+        let until = Instant::now() + Duration::from_secs(5);
+        loop {
+            let done = self.0.on_event(event);
+            if done.is_err() || event.seq < 3 || Instant::now() > until {
+                return done;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn on_result(&mut self, result: &RunResult) -> Result<(), architect::port::Disconnected> {
+        self.0.on_result(result)
+    }
+
+    fn finish(self: Box<Self>, patience: FinishTimeout) -> Result<(), OutputError> {
+        Box::new(self.0).finish(patience)
+    }
+}
+
+/// Fault G8.
+#[test]
+fn a_reader_who_stalls_holds_up_neither_the_run_nor_its_end() {
+    let (reader, writer): (PipeReader, _) = io::pipe().unwrap();
+    let show = Reporter::new(streamed(writer));
+    let begun = Instant::now();
+    large().run_with(&show);
+    let result = show.results(StopReason::InternalError, "").remove(0);
+    let patience = FinishTimeout::AtMost(Duration::from_millis(50));
+    assert_eq!(show.finish(&result, patience), Err(OutputError::Stalled));
+    // Whoever waited for this reader would wait for ever.
+    assert!(begun.elapsed() < Duration::from_secs(30));
+    drop(reader);
+}
+
+/// A signal is about the wait for a reader when no run is left that it could be about.
+#[test]
+fn a_signal_ends_the_wait_for_a_reader_after_the_run_alone() {
+    use architect::model::Signal;
+
+    let (reader, writer): (PipeReader, _) = io::pipe().unwrap();
+    let show = Reporter::new(streamed(writer));
+    show.on_signal(Signal::Interrupt);
+    let watcher = show.observe_run(super::fixture::about());
+    show.on_signal(Signal::Interrupt);
+    assert_eq!(show.signal(), None, "those were for the run");
+    drop(watcher);
+    large().run_with(&show);
+    let result = show.results(StopReason::InternalError, "").remove(1);
+    show.on_signal(Signal::Terminate);
+    let begun = Instant::now();
+    assert_eq!(show.finish(&result, FinishTimeout::Unlimited), Err(OutputError::Stalled));
+    assert_eq!(show.signal(), Some(Signal::Terminate));
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    drop(reader);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_full_disk_is_no_reader_who_went_away() {
+    use architect::view::OptionalSink;
+
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let (_, finished) = ViewFixture::new(vec![text_turn("Done.")]).run(streamed(full()));
+    assert!(matches!(finished, Err(OutputError::Failed(_))), "{finished:?}");
+    let log = OptionalSink::new(StreamJsonSink::new(full()).unwrap(), "log file");
+    let (result, finished) = ViewFixture::new(vec![text_turn("Done.")]).run(vec![Box::new(log)]);
+    assert_eq!((result.exit_code, finished), (0, Ok(())));
+}
+
+/// Fault G12: a panic of the driver itself, at the third call of a script that has two.
+#[test]
+fn a_run_that_breaks_down_still_has_its_last_line() {
+    let page = SharedBuffer::default();
+    let show = Reporter::new(streamed(page.clone()));
+    let turns =
+        vec![call_turn("", &[("c1", "edit_file", "{}")]), call_turn("", &[("c2", "ls", "{}")])];
+    let broken = catch_unwind(AssertUnwindSafe(|| ViewFixture::new(turns).run_with(&show)));
+    assert!(broken.is_err());
+    let results = show.results(StopReason::InternalError, "it broke down");
+    let result = RunResult::join(&results, 0).unwrap();
+    show.finish(&result, FinishTimeout::Unlimited).unwrap();
+    let last = last_line(page.text().as_bytes());
+    assert_eq!(last["stop_reason"], "internal_error");
+    assert_eq!(last["output"], "Internal error: it broke down");
+    assert_eq!((&last["steps"], &last["llm_calls"]), (&2.into(), &3.into()));
+    assert_eq!(last["files_modified"][0]["path"], "a.txt");
+}
+
+/// Fault G4.
+#[test]
+fn a_process_that_ends_at_once_still_has_its_last_line() {
+    let page = SharedBuffer::default();
+    let show = Reporter::new(streamed(page.clone()));
+    let _watcher = show.observe_run(super::fixture::about());
+    let signal = architect::model::Signal::Interrupt;
+    show.report_shutdown(StopReason::UserInterrupt(signal));
+    let last = last_line(page.text().as_bytes());
+    assert_eq!((&last["type"], &last["exit_code"]), (&"result".into(), &130.into()));
+}
+
+#[test]
+fn a_run_that_does_not_begin_has_a_document_too() {
+    let page = SharedBuffer::default();
+    let show = Reporter::new(vec![Box::new(JsonSink::new(page.clone()).unwrap())]);
+    let result = RunResult::not_started("config.toml:3:1: unknown key 'lmm'; did you mean 'llm'?");
+    show.finish(&result, FinishTimeout::Unlimited).unwrap();
+    let document: Value = serde_json::from_str(&page.text()).unwrap();
+    assert_eq!(document["exit_code"], 3);
+    assert_eq!(document["status"], "failed");
+    assert_eq!(document["stop_reason"], Value::Null);
+    assert!(document["error"].as_str().unwrap().contains("did you mean 'llm'?"));
+}

@@ -1,0 +1,154 @@
+//! What calls cost: every table row, every wire, to the millionth of a dollar.
+
+use architect::llm::ModelSpec;
+use architect::llm::model_table::ModelTable;
+use architect::model::{MicroUsd, Price, Tokens, Usage};
+use proptest::prelude::*;
+
+use super::caller::{WireCaller, long_timeouts};
+use super::recorded_streams::{Wire, all};
+use crate::cli::fixture::CliFixture;
+use crate::support::server::Server;
+
+/// Models whose prices differ in kind: with and without cache writes, with a price for long calls, through a reseller.
+const MODELS: [&str; 8] = [
+    "anthropic/claude-opus-5",
+    "anthropic/claude-haiku-4-5",
+    "openai/gpt-5.5",
+    "openai-chat/gpt-4o",
+    "gemini/gemini-3.1-pro-preview",
+    "gemini/gemini-3.7-flash",
+    "deepseek/deepseek-v4-flash",
+    "openrouter/anthropic/claude-sonnet-5",
+];
+
+fn price(model: &str) -> Price {
+    let table = ModelTable::built_in();
+    let spec = ModelSpec::parse(model, &table, false).unwrap();
+    table.lookup(&spec).unwrap().price.unwrap()
+}
+
+/// A call's usage: of its input, so much is read from a cache and so much is written to it.
+fn usage() -> impl Strategy<Value = Usage> {
+    (0_u64..400_000, 0_u64..100, 0_u64..100, 0_u64..64_000).prop_map(
+        |(input, read, write, output)| {
+            let cached = input * read / 200;
+            Usage {
+                input: Tokens(input),
+                output: Tokens(output),
+                cached_input: Tokens(cached),
+                cache_write: Tokens((input - cached) * write / 100),
+                ..Usage::default()
+            }
+        },
+    )
+}
+
+/// What each kind of token costs by itself, in millionths of a micro-dollar.
+fn parts(price: &Price, usage: &Usage) -> [u128; 4] {
+    let is_long = price.long_input.is_some_and(|long| usage.input > long.threshold);
+    let (input, output, cached, write) = match price.long_input.filter(|_| is_long) {
+        Some(long) => {
+            (long.input, long.output, long.cached_input, price.cache_write.max(long.input))
+        }
+        None => (price.input, price.output, price.cached_input, price.cache_write),
+    };
+    let fresh = usage.input.0 - usage.cached_input.0 - usage.cache_write.0;
+    [
+        (fresh, input),
+        (usage.cached_input.0, cached),
+        (usage.cache_write.0, write),
+        (usage.output.0, output),
+    ]
+    .map(|(tokens, price)| u128::from(tokens) * u128::from(price))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_cost_is_the_sum_of_its_parts(model in prop::sample::select(MODELS.to_vec()), usage in usage()) {
+        let price = price(model);
+        let exact: u128 = parts(&price, &usage).iter().sum();
+        let cost = u128::from(price.cost(&usage).0) * 1_000_000;
+        prop_assert!(cost >= exact && cost < exact + 1_000_000);
+    }
+
+    /// What was reserved for a call covers it, wherever its input comes from and however much it writes.
+    #[test]
+    fn a_reservation_covers_what_the_call_then_costs(
+        model in prop::sample::select(MODELS.to_vec()),
+        usage in usage(),
+        money in 0_u64..10_000_000,
+    ) {
+        let price = price(model);
+        prop_assert!(price.cost(&usage) <= price.max_cost(usage.input, usage.output));
+        if let Some(limit) = price.affordable_output(MicroUsd(money), usage.input) {
+            let most = Usage { output: limit.min(usage.output), ..usage };
+            prop_assert!(price.cost(&most) <= MicroUsd(money));
+        }
+    }
+
+    #[test]
+    fn more_of_anything_never_costs_less(model in prop::sample::select(MODELS.to_vec()), usage in usage()) {
+        let price = price(model);
+        let more = Usage { output: usage.output + Tokens(1), ..usage };
+        prop_assert!(price.cost(&more) >= price.cost(&usage));
+        let more = Usage { input: usage.input + Tokens(1), ..usage };
+        prop_assert!(price.cost(&more) >= price.cost(&usage));
+    }
+}
+
+/// Whatever names a provider has for its counts, input is all that was read, and its parts are parts of it.
+#[test]
+fn usage_means_the_same_on_every_wire() {
+    for recording in Wire::ALL.into_iter().flat_map(all) {
+        let server = Server::new([recording.in_chunks(512)]);
+        let usage = WireCaller::new(recording.wire.model(), &long_timeouts(&server, ""))
+            .call()
+            .reply()
+            .usage;
+        assert!(usage.cached_input + usage.cache_write <= usage.input, "{}", recording.name);
+        assert!(usage.reasoning <= usage.output, "{}", recording.name);
+        let counted = price(recording.wire.model()).cost(&usage);
+        let exact: u128 = parts(&price(recording.wire.model()), &usage).iter().sum();
+        assert_eq!(u128::from(counted.0), exact.div_ceil(1_000_000), "{}", recording.name);
+    }
+}
+
+#[test]
+fn calls_that_are_known_by_heart_cost_what_they_cost() {
+    let usage = |input, output, cached, written| Usage {
+        input: Tokens(input),
+        output: Tokens(output),
+        cached_input: Tokens(cached),
+        cache_write: Tokens(written),
+        ..Usage::default()
+    };
+    // 12 fresh, 2 048 read and 64 written of 2 124; 89 written out.
+    let anthropic = price("anthropic/claude-sonnet-5").cost(&usage(2_124, 89, 2_048, 64));
+    assert_eq!(anthropic, MicroUsd(24 + 410 + 160 + 890)); // 409.6 is the part of the cache
+    let openai = price("openai-chat/gpt-4o").cost(&usage(200, 40, 0, 0));
+    assert_eq!(openai, MicroUsd(900));
+}
+
+/// A model without a row is asked all the same; only who misspells one that has a row is asked back.
+#[test]
+fn a_misspelled_model_is_asked_about() {
+    let world = CliFixture::new();
+    let told = |model: &str| world.run(&["run", "Do it.", "--model", model]).err;
+    let misspelled = told("openai/gpt-5-mni");
+    assert!(
+        misspelled.contains(
+            "openai/gpt-5-mni is not in the model table, did you mean `openai/gpt-5-mini`?"
+        )
+    );
+    // Then comes what is really wrong here.
+    assert!(misspelled.contains("there is no key for openai"), "{misspelled}");
+    assert!(!told("openai/gpt-9-mini").contains("did you mean"));
+    let nobody = told("opnai/gpt-5");
+    assert!(
+        nobody.contains("'opnai' in 'opnai/gpt-5' is no provider, did you mean `openai`?"),
+        "{nobody}"
+    );
+}

@@ -1,0 +1,115 @@
+//! A machine that sleeps: time has passed when it wakes, and nobody was there to see it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use architect::machine::StopReason;
+use architect::model::{RunLimits, RunRules, RunTime, TimeSpan};
+use architect::port::Clock;
+use architect::runner::{SystemClock, ThreadExecutor};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+
+use super::caller::long_timeouts;
+use super::run_endings::{FinishedRun, drive_with};
+use crate::cli::fixture::{CliFixture, outcome, wait_for_exit};
+use crate::support::chat::{delta, text};
+use crate::support::server::{ScriptedReply, Server};
+
+/// A clock that counts through a sleep. Whoever sleeps wakes at the next word of the server, not at any deadline.
+struct SleepingClock {
+    awake: SystemClock,
+    slept: AtomicU64,
+}
+
+impl Clock for SleepingClock {
+    fn now(&self) -> RunTime {
+        self.awake.now().after(TimeSpan(self.slept.load(Ordering::SeqCst)))
+    }
+
+    fn wall_time(&self) -> SystemTime {
+        self.awake.wall_time()
+    }
+}
+
+/// Returns a reply that goes on and on.
+fn dripping() -> ScriptedReply {
+    let words = delta(&json!({"content": "and on "}));
+    ScriptedReply::open_stream().repeat_chunk(&words, Duration::from_millis(20))
+}
+
+/// Runs against a server; the machine sleeps so long as soon as the first request is there.
+fn asleep(
+    replies: impl IntoIterator<Item = ScriptedReply>,
+    limits: RunLimits,
+    hours: u64,
+) -> FinishedRun {
+    let server = Server::new(replies);
+    let clock = Arc::new(SleepingClock { awake: SystemClock::start(), slept: AtomicU64::new(0) });
+    let hands = ThreadExecutor::new(Arc::clone(&clock) as Arc<dyn Clock>, 1);
+    let rules = RunRules { limits, ..RunRules::default() };
+    let begun = Instant::now();
+    let fold = thread::scope(|scope| {
+        scope.spawn(|| {
+            server.wait_for(1);
+            clock.slept.store(TimeSpan::from_secs(hours * 3_600).0, Ordering::SeqCst);
+        });
+        let model = super::recorded_streams::Wire::Chat.model();
+        drive_with(hands, rules, model, &long_timeouts(&server, "/v1"))
+    });
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    FinishedRun { fold, requests: server.requests() }
+}
+
+/// Faults L59 and C2: a call that was under way when the machine fell asleep is given up, and made again.
+#[test]
+fn a_call_that_was_slept_through_is_made_again() {
+    let ran = asleep([dripping(), text("Good morning.")], RunLimits::default(), 8);
+    assert_eq!((ran.reason(), ran.output()), (StopReason::LlmDone, "Good morning."));
+    assert_eq!(ran.requests.len(), 2);
+}
+
+/// Fault C2: where the time of the whole run has passed, nothing is begun any more.
+#[test]
+fn a_run_whose_time_was_slept_through_ends() {
+    let limits = RunLimits { timeout: Some(TimeSpan::from_secs(3_600)), ..RunLimits::default() };
+    let ran = asleep([dripping(), text("Too late.")], limits, 8);
+    assert_eq!((ran.reason().name(), ran.requests.len()), ("timeout", 1));
+}
+
+/// Fault L59: what a process finds that was stopped and goes on. Time goes on meanwhile as it does in a sleep.
+#[test]
+fn a_process_that_was_stopped_during_a_call_makes_it_again() {
+    let world = CliFixture::new();
+    let server = Server::new([ScriptedReply::silence(), text("Back.")]);
+    let settings = ["--set", "llm.timeout=1", "--set", "llm.retries=1", "--json"];
+    let child = world.command_with_server(&server, &settings).spawn().unwrap();
+    server.wait_for(1);
+    kill_process(Pid::from_child(&child), Signal::STOP).unwrap();
+    thread::sleep(Duration::from_millis(1_500));
+    assert_eq!(server.requests().len(), 1, "it is stopped");
+    kill_process(Pid::from_child(&child), Signal::CONT).unwrap();
+    let ran = wait_for_exit(child);
+    assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
+    assert_eq!((ran.json()["output"].as_str(), server.requests().len()), (Some("Back."), 2));
+}
+
+/// Fault L59: nobody is asked again and again on a machine that never stays awake.
+#[test]
+fn calls_that_are_always_slept_through_are_given_up() {
+    let server = Server::repeating([ScriptedReply::silence()]);
+    let world = CliFixture::new();
+    let settings = ["--set", "llm.timeout=0.3", "--set", "llm.retries=1", "--json"];
+    let child = world.command_with_server(&server, &settings).spawn().unwrap();
+    for request in 1..=2 {
+        server.wait_for(request);
+        kill_process(Pid::from_child(&child), Signal::STOP).unwrap();
+        thread::sleep(Duration::from_millis(400));
+        kill_process(Pid::from_child(&child), Signal::CONT).unwrap();
+    }
+    let ran = wait_for_exit(child);
+    assert_eq!(ran.outcome(), outcome(5, "llm_error", "failed"), "{}", ran.err);
+    assert_eq!(server.requests().len(), 2);
+}

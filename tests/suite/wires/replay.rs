@@ -1,0 +1,219 @@
+//! What is recorded is played back: replies, faults, and where the two part.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use architect::llm::scripted::ScriptPosition;
+use architect::llm::{ConnectError, ModelConnectionSettings, OnMismatch, Recorder, Recording};
+use architect::model::FaultKind;
+use tempfile::TempDir;
+
+use super::caller::{KEY, WireCaller, long_timeouts, short_timeouts};
+use super::recorded_streams::{Recording as Stream, Wire, all};
+use crate::support::chat::{delta, end, event, finish, text};
+use crate::support::server::{ScriptedReply, Server};
+
+const MODEL: &str = "openai-chat/fake";
+
+/// A folder with a recording in it.
+struct RecordingFile(TempDir);
+
+impl RecordingFile {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.path().join("run.jsonl")
+    }
+
+    fn text(&self) -> String {
+        fs::read_to_string(self.path()).unwrap()
+    }
+
+    /// Returns settings that record.
+    fn recording(&self, settings: ModelConnectionSettings) -> ModelConnectionSettings {
+        ModelConnectionSettings {
+            recorder: Some(Recorder::create(Path::new("/nowhere"), &self.path()).unwrap()),
+            ..settings
+        }
+    }
+
+    /// Returns a model that plays, with one message said to it.
+    fn player(&self, settings: &ModelConnectionSettings) -> WireCaller {
+        let settings =
+            ModelConnectionSettings { api_base: None, recorder: None, ..settings.clone() };
+        play(&self.path(), &settings).unwrap()
+    }
+}
+
+/// Plays without a network and without a key.
+fn play(path: &Path, settings: &ModelConnectionSettings) -> Result<WireCaller, ConnectError> {
+    WireCaller::with_env(&format!("replay/{}", path.display()), settings, &|_| None)
+}
+
+/// Calls twice, the second time with what the first reply asked for.
+fn record_and_replay(caller: &mut WireCaller) -> Vec<String> {
+    let mut seen = Vec::new();
+    for _ in 0..2 {
+        let what = caller.call();
+        seen.push(format!("{:?} {:?}", what.streamed(), what.reply));
+        if let Ok(reply) = what.reply {
+            caller.add_reply(reply);
+        }
+    }
+    seen
+}
+
+#[test]
+fn what_was_recorded_is_played_back_on_every_wire() {
+    for recording in Wire::ALL.into_iter().flat_map(all) {
+        let tape = RecordingFile::new();
+        let answers = [recording.in_chunks(100), recording.in_chunks(9)];
+        let server = Server::new(answers);
+        let settings = tape.recording(long_timeouts(&server, ""));
+        let model = recording.wire.model();
+        let lived = record_and_replay(&mut WireCaller::new(model, &settings));
+        assert_eq!(Recording::load(&tape.path()).unwrap().first_model(), model);
+        let strict = ModelConnectionSettings { on_mismatch: OnMismatch::Fail, ..settings };
+        assert_eq!(record_and_replay(&mut tape.player(&strict)), lived, "{}", recording.name);
+        assert_eq!(server.requests().len(), 2, "a replay asks nobody");
+    }
+}
+
+/// Nothing in a recording depends on when or where it was made.
+#[test]
+fn the_recording_of_a_replay_is_the_recording() {
+    for name in ["thinking", "tools", "text"] {
+        for wire in Wire::ALL {
+            let Some(stream) = all(wire).into_iter().find(|r: &Stream| r.name.ends_with(name))
+            else {
+                continue;
+            };
+            let (first, second) = (RecordingFile::new(), RecordingFile::new());
+            let server = Server::new([stream.in_chunks(50), stream.in_chunks(1)]);
+            let settings = first.recording(long_timeouts(&server, ""));
+            record_and_replay(&mut WireCaller::new(wire.model(), &settings));
+            let again = second.recording(ModelConnectionSettings { api_base: None, ..settings });
+            record_and_replay(&mut play(&first.path(), &again).unwrap());
+            assert_eq!(first.text(), second.text(), "{}", stream.name);
+        }
+    }
+}
+
+#[test]
+fn faults_are_played_back_too() {
+    let tape = RecordingFile::new();
+    let answers = [
+        ScriptedReply::with_headers(
+            429,
+            &[("retry-after", "7"), ("set-cookie", "a=b")],
+            "{\"error\":\"slow\"}",
+        ),
+        ScriptedReply::open_stream()
+            .chunk(&delta(&serde_json::json!({"content": "so far"})))
+            .close(),
+        ScriptedReply::closed(),
+        ScriptedReply::silence(),
+        ScriptedReply::open_stream().bytes(b"9\r\ndata: \xff\n\n\r\n".to_vec()).end(),
+    ];
+    let server = Server::new(answers);
+    let settings = tape.recording(short_timeouts(&server, "/v1"));
+    let faults =
+        |caller: &mut WireCaller| -> Vec<_> { (0..5).map(|_| caller.call().fault()).collect() };
+    let lived = faults(&mut WireCaller::new(MODEL, &settings));
+    assert_eq!(lived[0].retry_after.unwrap().0, 7_000_000);
+    assert_eq!(faults(&mut tape.player(&settings)), lived);
+    assert!(!tape.text().contains("cookie"));
+}
+
+/// Fault L13: also where the server itself says the key.
+#[test]
+fn no_key_is_in_a_recording_and_nobody_else_can_read_it() {
+    let tape = RecordingFile::new();
+    let quoting = format!("{{\"error\":{{\"message\":\"bad key {KEY} or sk-abcdefghijkl\"}}}}");
+    let words = delta(&serde_json::json!({"content": format!("the key is {KEY}")}));
+    let stream = [words.as_str(), &finish("stop"), &end()].concat();
+    let cut = ScriptedReply::open_stream();
+    let cut = stream
+        .as_bytes()
+        .chunks(5)
+        .fold(cut, |reply, piece| reply.bytes(crate::support::server::chunk(piece)));
+    let server = Server::new([ScriptedReply::with_length(401, &quoting), cut.end()]);
+    let mut caller = WireCaller::new(MODEL, &tape.recording(long_timeouts(&server, "/v1")));
+    caller.add_user_message(&format!("use {KEY}"));
+    caller.call().fault();
+    // The reply itself has the key in it, which is what the caller looks for.
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| caller.call())).is_err());
+    let text = tape.text();
+    assert!(text.contains("use ***") && text.contains("the key is ***"), "{text}");
+    assert!(!text.contains(KEY) && !text.contains("abcdefghijkl"), "{text}");
+    let mode = fs::metadata(tape.path()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn a_conversation_is_written_down_once() {
+    let tape = RecordingFile::new();
+    let server = Server::repeating([text("and so on")]);
+    let mut caller = WireCaller::new(MODEL, &tape.recording(long_timeouts(&server, "/v1")));
+    let mut sizes = vec![tape.text().len()];
+    for _ in 0..30 {
+        caller.add_user_message(&"x".repeat(1_000));
+        let reply = caller.call().reply();
+        caller.add_reply(reply);
+        sizes.push(tape.text().len());
+    }
+    let grown: Vec<usize> = sizes.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(grown[29] < grown[1] + 200, "{grown:?}");
+}
+
+#[test]
+fn the_first_difference_is_told_or_ends_the_call() {
+    let tape = RecordingFile::new();
+    let server = Server::new([text("one"), text("two")]);
+    let settings = tape.recording(long_timeouts(&server, "/v1"));
+    record_and_replay(&mut WireCaller::new(MODEL, &settings));
+    let strict = ModelConnectionSettings { on_mismatch: OnMismatch::Fail, ..settings.clone() };
+    let mut other = tape.player(&strict);
+    other.add_user_message("quickly");
+    let fault = other.call().fault();
+    assert_eq!(fault.kind, FaultKind::Request);
+    let place = "request 1 differs from the recorded one at messages/1/content: \
+        \"do it quickly\" instead of \"do it\"";
+    assert!(fault.message.contains(place), "{}", fault.message);
+    let mut other =
+        tape.player(&ModelConnectionSettings { position: ScriptPosition::default(), ..settings });
+    other.add_user_message("quickly");
+    assert_eq!(&*other.call().reply().text(), "one");
+}
+
+#[test]
+fn a_recording_ends_and_a_second_run_goes_on_where_the_first_one_stopped() {
+    let tape = RecordingFile::new();
+    let server = Server::new([text("one"), text("two")]);
+    let settings = tape.recording(long_timeouts(&server, "/v1"));
+    record_and_replay(&mut WireCaller::new(MODEL, &settings));
+    let mut player =
+        tape.player(&ModelConnectionSettings { position: ScriptPosition::after(1), ..settings });
+    assert_eq!(&*player.call().reply().text(), "two");
+    let fault = player.call().fault();
+    assert_eq!(fault.kind, FaultKind::Request);
+    assert!(fault.message.contains("ends after 2 requests"), "{}", fault.message);
+}
+
+#[test]
+fn what_is_no_recording_is_told_before_anything_is_asked() {
+    let tape = RecordingFile::new();
+    let refused = |text: &str| {
+        fs::write(tape.path(), text).unwrap();
+        play(&tape.path(), &ModelConnectionSettings::default()).err().unwrap().to_string()
+    };
+    assert!(refused("").ends_with("run.jsonl:1: nothing was recorded"));
+    assert!(refused(&event(&serde_json::json!({}))).contains("run.jsonl:1: expected"));
+    let missing =
+        play(Path::new("/nowhere/run.jsonl"), &ModelConnectionSettings::default()).err().unwrap();
+    assert!(missing.to_string().starts_with("could not read the recording /nowhere/run.jsonl"));
+    assert!(Recorder::create(Path::new("/w"), Path::new("/nowhere/run.jsonl")).is_err());
+}
