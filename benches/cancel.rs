@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use agent::agent;
 use rustix::process::{Pid, Signal, kill_process};
-use server::{Manner, Server};
+use server::{Server, ServerBehavior};
 
 #[path = "subjects/agent.rs"]
 mod agent;
@@ -45,7 +45,7 @@ fn interrupted(server: &Server, is_there: impl Fn(&Path) -> bool) -> Duration {
 
 fn main() {
     let runs = std::env::args().skip(1).find_map(|arg| arg.parse().ok()).unwrap_or(100_usize);
-    let command = Manner::Works {
+    let command = ServerBehavior::Works {
         steps: 1,
         tool: "run_command".to_owned(),
         arguments: r#"{"command":"touch on; sleep 60"}"#.to_owned(),
@@ -53,11 +53,11 @@ fn main() {
     println!("{:<28} {:>8} {:>8} {:>8}", "ms to the end, interrupted", "p50", "p99", "longest");
     let mut all = Vec::new();
     for (name, manner) in [
-        ("while a reply streams", Manner::Streams),
+        ("while a reply streams", ServerBehavior::Streams),
         ("while a command runs", command),
-        ("before the next attempt", Manner::Refuses),
+        ("before the next attempt", ServerBehavior::Refuses),
     ] {
-        let runs_a_command = matches!(manner, Manner::Works { .. });
+        let runs_a_command = matches!(manner, ServerBehavior::Works { .. });
         let server = Server::start(manner);
         let is_there = |folder: &Path| match runs_a_command {
             true => folder.join("on").exists(),

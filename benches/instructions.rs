@@ -87,9 +87,9 @@ fn turns(times: u32) {
 }
 
 fn requests(model: &str, history: u32, times: u32) {
-    let mut talk = encode::Talk::new(model, history.into());
+    let mut talk = encode::SentConversation::new(model, history.into());
     for number in 0..times {
-        talk.with(encode::exchange((history + number).into()));
+        talk.append(encode::exchange((history + number).into()));
     }
 }
 

@@ -11,8 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use agent::agent;
-use process::Footprint;
-use server::{Manner, Server};
+use process::ProcessUsage;
+use server::{Server, ServerBehavior};
 
 #[path = "subjects/agent.rs"]
 mod agent;
@@ -26,7 +26,8 @@ fn main() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("a.txt"), "some text\n".repeat(2_000)).unwrap();
     let (tool, arguments) = ("read_file".to_owned(), r#"{"path":"a.txt","offset":{n},"limit":20}"#);
-    let server = Server::start(Manner::Works { steps, tool, arguments: arguments.to_owned() });
+    let server =
+        Server::start(ServerBehavior::Works { steps, tool, arguments: arguments.to_owned() });
     let sets = ["sessions.durability=os", "context.max_context_tokens=60000"];
     let args = ["--quiet", "--max-steps", "1000000", "--set", sets[0], "--set", sets[1]];
     let mut child = agent(&server.base, folder.path(), &args).spawn().unwrap();
@@ -41,7 +42,7 @@ fn main() {
             assert!(child.try_wait().unwrap().is_none(), "it is over too early");
             thread::sleep(Duration::from_micros(200));
         }
-        let Footprint { resident, most, descriptors, threads } = Footprint::of(child.id());
+        let ProcessUsage { resident, most, descriptors, threads } = ProcessUsage::of(child.id());
         let step = since.elapsed().as_secs_f64() * 1e3 / tenth as f64;
         println!("{at:>7} {resident:>13} {most:>10} {descriptors:>12} {threads:>8} {step:>12.3}");
         (at, since) = (if at == 1 { tenth } else { at + tenth }, Instant::now());

@@ -23,7 +23,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use server::{Manner, Requests, Server, request};
+use server::{Requests, Server, ServerBehavior, request};
 
 #[path = "subjects/server.rs"]
 mod server;
@@ -194,7 +194,7 @@ fn main() {
     );
     for &steps in &asked.steps {
         let (tool, arguments) = (asked.tool.clone(), asked.arguments.clone());
-        let server = Server::start(Manner::Works { steps, tool, arguments });
+        let server = Server::start(ServerBehavior::Works { steps, tool, arguments });
         for (name, command) in &asked.commands {
             let mut requests = Vec::new();
             let agent = fastest((0..asked.runs).map(|_| {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use architect::runner::{InlineExecutor, SystemClock, ThreadExecutor};
 use criterion::{Criterion, criterion_group, criterion_main};
-use subject::Stage;
+use subject::TurnFixture;
 
 #[path = "subjects/turn.rs"]
 mod subject;
@@ -19,7 +19,7 @@ mod subject;
 const TURNS: u32 = 100;
 
 fn turns(c: &mut Criterion) {
-    let stage = Stage::new();
+    let stage = TurnFixture::new();
     let each = |iterations: u64, once: &dyn Fn()| {
         let begun = Instant::now();
         (0..iterations.div_ceil(TURNS.into())).for_each(|_| once());

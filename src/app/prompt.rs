@@ -28,7 +28,7 @@ impl RunSetup {
             .ok_or_else(|| AppError::Diff("there is no git".to_owned()))?;
         let changes =
             diff_since(&git, &self.sandbox.checks, &self.root, &since, &CancellationToken::new());
-        self.diff = Some(diff_since.map_err(|error| AppError::Diff(error.to_string()))?);
+        self.diff = Some(changes.map_err(|error| AppError::Diff(error.to_string()))?);
         Ok(self)
     }
 

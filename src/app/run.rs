@@ -118,8 +118,8 @@ impl RunSetup {
         let hooks =
             hooks::build_hooks(&self.config, &self.sandbox, self.session_facts(&name, &place))?;
         let secrets = collect_secrets(&self.config, &self.env);
-        let task = task.map(|task| Arc::from(mask_message(&task, &collect_secrets)));
-        let hidden = collect_secrets.clone();
+        let task = task.map(|task| Arc::from(mask_message(&task, &secrets)));
+        let hidden = secrets.clone();
         let hooks = Arc::new(hooks.with_mask(move |text| hidden.mask(text.to_owned())));
         let fresh = || ScriptPosition::after(place.finished_calls() as usize);
         let position = shared.as_ref().map_or_else(fresh, |shared| shared.script_position.clone());
@@ -131,7 +131,7 @@ impl RunSetup {
         // Servers may take long to start, and the user may not want to wait for them.
         let asked = CancellationToken::new();
         let (hands, around) =
-            staging.executor(place.start_time(), run_rules.bounds.parallel_calls, &asked)?;
+            staging.executor(place.start_time(), rules.bounds.parallel_calls, &asked)?;
         let is_own = shared.is_none();
         let shared = match shared {
             Some(shared) => shared,
@@ -147,8 +147,7 @@ impl RunSetup {
             shared: shared.clone(),
             clock: nesting,
         });
-        let means =
-            ToolDeps { confirm, shared: &shared, results: whole, subagents: crew, collect_secrets };
+        let means = ToolDeps { confirm, shared: &shared, results: whole, subagents: crew, secrets };
         let registry = Arc::new(tool_registry::build_registry(
             &self.config,
             &self.agent,
@@ -158,8 +157,7 @@ impl RunSetup {
             means,
         )?);
         let brief = self.request_context(&*registry, &shared.servers, &place);
-        let first =
-            SessionStart { task: task.clone(), run_rules, fixed_bytes: brief.request_bytes() };
+        let first = SessionStart { task: task.clone(), rules, fixed_bytes: brief.request_bytes() };
         let start = place.begin(session, first, || self.session_setting(&brief, options))?;
         let RunSession { machine: fold, output: outcomes, stored: written } = start;
 
@@ -180,7 +178,7 @@ impl RunSetup {
             }
         };
         let clock = hands.clock();
-        let fold = Driver::new(hands, with_hooks(ports), brief, fold).run(outcomes);
+        let fold = Driver::new(hands, around(ports), brief, fold).run(outcomes);
         let ending = RunDeadline::for_run(&fold, &*clock);
         let telling = start_end_hooks(&hooks, &fold, &asked);
         if is_own {
@@ -278,10 +276,9 @@ impl RunSetup {
         let seed = Digest::EMPTY.with_bytes(session.as_bytes()).0;
         let rules = run_rules(&self.config.settings, &self.agent, &self.model.limits, seed);
         // A session that others can reach may have a follow-up waiting.
-        let checked = run_rules.has_checks
-            || self.schema.is_some()
-            || !matches!(place, SessionTarget::Ephemeral);
-        RunRules { has_checks: checked, limit_baseline: place.limit_base(), ..run_rules }
+        let checked =
+            rules.has_checks || self.schema.is_some() || !matches!(place, SessionTarget::Ephemeral);
+        RunRules { has_checks: checked, limit_baseline: place.limit_base(), ..rules }
     }
 
     fn session_setting(

@@ -24,11 +24,11 @@ pub fn collect_secrets(config: &Config, world: &ProcessEnv) -> Secrets {
 
 /// Returns a message of the user without the keys in it: it is stored, and sent with every request.
 pub fn mask_message(message: &str, secrets: &Secrets) -> String {
-    let masked = collect_secrets.mask_all(message);
-    if mask_message != message {
+    let masked = secrets.mask_all(message);
+    if masked != message {
         log::warn!(
             "the message contains a key, which is masked: neither the model nor the journal gets it"
         );
     }
-    mask_message
+    masked
 }

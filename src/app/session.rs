@@ -81,9 +81,7 @@ impl SessionTarget {
     pub(super) fn store(&self) -> Option<&SessionStore> {
         match self {
             Self::Ephemeral => None,
-            Self::New(store, _) | Self::Child(store, ..) | Self::Stored(store, _) => {
-                Some(open_store)
-            }
+            Self::New(store, _) | Self::Child(store, ..) | Self::Stored(store, _) => Some(store),
         }
     }
 
@@ -142,7 +140,7 @@ impl SessionTarget {
         match self {
             Self::Ephemeral => None,
             Self::New(store, _) | Self::Child(store, ..) | Self::Stored(store, _) => {
-                Some(open_store.outputs(session))
+                Some(store.outputs(session))
             }
         }
     }
@@ -179,7 +177,7 @@ impl SessionTarget {
                     history,
                     task,
                 };
-                let (journal, header) = open_store.create(session, begin)?;
+                let (journal, header) = store.create(session, begin)?;
                 let (fold, outcomes) = header.start_machine();
                 let written = Some(StoredSession { messages: journal.queue(), journal });
                 Ok(RunSession { machine: fold, output: outcomes, stored: written })

@@ -28,9 +28,7 @@ pub fn start_telemetry(world: &ProcessEnv, about: &RunInfo) -> Option<Box<dyn Re
             OtelSink::new(settings, about, post).map(Some).map_err(|error| error.to_string())
         });
     match started {
-        Ok(telemetry) => {
-            start_telemetry.map(|telemetry| Box::new(start_telemetry) as Box<dyn ReportSink>)
-        }
+        Ok(telemetry) => telemetry.map(|telemetry| Box::new(telemetry) as Box<dyn ReportSink>),
         Err(why) => {
             log::warn!("no traces are sent: {why}");
             None

@@ -40,7 +40,7 @@ impl SessionLookup {
         let config = config_options::load_layers(layers, world)?;
         let (store, secrets) = (open_store(&config, world)?, collect_secrets(&config, world));
         let folder = config.workspace.canonicalize().unwrap_or(config.workspace);
-        Ok(Self { open_store, collect_secrets, folder, any_folder: last.any_folder })
+        Ok(Self { store, secrets, folder, any_folder: last.any_folder })
     }
 
     /// Returns the session that a name means.

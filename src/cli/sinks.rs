@@ -96,12 +96,9 @@ fn open_log(
     let is_styled =
         should_use_color(color, io::stderr().is_terminal(), |name| variable(world, name));
     let stderr = CommandEscaper::new(io::stderr(), output::is_read_by_ci());
-    let look = LogStyle {
-        lang: log_language(config),
-        has_color: should_use_color,
-        shows_costs: args.show_costs,
-    };
-    if can_redraw {
+    let look =
+        LogStyle { lang: log_language(config), has_color: is_styled, shows_costs: args.show_costs };
+    if is_live {
         HumanLog::live(stderr, look, Arc::new(SystemClock::start()), terminal_width)
     } else {
         HumanLog::plain(stderr, look)

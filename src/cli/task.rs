@@ -70,7 +70,7 @@ pub(crate) fn run(
     let is_stored = !matches!(order.target, SessionTarget::Ephemeral);
     let about = setup.run_info(&order);
     if let Some(telemetry) = start_telemetry(&setup.env, &about) {
-        show.add_sink(start_telemetry);
+        show.add_sink(telemetry);
     }
     let EvaluatedRuns {
         runs,
@@ -333,7 +333,7 @@ impl ReportTarget {
         match (&args.report_file, args.report) {
             (Some(path), _) if is_summary(path) => Some(Self::StepSummary(path.clone())),
             (Some(path), _) => Some(Self::File(path.clone())),
-            (None, Some(super::args::Report::Github)) => summary.map(Self::StepSummary),
+            (None, Some(super::args::ReportFormatArg::Github)) => summary.map(Self::StepSummary),
             (None, _) => None,
         }
     }
@@ -343,12 +343,12 @@ fn report_format(
     args: &OutputArgs,
     target: Option<&ReportTarget>,
 ) -> Result<report::ReportFormat, CliError> {
-    use super::args::Report;
+    use super::args::ReportFormatArg;
     let asked = args.report.map(|report| match report {
-        RunReport::Json => report::ReportFormat::Json,
-        RunReport::Markdown => report::ReportFormat::Markdown,
-        RunReport::Github => report::ReportFormat::Github,
-        RunReport::Html => report::ReportFormat::Html,
+        ReportFormatArg::Json => report::ReportFormat::Json,
+        ReportFormatArg::Markdown => report::ReportFormat::Markdown,
+        ReportFormatArg::Github => report::ReportFormat::Github,
+        ReportFormatArg::Html => report::ReportFormat::Html,
     });
     match (asked, &args.report_file) {
         (Some(format), _) => Ok(format),

@@ -125,7 +125,7 @@ mod tests {
     fn the_defaults_of_both_sides_are_the_same() {
         let rules = rules_of(&[], &ModelLimits::default());
         let defaults = RunRules::default();
-        let watch = EffectTimeouts { check: DEADLINE_MARGIN, ..defaults.timeouts };
+        let timeouts = EffectTimeouts { check: DEADLINE_MARGIN, ..defaults.timeouts };
         assert_eq!(rules, RunRules { seed: 7, timeouts, ..defaults });
     }
 

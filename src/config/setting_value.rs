@@ -46,7 +46,7 @@ impl<T: WordEnum> SettingValue for T {
 /// Gives an enum its words.
 macro_rules! words {
     ($name:ident { $($word:literal => $variant:ident),+ $(,)? }) => {
-        impl $crate::config::setting::Words for $name {
+        impl $crate::config::setting_value::WordEnum for $name {
             const WORDS: &'static [(&'static str, Self)] = &[$(($word, Self::$variant)),+];
         }
 

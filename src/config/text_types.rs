@@ -51,16 +51,16 @@ macro_rules! text {
                 }
             }
 
-            impl Setting for $name {
-                fn read(value: &Value) -> Result<Self, String> {
-                    let (Value::Text(text) | Value::Typed(text)) = value else {
+            impl SettingValue for $name {
+                fn from_value(value: &ConfigValue) -> Result<Self, String> {
+                    let (ConfigValue::Text(text) | ConfigValue::Untyped(text)) = value else {
                         return Err(Self::EXPECTED.to_owned());
                     };
                     Self::parse(text).ok_or_else(|| Self::EXPECTED.to_owned())
                 }
 
-                fn show(&self) -> Value {
-                    Value::Text(self.0.clone())
+                fn to_value(&self) -> ConfigValue {
+                    ConfigValue::Text(self.0.clone())
                 }
             }
         )+

@@ -118,7 +118,7 @@ pub enum ExecError {
     Lost,
     /// Commands cannot be confined in the way that was asked for.
     #[error(
-        "commands cannot be confined here as required: {0}; {HELP}; without --sandbox, --network and `sandbox.required` commands are confined as far as it is possible"
+        "commands cannot be confined here as required: {0}; {CONFINEMENT_HELP}; without --sandbox, --network and `sandbox.required` commands are confined as far as it is possible"
     )]
     Unconfined(String),
 }

@@ -172,7 +172,7 @@ pub fn resolve_path(path: &Path) -> Option<PathBuf> {
         Some(existing.canonicalize().ok()?.join(rest))
     })?;
     // Joining nothing leaves a slash behind.
-    Some(resolve_path.components().collect())
+    Some(real.components().collect())
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ const FILE_PLACEHOLDER: &str = "{file}";
 /// `{file}` stands where it can't be told how a shell reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error(
-    "`{{file}}` stands {0}, where it can't be told how a shell reads it; write \"${VARIABLE}\" there, with these quotes"
+    "`{{file}}` stands {0}, where it can't be told how a shell reads it; write \"${FILE_VARIABLE}\" there, with these quotes"
 )]
 pub struct UnsafePlaceholder(&'static str);
 

@@ -42,7 +42,7 @@ pub enum JournalError {
     #[error("session {0} is not running")]
     NotRunning(SessionId),
     /// The session cannot be gone on with as it is; it can be looked at.
-    #[error("session {session} can only be read: {why}")]
+    #[error("session {session} can only be read: {reason}")]
     ReadOnly {
         /// The session.
         session: SessionId,
@@ -50,7 +50,7 @@ pub enum JournalError {
         reason: ReadOnlyReason,
     },
     /// Records of the session are damaged, and those behind them are not read.
-    #[error("the journal of session {session} is damaged: {why}")]
+    #[error("the journal of session {session} is damaged: {reason}")]
     Damaged {
         /// The session.
         session: SessionId,
@@ -87,7 +87,7 @@ pub enum JournalError {
     #[error("the workspace {0} of the session is gone")]
     NoWorkspace(PathBuf),
     /// A folder of the store cannot be trusted.
-    #[error("{path} {why}")]
+    #[error("{path} {reason}")]
     UntrustedFolder {
         /// The folder.
         path: PathBuf,
@@ -98,7 +98,7 @@ pub enum JournalError {
     #[error("there is no folder for sessions: neither XDG_STATE_HOME nor HOME is an absolute path")]
     NoStateFolder,
     /// A message for a session is too long.
-    #[error("the message has {bytes} bytes; at most {most} are taken")]
+    #[error("the message has {bytes} bytes; at most {limit} are taken")]
     MessageTooLong {
         /// Its length.
         bytes: usize,
@@ -106,7 +106,7 @@ pub enum JournalError {
         limit: usize,
     },
     /// A file that was to be imported is not what can be imported.
-    #[error("{path} is no session: {why}")]
+    #[error("{path} is no session: {reason}")]
     NotAnExport {
         /// The file.
         path: PathBuf,
@@ -117,7 +117,7 @@ pub enum JournalError {
     #[error("the index of the sessions failed: {0}")]
     Index(#[from] rusqlite::Error),
     /// The system refused something.
-    #[error("could not {what} {path}: {source}")]
+    #[error("could not {operation} {path}: {source}")]
     Io {
         /// What was tried.
         operation: &'static str,

@@ -41,7 +41,7 @@ pub struct ImportRepairs {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ConversationError {
     /// It is not JSON.
-    #[error("line {line} is not JSON: {why}")]
+    #[error("line {line} is not JSON: {reason}")]
     Json {
         /// The line.
         line: usize,

@@ -114,7 +114,7 @@ struct WrittenFields<'a> {
     #[serde(skip_serializing_if = "is_zero")]
     #[serde(rename = "sync")]
     sync_time: TimeSpan,
-    #[serde(skip_serializing_if = "<[MailId]>::is_empty")]
+    #[serde(skip_serializing_if = "<[MessageId]>::is_empty")]
     #[serde(rename = "mail")]
     message_ids: &'a [MessageId],
     #[serde(flatten)]

@@ -210,11 +210,11 @@ impl Guard {
             }
             Self::LastCall => statuses_after_last(state, event).is_some(),
             Self::CheckAsksAgain => {
-                matches!(event, Event::Checked { result, .. } if calling::may_ask_again(state.run(), check))
+                matches!(event, Event::Checked { result, .. } if calling::may_ask_again(state.run(), result))
             }
             Self::FinalSummaryPossible => {
                 matches!(event, Event::Prepared { size, .. }
-                    if closing::reserve_summary(state.run(), facts).is_ok())
+                    if closing::reserve_summary(state.run(), size).is_ok())
             }
         }
     }

@@ -58,7 +58,7 @@ impl MessageOrigin {
 
 /// A reply with tool calls, each answered exactly once and in call order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(try_from = "RawExchange", into = "RawExchange")]
+#[serde(try_from = "RawToolExchange", into = "RawToolExchange")]
 pub struct ToolExchange {
     reply: Reply,
     results: Arc<[ToolResult]>,

@@ -13,7 +13,7 @@ pub struct RunRules {
     /// What the user allows the run to use.
     pub limits: RunLimits,
     /// What the session had done when the limits began; that does not count against them.
-    #[serde(default, skip_serializing_if = "LimitBase::is_start")]
+    #[serde(default, skip_serializing_if = "LimitBaseline::is_initial")]
     #[serde(rename = "from")]
     pub limit_baseline: LimitBaseline,
     /// What the model costs; without it money is not counted.
@@ -36,7 +36,10 @@ pub struct RunRules {
     #[serde(rename = "checked")]
     pub has_checks: bool,
     /// What happens to a text whose reply ends for an unknown reason.
-    #[serde(default = "UnknownFinish::retry", skip_serializing_if = "UnknownFinish::is_retry")]
+    #[serde(
+        default = "UnknownFinishPolicy::retry",
+        skip_serializing_if = "UnknownFinishPolicy::is_retry"
+    )]
     pub unknown_finish: UnknownFinishPolicy,
     /// Whether a run in which a tool call was denied ends as partial instead of as a success.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -11,13 +11,13 @@ pub fn strip_terminal_codes(text: &str) -> String {
             // The same in one character: a control sequence, and a command for the operating system.
             '\u{9b}' => skip_until_final(&mut chars),
             '\u{9d}' => skip_control_string(&mut chars),
-            '\n' | '\t' => strip_terminal_codes.push(c),
-            '\r' if chars.peek() != Some(&'\n') => strip_terminal_codes.push('\n'),
+            '\n' | '\t' => plain.push(c),
+            '\r' if chars.peek() != Some(&'\n') => plain.push('\n'),
             c if c.is_control() => {}
-            c => strip_terminal_codes.push(c),
+            c => plain.push(c),
         }
     }
-    strip_terminal_codes
+    plain
 }
 
 type Chars<'a> = std::iter::Peekable<std::str::Chars<'a>>;

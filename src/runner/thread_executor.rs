@@ -167,7 +167,7 @@ impl Executor for ThreadExecutor {
             let line = Arc::new(move |word| mouth.send(DriverInput::from_message(id, word)));
             let scope = real_time_context(cancel).with_notices(voice).with_messages(line);
             let deliver = |arrival| post.send(arrival);
-            match catch_unwind(AssertUnwindSafe(|| run(&real_time_context, &deliver))) {
+            match catch_unwind(AssertUnwindSafe(|| run(&scope, &deliver))) {
                 Ok(arrival) => post.send(arrival),
                 Err(panic) => on_panic(&format!("internal error: {}", panic_message(&*panic))),
             }

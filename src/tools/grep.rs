@@ -72,7 +72,7 @@ impl Tool for Grep {
             path: self.root.resolve(path.as_deref().unwrap_or(".")).map_err(|e| e.to_string())?,
             root: self.root.clone(),
             names: file_pattern
-                .map(|names| self::compile_name_pattern(&names))
+                .map(|names| compile_name_pattern(&names))
                 .transpose()
                 .map_err(invalid)?,
             policy: Arc::clone(&self.policy),

@@ -74,9 +74,9 @@ pub fn parse_arguments<Arguments: DeserializeOwned>(
 /// Returns the arguments that a tool takes, for a sentence.
 fn describe_arguments(spec: &ToolSpec) -> String {
     let empty = Map::new();
-    let properties = tool_spec.schema["properties"].as_object().unwrap_or(&empty);
+    let properties = spec.schema["properties"].as_object().unwrap_or(&empty);
     let is_required = |name: &str| {
-        tool_spec.schema["required"].as_array().is_some_and(|all| all.iter().any(|n| n == name))
+        spec.schema["required"].as_array().is_some_and(|all| all.iter().any(|n| n == name))
     };
     let one = |(name, schema): (&String, &Value)| {
         let kind = schema["type"].as_str().unwrap_or("value");

@@ -61,7 +61,7 @@ impl CommandScanner {
 impl<W: Write> CommandEscaper<W> {
     /// Returns a writer around another one, which changes nothing if no CI system reads commands.
     pub fn new(out: W, is_read: bool) -> Self {
-        Self { out, is_active: runs_in_ci, scanner: CommandScanner::default() }
+        Self { out, is_active: is_read, scanner: CommandScanner::default() }
     }
 }
 
@@ -93,7 +93,7 @@ impl<W: Write> Write for CommandEscaper<W> {
 
 /// Returns a text in which no line is a command.
 pub fn escape_commands(text: &str, is_read: bool) -> Cow<'_, str> {
-    if !runs_in_ci {
+    if !is_read {
         return Cow::Borrowed(text);
     }
     let mut clean = Vec::with_capacity(text.len());

@@ -103,8 +103,8 @@ fn is_object_id(text: &str) -> bool {
 
 /// Returns the changes as the model reads them.
 pub(super) fn diff_section(changes: &WorkspaceDiff) -> PromptSection {
-    let since = diff_since.since.as_str();
-    let patch = diff_since.patch.trim_end();
+    let since = changes.since.as_str();
+    let patch = changes.patch.trim_end();
     if patch.is_empty() {
         return PromptSection {
             text: format!("Nothing has changed since `{since}`."),
@@ -112,7 +112,7 @@ pub(super) fn diff_section(changes: &WorkspaceDiff) -> PromptSection {
         };
     }
     let text = format!("What has changed since `{since}`:\n\n```diff\n{patch}\n```\n");
-    let omitted = diff_since.omitted_bytes;
+    let omitted = changes.omitted_bytes;
     let notice =
         format!("the changes since {since} are long; {omitted} bytes of them are left out");
     PromptSection { text, notices: Vec::from_iter((omitted > 0).then_some(notice)) }

@@ -91,7 +91,7 @@ impl Demo {
         let store = open_store(&self.setup.config, &self.setup.env)?;
         Ok(RunRequest {
             task: Some(Arc::from(TASK)),
-            target: SessionTarget::New(open_store, None),
+            target: SessionTarget::New(store, None),
             options: Value::Null,
             source: CostSource::Agent,
             exit_on_partial: None,

@@ -70,8 +70,8 @@ impl DispatchTool {
         );
         let mut spec = tool_spec::<DispatchArguments>(TOOL_NAME, &description);
         let names: Vec<&str> = agents.iter().map(|agent| agent.name.as_str()).collect();
-        tool_spec.schema["properties"]["agent"]["enum"] = json!(names);
-        Self { subagents: Arc::new(crew), inherited, tool_spec }
+        spec.schema["properties"]["agent"]["enum"] = json!(names);
+        Self { subagents: Arc::new(crew), inherited, spec }
     }
 }
 

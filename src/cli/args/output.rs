@@ -32,7 +32,7 @@ pub(crate) struct OutputArgs {
 
     /// Write a report of the run; `github` goes to `$GITHUB_STEP_SUMMARY` when it is set
     #[arg(long, value_enum)]
-    pub(crate) report: Option<Report>,
+    pub(crate) report: Option<ReportFormatArg>,
 
     /// Where the report goes; its ending decides the format when --report does not. A report for
     /// `$GITHUB_STEP_SUMMARY` is added at its end
@@ -76,7 +76,7 @@ pub(crate) enum OutputFormat {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Report {
+pub(crate) enum ReportFormatArg {
     Json,
     Markdown,
     Github,

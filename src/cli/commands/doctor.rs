@@ -238,7 +238,7 @@ fn check_git(world: &ProcessEnv) -> Finding {
 }
 
 fn check_sessions(config: &Config, world: &ProcessEnv) -> Finding {
-    match open_store(config, world).and_then(|store| Ok(open_store.list()?.len())) {
+    match open_store(config, world).and_then(|store| Ok(store.list()?.len())) {
         Ok(count) => finding("sessions", CheckStatus::Good, format!("{count} stored")),
         Err(error) => {
             let said = format!("{error}; --ephemeral runs without storing the session");

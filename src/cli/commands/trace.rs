@@ -17,13 +17,13 @@ pub(crate) fn run(args: &TraceArgs, world: &ProcessEnv) -> Result<u8, CliError> 
     damage::check_damage(&stored.store, session, args.partial)?;
     let trace = trace_session(&stored.store, session)?;
     if let Some(path) = &args.html {
-        save(Path::new("."), path, trace_session.html().as_bytes())
+        save(Path::new("."), path, trace.html().as_bytes())
             .map_err(|error| CliError::failed(output::error_chain(&error)))?;
         output::print_stderr(&format!("The page is {}.", path.display()));
     }
     match (args.json, &args.html) {
         (true, _) => output::print(&json!(trace).to_string())?,
-        (false, None) => output::print(&trace_session.table())?,
+        (false, None) => output::print(&trace.table())?,
         (false, Some(_)) => {}
     }
     Ok(0)

@@ -87,7 +87,7 @@ type SyscallRules = BTreeMap<i64, Vec<SeccompRule>>;
 /// Returns the programs of the filter, in the order in which they are to be applied.
 pub(super) fn compile_programs(sockets: SocketFilter) -> io::Result<[BpfProgram; 2]> {
     let mut refused: SyscallRules = DENIED_CALLS.iter().map(|call| (*call, Vec::new())).collect();
-    refused.insert(libc::SYS_socket, self::socket_rules(sockets)?);
+    refused.insert(libc::SYS_socket, socket_rules(sockets)?);
     refused.extend(setuid_rules()?);
     if sockets == SocketFilter::Local {
         // Other programs on this machine have the network, and do much for whoever reaches them.

@@ -188,7 +188,7 @@ impl RepositoryGuard {
                     let outside =
                         linked.iter().zip(&work_trees).filter(is_outside).take(MAX_REPOSITORIES);
                     let followed = outside.flat_map(|(linked, _)| in_linked(linked));
-                    let there = followed_by_git.filter(|path| path.symlink_metadata().is_ok());
+                    let there = followed.filter(|path| path.symlink_metadata().is_ok());
                     self.policy.protected.extend(there);
                     self.policy.writable.push(common.clone());
                     return vec![(common, FolderRole::Repository)];
@@ -220,7 +220,7 @@ impl RepositoryGuard {
         });
         self.record_file.get_or_init(|| {
             let marker = self.policy.record_path.as_ref()?;
-            match self.record(is_mounted).write(new_record_path) {
+            match self.record(is_mounted).write(marker) {
                 Ok(file) => Some(file),
                 Err(error) => {
                     log::debug!("{} was not written: {error}", marker.display());
@@ -301,7 +301,7 @@ impl Drop for RepositoryGuard {
             log::warn!("{sentence}");
         }
         if let (Some(Some(_)), Some(marker)) = (self.record_file.get(), &self.policy.record_path) {
-            let _ = fs::remove_file(new_record_path);
+            let _ = fs::remove_file(marker);
         }
     }
 }
@@ -555,14 +555,14 @@ impl DeferredCleanup {
     pub(super) fn open(policy: &SandboxPolicy) -> Option<Self> {
         let marker = policy.record_path.as_ref()?;
         let open = |path: &Path| Dir::open_ambient_dir(path, ambient_authority());
-        let folder = new_record_path.parent()?;
+        let folder = marker.parent()?;
         // The engine writes its record before the first command.
         let _ = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
         let roots =
             policy.repositories.iter().filter_map(|path| Some((path.clone(), open(path).ok()?)));
         Some(Self {
             records: open(folder).ok()?,
-            name: new_record_path.file_name()?.to_owned(),
+            name: marker.file_name()?.to_owned(),
             roots: roots.collect(),
         })
     }

@@ -28,7 +28,7 @@ pub struct SessionRow {
     /// Input and output tokens.
     pub tokens: Tokens,
     /// What it cost, in dollars; none when the model has no price.
-    #[serde(serialize_with = "maybe_dollars")]
+    #[serde(serialize_with = "serialize_dollars")]
     pub cost: Option<MicroUsd>,
     /// The model, as the user names it.
     pub model: Option<String>,
@@ -133,7 +133,7 @@ pub struct CallRow {
     /// The part of the request that was read from the provider's cache.
     pub cached_input_tokens: Tokens,
     /// What it cost, in dollars, with the lost attempts before it; none when the model has no price.
-    #[serde(serialize_with = "maybe_dollars")]
+    #[serde(serialize_with = "serialize_dollars")]
     pub cost: Option<MicroUsd>,
 }
 
@@ -200,7 +200,7 @@ pub struct CostRow {
     /// Tokens of the replies.
     pub output_tokens: Tokens,
     /// What it cost, in dollars; none when no call had a price.
-    #[serde(serialize_with = "maybe_dollars")]
+    #[serde(serialize_with = "serialize_dollars")]
     pub cost: Option<MicroUsd>,
 }
 

@@ -118,7 +118,7 @@ impl ScriptedCall {
 
 /// Returns a text in so many pieces of about the same length.
 fn split_text(text: &str, count: usize) -> Vec<&str> {
-    let length = text.len().div_ceil(pluralize).max(1);
+    let length = text.len().div_ceil(count).max(1);
     let (mut pieces, mut rest) = (Vec::new(), text);
     while !rest.is_empty() {
         let end =

@@ -165,7 +165,7 @@ fn parse_counted(lines: &[&str], mut old: usize, mut new: usize) -> Option<(Vec<
             remove_line_end(&mut body);
             continue;
         }
-        let line = self::parse_line(line)?;
+        let line = parse_line(line)?;
         let (from_old, from_new) = match &line {
             HunkLine::Context(_) => (1, 1),
             HunkLine::Removed(_) => (1, 0),

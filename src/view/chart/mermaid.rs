@@ -60,7 +60,7 @@ fn write_states(text: &mut String, chart: &Chart, parent: &str, depth: usize) {
             }
             Some(initial) => {
                 let _ = writeln!(text, "{indent}state {id} {{");
-                let _ = writeln!(text, "{indent}    [*] --> {}", self::identifier(initial));
+                let _ = writeln!(text, "{indent}    [*] --> {}", identifier(initial));
                 write_states(text, chart, &node.path, depth + 1);
                 let _ = writeln!(text, "{indent}}}");
             }

@@ -75,8 +75,7 @@ pub(super) fn play(scenario: &Scenario, world: &ProcessEnv) -> Result<RecordedRu
     let real = fs::canonicalize(folder.path()).map_err(failed)?;
     let temp = setup.sandbox.model.policy().temp.to_string_lossy().into_owned();
     let caches = setup.sandbox.model.policy().caches.store.as_ref();
-    let caches =
-        caches.map_or_else(|| temp.clone(), |store| open_store.to_string_lossy().into_owned());
+    let caches = caches.map_or_else(|| temp.clone(), |store| store.to_string_lossy().into_owned());
     seen.replace_paths(&[
         (&caches, CACHES_PLACEHOLDER),
         (&real.to_string_lossy(), FOLDER_PLACEHOLDER),
@@ -151,7 +150,7 @@ fn run_scenario(
     let session: SessionId = SESSION_ID.parse()?;
     let order = RunRequest {
         task: Some(scenario.prompt.as_str().into()),
-        target: SessionTarget::New(open_store, Some(session)),
+        target: SessionTarget::New(store, Some(session)),
         options: Value::Null,
         source: CostSource::Agent,
         exit_on_partial: None,
@@ -193,7 +192,7 @@ fn run_scenario(
     Ok((ended, result.unwrap_or_else(|| RunResult::not_started(broken))))
 }
 
-fn reporter_for(notes: &SharedRecording, way: InputSender) -> Reporter {
+fn reporter_for(notes: &SharedRecording, sender: InputSender) -> Reporter {
     Reporter::new(vec![Box::new(EventScript { recording: notes.clone(), sender })])
 }
 

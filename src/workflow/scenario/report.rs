@@ -41,24 +41,20 @@ pub fn format_text(tested: &[ScenarioResult]) -> String {
     let mut text = String::new();
     for one in tested {
         let mark = if one.has_passed() { "✓" } else { "✗" };
-        format_text.push_str(&format!(
-            "{mark} {} ({} ms)\n",
-            one.path.display(),
-            one.took.as_millis()
-        ));
+        text.push_str(&format!("{mark} {} ({} ms)\n", one.path.display(), one.took.as_millis()));
         for line in one.failure_text().unwrap_or_default().lines() {
-            format_text.push_str(&format!("    {line}\n"));
+            text.push_str(&format!("    {line}\n"));
         }
     }
     let failed = tested.iter().filter(|one| !one.has_passed()).count();
-    format_text + &format!("{} passed, {failed} failed\n", tested.len() - failed)
+    text + &format!("{} passed, {failed} failed\n", tested.len() - failed)
 }
 
 /// Returns all of it as one document.
 pub fn to_json(tested: &[ScenarioResult]) -> Value {
     let failed = tested.iter().filter(|one| !one.has_passed()).count();
     let scenario = |one: &ScenarioResult| {
-        to_json!({
+        json!({
             "path": one.path,
             "about": one.about,
             "passed": one.has_passed(),
@@ -66,7 +62,7 @@ pub fn to_json(tested: &[ScenarioResult]) -> Value {
             "difference": one.failure_text(),
         })
     };
-    to_json!({
+    json!({
         "schema": 1,
         "passed": tested.len() - failed,
         "failed": failed,
@@ -89,23 +85,23 @@ pub fn to_junit(tested: &[ScenarioResult]) -> String {
     for one in tested {
         let name = escape_xml(&one.path.to_string_lossy());
         let time = one.took.as_secs_f64();
-        format_text.push_str(&format!(
+        text.push_str(&format!(
             "    <testcase classname=\"architect\" name=\"{name}\" time=\"{time:.3}\""
         ));
         let (tag, message) = match &one.outcome {
             ScenarioOutcome::Passed => {
-                format_text.push_str("/>\n");
+                text.push_str("/>\n");
                 continue;
             }
             ScenarioOutcome::Differs { .. } => ("failure", "not as expected"),
             ScenarioOutcome::Failed(_) => ("error", "could not be played"),
         };
         let what = escape_xml(one.failure_text().unwrap_or_default());
-        format_text.push_str(&format!(
+        text.push_str(&format!(
             ">\n      <{tag} message=\"{message}\">{what}</{tag}>\n    </testcase>\n"
         ));
     }
-    format_text + "  </testsuite>\n</testsuites>\n"
+    text + "  </testsuite>\n</testsuites>\n"
 }
 
 fn millis(span: Duration) -> u64 {
@@ -114,8 +110,8 @@ fn millis(span: Duration) -> u64 {
 
 /// Returns a text as XML may carry it.
 fn escape_xml(text: &str) -> String {
-    let mut escaped = String::with_capacity(format_text.len());
-    for c in format_text.chars() {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
         match c {
             '&' => escaped.push_str("&amp;"),
             '<' => escaped.push_str("&lt;"),

@@ -109,7 +109,7 @@ impl TestRepo {
 
 fn added(changes: &WorkspaceDiff) -> Vec<&str> {
     let added = |line: &&str| line.starts_with('+') && !line.starts_with("+++");
-    diff_since.patch.lines().filter(added).collect()
+    changes.patch.lines().filter(added).collect()
 }
 
 #[test]

@@ -305,7 +305,7 @@ impl Inspector {
         let mut state = self.before.take().expect("a run begins before anything happens").state;
         let steps = |state: State, event: Event| {
             let next = step(state.clone(), event.clone());
-            let broken = invariants::broken(&state, &event, &next);
+            let broken = invariants::violations(&state, &event, &next);
             assert!(broken.is_empty(), "{broken:#?}");
             next.state
         };

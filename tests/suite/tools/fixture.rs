@@ -27,7 +27,7 @@ pub(crate) struct ToolFixture {
 }
 
 /// A call that was cleared, and what was said about it.
-pub(crate) struct ApprovedCall {
+pub(crate) struct AuthorizedCall {
     pub(crate) job: Box<dyn ApprovedCall>,
     pub(crate) intent: CallIntent,
     pub(crate) reason: Arc<str>,
@@ -109,11 +109,11 @@ impl ToolFixture {
         &self,
         tool: &str,
         arguments: &Value,
-    ) -> Result<ApprovedCall, ToolResult> {
+    ) -> Result<AuthorizedCall, ToolResult> {
         let call = ToolCall::new("call-1".into(), tool, &arguments.to_string());
         match self.registry.authorize(&call, &scope()) {
             AuthorizationOutcome::Approved { call: job, intent, reason: grounds, .. } => {
-                Ok(ApprovedCall { job, intent, reason: grounds })
+                Ok(AuthorizedCall { job, intent, reason: grounds })
             }
             AuthorizationOutcome::Rejected(result) => Err(result),
             AuthorizationOutcome::Abort => panic!("aborted"),

@@ -54,7 +54,7 @@ proptest! {
         is_styled: bool,
     ) {
         let page = SharedBuffer::default();
-        let look = LogStyle { lang: Lang::En, has_color, shows_costs: true };
+        let look = LogStyle { lang: Lang::En, has_color: is_styled, shows_costs: true };
         let clock = Arc::new(SystemClock::start());
         let log = HumanLog::live(page.clone(), look, clock, || 80).unwrap();
         let answer = TextSink::new(page.clone(), AnswerDestination::Terminal).unwrap();

@@ -22,13 +22,13 @@ use crate::support::server::{ScriptedReply, Server};
 #[derive(Clone, Debug)]
 enum ConversationStep {
     Told(MessageOrigin, String),
-    Replied(Vec<ReplyPart>, ReplyFinish),
+    Replied(Vec<ReplyPiece>, ReplyFinish),
     Compacted { keep: u32, fit: u64, written: bool },
 }
 
 /// A part of a reply.
 #[derive(Clone, Debug)]
-enum ReplyPart {
+enum ReplyPiece {
     Text(String),
     /// Name, arguments, the beginning of its id, and what became of it.
     Call(String, String, &'static str, ToolStatus, String),
@@ -57,7 +57,7 @@ fn text() -> impl Strategy<Value = String> {
     prop_oneof![Just(String::new()), Just(" \n".to_owned()), "[a-zä🦀\"\\\\\n ]{1,20}"]
 }
 
-fn piece() -> impl Strategy<Value = ReplyPart> {
+fn piece() -> impl Strategy<Value = ReplyPiece> {
     let name = prop_oneof![Just("grep".to_owned()), "[a-z.ä ]{0,12}", Just("x".repeat(99))];
     let arguments = prop_oneof![
         Just(r#"{"a":[1,{"b":null}]}"#.to_owned()),
@@ -77,11 +77,11 @@ fn piece() -> impl Strategy<Value = ReplyPart> {
         ToolStatus::InDoubt,
     ]);
     prop_oneof![
-        text().prop_map(ReplyPart::Text),
+        text().prop_map(ReplyPiece::Text),
         (name, arguments, id, status, text())
-            .prop_map(|(n, a, i, s, t)| ReplyPart::Call(n, a, i, s, t)),
+            .prop_map(|(n, a, i, s, t)| ReplyPiece::Call(n, a, i, s, t)),
         prop::sample::select(BLOCKS.to_vec())
-            .prop_map(|(wire, json)| ReplyPart::Opaque(wire, json)),
+            .prop_map(|(wire, json)| ReplyPiece::Opaque(wire, json)),
     ]
 }
 
@@ -104,15 +104,15 @@ fn happens() -> impl Strategy<Value = ConversationStep> {
 }
 
 /// Returns the entry that a reply becomes; ids are numbered, since no id stands twice in a conversation.
-fn entry(pieces: &[ReplyPart], finish: &ReplyFinish, number: usize) -> ConversationItem {
+fn entry(pieces: &[ReplyPiece], finish: &ReplyFinish, number: usize) -> ConversationItem {
     let (mut parts, mut results) = (Vec::new(), Vec::new());
     for (index, piece) in pieces.iter().enumerate() {
         parts.push(match piece {
-            ReplyPart::Text(text) => ReplyPart::Text(text.as_str().into()),
-            ReplyPart::Opaque(wire, json) => {
+            ReplyPiece::Text(text) => ReplyPart::Text(text.as_str().into()),
+            ReplyPiece::Opaque(wire, json) => {
                 ReplyPart::Opaque(OpaqueBlock { wire: wire.model().into(), json: (*json).into() })
             }
-            ReplyPart::Call(name, arguments, id, status, text) => {
+            ReplyPiece::Call(name, arguments, id, status, text) => {
                 let id = format!("{id}{number}_{index}");
                 let call = ToolCall::new(id.as_str().into(), name, arguments);
                 results.push(ToolResult::new(call.id.clone(), *status, text.as_str()));
