@@ -8,10 +8,12 @@
 //! | floor | rooms | what |
 //! |---|---|---|
 //! | bin | `cli` | arguments as typed, then what they mean; terminal; errors with hints; exit codes |
-//! | 7 | [`workflow`] | runs made of runs: a plan first, an evaluation behind; scenarios |
-//! | 6 | [`app`] | composition: the only place that knows every adapter |
-//! | 5 | [`runner`] | the driver; effect → port call, one arm each; the inline driver for tests and benchmarks |
-//! | 4 | [`llm`], [`tools`], [`mcp`], [`hooks`], [`journal`], [`view`], [`config`] | one adapter family each |
+//! | 9 | [`workflow`] | runs made of runs: a plan first, an evaluation behind; scenarios |
+//! | 8 | [`app`] | composition: the only place that knows every adapter |
+//! | 7 | [`runner`] | the driver; effect → port call, one arm each; the inline driver for tests and benchmarks |
+//! | 6 | [`llm`], [`mcp`], [`hooks`], [`journal`], [`view`], [`config`] | one adapter family each |
+//! | 5 | [`tools`] | the built-in tools and the registry that runs them |
+//! | 4 | [`policy`] | rules, guardrails and modes: whether a call may run |
 //! | 3 | [`net`], [`exec`], [`workspace`] | means: HTTP and SSE; supervised processes; confined paths |
 //! | 2 | [`port`] | traits and their plain errors: model, tools, journal, observer, clock, cancel |
 //! | 1 | [`machine`] | pure: one file per state, events, effects, deadlines, the statechart |
@@ -51,6 +53,7 @@ pub mod machine;
 pub mod mcp;
 pub mod model;
 pub mod net;
+pub mod policy;
 pub mod port;
 pub mod runner;
 pub mod tools;

@@ -28,12 +28,12 @@ use crate::llm::scripted::ScriptPosition;
 use crate::machine::{Machine, RunOutcome, RunStatus, State};
 use crate::mcp::McpServers;
 use crate::model::{Digest, RunRules};
+use crate::policy::Confirmer;
 use crate::port::{
     AnswerChecks, CancellationToken, HookPoint, Model, NoPreCallHooks, PreCallHooks, ToolSpec,
     Toolbox,
 };
 use crate::runner::{Driver, Executor, Ports, RequestContext};
-use crate::tools::permission::Confirmer;
 use crate::tools::{PlannedCall, SharedQuota};
 use crate::view::{CostSource, Reporter, RunInfo};
 

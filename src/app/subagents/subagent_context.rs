@@ -10,7 +10,7 @@ use crate::app::shared_resources::SharedResources;
 use crate::config::{Agent, ConfigProblem};
 use crate::journal::{SessionId, SessionStore};
 use crate::model::matches_wildcard;
-use crate::tools::permission::Confirmer;
+use crate::policy::Confirmer;
 
 /// Who can be dispatched from one run, and what they share with it.
 pub(in crate::app) struct SubagentContext {

@@ -22,9 +22,9 @@ use crate::config::{ConfigSources, load};
 use crate::journal::SessionId;
 use crate::machine::{Deadline, StopReason};
 use crate::model::TimeSpan;
+use crate::policy::{ConfirmationAnswer, ConfirmationRequest, Confirmer};
 use crate::port::{Clock, EffectContext, Model};
 use crate::runner::{DriverInput, Executor, InlineExecutor, Ports, SystemClock, ThreadExecutor};
-use crate::tools::permission::{ConfirmationAnswer, ConfirmationRequest, Confirmer};
 use crate::view::{CostSource, Reporter, RunResult};
 
 /// The session of every scenario, so that what is named after it is always the same.
