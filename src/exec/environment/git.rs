@@ -7,7 +7,7 @@
 
 use std::ffi::{OsStr, OsString};
 
-use super::environment::VariableFilter;
+use super::VariableFilter;
 use super::variables::is_secret_variable;
 
 /// A variable with its value.
@@ -27,7 +27,7 @@ const VALUE: &str = "GIT_CONFIG_VALUE_";
 
 /// Returns whether a variable is one of those by which git is told settings: their number, and a name and a value for
 /// each.
-pub(super) fn is_setting_variable(variable: &OsStr) -> bool {
+pub(in crate::exec) fn is_setting_variable(variable: &OsStr) -> bool {
     variable
         .to_str()
         .is_some_and(|name| name == COUNT || name.starts_with(KEY) || name.starts_with(VALUE))
@@ -35,7 +35,10 @@ pub(super) fn is_setting_variable(variable: &OsStr) -> bool {
 
 /// Returns the variables by which git is told the engine's own settings, as far as they are no secrets, and behind them
 /// those that count more.
-pub(super) fn setting_variables(engine: &[Variable], filter: &VariableFilter<'_>) -> Vec<Variable> {
+pub(in crate::exec) fn setting_variables(
+    engine: &[Variable],
+    filter: &VariableFilter<'_>,
+) -> Vec<Variable> {
     let value = |name: &str| {
         let found = engine.iter().find(|(found, _)| found == name);
         found.map(|(_, value)| value.clone())

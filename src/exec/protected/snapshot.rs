@@ -9,17 +9,17 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use super::sandbox_policy::{SandboxMode, SandboxPolicy};
+use crate::exec::confine::policy::{SandboxMode, SandboxPolicy};
 
 /// What is to be protected by being put back.
-pub(super) struct ProtectedPaths {
+pub(in crate::exec) struct ProtectedPaths {
     paths: Vec<PathBuf>,
     /// What commands can write, without links.
     writable: Vec<PathBuf>,
 }
 
 /// The state of protected paths at one moment.
-pub(super) struct PathSnapshot {
+pub(in crate::exec) struct PathSnapshot {
     roots: Vec<PathBuf>,
     /// What commands can write, without links.
     writable: Vec<PathBuf>,
@@ -39,7 +39,7 @@ const MAX_READ: (u64, usize) = (32 << 20, 10_000);
 
 impl ProtectedPaths {
     /// Returns the protected paths of a policy that commands could write, as far as they are there.
-    pub(super) fn new(policy: &SandboxPolicy) -> Self {
+    pub(in crate::exec) fn new(policy: &SandboxPolicy) -> Self {
         let mut writable = vec![&policy.temp];
         if policy.mode == SandboxMode::WorkspaceWrite {
             writable.push(&policy.workspace);
@@ -52,13 +52,13 @@ impl ProtectedPaths {
     }
 
     /// Returns nothing to be protected.
-    pub(super) fn empty() -> Self {
+    pub(in crate::exec) fn empty() -> Self {
         Self { paths: Vec::new(), writable: Vec::new() }
     }
 
     /// Returns whether all of it can be put back.
     #[cfg(any(target_os = "linux", test))]
-    pub(super) fn can_restore(&self) -> bool {
+    pub(in crate::exec) fn can_restore(&self) -> bool {
         self.snapshot().is_ok()
     }
 
@@ -67,7 +67,7 @@ impl ProtectedPaths {
     /// # Errors
     ///
     /// Fails when there is too much, or something that cannot be read.
-    pub(super) fn snapshot(&self) -> io::Result<PathSnapshot> {
+    pub(in crate::exec) fn snapshot(&self) -> io::Result<PathSnapshot> {
         let writable = self.writable.clone();
         let mut snapshot = PathSnapshot { roots: Vec::new(), writable, entries: BTreeMap::new() };
         let mut left = MAX_READ;
@@ -100,7 +100,7 @@ impl PathSnapshot {
     }
 
     /// Puts back what has changed. Returns the protected paths that had.
-    pub(super) fn restore_changed(self) -> Vec<PathBuf> {
+    pub(in crate::exec) fn restore_changed(self) -> Vec<PathBuf> {
         let mut changed: Vec<PathBuf> = Vec::new();
         // What is put back can take the place of a link by which something else was still found.
         for _ in 0..=self.roots.len() {

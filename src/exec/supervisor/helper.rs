@@ -10,13 +10,15 @@ use std::io;
 use std::process::ExitCode;
 
 use rustix::io::fcntl_dupfd_cloexec;
+#[cfg(target_os = "linux")]
+use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, setsid};
 
 use super::protocol::{ReceivedMessage, SupervisorCommand, SupervisorLink, SupervisorReport};
+use crate::exec::confine::policy::{SandboxMode, SandboxPolicy};
+use crate::exec::confine::temp_folder;
 #[cfg(target_os = "linux")]
-use super::repository::DeferredCleanup;
-use super::sandbox_policy::{SandboxMode, SandboxPolicy};
-use super::temp_folder;
+use crate::exec::repository::DeferredCleanup;
 
 /// The argument with which the program is started as a supervisor.
 pub const ARGUMENT: &str = "__exec";
@@ -24,7 +26,7 @@ pub const ARGUMENT: &str = "__exec";
 /// The argument after it, with which it is started as the first process of a namespace: it then has its instructions
 /// on standard input, and the engine at the other end of standard output.
 #[cfg(target_os = "linux")]
-pub(super) const INIT_ARGUMENT: &str = "first";
+pub(in crate::exec) const INIT_ARGUMENT: &str = "first";
 
 /// Returns whether the program was started as a supervisor; it then has to do nothing but [`main`].
 pub fn is_requested(first: Option<&OsStr>) -> bool {
@@ -63,7 +65,7 @@ pub fn main() -> ExitCode {
 
 fn run() -> io::Result<()> {
     #[cfg(target_os = "linux")]
-    super::inherited_files::close_inherited_on_exec();
+    close_inherited_on_exec();
     // Without a terminal nobody can be asked for a password, and nothing typed there ends us.
     let _ = setsid();
     reset_signals()?;
@@ -72,7 +74,7 @@ fn run() -> io::Result<()> {
         let link = SupervisorLink::from_socket(fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?);
         rustix::stdio::dup2_stdout(fs::File::open("/dev/null")?)?;
         let inherited = serde_json::from_reader(io::stdin())?;
-        return super::confine::run_init(&link, inherited);
+        return crate::exec::confine::run_init(&link, inherited);
     }
     let link = SupervisorLink::from_socket(fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?);
     let Some(ReceivedMessage {
@@ -110,40 +112,60 @@ fn run() -> io::Result<()> {
     served
 }
 
+/// Marks all open files but standard input, output and error as close-on-exec.
+///
+/// This program opens its own files so; its parent may have left others open. Must be called while there is one thread.
 #[cfg(target_os = "linux")]
-use super::confine::serve;
+#[allow(unsafe_code)]
+fn close_inherited_on_exec() {
+    let Ok(entries) = fs::read_dir("/dev/fd") else { return };
+    let number = |name: std::ffi::OsString| name.to_str().and_then(|name| name.parse::<i32>().ok());
+    // The list contains the folder's own descriptor, which `collect` closes.
+    let open: Vec<i32> = entries.flatten().filter_map(|entry| number(entry.file_name())).collect();
+    for file in open.into_iter().filter(|file| *file > 2) {
+        // SAFETY: the number was just listed as open, or belonged to the listing itself, which is closed; there is no
+        // second thread that could open or close files meanwhile. A number that is not open makes the call fail, and
+        // nothing is read, written or closed.
+        let file = unsafe { std::os::fd::BorrowedFd::borrow_raw(file) };
+        let _ = fcntl_setfd(file, FdFlags::CLOEXEC);
+    }
+}
+
+#[cfg(target_os = "linux")]
+use crate::exec::confine::serve;
 
 #[cfg(not(target_os = "linux"))]
 #[expect(clippy::needless_pass_by_value, reason = "as the other one takes them")]
 fn serve(
     link: SupervisorLink,
     policy: SandboxPolicy,
-    _: super::confine::SandboxLevel,
+    _: crate::exec::confine::SandboxLevel,
     _: Option<String>,
 ) -> io::Result<()> {
-    use super::absent_paths::AbsentPaths;
-    use super::confine::Enforcement;
-    #[cfg(target_os = "macos")]
-    use super::confine::SandboxLevel;
     use super::process_tree::ProcessTree;
-    use super::snapshot::ProtectedPaths;
     use super::supervise::{self, CommandStart};
+    use crate::exec::confine::Enforcement;
+    #[cfg(target_os = "macos")]
+    use crate::exec::confine::SandboxLevel;
+    use crate::exec::protected::absent_paths::AbsentPaths;
+    use crate::exec::protected::snapshot::ProtectedPaths;
 
     #[cfg(target_os = "macos")]
     let (enforced, wrap) = if policy.is_off() {
-        (Ok(Enforced::nothing()), None)
+        (Ok(Enforcement::none()), None)
     } else {
-        let enforced = Enforced { level: Level::Seatbelt, holes: Vec::new(), why: None };
-        (Ok(enforced), Some(super::confine::seatbelt::profile(&policy)))
+        let enforced =
+            Enforcement { level: SandboxLevel::Seatbelt, gaps: Vec::new(), reason: None };
+        (Ok(enforced), Some(crate::exec::confine::seatbelt::profile(&policy)))
     };
     #[cfg(not(target_os = "macos"))]
     let (enforced, wrap) =
-        (Enforced::unconfined(&policy, "not on this system".to_owned()), None::<String>);
+        (Enforcement::unconfined(&policy, "not on this system".to_owned()), None::<String>);
     match enforced {
         Ok(enforced) => link.send(&SupervisorReport::Ready(enforced), &[], &[])?,
         Err(why) => return link.send(&SupervisorReport::Unable(why), &[], &[]),
     }
-    let (absent, protected) = (Absent::of(&policy), Protected::nothing());
+    let (absent, protected) = (AbsentPaths::new(&policy), ProtectedPaths::empty());
     let caches: Vec<_> = policy.caches.list.iter().collect();
     let variables = match policy.mode {
         SandboxMode::WorkspaceWrite => policy.caches.variables(&caches),
@@ -151,11 +173,11 @@ fn serve(
     };
     supervise::serve(
         &link,
-        Tree::Group,
+        ProcessTree::Group,
         &absent,
         &protected,
         policy.limits.memory,
-        |mut start: Start| {
+        |mut start: CommandStart| {
             if let Some(profile) = &wrap {
                 let sandbox =
                     ["/usr/bin/sandbox-exec", "-p", profile].map(std::ffi::OsString::from);
@@ -192,7 +214,7 @@ fn apply_limits(policy: &SandboxPolicy) {
 }
 
 /// Lowers a limit of this process and of all that it starts. What cannot be lowered is left.
-pub(super) fn lower_limit(resource: Resource, most: Option<u64>) {
+pub(in crate::exec) fn lower_limit(resource: Resource, most: Option<u64>) {
     let now = getrlimit(resource);
     let least = |limit: Option<u64>| match (limit, most) {
         (Some(limit), Some(most)) => Some(limit.min(most)),

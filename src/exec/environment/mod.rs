@@ -1,10 +1,12 @@
 //! The environment of a command: what of the engine's may be known, and what keeps programs from waiting for somebody.
 
+mod git;
+pub(super) mod variables;
+
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use super::git_variables;
-use super::variables::{is_passed_variable, passed_value};
+use self::variables::{is_passed_variable, passed_value};
 
 /// There is no terminal, no editor, no pager and nobody to answer.
 const NONINTERACTIVE: [(&str, &str); 18] = [
@@ -43,12 +45,12 @@ pub fn clean_environment(
     temp: &Path,
 ) -> Vec<(OsString, OsString)> {
     let (settings, others): (Vec<_>, Vec<_>) =
-        engine.into_iter().partition(|(name, _)| git_variables::is_setting_variable(name));
+        engine.into_iter().partition(|(name, _)| git::is_setting_variable(name));
     let mut kept: Vec<_> = others
         .into_iter()
         .filter_map(|(name, value)| filter_variable(name, value, filter))
         .collect();
-    kept.extend(git_variables::setting_variables(&settings, filter));
+    kept.extend(git::setting_variables(&settings, filter));
     let mut set = |name: &str, value: &OsStr| {
         kept.retain(|(other, _)| other != name);
         kept.push((name.into(), value.to_owned()));

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::command::{CommandEnd, CommandSpec, ExecError};
-use super::confine::SandboxLevel;
 use super::protocol::{CommandTimeouts, SupervisorCommand, SupervisorReport};
 use super::supervise::timespec;
-use super::supervisor::{Supervisor, create_pipe};
 use super::worker::SupervisorWorker;
+use super::{Supervisor, create_pipe};
+use crate::exec::command::{CommandEnd, CommandSpec, ExecError};
+use crate::exec::confine::SandboxLevel;
 
 /// A command that stays. Dropping it kills the command and everything that it has started.
 pub struct ChildCommand {

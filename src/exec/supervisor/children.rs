@@ -6,7 +6,7 @@ use std::fs;
 use rustix::process::{Pid, getpid};
 
 /// Calls a function with each child.
-pub(super) fn for_each_child(mut visit: impl FnMut(Pid)) {
+pub(in crate::exec) fn for_each_child(mut visit: impl FnMut(Pid)) {
     if !for_each_listed(&mut visit) {
         for_each_by_parent(&mut visit);
     }
@@ -44,7 +44,7 @@ fn for_each_by_parent(visit: &mut impl FnMut(Pid)) {
 }
 
 /// Returns how much memory of their own the descendants of this process use, in bytes.
-pub(super) fn descendants_memory() -> u64 {
+pub(in crate::exec) fn descendants_memory() -> u64 {
     let own = getpid().as_raw_nonzero().get();
     let mut processes: HashMap<i32, (i32, u64)> = HashMap::new();
     for process in fs::read_dir("/proc").into_iter().flatten().flatten() {

@@ -10,12 +10,12 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::confine::{Enforcement, RUNTIME_FOLDERS, SandboxGap, named_sockets};
-use super::sandbox_policy::{SandboxMode, SandboxPolicy};
+use crate::exec::confine::policy::{SandboxMode, SandboxPolicy};
+use crate::exec::confine::{Enforcement, RUNTIME_FOLDERS, SandboxGap, named_sockets};
 
 /// What a worker has covered.
 #[derive(Debug, Default)]
-pub(super) struct Covered {
+pub(in crate::exec) struct Covered {
     /// What is hidden or protected.
     paths: BTreeMap<PathBuf, Identity>,
     /// The sockets of other programs; none where the system's rules hold for later ones, too.
@@ -45,7 +45,7 @@ fn identity(path: &Path) -> Identity {
 
 impl Covered {
     /// Returns what is there to be covered by this policy.
-    pub(super) fn by(policy: &SandboxPolicy) -> Self {
+    pub(in crate::exec) fn by(policy: &SandboxPolicy) -> Self {
         if policy.mode == SandboxMode::Off {
             return Self::default();
         }
@@ -60,14 +60,14 @@ impl Covered {
     }
 
     /// Leaves the sockets to the system's rules where these hold, and where nothing covers any.
-    pub(super) fn limited_to(&mut self, enforced: &Enforcement) {
+    pub(in crate::exec) fn limited_to(&mut self, enforced: &Enforcement) {
         if !enforced.gaps.contains(&SandboxGap::LaterSockets) {
             self.sockets = None;
         }
     }
 
     /// Returns whether something is there by now that is not covered.
-    pub(super) fn is_outdated(&self) -> bool {
+    pub(in crate::exec) fn is_outdated(&self) -> bool {
         let is_new = |(path, before): (&PathBuf, &Identity)| {
             let now = identity(path);
             now != *before && now != Identity::default()

@@ -10,14 +10,14 @@ use std::time::{Duration, SystemTime};
 
 use rustix::process::geteuid;
 
-use super::sandbox_policy::{SandboxPolicy, TempOwner};
+use super::policy::{SandboxPolicy, TempOwner};
 
 /// Makes the folder, if that is for the supervisors to do.
 ///
 /// # Errors
 ///
 /// Fails when the system refuses it, and when something is there that is not ours.
-pub(super) fn create(policy: &SandboxPolicy) -> io::Result<()> {
+pub(in crate::exec) fn create(policy: &SandboxPolicy) -> io::Result<()> {
     if policy.temp_owner == TempOwner::Caller {
         return Ok(());
     }
@@ -72,7 +72,7 @@ pub fn remove_abandoned(around: &Path, prefix: &str) {
 
 /// What an engine leaves behind that was killed.
 #[cfg(target_os = "linux")]
-pub(super) struct TempCleanup(Option<TempFolderHandle>);
+pub(in crate::exec) struct TempCleanup(Option<TempFolderHandle>);
 
 #[cfg(target_os = "linux")]
 struct TempFolderHandle {
@@ -84,7 +84,7 @@ struct TempFolderHandle {
 #[cfg(target_os = "linux")]
 impl TempCleanup {
     /// Returns what is to be cleared away some day; to be called before there are other mounts.
-    pub(super) fn open(policy: &SandboxPolicy) -> Self {
+    pub(in crate::exec) fn open(policy: &SandboxPolicy) -> Self {
         let path = match policy.temp_owner {
             TempOwner::Caller => None,
             TempOwner::Supervisors => policy.temp.canonicalize().ok(),
@@ -97,7 +97,7 @@ impl TempCleanup {
     }
 
     /// Clears it away. Of several supervisors each tries, so the last one finds nobody who still writes there.
-    pub(super) fn run(self) {
+    pub(in crate::exec) fn run(self) {
         let Some(TempFolderHandle { around, path }) = self.0 else { return };
         // In a namespace of ours it may be mounted at itself.
         let _ = rustix::mount::unmount(&path, rustix::mount::UnmountFlags::DETACH);

@@ -12,22 +12,22 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use uuid::Uuid;
 
-use super::absent_paths::AbsentPaths;
-use super::command::ExecError;
-use super::confine::{Enforcement, SandboxLevel};
-#[cfg(target_os = "linux")]
-use super::covered::Covered;
-use super::egress::EgressProxy;
 use super::helper;
 use super::process_tree::ProcessTree;
 use super::protocol::{ReceivedMessage, SupervisorCommand, SupervisorLink, SupervisorReport};
-use super::sandbox_policy::SandboxPolicy;
-use super::snapshot::ProtectedPaths;
 use super::supervise::{CommandStart, serve};
-use super::temp_folder;
+use crate::exec::command::ExecError;
+use crate::exec::confine::policy::SandboxPolicy;
+use crate::exec::confine::temp_folder;
+use crate::exec::confine::{Enforcement, SandboxLevel};
+use crate::exec::egress::EgressProxy;
+use crate::exec::protected::absent_paths::AbsentPaths;
+#[cfg(target_os = "linux")]
+use crate::exec::protected::covered::Covered;
+use crate::exec::protected::snapshot::ProtectedPaths;
 
 /// What workers are made of.
-pub(super) enum WorkerBackend {
+pub(in crate::exec) enum WorkerBackend {
     /// A program that hands control to [`helper::main`].
     Process(PathBuf),
     /// A thread of this process.
@@ -35,7 +35,7 @@ pub(super) enum WorkerBackend {
 }
 
 /// A worker that has told how it confines commands.
-pub(super) struct SupervisorWorker {
+pub(in crate::exec) struct SupervisorWorker {
     pub link: SupervisorLink,
     pub enforced: Enforcement,
     /// The proxy of its commands, with a list of hosts.
@@ -62,7 +62,7 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(6);
 
 impl SupervisorWorker {
     /// Starts a worker.
-    pub(super) fn start(
+    pub(in crate::exec) fn start(
         means: &WorkerBackend,
         policy: &SandboxPolicy,
         env: &[(OsString, OsString)],
@@ -211,7 +211,7 @@ impl SupervisorWorker {
     }
 
     /// Returns whether the worker is still there, and still protects what is to be protected.
-    pub(super) fn is_usable(&mut self) -> bool {
+    pub(in crate::exec) fn is_usable(&mut self) -> bool {
         if self.absent.is_outdated() {
             // Somebody else has made it, and from now on it can be made read-only.
             return false;
@@ -228,7 +228,7 @@ impl SupervisorWorker {
 
 /// Returns whether there are too many processes or threads, or too little memory, at the moment. What fails for that says
 /// nothing about what the system can do.
-pub(super) fn is_shortage(error: &io::Error) -> bool {
+pub(in crate::exec) fn is_shortage(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory)
 }
 

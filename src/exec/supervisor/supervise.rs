@@ -13,12 +13,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, waitpid};
 
-use super::absent_paths::AbsentPaths;
 use super::process_tree::{KilledTree, ProcessTree};
 use super::protocol::{
     CommandReport, CommandTimeouts, ProcessStatus, StopCause, SupervisorCommand, SupervisorLink,
 };
-use super::snapshot::{PathSnapshot, ProtectedPaths};
+use crate::exec::protected::absent_paths::AbsentPaths;
+use crate::exec::protected::snapshot::{PathSnapshot, ProtectedPaths};
 
 /// How long something may take to die of the last signal.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -215,7 +215,7 @@ impl SupervisedCommand<'_> {
 }
 
 /// Returns a length of time as the system wants it; none, which is for ever, where it is too long.
-pub(super) fn timespec(duration: Duration) -> Option<Timespec> {
+pub(in crate::exec) fn timespec(duration: Duration) -> Option<Timespec> {
     Timespec::try_from(duration).ok()
 }
 
@@ -230,7 +230,7 @@ fn open_pidfd(_: Pid) -> Option<OwnedFd> {
 }
 
 /// Answers one request after the other, until the engine is gone.
-pub(super) fn serve(
+pub(in crate::exec) fn serve(
     link: &SupervisorLink,
     tree: ProcessTree,
     absent: &AbsentPaths,
@@ -276,7 +276,7 @@ pub(super) fn serve(
 }
 
 /// A command that is to be started.
-pub(super) struct CommandStart {
+pub(in crate::exec) struct CommandStart {
     pub words: super::protocol::CommandWords,
     pub stdin: OwnedFd,
     pub stdout: OwnedFd,
@@ -285,12 +285,12 @@ pub(super) struct CommandStart {
 
 impl CommandStart {
     /// Starts the command as the leader of a process group, in the environment of this process.
-    pub(super) fn spawn(self) -> io::Result<Pid> {
+    pub(in crate::exec) fn spawn(self) -> io::Result<Pid> {
         self.start(|_| {})
     }
 
     /// Starts the command as the leader of a process group, in another environment.
-    pub(super) fn spawn_with(self, env: &[(OsString, OsString)]) -> io::Result<Pid> {
+    pub(in crate::exec) fn spawn_with(self, env: &[(OsString, OsString)]) -> io::Result<Pid> {
         self.start(|command| {
             command.env_clear().envs(env.iter().map(|(name, value)| (name, value)));
         })
@@ -298,7 +298,7 @@ impl CommandStart {
 
     /// Starts the command as the leader of a process group, in the environment of this process and these variables.
     #[cfg(target_os = "linux")]
-    pub(super) fn spawn_adding(self, env: &[(OsString, OsString)]) -> io::Result<Pid> {
+    pub(in crate::exec) fn spawn_adding(self, env: &[(OsString, OsString)]) -> io::Result<Pid> {
         self.start(|command| {
             command.envs(env.iter().map(|(name, value)| (name, value)));
         })

@@ -11,7 +11,7 @@ use super::protocol::ProcessStatus;
 
 /// How the processes that a command has started are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ProcessTree {
+pub(in crate::exec) enum ProcessTree {
     /// By their process group alone; who leaves it is not found.
     Group,
     /// As children: who loses its parent becomes ours.
@@ -24,7 +24,7 @@ pub(super) enum ProcessTree {
 
 /// What was found when a tree was felled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct KilledTree {
+pub(in crate::exec) struct KilledTree {
     /// Processes that were killed, the command itself not counted.
     pub strays: u32,
     /// The status of the command, if it had not been collected before.
@@ -35,7 +35,7 @@ pub(super) struct KilledTree {
 
 impl ProcessTree {
     /// Returns whether anything is left besides a command that has been collected.
-    pub(super) fn has_remaining(self, leader: Pid) -> bool {
+    pub(in crate::exec) fn has_remaining(self, leader: Pid) -> bool {
         match self {
             Self::Group => test_kill_process_group(leader).is_ok(),
             // What has ended meanwhile is collected on the way.
@@ -51,7 +51,7 @@ impl ProcessTree {
     }
 
     /// Returns how much memory of their own the processes of the command use, in bytes; 0 where that cannot be told.
-    pub(super) fn memory(self) -> u64 {
+    pub(in crate::exec) fn memory(self) -> u64 {
         match self {
             Self::Group => 0,
             #[cfg(target_os = "linux")]
@@ -60,13 +60,13 @@ impl ProcessTree {
     }
 
     /// Sends a signal to the group of the command.
-    pub(super) fn signal(leader: Pid, signal: Signal) {
+    pub(in crate::exec) fn signal(leader: Pid, signal: Signal) {
         // It may be gone already.
         let _ = kill_process_group(leader, signal);
     }
 
     /// Kills everything that is left, and collects it.
-    pub(super) fn kill_all(self, leader: Pid, patience: Duration) -> KilledTree {
+    pub(in crate::exec) fn kill_all(self, leader: Pid, patience: Duration) -> KilledTree {
         let until = Instant::now() + patience;
         let mut felled = KilledTree::default();
         let mut pause = Duration::from_micros(50);
@@ -140,7 +140,7 @@ impl ProcessTree {
 
 impl ProcessStatus {
     /// Returns how a process ended; none when it has only been stopped.
-    pub(super) fn from_wait_status(status: rustix::process::WaitStatus) -> Option<Self> {
+    pub(in crate::exec) fn from_wait_status(status: rustix::process::WaitStatus) -> Option<Self> {
         status
             .exit_status()
             .map(Self::Exited)

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::confine::SandboxLevel;
-use super::egress::AllowedHosts;
-use super::package_caches::PackageCaches;
+use super::SandboxLevel;
+use crate::exec::egress::AllowedHosts;
+use crate::exec::package_caches::PackageCaches;
 
 /// How commands are confined.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

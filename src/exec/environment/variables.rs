@@ -77,13 +77,13 @@ pub fn is_secret_variable(name: &str) -> bool {
 }
 
 /// Returns whether a variable of this name is passed on to commands.
-pub(super) fn is_passed_variable(name: &str) -> bool {
+pub(in crate::exec) fn is_passed_variable(name: &str) -> bool {
     matches_wildcard(PASSED_VARIABLES, name) && !is_secret_variable(name)
 }
 
 /// Returns the value with which a variable is passed on, without what a password is needed for; `None` if it would say
 /// nothing without.
-pub(super) fn passed_value<'a>(name: &str, value: &'a str) -> Option<Cow<'a, str>> {
+pub(in crate::exec) fn passed_value<'a>(name: &str, value: &'a str) -> Option<Cow<'a, str>> {
     let upper = name.to_uppercase();
     if upper.ends_with("_PROXY") {
         return Some(strip_users(value));

@@ -9,11 +9,11 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use super::sandbox_policy::{SandboxMode, SandboxPolicy};
+use crate::exec::confine::policy::{SandboxMode, SandboxPolicy};
 
 /// Protected paths that were not there when somebody looked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct AbsentPaths(Vec<PathBuf>);
+pub(in crate::exec) struct AbsentPaths(Vec<PathBuf>);
 
 /// What is added to the name of something that is set aside.
 const DENIED_SUFFIX: &str = ".denied";
@@ -21,7 +21,7 @@ const DENIED_SUFFIX: &str = ".denied";
 impl AbsentPaths {
     /// Returns the protected paths of a policy that are not there. What lies in a repository that is not there either
     /// will be the command's own: whoever makes a repository makes its hooks.
-    pub(super) fn new(policy: &SandboxPolicy) -> Self {
+    pub(in crate::exec) fn new(policy: &SandboxPolicy) -> Self {
         if policy.mode == SandboxMode::Off {
             return Self::default();
         }
@@ -34,12 +34,12 @@ impl AbsentPaths {
     }
 
     /// Returns whether one of them is there by now.
-    pub(super) fn is_outdated(&self) -> bool {
+    pub(in crate::exec) fn is_outdated(&self) -> bool {
         self.0.iter().any(|path| exists(path))
     }
 
     /// Renames those of them that are there. Returns which these are; what cannot even be renamed is among them.
-    pub(super) fn rename_created(&self) -> Vec<PathBuf> {
+    pub(in crate::exec) fn rename_created(&self) -> Vec<PathBuf> {
         let found: Vec<_> = self.0.iter().filter(|path| exists(path)).cloned().collect();
         for path in &found {
             if rename_denied(path).is_err()

@@ -17,16 +17,16 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::confine::{Enforcement, SandboxLevel};
-use super::sandbox_policy::SandboxPolicy;
+use crate::exec::confine::policy::SandboxPolicy;
+use crate::exec::confine::{Enforcement, SandboxLevel};
 
 /// One end of the connection.
 #[derive(Debug)]
-pub(super) struct SupervisorLink(UnixStream);
+pub(in crate::exec) struct SupervisorLink(UnixStream);
 
 /// What the engine asks for.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-pub(super) enum SupervisorCommand {
+pub(in crate::exec) enum SupervisorCommand {
     /// How to confine what will be started. The first message, once.
     Confine {
         /// What is wanted.
@@ -44,7 +44,7 @@ pub(super) enum SupervisorCommand {
 
 /// What the supervisor answers.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-pub(super) enum SupervisorReport {
+pub(in crate::exec) enum SupervisorReport {
     /// It is ready, and this is how commands are confined.
     Ready(Enforcement),
     /// The level cannot be had; another supervisor may try the next lower one.
@@ -75,7 +75,7 @@ pub(super) enum SupervisorReport {
 
 /// Why a command could not be started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct StartFailure {
+pub(in crate::exec) struct StartFailure {
     /// What the system said.
     pub errno: Option<i32>,
     /// The same, for people.
@@ -86,7 +86,7 @@ pub(super) struct StartFailure {
 
 /// How long the phases of a command's end may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct CommandTimeouts {
+pub(in crate::exec) struct CommandTimeouts {
     /// From its start to the first signal.
     pub timeout: Option<Duration>,
     /// From the first signal to the last.
@@ -97,7 +97,7 @@ pub(super) struct CommandTimeouts {
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct CommandReport {
+pub(in crate::exec) struct CommandReport {
     /// Why it was stopped, if it was.
     pub stopped: Option<StopCause>,
     /// Its status; none when it could not even be killed.
@@ -108,7 +108,7 @@ pub(super) struct CommandReport {
 
 /// Why a command was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum StopCause {
+pub(in crate::exec) enum StopCause {
     /// Its time was over.
     TimedOut,
     /// Nobody waits for it any more.
@@ -119,7 +119,7 @@ pub(super) enum StopCause {
 
 /// The status of a process that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum ProcessStatus {
+pub(in crate::exec) enum ProcessStatus {
     /// It exited with this code.
     Exited(i32),
     /// A signal ended it.
@@ -128,7 +128,7 @@ pub(super) enum ProcessStatus {
 
 /// The words of a command: none of them can contain a NUL byte, which therefore stands between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct CommandWords {
+pub(in crate::exec) struct CommandWords {
     /// Where it runs.
     pub cwd: PathBuf,
     /// What is added to its environment.
@@ -138,7 +138,7 @@ pub(super) struct CommandWords {
 }
 
 /// A message with what travels beside it.
-pub(super) struct ReceivedMessage<T> {
+pub(in crate::exec) struct ReceivedMessage<T> {
     pub message: T,
     pub payload: Vec<u8>,
     pub files: Vec<OwnedFd>,
@@ -152,28 +152,28 @@ const MAX_FILES: usize = 3;
 
 impl SupervisorLink {
     /// Returns the two ends of a new connection.
-    pub(super) fn pair() -> io::Result<(Self, Self)> {
+    pub(in crate::exec) fn pair() -> io::Result<(Self, Self)> {
         UnixStream::pair().map(|(a, b)| (Self(a), Self(b)))
     }
 
     /// Takes a socket for a link.
-    pub(super) fn from_socket(socket: OwnedFd) -> Self {
+    pub(in crate::exec) fn from_socket(socket: OwnedFd) -> Self {
         Self(socket.into())
     }
 
     /// Returns the socket.
-    pub(super) fn into_socket(self) -> OwnedFd {
+    pub(in crate::exec) fn into_socket(self) -> OwnedFd {
         self.0.into()
     }
 
     /// Returns another handle of the same end.
-    pub(super) fn try_clone(&self) -> io::Result<Self> {
+    pub(in crate::exec) fn try_clone(&self) -> io::Result<Self> {
         self.0.try_clone().map(Self)
     }
 
     /// Returns whether the other end is gone altogether, and not only silent for ever.
     #[cfg(target_os = "linux")]
-    pub(super) fn is_disconnected(&self) -> bool {
+    pub(in crate::exec) fn is_disconnected(&self) -> bool {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
         let mut fds = [PollFd::new(&self.0, PollFlags::empty())];
@@ -182,7 +182,7 @@ impl SupervisorLink {
     }
 
     /// Sends a message, with a payload and open files.
-    pub(super) fn send(
+    pub(in crate::exec) fn send(
         &self,
         message: &impl Serialize,
         payload: &[u8],
@@ -207,7 +207,9 @@ impl SupervisorLink {
     }
 
     /// Waits for a message; none when the other end is gone.
-    pub(super) fn receive<T: DeserializeOwned>(&self) -> io::Result<Option<ReceivedMessage<T>>> {
+    pub(in crate::exec) fn receive<T: DeserializeOwned>(
+        &self,
+    ) -> io::Result<Option<ReceivedMessage<T>>> {
         let mut head = [0; 8];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FILES))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -279,7 +281,7 @@ impl CommandWords {
     /// # Errors
     ///
     /// Fails when one of them contains a NUL byte.
-    pub(super) fn encode(&self) -> io::Result<Vec<u8>> {
+    pub(in crate::exec) fn encode(&self) -> io::Result<Vec<u8>> {
         let count = self.env.len().to_string();
         let env = self.env.iter().flat_map(|(name, value)| [name.as_os_str(), value.as_os_str()]);
         let words = [OsStr::new(&count), self.cwd.as_os_str()]
@@ -301,7 +303,7 @@ impl CommandWords {
     }
 
     /// Reads the words that [`encode`](Self::encode) wrote; none when they are something else.
-    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+    pub(in crate::exec) fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.strip_suffix(&[0])?;
         let mut words =
             bytes.split(|byte| *byte == 0).map(|word| OsString::from_vec(word.to_vec()));

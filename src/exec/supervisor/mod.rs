@@ -3,8 +3,18 @@
 //! Starting a supervisor costs more than starting a command, and confining it still more; so it is done once, and a
 //! supervisor takes the next command when one has ended. Nothing of a command survives it, hence nothing is handed on.
 
+#[cfg(target_os = "linux")]
+mod children;
+pub mod helper;
+pub(super) mod process;
+pub(super) mod process_tree;
+pub(super) mod protocol;
+pub(super) mod supervise;
+pub(super) mod worker;
+
 use std::ffi::OsString;
-use std::io::{self, Read};
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -15,19 +25,18 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::anonymous_file;
-use super::capture::OutputCapture;
-use super::command::{CommandEnd, CommandInput, CommandOutcome, CommandSpec, ExecError};
-use super::confine::{Enforcement, SandboxLevel};
-use super::egress::EgressProxy;
-use super::protocol::{
+use self::protocol::{
     CommandReport, CommandTimeouts, ReceivedMessage, StartFailure, SupervisorCommand,
     SupervisorReport,
 };
+use self::supervise::timespec;
+use self::worker::{SupervisorWorker, WorkerBackend};
+use super::capture::OutputCapture;
+use super::command::{CommandEnd, CommandInput, CommandOutcome, CommandSpec, ExecError};
+use super::confine::policy::SandboxPolicy;
+use super::confine::{Enforcement, SandboxLevel};
+use super::egress::EgressProxy;
 use super::repository::RepositoryGuard;
-use super::sandbox_policy::SandboxPolicy;
-use super::supervise::timespec;
-use super::worker::{SupervisorWorker, WorkerBackend};
 use crate::port::CancellationToken;
 
 /// Runs commands, each in a tree of its own of which nothing survives. Clones share their workers.
@@ -60,7 +69,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(8);
 
 impl Supervisor {
     /// Returns a supervisor that runs in processes made of this very program, which has to hand control to
-    /// [`helper::main`](super::helper::main) when it is started as one. Commands get this environment and no other.
+    /// [`helper::main`](crate::exec::supervisor::helper::main) when it is started as one. Commands get this environment and no other.
     pub fn new(policy: SandboxPolicy, env: Vec<(OsString, OsString)>) -> Self {
         // The running program, even when its file has been replaced meanwhile.
         let program = if cfg!(target_os = "linux") {
@@ -367,11 +376,22 @@ pub(super) fn create_pipe() -> Result<(io::PipeReader, io::PipeWriter), ExecErro
     })
 }
 
-/// Returns the standard input of a command. It is a file, so that nobody waits for a command that does not read.
+/// Returns an unnamed file with this content, positioned at its start.
+pub(super) fn anonymous_file(content: &[u8]) -> io::Result<File> {
+    #[cfg(target_os = "linux")]
+    let mut file = File::from(rustix::fs::memfd_create("input", rustix::fs::MemfdFlags::CLOEXEC)?);
+    #[cfg(not(target_os = "linux"))]
+    let mut file = tempfile::tempfile()?;
+    file.write_all(content)?;
+    file.rewind()?;
+    Ok(file)
+}
+
+/// Returns the standard input of a command: a file, so that a command that does not read it blocks no writer.
 fn open_input(input: &CommandInput) -> Result<OwnedFd, ExecError> {
     let file = match input {
-        CommandInput::Empty => std::fs::File::open("/dev/null"),
-        CommandInput::Bytes(bytes) => anonymous_file::create(bytes),
+        CommandInput::Empty => File::open("/dev/null"),
+        CommandInput::Bytes(bytes) => anonymous_file(bytes),
     };
     file.map(OwnedFd::from).map_err(ExecError::Supervisor)
 }
