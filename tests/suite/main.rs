@@ -21,3 +21,4 @@ mod support;
 mod tools;
 mod view;
 mod wires;
+mod words;
