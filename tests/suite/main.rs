@@ -22,3 +22,4 @@ mod support;
 mod tools;
 mod view;
 mod wires;
+mod words;
