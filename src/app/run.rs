@@ -29,9 +29,9 @@ use crate::machine::{Machine, RunOutcome, RunStatus, State};
 use crate::mcp::McpServers;
 use crate::model::{Digest, RunRules};
 use crate::net::Secrets;
+use crate::policy::Confirmer;
 use crate::port::{AnswerChecks, CancellationToken, HookPoint, Toolbox};
 use crate::runner::{Driver, Executor, Ports, RequestContext};
-use crate::policy::Confirmer;
 use crate::tools::{PlannedCall, SharedQuota, ToolRegistry};
 use crate::view::{CostSource, Reporter, RunInfo};
 
