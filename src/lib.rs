@@ -24,7 +24,7 @@
 //! ```
 //!
 //! `examples/` has complete programs: a custom tool, a custom model, an observer, resuming a session, and the machine
-//! driven by hand.
+//! without a driver.
 //!
 //! # What is stable
 //!
@@ -48,10 +48,12 @@
 //! | layer | modules | what |
 //! |---|---|---|
 //! | bin | `cli` | arguments, terminal, errors with hints, exit codes |
-//! | 7 | `workflow` | runs made of runs: a plan first, an evaluation after; scenarios |
-//! | 6 | `app` | composition: the only module that knows every adapter; the façade |
-//! | 5 | `runner` | the driver, which turns effects into calls of ports; executors |
-//! | 4 | `llm`, `tools`, `mcp`, `hooks`, `journal`, `view`, `config` | adapters |
+//! | 9 | `workflow` | runs made of runs: a plan first, an evaluation after; scenarios |
+//! | 8 | `app` | composition: the only module that knows every adapter; the façade |
+//! | 7 | `runner` | the driver, which turns effects into calls of ports; executors |
+//! | 6 | `llm`, `mcp`, `hooks`, `journal`, `view`, `config` | adapters |
+//! | 5 | `tools` | the built-in tools and the registry that runs them |
+//! | 4 | `policy` | rules, guardrails and modes: whether a call may run |
 //! | 3 | `net`, `exec`, `workspace` | HTTP and SSE; supervised processes; confined paths |
 //! | 2 | [`port`] | traits and their errors: model, tools, journal, observer, clock, cancellation |
 //! | 1 | [`machine`] | pure: one file for each state, events, effects, deadlines, the statechart |
@@ -90,6 +92,9 @@ pub mod model;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod net;
+#[cfg(feature = "cli")]
+#[doc(hidden)]
+pub mod policy;
 #[cfg(feature = "runner")]
 pub mod port;
 #[cfg(feature = "runner")]

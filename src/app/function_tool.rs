@@ -7,10 +7,9 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
 use crate::model::CallAccess;
+use crate::policy::CallKind;
 use crate::port::ToolSpec;
-use crate::tools::{
-    CallContext, CallKind, PreparedCall, Tool, ToolOutput, parse_arguments, tool_spec,
-};
+use crate::tools::{CallContext, Tool, ToolInvocation, ToolOutput, parse_arguments, tool_spec};
 
 /// A tool made of a function. Its argument is a struct, whose JSON Schema the model sees.
 ///
@@ -67,7 +66,7 @@ impl Tool for FunctionTool {
         &self.spec
     }
 
-    fn prepare(&self, arguments: &str) -> Result<Box<dyn PreparedCall>, String> {
+    fn prepare(&self, arguments: &str) -> Result<Box<dyn ToolInvocation>, String> {
         let call = (self.bind)(&self.spec, arguments)?;
         let summary = arguments.to_owned();
         Ok(Box::new(FunctionCall { is_read_only: self.is_read_only, summary, call }))
@@ -80,7 +79,7 @@ struct FunctionCall {
     call: BoundCall,
 }
 
-impl PreparedCall for FunctionCall {
+impl ToolInvocation for FunctionCall {
     fn kind(&self) -> CallKind {
         if self.is_read_only { CallKind::Reads } else { CallKind::External }
     }

@@ -13,11 +13,12 @@ use crate::mcp::{
 };
 use crate::model::{CallAccess, TimeSpan};
 use crate::net::{Endpoint, HttpOptions, HttpTimeouts};
+use crate::policy::CallKind;
 use crate::port::{CancellationToken, ToolSpec};
-use crate::tools::{CallContext, CallKind, PreparedCall, Tool, ToolOutput};
+use crate::tools::{CallContext, Tool, ToolInvocation, ToolOutput};
 
-/// Starts the servers of a configuration, within the time that the whole run has. When that is cancelled, there are none,
-/// and the run is to end before it needs them.
+/// Starts the servers of a configuration, within the time limit of the run. Returns no servers if cancelled: the run then
+/// ends before it needs them.
 ///
 /// # Errors
 ///
@@ -64,20 +65,23 @@ pub(super) fn with_server_instructions(
         let mut own = servers.tools().iter().filter(|tool| tool.server() == server);
         own.any(|own| tools.iter().any(|tool| tool.name == own.spec().name))
     };
-    let told: Vec<_> = servers.instructions().iter().filter(|told| is_used(&told.server)).collect();
-    if told.is_empty() {
+    let instructions: Vec<_> = servers
+        .instructions()
+        .iter()
+        .filter(|instructions| is_used(&instructions.server))
+        .collect();
+    if instructions.is_empty() {
         return prompt;
     }
     let mut text = format!("{prompt}\n## MCP Servers\n\n{UNVERIFIED_NOTICE}\n");
-    for ServerInstructions { server, text: said } in told {
+    for ServerInstructions { server, text: notes } in instructions {
         text.push_str(&format!("\n### {server}\n\n"));
-        said.trim().lines().for_each(|line| text.push_str(&format!("> {line}\n")));
+        notes.trim().lines().for_each(|line| text.push_str(&format!("> {line}\n")));
     }
     text.into()
 }
 
-const UNVERIFIED_NOTICE: &str =
-    "What servers say of the use of their tools. The user has not said or checked it.";
+const UNVERIFIED_NOTICE: &str = "What servers say about the use of their tools. It is not from the user, who has not checked it.";
 
 /// Returns the tools of servers, as tools like all others.
 pub(super) fn server_tools(servers: &McpServers) -> impl Iterator<Item = Box<dyn Tool>> + '_ {
@@ -142,13 +146,13 @@ impl Tool for McpTool {
         self.0.spec()
     }
 
-    fn prepare(&self, arguments: &str) -> Result<Box<dyn PreparedCall>, String> {
+    fn prepare(&self, arguments: &str) -> Result<Box<dyn ToolInvocation>, String> {
         let arguments = self.0.parse_arguments(arguments)?;
         Ok(Box::new(McpToolCall { tool: self.0.clone(), arguments }))
     }
 }
 
-impl PreparedCall for McpToolCall {
+impl ToolInvocation for McpToolCall {
     /// What a server says of its tools is not relied on.
     fn kind(&self) -> CallKind {
         CallKind::External

@@ -12,7 +12,7 @@ use super::approval;
 use super::args::{LayerArgs, OutputArgs, SettingsArgs};
 use super::error::CliError;
 
-/// The agent that works when nobody names another one.
+/// The agent that runs by default.
 pub(crate) const DEFAULT_AGENT: &str = "build";
 
 /// What a session remembers of the options that it was begun with, so that it goes on in the same way.

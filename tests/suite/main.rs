@@ -23,3 +23,4 @@ mod support;
 mod tools;
 mod view;
 mod wires;
+mod words;

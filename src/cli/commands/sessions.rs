@@ -19,7 +19,7 @@ use crate::cli::error::CliError;
 use crate::cli::session_lookup::SessionLookup;
 use crate::cli::{damage, output};
 
-/// Sessions that are listed, and messages that are found, when nobody says how many.
+/// Sessions that are listed, and messages that are found, by default.
 const DEFAULT_LIMIT: usize = 50;
 
 pub(crate) fn run(args: &SessionsArgs, world: &ProcessEnv) -> Result<u8, CliError> {

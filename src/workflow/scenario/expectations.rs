@@ -97,7 +97,7 @@ pub struct ExpectedTool {
     /// How the call ended, as in the events.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
-    /// What the model is told.
+    /// What the model is sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<TextPattern>,
 }
@@ -207,7 +207,7 @@ impl Expectations {
 /// A text that nothing is equal to, so that what is seen takes its place.
 const PLACEHOLDER: &str = "\0";
 
-/// Holds a list against what was seen; what goes beyond the list is told as `beyond` asks for.
+/// Compares a list with what was recorded; items beyond the list are reported as `beyond` asks for.
 fn update_each<E, S>(
     expected: &[E],
     seen: &[S],

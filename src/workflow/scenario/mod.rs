@@ -5,7 +5,7 @@
 //! byte. No key, no network, no file of the user is read.
 //!
 //! ```toml
-//! about = "A command that fails is shown to the model, which mends the file."
+//! about = "A command that fails is shown to the model, which fixes the file."
 //! prompt = "Make the test pass."
 //! mode = "yolo"                     # as --mode; also: agent, dry_run, sets, config, schema, confirm, time
 //! sets = ["limits.max_steps=5"]     # as --set
@@ -28,7 +28,7 @@
 //! nth = 1
 //! steer = "Be quick."
 //!
-//! [expect]                          # the last section of the file; `--update` writes it anew
+//! [expect]                          # the last section of the file; `--update` writes it again
 //! exit_code = 0
 //! output = "Done."
 //! events = ["tool_call_end status=failed", "agent_end"]   # in this order; others may come between
@@ -39,7 +39,8 @@
 //! text = { contains = ["exit code 1"] }
 //! ```
 //!
-//! What is expected is held against what was seen as text, so that a failure is a difference one can read: [`Verdict`].
+//! Expectations are compared with the record of the run as text, so that a failure is a readable difference:
+//! [`ScenarioOutcome`].
 
 mod expectations;
 mod original_files;

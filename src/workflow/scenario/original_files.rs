@@ -95,7 +95,7 @@ impl OriginalFiles {
         }
     }
 
-    /// Returns the files that the session replaced and nobody has changed since; none for those that it removed.
+    /// Returns the files that the session replaced and that have not changed since; `None` for those that it removed.
     pub(super) fn unchanged_since(&self, root: &Path) -> BTreeMap<String, Option<String>> {
         let mut files = BTreeMap::new();
         for (path, (_, after)) in &self.replaced {

@@ -31,7 +31,7 @@ pub struct Scenario {
     pub dry_run: bool,
     /// By which clock it runs.
     pub time: ScenarioClock,
-    /// What the user answers when asked; none when nobody is there.
+    /// The answer to every confirmation; `None` if there is no user.
     pub confirm: Option<ScenarioAnswer>,
     /// Settings, as `--set` takes them.
     pub sets: Vec<String>,
@@ -179,7 +179,7 @@ impl Scenario {
     ///
     /// # Errors
     ///
-    /// Fails when the file can't be read, or is none.
+    /// Fails if the file can't be read, or is not a scenario.
     pub fn load(path: &Path) -> Result<Self, ScenarioError> {
         let text = fs::read_to_string(path).map_err(|error| ScenarioError::Unreadable {
             path: path.to_owned(),
@@ -192,7 +192,7 @@ impl Scenario {
     ///
     /// # Errors
     ///
-    /// Fails when the text is none.
+    /// Fails if the text is not a scenario.
     pub fn parse(path: &Path, text: &str) -> Result<Self, ScenarioError> {
         let wrong =
             |line, cause: String| ScenarioError::Malformed { path: path.to_owned(), line, cause };
@@ -370,7 +370,7 @@ mod tests {
 
     #[test]
     fn other_expectations_leave_the_rest_of_the_file_as_it_is() {
-        let head = "# why\nprompt = 'x' # said\n\n[[turn]]\ntext = 'a'\n";
+        let head = "# why\nprompt = 'x' # note\n\n[[turn]]\ntext = 'a'\n";
         let text = format!("{head}\n[expect]\nexit_code = 7\n");
         let scenario = Scenario::parse(Path::new("s.toml"), &text).unwrap();
         let expect = Expectations { exit_code: Some(0), ..Expectations::default() };

@@ -1,4 +1,4 @@
-//! The stage of a scenario: a throw-away workspace, and hands that work on the spot.
+//! The environment of a scenario: a temporary workspace and a simulated clock.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
@@ -22,9 +22,9 @@ use crate::config::{ConfigSources, load};
 use crate::journal::SessionId;
 use crate::machine::{Deadline, StopReason};
 use crate::model::TimeSpan;
+use crate::policy::{ConfirmationAnswer, ConfirmationRequest, Confirmer};
 use crate::port::{Clock, EffectContext};
 use crate::runner::{DriverInput, Executor, InlineExecutor, Ports, SystemClock, ThreadExecutor};
-use crate::tools::permission::{ConfirmationAnswer, ConfirmationRequest, Confirmer};
 use crate::view::{CostSource, Reporter, RunResult};
 
 /// The session of every scenario, so that what is named after it is always the same.
@@ -148,7 +148,7 @@ fn run_scenario(
 ) -> Result<(FinishedRun, RunResult), AppError> {
     let store = open_store(&setup.config, &setup.env)?;
     let session: SessionId = SESSION_ID.parse()?;
-    let order = RunRequest {
+    let request = RunRequest {
         task: Some(scenario.prompt.as_str().into()),
         target: SessionTarget::New(store, Some(session)),
         options: Value::Null,
@@ -185,13 +185,13 @@ fn run_scenario(
             ..ports
         }),
     };
-    let ended = setup.run_in(environment, order, io)?;
+    let ended = setup.run_in(environment, request, io)?;
     let broken = "the run left no result";
     let result = reporter.results(StopReason::InternalError, broken).pop();
     Ok((ended, result.unwrap_or_else(|| RunResult::not_started(broken))))
 }
 
-/// Works on the spot, and hears of signals between two events.
+/// An inline executor with inputs from outside, between two events.
 struct InterruptibleExecutor {
     inline: InlineExecutor,
     pending: PendingInputs,
@@ -289,20 +289,20 @@ fn read_files(folder: &Path) -> io::Result<BTreeMap<String, String>> {
 impl RecordedRun {
     /// Gives folders that are other ones each time always the same name.
     fn replace_paths(&mut self, folders: &[(&str, &str)]) {
-        let mend = |text: &mut String| {
+        let replace = |text: &mut String| {
             for (folder, name) in folders {
                 if text.contains(folder) {
                     *text = text.replace(folder, name);
                 }
             }
         };
-        [&mut self.output, &mut self.error].into_iter().for_each(mend);
-        self.planned.iter_mut().for_each(mend);
-        self.tools.iter_mut().for_each(|tool| mend(&mut tool.text));
+        [&mut self.output, &mut self.error].into_iter().for_each(replace);
+        self.planned.iter_mut().for_each(replace);
+        self.tools.iter_mut().for_each(|tool| replace(&mut tool.text));
         for request in &mut self.requests {
-            mend(&mut request.system);
-            request.new.iter_mut().for_each(mend);
+            replace(&mut request.system);
+            request.new.iter_mut().for_each(replace);
         }
-        self.files.values_mut().for_each(mend);
+        self.files.values_mut().for_each(replace);
     }
 }
