@@ -14,10 +14,10 @@ use crate::runner;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunDeadline(Option<Instant>);
 
-/// How long hooks may still take when the time of their run is over.
+/// How much longer than the time limit of the run its hooks may take.
 const HOOK_OVERTIME: Duration = Duration::from_millis(500);
 
-/// How long their commands may then take to end. What has not ended is killed when this process is gone.
+/// How long their commands may then take to end. The supervisor kills the rest when this process ends.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(200);
 
 impl RunDeadline {
@@ -76,7 +76,7 @@ pub(super) fn start_end_hooks(
         log::warn!("the hooks at the end of the run were not started: {error}");
         return None;
     }
-    // What has ended the run was meant for the run.
+    // A signal that ended the run does not end the hooks.
     let is_new = !interrupt.is_cancelled();
     let cancelled = cancel.clone();
     let registration = is_new.then(|| interrupt.on_cancel(move || cancelled.cancel()));

@@ -60,7 +60,7 @@ pub enum AppError {
     /// The schema of the answer is invalid.
     #[error("the schema of the answer {0}")]
     InvalidSchema(String),
-    /// The session cannot be stored, or gone on with.
+    /// The session can't be stored or resumed.
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// Commands cannot be run as configured.

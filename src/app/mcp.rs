@@ -111,7 +111,7 @@ pub(super) fn server_spec(
                 let token = token.ok_or_else(|| wrong(format!("{name}, its token, is not set")))?;
                 headers.push(("Authorization".to_owned(), format!("Bearer {token}")));
             }
-            // Whether it may be unencrypted was asked when the configuration was read.
+            // The configuration has checked already whether it may be unencrypted.
             let endpoint = Endpoint::parse(url.as_str(), true);
             let endpoint = endpoint.map_err(|error| wrong(error.to_string()))?;
             let env = |name: &str| world.variable(name).map(str::to_owned);
@@ -153,7 +153,7 @@ impl Tool for McpTool {
 }
 
 impl ToolInvocation for McpToolCall {
-    /// What a server says of its tools is not relied on.
+    /// A server's own description of its tools is not relied on.
     fn kind(&self) -> CallKind {
         CallKind::External
     }

@@ -14,7 +14,7 @@ pub(super) struct QualityGates {
     sandbox: Sandbox,
 }
 
-/// What the model is shown of a gate's output, in bytes of its beginning and its end.
+/// How much of a gate's output the model is shown, in bytes of its beginning and its end.
 const MAX_SHOWN_BYTES: usize = 4 << 10;
 
 impl QualityGates {

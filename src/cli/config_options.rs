@@ -15,7 +15,7 @@ use super::error::CliError;
 /// The agent that runs by default.
 pub(crate) const DEFAULT_AGENT: &str = "build";
 
-/// What a session remembers of the options that it was begun with, so that it goes on in the same way.
+/// The options of a run that are stored in its session, so that a resume uses them too.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SavedOptions {
     /// As `--set` takes them.
@@ -61,7 +61,7 @@ impl OptionCollector {
     }
 }
 
-/// Returns the configuration of a run, and what its session has to remember.
+/// Returns the configuration of a run, and the options to store in its session.
 ///
 /// # Errors
 ///
@@ -100,7 +100,7 @@ pub(crate) fn load_config(
         ..base_sources(world)
     };
     let mut config = load(&sources).map_err(AppError::from)?;
-    // Other commands show what is, and run nothing of it.
+    // Other commands only show the configuration.
     while output.is_some() && !config.changed.is_empty() {
         approval::ask(&config, world)?;
         config = load(&sources).map_err(AppError::from)?;
@@ -166,7 +166,7 @@ fn collect_options(args: &SettingsArgs, output: Option<&OutputArgs>) -> OptionCo
     flags.set("limits.step_timeout", "--step-timeout", text(args.step_timeout));
     flags.set("sandbox.mode", "--sandbox", args.sandbox.map(value_name));
     flags.set("sandbox.network", "--network", args.network.map(value_name));
-    // Who asks for a confinement wants to have it.
+    // A confinement that is asked for is required.
     let required = args.sandbox.is_some_and(|mode| value_name(mode) != "off");
     flags.set("sandbox.required", "--sandbox", required.then(|| "true".to_owned()));
     flags.append("permissions.allow", "--allow", &args.allow);
@@ -185,8 +185,8 @@ fn collect_options(args: &SettingsArgs, output: Option<&OutputArgs>) -> OptionCo
     flags
 }
 
-/// Leaves out what a later setting of the same key replaces; otherwise a session that goes on often would remember the
-/// same again and again. Of a list that adds up everything counts.
+/// Leaves out settings that a later one of the same key replaces, so that they don't accumulate in a session that is
+/// resumed often. Items of cumulative lists all stay.
 fn drop_replaced(sets: Vec<String>) -> Vec<String> {
     let key = |set: &str| set.split('=').next().map(|key| key.trim().to_owned());
     let mut kept: Vec<String> = Vec::new();
@@ -201,18 +201,18 @@ fn drop_replaced(sets: Vec<String>) -> Vec<String> {
     kept
 }
 
-/// Returns how a value is typed.
+/// Returns the spelling of a value.
 fn value_name<T: ValueEnum + Copy>(value: T) -> String {
     value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
 impl SavedOptions {
-    /// Returns whether anything is to be changed.
+    /// Returns whether effects are real.
     pub(crate) fn effect_mode(&self) -> EffectMode {
         if self.dry_run { EffectMode::DryRun } else { EffectMode::Real }
     }
 
-    /// Returns it as a session keeps it.
+    /// Returns the stored form.
     pub(crate) fn to_json(&self) -> Value {
         let Self { sets, agent, config, profile, dry_run, disable_mcp } = self;
         json!({
@@ -225,7 +225,7 @@ impl SavedOptions {
         })
     }
 
-    /// Returns the names of what is remembered.
+    /// Returns the names of the stored options.
     pub(crate) fn names(&self) -> Vec<String> {
         let keys = self.sets.iter().filter_map(|set| set.split('=').next().map(str::to_owned));
         let others = [
@@ -239,7 +239,7 @@ impl SavedOptions {
         keys.chain(others.map(|(name, _)| name.to_owned())).collect()
     }
 
-    /// Returns what a session kept; what it did not keep is not there.
+    /// Reads the stored form; missing options are not set.
     pub(crate) fn from_json(value: &Value) -> Self {
         let text = |key: &str| value[key].as_str().map(str::to_owned);
         let sets = value["sets"].as_array().into_iter().flatten();

@@ -168,7 +168,7 @@ fn from_config_error(error: &ConfigError) -> CliError {
             message.push_str(&format!("\n    | {}\n    | {indent}{mark}", excerpt.line));
         }
     }
-    // Where values come from does not help with a file that can't be read at all.
+    // The origin of values does not help if a file can't be read at all.
     let is_of_a_file = |trouble: &ProblemKind| {
         matches!(trouble, ProblemKind::Unreadable(_) | ProblemKind::Syntax(_))
     };
@@ -186,7 +186,7 @@ fn read_only_hints(session: SessionId, why: &ReadOnlyReason) -> Vec<String> {
     };
     match why {
         ReadOnlyReason::NewerFormat { .. } => vec!["resume it with that release".to_owned()],
-        // Without its first record nothing of it can be read.
+        // Without its first record a journal can't be read.
         ReadOnlyReason::UnknownRecord { seq: 0, .. } | ReadOnlyReason::Damaged { seq: 0, .. } => {
             Vec::new()
         }

@@ -100,7 +100,7 @@ fn with_suggestion(mut error: clap::Error, words: &[String]) -> clap::Error {
     error
 }
 
-/// Returns the JSON that these words ask for, of a command whose output is a run's result; none for text.
+/// Returns the output format that these arguments ask for, of a command whose output is a run's result.
 fn requested_format(words: &[String]) -> Option<OutputFormat> {
     let runs = ["run", "exec", "demo", "resume", "fork"];
     words

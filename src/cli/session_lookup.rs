@@ -81,7 +81,7 @@ impl SessionLookup {
         Ok(session)
     }
 
-    /// Returns where a session works, for people, when that is not this folder. An imported one goes on in this folder.
+    /// Returns a note about the folder of a session if it is not the current one. An imported one resumes in this folder.
     pub(crate) fn other_folder_note(&self, past: &SessionHistory) -> Option<String> {
         let root = &past.setup.workspace.root;
         let is_here = *root == self.folder || past.is_imported_setup();

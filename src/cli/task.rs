@@ -153,7 +153,7 @@ fn unwritten_result_hints(result: &RunResult) -> Vec<String> {
 /// The exit code of a run whose result could not be written.
 const FAILED_EXIT_CODE: u8 = 1;
 
-/// How much longer than its run the output may take.
+/// How much longer than the deadline of the run the output may take.
 const OUTPUT_OVERTIME: Duration = Duration::from_millis(500);
 
 /// Returns how long to wait for the readers of the output.
@@ -239,7 +239,7 @@ fn resume_command(result: &RunResult, config: &Config) -> Option<String> {
     }
     let limits = &config.settings.limits;
     if result.stop_reason == Some(StopReason::Closed(CloseReason::BudgetExceeded)) {
-        // What did not cover a call of the agent would not cover one after `resume` either.
+        // A budget that did not cover a call of the agent would not cover one after `resume` either.
         let is_enough = match result.cost {
             Some(_) => result.costs.by_source.contains_key(&CostSource::Agent),
             // At least one of them was not a closing call.
@@ -312,7 +312,7 @@ fn write_files(
     Ok(())
 }
 
-/// Where a report goes.
+/// The target of a report.
 enum ReportTarget {
     /// Into a file of its own.
     File(PathBuf),

@@ -1,4 +1,4 @@
-//! Asking git about a workspace in such a way that nothing of the workspace runs.
+//! Runs git on a workspace such that no program of the workspace runs.
 //!
 //! A repository's own configuration can name programs: a monitor of the file system, hooks, drivers for differences and
 //! for text, filters, ways to fetch what is missing. The author of the workspace chose them. So git gets an environment
@@ -32,7 +32,7 @@ pub struct GitRef(String);
 )]
 pub struct GitRefError(String);
 
-/// What git is asked about: a repository and the part of it that is the workspace.
+/// A repository, and the part of it that is the workspace.
 pub(super) struct GitRepository<'a> {
     git: &'a Git,
     root: PathBuf,
@@ -41,10 +41,10 @@ pub(super) struct GitRepository<'a> {
     settings: Vec<(String, &'static str)>,
 }
 
-/// How long git may take for one answer.
+/// The time limit of a git command.
 const GIT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What no repository may set.
+/// Settings that no repository may change.
 const SAFE_SETTINGS: [(&str, &str); 5] = [
     ("core.fsmonitor", "false"),
     ("core.hooksPath", "/dev/null"),
@@ -66,7 +66,7 @@ const GIT_ENVIRONMENT: [&str; 9] = [
     "LC_ALL=C",
 ];
 
-/// What a filter of a repository can set.
+/// The settings of a filter.
 const FILTER_KEYS: [&str; 4] = ["clean", "smudge", "process", "required"];
 
 impl Git {

@@ -1,4 +1,4 @@
-//! What the project asks of agents: `AGENTS.md`, the nearest first; `CLAUDE.md`; `.architect.md`.
+//! Instructions of the project for agents: `AGENTS.md`, the nearest first; `CLAUDE.md`; `.architect.md`.
 //!
 //! They lie in the workspace, and in the folders above it up to the top of its repository.
 
@@ -29,7 +29,7 @@ that comes first counts.
 struct InstructionFolder {
     root: WorkspaceRoot,
     folder: RelPath,
-    /// What leads there from the workspace: nothing, `../`, `../../`.
+    /// The path from the workspace: empty, `../`, `../../`.
     prefix: String,
 }
 

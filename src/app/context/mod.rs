@@ -21,7 +21,7 @@ pub use self::git::{Git, GitRef, GitRefError};
 use crate::workspace::index::{IndexResult, IndexSettings, WorkspaceIndex};
 use crate::workspace::{RelPath, WorkspaceRoot};
 
-/// What a system prompt is made of.
+/// The inputs of a system prompt.
 #[derive(Clone, Copy, Debug)]
 pub struct PromptInputs<'a> {
     /// The agent's own prompt.
@@ -30,9 +30,9 @@ pub struct PromptInputs<'a> {
     pub root: &'a WorkspaceRoot,
     /// How the workspace is indexed; without it its structure is left out.
     pub index: Option<&'a IndexSettings>,
-    /// The date, when the model is to know it.
+    /// The date, if the model is to know it.
     pub date: Option<&'a str>,
-    /// What has changed, when the model is to know it.
+    /// What has changed, if the model is to know it.
     pub diff: Option<&'a WorkspaceDiff>,
 }
 

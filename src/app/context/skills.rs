@@ -18,7 +18,7 @@ const MAX_SKILLS: usize = 100;
 /// The most entries of a folder that are looked at.
 const MAX_ENTRIES: usize = 1_000;
 
-/// How much of a file is looked at for its front matter, in bytes.
+/// How much of a file is read for its front matter, in bytes.
 const MAX_FRONT_MATTER_BYTES: usize = 16 * 1024;
 
 /// The longest description, in characters.

@@ -1,4 +1,4 @@
-//! How the project is laid out, as the model reads it.
+//! The structure of the project, for the model.
 
 use std::fmt::Write as _;
 

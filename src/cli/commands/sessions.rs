@@ -95,7 +95,7 @@ fn format_table(rows: &[SessionRow]) -> String {
     text
 }
 
-/// What fits behind an indentation of four columns.
+/// The columns after an indentation of four.
 const INDENTED_WIDTH: usize = 76;
 
 fn short_dollars(cost: MicroUsd) -> String {

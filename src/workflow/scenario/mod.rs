@@ -1,6 +1,6 @@
-//! Scenarios: runs whose model is written down, with what is expected of them.
+//! Scenarios: runs with a scripted model, and expectations of them.
 //!
-//! Everything but the model is real — configuration, tools, confinement, journal — on a throw-away workspace. The work is
+//! Everything but the model is real — configuration, tools, confinement, journal — on a temporary workspace. The work is
 //! done on the spot and time is virtual: a reply that is an hour late takes no time, and two runs are the same to the
 //! byte. No key, no network, no file of the user is read.
 //!

@@ -30,10 +30,10 @@ use crate::view::{CostSource, Reporter, RunResult};
 /// The session of every scenario, so that what is named after it is always the same.
 const SESSION_ID: &str = "01900000-0000-7000-8000-000000000000";
 
-/// What texts call the folder of a scenario.
+/// Stands for the folder of a scenario in recorded texts.
 const FOLDER_PLACEHOLDER: &str = "<folder>";
 
-/// What texts call the folder for temporary files.
+/// Stands for the folder for temporary files.
 const TEMP_PLACEHOLDER: &str = "<temp>";
 
 /// Stands for the private caches of package managers.
@@ -45,7 +45,7 @@ const MAX_FILE_BYTES: u64 = 4 << 20;
 /// Tools that run together by the clock of the machine.
 const MAX_PARALLEL_TOOLS: u32 = 4;
 
-/// Plays a scenario, and returns what was seen.
+/// Plays a scenario, and returns its record.
 pub(super) fn play(scenario: &Scenario, world: &ProcessEnv) -> Result<RecordedRun, AppError> {
     let failed = |error: io::Error| AppError::System {
         what: "make the workspace of the scenario",
@@ -85,7 +85,7 @@ pub(super) fn play(scenario: &Scenario, world: &ProcessEnv) -> Result<RecordedRu
     Ok(seen)
 }
 
-/// Makes the files.
+/// Creates the files.
 fn create_files(scenario: &Scenario, folder: &TempDir) -> io::Result<()> {
     for name in ["workspace", "home"] {
         fs::create_dir(folder.path().join(name))?;
@@ -197,7 +197,7 @@ struct InterruptibleExecutor {
     pending: PendingInputs,
 }
 
-/// What arrives besides the results of work.
+/// Inputs besides the completions of effects.
 #[derive(Clone, Default)]
 struct PendingInputs(Arc<Mutex<VecDeque<DriverInput>>>);
 

@@ -13,7 +13,7 @@ use crate::runner::DriverInput;
 use crate::view::public::PublicEvent;
 use crate::view::{FinishTimeout, OutputError, ReportSink, RunResult};
 
-/// What was seen of a run.
+/// The record of a run.
 pub(super) struct RecordedRun {
     pub(super) result: RunResult,
     pub(super) output: String,
@@ -46,7 +46,7 @@ pub(super) struct RecordedRequest {
     pub(super) new: Vec<String>,
 }
 
-/// What is shared between those who see and those who act.
+/// What the recorders of a run share.
 #[derive(Clone, Default)]
 pub(super) struct SharedRecording(Arc<Mutex<RecordingState>>);
 
@@ -58,7 +58,7 @@ struct RecordingState {
     next_entry: u64,
     steering: Vec<UserMessage>,
     follow_ups: VecDeque<Arc<str>>,
-    /// What is to happen, with how many more events like that have to come before.
+    /// The scheduled actions, each with the number of its events that have to come before.
     scheduled: Vec<(ScheduledAction, u32)>,
 }
 
@@ -92,7 +92,7 @@ impl SharedRecording {
     }
 }
 
-/// Sees the events, and makes happen what is to happen at them.
+/// Records the events, and sends the inputs that are scheduled at them.
 pub(super) struct EventScript {
     pub(super) recording: SharedRecording,
     pub(super) sender: InputSender,

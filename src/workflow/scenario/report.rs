@@ -1,4 +1,4 @@
-//! What became of scenarios, for people and for programs.
+//! The results of scenarios, for people and for programs.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use super::run::ScenarioOutcome;
 pub struct ScenarioResult {
     /// Its file.
     pub path: PathBuf,
-    /// What it shows.
+    /// Its description.
     pub about: Option<String>,
-    /// What became of it.
+    /// Its outcome.
     pub outcome: ScenarioOutcome,
-    /// How long it took by the clock of the machine.
+    /// Its duration by the system's clock.
     pub took: Duration,
 }
 

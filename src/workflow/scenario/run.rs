@@ -15,7 +15,7 @@ use super::play;
 use super::report::ScenarioResult;
 use crate::app::ProcessEnv;
 
-/// What became of a scenario.
+/// The outcome of a scenario.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ScenarioOutcome {
     /// Everything was as expected.

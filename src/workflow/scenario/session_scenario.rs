@@ -110,7 +110,7 @@ struct SessionExtract {
     replies: u32,
     /// The calls of the model, whatever became of them.
     attempts: usize,
-    /// Where the run stood before the next record.
+    /// The state before the next record.
     last_state: Option<StateKind>,
     files: OriginalFiles,
 }
@@ -120,7 +120,7 @@ const LOCAL_SETTINGS: [&str; 5] = ["llm.", "workspace.root", "sessions.", "loggi
 
 /// Returns a scenario that plays a session again, as text.
 ///
-/// What its files were before is found out from the digests in the journal and the files as they stand; a comment names
+/// The original files follow from the digests in the journal and the files as they are now; a comment names
 /// those for which that is not possible.
 ///
 /// # Errors
@@ -133,7 +133,7 @@ pub fn scenario_from_session(
     let mut extract = SessionExtract::default();
     let (past, _) = store.replay(session, |past, stored, _| {
         extract.add_record(past, stored);
-        // Who was dispatched asked the same model, before the next turn of this session.
+        // A sub-agent called the same model, before the next turn of this session.
         if let Some(session) = subagent_session(stored) {
             let child = store.replay(session, |_, stored, _| {
                 if let StoredContent::Event(event) = &stored.content {
