@@ -282,24 +282,17 @@ fn serve_with_landlock(
         Ok(enforced) => link.send(&SupervisorReport::Ready(enforced), &[], &[])?,
         Err(why) => return link.send(&SupervisorReport::Unable(why), &[], &[]),
     }
-    match spawner {
-        Some(spawner) => supervise::serve(
-            link,
-            ProcessTree::Reaper,
-            &absent,
-            &protected,
-            policy.limits.memory,
-            |start| spawner.spawn(start),
-        ),
-        None => supervise::serve(
-            link,
-            ProcessTree::Reaper,
-            &absent,
-            &protected,
-            policy.limits.memory,
-            CommandStart::spawn,
-        ),
-    }
+    supervise::serve(
+        link,
+        ProcessTree::Reaper,
+        &absent,
+        &protected,
+        policy.limits.memory,
+        |start| match &spawner {
+            Some(spawner) => spawner.spawn(start),
+            None => start.spawn(),
+        },
+    )
 }
 
 fn set_up_landlock(

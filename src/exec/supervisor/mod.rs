@@ -15,7 +15,7 @@ pub(super) mod worker;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
@@ -139,21 +139,9 @@ impl Supervisor {
         let (stdout, out) = create_pipe()?;
         let (stderr, err) = create_pipe()?;
         let stdin = open_input(&command.stdin)?;
-        let limits = CommandTimeouts {
-            timeout: command.timeout,
-            kill: command.kill_timeout,
-            drain: DRAIN_TIMEOUT,
-        };
-        let words =
-            command.command_words().encode().map_err(|e| ExecError::Start(e.to_string()))?;
-        let lent = self.repositories().write_copies(&worker.copies);
         let stop = worker.link.try_clone().map_err(ExecError::Supervisor)?;
         let files = [stdin.as_fd(), out.as_fd(), err.as_fd()];
-        // An incomplete message starts nothing. From here on the command may run.
-        worker
-            .link
-            .send(&SupervisorCommand::Start(limits), &words, &files)
-            .map_err(|_| ExecError::Lost)?;
+        let lent = self.send_start(&worker, command, &files)?;
         drop((stdin, out, err));
         let guard = cancel.on_cancel(move || {
             // An error means that the supervisor has ended.
@@ -207,6 +195,27 @@ impl Supervisor {
             restored,
             notices,
         })
+    }
+
+    /// Starts a command on a worker, and returns the original contents of the files that it has copies of.
+    ///
+    /// An incomplete message starts nothing. Once it is sent, the command may run.
+    fn send_start(
+        &self,
+        worker: &SupervisorWorker,
+        command: &CommandSpec,
+        files: &[BorrowedFd<'_>],
+    ) -> Result<Vec<Vec<u8>>, ExecError> {
+        let limits = CommandTimeouts {
+            timeout: command.timeout,
+            kill: command.kill_timeout,
+            drain: DRAIN_TIMEOUT,
+        };
+        let words =
+            command.command_words().encode().map_err(|e| ExecError::Start(e.to_string()))?;
+        let lent = self.repositories().write_copies(&worker.copies);
+        let sent = worker.link.send(&SupervisorCommand::Start(limits), &words, files);
+        sent.map(|()| lent).map_err(|_| ExecError::Lost)
     }
 
     /// Returns an idle worker, or a new one.

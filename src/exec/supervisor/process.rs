@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::protocol::{CommandTimeouts, SupervisorCommand, SupervisorReport};
+use super::protocol::{SupervisorCommand, SupervisorReport};
 use super::supervise::timespec;
 use super::worker::SupervisorWorker;
 use super::{Supervisor, create_pipe};
@@ -37,11 +37,8 @@ pub struct CommandPipes {
     pub stderr: PipeReader,
 }
 
-/// How long background processes may run after the command has ended.
-const DRAIN_TIMEOUT: Duration = Duration::from_millis(300);
-
 impl Supervisor {
-    /// Starts a long-lived command; its `stdin`, `timeout` and `kept_bytes` are ignored.
+    /// Starts a long-lived command; its `stdin` and `kept_bytes` are ignored.
     ///
     /// # Errors
     ///
@@ -51,19 +48,8 @@ impl Supervisor {
         let (input, stdin) = create_pipe()?;
         let (stdout, output) = create_pipe()?;
         let (stderr, errors) = create_pipe()?;
-        let limits = CommandTimeouts {
-            timeout: command.timeout,
-            kill: command.kill_timeout,
-            drain: DRAIN_TIMEOUT,
-        };
-        let words =
-            command.command_words().encode().map_err(|e| ExecError::Start(e.to_string()))?;
-        let lent = self.repositories().write_copies(&worker.copies);
         let files = [input.as_fd(), output.as_fd(), errors.as_fd()];
-        worker
-            .link
-            .send(&SupervisorCommand::Start(limits), &words, &files)
-            .map_err(|_| ExecError::Lost)?;
+        let lent = self.send_start(&worker, command, &files)?;
         match worker
             .link
             .receive::<SupervisorReport>()
