@@ -4,7 +4,7 @@
 //! [`Repositories`](super::super::repository::Repositories).
 
 use super::options::{may_be_option, may_be_several_words};
-use crate::tools::permission::shell::ShellWord;
+use crate::policy::shell::ShellWord;
 
 /// Commands of git that read, as long as their options do.
 const READING_COMMANDS: [&str; 20] = [
@@ -288,7 +288,7 @@ pub(super) fn only_reads(words: &[ShellWord]) -> bool {
 
 /// Returns the folders that `-C` names, one behind the other, and the words from the command on; `None` if another
 /// option stands before the command.
-pub(in crate::tools::permission) fn split_global_options(
+pub(in crate::policy) fn split_global_options(
     words: &[ShellWord],
 ) -> Option<(Vec<&ShellWord>, &[ShellWord])> {
     let (mut folders, mut rest) = (Vec::new(), words);

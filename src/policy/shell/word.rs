@@ -26,7 +26,7 @@ fn is_assignable(name: &str) -> bool {
 const COMMAND_OUTPUT: &str = "$(…)";
 
 /// What stands in the text of a word for a file that a script writes or reads.
-pub(in crate::tools::permission) const PROCESS_SUBSTITUTION: &str = "<(…)";
+pub(in crate::policy) const PROCESS_SUBSTITUTION: &str = "<(…)";
 
 impl ShellParser {
     /// Reads a word; none when there is none here.

@@ -2,14 +2,14 @@
 
 /// Commands, one after the other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::tools::permission) struct ShellScript {
+pub(in crate::policy) struct ShellScript {
     /// What is run.
     pub pipelines: Vec<Pipeline>,
 }
 
 /// Commands of which each reads what the one before it writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::tools::permission) struct Pipeline {
+pub(in crate::policy) struct Pipeline {
     /// The commands, the first one first.
     pub commands: Vec<ShellCommand>,
     /// Whether nobody waits for it.
@@ -18,7 +18,7 @@ pub(in crate::tools::permission) struct Pipeline {
 
 /// One command, with where it reads from and writes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::tools::permission) struct ShellCommand {
+pub(in crate::policy) struct ShellCommand {
     /// What it is.
     pub body: CommandBody,
     /// Where it reads from and writes to.
@@ -27,7 +27,7 @@ pub(in crate::tools::permission) struct ShellCommand {
 
 /// What a command is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::tools::permission) enum CommandBody {
+pub(in crate::policy) enum CommandBody {
     /// A program, a builtin of the shell, or variables that are set.
     Simple(SimpleCommand),
     /// A group, a loop, a condition: scripts, and the words that decide about them.
@@ -50,7 +50,7 @@ pub(in crate::tools::permission) enum CommandBody {
 
 /// A program with its arguments, or a builtin of the shell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::tools::permission) struct SimpleCommand {
+pub(in crate::policy) struct SimpleCommand {
     /// The variables that are set before it.
     pub assignments: Vec<Assignment>,
     /// Its name and its arguments; none when only variables are set.
@@ -59,7 +59,7 @@ pub(in crate::tools::permission) struct SimpleCommand {
 
 /// A variable that is set.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::tools::permission) struct Assignment {
+pub(in crate::policy) struct Assignment {
     /// Its name.
     pub name: String,
     /// Its value; several for an array.
@@ -70,7 +70,7 @@ pub(in crate::tools::permission) struct Assignment {
 
 /// A word, as far as it can be told what it will be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::tools::permission) struct ShellWord {
+pub(in crate::policy) struct ShellWord {
     /// Its text without quotes. What is only known when it runs stands there as it is written.
     pub text: String,
     /// How far the text is what the program will see.
@@ -85,7 +85,7 @@ pub(in crate::tools::permission) struct ShellWord {
 
 /// How far the text of a word is what a program will see.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(in crate::tools::permission) enum WordForm {
+pub(in crate::policy) enum WordForm {
     /// It is.
     #[default]
     Literal,
@@ -99,7 +99,7 @@ pub(in crate::tools::permission) enum WordForm {
 
 /// Where a command reads from or writes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::tools::permission) struct Redirection {
+pub(in crate::policy) struct Redirection {
     /// What is done.
     pub kind: RedirectionKind,
     /// The file; for a here-document its text.
@@ -108,7 +108,7 @@ pub(in crate::tools::permission) struct Redirection {
 
 /// What a redirection does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::tools::permission) enum RedirectionKind {
+pub(in crate::policy) enum RedirectionKind {
     /// It reads a file.
     Read,
     /// It writes a file.
@@ -121,17 +121,17 @@ pub(in crate::tools::permission) enum RedirectionKind {
 
 impl ShellWord {
     /// Returns a word that is what it seems.
-    pub(in crate::tools::permission) fn literal(text: &str) -> Self {
+    pub(in crate::policy) fn literal(text: &str) -> Self {
         Self { text: text.to_owned(), ..Self::default() }
     }
 
     /// Returns whether the text is what the program will see.
-    pub(in crate::tools::permission) fn is_literal(&self) -> bool {
+    pub(in crate::policy) fn is_literal(&self) -> bool {
         self.form == WordForm::Literal
     }
 
     /// Returns whether the program may see something that looks like an option although this does not.
-    pub(in crate::tools::permission) fn may_be_option(&self) -> bool {
+    pub(in crate::policy) fn may_be_option(&self) -> bool {
         match self.form {
             WordForm::Literal => self.text.starts_with('-'),
             WordForm::Pattern => self.text.starts_with(['-', '*', '?', '[']),
@@ -142,12 +142,12 @@ impl ShellWord {
     }
 
     /// Returns whether the word has more in it that is only known when it runs than one variable at its beginning.
-    pub(in crate::tools::permission) fn has_hidden_parts(&self) -> bool {
+    pub(in crate::policy) fn has_hidden_parts(&self) -> bool {
         self.has_braces || !self.scripts.is_empty() || self.text.matches('$').count() > 1
     }
 
     /// Returns what the word may become when its braces are expanded.
-    pub(in crate::tools::permission) fn expand_braces(&self) -> Vec<Self> {
+    pub(in crate::policy) fn expand_braces(&self) -> Vec<Self> {
         // Each group of braces is one step deeper.
         if !self.has_braces || self.text.len() > 1_000 {
             return vec![self.clone()];

@@ -10,8 +10,7 @@ use globset::{GlobBuilder, GlobMatcher};
 use thiserror::Error;
 
 use super::shell::ShellWord;
-use crate::model::matches_wildcard;
-use crate::tools::pattern;
+use crate::model::{matches_pattern, matches_wildcard};
 
 /// The rules of the user. A denial goes before a question, and a question before a permission.
 #[derive(Clone, Debug, Default)]
@@ -189,7 +188,7 @@ impl PermissionRule {
         let RuleScope::Some { pattern, .. } = &self.scope else { return false };
         let pattern: Vec<&str> = pattern.split_whitespace().collect();
         let [program, rest @ ..] = words else { return false };
-        let is_program = |text: &str| pattern::matches(pattern[0], text);
+        let is_program = |text: &str| matches_pattern(pattern[0], text);
         let name = program.text.rsplit('/').next().unwrap_or_default();
         if !self.applies_to(COMMAND_TOOL) || !(is_program(name) || is_program(&program.text)) {
             return false;
@@ -241,8 +240,8 @@ impl PermissionRule {
 }
 
 fn command_matches(pattern: &str, text: &str) -> bool {
-    let alone = pattern.strip_suffix(" *").is_some_and(|program| pattern::matches(program, text));
-    alone || pattern::matches(pattern, text)
+    let alone = pattern.strip_suffix(" *").is_some_and(|program| matches_pattern(program, text));
+    alone || matches_pattern(pattern, text)
 }
 
 /// Returns whether words may become what a pattern fits, though they don't seem to.
@@ -252,7 +251,7 @@ fn may_match(pattern: &[&str], words: &[ShellWord]) -> bool {
     for part in pattern {
         let Some(word) = words.next() else { return is_guessed && *part == "*" };
         match word.is_literal() {
-            true if pattern::matches(part, &word.text) => {}
+            true if matches_pattern(part, &word.text) => {}
             true => return false,
             false if word.is_split => return true,
             false => is_guessed |= *part != "*",

@@ -6,8 +6,8 @@
 use super::command_line::{CommandLine, HOME, Program, normalize_path, words_of};
 use super::program::{self, NestedExecution};
 use super::unparsed;
-use crate::tools::permission::file_patterns::names_may_match;
-use crate::tools::permission::shell::{
+use crate::policy::file_patterns::names_may_match;
+use crate::policy::shell::{
     CommandBody, Pipeline, RedirectionKind, ShellCommand, ShellScript, ShellWord, SimpleCommand,
     WordForm,
 };
@@ -68,7 +68,7 @@ const WRITABLE_DEVICES: [&str; 10] = [
 ];
 
 /// Returns what a line does that no command may do; none when there is nothing of the kind.
-pub(in crate::tools::permission) fn forbidden_reason(line: &CommandLine) -> Option<String> {
+pub(in crate::policy) fn forbidden_reason(line: &CommandLine) -> Option<String> {
     if let Some(why) = line.unparsed.iter().find_map(|text| check_unparsed(line, text)) {
         return Some(why);
     }

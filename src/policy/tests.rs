@@ -4,8 +4,8 @@ use std::process::{Command as Process, Stdio};
 
 use proptest::prelude::*;
 
+use super::target::{CallKind, CallTarget, CommandTarget};
 use super::{BlockedCommands, ConfirmMode, Decision, Guardrails, PermissionRules, PolicyEngine};
-use crate::tools::tool::{CallKind, CallTarget, CommandTarget};
 
 /// Who decides, by which rules.
 #[derive(Default)]
@@ -25,7 +25,7 @@ impl PolicyCase<'_> {
         let env = self.env.iter().map(|name| (*name).to_owned()).collect();
         let target = CommandTarget { line: line.to_owned(), folder: String::new(), env };
         let judge = PolicyEngine::new(self.mode, rules, guardrails);
-        judge.decide_for_targets("run_command", CallKind::Command, &[CallTarget::Command(target)])
+        judge.decide("run_command", CallKind::Command, &[CallTarget::Command(target)])
     }
 
     fn is_allowed(&self, line: &str) -> bool {

@@ -1,12 +1,10 @@
 //! Programs, and programs that run other programs.
 
-use crate::tools::permission::shell::{
-    self, Assignment, ShellScript, ShellWord, SimpleCommand, WordForm,
-};
+use crate::policy::shell::{self, Assignment, ShellScript, ShellWord, SimpleCommand, WordForm};
 
 /// What a program runs besides itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::tools::permission) enum NestedExecution {
+pub(in crate::policy) enum NestedExecution {
     /// Nothing that can be seen from here.
     Nothing,
     /// Other programs, and does nothing else.
@@ -94,18 +92,18 @@ const OPAQUE_PROGRAMS: [&str; 26] = [
 const SHELLS: [&str; 9] = ["ash", "bash", "dash", "ksh", "mksh", "rbash", "sh", "yash", "zsh"];
 
 /// Returns the name of the program that some words run, without its folder; none when it cannot be told.
-pub(in crate::tools::permission) fn program_name(words: &[ShellWord]) -> Option<&str> {
+pub(in crate::policy) fn program_name(words: &[ShellWord]) -> Option<&str> {
     let first = words.first().filter(|word| word.is_literal())?;
     first.text.rsplit('/').next().filter(|name| !name.is_empty())
 }
 
 /// Returns whether a program is a shell.
-pub(in crate::tools::permission) fn is_shell(name: &str) -> bool {
+pub(in crate::policy) fn is_shell(name: &str) -> bool {
     SHELLS.contains(&name)
 }
 
 /// Returns what some words run besides the program that they name.
-pub(in crate::tools::permission) fn nested_execution(simple: &SimpleCommand) -> NestedExecution {
+pub(in crate::policy) fn nested_execution(simple: &SimpleCommand) -> NestedExecution {
     let words = simple.words.as_slice();
     let Some(name) = program_name(words) else { return NestedExecution::Unknown };
     let rest = &words[1..];
@@ -149,7 +147,7 @@ const MAX_GUESSED_WORDS: usize = 256;
 
 /// Returns every program that a command may run, itself first: those that it names, and where its arguments are not
 /// understood, those that it may name.
-pub(in crate::tools::permission) fn all_programs(simple: &SimpleCommand) -> Vec<SimpleCommand> {
+pub(in crate::policy) fn all_programs(simple: &SimpleCommand) -> Vec<SimpleCommand> {
     let mut all = Vec::new();
     let mut next = vec![simple.clone()];
     let mut steps = 0;
@@ -179,7 +177,7 @@ pub(in crate::tools::permission) fn all_programs(simple: &SimpleCommand) -> Vec<
 }
 
 /// Returns texts among the arguments of a program that may be scripts which it runs.
-pub(in crate::tools::permission) fn possible_scripts(words: &[ShellWord]) -> Vec<String> {
+pub(in crate::policy) fn possible_scripts(words: &[ShellWord]) -> Vec<String> {
     let (Some(name), Some(rest)) = (program_name(words), words.get(1..)) else { return Vec::new() };
     let texts = rest.iter().map(|word| word.text.as_str());
     if runs_scripts(name) && !is_shell(name) {
@@ -199,7 +197,7 @@ pub(in crate::tools::permission) fn possible_scripts(words: &[ShellWord]) -> Vec
 }
 
 /// Returns whether a program is one that runs scripts.
-pub(in crate::tools::permission) fn runs_scripts(name: &str) -> bool {
+pub(in crate::policy) fn runs_scripts(name: &str) -> bool {
     is_shell(name) || matches!(name, "eval" | "trap" | "watch")
 }
 
@@ -407,7 +405,7 @@ fn join_script(words: &[ShellWord]) -> NestedExecution {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tools::permission::shell::CommandBody;
+    use crate::policy::shell::CommandBody;
 
     fn inner_of(line: &str) -> NestedExecution {
         let script = shell::parse_line(line).unwrap();

@@ -2,7 +2,7 @@
 
 use super::known_variables::KnownVariables;
 use super::program::{self, NestedExecution};
-use crate::tools::permission::shell::{
+use crate::policy::shell::{
     self, Assignment, CommandBody, Pipeline, Redirection, RedirectionKind, ShellCommand,
     ShellScript, ShellWord, SimpleCommand, UnparsableLine, WordForm,
 };
@@ -12,7 +12,7 @@ use crate::tools::permission::shell::{
 /// What is gathered here is meant for saying no: it may hold more than what would run. For saying yes, the script itself
 /// is walked.
 #[derive(Clone, Debug)]
-pub(in crate::tools::permission) struct CommandLine {
+pub(in crate::policy) struct CommandLine {
     /// The line as it was given.
     pub raw: String,
     /// What it says, if it could be read.
@@ -29,7 +29,7 @@ pub(in crate::tools::permission) struct CommandLine {
 
 /// A program that a line may run.
 #[derive(Clone, Debug)]
-pub(in crate::tools::permission) struct Program {
+pub(in crate::policy) struct Program {
     /// Its name and its arguments.
     pub words: Vec<ShellWord>,
     /// Where it reads from and writes to.
@@ -44,7 +44,7 @@ const MAX_PROGRAMS: usize = 16_384;
 
 impl CommandLine {
     /// Reads a command line that runs in a folder.
-    pub(in crate::tools::permission) fn parse(raw: &str, folder: &str) -> Self {
+    pub(in crate::policy) fn parse(raw: &str, folder: &str) -> Self {
         let script = shell::parse_line(raw);
         let mut line = Self {
             raw: raw.to_owned(),
@@ -172,7 +172,7 @@ impl CommandLine {
     }
 
     /// Calls `see` for every pipeline in it.
-    pub(in crate::tools::permission) fn for_each_pipeline(&self, see: &mut dyn FnMut(&Pipeline)) {
+    pub(in crate::policy) fn for_each_pipeline(&self, see: &mut dyn FnMut(&Pipeline)) {
         for script in &self.scripts {
             script.pipelines.iter().for_each(&mut *see);
             script.for_each_command(&mut |command| {
@@ -188,7 +188,7 @@ impl CommandLine {
 
     /// Returns the places that a word may mean as a path, without `.` and `..` where that can be told. The home is
     /// [`HOME`].
-    pub(in crate::tools::permission) fn possible_paths(&self, word: &ShellWord) -> Vec<String> {
+    pub(in crate::policy) fn possible_paths(&self, word: &ShellWord) -> Vec<String> {
         let text = word.text.as_str();
         let is_literal = word.form < WordForm::Computed;
         // `${HOME:?}` and its like are the home as well.
@@ -234,7 +234,7 @@ pub(super) const HOME: &str = "$HOME";
 
 impl Program {
     /// Returns the name of the program, without its folder; none when it cannot be told.
-    pub(in crate::tools::permission) fn name(&self) -> Option<&str> {
+    pub(in crate::policy) fn name(&self) -> Option<&str> {
         program::program_name(&self.words)
     }
 }
@@ -258,7 +258,7 @@ fn is_name(char: char) -> bool {
 }
 
 /// Returns a folder as seen from another one, with every `..` as it stands there.
-pub(in crate::tools::permission) fn rebase_folder(from: &str, folder: &str) -> String {
+pub(in crate::policy) fn rebase_folder(from: &str, folder: &str) -> String {
     match folder.starts_with('/') || from.is_empty() {
         true => folder.to_owned(),
         false => format!("{from}/{folder}"),

@@ -5,7 +5,7 @@
 
 use super::git;
 use super::options::{ReadingOptions, may_be_option, may_be_several_words};
-use crate::tools::permission::shell::{ShellWord, SimpleCommand, WordForm, is_variable};
+use crate::policy::shell::{ShellWord, SimpleCommand, WordForm, is_variable};
 
 /// Programs that change nothing, whatever their arguments are.
 const READING_PROGRAMS: [&str; 71] = [
@@ -111,13 +111,13 @@ const HARMLESS_VARIABLES: [&str; 14] = [
 const SETTING_PREFIXES: [&str; 5] = ["bun_", "npm_", "pip_", "pnpm_", "yarn_"];
 
 /// Returns whether a variable has no effect on a program that is given it, whatever the program is.
-pub(in crate::tools::permission) fn is_harmless_variable(variable: &str) -> bool {
+pub(in crate::policy) fn is_harmless_variable(variable: &str) -> bool {
     HARMLESS_VARIABLES.contains(&variable)
 }
 
 /// Returns whether a variable is one that a script names for itself: it has no effect on the shell, nor on a program
 /// that only reads. Others may read what they like.
-pub(in crate::tools::permission) fn is_script_variable(variable: &str) -> bool {
+pub(in crate::policy) fn is_script_variable(variable: &str) -> bool {
     variable.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
         && !variable.contains(|c: char| c.is_ascii_uppercase())
         && !variable.ends_with("_proxy")
@@ -384,7 +384,7 @@ const FIND: &[&str] = &[
 ];
 
 /// Returns whether a program changes nothing. What it runs besides itself is judged elsewhere.
-pub(in crate::tools::permission) fn only_reads(simple: &SimpleCommand) -> bool {
+pub(in crate::policy) fn only_reads(simple: &SimpleCommand) -> bool {
     let words = simple.words.as_slice();
     let [first, rest @ ..] = words else { return true };
     if words.iter().any(|word| word.form == WordForm::Evaluated) || !first.is_literal() {
@@ -512,7 +512,7 @@ fn names_script_variable(word: &ShellWord) -> bool {
 }
 
 /// Returns whether a setting of a shell changes nothing but how it treats errors and patterns.
-pub(in crate::tools::permission) fn is_harmless_shell_setting(text: &str) -> bool {
+pub(in crate::policy) fn is_harmless_shell_setting(text: &str) -> bool {
     matches!(text, "pipefail" | "errexit" | "nounset" | "noglob")
         || text
             .strip_prefix(['-', '+'])
@@ -600,7 +600,7 @@ fn is_harmless_sed_script(word: &ShellWord) -> bool {
 #[cfg(test)]
 mod test_only_reads {
     use super::*;
-    use crate::tools::permission::shell::{CommandBody, parse_line};
+    use crate::policy::shell::{CommandBody, parse_line};
 
     fn reads(line: &str) -> bool {
         let script = parse_line(line).unwrap();

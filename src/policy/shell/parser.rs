@@ -201,13 +201,13 @@ pub(super) fn is_name(char: char) -> bool {
 }
 
 /// Returns whether a text is the name of a variable.
-pub(in crate::tools::permission) fn is_variable(text: &str) -> bool {
+pub(in crate::policy) fn is_variable(text: &str) -> bool {
     text.chars().all(is_name) && text.starts_with(|char: char| !char.is_ascii_digit())
 }
 
 impl ShellWord {
     /// Says that the word is at least of this form.
-    pub(in crate::tools::permission) fn raise_form(&mut self, form: WordForm) {
+    pub(in crate::policy) fn raise_form(&mut self, form: WordForm) {
         self.form = self.form.max(form);
     }
 }

@@ -1,6 +1,6 @@
 //! Options of programs, as `getopt` reads them.
 
-use crate::tools::permission::shell::ShellWord;
+use crate::policy::shell::ShellWord;
 
 /// The options of a program with which it only reads. Any other option is unknown.
 pub(super) struct ReadingOptions {
@@ -58,7 +58,5 @@ pub(super) fn may_be_option(word: &ShellWord) -> bool {
 
 /// Returns whether the shell may make several words of one.
 pub(super) fn may_be_several_words(word: &ShellWord) -> bool {
-    word.is_split
-        || word.has_braces
-        || word.form == crate::tools::permission::shell::WordForm::Pattern
+    word.is_split || word.has_braces || word.form == crate::policy::shell::WordForm::Pattern
 }

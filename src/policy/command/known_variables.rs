@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::tools::permission::shell::{Assignment, CommandBody, ShellScript, ShellWord, WordForm};
+use crate::policy::shell::{Assignment, CommandBody, ShellScript, ShellWord, WordForm};
 
 /// The values that variables may have while a line runs, as far as they stand in it.
 #[derive(Debug, Default)]

@@ -10,8 +10,8 @@ use super::guarded_in_command;
 use super::guardrails::{CommandScope, Guardrails};
 use super::rules::{PermissionRule, PermissionRules, normalize, spellings};
 use super::shell::{RedirectionKind, ShellWord, SimpleCommand};
+use super::target::{CallKind, CallTarget, CommandTarget};
 use crate::exec::shell_is_bash;
-use crate::tools::tool::{CallKind, CallTarget, CommandTarget, PreparedCall};
 
 /// Decides about calls, by their arguments alone: it asks nobody and looks at no file but the configuration of
 /// repositories in which git only reads.
@@ -55,18 +55,8 @@ impl PolicyEngine {
         Self { mode, rules, guardrails }
     }
 
-    /// Decides about a call.
-    pub fn decide(&self, tool: &str, call: &dyn PreparedCall) -> Decision {
-        self.decide_for_targets(tool, call.kind(), &call.targets())
-    }
-
     /// Decides about a call of this kind that touches this.
-    pub fn decide_for_targets(
-        &self,
-        tool: &str,
-        kind: CallKind,
-        targets: &[CallTarget],
-    ) -> Decision {
+    pub fn decide(&self, tool: &str, kind: CallKind, targets: &[CallTarget]) -> Decision {
         let about_all =
             |rules: &[PermissionRule]| rules.iter().find(|rule| rule.applies_to_all(tool)).cloned();
         let touched = |rules: &[PermissionRule]| {

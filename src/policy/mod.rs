@@ -19,6 +19,7 @@ mod quota;
 mod repositories;
 mod rules;
 mod shell;
+mod target;
 
 pub use confirm_mode::ConfirmMode;
 pub use confirmation::{ConfirmationAnswer, ConfirmationRequest, Confirmer, NoConfirmer};
@@ -30,6 +31,7 @@ pub use off_limits::OffLimits;
 pub use quota::{CallUsage, Quota, QuotaUsage};
 pub use repositories::Repositories;
 pub use rules::{PermissionRule, PermissionRules, RuleError};
+pub use target::{CallKind, CallTarget, CommandTarget};
 
 #[cfg(test)]
 mod tests;

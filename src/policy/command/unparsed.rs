@@ -1,7 +1,7 @@
 //! Lines that could not be read, looked through by their words alone.
 
 use super::command_line::Program;
-use crate::tools::permission::shell::{Redirection, RedirectionKind, ShellWord, WordForm};
+use crate::policy::shell::{Redirection, RedirectionKind, ShellWord, WordForm};
 
 /// Words that a program is taken to have.
 const MAX_WORDS: usize = 64;
@@ -17,7 +17,7 @@ pub(super) fn possible_commands(text: &str) -> Vec<Vec<ShellWord>> {
 }
 
 /// Returns what a text may run: from every word of it on, as if it were the name of a program.
-pub(in crate::tools::permission) fn possible_programs(text: &str) -> impl Iterator<Item = Program> {
+pub(in crate::policy) fn possible_programs(text: &str) -> impl Iterator<Item = Program> {
     possible_commands(text).into_iter().flat_map(|words| {
         (0..words.len()).map(move |from| {
             let rest = &words[from..words.len().min(from + MAX_WORDS)];
