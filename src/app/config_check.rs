@@ -2,9 +2,9 @@
 
 use super::error::AppError;
 use super::hooks;
-use super::run_setup::EffectMode;
 use super::tool_registry;
 use crate::config::{Config, ConfigError, ConfigProblem, ExpectedDecision};
+use crate::tools::ExecutionMode;
 use crate::tools::permission::{ConfirmMode, Decision, PolicyEngine};
 use crate::tools::{CallKind, CallTarget, CommandTarget};
 
@@ -17,7 +17,7 @@ use crate::tools::{CallKind, CallTarget, CommandTarget};
 /// Fails with everything that is wrong.
 pub fn check_config(config: &Config) -> Result<(), AppError> {
     let Some(agent) = config.agents().next() else { return Ok(()) };
-    let settings = tool_registry::tool_settings(config, &agent, EffectMode::Real)?;
+    let settings = tool_registry::tool_settings(config, &agent, ExecutionMode::Real)?;
     let judge =
         PolicyEngine::new(ConfirmMode::ConfirmSensitive, settings.rules, settings.guardrails);
     let examples = &config.settings.permissions.examples;
@@ -39,7 +39,7 @@ fn check_example(judge: &PolicyEngine, call: &str, expected: ExpectedDecision) -
         Decision::Ask(why) => (ExpectedDecision::Ask, why),
         Decision::Allow(why) => (ExpectedDecision::Allow, why),
     };
-    let (expected, decided) = (expected.word(), verdict.word());
+    let (expected, decided) = (expected.as_str(), verdict.as_str());
     (expected != decided).then(|| format!("expected {expected}, but it is {decided}: {why}"))
 }
 

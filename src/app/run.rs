@@ -13,7 +13,7 @@ use super::hooks;
 use super::mcp;
 use super::quality_gates::QualityGates;
 use super::resolved_model::ModelSession;
-use super::run_setup::{EffectMode, RunSetup};
+use super::run_setup::RunSetup;
 use super::schema_check::SchemaCheck;
 use super::secrets::{collect_secrets, mask_message};
 use super::session::{RunSession, SessionStart, SessionTarget, StoredSession};
@@ -33,6 +33,7 @@ use crate::port::{
     Toolbox,
 };
 use crate::runner::{Driver, Executor, Ports, RequestContext};
+use crate::tools::ExecutionMode;
 use crate::tools::permission::Confirmer;
 use crate::tools::{PlannedCall, SharedQuota};
 use crate::view::{CostSource, Reporter, RunInfo};
@@ -153,7 +154,7 @@ impl RunSetup {
             &self.agent,
             &self.root,
             &self.sandbox,
-            self.effect_mode,
+            self.execution,
             means,
         )?);
         let brief = self.request_context(&*registry, &shared.servers, &place);
@@ -304,7 +305,7 @@ impl RunSetup {
             checks.push(Arc::new(schema));
         }
         let gates = quality_gates(&self.config.settings, &self.agent);
-        if !gates.is_empty() && self.effect_mode == EffectMode::Real {
+        if !gates.is_empty() && self.execution == ExecutionMode::Real {
             checks.push(Arc::new(QualityGates::new(gates, self.sandbox.clone())));
         }
         Arc::new(CheckSequence(checks))

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::confine::SandboxLevel;
 use super::egress::AllowedHosts;
 use super::package_caches::PackageCaches;
+use crate::model::word_enum;
 
 /// How commands are confined.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,30 +77,32 @@ pub enum TempOwner {
     Supervisors,
 }
 
-/// What commands may write.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum SandboxMode {
-    /// Temporary files.
-    ReadOnly,
-    /// The workspace, temporary files, and what the policy names.
-    #[default]
-    WorkspaceWrite,
-    /// Whatever the user may.
-    Off,
+word_enum! {
+    /// What commands may write.
+    #[derive(Default)]
+    pub enum SandboxMode {
+        /// Temporary files.
+        ReadOnly = "read-only",
+        /// The workspace, temporary files, and what the policy names.
+        #[default]
+        WorkspaceWrite = "workspace-write",
+        /// Whatever the user may.
+        Off = "off",
+    }
 }
 
-/// Whether commands may use the network.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum NetworkAccess {
-    /// They may.
-    #[default]
-    On,
-    /// They may reach the hosts of a list, through a proxy.
-    List,
-    /// They may reach themselves at the most.
-    Off,
+word_enum! {
+    /// The network of commands.
+    #[derive(Default)]
+    pub enum NetworkAccess {
+        /// None but their own.
+        Off = "off",
+        /// The hosts of a list, through a proxy.
+        List = "list",
+        /// That of the machine.
+        #[default]
+        On = "on",
+    }
 }
 
 /// What happens when the system cannot confine commands as the policy says.

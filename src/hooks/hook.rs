@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use super::hook_input::HookInput;
 use super::hook_output::HookOutput;
-use crate::model::matches_wildcard;
+use crate::model::{HookFailurePolicy, matches_wildcard};
 use crate::port::{EffectContext, HookOutcome, HookPoint};
 
 /// Something that is asked at a point of a run.
@@ -88,16 +88,6 @@ fn quote_stderr(stderr: &str) -> String {
         "" => String::new(),
         text => format!(": {text}"),
     }
-}
-
-/// What it means when a hook has no answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum HookFailurePolicy {
-    /// The user is warned, and the run goes on.
-    #[default]
-    Ignore,
-    /// It counts as a no.
-    Block,
 }
 
 /// Where a hook is asked, and about what.

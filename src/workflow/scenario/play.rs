@@ -15,7 +15,7 @@ use super::recording::{
     SharedRecording,
 };
 use crate::app::{
-    AppError, EffectMode, FinishedRun, ProcessEnv, ResolvedModel, RunIo, RunRequest, RunSetup,
+    AppError, ExecutionMode, FinishedRun, ProcessEnv, ResolvedModel, RunIo, RunRequest, RunSetup,
     SessionTarget, SimulatedEnvironment, SubagentClock, open_store,
 };
 use crate::config::{ConfigSources, load};
@@ -133,7 +133,7 @@ fn build_setup(
     let model = ResolvedModel::scripted("scripted/scenario", scenario.script.clone());
     let mut setup = RunSetup::new(config, world, &scenario.agent, model)?;
     if scenario.dry_run {
-        setup.effect_mode = EffectMode::DryRun;
+        setup.execution = ExecutionMode::DryRun;
     }
     match scenario.schema.clone() {
         None => Ok(setup),
