@@ -12,14 +12,13 @@ use crate::config::{Agent, Config, ConfigProblem, PathPattern, PermissionsConfig
 use crate::machine::Conversation;
 use crate::model::{ConversationItem, matches_wildcard};
 use crate::net::Secrets;
-use crate::tools::ExecutionMode;
-use crate::tools::permission::{
+use crate::policy::{
     BlockedCommands, CommandScope, Confirmer, FilePatterns, GuardrailLimits, Guardrails, OffLimits,
     PermissionRule, PermissionRules, QuotaUsage, Repositories,
 };
 use crate::tools::{
-    CommandSettings, FileDeletion, MaxResultTokens, READ_OUTPUT, ToolRegistry, ToolSettings,
-    standard_tools,
+    CommandSettings, ExecutionMode, FileDeletion, MaxResultTokens, READ_OUTPUT, ToolRegistry,
+    ToolSettings, standard_tools,
 };
 use crate::workspace::WorkspaceRoot;
 

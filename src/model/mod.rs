@@ -47,6 +47,6 @@ pub use time::{RunTime, TimeSpan};
 pub use tokens::{Tokens, Usage};
 pub use tool_call::{ToolArguments, ToolCall};
 pub use tool_result::{FileAction, FileChange, ToolResult, ToolStatus};
-pub use wildcard::matches_wildcard;
+pub use wildcard::{matches_pattern, matches_wildcard};
 pub use words::WordEnum;
 pub(crate) use words::word_enum;

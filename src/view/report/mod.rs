@@ -7,9 +7,9 @@ use crate::model::word_enum;
 
 mod github;
 mod html;
+mod inert_markdown;
 mod json;
 mod markdown;
-mod markdown_subset;
 mod sections;
 
 use std::path::Path;
