@@ -2,7 +2,7 @@
 
 use architect::model::{Fault, FaultKind, LoopDetection, ReplyFinish, RunLimits, Tokens};
 use architect::view::human::{HumanLog, LogStyle};
-use architect::view::{Lang, ReportSink};
+use architect::view::{Language, ReportSink};
 
 use super::fixture::{
     ScriptedTurn, SharedBuffer, ViewFixture, call_turn, fault_turn, text_turn, turn_ending_with,
@@ -66,7 +66,7 @@ fn a_lowered_limit_of_the_reply_is_logged_once_and_when_it_differs_much() {
 
 #[test]
 fn a_run_is_logged_in_spanish() {
-    let look = LogStyle { lang: Lang::Es, shows_costs: true, ..LogStyle::default() };
+    let look = LogStyle { lang: Language::Es, shows_costs: true, ..LogStyle::default() };
     insta::assert_snapshot!(logged(ViewFixture::new(edit()), look), @r#"
     ▶ Sesión s-1 · scripted/demo · build
 
