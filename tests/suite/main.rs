@@ -13,11 +13,12 @@ mod context;
 mod fault_matrix;
 mod hooks;
 mod journal;
+#[path = "../kit/mod.rs"]
+mod kit;
 mod mcp;
 mod runner;
 mod scenarios;
 mod simulator;
-mod support;
 mod tools;
 mod view;
 mod wires;

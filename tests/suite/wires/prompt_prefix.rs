@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use super::caller::{WireCaller, long_timeouts};
 use super::recorded_streams::{Wire, one};
-use crate::cli::fixture::{CliFixture, wait_for_exit};
-use crate::support::chat;
-use crate::support::server::{ScriptedReply, Server};
+use crate::kit::chat;
+use crate::kit::cli::{CliFixture, wait_for_exit};
+use crate::kit::server::{ScriptedReply, Server};
 
 /// What closes a request may differ from one to the next: brackets, limits, the mark for the provider's cache.
 const CLOSING: usize = 100;

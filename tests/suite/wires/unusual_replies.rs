@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::recorded_streams::{Wire, one};
 use super::recordings::{call, seen};
-use crate::support::server::ScriptedReply;
+use crate::kit::server::ScriptedReply;
 
 /// How each wire says that the model is done, in a recording of one text.
 const DONE: [(Wire, &str, &str); 4] = [
