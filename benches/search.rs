@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use architect::exec::{SandboxPolicy, Supervisor};
 use architect::model::ToolCall;
+use architect::policy::ConfirmMode;
 use architect::port::{AuthorizationOutcome, Toolbox};
-use architect::tools::permission::ConfirmMode;
 use architect::tools::{ToolRegistry, ToolSettings, standard_tools};
 use architect::workspace::WorkspaceRoot;
 

@@ -11,6 +11,7 @@ mod cli;
 mod config;
 mod context;
 mod fault_matrix;
+mod features;
 mod hooks;
 mod journal;
 #[path = "../kit/mod.rs"]

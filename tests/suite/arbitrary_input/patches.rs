@@ -5,8 +5,8 @@ use std::path::Path;
 
 use architect::exec::{SandboxPolicy, Supervisor};
 use architect::model::ToolCall;
+use architect::policy::ConfirmMode;
 use architect::port::{AuthorizationOutcome, Toolbox};
-use architect::tools::permission::ConfirmMode;
 use architect::tools::{FileDeletion, ToolRegistry, ToolSettings, standard_tools};
 use architect::workspace::WorkspaceRoot;
 use proptest::prelude::*;

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use architect::machine::{CallPurpose, Machine};
 use architect::model::{
-    ContextLimits, ConversationItem, MessageOrigin, RunLimits, RunRules, Tokens,
+    ContextLimits, ConversationItem, MessageOrigin, RunLimits, RunRules, Tokens, ToolResult,
 };
 use architect::runner::{InlineExecutor, Ports};
 
@@ -24,7 +24,7 @@ struct RequestStats {
     instruction: Option<String>,
 }
 
-/// Runs with a model that reads one of five hundred files in each reply, and writes a summary when request for one.
+/// Runs with a model that reads one of five hundred files in each reply, and writes a summary on request.
 fn run() -> (Machine, Vec<RequestStats>) {
     let requests = Arc::new(Mutex::new(Vec::new()));
     let stats = Arc::clone(&requests);
@@ -45,7 +45,8 @@ fn run() -> (Machine, Vec<RequestStats>) {
         }
     });
     let tools = FakeTools::new(&[], |call, _| {
-        ok(call, &format!("{}\n{}", call.arguments.text(), "a line of code\n".repeat(20)))
+        let text = format!("{}\n{}", call.arguments.text(), "a line of code\n".repeat(20));
+        ToolResult { reads: vec!["src/lib.rs".into()], ..ok(call, &text) }
     });
     let ports = Ports { tools: Arc::new(tools), ..Ports::new(model) };
     let rules = RunRules {
