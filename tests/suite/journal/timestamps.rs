@@ -10,7 +10,7 @@ use architect::model::RunTime;
 
 use super::fixture::SessionFixture;
 use super::resume::{reason, replay_and_verify};
-use crate::support::sources::rust_files;
+use crate::kit::sources::rust_files;
 
 /// Fault C5: ids that are made at the same moment are different ones, also in several threads.
 #[test]
