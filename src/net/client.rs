@@ -180,7 +180,7 @@ impl HttpClient {
             ProxyChoice::Direct => None,
             ProxyChoice::Through { address, except } => {
                 let proxy = parse_proxy(address, except);
-                Some(proxy.ok_or_else(|| request("the proxy's address is none".to_owned()))?)
+                Some(proxy.ok_or_else(|| request("invalid proxy address".to_owned()))?)
             }
         };
         let roots = match &options.roots {
@@ -454,7 +454,7 @@ fn load_certificates(path: &Path) -> Result<Vec<Certificate<'static>>, String> {
             found.push(certificate);
         }
     }
-    if found.is_empty() { Err("there are none".to_owned()) } else { Ok(found) }
+    if found.is_empty() { Err("it has no certificates".to_owned()) } else { Ok(found) }
 }
 
 #[cfg(test)]

@@ -86,7 +86,7 @@ impl Player {
             OnMismatch::Fail => Err(NetError::InvalidRequest { cause }),
             OnMismatch::Warn => {
                 if !self.0.has_warned.swap(true, Ordering::Relaxed) {
-                    log::warn!("{cause}; the recorded answers are given all the same");
+                    log::warn!("{cause}; the recorded responses are replayed anyway");
                 }
                 Ok(())
             }
@@ -197,7 +197,7 @@ impl Model for ReplayModel {
         let name = self.player.next_model();
         match self.models.iter_mut().find(|(known, _)| known == name) {
             Some((_, model)) => model.prepare(ask),
-            None => Err(Fault::new(FaultKind::Request, "the recording has no model in it")),
+            None => Err(Fault::new(FaultKind::Request, "the recording has no model")),
         }
     }
 }

@@ -154,9 +154,10 @@ fn add_record(
         return Ok(());
     }
     let exchange = number.checked_sub(1).and_then(|at| exchanges.get_mut(at));
-    let exchange = exchange.ok_or_else(|| format!("there is no request {number} before this"))?;
+    let exchange =
+        exchange.ok_or_else(|| format!("there is no request {number} before this record"))?;
     let answer = exchange.response.as_mut();
-    let headless = || format!("the answer to request {number} has no head before this");
+    let headless = || format!("request {number} has no response before this record");
     match line {
         CassetteRecord::Response { status, headers, .. } => {
             exchange.response = Some(RecordedResponse { status, headers, chunks: Vec::new() });

@@ -56,7 +56,7 @@ pub(super) fn read_body(quirks: &'static Quirks, body: &str) -> Result<DecodedRe
     };
     reader.apply_chunk(body, &mut DeltaBuffer::default())?;
     if reader.finish.is_none() && reader.text.is_empty() && reader.calls.is_empty() {
-        return Err(Fault::new(FaultKind::NotAnApi, "the answer has no message in it"));
+        return Err(Fault::new(FaultKind::NotAnApi, "the response has no message"));
     }
     reader.is_done = true;
     Box::new(reader).finish()

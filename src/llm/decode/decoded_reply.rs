@@ -92,7 +92,7 @@ impl DeltaBuffer {
     }
 
     /// Returns an estimate of the tokens received so far.
-    pub(crate) fn received_bytes(&self) -> Tokens {
+    pub(crate) fn received_tokens(&self) -> Tokens {
         estimate_usage(0, self.received_bytes).output
     }
 

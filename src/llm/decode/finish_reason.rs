@@ -93,7 +93,7 @@ impl FinishReason {
             Self::Unspecified => Ok(None),
             Self::Finished(finish) => Ok(Some(finish)),
             Self::Failed => {
-                let message = format!("the provider broke the reply off: {reason}");
+                let message = format!("the provider aborted the reply: {reason}");
                 Err(Fault::new(FaultKind::Server, message))
             }
         }

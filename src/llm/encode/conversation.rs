@@ -71,9 +71,9 @@ impl EncodedConversation {
             let bytes = Arc::make_mut(&mut self.bytes);
             bytes.truncate(end);
             for entry in &entries[known..] {
-                let mut pen = MessageWriter::new(bytes, open);
-                write(&entry.item, &mut pen);
-                open = pen.open_group;
+                let mut writer = MessageWriter::new(bytes, open);
+                write(&entry.item, &mut writer);
+                open = writer.open_group;
                 self.entry_ends.push(EntryEnd { id: entry.id, end: bytes.len(), open_group: open });
             }
             #[cfg(test)]
@@ -144,10 +144,10 @@ mod tests {
         }
     }
 
-    fn write(item: &ConversationItem, pen: &mut MessageWriter<'_>) {
+    fn write(item: &ConversationItem, writer: &mut MessageWriter<'_>) {
         let ConversationItem::User(message) = item else { panic!() };
         let group = if message.text.starts_with('!') { &OTHER } else { &USER };
-        pen.add(group, |out| out.extend_from_slice(message.text.as_bytes()));
+        writer.add(group, |out| out.extend_from_slice(message.text.as_bytes()));
     }
 
     fn encoded_text(script: &mut EncodedConversation, entries: &[ConversationEntry]) -> String {
@@ -205,10 +205,10 @@ mod tests {
     #[test]
     fn the_cache_mark_is_set_after_the_last_part() {
         let mut out = Vec::new();
-        let mut pen = MessageWriter::new(&mut out, Some(&USER));
-        pen.add(&USER, |out| out.push(b'x'));
-        assert!(pen.is_in(&USER) && !pen.is_in(&OTHER));
-        pen.close(true);
+        let mut writer = MessageWriter::new(&mut out, Some(&USER));
+        writer.add(&USER, |out| out.push(b'x'));
+        assert!(writer.is_in(&USER) && !writer.is_in(&OTHER));
+        writer.close(true);
         assert_eq!(out, b"|x*]");
     }
 }

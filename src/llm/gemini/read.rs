@@ -109,7 +109,7 @@ pub(super) fn read_body(body: &str) -> Result<DecodedReply, Fault> {
         reader.apply_chunks(chunk.get(), &mut deltas)?;
     }
     if reader.finish.is_none() && reader.parts.is_empty() {
-        return Err(Fault::new(FaultKind::NotAnApi, "the answer has no candidate in it"));
+        return Err(Fault::new(FaultKind::NotAnApi, "the response has no candidate"));
     }
     reader.is_done = true;
     Box::new(reader).finish()
