@@ -203,16 +203,16 @@ impl ErrorContext<'_> {
     }
 
     fn timeout_error(&self, which: Timeout) -> NetError {
-        let limits = self.timeouts;
+        let timeouts = self.timeouts;
         let (phase, limit) = match which {
-            Timeout::Resolve | Timeout::Connect => (ExchangePhase::Connecting, limits.connect),
+            Timeout::Resolve | Timeout::Connect => (ExchangePhase::Connecting, timeouts.connect),
             Timeout::PerWrite | Timeout::SendRequest | Timeout::SendBody => {
-                (ExchangePhase::Sending, limits.first_byte)
+                (ExchangePhase::Sending, timeouts.first_byte)
             }
             Timeout::PerRead if self.part == ResponsePart::Body => {
-                (ExchangePhase::Silence, limits.idle)
+                (ExchangePhase::Silence, timeouts.idle)
             }
-            _ => (ExchangePhase::FirstByte, limits.first_byte),
+            _ => (ExchangePhase::FirstByte, timeouts.first_byte),
         };
         NetError::Timeout { host: self.host(), phase, limit }
     }

@@ -269,13 +269,13 @@ impl ReplyReader for Reader {
             return Err(truncated_fault());
         }
         let Self { blocks, finish, explanation, usage, model, .. } = *self;
-        let pieces = blocks.into_iter().filter_map(|block| block.into_part().transpose());
-        let mut pieces = pieces.collect::<Result<Vec<_>, _>>()?;
-        let finish = finish.unwrap_or_else(|| FinishReason::infer(&pieces));
+        let parts = blocks.into_iter().filter_map(|block| block.into_part().transpose());
+        let mut parts = parts.collect::<Result<Vec<_>, _>>()?;
+        let finish = finish.unwrap_or_else(|| FinishReason::infer(&parts));
         if let (ReplyFinish::Refused, Some(explanation)) = (&finish, explanation) {
-            pieces.push(DecodedPart::Text(explanation));
+            parts.push(DecodedPart::Text(explanation));
         }
-        Ok(DecodedReply { parts: pieces, finish, usage: usage.usage(), model })
+        Ok(DecodedReply { parts, finish, usage: usage.usage(), model })
     }
 }
 

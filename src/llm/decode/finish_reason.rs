@@ -82,7 +82,7 @@ impl FinishReason {
         let known = FINISH_WORDS.iter().find(|(words, _)| words.contains(&plain.as_str()));
         known.map_or_else(
             || Self::Finished(ReplyFinish::Other(reason.into())),
-            |(_, said)| said.clone(),
+            |(_, reason)| reason.clone(),
         )
     }
 
@@ -100,8 +100,8 @@ impl FinishReason {
     }
 
     /// Returns the finish reason of a complete reply without one.
-    pub(crate) fn infer(pieces: &[DecodedPart]) -> ReplyFinish {
-        let has_calls = pieces.iter().any(|piece| matches!(piece, DecodedPart::Call { .. }));
+    pub(crate) fn infer(parts: &[DecodedPart]) -> ReplyFinish {
+        let has_calls = parts.iter().any(|part| matches!(part, DecodedPart::Call { .. }));
         if has_calls { ReplyFinish::ToolCalls } else { ReplyFinish::Stop }
     }
 }

@@ -61,16 +61,17 @@ impl EncodedConversation {
         entries: &[ConversationEntry],
         mut write: impl FnMut(&ConversationItem, &mut MessageWriter<'_>),
     ) -> EncodedPrefix {
-        let same = |(mark, entry): &(&EntryEnd, &ConversationEntry)| mark.id == entry.id;
-        let known = self.entry_ends.iter().zip(entries).take_while(same).count();
-        if known < entries.len() {
-            self.entry_ends.truncate(known);
+        let same = |(entry_end, entry): &(&EntryEnd, &ConversationEntry)| entry_end.id == entry.id;
+        let unchanged = self.entry_ends.iter().zip(entries).take_while(same).count();
+        if unchanged < entries.len() {
+            self.entry_ends.truncate(unchanged);
             let last = self.entry_ends.last();
-            let (end, mut open) = last.map_or((0, None), |mark| (mark.end, mark.open_group));
+            let (end, mut open) =
+                last.map_or((0, None), |entry_end| (entry_end.end, entry_end.open_group));
             // Copied only while a cancelled call still holds it.
             let bytes = Arc::make_mut(&mut self.bytes);
             bytes.truncate(end);
-            for entry in &entries[known..] {
+            for entry in &entries[unchanged..] {
                 let mut writer = MessageWriter::new(bytes, open);
                 write(&entry.item, &mut writer);
                 open = writer.open_group;
@@ -82,7 +83,7 @@ impl EncodedConversation {
             }
         }
         let last = entries.len().checked_sub(1).and_then(|last| self.entry_ends.get(last));
-        let (end, open) = last.map_or((0, None), |mark| (mark.end, mark.open_group));
+        let (end, open) = last.map_or((0, None), |entry_end| (entry_end.end, entry_end.open_group));
         EncodedPrefix { bytes: Arc::clone(&self.bytes), end, open_group: open }
     }
 

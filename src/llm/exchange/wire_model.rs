@@ -106,12 +106,12 @@ impl WireModel {
 
     /// Encodes the next request.
     pub(super) fn encode_request(&mut self, request: &ModelRequest<'_>) -> HttpRequest {
-        let (wire, names) = (Arc::clone(&self.wire), &mut self.call_ids);
+        let (wire, call_ids) = (Arc::clone(&self.wire), &mut self.call_ids);
         let part = self.conversation.encode(request.entries, |item, writer| {
-            names.add_entry(item);
+            call_ids.add_entry(item);
             wire.encode_item(item, writer);
         });
-        let (tools, calls) = self.select_tools(request);
+        let (tools, tool_choice) = self.select_tools(request);
         let request = &ModelRequest { tools: &tools, ..*request };
         let head = self.encode_head(request);
         let mut tail = Vec::with_capacity(256);
@@ -121,7 +121,7 @@ impl WireModel {
         }
         writer.close(wire.has_cache_marks() && request.instruction.is_none());
         wire.encode_tail(
-            &RequestFrame { tool_choice: calls, ..request_frame(request) },
+            &RequestFrame { tool_choice, ..request_frame(request) },
             request.max_output,
             &mut tail,
         );

@@ -297,18 +297,18 @@ impl ReplyReader for Reader {
     fn finish(self: Box<Self>) -> Result<DecodedReply, Fault> {
         let FinishedResponse { finish, usage, model, items } =
             self.finished.ok_or_else(truncated_fault)?;
-        let (mut pieces, mut is_refusal) = (Vec::new(), false);
+        let (mut parts, mut is_refusal) = (Vec::new(), false);
         for item in items {
             is_refusal |= item.is_refusal;
-            pieces.extend(item.parts);
+            parts.extend(item.parts);
         }
-        let has_calls = pieces.iter().any(|piece| matches!(piece, DecodedPart::Call { .. }));
+        let has_calls = parts.iter().any(|part| matches!(part, DecodedPart::Call { .. }));
         let finish = match finish {
             ReplyFinish::Stop if has_calls => ReplyFinish::ToolCalls,
             ReplyFinish::Stop if is_refusal => ReplyFinish::Refused,
             other => other,
         };
-        Ok(DecodedReply { parts: pieces, finish, usage, model })
+        Ok(DecodedReply { parts, finish, usage, model })
     }
 }
 
