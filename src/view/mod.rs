@@ -12,8 +12,8 @@
 
 mod background_writer;
 mod file;
-mod html_escape;
 mod json_sink;
+mod page;
 mod reporter;
 mod run_info;
 mod sink;

@@ -8,7 +8,7 @@ use architect::config::{Config, NoticeCause, TRUST_VARIABLE, VariableName};
 use architect::llm::PROVIDERS;
 use architect::llm::model_table::ModelTable;
 use architect::model::pluralize;
-use architect::tools::permission::GuardedFiles;
+use architect::policy::GuardedFiles;
 use architect::view::sanitize;
 use serde_json::json;
 

@@ -5,9 +5,9 @@
 
 mod github;
 mod html;
+mod inert_markdown;
 mod json;
 mod markdown;
-mod markdown_subset;
 mod sections;
 
 use std::path::Path;
