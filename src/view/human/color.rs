@@ -1,4 +1,4 @@
-//! What a terminal can do, and what the user wants of it.
+//! The capabilities of a terminal, and the user's choice of colours.
 
 use std::str::FromStr;
 
@@ -7,16 +7,16 @@ use thiserror::Error;
 /// When colours are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ColorChoice {
-    /// On a terminal that has them, unless the environment says otherwise.
+    /// If the terminal supports them and the environment does not say otherwise.
     #[default]
     Auto,
-    /// Always, also in a pipe.
+    /// Always, even in a pipe.
     Always,
     /// Never.
     Never,
 }
 
-/// A word that says nothing about colours.
+/// An unknown colour setting.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("unknown colour setting '{0}'; there are: auto, always, never")]
 pub struct UnknownColorChoice(String);
@@ -34,8 +34,8 @@ impl FromStr for ColorChoice {
     }
 }
 
-/// Returns whether to use colours: what the user typed counts first, then `NO_COLOR`, then `CLICOLOR_FORCE`, then
-/// what the terminal can.
+/// Returns whether to use colours: the user's option comes first, then `NO_COLOR`, then `CLICOLOR_FORCE`, then the
+/// capabilities of the terminal.
 pub fn should_use_color(
     color: ColorChoice,
     is_terminal: bool,
@@ -56,7 +56,7 @@ pub fn should_use_color(
     }
 }
 
-/// Returns whether a line can be drawn again and again in its place.
+/// Returns whether a line can be redrawn in place.
 pub fn can_redraw(is_terminal: bool, env: impl Fn(&str) -> Option<String>) -> bool {
     is_terminal && !is_dumb(env)
 }

@@ -1,7 +1,7 @@
-//! The report of a run: a document that is kept, mailed, or put below a pull request.
+//! The report of a run, for a file, an e-mail or a pull request.
 //!
-//! Everything in it that a user, a model or a tool wrote is made inert for its format: it can neither become a table
-//! row, a heading, a link or a mention, nor run.
+//! All text of a user, a model or a tool is escaped for its format: it can neither become a table row, a heading, a
+//! link or a mention, nor run.
 
 mod github;
 mod html;
@@ -18,35 +18,35 @@ use thiserror::Error;
 use super::result::RunResult;
 use super::run_info::RunInfo;
 
-/// What a report is made of.
+/// The content of a report.
 #[derive(Clone, Copy, Debug)]
 pub struct RunReport<'a> {
-    /// What was known of the run beforehand.
+    /// What was known before the run.
     pub info: &'a RunInfo,
-    /// What it came to.
+    /// The result of the run.
     pub result: &'a RunResult,
 }
 
 /// A format of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportFormat {
-    /// The result document with what was known beforehand.
+    /// The result document with the information known before the run.
     Json,
     /// Markdown for a file.
     Markdown,
-    /// Markdown for a comment on GitHub, of a length that it accepts.
+    /// Markdown for a GitHub comment, limited in length.
     Github,
-    /// A page that needs nothing else.
+    /// A self-contained HTML page.
     Html,
 }
 
-/// A format that there is none of.
+/// An unknown format.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("unknown report format '{0}'; there are: json, markdown, github, html")]
 pub struct UnknownReportFormat(String);
 
 impl ReportFormat {
-    /// Returns the format that a file's ending asks for, if it does.
+    /// Returns the format for a file extension, if it has one.
     pub fn from_path(path: &Path) -> Option<Self> {
         match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
             "json" => Some(Self::Json),

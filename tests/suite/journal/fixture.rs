@@ -1,4 +1,4 @@
-//! A small world for sessions: a store, a workspace, a model with a script, and three kinds of tools.
+//! A fixture for sessions: a store, a workspace, a scripted model, and three kinds of tools.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -29,7 +29,7 @@ use architect::runner::{
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-/// A store and a workspace. The folder goes away with it, when it is its own.
+/// A store and a workspace. The folder is removed with it, if it is its own.
 pub(crate) struct SessionFixture {
     pub(crate) store: SessionStore,
     pub(crate) root: PathBuf,
@@ -80,7 +80,7 @@ impl SessionFixture {
         })
     }
 
-    /// Begins a session, without doing anything.
+    /// Creates a session, without running it.
     pub(crate) fn begin(&self) -> (FileJournal, Machine, MachineOutput) {
         self.try_begin().unwrap()
     }
@@ -89,7 +89,7 @@ impl SessionFixture {
         self.try_begin_by(rules())
     }
 
-    /// Begins a session that obeys other rules.
+    /// Creates a session with other rules.
     pub(crate) fn try_begin_by(
         &self,
         rules: RunRules,
@@ -108,7 +108,7 @@ impl SessionFixture {
         Ok((journal, fold, outcomes))
     }
 
-    /// Begins a session and lets it run to its end.
+    /// Creates a session and runs it to its end.
     pub(crate) fn run(&self) -> (SessionId, Machine) {
         let (journal, fold, outcomes) = self.begin();
         let session = journal.session();
@@ -135,7 +135,7 @@ impl SessionFixture {
         self.drive_with_inbox(cast, fold, outcomes, from, |_| Box::new(NoObserver))
     }
 
-    /// Plays before somebody who can put something into the inbox.
+    /// Runs with an observer that can send input.
     pub(crate) fn drive_with_inbox(
         &self,
         cast: Participants,
@@ -149,7 +149,7 @@ impl SessionFixture {
         self.drive_on(hands, cast, observer, fold, outcomes)
     }
 
-    /// Plays all parts on this thread.
+    /// Runs everything on this thread.
     pub(crate) fn drive_inline(
         &self,
         journal: FileJournal,
@@ -198,7 +198,7 @@ impl SessionFixture {
         })
     }
 
-    /// Goes on with a session, to its end.
+    /// Resumes a session and runs it to its end.
     pub(crate) fn resume(&self, session: SessionId, prompt: Option<&str>) -> Machine {
         let opened = self.reopen(session);
         let at = opened.history.at;
@@ -211,7 +211,7 @@ impl SessionFixture {
         self.store.replay(session, |_, _, _| {}).unwrap().0
     }
 
-    /// What commands have written, line by line: each line is a command that ran.
+    /// The output of commands: each line is a command that ran.
     pub(crate) fn command_log(&self) -> Vec<String> {
         let text = fs::read_to_string(self.workspace().join("ran.log")).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
@@ -222,7 +222,7 @@ impl SessionFixture {
     }
 }
 
-/// Who takes part in a run.
+/// The ports of a run.
 pub(crate) struct Participants {
     pub(crate) journal: Box<dyn Journal>,
     pub(crate) mail: Box<dyn MessageSource>,
@@ -237,13 +237,13 @@ impl Participants {
 }
 
 pub(crate) fn rules() -> RunRules {
-    // A dollar for a million tokens of input, ten for output: a call of this world costs two hundredths of a cent.
+    // A dollar for a million tokens of input, ten for output: a call of this model costs two hundredths of a cent.
     let price = Price { input: 1_000_000, output: 10_000_000, ..Price::default() };
     RunRules { seed: 7, has_checks: true, price: Some(price), ..RunRules::default() }
 }
 
-/// A model that says what its script has at this point of the conversation: a file is written, a command runs, both are
-/// looked at together, and that is it. So it goes on in the same way, whichever process asks it.
+/// A model whose replies depend on the length of the conversation alone: it writes a file, runs a command, reads both
+/// in parallel, and ends. So it continues in the same way in every process.
 pub(crate) struct ScriptModel;
 
 /// One call of a tool.
@@ -302,7 +302,7 @@ impl ModelCall for ImmediateReply {
     }
 }
 
-/// Three tools: one that changes nothing, one that replaces a file, and one of which nobody knows.
+/// Three tools: one that changes nothing, one that replaces a file, and one with unknown effects.
 pub(crate) struct FixtureTools {
     workspace: PathBuf,
 }
@@ -313,7 +313,7 @@ impl FixtureTools {
     }
 }
 
-/// What a call does when it runs.
+/// The implementation of a call.
 struct FixtureCall {
     call: ToolCall,
     workspace: PathBuf,

@@ -1,4 +1,4 @@
-//! Sessions go on: after a crash at any point, after an interrupt, and after their end.
+//! Sessions are resumed: after a crash at any point, after an interrupt, and after their end.
 
 use std::fs;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use super::fixture::{
     ImmediateReply, Participants, ScriptModel, SessionFixture, count_replies, reply,
 };
 
-/// A journal whose process dies before the record with this number: nothing is written any more, its end neither.
+/// A journal whose process dies before the record with this number: nothing more is written, not even its end.
 pub(super) struct CrashingJournal<J> {
     pub(super) journal: J,
     pub(super) records: usize,
@@ -40,7 +40,7 @@ impl<J: Journal> Journal for CrashingJournal<J> {
     }
 }
 
-/// Begins a session whose process dies after so many records.
+/// Creates a session whose process dies after so many records.
 fn crash_after(world: &SessionFixture, records: usize) -> SessionId {
     let (journal, fold, outcomes) = world.begin();
     let session = journal.session();
@@ -97,7 +97,7 @@ pub(super) fn reason(fold: &Machine) -> Option<StopReason> {
     }
 }
 
-/// Every record of a session meets the state that it met.
+/// Every record of a session is replayed in the state in which it was written.
 pub(super) fn replay_and_verify(world: &SessionFixture, session: SessionId) {
     let mut differences = Vec::new();
     let replayed = world.store.replay(session, |_, _, replayed| {
@@ -186,7 +186,7 @@ fn an_edit_is_decided_by_what_the_file_is() {
     assert_eq!((status, &*text, &*file), (ToolStatus::Ok, "written", "first\n"));
     let (status, text, file) = judged(Some("something else"));
     assert_eq!((status, &*file), (ToolStatus::InDoubt, "something else"));
-    assert!(text.ends_with("a.txt: neither as it was before nor as it was to be."), "{text}");
+    assert!(text.ends_with("a.txt: neither in its old nor in its new state."), "{text}");
 }
 
 #[test]
@@ -286,7 +286,7 @@ impl Observer for InterruptingObserver {
     }
 }
 
-/// Begins to speak and never ends.
+/// A reply that begins and never ends.
 struct EndlessModel;
 
 impl Model for EndlessModel {
@@ -308,7 +308,7 @@ impl ModelCall for EndlessModel {
     }
 }
 
-/// Begins a session that is interrupted while the model speaks.
+/// Creates a session that is interrupted during a reply.
 pub(super) fn interrupted_session(world: &SessionFixture) -> SessionId {
     let (journal, fold, outcomes) = world.begin();
     let session = journal.session();
@@ -338,7 +338,7 @@ fn what_a_call_said_before_an_interrupt_is_kept_as_an_event_and_is_no_history() 
     replay_and_verify(&world, session);
 }
 
-/// Tells another process's user what it heard, and answers with it.
+/// Answers with the messages that another process has sent.
 struct EchoModel {
     send: Arc<dyn Fn(usize) + Send + Sync>,
 }
@@ -365,7 +365,7 @@ fn messages_from_another_process_reach_the_running_session_once() {
     let letter = move |kind, text: &str| {
         store.send(session, &QueuedMessage { kind, text: text.into() }).unwrap();
     };
-    // While the first call is prepared, somebody steers; before the last one, there is more to do.
+    // While the first call is prepared, a steering message comes; before the last one, a follow-up.
     let send = move |turn| match turn {
         0 => letter(MessageKind::Steering, "to the left"),
         1 => letter(MessageKind::FollowUp, "and then this"),
@@ -391,7 +391,7 @@ fn messages_from_another_process_reach_the_running_session_once() {
     replay_and_verify(&world, session);
 }
 
-/// What can't be followed any more in this run is not lost.
+/// A follow-up that this run can't take any more is not lost.
 #[test]
 fn a_follow_up_beyond_the_bound_waits_for_the_next_run() {
     let world = SessionFixture::new();

@@ -1,4 +1,4 @@
-//! The final answer, and what stands for it where there is none.
+//! The final answer, and the sentence in place of a missing one.
 
 use architect::model::{Fault, FaultKind, ReplyFinish, RunLimits, RunTime, TimeSpan};
 use architect::view::{AnswerDestination, ReportSink, TextSink};
@@ -19,7 +19,7 @@ fn in_a_pipe(turns: Vec<ScriptedTurn>) -> (String, u8) {
     print_answer(ViewFixture::new(turns), AnswerDestination::NonTerminal)
 }
 
-/// Returns a stage on which a tool is called again and again.
+/// Returns a fixture in which a tool is called again and again.
 fn busy(steps: u32, last: ScriptedTurn) -> ViewFixture {
     let call =
         |step| call_turn("", &[(&format!("c{step}"), "ls", &format!("{{\"path\":\"{step}\"}}"))]);

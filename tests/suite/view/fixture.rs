@@ -1,5 +1,5 @@
-//! A stage for whole runs: a model that says what it is told to say, tools that do what they are told to do, and the
-//! real driver on a clock that only goes on when somebody waits.
+//! A fixture for whole runs: a scripted model, scripted tools, and the real driver on a clock that advances only
+//! while something waits.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -66,7 +66,7 @@ pub(crate) fn fault_turn(text: &str, fault: Fault) -> ScriptedTurn {
     }
 }
 
-/// A reply that ends in this way.
+/// A reply with this finish reason.
 pub(crate) fn turn_ending_with(text: &str, finish: ReplyFinish) -> ScriptedTurn {
     ScriptedTurn {
         wait: TimeSpan::ZERO,
@@ -80,7 +80,7 @@ fn reply(parts: Vec<ReplyPart>, finish: ReplyFinish) -> Reply {
     Reply { parts: parts.into(), finish, usage, model: None }
 }
 
-/// A run that is about to begin.
+/// A run to be started.
 pub(crate) struct ViewFixture {
     pub(crate) turns: Vec<ScriptedTurn>,
     pub(crate) rules: RunRules,
@@ -105,7 +105,7 @@ impl ViewFixture {
         Self { turns, rules, mail: Vec::new(), interrupted: None, about: about() }
     }
 
-    /// Plays the run to its end, and tells the result.
+    /// Runs to the end, and returns the result.
     pub(crate) fn run(
         self,
         outputs: Vec<Box<dyn ReportSink>>,
@@ -117,7 +117,7 @@ impl ViewFixture {
         (result, finished)
     }
 
-    /// Plays the run to its end, before this show.
+    /// Runs to the end, with this reporter.
     pub(crate) fn run_with(self, show: &Reporter) {
         let Self { turns, rules, mail, interrupted, about } = self;
         let (fold, first) = Machine::start(
@@ -180,8 +180,8 @@ impl ModelCall for ScriptedTurn {
     }
 }
 
-/// Tools by name: `edit_file` edits and has a hook, `rm` is denied, `fail` fails, everything else does well. The
-/// arguments `ms` and `say` tell how long a call takes and what it answers.
+/// Tools by name: `edit_file` edits and has a hook, `rm` is denied, `fail` fails, all others succeed. The arguments
+/// `ms` and `say` set the duration and the output of a call.
 struct ScriptedTools;
 
 impl Toolbox for ScriptedTools {
