@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use architect::exec::{SandboxPolicy, Supervisor};
 use architect::model::{TimeSpan, ToolCall};
+use architect::policy::ConfirmMode;
 use architect::port::{AuthorizationOutcome, CancellationToken, EffectContext, Sleep, Toolbox};
-use architect::tools::permission::ConfirmMode;
 use architect::tools::{ToolRegistry, ToolSettings, standard_tools};
 use architect::workspace::WorkspaceRoot;
 

@@ -5,8 +5,7 @@ use super::hooks;
 use super::run_setup::EffectMode;
 use super::tool_registry;
 use crate::config::{Config, ConfigError, ConfigProblem, ExpectedDecision};
-use crate::tools::permission::{ConfirmMode, Decision, PolicyEngine};
-use crate::tools::{CallKind, CallTarget, CommandTarget};
+use crate::policy::{CallKind, CallTarget, CommandTarget, ConfirmMode, Decision, PolicyEngine};
 
 /// Checks what can only be judged with the tools: rules, patterns and expressions, and that each example of
 /// `permissions.examples` is decided as it says, where no mode says otherwise; and what only a shell would find out, the
@@ -34,7 +33,7 @@ fn check_example(judge: &PolicyEngine, call: &str, expected: ExpectedDecision) -
     let Some((tool, kind, targets)) = parse_call(call) else {
         return Some("this is no call; one is written like run_command(git push)".to_owned());
     };
-    let (verdict, why) = match judge.decide_for_targets(tool, kind, &targets) {
+    let (verdict, why) = match judge.decide(tool, kind, &targets) {
         Decision::Deny(why) => (ExpectedDecision::Deny, why),
         Decision::Ask(why) => (ExpectedDecision::Ask, why),
         Decision::Allow(why) => (ExpectedDecision::Allow, why),

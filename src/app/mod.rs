@@ -39,7 +39,7 @@ mod trace;
 
 pub use config_check::check_config;
 pub use end_hooks::RunDeadline;
-pub use environment::{ModelWrapper, SimulatedEnvironment};
+pub use environment::{Environment, PortsOverride, SubagentClock};
 pub use error::AppError;
 pub use probe::{ProbeScope, ServerFinding, ServerProbe, probe_model, probe_servers};
 pub use process_env::ProcessEnv;
@@ -49,6 +49,5 @@ pub use run_setup::{EffectMode, RunSetup};
 pub use sandbox::Sandbox;
 pub use secrets::{collect_secrets, mask_message};
 pub use session::{SessionTarget, open_store};
-pub use subagents::SubagentClock;
 pub use telemetry::start_telemetry;
 pub use trace::trace_session;

@@ -19,8 +19,8 @@ use crate::exec::{
     VariableFilter, clean_environment, remove_abandoned, sweep_caches,
 };
 use crate::model::matches_wildcard;
+use crate::policy::GuardedFiles;
 use crate::port::unique_id;
-use crate::tools::permission::GuardedFiles;
 
 /// Where commands run: those of the model confined, those of the user as the user.
 #[derive(Clone)]

@@ -13,7 +13,7 @@ use crate::config::{self, Agent, Config, ConfigProblem, PathPattern, Permissions
 use crate::machine::Conversation;
 use crate::model::{ConversationItem, matches_wildcard};
 use crate::net::Secrets;
-use crate::tools::permission::{
+use crate::policy::{
     BlockedCommands, CommandScope, ConfirmMode, Confirmer, FilePatterns, GuardrailLimits,
     Guardrails, OffLimits, PermissionRule, PermissionRules, QuotaUsage, Repositories,
 };

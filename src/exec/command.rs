@@ -12,7 +12,9 @@ use thiserror::Error;
 use super::capture::OutputCapture;
 use super::confine::SandboxLevel;
 use super::egress::ConnectionRefusal;
-use super::protocol::{CommandReport, CommandWords, ProcessStatus, StartFailure, StopCause};
+use super::supervisor::protocol::{
+    CommandReport, CommandWords, ProcessStatus, StartFailure, StopCause,
+};
 
 /// A command that is to be run.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 
-use super::sandbox_policy::{NetworkAccess, SandboxMode, SandboxPolicy};
+use super::confine::policy::{NetworkAccess, SandboxMode, SandboxPolicy};
 
 /// What a program says when it may not write.
 const WRITE_MESSAGES: [&str; 8] = [

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::error::ReadOnlyReason;
+use super::implied_reads;
 use super::session_id::SessionId;
 use super::workspace_identity::WorkspaceIdentity;
 use crate::machine::{
@@ -209,7 +210,8 @@ impl SessionHeader {
     pub fn start_machine(&self) -> (Machine, MachineOutput) {
         let mut conversation = Conversation::new(self.fixed_bytes);
         for item in &self.history {
-            conversation.apply(ConversationChange::Append { item: item.clone() });
+            let item = implied_reads::complete_item(item);
+            conversation.apply(ConversationChange::Append { item });
         }
         Machine::start(self.rules.clone(), conversation, self.task.clone())
     }

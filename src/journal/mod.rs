@@ -15,6 +15,7 @@ mod file_journal;
 mod folder;
 mod fork_export;
 mod header;
+mod implied_reads;
 mod imported_conversation;
 mod journal_reader;
 mod record_line;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::error::{JournalError, ReadOnlyReason};
 use super::header::{EndedRecord, ResumedRecord, SessionHeader, SessionSetup, WallTime};
+use super::implied_reads;
 use super::journal_reader::{
     JournalPosition, JournalReader, ReadRecord, RecordDamage, RecordsAfterDamage,
 };
@@ -159,7 +160,8 @@ impl SessionHistory {
                 self.remember_event(event);
                 let is_charged = matches!(event, Event::UsageReported { .. })
                     && self.machine.state.awaits(event);
-                (self.machine, self.output) = self.machine.handle(stored.at, event.clone());
+                let completed = implied_reads::complete_event(event.clone(), &self.machine.state);
+                (self.machine, self.output) = self.machine.handle(stored.at, completed);
                 self.costs.add(before, Some(event), self.machine.state.run().used);
                 let is_over = under_way.is_some()
                     && pending_model_call(&self.machine.state) != under_way

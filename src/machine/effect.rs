@@ -14,7 +14,7 @@ use crate::model::{ConversationItem, EffectId, FaultKind, MicroUsd, TimeSpan, To
 pub enum Effect {
     /// Collect what the next model call depends on.
     Prepare {
-        /// Completed by `PreparedCall`.
+        /// Completed by `ToolInvocation`.
         id: EffectId,
         /// What the call will be for.
         purpose: CallPurpose,

@@ -224,7 +224,7 @@ pub enum EventKind {
     StoreFailed,
     /// [`Event::Defect`]
     InternalError,
-    /// [`Event::PreparedCall`]
+    /// [`Event::ToolInvocation`]
     Prepared,
     /// [`Event::Replied`]
     Replied,

@@ -74,7 +74,7 @@ pub enum CallState {
 
 impl CallState {
     /// Returns the effect that is awaited.
-    pub(super) fn pending_effect(&self) -> Option<EffectId> {
+    pub fn pending_effect(&self) -> Option<EffectId> {
         match self {
             Self::Queued | Self::Completed(_) => None,
             Self::Authorizing { id, .. } | Self::Running { id, .. } => Some(*id),

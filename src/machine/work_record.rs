@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{ConversationItem, FileAction, ToolCall, ToolExchange};
+use crate::model::{ConversationItem, FileAction, ToolExchange};
 
 /// What stands for the part of a conversation that is gone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -40,9 +40,6 @@ const ANSWER_EXCERPT_CHARS: usize = 500;
 /// The most files that are told: of those that changed, and of those that were read.
 const MAX_CHANGED_FILES: usize = 200;
 const MAX_READ_FILES: usize = 50;
-
-/// The tool that reads a file.
-const READ_TOOL: &str = "read_file";
 
 impl WorkRecord {
     /// Takes an entry in that goes. Summaries and the user's own words are no records.
@@ -74,12 +71,12 @@ impl WorkRecord {
             for change in &result.changes {
                 self.changed_files.insert(Arc::clone(&change.path), change.action);
             }
-            if let Some(path) = path_read(call).filter(|_| result.is_ok()) {
-                self.read_files.retain(|known| *known != path);
-                self.read_files.push(path);
-                let surplus = self.read_files.len().saturating_sub(MAX_READ_FILES);
-                self.read_files.drain(..surplus);
+            for path in &result.reads {
+                self.read_files.retain(|known| known != path);
+                self.read_files.push(Arc::clone(path));
             }
+            let surplus = self.read_files.len().saturating_sub(MAX_READ_FILES);
+            self.read_files.drain(..surplus);
         }
     }
 
@@ -131,28 +128,22 @@ impl WorkRecord {
     }
 }
 
-/// Returns the file that a call reads, as the model named it.
-fn path_read(call: &ToolCall) -> Option<Arc<str>> {
-    if &*call.name != READ_TOOL {
-        return None;
-    }
-    let arguments: serde_json::Value = serde_json::from_str(call.arguments.text()).ok()?;
-    Some(arguments.get("path")?.as_str()?.trim_start_matches("./").into())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{FileChange, Reply, ReplyFinish, ReplyPart, ToolResult, ToolStatus, Usage};
+    use crate::model::{
+        FileChange, Reply, ReplyFinish, ReplyPart, ToolCall, ToolResult, ToolStatus, Usage,
+    };
 
     fn exchange(
         name: &str,
-        arguments: &str,
+        read: &[&str],
         status: ToolStatus,
         changed: &[&str],
     ) -> ConversationItem {
-        let call = ToolCall::new("1".into(), name, arguments);
+        let call = ToolCall::new("1".into(), name, "{}");
         let mut result = ToolResult::new("1".into(), status, "");
+        result.reads.extend(read.iter().map(|path| Arc::from(*path)));
         result.changes.extend(changed.iter().map(|path| FileChange {
             path: (*path).into(),
             action: FileAction::Modified,
@@ -170,7 +161,7 @@ mod tests {
     }
 
     fn read(path: &str) -> ConversationItem {
-        exchange("read_file", &format!(r#"{{"path":"{path}"}}"#), ToolStatus::Ok, &[])
+        exchange("read_file", &[path], ToolStatus::Ok, &[])
     }
 
     #[test]
@@ -180,9 +171,9 @@ mod tests {
         for item in [
             read("b"),
             read("a"),
-            read("./b"),
-            exchange("edit_file", "{}", ToolStatus::Ok, &["x", "b"]),
-            exchange("read_file", r#"{"path":"none"}"#, ToolStatus::Failed, &[]),
+            read("b"),
+            exchange("edit_file", &[], ToolStatus::Ok, &["x", "b"]),
+            exchange("read_file", &[], ToolStatus::Failed, &[]),
         ] {
             ledger.add(&item);
         }
@@ -201,7 +192,7 @@ mod tests {
     #[test]
     fn what_the_model_writes_anew_replaces_its_words_but_no_record() {
         let mut ledger = WorkRecord::default();
-        ledger.add(&exchange("edit_file", "{}", ToolStatus::Ok, &["x"]));
+        ledger.add(&exchange("edit_file", &[], ToolStatus::Ok, &["x"]));
         ledger.set_summary(&"first".into());
         ledger.set_summary(&"second".into());
         let text = ledger.text().unwrap();
@@ -214,7 +205,7 @@ mod tests {
         for file in 0..5_000 {
             ledger.add(&read(&format!("read{file}")));
             let changed = format!("changed{file:04}");
-            ledger.add(&exchange("edit_file", "{}", ToolStatus::Ok, &[&changed]));
+            ledger.add(&exchange("edit_file", &[], ToolStatus::Ok, &[&changed]));
         }
         ledger.set_summary(&"ä".repeat(50_000).into());
         let text = ledger.text().unwrap();

@@ -44,4 +44,4 @@ pub use time::{RunTime, TimeSpan};
 pub use tokens::{Tokens, Usage};
 pub use tool_call::{ToolArguments, ToolCall};
 pub use tool_result::{FileAction, FileChange, ToolResult, ToolStatus};
-pub use wildcard::matches_wildcard;
+pub use wildcard::{matches_pattern, matches_wildcard};

@@ -24,6 +24,9 @@ pub struct ToolResult {
     /// The files it changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<FileChange>,
+    /// The files it read, relative to the workspace. Only files whose content is in `text`: a search reads none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reads: Vec<Arc<str>>,
 }
 
 /// How a tool call ended.
@@ -94,7 +97,15 @@ impl ToolResult {
     pub fn new(call: CallId, status: ToolStatus, text: impl Into<Arc<str>>) -> Self {
         let text = text.into();
         let digest = Digest::of(&text).with_bytes(&[status as u8]);
-        Self { call, status, text, digest, duration: TimeSpan::ZERO, changes: Vec::new() }
+        Self {
+            call,
+            status,
+            text,
+            digest,
+            duration: TimeSpan::ZERO,
+            changes: Vec::new(),
+            reads: Vec::new(),
+        }
     }
 
     /// Returns whether the tool did what it was asked for.

@@ -16,20 +16,20 @@ use rustix::process::{
 use serde::{Deserialize, Serialize};
 
 use super::landlock::{self, LandlockRules, TcpAccess, TerminalAccess};
+use super::policy::{NetworkAccess, SandboxMode, SandboxPolicy};
 use super::seccomp::{self, SocketFilter};
 use super::spawner::CommandSpawner;
 use super::{Enforcement, SandboxGap, SandboxLevel, mounts, namespaces, privileges};
-use crate::exec::absent_paths::AbsentPaths;
-use crate::exec::anonymous_file;
 use crate::exec::egress;
-use crate::exec::helper;
 use crate::exec::package_caches::OverlayFolders;
-use crate::exec::process_tree::ProcessTree;
-use crate::exec::protocol::{SupervisorLink, SupervisorReport};
-use crate::exec::sandbox_policy::{NetworkAccess, SandboxMode, SandboxPolicy};
-use crate::exec::snapshot::ProtectedPaths;
-use crate::exec::supervise::{self, CommandStart};
-use crate::exec::worker::is_shortage;
+use crate::exec::protected::absent_paths::AbsentPaths;
+use crate::exec::protected::snapshot::ProtectedPaths;
+use crate::exec::supervisor::anonymous_file;
+use crate::exec::supervisor::helper;
+use crate::exec::supervisor::process_tree::ProcessTree;
+use crate::exec::supervisor::protocol::{SupervisorLink, SupervisorReport};
+use crate::exec::supervisor::supervise::{self, CommandStart};
+use crate::exec::supervisor::worker::is_shortage;
 
 /// What the first process of a namespace is told by the one that made it.
 #[derive(Serialize, Deserialize)]
@@ -104,7 +104,7 @@ fn serve_in_namespaces(link: SupervisorLink, policy: SandboxPolicy) -> io::Resul
     let first = std::process::Command::new("/proc/self/exe")
         .args([helper::ARGUMENT, helper::INIT_ARGUMENT])
         // Not as an argument: every command that lists processes would show it.
-        .stdin(anonymous_file::create(&inherited)?)
+        .stdin(anonymous_file(&inherited)?)
         .stdout(link.into_socket())
         .stderr(Stdio::null())
         .spawn();

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-use super::sandbox_policy::{NetworkAccess, SandboxMode, SandboxPolicy, SandboxRequirement};
+use self::policy::{NetworkAccess, SandboxMode, SandboxPolicy, SandboxRequirement};
 
 #[cfg(target_os = "linux")]
 mod landlock;
@@ -20,6 +20,7 @@ mod levels;
 mod mounts;
 #[cfg(target_os = "linux")]
 mod namespaces;
+pub(super) mod policy;
 #[cfg(target_os = "linux")]
 mod privileges;
 #[cfg(any(target_os = "macos", test))]
@@ -28,6 +29,7 @@ pub(super) mod seatbelt;
 mod seccomp;
 #[cfg(target_os = "linux")]
 mod spawner;
+pub(super) mod temp_folder;
 
 #[cfg(target_os = "linux")]
 pub(super) use levels::{run_init, serve};

@@ -19,8 +19,8 @@ use rustix::mount::{
 };
 
 use super::landlock;
+use super::policy::{CopiedFile, NetworkAccess, SandboxMode, SandboxPolicy};
 use crate::exec::package_caches::{OverlayFolders, PackageCache};
-use crate::exec::sandbox_policy::{CopiedFile, NetworkAccess, SandboxMode, SandboxPolicy};
 
 /// What was made of the files.
 pub(super) struct MountView {

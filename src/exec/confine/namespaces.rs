@@ -8,8 +8,8 @@ use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, recv, sendt
 use rustix::process::{getegid, geteuid};
 use rustix::thread::UnshareFlags;
 
+use super::policy::NetworkAccess;
 use super::privileges;
-use crate::exec::sandbox_policy::NetworkAccess;
 
 /// Enters new namespaces. The next process that this one starts is the first in the new one of processes.
 ///

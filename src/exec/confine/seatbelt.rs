@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::exec::sandbox_policy::{NetworkAccess, SandboxMode, SandboxPolicy, resolve_path};
+use super::policy::{NetworkAccess, SandboxMode, SandboxPolicy, resolve_path};
 
 /// Returns the profile, in the language of `sandbox-exec`.
 pub(in crate::exec) fn profile(policy: &SandboxPolicy) -> String {

@@ -10,7 +10,7 @@ use std::thread;
 
 use rustix::process::Pid;
 
-use crate::exec::supervise::CommandStart;
+use crate::exec::supervisor::supervise::CommandStart;
 
 /// Starts commands from a thread of its own.
 pub(super) struct CommandSpawner {

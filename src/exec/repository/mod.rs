@@ -35,7 +35,7 @@ use self::cleanup::{LinkTargets, RootState};
 use self::git_config::{GitPathBase, parse};
 use self::scan::{FolderRole, GitItems, Scanner};
 use super::confine::SandboxLevel;
-use super::sandbox_policy::{CopiedFile, SandboxMode, SandboxPolicy};
+use super::confine::policy::{CopiedFile, SandboxMode, SandboxPolicy};
 
 /// A folder below which repositories are looked for.
 struct ScanRoot {
@@ -456,7 +456,7 @@ fn others(common: &Path, own: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let located = linked.filter_map(|linked| {
         let file = String::from_utf8(read_file(&linked.join("gitdir"))?).ok()?;
         let work_tree = linked.join(file.trim_end_matches('\n')).parent()?.to_owned();
-        Some((linked, super::sandbox_policy::resolve_path(&work_tree)?))
+        Some((linked, super::confine::policy::resolve_path(&work_tree)?))
     });
     located.unzip()
 }
@@ -616,7 +616,7 @@ pub fn followed_by_git(workspace: &Path, home: Option<&Path>) -> Vec<PathBuf> {
                 (_, _, GitPathBase::WorkTree) => workspace.join(path),
                 (_, _, GitPathBase::Include) => file.parent().unwrap_or(workspace).join(path),
             };
-            let Some(path) = super::sandbox_policy::resolve_path(&path) else { continue };
+            let Some(path) = super::confine::policy::resolve_path(&path) else { continue };
             if base == GitPathBase::Include {
                 files.push(path.clone());
             }

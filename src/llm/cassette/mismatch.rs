@@ -1,4 +1,4 @@
-//! Where a request differs from the one that was recorded.
+//! Comparing a request with the recorded one.
 
 use std::fmt;
 
@@ -6,20 +6,20 @@ use serde_json::Value;
 
 use crate::llm::fault::excerpt;
 
-/// The first place where two requests differ.
+/// The first difference between two requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RequestMismatch {
-    /// The way to it, a name or a number for each level.
+    /// The path to it, with a key or an index for each level.
     path: String,
     recorded: String,
     sent: String,
 }
 
-/// Names the session, which is never the same twice.
+/// The field that identifies the session, which always differs.
 const SESSION_KEY_FIELD: &str = "prompt_cache_key";
 
 impl RequestMismatch {
-    /// Finds the first place where these bodies differ, but for what is never the same twice.
+    /// Finds the first difference between two bodies. The session is ignored.
     pub(super) fn find(recorded: &str, asked: &str) -> Option<Self> {
         if recorded == asked {
             return None;
@@ -36,7 +36,7 @@ impl RequestMismatch {
     }
 }
 
-/// Compares two values, the parts of the recorded one in their order and then what is new.
+/// Compares two values: the elements of the recorded one in order, then additional ones.
 fn compare(
     recorded: Option<&Value>,
     asked: Option<&Value>,
@@ -65,10 +65,10 @@ fn compare(
     }
 }
 
-/// How much is shown of what two texts have in common before they differ.
+/// How many bytes before the difference are shown.
 const SHARED_CONTEXT: usize = 40;
 
-/// Shows two texts from shortly before the place where they part.
+/// Returns the difference of two texts, with a little text before it.
 fn compare_texts(recorded: &str, asked: &str, place: &str) -> RequestMismatch {
     let common = recorded.chars().zip(asked.chars()).take_while(|(a, b)| a == b).count();
     let show = |text: &str| {

@@ -1,4 +1,4 @@
-//! Reading a recording.
+//! Reading recordings.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,19 +14,19 @@ pub struct Recording {
     pub(super) exchanges: Vec<RecordedExchange>,
 }
 
-/// What was asked once, and what came of it.
+/// A request and its response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RecordedExchange {
     pub(super) model: String,
     pub(super) url: String,
     pub(super) headers: RecordedHeaders,
     pub(super) body: String,
-    /// Nothing where no answer began.
+    /// `None` if no response began.
     pub(super) response: Option<RecordedResponse>,
     pub(super) end: ExchangeEnd,
 }
 
-/// The head of an answer, and what was read of its body.
+/// The head of a response, and the chunks of its body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RecordedResponse {
     pub(super) status: u16,
@@ -34,46 +34,46 @@ pub(super) struct RecordedResponse {
     pub(super) chunks: Vec<Vec<u8>>,
 }
 
-/// How an exchange ended.
+/// The end of an exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ExchangeEnd {
-    /// The recording does not say; whoever recorded was gone, or did not read on.
+    /// Not recorded: the process ended, or stopped reading.
     Unrecorded,
-    /// Properly.
+    /// The response is complete.
     Complete,
-    /// With this failure.
+    /// The exchange failed.
     Failed(NetError),
 }
 
-/// Why a file cannot be played.
+/// An error of loading a file.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RecordingError {
-    /// The file cannot be read.
+    /// The file can't be read.
     #[error("could not read the recording {path}: {cause}")]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         cause: String,
     },
-    /// A line of it is wrong.
+    /// A line is invalid.
     #[error("{path}:{line}: {cause}")]
     Malformed {
         /// The file.
         path: PathBuf,
-        /// The line, counted from one.
+        /// The number of the line, counted from one.
         line: usize,
-        /// What is wrong with it.
+        /// The reason.
         cause: String,
     },
 }
 
 impl Recording {
-    /// Reads a recording. A last line without its end was cut off by a crash and is left out.
+    /// Reads a recording. A last line without a line feed, as a crash leaves it, is ignored.
     ///
     /// # Errors
     ///
-    /// Fails when the file cannot be read, or a line of it is wrong.
+    /// Fails if the file can't be read, or for an invalid line.
     pub fn load(path: &Path) -> Result<Self, RecordingError> {
         let unreadable = |error: io::Error| RecordingError::Unreadable {
             path: path.to_owned(),
@@ -87,17 +87,17 @@ impl Recording {
         })
     }
 
-    /// Returns who was asked first (`provider/name`), for whoever wants to know prices and windows.
+    /// Returns the model of the first request, as `provider/name`.
     pub fn first_model(&self) -> &str {
         &self.exchanges[0].model
     }
 
-    /// Returns how many requests were recorded.
+    /// Returns the number of recorded requests.
     pub fn len(&self) -> usize {
         self.exchanges.len()
     }
 
-    /// Returns whether nothing was recorded; what was read never is.
+    /// Returns whether there are no requests; a recording that was read has at least one.
     pub fn is_empty(&self) -> bool {
         self.exchanges.is_empty()
     }
@@ -129,7 +129,7 @@ impl Recording {
     }
 }
 
-/// Adds what a line says; exchanges may be under way beside each other.
+/// Adds a record; exchanges may overlap.
 fn add_record(
     exchanges: &mut Vec<RecordedExchange>,
     line: CassetteRecord,

@@ -1,4 +1,4 @@
-//! A reply as it was read, before it is judged complete.
+//! The result of reading a reply.
 
 use std::sync::Arc;
 
@@ -8,45 +8,45 @@ use crate::model::{
 };
 use crate::port::ReplyDelta;
 
-/// What a wire found in a reply, in the order of the reply.
+/// A reply as a wire decoded it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DecodedReply {
     pub(crate) parts: Vec<DecodedPart>,
     pub(crate) finish: ReplyFinish,
-    /// What the provider says the call used; none when it does not say, or says nonsense.
+    /// The usage that the provider reports; `None` if it is missing or invalid.
     pub(crate) usage: Option<Usage>,
     pub(crate) model: Option<String>,
 }
 
-/// One piece of a reply.
+/// A part of a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DecodedPart {
     /// Text for the user.
     Text(String),
-    /// A tool call as the provider wrote it.
+    /// A tool call, as the provider sent it.
     Call { id: String, name: String, arguments: String },
-    /// Something that goes back as it came.
+    /// A block that is sent back unchanged.
     Opaque(String),
 }
 
-/// What a reply said since it was last told; told once for each piece that arrives, not for each token.
+/// The text of a reply since the last flush; flushed for each received chunk, not for each token.
 #[derive(Debug, Default)]
 pub(crate) struct DeltaBuffer {
     pub(crate) text: String,
     pub(crate) reasoning: String,
-    /// How many bytes of a reply have come, those of calls included.
+    /// The bytes of the reply received so far, including calls.
     received_bytes: usize,
 }
 
-/// Bytes per thousand tokens, where a provider does not count.
+/// Estimates the usage where the provider does not report it.
 const BYTES_PER_THOUSAND_TOKENS: usize = 3_500;
 
-/// What a provider may count beside what was sent: its own instructions for tools and the like.
+/// The largest plausible number of input tokens that the provider adds, for tools for example.
 const MAX_HIDDEN_INPUT: u64 = 100_000;
 
 impl DecodedReply {
-    /// Returns the reply. `wire` marks what goes back unchanged; `sent` is how many bytes the request had, for an
-    /// estimate where the provider does not say what was used.
+    /// Returns the reply. `wire` is the id for opaque blocks; `sent` is the size of the request in bytes, for an
+    /// estimate of missing usage.
     pub(crate) fn into_reply(self, wire: &Arc<str>, names: &CallIds, sent: usize) -> Reply {
         let usage = self.usage.filter(|usage| is_plausible(usage, sent));
         let usage = usage.unwrap_or_else(|| estimate_usage(sent, self.output_bytes()));
@@ -86,17 +86,17 @@ impl DecodedReply {
 }
 
 impl DeltaBuffer {
-    /// Takes note of a piece of a call, of which nobody is told before it is whole.
+    /// Counts a delta of a call, which is only reported once it is complete.
     pub(crate) fn add_hidden(&mut self, piece: &str) {
         self.received_bytes += piece.len();
     }
 
-    /// Returns about how much has come of a reply.
+    /// Returns an estimate of the tokens received so far.
     pub(crate) fn received_bytes(&self) -> Tokens {
         estimate_usage(0, self.received_bytes).output
     }
 
-    /// Tells what was said, and forgets it.
+    /// Reports the text, and clears it.
     pub(crate) fn flush(&mut self, sink: &mut dyn FnMut(ReplyDelta)) {
         self.received_bytes += self.text.len() + self.reasoning.len();
         if !self.reasoning.is_empty() {
@@ -108,8 +108,8 @@ impl DeltaBuffer {
     }
 }
 
-/// Marks the last call, which is the one that the output limit cut off, if any. Arguments of which nothing came look like
-/// none; such a call may have been cut off before them.
+/// Marks the last call as truncated by the output limit. Arguments of which nothing was received are empty, so such a
+/// call may be truncated too.
 fn mark_last_truncated(parts: &mut [ReplyPart]) {
     if let Some(ReplyPart::Call(call)) = parts.last_mut() {
         *call = match call.arguments.text().trim() {
@@ -121,15 +121,15 @@ fn mark_last_truncated(parts: &mut [ReplyPart]) {
     }
 }
 
-/// Returns whether these numbers can be true: no token is shorter than a byte, and no request is without any. (Some
-/// proxies count none where they stream.)
+/// Returns whether the usage is plausible: a token has at least a byte, and every request has input. (Some proxies
+/// count zero for streams.)
 fn is_plausible(usage: &Usage, sent: usize) -> bool {
     (1..=sent as u64 + MAX_HIDDEN_INPUT).contains(&usage.input.0)
         && usage.cached_input + usage.cache_write <= usage.input
         && usage.reasoning <= usage.output
 }
 
-/// Returns what a call probably used.
+/// Returns an estimate of the usage of a call.
 pub(crate) fn estimate_usage(sent: usize, written: usize) -> Usage {
     let tokens = |bytes: usize| {
         Tokens((bytes.saturating_mul(1_000)).div_ceil(BYTES_PER_THOUSAND_TOKENS) as u64)

@@ -1,20 +1,20 @@
-//! What comes before an answer: a byte order mark and blanks, in any pieces.
+//! Skipping a byte order mark and blanks, in any chunks.
 
 use std::borrow::Cow;
 
-/// Passes over what comes before an answer.
+/// Skips a byte order mark and blanks.
 #[derive(Debug, Default)]
 pub(super) struct BomSkipper {
-    /// How many bytes of the mark have come.
+    /// How many bytes of the mark were received.
     matched_bytes: usize,
-    /// Whether a mark can't come any more.
+    /// Whether the mark can no longer follow.
     is_past: bool,
 }
 
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
 impl BomSkipper {
-    /// Takes in the next piece; returns the answer from its first visible byte on, once that has come.
+    /// Takes the next chunk; returns the response from its first visible byte, once received.
     pub(super) fn push<'a>(&mut self, piece: &'a [u8]) -> Option<Cow<'a, [u8]>> {
         for (at, &byte) in piece.iter().enumerate() {
             let rest = &piece[at..];
@@ -22,7 +22,7 @@ impl BomSkipper {
                 self.matched_bytes += 1;
                 self.is_past = self.matched_bytes == BOM.len();
             } else if !self.is_past && self.matched_bytes > 0 {
-                // This was no mark, but a byte that begins like one.
+                // Not a mark, but a byte that a mark starts with.
                 return Some([&BOM[..self.matched_bytes], rest].concat().into());
             } else if byte.is_ascii_whitespace() {
                 self.is_past = true;
@@ -38,7 +38,7 @@ impl BomSkipper {
 mod tests {
     use super::*;
 
-    /// Returns what is left of an answer that comes in pieces of this size.
+    /// Returns the rest of a response in chunks of this size.
     fn after_prefix(answer: &[u8], size: usize) -> Option<Vec<u8>> {
         let mut lead = BomSkipper::default();
         let mut pieces = answer.chunks(size);

@@ -1,19 +1,21 @@
-//! A request on its way, and its answer.
+//! Sending a request and reading the response.
 
 use std::sync::Arc;
+
+use serde_json::Value;
 
 use super::bom::BomSkipper;
 use super::transport::{HttpTransport, IncomingResponse};
 use super::wire_model::RequestTarget;
 use crate::llm::decode::{CallIds, DecodedReply, DeltaBuffer};
 use crate::llm::fault::{self, ApiError, ErrorResponse};
-use crate::llm::wire::{ReplyReader, Wire, protocol_fault, truncated_fault};
+use crate::llm::wire::{ReplyReader, Wire, parse_json, protocol_fault};
 use crate::model::{Fault, FaultKind, Reply};
-use crate::net::HttpRequest;
 use crate::net::sse::{SseError, SseParser};
+use crate::net::{HeaderMap, HttpRequest};
 use crate::port::{EffectContext, EffectNotice, ModelCall, ReplyDelta};
 
-/// A request that is ready to be sent.
+/// A request, ready to be sent.
 pub(super) struct PreparedModelCall {
     pub(super) wire: Arc<dyn Wire>,
     pub(super) transport: Arc<dyn HttpTransport>,
@@ -21,36 +23,35 @@ pub(super) struct PreparedModelCall {
     pub(super) call_ids: CallIds,
     pub(super) attempt: u32,
     pub(super) request: HttpRequest,
-    /// What is wrong with the request although it can be sent.
+    /// A problem of the request that does not prevent sending it.
     pub(super) warning: Option<String>,
 }
 
-/// What an answer turns out to be, told by its first visible byte: servers mislabel what they send.
+/// The kind of a response, by its first visible byte: servers send wrong content types.
 enum ResponseKind {
-    /// Nothing visible has arrived.
+    /// Nothing visible was received.
     Unknown(BomSkipper),
     /// An event stream.
     Events(Box<EventStream>),
-    /// One JSON document, also where a stream was asked for.
+    /// One JSON document, possibly in place of a stream.
     Document(Vec<u8>),
-    /// A page for people: a captive portal, a proxy's error.
+    /// A web page: a captive portal, or an error of a proxy.
     HtmlPage,
 }
 
 struct EventStream {
     parser: SseParser,
     reader: Box<dyn ReplyReader>,
-    /// Whether an event has come.
+    /// Whether an event was received.
     has_event: bool,
 }
 
-/// What is read of the socket at a time.
 const READ_BUFFER_SIZE: usize = 16 << 10;
 
-/// The most that is read of an answer that is no reply.
+/// How many bytes of an error response are read.
 const MAX_ERROR_BODY: usize = 64 << 10;
 
-/// What is kept of the beginning of an answer, to show it when it is none.
+/// How many bytes from the start of a response are kept for error messages.
 const MAX_EXCERPT: usize = 1 << 10;
 
 impl ModelCall for PreparedModelCall {
@@ -83,26 +84,27 @@ impl PreparedModelCall {
         if !(200..300).contains(&incoming.status()) {
             return Err(self.read_error(&mut *incoming));
         }
-        // From here on the provider may charge for what it does, whatever becomes of it.
-        let mut said = DeltaBuffer::default();
-        let draft = self.read_reply(incoming, &mut said, sink);
+        // From here on the provider may charge for the request.
+        let mut deltas = DeltaBuffer::default();
+        let draft = self.read_reply(incoming, &mut deltas, sink);
         let draft = draft.map_err(|fault| Fault {
             billed: true,
-            received: said.received_bytes(),
+            received: deltas.received_bytes(),
             ..fault
         })?;
-        let reply = draft.into_reply(self.wire.id(), &self.call_ids, self.request.body.len());
+        let reply =
+            draft.into_reply(&self.wire.setup().id, &self.call_ids, self.request.body.len());
         if let Some(text) = self.truncation_warning(&reply) {
             scope.notify(EffectNotice::Warning { text: text.into() });
         }
         Ok(reply)
     }
 
-    /// Reads an answer to its terminal event.
+    /// Reads a response to its terminal event.
     fn read_reply(
         &self,
         mut incoming: Box<dyn IncomingResponse>,
-        said: &mut DeltaBuffer,
+        deltas: &mut DeltaBuffer,
         sink: &mut dyn FnMut(ReplyDelta),
     ) -> Result<DecodedReply, Fault> {
         let (mut form, mut first) = (ResponseKind::Unknown(BomSkipper::default()), Vec::new());
@@ -135,9 +137,9 @@ impl PreparedModelCall {
                 ResponseKind::HtmlPage => break,
                 ResponseKind::Document(body) => body.extend_from_slice(&piece),
                 ResponseKind::Events(events) => {
-                    let taken = events.push(&piece, said);
-                    // What was said before something went wrong was said all the same.
-                    said.flush(sink);
+                    let taken = events.push(&piece, deltas);
+                    // Text before an error is reported too.
+                    deltas.flush(sink);
                     taken?;
                     if events.reader.is_complete() {
                         incoming.release();
@@ -161,11 +163,11 @@ impl PreparedModelCall {
         }
     }
 
-    /// Returns the fault of an answer whose status says that it is no reply.
+    /// Returns the fault of a response with an error status.
     fn read_error(&self, incoming: &mut dyn IncomingResponse) -> Fault {
         let mut body = Vec::new();
         let mut buffer = vec![0; 16 << 10];
-        // What cannot be read any more is not needed: the status has been told.
+        // The status is enough if the body can't be read.
         while let Ok(count @ 1..) = incoming.read(&mut buffer) {
             body.extend_from_slice(&buffer[..count]);
             if body.len() >= MAX_ERROR_BODY {
@@ -175,14 +177,12 @@ impl PreparedModelCall {
         self.classify(incoming.status(), incoming.headers(), &body)
     }
 
-    fn classify(&self, status: u16, headers: &crate::net::HeaderMap, body: &[u8]) -> Fault {
+    fn classify(&self, status: u16, headers: &HeaderMap, body: &[u8]) -> Fault {
         let answer = ErrorResponse { status, headers, body, url: &self.target.url };
-        fault::classify_response(&answer, &self.target.masker, |error| {
-            self.wire.classify_error(error)
-        })
+        fault::classify_response(&answer, &self.target.masker)
     }
 
-    /// Returns a warning when the server counted far fewer tokens than it was sent.
+    /// Returns a warning if the server counted far fewer tokens than the request has.
     fn truncation_warning(&self, reply: &Reply) -> Option<String> {
         let (counted, sent) = (reply.usage.input.0, self.request.body.len() as u64);
         let is_cut = self.target.may_truncate && !reply.usage.is_estimated && counted * 12 < sent;
@@ -196,12 +196,12 @@ impl PreparedModelCall {
 }
 
 impl EventStream {
-    fn push(&mut self, piece: &[u8], said: &mut DeltaBuffer) -> Result<(), Fault> {
+    fn push(&mut self, piece: &[u8], deltas: &mut DeltaBuffer) -> Result<(), Fault> {
         let Self { parser, reader: decoder, has_event: any } = self;
         let taken: Result<(), StreamError> = parser.push(piece, |event| {
             *any = true;
-            // What comes after the terminal event is not for us.
-            if decoder.is_complete() { Ok(()) } else { Ok(decoder.push(event, said)?) }
+            // Events after the terminal one are ignored.
+            if decoder.is_complete() { Ok(()) } else { Ok(decoder.push(event, deltas)?) }
         });
         match taken {
             Err(StreamError::Stream(_)) if decoder.is_complete() => Ok(()),
@@ -212,7 +212,7 @@ impl EventStream {
     }
 }
 
-/// Why an event stream is not read on.
+/// An error of an event stream.
 enum StreamError {
     Stream(SseError),
     Reply(Fault),
@@ -231,7 +231,7 @@ impl From<Fault> for StreamError {
 }
 
 impl ResponseKind {
-    /// Returns the reply, if this is one.
+    /// Returns the reply, or the fault of a response without one.
     fn into_decoded(self, call: &PreparedModelCall, first: &[u8]) -> Result<DecodedReply, Fault> {
         let no_api = |what: &str| {
             let (url, glimpse) = (&call.target.url, fault::excerpt(first));
@@ -247,22 +247,17 @@ impl ResponseKind {
             Self::Document(body) => {
                 let text =
                     std::str::from_utf8(&body).map_err(|_| protocol_fault("it is not UTF-8"))?;
-                let json: Result<serde_json::Value, _> = serde_json::from_str(text);
-                match json {
-                    Err(error) if error.is_eof() => Err(truncated_fault()),
-                    Err(error) => Err(protocol_fault(error)),
-                    Ok(json) if is_error_document(&json) => {
-                        Err(call.classify(200, &crate::net::HeaderMap::new(), &body))
-                    }
-                    Ok(_) => call.wire.read_body(text),
+                if is_error_document(&parse_json(text)?) {
+                    return Err(call.classify(200, &HeaderMap::new(), &body));
                 }
+                call.wire.read_body(text)
             }
         }
     }
 }
 
-/// Returns whether a document is an error, although its status does not say so.
-fn is_error_document(json: &serde_json::Value) -> bool {
+/// Returns whether a document with a success status is an error.
+fn is_error_document(json: &Value) -> bool {
     let is_listed = json.as_array().is_some_and(|items| items.iter().any(is_error_document));
     let has_error = json.get("error").is_some_and(|error| !fault::is_blank(error));
     is_listed
@@ -270,7 +265,7 @@ fn is_error_document(json: &serde_json::Value) -> bool {
             && (has_error || json.get("object").is_some_and(|kind| *kind == "error")))
 }
 
-/// Returns whether the beginning of an answer is that of an event stream that was cut off.
+/// Returns whether the response starts like an event stream.
 fn starts_event_stream(first: &[u8]) -> bool {
     let text = String::from_utf8_lossy(first);
     let text = text.trim_start_matches('\u{feff}').trim_start();

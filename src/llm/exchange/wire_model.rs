@@ -1,4 +1,4 @@
-//! A model behind a wire format.
+//! A model over HTTP.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use crate::model::{Fault, FaultKind};
 use crate::net::{HeaderMap, HttpRequest, Method, RequestBody};
 use crate::port::{Model, ModelCall, ModelRequest, ToolSpec};
 
-/// A model behind a wire format. It keeps what it has encoded, and encodes only what is new; entries are known by their
-/// ids, so that it serves one conversation.
+/// A model over HTTP. It keeps the encoded conversation and encodes only new entries, which it recognizes by their ids;
+/// so it serves one conversation.
 pub(crate) struct WireModel {
     wire: Arc<dyn Wire>,
     transport: Arc<dyn HttpTransport>,
@@ -26,34 +26,33 @@ pub(crate) struct WireModel {
     call_ids: CallIds,
     heads: Vec<EncodedHead>,
     prefix_check: PrefixCheck,
-    /// The tools that were last given to the model.
+    /// The last tools of a request.
     tools: Arc<[ToolSpec]>,
 }
 
-/// Where requests go, and with which headers.
+/// The URL and the headers of requests.
 #[derive(Debug)]
 pub(crate) struct RequestTarget {
     pub(crate) url: String,
     pub(crate) headers: HeaderMap,
-    /// What must not be shown.
     pub(crate) masker: SecretMasker,
-    /// Where the key comes from that is sent, for who has to fix it; none for a recording.
+    /// The source of the key, for error messages; `None` for a recording.
     pub(crate) key_source: Option<KeySource>,
-    /// Warns when the provider counts far fewer tokens than were sent: some servers cut off silently what does not fit.
+    /// Whether to warn if the provider counts far fewer tokens than were sent.
     pub(crate) may_truncate: bool,
 }
 
-/// Where the key of a request comes from.
+/// The source of the key of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum KeySource {
-    /// This variable.
+    /// The key is from this variable.
     Variable(String),
-    /// No key is sent, since none of these variables is set.
+    /// No key is sent, as none of these variables is set.
     Missing(Vec<String>),
 }
 
 impl KeySource {
-    /// Returns what follows a message of the provider that refuses a key.
+    /// Returns the hint for a provider's rejection of the key.
     pub(super) fn hint(&self) -> String {
         match self {
             Self::Variable(variable) => format!("; the key is the one in {variable}"),
@@ -69,7 +68,7 @@ impl KeySource {
     }
 }
 
-/// Everything before the conversation, as it was encoded for these values.
+/// The encoded part of a request before the conversation, with its inputs.
 struct EncodedHead {
     system: Arc<str>,
     tools: Arc<[ToolSpec]>,
@@ -77,11 +76,11 @@ struct EncodedHead {
     bytes: Arc<Vec<u8>>,
 }
 
-/// With tools and without, and after a hook has changed them.
+/// With and without tools, before and after a change by a hook.
 const MAX_CACHED_HEADS: usize = 4;
 
 impl WireModel {
-    /// Returns a model behind a wire.
+    /// Returns a model with a wire.
     pub(crate) fn new(
         wire: Arc<dyn Wire>,
         carrier: Arc<dyn HttpTransport>,
@@ -99,13 +98,13 @@ impl WireModel {
         }
     }
 
-    /// Returns how many bytes of conversation were ever encoded.
+    /// Returns the bytes of conversation encoded so far.
     #[cfg(test)]
     pub(crate) fn encoded_bytes(&self) -> u64 {
         self.conversation.encoded_bytes()
     }
 
-    /// Writes the next request down.
+    /// Encodes the next request.
     pub(super) fn encode_request(&mut self, ask: &ModelRequest<'_>) -> HttpRequest {
         let (wire, names) = (Arc::clone(&self.wire), &mut self.call_ids);
         let part = self.conversation.encode(ask.entries, |item, pen| {
@@ -134,8 +133,8 @@ impl WireModel {
         }
     }
 
-    /// Returns the tools that go along, and whether they may be called. Where those of earlier calls have to be defined,
-    /// they are the same as before, so that the beginning of the request stays the same too.
+    /// Returns the tools to define, and whether they may be called. Where earlier calls require definitions, these are
+    /// the last ones, so that the prefix of the request stays the same.
     fn tools(&mut self, ask: &ModelRequest<'_>) -> (Arc<[ToolSpec]>, ToolChoice) {
         if !ask.tools.is_empty() {
             self.tools = Arc::clone(ask.tools);
@@ -209,7 +208,7 @@ fn request_frame<'a>(ask: &ModelRequest<'a>) -> RequestFrame<'a> {
     RequestFrame { system: ask.system, tools: ask.tools, tool_choice: ToolChoice::Auto, schema }
 }
 
-/// Stands for tools that nobody knows any more, where a session is resumed for its last words.
+/// Returns a placeholder for the tools of earlier calls, for a session that is resumed only for its final summary.
 fn placeholder_tool() -> ToolSpec {
     ToolSpec {
         name: "none".into(),
@@ -218,7 +217,7 @@ fn placeholder_tool() -> ToolSpec {
     }
 }
 
-/// Returns whether two shared values are the same; the pointers mostly tell.
+/// Returns whether two shared values are equal, comparing the pointers first.
 fn same_arc<T: ?Sized + PartialEq>(a: &Arc<T>, b: &Arc<T>) -> bool {
     Arc::ptr_eq(a, b) || a == b
 }
@@ -252,7 +251,7 @@ mod tests {
         WireModel::new(wire, Arc::new(HttpClient::new(&options).unwrap()), target)
     }
 
-    /// A step's worth of conversation.
+    /// Returns one step of a conversation.
     fn step(id: u64) -> ConversationEntry {
         let call = ToolCall::new(format!("c{id}").as_str().into(), "read_file", r#"{"path":"a"}"#);
         let said = ReplyPart::Text("I will look.".into());
@@ -292,7 +291,7 @@ mod tests {
         for count in 1..=all.len() {
             let sent =
                 with_ask(&all[..count], &tools, |ask| model.encode_request(ask).body.to_vec());
-            // Only what closes the request may differ.
+            // Only the end of the request may differ.
             let end = before.len().saturating_sub(16);
             assert_eq!(&sent[..end], &before[..end]);
             assert!(serde_json::from_slice::<Value>(&sent).is_ok());
@@ -302,7 +301,7 @@ mod tests {
         }
     }
 
-    /// What a step has to write down anew is what is new, on every wire, however long the conversation is.
+    /// Every wire encodes only the new entries of a step, for any length of the conversation.
     #[test]
     fn a_step_encodes_only_new_entries_on_every_wire() {
         let (all, tools) = (conversation(200), [].into());
@@ -318,7 +317,7 @@ mod tests {
                     model.encoded_bytes() - before
                 })
                 .collect();
-            // They differ by the digits of their number.
+            // The digits of the numbers differ.
             let (least, most) = (steps[2..].iter().min(), steps[2..].iter().max());
             assert!(most.unwrap() - least.unwrap() <= 8, "{name}: {least:?} to {most:?}");
             assert!(*most.unwrap() < 1_500, "{name}: {most:?}");

@@ -1,4 +1,4 @@
-//! Scripts as they are written.
+//! Parsing scripts.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use crate::model::{
     Fault, FaultKind, MicroUsd, Price, ReplyFinish, RetryAdvice, TimeSpan, Tokens, Usage,
 };
 
-/// A whole script in TOML; in JSON Lines, the line that holds for all of them.
+/// A script in TOML; in JSON Lines, the line with options.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ScriptFile {

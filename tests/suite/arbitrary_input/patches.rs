@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use architect::exec::{SandboxPolicy, Supervisor};
 use architect::model::{TimeSpan, ToolCall};
+use architect::policy::ConfirmMode;
 use architect::port::{AuthorizationOutcome, CancellationToken, EffectContext, Sleep, Toolbox};
-use architect::tools::permission::ConfirmMode;
 use architect::tools::{FileDeletion, ToolRegistry, ToolSettings, standard_tools};
 use architect::workspace::WorkspaceRoot;
 use proptest::prelude::*;

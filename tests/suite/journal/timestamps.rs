@@ -80,13 +80,14 @@ fn the_time_of_day_is_read_where_it_is_shown() {
             "src/cli/commands/fork.rs",
             "src/cli/commands/sessions.rs",
             // Whether a folder changed so recently that its time would not show another change.
+            "src/exec/confine/temp_folder.rs",
+            "src/exec/package_caches.rs",
             "src/exec/repository/scan.rs",
             // The age of a leftover.
-            "src/exec/temp.rs",
-            "src/journal/store.rs",
+            "src/journal/session_store.rs",
             "src/net/retry_after.rs",
             // Names that sort by time.
-            "src/port/unique.rs",
+            "src/port/unique_id.rs",
             "src/runner/clock.rs",
             "src/workspace/index/cache.rs",
         ]

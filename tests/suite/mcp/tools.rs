@@ -4,11 +4,9 @@ use std::sync::Arc;
 
 use architect::mcp::{CallResult, ServerSpec, ServerTool, ToolFilter};
 use architect::model::{CallAccess, ToolCall, ToolStatus};
+use architect::policy::{CallKind, ConfirmMode};
 use architect::port::{AuthorizationOutcome, CancellationToken, ToolSpec, Toolbox};
-use architect::tools::permission::ConfirmMode;
-use architect::tools::{
-    CallContext, CallKind, PreparedCall, ToolOutput, ToolRegistry, ToolSettings,
-};
+use architect::tools::{CallContext, ToolInvocation, ToolOutput, ToolRegistry, ToolSettings};
 use serde_json::{Map, Value, json};
 
 use super::fixture::{McpFixture, StartedServers};
@@ -24,12 +22,12 @@ impl architect::tools::Tool for Foreign {
         self.0.spec()
     }
 
-    fn prepare(&self, arguments: &str) -> Result<Box<dyn PreparedCall>, String> {
+    fn prepare(&self, arguments: &str) -> Result<Box<dyn ToolInvocation>, String> {
         Ok(Box::new(ForeignCall(self.0.clone(), self.0.parse_arguments(arguments)?)))
     }
 }
 
-impl PreparedCall for ForeignCall {
+impl ToolInvocation for ForeignCall {
     fn kind(&self) -> CallKind {
         CallKind::External
     }

@@ -106,7 +106,9 @@ impl Toolbox for ReadTools {
 impl ApprovedCall for ReadJob {
     fn run(self: Box<Self>, _: &EffectContext) -> ToolResult {
         let text = format!("{}\n{}", self.0.arguments.text(), "a line of code\n".repeat(20));
-        ToolResult::new(self.0.id, ToolStatus::Ok, text)
+        let mut result = ToolResult::new(self.0.id, ToolStatus::Ok, text);
+        result.reads.push("src/lib.rs".into());
+        result
     }
 }
 

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use architect::exec::{SandboxPolicy, Supervisor, VariableFilter, clean_environment};
 use architect::machine::CallIntent;
 use architect::model::{TimeSpan, ToolCall, ToolResult, ToolStatus};
+use architect::policy::{ConfirmMode, OffLimits, Repositories};
 use architect::port::{
     ApprovedCall, AuthorizationOutcome, CancellationToken, EffectContext, Sleep, Toolbox,
 };
-use architect::tools::permission::{ConfirmMode, OffLimits, Repositories};
 use architect::tools::{ToolRegistry, ToolSettings, standard_tools};
 use architect::workspace::WorkspaceRoot;
 use serde_json::Value;

@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex};
 
 use architect::model::{ToolCall, ToolStatus};
-use architect::port::{AuthorizationOutcome, EffectContext, Toolbox};
-use architect::tools::ToolSettings;
-use architect::tools::permission::{
+use architect::policy::{
     ConfirmMode, ConfirmationAnswer, ConfirmationRequest, Confirmer, PermissionRules,
 };
+use architect::port::{AuthorizationOutcome, EffectContext, Toolbox};
+use architect::tools::ToolSettings;
 use serde_json::{Value, json};
 
 use super::fixture::{ToolFixture, scope};

@@ -17,7 +17,7 @@ use super::fixture::{ToolFixture, count_sleeping, wait_until, yolo_settings};
 fn start_child(what: &str) -> (Child, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let mut engine = Command::new(std::env::current_exe().unwrap());
-    engine.args(["--exact", "tools::engine::engine", "--ignored", "--nocapture"]);
+    engine.args(["--exact", "tools::process_end::child_main", "--ignored", "--nocapture"]);
     engine.env("ENGINE", what).env("TMPDIR", folder.path());
     engine.stdout(Stdio::piped()).stderr(Stdio::piped());
     (engine.spawn().unwrap(), folder)

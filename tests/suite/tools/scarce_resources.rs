@@ -30,7 +30,7 @@ impl ChildProcess {
         words.push(own.into());
         let mut engine = Command::new(&words[0]);
         engine.args(&words[1..]);
-        engine.args(["--exact", "tools::scarce::engine", "--ignored", "--nocapture"]);
+        engine.args(["--exact", "tools::scarce_resources::child_main", "--ignored", "--nocapture"]);
         engine.env("ENGINE", what).env("TMPDIR", folder.path());
         engine.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = engine.spawn().unwrap();
