@@ -7,8 +7,8 @@ use architect::port::{ReplyDelta, ToolSpec};
 use serde_json::json;
 
 use super::caller::{CallResult, KEY, WireCaller, long_timeouts, short_timeouts};
-use crate::support::chat::{calls, delta, end, event, finish, text, unstreamed};
-use crate::support::server::{ScriptedReply, Server};
+use crate::kit::chat::{calls, delta, end, event, finish, text, unstreamed};
+use crate::kit::server::{ScriptedReply, Server};
 
 const MODEL: &str = "openai-chat/fake";
 

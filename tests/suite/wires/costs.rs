@@ -7,8 +7,8 @@ use proptest::prelude::*;
 
 use super::caller::{WireCaller, long_timeouts};
 use super::recorded_streams::{Wire, all};
-use crate::cli::fixture::CliFixture;
-use crate::support::server::Server;
+use crate::kit::cli::CliFixture;
+use crate::kit::server::Server;
 
 /// Models with different kinds of prices: with and without cache writes, with a price for long input, at a reseller.
 const MODELS: [&str; 8] = [

@@ -18,8 +18,8 @@ use serde_json::json;
 use super::caller::{KEY, env, long_timeouts};
 use super::recorded_streams::{Wire, all, one, tools};
 use super::request_rules::validate;
-use crate::support::chat::{calls, delta, end, finish, text};
-use crate::support::server::{ReceivedRequest, ScriptedReply, Server};
+use crate::kit::chat::{calls, delta, end, finish, text};
+use crate::kit::server::{ReceivedRequest, ScriptedReply, Server};
 
 /// A finished run, and its requests.
 pub(super) struct FinishedRun {

@@ -6,9 +6,9 @@ use architect::llm::ModelConnectionSettings;
 use architect::model::{FaultKind, Reply as Answer};
 
 use super::caller::{WireCaller, long_timeouts};
-use crate::cli::fixture::{CliFixture, outcome, wait_for_exit};
-use crate::support::chat;
-use crate::support::server::{ScriptedReply, Server};
+use crate::kit::chat;
+use crate::kit::cli::{CliFixture, outcome, wait_for_exit};
+use crate::kit::server::{ScriptedReply, Server};
 
 const SHORT: Duration = Duration::from_millis(300);
 
