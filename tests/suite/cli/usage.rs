@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::fixture::{CliFixture, outcome, wait_for_exit};
-use crate::support::chat;
-use crate::support::server::{ReceivedRequest, ScriptedReply, Server};
+use crate::kit::chat;
+use crate::kit::cli::{CliFixture, outcome, wait_for_exit};
+use crate::kit::server::{ReceivedRequest, ScriptedReply, Server};
 
 const DONE: &str = "[[turn]]\ntext = \"Done.\"\n";
 

@@ -2,12 +2,12 @@
 
 use serde_json::json;
 
-use crate::cli::fixture::CliFixture;
+use crate::kit::cli::CliFixture;
 
 const DONE: &str = "[[turn]]\ntext = \"Fertig – ça va 🎉.\"\n";
 
 /// Runs the command with a prompt, options, and a model that answers at once.
-fn run(world: &CliFixture, prompt: &[&str], args: &[&str]) -> crate::cli::fixture::CommandResult {
+fn run(world: &CliFixture, prompt: &[&str], args: &[&str]) -> crate::kit::cli::CommandResult {
     let model = world.script_model(DONE);
     world.run(&[&["run", "--model", &model], args, prompt].concat())
 }
@@ -72,7 +72,7 @@ fn text_is_utf_8_in_any_locale() {
     for locale in ["C", "POSIX", "xx_XX.latin-1"] {
         let mut command = world.command(&["run", "Überall – 東京", "--model", &model]);
         command.env("LC_ALL", locale).env("LANG", locale);
-        let ran = crate::cli::fixture::wait_for_exit(command.spawn().unwrap());
+        let ran = crate::kit::cli::wait_for_exit(command.spawn().unwrap());
         assert_eq!((ran.code, ran.out.trim()), (0, "Fertig – ça va 🎉."), "{locale}");
     }
 }

@@ -4,8 +4,8 @@ use std::fs;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::cli::fixture::{CliFixture, wait_for_exit};
-use crate::tools::fixture::wait_until;
+use crate::kit::cli::{CliFixture, wait_for_exit};
+use crate::kit::system::wait_until;
 
 const WRITES: &str = "[[turn]]\ncalls = [{ name = \"write_file\", arguments = { path = \"a.txt\", content = \"A\" } }]\n\n\
                       [[turn]]\ntext = \"Done.\"\n";
