@@ -39,6 +39,7 @@ mod tool_names;
 mod tool_registry;
 mod trace;
 
+pub use crate::tools::ExecutionMode;
 pub use agent::{Agent, AgentBuilder, supervisor_main};
 pub use config_check::check_config;
 pub use end_hooks::RunDeadline;
@@ -49,7 +50,7 @@ pub use probe::{ProbeScope, ServerFinding, ServerProbe, probe_model, probe_serve
 pub use process_env::ProcessEnv;
 pub use resolved_model::{ModelSource, ResolvedModel};
 pub use run::{FinishedRun, RunIo, RunRequest};
-pub use run_setup::{EffectMode, RunSetup};
+pub use run_setup::RunSetup;
 pub use sandbox::Sandbox;
 pub use secrets::{collect_secrets, mask_message};
 pub use session::{SessionTarget, open_store, restart_limits};

@@ -15,11 +15,12 @@ mod fault_matrix;
 mod features;
 mod hooks;
 mod journal;
+#[path = "../kit/mod.rs"]
+mod kit;
 mod mcp;
 mod runner;
 mod scenarios;
 mod simulator;
-mod support;
 mod tools;
 mod view;
 mod wires;

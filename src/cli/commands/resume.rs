@@ -66,7 +66,7 @@ pub(super) fn resume_session(
     let model = ResolvedModel::from_config(&config, &world)?;
     let agent = saved.agent.as_deref().unwrap_or(DEFAULT_AGENT);
     let mut setup = RunSetup::new(config, world, agent, model)?;
-    setup.effect_mode = saved.effect_mode();
+    setup.execution = saved.execution_mode();
     if let Some(schema) = opened.history.setup.schema.as_deref() {
         setup = setup.with_schema(schema.clone())?;
     }

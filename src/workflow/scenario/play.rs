@@ -15,8 +15,8 @@ use super::recording::{
     SharedRecording,
 };
 use crate::app::{
-    AppError, EffectMode, Environment, FinishedRun, ProcessEnv, ResolvedModel, RunIo, RunRequest,
-    RunSetup, SessionTarget, SubagentClock, open_store,
+    AppError, Environment, ExecutionMode, FinishedRun, ProcessEnv, ResolvedModel, RunIo,
+    RunRequest, RunSetup, SessionTarget, SubagentClock, open_store,
 };
 use crate::config::{ConfigSources, load};
 use crate::journal::SessionId;
@@ -133,7 +133,7 @@ fn build_setup(
     let model = ResolvedModel::scripted("scripted/scenario", scenario.script.clone());
     let mut setup = RunSetup::new(config, world, &scenario.agent, model)?;
     if scenario.dry_run {
-        setup.effect_mode = EffectMode::DryRun;
+        setup.execution = ExecutionMode::DryRun;
     }
     match scenario.schema.clone() {
         None => Ok(setup),
