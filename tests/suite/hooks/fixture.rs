@@ -1,4 +1,4 @@
-//! A run with hooks: a model that says what it was told to, and a tool that writes real files.
+//! A run with hooks: a scripted model, and a tool that writes real files.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -31,7 +31,7 @@ pub(crate) enum ScriptedReply {
     Fails(FaultKind),
 }
 
-/// What the model was asked, and what was told meanwhile.
+/// The requests to the model, and the events meanwhile.
 #[derive(Default)]
 pub(crate) struct RecordedRun {
     pub(crate) system: Vec<String>,
@@ -195,7 +195,7 @@ pub(crate) fn run_in(
 }
 
 impl FinishedRun {
-    /// Returns why the run ended, and what it said then.
+    /// Returns why the run ended, and its message.
     pub(crate) fn outcome(&self) -> (&'static str, String) {
         let State::Done(done) = &self.fold.state else { panic!("not done") };
         let output = done.outcome.output.as_deref().unwrap_or_default();
@@ -218,7 +218,7 @@ impl FinishedRun {
         results.flatten().map(|result| (result.status, result.text.to_string())).collect()
     }
 
-    /// Returns what the model was told beside the task.
+    /// Returns the messages to the model besides the task.
     pub(crate) fn messages_to_model(&self) -> Vec<String> {
         let entries = self.fold.conversation.entries().iter();
         let texts = entries.filter_map(|entry| match &entry.item {
