@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use super::hook_input::HookInput;
 use super::hook_output::HookOutput;
-use crate::model::matches_wildcard;
+use crate::model::{HookFailurePolicy, matches_wildcard};
 use crate::port::{EffectContext, HookOutcome, HookPoint};
 
 /// A hook, called at a point of a run.
@@ -87,16 +87,6 @@ fn quote_stderr(stderr: &str) -> String {
         "" => String::new(),
         text => format!(": {text}"),
     }
-}
-
-/// What happens when a hook fails.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum HookFailurePolicy {
-    /// The user is warned, and the run continues.
-    #[default]
-    Ignore,
-    /// It counts as blocking.
-    Block,
 }
 
 /// Where a hook applies.

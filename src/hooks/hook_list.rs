@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use thiserror::Error;
 
-use super::hook::{Hook, HookError, HookFailurePolicy, HookMatcher};
+use super::hook::{Hook, HookError, HookMatcher};
 use super::hook_input::HookInput;
 use super::hook_output::{HookChanges, HookOutput};
+use crate::model::HookFailurePolicy;
 use crate::model::{TimeSpan, strip_terminal_codes};
 use crate::port::{EffectContext, EffectNotice, HookOutcome, HookPoint, HookRun};
 

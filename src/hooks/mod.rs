@@ -24,10 +24,11 @@ mod hooked_tools;
 mod post_edit;
 mod pre_call_hooks;
 
+pub use crate::model::HookFailurePolicy;
 pub use answer_checks::HookedAnswerChecks;
 pub use command_hook::{CommandHook, HookCommand, HookShell, ShellOutput};
 pub use file_placeholder::UnsafePlaceholder;
-pub use hook::{Hook, HookError, HookFailurePolicy, HookMatcher};
+pub use hook::{Hook, HookError, HookMatcher};
 pub use hook_input::{HookInput, HookSession};
 pub use hook_list::{HookBlock, HookChainResult, HookResult, Hooks, HooksTooDeep};
 pub use hook_output::{HookChanges, HookOutput};

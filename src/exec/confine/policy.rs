@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::SandboxLevel;
 use crate::exec::egress::AllowedHosts;
 use crate::exec::package_caches::PackageCaches;
+use crate::model::word_enum;
 
 /// How commands are confined.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,30 +77,32 @@ pub enum TempOwner {
     Supervisors,
 }
 
-/// What commands may write.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum SandboxMode {
-    /// Temporary files only.
-    ReadOnly,
-    /// The workspace, temporary files, and the writable paths of the policy.
-    #[default]
-    WorkspaceWrite,
-    /// Everything that the user may.
-    Off,
+word_enum! {
+    /// What commands may write.
+    #[derive(Default)]
+    pub enum SandboxMode {
+        /// Temporary files only.
+        ReadOnly = "read-only",
+        /// The workspace, temporary files, and the writable paths of the policy.
+        #[default]
+        WorkspaceWrite = "workspace-write",
+        /// Everything that the user may.
+        Off = "off",
+    }
 }
 
-/// The network that commands may use.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum NetworkAccess {
-    /// Unrestricted.
-    #[default]
-    On,
-    /// The hosts of a list, through a proxy.
-    List,
-    /// None, except the loopback interface.
-    Off,
+word_enum! {
+    /// The network that commands may use.
+    #[derive(Default)]
+    pub enum NetworkAccess {
+        /// None, except the loopback interface.
+        Off = "off",
+        /// The hosts of a list, through a proxy.
+        List = "list",
+        /// Unrestricted.
+        #[default]
+        On = "on",
+    }
 }
 
 /// What happens if the system cannot enforce the policy.

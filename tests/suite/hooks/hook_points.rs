@@ -31,7 +31,7 @@ fn a_run_comes_to_its_points_in_order() {
         "stop",
     ];
     assert_eq!(*log.lock().unwrap(), expected);
-    let reported: Vec<_> = ended.noticed.hook_runs.iter().map(|run| run.point.name()).collect();
+    let reported: Vec<_> = ended.record.hook_runs.iter().map(|run| run.point.name()).collect();
     assert_eq!(reported, expected);
 }
 
@@ -58,8 +58,8 @@ fn a_hook_before_a_call_changes_prompt_and_tools_of_that_call() {
         &[ScriptedReply::Text("done")],
         at(HookPoint::PreLlmCall, HookOutput::Continue(changes)),
     );
-    assert_eq!(ended.noticed.system, ["another system"]);
-    assert_eq!(ended.noticed.tools, [["read_file"]]);
+    assert_eq!(ended.record.system, ["another system"]);
+    assert_eq!(ended.record.tools, [["read_file"]]);
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_no_to_a_call_ends_the_run_without_the_call() {
         // The user's own hook, not the provider.
         assert_eq!(ended.outcome().0, "checks_failed");
         assert_eq!(ended.error(), format!("hook guard refuses the {what}: not today"));
-        assert_eq!(ended.noticed.system.len(), 0);
+        assert_eq!(ended.record.system.len(), 0);
     }
 }
 
@@ -115,7 +115,7 @@ fn a_stop_hook_sends_an_answer_back() {
 fn a_stop_hook_that_is_never_content_does_not_hold_the_run_for_ever() {
     let ended = run(&vec![ScriptedReply::Text("done"); 20], at(HookPoint::Stop, denial("again")));
     assert_eq!(ended.outcome(), ("checks_failed", "done".to_owned()));
-    assert!(ended.noticed.system.len() < 10, "{}", ended.noticed.system.len());
+    assert!(ended.record.system.len() < 10, "{}", ended.record.system.len());
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn a_hook_that_breaks_down_costs_nothing_but_a_warning() {
     let ended = run(&[WRITE, ScriptedReply::Text("done")], hooks);
     assert_eq!(ended.outcome(), ("llm_done", "done".to_owned()));
     assert_eq!(ended.file("a.txt").as_deref(), Some("A"));
-    assert!(ended.noticed.hook_runs.iter().all(|run| run.outcome == HookOutcome::Failed));
+    assert!(ended.record.hook_runs.iter().all(|run| run.outcome == HookOutcome::Failed));
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn a_hook_that_has_to_agree_and_breaks_down_stops_what_it_guards() {
 fn a_call_is_reported_with_its_hooks() {
     let log = PointLog::default();
     let ended = run(&[WRITE, ScriptedReply::Text("done")], logging_hooks(&log));
-    let of_call = ended.noticed.hook_runs.iter().filter(|run| run.call.is_some());
+    let of_call = ended.record.hook_runs.iter().filter(|run| run.call.is_some());
     assert_eq!(of_call.count(), 3);
     assert_eq!(Arc::strong_count(&log), 1);
 }

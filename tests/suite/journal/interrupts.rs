@@ -1,15 +1,17 @@
-//! Somebody asks a run to stop, wherever it stands: it ends with the signal's exit code, and the session goes on.
+//! An interrupt in every state: the run ends with the signal's exit code, and the session can be resumed.
 
 use std::time::{Duration, Instant};
 
 use architect::journal::SessionId;
 use architect::machine::{Event, Machine, StateKind, StopReason};
-use architect::model::{Fault, FaultKind, RunRules, RunTime, Signal};
-use architect::port::{Disconnected, Model, ModelCall, ModelRequest, Observer, RunEvent};
+use architect::model::{FaultKind, RunRules, RunTime, Signal};
+use architect::port::{Disconnected, Model, Observer, RunEvent};
 use architect::runner::{DriverInput, DriverInputSender};
 
+use crate::kit::model::{FakeCall, model};
+
 use super::fixture::{Participants, SessionFixture, rules};
-use super::interrupted_effects::{ReadingModel, narrow, short, world};
+use super::interrupted_effects::{RequestCounts, narrow, reading_model, short, world};
 use super::resume::{reason, replay_and_verify};
 
 /// Sends a signal as soon as a state is entered.
@@ -34,15 +36,6 @@ impl Observer for InterruptInState {
             self.inbox.send(DriverInput::Event(event));
         }
         Ok(())
-    }
-}
-
-/// A model that can't be reached.
-struct SlowModel;
-
-impl Model for SlowModel {
-    fn prepare(&mut self, _: &ModelRequest<'_>) -> Result<Box<dyn ModelCall>, Fault> {
-        Err(Fault::new(FaultKind::Server, "come back later"))
     }
 }
 
@@ -80,8 +73,8 @@ fn a_run_can_be_stopped_in_every_state() {
         for (signal, code) in signals {
             let world = world();
             let model: Box<dyn Model> = match state {
-                StateKind::CallingWaiting => Box::new(SlowModel),
-                _ => Box::<ReadingModel>::default(),
+                StateKind::CallingWaiting => model(|_| FakeCall::failing(FaultKind::Server)),
+                _ => reading_model(&RequestCounts::default()),
             };
             let begun = Instant::now();
             let (session, fold) = stopped(&world, rules.clone(), model, state, signal);
@@ -96,7 +89,7 @@ fn a_run_can_be_stopped_in_every_state() {
                 }
             });
             assert_eq!(replayed.unwrap().0.machine, fold, "{case}");
-            // Without hooks a call is prepared on the spot, before anybody can say anything.
+            // Without hooks a call is prepared at once, before an interrupt can come.
             let is_instant = matches!(state, StateKind::Preparing | StateKind::ClosingPreparing);
             assert!(met == Some(state) || is_instant && met.is_some(), "{case}: {met:?}");
             replay_and_verify(&world, session);

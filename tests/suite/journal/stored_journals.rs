@@ -1,7 +1,7 @@
-//! The journals in `tests/journals`: each replays to where it once led, for ever, in every later release.
+//! The journals in `tests/journals`: each replays to the same end in every later release.
 //!
-//! `ARCHITECT_TEST_JOURNALS=DIR cargo test --test suite journals_are_made` makes them with this release. It never
-//! replaces one: a journal that was released stays as it is.
+//! `ARCHITECT_TEST_JOURNALS=DIR cargo test --test suite journals_are_made` creates them with this release. It never
+//! replaces one: a released journal stays as it is.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -13,13 +13,14 @@ use architect::journal::{
 };
 use architect::machine::{ConversationEntry, CostBreakdown, Fingerprint, State};
 use architect::model::{
-    ConversationItem, Fault, MessageOrigin, MicroUsd, ReplyPart, RunRules, RunTime, Tokens,
-    ToolStatus,
+    ConversationItem, MessageOrigin, MicroUsd, ReplyPart, RunRules, RunTime, Tokens, ToolStatus,
 };
-use architect::port::{Model, ModelCall, ModelRequest};
+use architect::port::Model;
 
-use super::fixture::{ImmediateReply, Participants, SessionFixture, reply, rules};
-use super::interrupted_effects::{ReadingModel, narrow};
+use crate::kit::model::model;
+
+use super::fixture::{Participants, SessionFixture, immediate, reply, rules};
+use super::interrupted_effects::{RequestCounts, narrow, reading_model};
 use super::replay::resealed;
 use super::resume::{crash_at, interrupted_session};
 
@@ -44,7 +45,7 @@ fn name(path: &Path) -> String {
     path.strip_prefix(folder()).unwrap().display().to_string()
 }
 
-/// Takes a journal into a world of its own, and folds it again; nothing in it may differ.
+/// Copies a journal into a fixture of its own, and replays it without differences.
 fn replayed(path: &Path) -> (SessionFixture, SessionId, SessionHistory) {
     let world = SessionFixture::new();
     let imported = world.store.import(path, SystemTime::now()).unwrap();
@@ -56,7 +57,7 @@ fn replayed(path: &Path) -> (SessionFixture, SessionId, SessionHistory) {
     (world, imported.session, past)
 }
 
-/// Fault S12. Where each journal leads: a line is added for each journal, and none is ever changed.
+/// Fault S12. The end of each journal: a line is added for each journal, and none is ever changed.
 #[test]
 fn every_journal_that_was_kept_leads_where_it_led() {
     let mut told = String::new();
@@ -92,7 +93,7 @@ fn every_journal_that_was_kept_leads_where_it_led() {
     ");
 }
 
-/// What was charged, and to what, can be told of every part of a session's life.
+/// The costs and their sources are known for every part of a session's life.
 #[test]
 fn the_bill_of_every_journal_that_was_kept_adds_up() {
     for path in stored_journals() {
@@ -128,30 +129,21 @@ fn every_session_that_was_kept_can_be_gone_on_with() {
     }
 }
 
-/// A model that says one sentence.
-struct GreetingModel;
-
-impl Model for GreetingModel {
-    fn prepare(&mut self, _: &ModelRequest<'_>) -> Result<Box<dyn ModelCall>, Fault> {
-        Ok(Box::new(ImmediateReply(reply(vec![ReplyPart::Text("Hello.".into())]))))
-    }
+fn greeting_model() -> Box<dyn Model> {
+    model(|_| immediate(reply(vec![ReplyPart::Text("Hello.".into())])))
 }
 
-fn write_session(
-    world: &SessionFixture,
-    rules: RunRules,
-    model: impl Model + 'static,
-) -> SessionId {
+fn write_session(world: &SessionFixture, rules: RunRules, model: Box<dyn Model>) -> SessionId {
     let (journal, fold, outcomes) = world.try_begin_by(rules).unwrap();
     let session = journal.session();
-    let cast = Participants { model: Box::new(model), ..Participants::new(journal) };
+    let cast = Participants { model, ..Participants::new(journal) };
     world.drive_with(cast, fold, outcomes, RunTime::START);
     session
 }
 
 fn compacted(world: &SessionFixture) -> SessionId {
     fs::write(world.workspace().join("note"), "n").unwrap();
-    let session = write_session(world, narrow(), ReadingModel::default());
+    let session = write_session(world, narrow(), reading_model(&RequestCounts::default()));
     let is_summary = |entry: &ConversationEntry| matches!(&entry.item, ConversationItem::User(message) if message.origin == MessageOrigin::Summary);
     assert!(world.history(session).machine.conversation.entries().iter().any(is_summary));
     session
@@ -177,12 +169,12 @@ fn forked(world: &SessionFixture) -> SessionId {
 
 type JournalMaker = fn(&SessionFixture) -> SessionId;
 
-/// Makes a journal for each way in which sessions differ.
+/// Creates a journal for each way in which sessions differ.
 #[test]
 fn journals_are_made() {
     let Some(to) = std::env::var_os("ARCHITECT_TEST_JOURNALS").map(PathBuf::from) else { return };
     let makers: [(&str, JournalMaker); 7] = [
-        ("text", |world| write_session(world, rules(), GreetingModel)),
+        ("text", |world| write_session(world, rules(), greeting_model())),
         ("tools", |world| world.run().0),
         ("interrupted", interrupted_session),
         ("crashed", |world| crash_at(world, "vetted", 1)),
@@ -209,7 +201,7 @@ fn journals_are_made() {
     }
 }
 
-/// Takes out what tells of the machine on which a journal was made.
+/// Removes what depends on the machine on which a journal was created.
 fn without_paths(world: &SessionFixture, text: &str) -> String {
     use std::os::unix::fs::MetadataExt;
     let root = fs::canonicalize(world.workspace()).unwrap();

@@ -8,8 +8,8 @@ use architect::port::CancellationToken;
 use serde_json::{Value, json};
 
 use super::fixture::{McpFixture, StartedServers};
-use crate::support::server::{ReceivedRequest, ScriptedReply, Server};
-use crate::tools::fixture::scope_with;
+use crate::kit::effect::scope_with;
+use crate::kit::server::{ReceivedRequest, ScriptedReply, Server};
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -9,7 +9,8 @@ use architect::model::ToolStatus;
 use architect::port::{CancellationToken, EffectNotice};
 
 use super::fixture::McpFixture;
-use crate::tools::fixture::{count_sleeping, scope_with, wait_until};
+use crate::kit::effect::scope_with;
+use crate::kit::system::{count_sleeping, count_with_variable, wait_until};
 
 fn within(spec: ServerSpec, timeout: Duration) -> ServerSpec {
     ServerSpec { timeout, ..spec }
@@ -231,7 +232,7 @@ fn a_server_ends_with_its_input_and_a_stubborn_one_is_killed() {
     stubborn.servers.stop(None);
     assert!(begun.elapsed() < 5 * SECOND, "{:?}", begun.elapsed());
     let path = world.workspace().join("stubborn.log");
-    wait_until("it is gone", || super::fixture::count_with_variable(path.to_str().unwrap()) == 0);
+    wait_until("it is gone", || count_with_variable(path.to_str().unwrap()) == 0);
     let reply = stubborn.err("echo", "");
     assert!(reply.contains("it was cancelled"), "{reply}");
 }
@@ -245,7 +246,7 @@ fn a_stubborn_server_is_not_waited_for_when_there_is_no_time() {
     stubborn.servers.stop(Some(Duration::ZERO));
     assert!(begun.elapsed() < 2 * SECOND, "{:?}", begun.elapsed());
     let path = world.workspace().join("late.log");
-    wait_until("it is gone", || super::fixture::count_with_variable(path.to_str().unwrap()) == 0);
+    wait_until("it is gone", || count_with_variable(path.to_str().unwrap()) == 0);
 }
 
 /// Fault M14.
@@ -288,7 +289,7 @@ fn few_of_many_progress_messages_are_shown() {
 #[test]
 fn a_server_is_confined_as_the_policy_says() {
     let world = McpFixture::with_policy(|policy| policy.mode = SandboxMode::WorkspaceWrite);
-    let Some(outside) = crate::tools::fixture::folder_outside_temp() else { return };
+    let Some(outside) = crate::kit::system::folder_outside_temp() else { return };
     let file = outside.path().join("x");
     let started = world.start_one("modern");
     let reply = started.ok("write", file.to_str().unwrap());
@@ -316,9 +317,7 @@ fn servers_can_be_cancelled_while_they_start() {
     assert!(problems.iter().any(is_cancelled));
     drop(servers);
     let folder = world.workspace();
-    wait_until("nothing is left", || {
-        super::fixture::count_with_variable(folder.to_str().unwrap()) == 0
-    });
+    wait_until("nothing is left", || count_with_variable(folder.to_str().unwrap()) == 0);
 }
 
 /// A server of the newest mode may defer a call; its opaque state is returned to it.

@@ -10,7 +10,7 @@ use architect::tools::{CallContext, ToolInvocation, ToolOutput, ToolRegistry, To
 use serde_json::{Map, Value, json};
 
 use super::fixture::{McpFixture, StartedServers};
-use crate::tools::fixture::scope_with;
+use crate::kit::effect::scope_with;
 
 /// A tool of a server as one of the registry's.
 struct Foreign(ServerTool);
