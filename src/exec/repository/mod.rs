@@ -284,8 +284,8 @@ impl RepositoryGuard {
                 taken.err().map(|error| error.to_string())
             })?;
             Some(format!(
-                "sandbox denied: changes of the command in {} were not merged: {why}; the user can change it by \
-                 hand, or allow it with --sandbox off",
+                "sandbox denied: changes of the command in {} were not merged: {why}; the user can make \
+                 them, or allow them with --sandbox off",
                 lent.file.display()
             ))
         });
