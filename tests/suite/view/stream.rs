@@ -8,26 +8,26 @@ use super::fixture::{SharedBuffer, ViewFixture, call_turn, fault_turn, text_turn
 
 fn run() -> ViewFixture {
     let edit = r#"{"path":"src/main.py","old_str":"a","new_str":"b"}"#;
-    let mut stage = ViewFixture::new(vec![
+    let mut fixture = ViewFixture::new(vec![
         fault_turn("Half", Fault::new(FaultKind::Truncated, "the stream ended early")),
         call_turn("I look.", &[("c1", "edit_file", edit), ("c2", "rm", r#"{"path":"/"}"#)]),
         text_turn("The greeting is mended."),
     ]);
-    stage.mail = vec!["mind the comma"];
-    stage
+    fixture.messages = vec!["mind the comma"];
+    fixture
 }
 
 fn shown<O: ReportSink + 'static>(
-    stage: ViewFixture,
+    fixture: ViewFixture,
     output: impl FnOnce(SharedBuffer) -> O,
 ) -> String {
     let page = SharedBuffer::default();
-    stage.run(vec![Box::new(output(page.clone()))]).1.unwrap();
+    fixture.run(vec![Box::new(output(page.clone()))]).1.unwrap();
     page.text()
 }
 
-fn streamed(stage: ViewFixture) -> String {
-    shown(stage, |page| StreamJsonSink::new(page).unwrap())
+fn streamed(fixture: ViewFixture) -> String {
+    shown(fixture, |page| StreamJsonSink::new(page).unwrap())
 }
 
 #[test]
