@@ -274,7 +274,7 @@ impl SessionHistory {
         }
     }
 
-    /// The session is resumed. From now on only its own changes are remembered: the model was told of earlier ones.
+    /// The session is resumed. From now on only its own changes are remembered: the model knows of earlier ones.
     fn remember_recovered(&mut self, resumption: &Resumption) {
         self.replaced_files.clear();
         let intents = std::mem::take(&mut self.intents);

@@ -62,7 +62,7 @@ pub struct ResumedSession {
     pub machine: Machine,
     /// The effects to execute first.
     pub output: MachineOutput,
-    /// How the workspace has changed; the model is told with its next call.
+    /// How the workspace has changed; the model is informed with its next call.
     pub workspace_changes: Vec<WorkspaceChange>,
     /// What was found out about the calls that were running.
     pub recovered: Vec<RecoveredCall>,
@@ -116,7 +116,7 @@ impl OpenedSession {
         let found = files.recover_calls(&history);
         let opening =
             if prompt.is_some() { ResumePrompt::FromUser } else { ResumePrompt::Continue };
-        // The model was told of the changes of the workspace when this was decided.
+        // The model was informed of the changes of the workspace when this was decided.
         let is_decided = found.is_empty()
             && !history.is_imported_setup()
             && history.setup == setup

@@ -364,7 +364,7 @@ pub enum ReportedDecision {
 }
 
 impl ReportedDecision {
-    /// Returns the decision in an authorization; `None` if there is none.
+    /// Returns the decision in an authorization; `None` if it contains no decision.
     pub(in crate::view) fn from_machine(authorization: &Authorization) -> Option<Self> {
         match authorization {
             Authorization::Approved { reason, .. } => {
@@ -525,7 +525,7 @@ impl Serialize for PublicEvent {
     /// Writes the name first, then the common fields, then those of this kind.
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
-        struct Line<'a> {
+        struct EventLine<'a> {
             r#type: &'static str,
             seq: u64,
             #[serde(serialize_with = "time")]
@@ -535,7 +535,7 @@ impl Serialize for PublicEvent {
             kind: &'a PublicEventKind,
         }
         let Self { seq, ts, session_id, kind } = self;
-        Line { r#type: kind.name(), seq: *seq, ts, session_id, kind }.serialize(to)
+        EventLine { r#type: kind.name(), seq: *seq, ts, session_id, kind }.serialize(to)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The report of a run, for a file, an e-mail or a pull request.
+//! The report of a run, for a file, a message or a pull request.
 //!
 //! All text of a user, a model or a tool is escaped for its format: it can neither become a table row, a heading, a
 //! link or a mention, nor run.

@@ -17,7 +17,7 @@ use crate::view::public::{SCHEMA, TokenUsage, maybe_dollars, millis, seconds};
 pub struct RunResult {
     /// The version of the document.
     pub schema: u32,
-    /// The session; null if there is none yet.
+    /// The session; null if it was not created yet.
     pub session_id: Option<Arc<str>>,
     /// The status of the run.
     pub status: RunStatus,
@@ -26,7 +26,7 @@ pub struct RunResult {
     pub stop_reason: Option<StopReason>,
     /// The exit code.
     pub exit_code: u8,
-    /// The final answer, or a sentence that explains why there is none.
+    /// The final answer, or a sentence that explains why it is missing.
     pub output: Arc<str>,
     /// The final answer as JSON, if it satisfies the requested schema.
     pub structured_output: Option<Value>,

@@ -286,7 +286,7 @@ fn render_row(trace: &Trace, row: &TimelineRow<'_>) -> Markup {
     let left = percent(row.started_at.0, trace.duration.0);
     let width = percent(row.duration.0, trace.duration.0);
     html! {
-        li.bad[row.is_failed] {
+        li class=[row.is_failed.then_some("bad")] {
             b { (row.label) }
             span.end { (row.end) }
             span.took { (row.duration) }

@@ -111,7 +111,7 @@ impl TracedChild {
             .spawn()
             .unwrap();
         let output = lines(victim.stdout.take().unwrap());
-        let thread = rest_of_line(&output, "thread ").expect("the victim tells its thread");
+        let thread = rest_of_line(&output, "thread ").expect("the victim prints its thread");
         let mut strace = Command::new("strace")
             .args(["-p", &thread, "-o", log.to_str().unwrap()])
             .args(how)

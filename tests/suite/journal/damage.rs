@@ -157,7 +157,7 @@ fn damage_before_intact_records_is_named_and_cut_only_when_asked() {
     let error = fixture.store.reopen(session, DamagePolicy::Refuse).unwrap_err().to_string();
     let expected = format!("session {session} can only be read: record 2 at byte ");
     assert!(error.starts_with(&expected), "{error}");
-    assert!(error.contains("(wrong checksum), while "), "{error}");
+    assert!(error.contains("(wrong checksum), and "), "{error}");
     let opened = fixture.store.reopen(session, DamagePolicy::Truncate).unwrap();
     let saved = fs::read_to_string(opened.saved_tail.as_ref().unwrap()).unwrap();
     assert!(saved.contains("First a fire"));

@@ -169,12 +169,11 @@ impl SessionFixture {
         machine: Machine,
         output: MachineOutput,
     ) -> Machine {
-        let Participants { journal, messages: mailbox, model } = participants;
+        let Participants { journal, messages, model } = participants;
         let (tools, checks) = (Arc::new(FixtureTools::new(self)), Arc::new(NoAnswerChecks));
         let brief =
             RequestContext { system: "You are a test.".into(), tools: tools.specs(), schema: None };
-        let ports =
-            Ports { tools, journal, observer, messages: mailbox, checks, ..Ports::new(model) };
+        let ports = Ports { tools, journal, observer, messages, checks, ..Ports::new(model) };
         Driver::new(executor, ports, brief, machine).run(output)
     }
 

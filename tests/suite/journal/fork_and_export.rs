@@ -178,9 +178,9 @@ fn a_truncated_export_is_resumed_from_its_valid_part() {
     let (session, _) = fixture.run();
     let mut exported = Vec::new();
     fixture.store.export(session, &mut exported).unwrap();
-    let vetted = places(&fixture, session, "vetted")[1];
+    let authorized = places(&fixture, session, "vetted")[1];
     let text = String::from_utf8(exported).unwrap();
-    let kept: Vec<&str> = text.lines().take(usize::try_from(vetted).unwrap() + 1).collect();
+    let kept: Vec<&str> = text.lines().take(usize::try_from(authorized).unwrap() + 1).collect();
     let file = fixture.root.join("file.jsonl");
     fs::write(&file, kept.join("\n") + "\n{\"seq\":").unwrap();
     fixture.store.remove(session).unwrap();

@@ -65,7 +65,7 @@ fn fill(
     mut output: MachineOutput,
     file: &std::path::Path,
 ) {
-    let text = "a line of a file that somebody has read\n".repeat(200);
+    let text = "a line of a file that was read\n".repeat(200);
     for at in 1.. {
         let event = awaited(&machine, &text);
         let met = Fingerprint::of(&machine, &output.effects);

@@ -70,7 +70,7 @@ fn a_divergence_is_reported_at_its_first_event() {
     assert_eq!(
         differences[0].to_string(),
         "record 2 leads to another state in the replay: record 3 (vetted) was written in state Executing, but with other \
-         account or other effects"
+         usage or effects"
     );
 }
 

@@ -168,7 +168,7 @@ fn a_command_that_was_running_has_an_unknown_outcome() {
 /// Fault S15.
 #[test]
 fn an_interrupted_edit_is_decided_by_the_file() {
-    let judged = |content: Option<&str>| {
+    let recovered = |content: Option<&str>| {
         let fixture = SessionFixture::new();
         let session = crash_at(&fixture, "vetted", 0);
         match content {
@@ -179,12 +179,12 @@ fn an_interrupted_edit_is_decided_by_the_file() {
         let result = result(&machine, "c1").clone();
         (result.status, result.text.to_string(), fixture.file("a.txt").unwrap())
     };
-    let (status, text, _) = judged(Some("first\n"));
+    let (status, text, _) = recovered(Some("first\n"));
     assert_eq!(status, ToolStatus::Ok);
     assert!(text.ends_with("the files show that it was completed: a.txt."), "{text}");
-    let (status, text, file) = judged(None);
+    let (status, text, file) = recovered(None);
     assert_eq!((status, &*text, &*file), (ToolStatus::Ok, "written", "first\n"));
-    let (status, text, file) = judged(Some("something else"));
+    let (status, text, file) = recovered(Some("something else"));
     assert_eq!((status, &*file), (ToolStatus::InDoubt, "something else"));
     assert!(text.ends_with("a.txt: neither in its old nor in its new state."), "{text}");
 }
@@ -227,8 +227,8 @@ fn a_prompt_outlives_the_process_that_took_it() {
     let (session, _) = fixture.run();
     drop(fixture.reopen(session).resume(fixture.resume_options(Some("and now this"))).unwrap());
     let machine = fixture.resume(session, None);
-    let mut said = messages_to_model(&machine);
-    assert_eq!(said.pop(), Some((MessageOrigin::Task, "and now this")));
+    let mut contains = messages_to_model(&machine);
+    assert_eq!(contains.pop(), Some((MessageOrigin::Task, "and now this")));
     assert_eq!(fs::read_dir(fixture.session_folder(session).join("mail")).unwrap().count(), 0);
 }
 
@@ -246,7 +246,7 @@ fn the_model_learns_once_of_files_changed_by_others() {
     let machine = fixture.drive(journal, machine, output, at);
     let (origin, text) = messages_to_model(&machine)[1];
     assert_eq!(origin, MessageOrigin::System);
-    assert!(text.contains("no longer as this session wrote them: a.txt."), "{text}");
+    assert!(text.contains("have changed since this session wrote them: a.txt."), "{text}");
     let machine = fixture.resume(session, Some("go on"));
     assert_eq!(
         messages_to_model(&machine)
@@ -404,15 +404,15 @@ fn a_follow_up_beyond_the_limit_waits_for_the_next_run() {
         fixture.store.send(session, &message).unwrap();
     }
     let machine = fixture.drive(journal, machine, output, RunTime::START);
-    let said = |machine: &Machine, text: &str| {
+    let contains = |machine: &Machine, text: &str| {
         machine
             .conversation
             .entries()
             .iter()
             .any(|e| e.item == ConversationItem::user(MessageOrigin::FollowUp, text))
     };
-    assert!(said(&machine, "once more") && !said(&machine, "and again"));
+    assert!(contains(&machine, "once more") && !contains(&machine, "and again"));
     let machine = fixture.resume(session, None);
-    assert!(said(&machine, "and again"));
+    assert!(contains(&machine, "and again"));
     replay_and_verify(&fixture, session);
 }

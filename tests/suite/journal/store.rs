@@ -41,10 +41,10 @@ fn leftovers_without_a_session_are_cleaned_up() {
     let fixture = SessionFixture::new();
     let session = fixture.begin().0.session();
     let sessions = fixture.root.join("state/sessions");
-    let nobody = SessionId::generate();
-    fs::create_dir(sessions.join(nobody.to_string())).unwrap();
-    fs::write(sessions.join(format!(".{nobody}")), "half a header").unwrap();
-    fs::write(sessions.join("note"), "somebody else's").unwrap();
+    let unknown = SessionId::generate();
+    fs::create_dir(sessions.join(unknown.to_string())).unwrap();
+    fs::write(sessions.join(format!(".{unknown}")), "half a header").unwrap();
+    fs::write(sessions.join("note"), "another program's").unwrap();
     let names = || {
         let names = fs::read_dir(&sessions).unwrap().map(|entry| entry.unwrap().file_name());
         names.map(|name| name.into_string().unwrap()).collect::<std::collections::BTreeSet<_>>()
@@ -67,9 +67,9 @@ fn only_a_running_session_takes_messages() {
     assert!(!fixture.store.is_running(session).unwrap());
     let error = fixture.store.send(session, &steering("left")).unwrap_err().to_string();
     assert_eq!(error, format!("session {session} is not running"));
-    let nobody = SessionId::generate();
+    let unknown = SessionId::generate();
     assert!(matches!(
-        fixture.store.send(nobody, &steering("left")),
+        fixture.store.send(unknown, &steering("left")),
         Err(JournalError::UnknownSession(_))
     ));
 }
@@ -86,7 +86,7 @@ fn a_name_is_an_id_a_prefix_or_last() {
     assert_eq!(resolve(&first.to_string()[..14]).unwrap(), first);
     assert_eq!(resolve("last").unwrap(), second);
     let error = resolve("0").unwrap_err().to_string();
-    assert_eq!(error, format!("'0' is the beginning of 2 sessions: {first}, {second}"));
+    assert_eq!(error, format!("'0' matches 2 sessions: {first}, {second}"));
     for name in ["", ".", "..", "../sessions", "x", "%", "*", "fff", "Last"] {
         assert!(matches!(resolve(name), Err(JournalError::UnknownSession(_))), "{name}");
     }

@@ -92,10 +92,10 @@ fn every_message_occurs_once_and_in_order() {
         Speaker::ToolResult { .. } => "result",
         Speaker::Partial => "partial",
     };
-    let said: Vec<&str> = trace.messages.iter().map(|message| who(&message.speaker)).collect();
+    let speakers: Vec<&str> = trace.messages.iter().map(|message| who(&message.speaker)).collect();
     let expected =
         "user assistant call result call result call result call result assistant user assistant";
-    assert_eq!(said.join(" "), expected);
+    assert_eq!(speakers.join(" "), expected);
     assert!(trace.messages.is_sorted_by_key(|message| (message.seq, message.at)));
 }
 

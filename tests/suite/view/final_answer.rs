@@ -33,9 +33,9 @@ fn remarks_and_attempts_that_do_not_count_are_no_answer() {
     let turns = vec![
         fault_turn("Half an", Fault::new(FaultKind::Truncated, "the stream ended early")),
         call_turn("I look first.", &[("c1", "ls", "{}")]),
-        text_turn("The greeting is mended."),
+        text_turn("The greeting is edited."),
     ];
-    assert_eq!(in_a_pipe(turns), ("The greeting is mended.\n".to_owned(), 0));
+    assert_eq!(in_a_pipe(turns), ("The greeting is edited.\n".to_owned(), 0));
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn a_fatal_fault_has_its_message_and_exit_code() {
 
 #[test]
 fn an_interrupt_has_its_message_and_exit_code() {
-    let mut fixture = ViewFixture::new(vec![text_turn("Never heard.")]);
+    let mut fixture = ViewFixture::new(vec![text_turn("Never sent.")]);
     fixture.interrupted = Some(RunTime::START.after(TimeSpan::from_millis(100)));
     fixture.info.exit_on_partial = Some(9);
     let printed = print_answer(fixture, AnswerDestination::NonTerminal);

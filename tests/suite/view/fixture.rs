@@ -112,7 +112,7 @@ impl ViewFixture {
     ) -> (RunResult, Result<(), OutputError>) {
         let reporter = Reporter::new(outputs);
         self.run_with(&reporter);
-        let result = reporter.results(StopReason::InternalError, "nobody saw the end").remove(0);
+        let result = reporter.results(StopReason::InternalError, "the run has no end").remove(0);
         let finished = reporter.finish(&result, FinishTimeout::Unlimited);
         (result, finished)
     }
@@ -148,7 +148,7 @@ pub(crate) fn run_info() -> RunInfo {
         agent: "build".into(),
         model: "scripted/demo".into(),
         workspace: "/w".into(),
-        task: "Mend the greeting".into(),
+        task: "Edit the greeting".into(),
         sandbox: None,
         started_at: "2026-01-02T03:04:05Z".parse().unwrap(),
         cost_source: CostSource::Agent,

@@ -15,7 +15,7 @@ fn edit() -> Vec<ScriptedTurn> {
             "I look first.",
             &[("c1", "read_file", r#"{"path":"src/main.py"}"#), ("c2", "edit_file", edit)],
         ),
-        text_turn("The greeting is mended."),
+        text_turn("The greeting is edited."),
     ]
 }
 
@@ -60,8 +60,8 @@ fn a_lowered_output_limit_is_logged_once_and_when_it_changes_much() {
     fixture.rules.loop_detection = LoopDetection { warn_at: 90, end_at: 99 };
     let log = logged(fixture, LogStyle::default());
     let limits: Vec<&str> = log.lines().filter(|line| line.contains("limits the reply")).collect();
-    let said = |tokens| format!("⚠️  The budget limits the reply to ≈ {tokens} tokens");
-    assert_eq!(limits, [said("3,183"), said("1,567")]);
+    let line = |tokens| format!("⚠️  The budget limits the reply to ≈ {tokens} tokens");
+    assert_eq!(limits, [line("3,183"), line("1,567")]);
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn failures_are_logged_with_their_reasons() {
     ▶ Session s-1 · scripted/demo · build
 
     🔄 Step 1 → LLM call (1 message)
-       ✗ LLM call failed: the reply was cut off (the stream ended early)
+       ✗ LLM call failed: reply cut off (the stream ended early)
        ⏳ Attempt 2 in 737 ms
        ✓ LLM answered with 3 tool calls
 
@@ -122,8 +122,8 @@ fn failures_are_logged_with_their_reasons() {
        ⏳ Empty reply; asking again
 
     🔄 Step 2 → LLM call (5 messages)
-       ✗ LLM call failed: not authorised (401 from the provider: no such key)
-    ❌ Agent failed: not authorised (1 step) · 3 LLM calls
+       ✗ LLM call failed: not authorized (401 from the provider: no such key)
+    ❌ Agent failed: not authorized (1 step) · 3 LLM calls
     🚫 1 tool call was denied: rm
     "#);
 }
@@ -145,7 +145,7 @@ fn a_limit_is_logged() {
           ✓ OK
     ⚠️  Step limit reached (max_steps)
 
-    🔄 Closing → the LLM is asked to sum up, without tools (4 messages)
+    🔄 Final summary → LLM call without tools (4 messages)
        ✓ LLM answered
     ⚠️  Agent stopped: max_steps (1 step) · 2 LLM calls
     "#);

@@ -7,7 +7,7 @@ use super::fixture::{ViewFixture, call_turn, run_info, text_turn};
 
 /// Active markup, unless it is escaped.
 const HOSTILE: &str =
-    "Mend | the <script>alert(1)</script>\n<!-- x --> @me #1 [l](javascript:x) ![i](http://x) `c`";
+    "Edit | the <script>alert(1)</script>\n<!-- x --> @me #1 [l](javascript:x) ![i](http://x) `c`";
 
 fn run(answer: &str) -> (RunInfo, RunResult) {
     let edit = r#"{"path":"src/main.py","old_str":"a","new_str":"b"}"#;
@@ -25,8 +25,8 @@ fn rendered(format: ReportFormat, task: &str, answer: &str) -> String {
 
 #[test]
 fn a_markdown_report_has_the_changes_and_the_costs() {
-    insta::assert_snapshot!(rendered(ReportFormat::Markdown, "Mend the greeting", "It is **mended**."), @r#"
-    # ✅ Mend the greeting
+    insta::assert_snapshot!(rendered(ReportFormat::Markdown, "Edit the greeting", "It is **edited**."), @r#"
+    # ✅ Edit the greeting
 
     **Completed** · llm_done (exit 0) · 1 step · 2 LLM calls · 1.2 s · \$0.000900 · 1 denied call
 
@@ -37,11 +37,11 @@ fn a_markdown_report_has_the_changes_and_the_costs() {
 
     ## Task
 
-    > Mend the greeting  
+    > Edit the greeting  
 
     ## Answer
 
-    It is **mended**.
+    It is **edited**.
 
     ## Files
 
@@ -76,13 +76,13 @@ fn a_markdown_report_has_the_changes_and_the_costs() {
 
 #[test]
 fn a_report_for_github_is_a_comment_with_folded_tables() {
-    insta::assert_snapshot!(rendered(ReportFormat::Github, "Mend the greeting", "It is **mended**."), @r#"
+    insta::assert_snapshot!(rendered(ReportFormat::Github, "Edit the greeting", "It is **edited**."), @r#"
     <!-- architect-report -->
-    ### ✅ Mend the greeting
+    ### ✅ Edit the greeting
 
     **Completed** · llm_done (exit 0) · 1 step · 2 LLM calls · 1.2 s · \$0.000900 · 1 denied call
 
-    It is **mended**.
+    It is **edited**.
 
     <details>
     <summary>Files (1)</summary>
@@ -128,7 +128,7 @@ fn a_report_for_github_is_a_comment_with_folded_tables() {
     <details>
     <summary>Task and run</summary>
 
-    > Mend the greeting  
+    > Edit the greeting  
 
     - session: `s-1`
     - model: `scripted/demo`
@@ -141,11 +141,11 @@ fn a_report_for_github_is_a_comment_with_folded_tables() {
 
 #[test]
 fn a_json_report_is_the_result_with_the_run_info() {
-    let json = rendered(ReportFormat::Json, "Mend the greeting", "Done.");
+    let json = rendered(ReportFormat::Json, "Edit the greeting", "Done.");
     let document: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(
         (&document["task"], &document["output"]),
-        (&"Mend the greeting".into(), &"Done.".into())
+        (&"Edit the greeting".into(), &"Done.".into())
     );
     assert_eq!((&document["steps"], &document["exit_code"]), (&1.into(), &0.into()));
 }
@@ -154,7 +154,7 @@ fn a_json_report_is_the_result_with_the_run_info() {
 fn text_in_a_markdown_report_is_escaped() {
     for format in [ReportFormat::Markdown, ReportFormat::Github] {
         let text = rendered(format, HOSTILE, HOSTILE);
-        for live in ["<script", "<!-- x", "@me", "#1", "[l](", "[i](", "Mend | the", "`javascript"]
+        for live in ["<script", "<!-- x", "@me", "#1", "[l](", "[i](", "Edit | the", "`javascript"]
         {
             assert!(!text.contains(live), "{live} is live in {text}");
         }
@@ -167,7 +167,7 @@ fn text_in_an_html_report_is_escaped() {
     for live in ["<script", "<!-- x", "\" onload='", "\u{202e}"] {
         assert!(!text.contains(live), "{live} is live in {text}");
     }
-    assert!(text.contains("Mend | the &lt;script&gt;alert(1)&lt;/script&gt;"));
+    assert!(text.contains("Edit | the &lt;script&gt;alert(1)&lt;/script&gt;"));
 }
 
 #[test]
