@@ -3,29 +3,12 @@
 //! A text is a [`LogMessage`] with typed parameters, and its English and Spanish sentences are next to each other: a
 //! missing translation does not compile. Parameters from outside (errors, names, paths) have to be sanitized already.
 
-use std::str::FromStr;
-
-use thiserror::Error;
-
 use super::public::{IncompleteReply, MessageTiming, SummaryAuthor, TokenUsage};
 use crate::machine::{CallPurpose, CloseReason, LlmFailure, NoFinalSummary, StopReason};
-use crate::model::{FaultKind, MicroUsd, Signal, TimeSpan, Tokens, ToolStatus, pluralize};
+use crate::model::{
+    FaultKind, Language, MicroUsd, Signal, TimeSpan, Tokens, ToolStatus, pluralize,
+};
 use crate::port::HookOutcome;
-
-/// A language of the log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Lang {
-    /// English.
-    #[default]
-    En,
-    /// Spanish.
-    Es,
-}
-
-/// An unsupported language.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("unknown language '{0}'; there are: en, es")]
-pub struct UnknownLang(String);
 
 /// A text of the log.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -210,8 +193,8 @@ pub enum LogMessage<'a> {
 macro_rules! text {
     ($lang:expr, $english:literal, $spanish:literal) => {
         match $lang {
-            Lang::En => format_args!($english).to_string(),
-            Lang::Es => format_args!($spanish).to_string(),
+            Language::En => format_args!($english).to_string(),
+            Language::Es => format_args!($spanish).to_string(),
         }
     };
 }
@@ -219,7 +202,7 @@ macro_rules! text {
 impl LogMessage<'_> {
     /// Returns the sentence in a language.
     #[allow(clippy::too_many_lines)] // one arm for each sentence
-    pub fn render(&self, lang: Lang) -> String {
+    pub fn render(&self, lang: Language) -> String {
         match *self {
             Self::Session { id, model, agent, resumed: false } => {
                 text!(lang, "Session {id} · {model} · {agent}", "Sesión {id} · {model} · {agent}")
@@ -431,7 +414,7 @@ impl LogMessage<'_> {
     }
 }
 
-impl Lang {
+impl Language {
     fn pick(self, english: &'static str, spanish: &'static str) -> &'static str {
         match self {
             Self::En => english,
@@ -582,20 +565,6 @@ impl Lang {
     }
 }
 
-impl FromStr for Lang {
-    type Err = UnknownLang;
-
-    /// Parses a language code; a region is ignored (`es_MX`, `en-GB`).
-    fn from_str(code: &str) -> Result<Self, UnknownLang> {
-        let language = code.split(['_', '-', '.']).next().unwrap_or_default();
-        match language.to_ascii_lowercase().as_str() {
-            "en" => Ok(Self::En),
-            "es" => Ok(Self::Es),
-            _ => Err(UnknownLang(code.to_owned())),
-        }
-    }
-}
-
 /// Returns a number with grouped thousands.
 fn group_thousands(number: u64, mark: &str) -> String {
     let digits = number.to_string();
@@ -614,18 +583,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_language_code_may_have_any_region() {
-        assert_eq!("es_MX.UTF-8".parse(), Ok(Lang::Es));
-        assert_eq!("EN".parse(), Ok(Lang::En));
-        let error = "tlh".parse::<Lang>().unwrap_err();
-        assert_eq!(error.to_string(), "unknown language 'tlh'; there are: en, es");
-    }
-
-    #[test]
     fn numbers_agree_with_their_nouns() {
         let call = |messages| {
             let message = LogMessage::ModelCall { purpose: CallPurpose::Agent, step: 1, messages };
-            [message.render(Lang::En), message.render(Lang::Es)]
+            [message.render(Language::En), message.render(Language::Es)]
         };
         assert_eq!(
             call(1),

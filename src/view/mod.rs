@@ -32,8 +32,8 @@ pub mod result;
 pub mod sanitize;
 pub mod trace;
 
+pub use crate::model::Language;
 pub use background_writer::{FinishTimeout, OutputError};
-pub use catalogue::{Lang, UnknownLang};
 pub use file::{SaveError, append, save};
 pub use json_sink::{JsonSink, StreamJsonSink};
 pub use reporter::{Reporter, RunReporter};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::support::sources::files;
+use crate::kit::sources::files;
 
 /// Names that no type has, and what such a type is called. A name must be clear three modules away from its declaration.
 const TYPES: &[(&str, &str)] = &[

@@ -1,36 +1,18 @@
 //! The capabilities of a terminal, and the user's choice of colours.
 
-use std::str::FromStr;
+use crate::model::word_enum;
 
-use thiserror::Error;
-
-/// When colours are used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ColorChoice {
-    /// If the terminal supports them and the environment does not say otherwise.
-    #[default]
-    Auto,
-    /// Always, even in a pipe.
-    Always,
-    /// Never.
-    Never,
-}
-
-/// An unknown colour setting.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("unknown colour setting '{0}'; there are: auto, always, never")]
-pub struct UnknownColorChoice(String);
-
-impl FromStr for ColorChoice {
-    type Err = UnknownColorChoice;
-
-    fn from_str(word: &str) -> Result<Self, UnknownColorChoice> {
-        match word {
-            "auto" => Ok(Self::Auto),
-            "always" => Ok(Self::Always),
-            "never" => Ok(Self::Never),
-            _ => Err(UnknownColorChoice(word.to_owned())),
-        }
+word_enum! {
+    /// When the log has colors.
+    #[derive(Default)]
+    pub enum ColorChoice {
+        /// If the terminal supports them and the environment does not say otherwise.
+        #[default]
+        Auto = "auto",
+        /// Always, even in a pipe.
+        Always = "always",
+        /// Never.
+        Never = "never",
     }
 }
 

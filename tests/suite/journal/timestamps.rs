@@ -10,7 +10,7 @@ use architect::model::RunTime;
 
 use super::fixture::SessionFixture;
 use super::resume::{reason, replay_and_verify};
-use crate::support::sources::rust_files;
+use crate::kit::sources::rust_files;
 
 /// Fault C5: ids that are generated at the same moment differ, also in several threads.
 #[test]

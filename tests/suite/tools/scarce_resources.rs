@@ -11,7 +11,8 @@ use architect::model::ToolStatus;
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use serde_json::json;
 
-use super::fixture::{ToolFixture, wait_until, yolo_settings};
+use super::fixture::{ToolFixture, yolo_settings};
+use crate::kit::system::wait_until;
 
 /// An engine that does what one of the parts of [`engine`] says, and talks to its test line by line.
 struct ChildProcess {

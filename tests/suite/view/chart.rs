@@ -29,9 +29,3 @@ fn every_format_contains_every_state_and_transition() {
 fn the_json_format_is_the_tested_chart() {
     assert_eq!(render(StatechartFormat::Json).unwrap(), CHART_JSON);
 }
-
-#[test]
-fn an_unknown_format_error_lists_the_known_ones() {
-    let error = "png".parse::<StatechartFormat>().unwrap_err();
-    assert_eq!(error.to_string(), "unknown format 'png'; there are: mermaid, dot, scxml, json");
-}

@@ -7,15 +7,13 @@ use architect::llm::model_table::ModelTable;
 use architect::llm::{ConnectError, ModelConnectionSettings, ModelSpec, connect};
 use architect::machine::{CallPurpose, ConversationEntry, EntryId};
 use architect::model::{
-    ConversationItem, Fault, MessageOrigin, Reply, TimeSpan, Tokens, ToolExchange, ToolResult,
-    ToolStatus,
+    ConversationItem, Fault, MessageOrigin, Reply, Tokens, ToolExchange, ToolResult, ToolStatus,
 };
-use architect::port::{
-    CancellationToken, EffectContext, Model, ModelRequest, ReplyDelta, Sleep, ToolSpec,
-};
+use architect::port::{EffectContext, Model, ModelRequest, ReplyDelta, ToolSpec};
 use serde_json::Value;
 
-use crate::support::server::Server;
+use crate::kit::effect::scope;
+use crate::kit::server::Server;
 
 /// The key, which must not appear anywhere but in its header.
 pub(crate) const KEY: &str = "canary-key-0123456789";
@@ -40,14 +38,6 @@ pub(crate) struct CallResult {
     pub(crate) deltas: Vec<ReplyDelta>,
 }
 
-struct RealSleep;
-
-impl Sleep for RealSleep {
-    fn sleep(&self, span: TimeSpan, cancel: &CancellationToken) -> bool {
-        cancel.wait_for(span.into())
-    }
-}
-
 /// Returns settings with timeouts that a test can wait for.
 pub(crate) fn short_timeouts(server: &Server, path: &str) -> ModelConnectionSettings {
     ModelConnectionSettings {
@@ -67,15 +57,6 @@ pub(crate) fn long_timeouts(server: &Server, path: &str) -> ModelConnectionSetti
         connect_timeout: Duration::from_secs(10),
         ..short_timeouts(server, path)
     }
-}
-
-/// Returns a context that is never cancelled.
-pub(crate) fn scope() -> EffectContext {
-    EffectContext::new(CancellationToken::new(), Arc::new(RealSleep))
-}
-
-pub(crate) fn scope_with(cancel: &CancellationToken) -> EffectContext {
-    EffectContext::new(cancel.clone(), Arc::new(RealSleep))
 }
 
 /// Every variable that ends in `KEY` is set.

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use architect::port::{CancellationToken, ReplyDelta};
 
-use super::caller::{WireCaller, long_timeouts, scope_with};
-use crate::support::chat::{delta, text};
-use crate::support::server::{ScriptedReply, Server};
+use super::caller::{WireCaller, long_timeouts};
+use crate::kit::chat::{delta, text};
+use crate::kit::effect::scope_with;
+use crate::kit::server::{ScriptedReply, Server};
 
 const MODEL: &str = "openai-chat/fake";
 
@@ -69,7 +70,7 @@ fn a_call_cancelled_before_its_start_sends_nothing() {
 /// A closed connection looks like the end of a body; a cancelled call must not accept it as one.
 #[test]
 fn a_cancelled_reply_is_never_complete() {
-    use crate::support::chat::finish;
+    use crate::kit::chat::finish;
     let words = delta(&serde_json::json!({"content": "half"}));
     let body = format!("HTTP/1.1 200 OK\r\n\r\n{words}{}", finish("stop"));
     let took = cancelled(ScriptedReply::raw(body).hang());

@@ -7,8 +7,8 @@ use architect::port::{ReplyDelta, ToolSpec};
 use serde_json::json;
 
 use super::caller::{CallResult, KEY, WireCaller, long_timeouts, short_timeouts};
-use crate::support::chat::{calls, delta, end, event, finish, text, unstreamed};
-use crate::support::server::{ScriptedReply, Server};
+use crate::kit::chat::{calls, delta, end, event, finish, text, unstreamed};
+use crate::kit::server::{ScriptedReply, Server};
 
 const MODEL: &str = "openai-chat/fake";
 
@@ -156,7 +156,7 @@ fn an_empty_response_is_retryable() {
         ScriptedReply::open_stream().end(),
     ] {
         let fault = call(reply).fault();
-        assert_eq!((fault.kind, &*fault.message), (FaultKind::Truncated, "the answer is empty"));
+        assert_eq!((fault.kind, &*fault.message), (FaultKind::Truncated, "the response is empty"));
     }
     let fault =
         call(ScriptedReply::raw("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n").close()).fault();

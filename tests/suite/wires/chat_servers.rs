@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::caller::{WireCaller, long_timeouts};
 use super::recorded_streams::Wire;
 use super::request_rules::{validate, validate_mistral};
-use crate::support::chat::{delta, end, event, finish, text};
-use crate::support::server::{ScriptedReply, Server};
+use crate::kit::chat::{delta, end, event, finish, text};
+use crate::kit::server::{ScriptedReply, Server};
 
 /// The expected request of a server, and its reply with calls of `grep` and `read_file`.
 struct Row {

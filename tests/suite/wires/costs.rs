@@ -7,8 +7,8 @@ use proptest::prelude::*;
 
 use super::caller::{WireCaller, long_timeouts};
 use super::recorded_streams::{Wire, all};
-use crate::cli::fixture::CliFixture;
-use crate::support::server::Server;
+use crate::kit::cli::CliFixture;
+use crate::kit::server::Server;
 
 /// Models with different kinds of prices: with and without cache writes, with a price for long input, at a reseller.
 const MODELS: [&str; 8] = [
@@ -148,7 +148,7 @@ fn a_misspelled_model_gets_a_suggestion() {
     assert!(!told("openai/gpt-9-mini").contains("did you mean"));
     let nobody = told("opnai/gpt-5");
     assert!(
-        nobody.contains("'opnai' in 'opnai/gpt-5' is no provider, did you mean `openai`?"),
+        nobody.contains("unknown provider 'opnai' in 'opnai/gpt-5', did you mean `openai`?"),
         "{nobody}"
     );
 }

@@ -14,9 +14,9 @@ use serde_json::json;
 
 use super::caller::long_timeouts;
 use super::run_endings::{FinishedRun, drive_with};
-use crate::cli::fixture::{CliFixture, outcome, wait_for_exit};
-use crate::support::chat::{delta, text};
-use crate::support::server::{ScriptedReply, Server};
+use crate::kit::chat::{delta, text};
+use crate::kit::cli::{CliFixture, outcome, wait_for_exit};
+use crate::kit::server::{ScriptedReply, Server};
 
 /// A clock that counts during a suspension. A wait ends with the next data of the server, not at a deadline.
 struct SleepingClock {

@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use super::caller::{WireCaller, long_timeouts};
 use super::recorded_streams::{Wire, one};
-use crate::cli::fixture::{CliFixture, wait_for_exit};
-use crate::support::chat;
-use crate::support::server::{ScriptedReply, Server};
+use crate::kit::chat;
+use crate::kit::cli::{CliFixture, wait_for_exit};
+use crate::kit::server::{ScriptedReply, Server};
 
 /// The end of a request may differ from the next one: brackets, limits, the cache mark.
 const CLOSING: usize = 100;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
+use crate::kit::server::{ScriptedReply, chunk};
 use crate::simulator::rng::Rng;
-use crate::support::server::{ScriptedReply, chunk};
 
 /// A recorded stream and its content.
 pub(crate) struct Recording {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::caller::{CallResult, WireCaller, long_timeouts};
 use super::recorded_streams::{Recording, Wire, all, one};
-use crate::support::server::{ScriptedReply, Server, chunk};
+use crate::kit::server::{ScriptedReply, Server, chunk};
 
 /// Calls a server with this response.
 pub(super) fn call(wire: Wire, stream: bool, reply: ScriptedReply) -> CallResult {

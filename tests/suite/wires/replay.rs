@@ -11,8 +11,8 @@ use tempfile::TempDir;
 
 use super::caller::{KEY, WireCaller, long_timeouts, short_timeouts};
 use super::recorded_streams::{Recording as Stream, Wire, all};
-use crate::support::chat::{delta, end, event, finish, text};
-use crate::support::server::{ScriptedReply, Server};
+use crate::kit::chat::{delta, end, event, finish, text};
+use crate::kit::server::{ScriptedReply, Server};
 
 const MODEL: &str = "openai-chat/fake";
 
@@ -139,7 +139,7 @@ fn a_recording_has_no_key_and_is_private() {
     let cut = stream
         .as_bytes()
         .chunks(5)
-        .fold(cut, |reply, piece| reply.bytes(crate::support::server::chunk(piece)));
+        .fold(cut, |reply, piece| reply.bytes(crate::kit::server::chunk(piece)));
     let server = Server::new([ScriptedReply::with_length(401, &quoting), cut.end()]);
     let mut caller = WireCaller::new(MODEL, &tape.recording(long_timeouts(&server, "/v1")));
     caller.add_user_message(&format!("use {KEY}"));

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::caller::{WireCaller, long_timeouts};
 use super::recorded_streams::Wire;
 use super::request_rules::{validate, validate_mistral};
-use crate::support::server::{ScriptedReply, Server};
+use crate::kit::server::{ScriptedReply, Server};
 
 /// An event of a conversation.
 #[derive(Clone, Debug)]

@@ -15,7 +15,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use tempfile::TempDir;
 
 use super::caller::{KEY, WireCaller, env};
-use crate::support::chat::unstreamed_body;
+use crate::kit::chat::unstreamed_body;
 
 /// A server with a certificate, and the file with its authority.
 struct TlsServer {

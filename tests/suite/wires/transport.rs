@@ -7,8 +7,8 @@ use architect::llm::{ConnectError, ModelConnectionSettings};
 use architect::model::{Fault, FaultClass, FaultKind};
 
 use super::caller::{KEY, WireCaller, env, long_timeouts, short_timeouts};
-use crate::support::chat::{text, unstreamed};
-use crate::support::server::{ScriptedReply, Server};
+use crate::kit::chat::{text, unstreamed};
+use crate::kit::server::{ScriptedReply, Server};
 
 const MODEL: &str = "openai-chat/fake";
 
@@ -192,7 +192,7 @@ fn a_silent_server_times_out() {
         (FaultKind::Timeout, FaultClass::Transient, true)
     );
     assert!(
-        fault.message.contains("waiting for the answer took more than 0.4 s"),
+        fault.message.contains("waiting for the response took more than 0.4 s"),
         "{}",
         fault.message
     );
@@ -203,13 +203,12 @@ fn a_silent_server_times_out() {
 fn the_idle_timeout_is_reset_by_pings() {
     let fault = fault(ScriptedReply::open_stream().chunk(": hello\n\n").hang());
     assert_eq!(fault.kind, FaultKind::Timeout);
-    assert!(fault.message.contains("silence within the answer"), "{}", fault.message);
+    assert!(fault.message.contains("silence within the response"), "{}", fault.message);
     let pause = Duration::from_millis(150);
     let pings =
         (0..5).fold(ScriptedReply::open_stream(), |reply, _| reply.chunk(": ping\n\n").wait(pause));
-    let words = crate::support::chat::delta(&serde_json::json!({"content": "late"}));
-    let server =
-        Server::new([pings.chunk(&words).chunk(&crate::support::chat::finish("stop")).end()]);
+    let words = crate::kit::chat::delta(&serde_json::json!({"content": "late"}));
+    let server = Server::new([pings.chunk(&words).chunk(&crate::kit::chat::finish("stop")).end()]);
     let reply = WireCaller::new(MODEL, &short_timeouts(&server, "/v1")).call().reply();
     assert_eq!(&*reply.text(), "late");
 }
@@ -287,7 +286,7 @@ fn a_connection_is_reused() {
 /// than the reply.
 #[test]
 fn a_connection_is_reused_after_a_stream() {
-    use crate::support::chat::{delta, end, finish};
+    use crate::kit::chat::{delta, end, finish};
     let words = delta(&serde_json::json!({"content": "a"}));
     let late = ScriptedReply::open_stream().chunk(&words).chunk(&finish("stop")).chunk(&end());
     let late = late.wait(Duration::from_millis(1)).end();
@@ -302,7 +301,7 @@ fn a_connection_is_reused_after_a_stream() {
 /// A server that never ends its stream does not delay the reply.
 #[test]
 fn a_reply_is_complete_with_its_last_event() {
-    use crate::support::chat::{delta, end, finish};
+    use crate::kit::chat::{delta, end, finish};
     let words = delta(&serde_json::json!({"content": "a"}));
     let open =
         ScriptedReply::open_stream().chunk(&words).chunk(&finish("stop")).chunk(&end()).hang();

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::recorded_streams::{Wire, one};
 use super::recordings::{call, seen};
-use crate::support::server::ScriptedReply;
+use crate::kit::server::ScriptedReply;
 
 /// The finish reason of each wire, in a recording of a text.
 const DONE: [(Wire, &str, &str); 4] = [

@@ -9,7 +9,8 @@ use architect::journal::{Durability, SessionStore};
 use serde_json::Value;
 use wait_timeout::ChildExt;
 
-use crate::support::server::Server;
+use super::server::Server;
+use super::system::wait_within;
 
 /// The longest that a run may take here.
 const MAX_RUN_TIME: Duration = Duration::from_secs(60);
@@ -180,20 +181,7 @@ pub(crate) fn outcome(code: i32, reason: &str, status: &str) -> (i32, String, St
     (code, reason.to_owned(), status.to_owned())
 }
 
-/// Returns how many processes run a program with this argument.
-pub(crate) fn count_processes(argument: &str) -> usize {
-    let entries = fs::read_dir("/proc").unwrap().flatten();
-    let lines = entries.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
-    lines
-        .filter(|line| line.split(|byte| *byte == 0).any(|word| word == argument.as_bytes()))
-        .count()
-}
-
-/// Waits until something is true.
-pub(crate) fn wait_until(what: &str, is_true: impl Fn() -> bool) {
-    let until = Instant::now() + MAX_RUN_TIME;
-    while !is_true() {
-        assert!(Instant::now() < until, "never: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+/// Waits until something is so, as long as a run may take.
+pub(crate) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    wait_within(MAX_RUN_TIME, what, is_so);
 }
