@@ -325,7 +325,7 @@ impl RowCollector {
         let (seq, ts) = (sql_number(at.seq), sql_text(at.ts.to_string()));
         self.rows.push((
             sql,
-            vec![seq, ts, sql_text(role.name()), sql_optional_text(name), sql_text(text)],
+            vec![seq, ts, sql_text(role.as_str()), sql_optional_text(name), sql_text(text)],
         ));
         let sql = "INSERT INTO words (rowid, text) VALUES (last_insert_rowid(), ?2)";
         self.rows.push((sql, vec![sql_text(text)]));

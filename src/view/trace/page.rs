@@ -119,19 +119,8 @@ fn time_section(trace: &Trace) -> Markup {
     }
 }
 
-fn css_class(phase: TracePhase) -> &'static str {
-    match phase {
-        TracePhase::Preparing => "p-preparing",
-        TracePhase::Encoding => "p-encoding",
-        TracePhase::FirstByte => "p-first",
-        TracePhase::Stream => "p-stream",
-        TracePhase::Backoff => "p-backoff",
-        TracePhase::Hooks => "p-hooks",
-        TracePhase::Tools => "p-tools",
-        TracePhase::Checks => "p-checks",
-        TracePhase::Sync => "p-sync",
-        TracePhase::Ending => "p-ending",
-    }
+fn css_class(phase: TracePhase) -> String {
+    format!("p-{}", phase.name().replace(' ', "-"))
 }
 
 /// Returns the transitions as a folded list.
