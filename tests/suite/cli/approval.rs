@@ -32,10 +32,10 @@ fn a_changed_file_ends_a_run_until_it_is_trusted_again() {
     let world = pulled();
     let ran = world.run_script(DONE, &["--json"]);
     assert_eq!((ran.code, ran.json()["exit_code"].as_i64()), (3, Some(3)), "{}", ran.err);
-    for said in
+    for expected in
         [".architect/config.toml", ".mcp.json (new)", "architect config trust", "ARCHITECT_TRUST=1"]
     {
-        assert!(ran.err.contains(said), "{said}: {}", ran.err);
+        assert!(ran.err.contains(expected), "{expected}: {}", ran.err);
     }
     assert!(!world.path("ran").exists());
     // What runs nothing shows it, and goes on.
@@ -55,9 +55,9 @@ fn a_changed_file_ends_a_run_until_it_is_trusted_again() {
 fn a_folder_that_an_older_version_trusted_is_recorded_once() {
     let world = pulled();
     fs::remove_dir_all(world.home().join(".local/state/architect/trusted_files")).unwrap();
-    let said = |ran: &CommandResult| ran.err.contains("is recorded now");
+    let expected = |ran: &CommandResult| ran.err.contains("is recorded now");
     let (first, second) = (world.run_script(DONE, &[]), world.run_script(DONE, &[]));
-    assert_eq!((first.code, said(&first), second.code, said(&second)), (0, true, 0, false));
+    assert_eq!((first.code, expected(&first), second.code, expected(&second)), (0, true, 0, false));
     world.write(".architect/config.toml", "");
     assert_eq!(world.run_script(DONE, &[]).code, 3);
 }

@@ -50,7 +50,7 @@ fn run(world: &CliFixture, command: &[String], more: &[&str]) -> CommandResult {
 }
 
 #[test]
-fn whatever_reads_a_damaged_journal_says_so_and_fails_or_goes_on_up_to_the_damage() {
+fn every_reader_of_a_damaged_journal_reports_the_damage() {
     // The last record, and one with records behind it.
     for line in [0, 3] {
         let world = CliFixture::new();

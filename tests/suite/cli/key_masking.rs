@@ -58,12 +58,12 @@ fn no_level_of_the_log_shows_the_key() {
             assert!(!letters.contains(shown), "{level}: {}", ran.err);
         }
         assert!(!letters.to_lowercase().contains(&hex[..16]), "{level}: {}", ran.err);
-        assert!(ran.err.contains("debug: "), "the libraries are heard: {}", ran.err);
+        assert!(ran.err.contains("debug: "), "the libraries log too: {}", ran.err);
     }
 }
 
 #[test]
-fn a_recording_has_no_key_that_a_server_says_back() {
+fn a_recording_has_no_key_that_a_server_echoes() {
     let (world, server) = (
         CliFixture::new(),
         Server::new([echo(), ScriptedReply::with_length(401, &format!("{{\"error\":\"{KEY}\"}}"))]),
@@ -111,9 +111,9 @@ fn a_key_in_a_message_for_a_running_session_is_masked() {
     let child = world.command_with_server(&server, &["--json"]).spawn().unwrap();
     server.wait_for(1);
     let message = format!("Use {KEY} and {TYPED} here.");
-    let mut told = world.command(&["followup", "last", &message]);
-    let told = wait_for_exit(told.env("OPENAI_API_KEY", KEY).spawn().unwrap());
-    assert_eq!(told.code, 0, "{}", told.err);
+    let mut reported = world.command(&["followup", "last", &message]);
+    let reported = wait_for_exit(reported.env("OPENAI_API_KEY", KEY).spawn().unwrap());
+    assert_eq!(reported.code, 0, "{}", reported.err);
     let ran = wait_for_exit(child);
     assert_eq!((ran.code, server.requests().len()), (0, 2), "{}", ran.err);
     let sent = &server.requests()[1].body;

@@ -115,7 +115,7 @@ fn a_command_does_not_outlive_the_timeout() {
 
 /// A limit on the size of files is an error with a hint, and not the end by a signal.
 #[test]
-fn a_file_that_may_not_grow_ends_the_run_with_words() {
+fn a_file_that_may_not_grow_ends_the_run_with_an_error() {
     let (world, server) = (CliFixture::new(), Server::repeating([chat::text("Fine.")]));
     let task = world.command_with_server(&server, &["--json"]);
     let words: Vec<_> = std::iter::once(task.get_program()).chain(task.get_args()).collect();
@@ -130,7 +130,7 @@ fn a_file_that_may_not_grow_ends_the_run_with_words() {
 
 /// Some servers forget the beginning of what is too long for them, and say nothing; the count that they report does.
 #[test]
-fn a_server_that_reads_only_a_part_is_told_of() {
+fn a_server_that_reads_only_a_part_of_the_request_is_reported() {
     let (world, server) = (CliFixture::new(), Server::new([chat::text("Fine.")]));
     let base = server.url("/v1");
     let args = ["run", "Do it.", "--model", "ollama/fake", "--api-base", &base];

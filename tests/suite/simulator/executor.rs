@@ -1,4 +1,4 @@
-//! Hands that work on the spot, with panics caught as on threads, and signals that come by chance.
+//! An executor on one thread that catches panics as threads do, with signals at random.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use architect::runner::{DriverInput, EffectTask, Executor, InlineExecutor};
 use super::rng::Rng;
 use super::session_life::{Counter, InjectedFault};
 
-/// What a process that dies leaves: an unwinding that nobody prints.
+/// A panic that is not printed, for a process that dies.
 pub(super) struct Crash;
 
 /// What work that breaks down leaves.
@@ -69,9 +69,9 @@ impl Executor for SimulatedExecutor {
         };
         let run = Box::new(
             move |scope: &architect::port::EffectContext,
-                  post: &architect::runner::InputSink<'_>| {
+                  sender: &architect::runner::InputSink<'_>| {
                 scope.sleep(late);
-                let work = || if breaks_down { panic_quietly() } else { run(scope, post) };
+                let work = || if breaks_down { panic_quietly() } else { run(scope, sender) };
                 catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
                     // What a test asserts is no breakdown of the world.
                     if !panic.is::<TaskPanic>() {

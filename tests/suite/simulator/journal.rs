@@ -10,7 +10,7 @@ use super::executor::Crash;
 use super::rng::Rng;
 use super::session_life::InjectedFault;
 
-/// A record that tells how a run went on.
+/// A record of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum StoredRecord {
     Event(Event),
@@ -26,7 +26,7 @@ pub(super) struct SimulatedDisk {
     pub(super) durable: usize,
     /// How often the journal was used.
     pub(super) uses: u64,
-    /// What was found wrong where nobody hears a panic.
+    /// Errors that were found where a panic would be caught.
     pub(super) broken: Option<String>,
 }
 
@@ -45,7 +45,7 @@ impl SharedDisk {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// What was not durable is lost, or some of it; a record that was half-written is none.
+    /// Some or all records that were not durable are lost; a half-written record doesn't count.
     pub(super) fn crash(&self, chance: &Rng) {
         let mut disk = self.lock();
         let loose = (disk.records.len() - disk.durable) as u64;

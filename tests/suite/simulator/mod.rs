@@ -19,7 +19,7 @@ mod tools;
 
 use session_life::{InjectedFault, SessionLife};
 
-/// How many worlds are lived through when nobody says how many.
+/// The default number of simulated sessions.
 const SEEDS: u64 = 10_000;
 
 fn number(name: &str) -> Option<u64> {
@@ -70,8 +70,8 @@ fn the_nth_use_of_the_journal_fails() {
             for trouble in [InjectedFault::FailsOnce(nth), InjectedFault::FailsFrom(nth)] {
                 let life = simulate_seed(seed, trouble);
                 // What fails at the very end may only have been the record of the end.
-                let is_told = life.reason() == "store_error" || nth + 3 >= uses;
-                assert!(is_told, "seed {seed}, {trouble:?} of {uses}: {}", life.reason());
+                let is_reported = life.reason() == "store_error" || nth + 3 >= uses;
+                assert!(is_reported, "seed {seed}, {trouble:?} of {uses}: {}", life.reason());
             }
         }
     }
@@ -92,7 +92,7 @@ fn the_process_dies_at_the_nth_use_of_the_journal() {
     }
 }
 
-/// Nobody reads any more, from the Nth thing on that is shown: the run ends soon.
+/// The observer disconnects at the Nth event: the run ends soon.
 #[test]
 fn the_reader_leaves_at_the_nth_thing_that_is_shown() {
     for seed in 0..4 {

@@ -125,8 +125,8 @@ fn reply(chance: &Rng, ask: &ModelRequest<'_>, mood: ModelBehavior) -> Reply {
         5 => (vec![text("full")], ReplyFinish::ContextFull),
         // With a text that is the end; without one it is a failed call, and most lives are to go on.
         6 => {
-            let said = if chance.below(4) == 0 { vec![text("odd")] } else { vec![] };
-            (said, ReplyFinish::Other("odd".into()))
+            let output = if chance.below(4) == 0 { vec![text("odd")] } else { vec![] };
+            (output, ReplyFinish::Other("odd".into()))
         }
         7 => (vec![text("done")], ReplyFinish::Stop),
         8 => (vec![text("  \n")], ReplyFinish::Stop),

@@ -38,22 +38,22 @@ pub(super) enum InjectedFault {
     FailsFrom(u64),
     /// The process dies at the Nth use of the journal.
     DiesAt(u64),
-    /// Nobody reads any more from the Nth thing on that is shown.
+    /// The observer disconnects at the Nth event.
     ReaderLeaves(u64),
     /// The Nth piece of work breaks down.
     BreaksDownOnce(u64),
     /// The Nth piece of work breaks down, and all that follow.
     BreaksDownFrom(u64),
-    /// The Nth piece of work comes back when nobody waits for it any more.
+    /// The Nth task completes after it was given up.
     HangsOnce(u64),
-    /// The Nth piece of work comes back when nobody waits for it any more, and so do all that follow.
+    /// The Nth task and all later ones complete after they were given up.
     HangsFrom(u64),
     /// The process dies after the Nth piece of work was done, before anybody hears of it.
     DiesAfter(u64),
 }
 
 impl InjectedFault {
-    /// Returns whether the journal holds all that was lived: nobody died, and it never failed.
+    /// Returns whether the journal has every event: no process died, and no write failed.
     fn is_outside_the_journal(self) -> bool {
         match self {
             Self::None
@@ -134,7 +134,7 @@ impl SessionLife {
         let (mut fold, mut first) = begin(&rules);
         let (mut at, mut crashes) = (RunTime::START, 0);
         let fold = loop {
-            // Whoever has died often enough is left alone.
+            // The number of crashes is bounded.
             let trouble = if crashes == MAX_CRASHES { InjectedFault::None } else { trouble };
             let world = SimulatedProcess {
                 behavior: mood,
@@ -246,7 +246,7 @@ fn resolve_running_calls(fold: &Machine) -> Vec<RecoveredCall> {
     let doubtful = running.filter(|call| &*call.call.name != "read");
     let found = doubtful.map(|call| RecoveredCall {
         call: call.call.id.clone(),
-        result: ToolResult::new(call.call.id.clone(), ToolStatus::InDoubt, "nobody knows"),
+        result: ToolResult::new(call.call.id.clone(), ToolStatus::InDoubt, "unknown"),
     });
     found.collect()
 }
@@ -287,8 +287,8 @@ impl SimulatedProcess {
             checks: Arc::new(HookedAnswerChecks::new(checks, hooks)),
             ..Ports::new(Box::new(model))
         };
-        let hands = SimulatedExecutor::new(at, chance, trouble, works);
-        Driver::new(hands, ports, brief, fold).run(first)
+        let executor = SimulatedExecutor::new(at, chance, trouble, works);
+        Driver::new(executor, ports, brief, fold).run(first)
     }
 }
 

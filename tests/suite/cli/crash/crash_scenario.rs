@@ -160,7 +160,7 @@ impl CrashScenario {
         fs::read_to_string(self.fixture.path("log")).unwrap_or_default().lines().count()
     }
 
-    /// Returns what lies in the workspace.
+    /// Returns the files of the workspace.
     fn files(&self) -> Vec<String> {
         let mut found = Vec::new();
         let mut folders = vec![self.fixture.path("")];
@@ -179,31 +179,31 @@ impl CrashScenario {
         found
     }
 
-    /// What was told of the run is written down: nobody was told of anything that got lost.
-    pub(super) fn assert_reported_is_stored(&self, told: &str, case: &str) {
-        let told = told.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        let told: Vec<Value> = told.collect();
+    /// Asserts that everything that was reported of the run is stored.
+    pub(super) fn assert_reported_is_stored(&self, reported: &str, case: &str) {
+        let reported = reported.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let reported: Vec<Value> = reported.collect();
         let Some(session) = self.session() else {
             let is_start = |event: &Value| event["type"] == "result";
-            assert!(told.iter().all(is_start), "{case}: {told:?}");
+            assert!(reported.iter().all(is_start), "{case}: {reported:?}");
             return;
         };
         let (records, moves) = self.records(session);
         // That nothing can be written down any more can't be written down.
-        let changes = told
+        let changes = reported
             .iter()
             .filter(|event| event["type"] == "state_change" && event["event"] != "STORE_FAILED");
         let changes: Vec<Value> = changes
             .map(|event| serde_json::json!([event["from"], event["event"], event["to"]]))
             .collect();
         assert!(moves.starts_with(&changes), "{case}: {changes:?} is not how {moves:?} begins");
-        let count = |key: &str, value: Value| told.iter().filter(|e| e[key] == value).count();
+        let count = |key: &str, value: Value| reported.iter().filter(|e| e[key] == value).count();
         let kept = |name: &str| records.iter().filter(|record| **record == name).count();
         assert!(count("success", true.into()) <= kept("settled"), "{case}: {records:?}");
         assert!(count("outcome", "replied".into()) <= kept("replied"), "{case}: {records:?}");
     }
 
-    /// Returns what the model was told of its calls.
+    /// Returns the statuses of the calls as the model received them.
     fn tool_statuses(&self, session: SessionId) -> HashMap<String, ToolStatus> {
         let (past, end) = self.store().replay(session, |_, _, _| {}).unwrap();
         assert_eq!(end.kind, JournalEndKind::Whole);
@@ -218,24 +218,25 @@ impl CrashScenario {
         results.map(|result| (result.call.to_string(), result.status)).collect()
     }
 
-    /// What the model was told of its calls is what the files show: each is whole, and nothing lies beside them.
+    /// Asserts that the files agree with the statuses of the calls: each is whole, and there are no others.
     pub(super) fn assert_files_match_results(&self, case: &str) {
-        let told = self.session().map(|session| self.tool_statuses(session)).unwrap_or_default();
-        let effect = |call: &str| CallEffect::of(told.get(call));
+        let reported =
+            self.session().map(|session| self.tool_statuses(session)).unwrap_or_default();
+        let effect = |call: &str| CallEffect::of(reported.get(call));
         let file = |name: &str| fs::read_to_string(self.fixture.path(name)).ok();
         let (first, second, new) = (Some("first\n"), Some("second\n"), Some("new\n"));
         let a = effect("c3")
             .possible_contents(effect("c1").possible_contents(vec![None], first), second);
-        assert!(a.contains(&file("a.txt").as_deref()), "{case}: {told:?}");
+        assert!(a.contains(&file("a.txt").as_deref()), "{case}: {reported:?}");
         let b = effect("c4").possible_contents(vec![None], new);
-        assert!(b.contains(&file("d/b.txt").as_deref()), "{case}: {told:?}");
-        // Of a command that was not waited for, nobody knows.
+        assert!(b.contains(&file("d/b.txt").as_deref()), "{case}: {reported:?}");
+        // The effect of a command that was not waited for is unknown.
         let log = match effect("c2") {
             CallEffect::Complete => vec![1],
-            CallEffect::None if !told.contains_key("c2") => vec![0],
+            CallEffect::None if !reported.contains_key("c2") => vec![0],
             CallEffect::None | CallEffect::Unknown => vec![0, 1],
         };
-        assert!(log.contains(&self.command_runs()), "{case}: {told:?}");
+        assert!(log.contains(&self.command_runs()), "{case}: {reported:?}");
         let known = |name: &String| ["a.txt", "d/b.txt", "log", "note"].contains(&&**name);
         assert!(self.files().iter().all(known), "{case}: {:?}", self.files());
     }
@@ -243,12 +244,12 @@ impl CrashScenario {
     /// All was done that the model wanted; of the command alone, it may not be known.
     pub(super) fn assert_complete(&self, case: &str) {
         self.assert_files_match_results(case);
-        let told = self.tool_statuses(self.session().unwrap());
-        for (call, status) in &told {
+        let reported = self.tool_statuses(self.session().unwrap());
+        for (call, status) in &reported {
             let is_unknown = call == "c2" && *status == ToolStatus::InDoubt;
-            assert!(*status == ToolStatus::Ok || is_unknown, "{case}: {told:?}");
+            assert!(*status == ToolStatus::Ok || is_unknown, "{case}: {reported:?}");
         }
-        assert_eq!(told.len(), 5, "{case}: {told:?}");
+        assert_eq!(reported.len(), 5, "{case}: {reported:?}");
     }
 
     /// Goes on with the session, and looks at everything that it leaves. Returns whether there was one.
