@@ -13,7 +13,7 @@ use super::hooks;
 use super::mcp;
 use super::quality_gates::QualityGates;
 use super::resolved_model::ModelSession;
-use super::run_setup::{EffectMode, RunSetup};
+use super::run_setup::RunSetup;
 use super::schema_check::SchemaCheck;
 use super::secrets::{collect_secrets, mask_message};
 use super::session::{RunSession, SessionStart, SessionTarget, StoredSession};
@@ -32,7 +32,7 @@ use crate::net::Secrets;
 use crate::policy::Confirmer;
 use crate::port::{AnswerChecks, CancellationToken, HookPoint, Toolbox};
 use crate::runner::{Driver, Executor, Ports, RequestContext};
-use crate::tools::{PlannedCall, SharedQuota, ToolRegistry};
+use crate::tools::{ExecutionMode, PlannedCall, SharedQuota, ToolRegistry};
 use crate::view::{CostSource, Reporter, RunInfo};
 
 /// What one run is to do.
@@ -169,12 +169,13 @@ impl RunSetup {
             &self.agent,
             &self.root,
             &self.sandbox,
-            self.effect_mode,
+            self.execution,
             ToolDeps {
                 confirm: io.confirm,
                 shared: &shared,
                 results: target.stored_outputs(session).map(SessionResults),
                 subagents,
+                custom: &self.tools,
                 secrets,
             },
         )?);
@@ -329,7 +330,7 @@ impl RunSetup {
             checks.push(Arc::new(schema));
         }
         let gates = quality_gates(&self.config.settings, &self.agent);
-        if !gates.is_empty() && self.effect_mode == EffectMode::Real {
+        if !gates.is_empty() && self.execution == ExecutionMode::Real {
             checks.push(Arc::new(QualityGates::new(gates, self.sandbox.clone())));
         }
         Arc::new(CheckSequence(checks))

@@ -8,14 +8,16 @@ use serde_json::Value;
 
 use super::context::WorkspaceDiff;
 use super::error::AppError;
+use super::function_tool::FunctionTool;
 use super::process_env::ProcessEnv;
 use super::resolved_model::ResolvedModel;
 use super::sandbox::Sandbox;
 use super::schema_check::SchemaCheck;
-use super::tool_registry;
+use super::{tool_names, tool_registry};
 use crate::config::{Agent, Config};
 use crate::hooks::Hooks;
 use crate::llm::Recorder;
+use crate::tools::ExecutionMode;
 use crate::workspace::WorkspaceRoot;
 
 /// Everything that a run needs, found and checked before anything begins.
@@ -32,24 +34,16 @@ pub struct RunSetup {
     /// Where commands run.
     pub sandbox: Sandbox,
     /// Whether anything is changed.
-    pub effect_mode: EffectMode,
+    pub execution: ExecutionMode,
     /// The JSON Schema of the answer.
     pub schema: Option<Arc<Value>>,
     /// Where the exchange with the model is written down.
     pub recorder: Option<Recorder>,
+    /// Tools besides those of this program and of servers.
+    pub(super) tools: Vec<FunctionTool>,
     pub(super) diff: Option<WorkspaceDiff>,
     pub(super) root: WorkspaceRoot,
     pub(super) hook_depth: u32,
-}
-
-/// Whether a run changes anything.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum EffectMode {
-    /// It does.
-    #[default]
-    Real,
-    /// What would change something is described.
-    DryRun,
 }
 
 /// Returns whether a workspace is the root folder, or has the user's home in it.
@@ -78,7 +72,7 @@ impl RunSetup {
             world.variable(HOOK_DEPTH_VARIABLE).and_then(|depth| depth.parse().ok()).unwrap_or(0);
         Hooks::check_depth(depth)?;
         let agent = config.agent(agent)?;
-        let settings = tool_registry::tool_settings(&config, &agent, EffectMode::Real)?;
+        let settings = tool_registry::tool_settings(&config, &agent, ExecutionMode::Real)?;
         let path = config.workspace.clone();
         let root = WorkspaceRoot::open(&path)
             .map_err(|cause| AppError::Workspace { path: path.clone(), cause })?;
@@ -99,9 +93,10 @@ impl RunSetup {
             agent,
             model,
             sandbox,
-            effect_mode: EffectMode::Real,
+            execution: ExecutionMode::Real,
             schema: None,
             recorder: None,
+            tools: Vec::new(),
             diff: None,
             root,
             hook_depth: depth,
@@ -111,6 +106,27 @@ impl RunSetup {
     /// Returns the same with another configuration, of the same workspace.
     pub fn with_config(&self, config: Config) -> Self {
         Self { config, ..self.clone() }
+    }
+
+    /// Returns the same with these tools, which the agent may call without asking.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a name is taken or invalid.
+    pub(super) fn with_tools(mut self, tools: Vec<FunctionTool>) -> Result<Self, AppError> {
+        for tool in tools {
+            let name = tool.name();
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+            if !(1..=64).contains(&name.len())
+                || !name.chars().all(is_plain)
+                || tool_names::is_built_in(name)
+                || self.tools.iter().any(|other| other.name() == name)
+            {
+                return Err(AppError::ToolName(name.to_owned()));
+            }
+            self.tools.push(tool);
+        }
+        Ok(self)
     }
 
     /// Returns the same for another agent, whose answer is free.

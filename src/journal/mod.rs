@@ -1,13 +1,13 @@
-//! Floor 4: the journal of sessions.
+//! Layer 4: the journal of sessions.
 //!
 //! ```text
 //!  run ──▶ FileJournal ──▶ sessions/ID.jsonl ──▶ Reader ──▶ replay ──▶ Past ──▶ resume, fork
 //!          (writer, line)   (blobs, mail beside)                 └────▶ index, trace, export
 //! ```
 //!
-//! One line of JSON for each record, with its place and a checksum that goes on from the line before; one process
-//! writes, anybody reads. Everything else — where a session stands, how it goes on, the [`index`] across sessions — is
-//! folded from these lines.
+//! One line of JSON per record, with its sequence number and a checksum that continues the one of the line before.
+//! One process writes, any can read. Everything else (the state of a session, how it is resumed, the [`index`] across
+//! sessions) is computed from these lines.
 
 mod blobs;
 mod error;
@@ -31,6 +31,7 @@ mod workspace_identity;
 
 pub mod index;
 
+pub use crate::model::Durability;
 pub use error::{JournalError, ReadOnlyReason};
 pub use file_journal::FileJournal;
 pub use fork_export::{ForkOptions, ImportedSession, ReplacementResult};
@@ -49,13 +50,3 @@ pub use session_outputs::{OutputPage, SessionOutputs};
 pub use session_store::{DamagePolicy, ListedSession, SessionStore, default_root};
 pub use steering_queue::{MessageId, MessageKind, QueuedMessage, SteeringQueue};
 pub use workspace_identity::{GitHead, WorkspaceChange, WorkspaceIdentity};
-
-/// What a journal survives.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Durability {
-    /// The end of the machine: what justifies an effect is on the disk before the effect.
-    #[default]
-    Full,
-    /// The end of the process only, `kill -9` included.
-    Os,
-}

@@ -32,7 +32,7 @@ pub enum ModelSpecError {
     #[error("no model is named")]
     Empty,
     /// The word before the slash is not a provider.
-    #[error("'{provider}' in '{text}' is no provider{}; there are {}", provider_suggestion(provider), provider_names().join(", "))]
+    #[error("unknown provider '{provider}' in '{text}'{}; known providers: {}", provider_suggestion(provider), provider_names().join(", "))]
     UnknownProvider {
         /// The word.
         provider: String,
@@ -41,7 +41,7 @@ pub enum ModelSpecError {
     },
     /// A name without a provider that is not in the model table.
     #[error(
-        "the model '{name}' is not in the model table{}; name its provider too, as in openai-chat/{name}",
+        "the model '{name}' is not in the model table{}; add its provider, as in openai-chat/{name}",
         did_you_mean(.nearest.as_deref())
     )]
     UnknownName {
@@ -145,10 +145,12 @@ mod tests {
         assert_eq!(parse(" ", false), Err(ModelSpecError::Empty));
         assert_eq!(parse("openai/", false), Err(ModelSpecError::Empty));
         let error = |text: &str| parse(text, false).unwrap_err().to_string();
-        let expected = "the model 'my-model' is not in the model table; name its provider too, as in openai-chat/my-model";
+        let expected = "the model 'my-model' is not in the model table; add its provider, as in openai-chat/my-model";
         assert_eq!(error("my-model"), expected);
         let unknown = error("opnai/x");
-        assert!(unknown.starts_with("'opnai' in 'opnai/x' is no provider, did you mean `openai`?"));
+        assert!(
+            unknown.starts_with("unknown provider 'opnai' in 'opnai/x', did you mean `openai`?")
+        );
         assert!(unknown.contains("openai-chat, anthropic, gemini"), "{unknown}");
         assert!(!error("meta/llama").contains("did you mean"));
         assert!(error("sonet").contains("did you mean `sonnet`?"));

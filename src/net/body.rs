@@ -52,7 +52,7 @@ impl RequestBody {
 
     /// Returns the body as one vector.
     pub fn to_vec(&self) -> Vec<u8> {
-        self.parts.iter().flat_map(|piece| &piece.bytes[..piece.length]).copied().collect()
+        self.parts.iter().flat_map(|part| &part.bytes[..part.length]).copied().collect()
     }
 
     pub(super) fn reader(&self) -> RequestBodyReader<'_> {
@@ -70,13 +70,13 @@ impl Read for RequestBodyReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut filled = 0;
         // Fill the buffer, so that the number of writes does not depend on the number of parts.
-        while let Some((piece, later)) = self.parts.split_first() {
-            let rest = &piece.bytes[self.position..piece.length];
+        while let Some((part, later)) = self.parts.split_first() {
+            let rest = &part.bytes[self.position..part.length];
             let count = rest.len().min(buffer.len() - filled);
             buffer[filled..filled + count].copy_from_slice(&rest[..count]);
             filled += count;
             self.position += count;
-            if self.position < piece.length {
+            if self.position < part.length {
                 break;
             }
             (self.parts, self.position) = (later, 0);

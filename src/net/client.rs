@@ -144,7 +144,7 @@ impl HttpOptions {
     /// `NO_PROXY`) and certificates (`SSL_CERT_FILE`). This machine is reached without a proxy.
     pub fn from_env(
         endpoint: &Endpoint,
-        limits: HttpTimeouts,
+        timeouts: HttpTimeouts,
         env: &dyn Fn(&str) -> Option<String>,
     ) -> Self {
         let set = |names: &[&str]| {
@@ -164,7 +164,7 @@ impl HttpOptions {
         };
         let roots = set(&["SSL_CERT_FILE"])
             .map_or(TrustedRoots::System, |path| TrustedRoots::File(path.into()));
-        Self { timeouts: limits, proxy, roots }
+        Self { timeouts, proxy, roots }
     }
 }
 
@@ -180,7 +180,7 @@ impl HttpClient {
             ProxyChoice::Direct => None,
             ProxyChoice::Through { address, except } => {
                 let proxy = parse_proxy(address, except);
-                Some(proxy.ok_or_else(|| request("the proxy's address is none".to_owned()))?)
+                Some(proxy.ok_or_else(|| request("invalid proxy address".to_owned()))?)
             }
         };
         let roots = match &options.roots {
@@ -195,7 +195,7 @@ impl HttpClient {
                 RootCerts::Specific(Arc::new(certificates))
             }
         };
-        let limits = options.timeouts;
+        let timeouts = options.timeouts;
         let config = Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
@@ -205,18 +205,18 @@ impl HttpClient {
             .user_agent(AutoHeaderValue::Provided(Arc::new(
                 concat!("architect/", env!("CARGO_PKG_VERSION")).to_owned(),
             )))
-            .timeout_resolve(Some(limits.connect))
-            .timeout_connect(Some(limits.connect))
-            .timeout_recv_response(Some(limits.first_byte))
-            .timeout_per_write(Some(limits.first_byte))
+            .timeout_resolve(Some(timeouts.connect))
+            .timeout_connect(Some(timeouts.connect))
+            .timeout_recv_response(Some(timeouts.first_byte))
+            .timeout_per_write(Some(timeouts.first_byte))
             .max_idle_age(IDLE_CONNECTION_TIMEOUT)
             .input_buffer_size(BUFFER_SIZE)
             .output_buffer_size(BUFFER_SIZE)
             .build();
-        let current = Mutex::new(ConnectionPool::new(&config, limits.idle, 0));
+        let current = Mutex::new(ConnectionPool::new(&config, timeouts.idle, 0));
         Ok(Self(Arc::new(HttpClientState {
             config,
-            timeouts: limits,
+            timeouts,
             pool: current,
             drain: ResponseDrain::default(),
         })))
@@ -236,13 +236,13 @@ impl HttpClient {
         cancel: &CancellationToken,
     ) -> Result<HttpResponse, NetError> {
         self.0.drain.wait();
-        let line = self.current_pool();
-        match self.send_on(&line, request, cancel) {
-            Err(NetError::ConnectionLost { .. }) if line.has_reused.load(Ordering::Relaxed) => {
-                self.replace_pool(&line);
+        let pool = self.current_pool();
+        match self.send_on(&pool, request, cancel) {
+            Err(NetError::ConnectionLost { .. }) if pool.has_reused.load(Ordering::Relaxed) => {
+                self.replace_pool(&pool);
                 self.send_on(&self.current_pool(), request, cancel)
             }
-            answered => answered,
+            sent => sent,
         }
     }
 
@@ -258,49 +258,49 @@ impl HttpClient {
         cancel: &CancellationToken,
     ) -> Result<HttpResponse, NetError> {
         self.0.drain.wait();
-        let line = self.current_pool();
-        let answered = self.send_on(&line, request, cancel);
-        if let Err(NetError::ConnectionLost { .. }) = answered {
-            self.replace_pool(&line);
+        let pool = self.current_pool();
+        let sent = self.send_on(&pool, request, cancel);
+        if let Err(NetError::ConnectionLost { .. }) = sent {
+            self.replace_pool(&pool);
         }
-        answered
+        sent
     }
 
     fn send_on(
         &self,
-        line: &ConnectionPool,
+        pool: &ConnectionPool,
         request: &HttpRequest,
         cancel: &CancellationToken,
     ) -> Result<HttpResponse, NetError> {
         let guard = {
-            let (client, line) = (self.clone(), line.clone());
+            let (client, pool) = (self.clone(), pool.clone());
             cancel.on_cancel(move || {
-                client.replace_pool(&line);
-                line.agent.shutdown();
+                client.replace_pool(&pool);
+                pool.agent.shutdown();
             })
         };
         let host = host_and_port(&request.url);
-        let answer = || {
+        let send = || {
             let mut reader = request.body.reader();
-            let mut sent = http::Request::builder().method(&request.method).uri(&request.url);
-            if let Some(headers) = sent.headers_mut() {
+            let mut builder = http::Request::builder().method(&request.method).uri(&request.url);
+            if let Some(headers) = builder.headers_mut() {
                 headers.clone_from(&request.headers);
                 headers.insert(header::CONTENT_LENGTH, request.body.len().into());
                 // Compression would delay the events of a stream.
                 headers.insert(header::ACCEPT_ENCODING, http::HeaderValue::from_static("identity"));
             }
-            line.agent
-                .run(sent.body(SendBody::from_reader(&mut reader)).map_err(ureq::Error::Http)?)
+            pool.agent
+                .run(builder.body(SendBody::from_reader(&mut reader)).map_err(ureq::Error::Http)?)
         };
-        let answered = answer();
+        let response = send();
         if cancel.is_cancelled() {
             return Err(NetError::Cancelled);
         }
-        let answered = answered.map_err(|error| {
-            line.resolver.forget();
+        let response = response.map_err(|error| {
+            pool.resolver.forget();
             self.error_context(&host, ResponsePart::Head).to_net_error(error)
         })?;
-        let (head, body) = answered.into_parts();
+        let (head, body) = response.into_parts();
         Ok(HttpResponse {
             status: head.status.as_u16(),
             headers: head.headers,
@@ -310,13 +310,13 @@ impl HttpClient {
             cancel_guard: Some(guard),
             cancel: cancel.clone(),
             client: self.clone(),
-            has_reused: Arc::clone(&line.has_reused),
+            has_reused: Arc::clone(&pool.has_reused),
         })
     }
 
-    fn error_context<'a>(&'a self, host: &'a str, stage: ResponsePart) -> ErrorContext<'a> {
+    fn error_context<'a>(&'a self, host: &'a str, part: ResponsePart) -> ErrorContext<'a> {
         let proxy = self.0.config.proxy().map(|proxy| format!("{}:{}", proxy.host(), proxy.port()));
-        ErrorContext { host, proxy, timeouts: &self.0.timeouts, part: stage }
+        ErrorContext { host, proxy, timeouts: &self.0.timeouts, part }
     }
 
     fn current_pool(&self) -> ConnectionPool {
@@ -324,21 +324,21 @@ impl HttpClient {
     }
 
     /// Replaces this pool, unless that was done already.
-    fn replace_pool(&self, line: &ConnectionPool) {
+    fn replace_pool(&self, pool: &ConnectionPool) {
         let mut current = self.0.pool.lock().unwrap_or_else(PoisonError::into_inner);
-        if current.generation == line.generation {
+        if current.generation == pool.generation {
             *current =
-                ConnectionPool::new(&self.0.config, self.0.timeouts.idle, line.generation + 1);
+                ConnectionPool::new(&self.0.config, self.0.timeouts.idle, pool.generation + 1);
         }
     }
 }
 
 impl ConnectionPool {
-    fn new(config: &ureq::config::Config, idle: Duration, number: u64) -> Self {
-        let (names, kept) = (CachingResolver::default(), Arc::new(AtomicBool::new(false)));
+    fn new(config: &ureq::config::Config, idle: Duration, generation: u64) -> Self {
+        let (resolver, has_reused) = (CachingResolver::default(), Arc::new(AtomicBool::new(false)));
         let connector = DefaultConnector::default().chain(TimedConnector { idle });
-        let agent = Agent::with_parts(config.clone(), connector, names.clone());
-        Self { agent, resolver: names, generation: number, has_reused: kept }
+        let agent = Agent::with_parts(config.clone(), connector, resolver.clone());
+        Self { agent, resolver, generation, has_reused }
     }
 }
 
@@ -454,7 +454,7 @@ fn load_certificates(path: &Path) -> Result<Vec<Certificate<'static>>, String> {
             found.push(certificate);
         }
     }
-    if found.is_empty() { Err("there are none".to_owned()) } else { Ok(found) }
+    if found.is_empty() { Err("it has no certificates".to_owned()) } else { Ok(found) }
 }
 
 #[cfg(test)]

@@ -60,7 +60,7 @@ pub enum NetError {
         cause: String,
     },
     /// The connection was lost before the response.
-    #[error("the connection to {host} was lost before an answer: {cause}")]
+    #[error("the connection to {host} was lost before a response: {cause}")]
     #[serde(rename = "lost")]
     ConnectionLost {
         /// The host.
@@ -69,7 +69,7 @@ pub enum NetError {
         cause: String,
     },
     /// The response is incomplete or invalid.
-    #[error("the answer of {host} broke off: {cause}")]
+    #[error("the response of {host} is incomplete or invalid: {cause}")]
     #[serde(rename = "broken")]
     BrokenResponse {
         /// The host.
@@ -78,7 +78,7 @@ pub enum NetError {
         cause: String,
     },
     /// The response is not HTTP.
-    #[error("what {host} answered is no HTTP: {cause}")]
+    #[error("the response of {host} is not HTTP: {cause}")]
     NotHttp {
         /// The host.
         host: String,
@@ -86,7 +86,7 @@ pub enum NetError {
         cause: String,
     },
     /// The response is too large.
-    #[error("the answer of {host} is larger than {} MiB", limit >> 20)]
+    #[error("the response of {host} is larger than {} MiB", limit >> 20)]
     TooLarge {
         /// The host.
         host: String,
@@ -94,7 +94,7 @@ pub enum NetError {
         limit: u64,
     },
     /// The request is invalid.
-    #[error("the request cannot be made: {cause}")]
+    #[error("invalid request: {cause}")]
     #[serde(rename = "request")]
     InvalidRequest {
         /// The reason.
@@ -124,8 +124,8 @@ impl fmt::Display for ExchangePhase {
         f.write_str(match self {
             Self::Connecting => "connecting",
             Self::Sending => "sending the request",
-            Self::FirstByte => "waiting for the answer",
-            Self::Silence => "silence within the answer",
+            Self::FirstByte => "waiting for the response",
+            Self::Silence => "silence within the response",
         })
     }
 }
@@ -203,16 +203,16 @@ impl ErrorContext<'_> {
     }
 
     fn timeout_error(&self, which: Timeout) -> NetError {
-        let limits = self.timeouts;
+        let timeouts = self.timeouts;
         let (phase, limit) = match which {
-            Timeout::Resolve | Timeout::Connect => (ExchangePhase::Connecting, limits.connect),
+            Timeout::Resolve | Timeout::Connect => (ExchangePhase::Connecting, timeouts.connect),
             Timeout::PerWrite | Timeout::SendRequest | Timeout::SendBody => {
-                (ExchangePhase::Sending, limits.first_byte)
+                (ExchangePhase::Sending, timeouts.first_byte)
             }
             Timeout::PerRead if self.part == ResponsePart::Body => {
-                (ExchangePhase::Silence, limits.idle)
+                (ExchangePhase::Silence, timeouts.idle)
             }
-            _ => (ExchangePhase::FirstByte, limits.first_byte),
+            _ => (ExchangePhase::FirstByte, timeouts.first_byte),
         };
         NetError::Timeout { host: self.host(), phase, limit }
     }

@@ -5,13 +5,13 @@ use super::command::{
     nested_execution, runs_scripts,
 };
 use super::command_approval::{CommandApproval, is_portable};
-use super::confirm_mode::ConfirmMode;
 use super::guarded_in_command;
 use super::guardrails::{CommandScope, Guardrails};
 use super::rules::{PermissionRule, PermissionRules, normalize, spellings};
 use super::shell::{RedirectionKind, ShellWord, SimpleCommand};
 use super::target::{CallKind, CallTarget, CommandTarget};
 use crate::exec::shell_is_bash;
+use crate::model::ConfirmMode;
 
 /// Decides about calls, by their arguments alone: it asks nobody and looks at no file but the configuration of
 /// repositories in which git only reads.
@@ -174,8 +174,8 @@ impl PolicyEngine {
                     "commands.allowed_only is set, and {why}; a rule of permissions.allow would allow it"
                 ))
             }
-            (_, ConfirmMode::Yolo) => Decision::Allow(self.mode.reason()),
-            (_, ConfirmMode::ConfirmAll) => Decision::Ask(self.mode.reason()),
+            (_, ConfirmMode::Yolo) => Decision::Allow(mode_reason(self.mode)),
+            (_, ConfirmMode::ConfirmAll) => Decision::Ask(mode_reason(self.mode)),
             (
                 RuleCoverage::Uncovered(why) | RuleCoverage::Covered(why),
                 ConfirmMode::ConfirmSensitive,
@@ -258,7 +258,7 @@ impl PolicyEngine {
             return Decision::Allow(format!("rule {} of permissions.allow", rule.as_str()));
         }
         match (self.mode, kind) {
-            (ConfirmMode::Yolo, _) => Decision::Allow(self.mode.reason()),
+            (ConfirmMode::Yolo, _) => Decision::Allow(mode_reason(self.mode)),
             (ConfirmMode::ConfirmSensitive, CallKind::Reads) => {
                 Decision::Allow(READ_ONLY_REASON.to_owned())
             }
@@ -266,7 +266,7 @@ impl PolicyEngine {
                 Decision::Allow("what the other agent does is judged by itself".to_owned())
             }
             (ConfirmMode::ConfirmSensitive | ConfirmMode::ConfirmAll, _) => {
-                Decision::Ask(self.mode.reason())
+                Decision::Ask(mode_reason(self.mode))
             }
         }
     }
@@ -329,4 +329,15 @@ fn matching_command_rule(rules: &[PermissionRule], line: &CommandLine) -> Option
         })
     };
     about_line().or_else(about_part).or_else(about_file).cloned()
+}
+
+/// Returns the reason of a decision that the mode makes.
+fn mode_reason(mode: ConfirmMode) -> String {
+    match mode {
+        ConfirmMode::ConfirmAll => "mode confirm-all asks before every call".to_owned(),
+        ConfirmMode::ConfirmSensitive => {
+            "mode confirm-sensitive asks before a call that changes something".to_owned()
+        }
+        ConfirmMode::Yolo => "mode yolo".to_owned(),
+    }
 }

@@ -1,4 +1,4 @@
-//! How commands are confined, as a plain value.
+//! The policy for confining commands.
 
 use std::path::{Path, PathBuf};
 
@@ -7,122 +7,125 @@ use serde::{Deserialize, Serialize};
 use super::SandboxLevel;
 use crate::exec::egress::AllowedHosts;
 use crate::exec::package_caches::PackageCaches;
+use crate::model::word_enum;
 
 /// How commands are confined.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxPolicy {
-    /// What they may write.
+    /// What commands may write.
     pub mode: SandboxMode,
-    /// Whether they may use the network.
+    /// The network that they may use.
     pub network: NetworkAccess,
-    /// The hosts that they may reach with [`Network::List`].
+    /// The hosts that they may reach with [`NetworkAccess::List`].
     pub allowed_hosts: AllowedHosts,
-    /// What happens when the system cannot confine them like this.
+    /// What happens if the system cannot enforce the policy.
     pub need: SandboxRequirement,
-    /// The highest level that is tried.
+    /// The highest level to try.
     pub ceiling: SandboxLevel,
     /// The workspace.
     pub workspace: PathBuf,
-    /// A folder for temporary files, theirs alone.
+    /// A private folder for temporary files.
     pub temp: PathBuf,
-    /// Who makes that folder, and sees to it that it does not outlive the engine.
+    /// Who creates that folder and removes it at the end.
     pub temp_owner: TempOwner,
-    /// What else they may write.
+    /// Further writable paths.
     pub writable: Vec<PathBuf>,
-    /// The caches of package managers: the user's to read, private ones to write.
+    /// The caches of package managers: those of the user are readable, private ones writable.
     pub caches: PackageCaches,
-    /// What they may not write although it lies in the workspace.
+    /// Paths in writable folders that they may not write.
     pub protected: Vec<PathBuf>,
-    /// What they may neither read nor write.
+    /// Paths that they may neither read nor write.
     pub hidden: Vec<PathBuf>,
-    /// What they may read although it would be out of reach otherwise.
+    /// Readable paths among those that would be hidden.
     pub readable: Vec<PathBuf>,
-    /// What they may use up.
+    /// Limits of resources.
     pub limits: ResourceLimits,
     /// Symbolic links that they may not replace.
     #[serde(default)]
     pub links: Vec<PathBuf>,
-    /// Files of which they get a copy.
+    /// Files replaced by a copy.
     #[serde(default)]
     pub copied: Vec<CopiedFile>,
-    /// Where the copies lie: a folder in that for temporary files, each worker's own.
+    /// The folder for copies, in that for temporary files, one for each worker.
     #[serde(default)]
     pub copies: PathBuf,
-    /// Folders below which repositories of git are looked after.
+    /// Folders in which repositories of git are checked.
     #[serde(default)]
     pub repositories: Vec<PathBuf>,
-    /// The file in which is written what is to be done for them, should the engine be killed.
+    /// The record of pending cleanup, in case the engine is killed.
     #[serde(default)]
     pub record_path: Option<PathBuf>,
 }
 
-/// A file of which commands get a copy, which they may change.
+/// A file replaced by a copy that commands may change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopiedFile {
-    /// The file.
+    /// The original.
     pub file: PathBuf,
-    /// The folder of its copy, in that for copies.
+    /// The folder of the copy, relative to that for copies.
     pub copy: PathBuf,
 }
 
-/// Who makes the folder for temporary files, and sees to it that it does not outlive the engine.
+/// Who creates the folder for temporary files and removes it at the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TempOwner {
-    /// Whoever asks for commands to be run.
+    /// The caller.
     #[default]
     Caller,
-    /// The supervisors of commands: the first one makes it, and those that lose their engine remove it.
+    /// The supervisors: the first one creates it, and those that lose their engine remove it.
     Supervisors,
 }
 
-/// What commands may write.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum SandboxMode {
-    /// Temporary files.
-    ReadOnly,
-    /// The workspace, temporary files, and what the policy names.
-    #[default]
-    WorkspaceWrite,
-    /// Whatever the user may.
-    Off,
+word_enum! {
+    /// What commands may write.
+    #[derive(Default)]
+    pub enum SandboxMode {
+        /// Temporary files only.
+        ReadOnly = "read-only",
+        /// The workspace, temporary files, and the writable paths of the policy.
+        #[default]
+        WorkspaceWrite = "workspace-write",
+        /// Everything that the user may.
+        Off = "off",
+    }
 }
 
-/// Whether commands may use the network.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum NetworkAccess {
-    /// They may.
-    #[default]
-    On,
-    /// They may reach the hosts of a list, through a proxy.
-    List,
-    /// They may reach themselves at the most.
-    Off,
+word_enum! {
+    /// The network that commands may use.
+    #[derive(Default)]
+    pub enum NetworkAccess {
+        /// None, except the loopback interface.
+        Off = "off",
+        /// The hosts of a list, through a proxy.
+        List = "list",
+        /// Unrestricted.
+        #[default]
+        On = "on",
+    }
 }
 
-/// What happens when the system cannot confine commands as the policy says.
+/// What happens if the system cannot enforce the policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SandboxRequirement {
-    /// They are confined as far as it can, and that is reported.
+    /// Commands are confined as far as possible, and gaps are reported.
     #[default]
     Preferred,
-    /// None is started.
+    /// No command is started.
     Required,
 }
 
-/// What a command may use up.
+/// Limits of a command's resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ResourceLimits {
     /// The largest file that it may write, in bytes.
     pub file_size: Option<u64>,
-    /// Files that it may have open at the same time.
+    /// Open files of a process.
     pub open_files: Option<u64>,
-    /// Processes and threads that it may have at the same time.
+    /// Processes and threads.
     pub processes: Option<u64>,
-    /// Memory that all its processes may use together, in bytes.
+    /// Memory of all its processes together, in bytes.
     pub memory: Option<u64>,
 }
 
@@ -158,20 +161,19 @@ impl SandboxPolicy {
         }
     }
 
-    /// Returns whether there is anything to confine.
+    /// Returns whether the policy confines nothing.
     pub fn is_off(&self) -> bool {
         self.mode == SandboxMode::Off && self.network == NetworkAccess::On
     }
 }
 
-/// Returns where a path leads, be there something at its end or not: what does not exist yet will stand in a folder that
-/// does.
+/// Resolves links in a path. The last component need not exist.
 pub fn resolve_path(path: &Path) -> Option<PathBuf> {
     let real = path.ancestors().find_map(|existing| {
         let rest = path.strip_prefix(existing).ok()?;
         Some(existing.canonicalize().ok()?.join(rest))
     })?;
-    // Joining nothing leaves a slash behind.
+    // Joining an empty path would add a slash.
     Some(real.components().collect())
 }
 
@@ -180,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_told_without_links_also_where_nothing_is_yet() {
+    fn links_are_resolved_also_in_paths_that_do_not_exist() {
         let folder = tempfile::tempdir().unwrap();
         let (there, link) =
             (folder.path().canonicalize().unwrap().join("there"), folder.path().join("link"));

@@ -1,5 +1,5 @@
-//! The private folder for temporary files: made when the first command is to be run, and gone with the engine, also when
-//! that is killed.
+//! The private folder for temporary files: created for the first command, removed with the engine, even if that is
+//! killed.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -12,17 +12,17 @@ use rustix::process::geteuid;
 
 use super::policy::{SandboxPolicy, TempOwner};
 
-/// Makes the folder, if that is for the supervisors to do.
+/// Creates the folder, if the supervisors own it.
 ///
 /// # Errors
 ///
-/// Fails when the system refuses it, and when something is there that is not ours.
+/// Fails when the system denies it, and when the path exists but belongs to another user.
 pub(in crate::exec) fn create(policy: &SandboxPolicy) -> io::Result<()> {
     if policy.temp_owner == TempOwner::Caller {
         return Ok(());
     }
     let made = match DirBuilder::new().mode(0o700).create(&policy.temp) {
-        // Another supervisor of this engine has made it.
+        // Another supervisor of this engine created it.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             let found = fs::symlink_metadata(&policy.temp)?;
             let is_ours = found.is_dir() && found.uid() == geteuid().as_raw();
@@ -33,7 +33,7 @@ pub(in crate::exec) fn create(policy: &SandboxPolicy) -> io::Result<()> {
     made.map(|()| lock_folder(&policy.temp))
 }
 
-/// Locks the folder for as long as this process lives, so that no other one takes it for a left-over.
+/// Locks the folder for the life of this process, so that it is not taken for an abandoned one.
 fn lock_folder(folder: &Path) {
     static HELD: Mutex<Vec<File>> = Mutex::new(Vec::new());
     // Without the lock, its age still protects it.
@@ -41,11 +41,10 @@ fn lock_folder(folder: &Path) {
     HELD.lock().unwrap_or_else(PoisonError::into_inner).extend(locked);
 }
 
-/// How long a folder is left alone that nobody holds.
+/// The least age of a folder that is removed as abandoned.
 const MIN_AGE: Duration = Duration::from_secs(3_600);
 
-/// Removes folders with names that begin like this, if nobody has held them for a while: their engines and supervisors
-/// were all killed at the same moment.
+/// Removes old folders with this prefix that no process has locked: their engines and supervisors were killed together.
 pub fn remove_abandoned(around: &Path, prefix: &str) {
     let Some(before) = SystemTime::now().checked_sub(MIN_AGE) else { return };
     for entry in fs::read_dir(around).into_iter().flatten().flatten() {
@@ -70,20 +69,20 @@ pub fn remove_abandoned(around: &Path, prefix: &str) {
     }
 }
 
-/// What an engine leaves behind that was killed.
+/// The files of a killed engine that a supervisor removes.
 #[cfg(target_os = "linux")]
 pub(in crate::exec) struct TempCleanup(Option<TempFolderHandle>);
 
 #[cfg(target_os = "linux")]
 struct TempFolderHandle {
-    /// The folder around it, as it was reached before anything was mounted.
+    /// The parent folder, opened before any mount.
     around: cap_std::fs::Dir,
     path: std::path::PathBuf,
 }
 
 #[cfg(target_os = "linux")]
 impl TempCleanup {
-    /// Returns what is to be cleared away some day; to be called before there are other mounts.
+    /// Opens the folders; must be called before mounting.
     pub(in crate::exec) fn open(policy: &SandboxPolicy) -> Self {
         let path = match policy.temp_owner {
             TempOwner::Caller => None,
@@ -96,12 +95,12 @@ impl TempCleanup {
         }))
     }
 
-    /// Clears it away. Of several supervisors each tries, so the last one finds nobody who still writes there.
+    /// Removes the folder. Every supervisor tries, and the last one finds no other writer.
     pub(in crate::exec) fn run(self) {
         let Some(TempFolderHandle { around, path }) = self.0 else { return };
-        // In a namespace of ours it may be mounted at itself.
+        // In a mount namespace, the folder may be a mount point itself.
         let _ = rustix::mount::unmount(&path, rustix::mount::UnmountFlags::DETACH);
-        // Or there, with what is mounted in it, which could not be removed otherwise.
+        // Or be mounted at `/tmp`, with further mounts in it that block its removal.
         let usual = Path::new("/tmp");
         let same = |a: &fs::Metadata, b: &cap_std::fs::Metadata| {
             use cap_std::fs::MetadataExt;
@@ -122,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_nobody_holds_any_more_is_swept() {
+    fn abandoned_folders_are_removed() {
         let around = tempfile::tempdir().unwrap();
         let old = SystemTime::now() - 2 * MIN_AGE;
         for name in ["t-0123456789ab", "t-0123456789ac", "t-0123456789ad", "t-other", "note"] {

@@ -1,9 +1,9 @@
-//! What git is told by the environment of a command.
+//! Settings for git in the environment of a command.
 //!
-//! A repository can name programs in its configuration, and a command that only asks git about it runs them. Nobody
-//! clones a repository's own configuration; but among the files of one, another one can lie without a work tree, whose
-//! configuration is one of these files. So git takes only those for repositories that it is told to be, or that have a
-//! work tree, and no repository names a monitor of the file system.
+//! A repository's configuration can name programs, which git runs even to answer a question. A clone does not get the
+//! configuration of its origin; but a bare repository may be hidden among the files of a clone, and its configuration
+//! is one of these files. So git accepts a bare repository only if it is named explicitly, and no repository names a
+//! monitor of the file system.
 
 use std::ffi::{OsStr, OsString};
 
@@ -13,11 +13,11 @@ use super::variables::is_secret_variable;
 /// A variable with its value.
 type Variable = (OsString, OsString);
 
-/// Settings that count more than those of any file.
+/// Settings that override those of all files.
 const FORCED_SETTINGS: [(&str, &str); 3] = [
     ("safe.bareRepository", "explicit"),
     ("core.fsmonitor", "false"),
-    // Comparing files only reads; otherwise it may write the index, and run a hook.
+    // A comparison only reads; otherwise it may write the index and run a hook.
     ("diff.autoRefreshIndex", "false"),
 ];
 
@@ -25,16 +25,14 @@ const COUNT: &str = "GIT_CONFIG_COUNT";
 const KEY: &str = "GIT_CONFIG_KEY_";
 const VALUE: &str = "GIT_CONFIG_VALUE_";
 
-/// Returns whether a variable is one of those by which git is told settings: their number, and a name and a value for
-/// each.
+/// Returns whether a variable carries settings for git: their number, or a name or a value.
 pub(in crate::exec) fn is_setting_variable(variable: &OsStr) -> bool {
     variable
         .to_str()
         .is_some_and(|name| name == COUNT || name.starts_with(KEY) || name.starts_with(VALUE))
 }
 
-/// Returns the variables by which git is told the engine's own settings, as far as they are no secrets, and behind them
-/// those that count more.
+/// Returns the variables that carry settings for git: those of the engine without secrets, followed by the forced ones.
 pub(in crate::exec) fn setting_variables(
     engine: &[Variable],
     filter: &VariableFilter<'_>,
@@ -63,7 +61,7 @@ pub(in crate::exec) fn setting_variables(
     variables
 }
 
-/// Returns whether a setting of this name holds a secret: a header, how somebody is known, an address with a password.
+/// Returns whether a setting of this name holds a secret: a header, credentials, an address with a password.
 fn has_secret(key: &OsStr) -> bool {
     let key = key.to_string_lossy().to_lowercase();
     is_secret_variable(&key) || key.ends_with(".extraheader") || key.contains('@')
@@ -92,7 +90,7 @@ mod tests {
     ];
 
     #[test]
-    fn the_settings_of_the_user_stay_before_ours() {
+    fn settings_of_the_user_come_before_forced_ones() {
         assert_eq!(told(&[], &|_| None), OURS);
         let own = [
             ("GIT_CONFIG_COUNT", "3"),
@@ -124,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_already_is_not_told_twice() {
+    fn forced_settings_are_not_repeated() {
         let told_once = OURS.map(|text| text.split_once('=').unwrap());
         assert_eq!(told(&told_once, &|_| None), OURS);
         assert_eq!(told(&[("GIT_CONFIG_COUNT", "99999999999")], &|_| None), OURS);

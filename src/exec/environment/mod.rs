@@ -1,4 +1,4 @@
-//! The environment of a command: what of the engine's may be known, and what keeps programs from waiting for somebody.
+//! The environment of a command: no secrets of the engine, and settings that keep programs from waiting for input.
 
 mod git;
 pub(super) mod variables;
@@ -8,7 +8,7 @@ use std::path::Path;
 
 use self::variables::{is_passed_variable, passed_value};
 
-/// There is no terminal, no editor, no pager and nobody to answer.
+/// Settings for a process without a terminal, an editor, a pager and a user.
 const NONINTERACTIVE: [(&str, &str); 18] = [
     ("AGENT", "architect"),
     ("TERM", "dumb"),
@@ -21,7 +21,7 @@ const NONINTERACTIVE: [(&str, &str); 18] = [
     ("GIT_PAGER", "cat"),
     ("MANPAGER", "cat"),
     ("SYSTEMD_PAGER", "cat"),
-    // What only reads a repository does not write its index.
+    // Commands that only read a repository do not write its index.
     ("GIT_OPTIONAL_LOCKS", "0"),
     ("GIT_TERMINAL_PROMPT", "0"),
     ("GIT_ASKPASS", "false"),
@@ -31,14 +31,14 @@ const NONINTERACTIVE: [(&str, &str); 18] = [
     ("PIP_NO_INPUT", "1"),
 ];
 
-/// Which variables of the engine a command gets.
+/// Selects the variables of the engine that a command gets.
 pub struct VariableFilter<'a> {
-    /// Is asked first: true keeps a variable as it is, false leaves it out, and none leaves it to the list of those that
-    /// are passed on.
+    /// Consulted first: `Some(true)` keeps a variable unchanged, `Some(false)` removes it, and `None` leaves it to the
+    /// list of passed variables.
     pub rule: &'a dyn Fn(&str) -> Option<bool>,
 }
 
-/// Returns the environment for commands, made of the engine's.
+/// Returns the environment for commands, derived from the engine's.
 pub fn clean_environment(
     engine: impl IntoIterator<Item = (OsString, OsString)>,
     filter: &VariableFilter<'_>,
@@ -64,7 +64,7 @@ pub fn clean_environment(
     kept
 }
 
-/// Returns a variable as a command gets it; `None` if it does not get it.
+/// Returns the value of a variable for a command; `None` if it is not passed.
 fn filter_variable(
     name: OsString,
     value: OsString,
@@ -89,7 +89,7 @@ fn filter_variable(
     Some((name, value))
 }
 
-/// Returns a search path without folders that depend on where a command runs: a program there is not the user's.
+/// Returns a search path without relative folders: a program found there is not the user's.
 fn absolute_search_path(path: &OsStr) -> OsString {
     let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute());
     std::env::join_paths(folders).unwrap_or_else(|_| path.to_owned())
@@ -131,12 +131,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_on_the_list_is_left_out() {
+    fn variables_that_are_not_listed_are_removed() {
         assert_eq!(names(&VariableFilter { rule: &|_| None }), ["PATH"]);
     }
 
     #[test]
-    fn the_user_decides_first() {
+    fn the_rule_of_the_user_comes_first() {
         let rule = |name: &str| match name {
             "github_token" => Some(true),
             "PATH" => Some(false),
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn tool_chains_are_found_and_folders_of_the_place_are_not() {
+    fn search_paths_keep_tool_chains_and_lose_relative_folders() {
         let engine = [
             ("PATH", ":.:/bin:node_modules/.bin:/usr/bin"),
             ("CARGO_HOME", "/c"),
@@ -170,7 +170,7 @@ mod tests {
 
     /// Fault T8.
     #[test]
-    fn nothing_asks_anybody() {
+    fn programs_do_not_wait_for_input() {
         let cleaned = clean_environment(
             [("EDITOR".into(), "vim".into())],
             &VariableFilter { rule: &|_| None },

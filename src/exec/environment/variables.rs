@@ -1,11 +1,11 @@
-//! The variables that commands get, by name and by value.
+//! The variables that commands get.
 
 use std::borrow::Cow;
 
 use crate::model::matches_wildcard;
 
-/// Variables that are passed on: the user, languages and time, paths, tool chains, and what a CI system says of a run.
-/// `*` stands for any text. Other variables are passed on when the user names them.
+/// Variables that are passed: user, languages and time, paths, tool chains, and the description of a run by CI systems.
+/// `*` matches any text. Other variables are passed if the user names them.
 const PASSED_VARIABLES: &str = "\
     PATH|HOME|USER|LOGNAME|SHELL|HOSTNAME|LANG|LANGUAGE|LC_*|TZ|TZDIR|LOCPATH|COLUMNS|LINES|COLORTERM|CLICOLOR|\
     CLICOLOR_FORCE|FORCE_COLOR|LS_COLORS|MANPATH|INFOPATH|XDG_CONFIG_HOME|XDG_CACHE_HOME|XDG_DATA_HOME|\
@@ -45,7 +45,7 @@ const PASSED_VARIABLES: &str = "\
     CI_JOB_NAME|CI_JOB_STAGE|CI_PIPELINE_ID|CI_PIPELINE_SOURCE|CI_PROJECT_DIR|CI_PROJECT_NAME|CI_PROJECT_PATH|\
     CIRCLECI|TRAVIS|BUILDKITE|TF_BUILD|JENKINS_URL|TEAMCITY_VERSION|BITBUCKET_BUILD_NUMBER";
 
-/// Texts in a name by which a variable holds a secret.
+/// Parts of the names of variables that hold secrets.
 const SECRET_NAMES: [&str; 12] = [
     "KEY",
     "TOKEN",
@@ -61,14 +61,14 @@ const SECRET_NAMES: [&str; 12] = [
     "_DSN",
 ];
 
-/// How the name of a setting begins in the options of a program that holds a secret.
+/// Prefixes of option variables of programs that hold secrets.
 const SECRET_OPTION_PREFIXES: [&str; 6] =
     ["password", "passwd", "passphrase", "secret", "token", "apikey"];
 
 /// Returns whether a variable of this name holds a secret.
 pub fn is_secret_variable(name: &str) -> bool {
     let upper = name.to_uppercase();
-    // The keys of git's settings are names, and so are those of who wrote something.
+    // Keys of git's settings are names, and so are authors.
     let is_name = upper.starts_with("GIT_CONFIG_KEY_") || upper.ends_with("_AUTHOR");
     !is_name
         && (SECRET_NAMES.iter().any(|secret| upper.contains(secret))
@@ -76,13 +76,12 @@ pub fn is_secret_variable(name: &str) -> bool {
         && !upper.starts_with("GIT_AUTHOR_")
 }
 
-/// Returns whether a variable of this name is passed on to commands.
+/// Returns whether a variable of this name is passed to commands.
 pub(in crate::exec) fn is_passed_variable(name: &str) -> bool {
     matches_wildcard(PASSED_VARIABLES, name) && !is_secret_variable(name)
 }
 
-/// Returns the value with which a variable is passed on, without what a password is needed for; `None` if it would say
-/// nothing without.
+/// Returns the value of a passed variable without credentials; `None` if it is of no use without them.
 pub(in crate::exec) fn passed_value<'a>(name: &str, value: &'a str) -> Option<Cow<'a, str>> {
     let upper = name.to_uppercase();
     if upper.ends_with("_PROXY") {
@@ -97,8 +96,8 @@ pub(in crate::exec) fn passed_value<'a>(name: &str, value: &'a str) -> Option<Co
     (strip_users(value) == value).then_some(Cow::Borrowed(value))
 }
 
-/// Returns a text without the users that its addresses name. A user without a password stays, unless the address is one
-/// of the web, where the user may be a token.
+/// Returns a text without the user names in its addresses. A user name without a password stays, except in web
+/// addresses, where it may be a token.
 fn strip_users(text: &str) -> Cow<'_, str> {
     let mut clean = String::new();
     let mut rest = text;
@@ -114,7 +113,7 @@ fn strip_users(text: &str) -> Cow<'_, str> {
         rest = &after[end..];
     }
     if clean.is_empty() {
-        // Programs take a proxy without a scheme as well.
+        // Programs accept a proxy without a scheme as well.
         return match rest.rsplit_once('@') {
             Some((user, host)) if user.contains(':') && !user.contains(['/', ' ']) => {
                 Cow::Owned(host.to_owned())
@@ -131,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_secrets_are_known() {
+    fn secrets_are_recognized_by_name() {
         for name in [
             "GH_PAT",
             "SENTRY_DSN",
@@ -155,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn values_lose_their_users() {
+    fn values_lose_user_names() {
         for (value, clean) in [
             ("http://u:p@proxy.example:8080", "http://proxy.example:8080"),
             ("http://token@proxy.example/", "http://proxy.example/"),

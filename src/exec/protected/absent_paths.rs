@@ -1,7 +1,7 @@
-//! Protected paths that are not there.
+//! Protected paths that do not exist.
 //!
-//! What is there can be made read-only; what is not there cannot. So it is looked for whenever a command has ended, with
-//! everything that it started: what the command put there is set aside, under another name, where nobody obeys it.
+//! An existing path can be made read-only, a missing one cannot. So after each command, with all its processes ended,
+//! files that it created at such paths are renamed, to a name that no program reads.
 
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
@@ -11,16 +11,16 @@ use std::path::{Path, PathBuf};
 
 use crate::exec::confine::policy::{SandboxMode, SandboxPolicy};
 
-/// Protected paths that were not there when somebody looked.
+/// Protected paths that did not exist when the list was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::exec) struct AbsentPaths(Vec<PathBuf>);
 
-/// What is added to the name of something that is set aside.
+/// Suffix of renamed files.
 const DENIED_SUFFIX: &str = ".denied";
 
 impl AbsentPaths {
-    /// Returns the protected paths of a policy that are not there. What lies in a repository that is not there either
-    /// will be the command's own: whoever makes a repository makes its hooks.
+    /// Returns the protected paths of a policy that do not exist. Paths in a repository that does not exist are not
+    /// among them: a command that creates a repository creates its hooks.
     pub(in crate::exec) fn new(policy: &SandboxPolicy) -> Self {
         if policy.mode == SandboxMode::Off {
             return Self::default();
@@ -33,19 +33,19 @@ impl AbsentPaths {
         Self(policy.protected.iter().filter(is_absent).cloned().collect())
     }
 
-    /// Returns whether one of them is there by now.
+    /// Returns whether one of the paths exists now.
     pub(in crate::exec) fn is_outdated(&self) -> bool {
         self.0.iter().any(|path| exists(path))
     }
 
-    /// Renames those of them that are there. Returns which these are; what cannot even be renamed is among them.
+    /// Renames those that exist now, and returns their paths, also those that cannot be renamed.
     pub(in crate::exec) fn rename_created(&self) -> Vec<PathBuf> {
         let found: Vec<_> = self.0.iter().filter(|path| exists(path)).cloned().collect();
         for path in &found {
             if rename_denied(path).is_err()
                 && let Some(folder) = path.parent()
             {
-                // The command may have closed the folder; it is still ours.
+                // The command may have removed its permissions; the owner can set them.
                 let _ = fs::set_permissions(folder, Permissions::from_mode(0o700));
                 let _ = rename_denied(path);
             }
@@ -66,7 +66,7 @@ fn rename_denied(path: &Path) -> io::Result<()> {
     free.next().map_or(Ok(()), |free| fs::rename(path, free))
 }
 
-/// Returns whether there is something, be it a link to nothing.
+/// Returns whether the path exists, as a dangling link too.
 fn exists(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_put_there_is_renamed_and_what_was_there_is_left() {
+    fn new_files_are_renamed_and_existing_ones_are_left() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         fs::write(path("old"), "").unwrap();
@@ -98,7 +98,7 @@ mod tests {
             fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
         }
         assert!(path("new.denied/closed").exists());
-        // A folder that is not there yet is made on the way; in a new repository it has its own hooks.
+        // A folder may appear meanwhile; hooks of a new repository are its own.
         fs::create_dir_all(path("none/x")).unwrap();
         fs::create_dir_all(path("n/.git/hooks")).unwrap();
         assert_eq!(absent.rename_created(), [path("none/x")]);

@@ -1,8 +1,8 @@
-//! What is hidden and protected, as it was when a worker was confined.
+//! Hidden and protected files, as they were when a worker was confined.
 //!
-//! A mount covers what is there, and it goes away with it: when a program outside renames a new file over a hidden one, as
-//! `docker login` does, or when a daemon makes its socket again. What was not there is not covered at all. So each worker
-//! remembers what it has covered, and takes no further command once something else is there.
+//! A mount covers an existing file and disappears with it: when a program outside renames a new file over a hidden one,
+//! as `docker login` does, or when a daemon creates its socket again. A missing file is not covered at all. So each
+//! worker records the files that it covers, and takes no further command once others are there.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
@@ -13,12 +13,12 @@ use std::time::SystemTime;
 use crate::exec::confine::policy::{SandboxMode, SandboxPolicy};
 use crate::exec::confine::{Enforcement, RUNTIME_FOLDERS, SandboxGap, named_sockets};
 
-/// What a worker has covered.
+/// The files that a worker covers.
 #[derive(Debug, Default)]
 pub(in crate::exec) struct Covered {
-    /// What is hidden or protected.
+    /// Hidden and protected paths.
     paths: BTreeMap<PathBuf, Identity>,
-    /// The sockets of other programs; none where the system's rules hold for later ones, too.
+    /// Sockets of other programs; `None` where access rules also hold for later ones.
     sockets: Option<Sockets>,
 }
 
@@ -27,12 +27,12 @@ struct Sockets {
     found: BTreeMap<PathBuf, Identity>,
     /// Folders of the command's own, and those that are covered as a whole.
     passed_over: Vec<PathBuf>,
-    /// What is not covered of the folder for temporary files.
-    kept: Vec<PathBuf>,
+    /// Entries of the folder for temporary files that are not covered.
+    visible: Vec<PathBuf>,
 }
 
-/// A file, itself and where it leads to: its device, its number, which may be used again, and when it was made; nothing
-/// when it is not there.
+/// A path itself, and its target: device, inode number (which may be reused), and creation time; `None` if it does not
+/// exist.
 type Identity = [Option<(u64, u64, Option<SystemTime>)>; 2];
 
 /// The usual folder for temporary files. Commands have a private one in its place.
@@ -44,7 +44,7 @@ fn identity(path: &Path) -> Identity {
 }
 
 impl Covered {
-    /// Returns what is there to be covered by this policy.
+    /// Records the existing paths that a policy covers.
     pub(in crate::exec) fn by(policy: &SandboxPolicy) -> Self {
         if policy.mode == SandboxMode::Off {
             return Self::default();
@@ -54,19 +54,20 @@ impl Covered {
         let paths = paths.map(|path| (path.clone(), identity(path))).collect();
         let own = [&policy.workspace, &policy.temp].into_iter().chain(&policy.writable).cloned();
         let passed_over = own.chain(RUNTIME_FOLDERS.map(PathBuf::from)).collect();
-        let mut sockets = Sockets { found: BTreeMap::new(), passed_over, kept: kept(policy) };
+        let mut sockets =
+            Sockets { found: BTreeMap::new(), passed_over, visible: visible_entries(policy) };
         sockets.found = sockets.now();
         Self { paths, sockets: Some(sockets) }
     }
 
-    /// Leaves the sockets to the system's rules where these hold, and where nothing covers any.
+    /// Drops the sockets where access rules hold for them, and where nothing covers them.
     pub(in crate::exec) fn limited_to(&mut self, enforced: &Enforcement) {
         if !enforced.gaps.contains(&SandboxGap::LaterSockets) {
             self.sockets = None;
         }
     }
 
-    /// Returns whether something is there by now that is not covered.
+    /// Returns whether a file exists now that is not covered.
     pub(in crate::exec) fn is_outdated(&self) -> bool {
         let is_new = |(path, before): (&PathBuf, &Identity)| {
             let now = identity(path);
@@ -88,7 +89,7 @@ impl Sockets {
         let is_passed_over = |path: &PathBuf| {
             let real = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
             let is_below = |folders: &[PathBuf]| folders.iter().any(|one| real.starts_with(one));
-            is_below(&self.passed_over) || real.starts_with(TEMPORARY) && !is_below(&self.kept)
+            is_below(&self.passed_over) || real.starts_with(TEMPORARY) && !is_below(&self.visible)
         };
         let found =
             named_sockets().into_iter().filter(|path| is_socket(path) && !is_passed_over(path));
@@ -96,13 +97,13 @@ impl Sockets {
     }
 }
 
-/// Returns what of the folder for temporary files commands may see: at its top, what something that is needed is in.
-fn kept(policy: &SandboxPolicy) -> Vec<PathBuf> {
+/// Returns the top entries of the folder for temporary files that commands need.
+fn visible_entries(policy: &SandboxPolicy) -> Vec<PathBuf> {
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let guarded = policy.protected.iter().chain(&policy.hidden).chain(&policy.readable);
     let needed = guarded.chain([&policy.workspace]).chain(&policy.writable).chain(&home);
     let real = needed.filter_map(|path| path.canonicalize().ok());
-    // The folder itself, a slash, and one name.
+    // The root, the folder itself, and one name.
     let tops = real.filter(|path| path.starts_with(TEMPORARY));
     tops.map(|path| path.components().take(3).collect()).collect()
 }
@@ -114,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_made_or_replaced_later_is_not_covered() {
+    fn files_created_or_replaced_later_are_not_covered() {
         let folder = tempfile::tempdir_in("/var/tmp").unwrap();
         let path = |name: &str| folder.path().join(name);
         fs::write(path("there"), "").unwrap();
@@ -132,7 +133,7 @@ mod tests {
         fs::rename(path("new"), path("there")).unwrap();
         assert!(covered.is_outdated());
         let covered = Covered::by(&policy);
-        // What is gone needs no cover.
+        // A removed file needs no cover.
         fs::remove_file(path("there")).unwrap();
         assert!(!covered.is_outdated());
         fs::write(path("later"), "").unwrap();

@@ -1,7 +1,7 @@
 //! Protected files where nothing can be mounted over them.
 //!
-//! Access rules of the kernel grant a folder with everything in it; a file in it cannot be exempt. So its content is read
-//! before a command starts, and put back when the command has ended, with everything that it started.
+//! Access rules of the kernel grant a folder as a whole; a file in it cannot be excluded. So its content is read before
+//! a command starts, and restored after the command and all its processes have ended.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
@@ -11,17 +11,17 @@ use std::path::{Path, PathBuf};
 
 use crate::exec::confine::policy::{SandboxMode, SandboxPolicy};
 
-/// What is to be protected by being put back.
+/// Protected paths to restore after a command.
 pub(in crate::exec) struct ProtectedPaths {
     paths: Vec<PathBuf>,
-    /// What commands can write, without links.
+    /// The folders that commands can write, with links resolved.
     writable: Vec<PathBuf>,
 }
 
 /// The state of protected paths at one moment.
 pub(in crate::exec) struct PathSnapshot {
     roots: Vec<PathBuf>,
-    /// What commands can write, without links.
+    /// The folders that commands can write, with links resolved.
     writable: Vec<PathBuf>,
     entries: BTreeMap<PathBuf, SavedEntry>,
 }
@@ -34,11 +34,11 @@ enum SavedEntry {
     Link { to: PathBuf },
 }
 
-/// The most that is read of all protected files together, in bytes, and how many of them.
+/// Limits for all protected files together: bytes, and number of files.
 const MAX_READ: (u64, usize) = (32 << 20, 10_000);
 
 impl ProtectedPaths {
-    /// Returns the protected paths of a policy that commands could write, as far as they are there.
+    /// Returns the existing protected paths of a policy that commands could write.
     pub(in crate::exec) fn new(policy: &SandboxPolicy) -> Self {
         let mut writable = vec![&policy.temp];
         if policy.mode == SandboxMode::WorkspaceWrite {
@@ -51,27 +51,27 @@ impl ProtectedPaths {
         Self { paths, writable }
     }
 
-    /// Returns nothing to be protected.
+    /// Returns an empty list.
     pub(in crate::exec) fn empty() -> Self {
         Self { paths: Vec::new(), writable: Vec::new() }
     }
 
-    /// Returns whether all of it can be put back.
+    /// Returns whether all of them can be restored.
     #[cfg(any(target_os = "linux", test))]
     pub(in crate::exec) fn can_restore(&self) -> bool {
         self.snapshot().is_ok()
     }
 
-    /// Returns the state of what is there now.
+    /// Returns the current state of the paths.
     ///
     /// # Errors
     ///
-    /// Fails when there is too much, or something that cannot be read.
+    /// Fails when a limit is exceeded, and when something cannot be read.
     pub(in crate::exec) fn snapshot(&self) -> io::Result<PathSnapshot> {
         let writable = self.writable.clone();
         let mut snapshot = PathSnapshot { roots: Vec::new(), writable, entries: BTreeMap::new() };
         let mut left = MAX_READ;
-        // The folders on the way are no links, so that a link is known for what a command has made.
+        // Resolve the parents, so that a link found later is known to be the command's.
         let real =
             |path: &PathBuf| Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
         for path in self.paths.iter().filter_map(real) {
@@ -99,10 +99,10 @@ impl PathSnapshot {
         Ok(())
     }
 
-    /// Puts back what has changed. Returns the protected paths that had.
+    /// Restores changed paths, and returns them.
     pub(in crate::exec) fn restore_changed(self) -> Vec<PathBuf> {
         let mut changed: Vec<PathBuf> = Vec::new();
-        // What is put back can take the place of a link by which something else was still found.
+        // Restoring one path can remove a link through which another one was still found.
         for _ in 0..=self.roots.len() {
             let found = self.roots.iter().filter(|root| !self.is_unchanged(root)).cloned();
             let found: Vec<PathBuf> = found.collect();
@@ -134,7 +134,7 @@ impl PathSnapshot {
         own.take_while(move |(path, _)| path.starts_with(root))
     }
 
-    /// Puts back everything at and below a path, outer folders first.
+    /// Restores everything at and below a path, outer folders first.
     fn restore(&self, root: &Path) {
         self.restore_ancestors(root);
         let own: Vec<_> = self.entries_below(root).collect();
@@ -146,7 +146,7 @@ impl PathSnapshot {
             }
             let _ = write_entry(path, entry);
         }
-        // A folder is closed only when all is in it.
+        // Set the permissions of a folder after its content.
         for (path, entry) in own.iter().rev() {
             if let SavedEntry::Folder { mode } = entry {
                 let _ = fs::set_permissions(path, Permissions::from_mode(*mode));
@@ -154,7 +154,7 @@ impl PathSnapshot {
         }
     }
 
-    /// Returns the folders that a command can write on the way to a path, outer ones first.
+    /// Returns the folders above a path that a command can write, outer ones first.
     fn writable_ancestors(&self, root: &Path) -> Vec<PathBuf> {
         let is_inside = |folder: &&Path| self.writable.iter().any(|own| folder.starts_with(own));
         let mut way: Vec<PathBuf> =
@@ -163,8 +163,8 @@ impl PathSnapshot {
         way
     }
 
-    /// Makes the folders on the way to a path again, where a command has removed or replaced them. A link is never
-    /// followed: it may lead anywhere.
+    /// Creates the folders above a path again if a command removed or replaced them. Links are not followed: they may
+    /// lead anywhere.
     fn restore_ancestors(&self, root: &Path) {
         for folder in self.writable_ancestors(root) {
             if is_folder(&folder) {
@@ -181,7 +181,7 @@ fn is_folder(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.is_dir())
 }
 
-/// Returns permissions with which the owner can work in a folder.
+/// Returns permissions that let the owner work in a folder.
 fn owner_writable(path: &Path) -> Permissions {
     let mode = fs::symlink_metadata(path).map_or(0o700, |found| found.mode() & 0o7777);
     Permissions::from_mode(mode | 0o700)
@@ -197,7 +197,7 @@ fn read_entry(path: &Path, left: &mut u64) -> io::Result<SavedEntry> {
         return Ok(SavedEntry::Link { to: fs::read_link(path)? });
     }
     if !found.is_file() {
-        // A pipe would never end.
+        // Reading a pipe would block.
         return Err(io::ErrorKind::InvalidData.into());
     }
     *left = left.checked_sub(found.len()).ok_or(io::ErrorKind::FileTooLarge)?;
@@ -218,7 +218,7 @@ fn write_entry(path: &Path, entry: &SavedEntry) -> io::Result<()> {
             symlink(to, path)
         }
         SavedEntry::File { mode, content } => {
-            // Not written in place: what is there may be another name of some other file.
+            // Not written in place: the file may be a hard link to another one.
             let _ = remove(path);
             fs::write(path, content)?;
             fs::set_permissions(path, Permissions::from_mode(*mode))
@@ -226,7 +226,7 @@ fn write_entry(path: &Path, entry: &SavedEntry) -> io::Result<()> {
     }
 }
 
-/// Removes what was not there.
+/// Removes everything that did not exist.
 fn remove_others(path: &Path, was_there: &dyn Fn(&Path) -> bool) {
     if !was_there(path) {
         let _ = remove(path);
@@ -258,7 +258,7 @@ mod tests {
     type Attack = fn(&Path);
 
     #[test]
-    fn whatever_a_command_did_to_it_is_undone() {
+    fn every_kind_of_change_is_undone() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("w");
         let path = |name: &str| root.join(name);

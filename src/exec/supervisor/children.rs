@@ -1,18 +1,18 @@
-//! The children of this process, the adopted ones included.
+//! The children of this process, including adopted ones.
 
 use std::collections::HashMap;
 use std::fs;
 
 use rustix::process::{Pid, getpid};
 
-/// Calls a function with each child.
+/// Calls a function for each child.
 pub(in crate::exec) fn for_each_child(mut visit: impl FnMut(Pid)) {
     if !for_each_listed(&mut visit) {
         for_each_by_parent(&mut visit);
     }
 }
 
-/// Reads the lists that the kernel keeps, one for each thread; not every kernel does.
+/// Reads the lists of the kernel, one for each thread; not every kernel has them.
 fn for_each_listed(visit: &mut impl FnMut(Pid)) -> bool {
     let Ok(threads) = fs::read_dir("/proc/self/task") else { return false };
     let mut found = false;
@@ -25,13 +25,13 @@ fn for_each_listed(visit: &mut impl FnMut(Pid)) -> bool {
     found
 }
 
-/// Looks at every process for its parent.
+/// Checks the parent of every process.
 fn for_each_by_parent(visit: &mut impl FnMut(Pid)) {
     let own = getpid();
     let Ok(processes) = fs::read_dir("/proc") else { return };
     for process in processes.flatten() {
         let parent = fs::read_to_string(process.path().join("stat")).ok().and_then(|stat| {
-            // The name stands in parentheses and may contain anything; the state and the parent follow it.
+            // The name is in parentheses and may contain any character; state and parent follow it.
             let (_, behind) = stat.rsplit_once(')')?;
             parse_pid(behind.split_whitespace().nth(1)?)
         });
@@ -43,7 +43,7 @@ fn for_each_by_parent(visit: &mut impl FnMut(Pid)) {
     }
 }
 
-/// Returns how much memory of their own the descendants of this process use, in bytes.
+/// Returns the anonymous memory of all descendants of this process, in bytes.
 pub(in crate::exec) fn descendants_memory() -> u64 {
     let own = getpid().as_raw_nonzero().get();
     let mut processes: HashMap<i32, (i32, u64)> = HashMap::new();
@@ -60,7 +60,7 @@ pub(in crate::exec) fn descendants_memory() -> u64 {
         processes.insert(number, (parent.unwrap_or(0), value("RssAnon:").unwrap_or(0)));
     }
     let is_ours = |mut number: i32| {
-        // A parent that has ended meanwhile ends the search; a circle there is none, but no list is read at one moment.
+        // Bounded: the list is not a consistent snapshot, and a parent may be gone.
         for _ in 0..processes.len() {
             match processes.get(&number) {
                 Some((parent, _)) if *parent == own => return true,
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ways_find_a_child() {
+    fn both_methods_find_a_child() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let id = Pid::from_child(&child);
         let mut found = Vec::new();

@@ -1,8 +1,8 @@
-//! The other side: this program, started again as a supervisor of commands.
+//! The supervisor process: this program, started again.
 //!
-//! It is a process of its own because an engine with many threads and many secrets is nothing that a command should be
-//! started from, and because it outlives the engine by the moment that it takes to clean up. Whoever starts it without
-//! being an engine gains nothing: it can only take away what its starter may do.
+//! It is a separate process because commands should not be started from an engine with many threads and secrets, and
+//! because it outlives the engine by the moment that cleaning up takes. Starting it by hand gains nothing: it can only
+//! lose privileges of its parent.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -23,17 +23,17 @@ use crate::exec::repository::DeferredCleanup;
 /// The argument with which the program is started as a supervisor.
 pub const ARGUMENT: &str = "__exec";
 
-/// The argument after it, with which it is started as the first process of a namespace: it then has its instructions
-/// on standard input, and the engine at the other end of standard output.
+/// The second argument for the first process of a namespace, which gets its instructions on standard input and is
+/// connected to the engine by standard output.
 #[cfg(target_os = "linux")]
 pub(in crate::exec) const INIT_ARGUMENT: &str = "first";
 
-/// Returns whether the program was started as a supervisor; it then has to do nothing but [`main`].
+/// Returns whether the program was started as a supervisor, and must call [`main`].
 pub fn is_requested(first: Option<&OsStr>) -> bool {
     first == Some(OsStr::new(ARGUMENT))
 }
 
-/// Keeps the other processes of this user from looking into this one, whose environment and memory hold keys.
+/// Denies other processes of this user access to the memory and environment of this one, which hold keys.
 ///
 /// # Errors
 ///
@@ -45,7 +45,7 @@ pub fn forbid_inspection() -> io::Result<()> {
     Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }
 
-/// Does nothing: this system keeps a process from the others by itself, or not at all.
+/// Does nothing: not available on this system.
 ///
 /// # Errors
 ///
@@ -66,7 +66,7 @@ pub fn main() -> ExitCode {
 fn run() -> io::Result<()> {
     #[cfg(target_os = "linux")]
     close_inherited_on_exec();
-    // Without a terminal nobody can be asked for a password, and nothing typed there ends us.
+    // Without a controlling terminal, programs cannot ask for a password, and keys typed there send no signals.
     let _ = setsid();
     reset_signals()?;
     #[cfg(target_os = "linux")]
@@ -89,7 +89,7 @@ fn run() -> io::Result<()> {
         return link.send(&SupervisorReport::NoTemp(error.to_string()), &[], &[]);
     }
     for path in policy.writable.iter().filter(|_| policy.mode == SandboxMode::WorkspaceWrite) {
-        // Where it cannot be made, writing to it is denied and explained like anywhere else.
+        // If it cannot be created, writing to it is denied and explained like elsewhere.
         let _ = fs::create_dir_all(path);
     }
     if policy.mode == SandboxMode::WorkspaceWrite
@@ -182,7 +182,7 @@ fn serve(
                 let sandbox =
                     ["/usr/bin/sandbox-exec", "-p", profile].map(std::ffi::OsString::from);
                 start.words.argv.splice(..0, sandbox);
-                // What the command is given by name counts more.
+                // Variables set for the command take precedence.
                 start.words.env.splice(..0, variables.iter().cloned());
             }
             start.spawn()
@@ -190,8 +190,7 @@ fn serve(
     )
 }
 
-/// What whoever started the engine had chosen to ignore, a command would ignore as well. A signal that is caught here is
-/// an ordinary one again for what is started.
+/// Resets ignored signals to their default, which commands inherit.
 fn reset_signals() -> io::Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM};
     use std::sync::Arc;
@@ -203,17 +202,17 @@ fn reset_signals() -> io::Result<()> {
     Ok(())
 }
 
-/// Limits what commands may use up; each inherits these limits.
+/// Limits the resources of this process, and so of all commands.
 fn apply_limits(policy: &SandboxPolicy) {
-    // Too small for a file, and the one limit by which the kernel pipes a dump to no program either.
+    // Too small for a file; unlike 0, it also keeps the kernel from piping a dump to a program.
     lower_limit(Resource::Core, Some(1));
     lower_limit(Resource::Fsize, policy.limits.file_size);
     lower_limit(Resource::Nofile, policy.limits.open_files);
-    // When memory runs out, it is the command that has to go. Everybody may say so of himself.
+    // When memory runs out, the kernel should kill the command. Raising one's own score needs no privilege.
     let _ = fs::write("/proc/self/oom_score_adj", "800");
 }
 
-/// Lowers a limit of this process and of all that it starts. What cannot be lowered is left.
+/// Lowers a limit of this process and its children. Errors are ignored.
 pub(in crate::exec) fn lower_limit(resource: Resource, most: Option<u64>) {
     let now = getrlimit(resource);
     let least = |limit: Option<u64>| match (limit, most) {

@@ -1,7 +1,7 @@
-//! The engine's side: supervisors that stay up, and one command at a time for each.
+//! Supervisors, seen from the engine: reused workers, each running one command at a time.
 //!
-//! Starting a supervisor costs more than starting a command, and confining it still more; so it is done once, and a
-//! supervisor takes the next command when one has ended. Nothing of a command survives it, hence nothing is handed on.
+//! Starting and confining a supervisor costs more than starting a command, so a supervisor takes the next command when
+//! one has ended. Nothing of a command survives it, hence no state passes from one to the next.
 
 #[cfg(target_os = "linux")]
 mod children;
@@ -15,7 +15,7 @@ pub(super) mod worker;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
@@ -39,7 +39,7 @@ use super::egress::EgressProxy;
 use super::repository::RepositoryGuard;
 use crate::port::CancellationToken;
 
-/// Runs commands, each in a tree of its own of which nothing survives. Clones share their workers.
+/// Runs commands and ends all of their processes. Clones share their workers.
 #[derive(Clone)]
 pub struct Supervisor(Arc<SupervisorState>);
 
@@ -48,30 +48,30 @@ struct SupervisorState {
     policy: SandboxPolicy,
     env: Vec<(OsString, OsString)>,
     idle: Mutex<Vec<SupervisorWorker>>,
-    /// Set when the first command is to be run.
+    /// Set by the first command.
     repositories: OnceLock<RepositoryGuard>,
 }
 
-/// Workers that are kept for the next command.
+/// The most idle workers.
 const MAX_IDLE: usize = 4;
 
-/// How long what a command left in the background may go on after it.
+/// How long background processes may run after the command has ended.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// How long an output may stay open after everything that could write to it is gone.
+/// How long an output may stay open after all its writers are gone.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// How long to wait when the system can't tell what is ready.
+/// How long to pause when polling fails.
 const POLL_PAUSE: Duration = Duration::from_millis(5);
 
-/// How much longer than all its limits a supervisor may take to answer.
+/// The time for an answer, beyond all limits of the command.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(8);
 
 impl Supervisor {
-    /// Returns a supervisor that runs in processes made of this very program, which has to hand control to
-    /// [`helper::main`](crate::exec::supervisor::helper::main) when it is started as one. Commands get this environment and no other.
+    /// Returns a supervisor with workers that run this program, which must call [`helper::main`] if
+    /// [`helper::is_requested`]. Commands get this environment and no other.
     pub fn new(policy: SandboxPolicy, env: Vec<(OsString, OsString)>) -> Self {
-        // The running program, even when its file has been replaced meanwhile.
+        // The running program, even if its file has been replaced.
         let program = if cfg!(target_os = "linux") {
             PathBuf::from("/proc/self/exe")
         } else {
@@ -80,7 +80,7 @@ impl Supervisor {
         Self::with_program(program, policy, env)
     }
 
-    /// Returns a supervisor that runs in processes made of another program, which does the same.
+    /// Returns a supervisor with workers that run another program, which calls [`helper::main`] likewise.
     pub fn with_program(
         program: impl Into<PathBuf>,
         policy: SandboxPolicy,
@@ -89,7 +89,7 @@ impl Supervisor {
         Self::with_backend(WorkerBackend::Process(program.into()), policy, env)
     }
 
-    /// Returns a supervisor that runs in threads of this process, for programs that are not `architect`. It kills the
+    /// Returns a supervisor with workers in threads of this process, for programs other than `architect`. It kills the
     /// process group of a command, confines nothing, and ends with this process.
     pub fn in_process(policy: SandboxPolicy, env: Vec<(OsString, OsString)>) -> Self {
         Self::with_backend(WorkerBackend::Thread, policy, env)
@@ -104,7 +104,7 @@ impl Supervisor {
         Self(Arc::new(SupervisorState { backend: means, policy, env, idle, repositories: watch }))
     }
 
-    /// Returns the policy; with all that is protected for the sake of git, once a command was run.
+    /// Returns the policy, which the first command extends by the paths protected for git.
     pub fn policy(&self) -> &SandboxPolicy {
         self.0.repositories.get().map_or(&self.0.policy, RepositoryGuard::policy)
     }
@@ -113,11 +113,11 @@ impl Supervisor {
         self.0.repositories.get_or_init(|| RepositoryGuard::new(&self.0.policy))
     }
 
-    /// Returns how commands are really confined. Starts a worker for that, which the first command will use.
+    /// Returns how commands are confined. Starts a worker to find out, which the first command will use.
     ///
     /// # Errors
     ///
-    /// Fails when no worker can be started, and when commands cannot be confined as the policy requires.
+    /// Fails when no worker can be started, and when commands cannot be confined as required.
     pub fn enforcement(&self) -> Result<Enforcement, ExecError> {
         let worker = self.take_worker()?;
         let enforced = worker.enforced.clone();
@@ -125,11 +125,11 @@ impl Supervisor {
         Ok(enforced)
     }
 
-    /// Runs a command to its end, and to the end of everything that it started.
+    /// Runs a command, and waits for it and everything that it started.
     ///
     /// # Errors
     ///
-    /// Fails when the command could not be started. One that fails by itself has an [`Outcome`] like any other.
+    /// Fails when the command cannot be started. A command that itself fails has a [`CommandOutcome`] like any other.
     pub fn run(
         &self,
         command: &CommandSpec,
@@ -139,24 +139,12 @@ impl Supervisor {
         let (stdout, out) = create_pipe()?;
         let (stderr, err) = create_pipe()?;
         let stdin = open_input(&command.stdin)?;
-        let limits = CommandTimeouts {
-            timeout: command.timeout,
-            kill: command.kill_timeout,
-            drain: DRAIN_TIMEOUT,
-        };
-        let words =
-            command.command_words().encode().map_err(|e| ExecError::Start(e.to_string()))?;
-        let lent = self.repositories().write_copies(&worker.copies);
         let stop = worker.link.try_clone().map_err(ExecError::Supervisor)?;
         let files = [stdin.as_fd(), out.as_fd(), err.as_fd()];
-        // Without the whole message the supervisor starts nothing. From here on the command may run.
-        worker
-            .link
-            .send(&SupervisorCommand::Start(limits), &words, &files)
-            .map_err(|_| ExecError::Lost)?;
+        let lent = self.send_start(&worker, command, &files)?;
         drop((stdin, out, err));
         let guard = cancel.on_cancel(move || {
-            // Whoever does not hear it any more has ended.
+            // An error means that the supervisor has ended.
             let _ = stop.send(&SupervisorCommand::Stop, &[], &[]);
         });
         let due = command.timeout.and_then(|timeout| {
@@ -183,7 +171,7 @@ impl Supervisor {
         let (end, strays, [aside, restored]) = match told {
             CommandResult::Ended(ended, paths) => {
                 let end = CommandEnd::from_report(ended);
-                // A request to stop may still be on its way; it must not meet the next command. Nor must what is stuck.
+                // A late request to stop must not reach the next command, nor may a stuck command.
                 if !cancel.is_cancelled() && end != CommandEnd::Stuck {
                     self.return_worker(worker);
                 }
@@ -209,7 +197,28 @@ impl Supervisor {
         })
     }
 
-    /// Returns a worker that waits for a command; a new one when there is none.
+    /// Starts a command on a worker, and returns the original contents of the files that it has copies of.
+    ///
+    /// An incomplete message starts nothing. Once it is sent, the command may run.
+    fn send_start(
+        &self,
+        worker: &SupervisorWorker,
+        command: &CommandSpec,
+        files: &[BorrowedFd<'_>],
+    ) -> Result<Vec<Vec<u8>>, ExecError> {
+        let limits = CommandTimeouts {
+            timeout: command.timeout,
+            kill: command.kill_timeout,
+            drain: DRAIN_TIMEOUT,
+        };
+        let words =
+            command.command_words().encode().map_err(|e| ExecError::Start(e.to_string()))?;
+        let lent = self.repositories().write_copies(&worker.copies);
+        let sent = worker.link.send(&SupervisorCommand::Start(limits), &words, files);
+        sent.map(|()| lent).map_err(|_| ExecError::Lost)
+    }
+
+    /// Returns an idle worker, or a new one.
     pub(super) fn take_worker(&self) -> Result<SupervisorWorker, ExecError> {
         loop {
             let Some(mut worker) = self.idle_workers().pop() else { break };
@@ -238,27 +247,27 @@ impl Supervisor {
     }
 }
 
-/// What a supervisor said of a command in the end.
+/// The last report of a supervisor about a command.
 enum CommandResult {
-    /// With the protected paths that were set aside, and those that were put back.
+    /// With the protected paths that were renamed, and those that were restored.
     Ended(CommandReport, [Vec<PathBuf>; 2]),
     Failed(StartFailure),
-    /// It did not answer in time.
+    /// No report in time.
     Timeout,
-    /// It is gone, or can't be listened to any more.
+    /// The connection is closed or broken.
     Lost,
 }
 
-/// Reads what a command writes until it has ended.
+/// Reads the output of a command until it ends.
 struct OutputCollector<'a> {
     worker: &'a SupervisorWorker,
     outputs: [OutputPipe; 2],
     due: Option<Instant>,
-    /// The process of the command, as the worker numbers it.
+    /// The process ID of the command, in the worker's namespace.
     leader: Option<Pid>,
 }
 
-/// What can be done next.
+/// The next thing to do.
 enum PollEvent {
     Outputs,
     Report,
@@ -267,7 +276,7 @@ enum PollEvent {
 
 /// One output of a command.
 struct OutputPipe {
-    /// None when it is closed.
+    /// `None` once closed.
     pipe: Option<io::PipeReader>,
     capture: OutputCapture,
 }
@@ -309,7 +318,7 @@ impl OutputCollector<'_> {
         told.unwrap_or(CommandResult::Timeout)
     }
 
-    /// Waits for something to read, and reads what the command wrote.
+    /// Waits until there is something to read, and reads the output.
     fn wait(&mut self, buffer: &mut [u8], listens: bool) -> PollEvent {
         let left = self.due.map(|due| due.saturating_duration_since(Instant::now()));
         if left == Some(Duration::ZERO) {
@@ -322,7 +331,7 @@ impl OutputCollector<'_> {
         }
         match poll(&mut fds, left.and_then(timespec).as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
-            // There is no memory for it. The command goes on meanwhile.
+            // Polling needs memory; the command continues meanwhile.
             Err(_) => {
                 drop(fds);
                 thread::sleep(POLL_PAUSE);
@@ -343,7 +352,7 @@ impl OutputCollector<'_> {
         let Ok(Some(ReceivedMessage { message, .. })) =
             self.worker.link.receive::<SupervisorReport>()
         else {
-            // In a namespace everything has ended with it, and the number means nothing out here.
+            // A namespace ends with its first process, and its process IDs mean nothing outside.
             if let (Some(leader), true) =
                 (self.leader, self.worker.enforced.level != SandboxLevel::Namespaces)
             {

@@ -1,4 +1,4 @@
-//! A command that stays: its standard files are in the engine's hands, and it runs until somebody ends it.
+//! A long-lived command, connected to the engine by pipes.
 
 use std::io::{PipeReader, PipeWriter};
 use std::os::fd::AsFd;
@@ -8,40 +8,37 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::protocol::{CommandTimeouts, SupervisorCommand, SupervisorReport};
+use super::protocol::{SupervisorCommand, SupervisorReport};
 use super::supervise::timespec;
 use super::worker::SupervisorWorker;
 use super::{Supervisor, create_pipe};
 use crate::exec::command::{CommandEnd, CommandSpec, ExecError};
 use crate::exec::confine::SandboxLevel;
 
-/// A command that stays. Dropping it kills the command and everything that it has started.
+/// A long-lived command. Dropping it kills it and everything that it started.
 pub struct ChildCommand {
     worker: SupervisorWorker,
-    /// The process of the command, as the worker numbers it.
+    /// The process ID of the command, in the worker's namespace.
     leader: Option<Pid>,
     ended: Mutex<Option<CommandEnd>>,
     supervisor: Supervisor,
-    /// The configurations that were lent to it, as they were.
+    /// The original contents of the configuration files that it has copies of.
     copied: Vec<Vec<u8>>,
 }
 
 /// The engine's ends of a command's standard files.
 #[derive(Debug)]
 pub struct CommandPipes {
-    /// What is written here, the command reads; closing it is the end of its input.
+    /// The standard input of the command; dropping it closes the input.
     pub stdin: PipeWriter,
-    /// What the command writes to its standard output. Somebody has to read it.
+    /// The standard output of the command; must be read.
     pub stdout: PipeReader,
-    /// What the command writes to its standard error. Somebody has to read it.
+    /// The standard error of the command; must be read.
     pub stderr: PipeReader,
 }
 
-/// How long what the command left in the background may go on after it.
-const DRAIN_TIMEOUT: Duration = Duration::from_millis(300);
-
 impl Supervisor {
-    /// Starts a command that stays; what it says of its input and of what is kept does not count.
+    /// Starts a long-lived command; its `stdin` and `kept_bytes` are ignored.
     ///
     /// # Errors
     ///
@@ -51,19 +48,8 @@ impl Supervisor {
         let (input, stdin) = create_pipe()?;
         let (stdout, output) = create_pipe()?;
         let (stderr, errors) = create_pipe()?;
-        let limits = CommandTimeouts {
-            timeout: command.timeout,
-            kill: command.kill_timeout,
-            drain: DRAIN_TIMEOUT,
-        };
-        let words =
-            command.command_words().encode().map_err(|e| ExecError::Start(e.to_string()))?;
-        let lent = self.repositories().write_copies(&worker.copies);
         let files = [input.as_fd(), output.as_fd(), errors.as_fd()];
-        worker
-            .link
-            .send(&SupervisorCommand::Start(limits), &words, &files)
-            .map_err(|_| ExecError::Lost)?;
+        let lent = self.send_start(&worker, command, &files)?;
         match worker
             .link
             .receive::<SupervisorReport>()
@@ -96,13 +82,13 @@ impl Drop for ChildCommand {
 }
 
 impl ChildCommand {
-    /// Asks the command to end; what has not ended after its grace is killed.
+    /// Terminates the command; it is killed after its kill timeout.
     pub fn stop(&self) {
-        // Whoever does not hear it any more has ended.
+        // An error means that the supervisor has ended.
         let _ = self.worker.link.send(&SupervisorCommand::Stop, &[], &[]);
     }
 
-    /// Waits so long for the end of the command, and of everything that it has started.
+    /// Waits at most this long for the end of the command and of everything that it started.
     pub fn wait(&self, most: Duration) -> Option<CommandEnd> {
         let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         let until = Instant::now() + most;
@@ -118,10 +104,10 @@ impl ChildCommand {
         *ended
     }
 
-    /// Returns how the command has ended, or that its supervisor has.
+    /// Returns how the command, or its supervisor, has ended.
     fn poll_end(&self) -> Option<CommandEnd> {
         let Ok(Some(received)) = self.worker.link.receive::<SupervisorReport>() else {
-            // In a namespace everything has ended with it, and the number means nothing out here.
+            // A namespace ends with its first process, and its process IDs mean nothing outside.
             if let (Some(leader), true) = (self.leader, self.level() != SandboxLevel::Namespaces) {
                 let _ = kill_process_group(leader, Signal::KILL);
             }
@@ -134,7 +120,7 @@ impl ChildCommand {
         }
     }
 
-    /// Returns how far the command is confined.
+    /// Returns the level of confinement.
     pub fn level(&self) -> SandboxLevel {
         self.worker.enforced.level
     }

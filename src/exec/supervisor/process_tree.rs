@@ -1,4 +1,4 @@
-//! The tree of processes that grows from a command, and how it is felled.
+//! The processes of a command, and how to kill them all.
 
 use std::time::{Duration, Instant};
 
@@ -9,36 +9,36 @@ use rustix::process::{
 
 use super::protocol::ProcessStatus;
 
-/// How the processes that a command has started are found.
+/// How the processes of a command are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::exec) enum ProcessTree {
-    /// By their process group alone; who leaves it is not found.
+    /// By process group alone; a process that leaves it is not found.
     Group,
-    /// As children: who loses its parent becomes ours.
+    /// As children: this process adopts orphans.
     #[cfg(target_os = "linux")]
     Reaper,
-    /// As everybody else in a namespace in which we are the first process.
+    /// As all other processes of a namespace in which this is the first.
     #[cfg(target_os = "linux")]
     Namespace,
 }
 
-/// What was found when a tree was felled.
+/// The result of killing all processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::exec) struct KilledTree {
-    /// Processes that were killed, the command itself not counted.
+    /// The number of killed processes, without the command itself.
     pub strays: u32,
-    /// The status of the command, if it had not been collected before.
+    /// The status of the command, if not collected before.
     pub status: Option<ProcessStatus>,
-    /// Whether something is left that does not even die of the last signal.
+    /// Whether a process survives SIGKILL.
     pub is_stuck: bool,
 }
 
 impl ProcessTree {
-    /// Returns whether anything is left besides a command that has been collected.
+    /// Returns whether processes remain after the command was collected.
     pub(in crate::exec) fn has_remaining(self, leader: Pid) -> bool {
         match self {
             Self::Group => test_kill_process_group(leader).is_ok(),
-            // What has ended meanwhile is collected on the way.
+            // Collect processes that have ended meanwhile.
             #[cfg(target_os = "linux")]
             Self::Reaper | Self::Namespace => loop {
                 match rustix::process::wait(WaitOptions::NOHANG) {
@@ -50,7 +50,7 @@ impl ProcessTree {
         }
     }
 
-    /// Returns how much memory of their own the processes of the command use, in bytes; 0 where that cannot be told.
+    /// Returns the anonymous memory of the command's processes, in bytes; 0 if unknown.
     pub(in crate::exec) fn memory(self) -> u64 {
         match self {
             Self::Group => 0,
@@ -59,13 +59,13 @@ impl ProcessTree {
         }
     }
 
-    /// Sends a signal to the group of the command.
+    /// Sends a signal to the process group of the command.
     pub(in crate::exec) fn signal(leader: Pid, signal: Signal) {
-        // It may be gone already.
+        // It may have ended.
         let _ = kill_process_group(leader, signal);
     }
 
-    /// Kills everything that is left, and collects it.
+    /// Kills and collects everything that remains.
     pub(in crate::exec) fn kill_all(self, leader: Pid, patience: Duration) -> KilledTree {
         let until = Instant::now() + patience;
         let mut felled = KilledTree::default();
@@ -91,7 +91,7 @@ impl ProcessTree {
             Self::Reaper => super::children::for_each_child(|child| {
                 let _ = rustix::process::kill_process(child, Signal::KILL);
             }),
-            // In this namespace the first process, and it alone, is spared by a signal to everybody.
+            // A signal to all processes spares the first one of a namespace.
             #[cfg(target_os = "linux")]
             Self::Namespace => {
                 let _ = kill_process_group(Pid::INIT, Signal::KILL);
@@ -99,7 +99,7 @@ impl ProcessTree {
         }
     }
 
-    /// Collects what has ended; returns whether something is left.
+    /// Collects ended processes; returns whether others remain.
     fn collect(self, leader: Pid, felled: &mut KilledTree) -> bool {
         match self {
             Self::Group => {
@@ -113,7 +113,7 @@ impl ProcessTree {
                 };
                 let is_left = test_kill_process_group(leader).is_ok();
                 if is_left && is_collected {
-                    // How many there are cannot be told.
+                    // Their number is unknown.
                     felled.strays = 1;
                 }
                 is_left
@@ -139,7 +139,7 @@ impl ProcessTree {
 }
 
 impl ProcessStatus {
-    /// Returns how a process ended; none when it has only been stopped.
+    /// Returns how a process ended; `None` if it was only stopped.
     pub(in crate::exec) fn from_wait_status(status: rustix::process::WaitStatus) -> Option<Self> {
         status
             .exit_status()

@@ -1,4 +1,4 @@
-//! What the engine and its supervisor say to each other, over a pair of sockets that also carries open files.
+//! The messages between the engine and its supervisors, over a pair of sockets that also carries open files.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -24,51 +24,51 @@ use crate::exec::confine::{Enforcement, SandboxLevel};
 #[derive(Debug)]
 pub(in crate::exec) struct SupervisorLink(UnixStream);
 
-/// What the engine asks for.
+/// A request of the engine.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::exec) enum SupervisorCommand {
-    /// How to confine what will be started. The first message, once.
+    /// How to confine commands. The first message, sent once.
     Confine {
-        /// What is wanted.
+        /// The policy to enforce.
         policy: Box<SandboxPolicy>,
-        /// The highest level that is tried.
+        /// The highest level to try.
         ceiling: SandboxLevel,
-        /// Why it is not the highest there is.
+        /// Why it is not the highest level of the system.
         why: Option<String>,
     },
-    /// Start a command. Its words travel as [`Words`], its standard files beside them.
+    /// Start a command. Its [`CommandWords`] are the payload, its standard files travel along.
     Start(CommandTimeouts),
-    /// Stop the command that runs.
+    /// Stop the running command.
     Stop,
 }
 
-/// What the supervisor answers.
+/// An answer of the supervisor.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(in crate::exec) enum SupervisorReport {
-    /// It is ready, and this is how commands are confined.
+    /// It is ready, and confines commands like this.
     Ready(Enforcement),
-    /// The level cannot be had; another supervisor may try the next lower one.
+    /// The level is not available; another supervisor may try the next lower one.
     Lower(String),
-    /// Commands cannot be confined in the way that was asked for.
+    /// Commands cannot be confined as required.
     Unable(String),
-    /// There is no place for temporary files.
+    /// The folder for temporary files cannot be created.
     NoTemp(String),
-    /// There are too many processes or threads already, or too little memory: no level could be tried.
+    /// The system has too many processes or threads, or too little memory: no level could be tried.
     NoRoom(String),
     /// The command runs.
     Started {
-        /// Its process, as the supervisor numbers it.
+        /// Its process ID, in the supervisor's namespace.
         pid: i32,
     },
     /// The command could not be started.
     Failed(StartFailure),
-    /// The command has ended, and so has everything that it started.
+    /// The command has ended, with everything that it started.
     Ended {
-        /// How.
+        /// How the command ended.
         ended: CommandReport,
-        /// What it had put where nothing may be, which was renamed.
+        /// Files that it created at protected paths; renamed since.
         aside: Vec<PathBuf>,
-        /// Protected paths that it had changed, which are as they were before.
+        /// Protected paths that it changed; restored since.
         restored: Vec<PathBuf>,
     },
 }
@@ -76,22 +76,22 @@ pub(in crate::exec) enum SupervisorReport {
 /// Why a command could not be started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::exec) struct StartFailure {
-    /// What the system said.
+    /// The system's error number.
     pub errno: Option<i32>,
-    /// The same, for people.
+    /// The error message.
     pub error: String,
-    /// Whether its folder is there, as the supervisor sees it.
+    /// Whether its working directory exists, as seen by the supervisor.
     pub folder_exists: bool,
 }
 
-/// How long the phases of a command's end may take.
+/// Time limits for the phases of a command's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::exec) struct CommandTimeouts {
-    /// From its start to the first signal.
+    /// From its start to SIGTERM.
     pub timeout: Option<Duration>,
-    /// From the first signal to the last.
+    /// From SIGTERM to SIGKILL.
     pub kill: Duration,
-    /// From its end to the end of what it left in the background.
+    /// From its end to the end of its background processes.
     pub drain: Duration,
 }
 
@@ -100,20 +100,20 @@ pub(in crate::exec) struct CommandTimeouts {
 pub(in crate::exec) struct CommandReport {
     /// Why it was stopped, if it was.
     pub stopped: Option<StopCause>,
-    /// Its status; none when it could not even be killed.
+    /// Its status; `None` if it could not be killed.
     pub status: Option<ProcessStatus>,
-    /// How many processes it left behind, which were killed.
+    /// The number of processes that it left behind, which were killed.
     pub strays: u32,
 }
 
 /// Why a command was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::exec) enum StopCause {
-    /// Its time was over.
+    /// It reached its time limit.
     TimedOut,
-    /// Nobody waits for it any more.
+    /// The caller cancelled it.
     Cancelled,
-    /// It used more memory than it may.
+    /// It exceeded its memory limit.
     TooMuchMemory,
 }
 
@@ -122,41 +122,41 @@ pub(in crate::exec) enum StopCause {
 pub(in crate::exec) enum ProcessStatus {
     /// It exited with this code.
     Exited(i32),
-    /// A signal ended it.
+    /// It was ended by this signal.
     Signalled(i32),
 }
 
-/// The words of a command: none of them can contain a NUL byte, which therefore stands between them.
+/// The words of a command, encoded with a NUL byte after each; none contains one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::exec) struct CommandWords {
-    /// Where it runs.
+    /// The working directory.
     pub cwd: PathBuf,
-    /// What is added to its environment.
+    /// Variables added to its environment.
     pub env: Vec<(OsString, OsString)>,
     /// Program and arguments.
     pub argv: Vec<OsString>,
 }
 
-/// A message with what travels beside it.
+/// A message with its payload and open files.
 pub(in crate::exec) struct ReceivedMessage<T> {
     pub message: T,
     pub payload: Vec<u8>,
     pub files: Vec<OwnedFd>,
 }
 
-/// The longest message that is taken; a command line is far shorter.
+/// The longest message accepted; a command line is far shorter.
 const MAX_MESSAGE: usize = 64 << 20;
 
-/// Open files that travel with a message, at the most.
+/// The most open files that travel with a message.
 const MAX_FILES: usize = 3;
 
 impl SupervisorLink {
-    /// Returns the two ends of a new connection.
+    /// Returns both ends of a new connection.
     pub(in crate::exec) fn pair() -> io::Result<(Self, Self)> {
         UnixStream::pair().map(|(a, b)| (Self(a), Self(b)))
     }
 
-    /// Takes a socket for a link.
+    /// Returns a link over a socket.
     pub(in crate::exec) fn from_socket(socket: OwnedFd) -> Self {
         Self(socket.into())
     }
@@ -166,12 +166,12 @@ impl SupervisorLink {
         self.0.into()
     }
 
-    /// Returns another handle of the same end.
+    /// Duplicates this end.
     pub(in crate::exec) fn try_clone(&self) -> io::Result<Self> {
         self.0.try_clone().map(Self)
     }
 
-    /// Returns whether the other end is gone altogether, and not only silent for ever.
+    /// Returns whether the other end is closed, rather than shut down for writing only.
     #[cfg(target_os = "linux")]
     pub(in crate::exec) fn is_disconnected(&self) -> bool {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -206,7 +206,7 @@ impl SupervisorLink {
         (&self.0).write_all(&frame[sent..])
     }
 
-    /// Waits for a message; none when the other end is gone.
+    /// Waits for a message; `None` if the other end is closed.
     pub(in crate::exec) fn receive<T: DeserializeOwned>(
         &self,
     ) -> io::Result<Option<ReceivedMessage<T>>> {
@@ -227,7 +227,7 @@ impl SupervisorLink {
             })
             .flatten()
             .collect();
-        // Where it can't be said on arrival that what is started must not inherit them.
+        // This system cannot set close-on-exec on arrival.
         #[cfg(not(target_os = "linux"))]
         for file in &files {
             rustix::io::fcntl_setfd(file, rustix::io::FdFlags::CLOEXEC)?;
@@ -252,19 +252,19 @@ impl AsFd for SupervisorLink {
     }
 }
 
-/// An end that is gone is an error and no signal.
+/// A closed end causes an error instead of a signal.
 #[cfg(target_os = "linux")]
 fn send_flags() -> SendFlags {
     SendFlags::NOSIGNAL
 }
 
-/// Here the signal has to come, and engine and supervisor ignore or catch it.
+/// The signal cannot be suppressed here; engine and supervisor ignore or catch it.
 #[cfg(not(target_os = "linux"))]
 fn send_flags() -> SendFlags {
     SendFlags::empty()
 }
 
-/// Files that arrive must not be inherited by what is started meanwhile.
+/// Received files must not be inherited by processes started meanwhile.
 #[cfg(target_os = "linux")]
 fn receive_flags() -> RecvFlags {
     RecvFlags::CMSG_CLOEXEC
@@ -276,7 +276,7 @@ fn receive_flags() -> RecvFlags {
 }
 
 impl CommandWords {
-    /// Writes the words down.
+    /// Encodes the words.
     ///
     /// # Errors
     ///
@@ -302,7 +302,7 @@ impl CommandWords {
         Ok(bytes)
     }
 
-    /// Reads the words that [`encode`](Self::encode) wrote; none when they are something else.
+    /// Decodes the output of [`encode`](Self::encode); `None` if invalid.
     pub(in crate::exec) fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.strip_suffix(&[0])?;
         let mut words =
@@ -325,7 +325,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_arrives_with_its_payload_and_its_files() {
+    fn a_message_carries_its_payload_and_files() {
         let (a, b) = SupervisorLink::pair().unwrap();
         let (mut reader, writer) = io::pipe().unwrap();
         let payload = vec![7; 3 << 20];
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn words_arrive_as_they_are() {
+    fn words_are_decoded_as_encoded() {
         let odd = OsString::from_vec(vec![b'a', 0xff, b'\n']);
         let words = CommandWords {
             cwd: "/w".into(),

@@ -1,8 +1,7 @@
-//! One command, from its start to the end of everything that it started.
+//! Supervises one command, from its start to the end of everything that it started.
 //!
-//! This runs beside the engine: in a process of its own, or in a thread where there is none. It decides nothing but
-//! what the [`Limits`] say, and it hears of the engine through the link: a message stops the command, and so does the
-//! end of the link, which is the end of the engine.
+//! This runs beside the engine: in a process of its own, or in a thread. Its only policy are the [`CommandTimeouts`]. A
+//! message through the link stops the command, and so does the end of the link, which is the end of the engine.
 
 use std::ffi::OsString;
 use std::io;
@@ -20,39 +19,39 @@ use super::protocol::{
 use crate::exec::protected::absent_paths::AbsentPaths;
 use crate::exec::protected::snapshot::{PathSnapshot, ProtectedPaths};
 
-/// How long something may take to die of the last signal.
+/// How long killed processes may take to end.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often a process without a file descriptor of its own is looked at, and the background is.
+/// How often background processes, and processes without a pidfd, are checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// How often it is looked at how much memory a command uses.
+/// How often the memory of a command is checked.
 const MEMORY_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Where a command stands.
+/// The phase of a command.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CommandPhase {
-    /// It runs.
+    /// It is running.
     Running,
-    /// It was asked to end.
+    /// It was terminated.
     Ending(StopCause),
-    /// It has ended by itself, and what it left in the background may end too.
+    /// It has ended by itself; background processes may still end.
     Draining(ProcessStatus),
 }
 
-/// What happened next.
+/// The next event.
 enum CommandEvent {
-    /// The engine said something, or is gone.
+    /// The engine sent a message, or has ended.
     Message,
-    /// The command has ended, or something in the background may have.
+    /// The command, or a background process, may have ended.
     Process,
-    /// The time is over.
+    /// The time limit is reached.
     Deadline,
-    /// It uses more memory than it may.
+    /// The memory limit is exceeded.
     Memory,
 }
 
-/// Supervises a command that has just been started. None when the engine is gone; everything is killed then, too.
+/// Supervises a command that has just been started. Returns `None`, with everything killed, if the engine has ended.
 fn supervise(
     link: &SupervisorLink,
     leader: Pid,
@@ -72,9 +71,9 @@ struct SupervisedCommand<'a> {
     leader: Pid,
     limits: CommandTimeouts,
     tree: ProcessTree,
-    /// What all its processes may use together, in bytes.
+    /// The memory limit of all its processes together, in bytes.
     memory: Option<u64>,
-    /// Becomes readable when the command ends; not every system has this.
+    /// A pidfd, readable when the command has ended; not every system has one.
     handle: Option<OwnedFd>,
 }
 
@@ -130,7 +129,7 @@ impl SupervisedCommand<'_> {
                     }
                 }
                 (CommandEvent::Memory, _) => {
-                    // Whoever is asked to end first may take the rest of it meanwhile.
+                    // No termination first: it could use up the remaining memory meanwhile.
                     return Some(self.finish(Some(StopCause::TooMuchMemory), None));
                 }
                 (CommandEvent::Deadline, CommandPhase::Running) => {
@@ -148,7 +147,7 @@ impl SupervisedCommand<'_> {
 
     fn terminate(&self, stopped: StopCause) -> (CommandPhase, Option<Instant>) {
         ProcessTree::signal(self.leader, Signal::TERM);
-        // A stopped process would not hear it.
+        // A stopped process does not handle signals.
         ProcessTree::signal(self.leader, Signal::CONT);
         (CommandPhase::Ending(stopped), Some(Instant::now() + self.limits.kill))
     }
@@ -160,12 +159,12 @@ impl SupervisedCommand<'_> {
         CommandReport { stopped, status, strays }
     }
 
-    /// Collects the command, if it has ended.
+    /// Collects the status of the command, if it has ended.
     fn collect(&mut self) -> Option<ProcessStatus> {
         let status = match waitpid(Some(self.leader), WaitOptions::NOHANG) {
             Ok(Some((_, status))) => ProcessStatus::from_wait_status(status)?,
             Ok(None) | Err(Errno::INTR) => return None,
-            // Somebody else has collected it; this does not happen.
+            // Not reached: no other code collects it.
             Err(_) => ProcessStatus::Exited(-1),
         };
         self.handle = None;
@@ -180,7 +179,7 @@ impl SupervisedCommand<'_> {
         loop {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             let is_over = left == Some(Duration::ZERO);
-            // Nothing tells when the last process in the background ends.
+            // No event marks the end of the last background process.
             let is_blind = self.handle.is_none() || matches!(phase, CommandPhase::Draining(_));
             let most = if is_blind {
                 Some(left.unwrap_or(POLL_INTERVAL).min(POLL_INTERVAL))
@@ -206,7 +205,7 @@ impl SupervisedCommand<'_> {
                     return CommandEvent::Process;
                 }
                 Ok(_) | Err(Errno::INTR) => {}
-                // Without memory for a poll there is still time that passes.
+                // Polling needs memory; time passes without it.
                 Err(_) if is_over => return CommandEvent::Deadline,
                 Err(_) => std::thread::sleep(POLL_INTERVAL),
             }
@@ -214,7 +213,7 @@ impl SupervisedCommand<'_> {
     }
 }
 
-/// Returns a length of time as the system wants it; none, which is for ever, where it is too long.
+/// Converts a duration for the system; `None`, no limit, if it is too long.
 pub(in crate::exec) fn timespec(duration: Duration) -> Option<Timespec> {
     Timespec::try_from(duration).ok()
 }
@@ -229,7 +228,7 @@ fn open_pidfd(_: Pid) -> Option<OwnedFd> {
     None
 }
 
-/// Answers one request after the other, until the engine is gone.
+/// Serves requests until the engine has ended.
 pub(in crate::exec) fn serve(
     link: &SupervisorLink,
     tree: ProcessTree,
@@ -243,7 +242,7 @@ pub(in crate::exec) fn serve(
     while let Some(ReceivedMessage { message, payload, files }) =
         link.receive::<SupervisorCommand>()?
     {
-        // A request to stop that comes too late finds nothing to stop.
+        // A request to stop may arrive after the end.
         let SupervisorCommand::Start(limits) = message else { continue };
         let words = CommandWords::decode(&payload);
         let (Some(words), Ok([stdin, stdout, stderr])) = (words, <[OwnedFd; 3]>::try_from(files))
@@ -275,7 +274,7 @@ pub(in crate::exec) fn serve(
     Ok(())
 }
 
-/// A command that is to be started.
+/// A command to start.
 pub(in crate::exec) struct CommandStart {
     pub words: super::protocol::CommandWords,
     pub stdin: OwnedFd,
@@ -284,19 +283,20 @@ pub(in crate::exec) struct CommandStart {
 }
 
 impl CommandStart {
-    /// Starts the command as the leader of a process group, in the environment of this process.
+    /// Starts the command as the leader of a process group, with the environment of this process.
     pub(in crate::exec) fn spawn(self) -> io::Result<Pid> {
         self.start(|_| {})
     }
 
-    /// Starts the command as the leader of a process group, in another environment.
+    /// Starts the command as the leader of a process group, with another environment.
     pub(in crate::exec) fn spawn_with(self, env: &[(OsString, OsString)]) -> io::Result<Pid> {
         self.start(|command| {
             command.env_clear().envs(env.iter().map(|(name, value)| (name, value)));
         })
     }
 
-    /// Starts the command as the leader of a process group, in the environment of this process and these variables.
+    /// Starts the command as the leader of a process group, with these variables added to the environment of this
+    /// process.
     #[cfg(target_os = "linux")]
     pub(in crate::exec) fn spawn_adding(self, env: &[(OsString, OsString)]) -> io::Result<Pid> {
         self.start(|command| {

@@ -1,4 +1,4 @@
-//! One worker: a process, or a thread, that supervises one command after the other.
+//! A worker: a process or a thread that supervises one command after the other.
 
 use std::ffi::OsString;
 use std::io;
@@ -26,38 +26,38 @@ use crate::exec::protected::absent_paths::AbsentPaths;
 use crate::exec::protected::covered::Covered;
 use crate::exec::protected::snapshot::ProtectedPaths;
 
-/// What workers are made of.
+/// What a worker runs in.
 pub(in crate::exec) enum WorkerBackend {
-    /// A program that hands control to [`helper::main`].
+    /// A program that calls [`helper::main`].
     Process(PathBuf),
     /// A thread of this process.
     Thread,
 }
 
-/// A worker that has told how it confines commands.
+/// A worker that has reported how it confines commands.
 pub(in crate::exec) struct SupervisorWorker {
     pub link: SupervisorLink,
     pub enforced: Enforcement,
     /// The proxy of its commands, with a list of hosts.
     pub egress: Option<EgressProxy>,
-    /// What it looks for when a command has ended.
+    /// Checked after each command.
     absent: AbsentPaths,
-    /// What of the files of others it keeps out of reach.
+    /// The files of other programs that it covers.
     #[cfg(target_os = "linux")]
     covered: Covered,
-    /// Where its copies of configurations lie, in the folder for temporary files.
+    /// The folder for its copies of configuration files, in the folder for temporary files.
     pub copies: PathBuf,
-    /// None when it is a thread, which ends with its link.
+    /// `None` for a thread, which ends with its link.
     process: Option<Child>,
 }
 
-/// What a worker says about a level.
+/// A worker's answer for one level.
 enum Negotiated {
     Ready(Enforcement, Option<OwnedFd>),
     Lower(String),
 }
 
-/// How long a worker may take to end once nobody needs it.
+/// How long an unused worker may take to end.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(6);
 
 impl SupervisorWorker {
@@ -73,13 +73,13 @@ impl SupervisorWorker {
         }
     }
 
-    /// Goes down the ladder of levels, until one can be had.
+    /// Tries one level after the other, from the highest.
     fn start_at_highest_level(
         program: &PathBuf,
         policy: &SandboxPolicy,
         env: &[(OsString, OsString)],
     ) -> Result<Self, ExecError> {
-        // Nobody foresees the name.
+        // Unpredictable, so that no command can create it first.
         let copies = PathBuf::from(format!(".git-{}", Uuid::now_v7().simple()));
         let policy = &SandboxPolicy { copies, ..policy.clone() };
         let mut ceiling = policy.ceiling;
@@ -115,7 +115,7 @@ impl SupervisorWorker {
         policy: &SandboxPolicy,
         env: &[(OsString, OsString)],
     ) -> io::Result<Self> {
-        // What is made from here on may not be seen by the worker.
+        // The worker must not see files created from here on.
         let absent = AbsentPaths::new(policy);
         #[cfg(target_os = "linux")]
         let covered = Covered::by(policy);
@@ -142,7 +142,7 @@ impl SupervisorWorker {
         })
     }
 
-    /// Tells the worker how to confine, and hears how far it can.
+    /// Sends the policy to the worker and receives its enforcement.
     fn negotiate(
         &mut self,
         policy: &SandboxPolicy,
@@ -192,7 +192,7 @@ impl SupervisorWorker {
             if let Err(error) =
                 serve(&theirs, ProcessTree::Group, &absent, &protected, memory, start)
             {
-                log::debug!("a supervising thread has ended: {error}");
+                log::debug!("a supervisor thread failed: {error}");
             }
         };
         let started = thread::Builder::new().name("supervisor".to_owned()).spawn(body);
@@ -210,10 +210,10 @@ impl SupervisorWorker {
         })
     }
 
-    /// Returns whether the worker is still there, and still protects what is to be protected.
+    /// Returns whether the worker is alive and still protects everything.
     pub(in crate::exec) fn is_usable(&mut self) -> bool {
         if self.absent.is_outdated() {
-            // Somebody else has made it, and from now on it can be made read-only.
+            // It exists now, and a new worker can make it read-only.
             return false;
         }
         #[cfg(target_os = "linux")]
@@ -221,22 +221,22 @@ impl SupervisorWorker {
             return false;
         }
         let mut fds = [PollFd::new(&self.link, PollFlags::IN)];
-        // It says nothing while it waits; there is only its end to be heard.
+        // An idle worker sends nothing; only the end of its link makes it readable.
         matches!(poll(&mut fds, Some(&Timespec::default())), Ok(0))
     }
 }
 
-/// Returns whether there are too many processes or threads, or too little memory, at the moment. What fails for that says
-/// nothing about what the system can do.
+/// Returns whether the system is short of processes, threads or memory. Such a failure does not show what the system
+/// supports.
 pub(in crate::exec) fn is_shortage(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory)
 }
 
 impl Drop for SupervisorWorker {
-    /// Ends the worker, and with it whatever it supervises.
+    /// Ends the worker and everything that it supervises.
     fn drop(&mut self) {
         let Some(process) = &mut self.process else { return };
-        // Whoever has died does not listen any more, either; by that the worker knows what it has to clear away.
+        // A closed link would look like the death of the engine, and the worker would clean up in its place.
         let _ = rustix::net::shutdown(&self.link, rustix::net::Shutdown::Write);
         let until = Instant::now() + EXIT_TIMEOUT;
         let mut pause = Duration::from_micros(100);

@@ -115,7 +115,7 @@ struct OutputTokensDetails {
 pub(super) fn read_body(body: &str) -> Result<DecodedReply, Fault> {
     let message: MessagePayload<'_> = parse_json(body)?;
     if message.content.is_none() {
-        return Err(Fault::new(FaultKind::NotAnApi, "the answer has no message in it"));
+        return Err(Fault::new(FaultKind::NotAnApi, "the response has no message"));
     }
     let (mut reader, mut deltas) = (Reader::default(), DeltaBuffer::default());
     reader.begin_message(message, &mut deltas)?;
@@ -168,9 +168,7 @@ impl Reader {
             open.next().filter(|_| open.next().is_none())
         };
         let block = at.and_then(|at| self.blocks.get_mut(at)).filter(|block| block.is_open);
-        block.ok_or_else(|| {
-            protocol_fault(format!("there is no open block {}", index.0.unwrap_or(0)))
-        })
+        block.ok_or_else(|| protocol_fault(format!("no open block {}", index.0.unwrap_or(0))))
     }
 
     fn apply(
@@ -271,13 +269,13 @@ impl ReplyReader for Reader {
             return Err(truncated_fault());
         }
         let Self { blocks, finish, explanation, usage, model, .. } = *self;
-        let pieces = blocks.into_iter().filter_map(|block| block.into_part().transpose());
-        let mut pieces = pieces.collect::<Result<Vec<_>, _>>()?;
-        let finish = finish.unwrap_or_else(|| FinishReason::infer(&pieces));
+        let parts = blocks.into_iter().filter_map(|block| block.into_part().transpose());
+        let mut parts = parts.collect::<Result<Vec<_>, _>>()?;
+        let finish = finish.unwrap_or_else(|| FinishReason::infer(&parts));
         if let (ReplyFinish::Refused, Some(explanation)) = (&finish, explanation) {
-            pieces.push(DecodedPart::Text(explanation));
+            parts.push(DecodedPart::Text(explanation));
         }
-        Ok(DecodedReply { parts: pieces, finish, usage: usage.usage(), model })
+        Ok(DecodedReply { parts, finish, usage: usage.usage(), model })
     }
 }
 

@@ -41,15 +41,10 @@ impl Player {
     pub(in crate::llm) fn new(
         recording: Recording,
         position: ScriptPosition,
-        on_difference: OnMismatch,
+        on_mismatch: OnMismatch,
     ) -> Self {
-        let has_told = AtomicBool::new(false);
-        Self(Arc::new(PlayerState {
-            recording,
-            position,
-            on_mismatch: on_difference,
-            has_warned: has_told,
-        }))
+        let has_warned = AtomicBool::new(false);
+        Self(Arc::new(PlayerState { recording, position, on_mismatch, has_warned }))
     }
 
     /// Returns the model of the next request; at the end, that of the last one.
@@ -79,14 +74,14 @@ impl Player {
         request: &HttpRequest,
     ) -> Result<(), NetError> {
         // The recording is masked, so the request has to be masked too.
-        let asked = SecretMasker::default().mask(&String::from_utf8_lossy(&request.body.to_vec()));
-        let Some(difference) = RequestMismatch::find(&recorded.body, &asked) else { return Ok(()) };
-        let cause = format!("request {number} differs from the recorded one {difference}");
+        let sent = SecretMasker::default().mask(&String::from_utf8_lossy(&request.body.to_vec()));
+        let Some(mismatch) = RequestMismatch::find(&recorded.body, &sent) else { return Ok(()) };
+        let cause = format!("request {number} differs from the recorded one {mismatch}");
         match self.0.on_mismatch {
             OnMismatch::Fail => Err(NetError::InvalidRequest { cause }),
             OnMismatch::Warn => {
                 if !self.0.has_warned.swap(true, Ordering::Relaxed) {
-                    log::warn!("{cause}; the recorded answers are given all the same");
+                    log::warn!("{cause}; the recorded responses are replayed anyway");
                 }
                 Ok(())
             }
@@ -122,7 +117,7 @@ impl HttpTransport for Player {
             ExchangeEnd::Failed(error) => Err(error.clone()),
         };
         match (&recorded.response, end) {
-            (Some(answer), end) => Ok(Box::new(ReplayResponse::new(answer, end))),
+            (Some(response), end) => Ok(Box::new(ReplayResponse::new(response, end))),
             (None, end) => Err(end.err().unwrap_or_else(ends_early)),
         }
     }
@@ -143,14 +138,14 @@ struct ReplayResponse {
 }
 
 impl ReplayResponse {
-    fn new(answer: &RecordedResponse, end: Result<(), NetError>) -> Self {
+    fn new(response: &RecordedResponse, end: Result<(), NetError>) -> Self {
         let header = |(name, value): (&String, &String)| {
             Some((name.parse::<HeaderName>().ok()?, HeaderValue::from_str(value).ok()?))
         };
         Self {
-            status: answer.status,
-            headers: answer.headers.iter().filter_map(header).collect(),
-            chunks: answer.chunks.iter().cloned().collect(),
+            status: response.status,
+            headers: response.headers.iter().filter_map(header).collect(),
+            chunks: response.chunks.iter().cloned().collect(),
             end,
         }
     }
@@ -166,11 +161,11 @@ impl IncomingResponse for ReplayResponse {
     }
 
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize, NetError> {
-        let Some(mut piece) = self.chunks.pop_front() else { return self.end.clone().map(|()| 0) };
-        let count = piece.len().min(buffer.len());
-        buffer[..count].copy_from_slice(&piece[..count]);
-        if count < piece.len() {
-            self.chunks.push_front(piece.split_off(count));
+        let Some(mut chunk) = self.chunks.pop_front() else { return self.end.clone().map(|()| 0) };
+        let count = chunk.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&chunk[..count]);
+        if count < chunk.len() {
+            self.chunks.push_front(chunk.split_off(count));
         }
         Ok(count)
     }
@@ -193,11 +188,11 @@ impl ReplayModel {
 }
 
 impl Model for ReplayModel {
-    fn prepare(&mut self, ask: &ModelRequest<'_>) -> Result<Box<dyn ModelCall>, Fault> {
+    fn prepare(&mut self, request: &ModelRequest<'_>) -> Result<Box<dyn ModelCall>, Fault> {
         let name = self.player.next_model();
         match self.models.iter_mut().find(|(known, _)| known == name) {
-            Some((_, model)) => model.prepare(ask),
-            None => Err(Fault::new(FaultKind::Request, "the recording has no model in it")),
+            Some((_, model)) => model.prepare(request),
+            None => Err(Fault::new(FaultKind::Request, "the recording has no model")),
         }
     }
 }

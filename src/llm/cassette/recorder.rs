@@ -59,14 +59,14 @@ impl Recorder {
             options.write(true).create(true).truncate(true).mode(0o600).open(path)
         };
         let file = Some(file.map_err(failed)?);
-        let mut tape =
+        let mut file =
             CassetteFile { path: path.to_owned(), file, requests: 0, body: String::new() };
-        tape.try_write(
+        file.try_write(
             &CassetteRecord::Recording { version: FORMAT_VERSION },
             &SecretMasker::default(),
         )
         .map_err(failed)?;
-        Ok(Self(Arc::new(Mutex::new(tape))))
+        Ok(Self(Arc::new(Mutex::new(file))))
     }
 
     /// Returns whether no request was recorded.
@@ -79,13 +79,13 @@ impl Recorder {
         &self,
         carrier: Arc<dyn HttpTransport>,
         model: &str,
-        masks: SecretMasker,
+        masker: SecretMasker,
     ) -> Arc<dyn HttpTransport> {
         Arc::new(RecordingTransport {
             recorder: self.clone(),
             inner: carrier,
             model: model.to_owned(),
-            masks,
+            masker,
         })
     }
 
@@ -96,21 +96,26 @@ impl Recorder {
 
 impl CassetteFile {
     /// Records a request, and returns its number.
-    fn write_request(&mut self, request: &HttpRequest, model: &str, masks: &SecretMasker) -> usize {
+    fn write_request(
+        &mut self,
+        request: &HttpRequest,
+        model: &str,
+        masker: &SecretMasker,
+    ) -> usize {
         self.requests += 1;
-        let body = masks.mask(&String::from_utf8_lossy(&request.body.to_vec()));
+        let body = masker.mask(&String::from_utf8_lossy(&request.body.to_vec()));
         let same = common_prefix_length(&self.body, &body);
         self.write_or_warn(
             &CassetteRecord::Request(RequestLine {
                 n: self.requests,
                 model: model.to_owned(),
                 method: request.method.to_string(),
-                url: masks.mask(&request.url),
+                url: masker.mask(&request.url),
                 headers: public_headers(&request.headers),
                 shared_bytes: same,
                 body: body[same..].to_owned(),
             }),
-            masks,
+            masker,
         );
         self.body = body;
         self.requests
@@ -118,16 +123,16 @@ impl CassetteFile {
 
     /// Writes a record with its keys masked; servers may repeat a key in text or headers. A failed write does not fail
     /// the run, but is reported once.
-    fn write_or_warn(&mut self, line: &CassetteRecord, masks: &SecretMasker) {
-        if let Err(error) = self.try_write(line, masks) {
+    fn write_or_warn(&mut self, record: &CassetteRecord, masker: &SecretMasker) {
+        if let Err(error) = self.try_write(record, masker) {
             log::warn!("the recording {} ends here: {error}", self.path.display());
             self.file = None;
         }
     }
 
-    fn try_write(&mut self, line: &CassetteRecord, masks: &SecretMasker) -> io::Result<()> {
+    fn try_write(&mut self, record: &CassetteRecord, masker: &SecretMasker) -> io::Result<()> {
         let Some(file) = &mut self.file else { return Ok(()) };
-        let mut text = masks.mask(&serde_json::to_string(line)?);
+        let mut text = masker.mask(&serde_json::to_string(record)?);
         text.push('\n');
         file.write_all(text.as_bytes())
     }
@@ -147,7 +152,7 @@ struct RecordingTransport {
     recorder: Recorder,
     inner: Arc<dyn HttpTransport>,
     model: String,
-    masks: SecretMasker,
+    masker: SecretMasker,
 }
 
 impl HttpTransport for RecordingTransport {
@@ -156,19 +161,19 @@ impl HttpTransport for RecordingTransport {
         request: &HttpRequest,
         cancel: &CancellationToken,
     ) -> Result<Box<dyn IncomingResponse>, NetError> {
-        let number = self.recorder.lock().write_request(request, &self.model, &self.masks);
+        let number = self.recorder.lock().write_request(request, &self.model, &self.masker);
         match self.inner.send(request, cancel) {
-            Ok(incoming) => {
-                let (status, headers) = (incoming.status(), relevant_headers(incoming.headers()));
-                let line = CassetteRecord::Response { n: number, status, headers };
-                self.recorder.lock().write_or_warn(&line, &self.masks);
-                let (recorder, masks) = (self.recorder.clone(), self.masks.clone());
-                let notes = ResponseRecorder { recorder, masks, number, pending: Vec::new() };
-                Ok(Box::new(RecordingResponse { inner: incoming, recorder: notes }))
+            Ok(response) => {
+                let (status, headers) = (response.status(), relevant_headers(response.headers()));
+                let record = CassetteRecord::Response { n: number, status, headers };
+                self.recorder.lock().write_or_warn(&record, &self.masker);
+                let (recorder, masker) = (self.recorder.clone(), self.masker.clone());
+                let recorder = ResponseRecorder { recorder, masker, number, pending: Vec::new() };
+                Ok(Box::new(RecordingResponse { inner: response, recorder }))
             }
             Err(error) => {
-                let line = CassetteRecord::Error { n: number, error: error.clone() };
-                self.recorder.lock().write_or_warn(&line, &self.masks);
+                let record = CassetteRecord::Error { n: number, error: error.clone() };
+                self.recorder.lock().write_or_warn(&record, &self.masker);
                 Err(error)
             }
         }
@@ -184,7 +189,7 @@ struct RecordingResponse {
 /// Records one response.
 struct ResponseRecorder {
     recorder: Recorder,
-    masks: SecretMasker,
+    masker: SecretMasker,
     number: usize,
     /// The incomplete chunk at the end: a key must not be split.
     pending: Vec<u8>,
@@ -206,9 +211,9 @@ impl ResponseRecorder {
     }
 
     /// Writes the rest of the response and its last record.
-    fn end(&mut self, line: &CassetteRecord) {
+    fn end(&mut self, record: &CassetteRecord) {
         self.write_rest();
-        self.recorder.lock().write_or_warn(line, &self.masks);
+        self.recorder.lock().write_or_warn(record, &self.masker);
     }
 
     fn write_rest(&mut self) {
@@ -219,9 +224,9 @@ impl ResponseRecorder {
 
     fn write_chunk(&mut self, length: usize) {
         let bytes: Vec<u8> = self.pending.drain(..length).collect();
-        let bytes = self.masks.mask_bytes(&bytes);
-        let piece = ChunkRecord::new(self.number, &bytes, |text| self.masks.mask(text));
-        self.recorder.lock().write_or_warn(&CassetteRecord::Chunk(piece), &self.masks);
+        let bytes = self.masker.mask_bytes(&bytes);
+        let chunk = ChunkRecord::new(self.number, &bytes, |text| self.masker.mask(text));
+        self.recorder.lock().write_or_warn(&CassetteRecord::Chunk(chunk), &self.masker);
     }
 }
 
@@ -262,9 +267,9 @@ impl IncomingResponse for RecordingResponse {
     }
 
     fn release(self: Box<Self>) {
-        let Self { inner: incoming, recorder: mut notes } = *self;
-        let n = notes.number;
-        notes.end(&CassetteRecord::End { n });
-        incoming.release();
+        let Self { inner: response, mut recorder } = *self;
+        let n = recorder.number;
+        recorder.end(&CassetteRecord::End { n });
+        response.release();
     }
 }

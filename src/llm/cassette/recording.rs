@@ -104,23 +104,23 @@ impl Recording {
 
     pub(super) fn parse(text: &str) -> Result<Self, (usize, String)> {
         let mut exchanges: Vec<RecordedExchange> = Vec::new();
-        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        let complete = text.rfind('\n').map_or("", |end| &text[..end]);
         let mut last = 0;
-        for (index, text) in whole.lines().enumerate() {
+        for (index, text) in complete.lines().enumerate() {
             last = index + 1;
-            let wrong = |cause: String| (last, cause);
-            let line = CassetteRecord::parse(text).map_err(|error| wrong(error.to_string()))?;
-            let Some(line) = line else { continue };
-            match (index, &line) {
+            let invalid = |cause: String| (last, cause);
+            let record = CassetteRecord::parse(text).map_err(|error| invalid(error.to_string()))?;
+            let Some(record) = record else { continue };
+            match (index, &record) {
                 (0, CassetteRecord::Recording { version: FORMAT_VERSION }) => continue,
                 (0, CassetteRecord::Recording { version }) => {
-                    return Err(wrong(format!("version {version} is not known")));
+                    return Err(invalid(format!("unknown version {version}")));
                 }
-                (0, _) => return Err(wrong("a recording begins with its version".to_owned())),
+                (0, _) => return Err(invalid("the version record is missing".to_owned())),
                 (_, _) => {}
             }
-            let number = line.number();
-            add_record(&mut exchanges, line, number).map_err(wrong)?;
+            let number = record.number();
+            add_record(&mut exchanges, record, number).map_err(invalid)?;
         }
         if exchanges.is_empty() {
             return Err((last.max(1), "nothing was recorded".to_owned()));
@@ -132,17 +132,17 @@ impl Recording {
 /// Adds a record; exchanges may overlap.
 fn add_record(
     exchanges: &mut Vec<RecordedExchange>,
-    line: CassetteRecord,
+    record: CassetteRecord,
     number: usize,
 ) -> Result<(), String> {
-    if let CassetteRecord::Request(request) = line {
+    if let CassetteRecord::Request(request) = record {
         if number != exchanges.len() + 1 {
             return Err(format!("request {number} comes after {}", exchanges.len()));
         }
         let before = exchanges.last().map_or("", |exchange| &exchange.body);
         let same = before.get(..request.shared_bytes);
         let same =
-            same.ok_or_else(|| format!("request {number} begins with more than there was"))?;
+            same.ok_or_else(|| format!("`same` of request {number} exceeds the previous body"))?;
         exchanges.push(RecordedExchange {
             body: format!("{same}{}", request.body),
             model: request.model,
@@ -154,21 +154,22 @@ fn add_record(
         return Ok(());
     }
     let exchange = number.checked_sub(1).and_then(|at| exchanges.get_mut(at));
-    let exchange = exchange.ok_or_else(|| format!("there is no request {number} before this"))?;
-    let answer = exchange.response.as_mut();
-    let headless = || format!("the answer to request {number} has no head before this");
-    match line {
+    let exchange =
+        exchange.ok_or_else(|| format!("there is no request {number} before this record"))?;
+    let response = exchange.response.as_mut();
+    let missing = || format!("request {number} has no response before this record");
+    match record {
         CassetteRecord::Response { status, headers, .. } => {
             exchange.response = Some(RecordedResponse { status, headers, chunks: Vec::new() });
         }
-        CassetteRecord::Chunk(piece) => {
-            let bytes = piece.bytes().ok_or("a piece has either text or hex")?;
-            answer.ok_or_else(headless)?.chunks.push(bytes);
+        CassetteRecord::Chunk(chunk) => {
+            let bytes = chunk.bytes().ok_or("a piece needs either text or hex")?;
+            response.ok_or_else(missing)?.chunks.push(bytes);
         }
         CassetteRecord::End { .. } => exchange.end = ExchangeEnd::Complete,
         CassetteRecord::Error { error, .. } => exchange.end = ExchangeEnd::Failed(error),
         CassetteRecord::Recording { .. } | CassetteRecord::Request(_) => {
-            return Err("a recording begins only once".to_owned());
+            return Err("a recording has only one version record".to_owned());
         }
     }
     Ok(())

@@ -173,16 +173,16 @@ impl<'de> Visitor<'de> for ContentVisitor {
             #[serde(borrow, default)]
             thinking: MessageContent<'a>,
         }
-        let (mut text, mut thoughts) = (String::new(), String::new());
+        let (mut text, mut reasoning) = (String::new(), String::new());
         while let Some(piece) = parts.next_element::<&RawValue>()?.map(RawValue::get) {
             if !piece.starts_with('{') {
                 continue;
             }
             let piece: Piece<'_> = serde_json::from_str(piece).map_err(A::Error::custom)?;
             text.push_str(&piece.text.text);
-            thoughts.push_str(&piece.thinking.text);
+            reasoning.push_str(&piece.thinking.text);
         }
-        Ok(MessageContent { text: text.into(), reasoning: thoughts })
+        Ok(MessageContent { text: text.into(), reasoning })
     }
 }
 
@@ -203,14 +203,16 @@ pub(super) fn parse_usage(json: &str) -> Option<Usage> {
         /// Moonshot.
         cached_tokens: TokenCount,
     }
-    let told: ReportedUsage = serde_json::from_str(json).ok()?;
-    let (input, written) = (told.prompt_tokens.0?, told.completion_tokens.0?);
-    let details = told.prompt_tokens_details.unwrap_or_default();
-    let cached = [details.cached_tokens, told.prompt_cache_hit_tokens, told.cached_tokens];
+    let reported: ReportedUsage = serde_json::from_str(json).ok()?;
+    let (input, written) = (reported.prompt_tokens.0?, reported.completion_tokens.0?);
+    let details = reported.prompt_tokens_details.unwrap_or_default();
+    let cached = [details.cached_tokens, reported.prompt_cache_hit_tokens, reported.cached_tokens];
     let cached = cached.into_iter().find_map(|count| count.0).unwrap_or(0);
-    let reasoning = told.completion_tokens_details.unwrap_or_default().reasoning_tokens.tokens();
+    let reasoning =
+        reported.completion_tokens_details.unwrap_or_default().reasoning_tokens.tokens();
     // xAI counts reasoning in addition to the output, all others as a part of it.
-    let is_beside = reasoning.0 > 0 && told.total_tokens.0 == Some(input + written + reasoning.0);
+    let is_beside =
+        reasoning.0 > 0 && reported.total_tokens.0 == Some(input + written + reasoning.0);
     let output = if is_beside { Tokens(written) + reasoning } else { Tokens(written) };
     Some(Usage {
         input: Tokens(input),

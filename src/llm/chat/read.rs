@@ -56,7 +56,7 @@ pub(super) fn read_body(quirks: &'static Quirks, body: &str) -> Result<DecodedRe
     };
     reader.apply_chunk(body, &mut DeltaBuffer::default())?;
     if reader.finish.is_none() && reader.text.is_empty() && reader.calls.is_empty() {
-        return Err(Fault::new(FaultKind::NotAnApi, "the answer has no message in it"));
+        return Err(Fault::new(FaultKind::NotAnApi, "the response has no message"));
     }
     reader.is_done = true;
     Box::new(reader).finish()
@@ -294,19 +294,19 @@ impl ReplyReader for Reader {
             return Err(truncated_fault());
         }
         let opaque = self.reasoning_block().map(DecodedPart::Opaque);
-        let Self { text, calls, finish, is_refused: refused, usage, model, .. } = *self;
+        let Self { text, calls, finish, is_refused, usage, model, .. } = *self;
         let text = Some(text).filter(|text| !text.is_empty()).map(DecodedPart::Text);
         let calls = calls.into_iter().map(|call| DecodedPart::Call {
             id: call.id,
             name: call.name,
             arguments: call.arguments,
         });
-        let pieces: Vec<_> = opaque.into_iter().chain(text).chain(calls).collect();
-        let finish = match finish.unwrap_or_else(|| FinishReason::infer(&pieces)) {
-            ReplyFinish::Stop if refused => ReplyFinish::Refused,
+        let parts: Vec<_> = opaque.into_iter().chain(text).chain(calls).collect();
+        let finish = match finish.unwrap_or_else(|| FinishReason::infer(&parts)) {
+            ReplyFinish::Stop if is_refused => ReplyFinish::Refused,
             finish => finish,
         };
-        Ok(DecodedReply { parts: pieces, finish, usage, model })
+        Ok(DecodedReply { parts, finish, usage, model })
     }
 }
 
@@ -321,17 +321,17 @@ fn duplicate_call_fault(index: Option<u64>) -> Fault {
 }
 
 /// Adds deltas of reasoning blocks; a delta with the index and type of the last block continues it.
-fn merge_reasoning(blocks: &mut Vec<Value>, pieces: Value) {
-    let Value::Array(pieces) = pieces else { return };
-    for piece in pieces {
+fn merge_reasoning(blocks: &mut Vec<Value>, deltas: Value) {
+    let Value::Array(deltas) = deltas else { return };
+    for delta in deltas {
         let same = |block: &&mut Value| {
-            block.get("type") == piece.get("type")
+            block.get("type") == delta.get("type")
                 && block.get("index").is_some()
-                && block.get("index") == piece.get("index")
+                && block.get("index") == delta.get("index")
         };
-        match (blocks.last_mut().filter(same), piece) {
-            (Some(Value::Object(block)), Value::Object(piece)) => {
-                for (key, value) in piece {
+        match (blocks.last_mut().filter(same), delta) {
+            (Some(Value::Object(block)), Value::Object(delta)) => {
+                for (key, value) in delta {
                     match (block.get_mut(&key), value) {
                         (Some(Value::String(whole)), Value::String(more))
                             if ["text", "summary", "data"].contains(&key.as_str()) =>
@@ -345,7 +345,7 @@ fn merge_reasoning(blocks: &mut Vec<Value>, pieces: Value) {
                     }
                 }
             }
-            (_, piece) => blocks.push(piece),
+            (_, delta) => blocks.push(delta),
         }
     }
 }

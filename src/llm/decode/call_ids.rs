@@ -54,29 +54,29 @@ impl CallIds {
 
     /// Returns an id for each call of a reply: the provider's, unless it is empty or in use.
     pub(crate) fn assign<'a>(&self, ids: impl IntoIterator<Item = &'a str>) -> Vec<CallId> {
-        let mut taken = HashSet::new();
-        let settle = |(index, id): (usize, &str)| {
-            let own = Some(CallId::from(id))
+        let mut assigned = HashSet::new();
+        let assign_one = |(index, id): (usize, &str)| {
+            let provided = Some(CallId::from(id))
                 .filter(|id| !id.as_str().trim().is_empty() && id.as_str().len() <= MAX_ID_LENGTH)
-                .filter(|id| self.is_free(id, &taken));
-            let id = own.unwrap_or_else(|| self.generate(index, &taken));
-            taken.insert(id.clone());
+                .filter(|id| self.is_free(id, &assigned));
+            let id = provided.unwrap_or_else(|| self.generate(index, &assigned));
+            assigned.insert(id.clone());
             id
         };
-        ids.into_iter().enumerate().map(settle).collect()
+        ids.into_iter().enumerate().map(assign_one).collect()
     }
 
-    fn is_free(&self, id: &CallId, taken: &HashSet<CallId>) -> bool {
-        !self.used.contains(&IdHash::of(id)) && !taken.contains(id)
+    fn is_free(&self, id: &CallId, assigned: &HashSet<CallId>) -> bool {
+        !self.used.contains(&IdHash::of(id)) && !assigned.contains(id)
     }
 
-    fn generate(&self, index: usize, taken: &HashSet<CallId>) -> CallId {
+    fn generate(&self, index: usize, assigned: &HashSet<CallId>) -> CallId {
         let ids = (0_u32..).map(|again| match again {
             0 => CallId::from(format!("call_{}_{index}", self.reply_index).as_str()),
             _ => CallId::from(format!("call_{}_{index}_{again}", self.reply_index).as_str()),
         });
         // There are more candidates than ids in use.
-        let mut free = ids.filter(|id| self.is_free(id, taken));
+        let mut free = ids.filter(|id| self.is_free(id, assigned));
         free.next().unwrap_or_else(|| CallId::from("call"))
     }
 }

@@ -47,17 +47,17 @@ const MAX_HIDDEN_INPUT: u64 = 100_000;
 impl DecodedReply {
     /// Returns the reply. `wire` is the id for opaque blocks; `sent` is the size of the request in bytes, for an
     /// estimate of missing usage.
-    pub(crate) fn into_reply(self, wire: &Arc<str>, names: &CallIds, sent: usize) -> Reply {
+    pub(crate) fn into_reply(self, wire: &Arc<str>, ids_in_use: &CallIds, sent: usize) -> Reply {
         let usage = self.usage.filter(|usage| is_plausible(usage, sent));
         let usage = usage.unwrap_or_else(|| estimate_usage(sent, self.output_bytes()));
-        let ids = self.parts.iter().filter_map(|piece| match piece {
+        let ids = self.parts.iter().filter_map(|part| match part {
             DecodedPart::Call { id, .. } => Some(id.as_str()),
             DecodedPart::Text(_) | DecodedPart::Opaque(_) => None,
         });
-        let mut ids = names.assign(ids).into_iter();
+        let mut ids = ids_in_use.assign(ids).into_iter();
         let mut parts = Vec::with_capacity(self.parts.len());
-        for piece in &self.parts {
-            parts.extend(match piece {
+        for part in &self.parts {
+            parts.extend(match part {
                 DecodedPart::Text(text) if text.is_empty() => None,
                 DecodedPart::Text(text) => Some(ReplyPart::Text(text.as_str().into())),
                 DecodedPart::Call { name, arguments, .. } => {
@@ -77,7 +77,7 @@ impl DecodedReply {
     }
 
     fn output_bytes(&self) -> usize {
-        let length = |piece: &DecodedPart| match piece {
+        let length = |part: &DecodedPart| match part {
             DecodedPart::Text(text) | DecodedPart::Opaque(text) => text.len(),
             DecodedPart::Call { name, arguments, .. } => name.len() + arguments.len(),
         };
@@ -87,12 +87,12 @@ impl DecodedReply {
 
 impl DeltaBuffer {
     /// Counts a delta of a call, which is only reported once it is complete.
-    pub(crate) fn add_hidden(&mut self, piece: &str) {
-        self.received_bytes += piece.len();
+    pub(crate) fn add_hidden(&mut self, delta: &str) {
+        self.received_bytes += delta.len();
     }
 
     /// Returns an estimate of the tokens received so far.
-    pub(crate) fn received_bytes(&self) -> Tokens {
+    pub(crate) fn received_tokens(&self) -> Tokens {
         estimate_usage(0, self.received_bytes).output
     }
 
@@ -146,12 +146,12 @@ mod tests {
         DecodedPart::Call { id, name, arguments: arguments.to_owned() }
     }
 
-    fn draft(pieces: Vec<DecodedPart>, finish: ReplyFinish) -> DecodedReply {
-        DecodedReply { parts: pieces, finish, usage: None, model: None }
+    fn decoded(parts: Vec<DecodedPart>, finish: ReplyFinish) -> DecodedReply {
+        DecodedReply { parts, finish, usage: None, model: None }
     }
 
-    fn seal(draft: DecodedReply) -> Reply {
-        draft.into_reply(&"wire".into(), &CallIds::default(), 7_000)
+    fn into_reply(decoded: DecodedReply) -> Reply {
+        decoded.into_reply(&"wire".into(), &CallIds::default(), 7_000)
     }
 
     fn usage(input: u64, cached: u64) -> Usage {
@@ -161,12 +161,12 @@ mod tests {
     /// Fault L53.
     #[test]
     fn only_the_truncated_call_is_marked() {
-        let reply = seal(draft(vec![call("{"), call("{\"a")], ReplyFinish::Length));
+        let reply = into_reply(decoded(vec![call("{"), call("{\"a")], ReplyFinish::Length));
         let arguments: Vec<_> = reply.calls().map(|call| &call.arguments).collect();
         assert!(matches!(arguments[0], ToolArguments::Malformed { .. }));
         assert_eq!(*arguments[1], ToolArguments::Truncated { text: "{\"a".into() });
         let last = |arguments| {
-            let reply = seal(draft(vec![call(arguments)], ReplyFinish::Length));
+            let reply = into_reply(decoded(vec![call(arguments)], ReplyFinish::Length));
             reply.calls().next().unwrap().arguments.clone()
         };
         assert!(matches!(last(r#"{"a":1}"#), ToolArguments::Complete { .. }));
@@ -180,33 +180,35 @@ mod tests {
     #[test]
     fn missing_or_implausible_usage_is_estimated() {
         let text = || vec![DecodedPart::Text("x".repeat(350))];
-        let reply = seal(draft(text(), ReplyFinish::Stop));
+        let reply = into_reply(decoded(text(), ReplyFinish::Stop));
         assert_eq!((reply.usage.input, reply.usage.output), (Tokens(2_000), Tokens(100)));
         assert!(reply.usage.is_estimated);
-        for (told, is_believed) in [
+        for (usage, is_plausible) in [
             (usage(300, 100), true),
             (usage(300, 301), false),
             (usage(200_000, 0), false),
             (usage(0, 0), false),
         ] {
-            let reply =
-                seal(DecodedReply { usage: Some(told), ..draft(text(), ReplyFinish::Stop) });
-            assert_eq!(!reply.usage.is_estimated, is_believed, "{told:?}");
+            let reply = into_reply(DecodedReply {
+                usage: Some(usage),
+                ..decoded(text(), ReplyFinish::Stop)
+            });
+            assert_eq!(!reply.usage.is_estimated, is_plausible, "{usage:?}");
         }
     }
 
     #[test]
     fn deltas_are_flushed_once_and_never_empty() {
-        let mut said = DeltaBuffer { text: "a".to_owned(), ..DeltaBuffer::default() };
-        let mut told = Vec::new();
-        said.flush(&mut |delta| told.push(delta));
-        said.flush(&mut |delta| told.push(delta));
-        assert_eq!(told, [ReplyDelta::Text("a".to_owned())]);
+        let mut buffer = DeltaBuffer { text: "a".to_owned(), ..DeltaBuffer::default() };
+        let mut deltas = Vec::new();
+        buffer.flush(&mut |delta| deltas.push(delta));
+        buffer.flush(&mut |delta| deltas.push(delta));
+        assert_eq!(deltas, [ReplyDelta::Text("a".to_owned())]);
     }
 
     #[test]
     fn empty_text_is_no_part() {
-        let pieces = vec![DecodedPart::Text(String::new()), DecodedPart::Opaque("{}".to_owned())];
-        assert_eq!(seal(draft(pieces, ReplyFinish::Stop)).parts.len(), 1);
+        let parts = vec![DecodedPart::Text(String::new()), DecodedPart::Opaque("{}".to_owned())];
+        assert_eq!(into_reply(decoded(parts, ReplyFinish::Stop)).parts.len(), 1);
     }
 }

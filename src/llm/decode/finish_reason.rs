@@ -82,7 +82,7 @@ impl FinishReason {
         let known = FINISH_WORDS.iter().find(|(words, _)| words.contains(&plain.as_str()));
         known.map_or_else(
             || Self::Finished(ReplyFinish::Other(reason.into())),
-            |(_, said)| said.clone(),
+            |(_, reason)| reason.clone(),
         )
     }
 
@@ -93,15 +93,15 @@ impl FinishReason {
             Self::Unspecified => Ok(None),
             Self::Finished(finish) => Ok(Some(finish)),
             Self::Failed => {
-                let message = format!("the provider broke the reply off: {reason}");
+                let message = format!("the provider aborted the reply: {reason}");
                 Err(Fault::new(FaultKind::Server, message))
             }
         }
     }
 
     /// Returns the finish reason of a complete reply without one.
-    pub(crate) fn infer(pieces: &[DecodedPart]) -> ReplyFinish {
-        let has_calls = pieces.iter().any(|piece| matches!(piece, DecodedPart::Call { .. }));
+    pub(crate) fn infer(parts: &[DecodedPart]) -> ReplyFinish {
+        let has_calls = parts.iter().any(|part| matches!(part, DecodedPart::Call { .. }));
         if has_calls { ReplyFinish::ToolCalls } else { ReplyFinish::Stop }
     }
 }

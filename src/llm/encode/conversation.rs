@@ -61,19 +61,20 @@ impl EncodedConversation {
         entries: &[ConversationEntry],
         mut write: impl FnMut(&ConversationItem, &mut MessageWriter<'_>),
     ) -> EncodedPrefix {
-        let same = |(mark, entry): &(&EntryEnd, &ConversationEntry)| mark.id == entry.id;
-        let known = self.entry_ends.iter().zip(entries).take_while(same).count();
-        if known < entries.len() {
-            self.entry_ends.truncate(known);
+        let same = |(entry_end, entry): &(&EntryEnd, &ConversationEntry)| entry_end.id == entry.id;
+        let unchanged = self.entry_ends.iter().zip(entries).take_while(same).count();
+        if unchanged < entries.len() {
+            self.entry_ends.truncate(unchanged);
             let last = self.entry_ends.last();
-            let (end, mut open) = last.map_or((0, None), |mark| (mark.end, mark.open_group));
+            let (end, mut open) =
+                last.map_or((0, None), |entry_end| (entry_end.end, entry_end.open_group));
             // Copied only while a cancelled call still holds it.
             let bytes = Arc::make_mut(&mut self.bytes);
             bytes.truncate(end);
-            for entry in &entries[known..] {
-                let mut pen = MessageWriter::new(bytes, open);
-                write(&entry.item, &mut pen);
-                open = pen.open_group;
+            for entry in &entries[unchanged..] {
+                let mut writer = MessageWriter::new(bytes, open);
+                write(&entry.item, &mut writer);
+                open = writer.open_group;
                 self.entry_ends.push(EntryEnd { id: entry.id, end: bytes.len(), open_group: open });
             }
             #[cfg(test)]
@@ -82,7 +83,7 @@ impl EncodedConversation {
             }
         }
         let last = entries.len().checked_sub(1).and_then(|last| self.entry_ends.get(last));
-        let (end, open) = last.map_or((0, None), |mark| (mark.end, mark.open_group));
+        let (end, open) = last.map_or((0, None), |entry_end| (entry_end.end, entry_end.open_group));
         EncodedPrefix { bytes: Arc::clone(&self.bytes), end, open_group: open }
     }
 
@@ -144,10 +145,10 @@ mod tests {
         }
     }
 
-    fn write(item: &ConversationItem, pen: &mut MessageWriter<'_>) {
+    fn write(item: &ConversationItem, writer: &mut MessageWriter<'_>) {
         let ConversationItem::User(message) = item else { panic!() };
         let group = if message.text.starts_with('!') { &OTHER } else { &USER };
-        pen.add(group, |out| out.extend_from_slice(message.text.as_bytes()));
+        writer.add(group, |out| out.extend_from_slice(message.text.as_bytes()));
     }
 
     fn encoded_text(script: &mut EncodedConversation, entries: &[ConversationEntry]) -> String {
@@ -205,10 +206,10 @@ mod tests {
     #[test]
     fn the_cache_mark_is_set_after_the_last_part() {
         let mut out = Vec::new();
-        let mut pen = MessageWriter::new(&mut out, Some(&USER));
-        pen.add(&USER, |out| out.push(b'x'));
-        assert!(pen.is_in(&USER) && !pen.is_in(&OTHER));
-        pen.close(true);
+        let mut writer = MessageWriter::new(&mut out, Some(&USER));
+        writer.add(&USER, |out| out.push(b'x'));
+        assert!(writer.is_in(&USER) && !writer.is_in(&OTHER));
+        writer.close(true);
         assert_eq!(out, b"|x*]");
     }
 }

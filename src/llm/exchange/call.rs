@@ -80,20 +80,20 @@ impl PreparedModelCall {
         sink: &mut dyn FnMut(ReplyDelta),
     ) -> Result<Reply, Fault> {
         let sent = self.transport.send(&self.request, &scope.cancel);
-        let mut incoming = sent.map_err(|error| fault::network_fault(&error, self.attempt))?;
-        if !(200..300).contains(&incoming.status()) {
-            return Err(self.read_error(&mut *incoming));
+        let mut response = sent.map_err(|error| fault::network_fault(&error, self.attempt))?;
+        if !(200..300).contains(&response.status()) {
+            return Err(self.read_error(&mut *response));
         }
         // From here on the provider may charge for the request.
         let mut deltas = DeltaBuffer::default();
-        let draft = self.read_reply(incoming, &mut deltas, sink);
-        let draft = draft.map_err(|fault| Fault {
+        let reply = self.read_reply(response, &mut deltas, sink);
+        let reply = reply.map_err(|fault| Fault {
             billed: true,
-            received: deltas.received_bytes(),
+            received: deltas.received_tokens(),
             ..fault
         })?;
         let reply =
-            draft.into_reply(&self.wire.setup().id, &self.call_ids, self.request.body.len());
+            reply.into_reply(&self.wire.setup().id, &self.call_ids, self.request.body.len());
         if let Some(text) = self.truncation_warning(&reply) {
             scope.notify(EffectNotice::Warning { text: text.into() });
         }
@@ -103,52 +103,52 @@ impl PreparedModelCall {
     /// Reads a response to its terminal event.
     fn read_reply(
         &self,
-        mut incoming: Box<dyn IncomingResponse>,
+        mut response: Box<dyn IncomingResponse>,
         deltas: &mut DeltaBuffer,
         sink: &mut dyn FnMut(ReplyDelta),
     ) -> Result<DecodedReply, Fault> {
-        let (mut form, mut first) = (ResponseKind::Unknown(BomSkipper::default()), Vec::new());
+        let (mut kind, mut first) = (ResponseKind::Unknown(BomSkipper::default()), Vec::new());
         let mut buffer = vec![0; READ_BUFFER_SIZE];
-        let mut begun = false;
+        let mut has_started = false;
         loop {
-            let read = incoming.read(&mut buffer);
+            let read = response.read(&mut buffer);
             let count = read.map_err(|error| fault::network_fault(&error, self.attempt))?;
-            let piece = &buffer[..count];
+            let chunk = &buffer[..count];
             if count == 0 {
                 break;
             }
-            if !std::mem::replace(&mut begun, true) {
+            if !std::mem::replace(&mut has_started, true) {
                 sink(ReplyDelta::Started);
             }
             first
-                .extend_from_slice(&piece[..count.min(MAX_EXCERPT - first.len().min(MAX_EXCERPT))]);
-            let piece = match &mut form {
+                .extend_from_slice(&chunk[..count.min(MAX_EXCERPT - first.len().min(MAX_EXCERPT))]);
+            let chunk = match &mut kind {
                 ResponseKind::Unknown(lead) => {
-                    let Some(visible) = lead.push(piece) else { continue };
-                    form = self.detect_kind(visible[0]);
+                    let Some(visible) = lead.push(chunk) else { continue };
+                    kind = self.detect_kind(visible[0]);
                     visible
                 }
                 ResponseKind::Events(_) | ResponseKind::Document(_) | ResponseKind::HtmlPage => {
-                    piece.into()
+                    chunk.into()
                 }
             };
-            match &mut form {
+            match &mut kind {
                 ResponseKind::Unknown(_) => {}
                 ResponseKind::HtmlPage => break,
-                ResponseKind::Document(body) => body.extend_from_slice(&piece),
+                ResponseKind::Document(body) => body.extend_from_slice(&chunk),
                 ResponseKind::Events(events) => {
-                    let taken = events.push(&piece, deltas);
+                    let result = events.push(&chunk, deltas);
                     // Text before an error is reported too.
                     deltas.flush(sink);
-                    taken?;
+                    result?;
                     if events.reader.is_complete() {
-                        incoming.release();
-                        return form.into_decoded(self, &first);
+                        response.release();
+                        return kind.into_decoded(self, &first);
                     }
                 }
             }
         }
-        form.into_decoded(self, &first)
+        kind.into_decoded(self, &first)
     }
 
     fn detect_kind(&self, first: u8) -> ResponseKind {
@@ -164,22 +164,22 @@ impl PreparedModelCall {
     }
 
     /// Returns the fault of a response with an error status.
-    fn read_error(&self, incoming: &mut dyn IncomingResponse) -> Fault {
+    fn read_error(&self, response: &mut dyn IncomingResponse) -> Fault {
         let mut body = Vec::new();
         let mut buffer = vec![0; 16 << 10];
         // The status is enough if the body can't be read.
-        while let Ok(count @ 1..) = incoming.read(&mut buffer) {
+        while let Ok(count @ 1..) = response.read(&mut buffer) {
             body.extend_from_slice(&buffer[..count]);
             if body.len() >= MAX_ERROR_BODY {
                 break;
             }
         }
-        self.classify(incoming.status(), incoming.headers(), &body)
+        self.classify(response.status(), response.headers(), &body)
     }
 
     fn classify(&self, status: u16, headers: &HeaderMap, body: &[u8]) -> Fault {
-        let answer = ErrorResponse { status, headers, body, url: &self.target.url };
-        fault::classify_response(&answer, &self.target.masker)
+        let response = ErrorResponse { status, headers, body, url: &self.target.url };
+        fault::classify_response(&response, &self.target.masker)
     }
 
     /// Returns a warning if the server counted far fewer tokens than the request has.
@@ -189,22 +189,22 @@ impl PreparedModelCall {
         is_cut.then(|| {
             format!(
                 "the server read {counted} tokens of a request of {sent} bytes: its context window is probably \
-                 smaller than the conversation, and it forgets the beginning silently"
+                 smaller than the conversation, and it drops the beginning silently"
             )
         })
     }
 }
 
 impl EventStream {
-    fn push(&mut self, piece: &[u8], deltas: &mut DeltaBuffer) -> Result<(), Fault> {
-        let Self { parser, reader: decoder, has_event: any } = self;
-        let taken: Result<(), StreamError> = parser.push(piece, |event| {
-            *any = true;
+    fn push(&mut self, chunk: &[u8], deltas: &mut DeltaBuffer) -> Result<(), Fault> {
+        let Self { parser, reader, has_event } = self;
+        let result: Result<(), StreamError> = parser.push(chunk, |event| {
+            *has_event = true;
             // Events after the terminal one are ignored.
-            if decoder.is_complete() { Ok(()) } else { Ok(decoder.push(event, deltas)?) }
+            if reader.is_complete() { Ok(()) } else { Ok(reader.push(event, deltas)?) }
         });
-        match taken {
-            Err(StreamError::Stream(_)) if decoder.is_complete() => Ok(()),
+        match result {
+            Err(StreamError::Stream(_)) if reader.is_complete() => Ok(()),
             Err(StreamError::Stream(error)) => Err(protocol_fault(error)),
             Err(StreamError::Reply(fault)) => Err(fault),
             Ok(()) => Ok(()),
@@ -233,15 +233,15 @@ impl From<Fault> for StreamError {
 impl ResponseKind {
     /// Returns the reply, or the fault of a response without one.
     fn into_decoded(self, call: &PreparedModelCall, first: &[u8]) -> Result<DecodedReply, Fault> {
-        let no_api = |what: &str| {
-            let (url, glimpse) = (&call.target.url, fault::excerpt(first));
-            Fault::new(FaultKind::NotAnApi, format!("{url} answered with {what}: {glimpse}"))
+        let not_an_api = |what: &str| {
+            let (url, excerpt) = (&call.target.url, fault::excerpt(first));
+            Fault::new(FaultKind::NotAnApi, format!("{url} returned {what}: {excerpt}"))
         };
         match self {
-            Self::Unknown(_) => Err(Fault::new(FaultKind::Truncated, "the answer is empty")),
-            Self::HtmlPage => Err(no_api("a web page")),
+            Self::Unknown(_) => Err(Fault::new(FaultKind::Truncated, "the response is empty")),
+            Self::HtmlPage => Err(not_an_api("a web page")),
             Self::Events(events) if !events.has_event && !starts_event_stream(first) => {
-                Err(no_api("something that is neither JSON nor a stream of events"))
+                Err(not_an_api("something that is neither JSON nor an event stream"))
             }
             Self::Events(events) => events.reader.finish(),
             Self::Document(body) => {

@@ -105,24 +105,24 @@ impl WireModel {
     }
 
     /// Encodes the next request.
-    pub(super) fn encode_request(&mut self, ask: &ModelRequest<'_>) -> HttpRequest {
-        let (wire, names) = (Arc::clone(&self.wire), &mut self.call_ids);
-        let part = self.conversation.encode(ask.entries, |item, pen| {
-            names.add_entry(item);
-            wire.encode_item(item, pen);
+    pub(super) fn encode_request(&mut self, request: &ModelRequest<'_>) -> HttpRequest {
+        let (wire, call_ids) = (Arc::clone(&self.wire), &mut self.call_ids);
+        let part = self.conversation.encode(request.entries, |item, writer| {
+            call_ids.add_entry(item);
+            wire.encode_item(item, writer);
         });
-        let (tools, calls) = self.tools(ask);
-        let ask = &ModelRequest { tools: &tools, ..*ask };
-        let head = self.encode_head(ask);
+        let (tools, tool_choice) = self.select_tools(request);
+        let request = &ModelRequest { tools: &tools, ..*request };
+        let head = self.encode_head(request);
         let mut tail = Vec::with_capacity(256);
-        let mut pen = MessageWriter::new(&mut tail, part.open_group);
-        if let Some(instruction) = ask.instruction {
-            wire.encode_user(instruction, &mut pen);
+        let mut writer = MessageWriter::new(&mut tail, part.open_group);
+        if let Some(instruction) = request.instruction {
+            wire.encode_user(instruction, &mut writer);
         }
-        pen.close(wire.has_cache_marks() && ask.instruction.is_none());
+        writer.close(wire.has_cache_marks() && request.instruction.is_none());
         wire.encode_tail(
-            &RequestFrame { tool_choice: calls, ..request_frame(ask) },
-            ask.max_output,
+            &RequestFrame { tool_choice, ..request_frame(request) },
+            request.max_output,
             &mut tail,
         );
         HttpRequest {
@@ -135,24 +135,27 @@ impl WireModel {
 
     /// Returns the tools to define, and whether they may be called. Where earlier calls require definitions, these are
     /// the last ones, so that the prefix of the request stays the same.
-    fn tools(&mut self, ask: &ModelRequest<'_>) -> (Arc<[ToolSpec]>, ToolChoice) {
-        if !ask.tools.is_empty() {
-            self.tools = Arc::clone(ask.tools);
+    fn select_tools(&mut self, request: &ModelRequest<'_>) -> (Arc<[ToolSpec]>, ToolChoice) {
+        if !request.tools.is_empty() {
+            self.tools = Arc::clone(request.tools);
         }
-        if ask.tools.is_empty() && self.wire.needs_tool_definitions() && self.call_ids.has_calls() {
+        if request.tools.is_empty()
+            && self.wire.needs_tool_definitions()
+            && self.call_ids.has_calls()
+        {
             if self.tools.is_empty() {
                 self.tools = [placeholder_tool()].into();
             }
             return (Arc::clone(&self.tools), ToolChoice::Disabled);
         }
-        (Arc::clone(ask.tools), ToolChoice::Auto)
+        (Arc::clone(request.tools), ToolChoice::Auto)
     }
 
-    fn encode_head(&mut self, ask: &ModelRequest<'_>) -> Arc<Vec<u8>> {
+    fn encode_head(&mut self, request: &ModelRequest<'_>) -> Arc<Vec<u8>> {
         let same = |head: &EncodedHead| {
-            same_arc(&head.system, ask.system)
-                && same_arc(&head.tools, ask.tools)
-                && match (&head.schema, ask.schema) {
+            same_arc(&head.system, request.system)
+                && same_arc(&head.tools, request.tools)
+                && match (&head.schema, request.schema) {
                     (Some(a), Some(b)) => same_arc(a, b),
                     (None, None) => true,
                     _ => false,
@@ -162,15 +165,15 @@ impl WireModel {
             return Arc::clone(&head.bytes);
         }
         let mut bytes = Vec::new();
-        self.wire.encode_head(&request_frame(ask), &mut bytes);
+        self.wire.encode_head(&request_frame(request), &mut bytes);
         let bytes = Arc::new(bytes);
         if self.heads.len() == MAX_CACHED_HEADS {
             self.heads.remove(0);
         }
         self.heads.push(EncodedHead {
-            system: Arc::clone(ask.system),
-            tools: Arc::clone(ask.tools),
-            schema: ask.schema.cloned(),
+            system: Arc::clone(request.system),
+            tools: Arc::clone(request.tools),
+            schema: request.schema.cloned(),
             bytes: Arc::clone(&bytes),
         });
         bytes
@@ -178,16 +181,16 @@ impl WireModel {
 }
 
 impl Model for WireModel {
-    fn prepare(&mut self, ask: &ModelRequest<'_>) -> Result<Box<dyn ModelCall>, Fault> {
-        if ask.entries.is_empty() && ask.instruction.is_none() {
-            return Err(Fault::new(FaultKind::Request, "there is nothing to ask"));
+    fn prepare(&mut self, request: &ModelRequest<'_>) -> Result<Box<dyn ModelCall>, Fault> {
+        if request.entries.is_empty() && request.instruction.is_none() {
+            return Err(Fault::new(FaultKind::Request, "the request is empty"));
         }
-        let request = self.encode_request(ask);
-        let warning = match ask.purpose {
+        let http_request = self.encode_request(request);
+        let warning = match request.purpose {
             CallPurpose::Agent => {
-                let (tools, _) = self.tools(ask);
-                let head = self.encode_head(&ModelRequest { tools: &tools, ..*ask });
-                self.prefix_check.check(&head, ask.entries)
+                let (tools, _) = self.select_tools(request);
+                let head = self.encode_head(&ModelRequest { tools: &tools, ..*request });
+                self.prefix_check.check(&head, request.entries)
             }
             CallPurpose::Compaction | CallPurpose::Closing => None,
         };
@@ -195,17 +198,22 @@ impl Model for WireModel {
             wire: Arc::clone(&self.wire),
             transport: Arc::clone(&self.transport),
             target: Arc::clone(&self.target),
-            call_ids: self.call_ids.for_reply(ask.entries),
-            attempt: ask.attempt,
-            request,
+            call_ids: self.call_ids.for_reply(request.entries),
+            attempt: request.attempt,
+            request: http_request,
             warning,
         }))
     }
 }
 
-fn request_frame<'a>(ask: &ModelRequest<'a>) -> RequestFrame<'a> {
-    let schema = ask.schema.map(|schema| &**schema);
-    RequestFrame { system: ask.system, tools: ask.tools, tool_choice: ToolChoice::Auto, schema }
+fn request_frame<'a>(request: &ModelRequest<'a>) -> RequestFrame<'a> {
+    let schema = request.schema.map(|schema| &**schema);
+    RequestFrame {
+        system: request.system,
+        tools: request.tools,
+        tool_choice: ToolChoice::Auto,
+        schema,
+    }
 }
 
 /// Returns a placeholder for the tools of earlier calls, for a session that is resumed only for its final summary.
@@ -289,8 +297,9 @@ mod tests {
         let (mut model, all, tools) = (model(), conversation(200), [].into());
         let (mut before, mut encoded): (Vec<u8>, u64) = (Vec::new(), 0);
         for count in 1..=all.len() {
-            let sent =
-                with_ask(&all[..count], &tools, |ask| model.encode_request(ask).body.to_vec());
+            let sent = with_ask(&all[..count], &tools, |request| {
+                model.encode_request(request).body.to_vec()
+            });
             // Only the end of the request may differ.
             let end = before.len().saturating_sub(16);
             assert_eq!(&sent[..end], &before[..end]);
@@ -310,8 +319,8 @@ mod tests {
             let steps: Vec<u64> = (1..=all.len())
                 .map(|count| {
                     let before = model.encoded_bytes();
-                    let sent = with_ask(&all[..count], &tools, |ask| {
-                        model.encode_request(ask).body.to_vec()
+                    let sent = with_ask(&all[..count], &tools, |request| {
+                        model.encode_request(request).body.to_vec()
                     });
                     assert!(sent.len() > 1_000 * (count - 1), "{name}: everything is sent");
                     model.encoded_bytes() - before
@@ -329,17 +338,20 @@ mod tests {
         let (mut model, all, none) = (model(), conversation(20), [].into());
         let tool = ToolSpec { name: "t".into(), description: "d".into(), schema: Value::Null };
         let tools: Arc<[ToolSpec]> = [tool].into();
-        let before = with_ask(&all, &tools, |ask| model.encode_request(ask).body.to_vec());
+        let before = with_ask(&all, &tools, |request| model.encode_request(request).body.to_vec());
         let encoded = model.encoded_bytes();
-        let summary = with_ask(&all[..10], &none, |ask| {
-            let ask = ModelRequest { instruction: Some("sum up"), ..*ask };
-            model.encode_request(&ask).body.to_vec()
+        let summary = with_ask(&all[..10], &none, |request| {
+            let request = ModelRequest { instruction: Some("sum up"), ..*request };
+            model.encode_request(&request).body.to_vec()
         });
         let summary: Value = serde_json::from_slice(&summary).unwrap();
         let last = summary["messages"].as_array().unwrap().last().unwrap();
         assert_eq!(*last, serde_json::json!({"role": "user", "content": "sum up"}));
         assert!(summary.get("tools").is_none());
-        assert_eq!(with_ask(&all, &tools, |ask| model.encode_request(ask).body.to_vec()), before);
+        assert_eq!(
+            with_ask(&all, &tools, |request| model.encode_request(request).body.to_vec()),
+            before
+        );
         assert_eq!(model.encoded_bytes(), encoded);
     }
 
@@ -348,8 +360,8 @@ mod tests {
         let (mut model, none) = (model(), [].into());
         let entries = conversation(1);
         let head = |model: &mut WireModel, system: &str| {
-            with_ask(&entries, &none, |ask| {
-                model.encode_head(&ModelRequest { system: &system.into(), ..*ask })
+            with_ask(&entries, &none, |request| {
+                model.encode_head(&ModelRequest { system: &system.into(), ..*request })
             })
         };
         let first = head(&mut model, "a");

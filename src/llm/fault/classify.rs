@@ -53,17 +53,17 @@ pub(crate) fn classify_response(response: &ErrorResponse<'_>, masker: &SecretMas
     };
     let said = match &error {
         Some(error) if !error.message.trim().is_empty() => error.message.clone(),
-        _ if text.trim().is_empty() => "without a word".to_owned(),
+        _ if text.trim().is_empty() => "no message".to_owned(),
         _ => excerpt(body),
     };
     let message = match status {
         300..=399 => {
             let to = headers.get("location").and_then(|to| to.to_str().ok()).unwrap_or("elsewhere");
-            format!("{url} answered with a redirect to {to}, which is not followed")
+            format!("{url} redirects to {to}, which is not followed")
         }
-        200..=299 => format!("{url} answered with an error: {said}"),
-        404 => format!("{url} answered {status}: {said}"),
-        _ => format!("the provider answered {status}: {said}"),
+        200..=299 => format!("{url} returned an error: {said}"),
+        404 => format!("{url} returned {status}: {said}"),
+        _ => format!("the provider returned {status}: {said}"),
     };
     let is_overloaded =
         status == 529 || error.is_some_and(|error| error.kind.contains("overloaded"));
@@ -94,7 +94,7 @@ pub(crate) fn classify_stream_error(error: &ApiError) -> Fault {
     let wait = wait_by_text(said).or(error.kind.contains("overloaded").then_some(OVERLOADED_WAIT));
     Fault {
         retry_after: wait,
-        ..Fault::new(kind, format!("the provider reported in its reply: {said}"))
+        ..Fault::new(kind, format!("the provider reported an error in its reply: {said}"))
     }
 }
 
@@ -226,7 +226,7 @@ mod tests {
         let event = "event: error\ndata: {\"error\":{\"message\":\"too long\",\"code\":\"context_length_exceeded\"}}\n\n";
         let fault = fault(400, event);
         assert_eq!(fault.kind, FaultKind::Overflow);
-        assert_eq!(&*fault.message, "the provider answered 400: too long");
+        assert_eq!(&*fault.message, "the provider returned 400: too long");
     }
 
     #[test]
@@ -280,7 +280,7 @@ mod tests {
     fn the_message_has_the_error_text_and_no_key() {
         let body = r#"{"error":{"message":"bad key canary-key\u001b[2J"}}"#;
         let message = fault(401, body).message;
-        assert_eq!(&*message, "the provider answered 401: bad key ***\\u{1b}[2J");
+        assert_eq!(&*message, "the provider returned 401: bad key ***\\u{1b}[2J");
         let moved = fault_with(302, &[("location", "https://login.example.com")], "");
         assert!(moved.message.contains("redirect to https://login.example.com"));
         assert!(fault(404, "").message.contains("https://api.example.com/v1/chat"));

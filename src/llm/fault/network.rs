@@ -21,7 +21,7 @@ pub(crate) fn network_fault(error: &NetError, attempt: u32) -> Fault {
         NetError::InvalidRequest { .. } => (FaultKind::Request, false),
         NetError::Cancelled => (FaultKind::Connect, true),
     };
-    let retry = match error {
+    let advice = match error {
         // An unknown host may be a temporary failure once, and is a wrong address the second time.
         NetError::Dns { is_unknown: true, .. } if attempt > 1 => RetryAdvice::GiveUp,
         NetError::Proxy { .. } => RetryAdvice::GiveUp,
@@ -44,7 +44,7 @@ pub(crate) fn network_fault(error: &NetError, attempt: u32) -> Fault {
         }
         _ => {}
     }
-    Fault { advice: retry, billed, ..Fault::new(kind, message) }
+    Fault { advice, billed, ..Fault::new(kind, message) }
 }
 
 #[cfg(test)]

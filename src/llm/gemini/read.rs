@@ -109,7 +109,7 @@ pub(super) fn read_body(body: &str) -> Result<DecodedReply, Fault> {
         reader.apply_chunks(chunk.get(), &mut deltas)?;
     }
     if reader.finish.is_none() && reader.parts.is_empty() {
-        return Err(Fault::new(FaultKind::NotAnApi, "the answer has no candidate in it"));
+        return Err(Fault::new(FaultKind::NotAnApi, "the response has no candidate"));
     }
     reader.is_done = true;
     Box::new(reader).finish()
@@ -213,13 +213,13 @@ impl ReplyReader for Reader {
     }
 
     fn finish(self: Box<Self>) -> Result<DecodedReply, Fault> {
-        let Self { parts: pieces, finish, usage, model, is_done: done } = *self;
-        let finish = finish.or_else(|| done.then(|| FinishReason::infer(&pieces)));
+        let Self { parts, finish, usage, model, is_done } = *self;
+        let finish = finish.or_else(|| is_done.then(|| FinishReason::infer(&parts)));
         let finish = finish.ok_or_else(truncated_fault)?;
-        let has_calls = pieces.iter().any(|piece| matches!(piece, DecodedPart::Call { .. }));
+        let has_calls = parts.iter().any(|part| matches!(part, DecodedPart::Call { .. }));
         let finish =
             if finish == ReplyFinish::Stop && has_calls { ReplyFinish::ToolCalls } else { finish };
-        Ok(DecodedReply { parts: pieces, finish, usage, model })
+        Ok(DecodedReply { parts, finish, usage, model })
     }
 }
 

@@ -129,10 +129,10 @@ impl ModelTable {
         let mut rows = Vec::new();
         for (word, models) in file.models {
             let provider = Provider::from_name(&word)
-                .ok_or_else(|| format!("[models.{word}]: '{word}' is no provider"))?;
+                .ok_or_else(|| format!("[models.{word}]: unknown provider '{word}'"))?;
             for (id, row) in models {
                 let facts = row.into_info(provider, id.clone());
-                rows.push(facts.ok_or_else(|| format!("the price of '{id}' is no price"))?);
+                rows.push(facts.ok_or_else(|| format!("invalid price of '{id}'"))?);
             }
         }
         Ok(Self { date: file.date.unwrap_or_default(), aliases: file.aliases, rows })

@@ -101,7 +101,7 @@ struct ReportedUsage {
 pub(super) fn read_body(body: &str) -> Result<DecodedReply, Fault> {
     let response: ResponsePayload<'_> = parse_json(body)?;
     if response.output.is_none() {
-        return Err(Fault::new(FaultKind::NotAnApi, "the answer has no response in it"));
+        return Err(Fault::new(FaultKind::NotAnApi, "the response has no output"));
     }
     let mut reader = Reader::default();
     reader.apply_terminal(TerminalEvent::Done, response)?;
@@ -200,7 +200,7 @@ impl StreamedItems {
     fn begin(&mut self, index: TokenCount) {
         match index.0 {
             Some(index) if index == self.next_index() => drop(self.by_index.insert(index, None)),
-            Some(index) => self.inconsistency(format!("item {index} is out of order")),
+            Some(index) => self.report_inconsistency(format!("item {index} is out of order")),
             // The completed item follows.
             None => {}
         }
@@ -210,16 +210,16 @@ impl StreamedItems {
     fn done(&mut self, index: TokenCount, item: Option<&RawValue>) -> Result<(), Fault> {
         let index = index.0.unwrap_or_else(|| self.first_open());
         let Some(item) = item else {
-            self.inconsistency(format!("item {index} is not told"));
+            self.report_inconsistency(format!("item {index} is missing"));
             return Ok(());
         };
         let decoded = item::decode(item)?;
         match self.by_index.get_mut(&index) {
             Some(open @ None) => *open = Some(decoded),
-            Some(Some(_)) => self.inconsistency(format!("item {index} is done twice")),
+            Some(Some(_)) => self.report_inconsistency(format!("item {index} is done twice")),
             None => {
                 if index != self.next_index() {
-                    self.inconsistency(format!("item {index} is out of order"));
+                    self.report_inconsistency(format!("item {index} is out of order"));
                 }
                 self.by_index.insert(index, Some(decoded));
             }
@@ -227,7 +227,7 @@ impl StreamedItems {
         Ok(())
     }
 
-    fn inconsistency(&mut self, what: String) {
+    fn report_inconsistency(&mut self, what: String) {
         self.inconsistency.get_or_insert(what);
     }
 
@@ -297,18 +297,18 @@ impl ReplyReader for Reader {
     fn finish(self: Box<Self>) -> Result<DecodedReply, Fault> {
         let FinishedResponse { finish, usage, model, items } =
             self.finished.ok_or_else(truncated_fault)?;
-        let (mut pieces, mut is_refusal) = (Vec::new(), false);
+        let (mut parts, mut is_refusal) = (Vec::new(), false);
         for item in items {
             is_refusal |= item.is_refusal;
-            pieces.extend(item.parts);
+            parts.extend(item.parts);
         }
-        let has_calls = pieces.iter().any(|piece| matches!(piece, DecodedPart::Call { .. }));
+        let has_calls = parts.iter().any(|part| matches!(part, DecodedPart::Call { .. }));
         let finish = match finish {
             ReplyFinish::Stop if has_calls => ReplyFinish::ToolCalls,
             ReplyFinish::Stop if is_refusal => ReplyFinish::Refused,
             other => other,
         };
-        Ok(DecodedReply { parts: pieces, finish, usage, model })
+        Ok(DecodedReply { parts, finish, usage, model })
     }
 }
 

@@ -1,41 +1,23 @@
-//! What a terminal can do, and what the user wants of it.
+//! The capabilities of a terminal, and the user's choice of colours.
 
-use std::str::FromStr;
+use crate::model::word_enum;
 
-use thiserror::Error;
-
-/// When colours are used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ColorChoice {
-    /// On a terminal that has them, unless the environment says otherwise.
-    #[default]
-    Auto,
-    /// Always, also in a pipe.
-    Always,
-    /// Never.
-    Never,
-}
-
-/// A word that says nothing about colours.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("unknown colour setting '{0}'; there are: auto, always, never")]
-pub struct UnknownColorChoice(String);
-
-impl FromStr for ColorChoice {
-    type Err = UnknownColorChoice;
-
-    fn from_str(word: &str) -> Result<Self, UnknownColorChoice> {
-        match word {
-            "auto" => Ok(Self::Auto),
-            "always" => Ok(Self::Always),
-            "never" => Ok(Self::Never),
-            _ => Err(UnknownColorChoice(word.to_owned())),
-        }
+word_enum! {
+    /// When the log has colors.
+    #[derive(Default)]
+    pub enum ColorChoice {
+        /// On a terminal that has them, unless the environment says otherwise.
+        #[default]
+        Auto = "auto",
+        /// Always, also in a pipe.
+        Always = "always",
+        /// Never.
+        Never = "never",
     }
 }
 
-/// Returns whether to use colours: what the user typed counts first, then `NO_COLOR`, then `CLICOLOR_FORCE`, then
-/// what the terminal can.
+/// Returns whether to use colours: the user's option comes first, then `NO_COLOR`, then `CLICOLOR_FORCE`, then the
+/// capabilities of the terminal.
 pub fn should_use_color(
     color: ColorChoice,
     is_terminal: bool,
@@ -56,7 +38,7 @@ pub fn should_use_color(
     }
 }
 
-/// Returns whether a line can be drawn again and again in its place.
+/// Returns whether a line can be redrawn in place.
 pub fn can_redraw(is_terminal: bool, env: impl Fn(&str) -> Option<String>) -> bool {
     is_terminal && !is_dumb(env)
 }

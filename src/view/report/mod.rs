@@ -1,7 +1,9 @@
-//! The report of a run: a document that is kept, mailed, or put below a pull request.
+//! The report of a run, for a file, an e-mail or a pull request.
 //!
-//! Everything in it that a user, a model or a tool wrote is made inert for its format: it can neither become a table
-//! row, a heading, a link or a mention, nor run.
+//! All text of a user, a model or a tool is escaped for its format: it can neither become a table row, a heading, a
+//! link or a mention, nor run.
+
+use crate::model::word_enum;
 
 mod github;
 mod html;
@@ -11,62 +13,41 @@ mod markdown;
 mod sections;
 
 use std::path::Path;
-use std::str::FromStr;
-
-use thiserror::Error;
 
 use super::result::RunResult;
 use super::run_info::RunInfo;
 
-/// What a report is made of.
+/// The content of a report.
 #[derive(Clone, Copy, Debug)]
 pub struct RunReport<'a> {
-    /// What was known of the run beforehand.
+    /// What was known before the run.
     pub info: &'a RunInfo,
-    /// What it came to.
+    /// The result of the run.
     pub result: &'a RunResult,
 }
 
-/// A format of a report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReportFormat {
-    /// The result document with what was known beforehand.
-    Json,
-    /// Markdown for a file.
-    Markdown,
-    /// Markdown for a comment on GitHub, of a length that it accepts.
-    Github,
-    /// A page that needs nothing else.
-    Html,
+word_enum! {
+    /// The format of a report.
+    pub enum ReportFormat {
+        /// The result document with what was known beforehand.
+        Json = "json",
+        /// Markdown for a file.
+        Markdown = "markdown",
+        /// Markdown for a comment on GitHub, of a length that it accepts.
+        Github = "github",
+        /// A page that needs nothing else.
+        Html = "html",
+    }
 }
 
-/// A format that there is none of.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("unknown report format '{0}'; there are: json, markdown, github, html")]
-pub struct UnknownReportFormat(String);
-
 impl ReportFormat {
-    /// Returns the format that a file's ending asks for, if it does.
+    /// Returns the format for a file extension, if it has one.
     pub fn from_path(path: &Path) -> Option<Self> {
         match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
             "json" => Some(Self::Json),
             "md" | "markdown" => Some(Self::Markdown),
             "html" | "htm" => Some(Self::Html),
             _ => None,
-        }
-    }
-}
-
-impl FromStr for ReportFormat {
-    type Err = UnknownReportFormat;
-
-    fn from_str(word: &str) -> Result<Self, UnknownReportFormat> {
-        match word {
-            "json" => Ok(Self::Json),
-            "markdown" => Ok(Self::Markdown),
-            "github" => Ok(Self::Github),
-            "html" => Ok(Self::Html),
-            _ => Err(UnknownReportFormat(word.to_owned())),
         }
     }
 }

@@ -15,8 +15,8 @@ use super::recording::{
     SharedRecording,
 };
 use crate::app::{
-    AppError, EffectMode, Environment, FinishedRun, ProcessEnv, ResolvedModel, RunIo, RunRequest,
-    RunSetup, SessionTarget, SubagentClock, open_store,
+    AppError, Environment, ExecutionMode, FinishedRun, ProcessEnv, ResolvedModel, RunIo,
+    RunRequest, RunSetup, SessionTarget, SubagentClock, open_store,
 };
 use crate::config::{ConfigSources, load};
 use crate::journal::SessionId;
@@ -133,7 +133,7 @@ fn build_setup(
     let model = ResolvedModel::scripted("scripted/scenario", scenario.script.clone());
     let mut setup = RunSetup::new(config, world, &scenario.agent, model)?;
     if scenario.dry_run {
-        setup.effect_mode = EffectMode::DryRun;
+        setup.execution = ExecutionMode::DryRun;
     }
     match scenario.schema.clone() {
         None => Ok(setup),
@@ -176,7 +176,7 @@ fn run_scenario(
     let reporter = Reporter::new(vec![Box::new(script)]);
     let io = RunIo { reporter: reporter.clone(), confirm, sandbox: None };
     let recording = notes.clone();
-    let environment = Environment::Simulated {
+    let environment = Environment::Custom {
         executor,
         subagent_clock,
         ports: Box::new(move |ports| Ports {

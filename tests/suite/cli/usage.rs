@@ -22,7 +22,7 @@ fn an_unknown_agent_is_refused_whatever_else_is_configured() {
     for args in ways {
         let ran = world.run_script(DONE, args);
         assert_eq!(ran.code, 3, "{args:?} {}", ran.err);
-        assert!(ran.err.contains("no agent `nemo`") && ran.err.contains(known), "{}", ran.err);
+        assert!(ran.err.contains("unknown agent `nemo`") && ran.err.contains(known), "{}", ran.err);
         assert!(!ran.err.contains("did you mean"), "{}", ran.err);
     }
     let ran = world.run_script(DONE, &["-a", "biuld", "--mode", "yolo"]);

@@ -34,7 +34,7 @@ fn a_hook_of_an_untrusted_folder_does_not_run() {
     let ran = world.run_script(WRITES, &["--mode", "yolo"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(!world.path("hooked").exists());
-    assert!(ran.err.contains("`hooks.session_start` is left out"), "{}", ran.err);
+    assert!(ran.err.contains("`hooks.session_start` is ignored"), "{}", ran.err);
 }
 
 /// Fault H12.

@@ -140,7 +140,11 @@ fn a_panicking_hook_that_must_agree_blocks_the_call() {
     let hooks = Hooks::new().with(place, |_: &HookInput, _: &EffectContext| panic!("broken"));
     let ended = run(&[WRITE, ScriptedReply::Text("done")], hooks);
     assert_eq!(ended.file("a.txt"), None);
-    assert!(ended.results()[0].1.contains("it broke down: broken"), "{:?}", ended.results());
+    assert!(
+        ended.results()[0].1.contains("it failed unexpectedly: broken"),
+        "{:?}",
+        ended.results()
+    );
 }
 
 #[test]

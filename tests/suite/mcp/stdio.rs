@@ -81,7 +81,7 @@ fn a_server_that_cannot_be_had_costs_its_tools_and_nothing_else() {
     let expected = [
         "the tools of the MCP server `missing` are missing: it could not be started: program '/no/such/server' was \
          not found",
-        "the tools of the MCP server `exits` are missing: it died (exit code 3); the last that it said: no \
+        "the tools of the MCP server `exits` are missing: it died (exit code 3); its last output: no \
          configuration found",
     ];
     assert_eq!(started.problems(), expected);
@@ -113,7 +113,7 @@ fn servers_that_never_answer_are_waited_for_together() {
 fn a_server_that_dies_in_a_call_is_started_again_for_the_next_one() {
     let world = McpFixture::new();
     let started = world.start_one("legacy");
-    let expected = "MCP server 's': it died (exit code 9); the last that it said: out of cheese, secret ***. The call \
+    let expected = "MCP server 's': it died (exit code 9); its last output: out of cheese, secret ***. The call \
                     may have had an effect or not.";
     assert_eq!(started.err("crash", ""), expected);
     assert_eq!(started.ok("echo", "again"), "again");
@@ -185,7 +185,10 @@ fn noise_is_passed_over_until_there_is_too_much_of_it() {
     let started = world.start_one("modern");
     assert_eq!(started.ok("noise", "50"), "done");
     let said = started.err("noise", "51");
-    assert!(said.contains("wrote 51 lines in a row that are no messages, and was ended"), "{said}");
+    assert!(
+        said.contains("wrote 51 consecutive lines that are not messages, and was ended"),
+        "{said}"
+    );
     // A full pipe on the other side would stop it.
     assert_eq!(started.ok("loud", ""), "done");
 }
@@ -315,7 +318,7 @@ fn a_call_that_is_put_off_is_made_again_but_not_for_ever() {
     let world = McpFixture::new();
     let started = world.start_one("modern");
     assert_eq!(started.ok("later", ""), "now");
-    assert!(started.err("never", "").contains("puts it off again and again"));
+    assert!(started.err("never", "").contains("deferred it repeatedly"));
     assert_eq!(started.ok("echo", "hello"), "hello");
 }
 

@@ -149,6 +149,6 @@ fn a_list_that_leads_in_a_circle_ends() {
     let world = McpFixture::new();
     let started = world.start([world.test_server("s", "modern,circle")]);
     assert_eq!(started.names(), ["mcp_s_first", "mcp_s_second"]);
-    let expected = "of the MCP server `s`, the list of tools leads back to where it was";
+    let expected = "of the MCP server `s`, the list of tools repeats a page";
     assert_eq!(started.problems(), [expected]);
 }

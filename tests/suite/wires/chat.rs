@@ -156,7 +156,7 @@ fn an_empty_response_is_retryable() {
         ScriptedReply::open_stream().end(),
     ] {
         let fault = call(reply).fault();
-        assert_eq!((fault.kind, &*fault.message), (FaultKind::Truncated, "the answer is empty"));
+        assert_eq!((fault.kind, &*fault.message), (FaultKind::Truncated, "the response is empty"));
     }
     let fault =
         call(ScriptedReply::raw("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n").close()).fault();

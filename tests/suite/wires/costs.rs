@@ -148,7 +148,7 @@ fn a_misspelled_model_gets_a_suggestion() {
     assert!(!told("openai/gpt-9-mini").contains("did you mean"));
     let nobody = told("opnai/gpt-5");
     assert!(
-        nobody.contains("'opnai' in 'opnai/gpt-5' is no provider, did you mean `openai`?"),
+        nobody.contains("unknown provider 'opnai' in 'opnai/gpt-5', did you mean `openai`?"),
         "{nobody}"
     );
 }

@@ -302,7 +302,7 @@ fn permanent_faults_are_not_retried() {
         (400, no_result, "without `tool_result` blocks"),
         (402, "", "402"),
         (429, no_quota, "exceeded your current quota"),
-        (404, no_model, "/v1/chat/completions answered 404: The model `gpt-9` does not exist"),
+        (404, no_model, "/v1/chat/completions returned 404: The model `gpt-9` does not exist"),
         (418, "", "418"),
         (422, r#"{"detail":[{"msg":"field required"}]}"#, "field required"),
     ] {

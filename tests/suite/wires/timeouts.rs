@@ -49,7 +49,7 @@ fn a_short_idle_timeout_holds_with_a_long_head_timeout() {
     ] {
         let (outcome, took) = called(reply, |settings| settings.idle_timeout = SHORT);
         let message = outcome.unwrap_err();
-        assert!(message.contains("silence within the answer took more than 0.3 s"), "{message}");
+        assert!(message.contains("silence within the response took more than 0.3 s"), "{message}");
         assert!(took >= SHORT && took < LATE, "{took:?}");
     }
 }
@@ -66,7 +66,7 @@ fn the_idle_timeout_does_not_apply_to_the_head() {
 fn the_head_timeout_does_not_apply_to_silence() {
     let (outcome, took) = called(ScriptedReply::silence(), |settings| settings.timeout = SHORT);
     let message = outcome.unwrap_err();
-    assert!(message.contains("waiting for the answer took more than 0.3 s"), "{message}");
+    assert!(message.contains("waiting for the response took more than 0.3 s"), "{message}");
     assert!(took >= SHORT && took < LATE, "{took:?}");
     let slow = ScriptedReply::open_stream()
         .wait(3 * SHORT)
@@ -84,7 +84,7 @@ fn the_head_timeout_applies_to_the_whole_head() {
         reply.wait(Duration::from_millis(100)).bytes("x")
     });
     let (outcome, took) = called(drip, |settings| settings.timeout = 2 * SHORT);
-    assert!(outcome.unwrap_err().contains("waiting for the answer"));
+    assert!(outcome.unwrap_err().contains("waiting for the response"));
     assert!(took >= 2 * SHORT && took < LATE, "{took:?}");
 }
 

@@ -192,7 +192,7 @@ fn a_silent_server_times_out() {
         (FaultKind::Timeout, FaultClass::Transient, true)
     );
     assert!(
-        fault.message.contains("waiting for the answer took more than 0.4 s"),
+        fault.message.contains("waiting for the response took more than 0.4 s"),
         "{}",
         fault.message
     );
@@ -203,7 +203,7 @@ fn a_silent_server_times_out() {
 fn the_idle_timeout_is_reset_by_pings() {
     let fault = fault(ScriptedReply::open_stream().chunk(": hello\n\n").hang());
     assert_eq!(fault.kind, FaultKind::Timeout);
-    assert!(fault.message.contains("silence within the answer"), "{}", fault.message);
+    assert!(fault.message.contains("silence within the response"), "{}", fault.message);
     let pause = Duration::from_millis(150);
     let pings =
         (0..5).fold(ScriptedReply::open_stream(), |reply, _| reply.chunk(": ping\n\n").wait(pause));
