@@ -11,7 +11,7 @@ const DONE: &str = "[[turn]]\ntext = 'Done.'\n";
 /// A hook that can be seen to have run.
 const HOOK: &str = "[[hooks.stop]]\nname = 'h'\ncommand = 'touch ran'\n";
 
-/// A folder that was trusted, and what has come by a pull since.
+/// A trusted folder with changes by a later pull.
 fn pulled() -> CliFixture {
     let world = CliFixture::new();
     world.write(".architect/config.toml", "[limits]\nmax_steps = 60\n");
@@ -38,7 +38,7 @@ fn a_changed_file_ends_a_run_until_it_is_trusted_again() {
         assert!(ran.err.contains(expected), "{expected}: {}", ran.err);
     }
     assert!(!world.path("ran").exists());
-    // What runs nothing shows it, and goes on.
+    // Commands that run nothing report the change, and continue.
     assert_eq!(world.run(&["sessions", "list"]).code, 0);
     let ran = world.run(&["config", "check"]);
     assert!(ran.code == 0 && ran.err.contains("has changed since"), "{}", ran.err);

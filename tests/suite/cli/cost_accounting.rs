@@ -126,7 +126,7 @@ fn an_evaluation_is_counted_once_by_everyone() {
     assert_eq!(world.run(&["sessions", "--json"]).json().as_array().unwrap().len(), 2);
 }
 
-/// All there is at once: a sub-agent, a compaction, evaluations with closing calls of their own, and a closing call.
+/// Everything at once: a sub-agent, a compaction, evaluations with closing calls of their own, and a closing call.
 #[test]
 fn everything_together_is_counted_once_by_everyone() {
     let world = CliFixture::new();
@@ -177,7 +177,7 @@ fn everything_together_is_counted_once_by_everyone() {
     assert_eq!(trace["tokens"], shown["tokens"]);
 }
 
-/// What a session has used before, it has used when it goes on.
+/// A resumed session includes its earlier usage.
 #[test]
 fn a_session_that_goes_on_is_counted_from_its_beginning() {
     let world = CliFixture::new();

@@ -35,7 +35,7 @@ fn after_the_last_step_the_model_summarizes_without_tools() {
     assert!(text.starts_with("[SYSTEM] "), "{text}");
 }
 
-/// Zero is a limit, and no limit is overshot.
+/// Zero is a limit, and no limit is exceeded.
 #[test]
 fn no_step_is_made_when_none_is_allowed() {
     let (world, server) = (CliFixture::new(), Server::new([chat::text("Nothing was done.")]));
@@ -112,7 +112,7 @@ fn a_budget_needs_a_price() {
     assert!(ran.err.contains("hint: ") && server.requests().is_empty(), "{}", ran.err);
 }
 
-/// The time limit of a run bounds what comes after it as well, but for a moment.
+/// The time limit of a run bounds the work after it too.
 const MOMENT: Duration = Duration::from_millis(2_500);
 
 #[test]

@@ -4,7 +4,7 @@ use crate::kit::chat;
 use crate::kit::cli::CliFixture;
 use crate::kit::server::Server;
 
-/// The model chooses what a file is called, and hooks are not confined.
+/// The model chooses file names, and hooks are not confined.
 #[test]
 fn a_file_name_is_no_part_of_a_hooks_command() {
     let world = CliFixture::new();

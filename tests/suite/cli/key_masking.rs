@@ -30,7 +30,7 @@ fn files_with(text: &str, folder: &Path) -> Vec<String> {
     found
 }
 
-/// Returns an answer that says back what it was sent, as a debugging proxy does.
+/// Returns a reply that echoes its request, as a debugging proxy does.
 fn echo() -> ScriptedReply {
     let body =
         [chat::delta(&serde_json::json!({"content": "Done."})), chat::finish("stop")].concat();
@@ -45,7 +45,7 @@ fn echo() -> ScriptedReply {
     )
 }
 
-/// The libraries would write down every byte of a connection, in hexadecimal too.
+/// The libraries would log every byte of a connection, in hexadecimal too.
 #[test]
 fn no_level_of_the_log_shows_the_key() {
     for level in ["debug", "trace"] {

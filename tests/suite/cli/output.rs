@@ -1,4 +1,4 @@
-//! What is printed, and where.
+//! Standard output, standard error, and output files.
 
 use std::io::Write;
 use std::process::Stdio;

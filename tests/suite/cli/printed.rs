@@ -59,7 +59,7 @@ fn no_text_of_a_stored_session_is_a_command_to_a_ci_system() {
         assert_inert(&ran.out, &format!("{args:?}"));
         assert_inert(&ran.err, &format!("{args:?}"));
     }
-    // An export says the same after all.
+    // An export is unchanged.
     let other = CliFixture::new();
     other.write("session.jsonl", &in_ci(&world, &["sessions", "export", "last"]).out);
     assert_eq!(other.run(&["sessions", "import", "session.jsonl"]).code, 0);

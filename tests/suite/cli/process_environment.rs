@@ -1,4 +1,4 @@
-//! What surrounds the process: closed files, signals that mean nothing to it, foreign children, and being stopped.
+//! The environment of the process: closed files, unused signals, inherited children, and being stopped.
 
 use std::process::{Child, Command, Stdio};
 use std::thread;

@@ -1,4 +1,4 @@
-//! Going on: which session is meant, where it is found, and what its limits are then.
+//! Resuming: which session, where it is found, and its limits.
 
 use std::fs;
 
@@ -29,7 +29,7 @@ fn another_message_begins_new_limits_of_steps() {
     let ran = world.run(&["resume", "last", "Go on.", "--json"]);
     assert_eq!(ran.outcome(), outcome(2, "max_steps", "partial"), "{}", ran.err);
     assert_eq!((ran.json()["steps"].as_u64(), world.path("3").exists()), (Some(4), true));
-    // The command that was printed goes on, too: what is over is not closed a second time at once.
+    // The printed command continues too: the run isn't closed a second time at once.
     let printed: Vec<&str> = command.split(' ').skip(1).chain(["--json"]).collect();
     let ran = world.run(&printed);
     assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);

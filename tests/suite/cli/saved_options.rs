@@ -1,4 +1,4 @@
-//! What a session remembers of the options that it was begun with: going on never loosens by itself.
+//! The stored options of a session: resuming never loosens them.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Sessions: stored, listed, gone on with.
+//! Sessions: stored, listed, resumed.
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;

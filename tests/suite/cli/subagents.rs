@@ -89,7 +89,7 @@ fn an_unknown_agent_is_answered_with_the_nearest_one() {
     assert!(messages_to_model(&server, 1).contains("review"), "{}", messages_to_model(&server, 1));
 }
 
-/// What a sub-agent uses is used of the limits of the run, and it gets half of what is left at the most.
+/// A sub-agent counts against the limits of the run, and gets at most half of what is left.
 #[test]
 fn a_sub_agent_spends_what_its_dispatcher_has_left() {
     let world = CliFixture::new();
@@ -139,7 +139,7 @@ fn sub_agents_that_only_read_work_side_by_side() {
     assert_eq!(kinds.iter().filter(|kind| *kind == "subagent_call").count(), 2);
 }
 
-/// The limits on what is changed hold for all who work on a task together.
+/// The limits on changes are shared by all agents of a task.
 #[test]
 fn a_sub_agent_counts_against_the_same_guardrails() {
     let world = CliFixture::new();
@@ -223,7 +223,7 @@ fn a_sub_agent_cut_off_by_a_crash_is_reported_with_its_session() {
         "{}",
         messages_to_model(&server, 2)
     );
-    // The last session is the user's own, not the one that was written to last.
+    // The last session is the user's own, not the sub-agent's.
     assert_eq!(world.run(&["sessions", "show", "last", "--json"]).json()["session_id"], parent);
 }
 

@@ -1,4 +1,4 @@
-//! Spans leave for a collector, and nothing depends on it.
+//! Spans are exported to a collector, and no run depends on it.
 
 use crate::kit::chat;
 use crate::kit::cli::{CliFixture, wait_for_exit};

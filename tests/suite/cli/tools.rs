@@ -98,7 +98,7 @@ fn a_command_has_no_key_in_its_environment() {
     assert!(!world.read("env.txt").contains("canary"));
 }
 
-/// Fault X1: what the user's own programs run or obey is not written in any mode, unless nothing is confined.
+/// Fault X1: files that the user's own programs run or obey are not written in any mode, unless nothing is confined.
 #[test]
 fn no_tool_writes_the_hooks_or_the_settings_of_a_project() {
     let world = CliFixture::new();

@@ -209,7 +209,7 @@ fn denied_calls_are_reported_and_fail_the_run_on_request() {
     }
     let sessions = world.run(&["sessions", "--json"]).json();
     assert_eq!(sessions[0]["status"], "partial");
-    // Another task is another matter.
+    // Another task has no such limit.
     let ran = world.run(&["resume", "last", "Say it again.", "--json"]);
     assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.out);
     let ran = world.run_script(script, &["--fail-on-denied", "--json", "--mode", "yolo"]);

@@ -1,4 +1,4 @@
-//! Runs made of runs: a plan before the work, an evaluation behind it.
+//! Runs made of runs: a plan first, an evaluation after.
 
 use serde_json::json;
 
@@ -104,7 +104,7 @@ fn a_full_evaluation_sends_the_work_back_into_the_same_session() {
     assert_eq!(world.run(&["sessions", "--json"]).json().as_array().unwrap().len(), 1);
 }
 
-/// What the first run has spent, the second one does not have.
+/// The second run has what the first one left of the limits.
 #[test]
 fn the_runs_share_their_limits() {
     let world = CliFixture::new();

@@ -245,7 +245,7 @@ fn the_model_is_told_once_of_files_that_others_have_changed() {
     let fold = world.drive(journal, fold, outcomes, at);
     let (origin, text) = messages_to_model(&fold)[1];
     assert_eq!(origin, MessageOrigin::System);
-    assert!(text.contains("no longer as this session wrote them: a.txt."), "{text}");
+    assert!(text.contains("have changed since this session wrote them: a.txt."), "{text}");
     let fold = world.resume(session, Some("go on"));
     assert_eq!(
         messages_to_model(&fold)

@@ -14,10 +14,10 @@ use super::session_life::{Counter, InjectedFault};
 /// A panic that is not printed, for a process that dies.
 pub(super) struct Crash;
 
-/// What work that breaks down leaves.
+/// The payload of the panic of a task.
 pub(super) struct TaskPanic;
 
-/// Breaks down, without a word.
+/// Panics without a message.
 pub(super) fn panic_quietly() -> ! {
     resume_unwind(Box::new(TaskPanic))
 }
@@ -29,7 +29,7 @@ pub(super) struct SimulatedExecutor {
     pub(super) inline: InlineExecutor,
     pub(super) chance: Rng,
     pub(super) trouble: InjectedFault,
-    /// Pieces of work that were started.
+    /// The number of tasks that were started.
     pub(super) works: Counter,
     /// How often the driver may still wait.
     pub(super) waits: u32,
@@ -40,7 +40,7 @@ impl SimulatedExecutor {
         Self { inline: InlineExecutor::resume(from), chance, trouble, works, waits: 20_000 }
     }
 
-    /// Returns whether signals and crashes come by chance.
+    /// Returns whether signals and crashes are random.
     fn is_wild(&self) -> bool {
         self.trouble == InjectedFault::Chance
     }

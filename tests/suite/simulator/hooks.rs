@@ -1,4 +1,4 @@
-//! Hooks that agree, change what they see, say no, fail, take their time, and break down.
+//! Simulated hooks that agree, change their input, deny, fail, are slow, and panic.
 
 use architect::hooks::{
     Hook, HookChanges, HookError, HookFailurePolicy, HookInput, HookMatcher, HookOutput, Hooks,

@@ -22,7 +22,7 @@ pub(super) enum StoredRecord {
 #[derive(Default)]
 pub(super) struct SimulatedDisk {
     pub(super) records: Vec<(RunTime, StoredRecord)>,
-    /// How many of them would survive a crash.
+    /// The number of records that would survive a crash.
     pub(super) durable: usize,
     /// How often the journal was used.
     pub(super) uses: u64,
@@ -62,7 +62,7 @@ impl SharedDisk {
 }
 
 impl SimulatedJournal {
-    /// Counts a use, and does what is to happen at it.
+    /// Counts a use, and injects the fault that is due.
     fn used(&self) -> Result<MutexGuard<'_, SimulatedDisk>, StoreError> {
         let mut disk = self.disk.lock();
         let nth = disk.uses;

@@ -1,7 +1,7 @@
-//! The session that is killed, and what has to hold of it afterwards.
+//! A session that is killed, and the assertions on what it leaves.
 //!
-//! A file is read, one is written, a command runs, both kinds of change are made in one step, and that is it. The model
-//! says what comes next by how often it has spoken already, so it goes on in the same way whichever process asks it.
+//! A file is read, one is written, a command runs, and both kinds of change are made in one step. The model's reply depends
+//! on the number of its replies alone, so that it is the same in every process.
 
 use std::collections::HashMap;
 use std::fs;
@@ -27,7 +27,7 @@ pub(super) struct CrashScenario {
     gate: ReplyGate,
 }
 
-/// Lets the model speak when the test says so.
+/// Holds the model's replies until the test releases them.
 #[derive(Clone)]
 struct ReplyGate(Arc<(Mutex<usize>, Condvar)>);
 
@@ -75,7 +75,7 @@ fn turn(request: &ReceivedRequest) -> usize {
 }
 
 impl CrashScenario {
-    /// Returns the story before it begins; the model gives the first replies, and then waits for [`go_on`](Self::go_on).
+    /// Returns the scenario; the model sends the first replies, and then waits for [`go_on`](Self::go_on).
     pub(super) fn with_replies(open: usize) -> Self {
         let (world, gate) = (CliFixture::new(), ReplyGate::new(open));
         world.write("note", "n\n");
@@ -93,7 +93,7 @@ impl CrashScenario {
         Self::with_replies(TURNS)
     }
 
-    /// Lets the model give its replies up to this one.
+    /// Releases the model's replies up to this one.
     pub(super) fn allow_replies(&self, until: usize) {
         self.gate.open(until);
     }
@@ -111,7 +111,7 @@ impl CrashScenario {
         command
     }
 
-    /// Returns going on with the run as a command.
+    /// Returns the command that resumes the run.
     pub(super) fn resume_command(&self, format: &str) -> Command {
         let mut command = self.fixture.command(&["resume", "last", "--output-format", format]);
         command.env("OPENAI_API_KEY", "k").env("TMPDIR", self.fixture.temp());
@@ -127,7 +127,7 @@ impl CrashScenario {
             .unwrap()
     }
 
-    /// Returns the one session; none when the run ended before there was one.
+    /// Returns the one session; `None` if the run ended before it was created.
     pub(super) fn session(&self) -> Option<SessionId> {
         let listed = self.store().list().unwrap();
         assert!(listed.len() <= 1);
@@ -138,7 +138,7 @@ impl CrashScenario {
         self.fixture.home().join(format!(".local/state/architect/sessions/{session}.jsonl"))
     }
 
-    /// Returns the records, by their names, and the ways from state to state that they led.
+    /// Returns the names of the records, and the transitions between states.
     fn records(&self, session: SessionId) -> (Vec<&'static str>, Vec<Value>) {
         let (mut records, mut moves) = (Vec::new(), Vec::new());
         let replayed = self.store().replay(session, |past, stored, replayed| {
@@ -189,7 +189,7 @@ impl CrashScenario {
             return;
         };
         let (records, moves) = self.records(session);
-        // That nothing can be written down any more can't be written down.
+        // A failure of the journal can't be stored in it.
         let changes = reported
             .iter()
             .filter(|event| event["type"] == "state_change" && event["event"] != "STORE_FAILED");
@@ -241,7 +241,7 @@ impl CrashScenario {
         assert!(self.files().iter().all(known), "{case}: {:?}", self.files());
     }
 
-    /// All was done that the model wanted; of the command alone, it may not be known.
+    /// Asserts that every call succeeded; only the command's effect may be unknown.
     pub(super) fn assert_complete(&self, case: &str) {
         self.assert_files_match_results(case);
         let reported = self.tool_statuses(self.session().unwrap());
@@ -252,7 +252,7 @@ impl CrashScenario {
         assert_eq!(reported.len(), 5, "{case}: {reported:?}");
     }
 
-    /// Goes on with the session, and looks at everything that it leaves. Returns whether there was one.
+    /// Resumes the session, and checks everything that it leaves. Returns whether there was one.
     pub(super) fn resume_and_check(&self, case: &str) -> bool {
         assert!(self.command_runs() <= 1, "{case}: the command ran twice");
         let Some(session) = self.session() else {
@@ -270,14 +270,14 @@ impl CrashScenario {
             "{case}: a record is gone"
         );
         self.assert_files_match_results(case);
-        // It is over, so there is nothing to go on with.
+        // It has ended, so there is nothing to resume.
         let again = self.resume();
         assert_eq!((again.code, again.json()["output"].as_str()), (0, Some("Done.")), "{case}");
         assert!(fs::read(self.journal(session)).unwrap() == after, "{case}: it changed again");
         true
     }
 
-    /// What was started for a run ends with it, and leaves nothing.
+    /// Asserts that no process or temporary file of the run is left.
     pub(super) fn assert_cleaned_up(&self, case: &str) {
         wait_until(&format!("{case}: the temporary files are gone"), || {
             fs::read_dir(self.fixture.temp()).unwrap().count() == 0
@@ -285,14 +285,14 @@ impl CrashScenario {
     }
 }
 
-/// What is known of a call by its result.
+/// The effect of a call, as far as its result shows.
 #[derive(Clone, Copy)]
 enum CallEffect {
-    /// It did what it was to do.
+    /// It had its effect.
     Complete,
-    /// It did nothing.
+    /// It had none.
     None,
-    /// One of both.
+    /// It is unknown.
     Unknown,
 }
 
