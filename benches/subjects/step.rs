@@ -45,22 +45,22 @@ impl TurnEvents {
 
     /// Takes four steps. The state is handed from one to the next, as the driver does it.
     pub(crate) fn advance(&self, (state, id): WaitingState) -> WaitingState {
-        let facts = RequestSize {
+        let size = RequestSize {
             estimate: Tokens(1_000),
             upper_bound: Tokens(1_200),
             exchanges: 3,
             ..RequestSize::default()
         };
-        let next = step(state, Event::Prepared { id, size: facts, messages: [].into() });
+        let next = step(state, Event::Prepared { id, size, messages: [].into() });
         let (id, reply, access) = (asked(&next), self.reply.clone(), self.access.clone());
         let next = step(next.state, Event::Replied { id, reply, access });
         let id = asked(&next);
-        let verdict = Authorization::Approved {
+        let authorization = Authorization::Approved {
             timeout: TimeSpan::from_secs(60),
             intent: CallIntent::ReadOnly,
             reason: "".into(),
         };
-        let next = step(next.state, Event::Authorized { id, authorization: verdict });
+        let next = step(next.state, Event::Authorized { id, authorization });
         let (id, result) = (asked(&next), self.result.clone());
         let next = step(next.state, Event::ToolCompleted { id, result });
         let id = asked(&next);

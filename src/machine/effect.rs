@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::budget_share::BudgetShare;
-use super::stop_reason::CloseReason;
+use super::event::EventKind;
+use crate::machine::budget::budget_share::BudgetShare;
+use crate::machine::stop_reason::CloseReason;
 use crate::model::{ConversationItem, EffectId, FaultKind, MicroUsd, TimeSpan, Tokens, ToolCall};
 
 /// Something to be done. Its completion comes back as an event with the same id.
@@ -62,6 +63,39 @@ pub enum Effect {
     },
     /// The run is over. Nothing comes after it.
     End,
+}
+
+/// The kinds of effects that are pending until an event completes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum EffectKind {
+    /// [`Effect::Prepare`]
+    Prepare,
+    /// [`Effect::CallModel`]
+    CallModel,
+    /// [`Effect::Authorize`]
+    Authorize,
+    /// [`Effect::RunTool`]
+    RunTool,
+    /// [`Effect::RunTool`] with a budget of its own.
+    RunSubagent,
+    /// [`Effect::CheckAnswer`]
+    CheckAnswer,
+}
+
+impl EffectKind {
+    /// Returns whether an effect of this kind can cause events of that kind.
+    pub(crate) fn can_cause(self, event: EventKind) -> bool {
+        match self {
+            Self::Prepare => event == EventKind::Prepared,
+            Self::CallModel => matches!(event, EventKind::Replied | EventKind::CallFailed),
+            Self::Authorize => event == EventKind::Authorized,
+            Self::RunTool => event == EventKind::ToolCompleted,
+            Self::RunSubagent => {
+                matches!(event, EventKind::ToolCompleted | EventKind::UsageReported)
+            }
+            Self::CheckAnswer => event == EventKind::Checked,
+        }
+    }
 }
 
 /// What a model call is for.

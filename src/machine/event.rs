@@ -125,7 +125,7 @@ fn is_zero(tokens: &Tokens) -> bool {
 
 impl RequestSize {
     /// Returns what a request without an answer probably used, of whose answer so much had come.
-    pub(super) fn estimate_usage(&self, output: Tokens) -> Usage {
+    pub(crate) fn estimate_usage(&self, output: Tokens) -> Usage {
         let input = self.estimate.min(self.upper_bound);
         Usage { input, output, is_estimated: true, ..Usage::default() }
     }

@@ -5,16 +5,17 @@
 
 use std::borrow::Cow;
 
-use super::closing;
-use super::context_usage;
-use super::conversation::{Conversation, ConversationEntry};
-use super::deadline::Deadline;
-use super::effect::{CallPurpose, Effect, MachineNote};
-use super::event::{Event, EventKind, RequestSize};
-use super::instructions;
-use super::resume::{self, Resumption};
-use super::state::{self, State, StateKind};
-use super::step::Step;
+use crate::machine::context::context_usage;
+use crate::machine::context::conversation::{Conversation, ConversationEntry};
+use crate::machine::context::instructions;
+use crate::machine::deadline::Deadline;
+use crate::machine::effect::{CallPurpose, Effect, MachineNote};
+use crate::machine::event::{Event, EventKind, RequestSize};
+use crate::machine::output::Step;
+use crate::machine::resume::{self, Resumption};
+use crate::machine::state::{State, StateKind};
+use crate::machine::states::closing;
+use crate::machine::step;
 use crate::model::{ConversationItem, RunRules, RunTime, Tokens, UserMessage};
 
 /// The state and the conversation that the events so far fold to.
@@ -69,7 +70,7 @@ impl Machine {
         mut conversation: Conversation,
         task: ConversationItem,
     ) -> (Self, MachineOutput) {
-        let Step { state, changes, effects, notes } = state::start(rules, task);
+        let Step { state, changes, effects, notes } = step::start(rules, task);
         for change in changes {
             conversation.apply(change);
         }
@@ -88,45 +89,45 @@ impl Machine {
 
     /// Takes an event in that happened at this time: first the deadlines that have passed by then, then the event.
     pub fn handle(self, at: RunTime, event: Event) -> (Self, MachineOutput) {
-        let mut fold = self;
-        let mut outcomes = MachineOutput::default();
-        while fold.state.run().now < at || fold.deadline().is_some_and(|due| due.at <= at) {
-            if matches!(fold.state, State::Done(_)) {
+        let mut machine = self;
+        let mut output = MachineOutput::default();
+        while machine.state.run().now < at || machine.deadline().is_some_and(|due| due.at <= at) {
+            if matches!(machine.state, State::Done(_)) {
                 break;
             }
-            fold = fold.step(Event::Tick { now: at }, &mut outcomes);
+            machine = machine.step(Event::Tick { now: at }, &mut output);
         }
         if !matches!(event, Event::Tick { .. }) {
-            fold = fold.step(event, &mut outcomes);
+            machine = machine.step(event, &mut output);
         }
-        (fold, outcomes)
+        (machine, output)
     }
 
     /// Returns when the fold wants to be told the time although nothing happened.
     pub fn deadline(&self) -> Option<Deadline> {
-        state::deadline(&self.state)
+        step::deadline(&self.state)
     }
 
     /// Returns what the next model call would be like, with these messages before it and a system prompt of this many
     /// bytes.
     pub fn request_size(&self, messages: &[UserMessage], system: u64) -> RequestSize {
-        let facts = self.conversation.request_size();
+        let size = self.conversation.request_size();
         let more: u64 =
             messages.iter().map(|message| message.text.len() as u64 + MESSAGE_FRAME_BYTES).sum();
-        let facts = RequestSize {
-            estimate: facts.estimate + self.conversation.context_usage().estimate_tokens(more),
-            upper_bound: facts.upper_bound + Tokens(more),
-            ..facts
+        let size = RequestSize {
+            estimate: size.estimate + self.conversation.context_usage().estimate_tokens(more),
+            upper_bound: size.upper_bound + Tokens(more),
+            ..size
         };
         match &self.state {
             State::Closing(state) => {
-                closing::with_shortened_size(&state.run, &self.conversation, system, facts)
+                closing::with_shortened_size(&state.run, &self.conversation, system, size)
             }
             State::Preparing(_)
             | State::Compacting(_)
             | State::Calling(_)
             | State::Executing(_)
-            | State::Done(_) => facts,
+            | State::Done(_) => size,
         }
     }
 
@@ -184,7 +185,7 @@ impl Machine {
         instructions::summarize_history(&records)
     }
 
-    fn step(self, event: Event, outcomes: &mut MachineOutput) -> Self {
+    fn step(self, event: Event, output: &mut MachineOutput) -> Self {
         let Self { state, mut conversation } = self;
         let (from, kind) = (state.kind(), event.kind());
         if let Event::Replied { reply, .. } = &event
@@ -193,15 +194,15 @@ impl Machine {
         {
             conversation.calibrate(&reply.usage);
         }
-        let Step { state, changes, effects, notes } = state::step(state, event);
+        let Step { state, changes, effects, notes } = step(state, event);
         for change in changes {
             conversation.apply(change);
         }
-        outcomes.effects.extend(effects);
-        outcomes.notes.extend(notes);
+        output.effects.extend(effects);
+        output.notes.extend(notes);
         let to = state.kind();
         if from != to {
-            outcomes.transitions.push(Transition { from, event: kind, to });
+            output.transitions.push(Transition { from, event: kind, to });
         }
         Self { state, conversation }
     }
@@ -239,15 +240,15 @@ mod tests {
     /// Lives until the model is asked.
     fn asked(rules: RunRules, context: u64) -> Machine {
         let task = ConversationItem::user(MessageOrigin::Task, "task");
-        let (fold, _) = Machine::start(rules, history(), task);
-        let facts = RequestSize {
+        let (machine, _) = Machine::start(rules, history(), task);
+        let size = RequestSize {
             estimate: Tokens(context),
             upper_bound: Tokens(context),
             exchanges: 3,
             ..RequestSize::default()
         };
-        let event = Event::Prepared { id: EffectId(1), size: facts, messages: [].into() };
-        fold.handle(RunTime(5), event).0
+        let event = Event::Prepared { id: EffectId(1), size, messages: [].into() };
+        machine.handle(RunTime(5), event).0
     }
 
     /// Lives until the model is asked for a summary of all but the two newest turns.
@@ -255,21 +256,21 @@ mod tests {
         let mut rules = RunRules::default();
         (rules.context.window, rules.context.summarize_after) = (Tokens(100), 2);
         rules.context.keep_recent = 2;
-        let fold = asked(rules, 80);
-        assert_eq!(fold.state.kind(), StateKind::CompactingSending);
-        fold
+        let machine = asked(rules, 80);
+        assert_eq!(machine.state.kind(), StateKind::CompactingSending);
+        machine
     }
 
-    fn replied(fold: Machine, id: EffectId) -> (Machine, MachineOutput) {
+    fn replied(machine: Machine, id: EffectId) -> (Machine, MachineOutput) {
         let event = Event::Replied { id, reply: reply("well", 900), access: [].into() };
-        fold.handle(RunTime(6), event)
+        machine.handle(RunTime(6), event)
     }
 
     #[test]
     fn what_the_model_has_to_sum_up_is_what_goes_and_it_is_told_what_is_known_of_it() {
-        let fold = compacting();
-        assert_eq!(fold.entries_to_summarize(), &fold.conversation.entries()[..1]);
-        let told = fold.summary_instruction();
+        let machine = compacting();
+        assert_eq!(machine.entries_to_summarize(), &machine.conversation.entries()[..1]);
+        let told = machine.summary_instruction();
         assert!(told.contains("don't repeat them:\n\nFiles that changed: old."), "{told}");
         assert!(!told.contains("new"), "{told}");
         let calling = asked(RunRules::default(), 80);
@@ -279,7 +280,7 @@ mod tests {
 
     #[test]
     fn only_the_size_that_an_awaited_reply_of_the_agent_tells_is_taken_over() {
-        let size = |fold: &Machine| fold.conversation.context_usage().upper_bound();
+        let size = |machine: &Machine| machine.conversation.context_usage().upper_bound();
         let counted = Tokens(900);
         let calling = asked(RunRules::default(), 80);
         let before = size(&calling);
@@ -295,11 +296,11 @@ mod tests {
     #[test]
     fn only_a_change_of_state_is_a_move() {
         let task = ConversationItem::user(MessageOrigin::Task, "task");
-        let (fold, _) = Machine::start(RunRules::default(), Conversation::new(0), task);
-        let (fold, outcomes) = fold.handle(RunTime(5), Event::Tick { now: RunTime(5) });
-        assert_eq!((fold.state.run().now, outcomes.transitions), (RunTime(5), vec![]));
-        let (_, outcomes) = fold.handle(RunTime(5), Event::Interrupt { signal: Signal::Hangup });
+        let (machine, _) = Machine::start(RunRules::default(), Conversation::new(0), task);
+        let (machine, output) = machine.handle(RunTime(5), Event::Tick { now: RunTime(5) });
+        assert_eq!((machine.state.run().now, output.transitions), (RunTime(5), vec![]));
+        let (_, output) = machine.handle(RunTime(5), Event::Interrupt { signal: Signal::Hangup });
         let (from, event, to) = (StateKind::Preparing, EventKind::Interrupt, StateKind::Done);
-        assert_eq!(outcomes.transitions, [Transition { from, event, to }]);
+        assert_eq!(output.transitions, [Transition { from, event, to }]);
     }
 }

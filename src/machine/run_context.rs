@@ -6,13 +6,12 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::compaction_history::CompactionHistory;
-use super::deadline::{Deadline, DeadlineKind};
-use super::effect::MachineNote;
-use super::event::RequestSize;
-use super::repetition::TurnRepetition;
-use super::step::StepBuilder;
-use super::stop_reason::StopReason;
+use crate::machine::calls::repetition::TurnRepetition;
+use crate::machine::context::compaction_history::CompactionHistory;
+use crate::machine::effect::MachineNote;
+use crate::machine::event::RequestSize;
+use crate::machine::output::StepBuilder;
+use crate::machine::stop_reason::StopReason;
 use crate::model::{EffectId, MicroUsd, RunRules, RunTime, TimeSpan, Tokens, Usage};
 
 /// The running account of a run. All of it has a meaning in every state.
@@ -87,7 +86,7 @@ impl RunContext {
     }
 
     /// Returns the account of a run that begins now.
-    pub(super) fn new(rules: RunRules) -> Self {
+    pub(crate) fn new(rules: RunRules) -> Self {
         Self {
             rules: rules.into(),
             now: RunTime::START,
@@ -107,27 +106,26 @@ impl RunContext {
 
     /// Returns when the run has to close so that its closing call fits into its time: a tenth of it, 30 s at the
     /// most, is kept for that.
-    pub(super) fn closing_deadline(&self) -> Option<Deadline> {
+    pub(crate) fn closing_time(&self) -> Option<RunTime> {
         let timeout = self.rules.limits.timeout?;
         let share = timeout.fraction(1, 10).min(TimeSpan::from_secs(30));
-        let at = self.started_at.after(timeout).before(share);
-        Some(Deadline { at, kind: DeadlineKind::RunTimeout })
+        Some(self.started_at.after(timeout).before(share))
     }
 
     /// Returns when the closing call has to be over, so that the process is gone before its time is.
-    pub(super) fn end_time(&self) -> Option<RunTime> {
+    pub(crate) fn end_time(&self) -> Option<RunTime> {
         let timeout = self.rules.limits.timeout?;
         let margin = timeout.fraction(1, 20).min(TimeSpan::from_millis(250));
         Some(self.started_at.after(timeout).before(margin))
     }
 
     /// Returns the steps that count against the present limit.
-    pub(super) fn steps_since_baseline(&self) -> u32 {
+    pub(crate) fn steps_since_baseline(&self) -> u32 {
         self.steps.saturating_sub(self.rules.limit_baseline.steps)
     }
 
     /// Returns how a run ends whose answer is final: a denied call is no success where the user says so.
-    pub(super) fn final_stop_reason(&self) -> StopReason {
+    pub(crate) fn final_stop_reason(&self) -> StopReason {
         let denied = self.denied_calls > self.rules.limit_baseline.denied_calls;
         if denied && self.rules.fail_on_denied {
             StopReason::ChecksFailed
@@ -137,16 +135,16 @@ impl RunContext {
     }
 
     /// Charges what a reply used.
-    pub(super) fn charge_usage(&mut self, usage: &Usage, out: &mut StepBuilder) {
+    pub(crate) fn charge_usage(&mut self, usage: &Usage, out: &mut StepBuilder) {
         let cost = self.rules.price.map_or(MicroUsd::ZERO, |price| price.cost(usage));
         self.add_usage(BudgetUsage { cost, tokens: usage.total() }, out);
     }
 
     /// Charges what was used, whoever used it.
-    pub(super) fn add_usage(&mut self, spent: BudgetUsage, out: &mut StepBuilder) {
+    pub(crate) fn add_usage(&mut self, used: BudgetUsage, out: &mut StepBuilder) {
         let before = self.used.cost;
-        self.used.cost = before + spent.cost;
-        self.used.tokens = self.used.tokens + spent.tokens;
+        self.used.cost = before + used.cost;
+        self.used.tokens = self.used.tokens + used.tokens;
         if let Some(warn) = self.rules.limits.warn_at
             && before < warn
             && self.used.cost >= warn
@@ -156,8 +154,8 @@ impl RunContext {
     }
 
     /// Charges a call that was sent and brought no reply: the provider has probably read it.
-    pub(super) fn charge_unanswered(&mut self, facts: &RequestSize, out: &mut StepBuilder) {
-        self.charge_usage(&facts.estimate_usage(Tokens::ZERO), out);
+    pub(crate) fn charge_unanswered(&mut self, size: &RequestSize, out: &mut StepBuilder) {
+        self.charge_usage(&size.estimate_usage(Tokens::ZERO), out);
     }
 }
 
@@ -199,7 +197,7 @@ mod tests {
     fn a_tenth_of_the_time_is_for_the_closing_call_and_half_of_that_for_the_way_out() {
         let ends = |timeout| {
             let run = timed(timeout);
-            (run.closing_deadline().map(|deadline| deadline.at), run.end_time())
+            (run.closing_time(), run.end_time())
         };
         let at = |span| Some(RunTime(7).after(span));
         assert_eq!(ends(TimeSpan(1_000)), (at(TimeSpan(900)), at(TimeSpan(950))));
@@ -213,7 +211,7 @@ mod tests {
     #[test]
     fn without_a_timeout_nothing_ends_by_itself() {
         let run = run(RunLimits::default());
-        assert_eq!((run.closing_deadline(), run.end_time()), (None, None));
+        assert_eq!((run.closing_time(), run.end_time()), (None, None));
     }
 
     #[test]
@@ -258,13 +256,13 @@ mod tests {
             long_input: None,
         };
         let mut run = RunContext::new(RunRules { price: Some(price), ..RunRules::default() });
-        let facts = RequestSize {
+        let size = RequestSize {
             estimate: Tokens(10),
             upper_bound: Tokens(20),
             exchanges: 0,
             ..RequestSize::default()
         };
-        run.charge_unanswered(&facts, &mut StepBuilder::default());
+        run.charge_unanswered(&size, &mut StepBuilder::default());
         assert_eq!(run.used, BudgetUsage { cost: MicroUsd(20), tokens: Tokens(10) });
     }
 }

@@ -22,7 +22,7 @@ pub struct Driver<H> {
     pub(super) executor: H,
     pub(super) ports: Ports,
     pub(super) request_context: RequestContext,
-    pub(super) fold: Machine,
+    pub(super) machine: Machine,
     pub(super) clock: Arc<dyn Clock>,
     /// What is under way, with what ends it.
     pub(super) cancellations: HashMap<EffectId, CancellationToken>,
@@ -135,20 +135,25 @@ impl RequestContext {
 
 impl<H: Executor> Driver<H> {
     /// Returns a driver for a run that stands here.
-    pub fn new(hands: H, ports: Ports, brief: RequestContext, fold: Machine) -> Self {
+    pub fn new(
+        executor: H,
+        ports: Ports,
+        request_context: RequestContext,
+        machine: Machine,
+    ) -> Self {
         Self {
-            clock: hands.clock(),
-            executor: hands,
+            clock: executor.clock(),
+            executor,
             ports,
-            request_context: brief,
+            request_context,
             cancellations: HashMap::new(),
             approved: HashMap::new(),
             local_events: VecDeque::new(),
             partial_text: String::new(),
             timing: None,
             pending: Vec::new(),
-            fingerprint: Fingerprint::of(&fold, &[]),
-            fold,
+            fingerprint: Fingerprint::of(&machine, &[]),
+            machine,
             journal_state: JournalState::Usable,
             observer_state: ObserverState::Connected,
         }
@@ -156,15 +161,16 @@ impl<H: Executor> Driver<H> {
 
     /// Drives the run to its end, and returns where it then stands.
     pub fn run(mut self, first: MachineOutput) -> Machine {
-        let begun = RunEvent::Started { at: self.clock.now(), machine: &self.fold, output: &first };
-        let seen = self.ports.observer.on_event(&begun);
-        self.check_observer(seen);
-        self.fingerprint = Fingerprint::of(&self.fold, &first.effects);
+        let begun =
+            RunEvent::Started { at: self.clock.now(), machine: &self.machine, output: &first };
+        let result = self.ports.observer.on_event(&begun);
+        self.check_observer(result);
+        self.fingerprint = Fingerprint::of(&self.machine, &first.effects);
         self.pending = first.effects;
         loop {
             // What has arrived meanwhile is written down together, and made durable once.
-            while let Some(arrival) = self.executor.try_input() {
-                self = self.handle_input(arrival);
+            while let Some(input) = self.executor.try_input() {
+                self = self.handle_input(input);
             }
             self = self.perform_pending();
             if self.is_over() {
@@ -172,8 +178,8 @@ impl<H: Executor> Driver<H> {
             }
             self = match self.local_events.pop_front() {
                 Some(event) => self.handle_event(&event),
-                None => match self.executor.wait_input(self.fold.deadline()) {
-                    Some(arrival) => self.handle_input(arrival),
+                None => match self.executor.wait_input(self.machine.deadline()) {
+                    Some(input) => self.handle_input(input),
                     None => self.handle_tick(),
                 },
             };
@@ -181,29 +187,29 @@ impl<H: Executor> Driver<H> {
         if !self.executor.wait_idle(self.shutdown_timeout()) {
             log::warn!("something that was cancelled is still running");
         }
-        let ended = RunEvent::Ended { at: self.clock.now(), machine: &self.fold };
-        let seen = self.ports.observer.on_event(&ended);
-        self.check_observer(seen);
-        self.fold
+        let ended = RunEvent::Ended { at: self.clock.now(), machine: &self.machine };
+        let result = self.ports.observer.on_event(&ended);
+        self.check_observer(result);
+        self.machine
     }
 
     /// Returns how long to wait for what was cancelled; never longer than the run may take.
     fn shutdown_timeout(&self) -> TimeSpan {
-        let run = self.fold.state.run();
+        let run = self.machine.state.run();
         let ends = run.rules.limits.timeout.map(|timeout| run.started_at.after(timeout));
         ends.map_or(SHUTDOWN_TIMEOUT, |ends| ends.since(self.clock.now()).min(SHUTDOWN_TIMEOUT))
     }
 
     fn is_over(&self) -> bool {
-        matches!(self.fold.state, State::Done(_)) && self.pending.is_empty()
+        matches!(self.machine.state, State::Done(_)) && self.pending.is_empty()
     }
 
     /// Takes in what arrived.
-    fn handle_input(mut self, arrival: DriverInput) -> Self {
-        match arrival {
+    fn handle_input(mut self, input: DriverInput) -> Self {
+        match input {
             DriverInput::Event(event) => self.handle_event(&event),
             DriverInput::Authorized { id, call, outcome: vetted } => {
-                let verdict = match vetted {
+                let authorization = match vetted {
                     AuthorizationOutcome::Approved {
                         call: job,
                         timeout: limit,
@@ -217,7 +223,7 @@ impl<H: Executor> Driver<H> {
                     AuthorizationOutcome::Rejected(result) => Authorization::Rejected { result },
                     AuthorizationOutcome::Abort => Authorization::Abort,
                 };
-                self.handle_event(&Event::Authorized { id, authorization: verdict })
+                self.handle_event(&Event::Authorized { id, authorization })
             }
             DriverInput::PreCallHooksRun { id, messages } => self.handle_prepared(id, messages),
             DriverInput::ReplyDelta { id, delta } => {
@@ -228,21 +234,21 @@ impl<H: Executor> Driver<H> {
                         ReplyDelta::Text(text) => self.partial_text.push_str(text),
                         ReplyDelta::Reasoning(_) => {}
                     }
-                    let seen = self.ports.observer.on_event(&RunEvent::ReplyDelta {
+                    let result = self.ports.observer.on_event(&RunEvent::ReplyDelta {
                         at,
                         id,
                         delta: &delta,
                     });
-                    self.check_observer(seen);
+                    self.check_observer(result);
                 }
                 self
             }
             DriverInput::Notice { id, notice } => {
                 if self.cancellations.contains_key(&id) {
                     let at = self.clock.now();
-                    let seen =
+                    let result =
                         self.ports.observer.on_event(&RunEvent::Notice { at, id, notice: &notice });
-                    self.check_observer(seen);
+                    self.check_observer(result);
                 }
                 self
             }
@@ -250,8 +256,8 @@ impl<H: Executor> Driver<H> {
     }
 
     fn handle_prepared(self, id: EffectId, messages: Vec<UserMessage>) -> Self {
-        let facts = self.fold.request_size(&messages, self.request_context.system_bytes());
-        self.handle_event(&Event::Prepared { id, size: facts, messages: messages.into() })
+        let size = self.machine.request_size(&messages, self.request_context.system_bytes());
+        self.handle_event(&Event::Prepared { id, size, messages: messages.into() })
     }
 
     fn handle_tick(self) -> Self {
@@ -264,7 +270,7 @@ impl<H: Executor> Driver<H> {
         if let Some(id) = event.completed_effect() {
             self.cancellations.remove(&id);
         }
-        if event.effect_id().is_some() && !self.fold.state.awaits(event) {
+        if event.effect_id().is_some() && !self.machine.state.awaits(event) {
             return self;
         }
         let at = self.clock.now();
@@ -272,19 +278,19 @@ impl<H: Executor> Driver<H> {
         match self
             .write(at, JournalRecord::Event { event, fingerprint: self.fingerprint, timing: call })
         {
-            Ok(()) => self.fold(at, event),
+            Ok(()) => self.apply_event(at, event),
             Err(error) => self.fail_journal(&error),
         }
     }
 
-    fn fold(self, at: RunTime, event: &Event) -> Self {
-        let (fold, outcomes) = self.fold.handle(at, event.clone());
-        let mut driver = Self { fold, ..self };
-        let seen = RunEvent::Handled { at, event, machine: &driver.fold, output: &outcomes };
-        let seen = driver.ports.observer.on_event(&seen);
-        driver.check_observer(seen);
-        driver.fingerprint = Fingerprint::of(&driver.fold, &outcomes.effects);
-        driver.pending.extend(outcomes.effects);
+    fn apply_event(self, at: RunTime, event: &Event) -> Self {
+        let (machine, output) = self.machine.handle(at, event.clone());
+        let mut driver = Self { machine, ..self };
+        let result = RunEvent::Handled { at, event, machine: &driver.machine, output: &output };
+        let result = driver.ports.observer.on_event(&result);
+        driver.check_observer(result);
+        driver.fingerprint = Fingerprint::of(&driver.machine, &output.effects);
+        driver.pending.extend(output.effects);
         driver
     }
 
@@ -334,7 +340,7 @@ impl<H: Executor> Driver<H> {
 
     /// Writes how the run ended. That tells what the events before it say already, so it may be missing.
     fn write_end_record(&mut self) {
-        let State::Done(done) = &self.fold.state else { return };
+        let State::Done(done) = &self.machine.state else { return };
         let record = JournalRecord::Ended { done, fingerprint: self.fingerprint };
         if let Err(error) = self.ports.journal.append(self.clock.now(), record) {
             log::warn!("the end of the run is not in its journal: {error}");
@@ -344,19 +350,18 @@ impl<H: Executor> Driver<H> {
     /// The journal cannot be kept any more. That is the last event of the run.
     fn fail_journal(mut self, error: &StoreError) -> Self {
         self.journal_state = JournalState::Failed;
-        if matches!(self.fold.state, State::Done(_)) {
+        if matches!(self.machine.state, State::Done(_)) {
             log::error!("the run is over, but its end may get lost: {error}");
         }
-        let (at, met) = (self.clock.now(), self.fingerprint);
+        let (at, fingerprint) = (self.clock.now(), self.fingerprint);
         let event = Event::StoreFailed { error: Arc::clone(&error.0) };
-        let _ =
-            self.write(at, JournalRecord::Event { event: &event, fingerprint: met, timing: None });
-        self.fold(at, &event)
+        let _ = self.write(at, JournalRecord::Event { event: &event, fingerprint, timing: None });
+        self.apply_event(at, &event)
     }
 
     /// Ends the run when nobody reads any more what it shows.
-    fn check_observer(&mut self, seen: Result<(), Disconnected>) {
-        if seen == Err(Disconnected) && self.observer_state == ObserverState::Connected {
+    fn check_observer(&mut self, result: Result<(), Disconnected>) {
+        if result == Err(Disconnected) && self.observer_state == ObserverState::Connected {
             self.observer_state = ObserverState::Disconnected;
             self.local_events.push_back(Event::Interrupt { signal: Signal::Pipe });
         }

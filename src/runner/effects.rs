@@ -37,8 +37,8 @@ impl<H: Executor> Driver<H> {
                 self.call_model(id, purpose, attempt, max_output);
             }
             Effect::Authorize { id, call } if self.is_awaited(id) => self.authorize(id, call),
-            Effect::RunTool { id, call, budget: allowance } if self.is_awaited(id) => {
-                self.run_tool(id, call, allowance.map(|allowance| *allowance));
+            Effect::RunTool { id, call, budget } if self.is_awaited(id) => {
+                self.run_tool(id, call, budget.map(|budget| *budget));
             }
             Effect::CheckAnswer { id, answer } if self.is_awaited(id) => {
                 self.check_answer(id, &answer)
@@ -54,7 +54,7 @@ impl<H: Executor> Driver<H> {
     }
 
     fn is_awaited(&self, id: EffectId) -> bool {
-        self.fold.state.pending_effects().contains(&id)
+        self.machine.state.pending_effects().contains(&id)
     }
 
     fn prepare(&mut self, id: EffectId, purpose: CallPurpose) {
@@ -65,8 +65,8 @@ impl<H: Executor> Driver<H> {
         if self.ports.pre_call_hooks.applies(purpose) {
             return self.run_pre_call_hooks(id, purpose, messages);
         }
-        let facts = self.fold.request_size(&messages, self.request_context.system_bytes());
-        self.local_events.push_back(Event::Prepared { id, size: facts, messages: messages.into() });
+        let size = self.machine.request_size(&messages, self.request_context.system_bytes());
+        self.local_events.push_back(Event::Prepared { id, size, messages: messages.into() });
     }
 
     /// Does what comes before a call; when it breaks down, the user's messages still arrive.
@@ -97,7 +97,7 @@ impl<H: Executor> Driver<H> {
         max_output: Option<Tokens>,
     ) {
         let no_tools = [].into();
-        let request = self.fold.request_content(purpose, self.request_context.system_bytes());
+        let request = self.machine.request_content(purpose, self.request_context.system_bytes());
         let tools = match purpose {
             CallPurpose::Agent => &self.request_context.tools,
             CallPurpose::Compaction | CallPurpose::Closing => &no_tools,
@@ -118,7 +118,7 @@ impl<H: Executor> Driver<H> {
             Ok(call) => call,
             Err(fault) => return self.local_events.push_back(Event::CallFailed { id, fault }),
         };
-        let window = self.fold.state.run().rules.context.window;
+        let window = self.machine.state.run().rules.context.window;
         if request.size > window {
             let fault = too_large_fault(request.size, window);
             return self.local_events.push_back(Event::CallFailed { id, fault });
@@ -156,8 +156,8 @@ impl<H: Executor> Driver<H> {
             id,
             TaskThread::Pool,
             move |scope, _| {
-                let vetted = tools.authorize(&call, scope);
-                DriverInput::Authorized { id, call: call.id, outcome: vetted }
+                let outcome = tools.authorize(&call, scope);
+                DriverInput::Authorized { id, call: call.id, outcome }
             },
             move |why| {
                 let result = ToolResult::new(lost.clone(), ToolStatus::Failed, why);
@@ -170,7 +170,7 @@ impl<H: Executor> Driver<H> {
         );
     }
 
-    fn run_tool(&mut self, id: EffectId, call: ToolCall, allowance: Option<BudgetShare>) {
+    fn run_tool(&mut self, id: EffectId, call: ToolCall, budget: Option<BudgetShare>) {
         let lost = call.id.clone();
         let Some(PendingCall { call: job, .. }) = self.approved.remove(&call.id) else {
             let text = "internal error: the call was cleared, but there is nothing to run";
@@ -183,7 +183,7 @@ impl<H: Executor> Driver<H> {
             TaskThread::Pool,
             move |scope, _| {
                 let begun = clock.now();
-                let mut result = job.run(&scope.clone().with_budget(allowance));
+                let mut result = job.run(&scope.clone().with_budget(budget));
                 result.duration = clock.now().since(begun);
                 DriverInput::Event(Event::ToolCompleted { id, result })
             },
@@ -197,7 +197,7 @@ impl<H: Executor> Driver<H> {
     /// Checks an answer; when it passes, a follow-up that waits goes before the end. One beyond the bound is left where it
     /// is, for when the session is resumed.
     fn check_answer(&mut self, id: EffectId, answer: &Arc<str>) {
-        let follow_up = match self.fold.state.run().can_take_follow_up() {
+        let follow_up = match self.machine.state.run().can_take_follow_up() {
             true => self.ports.messages.take_follow_up(),
             false => None,
         };

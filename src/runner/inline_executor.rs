@@ -43,10 +43,10 @@ impl InlineExecutor {
     }
 
     /// Puts something into the inbox that arrives at a certain time.
-    pub fn schedule(&mut self, at: RunTime, arrival: DriverInput) {
+    pub fn schedule(&mut self, at: RunTime, input: DriverInput) {
         let order = self.next_order;
         self.next_order += 1;
-        self.scheduled.push(Reverse(ScheduledInput { at, order, input: arrival }));
+        self.scheduled.push(Reverse(ScheduledInput { at, order, input }));
     }
 }
 
@@ -56,23 +56,23 @@ impl Executor for InlineExecutor {
     }
 
     fn start(&mut self, work: EffectTask) {
-        let desk = Arc::new(InlineTask { started_at: self.clock.now(), ..InlineTask::default() });
-        let (voice, line, id) = (Arc::clone(&desk), Arc::clone(&desk), work.id);
-        let line = move |word| line.send(DriverInput::from_message(id, word));
-        let scope = EffectContext::new(work.cancel, Arc::clone(&desk) as Arc<dyn Sleep>)
-            .with_notices(Arc::new(move |notice| voice.send(DriverInput::Notice { id, notice })))
-            .with_messages(Arc::new(line));
-        let last = (work.run)(&scope, &|arrival| desk.send(arrival));
-        desk.send(last);
-        for (at, arrival) in std::mem::take(&mut *desk.inputs()) {
-            self.schedule(at, arrival);
+        let task = Arc::new(InlineTask { started_at: self.clock.now(), ..InlineTask::default() });
+        let (notices, messages, id) = (Arc::clone(&task), Arc::clone(&task), work.id);
+        let messages = move |word| messages.send(DriverInput::from_message(id, word));
+        let scope = EffectContext::new(work.cancel, Arc::clone(&task) as Arc<dyn Sleep>)
+            .with_notices(Arc::new(move |notice| notices.send(DriverInput::Notice { id, notice })))
+            .with_messages(Arc::new(messages));
+        let last = (work.run)(&scope, &|input| task.send(input));
+        task.send(last);
+        for (at, input) in std::mem::take(&mut *task.inputs()) {
+            self.schedule(at, input);
         }
     }
 
     fn wait_input(&mut self, deadline: Option<Deadline>) -> Option<DriverInput> {
-        let arrives = self.scheduled.peek().map(|Reverse(next)| next.at);
+        let scheduled_at = self.scheduled.peek().map(|Reverse(next)| next.at);
         let due = deadline.map(|deadline| deadline.at);
-        match (arrives, due) {
+        match (scheduled_at, due) {
             (Some(at), due) if due.is_none_or(|due| at < due) => {
                 self.clock.advance(at);
                 self.scheduled.pop().map(|Reverse(next)| next.input)
@@ -122,9 +122,9 @@ struct InlineTask {
 }
 
 impl InlineTask {
-    fn send(&self, arrival: DriverInput) {
+    fn send(&self, input: DriverInput) {
         let at = self.started_at.after(TimeSpan(self.waited.load(Ordering::Relaxed)));
-        self.inputs().push((at, arrival));
+        self.inputs().push((at, input));
     }
 
     fn inputs(&self) -> MutexGuard<'_, Vec<(RunTime, DriverInput)>> {

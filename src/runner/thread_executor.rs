@@ -59,16 +59,16 @@ impl ThreadExecutor {
 
     /// Does something on a thread of its own: that of the call before, unless that one is still at it.
     fn run_on_call_thread(&mut self, body: ThreadTask) -> Result<(), String> {
-        let body = match self.call_thread.as_ref().filter(|caller| caller.is_free()) {
-            Some(caller) => match caller.send(body) {
+        let body = match self.call_thread.as_ref().filter(|thread| thread.is_free()) {
+            Some(thread) => match thread.send(body) {
                 Ok(()) => return Ok(()),
                 Err(body) => body,
             },
             None => body,
         };
-        let caller = CallThread::start(body);
+        let thread = CallThread::start(body);
         self.call_thread =
-            Some(caller.map_err(|error| format!("could not start a thread: {error}"))?);
+            Some(thread.map_err(|error| format!("could not start a thread: {error}"))?);
         Ok(())
     }
 
@@ -137,8 +137,8 @@ impl CallThread {
 
 impl DriverInputSender {
     /// Puts something into the inbox. Nobody reads it any more when the run is over, and that is fine.
-    pub fn send(&self, arrival: DriverInput) {
-        let _ = self.0.send(arrival);
+    pub fn send(&self, input: DriverInput) {
+        let _ = self.0.send(input);
     }
 }
 
@@ -161,14 +161,16 @@ impl Executor for ThreadExecutor {
         };
         let on_panic = tell.clone();
         let body = move || {
-            let ear = post.clone();
-            let voice = Arc::new(move |notice| ear.send(DriverInput::Notice { id, notice }));
-            let mouth = post.clone();
-            let line = Arc::new(move |word| mouth.send(DriverInput::from_message(id, word)));
-            let scope = real_time_context(cancel).with_notices(voice).with_messages(line);
-            let deliver = |arrival| post.send(arrival);
+            let notice_sender = post.clone();
+            let notices =
+                Arc::new(move |notice| notice_sender.send(DriverInput::Notice { id, notice }));
+            let message_sender = post.clone();
+            let messages =
+                Arc::new(move |word| message_sender.send(DriverInput::from_message(id, word)));
+            let scope = real_time_context(cancel).with_notices(notices).with_messages(messages);
+            let deliver = |input| post.send(input);
             match catch_unwind(AssertUnwindSafe(|| run(&scope, &deliver))) {
-                Ok(arrival) => post.send(arrival),
+                Ok(input) => post.send(input),
                 Err(panic) => on_panic(&format!("internal error: {}", panic_message(&*panic))),
             }
             drop(alive);
@@ -190,7 +192,7 @@ impl Executor for ThreadExecutor {
             }
             let most = left.map_or(MAX_WAIT, |left| Duration::from(left).min(MAX_WAIT));
             match self.inbox.recv_deadline(Instant::now() + most) {
-                Ok(arrival) => return Some(arrival),
+                Ok(input) => return Some(input),
                 Err(RecvTimeoutError::Timeout) => {}
                 // The driver's own way in is never dropped before the driver.
                 Err(RecvTimeoutError::Disconnected) => return None,

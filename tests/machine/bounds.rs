@@ -62,8 +62,8 @@ impl FixedReplies {
                 Event::Tick { now } => *now,
                 _ => course.fold.state.run().now,
             };
-            let (fold, outcomes) = course.fold.handle(at, event);
-            (course.fold, effects) = (fold, outcomes.effects);
+            let (fold, output) = course.fold.handle(at, event);
+            (course.fold, effects) = (fold, output.effects);
         }
         panic!("still in {:?}", course.fold.state.kind());
     }
@@ -94,8 +94,8 @@ impl FixedReplies {
 
     fn tool(&self, state: &State, id: EffectId) -> Event {
         let (limit, intent) = (TimeSpan::from_secs(1), CallIntent::Opaque);
-        let verdict = Authorization::Approved { timeout: limit, intent, reason: "".into() };
-        let vetted = Event::Authorized { id, authorization: verdict };
+        let authorization = Authorization::Approved { timeout: limit, intent, reason: "".into() };
+        let vetted = Event::Authorized { id, authorization };
         if state.awaits(&vetted) {
             return vetted;
         }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use architect::machine::{
-    BudgetUsage, CallAttempt, CallStage, CallState, CloseStage, EventKind, State, StateKind, Step,
-    start,
+    BudgetUsage, CallAttempt, CallState, CallingStage, ClosingStage, EventKind, State, StateKind,
+    Step, start,
 };
 use architect::machine::{Event, step};
 use architect::model::{EffectId, TimeSpan};
@@ -168,8 +168,8 @@ fn canonical(mut state: State) -> State {
         State::Calling(state) => {
             state.step_deadline = state.step_deadline.map(|due| due.before(shift));
             match &mut state.stage {
-                CallStage::Requesting(asking) => attempt(asking, shift, fresh),
-                CallStage::Checking { id, due, .. } => {
+                CallingStage::Requesting(asking) => attempt(asking, shift, fresh),
+                CallingStage::Checking { id, due, .. } => {
                     fresh(id);
                     *due = due.before(shift);
                 }
@@ -189,7 +189,7 @@ fn canonical(mut state: State) -> State {
         State::Closing(state) => {
             state.due = state.due.before(shift);
             match &mut state.stage {
-                CloseStage::Preparing { id } | CloseStage::Sending { id, .. } => fresh(id),
+                ClosingStage::Preparing { id } | ClosingStage::Sending { id, .. } => fresh(id),
             }
         }
         State::Done(_) => {}

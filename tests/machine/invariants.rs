@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use architect::machine::{
-    CallAttempt, CallPurpose, CallStage, CallState, CloseReason, ConversationChange, Effect, Event,
-    State, StateKind, Step, StopReason, deadline,
+    CallAttempt, CallPurpose, CallState, CallingStage, CloseReason, ConversationChange, Effect,
+    Event, State, StateKind, Step, StopReason, deadline,
 };
 use architect::model::{ConversationItem, EffectId, MicroUsd, RunLimits, Tokens};
 
@@ -30,7 +30,7 @@ pub(crate) fn violations(before: &State, event: &Event, next: &Step) -> Vec<Stri
     hold("the end comes once, with its reason", end(before, next));
     hold("closing is entered once, and calls once without tools", closing(before, next));
     hold("steps grow by one and stay within their limit", steps(before, next));
-    hold("nothing spent comes back", spent(before, next));
+    hold("nothing spent comes back", used(before, next));
     hold("no call is made that the budget does not cover", budget(next));
     hold("nothing larger than the window is sent", fits_window(next));
     hold(
@@ -209,7 +209,7 @@ fn steps(before: &State, next: &Step) -> bool {
     (new == old || (new == old + 1 && replied)) && new <= next.state.run().rules.limits.max_steps
 }
 
-fn spent(before: &State, next: &Step) -> bool {
+fn used(before: &State, next: &Step) -> bool {
     let (old, new) = (before.run().used, next.state.run().used);
     old.cost <= new.cost && old.tokens <= new.tokens
 }
@@ -223,10 +223,10 @@ fn fits_window(next: &Step) -> bool {
         }
         (Effect::CallModel { purpose: CallPurpose::Closing, .. }, State::Closing(closing)) => {
             match closing.stage {
-                architect::machine::CloseStage::Sending { size: facts, .. } => {
-                    facts.shortened_estimate <= context.window
+                architect::machine::ClosingStage::Sending { size, .. } => {
+                    size.shortened_estimate <= context.window
                 }
-                architect::machine::CloseStage::Preparing { .. } => false,
+                architect::machine::ClosingStage::Preparing { .. } => false,
             }
         }
         _ => true,
@@ -236,12 +236,12 @@ fn fits_window(next: &Step) -> bool {
 /// The worst case of every call that is under way fits what is left.
 fn budget(next: &Step) -> bool {
     let run = next.state.run();
-    let facts = match &next.state {
+    let size = match &next.state {
         State::Calling(calling) => calling.size,
         State::Compacting(compacting) => compacting.size,
         State::Closing(closing) => match closing.stage {
-            architect::machine::CloseStage::Sending { size: facts, .. } => facts,
-            architect::machine::CloseStage::Preparing { .. } => return true,
+            architect::machine::ClosingStage::Sending { size, .. } => size,
+            architect::machine::ClosingStage::Preparing { .. } => return true,
         },
         State::Preparing(_) | State::Executing(_) | State::Done(_) => return true,
     };
@@ -252,11 +252,11 @@ fn budget(next: &Step) -> bool {
         let cost = run
             .rules
             .price
-            .map_or(MicroUsd::ZERO, |price| price.max_cost(facts.upper_bound, output));
+            .map_or(MicroUsd::ZERO, |price| price.max_cost(size.upper_bound, output));
         limits.budget.is_none_or(|budget| run.used.cost + cost <= budget)
             && limits
                 .max_tokens
-                .is_none_or(|most| run.used.tokens + facts.upper_bound + output <= most)
+                .is_none_or(|most| run.used.tokens + size.upper_bound + output <= most)
     })
 }
 
@@ -268,13 +268,13 @@ fn reserves_budget(state: &State) -> bool {
         CallState::Queued | CallState::Authorizing { .. } | CallState::Completed(_) => None,
     });
     let RunLimits { budget, max_tokens, .. } = &executing.run.rules.limits;
-    let spent = executing.run.used;
-    let (cost, tokens) = left.fold((spent.cost, spent.tokens), |(cost, tokens), left| {
+    let used = executing.run.used;
+    let (cost, tokens) = left.fold((used.cost, used.tokens), |(cost, tokens), left| {
         (cost + left.cost.unwrap_or_default(), tokens + left.tokens.unwrap_or_default())
     });
     // A run that has used its limit up has nothing to set aside.
-    budget.is_none_or(|budget| cost <= budget.max(spent.cost))
-        && max_tokens.is_none_or(|most| tokens <= most.max(spent.tokens))
+    budget.is_none_or(|budget| cost <= budget.max(used.cost))
+        && max_tokens.is_none_or(|most| tokens <= most.max(used.tokens))
 }
 
 /// What the types leave open.
@@ -291,8 +291,8 @@ fn shape(state: &State) -> bool {
                 && executing.calls.iter().map(|call| &call.call).eq(executing.reply.calls())
         }
         State::Calling(calling) => match &calling.stage {
-            CallStage::Requesting(attempt) => attempts(state, *attempt),
-            CallStage::Checking { answer, .. } => !answer.trim().is_empty(),
+            CallingStage::Requesting(attempt) => attempts(state, *attempt),
+            CallingStage::Checking { answer, .. } => !answer.trim().is_empty(),
         },
         State::Compacting(compacting) => attempts(state, compacting.attempt),
         State::Done(done) => {

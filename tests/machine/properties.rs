@@ -35,7 +35,7 @@ struct RandomRun {
 
 impl RandomRun {
     fn begin(rules: RunRules) -> Self {
-        let (fold, outcomes) =
+        let (fold, output) =
             Machine::start(rules, Conversation::new(FIXED_BYTES), small_model::task());
         let mut life = Self {
             fold,
@@ -46,7 +46,7 @@ impl RandomRun {
             files: BTreeSet::new(),
             lengths: Vec::new(),
         };
-        life.note(&outcomes);
+        life.note(&output);
         life
     }
 
@@ -76,12 +76,12 @@ impl RandomRun {
             Event::Tick { now } => now,
             _ => self.fold.state.run().now,
         };
-        let (fold, outcomes) = self.fold.handle(at, event);
+        let (fold, output) = self.fold.handle(at, event);
         self.fold = fold;
-        self.note(&outcomes);
+        self.note(&output);
         self.check_conversation();
         self.check_pinned();
-        self.check_window(&outcomes);
+        self.check_window(&output);
         self
     }
 
@@ -129,18 +129,18 @@ impl RandomRun {
         rules.seed = rules.seed.wrapping_add(1);
         let resumption =
             Resumption { rules: rules.clone(), recovered: found.collect(), prompt: opening };
-        let (fold, outcomes) = self.fold.resume(now, resumption);
+        let (fold, output) = self.fold.resume(now, resumption);
         self.fold = fold;
         let run = self.fold.state.run();
         assert_eq!((run.now, run.started_at, &*run.rules), (now, now, &rules));
-        self.note(&outcomes);
+        self.note(&output);
         self.check_conversation();
         self.check_pinned();
         self
     }
 
-    fn note(&mut self, outcomes: &MachineOutput) {
-        for effect in &outcomes.effects {
+    fn note(&mut self, output: &MachineOutput) {
+        for effect in &output.effects {
             match effect {
                 Effect::CallModel { purpose, attempt, id, .. } => {
                     self.sent.push((*purpose, *attempt));
@@ -204,9 +204,9 @@ impl RandomRun {
 
     /// No call of the agent is made with a context that is too full, and nothing larger than the window is sent. The
     /// runner itself refuses a summary whose instruction alone is larger.
-    fn check_window(&self, outcomes: &MachineOutput) {
+    fn check_window(&self, output: &MachineOutput) {
         let window = self.fold.state.run().rules.context.window;
-        for effect in &outcomes.effects {
+        for effect in &output.effects {
             if let Effect::CallModel {
                 purpose: purpose @ (CallPurpose::Agent | CallPurpose::Closing),
                 ..
@@ -216,7 +216,7 @@ impl RandomRun {
                 assert!(request.size <= window, "{:?} of {window:?} for {purpose:?}", request.size);
             }
         }
-        let (State::Calling(state), true) = (&self.fold.state, calls_agent(outcomes)) else {
+        let (State::Calling(state), true) = (&self.fold.state, calls_agent(output)) else {
             return;
         };
         let context = &state.run.rules.context;
@@ -228,10 +228,10 @@ impl RandomRun {
     }
 }
 
-fn calls_agent(outcomes: &MachineOutput) -> bool {
+fn calls_agent(output: &MachineOutput) -> bool {
     let is_call =
         |effect: &Effect| matches!(effect, Effect::CallModel { purpose: CallPurpose::Agent, .. });
-    outcomes.effects.iter().any(is_call)
+    output.effects.iter().any(is_call)
 }
 
 fn rules() -> impl Strategy<Value = RunRules> {
@@ -347,9 +347,9 @@ proptest! {
     fn nothing_is_overspent(rules in rules(), choices in choices(400)) {
         let limits = rules.limits.clone();
         let life = RandomRun::begin(rules).drive(&choices, |_, _| true);
-        let spent = life.fold.state.run().used;
-        prop_assert!(limits.budget.is_none_or(|budget| spent.cost <= budget));
-        prop_assert!(limits.max_tokens.is_none_or(|most| spent.tokens <= most));
+        let used = life.fold.state.run().used;
+        prop_assert!(limits.budget.is_none_or(|budget| used.cost <= budget));
+        prop_assert!(limits.max_tokens.is_none_or(|most| used.tokens <= most));
     }
 
     /// A life with crashes keeps the same limits, but for one more request after each.

@@ -1,7 +1,7 @@
 //! Is the explorer blind? Four defects are put into the transition function, and it has to find each.
 
 use architect::machine::{
-    CallAttempt, CallPurpose, CallStage, ConversationChange, DeadlineKind, Effect, Event, State,
+    CallAttempt, CallPurpose, CallingStage, ConversationChange, DeadlineKind, Effect, Event, State,
     StateKind, Step, deadline, step,
 };
 use architect::model::ConversationItem;
@@ -69,11 +69,11 @@ fn a_retry_that_ignores_the_budget_is_found() {
                 if due == Some(DeadlineKind::RetryDue)
                     && next.state.kind() == StateKind::ClosingPreparing =>
             {
-                let CallStage::Requesting(attempt) = calling.stage else { unreachable!() };
+                let CallingStage::Requesting(attempt) = calling.stage else { unreachable!() };
                 let id = calling.run.next_effect.allocate();
                 let (CallAttempt::Sending { number, .. } | CallAttempt::Waiting { number, .. }) =
                     attempt;
-                calling.stage = CallStage::Requesting(CallAttempt::Sending {
+                calling.stage = CallingStage::Requesting(CallAttempt::Sending {
                     id,
                     number,
                     due: next.state.run().now,

@@ -145,18 +145,14 @@ pub(crate) fn events(state: &State, words: EventSet) -> Vec<Event> {
 /// Returns whether worlds with few words know the event: turns, and little else.
 fn is_common(event: &Event) -> bool {
     match event {
-        Event::Prepared { size: facts, messages, .. } => {
-            facts.exchanges == 0 && messages.is_empty()
-        }
+        Event::Prepared { size, messages, .. } => size.exchanges == 0 && messages.is_empty(),
         Event::Replied { reply, access, .. } => match reply.calls().count() {
             0 => reply.has_text() && reply.finish == ReplyFinish::Stop,
             1 => true,
             _ => access.contains(&CallAccess::read("a")),
         },
         Event::CallFailed { fault, .. } => fault.kind == FaultKind::Auth,
-        Event::Authorized { authorization: verdict, .. } => {
-            !matches!(verdict, Authorization::Abort)
-        }
+        Event::Authorized { authorization, .. } => !matches!(authorization, Authorization::Abort),
         Event::Interrupt { signal } => *signal == Signal::Interrupt,
         Event::Tick { .. } => false,
         Event::StoreFailed { .. }
@@ -209,13 +205,13 @@ fn charged(state: &State, id: EffectId) -> Option<Event> {
         }),
         _ => None,
     };
-    let spent = match left {
+    let used = match left {
         None if id == STALE_ID => (MicroUsd(1), Tokens(1)),
         None => return None,
         Some(left) => (left.cost.unwrap_or(MicroUsd(1)), left.tokens.unwrap_or(Tokens(1))),
     };
-    let (cost, input) = spent;
-    if spent == (MicroUsd::ZERO, Tokens::ZERO) {
+    let (cost, input) = used;
+    if used == (MicroUsd::ZERO, Tokens::ZERO) {
         return None;
     }
     Some(Event::UsageReported { id, usage: Usage { input, ..Usage::default() }, cost })
@@ -228,8 +224,8 @@ fn take_first(events: Vec<Event>, all: bool) -> impl Iterator<Item = Event> {
 }
 
 fn prepared(id: EffectId) -> Vec<Event> {
-    let facts = [(10, 20, 0), (80, 90, 3), (80, 90, 2), (96, 99, 9), (96, 99, 2), (96, 99, 1)];
-    let mut events: Vec<Event> = facts
+    let size = [(10, 20, 0), (80, 90, 3), (80, 90, 2), (96, 99, 9), (96, 99, 2), (96, 99, 1)];
+    let mut events: Vec<Event> = size
         .into_iter()
         .map(|(context, bound, exchanges)| Event::Prepared {
             id,
@@ -257,13 +253,13 @@ fn prepared(id: EffectId) -> Vec<Event> {
 
 /// A closing call that does not fit into the window, however much of it is left out.
 fn too_large(id: EffectId) -> Event {
-    let facts = RequestSize {
+    let size = RequestSize {
         estimate: Tokens(110),
         upper_bound: Tokens(120),
         exchanges: 1,
         shortened_estimate: Tokens(101),
     };
-    Event::Prepared { id, size: facts, messages: [].into() }
+    Event::Prepared { id, size, messages: [].into() }
 }
 
 pub(crate) fn reply(parts: Vec<ReplyPart>, finish: ReplyFinish) -> Reply {
@@ -360,7 +356,7 @@ fn vetted(state: &State, id: EffectId) -> Vec<Event> {
         refused(ToolStatus::Denied),
         Authorization::Abort,
     ]
-    .map(|verdict| Event::Authorized { id, authorization: verdict })
+    .map(|authorization| Event::Authorized { id, authorization })
     .into()
 }
 

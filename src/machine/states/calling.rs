@@ -4,22 +4,22 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::attempt::CallAttempt;
-use super::budget::{self, Unaffordable};
-use super::closing::Closing;
-use super::compacting::Compacting;
-use super::deadline::{Deadline, DeadlineKind, StateDeadlines};
-use super::done::Done;
-use super::effect::{CallPurpose, ConversationChange, Effect, MachineNote};
-use super::event::{CheckResult, Event, RequestSize};
-use super::executing::Executing;
-use super::instructions;
-use super::preparing::Preparing;
-use super::retry::RetryDecision;
-use super::run_context::{RunContext, Streaks};
-use super::state::State;
-use super::step::{Step, StepBuilder};
-use super::stop_reason::{CloseReason, StopReason};
+use crate::machine::budget::{self, Unaffordable};
+use crate::machine::calls::attempt::CallAttempt;
+use crate::machine::calls::retry::RetryDecision;
+use crate::machine::context::instructions;
+use crate::machine::deadline::{CallingDeadline, StateDeadlines};
+use crate::machine::effect::{CallPurpose, ConversationChange, Effect, EffectKind, MachineNote};
+use crate::machine::event::{CheckResult, RequestSize};
+use crate::machine::output::{Step, StepBuilder};
+use crate::machine::run_context::{RunContext, Streaks};
+use crate::machine::state::State;
+use crate::machine::states::closing::Closing;
+use crate::machine::states::compacting::Compacting;
+use crate::machine::states::done::Done;
+use crate::machine::states::executing::Executing;
+use crate::machine::states::preparing::Preparing;
+use crate::machine::stop_reason::{CloseReason, StopReason};
 use crate::model::{
     CallAccess, ConversationItem, EffectId, Fault, FaultKind, MessageOrigin, Reply, ReplyFinish,
     ReplyPart, RunTime, Tokens, ToolArguments, UnknownFinishPolicy,
@@ -55,9 +55,19 @@ pub enum CallingStage {
     },
 }
 
+impl CallingStage {
+    /// Returns the pending effect.
+    pub(crate) fn pending(&self) -> Option<(EffectId, EffectKind)> {
+        match self {
+            Self::Requesting(attempt) => attempt.pending_call(),
+            Self::Checking { id, .. } => Some((*id, EffectKind::CheckAnswer)),
+        }
+    }
+}
+
 /// What a reply amounts to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ReplyKind {
+pub(crate) enum ReplyKind {
     /// Tool calls that have to be answered.
     ToolCalls,
     /// The final answer.
@@ -81,7 +91,7 @@ pub(super) enum ReplyKind {
 }
 
 /// Decides what a reply amounts to.
-pub(super) fn classify_reply(run: &RunContext, reply: &Reply) -> ReplyKind {
+pub(crate) fn classify_reply(run: &RunContext, reply: &Reply) -> ReplyKind {
     let bounds = &run.rules.bounds;
     let cut_again = run.streaks.truncated < bounds.continuations;
     if reply.has_calls() {
@@ -110,12 +120,12 @@ pub(super) fn classify_reply(run: &RunContext, reply: &Reply) -> ReplyKind {
 }
 
 /// Returns whether a context that does not fit can be made smaller.
-pub(super) fn can_shrink(run: &RunContext, facts: &RequestSize) -> bool {
-    run.compactions.is_allowed(&run.rules) && facts.exchanges > 0
+pub(crate) fn can_shrink(run: &RunContext, size: &RequestSize) -> bool {
+    run.compactions.is_allowed(&run.rules) && size.exchanges > 0
 }
 
 /// Returns whether a final answer that failed its check may be asked for again.
-pub(super) fn may_ask_again(run: &RunContext, check: &CheckResult) -> bool {
+pub(crate) fn may_ask_again(run: &RunContext, check: &CheckResult) -> bool {
     let (streaks, bounds) = (&run.streaks, &run.rules.bounds);
     match check {
         CheckResult::Passed => false,
@@ -130,7 +140,7 @@ fn has_truncated_call(reply: &Reply) -> bool {
 }
 
 /// Returns the fault of a reply that is not understood.
-pub(super) fn unrecognized_fault(reply: &Reply) -> Fault {
+pub(crate) fn unrecognized_fault(reply: &Reply) -> Fault {
     let message = match &reply.finish {
         ReplyFinish::Other(reason) => format!("the reply ended for an unknown reason, '{reason}'"),
         ReplyFinish::ToolCalls => "the reply ended for its tool calls, but has none".to_owned(),
@@ -145,122 +155,86 @@ pub(super) fn unrecognized_fault(reply: &Reply) -> Fault {
 
 impl Calling {
     /// Asks the model.
-    pub(super) fn enter(
+    pub(crate) fn enter(
         mut run: RunContext,
         mut out: StepBuilder,
-        facts: RequestSize,
+        size: RequestSize,
         max_output: Option<Tokens>,
     ) -> Step {
         let due = run.rules.limits.step_timeout.map(|span| run.now.after(span));
         let attempt = CallAttempt::send(&mut run, &mut out, CallPurpose::Agent, 1, max_output);
         out.finish(State::Calling(Self {
             run,
-            size: facts,
+            size,
             step_deadline: due,
             stage: CallingStage::Requesting(attempt),
         }))
     }
 
     /// Checks a final answer.
-    pub(super) fn check(
+    pub(crate) fn check(
         mut run: RunContext,
         mut out: StepBuilder,
-        facts: RequestSize,
+        size: RequestSize,
         answer: Arc<str>,
     ) -> Step {
         let id = run.next_effect.allocate();
         let due = run.now.after(run.rules.timeouts.check);
         out.add_effect(Effect::CheckAnswer { id, answer: Arc::clone(&answer) });
         let stage = CallingStage::Checking { id, answer, due };
-        out.finish(State::Calling(Self { run, size: facts, step_deadline: None, stage }))
+        out.finish(State::Calling(Self { run, size, step_deadline: None, stage }))
     }
 
-    pub(super) fn deadlines(&self) -> StateDeadlines<3> {
-        let (own, step) = match &self.stage {
-            CallingStage::Requesting(attempt) => {
-                let step =
-                    self.step_deadline.map(|at| Deadline { at, kind: DeadlineKind::StepTimeout });
-                (attempt.deadline(), step)
+    pub(crate) fn deadlines(&self) -> StateDeadlines<CallingDeadline, 3> {
+        let (own, step) = match self.stage {
+            CallingStage::Requesting(CallAttempt::Sending { due, .. }) => {
+                ((due, CallingDeadline::AttemptTimeout), self.step_deadline)
             }
-            CallingStage::Checking { due, .. } => {
-                (Deadline { at: *due, kind: DeadlineKind::EffectTimeout }, None)
+            CallingStage::Requesting(CallAttempt::Waiting { until, .. }) => {
+                ((until, CallingDeadline::RetryDue), self.step_deadline)
             }
+            CallingStage::Checking { due, .. } => ((due, CallingDeadline::EffectTimeout), None),
         };
-        StateDeadlines([Some(own), step, self.run.closing_deadline()])
+        StateDeadlines([
+            Some(own),
+            step.map(|at| (at, CallingDeadline::StepTimeout)),
+            self.run.closing_time().map(|at| (at, CallingDeadline::RunTimeout)),
+        ])
+    }
+
+    /// Closes the run because its time, or that of the call, is over.
+    pub(crate) fn close(self) -> Step {
+        let (run, out) = self.cancel();
+        Closing::enter(run, out, CloseReason::Timeout)
+    }
+
+    /// Ends the run because the check of the final answer did not complete in time.
+    pub(crate) fn fail(self) -> Step {
+        let (run, out) = self.cancel();
+        let error = "the check of the final answer did not complete in time".into();
+        Done::fail(run, out, StopReason::InternalError, error)
     }
 
     /// Returns when a retry has to have begun.
-    pub(super) fn retry_deadline(&self) -> Option<RunTime> {
-        let closes = self.run.closing_deadline().map(|deadline| deadline.at);
-        [closes, self.step_deadline].into_iter().flatten().min()
-    }
-
-    /// Returns the check that is awaited.
-    pub(super) fn pending_check(&self) -> Option<EffectId> {
-        match self.stage {
-            CallingStage::Requesting(_) => None,
-            CallingStage::Checking { id, .. } => Some(id),
-        }
-    }
-
-    pub(super) fn step(self, event: Event) -> Step {
-        match event {
-            Event::Tick { now } => self.on_tick(now),
-            Event::Interrupt { signal } => {
-                let (run, out) = self.cancel();
-                Done::end(run, out, StopReason::UserInterrupt(signal))
-            }
-            Event::StoreFailed { error } => {
-                let (run, out) = self.cancel();
-                Done::fail(run, out, StopReason::StoreError, error)
-            }
-            Event::InternalError { error } => {
-                let (run, out) = self.cancel();
-                Done::fail(run, out, StopReason::InternalError, error)
-            }
-            Event::Replied { reply, access, .. } => self.on_reply(reply, &access),
-            Event::CallFailed { fault, .. } => self.on_failure(StepBuilder::default(), fault),
-            Event::Checked { result: check, .. } => self.on_check(check),
-            Event::Prepared { .. }
-            | Event::Authorized { .. }
-            | Event::ToolCompleted { .. }
-            | Event::UsageReported { .. } => StepBuilder::default().finish(State::Calling(self)),
-        }
-    }
-
-    fn on_tick(mut self, now: RunTime) -> Step {
-        self.run.now = self.run.now.max(now);
-        match self.deadlines().due(self.run.now) {
-            Some(DeadlineKind::RunTimeout | DeadlineKind::StepTimeout) => {
-                let (run, out) = self.cancel();
-                Closing::enter(run, out, CloseReason::Timeout)
-            }
-            Some(DeadlineKind::RetryDue) => self.send_retry(),
-            Some(
-                DeadlineKind::AttemptTimeout
-                | DeadlineKind::ClosingTimeout
-                | DeadlineKind::ToolTimeout
-                | DeadlineKind::EffectTimeout,
-            ) => self.on_timeout(),
-            None => StepBuilder::default().finish(State::Calling(self)),
-        }
+    pub(crate) fn retry_deadline(&self) -> Option<RunTime> {
+        [self.run.closing_time(), self.step_deadline].into_iter().flatten().min()
     }
 
     /// Makes the next attempt, unless the one before has cost what it would need.
-    fn send_retry(self) -> Step {
-        let Self { mut run, size: facts, step_deadline: due, stage } = self;
+    pub(crate) fn send_retry(self) -> Step {
+        let Self { mut run, size, step_deadline: due, stage } = self;
         let mut out = StepBuilder::default();
         let number = match stage {
             CallingStage::Requesting(attempt) => attempt.number(),
             CallingStage::Checking { .. } => 1,
         };
-        match budget::reserve(&run, &facts, CallPurpose::Agent) {
+        match budget::reserve(&run, &size, CallPurpose::Agent) {
             Ok(max_output) => {
                 let attempt =
                     CallAttempt::send(&mut run, &mut out, CallPurpose::Agent, number, max_output);
                 out.finish(State::Calling(Self {
                     run,
-                    size: facts,
+                    size,
                     step_deadline: due,
                     stage: CallingStage::Requesting(attempt),
                 }))
@@ -269,23 +243,16 @@ impl Calling {
         }
     }
 
-    fn on_timeout(self) -> Step {
-        match self.stage {
-            CallingStage::Requesting(attempt) => {
-                let mut out = StepBuilder::default();
-                attempt.cancel(&mut out);
-                let fault = CallAttempt::timeout_fault(&self.run);
-                self.on_failure(out, fault)
-            }
-            CallingStage::Checking { .. } => {
-                let (run, out) = self.cancel();
-                let error = "the check of the final answer did not come back".into();
-                Done::fail(run, out, StopReason::InternalError, error)
-            }
+    pub(crate) fn on_attempt_timeout(self) -> Step {
+        let mut out = StepBuilder::default();
+        if let CallingStage::Requesting(attempt) = self.stage {
+            attempt.cancel(&mut out);
         }
+        let fault = CallAttempt::timeout_fault(&self.run);
+        self.on_failure(out, fault)
     }
 
-    fn on_failure(mut self, mut out: StepBuilder, fault: Fault) -> Step {
+    pub(crate) fn on_failure(mut self, mut out: StepBuilder, fault: Fault) -> Step {
         let call = (&self.size, CallPurpose::Agent);
         budget::charge_failed_call(&mut self.run, &fault, call, &mut out);
         let attempt = match self.stage {
@@ -309,14 +276,14 @@ impl Calling {
     /// smaller than was thought.
     fn on_overflow(self, out: StepBuilder) -> Step {
         if can_shrink(&self.run, &self.size) {
-            let fit = self.size.estimate.percent(50);
-            Compacting::enter(self.run, out, self.size, fit)
+            let target_size = self.size.estimate.percent(50);
+            Compacting::enter(self.run, out, self.size, target_size)
         } else {
             Closing::enter(self.run, out, CloseReason::ContextFull)
         }
     }
 
-    fn on_reply(mut self, reply: Reply, access: &[CallAccess]) -> Step {
+    pub(crate) fn on_reply(mut self, reply: Reply, access: &[CallAccess]) -> Step {
         let mut out = StepBuilder::default();
         self.run.charge_usage(&reply.usage, &mut out);
         let meaning = classify_reply(&self.run, &reply);
@@ -392,7 +359,7 @@ impl Calling {
         }
     }
 
-    fn on_check(self, check: CheckResult) -> Step {
+    pub(crate) fn on_check(self, check: CheckResult) -> Step {
         let (mut run, mut out) = (self.run, StepBuilder::default());
         let answer = match self.stage {
             CallingStage::Checking { answer, .. } => Some(answer),
@@ -428,8 +395,7 @@ impl Calling {
         }
     }
 
-    /// Gives up what is under way.
-    fn cancel(mut self) -> (RunContext, StepBuilder) {
+    pub(crate) fn cancel(mut self) -> (RunContext, StepBuilder) {
         let mut out = StepBuilder::default();
         match self.stage {
             CallingStage::Requesting(attempt) => {
@@ -479,6 +445,7 @@ fn join_text(first: Option<Arc<str>>, second: Arc<str>) -> Arc<str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::event::Event;
     use crate::machine::step;
     use crate::model::{CountLimits, RunLimits, RunRules, TimeSpan, ToolCall, Usage};
 
@@ -507,11 +474,11 @@ mod tests {
     #[test]
     fn a_context_shrinks_only_if_something_can_go_and_that_was_not_just_tried() {
         let mut run = run();
-        let facts = |exchanges| RequestSize { exchanges, ..RequestSize::default() };
-        assert!(can_shrink(&run, &facts(1)));
-        assert!(!can_shrink(&run, &facts(0)));
+        let size = |exchanges| RequestSize { exchanges, ..RequestSize::default() };
+        assert!(can_shrink(&run, &size(1)));
+        assert!(!can_shrink(&run, &size(0)));
         run.compactions.begin(Tokens(1));
-        assert!(!can_shrink(&run, &facts(1)));
+        assert!(!can_shrink(&run, &size(1)));
     }
 
     #[test]
@@ -563,13 +530,13 @@ mod tests {
     /// Half of it at the most may stay, since the window is evidently smaller than was thought.
     #[test]
     fn an_overflow_halves_the_context() {
-        let facts = RequestSize {
+        let size = RequestSize {
             estimate: Tokens(90),
             upper_bound: Tokens(100),
             exchanges: 3,
             ..RequestSize::default()
         };
-        let next = Calling::enter(run(), StepBuilder::default(), facts, None);
+        let next = Calling::enter(run(), StepBuilder::default(), size, None);
         let id = next.state.pending_effects()[0];
         let fault = Fault::new(FaultKind::Overflow, "too long");
         let next = step(next.state, Event::CallFailed { id, fault });

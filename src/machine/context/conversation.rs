@@ -8,11 +8,12 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-use super::context_usage::{self, ContextUsage};
-use super::effect::{CompactionSummary, ConversationChange};
-use super::event::RequestSize;
-use super::work_record::WorkRecord;
-use super::{repeated_results, shorten};
+use crate::machine::context::context_usage::{self, ContextUsage};
+use crate::machine::context::repeated_results;
+use crate::machine::context::shorten;
+use crate::machine::context::work_record::WorkRecord;
+use crate::machine::effect::{CompactionSummary, ConversationChange};
+use crate::machine::event::RequestSize;
 use crate::model::{ContextLimits, ConversationItem, MessageOrigin, Tokens, Usage};
 
 /// The history as the model sees it, oldest first.
@@ -45,12 +46,12 @@ pub struct EntryId(pub u64);
 impl Conversation {
     /// Returns an empty conversation that goes along with this many bytes of system prompt and tools.
     pub fn new(fixed: u64) -> Self {
-        let (entries, ledger) = (Vec::new(), WorkRecord::default());
+        let (entries, record) = (Vec::new(), WorkRecord::default());
         Self {
             entries,
             next_id: EntryId(0),
             context_usage: ContextUsage::new(fixed),
-            work_record: ledger,
+            work_record: record,
         }
     }
 
@@ -82,7 +83,7 @@ impl Conversation {
 
     /// Returns entries of it as they are sent beside this many bytes of system prompt and instruction, and the bytes of
     /// that request. Where it would be too full, the longest tool results are shortened.
-    pub(super) fn fit_to_window<'a>(
+    pub(crate) fn fit_to_window<'a>(
         &self,
         entries: &'a [ConversationEntry],
         beside: u64,
@@ -100,20 +101,20 @@ impl Conversation {
 
     /// Returns what is known for certain of what a compaction replaces, and of what others replaced before it: a line
     /// for each kind.
-    pub(super) fn describe_work(&self, keep: u32) -> String {
-        let mut ledger = self.work_record.clone();
+    pub(crate) fn describe_work(&self, keep: u32) -> String {
+        let mut record = self.work_record.clone();
         for entry in self.entries_to_compact(keep) {
-            ledger.add(&entry.item);
+            record.add(&entry.item);
         }
-        ledger.facts()
+        record.facts()
     }
 
     /// Applies what the machine decided.
     pub fn apply(&mut self, change: ConversationChange) {
         match change {
             ConversationChange::Append { item } => self.push(item),
-            ConversationChange::Compact { summary, keep, target_size: fit } => {
-                self.compact(&summary, keep, fit)
+            ConversationChange::Compact { summary, keep, target_size } => {
+                self.compact(&summary, keep, target_size)
             }
         }
     }
@@ -144,7 +145,7 @@ impl Conversation {
         kept.last().unwrap_or(self.entries.len())
     }
 
-    fn compact(&mut self, summary: &CompactionSummary, keep: u32, fit: Tokens) {
+    fn compact(&mut self, summary: &CompactionSummary, keep: u32, target_size: Tokens) {
         let mut newer = VecDeque::from(self.entries.split_off(self.split_index(keep)));
         let older = std::mem::take(&mut self.entries);
         for entry in &older {
@@ -157,7 +158,8 @@ impl Conversation {
         // Then whole turns go, oldest first, until the rest fits beside the summary; the newest one stays.
         let mut turns = newer.iter().filter(|entry| is_model_turn(&entry.item)).count();
         while turns > 1
-            && self.context_usage.estimate() + self.size_with_summary(self.work_record.text()) > fit
+            && self.context_usage.estimate() + self.size_with_summary(self.work_record.text())
+                > target_size
         {
             let Some(entry) = newer.pop_front() else { break };
             turns -= usize::from(is_model_turn(&entry.item));
@@ -243,9 +245,18 @@ mod tests {
         conversation
     }
 
-    fn compacted(turns: usize, keep: u32, fit: u64, summary: CompactionSummary) -> Conversation {
+    fn compacted(
+        turns: usize,
+        keep: u32,
+        target_size: u64,
+        summary: CompactionSummary,
+    ) -> Conversation {
         let mut conversation = conversation(turns);
-        conversation.apply(ConversationChange::Compact { summary, keep, target_size: Tokens(fit) });
+        conversation.apply(ConversationChange::Compact {
+            summary,
+            keep,
+            target_size: Tokens(target_size),
+        });
         conversation
     }
 
@@ -305,8 +316,8 @@ mod tests {
     #[test]
     fn the_count_is_that_of_the_entries_whatever_was_compacted() {
         for keep in 0..4 {
-            for fit in [0, 200, 100_000] {
-                let conversation = compacted(5, keep, fit, CompactionSummary::Mechanical);
+            for target_size in [0, 200, 100_000] {
+                let conversation = compacted(5, keep, target_size, CompactionSummary::Mechanical);
                 let bytes = conversation
                     .entries()
                     .iter()
@@ -344,8 +355,8 @@ mod tests {
     fn to_keep_more_turns_than_there_are_is_to_keep_all() {
         let before = compacted(3, 1, 100_000, CompactionSummary::Mechanical);
         let mut after = before.clone();
-        let (summary, keep, fit) = (CompactionSummary::Mechanical, 9, Tokens(100_000));
-        after.apply(ConversationChange::Compact { summary, keep, target_size: fit });
+        let (summary, keep, target_size) = (CompactionSummary::Mechanical, 9, Tokens(100_000));
+        after.apply(ConversationChange::Compact { summary, keep, target_size });
         assert_eq!(texts(&after), texts(&before));
     }
 

@@ -4,17 +4,20 @@
 //! [`retry::decide`], …). What the guards add is the chart's point of view, so that a test can hold the arms of the code
 //! against the arrows of the chart.
 
-use super::attempt::CallAttempt;
-use super::calling::{self, CallingStage, ReplyKind};
-use super::deadline::DeadlineKind;
-use super::effect::CallPurpose;
-use super::event::{Authorization, Event};
-use super::executing::{self, CallState};
-use super::preparing::{self, NextCallPlan};
-use super::retry::{self, RetryDecision};
-use super::state::{self, State};
-use super::step::StepBuilder;
-use super::{budget, closing, compacting};
+use crate::machine::budget;
+use crate::machine::calls::attempt::CallAttempt;
+use crate::machine::calls::retry::{self, RetryDecision};
+use crate::machine::deadline::DeadlineKind;
+use crate::machine::effect::CallPurpose;
+use crate::machine::event::{Authorization, Event};
+use crate::machine::output::StepBuilder;
+use crate::machine::state::State;
+use crate::machine::states::calling::{self, CallingStage, ReplyKind};
+use crate::machine::states::closing;
+use crate::machine::states::compacting;
+use crate::machine::states::executing::{self, CallState};
+use crate::machine::states::preparing::{self, NextCallPlan};
+use crate::machine::step;
 use crate::model::{Fault, FaultClass, Reply, RunTime, ToolStatus};
 
 /// A condition on an arrow of the statechart.
@@ -222,7 +225,7 @@ impl Guard {
 
 /// Returns which deadline a tick finds passed.
 fn due_deadline(state: &State, event: &Event) -> Option<DeadlineKind> {
-    state::due_deadline(state, tick_time(state, event)?)
+    step::due_deadline(state, tick_time(state, event)?)
 }
 
 /// Returns what time it is after a tick.
@@ -257,9 +260,7 @@ fn may_retry(state: &State, fault: &Fault) -> bool {
             CallingStage::Requesting(attempt) => (attempt, state.retry_deadline()),
             CallingStage::Checking { .. } => return false,
         },
-        State::Compacting(state) => {
-            (state.attempt, state.run.closing_deadline().map(|limit| limit.at))
-        }
+        State::Compacting(state) => (state.attempt, state.run.closing_time()),
         State::Preparing(_) | State::Executing(_) | State::Closing(_) | State::Done(_) => {
             return false;
         }
@@ -294,8 +295,8 @@ fn last_tools_overdue(state: &State, event: &Event) -> bool {
 
 fn call_plan(state: &State, event: &Event) -> Option<NextCallPlan> {
     let State::Preparing(state) = state else { return None };
-    let Event::Prepared { size: facts, .. } = event else { return None };
-    Some(preparing::plan_next_call(&state.run, facts))
+    let Event::Prepared { size, .. } = event else { return None };
+    Some(preparing::plan_next_call(&state.run, size))
 }
 
 fn event_reply(event: &Event) -> Option<&Reply> {

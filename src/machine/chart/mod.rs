@@ -2,15 +2,17 @@
 //!
 //! The machine does not run by it; tests hold the two against each other, and `architect machine` prints it.
 
+pub(super) mod guard;
+
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use super::event::Event;
-use super::guard::Guard;
-use super::state::{State, StateKind};
+use crate::machine::chart::guard::Guard;
+use crate::machine::event::Event;
+use crate::machine::state::{State, StateKind};
 
 /// The text of the statechart: an XState v5 configuration.
-pub const CHART_JSON: &str = include_str!("../../statecharts/run.json");
+pub const CHART_JSON: &str = include_str!("../../../statecharts/run.json");
 
 /// A statechart.
 #[derive(Clone, Debug, PartialEq, Eq)]

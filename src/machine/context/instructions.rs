@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use super::stop_reason::CloseReason;
+use crate::machine::stop_reason::CloseReason;
 use crate::model::{ConversationItem, MessageOrigin, UserMessage};
 
 /// Asks for the rest of a reply that the output limit cut off.
-pub(super) fn continue_reply() -> ConversationItem {
+pub(crate) fn continue_reply() -> ConversationItem {
     ConversationItem::user(MessageOrigin::System, "Continue from where you left off.")
 }
 
 /// Tells the model that a run that was over goes on.
-pub(super) fn continue_run() -> ConversationItem {
+pub(crate) fn continue_run() -> ConversationItem {
     ConversationItem::user(
         MessageOrigin::System,
         "[SYSTEM] The run goes on. Continue with the task.",
@@ -19,7 +19,7 @@ pub(super) fn continue_run() -> ConversationItem {
 }
 
 /// Asks for the last word, and says why.
-pub(super) fn summarize_and_stop(reason: CloseReason) -> ConversationItem {
+pub(crate) fn summarize_and_stop(reason: CloseReason) -> ConversationItem {
     let instruction = match reason {
         CloseReason::MaxSteps => {
             "The step limit is reached. Don't call any more tools. Sum up what you did, what the current state is, \
@@ -46,7 +46,7 @@ pub(super) fn summarize_and_stop(reason: CloseReason) -> ConversationItem {
 }
 
 /// Asks for a summary of the older part of the conversation; `records` is what is known of it for certain.
-pub(super) fn summarize_history(records: &str) -> String {
+pub(crate) fn summarize_history(records: &str) -> String {
     let mut text = SUMMARY_INSTRUCTION.to_owned();
     if !records.is_empty() {
         text.push_str("\n\nThese records are kept beside your summary, so don't repeat them:\n\n");
@@ -72,7 +72,7 @@ Under Decisions say why; under Errors say what failed and what was tried against
 Be exact about names, paths, commands and numbers; leave out what no later step needs.";
 
 /// Tells the model that it has an answer already.
-pub(super) fn already_answered(turns: usize) -> String {
+pub(crate) fn already_answered(turns: usize) -> String {
     // The newest turn that there is was one turn ago.
     let ago = match turns + 1 {
         1 => "1 turn ago".to_owned(),
@@ -82,7 +82,7 @@ pub(super) fn already_answered(turns: usize) -> String {
 }
 
 /// Tells the model that its turns repeat.
-pub(super) fn repeated_turns(times: u32) -> ConversationItem {
+pub(crate) fn repeated_turns(times: u32) -> ConversationItem {
     let text = format!(
         "[STEERING] You have made the same tool calls with the same results {times} times in a row. Repeating them \
          will not change the outcome. Try another approach, or finish with what you have."
@@ -91,7 +91,7 @@ pub(super) fn repeated_turns(times: u32) -> ConversationItem {
 }
 
 /// Returns a message as the model is to read it.
-pub(super) fn user_message(message: &UserMessage) -> ConversationItem {
+pub(crate) fn user_message(message: &UserMessage) -> ConversationItem {
     let text: Arc<str> = match message.origin {
         MessageOrigin::Steering => format!("[STEERING] {}", message.text).into(),
         MessageOrigin::Task
@@ -104,27 +104,27 @@ pub(super) fn user_message(message: &UserMessage) -> ConversationItem {
 }
 
 /// The answer to a call that came behind the last one that a reply may have.
-pub(super) fn too_many_calls(allowed: u32) -> String {
+pub(crate) fn too_many_calls(allowed: u32) -> String {
     format!(
         "Not run: a reply may have at most {allowed} tool calls. Make this call again in another reply."
     )
 }
 
 /// The answer to a call that the output limit cut off.
-pub(super) const TRUNCATED: &str = "Not run: the call was cut off by the output limit. Make it again with shorter arguments, \
+pub(crate) const TRUNCATED: &str = "Not run: the call was cut off by the output limit. Make it again with shorter arguments, \
      for example a smaller edit, or a long file in several parts.";
 
 /// The answer to a call that was running when the run was interrupted.
-pub(super) const INTERRUPTED: &str = "Interrupted: the run was stopped while this call was under way; it may have had \
+pub(crate) const INTERRUPTED: &str = "Interrupted: the run was stopped while this call was under way; it may have had \
      some of its effects.";
 
 /// The answer to a call whose turn never came.
-pub(super) const SKIPPED: &str = "Not run: the run was stopped before this call's turn came.";
+pub(crate) const SKIPPED: &str = "Not run: the run was stopped before this call's turn came.";
 
 /// The answer to a call that did not come back in its time.
-pub(super) const ABANDONED: &str = "No answer: the tool did not come back in its time and was left alone; it may have \
+pub(crate) const ABANDONED: &str = "No answer: the tool did not come back in its time and was left alone; it may have \
      had some of its effects.";
 
 /// The answer to a call whose judgement did not come back in its time.
-pub(super) const NOT_AUTHORIZED: &str =
+pub(crate) const NOT_AUTHORIZED: &str =
     "Not run: nobody decided in time whether this call may run.";

@@ -7,7 +7,7 @@ use crate::model::CallAccess;
 
 /// How far a call has come, as far as the order of the others depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SchedulingState {
+pub(crate) enum SchedulingState {
     /// Its turn has not come.
     Queued,
     /// It is being judged, or runs.
@@ -17,7 +17,7 @@ pub(super) enum SchedulingState {
 }
 
 /// A call, as far as the order depends on it.
-pub(super) trait Schedulable {
+pub(crate) trait Schedulable {
     /// What it touches.
     fn access(&self) -> &CallAccess;
 
@@ -26,7 +26,7 @@ pub(super) trait Schedulable {
 }
 
 /// Returns the first call that may start now.
-pub(super) fn next_startable<C: Schedulable>(calls: &[C], parallel: u32) -> Option<usize> {
+pub(crate) fn next_startable<C: Schedulable>(calls: &[C], parallel: u32) -> Option<usize> {
     let open =
         calls.iter().filter(|call| call.scheduling_state() == SchedulingState::Started).count();
     if open >= parallel.max(1) as usize {

@@ -48,19 +48,19 @@ impl ContextUsage {
     }
 
     /// Takes an entry of this size into account.
-    pub(super) fn add(&mut self, bytes: u64) {
+    pub(crate) fn add(&mut self, bytes: u64) {
         self.bytes += bytes;
     }
 
     /// Takes an entry of this size out; what the provider counted before no longer fits.
-    pub(super) fn remove(&mut self, bytes: u64) {
+    pub(crate) fn remove(&mut self, bytes: u64) {
         self.bytes = self.bytes.saturating_sub(bytes);
         self.provider_count = None;
     }
 
     /// Takes the provider's count of what was just sent into account, unless it cannot be the count of all of it: some
     /// servers silently cut off what does not fit.
-    pub(super) fn calibrate(&mut self, usage: &Usage) {
+    pub(crate) fn calibrate(&mut self, usage: &Usage) {
         let is_part = self.bytes > SHORT_BYTES
             && usage.input.0.saturating_mul(MAX_BYTES_PER_TOKEN) < self.bytes;
         if usage.is_estimated || usage.input == Tokens::ZERO || is_part {
@@ -87,18 +87,18 @@ impl ContextUsage {
     }
 
     /// Returns how large a request of this many bytes probably is.
-    pub(super) fn estimate_request(&self, bytes: u64) -> Tokens {
+    pub(crate) fn estimate_request(&self, bytes: u64) -> Tokens {
         self.tokens_at_ratio(bytes, self.ratio)
     }
 
     /// Returns how large a request of this many bytes is at the most.
-    pub(super) fn request_upper_bound(&self, bytes: u64) -> Tokens {
+    pub(crate) fn request_upper_bound(&self, bytes: u64) -> Tokens {
         self.tokens_at_ratio(bytes, DENSEST_RATIO)
     }
 
     /// Returns how many bytes a request may have that is probably not larger than this. What was not counted is taken to
     /// be no lighter than source code, even where the server counts less: that leaves room for an error.
-    pub(super) fn bytes_within(&self, size: Tokens) -> u64 {
+    pub(crate) fn bytes_within(&self, size: Tokens) -> u64 {
         let ProviderCount { tokens: counted, bytes } = self.provider_count.unwrap_or_default();
         match size.0.checked_sub(counted.0) {
             Some(more) => bytes + more.saturating_mul(self.ratio.min(INITIAL_RATIO)) / 1_000,
@@ -128,12 +128,12 @@ fn bytes_to_tokens(bytes: u64, ratio: u64) -> Tokens {
 }
 
 /// Returns how many bytes an instruction takes on the wire.
-pub(super) fn instruction_bytes(text: &str) -> u64 {
+pub(crate) fn instruction_bytes(text: &str) -> u64 {
     FRAME_BYTES + text_bytes(text)
 }
 
 /// Returns how many bytes an entry takes on the wire, but for the details of its format.
-pub(super) fn item_bytes(item: &ConversationItem) -> u64 {
+pub(crate) fn item_bytes(item: &ConversationItem) -> u64 {
     match item {
         ConversationItem::User(message) => FRAME_BYTES + text_bytes(&message.text),
         ConversationItem::Assistant(reply) => reply_bytes(reply),
@@ -168,64 +168,64 @@ mod tests {
         MessageOrigin, ReplyFinish, ToolCall, ToolExchange, ToolResult, ToolStatus,
     };
 
-    fn usage(input: u64) -> Usage {
+    fn reported(input: u64) -> Usage {
         Usage { input: Tokens(input), ..Usage::default() }
     }
 
     #[test]
     fn what_the_provider_counted_is_taken_as_it_is() {
-        let mut gauge = ContextUsage::new(1_000);
-        gauge.add(3_000);
-        gauge.calibrate(&usage(900));
-        assert_eq!(gauge.estimate(), Tokens(900));
-        assert_eq!(gauge.upper_bound(), Tokens(900));
+        let mut usage = ContextUsage::new(1_000);
+        usage.add(3_000);
+        usage.calibrate(&reported(900));
+        assert_eq!(usage.estimate(), Tokens(900));
+        assert_eq!(usage.upper_bound(), Tokens(900));
     }
 
     #[test]
     fn what_is_new_is_estimated_by_the_measured_density() {
-        let mut gauge = ContextUsage::new(4_000);
-        gauge.calibrate(&usage(1_000));
-        gauge.add(400);
-        assert_eq!(gauge.estimate(), Tokens(1_100));
-        assert_eq!(gauge.upper_bound(), Tokens(1_200));
+        let mut usage = ContextUsage::new(4_000);
+        usage.calibrate(&reported(1_000));
+        usage.add(400);
+        assert_eq!(usage.estimate(), Tokens(1_100));
+        assert_eq!(usage.upper_bound(), Tokens(1_200));
     }
 
     #[test]
     fn absurd_counts_and_estimates_calibrate_nothing() {
-        let mut gauge = ContextUsage::new(4_000);
-        gauge.calibrate(&Usage { is_estimated: true, ..usage(1) });
-        gauge.calibrate(&usage(0));
-        assert_eq!(gauge, ContextUsage::new(4_000));
-        gauge.calibrate(&usage(1));
-        gauge.add(6_000);
-        assert_eq!(gauge.estimate(), Tokens(1 + 1_000));
+        let mut usage = ContextUsage::new(4_000);
+        usage.calibrate(&Usage { is_estimated: true, ..reported(1) });
+        usage.calibrate(&reported(0));
+        assert_eq!(usage, ContextUsage::new(4_000));
+        usage.calibrate(&reported(1));
+        usage.add(6_000);
+        assert_eq!(usage.estimate(), Tokens(1 + 1_000));
     }
 
     #[test]
     fn a_server_that_counts_a_part_is_not_believed() {
-        let mut gauge = ContextUsage::new(140_000);
-        gauge.calibrate(&usage(4_096));
-        assert_eq!(gauge, ContextUsage::new(140_000));
-        gauge.calibrate(&usage(20_000));
-        assert_eq!(gauge.estimate(), Tokens(20_000));
+        let mut usage = ContextUsage::new(140_000);
+        usage.calibrate(&reported(4_096));
+        assert_eq!(usage, ContextUsage::new(140_000));
+        usage.calibrate(&reported(20_000));
+        assert_eq!(usage.estimate(), Tokens(20_000));
     }
 
     #[test]
     fn the_bound_is_never_below_the_estimate() {
         for (fixed, counted, added) in [(0, 0, 10), (1_000, 10, 5_000), (1_000, 1_000, 7)] {
-            let mut gauge = ContextUsage::new(fixed);
-            gauge.calibrate(&usage(counted));
-            gauge.add(added);
-            assert!(gauge.estimate() <= gauge.upper_bound());
+            let mut usage = ContextUsage::new(fixed);
+            usage.calibrate(&reported(counted));
+            usage.add(added);
+            assert!(usage.estimate() <= usage.upper_bound());
         }
     }
 
     #[test]
     fn what_a_server_counts_is_believed_up_to_a_density() {
         let believed = |bytes, input| {
-            let mut gauge = ContextUsage::new(bytes);
-            gauge.calibrate(&usage(input));
-            gauge != ContextUsage::new(bytes)
+            let mut usage = ContextUsage::new(bytes);
+            usage.calibrate(&reported(input));
+            usage != ContextUsage::new(bytes)
         };
         // A short request may have any.
         assert!(believed(SHORT_BYTES, 1));
@@ -239,23 +239,23 @@ mod tests {
     #[test]
     fn what_fits_into_a_size_is_not_measured_larger() {
         for (fixed, counted, added) in [(3_000, 0, 500), (3_000, 900, 500), (30_000, 29_000, 7)] {
-            let mut gauge = ContextUsage::new(fixed);
-            gauge.calibrate(&usage(counted));
-            gauge.add(added);
-            assert_eq!(gauge.estimate_request(gauge.bytes), gauge.estimate());
+            let mut usage = ContextUsage::new(fixed);
+            usage.calibrate(&reported(counted));
+            usage.add(added);
+            assert_eq!(usage.estimate_request(usage.bytes), usage.estimate());
             for size in [0, 1, 7, 899, 900, 901, 5_000, 60_000].map(Tokens) {
-                let room = gauge.bytes_within(size);
-                assert!(gauge.estimate_request(room) <= size, "{size:?} of {gauge:?}");
-                assert!(gauge.estimate_request(room + 10) > size, "{size:?} of {gauge:?}");
+                let room = usage.bytes_within(size);
+                assert!(usage.estimate_request(room) <= size, "{size:?} of {usage:?}");
+                assert!(usage.estimate_request(room + 10) > size, "{size:?} of {usage:?}");
             }
         }
     }
 
     #[test]
     fn what_a_server_counts_too_low_makes_no_room() {
-        let mut gauge = ContextUsage::new(8_000);
-        gauge.calibrate(&usage(100));
-        assert_eq!(gauge.bytes_within(Tokens(1_100)), 8_000 + 3_500);
+        let mut usage = ContextUsage::new(8_000);
+        usage.calibrate(&reported(100));
+        assert_eq!(usage.bytes_within(Tokens(1_100)), 8_000 + 3_500);
     }
 
     #[test]

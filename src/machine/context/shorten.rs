@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::conversation::{ConversationEntry, EntryId};
+use crate::machine::context::conversation::{ConversationEntry, EntryId};
 use crate::model::{ConversationItem, Digest, ToolExchange, ToolResult};
 
 /// The most bytes that stand for what is left out of a result.
@@ -12,19 +12,20 @@ const MAX_MARKER_BYTES: usize = 48;
 
 /// Returns the entries with their longest tool results shortened, so that they lose this many bytes, if their results
 /// have as many.
-pub(super) fn shorten_results(
+pub(crate) fn shorten_results(
     entries: &[ConversationEntry],
     surplus: u64,
 ) -> Vec<ConversationEntry> {
     let lengths: Vec<usize> =
         entries.iter().flat_map(tool_results).map(|result| result.text.len()).collect();
     let sum = |longest: usize| lengths.iter().map(|length| *length.min(&longest)).sum::<usize>();
-    let fit = sum(usize::MAX).saturating_sub(usize::try_from(surplus).unwrap_or(usize::MAX));
+    let target_size =
+        sum(usize::MAX).saturating_sub(usize::try_from(surplus).unwrap_or(usize::MAX));
     let (mut longest, mut above) =
         (MAX_MARKER_BYTES, lengths.iter().copied().max().unwrap_or_default());
     while longest < above {
         let middle = above - (above - longest) / 2;
-        if sum(middle) <= fit {
+        if sum(middle) <= target_size {
             longest = middle;
         } else {
             above = middle - 1;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::event::RequestSize;
+use crate::machine::event::RequestSize;
 use crate::model::{RunRules, Tokens};
 
 /// What a run has compacted so far.
@@ -19,23 +19,23 @@ pub struct CompactionHistory {
 impl CompactionHistory {
     /// Returns whether the context may be compacted: not twice without an accepted reply in between, not after one
     /// that did not help, and not more often than the rules allow.
-    pub(super) fn is_allowed(&self, rules: &RunRules) -> bool {
+    pub(crate) fn is_allowed(&self, rules: &RunRules) -> bool {
         self.size_before.is_none() && !self.is_futile && self.count < rules.context.max_compactions
     }
 
     /// Counts a compaction of a context of this size.
-    pub(super) fn begin(&mut self, context: Tokens) {
+    pub(crate) fn begin(&mut self, context: Tokens) {
         self.count += 1;
         self.size_before = Some(context);
     }
 
     /// Looks at the context after a compaction: one that is not smaller was futile.
-    pub(super) fn assess(&mut self, facts: &RequestSize) {
-        self.is_futile |= self.size_before.is_some_and(|before| facts.estimate >= before);
+    pub(crate) fn assess(&mut self, size: &RequestSize) {
+        self.is_futile |= self.size_before.is_some_and(|before| size.estimate >= before);
     }
 
     /// Notes that the model has accepted the context.
-    pub(super) fn confirm(&mut self) {
+    pub(crate) fn confirm(&mut self) {
         self.size_before = None;
     }
 }
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
     use crate::model::ContextLimits;
 
-    fn facts(context: u64) -> RequestSize {
+    fn size(context: u64) -> RequestSize {
         RequestSize { estimate: Tokens(context), ..RequestSize::default() }
     }
 
@@ -54,7 +54,7 @@ mod tests {
         let (mut compactions, rules) = (CompactionHistory::default(), RunRules::default());
         assert!(compactions.is_allowed(&rules));
         compactions.begin(Tokens(10));
-        compactions.assess(&facts(9));
+        compactions.assess(&size(9));
         assert!(!compactions.is_allowed(&rules));
         compactions.confirm();
         assert!(compactions.is_allowed(&rules));
@@ -65,10 +65,10 @@ mod tests {
         for (after, helped) in [(9, true), (10, false), (11, false)] {
             let mut compactions = CompactionHistory::default();
             compactions.begin(Tokens(10));
-            compactions.assess(&facts(after));
+            compactions.assess(&size(after));
             compactions.confirm();
             // What is judged without a compaction before it says nothing.
-            compactions.assess(&facts(100));
+            compactions.assess(&size(100));
             assert_eq!(compactions.is_allowed(&RunRules::default()), helped, "{after}");
         }
     }

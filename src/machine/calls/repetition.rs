@@ -20,7 +20,7 @@ pub struct TurnRepetition {
 
 impl TurnRepetition {
     /// Returns the signature of a turn.
-    pub(super) fn signature<'a>(
+    pub(crate) fn signature<'a>(
         pairs: impl Iterator<Item = (&'a ToolCall, &'a ToolResult)>,
     ) -> Digest {
         pairs.fold(Digest::EMPTY, |digest, (call, result)| {
@@ -29,7 +29,7 @@ impl TurnRepetition {
     }
 
     /// Takes another turn into account.
-    pub(super) fn push(&mut self, turn: Digest) {
+    pub(crate) fn push(&mut self, turn: Digest) {
         let same = self.newest == Some(turn);
         self.single = if same { self.single + 1 } else { 0 };
         self.double = if !same && self.second == Some(turn) { self.double + 1 } else { 0 };

@@ -1,11 +1,11 @@
 //! How long a failed call waits before it is tried again.
 
-use super::run_context::RunContext;
+use crate::machine::run_context::RunContext;
 use crate::model::{Fault, FaultClass, RunTime, TimeSpan};
 
 /// What follows from a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RetryDecision {
+pub(crate) enum RetryDecision {
     /// Another attempt after this wait.
     After(TimeSpan),
     /// The request has to become smaller.
@@ -19,7 +19,7 @@ pub(super) enum RetryDecision {
 const MIN_WAIT: TimeSpan = TimeSpan::from_millis(100);
 
 /// Decides what follows from the failure of attempt `number`, when a retry has to begin before `limit`.
-pub(super) fn decide(
+pub(crate) fn decide(
     run: &RunContext,
     number: u32,
     fault: &Fault,

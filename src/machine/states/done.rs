@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::effect::Effect;
-use super::event::Event;
-use super::run_context::RunContext;
-use super::state::State;
-use super::step::{Step, StepBuilder};
-use super::stop_reason::StopReason;
+use crate::machine::effect::Effect;
+use crate::machine::output::{Step, StepBuilder};
+use crate::machine::run_context::RunContext;
+use crate::machine::state::State;
+use crate::machine::stop_reason::StopReason;
 
 /// The run is over.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -33,7 +32,7 @@ pub struct RunOutcome {
 
 impl Done {
     /// Ends with what the model said last.
-    pub(super) fn end_with_output(
+    pub(crate) fn end_with_output(
         run: RunContext,
         out: StepBuilder,
         reason: StopReason,
@@ -43,12 +42,12 @@ impl Done {
     }
 
     /// Ends without a last word.
-    pub(super) fn end(run: RunContext, out: StepBuilder, reason: StopReason) -> Step {
+    pub(crate) fn end(run: RunContext, out: StepBuilder, reason: StopReason) -> Step {
         Self::enter(run, out, RunOutcome { reason, output: None, error: None })
     }
 
     /// Ends because something went wrong.
-    pub(super) fn fail(
+    pub(crate) fn fail(
         run: RunContext,
         out: StepBuilder,
         reason: StopReason,
@@ -60,21 +59,5 @@ impl Done {
     fn enter(run: RunContext, mut out: StepBuilder, outcome: RunOutcome) -> Step {
         out.add_effect(Effect::End);
         out.finish(State::Done(Self { run, outcome }))
-    }
-
-    pub(super) fn step(self, event: &Event) -> Step {
-        match event {
-            Event::Tick { .. }
-            | Event::Interrupt { .. }
-            | Event::StoreFailed { .. }
-            | Event::InternalError { .. }
-            | Event::Prepared { .. }
-            | Event::Replied { .. }
-            | Event::CallFailed { .. }
-            | Event::Authorized { .. }
-            | Event::ToolCompleted { .. }
-            | Event::UsageReported { .. }
-            | Event::Checked { .. } => StepBuilder::default().finish(State::Done(self)),
-        }
     }
 }

@@ -14,7 +14,7 @@ use crate::model::{ConversationItem, FileAction, ToolExchange};
 
 /// What stands for the part of a conversation that is gone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(super) struct WorkRecord {
+pub(crate) struct WorkRecord {
     /// What the model wrote about it.
     summary: Option<Arc<str>>,
     /// How often each tool ran, and how often it failed.
@@ -43,7 +43,7 @@ const MAX_READ_FILES: usize = 50;
 
 impl WorkRecord {
     /// Takes an entry in that goes. Summaries and the user's own words are no records.
-    pub(super) fn add(&mut self, item: &ConversationItem) {
+    pub(crate) fn add(&mut self, item: &ConversationItem) {
         match item {
             ConversationItem::User(_) => {}
             ConversationItem::Assistant(reply) if reply.has_text() => {
@@ -55,7 +55,7 @@ impl WorkRecord {
     }
 
     /// Takes in what the model wrote about all that has gone so far.
-    pub(super) fn set_summary(&mut self, text: &Arc<str>) {
+    pub(crate) fn set_summary(&mut self, text: &Arc<str>) {
         let text = text.trim();
         let end =
             (0..=MAX_SUMMARY_BYTES.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
@@ -81,7 +81,7 @@ impl WorkRecord {
     }
 
     /// Returns the summary, or nothing when there is nothing to be summed up.
-    pub(super) fn text(&self) -> Option<String> {
+    pub(crate) fn text(&self) -> Option<String> {
         let records = self.facts();
         let said = self.last_answer.as_ref().map(|said| {
             let head: String = said.chars().take(ANSWER_EXCERPT_CHARS).collect();
@@ -95,7 +95,7 @@ impl WorkRecord {
     }
 
     /// Returns what is known for certain: files and tools, a line for each kind.
-    pub(super) fn facts(&self) -> String {
+    pub(crate) fn facts(&self) -> String {
         let mut text = String::new();
         if !self.changed_files.is_empty() {
             let files =
@@ -166,8 +166,8 @@ mod tests {
 
     #[test]
     fn files_and_tools_are_told_after_what_the_model_wrote() {
-        let mut ledger = WorkRecord::default();
-        assert_eq!(ledger.text(), None);
+        let mut record = WorkRecord::default();
+        assert_eq!(record.text(), None);
         for item in [
             read("b"),
             read("a"),
@@ -175,10 +175,10 @@ mod tests {
             exchange("edit_file", &[], ToolStatus::Ok, &["x", "b"]),
             exchange("read_file", &[], ToolStatus::Failed, &[]),
         ] {
-            ledger.add(&item);
+            record.add(&item);
         }
-        ledger.set_summary(&"Goal: all.\n".into());
-        insta::assert_snapshot!(ledger.text().unwrap(), @r"
+        record.set_summary(&"Goal: all.\n".into());
+        insta::assert_snapshot!(record.text().unwrap(), @r"
         [SUMMARY] Earlier parts of this conversation were replaced by this summary.
 
         Goal: all.
@@ -191,41 +191,41 @@ mod tests {
 
     #[test]
     fn what_the_model_writes_anew_replaces_its_words_but_no_record() {
-        let mut ledger = WorkRecord::default();
-        ledger.add(&exchange("edit_file", &[], ToolStatus::Ok, &["x"]));
-        ledger.set_summary(&"first".into());
-        ledger.set_summary(&"second".into());
-        let text = ledger.text().unwrap();
+        let mut record = WorkRecord::default();
+        record.add(&exchange("edit_file", &[], ToolStatus::Ok, &["x"]));
+        record.set_summary(&"first".into());
+        record.set_summary(&"second".into());
+        let text = record.text().unwrap();
         assert!(text.contains("second\n\nFiles that changed: x.") && !text.contains("first"));
     }
 
     #[test]
     fn a_ledger_stays_small_however_long_a_run_is() {
-        let mut ledger = WorkRecord::default();
+        let mut record = WorkRecord::default();
         for file in 0..5_000 {
-            ledger.add(&read(&format!("read{file}")));
+            record.add(&read(&format!("read{file}")));
             let changed = format!("changed{file:04}");
-            ledger.add(&exchange("edit_file", &[], ToolStatus::Ok, &[&changed]));
+            record.add(&exchange("edit_file", &[], ToolStatus::Ok, &[&changed]));
         }
-        ledger.set_summary(&"ä".repeat(50_000).into());
-        let text = ledger.text().unwrap();
+        record.set_summary(&"ä".repeat(50_000).into());
+        let text = record.text().unwrap();
         assert!(text.len() < 32_000, "{}", text.len());
         assert!(text.contains("changed0199, and 4800 more.") && text.contains("read4999."));
     }
 
     #[test]
     fn the_newest_answer_is_told_until_the_model_has_written_about_it() {
-        let mut ledger = WorkRecord::default();
+        let mut record = WorkRecord::default();
         let usage = Usage::default();
         for text in ["first", "second", " "] {
-            ledger.add(&ConversationItem::Assistant(Reply::text_only(
+            record.add(&ConversationItem::Assistant(Reply::text_only(
                 text,
                 ReplyFinish::Stop,
                 usage,
             )));
         }
-        assert!(ledger.text().unwrap().ends_with("among them began: second"));
-        ledger.set_summary(&"all of it".into());
-        assert!(ledger.text().unwrap().ends_with("\n\nall of it"));
+        assert!(record.text().unwrap().ends_with("among them began: second"));
+        record.set_summary(&"all of it".into());
+        assert!(record.text().unwrap().ends_with("\n\nall of it"));
     }
 }

@@ -1,8 +1,8 @@
 //! What a run has used so far, by what it was used for.
 
-use super::event::Event;
-use super::run_context::BudgetUsage;
-use super::state::StateKind;
+use crate::machine::event::Event;
+use crate::machine::run_context::BudgetUsage;
+use crate::machine::state::StateKind;
 use crate::model::{MicroUsd, Tokens, Usage};
 
 /// What a run has used so far, by what it was used for.

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::budget::CLOSING_SHARE;
-use super::run_context::{BudgetUsage, RunContext};
+use crate::machine::budget::CLOSING_SHARE;
+use crate::machine::run_context::{BudgetUsage, RunContext};
 use crate::model::{MicroUsd, TimeSpan, Tokens};
 
 /// What a call may use that makes model calls of its own: a run within the run.
@@ -22,7 +22,7 @@ pub struct BudgetShare {
 
 impl BudgetShare {
     /// Returns the allowance of a call that starts now, beside others that have these.
-    pub(super) fn new(run: &RunContext, others: impl Iterator<Item = Self>) -> Self {
+    pub(crate) fn new(run: &RunContext, others: impl Iterator<Item = Self>) -> Self {
         let limits = &run.rules.limits;
         let (mut cost, mut tokens) = (run.used.cost, run.used.tokens);
         for other in others {
@@ -38,15 +38,15 @@ impl BudgetShare {
         Self {
             cost: budget.map(|limit| MicroUsd(free(limit.0, cost.0))),
             tokens: limits.max_tokens.map(|limit| Tokens(free(limit.0, tokens.0))),
-            time: run.closing_deadline().map(|closes| closes.at.since(run.now)),
+            time: run.closing_time().map(|at| at.since(run.now)),
         }
     }
 
     /// Returns what is left of it.
-    pub(super) fn after_usage(self, spent: BudgetUsage) -> Self {
+    pub(crate) fn after_usage(self, used: BudgetUsage) -> Self {
         Self {
-            cost: self.cost.map(|cost| cost.saturating_sub(spent.cost)),
-            tokens: self.tokens.map(|tokens| tokens.saturating_sub(spent.tokens)),
+            cost: self.cost.map(|cost| cost.saturating_sub(used.cost)),
+            tokens: self.tokens.map(|tokens| tokens.saturating_sub(used.tokens)),
             time: self.time,
         }
     }
@@ -95,8 +95,8 @@ mod tests {
     #[test]
     fn what_was_used_is_taken_out_of_what_is_left() {
         let time = Some(TimeSpan(5));
-        let allowance = BudgetShare { cost: Some(MicroUsd(300)), tokens: Some(Tokens(200)), time };
-        let left = allowance.after_usage(BudgetUsage { cost: MicroUsd(100), tokens: Tokens(250) });
+        let budget = BudgetShare { cost: Some(MicroUsd(300)), tokens: Some(Tokens(200)), time };
+        let left = budget.after_usage(BudgetUsage { cost: MicroUsd(100), tokens: Tokens(250) });
         assert_eq!(left, BudgetShare { cost: Some(MicroUsd(200)), tokens: Some(Tokens(0)), time });
     }
 }

@@ -4,12 +4,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::deadline::{Deadline, DeadlineKind};
-use super::effect::{CallPurpose, Effect, MachineNote};
-use super::event::RequestSize;
-use super::retry::{self, RetryDecision};
-use super::run_context::RunContext;
-use super::step::StepBuilder;
+use crate::machine::calls::retry::{self, RetryDecision};
+use crate::machine::effect::{CallPurpose, Effect, EffectKind, MachineNote};
+use crate::machine::event::RequestSize;
+use crate::machine::output::StepBuilder;
+use crate::machine::run_context::RunContext;
 use crate::model::{EffectId, Fault, FaultKind, RunTime, TimeSpan, Tokens};
 
 /// Where a model call stands.
@@ -36,7 +35,7 @@ pub enum CallAttempt {
 
 impl CallAttempt {
     /// Sends attempt `number`.
-    pub(super) fn send(
+    pub(crate) fn send(
         run: &mut RunContext,
         out: &mut StepBuilder,
         purpose: CallPurpose,
@@ -57,7 +56,7 @@ impl CallAttempt {
     }
 
     /// Returns what follows from a failure of the attempt that is under way, when a retry has to begin before `limit`.
-    pub(super) fn decide_retry(
+    pub(crate) fn decide_retry(
         self,
         run: &RunContext,
         fault: &Fault,
@@ -67,7 +66,7 @@ impl CallAttempt {
     }
 
     /// Waits before the attempt after this one.
-    pub(super) fn wait(
+    pub(crate) fn wait(
         self,
         run: &RunContext,
         out: &mut StepBuilder,
@@ -80,45 +79,37 @@ impl CallAttempt {
     }
 
     /// Gives the call up: what is under way is stopped, and charged, since the provider may have read it.
-    pub(super) fn abandon(self, run: &mut RunContext, out: &mut StepBuilder, facts: &RequestSize) {
-        if self.pending_effect().is_some() {
+    pub(crate) fn abandon(self, run: &mut RunContext, out: &mut StepBuilder, size: &RequestSize) {
+        if matches!(self, Self::Sending { .. }) {
             self.cancel(out);
-            run.charge_unanswered(facts, out);
+            run.charge_unanswered(size, out);
         }
     }
 
     /// Returns the attempt that is under way or will be made, counted from one.
-    pub(super) fn number(self) -> u32 {
+    pub(crate) fn number(self) -> u32 {
         match self {
             Self::Sending { number, .. } | Self::Waiting { number, .. } => number,
         }
     }
 
-    /// Returns the effect that is awaited, if a request is under way.
-    pub(super) fn pending_effect(self) -> Option<EffectId> {
+    /// Returns the pending effect, if a request is being sent.
+    pub(crate) fn pending_call(self) -> Option<(EffectId, EffectKind)> {
         match self {
-            Self::Sending { id, .. } => Some(id),
+            Self::Sending { id, .. } => Some((id, EffectKind::CallModel)),
             Self::Waiting { .. } => None,
         }
     }
 
-    /// Returns when the call has to be woken.
-    pub(super) fn deadline(self) -> Deadline {
-        match self {
-            Self::Sending { due, .. } => Deadline { at: due, kind: DeadlineKind::AttemptTimeout },
-            Self::Waiting { until, .. } => Deadline { at: until, kind: DeadlineKind::RetryDue },
-        }
-    }
-
     /// Stops an attempt that did not come back in its time.
-    pub(super) fn cancel(self, out: &mut StepBuilder) {
-        if let Some(id) = self.pending_effect() {
+    pub(crate) fn cancel(self, out: &mut StepBuilder) {
+        if let Self::Sending { id, .. } = self {
             out.add_effect(Effect::Cancel { id });
         }
     }
 
     /// Returns the fault of an attempt that did not come back in its time.
-    pub(super) fn timeout_fault(run: &RunContext) -> Fault {
+    pub(crate) fn timeout_fault(run: &RunContext) -> Fault {
         let limit = run.rules.timeouts.attempt;
         let message = format!("the model call did not come back within {limit}");
         Fault { billed: true, ..Fault::new(FaultKind::Timeout, message) }

@@ -1,17 +1,20 @@
 //! Reservation: a call is made only when its worst case fits what is left, so that no limit is overshot.
 
-use super::effect::CallPurpose;
-use super::event::RequestSize;
-use super::run_context::RunContext;
-use super::step::StepBuilder;
+pub(crate) mod budget_share;
+pub(crate) mod cost_breakdown;
+
+use crate::machine::effect::CallPurpose;
+use crate::machine::event::RequestSize;
+use crate::machine::output::StepBuilder;
+use crate::machine::run_context::RunContext;
 use crate::model::{Fault, MicroUsd, Price, Tokens};
 
 /// Even a short reply might cost more than is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Unaffordable;
+pub(crate) struct Unaffordable;
 
 /// The part of a budget that is kept for the closing call at the most.
-pub(super) const CLOSING_SHARE: u64 = 5;
+pub(crate) const CLOSING_SHARE: u64 = 5;
 
 /// Room for the instruction with which a closing call ends.
 const INSTRUCTION_TOKENS: Tokens = Tokens(200);
@@ -20,9 +23,9 @@ const INSTRUCTION_TOKENS: Tokens = Tokens(200);
 ///
 /// The output limit is lowered before a call is refused. What the closing call will need is left untouched by every
 /// other call, up to a fifth of the budget.
-pub(super) fn reserve(
+pub(crate) fn reserve(
     run: &RunContext,
-    facts: &RequestSize,
+    size: &RequestSize,
     purpose: CallPurpose,
 ) -> Result<Option<Tokens>, Unaffordable> {
     let rules = &run.rules;
@@ -37,13 +40,13 @@ pub(super) fn reserve(
         CallPurpose::Agent | CallPurpose::Compaction => Some(rules.output.closing),
         CallPurpose::Closing => None,
     };
-    let by_money = money.map_or(Some(wanted), |money| money.affordable_output(run, facts, closing));
+    let by_money = money.map_or(Some(wanted), |money| money.affordable_output(run, size, closing));
     let by_tokens = tokens.map_or(Some(wanted), |limit| {
         let kept = closing.map_or(Tokens::ZERO, |output| {
-            (facts.upper_bound + INSTRUCTION_TOKENS + output).min(Tokens(limit.0 / CLOSING_SHARE))
+            (size.upper_bound + INSTRUCTION_TOKENS + output).min(Tokens(limit.0 / CLOSING_SHARE))
         });
         let left = limit.saturating_sub(run.used.tokens).saturating_sub(kept);
-        left.0.checked_sub(facts.upper_bound.0).map(Tokens)
+        left.0.checked_sub(size.upper_bound.0).map(Tokens)
     });
     match by_money.zip(by_tokens) {
         Some((a, b)) if wanted.min(a).min(b) >= rules.output.minimum.min(wanted) => {
@@ -64,34 +67,34 @@ impl MoneyBudget {
     fn affordable_output(
         self,
         run: &RunContext,
-        facts: &RequestSize,
+        size: &RequestSize,
         closing: Option<Tokens>,
     ) -> Option<Tokens> {
         let kept = closing.map_or(MicroUsd::ZERO, |output| {
             self.price
-                .max_cost(facts.upper_bound + INSTRUCTION_TOKENS, output)
+                .max_cost(size.upper_bound + INSTRUCTION_TOKENS, output)
                 .min(MicroUsd(self.budget.0 / CLOSING_SHARE))
         });
         let left = self.budget.saturating_sub(run.used.cost).saturating_sub(kept);
-        self.price.affordable_output(left, facts.upper_bound)
+        self.price.affordable_output(left, size.upper_bound)
     }
 }
 
 /// Charges a call that failed, if the provider does: what it has read, and what had come of the reply, as far as that was
 /// set aside.
-pub(super) fn charge_failed_call(
+pub(crate) fn charge_failed_call(
     run: &mut RunContext,
     fault: &Fault,
-    (facts, purpose): (&RequestSize, CallPurpose),
+    (size, purpose): (&RequestSize, CallPurpose),
     out: &mut StepBuilder,
 ) {
     if !fault.billed {
         return;
     }
     // Nothing has been charged since the call was allowed, so this is what it was granted.
-    let granted = reserve(run, facts, purpose).ok().flatten();
+    let granted = reserve(run, size, purpose).ok().flatten();
     let output = granted.map_or(fault.received, |granted| granted.min(fault.received));
-    run.charge_usage(&facts.estimate_usage(output), out);
+    run.charge_usage(&size.estimate_usage(output), out);
 }
 
 #[cfg(test)]

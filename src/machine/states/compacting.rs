@@ -2,20 +2,19 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::attempt::CallAttempt;
-use super::budget::{self, Unaffordable};
-use super::closing::Closing;
-use super::deadline::{DeadlineKind, StateDeadlines};
-use super::done::Done;
-use super::effect::{CallPurpose, CompactionSummary, ConversationChange, MachineNote};
-use super::event::{Event, RequestSize};
-use super::preparing::Preparing;
-use super::retry::RetryDecision;
-use super::run_context::RunContext;
-use super::state::State;
-use super::step::{Step, StepBuilder};
-use super::stop_reason::{CloseReason, StopReason};
-use crate::model::{Fault, Reply, ReplyFinish, RunTime, Tokens};
+use crate::machine::budget::{self, Unaffordable};
+use crate::machine::calls::attempt::CallAttempt;
+use crate::machine::calls::retry::RetryDecision;
+use crate::machine::deadline::{CompactingDeadline, StateDeadlines};
+use crate::machine::effect::{CallPurpose, CompactionSummary, ConversationChange, MachineNote};
+use crate::machine::event::RequestSize;
+use crate::machine::output::{Step, StepBuilder};
+use crate::machine::run_context::RunContext;
+use crate::machine::state::State;
+use crate::machine::states::closing::Closing;
+use crate::machine::states::preparing::Preparing;
+use crate::machine::stop_reason::CloseReason;
+use crate::model::{Fault, Reply, ReplyFinish, Tokens};
 
 /// A summarising call is under way.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -31,35 +30,35 @@ pub struct Compacting {
 }
 
 /// Returns the limit of a summary's output, unless there is no money for one.
-pub(super) fn reserve_summary(
+pub(crate) fn reserve_summary(
     run: &RunContext,
-    facts: &RequestSize,
+    size: &RequestSize,
 ) -> Result<Option<Tokens>, Unaffordable> {
-    budget::reserve(run, facts, CallPurpose::Compaction)
+    budget::reserve(run, size, CallPurpose::Compaction)
 }
 
 impl Compacting {
     /// Asks for a summary; without money for one, goes on mechanically.
-    pub(super) fn enter(
+    pub(crate) fn enter(
         mut run: RunContext,
         mut out: StepBuilder,
-        facts: RequestSize,
-        fit: Tokens,
+        size: RequestSize,
+        target_size: Tokens,
     ) -> Step {
-        out.add_note(MachineNote::Compacting { context: facts.estimate });
-        run.compactions.begin(facts.estimate);
-        Self::send_attempt(run, out, facts, fit, 1)
+        out.add_note(MachineNote::Compacting { context: size.estimate });
+        run.compactions.begin(size.estimate);
+        Self::send_attempt(run, out, size, target_size, 1)
     }
 
     /// Makes attempt `number`; without money or attempts left, goes on mechanically.
-    pub(super) fn send_attempt(
+    pub(crate) fn send_attempt(
         mut run: RunContext,
         mut out: StepBuilder,
-        facts: RequestSize,
-        fit: Tokens,
+        size: RequestSize,
+        target_size: Tokens,
         number: u32,
     ) -> Step {
-        match reserve_summary(&run, &facts) {
+        match reserve_summary(&run, &size) {
             Ok(max_output) if number <= run.rules.backoff.retries + 1 => {
                 let attempt = CallAttempt::send(
                     &mut run,
@@ -68,93 +67,62 @@ impl Compacting {
                     number,
                     max_output,
                 );
-                out.finish(State::Compacting(Self { run, size: facts, target_size: fit, attempt }))
+                out.finish(State::Compacting(Self { run, size, target_size, attempt }))
             }
             Ok(_) | Err(Unaffordable) => {
-                finish_compaction(run, out, CompactionSummary::Mechanical, &facts, fit)
+                finish_compaction(run, out, CompactionSummary::Mechanical, &size, target_size)
             }
         }
     }
 
     /// Returns how many of the newest exchanges stay word for word.
-    pub(super) fn kept_exchanges(&self) -> u32 {
+    pub(crate) fn kept_exchanges(&self) -> u32 {
         kept_exchanges(&self.run, &self.size)
     }
 
-    pub(super) fn deadlines(&self) -> StateDeadlines<2> {
-        StateDeadlines([Some(self.attempt.deadline()), self.run.closing_deadline()])
+    pub(crate) fn deadlines(&self) -> StateDeadlines<CompactingDeadline, 2> {
+        let attempt = match self.attempt {
+            CallAttempt::Sending { due, .. } => (due, CompactingDeadline::AttemptTimeout),
+            CallAttempt::Waiting { until, .. } => (until, CompactingDeadline::RetryDue),
+        };
+        let close = self.run.closing_time().map(|at| (at, CompactingDeadline::RunTimeout));
+        StateDeadlines([Some(attempt), close])
     }
 
-    pub(super) fn step(self, event: Event) -> Step {
-        match event {
-            Event::Tick { now } => self.on_tick(now),
-            Event::Interrupt { signal } => {
-                let (run, out) = self.cancel();
-                Done::end(run, out, StopReason::UserInterrupt(signal))
-            }
-            Event::StoreFailed { error } => {
-                let (run, out) = self.cancel();
-                Done::fail(run, out, StopReason::StoreError, error)
-            }
-            Event::InternalError { error } => {
-                let (run, out) = self.cancel();
-                Done::fail(run, out, StopReason::InternalError, error)
-            }
-            Event::Replied { reply, .. } => self.on_reply(&reply),
-            Event::CallFailed { fault, .. } => self.on_failure(StepBuilder::default(), &fault),
-            Event::Prepared { .. }
-            | Event::Authorized { .. }
-            | Event::ToolCompleted { .. }
-            | Event::UsageReported { .. }
-            | Event::Checked { .. } => StepBuilder::default().finish(State::Compacting(self)),
-        }
+    /// Closes the run because its time is over.
+    pub(crate) fn close(self) -> Step {
+        let (run, out) = self.cancel();
+        Closing::enter(run, out, CloseReason::Timeout)
     }
 
-    fn on_tick(mut self, now: RunTime) -> Step {
-        self.run.now = self.run.now.max(now);
-        match self.deadlines().due(self.run.now) {
-            Some(DeadlineKind::RunTimeout) => {
-                let (run, out) = self.cancel();
-                Closing::enter(run, out, CloseReason::Timeout)
-            }
-            Some(DeadlineKind::RetryDue) => self.send_retry(),
-            Some(
-                DeadlineKind::AttemptTimeout
-                | DeadlineKind::StepTimeout
-                | DeadlineKind::ClosingTimeout
-                | DeadlineKind::ToolTimeout
-                | DeadlineKind::EffectTimeout,
-            ) => {
-                let mut out = StepBuilder::default();
-                self.attempt.cancel(&mut out);
-                let fault = CallAttempt::timeout_fault(&self.run);
-                self.on_failure(out, &fault)
-            }
-            None => StepBuilder::default().finish(State::Compacting(self)),
-        }
+    pub(crate) fn on_attempt_timeout(self) -> Step {
+        let mut out = StepBuilder::default();
+        self.attempt.cancel(&mut out);
+        let fault = CallAttempt::timeout_fault(&self.run);
+        self.on_failure(out, &fault)
     }
 
-    fn send_retry(self) -> Step {
-        let Self { run, size: facts, target_size: fit, attempt } = self;
-        Self::send_attempt(run, StepBuilder::default(), facts, fit, attempt.number())
+    pub(crate) fn send_retry(self) -> Step {
+        let Self { run, size, target_size, attempt } = self;
+        Self::send_attempt(run, StepBuilder::default(), size, target_size, attempt.number())
     }
 
     /// A reply that is not a summary is as good as none.
-    fn on_reply(self, reply: &Reply) -> Step {
-        let Self { mut run, size: facts, target_size: fit, .. } = self;
+    pub(crate) fn on_reply(self, reply: &Reply) -> Step {
+        let Self { mut run, size, target_size, .. } = self;
         let mut out = StepBuilder::default();
         run.charge_usage(&reply.usage, &mut out);
         let summary = match is_summary(reply) {
             true => CompactionSummary::FromModel(reply.text()),
             false => CompactionSummary::Mechanical,
         };
-        finish_compaction(run, out, summary, &facts, fit)
+        finish_compaction(run, out, summary, &size, target_size)
     }
 
-    fn on_failure(mut self, mut out: StepBuilder, fault: &Fault) -> Step {
+    pub(crate) fn on_failure(mut self, mut out: StepBuilder, fault: &Fault) -> Step {
         let call = (&self.size, CallPurpose::Compaction);
         budget::charge_failed_call(&mut self.run, fault, call, &mut out);
-        let limit = self.run.closing_deadline().map(|deadline| deadline.at);
+        let limit = self.run.closing_time();
         match self.attempt.decide_retry(&self.run, fault, limit) {
             RetryDecision::After(wait) => {
                 self.attempt = self.attempt.wait(&self.run, &mut out, wait, fault.kind);
@@ -170,8 +138,7 @@ impl Compacting {
         }
     }
 
-    /// Gives the call up.
-    fn cancel(mut self) -> (RunContext, StepBuilder) {
+    pub(crate) fn cancel(mut self) -> (RunContext, StepBuilder) {
         let mut out = StepBuilder::default();
         self.attempt.abandon(&mut self.run, &mut out, &self.size);
         (self.run, out)
@@ -179,13 +146,13 @@ impl Compacting {
 }
 
 /// Returns whether a reply can stand for what it sums up.
-pub(super) fn is_summary(reply: &Reply) -> bool {
+pub(crate) fn is_summary(reply: &Reply) -> bool {
     reply.finish == ReplyFinish::Stop && reply.has_text() && !reply.has_calls()
 }
 
 /// At least one exchange is summed up, also when an overflow leaves no choice.
-fn kept_exchanges(run: &RunContext, facts: &RequestSize) -> u32 {
-    run.rules.context.keep_recent.min(facts.exchanges.saturating_sub(1))
+fn kept_exchanges(run: &RunContext, size: &RequestSize) -> u32 {
+    run.rules.context.keep_recent.min(size.exchanges.saturating_sub(1))
 }
 
 /// Replaces what the newest exchanges don't need, and prepares the next call anew.
@@ -193,16 +160,16 @@ fn finish_compaction(
     run: RunContext,
     mut out: StepBuilder,
     summary: CompactionSummary,
-    facts: &RequestSize,
-    fit: Tokens,
+    size: &RequestSize,
+    target_size: Tokens,
 ) -> Step {
     out.add_note(MachineNote::Compacted {
         by_model: matches!(summary, CompactionSummary::FromModel(_)),
     });
     out.add_change(ConversationChange::Compact {
         summary,
-        keep: kept_exchanges(&run, facts),
-        target_size: fit,
+        keep: kept_exchanges(&run, size),
+        target_size,
     });
     Preparing::enter(run, out)
 }

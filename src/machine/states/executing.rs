@@ -4,20 +4,20 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::budget_share::BudgetShare;
-use super::closing::Closing;
-use super::deadline::{Deadline, DeadlineKind, StateDeadlines};
-use super::done::Done;
-use super::effect::{ConversationChange, Effect, MachineNote};
-use super::event::{Authorization, CallIntent, Event};
-use super::instructions;
-use super::preparing::Preparing;
-use super::repetition::TurnRepetition;
-use super::run_context::{BudgetUsage, RunContext};
-use super::scheduling::{self, Schedulable, SchedulingState};
-use super::state::State;
-use super::step::{Step, StepBuilder};
-use super::stop_reason::{CloseReason, StopReason};
+use crate::machine::budget::budget_share::BudgetShare;
+use crate::machine::calls::repetition::TurnRepetition;
+use crate::machine::calls::scheduling::{self, Schedulable, SchedulingState};
+use crate::machine::context::instructions;
+use crate::machine::deadline::{ExecutingDeadline, StateDeadlines};
+use crate::machine::effect::{ConversationChange, Effect, EffectKind, MachineNote};
+use crate::machine::event::{Authorization, CallIntent};
+use crate::machine::output::{Step, StepBuilder};
+use crate::machine::run_context::{BudgetUsage, RunContext};
+use crate::machine::state::State;
+use crate::machine::states::closing::Closing;
+use crate::machine::states::done::Done;
+use crate::machine::states::preparing::Preparing;
+use crate::machine::stop_reason::{CloseReason, StopReason};
 use crate::model::{
     CallAccess, ConversationItem, EffectId, Reply, RunRules, RunTime, Signal, ToolArguments,
     ToolCall, ToolExchange, ToolResult, ToolStatus,
@@ -73,16 +73,23 @@ pub enum CallState {
 }
 
 impl CallState {
-    /// Returns the effect that is awaited.
-    pub fn pending_effect(&self) -> Option<EffectId> {
+    /// Returns the pending effect.
+    pub(crate) fn pending(&self) -> Option<(EffectId, EffectKind)> {
         match self {
             Self::Queued | Self::Completed(_) => None,
-            Self::Authorizing { id, .. } | Self::Running { id, .. } => Some(*id),
+            Self::Authorizing { id, .. } => Some((*id, EffectKind::Authorize)),
+            Self::Running { id, budget: None, .. } => Some((*id, EffectKind::RunTool)),
+            Self::Running { id, budget: Some(_), .. } => Some((*id, EffectKind::RunSubagent)),
         }
     }
 
+    /// Returns the id of the pending effect.
+    pub fn pending_effect(&self) -> Option<EffectId> {
+        self.pending().map(|(id, _)| id)
+    }
+
     /// Returns the answer, if there is one.
-    pub(super) fn result(&self) -> Option<&ToolResult> {
+    pub(crate) fn result(&self) -> Option<&ToolResult> {
         match self {
             Self::Queued | Self::Authorizing { .. } | Self::Running { .. } => None,
             Self::Completed(result) => Some(result),
@@ -142,7 +149,7 @@ impl TrackedCall {
 }
 
 /// Returns the calls of a reply, before any of them has run; those that will not run are answered.
-pub(super) fn track_calls(
+pub(crate) fn track_calls(
     rules: &RunRules,
     reply: &Reply,
     access: &[CallAccess],
@@ -162,13 +169,13 @@ pub(super) fn track_calls(
 }
 
 /// Returns whether the call that this effect belongs to is the last one that is not answered.
-pub(super) fn is_last_pending(state: &Executing, id: EffectId) -> bool {
+pub(crate) fn is_last_pending(state: &Executing, id: EffectId) -> bool {
     let open = |call: &&TrackedCall| !matches!(call.state, CallState::Completed(_));
     state.calls.iter().filter(open).all(|call| call.state.pending_effect() == Some(id))
 }
 
 /// Returns whether the model asked, reply after reply, for what cannot be run, should the calls be answered like this.
-pub(super) fn too_many_invalid(
+pub(crate) fn too_many_invalid(
     run: &RunContext,
     statuses: impl Iterator<Item = ToolStatus>,
 ) -> bool {
@@ -181,7 +188,7 @@ fn all_invalid(mut statuses: impl Iterator<Item = ToolStatus>) -> bool {
 
 impl Executing {
     /// Starts the calls whose turn it is.
-    pub(super) fn enter(
+    pub(crate) fn enter(
         mut run: RunContext,
         out: StepBuilder,
         reply: Reply,
@@ -192,82 +199,22 @@ impl Executing {
         Self { run, reply, calls }.start_calls(out)
     }
 
-    pub(super) fn deadlines(&self) -> StateDeadlines<2> {
-        let dues = self.calls.iter().filter_map(|call| call.state.due());
-        let tool = dues.min().map(|at| Deadline { at, kind: DeadlineKind::ToolTimeout });
-        StateDeadlines([tool, self.run.closing_deadline()])
+    pub(crate) fn deadlines(&self) -> StateDeadlines<ExecutingDeadline, 2> {
+        let first = self.calls.iter().filter_map(|call| call.state.due()).min();
+        StateDeadlines([
+            first.map(|at| (at, ExecutingDeadline::ToolTimeout)),
+            self.run.closing_time().map(|at| (at, ExecutingDeadline::RunTimeout)),
+        ])
     }
 
-    /// Returns whether this judgement is awaited.
-    pub(super) fn awaits_authorization(&self, id: EffectId) -> bool {
-        self.calls
-            .iter()
-            .any(|call| matches!(call.state, CallState::Authorizing { id: open, .. } if open == id))
-    }
-
-    /// Returns whether this tool is awaited.
-    pub(super) fn awaits_tool(&self, id: EffectId) -> bool {
-        self.calls
-            .iter()
-            .any(|call| matches!(call.state, CallState::Running { id: open, .. } if open == id))
-    }
-
-    /// Returns what this call may still use, when it runs and makes model calls of its own.
-    pub(super) fn budget_of(&self, id: EffectId) -> Option<BudgetShare> {
-        let call = self.calls.iter().find(|call| call.state.pending_effect() == Some(id));
-        call.and_then(|call| call.state.budget())
-    }
-
-    pub(super) fn step(self, event: Event) -> Step {
-        match event {
-            Event::Tick { now } => self.on_tick(now),
-            Event::Interrupt { signal } => self.on_interrupt(signal),
-            Event::StoreFailed { error } => {
-                let (run, out) = self.cancel();
-                Done::fail(run, out, StopReason::StoreError, error)
-            }
-            Event::InternalError { error } => {
-                let (run, out) = self.cancel();
-                Done::fail(run, out, StopReason::InternalError, error)
-            }
-            Event::Authorized { id, authorization: verdict } => self.on_authorization(id, verdict),
-            Event::ToolCompleted { id, result } => self.on_completion(id, result),
-            Event::UsageReported { id, usage, cost } => {
-                self.on_usage(id, BudgetUsage { cost, tokens: usage.total() })
-            }
-            Event::Prepared { .. }
-            | Event::Replied { .. }
-            | Event::CallFailed { .. }
-            | Event::Checked { .. } => StepBuilder::default().finish(State::Executing(self)),
-        }
-    }
-
-    fn on_interrupt(self, signal: Signal) -> Step {
+    /// Closes the run because its time is over.
+    pub(crate) fn close(self) -> Step {
         let (run, out) = self.cancel();
-        Done::end(run, out, StopReason::UserInterrupt(signal))
-    }
-
-    fn on_tick(mut self, now: RunTime) -> Step {
-        self.run.now = self.run.now.max(now);
-        match self.deadlines().due(self.run.now) {
-            Some(DeadlineKind::RunTimeout) => {
-                let (run, out) = self.cancel();
-                Closing::enter(run, out, CloseReason::Timeout)
-            }
-            Some(
-                DeadlineKind::ToolTimeout
-                | DeadlineKind::StepTimeout
-                | DeadlineKind::ClosingTimeout
-                | DeadlineKind::AttemptTimeout
-                | DeadlineKind::RetryDue
-                | DeadlineKind::EffectTimeout,
-            ) => self.on_timeout(),
-            None => StepBuilder::default().finish(State::Executing(self)),
-        }
+        Closing::enter(run, out, CloseReason::Timeout)
     }
 
     /// Goes on without the calls that did not come back in their time.
-    fn on_timeout(mut self) -> Step {
+    pub(crate) fn on_tool_timeout(mut self) -> Step {
         let mut out = StepBuilder::default();
         let now = self.run.now;
         for call in &mut self.calls {
@@ -289,24 +236,20 @@ impl Executing {
         self.start_calls(out)
     }
 
-    fn on_authorization(mut self, id: EffectId, verdict: Authorization) -> Step {
+    pub(crate) fn on_authorization(mut self, id: EffectId, authorization: Authorization) -> Step {
         let mut out = StepBuilder::default();
         let now = self.run.now;
-        let allowance = self.assign_budget(&verdict);
+        let budget = self.assign_budget(&authorization);
         let Some(call) = self.calls.iter_mut().find(|call| call.state.pending_effect() == Some(id))
         else {
             return out.finish(State::Executing(self));
         };
-        match verdict {
+        match authorization {
             Authorization::Approved { timeout: limit, .. } => {
                 let id = self.run.next_effect.allocate();
                 let called = call.call.clone();
-                out.add_effect(Effect::RunTool {
-                    id,
-                    call: called,
-                    budget: allowance.map(Box::new),
-                });
-                call.state = CallState::Running { id, due: now.after(limit), budget: allowance };
+                out.add_effect(Effect::RunTool { id, call: called, budget: budget.map(Box::new) });
+                call.state = CallState::Running { id, due: now.after(limit), budget };
                 out.finish(State::Executing(self))
             }
             Authorization::Rejected { result } => {
@@ -317,14 +260,15 @@ impl Executing {
             Authorization::Abort => {
                 // The judgement has come back; it is not to be cancelled with the others.
                 call.state = CallState::Queued;
-                self.on_interrupt(Signal::Interrupt)
+                let (run, out) = self.cancel();
+                Done::end(run, out, StopReason::UserInterrupt(Signal::Interrupt))
             }
         }
     }
 
     /// Returns what is set aside for a call, when it is one that makes model calls of its own.
-    fn assign_budget(&self, verdict: &Authorization) -> Option<BudgetShare> {
-        match verdict {
+    fn assign_budget(&self, authorization: &Authorization) -> Option<BudgetShare> {
+        match authorization {
             Authorization::Approved { intent: CallIntent::Delegated { .. }, .. } => {
                 let others = self.calls.iter().filter_map(|call| call.state.budget());
                 Some(BudgetShare::new(&self.run, others))
@@ -339,20 +283,20 @@ impl Executing {
     }
 
     /// Takes what a call has used out of what is set aside for it.
-    fn on_usage(mut self, id: EffectId, spent: BudgetUsage) -> Step {
+    pub(crate) fn on_usage(mut self, id: EffectId, used: BudgetUsage) -> Step {
         let mut out = StepBuilder::default();
         for call in &mut self.calls {
             if let CallState::Running { id: open, budget: Some(left), .. } = &mut call.state
                 && *open == id
             {
-                *left = left.after_usage(spent);
+                *left = left.after_usage(used);
             }
         }
-        self.run.add_usage(spent, &mut out);
+        self.run.add_usage(used, &mut out);
         out.finish(State::Executing(self))
     }
 
-    fn on_completion(mut self, id: EffectId, result: ToolResult) -> Step {
+    pub(crate) fn on_completion(mut self, id: EffectId, result: ToolResult) -> Step {
         let out = StepBuilder::default();
         let Some(call) = self.calls.iter_mut().find(|call| call.state.pending_effect() == Some(id))
         else {
@@ -364,7 +308,7 @@ impl Executing {
     }
 
     /// Starts the calls whose turn has come; goes on with the model when all are answered.
-    pub(super) fn start_calls(mut self, mut out: StepBuilder) -> Step {
+    pub(crate) fn start_calls(mut self, mut out: StepBuilder) -> Step {
         let due = self.run.now.after(self.run.rules.timeouts.authorize);
         let parallel = self.run.rules.bounds.parallel_calls;
         while let Some(index) = scheduling::next_startable(&self.calls, parallel) {
@@ -409,8 +353,8 @@ impl Executing {
         }
     }
 
-    /// Settles every call that is open, and stops what runs.
-    fn cancel(mut self) -> (RunContext, StepBuilder) {
+    /// Completes every call that is open, and stops those that run.
+    pub(crate) fn cancel(mut self) -> (RunContext, StepBuilder) {
         let mut out = StepBuilder::default();
         self.calls.iter_mut().for_each(|call| call.complete_unfinished(&mut out));
         let run = self.append_exchange(&mut out);
@@ -446,6 +390,7 @@ impl Executing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::event::Event;
     use crate::machine::step;
     use crate::model::{
         LoopDetection, MicroUsd, ReplyFinish, ReplyPart, RunLimits, TimeSpan, Tokens, Usage,
@@ -464,8 +409,9 @@ mod tests {
     }
 
     fn cleared(state: State, id: u64, intent: CallIntent) -> State {
-        let verdict = Authorization::Approved { timeout: TimeSpan(50), intent, reason: "".into() };
-        step(state, Event::Authorized { id: EffectId(id), authorization: verdict }).state
+        let authorization =
+            Authorization::Approved { timeout: TimeSpan(50), intent, reason: "".into() };
+        step(state, Event::Authorized { id: EffectId(id), authorization }).state
     }
 
     fn slots(state: &State) -> Vec<CallState> {
@@ -517,9 +463,8 @@ mod tests {
         let state = cleared(calls(RunRules::default(), 3), 1, CallIntent::Opaque);
         let result = answer(ToolStatus::Ok);
         let state = step(state, Event::ToolCompleted { id: EffectId(4), result }).state;
-        let verdict = Authorization::Rejected { result: answer(ToolStatus::Denied) };
-        let state =
-            step(state, Event::Authorized { id: EffectId(3), authorization: verdict }).state;
+        let authorization = Authorization::Rejected { result: answer(ToolStatus::Denied) };
+        let state = step(state, Event::Authorized { id: EffectId(3), authorization }).state;
         let ids = slots(&state)
             .iter()
             .map(|slot| slot.result().map(|result| result.call.to_string()))
@@ -554,10 +499,9 @@ mod tests {
         for (notes, changes) in [(0, 1), (1, 2), (1, 1)] {
             let State::Executing(mut state) = calls(RunRules::default(), 1) else { unreachable!() };
             state.run = run;
-            let verdict = Authorization::Rejected { result: answer(ToolStatus::Denied) };
+            let authorization = Authorization::Rejected { result: answer(ToolStatus::Denied) };
             let id = EffectId(1);
-            let next =
-                step(State::Executing(state), Event::Authorized { id, authorization: verdict });
+            let next = step(State::Executing(state), Event::Authorized { id, authorization });
             assert_eq!((next.notes.len(), next.changes.len()), (notes, changes));
             run = next.state.run().clone();
         }

@@ -1,7 +1,7 @@
 //! Answers that the model has already: the same call, with the same answer, a few turns ago.
 
-use super::conversation::ConversationEntry;
-use super::instructions;
+use crate::machine::context::conversation::ConversationEntry;
+use crate::machine::context::instructions;
 use crate::model::{ConversationItem, ToolCall, ToolExchange, ToolResult};
 
 /// How many of the newest turns are looked at.
@@ -11,7 +11,7 @@ const LOOKBACK_TURNS: usize = 16;
 ///
 /// The whole of the answer stays: what the model has already may be far above. Answers that changed something are left
 /// as they are, and so are failures, about which the loop detection has its own word.
-pub(super) fn annotate_repeated_results(
+pub(crate) fn annotate_repeated_results(
     entries: &[ConversationEntry],
     exchange: ToolExchange,
 ) -> ToolExchange {
