@@ -1,4 +1,4 @@
-//! A short fingerprint of where a run stands, so that a replay can tell where it left the stored path.
+//! A short fingerprint of a machine, by which a replay detects that it diverges from the stored run.
 
 use crate::machine::budget::budget_share::BudgetShare;
 use crate::machine::deadline::DeadlineKind;
@@ -7,23 +7,22 @@ use crate::machine::machine::Machine;
 use crate::machine::state::StateKind;
 use crate::model::{Digest, EffectId};
 
-/// What a run amounts to after an event: its state by name, and a digest of its account, of what it waits for and of
-/// the effects that the event led to.
+/// The state of a machine by name, and a digest of its context, its pending effects and the effects of the last event.
 ///
-/// Texts take no part, so that a mark costs less than a microsecond; what they lead to does.
+/// Texts are excluded, so that computing it takes less than a microsecond; their consequences are included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint {
     /// The state.
     pub state: StateKind,
-    /// The digest of the rest.
+    /// The digest of everything else.
     pub digest: Digest,
 }
 
 impl Fingerprint {
-    /// The release of what a digest covers; digests of different releases can't be compared.
+    /// The version of what the digest covers. Digests of different versions can't be compared.
     pub const VERSION: u32 = 1;
 
-    /// Returns the mark of a fold and of the effects that led out of it.
+    /// Returns the fingerprint of a machine and of the effects of its last event.
     pub fn of(machine: &Machine, effects: &[Effect]) -> Self {
         let run = machine.state.run();
         let mut input = FingerprintInput::default();
@@ -66,7 +65,7 @@ impl Fingerprint {
     }
 }
 
-/// The numbers that a digest covers, one after the other.
+/// The numbers that the digest covers.
 #[derive(Default)]
 struct FingerprintInput(Vec<u8>);
 
@@ -96,7 +95,7 @@ impl FingerprintInput {
             Effect::RunTool { id, call, budget } => {
                 name(4, *id);
                 self.0.extend_from_slice(call.id.as_str().as_bytes());
-                // Marks of releases that knew no allowances stay as they were.
+                // Fingerprints of releases without budget shares stay the same.
                 if let Some(BudgetShare { cost, tokens, time }) = budget.as_deref() {
                     let limits = [
                         cost.map(|cost| cost.0),
@@ -148,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_never_changes_between_releases() {
+    fn a_fingerprint_never_changes_between_releases() {
         let (machine, output) = start();
         let fingerprint = Fingerprint::of(&machine, &output.effects);
         assert_eq!(fingerprint.state, StateKind::Preparing);
@@ -156,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn another_path_has_another_mark() {
+    fn another_path_has_another_fingerprint() {
         let (machine, first) = start();
         let fingerprint = |event: Option<Event>, at| {
             let (machine, output) = match event {
@@ -179,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn another_purpose_has_another_mark() {
+    fn another_purpose_has_another_fingerprint() {
         let (machine, _) = start();
         let fingerprint =
             |purpose| Fingerprint::of(&machine, &[Effect::Prepare { id: EffectId(1), purpose }]);

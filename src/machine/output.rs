@@ -1,22 +1,22 @@
-//! What a step results in.
+//! The result of a step.
 
 use crate::machine::effect::{ConversationChange, Effect, MachineNote};
 use crate::machine::state::State;
 
-/// The result of a step: the state after it, and what follows from it.
+/// The result of a step: the next state, and what follows from the event.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Step {
-    /// The state after the step.
+    /// The next state.
     pub state: State,
-    /// How the conversation changes.
+    /// The changes of the conversation.
     pub changes: Vec<ConversationChange>,
-    /// What is to be done, in this order.
+    /// The effects to perform, in this order.
     pub effects: Vec<Effect>,
-    /// What is to be shown.
+    /// The notes to show.
     pub notes: Vec<MachineNote>,
 }
 
-/// What a step has gathered so far, apart from its state.
+/// What a step has collected so far.
 #[derive(Debug, Default)]
 pub(crate) struct StepBuilder {
     changes: Vec<ConversationChange>,
@@ -37,7 +37,7 @@ impl StepBuilder {
         self.notes.push(note);
     }
 
-    /// Completes the step with the state it leads to.
+    /// Completes the step with the next state.
     pub(crate) fn finish(self, state: State) -> Step {
         Step { state, changes: self.changes, effects: self.effects, notes: self.notes }
     }

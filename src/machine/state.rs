@@ -1,4 +1,4 @@
-//! The states of a run, and what each awaits.
+//! The states of a run, and the effects that each awaits.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,44 +15,44 @@ use super::states::executing::{Executing, TrackedCall};
 use super::states::preparing::Preparing;
 use crate::model::EffectId;
 
-/// Where a run stands. Each variant carries exactly what is valid in it.
+/// The state of a run. Each variant holds exactly what is valid in it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// The next model call is being prepared; the safety nets are looked at.
+    /// The next model call is being prepared, and the limits are checked.
     Preparing(Preparing),
-    /// The model sums up the older part of the conversation.
+    /// The model summarizes the older part of the conversation.
     Compacting(Compacting),
-    /// The model is asked, or its final answer is checked.
+    /// The model is called, or its final answer is checked.
     Calling(Calling),
     /// The tool calls of a reply run.
     Executing(Executing),
-    /// A watchdog asked for the last word.
+    /// A limit was reached, and the model is asked for a final summary.
     Closing(Closing),
     /// The run is over.
     Done(Done),
 }
 
-/// The kinds of states, as the statechart names them; those within another have a dot in their name.
+/// The kinds of states, as the statechart names them. A nested state has a dot in its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum StateKind {
     /// [`State::Preparing`]
     Preparing,
-    /// [`State::Compacting`] with a request under way.
+    /// [`State::Compacting`] while a request is sent.
     CompactingSending,
     /// [`State::Compacting`] before a retry.
     CompactingWaiting,
-    /// [`State::Calling`] with a request under way.
+    /// [`State::Calling`] while a request is sent.
     CallingSending,
     /// [`State::Calling`] before a retry.
     CallingWaiting,
-    /// [`State::Calling`] with a final answer that is being checked.
+    /// [`State::Calling`] while a final answer is checked.
     CallingChecking,
     /// [`State::Executing`]
     Executing,
     /// [`State::Closing`] before its call.
     ClosingPreparing,
-    /// [`State::Closing`] with its call under way.
+    /// [`State::Closing`] during its call.
     ClosingSending,
     /// [`State::Done`]
     Done,
@@ -113,7 +113,7 @@ impl State {
         }
     }
 
-    /// Returns the account of the run.
+    /// Returns the extended state, which all states share.
     pub fn run(&self) -> &RunContext {
         match self {
             Self::Preparing(state) => &state.run,

@@ -1,4 +1,4 @@
-//! Hands that work on the spot, for tests and benchmarks: no threads, and time that passes only by waiting.
+//! An executor without threads, on a simulated clock, for tests and benchmarks.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,7 +11,7 @@ use crate::machine::Deadline;
 use crate::model::{RunTime, TimeSpan};
 use crate::port::{CancellationToken, Clock, EffectContext, Sleep};
 
-/// Works on the spot. A piece of work that waits arrives so much later; deadlines before that come first.
+/// Runs each task immediately. The waits of a task delay its inputs; deadlines before that come first.
 #[derive(Default)]
 pub struct InlineExecutor {
     clock: Arc<VirtualClock>,
@@ -19,7 +19,7 @@ pub struct InlineExecutor {
     next_order: u64,
 }
 
-/// A clock that goes on only when everybody waits.
+/// A clock that only advances when every task waits.
 #[derive(Debug, Default)]
 pub struct VirtualClock(AtomicU64);
 
@@ -30,19 +30,19 @@ struct ScheduledInput {
 }
 
 impl InlineExecutor {
-    /// Returns hands whose clock begins at zero.
+    /// Returns an executor whose clock starts at zero.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Returns hands whose clock goes on from this time: where a stored session stands.
+    /// Returns an executor whose clock continues from this time of a stored session.
     pub fn resume(from: RunTime) -> Self {
         let inline = Self::default();
         inline.clock.advance(from);
         inline
     }
 
-    /// Puts something into the inbox that arrives at a certain time.
+    /// Schedules an input for a certain time.
     pub fn schedule(&mut self, at: RunTime, input: DriverInput) {
         let order = self.next_order;
         self.next_order += 1;
@@ -107,13 +107,13 @@ impl Clock for VirtualClock {
         RunTime(self.0.load(Ordering::Relaxed))
     }
 
-    /// The time of day counts from a fixed moment, so that two runs write the same.
+    /// Counts from a fixed moment, so that two runs write the same records.
     fn wall_time(&self) -> SystemTime {
         UNIX_EPOCH + Duration::from_secs(1_700_000_000) + Duration::from_micros(self.now().0)
     }
 }
 
-/// Where a piece of work is done: it counts how long the work has waited, and collects what arrives meanwhile.
+/// The context of a task: adds up its waits, and collects its inputs.
 #[derive(Default)]
 struct InlineTask {
     started_at: RunTime,

@@ -1,4 +1,4 @@
-//! What the machine itself says to the model.
+//! The messages of the machine to the model.
 
 use std::sync::Arc;
 
@@ -10,42 +10,42 @@ pub(crate) fn continue_reply() -> ConversationItem {
     ConversationItem::user(MessageOrigin::System, "Continue from where you left off.")
 }
 
-/// Tells the model that a run that was over goes on.
+/// Asks the model to continue a run that was over.
 pub(crate) fn continue_run() -> ConversationItem {
     ConversationItem::user(
         MessageOrigin::System,
-        "[SYSTEM] The run goes on. Continue with the task.",
+        "[SYSTEM] The run continues. Continue with the task.",
     )
 }
 
-/// Asks for the last word, and says why.
+/// Asks for a final summary, with the reason.
 pub(crate) fn summarize_and_stop(reason: CloseReason) -> ConversationItem {
     let instruction = match reason {
         CloseReason::MaxSteps => {
-            "The step limit is reached. Don't call any more tools. Sum up what you did, what the current state is, \
+            "The step limit is reached. Don't call any more tools. Summarize what you did, what the current state is, \
              and what remains to be done."
         }
         CloseReason::Timeout => {
-            "The time limit is reached. Don't call any more tools. Sum up briefly what you did, what the current \
+            "The time limit is reached. Don't call any more tools. Summarize briefly what you did, what the current \
              state is, and what remains to be done."
         }
         CloseReason::ContextFull => {
-            "The context window is full. Don't call any more tools. Sum up what you did, what the current state is, \
+            "The context window is full. Don't call any more tools. Summarize what you did, what the current state is, \
              and what remains to be done."
         }
         CloseReason::BudgetExceeded => {
-            "The budget does not cover another step. Don't call any more tools. Sum up briefly what you did, what the current state \
+            "The budget does not cover another step. Don't call any more tools. Summarize briefly what you did, what the current state \
              is, and what remains to be done."
         }
         CloseReason::LoopDetected => {
-            "You have been repeating the same tool calls with the same results. Don't call any more tools. Sum up \
+            "You have been repeating the same tool calls with the same results. Don't call any more tools. Summarize \
              what you did, what you tried repeatedly and why it did not work, and what remains to be done."
         }
     };
     ConversationItem::user(MessageOrigin::System, format!("[SYSTEM] {instruction}"))
 }
 
-/// Asks for a summary of the older part of the conversation; `records` is what is known of it for certain.
+/// Asks for a summary of the older part of the conversation. `records` is what is known about it.
 pub(crate) fn summarize_history(records: &str) -> String {
     let mut text = SUMMARY_INSTRUCTION.to_owned();
     if !records.is_empty() {
@@ -56,8 +56,8 @@ pub(crate) fn summarize_history(records: &str) -> String {
 }
 
 const SUMMARY_INSTRUCTION: &str = "\
-[SYSTEM] The conversation above gets too long and will be replaced by your summary of it. Don't call tools and don't \
-go on with the task. The user's own messages stay as they are. Write the summary under exactly these headings, with \
+[SYSTEM] The conversation above is too long and will be replaced by your summary of it. Don't call tools and don't \
+continue the task. The user's own messages stay as they are. Write the summary under exactly these headings, with \
 \"none\" where there is nothing to say:
 
 ## Goal
@@ -71,9 +71,9 @@ go on with the task. The user's own messages stay as they are. Write the summary
 Under Decisions say why; under Errors say what failed and what was tried against it; under Next say what to do first. \
 Be exact about names, paths, commands and numbers; leave out what no later step needs.";
 
-/// Tells the model that it has an answer already.
+/// Notes that an earlier result was the same.
 pub(crate) fn already_answered(turns: usize) -> String {
-    // The newest turn that there is was one turn ago.
+    // The newest turn was one turn ago.
     let ago = match turns + 1 {
         1 => "1 turn ago".to_owned(),
         turns => format!("{turns} turns ago"),
@@ -81,7 +81,7 @@ pub(crate) fn already_answered(turns: usize) -> String {
     format!("[The same call had the same answer {ago}; nothing has changed since.]")
 }
 
-/// Tells the model that its turns repeat.
+/// Warns that turns repeat.
 pub(crate) fn repeated_turns(times: u32) -> ConversationItem {
     let text = format!(
         "[STEERING] You have made the same tool calls with the same results {times} times in a row. Repeating them \
@@ -90,7 +90,7 @@ pub(crate) fn repeated_turns(times: u32) -> ConversationItem {
     ConversationItem::user(MessageOrigin::System, text)
 }
 
-/// Returns a message as the model is to read it.
+/// Returns a message as the model reads it.
 pub(crate) fn user_message(message: &UserMessage) -> ConversationItem {
     let text: Arc<str> = match message.origin {
         MessageOrigin::Steering => format!("[STEERING] {}", message.text).into(),
@@ -103,28 +103,27 @@ pub(crate) fn user_message(message: &UserMessage) -> ConversationItem {
     ConversationItem::user(message.origin, text)
 }
 
-/// The answer to a call that came behind the last one that a reply may have.
+/// The result of a call beyond the limit of calls in a reply.
 pub(crate) fn too_many_calls(allowed: u32) -> String {
     format!(
         "Not run: a reply may have at most {allowed} tool calls. Make this call again in another reply."
     )
 }
 
-/// The answer to a call that the output limit cut off.
+/// The result of a call that the output limit cut off.
 pub(crate) const TRUNCATED: &str = "Not run: the call was cut off by the output limit. Make it again with shorter arguments, \
      for example a smaller edit, or a long file in several parts.";
 
-/// The answer to a call that was running when the run was interrupted.
+/// The result of a call that was running when the run was interrupted.
 pub(crate) const INTERRUPTED: &str = "Interrupted: the run was stopped while this call was under way; it may have had \
      some of its effects.";
 
-/// The answer to a call whose turn never came.
+/// The result of a call that had not started when the run stopped.
 pub(crate) const SKIPPED: &str = "Not run: the run was stopped before this call's turn came.";
 
-/// The answer to a call that did not come back in its time.
-pub(crate) const ABANDONED: &str = "No answer: the tool did not come back in its time and was left alone; it may have \
+/// The result of a call that timed out.
+pub(crate) const ABANDONED: &str = "No answer: the tool did not complete in time, and the run continued without it; it may have \
      had some of its effects.";
 
-/// The answer to a call whose judgement did not come back in its time.
-pub(crate) const NOT_AUTHORIZED: &str =
-    "Not run: nobody decided in time whether this call may run.";
+/// The result of a call whose authorization timed out.
+pub(crate) const NOT_AUTHORIZED: &str = "Not run: the call was not authorized in time.";

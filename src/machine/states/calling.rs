@@ -1,4 +1,4 @@
-//! Calling: the model is asked; its reply decides how the run goes on.
+//! Calling: the model is called, and its reply decides what comes next.
 
 use std::sync::Arc;
 
@@ -25,32 +25,32 @@ use crate::model::{
     ReplyPart, RunTime, Tokens, ToolArguments, UnknownFinishPolicy,
 };
 
-/// The model is asked, or its final answer is checked.
+/// The model is called, or its final answer is checked.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Calling {
-    /// The account of the run.
+    /// The shared context.
     pub run: RunContext,
-    /// What the call is like.
+    /// The size of the call.
     pub size: RequestSize,
-    /// When the time of the call, its retries included, is over.
+    /// When the time of the call ends, its retries included.
     pub step_deadline: Option<RunTime>,
-    /// How far it has come.
+    /// The progress of the call.
     pub stage: CallingStage,
 }
 
-/// How far a call has come.
+/// The progress of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallingStage {
-    /// The model is asked.
+    /// The model is called.
     Requesting(CallAttempt),
-    /// The final answer is checked.
+    /// The final answer is being checked.
     Checking {
-        /// The check that is awaited.
+        /// The pending check.
         id: EffectId,
-        /// The answer, with the pieces before it.
+        /// The answer, with the parts before it.
         answer: Arc<str>,
-        /// When the check is given up.
+        /// When the check times out.
         due: RunTime,
     },
 }
@@ -68,29 +68,29 @@ impl CallingStage {
 /// What a reply amounts to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReplyKind {
-    /// Tool calls that have to be answered.
+    /// Tool calls.
     ToolCalls,
     /// The final answer.
     FinalAnswer,
-    /// A piece of an answer; the rest is asked for.
+    /// A part of an answer; the rest will be requested.
     PartialAnswer,
-    /// A piece of an answer, and there were too many, or nobody knows why it ended.
+    /// A part of an answer that was cut off too often, or for an unknown reason.
     Truncated,
-    /// Nothing; it is asked again.
+    /// An empty reply; it will be requested again.
     EmptyRetryable,
-    /// Nothing, and that too often.
+    /// An empty reply, too often.
     Empty,
-    /// A turn that the provider paused; it is sent back.
+    /// A turn that the provider paused; it will be sent back.
     Paused,
     /// A refusal.
     Refused,
     /// The context window is full.
     ContextOverflow,
-    /// Something that is not understood.
+    /// A reply with an unexpected finish reason.
     Unrecognized,
 }
 
-/// Decides what a reply amounts to.
+/// Classifies a reply.
 pub(crate) fn classify_reply(run: &RunContext, reply: &Reply) -> ReplyKind {
     let bounds = &run.rules.bounds;
     let cut_again = run.streaks.truncated < bounds.continuations;
@@ -114,17 +114,17 @@ pub(crate) fn classify_reply(run: &RunContext, reply: &Reply) -> ReplyKind {
         (ReplyFinish::Other(_), true) if run.rules.unknown_finish == UnknownFinishPolicy::Keep => {
             ReplyKind::Truncated
         }
-        // A reply that ends for its tool calls and has none is as little understood as an unknown reason.
+        // A reply that ends for tool calls and has none is as unexpected as one with an unknown reason.
         (ReplyFinish::ToolCalls | ReplyFinish::Other(_), _) => ReplyKind::Unrecognized,
     }
 }
 
-/// Returns whether a context that does not fit can be made smaller.
+/// Returns whether a context that is too large can be compacted.
 pub(crate) fn can_shrink(run: &RunContext, size: &RequestSize) -> bool {
     run.compactions.is_allowed(&run.rules) && size.exchanges > 0
 }
 
-/// Returns whether a final answer that failed its check may be asked for again.
+/// Returns whether the model may be asked again after this result of a check.
 pub(crate) fn may_ask_again(run: &RunContext, check: &CheckResult) -> bool {
     let (streaks, bounds) = (&run.streaks, &run.rules.bounds);
     match check {
@@ -139,7 +139,7 @@ fn has_truncated_call(reply: &Reply) -> bool {
     reply.calls().any(|call| matches!(call.arguments, ToolArguments::Truncated { .. }))
 }
 
-/// Returns the fault of a reply that is not understood.
+/// Returns the fault of a reply with an unexpected finish reason.
 pub(crate) fn unrecognized_fault(reply: &Reply) -> Fault {
     let message = match &reply.finish {
         ReplyFinish::Other(reason) => format!("the reply ended for an unknown reason, '{reason}'"),
@@ -154,7 +154,7 @@ pub(crate) fn unrecognized_fault(reply: &Reply) -> Fault {
 }
 
 impl Calling {
-    /// Asks the model.
+    /// Calls the model.
     pub(crate) fn enter(
         mut run: RunContext,
         mut out: StepBuilder,
@@ -215,12 +215,12 @@ impl Calling {
         Done::fail(run, out, StopReason::InternalError, error)
     }
 
-    /// Returns when a retry has to have begun.
+    /// Returns when the next attempt must have begun.
     pub(crate) fn retry_deadline(&self) -> Option<RunTime> {
         [self.run.closing_time(), self.step_deadline].into_iter().flatten().min()
     }
 
-    /// Makes the next attempt, unless the one before has cost what it would need.
+    /// Sends the next attempt, unless the budget doesn't cover it any more.
     pub(crate) fn send_retry(self) -> Step {
         let Self { mut run, size, step_deadline: due, stage } = self;
         let mut out = StepBuilder::default();
@@ -272,8 +272,7 @@ impl Calling {
         }
     }
 
-    /// Makes the context smaller, if that can help; half of it at the most may stay, since the window is evidently
-    /// smaller than was thought.
+    /// Compacts the context to half its size if possible, since the window is evidently smaller than configured.
     fn on_overflow(self, out: StepBuilder) -> Step {
         if can_shrink(&self.run, &self.size) {
             let target_size = self.size.estimate.percent(50);
@@ -303,7 +302,7 @@ impl Calling {
         run.compactions.confirm();
         match meaning {
             ReplyKind::ToolCalls => {
-                // The step that is made here pays for starting all streaks anew, but not for cutting calls short.
+                // This step resets all streaks, except that of calls that were cut off.
                 let cut = if has_truncated_call(&reply) { run.streaks.truncated + 1 } else { 0 };
                 let Streaks { invalid, follow_ups, .. } = run.streaks;
                 run.streaks = Streaks { truncated: cut, invalid, follow_ups, ..Streaks::default() };
@@ -407,13 +406,13 @@ impl Calling {
     }
 }
 
-/// Asks the model to go on.
+/// Asks the model to continue.
 fn ask_again(run: RunContext, mut out: StepBuilder) -> Step {
     out.add_note(MachineNote::AskedAgain);
     Preparing::enter(run, out)
 }
 
-/// Ends with a reply that is no answer; what text there is, is the output.
+/// Ends with a reply that isn't an answer. Its text, if any, is the output.
 fn end_without_answer(
     mut run: RunContext,
     mut out: StepBuilder,
@@ -429,7 +428,7 @@ fn end_without_answer(
     Done::end_with_output(run, out, reason, Some(text).filter(|text| !text.trim().is_empty()))
 }
 
-/// Returns the reply without its tool calls, which will not be answered any more.
+/// Returns the reply without its tool calls, which will not be answered.
 fn without_calls(reply: &Reply) -> Reply {
     let parts = reply.parts.iter().filter(|part| !matches!(part, ReplyPart::Call(_)));
     Reply { parts: parts.cloned().collect(), ..reply.clone() }
@@ -472,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn a_context_shrinks_only_if_something_can_go_and_that_was_not_just_tried() {
+    fn a_context_shrinks_only_if_there_are_exchanges_and_it_was_not_just_tried() {
         let mut run = run();
         let size = |exchanges| RequestSize { exchanges, ..RequestSize::default() };
         assert!(can_shrink(&run, &size(1)));
@@ -482,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_starts_all_streaks_anew_that_it_has_paid_for() {
+    fn a_step_resets_all_streaks_but_that_of_cut_off_calls() {
         let streaks = Streaks {
             truncated: 1,
             empty: 1,
@@ -501,12 +500,12 @@ mod tests {
         let whole = ReplyPart::Call(ToolCall::new("1".into(), "read_file", "{}"));
         let kept = Streaks { invalid: 1, follow_ups: 1, ..Streaks::default() };
         assert_eq!(after(whole), kept);
-        // A call that was cut off makes no turn: nothing was run, and nothing starts anew.
+        // A cut-off call isn't a turn: nothing ran, so nothing is reset.
         assert_eq!(after(cut()).truncated, 2);
     }
 
     #[test]
-    fn the_last_reply_stays_without_the_calls_that_nobody_will_answer() {
+    fn the_last_reply_is_kept_without_its_unanswered_calls() {
         let bounds = CountLimits { continuations: 0, ..CountLimits::default() };
         let run = || RunContext::new(RunRules { bounds: bounds.clone(), ..RunRules::default() });
         let next = replied(run(), reply(&[text(), cut()], ReplyFinish::Length));
@@ -521,13 +520,12 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_that_was_not_understood_says_why_it_ended() {
+    fn an_unexpected_reply_reports_its_finish_reason() {
         let message = |finish| unrecognized_fault(&reply(&[], finish)).message.to_string();
         assert!(message(ReplyFinish::Other("new".into())).contains("'new'"));
         assert!(message(ReplyFinish::ToolCalls).contains("has none"));
     }
 
-    /// Half of it at the most may stay, since the window is evidently smaller than was thought.
     #[test]
     fn an_overflow_halves_the_context() {
         let size = RequestSize {
@@ -545,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn a_retry_has_to_begin_in_the_time_of_the_call_and_in_that_of_the_run() {
+    fn a_retry_must_begin_within_the_time_of_the_call_and_of_the_run() {
         let limit = |timeout, step_timeout| {
             let limits = RunLimits { timeout, step_timeout, ..RunLimits::default() };
             let run = RunContext::new(RunRules { limits, ..RunRules::default() });
@@ -553,7 +551,7 @@ mod tests {
             let State::Calling(calling) = next.state else { panic!("not calling") };
             calling.retry_deadline()
         };
-        // A tenth of the run is for its closing call.
+        // A tenth of the run is reserved for its closing call.
         assert_eq!(limit(Some(TimeSpan(100)), Some(TimeSpan(80))), Some(RunTime(80)));
         assert_eq!(limit(Some(TimeSpan(100)), Some(TimeSpan(95))), Some(RunTime(90)));
         assert_eq!(limit(Some(TimeSpan(100)), None), Some(RunTime(90)));

@@ -1,4 +1,4 @@
-//! Closing: a watchdog asked for the last word, which comes without tools.
+//! Closing: a limit was reached, and the model is asked for a final summary without tools.
 
 use std::borrow::Cow;
 
@@ -20,33 +20,33 @@ use crate::machine::states::done::Done;
 use crate::machine::stop_reason::{CloseReason, StopReason};
 use crate::model::{ConversationItem, EffectId, Fault, Reply, RunTime, Tokens};
 
-/// The run is closing, for this reason; there is at most one closing call.
+/// The run is closing. There is at most one closing call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Closing {
-    /// The account of the run.
+    /// The shared context.
     pub run: RunContext,
-    /// Why the run closes.
+    /// The limit that was reached.
     pub reason: CloseReason,
-    /// When it ends, with or without a last word.
+    /// When the run ends, with or without a final summary.
     pub due: RunTime,
-    /// How far it has come.
+    /// The progress of closing.
     pub stage: ClosingStage,
 }
 
-/// How far closing has come.
+/// The progress of closing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClosingStage {
     /// The closing call is being prepared.
     Preparing {
-        /// The preparation that is awaited.
+        /// The pending preparation.
         id: EffectId,
     },
-    /// The closing call is under way.
+    /// The closing call is being made.
     Sending {
-        /// The call that is awaited.
+        /// The pending call.
         id: EffectId,
-        /// What the call is like.
+        /// The size of the call.
         size: RequestSize,
     },
 }
@@ -61,7 +61,7 @@ impl ClosingStage {
     }
 }
 
-/// Returns the limit of the closing call's output, unless time, context window or budget have no room for the call.
+/// Returns the output limit of the closing call, unless time, context window or budget don't cover the call.
 pub(crate) fn reserve_summary(
     run: &RunContext,
     size: &RequestSize,
@@ -75,7 +75,7 @@ pub(crate) fn reserve_summary(
     budget::reserve(run, size, CallPurpose::Closing).map_err(|Unaffordable| NoFinalSummary::Budget)
 }
 
-/// Returns the facts of a closing call with how large it is as it would be sent.
+/// Returns the size of a closing call with the size that it would have with shortened results.
 pub(crate) fn with_shortened_size(
     run: &RunContext,
     conversation: &Conversation,
@@ -95,7 +95,7 @@ pub(crate) fn with_shortened_size(
     }
 }
 
-/// Returns how the oldest exchanges make room for the closing call.
+/// Returns the compaction that makes room for the closing call.
 fn trim_context(run: &RunContext, size: &RequestSize) -> ConversationChange {
     let context = &run.rules.context;
     let target_size = context.window.percent(context.threshold);
@@ -106,14 +106,14 @@ fn trim_context(run: &RunContext, size: &RequestSize) -> ConversationChange {
     }
 }
 
-/// Returns whether the oldest exchanges have to go before the last word can be asked for.
+/// Returns whether the oldest exchanges must be replaced before the closing call.
 pub(crate) fn is_too_full(run: &RunContext, size: &RequestSize) -> bool {
     let context = &run.rules.context;
     size.estimate > context.window.percent(context.full_at) && size.exchanges > 1
 }
 
 impl Closing {
-    /// Tells the model to sum up, and prepares the call.
+    /// Asks the model for a final summary, and prepares the call.
     pub(crate) fn enter(mut run: RunContext, mut out: StepBuilder, reason: CloseReason) -> Step {
         out.add_note(MachineNote::LimitReached { reason });
         out.add_change(ConversationChange::Append {
@@ -125,7 +125,7 @@ impl Closing {
         out.finish(State::Closing(Self { run, reason, due, stage: ClosingStage::Preparing { id } }))
     }
 
-    /// Returns when closing has to be over that begins now: it is a model call like others, in what time is left.
+    /// Returns when closing must be over: it is a model call like others, within the remaining time.
     pub(crate) fn due(run: &RunContext) -> RunTime {
         let limit = run.rules.limits.step_timeout.unwrap_or(run.rules.timeouts.attempt);
         let due = run.now.after(limit);
@@ -162,7 +162,7 @@ impl Closing {
         if is_too_full(&run, &size) {
             out.add_change(trim_context(&run, &size));
         }
-        // What is sent is what a call that is lost is charged for.
+        // A lost call is charged for what was sent.
         let sent = if size.shortened_estimate > Tokens::ZERO {
             size.shortened_estimate
         } else {
@@ -227,7 +227,7 @@ mod tests {
     };
 
     #[test]
-    fn what_is_too_full_for_the_last_word_loses_its_oldest_exchanges() {
+    fn a_context_that_is_too_full_for_closing_loses_its_oldest_exchanges() {
         let context = ContextLimits { window: Tokens(100), ..ContextLimits::default() };
         let run = RunContext::new(RunRules { context, ..RunRules::default() });
         let size = |context, exchanges| RequestSize {
@@ -237,12 +237,12 @@ mod tests {
         };
         assert!(is_too_full(&run, &size(96, 2)));
         assert!(!is_too_full(&run, &size(95, 2)));
-        // The newest one stays.
+        // The newest exchange stays.
         assert!(!is_too_full(&run, &size(96, 1)));
     }
 
     #[test]
-    fn a_closing_call_that_the_window_has_no_room_for_is_not_made() {
+    fn a_closing_call_that_exceeds_the_window_is_not_made() {
         let context = ContextLimits { window: Tokens(100), ..ContextLimits::default() };
         let ended = |shortened| {
             let run = RunContext::new(RunRules { context: context.clone(), ..RunRules::default() });
@@ -263,12 +263,12 @@ mod tests {
         else {
             panic!("not sent")
         };
-        // What is sent is what is charged.
+        // The charge is for what was sent.
         assert_eq!(size.estimate, Tokens(100));
     }
 
     #[test]
-    fn who_has_neither_money_nor_time_for_a_closing_call_is_told_so() {
+    fn a_missing_final_summary_is_reported_with_its_cause() {
         let notes = |limits, event: fn(EffectId) -> Event| {
             let run = RunContext::new(RunRules { limits, ..RunRules::default() });
             let next = Closing::enter(run, StepBuilder::default(), CloseReason::MaxSteps);
@@ -291,7 +291,7 @@ mod tests {
         );
     }
 
-    /// Returns the closing call of a run, when it is asked for.
+    /// Returns the state after the closing call was sent.
     fn asked() -> State {
         let next = Closing::enter(
             RunContext::new(RunRules::default()),
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_word_is_a_call_like_others() {
+    fn the_closing_call_is_charged_like_others() {
         let state = asked();
         assert_eq!((state.run().model_calls, state.run().requests), (1, 1));
         let billed = Fault { billed: true, ..Fault::new(FaultKind::Server, "broken") };
@@ -323,12 +323,12 @@ mod tests {
     }
 
     #[test]
-    fn a_last_word_is_kept_unless_it_wants_to_go_on() {
+    fn a_final_summary_is_kept_unless_it_has_tool_calls() {
         let text = || ReplyPart::Text("so much".into());
         let call = || ReplyPart::Call(ToolCall::new("1".into(), "tool", "{}"));
         for (parts, output, kept) in [
             (vec![text()], Some("so much"), 1),
-            // What it says counts, but nobody will answer its call.
+            // Its text counts, but its call will not be answered.
             (vec![text(), call()], Some("so much"), 0),
             (vec![ReplyPart::Text(" ".into())], None, 0),
         ] {
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn closing_ends_with_its_own_time_and_before_that_of_the_run() {
+    fn closing_ends_within_its_own_time_and_within_that_of_the_run() {
         let due = |timeout, step_timeout| {
             let limits = RunLimits { timeout, step_timeout, ..RunLimits::default() };
             Closing::due(&RunContext::new(RunRules { limits, ..RunRules::default() }))

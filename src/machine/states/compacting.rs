@@ -1,4 +1,4 @@
-//! Compacting: the model sums up the older part of the conversation, or the machine does it without.
+//! Compacting: the model summarizes the older part of the conversation; if that fails, the machine does.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,20 +16,20 @@ use crate::machine::states::preparing::Preparing;
 use crate::machine::stop_reason::CloseReason;
 use crate::model::{Fault, Reply, ReplyFinish, Tokens};
 
-/// A summarising call is under way.
+/// The model is asked for a summary.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Compacting {
-    /// The account of the run.
+    /// The shared context.
     pub run: RunContext,
-    /// What is being compacted.
+    /// The size of the conversation.
     pub size: RequestSize,
-    /// How large the context may be afterwards.
+    /// The size to reach.
     pub target_size: Tokens,
-    /// The call.
+    /// The attempt at the call.
     pub attempt: CallAttempt,
 }
 
-/// Returns the limit of a summary's output, unless there is no money for one.
+/// Returns the output limit of a summary, unless the budget doesn't cover one.
 pub(crate) fn reserve_summary(
     run: &RunContext,
     size: &RequestSize,
@@ -38,7 +38,7 @@ pub(crate) fn reserve_summary(
 }
 
 impl Compacting {
-    /// Asks for a summary; without money for one, goes on mechanically.
+    /// Asks for a summary, or creates a mechanical one if the budget doesn't cover it.
     pub(crate) fn enter(
         mut run: RunContext,
         mut out: StepBuilder,
@@ -50,7 +50,7 @@ impl Compacting {
         Self::send_attempt(run, out, size, target_size, 1)
     }
 
-    /// Makes attempt `number`; without money or attempts left, goes on mechanically.
+    /// Sends attempt `number`, or creates a mechanical summary if budget or attempts are used up.
     pub(crate) fn send_attempt(
         mut run: RunContext,
         mut out: StepBuilder,
@@ -75,7 +75,7 @@ impl Compacting {
         }
     }
 
-    /// Returns how many of the newest exchanges stay word for word.
+    /// Returns the number of newest exchanges that stay unchanged.
     pub(crate) fn kept_exchanges(&self) -> u32 {
         kept_exchanges(&self.run, &self.size)
     }
@@ -107,7 +107,7 @@ impl Compacting {
         Self::send_attempt(run, StepBuilder::default(), size, target_size, attempt.number())
     }
 
-    /// A reply that is not a summary is as good as none.
+    /// A reply that isn't a summary counts as a failure.
     pub(crate) fn on_reply(self, reply: &Reply) -> Step {
         let Self { mut run, size, target_size, .. } = self;
         let mut out = StepBuilder::default();
@@ -145,17 +145,17 @@ impl Compacting {
     }
 }
 
-/// Returns whether a reply can stand for what it sums up.
+/// Returns whether a reply is usable as a summary.
 pub(crate) fn is_summary(reply: &Reply) -> bool {
     reply.finish == ReplyFinish::Stop && reply.has_text() && !reply.has_calls()
 }
 
-/// At least one exchange is summed up, also when an overflow leaves no choice.
+/// Returns how many exchanges stay. At least one is replaced, even if an overflow leaves no choice.
 fn kept_exchanges(run: &RunContext, size: &RequestSize) -> u32 {
     run.rules.context.keep_recent.min(size.exchanges.saturating_sub(1))
 }
 
-/// Replaces what the newest exchanges don't need, and prepares the next call anew.
+/// Replaces the older exchanges, and prepares the next call.
 fn finish_compaction(
     run: RunContext,
     mut out: StepBuilder,
@@ -180,7 +180,7 @@ mod tests {
     use crate::model::{ReplyPart, RunRules, ToolCall, Usage};
 
     #[test]
-    fn only_a_whole_text_without_calls_is_a_summary() {
+    fn only_a_complete_text_without_calls_is_a_summary() {
         let text = || ReplyPart::Text("did things".into());
         let call = || ReplyPart::Call(ToolCall::new("1".into(), "tool", "{}"));
         let is_summary = |parts: &[ReplyPart], finish| {
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn at_least_one_exchange_is_summed_up() {
+    fn at_least_one_exchange_is_replaced() {
         let run = RunContext::new(RunRules::default());
         let kept =
             |exchanges| kept_exchanges(&run, &RequestSize { exchanges, ..RequestSize::default() });

@@ -13,25 +13,25 @@ use crate::machine::stop_reason::StopReason;
 /// The run is over.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Done {
-    /// The account of the run.
+    /// The shared context.
     pub run: RunContext,
-    /// How it ended.
+    /// The outcome.
     pub outcome: RunOutcome,
 }
 
-/// How a run ended.
+/// The outcome of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RunOutcome {
-    /// Why.
+    /// The stop reason.
     pub reason: StopReason,
-    /// The final text; none when the model had no last word.
+    /// The final text, if the model wrote one.
     pub output: Option<Arc<str>>,
-    /// What went wrong, when the run failed.
+    /// The error, if the run failed.
     pub error: Option<Arc<str>>,
 }
 
 impl Done {
-    /// Ends with what the model said last.
+    /// Ends with the model's last text.
     pub(crate) fn end_with_output(
         run: RunContext,
         out: StepBuilder,
@@ -41,12 +41,12 @@ impl Done {
         Self::enter(run, out, RunOutcome { reason, output, error: None })
     }
 
-    /// Ends without a last word.
+    /// Ends without a text.
     pub(crate) fn end(run: RunContext, out: StepBuilder, reason: StopReason) -> Step {
         Self::enter(run, out, RunOutcome { reason, output: None, error: None })
     }
 
-    /// Ends because something went wrong.
+    /// Ends with an error.
     pub(crate) fn fail(
         run: RunContext,
         out: StepBuilder,

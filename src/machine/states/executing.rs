@@ -1,4 +1,4 @@
-//! Executing: the tool calls of a reply are judged, run and answered, each exactly once.
+//! Executing: the tool calls of a reply are authorized, run and answered, each exactly once.
 
 use std::sync::Arc;
 
@@ -23,52 +23,52 @@ use crate::model::{
     ToolCall, ToolExchange, ToolResult, ToolStatus,
 };
 
-/// The tool calls of a reply are under way. At least one of them is not answered.
+/// The tool calls of a reply are being executed. At least one of them has no result yet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Executing {
-    /// The account of the run.
+    /// The shared context.
     pub run: RunContext,
-    /// The reply whose calls are answered.
+    /// The reply with the calls.
     pub reply: Reply,
     /// Its calls, in call order.
     pub calls: Vec<TrackedCall>,
 }
 
-/// One tool call of the reply.
+/// A tool call and its progress.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TrackedCall {
     /// The call.
     pub call: ToolCall,
     /// What it touches.
     pub access: CallAccess,
-    /// How far it has come.
+    /// The progress of the call.
     pub state: CallState,
 }
 
-/// How far a tool call has come.
+/// The progress of a tool call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallState {
-    /// Its turn has not come.
+    /// It waits for its turn.
     Queued,
-    /// It is being judged.
+    /// It is being authorized.
     Authorizing {
-        /// The judgement that is awaited.
+        /// The pending authorization.
         id: EffectId,
-        /// When it is given up.
+        /// When the authorization times out.
         due: RunTime,
     },
-    /// It runs.
+    /// It is running.
     Running {
-        /// The tool that is awaited.
+        /// The pending execution.
         id: EffectId,
-        /// When it is given up.
+        /// When the execution times out.
         due: RunTime,
-        /// What it may still use, when it makes model calls of its own.
+        /// The rest of its budget share, if it makes model calls of its own.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         budget: Option<BudgetShare>,
     },
-    /// It is answered.
+    /// It has a result.
     Completed(ToolResult),
 }
 
@@ -88,7 +88,7 @@ impl CallState {
         self.pending().map(|(id, _)| id)
     }
 
-    /// Returns the answer, if there is one.
+    /// Returns the result, if there is one.
     pub(crate) fn result(&self) -> Option<&ToolResult> {
         match self {
             Self::Queued | Self::Authorizing { .. } | Self::Running { .. } => None,
@@ -103,7 +103,7 @@ impl CallState {
         }
     }
 
-    /// Returns what is set aside for the call.
+    /// Returns the rest of the call's budget share.
     fn budget(&self) -> Option<BudgetShare> {
         match self {
             Self::Running { budget: left, .. } => *left,
@@ -131,7 +131,7 @@ impl TrackedCall {
         self.state = CallState::Completed(ToolResult::new(self.call.id.clone(), status, text));
     }
 
-    /// Settles a call that will not be waited for, by how far it had come.
+    /// Completes a call that isn't awaited any more, by its progress.
     fn complete_unfinished(&mut self, out: &mut StepBuilder) {
         if let Some(id) = self.state.pending_effect() {
             out.add_effect(Effect::Cancel { id });
@@ -148,7 +148,7 @@ impl TrackedCall {
     }
 }
 
-/// Returns the calls of a reply, before any of them has run; those that will not run are answered.
+/// Returns the calls of a reply before execution. Calls that can't run have a result already.
 pub(crate) fn track_calls(
     rules: &RunRules,
     reply: &Reply,
@@ -168,13 +168,13 @@ pub(crate) fn track_calls(
     reply.calls().enumerate().map(open).collect()
 }
 
-/// Returns whether the call that this effect belongs to is the last one that is not answered.
+/// Returns whether the call of this effect is the only one without a result.
 pub(crate) fn is_last_pending(state: &Executing, id: EffectId) -> bool {
     let open = |call: &&TrackedCall| !matches!(call.state, CallState::Completed(_));
     state.calls.iter().filter(open).all(|call| call.state.pending_effect() == Some(id))
 }
 
-/// Returns whether the model asked, reply after reply, for what cannot be run, should the calls be answered like this.
+/// Returns whether there are too many replies in a row with only invalid calls, if these statuses are the last.
 pub(crate) fn too_many_invalid(
     run: &RunContext,
     statuses: impl Iterator<Item = ToolStatus>,
@@ -187,7 +187,7 @@ fn all_invalid(mut statuses: impl Iterator<Item = ToolStatus>) -> bool {
 }
 
 impl Executing {
-    /// Starts the calls whose turn it is.
+    /// Starts the first calls of a reply.
     pub(crate) fn enter(
         mut run: RunContext,
         out: StepBuilder,
@@ -213,7 +213,7 @@ impl Executing {
         Closing::enter(run, out, CloseReason::Timeout)
     }
 
-    /// Goes on without the calls that did not come back in their time.
+    /// Continues without the calls that did not complete in time.
     pub(crate) fn on_tool_timeout(mut self) -> Step {
         let mut out = StepBuilder::default();
         let now = self.run.now;
@@ -258,7 +258,7 @@ impl Executing {
                 self.start_calls(out)
             }
             Authorization::Abort => {
-                // The judgement has come back; it is not to be cancelled with the others.
+                // The authorization is complete, so it must not be cancelled like the others.
                 call.state = CallState::Queued;
                 let (run, out) = self.cancel();
                 Done::end(run, out, StopReason::UserInterrupt(Signal::Interrupt))
@@ -266,7 +266,7 @@ impl Executing {
         }
     }
 
-    /// Returns what is set aside for a call, when it is one that makes model calls of its own.
+    /// Returns the budget share of a call that makes model calls of its own.
     fn assign_budget(&self, authorization: &Authorization) -> Option<BudgetShare> {
         match authorization {
             Authorization::Approved { intent: CallIntent::Delegated { .. }, .. } => {
@@ -282,7 +282,7 @@ impl Executing {
         }
     }
 
-    /// Takes what a call has used out of what is set aside for it.
+    /// Subtracts usage from the budget share of a call, and adds it to that of the run.
     pub(crate) fn on_usage(mut self, id: EffectId, used: BudgetUsage) -> Step {
         let mut out = StepBuilder::default();
         for call in &mut self.calls {
@@ -302,12 +302,12 @@ impl Executing {
         else {
             return out.finish(State::Executing(self));
         };
-        // The answer belongs to the call that was run, whatever id the tool put on it.
+        // The result belongs to the call that ran, whatever id the tool set.
         call.state = CallState::Completed(ToolResult { call: call.call.id.clone(), ..result });
         self.start_calls(out)
     }
 
-    /// Starts the calls whose turn has come; goes on with the model when all are answered.
+    /// Starts the calls that may start now. If all have results, prepares the next model call.
     pub(crate) fn start_calls(mut self, mut out: StepBuilder) -> Step {
         let due = self.run.now.after(self.run.rules.timeouts.authorize);
         let parallel = self.run.rules.bounds.parallel_calls;
@@ -353,7 +353,7 @@ impl Executing {
         }
     }
 
-    /// Completes every call that is open, and stops those that run.
+    /// Completes every call without a result, and cancels those that run.
     pub(crate) fn cancel(mut self) -> (RunContext, StepBuilder) {
         let mut out = StepBuilder::default();
         self.calls.iter_mut().for_each(|call| call.complete_unfinished(&mut out));
@@ -361,7 +361,7 @@ impl Executing {
         (run, out)
     }
 
-    /// Moves the reply and its answers into the conversation.
+    /// Adds the reply and its results to the conversation.
     fn append_exchange(self, out: &mut StepBuilder) -> RunContext {
         let results: Vec<ToolResult> = self
             .calls
@@ -396,7 +396,7 @@ mod tests {
         LoopDetection, MicroUsd, ReplyFinish, ReplyPart, RunLimits, TimeSpan, Tokens, Usage,
     };
 
-    /// A run whose reply has this many calls, which may run at the same time.
+    /// Returns the state after a reply with this many calls, which may run concurrently.
     fn calls(rules: RunRules, count: u32) -> State {
         let call = |index: u32| {
             let id = index.to_string().as_str().into();
@@ -408,7 +408,7 @@ mod tests {
         Executing::enter(RunContext::new(rules), StepBuilder::default(), reply, &access).state
     }
 
-    fn cleared(state: State, id: u64, intent: CallIntent) -> State {
+    fn approved(state: State, id: u64, intent: CallIntent) -> State {
         let authorization =
             Authorization::Approved { timeout: TimeSpan(50), intent, reason: "".into() };
         step(state, Event::Authorized { id: EffectId(id), authorization }).state
@@ -424,13 +424,13 @@ mod tests {
     }
 
     #[test]
-    fn what_a_run_within_the_run_has_used_is_taken_out_of_its_own_allowance() {
+    fn usage_of_a_subagent_is_subtracted_from_its_own_budget_share() {
         let limits = RunLimits { max_tokens: Some(Tokens(1_000)), ..RunLimits::default() };
         let mut state = calls(RunRules { limits, ..RunRules::default() }, 3);
         let delegated = || CallIntent::Delegated { session: None };
-        // The effects 1 to 3 judge the calls, and 4 to 6 run them.
+        // The effects 1 to 3 authorize the calls, and 4 to 6 run them.
         for (id, intent) in [(1, CallIntent::Opaque), (2, delegated()), (3, delegated())] {
-            state = cleared(state, id, intent);
+            state = approved(state, id, intent);
         }
         let left = |state: &State| {
             slots(state).iter().map(|slot| Some(slot.budget()?.tokens?.0)).collect::<Vec<_>>()
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_has_as_many_calls_as_allowed() {
+    fn a_reply_has_at_most_the_allowed_number_of_calls() {
         let mut rules = RunRules::default();
         rules.bounds.calls_per_reply = 2;
         let settled =
@@ -459,8 +459,8 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_belongs_to_its_call_whatever_id_it_bears() {
-        let state = cleared(calls(RunRules::default(), 3), 1, CallIntent::Opaque);
+    fn a_result_belongs_to_its_call_whatever_id_it_has() {
+        let state = approved(calls(RunRules::default(), 3), 1, CallIntent::Opaque);
         let result = answer(ToolStatus::Ok);
         let state = step(state, Event::ToolCompleted { id: EffectId(4), result }).state;
         let authorization = Authorization::Rejected { result: answer(ToolStatus::Denied) };
@@ -473,10 +473,10 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_come_back_is_answered_by_how_far_it_had_come() {
+    fn a_timeout_completes_a_call_by_its_progress() {
         let mut rules = RunRules::default();
         rules.timeouts.authorize = TimeSpan(50);
-        let state = cleared(calls(rules, 2), 1, CallIntent::Opaque);
+        let state = approved(calls(rules, 2), 1, CallIntent::Opaque);
         let next = step(state, Event::Tick { now: RunTime(50) });
         let [ConversationChange::Append { item: ConversationItem::Exchange(exchange) }] =
             &next.changes[..]
@@ -489,9 +489,9 @@ mod tests {
         assert_eq!(next.effects[..2], cancelled);
     }
 
-    /// The model is told once; the user hears of each.
+    /// The model is warned once, the user every time.
     #[test]
-    fn repeated_turns_are_told() {
+    fn repeated_turns_are_reported() {
         let mut run = RunContext::new(RunRules {
             loop_detection: LoopDetection { warn_at: 2, end_at: 9 },
             ..RunRules::default()

@@ -1,4 +1,4 @@
-//! Preparing: the safety nets are looked at before every model call.
+//! Preparing: the limits are checked before every model call.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,28 +22,28 @@ use crate::model::{EffectId, MessageOrigin, RunTime, Tokens, UserMessage};
 /// The next model call is being prepared.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Preparing {
-    /// The account of the run.
+    /// The shared context.
     pub run: RunContext,
-    /// The preparation that is awaited.
+    /// The pending preparation.
     pub id: EffectId,
-    /// When it is given up.
+    /// When it times out.
     pub due: RunTime,
 }
 
-/// What a prepared call leads to.
+/// What comes after the preparation of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextCallPlan {
-    /// A safety net holds.
+    /// A limit was reached.
     Close(CloseReason),
-    /// The context is over its threshold, and the model sums up.
+    /// The context is over its threshold, and the model summarizes.
     Summarize,
-    /// The context is too full, and the oldest exchanges go.
+    /// The context is too full, and the oldest exchanges are replaced.
     Trim,
-    /// The call is made, with this limit of its output.
+    /// The call is made, with this output limit.
     Proceed(Option<Tokens>),
 }
 
-/// Returns the limit of the call's output, unless steps or budget are used up: the watchdogs that come before time.
+/// Returns the output limit of the call, unless steps or budget are used up. These limits come before time.
 fn check_limits(run: &RunContext, size: &RequestSize) -> Result<Option<Tokens>, CloseReason> {
     if run.steps_since_baseline() >= run.rules.limits.max_steps {
         return Err(CloseReason::MaxSteps);
@@ -52,7 +52,7 @@ fn check_limits(run: &RunContext, size: &RequestSize) -> Result<Option<Tokens>, 
         .map_err(|Unaffordable| CloseReason::BudgetExceeded)
 }
 
-/// Decides what a prepared call leads to.
+/// Decides what comes after the preparation of a call.
 pub(crate) fn plan_next_call(run: &RunContext, size: &RequestSize) -> NextCallPlan {
     let rules = &run.rules;
     let max_output = match check_limits(run, size) {
@@ -86,7 +86,7 @@ pub(crate) fn plan_next_call(run: &RunContext, size: &RequestSize) -> NextCallPl
 }
 
 impl Preparing {
-    /// Asks for what the next call depends on.
+    /// Prepares the next call.
     pub(crate) fn enter(mut run: RunContext, mut out: StepBuilder) -> Step {
         let id = run.next_effect.allocate();
         out.add_effect(Effect::Prepare { id, purpose: CallPurpose::Agent });
@@ -151,7 +151,7 @@ impl Preparing {
     }
 }
 
-/// Adds to the conversation what the model has to be told before a call.
+/// Adds messages to the conversation before a call.
 pub(crate) fn append_messages(out: &mut StepBuilder, messages: &[UserMessage]) {
     let steered =
         messages.iter().filter(|message| message.origin == MessageOrigin::Steering).count();
@@ -174,7 +174,7 @@ mod tests {
         TimeSpan,
     };
 
-    /// A window of a hundred tokens: over its threshold above 75, too full above 95.
+    /// A window of 100 tokens, over its threshold above 75 and too full above 95.
     fn rules() -> RunRules {
         let context = ContextLimits {
             window: Tokens(100),
@@ -199,12 +199,12 @@ mod tests {
     }
 
     #[test]
-    fn the_context_is_summed_up_above_its_threshold_when_that_is_worthwhile() {
+    fn the_context_is_summarized_above_its_threshold_if_that_is_worthwhile() {
         let run = RunContext::new(rules());
         assert_eq!(planned(&run, 75, 4), NextCallPlan::Proceed(None));
         assert_eq!(planned(&run, 76, 4), NextCallPlan::Summarize);
         assert_eq!(planned(&run, 76, 3), NextCallPlan::Proceed(None));
-        // What stays word for word is not worth a summary.
+        // Exchanges that stay unchanged don't make a summary worthwhile.
         let mut rules = rules();
         rules.context.keep_recent = 5;
         let run = RunContext::new(rules);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn no_call_is_made_with_a_context_that_is_too_full() {
+    fn no_call_is_made_if_the_context_is_too_full() {
         let mut run = RunContext::new(rules());
         assert_eq!(planned(&run, 95, 2), NextCallPlan::Proceed(None));
         assert_eq!(planned(&run, 96, 2), NextCallPlan::Trim);
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_that_is_too_dear_is_done_without() {
+    fn without_a_budget_for_a_summary_the_context_is_trimmed() {
         let mut rules = rules();
         rules.limits = RunLimits { max_tokens: Some(Tokens(1_000)), ..RunLimits::default() };
         rules.output.model_limit = Tokens(100);
@@ -250,16 +250,16 @@ mod tests {
         }
         run.steps = 2;
         assert_eq!(planned(&run, 1, 1), NextCallPlan::Close(CloseReason::MaxSteps));
-        // What was made before the limits began does not count.
+        // Steps before the current limits don't count.
         let from = LimitBaseline { steps: 1, ..LimitBaseline::default() };
         run.repetition = TurnRepetition::default();
         run.rules = RunRules { limit_baseline: from, ..(*run.rules).clone() }.into();
         assert_eq!(planned(&run, 1, 1), NextCallPlan::Proceed(None));
     }
 
-    /// Steps, budget, time: the first of them that is used up is the reason.
+    /// The first of steps, budget and time that is used up is the reason.
     #[test]
-    fn limits_of_zero_close_a_run_in_their_order() {
+    fn zero_limits_close_a_run_in_their_order() {
         let closed = |max_steps, max_tokens, timeout| {
             let limits = RunLimits { max_steps, max_tokens, timeout, ..RunLimits::default() };
             let run = RunContext::new(RunRules { limits, ..rules() });
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn the_model_is_told_what_others_say_and_the_user_that_his_words_arrived() {
+    fn messages_are_appended_and_steering_is_reported() {
         let message = |origin| UserMessage { origin, text: "mind the gap".into() };
         let mut out = StepBuilder::default();
         append_messages(
@@ -313,11 +313,11 @@ mod tests {
         );
         let next = Preparing::enter(RunContext::new(rules()), out);
         assert_eq!(next.notes, [MachineNote::SteeringReceived { messages: 1 }]);
-        let said = [
+        let expected = [
             ConversationItem::user(MessageOrigin::Steering, "[STEERING] mind the gap"),
             ConversationItem::user(MessageOrigin::Check, "mind the gap"),
         ];
-        assert_eq!(next.changes, said.map(|item| ConversationChange::Append { item }));
+        assert_eq!(next.changes, expected.map(|item| ConversationChange::Append { item }));
 
         let mut out = StepBuilder::default();
         append_messages(&mut out, &[message(MessageOrigin::Check)]);
