@@ -1,4 +1,4 @@
-//! The invariants that hold across every single step. Together with the start they hold in every reachable state.
+//! The invariants of every single step. Together with the start they hold in every reachable state.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use architect::machine::{
 };
 use architect::model::{ConversationItem, EffectId, MicroUsd, RunLimits, Tokens};
 
-/// Returns what a step breaks.
+/// Returns the invariants that a step breaks.
 pub(crate) fn violations(before: &State, event: &Event, next: &Step) -> Vec<String> {
     let mut broken = Vec::new();
     let mut hold = |name: &str, holds: bool| {
@@ -21,25 +21,25 @@ pub(crate) fn violations(before: &State, event: &Event, next: &Step) -> Vec<Stri
             ));
         }
     };
-    hold("each effect settles exactly once", bookkeeping(before, event, next));
+    hold("each effect completes exactly once", bookkeeping(before, event, next));
     hold("what is not awaited changes nothing", stale(before, event, next));
     hold("no call loses its answer", answers(before, next));
-    hold("a tool runs once, and only when cleared", tools(before, event, next));
+    hold("a tool runs once, and only when approved", tools(before, event, next));
     hold("an interrupt ends the run, and nothing starts after it", interrupt(before, event, next));
     hold("done is done", done(before, next));
     hold("the end comes once, with its reason", end(before, next));
     hold("closing is entered once, and calls once without tools", closing(before, next));
     hold("steps grow by one and stay within their limit", steps(before, next));
-    hold("nothing spent comes back", used(before, next));
+    hold("usage never decreases", used(before, next));
     hold("no call is made that the budget does not cover", budget(next));
     hold("nothing larger than the window is sent", fits_window(next));
     hold(
-        "what is set aside for runs within the run fits what is left",
+        "the budget shares of sub-agents fit what is left",
         reserves_budget(&next.state),
     );
     hold("time goes forward", before.run().now <= next.state.run().now);
     hold(
-        "somebody is awaited, or a moment is",
+        "an effect or a deadline is pending",
         deadline(&next.state).is_some() != (next.state.kind() == StateKind::Done),
     );
     hold("what is pending is in its state", shape(&next.state));
@@ -58,7 +58,7 @@ fn issued(effect: &Effect) -> Option<EffectId> {
     }
 }
 
-/// What is outstanding after a step is what was before, without what came back or was cancelled, with what was issued.
+/// The pending effects after a step are those before it, without the completed and cancelled ones, with the new ones.
 fn bookkeeping(before: &State, event: &Event, next: &Step) -> bool {
     let mut open: BTreeSet<EffectId> = before.pending_effects().into_iter().collect();
     if before.awaits(event) {
@@ -95,7 +95,7 @@ fn stale(before: &State, event: &Event, next: &Step) -> bool {
         && next.notes.is_empty()
 }
 
-/// Whoever leaves `Executing` takes an exchange along in which each call of the reply has its answer; nobody else does.
+/// Leaving `Executing` adds an exchange in which each call of the reply has its result; nothing else does.
 fn answers(before: &State, next: &Step) -> bool {
     let exchanges: Vec<_> = next
         .changes
@@ -123,7 +123,7 @@ fn answers(before: &State, next: &Step) -> bool {
             }
             _ => false,
         },
-        // A reply none of whose calls can run never gets there.
+        // A reply with only invalid calls never gets there.
         (State::Calling(_), State::Preparing(_) | State::Done(_)) => exchanges.len() <= 1,
         _ => exchanges.is_empty(),
     }
@@ -214,7 +214,7 @@ fn used(before: &State, next: &Step) -> bool {
     old.cost <= new.cost && old.tokens <= new.tokens
 }
 
-/// No call of the agent has a context that is too full, and no closing call one that is larger than the window.
+/// No call of the agent has a context that is too full, and no closing call is larger than the window.
 fn fits_window(next: &Step) -> bool {
     let context = &next.state.run().rules.context;
     next.effects.iter().all(|effect| match (effect, &next.state) {
@@ -233,7 +233,7 @@ fn fits_window(next: &Step) -> bool {
     })
 }
 
-/// The worst case of every call that is under way fits what is left.
+/// The worst case of every pending call fits what is left.
 fn budget(next: &Step) -> bool {
     let run = next.state.run();
     let size = match &next.state {
@@ -260,7 +260,7 @@ fn budget(next: &Step) -> bool {
     })
 }
 
-/// What every run within the run may still use, with what was used already, is within the limits.
+/// The budget shares of sub-agents, with what was used already, are within the limits.
 fn reserves_budget(state: &State) -> bool {
     let State::Executing(executing) = state else { return true };
     let left = executing.calls.iter().filter_map(|call| match call.state {
@@ -272,12 +272,12 @@ fn reserves_budget(state: &State) -> bool {
     let (cost, tokens) = left.fold((used.cost, used.tokens), |(cost, tokens), left| {
         (cost + left.cost.unwrap_or_default(), tokens + left.tokens.unwrap_or_default())
     });
-    // A run that has used its limit up has nothing to set aside.
+    // A run that has used its limit up has no budget to share.
     budget.is_none_or(|budget| cost <= budget.max(used.cost))
         && max_tokens.is_none_or(|most| tokens <= most.max(used.tokens))
 }
 
-/// What the types leave open.
+/// What the types don't enforce.
 fn shape(state: &State) -> bool {
     match state {
         State::Executing(executing) => {
@@ -297,7 +297,7 @@ fn shape(state: &State) -> bool {
         State::Compacting(compacting) => attempts(state, compacting.attempt),
         State::Done(done) => {
             let reason = done.outcome.reason;
-            // A hook that blocks a run leaves no answer; whatever else ends so has one.
+            // A hook that blocks a run leaves no answer; other ends of this kind have one.
             let failed = match reason == StopReason::ChecksFailed {
                 true => done.outcome.output.is_none(),
                 false => reason.status() == architect::machine::RunStatus::Failed,

@@ -1,4 +1,4 @@
-//! Is the explorer blind? Four defects are put into the transition function, and it has to find each.
+//! Can the explorer find defects? Four are put into the transition function, and it must find each.
 
 use architect::machine::{
     CallAttempt, CallPurpose, CallingStage, ConversationChange, DeadlineKind, Effect, Event, State,
@@ -19,7 +19,7 @@ fn violations_found(step: TransitionFn) -> Vec<String> {
 }
 
 #[test]
-fn a_result_that_is_lost_at_close_is_found() {
+fn a_lost_result_is_found() {
     fn lossy(state: State, event: Event) -> Step {
         let mut next = step(state, event);
         if next.state.kind() == StateKind::ClosingPreparing {
@@ -40,7 +40,7 @@ fn a_result_that_is_lost_at_close_is_found() {
 }
 
 #[test]
-fn an_interrupt_that_only_one_state_hears_is_found() {
+fn an_interrupt_that_only_one_state_handles_is_found() {
     fn deaf(state: State, event: Event) -> Step {
         match (&event, state.kind()) {
             (Event::Interrupt { .. }, kind) if kind != StateKind::CallingSending => {
@@ -113,7 +113,7 @@ fn a_tool_that_runs_twice_is_found() {
     assert!(
         violations_found(eager)
             .iter()
-            .any(|found| found.starts_with("a tool runs once, and only when cleared"))
+            .any(|found| found.starts_with("a tool runs once, and only when approved"))
     );
 }
 

@@ -1,6 +1,6 @@
-//! All orders in which threads can hand over what they have done: of three calls that are judged and run side by side, with an
-//! interrupt at any moment or none. Whatever the order, the results are in the order of the calls, and the journal folds to
-//! where the run stood.
+//! All orders in which threads can return results: of three calls that are authorized and run concurrently, with an
+//! interrupt at any moment or none. In any order, the results are in the order of the calls, and the journal replays to the
+//! state of the run.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ use super::journal::{SharedDisk, SimulatedJournal, StoredRecord};
 use super::rng::Rng;
 use super::session_life::{Counter, InjectedFault, Inspector};
 
-/// Decisions, one after the other: which of how many.
+/// Decisions in order: which one of how many.
 #[derive(Clone, Default)]
 struct Schedule(Rc<RefCell<Decisions>>);
 
@@ -35,7 +35,7 @@ struct Decisions {
 }
 
 impl Schedule {
-    /// Decides between so many: as it was decided before, and then always for the first.
+    /// Decides between so many: as before, and then always for the first.
     fn decide(&self, many: usize) -> usize {
         let mut plan = self.0.borrow_mut();
         let at = plan.at;
@@ -47,7 +47,7 @@ impl Schedule {
         plan.taken[at].0
     }
 
-    /// Changes the last decision that can be changed; false when all were gone through.
+    /// Changes the last decision that can be changed. Returns false once all were tried.
     fn next(&self) -> bool {
         let mut plan = self.0.borrow_mut();
         plan.at = 0;
@@ -61,7 +61,7 @@ impl Schedule {
     }
 }
 
-/// Hands whose work arrives in the order of a plan. No time passes.
+/// An executor whose results arrive in the order of a plan. No time passes.
 struct ScheduledExecutor {
     schedule: Schedule,
     clock: Arc<VirtualClock>,
@@ -78,7 +78,7 @@ impl Sleep for NoSleep {
 }
 
 impl ScheduledExecutor {
-    /// Returns one of the arrivals, or the interrupt.
+    /// Returns one of the inputs, or the interrupt.
     fn one(&mut self, chosen: usize) -> DriverInput {
         if chosen < self.arrived.len() {
             return self.arrived.remove(chosen);
@@ -104,12 +104,12 @@ impl Executor for ScheduledExecutor {
     }
 
     fn wait_input(&mut self, _: Option<Deadline>) -> Option<DriverInput> {
-        assert!(self.many() > 0, "it waits for nothing");
+        assert!(self.many() > 0, "there is nothing to wait for");
         let chosen = self.schedule.decide(self.many());
         Some(self.one(chosen))
     }
 
-    /// What has arrived may be taken in together with what came before it, or later.
+    /// An input that has arrived may be handled together with the one before it, or later.
     fn try_input(&mut self) -> Option<DriverInput> {
         let chosen = self.schedule.decide(self.many() + 1);
         chosen.checked_sub(1).map(|chosen| self.one(chosen))
@@ -120,7 +120,7 @@ impl Executor for ScheduledExecutor {
     }
 }
 
-/// A model that makes these calls, and is done.
+/// A model that makes these calls, and then ends.
 struct CallingModel(Vec<&'static str>);
 
 struct ImmediateReply(Reply);
@@ -148,7 +148,7 @@ impl ModelCall for ImmediateReply {
     }
 }
 
-/// Tools that touch what the first letter of their name says: `r` reads a file, `w` writes it, `x` may do anything.
+/// Tools by the first letter of their name: `r` reads a file, `w` writes it, `x` may do anything.
 struct LetterTools;
 
 struct LetterJob(ToolCall);
@@ -191,7 +191,7 @@ fn begin() -> (Machine, architect::machine::MachineOutput) {
     )
 }
 
-/// Lives one order; returns how the run ended, and in which order calls were settled.
+/// Runs one order. Returns how the run ended, and in which order calls were completed.
 fn simulate(
     plan: &Schedule,
     calls: &[&'static str],
@@ -229,11 +229,11 @@ fn simulate(
         }
         stored = stored.handle(RunTime(at.0), event.clone()).0;
     }
-    assert!(stored == fold, "the journal folds to something else than what was lived");
+    assert!(stored == fold, "the journal replays to another state than that of the run");
     (done.outcome.reason.name(), settled)
 }
 
-/// Goes through all orders; returns how many there are, how runs ended, and in which orders calls were settled.
+/// Runs all orders. Returns how many there are, how runs ended, and in which orders calls were completed.
 fn all(calls: &[&'static str], may_interrupt: bool) -> (u32, BTreeSet<&'static str>, usize) {
     let (plan, mut count) = (Schedule::default(), 0);
     let (mut reasons, mut orders) = (BTreeSet::new(), BTreeSet::new());
@@ -254,7 +254,7 @@ fn all(calls: &[&'static str], may_interrupt: bool) -> (u32, BTreeSet<&'static s
 #[test]
 fn every_order_of_three_calls_leads_to_the_same_results() {
     let done = BTreeSet::from(["llm_done"]);
-    // Calls that do not touch each other end in any order, others in the order in which they were made.
+    // Calls that don't conflict end in any order, others in call order.
     for (calls, orders, least) in
         [(["r1", "r2", "r3"], 6, 500), (["r1", "w2", "r3"], 1, 1), (["r1", "r2", "x3"], 2, 10)]
     {
@@ -266,7 +266,7 @@ fn every_order_of_three_calls_leads_to_the_same_results() {
 }
 
 #[test]
-fn an_interrupt_at_any_moment_of_any_order_settles_every_call() {
+fn an_interrupt_at_any_moment_of_any_order_completes_every_call() {
     for calls in [["r1", "r2"], ["w1", "r2"], ["x1", "x2"]] {
         let (count, reasons, _) = all(&calls, true);
         assert_eq!(reasons, BTreeSet::from(["llm_done", "user_interrupt"]), "{calls:?}");
