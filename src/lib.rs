@@ -8,10 +8,12 @@
 //! | floor | rooms | what |
 //! |---|---|---|
 //! | bin | `cli` | arguments as typed, then what they mean; terminal; errors with hints; exit codes |
-//! | 7 | [`workflow`] | runs made of runs: a plan first, an evaluation behind; scenarios |
-//! | 6 | [`app`] | composition: the only place that knows every adapter |
-//! | 5 | [`runner`] | the driver; effect → port call, one arm each; the inline driver for tests and benchmarks |
-//! | 4 | [`llm`], [`tools`], [`mcp`], [`hooks`], [`journal`], [`view`], [`config`] | one adapter family each |
+//! | 9 | [`workflow`] | runs made of runs: a plan first, an evaluation behind; scenarios |
+//! | 8 | [`app`] | composition: the only place that knows every adapter |
+//! | 7 | [`runner`] | the driver; effect → port call, one arm each; the inline driver for tests and benchmarks |
+//! | 6 | [`llm`], [`mcp`], [`hooks`], [`journal`], [`view`], [`config`] | one adapter family each |
+//! | 5 | [`tools`] | the built-in tools and the registry that runs them |
+//! | 4 | [`policy`] | rules, guardrails and modes: whether a call may run |
 //! | 3 | [`net`], [`exec`], [`workspace`] | means: HTTP and SSE; supervised processes; confined paths |
 //! | 2 | [`port`] | traits and their plain errors: model, tools, journal, observer, clock, cancel |
 //! | 1 | [`machine`] | pure: one file per state, events, effects, deadlines, the statechart |
@@ -41,19 +43,35 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#[cfg(feature = "cli")]
 pub mod app;
+#[cfg(feature = "cli")]
 pub mod config;
+#[cfg(feature = "cli")]
 pub mod exec;
+#[cfg(feature = "cli")]
 pub mod hooks;
+#[cfg(feature = "cli")]
 pub mod journal;
+#[cfg(feature = "cli")]
 pub mod llm;
 pub mod machine;
+#[cfg(feature = "cli")]
 pub mod mcp;
 pub mod model;
+#[cfg(feature = "cli")]
 pub mod net;
+#[cfg(feature = "cli")]
+pub mod policy;
+#[cfg(feature = "runner")]
 pub mod port;
+#[cfg(feature = "runner")]
 pub mod runner;
+#[cfg(feature = "cli")]
 pub mod tools;
+#[cfg(feature = "cli")]
 pub mod view;
+#[cfg(feature = "cli")]
 pub mod workflow;
+#[cfg(feature = "cli")]
 pub mod workspace;

@@ -2,11 +2,10 @@
 
 use super::error::AppError;
 use super::hooks;
-use super::run_setup::EffectMode;
 use super::tool_registry;
 use crate::config::{Config, ConfigError, ConfigProblem, ExpectedDecision};
-use crate::tools::permission::{ConfirmMode, Decision, PolicyEngine};
-use crate::tools::{CallKind, CallTarget, CommandTarget};
+use crate::policy::{CallKind, CallTarget, CommandTarget, ConfirmMode, Decision, PolicyEngine};
+use crate::tools::ExecutionMode;
 
 /// Checks what can only be judged with the tools: rules, patterns and expressions, and that each example of
 /// `permissions.examples` is decided as it says, where no mode says otherwise; and what only a shell would find out, the
@@ -17,7 +16,7 @@ use crate::tools::{CallKind, CallTarget, CommandTarget};
 /// Fails with everything that is wrong.
 pub fn check_config(config: &Config) -> Result<(), AppError> {
     let Some(agent) = config.agents().next() else { return Ok(()) };
-    let settings = tool_registry::tool_settings(config, &agent, EffectMode::Real)?;
+    let settings = tool_registry::tool_settings(config, &agent, ExecutionMode::Real)?;
     let judge =
         PolicyEngine::new(ConfirmMode::ConfirmSensitive, settings.rules, settings.guardrails);
     let examples = &config.settings.permissions.examples;
@@ -34,12 +33,12 @@ fn check_example(judge: &PolicyEngine, call: &str, expected: ExpectedDecision) -
     let Some((tool, kind, targets)) = parse_call(call) else {
         return Some("this is no call; one is written like run_command(git push)".to_owned());
     };
-    let (verdict, why) = match judge.decide_for_targets(tool, kind, &targets) {
+    let (verdict, why) = match judge.decide(tool, kind, &targets) {
         Decision::Deny(why) => (ExpectedDecision::Deny, why),
         Decision::Ask(why) => (ExpectedDecision::Ask, why),
         Decision::Allow(why) => (ExpectedDecision::Allow, why),
     };
-    let (expected, decided) = (expected.word(), verdict.word());
+    let (expected, decided) = (expected.as_str(), verdict.as_str());
     (expected != decided).then(|| format!("expected {expected}, but it is {decided}: {why}"))
 }
 

@@ -13,8 +13,9 @@ use crate::mcp::{
 };
 use crate::model::{CallAccess, TimeSpan};
 use crate::net::{Endpoint, HttpOptions, HttpTimeouts};
+use crate::policy::CallKind;
 use crate::port::{CancellationToken, ToolSpec};
-use crate::tools::{CallContext, CallKind, PreparedCall, Tool, ToolOutput};
+use crate::tools::{CallContext, Tool, ToolInvocation, ToolOutput};
 
 /// Starts the servers of a configuration, within the time that the whole run has. When that is cancelled, there are none,
 /// and the run is to end before it needs them.
@@ -142,13 +143,13 @@ impl Tool for McpTool {
         self.0.spec()
     }
 
-    fn prepare(&self, arguments: &str) -> Result<Box<dyn PreparedCall>, String> {
+    fn prepare(&self, arguments: &str) -> Result<Box<dyn ToolInvocation>, String> {
         let arguments = self.0.parse_arguments(arguments)?;
         Ok(Box::new(McpToolCall { tool: self.0.clone(), arguments }))
     }
 }
 
-impl PreparedCall for McpToolCall {
+impl ToolInvocation for McpToolCall {
     /// What a server says of its tools is not relied on.
     fn kind(&self) -> CallKind {
         CallKind::External

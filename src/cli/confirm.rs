@@ -5,10 +5,8 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
+use architect::policy::{ConfirmationAnswer, ConfirmationRequest, Confirmer, NoConfirmer};
 use architect::port::EffectContext;
-use architect::tools::permission::{
-    ConfirmationAnswer, ConfirmationRequest, Confirmer, NoConfirmer,
-};
 use architect::view::human::PauseDrawing;
 use architect::view::sanitize;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

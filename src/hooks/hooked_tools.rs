@@ -16,8 +16,8 @@ use crate::port::{
 
 /// A toolbox with hooks around its calls.
 ///
-/// A call that cannot run is refused before any hook is asked. What a hook made of the input is judged by the toolbox
-/// as if the model had asked for it, so that no hook can loosen a rule.
+/// A call that cannot run is refused before any hook runs. Input changed by a hook is authorized like input of the
+/// model, so that no hook can loosen a rule.
 pub struct HookedTools {
     tools: Arc<dyn Toolbox>,
     hooks: Arc<Hooks>,
@@ -29,7 +29,7 @@ impl HookedTools {
         Self { tools, hooks }
     }
 
-    /// Returns how long the hooks behind a call may take.
+    /// Returns the time limit of all hooks after a call.
     fn post_hooks_timeout(&self) -> TimeSpan {
         let TimeSpan(edit) = self.hooks.timeout(HookPoint::PostEdit);
         let TimeSpan(used) = self.hooks.timeout(HookPoint::PostToolUse);
@@ -64,7 +64,7 @@ impl HookedTools {
         self.with_post_hooks(&changed, self.tools.authorize(&changed, scope), remarks)
     }
 
-    /// Puts the hooks behind a call around its job.
+    /// Wraps the hooks after a call around its job.
     fn with_post_hooks(
         &self,
         call: &ToolCall,
@@ -96,7 +96,7 @@ impl HookedTools {
     }
 }
 
-/// Files of one call whose hooks there is time for.
+/// The number of changed files per call with time for their hooks.
 const TIMED_FILES: u64 = 4;
 
 impl Toolbox for HookedTools {
@@ -105,7 +105,7 @@ impl Toolbox for HookedTools {
     }
 
     fn access(&self, call: &ToolCall) -> CallAccess {
-        // What a hook makes of a call may touch something else.
+        // Hooks may change the files that a call accesses.
         match self.hooks.has_hooks_for_tool(HookPoint::PreToolUse, &call.name) {
             true => CallAccess::Exclusive,
             false => self.tools.access(call),
@@ -132,11 +132,11 @@ impl Toolbox for HookedTools {
     }
 }
 
-/// A cleared call with the hooks behind it.
+/// An approved call with the hooks after it.
 struct HookedToolCall {
     inner: Box<dyn ApprovedCall>,
     call: ToolCall,
-    /// What the hooks before it have to tell the model.
+    /// Texts for the model from the hooks before it.
     remarks: Vec<String>,
     hooks: Arc<Hooks>,
 }
@@ -156,7 +156,7 @@ impl ApprovedCall for HookedToolCall {
     }
 }
 
-/// Asks the hooks of each file that a call has changed.
+/// Runs the hooks for each file that a call has changed.
 fn run_post_edit_hooks(
     result: ToolResult,
     call: &ToolCall,
@@ -219,7 +219,7 @@ fn run_post_use_hooks(
     with_remarks(result, &passage.context())
 }
 
-/// Returns the arguments of a call, if they can be used.
+/// Returns the arguments of a call, if they are valid.
 fn call_input(call: &ToolCall) -> Option<Value> {
     match &call.arguments {
         ToolArguments::Complete { text } => serde_json::from_str(text).ok(),
@@ -227,7 +227,7 @@ fn call_input(call: &ToolCall) -> Option<Value> {
     }
 }
 
-/// Returns what hooks before a call have to tell the model: that the input is another one, and what they added.
+/// Returns the texts for the model from hooks before a call: that the input has changed, and what they added.
 fn collect_remarks(passage: &HookChainResult) -> Vec<String> {
     let mut remarks = Vec::new();
     let changed_by = passage.changed_by();
@@ -242,7 +242,7 @@ fn collect_remarks(passage: &HookChainResult) -> Vec<String> {
     remarks
 }
 
-/// Characters of a changed input that the model is shown.
+/// How many characters of a changed input are shown.
 const SHOWN_INPUT_CHARS: usize = 1_000;
 
 fn with_remarks(result: ToolResult, remarks: &[String]) -> ToolResult {
@@ -264,7 +264,7 @@ fn end_line(text: &mut String) {
     }
 }
 
-/// Returns a result that says something else; what it took and changed stays.
+/// Replaces the text of a result; usage and changed files stay.
 fn with_text(result: ToolResult, status: ToolStatus, text: String) -> ToolResult {
     let ToolResult { call, duration: took, changes, .. } = result;
     ToolResult { duration: took, changes, ..ToolResult::new(call, status, text) }

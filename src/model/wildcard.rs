@@ -7,7 +7,8 @@ pub fn matches_wildcard(pattern: &str, text: &str) -> bool {
     pattern.split('|').any(|pattern| matches_pattern(pattern, text))
 }
 
-fn matches_pattern(pattern: &str, text: &str) -> bool {
+/// Returns whether a pattern matches a whole text: `*` in it matches any text, also none.
+pub fn matches_pattern(pattern: &str, text: &str) -> bool {
     let mut pieces = pattern.split('*');
     let first = pieces.next().unwrap_or_default();
     let Some(mut rest) = text.strip_prefix(first) else { return false };

@@ -11,9 +11,10 @@ use super::patch::{
     Edge, FileOperation, FilePatch, Hunk, PatchError, apply_hunks, misplaced, parse_patch,
 };
 use super::settings::FileDeletion;
-use super::tool::{CallContext, CallKind, CallPlan, CallTarget, PreparedCall, Tool, ToolOutput};
+use super::tool::{CallContext, CallPlan, Tool, ToolInvocation, ToolOutput};
 use super::{error_hints, nearest_lines, schema};
 use crate::model::CallAccess;
+use crate::policy::{CallKind, CallTarget};
 use crate::port::ToolSpec;
 use crate::workspace::{FileError, RelPath, TextFile, WorkspaceRoot, is_binary};
 
@@ -123,7 +124,7 @@ impl Tool for ApplyPatch {
         &self.spec
     }
 
-    fn prepare(&self, arguments: &str) -> Result<Box<dyn PreparedCall>, String> {
+    fn prepare(&self, arguments: &str) -> Result<Box<dyn ToolInvocation>, String> {
         let Arguments { patch, path } = schema::parse_arguments(&self.spec, arguments)?;
         let invalid = |why: String| format!("Invalid arguments for apply_patch: {why}.");
         let exists = |name: &str| self.root.resolve(name).is_ok_and(|path| self.root.exists(&path));
@@ -135,7 +136,7 @@ impl Tool for ApplyPatch {
     }
 }
 
-impl PreparedCall for Call {
+impl ToolInvocation for Call {
     fn kind(&self) -> CallKind {
         CallKind::Changes
     }

@@ -4,9 +4,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::file_edit::{FileEdit, MAX_FILE_SIZE};
-use super::tool::{CallContext, CallKind, CallPlan, CallTarget, PreparedCall, Tool, ToolOutput};
+use super::tool::{CallContext, CallPlan, Tool, ToolInvocation, ToolOutput};
 use super::{error_hints, schema};
 use crate::model::CallAccess;
+use crate::policy::{CallKind, CallTarget};
 use crate::port::ToolSpec;
 use crate::workspace::{RelPath, WorkspaceRoot};
 
@@ -46,14 +47,14 @@ impl Tool for DeleteFile {
         &self.spec
     }
 
-    fn prepare(&self, arguments: &str) -> Result<Box<dyn PreparedCall>, String> {
+    fn prepare(&self, arguments: &str) -> Result<Box<dyn ToolInvocation>, String> {
         let Arguments { path } = schema::parse_arguments(&self.spec, arguments)?;
         let path = self.root.resolve(&path).map_err(|error| error.to_string())?;
         Ok(Box::new(Call { root: self.root.clone(), path, edit: None }))
     }
 }
 
-impl PreparedCall for Call {
+impl ToolInvocation for Call {
     fn kind(&self) -> CallKind {
         CallKind::Changes
     }

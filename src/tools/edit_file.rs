@@ -5,9 +5,10 @@ use serde::Deserialize;
 
 use super::file_edit::FileEdit;
 use super::replace::{NotReplaced, Occurrences, replace};
-use super::tool::{CallContext, CallKind, CallPlan, CallTarget, PreparedCall, Tool, ToolOutput};
+use super::tool::{CallContext, CallPlan, Tool, ToolInvocation, ToolOutput};
 use super::{error_hints, nearest_lines, schema};
 use crate::model::CallAccess;
+use crate::policy::{CallKind, CallTarget};
 use crate::port::ToolSpec;
 use crate::workspace::{RelPath, TextFile, WorkspaceRoot, is_binary};
 
@@ -56,7 +57,7 @@ impl Tool for EditFile {
         &self.spec
     }
 
-    fn prepare(&self, arguments: &str) -> Result<Box<dyn PreparedCall>, String> {
+    fn prepare(&self, arguments: &str) -> Result<Box<dyn ToolInvocation>, String> {
         let arguments: Arguments = schema::parse_arguments(&self.spec, arguments)?;
         if arguments.old_str.is_empty() {
             let error = "Invalid arguments for edit_file: old_str is empty. Give the text to be replaced, or use \
@@ -68,7 +69,7 @@ impl Tool for EditFile {
     }
 }
 
-impl PreparedCall for Call {
+impl ToolInvocation for Call {
     fn kind(&self) -> CallKind {
         CallKind::Changes
     }

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::permission::PolicyEngine;
 use super::search::{FileWalk, WalkEnd, compile_name_pattern};
-use super::tool::{CallContext, CallKind, CallTarget, PreparedCall, Tool, ToolOutput};
+use super::tool::{CallContext, Tool, ToolInvocation, ToolOutput};
 use super::{error_hints, schema};
 use crate::model::CallAccess;
+use crate::policy::{CallKind, CallTarget, PolicyEngine};
 use crate::port::ToolSpec;
 use crate::workspace::{RelPath, WorkspaceRoot};
 
@@ -57,7 +57,7 @@ impl Tool for FindFiles {
         &self.spec
     }
 
-    fn prepare(&self, arguments: &str) -> Result<Box<dyn PreparedCall>, String> {
+    fn prepare(&self, arguments: &str) -> Result<Box<dyn ToolInvocation>, String> {
         let Arguments { pattern, path } = schema::parse_arguments(&self.spec, arguments)?;
         let invalid = |error| format!("Invalid arguments for {NAME}: pattern: {error}.");
         let walk = FileWalk {
@@ -71,7 +71,7 @@ impl Tool for FindFiles {
     }
 }
 
-impl PreparedCall for Call {
+impl ToolInvocation for Call {
     fn kind(&self) -> CallKind {
         CallKind::Reads
     }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::permission::PolicyEngine;
 use super::schema;
 use super::search::{ContentSearch, FileWalk, PatternSyntax, compile_name_pattern};
 use super::search_code::{SearchCall, clamp_count};
-use super::tool::{PreparedCall, Tool};
+use super::tool::{Tool, ToolInvocation};
+use crate::policy::PolicyEngine;
 use crate::port::ToolSpec;
 use crate::workspace::WorkspaceRoot;
 
@@ -55,7 +55,7 @@ impl Tool for Grep {
         &self.spec
     }
 
-    fn prepare(&self, arguments: &str) -> Result<Box<dyn PreparedCall>, String> {
+    fn prepare(&self, arguments: &str) -> Result<Box<dyn ToolInvocation>, String> {
         let arguments: Arguments = schema::parse_arguments(&self.spec, arguments)?;
         let Arguments { text, path, file_pattern, max_results, case_sensitive } = arguments;
         if text.is_empty() || text.contains('\n') {

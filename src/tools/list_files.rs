@@ -4,9 +4,10 @@ use globset::GlobMatcher;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::tool::{CallContext, CallKind, CallTarget, PreparedCall, Tool, ToolOutput};
+use super::tool::{CallContext, Tool, ToolInvocation, ToolOutput};
 use super::{error_hints, schema};
 use crate::model::CallAccess;
+use crate::policy::{CallKind, CallTarget};
 use crate::port::ToolSpec;
 use crate::workspace::{FolderEntry, RelPath, WorkspaceRoot};
 
@@ -55,7 +56,7 @@ impl Tool for ListFiles {
         &self.spec
     }
 
-    fn prepare(&self, arguments: &str) -> Result<Box<dyn PreparedCall>, String> {
+    fn prepare(&self, arguments: &str) -> Result<Box<dyn ToolInvocation>, String> {
         let Arguments { path, pattern, recursive } =
             schema::parse_arguments(&self.spec, arguments)?;
         let path = self.root.resolve(path.as_deref().unwrap_or(".")).map_err(|e| e.to_string())?;
@@ -66,10 +67,10 @@ impl Tool for ListFiles {
 
 fn compile_glob(pattern: &str) -> Result<GlobMatcher, String> {
     let invalid = |error| format!("Invalid arguments for list_files: pattern: {error}.");
-    super::pattern::compile_glob(pattern).map_err(invalid)
+    super::glob::compile_glob(pattern).map_err(invalid)
 }
 
-impl PreparedCall for Call {
+impl ToolInvocation for Call {
     fn kind(&self) -> CallKind {
         CallKind::Reads
     }

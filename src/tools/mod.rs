@@ -13,7 +13,7 @@
 //! use architect::exec::{Policy, Supervisor};
 //! use architect::model::ToolCall;
 //! use architect::port::Toolbox;
-//! use architect::tools::permission::{FilePatterns, Guardrails, Limits, Rules};
+//! use architect::policy::{FilePatterns, Guardrails, Limits, Rules};
 //! use architect::tools::{Registry, Settings, standard};
 //! use architect::workspace::Root;
 //!
@@ -48,13 +48,13 @@ mod edit_file;
 mod error_hints;
 mod file_edit;
 mod find_files;
+mod glob;
 mod grep;
 mod list_files;
 mod nearest_lines;
 mod output_store;
 mod patch;
-mod pattern;
-pub mod permission;
+
 mod read_file;
 mod read_output;
 mod registry;
@@ -72,15 +72,12 @@ pub use read_output::NAME as READ_OUTPUT;
 pub use registry::{AuthorizedCall, PlannedCall, SharedQuota, ToolRegistry};
 pub use schema::{parse_arguments, tool_spec};
 pub use settings::{CommandSettings, ExecutionMode, FileDeletion, MaxResultTokens, ToolSettings};
-pub use tool::{
-    CallContext, CallKind, CallPlan, CallTarget, CommandTarget, PreparedCall, Tool, ToolOutput,
-    Truncation,
-};
+pub use tool::{CallContext, CallPlan, Tool, ToolInvocation, ToolOutput, Truncation};
 
 use std::sync::Arc;
 
-use self::permission::PolicyEngine;
 use crate::exec::Supervisor;
+use crate::policy::{CallTarget, DeniedFiles, PolicyEngine};
 use crate::workspace::{AccessGuard, AccessMode, RelPath, WorkspaceRoot};
 
 /// What a tool may touch, by what it really is.
@@ -135,7 +132,7 @@ pub fn standard_tools(
             root.clone(),
             supervisor.clone(),
             settings.commands.clone(),
-            permission::DeniedFiles::new(root, &settings.rules),
+            DeniedFiles::new(root, &settings.rules),
         )),
     ];
     if settings.delete == FileDeletion::Allowed {

@@ -7,8 +7,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::schema;
-use super::tool::{CallContext, CallKind, CallTarget, PreparedCall, Tool, ToolOutput, Truncation};
+use super::tool::{CallContext, Tool, ToolInvocation, ToolOutput, Truncation};
 use crate::model::CallAccess;
+use crate::policy::{CallKind, CallTarget};
 use crate::port::ToolSpec;
 use crate::workspace::{
     Encoding, FileError, OpenFile, PageLimits, RelPath, TextFile, TextPage, WorkspaceRoot,
@@ -71,7 +72,7 @@ impl Tool for ReadFile {
         &self.spec
     }
 
-    fn prepare(&self, arguments: &str) -> Result<Box<dyn PreparedCall>, String> {
+    fn prepare(&self, arguments: &str) -> Result<Box<dyn ToolInvocation>, String> {
         let Arguments { path, offset, limit } = schema::parse_arguments(&self.spec, arguments)?;
         let path = self.root.resolve(&path).map_err(|error| error.to_string())?;
         let page = (offset.is_some() || limit.is_some()).then(|| (offset.unwrap_or(1), limit));
@@ -79,7 +80,7 @@ impl Tool for ReadFile {
     }
 }
 
-impl PreparedCall for Call {
+impl ToolInvocation for Call {
     fn kind(&self) -> CallKind {
         CallKind::Reads
     }

@@ -8,8 +8,9 @@ use serde::Deserialize;
 
 use super::output_store::{OutputStore, char_boundary};
 use super::schema;
-use super::tool::{CallContext, CallKind, PreparedCall, Tool, ToolOutput, Truncation};
+use super::tool::{CallContext, Tool, ToolInvocation, ToolOutput, Truncation};
 use crate::model::{CallAccess, CallId};
+use crate::policy::CallKind;
 use crate::port::ToolSpec;
 
 /// The name of the tool.
@@ -64,7 +65,7 @@ impl Tool for ReadOutput {
         &self.spec
     }
 
-    fn prepare(&self, arguments: &str) -> Result<Box<dyn PreparedCall>, String> {
+    fn prepare(&self, arguments: &str) -> Result<Box<dyn ToolInvocation>, String> {
         let Arguments { call_id, offset, limit } = schema::parse_arguments(&self.spec, arguments)?;
         Ok(Box::new(Call {
             results: Arc::clone(&self.results),
@@ -78,7 +79,7 @@ impl Tool for ReadOutput {
     }
 }
 
-impl PreparedCall for Call {
+impl ToolInvocation for Call {
     fn kind(&self) -> CallKind {
         CallKind::Reads
     }

@@ -4,20 +4,18 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::output_store::{self, MemoryOutputStore, OutputStore};
-use super::permission::{
-    CallUsage, ConfirmationAnswer, ConfirmationRequest, Confirmer, Decision, GuardrailLimits,
-    NoConfirmer, PolicyEngine, Quota, QuotaUsage,
-};
 use super::read_output::{self, ReadOutput};
 use super::settings::{ExecutionMode, ToolSettings};
-use super::tool::{
-    CallContext, CallKind, CallPlan, CallTarget, PreparedCall, Tool, ToolOutput, Truncation,
-};
+use super::tool::{CallContext, CallPlan, Tool, ToolInvocation, ToolOutput, Truncation};
 use crate::machine::CallIntent;
 use crate::model::{
     CallAccess, CallId, TimeSpan, ToolArguments, ToolCall, ToolResult, ToolStatus, matches_wildcard,
 };
 use crate::net::Secrets;
+use crate::policy::{
+    CallKind, CallTarget, CallUsage, ConfirmationAnswer, ConfirmationRequest, Confirmer, Decision,
+    GuardrailLimits, NoConfirmer, PolicyEngine, Quota, QuotaUsage,
+};
 use crate::port::{ApprovedCall, AuthorizationOutcome, EffectContext, ToolSpec, Toolbox};
 
 /// The tools that a model may call, with the rules for their use.
@@ -51,7 +49,7 @@ pub struct PlannedCall {
 
 /// A call that may run, as far as arguments and rules go.
 pub struct AuthorizedCall {
-    prepared: Box<dyn PreparedCall>,
+    prepared: Box<dyn ToolInvocation>,
     /// What was decided; never a refusal.
     pub decision: Decision,
 }
@@ -113,7 +111,7 @@ impl ToolRegistry {
     /// Fails with the answer to a call that cannot run.
     pub fn judge(&self, call: &ToolCall) -> Result<AuthorizedCall, ToolResult> {
         let prepared = self.prepare(call)?;
-        match self.judge.decide(&call.name, &*prepared) {
+        match self.judge.decide(&call.name, prepared.kind(), &prepared.targets()) {
             Decision::Deny(why) => Err(denied_result(call, &why)),
             decision @ (Decision::Allow(_) | Decision::Ask(_)) => {
                 Ok(AuthorizedCall { prepared, decision })
@@ -121,7 +119,7 @@ impl ToolRegistry {
         }
     }
 
-    fn prepare(&self, call: &ToolCall) -> Result<Box<dyn PreparedCall>, ToolResult> {
+    fn prepare(&self, call: &ToolCall) -> Result<Box<dyn ToolInvocation>, ToolResult> {
         let answer = |status, text: String| ToolResult::new(call.id.clone(), status, text);
         let available = || {
             let names: Vec<&str> = self.specs.iter().map(|spec| &*spec.name).collect();
@@ -207,14 +205,14 @@ impl ToolRegistry {
     fn decide_by_real_targets(
         &self,
         call: &ToolCall,
-        prepared: &dyn PreparedCall,
+        prepared: &dyn ToolInvocation,
         decision: Decision,
     ) -> Result<Decision, String> {
         let targets = prepared.real_targets();
         if targets.is_empty() {
             return Ok(decision);
         }
-        match (decision, self.judge.decide_for_targets(&call.name, prepared.kind(), &targets)) {
+        match (decision, self.judge.decide(&call.name, prepared.kind(), &targets)) {
             (_, Decision::Deny(why)) | (Decision::Deny(why), _) => Err(why),
             (Decision::Ask(why), _) | (_, Decision::Ask(why)) => Ok(Decision::Ask(why)),
             (allow @ Decision::Allow(_), Decision::Allow(_)) => Ok(allow),
@@ -225,7 +223,7 @@ impl ToolRegistry {
     fn confirm_call(
         &self,
         call: &ToolCall,
-        prepared: &dyn PreparedCall,
+        prepared: &dyn ToolInvocation,
         why: &str,
         scope: &EffectContext,
     ) -> Result<String, AuthorizationOutcome> {
@@ -255,7 +253,7 @@ impl ToolRegistry {
         }
     }
 
-    fn dry_run(&self, call: &ToolCall, prepared: &dyn PreparedCall) -> Box<dyn ApprovedCall> {
+    fn dry_run(&self, call: &ToolCall, prepared: &dyn ToolInvocation) -> Box<dyn ApprovedCall> {
         let planned = PlannedCall { tool: Arc::clone(&call.name), summary: prepared.summary() };
         let text = format!(
             "Dry run: {} was not run; it would have been: {}. Go on as if it had succeeded.",
@@ -318,7 +316,7 @@ impl Toolbox for ToolRegistry {
 /// A call that was cleared.
 struct ToolJob {
     call: CallId,
-    prepared: Box<dyn PreparedCall>,
+    prepared: Box<dyn ToolInvocation>,
     results: ResultBuilder,
 }
 
@@ -382,7 +380,7 @@ fn denied_result(call: &ToolCall, why: &str) -> ToolResult {
 }
 
 /// Returns a rule that would allow a call, for a shell.
-fn example_rule(tool: &str, prepared: &dyn PreparedCall) -> String {
+fn example_rule(tool: &str, prepared: &dyn ToolInvocation) -> String {
     let target = prepared.targets().into_iter().next().map(|target| match target {
         CallTarget::Read(path) | CallTarget::Write(path) | CallTarget::Search(path) => path,
         CallTarget::Command(command) => command.line.trim().to_owned(),

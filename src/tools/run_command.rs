@@ -7,16 +7,14 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::permission::DeniedFiles;
 use super::schema;
 use super::settings::CommandSettings;
-use super::tool::{
-    CallContext, CallKind, CallTarget, CommandTarget, PreparedCall, Tool, ToolOutput,
-};
+use super::tool::{CallContext, Tool, ToolInvocation, ToolOutput};
 use crate::exec::{
     CommandEnd, CommandOutcome, CommandSpec, SandboxLevel, Supervisor, explain_denial,
 };
 use crate::model::{CallAccess, TimeSpan, ToolStatus};
+use crate::policy::{CallKind, CallTarget, CommandTarget, DeniedFiles};
 use crate::port::ToolSpec;
 use crate::workspace::{RelPath, WorkspaceRoot};
 
@@ -82,7 +80,7 @@ impl Tool for RunCommand {
         &self.spec
     }
 
-    fn prepare(&self, arguments: &str) -> Result<Box<dyn PreparedCall>, String> {
+    fn prepare(&self, arguments: &str) -> Result<Box<dyn ToolInvocation>, String> {
         let Arguments { command, cwd, timeout, env } =
             schema::parse_arguments(&self.spec, arguments)?;
         let invalid = |what: String| Err(format!("Invalid arguments for run_command: {what}."));
@@ -127,7 +125,7 @@ fn format_variable(value: &str) -> String {
     }
 }
 
-impl PreparedCall for Call {
+impl ToolInvocation for Call {
     fn kind(&self) -> CallKind {
         CallKind::Command
     }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::permission::PolicyEngine;
 use super::schema;
 use super::search::{ContentSearch, FileWalk, PatternSyntax, compile_name_pattern};
-use super::tool::{CallContext, CallKind, CallTarget, PreparedCall, Tool, ToolOutput};
+use super::tool::{CallContext, Tool, ToolInvocation, ToolOutput};
 use crate::model::CallAccess;
+use crate::policy::{CallKind, CallTarget, PolicyEngine};
 use crate::port::ToolSpec;
 use crate::workspace::WorkspaceRoot;
 
@@ -57,7 +57,7 @@ impl Tool for SearchCode {
         &self.spec
     }
 
-    fn prepare(&self, arguments: &str) -> Result<Box<dyn PreparedCall>, String> {
+    fn prepare(&self, arguments: &str) -> Result<Box<dyn ToolInvocation>, String> {
         let arguments: Arguments = schema::parse_arguments(&self.spec, arguments)?;
         let Arguments { pattern, path, file_pattern, context_lines, max_results, case_sensitive } =
             arguments;
@@ -99,7 +99,7 @@ pub(super) struct SearchCall {
     pub(super) text: String,
 }
 
-impl PreparedCall for SearchCall {
+impl ToolInvocation for SearchCall {
     fn kind(&self) -> CallKind {
         CallKind::Reads
     }

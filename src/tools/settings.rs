@@ -1,6 +1,6 @@
 //! What the user has set for tools.
 
-use super::permission::{ConfirmMode, Guardrails, PermissionRules, PolicyEngine};
+use crate::policy::{ConfirmMode, Guardrails, PermissionRules, PolicyEngine};
 
 /// What the user has set for tools.
 #[derive(Clone, Debug, Default)]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::machine::CallIntent;
 use crate::model::{CallAccess, CallId, FileChange, TimeSpan, ToolStatus};
+use crate::policy::{CallKind, CallTarget};
 use crate::port::{EffectContext, ToolSpec};
 
 /// A tool: what the model is told of it, and how it understands its arguments.
@@ -20,11 +21,11 @@ pub trait Tool: Send + Sync {
     /// # Errors
     ///
     /// Fails with what is wrong with the arguments, and where; the model reads it.
-    fn prepare(&self, arguments: &str) -> Result<Box<dyn PreparedCall>, String>;
+    fn prepare(&self, arguments: &str) -> Result<Box<dyn ToolInvocation>, String>;
 }
 
 /// A call whose arguments are understood.
-pub trait PreparedCall: Send {
+pub trait ToolInvocation: Send {
     /// Returns what kind of thing the call does.
     fn kind(&self) -> CallKind;
 
@@ -60,45 +61,6 @@ pub trait PreparedCall: Send {
 
     /// Makes the call.
     fn run(self: Box<Self>, context: &CallContext<'_>) -> ToolOutput;
-}
-
-/// What kind of thing a call does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum CallKind {
-    /// It reads.
-    Reads,
-    /// It changes files of the workspace.
-    Changes,
-    /// It runs a command.
-    Command,
-    /// It does what somebody else's tool does; nobody here knows what that is.
-    External,
-    /// It lets another agent work, each of whose calls is judged by itself.
-    Delegates,
-}
-
-/// Something that a rule can be about.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum CallTarget {
-    /// A file that is read.
-    Read(String),
-    /// A folder that is listed, or below which is searched.
-    Search(String),
-    /// A file that is written.
-    Write(String),
-    /// A command line.
-    Command(CommandTarget),
-}
-
-/// A command line as rules see it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct CommandTarget {
-    /// What the shell gets.
-    pub line: String,
-    /// The folder in which it runs, relative to the workspace.
-    pub folder: String,
-    /// The names of the variables that it gets besides the usual ones.
-    pub env: Vec<String>,
 }
 
 /// What a call is going to do.

@@ -9,8 +9,9 @@ use super::error_hints;
 use super::file_edit::FileEdit;
 use super::replace::with_crlf;
 use super::schema;
-use super::tool::{CallContext, CallKind, CallPlan, CallTarget, PreparedCall, Tool, ToolOutput};
+use super::tool::{CallContext, CallPlan, Tool, ToolInvocation, ToolOutput};
 use crate::model::{CallAccess, pluralize};
+use crate::policy::{CallKind, CallTarget};
 use crate::port::ToolSpec;
 use crate::workspace::{FileError, LineEnd, RelPath, TextFile, WorkspaceRoot, is_binary};
 
@@ -66,14 +67,14 @@ impl Tool for WriteFile {
         &self.spec
     }
 
-    fn prepare(&self, arguments: &str) -> Result<Box<dyn PreparedCall>, String> {
+    fn prepare(&self, arguments: &str) -> Result<Box<dyn ToolInvocation>, String> {
         let Arguments { path, content, mode } = schema::parse_arguments(&self.spec, arguments)?;
         let path = self.root.resolve(&path).map_err(|error| error.to_string())?;
         Ok(Box::new(Call { root: self.root.clone(), path, content, mode, edit: None }))
     }
 }
 
-impl PreparedCall for Call {
+impl ToolInvocation for Call {
     fn kind(&self) -> CallKind {
         CallKind::Changes
     }

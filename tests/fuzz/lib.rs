@@ -14,7 +14,7 @@ use architect::llm::{ModelSpec, WireSettings, connect};
 use architect::machine::{Entry, EntryId, Purpose};
 use architect::model::{Fault, Item, Origin, Reply, Span, ToolCall};
 use architect::port::{Ask, Cancel, Scope, Sleep, Toolbox, Vetted};
-use architect::tools::permission::ConfirmMode;
+use architect::policy::ConfirmMode;
 use architect::tools::{Delete, Registry, Settings, standard};
 use architect::workspace::Root;
 use serde_json::json;

@@ -3,15 +3,17 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::support::sources::rust_files;
+use crate::kit::sources::rust_files;
 
 /// The rooms, floor by floor, from the ground.
-const FLOORS: [&[&str]; 8] = [
+const FLOORS: [&[&str]; 10] = [
     &["model"],
     &["machine"],
     &["port"],
     &["net", "exec", "workspace"],
-    &["llm", "tools", "mcp", "hooks", "journal", "view", "config"],
+    &["policy"],
+    &["tools"],
+    &["llm", "mcp", "hooks", "journal", "view", "config"],
     &["runner"],
     &["app"],
     &["workflow"],

@@ -12,9 +12,10 @@ use crate::config::Agent;
 use crate::journal::SessionId;
 use crate::machine::CallIntent;
 use crate::model::{CallAccess, TimeSpan};
+use crate::policy::CallKind;
 use crate::port::ToolSpec;
 use crate::tools::{
-    CallContext, CallKind, CallPlan, PreparedCall, Tool, ToolOutput, parse_arguments, tool_spec,
+    CallContext, CallPlan, Tool, ToolInvocation, ToolOutput, parse_arguments, tool_spec,
 };
 
 /// The name of the tool.
@@ -80,7 +81,7 @@ impl Tool for DispatchTool {
         &self.spec
     }
 
-    fn prepare(&self, arguments: &str) -> Result<Box<dyn PreparedCall>, String> {
+    fn prepare(&self, arguments: &str) -> Result<Box<dyn ToolInvocation>, String> {
         let DispatchArguments { agent, task, max_steps } = parse_arguments(&self.spec, arguments)?;
         let invalid = |why: String| format!("Invalid arguments for {TOOL_NAME}: {why}.");
         let agent = self.subagents.agent(&agent, &self.inherited);
@@ -98,7 +99,7 @@ impl Tool for DispatchTool {
     }
 }
 
-impl PreparedCall for DispatchCall {
+impl ToolInvocation for DispatchCall {
     fn kind(&self) -> CallKind {
         CallKind::Delegates
     }

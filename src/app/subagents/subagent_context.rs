@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::SubagentClock;
+use crate::app::environment::SubagentClock;
 use crate::app::run_setup::RunSetup;
 use crate::app::shared_resources::SharedResources;
 use crate::config::{Agent, ConfigProblem};
 use crate::journal::{SessionId, SessionStore};
 use crate::model::matches_wildcard;
-use crate::tools::permission::Confirmer;
+use crate::policy::Confirmer;
 
 /// Who can be dispatched from one run, and what they share with it.
 pub(in crate::app) struct SubagentContext {

@@ -10,10 +10,10 @@ use crossbeam_channel::bounded;
 use globset::GlobMatcher;
 use ignore::{DirEntry, WalkBuilder};
 
+use crate::policy::{CallTarget, PolicyEngine};
 use crate::port::CancellationToken;
-use crate::tools::pattern::compile_glob;
-use crate::tools::permission::PolicyEngine;
-use crate::tools::tool::CallTarget;
+use crate::tools::glob::compile_glob;
+
 use crate::workspace::{FileError, FileKind, RelPath, WorkspaceRoot, entries, is_generated};
 
 /// The files below a folder, as far as a search may look at them.

@@ -2,7 +2,7 @@
 #![no_main]
 
 use architect::model::ToolCall;
-use architect::tools::permission::{ConfirmMode, Rules};
+use architect::policy::{ConfirmMode, Rules};
 use architect::tools::{Registry, Settings, standard};
 use architect::workspace::Root;
 
@@ -37,9 +37,9 @@ fn freedom(registry: &Registry, call: &ToolCall) -> u8 {
             0
         }
         Ok(judged) => match judged.decision {
-            architect::tools::permission::Decision::Deny(_) => 0,
-            architect::tools::permission::Decision::Ask(_) => 1,
-            architect::tools::permission::Decision::Allow(_) => 2,
+            architect::policy::Decision::Deny(_) => 0,
+            architect::policy::Decision::Ask(_) => 1,
+            architect::policy::Decision::Allow(_) => 2,
         },
     }
 }

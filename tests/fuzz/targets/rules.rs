@@ -1,7 +1,7 @@
 //! A rule, and behind a line end what it is held against: a denial goes before a permission, whatever both are.
 #![no_main]
 
-use architect::tools::permission::{ConfirmMode, Decision, Guardrails, Judge, Rules};
+use architect::policy::{ConfirmMode, Decision, Guardrails, Judge, Rules};
 use architect::tools::{CommandTarget, Kind, Target};
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
@@ -9,7 +9,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let (rule, what) = text.split_once('\n').unwrap_or((text, ""));
     let judge = |deny: &[&str], allow: &[&str]| {
         let rules = Rules::parse(deny, &[], allow)?;
-        Ok::<_, architect::tools::permission::RuleError>(Judge::new(
+        Ok::<_, architect::policy::RuleError>(Judge::new(
             ConfirmMode::Yolo,
             rules,
             Guardrails::default(),

@@ -1,9 +1,10 @@
 //! Whatever a rule and a command line say, there is a decision, always the same, and nothing is freer for being denied.
 
-use architect::tools::permission::{
-    ConfirmMode, Decision, Guardrails, PermissionRules, PolicyEngine,
+use architect::policy::{
+    CallKind, CallTarget, CommandTarget, ConfirmMode, Decision, Guardrails, PermissionRules,
+    PolicyEngine,
 };
-use architect::tools::{CallKind, CallTarget, CommandTarget};
+
 use proptest::prelude::*;
 
 use super::{almost_valid, proptest_config};
@@ -17,7 +18,7 @@ fn policy(mode: ConfirmMode, deny: &[&str], allow: &[&str]) -> Option<PolicyEngi
 fn permissiveness(judge: &PolicyEngine, line: &str) -> u8 {
     let (line, folder) = (line.to_owned(), String::new());
     let target = CallTarget::Command(CommandTarget { line, folder, env: Vec::new() });
-    match judge.decide_for_targets("run_command", CallKind::Command, &[target]) {
+    match judge.decide("run_command", CallKind::Command, &[target]) {
         Decision::Deny(why) => {
             assert!(!why.is_empty());
             0

@@ -9,10 +9,11 @@ use std::process::Command as Process;
 use architect::exec::{
     SandboxLevel, SandboxMode, SandboxPolicy, VariableFilter, clean_environment,
 };
-use architect::tools::permission::{
-    ConfirmMode, Decision, Guardrails, PermissionRules, PolicyEngine, Repositories,
+use architect::policy::{
+    CallKind, CallTarget, CommandTarget, ConfirmMode, Decision, Guardrails, PermissionRules,
+    PolicyEngine, Repositories,
 };
-use architect::tools::{CallKind, CallTarget, CommandTarget, ToolSettings};
+use architect::tools::ToolSettings;
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -20,7 +21,7 @@ use crate::tools::fixture::ToolFixture;
 
 fn decide(judge: &PolicyEngine, line: &str) -> Decision {
     let target = CommandTarget { line: line.to_owned(), folder: String::new(), env: Vec::new() };
-    judge.decide_for_targets("run_command", CallKind::Command, &[CallTarget::Command(target)])
+    judge.decide("run_command", CallKind::Command, &[CallTarget::Command(target)])
 }
 
 /// Lines that are asked about, although they look as if they only read.

@@ -7,8 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use architect::exec::SandboxMode;
+use architect::policy::{FilePatterns, Guardrails, PermissionRules};
 use architect::tools::ToolSettings;
-use architect::tools::permission::{FilePatterns, Guardrails, PermissionRules};
 use serde_json::{Value, json};
 
 use crate::tools::fixture::{ToolFixture, yolo_settings};

@@ -23,11 +23,12 @@ use architect::exec::{
     CommandEnd, CommandSpec, NetworkAccess, SandboxMode, SandboxPolicy, Supervisor, VariableFilter,
     clean_environment,
 };
-use architect::port::CancellationToken;
-use architect::tools::permission::{
-    ConfirmMode, Guardrails, PermissionRules, PolicyEngine, Repositories,
+use architect::policy::{
+    CallKind, CallTarget, CommandTarget, ConfirmMode, Guardrails, PermissionRules, PolicyEngine,
+    Repositories,
 };
-use architect::tools::{CallKind, CallTarget, CommandTarget};
+use architect::port::CancellationToken;
+
 use tempfile::TempDir;
 
 use super::command_grammar::{CommandRng, line};
@@ -385,9 +386,7 @@ fn lines_with_effects(shell: &str, lines: &[String], found: &mut Vec<(String, St
 
 fn only_reads(judge: &PolicyEngine, line: &str) -> bool {
     let target = CommandTarget { line: line.to_owned(), folder: String::new(), env: Vec::new() };
-    judge
-        .decide_for_targets("run_command", CallKind::Command, &[CallTarget::Command(target)])
-        .is_read_only()
+    judge.decide("run_command", CallKind::Command, &[CallTarget::Command(target)]).is_read_only()
 }
 
 /// Lines that one process runs; a batch in which something has an effect is run again in halves.

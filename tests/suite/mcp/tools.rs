@@ -4,15 +4,13 @@ use std::sync::Arc;
 
 use architect::mcp::{CallResult, ServerSpec, ServerTool, ToolFilter};
 use architect::model::{CallAccess, ToolCall, ToolStatus};
+use architect::policy::{CallKind, ConfirmMode};
 use architect::port::{AuthorizationOutcome, CancellationToken, ToolSpec, Toolbox};
-use architect::tools::permission::ConfirmMode;
-use architect::tools::{
-    CallContext, CallKind, PreparedCall, ToolOutput, ToolRegistry, ToolSettings,
-};
+use architect::tools::{CallContext, ToolInvocation, ToolOutput, ToolRegistry, ToolSettings};
 use serde_json::{Map, Value, json};
 
 use super::fixture::{McpFixture, StartedServers};
-use crate::tools::fixture::scope_with;
+use crate::kit::effect::scope_with;
 
 /// A tool of a server as one of the registry's.
 struct Foreign(ServerTool);
@@ -24,12 +22,12 @@ impl architect::tools::Tool for Foreign {
         self.0.spec()
     }
 
-    fn prepare(&self, arguments: &str) -> Result<Box<dyn PreparedCall>, String> {
+    fn prepare(&self, arguments: &str) -> Result<Box<dyn ToolInvocation>, String> {
         Ok(Box::new(ForeignCall(self.0.clone(), self.0.parse_arguments(arguments)?)))
     }
 }
 
-impl PreparedCall for ForeignCall {
+impl ToolInvocation for ForeignCall {
     fn kind(&self) -> CallKind {
         CallKind::External
     }
@@ -151,6 +149,6 @@ fn a_list_that_leads_in_a_circle_ends() {
     let world = McpFixture::new();
     let started = world.start([world.test_server("s", "modern,circle")]);
     assert_eq!(started.names(), ["mcp_s_first", "mcp_s_second"]);
-    let expected = "of the MCP server `s`, the list of tools leads back to where it was";
+    let expected = "of the MCP server `s`, the list of tools repeats a page";
     assert_eq!(started.problems(), [expected]);
 }

@@ -4,7 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
 use architect::model::ToolStatus;
-use architect::tools::permission::{FilePatterns, Guardrails, PermissionRules};
+use architect::policy::{FilePatterns, Guardrails, PermissionRules};
 use architect::tools::{FileDeletion, ToolSettings};
 use serde_json::{Value, json};
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use architect::exec::{SandboxLevel, SandboxMode};
-use architect::tools::permission::{
+use architect::policy::{
     BlockedCommands, CommandScope, FilePatterns, GuardrailLimits, Guardrails, PermissionRules,
 };
 use architect::tools::{FileDeletion, ToolSettings};

@@ -1,8 +1,8 @@
 //! What every call goes through.
 
 use architect::model::{CallAccess, ToolCall, ToolStatus};
+use architect::policy::ConfirmMode;
 use architect::port::Toolbox;
-use architect::tools::permission::ConfirmMode;
 use architect::tools::{ExecutionMode, ToolSettings};
 use serde_json::{Value, json};
 

@@ -5,8 +5,8 @@ use std::os::unix::fs::symlink;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use architect::policy::{FilePatterns, Guardrails, PermissionRules};
 use architect::tools::ToolSettings;
-use architect::tools::permission::{FilePatterns, Guardrails, PermissionRules};
 use serde_json::json;
 
 use super::fixture::{ToolFixture, yolo_settings};

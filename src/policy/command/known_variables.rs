@@ -1,0 +1,123 @@
+//! Variables whose values stand in the line that uses them.
+
+use std::collections::BTreeMap;
+
+use crate::policy::shell::{Assignment, CommandBody, ShellScript, ShellWord, WordForm};
+
+/// The values that variables may have while a line runs, as far as they stand in it.
+#[derive(Debug, Default)]
+pub(super) struct KnownVariables(BTreeMap<String, Vec<String>>);
+
+/// Values of one variable that are tried at the most.
+const MAX_VALUES: usize = 32;
+
+impl KnownVariables {
+    /// Adds what a script sets; returns whether that can be kept in mind.
+    pub(super) fn add(&mut self, script: &ShellScript) -> bool {
+        let mut set = |name: &String, word: &ShellWord| {
+            let values = self.0.entry(name.clone()).or_default();
+            // The home is known, whatever it is called.
+            let is_home = word.form == WordForm::Computed
+                && !word.has_hidden_parts()
+                && (word.text.starts_with("$HOME") || word.text.starts_with('~'));
+            if (word.is_literal() || is_home)
+                && !values.contains(&word.text)
+                && values.len() <= MAX_VALUES
+            {
+                values.push(word.text.clone());
+            }
+        };
+        script.for_each_command(&mut |command| match &command.body {
+            CommandBody::Simple(simple) => {
+                for Assignment { name, values, .. } in &simple.assignments {
+                    if let [value] = values.as_slice() {
+                        set(name, value);
+                    }
+                }
+            }
+            CommandBody::Group { words, variable: Some(name), .. } => {
+                words
+                    .iter()
+                    .flat_map(ShellWord::expand_braces)
+                    .for_each(|word| set(name, &without_braces(word)));
+            }
+            CommandBody::Group { .. } | CommandBody::Function { .. } => {}
+        });
+        self.0.values().all(|values| values.len() <= MAX_VALUES)
+    }
+
+    /// Returns what some words may be: as they stand there, and with each of the values that are known.
+    pub(super) fn possible_words(&self, words: &[ShellWord]) -> Vec<Vec<ShellWord>> {
+        let words: Vec<ShellWord> =
+            words.iter().flat_map(ShellWord::expand_braces).map(without_braces).collect();
+        let mut all = vec![words.clone()];
+        for round in 0..=MAX_VALUES {
+            let (mut changed, mut more) = (Vec::new(), false);
+            for word in &words {
+                match self.substitute(word, round) {
+                    Some((filled, has_more)) => {
+                        changed.extend(filled);
+                        more |= has_more;
+                    }
+                    None => changed.push(word.clone()),
+                }
+            }
+            if changed != words {
+                all.push(changed);
+            }
+            if !more {
+                break;
+            }
+        }
+        all
+    }
+
+    /// Returns a word with the values of its variables, and whether they have more of them; none when it has none that
+    /// is known. Without a function around it there are no arguments.
+    fn substitute(&self, word: &ShellWord, round: usize) -> Option<(Vec<ShellWord>, bool)> {
+        if word.form != WordForm::Computed || !word.text.contains('$') {
+            return None;
+        }
+        let (mut text, mut more) = (String::new(), false);
+        let mut rest = word.text.as_str();
+        while let Some((before, after)) = rest.split_once('$') {
+            text += before;
+            let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            let (name, behind) = match after.strip_prefix('{') {
+                Some(braced) => braced.split_once('}')?,
+                None if after.starts_with(['@', '*']) => after.split_at(1),
+                None => after.split_at(after.find(|c| !is_name(c)).unwrap_or(after.len())),
+            };
+            match self.0.get(name).map(Vec::as_slice) {
+                Some(values @ [.., last]) => {
+                    text += values.get(round).unwrap_or(last);
+                    more |= round + 1 < values.len();
+                }
+                _ if matches!(name, "@" | "*") => {}
+                _ => return None,
+            }
+            rest = behind;
+        }
+        text += rest;
+        let is_pattern = word.is_split && text.contains(['*', '?', '[']);
+        let form = match text.starts_with(['~', '$']) || word.has_braces {
+            true => WordForm::Computed,
+            false if is_pattern => WordForm::Pattern,
+            false => WordForm::Literal,
+        };
+        let one = |text: &str| ShellWord { text: text.to_owned(), form, ..ShellWord::default() };
+        let words: Vec<ShellWord> = match word.is_split {
+            true => text.split_whitespace().map(one).collect(),
+            false => vec![one(&text)],
+        };
+        (!text.is_empty()).then_some((words, more))
+    }
+}
+
+/// Returns a word whose braces are expanded as one that is what it seems, if nothing else is against it.
+fn without_braces(word: ShellWord) -> ShellWord {
+    match word.has_braces && !word.text.contains(['{', '$', '~', '*', '?', '[']) {
+        true => ShellWord::literal(&word.text),
+        false => word,
+    }
+}

@@ -1,0 +1,62 @@
+//! Options of programs, as `getopt` reads them.
+
+use crate::policy::shell::ShellWord;
+
+/// The options of a program with which it only reads. Any other option is unknown.
+pub(super) struct ReadingOptions {
+    /// Letters that stand for themselves.
+    pub flags: &'static str,
+    /// Letters that take a value, in the same word or in the next one.
+    pub valued: &'static str,
+    /// Long options without the two hyphens, as they are written in full. A value follows behind `=`.
+    pub long: &'static [&'static str],
+}
+
+impl ReadingOptions {
+    /// Returns the number of operands; `None` if a word is an unknown option or may turn out to be one.
+    pub(super) fn operands(&self, words: &[ShellWord]) -> Option<usize> {
+        let mut operands = 0;
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            if may_be_option(word) {
+                return None;
+            }
+            let text = word.text.as_str();
+            if !word.is_literal() || !text.starts_with('-') || text == "-" {
+                operands += 1;
+            } else if let Some(long) = text.strip_prefix("--") {
+                let name = long.split('=').next().unwrap_or_default();
+                if !self.long.contains(&name) {
+                    return None;
+                }
+            } else if self.takes_next(&text[1..])? && words.next().is_some_and(may_be_several_words)
+            {
+                return None;
+            }
+        }
+        Some(operands)
+    }
+
+    /// Returns whether the value of the last letter is the next word; `None` if a letter is unknown.
+    fn takes_next(&self, letters: &str) -> Option<bool> {
+        for (at, letter) in letters.char_indices() {
+            if self.valued.contains(letter) {
+                return Some(at + letter.len_utf8() == letters.len());
+            }
+            if !self.flags.contains(letter) {
+                return None;
+            }
+        }
+        Some(false)
+    }
+}
+
+/// Returns whether a word may turn out to be an option that cannot be seen.
+pub(super) fn may_be_option(word: &ShellWord) -> bool {
+    !word.is_literal() && word.may_be_option()
+}
+
+/// Returns whether the shell may make several words of one.
+pub(super) fn may_be_several_words(word: &ShellWord) -> bool {
+    word.is_split || word.has_braces || word.form == crate::policy::shell::WordForm::Pattern
+}

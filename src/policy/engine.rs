@@ -1,0 +1,343 @@
+//! The decision about a call.
+
+use super::command::{
+    CommandLine, NestedExecution, Program, forbidden_reason, guessed, is_harmless_variable,
+    nested_execution, runs_scripts,
+};
+use super::command_approval::{CommandApproval, is_portable};
+use super::guarded_in_command;
+use super::guardrails::{CommandScope, Guardrails};
+use super::rules::{PermissionRule, PermissionRules, normalize, spellings};
+use super::shell::{RedirectionKind, ShellWord, SimpleCommand};
+use super::target::{CallKind, CallTarget, CommandTarget};
+use crate::exec::shell_is_bash;
+use crate::model::ConfirmMode;
+
+/// Decides about calls, by their arguments alone: it asks nobody and looks at no file but the configuration of
+/// repositories in which git only reads.
+///
+/// In this order: denials; what no rule can allow; questions; permissions; and where no rule says anything, the mode.
+/// The user's own rule is the first to be named, since a denied path is protected from every tool, too.
+#[derive(Clone, Debug, Default)]
+pub struct PolicyEngine {
+    mode: ConfirmMode,
+    rules: PermissionRules,
+    guardrails: Guardrails,
+}
+
+/// What was decided about a call, and by what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// It may run.
+    Allow(String),
+    /// The user is asked.
+    Ask(String),
+    /// It may not run.
+    Deny(String),
+}
+
+/// How far a command line is allowed by rules and by what is known of it.
+enum RuleCoverage {
+    Covered(String),
+    Uncovered(String),
+}
+
+impl Decision {
+    /// Returns whether the call may run because it changes nothing.
+    pub fn is_read_only(&self) -> bool {
+        matches!(self, Self::Allow(grounds) if grounds == READ_ONLY_REASON)
+    }
+}
+
+impl PolicyEngine {
+    /// Returns a judge.
+    pub fn new(mode: ConfirmMode, rules: PermissionRules, guardrails: Guardrails) -> Self {
+        Self { mode, rules, guardrails }
+    }
+
+    /// Decides about a call of this kind that touches this.
+    pub fn decide(&self, tool: &str, kind: CallKind, targets: &[CallTarget]) -> Decision {
+        let about_all =
+            |rules: &[PermissionRule]| rules.iter().find(|rule| rule.applies_to_all(tool)).cloned();
+        let touched = |rules: &[PermissionRule]| {
+            about_all(rules)
+                .or_else(|| targets.iter().find_map(|target| matching_rule(rules, tool, target)))
+        };
+        if let Some(rule) = touched(&self.rules.deny) {
+            return Decision::Deny(format!(
+                "rule {} of permissions.deny is against it",
+                rule.as_str()
+            ));
+        }
+        if let Some(why) = targets.iter().find_map(|target| self.guardrail_denial(target)) {
+            return Decision::Deny(why);
+        }
+        if let Some(rule) = touched(&self.rules.ask) {
+            return Decision::Ask(format!("rule {} of permissions.ask", rule.as_str()));
+        }
+        if let Some(rule) = about_all(&self.rules.allow) {
+            return Decision::Allow(format!("rule {} of permissions.allow", rule.as_str()));
+        }
+        match targets {
+            [CallTarget::Command(command)] => self.decide_command(command),
+            targets => self.decide_files(tool, kind, targets),
+        }
+    }
+
+    /// Returns whether a tool may look into a file that it comes across while it searches.
+    pub fn can_search(&self, tool: &str, path: &str) -> bool {
+        let is_denied = |rule: &PermissionRule| {
+            rule.may_match_path(tool, path) || rule.may_match_path("read_file", path)
+        };
+        self.guardrails.sensitive.find(path).is_none() && !self.rules.deny.iter().any(is_denied)
+    }
+
+    /// Returns whether there is a file at all that no search may look at.
+    pub fn has_search_limits(&self) -> bool {
+        !self.guardrails.sensitive.is_empty() || !self.rules.deny.is_empty()
+    }
+
+    /// Returns why a tool may not touch what an open file or folder really is; rules that ask don't count, for there was
+    /// an answer.
+    pub fn denial_reason(&self, tool: &str, target: &CallTarget) -> Option<String> {
+        let rule = matching_rule(&self.rules.deny, tool, target);
+        rule.map(|rule| format!("rule {} of permissions.deny is against it", rule.as_str()))
+            .or_else(|| self.guardrail_denial(target))
+    }
+
+    /// Returns whether no tool writes in the folder of a repository, whatever its name is.
+    pub fn protects_repositories(&self) -> bool {
+        self.guardrails.off_limits.has_repositories()
+    }
+
+    /// Returns why nobody may do something with a target.
+    fn guardrail_denial(&self, target: &CallTarget) -> Option<String> {
+        let Guardrails { protected, sensitive, off_limits, blocked, .. } = &self.guardrails;
+        let named = |path: &str, list: &str, pattern: &str| {
+            format!("'{path}' is a file that the user protects ({list} has {pattern})")
+        };
+        let is_sensitive = |path: &str| {
+            let pattern = sensitive.find(path)?;
+            Some(named(path, "guardrails.sensitive_files", pattern))
+        };
+        match target {
+            CallTarget::Read(path) | CallTarget::Search(path) => is_sensitive(path),
+            CallTarget::Write(path) => is_sensitive(path)
+                .or_else(|| {
+                    let pattern = protected.find(path)?;
+                    Some(named(path, "guardrails.protected_files", pattern))
+                })
+                .or_else(|| off_limits.contains(path).then(|| describe_off_limits(path))),
+            CallTarget::Command(command) => {
+                let line = CommandLine::parse(&command.line, &command.folder);
+                if let Some(why) = forbidden_reason(&line) {
+                    return Some(format!("{why}; no rule and no mode allows that"));
+                }
+                let parts = line.programs.iter().flat_map(|program| spellings(&program.words));
+                let unread = line.unparsed.iter().flat_map(|text| guessed(text));
+                let words = |program: Program| {
+                    program
+                        .words
+                        .iter()
+                        .map(|word| word.text.as_str())
+                        .collect::<Vec<_>>()
+                        .join(" ")
+                };
+                let unread = unread.filter(|_| !blocked.is_empty()).map(words);
+                let mut texts = std::iter::once(line.raw.clone()).chain(parts).chain(unread);
+                let by = texts.find_map(|text| blocked.find(&text).map(str::to_owned));
+                by.map(|by| format!("commands.blocked_patterns has {by}"))
+                    .or_else(|| guarded_in_command::denial_reason(&line, protected, sensitive))
+            }
+        }
+    }
+
+    fn decide_command(&self, command: &CommandTarget) -> Decision {
+        let line = CommandLine::parse(&command.line, &command.folder);
+        if let Some(why) = self.undecidable_reason(&line)
+            && !self.rules.allow.iter().any(|rule| rule.is_whole_line(&command.line))
+        {
+            return Decision::Ask(format!(
+                "the command cannot be held against the rules, because {why}"
+            ));
+        }
+        match (self.rule_coverage(&line, command), self.mode) {
+            (RuleCoverage::Covered(grounds), mode)
+                if mode != ConfirmMode::ConfirmAll || grounds != READ_ONLY_REASON =>
+            {
+                Decision::Allow(grounds)
+            }
+            (RuleCoverage::Uncovered(why), _)
+                if self.guardrails.commands == CommandScope::AllowedOnly =>
+            {
+                Decision::Deny(format!(
+                    "commands.allowed_only is set, and {why}; a rule of permissions.allow would allow it"
+                ))
+            }
+            (_, ConfirmMode::Yolo) => Decision::Allow(mode_reason(self.mode)),
+            (_, ConfirmMode::ConfirmAll) => Decision::Ask(mode_reason(self.mode)),
+            (
+                RuleCoverage::Uncovered(why) | RuleCoverage::Covered(why),
+                ConfirmMode::ConfirmSensitive,
+            ) => Decision::Ask(why),
+        }
+    }
+
+    /// Returns why it cannot be told whether a line is one that rules are against; none when they are not about commands.
+    fn undecidable_reason(&self, line: &CommandLine) -> Option<String> {
+        let against = || self.rules.deny.iter().chain(&self.rules.ask);
+        let has_rules = against().any(PermissionRule::has_command_pattern);
+        if !has_rules && self.guardrails.blocked.is_empty() {
+            return None;
+        }
+        if let Err(why) = &line.script {
+            return Some(why.0.to_owned());
+        }
+        if !line.unparsed.is_empty() {
+            return Some("a script in it cannot be read".to_owned());
+        }
+        let is_open = |program: &&Program| {
+            let words = program.words.as_slice();
+            let Some(first) = words.first() else { return false };
+            let simple = SimpleCommand { words: words.to_vec(), ..SimpleCommand::default() };
+            let is_hidden = program.name().is_some_and(runs_scripts)
+                && nested_execution(&simple) == NestedExecution::Unknown;
+            is_hidden
+                || !has_known_program(first)
+                || against().any(|rule| rule.may_match_command(words))
+        };
+        let program = line.programs.iter().find(is_open)?;
+        let text: String = normalize(&program.words).chars().take(80).collect();
+        Some(format!("what '{text}' runs is only known when it does"))
+    }
+
+    /// Returns whether rules allow a command line, or it only reads.
+    fn rule_coverage(&self, line: &CommandLine, command: &CommandTarget) -> RuleCoverage {
+        // Whoever allows a line means it with the programs and settings that it has without more.
+        let is_given = command.env.iter().any(|name| !is_harmless_variable(name));
+        let rule = self.rules.allow.iter().find(|rule| rule.is_whole_line(&command.line));
+        if let Some(rule) = rule.filter(|_| !is_given) {
+            return RuleCoverage::Covered(format!("rule {} of permissions.allow", rule.as_str()));
+        }
+        let script = match &line.script {
+            Ok(script) => script,
+            Err(why) => {
+                return RuleCoverage::Uncovered(format!(
+                    "what it does cannot be told, because {}",
+                    why.0
+                ));
+            }
+        };
+        if !shell_is_bash() && !is_portable(&line.raw) {
+            return RuleCoverage::Uncovered(
+                "it is written for bash, which is not installed".to_owned(),
+            );
+        }
+        let permit = CommandApproval {
+            rules: &self.rules.allow,
+            safe: &self.guardrails.safe,
+            line,
+            repositories: &self.guardrails.repositories,
+        };
+        match permit.approve_line(script, &command.env) {
+            Ok(grounds) if grounds.is_empty() => RuleCoverage::Covered(READ_ONLY_REASON.to_owned()),
+            Ok(grounds) => RuleCoverage::Covered(grounds.join(", ")),
+            Err(why) => RuleCoverage::Uncovered(why),
+        }
+    }
+
+    fn decide_files(&self, tool: &str, kind: CallKind, targets: &[CallTarget]) -> Decision {
+        let allowing = |target: &CallTarget| match target {
+            CallTarget::Read(path) | CallTarget::Write(path) | CallTarget::Search(path) => {
+                self.rules.allow.iter().find(|rule| rule.matches_path(tool, path))
+            }
+            CallTarget::Command(_) => None,
+        };
+        let rules: Option<Vec<&PermissionRule>> = targets.iter().map(allowing).collect();
+        if let Some(rule) = rules.unwrap_or_default().first() {
+            return Decision::Allow(format!("rule {} of permissions.allow", rule.as_str()));
+        }
+        match (self.mode, kind) {
+            (ConfirmMode::Yolo, _) => Decision::Allow(mode_reason(self.mode)),
+            (ConfirmMode::ConfirmSensitive, CallKind::Reads) => {
+                Decision::Allow(READ_ONLY_REASON.to_owned())
+            }
+            (ConfirmMode::ConfirmSensitive, CallKind::Delegates) => {
+                Decision::Allow("what the other agent does is judged by itself".to_owned())
+            }
+            (ConfirmMode::ConfirmSensitive | ConfirmMode::ConfirmAll, _) => {
+                Decision::Ask(mode_reason(self.mode))
+            }
+        }
+    }
+}
+
+/// Returns whether it can be told which program a word names, if not in which folder.
+fn has_known_program(word: &ShellWord) -> bool {
+    let rest = ["~/", "$HOME/", "$PWD/"].iter().find_map(|home| word.text.strip_prefix(home));
+    let is_plain = |text: &str| !text.contains(['$', '*', '?', '[', '{', '~']);
+    word.is_literal() || rest.is_some_and(is_plain)
+}
+
+/// Why what only reads is allowed.
+const READ_ONLY_REASON: &str = "it only reads";
+
+/// Returns what is said about a file that is off limits.
+fn describe_off_limits(path: &str) -> String {
+    format!(
+        "'{path}' is protected, and no tool may write it: what is there is run, obeyed or trusted outside the sandbox; the \
+         user can change it by hand, or allow it with --sandbox off"
+    )
+}
+
+/// Returns the rule that is about a target, as a denial or a question means it.
+fn matching_rule(
+    rules: &[PermissionRule],
+    tool: &str,
+    target: &CallTarget,
+) -> Option<PermissionRule> {
+    let found = match target {
+        CallTarget::Read(path) | CallTarget::Write(path) => {
+            rules.iter().find(|rule| rule.may_match_path(tool, path))
+        }
+        CallTarget::Search(folder) => rules.iter().find(|rule| rule.may_match_folder(tool, folder)),
+        CallTarget::Command(command) => {
+            let line = CommandLine::parse(&command.line, &command.folder);
+            return matching_command_rule(rules, &line);
+        }
+    };
+    found.cloned()
+}
+
+fn matching_command_rule(rules: &[PermissionRule], line: &CommandLine) -> Option<PermissionRule> {
+    let about_line = || rules.iter().find(|rule| rule.matches_command(line.raw.trim()));
+    let about_part = || {
+        let mut texts = line.programs.iter().flat_map(|program| spellings(&program.words));
+        texts.find_map(|text| rules.iter().find(|rule| rule.matches_command(&text)))
+    };
+    // What a redirection does is what the tool for files would do.
+    let about_file = || {
+        let files = line.programs.iter().flat_map(|program| &program.redirections);
+        files.into_iter().find_map(|file| {
+            let tool = match file.kind {
+                RedirectionKind::Read => "read_file",
+                RedirectionKind::Write => "write_file",
+                RedirectionKind::Duplicate | RedirectionKind::HereDocument => return None,
+            };
+            let places = line.possible_paths(&file.target);
+            rules.iter().find(|rule| places.iter().any(|place| rule.may_match_path(tool, place)))
+        })
+    };
+    about_line().or_else(about_part).or_else(about_file).cloned()
+}
+
+/// Returns the reason of a decision that the mode makes.
+fn mode_reason(mode: ConfirmMode) -> String {
+    match mode {
+        ConfirmMode::ConfirmAll => "mode confirm-all asks before every call".to_owned(),
+        ConfirmMode::ConfirmSensitive => {
+            "mode confirm-sensitive asks before a call that changes something".to_owned()
+        }
+        ConfirmMode::Yolo => "mode yolo".to_owned(),
+    }
+}

@@ -1,0 +1,213 @@
+//! The characters of a command line, and what every rule of its grammar needs of them.
+
+use super::UnparsableLine;
+use super::syntax::{ShellWord, WordForm};
+
+/// How deep scripts may be nested in each other.
+const MAX_DEPTH: usize = 24;
+
+/// The longest line that is read.
+const MAX_LINE_LENGTH: usize = 128 * 1024;
+
+/// Here-documents of one line; taking one out costs as much as the line is long.
+const MAX_HERE_DOCUMENTS: usize = 64;
+
+/// A command line and how far it was read.
+pub(super) struct ShellParser {
+    chars: Vec<char>,
+    at: usize,
+    pub(super) depth: usize,
+    /// In how many words it is that may go on behind a line end.
+    pub(super) open_words: usize,
+    documents: usize,
+    seams: Vec<RemovedDocuments>,
+}
+
+/// A line end behind which here-documents were taken out.
+///
+/// They begin where a command line ends, which a line end does not always mean: it may be quoted, or stand in the
+/// output of another command. So it is noted where they were taken, and has to be reached as the end of the line which
+/// they belong to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct RemovedDocuments {
+    at: usize,
+    inside: usize,
+}
+
+impl ShellParser {
+    /// Returns a reader at the start of a text.
+    pub(super) fn new(text: &str, depth: usize) -> Result<Self, UnparsableLine> {
+        if depth > MAX_DEPTH {
+            return Err(UnparsableLine("commands are nested too deeply"));
+        }
+        if text.len() > MAX_LINE_LENGTH {
+            return Err(UnparsableLine("it is too long"));
+        }
+        let chars = text.chars().collect();
+        Ok(Self { chars, at: 0, depth, open_words: 0, documents: 0, seams: Vec::new() })
+    }
+
+    /// Goes one level deeper.
+    pub(super) fn enter(&mut self) -> Result<(), UnparsableLine> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(UnparsableLine("commands are nested too deeply"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn peek(&self) -> Option<char> {
+        self.chars.get(self.at).copied()
+    }
+
+    pub(super) fn peek_at(&self, ahead: usize) -> Option<char> {
+        self.chars.get(self.at + ahead).copied()
+    }
+
+    pub(super) fn next_char(&mut self) -> Option<char> {
+        let char = self.peek()?;
+        self.at += 1;
+        Some(char)
+    }
+
+    /// Takes a text if it comes next.
+    pub(super) fn take(&mut self, text: &str) -> bool {
+        let comes = text.chars().enumerate().all(|(n, char)| self.peek_at(n) == Some(char));
+        if comes {
+            self.at += text.chars().count();
+        }
+        comes
+    }
+
+    pub(super) fn position(&self) -> usize {
+        self.at
+    }
+
+    pub(super) fn back_to(&mut self, position: usize) {
+        self.at = position;
+    }
+
+    /// Returns what was taken since a position.
+    pub(super) fn taken_since(&self, begun: usize) -> Vec<char> {
+        self.chars[begun..self.at].to_vec()
+    }
+
+    /// Takes spaces, and lines that are continued.
+    pub(super) fn skip_blank(&mut self) {
+        while self.take("\\\n") || self.take(" ") || self.take("\t") {}
+    }
+
+    /// Takes spaces, line ends and comments.
+    pub(super) fn skip_lines(&mut self) {
+        loop {
+            self.skip_blank();
+            match self.peek() {
+                Some('\n') => self.end_line(),
+                Some('#') => self.skip_comment(),
+                Some(_) | None => return,
+            }
+        }
+    }
+
+    /// Takes a line end that ends a command.
+    pub(super) fn end_line(&mut self) {
+        let here = RemovedDocuments { at: self.at, inside: self.open_words };
+        self.seams.retain(|seam| *seam != here);
+        self.at += 1;
+    }
+
+    /// Makes sure that every here-document was taken out where a shell looks for it.
+    pub(super) fn check_here_documents(&self) -> Result<(), UnparsableLine> {
+        match self.seams.as_slice() {
+            [] => Ok(()),
+            _ => Err(UnparsableLine("a here-document begins where its line may not end")),
+        }
+    }
+
+    /// Takes a comment up to the end of its line.
+    pub(super) fn skip_comment(&mut self) {
+        while self.peek().is_some_and(|char| char != '\n') {
+            self.at += 1;
+        }
+    }
+
+    /// Returns whether the next word is this one, without quotes; takes it if so.
+    pub(super) fn take_keyword(&mut self, keyword: &str) -> bool {
+        let from = self.at;
+        if self.take(keyword) && self.peek().is_none_or(ends_word) {
+            return true;
+        }
+        self.at = from;
+        false
+    }
+
+    /// Takes the here-document that begins behind this line out of the text, and returns it.
+    pub(super) fn here_document(
+        &mut self,
+        delimiter: &str,
+        without_tabs: bool,
+        is_quoted: bool,
+    ) -> Result<String, UnparsableLine> {
+        self.documents += 1;
+        if self.documents > MAX_HERE_DOCUMENTS {
+            return Err(UnparsableLine("it has too many here-documents"));
+        }
+        let rest = &self.chars[self.at..];
+        let end = rest.iter().position(|char| *char == '\n');
+        let Some(line) = end.map(|end| self.at + end + 1) else {
+            return Err(UnparsableLine("a here-document has no text"));
+        };
+        let seam = RemovedDocuments { at: line - 1, inside: self.open_words };
+        if !self.seams.contains(&seam) {
+            self.seams.push(seam);
+        }
+        let mut body = String::new();
+        let mut joined = String::new();
+        let mut from = line;
+        while from < self.chars.len() {
+            let rest = &self.chars[from..];
+            let length = rest.iter().position(|char| *char == '\n').unwrap_or(rest.len());
+            let text: String = rest[..length].iter().collect();
+            let text = if without_tabs { text.trim_start_matches('\t') } else { &text };
+            from = (from + length + 1).min(self.chars.len());
+            // Without quotes, a backslash joins lines before the end is looked for.
+            joined += text;
+            if !is_quoted && (text == delimiter) != (joined == delimiter) {
+                return Err(UnparsableLine("a line of a here-document may be its end"));
+            }
+            match joined.len() - joined.trim_end_matches('\\').len() {
+                n if n % 2 == 1 => joined.truncate(joined.len() - 1),
+                _ => joined.clear(),
+            }
+            if text == delimiter {
+                self.chars.drain(line..from);
+                return Ok(body);
+            }
+            body += text;
+            body.push('\n');
+        }
+        Err(UnparsableLine("a here-document does not end"))
+    }
+}
+
+/// Returns whether a character ends a word that has no quotes.
+pub(super) fn ends_word(char: char) -> bool {
+    matches!(char, ' ' | '\t' | '\n' | ';' | '&' | '|' | '<' | '>' | '(' | ')')
+}
+
+/// Returns whether a character may stand in the name of a variable.
+pub(super) fn is_name(char: char) -> bool {
+    char.is_ascii_alphanumeric() || char == '_'
+}
+
+/// Returns whether a text is the name of a variable.
+pub(in crate::policy) fn is_variable(text: &str) -> bool {
+    text.chars().all(is_name) && text.starts_with(|char: char| !char.is_ascii_digit())
+}
+
+impl ShellWord {
+    /// Says that the word is at least of this form.
+    pub(in crate::policy) fn raise_form(&mut self, form: WordForm) {
+        self.form = self.form.max(form);
+    }
+}

@@ -1,0 +1,215 @@
+//! What is read of a line, held against what a shell makes of it.
+
+use std::process::Command as Process;
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Returns the words of every program in a line, those of inner ones included.
+fn programs(line: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    parse_line(line).unwrap_or_else(|why| panic!("{line}: {}", why.0)).for_each_command(
+        &mut |command| {
+            if let CommandBody::Simple(simple) = &command.body {
+                let words: Vec<&str> = simple.words.iter().map(|word| word.text.as_str()).collect();
+                found.push(words.join("|"));
+            }
+        },
+    );
+    found
+}
+
+#[test]
+fn every_program_of_a_line_is_found() {
+    for (line, expected) in [
+        ("ls; touch x", &["ls", "touch|x"][..]),
+        ("a && b || c & d", &["a", "b", "c", "d"]),
+        ("a | b |& c", &["a", "b", "c"]),
+        ("echo $(touch x) `touch y`", &["echo|$(…)|$(…)", "touch|x", "touch|y"]),
+        ("echo \"$(touch \"a b\")\"", &["echo|$(…)", "touch|a b"]),
+        ("cat <(touch x) > >(touch y)", &["cat|<(…)", "touch|x", "touch|y"]),
+        ("(a; b); { c; d; }", &["a", "b", "c", "d"]),
+        ("if a; then b; elif c; then d; else e; fi", &["a", "b", "c", "d", "e"]),
+        ("while a; do b; done < f", &["a", "b"]),
+        ("for x in $(a) b; do c $x; done", &["a", "c|$x"]),
+        ("case $x in a|b) c;; (d) e ;; *) f; esac", &["c", "e", "f"]),
+        ("f() { a; }; function g { b; }", &["a", "b"]),
+        ("X=$(a) b", &["b", "a"]),
+        ("a=(x $(b)); c", &["", "b", "c"]),
+        ("! a; time -p b", &["a", "b"]),
+        ("[[ -n $(a) && x < y ]] && b", &["[[|-n|$(…)|&|&|x|<|y|]]", "a", "b"]),
+        ("a # b; c\nd", &["a", "d"]),
+        ("a \\\n b", &["a|b"]),
+        ("cat <<E | sh\n$(a)\nE\nb", &["cat", "a", "sh", "b"]),
+        ("cat <<'E'\n$(a)\nE\nb", &["cat", "b"]),
+        ("cat <<E # don't\n\"$(a)\" it's\nE\nb", &["cat", "a", "b"]),
+        ("a <<'E' && (b\nx\nE\nc)", &["a", "b", "c"]),
+        ("a <<E <<'F' | b \"$x\" $(c)\nE\n$(x)\nF\nd", &["a", "b|$x|$(…)", "c", "d"]),
+        ("a \"$(b <<'E'\nit's $(x) (\nE\n)\"", &["a|$(…)", "b"]),
+        ("a <<E\nb \\\nc\nE\nd", &["a", "d"]),
+        ("echo ${x:-$(a)} $((1 + $(b)))", &["echo|${x:-$(…)}|$((…))", "a", "b"]),
+        ("echo a#b", &["echo|a#b"]),
+    ] {
+        assert_eq!(programs(line), expected, "{line}");
+    }
+}
+
+#[test]
+fn quotes_are_taken_away() {
+    for (line, expected) in [
+        (r#"s"u"d'o' x"#, "sudo|x"),
+        (r"\sudo x", "sudo|x"),
+        (r"$'\x73udo' $'a\tb'", "sudo|a\tb"),
+        (r#"'a b' "c $x" "\$d""#, "a b|c $x|$d"),
+        ("${HOME}/x", "$HOME/x"),
+    ] {
+        assert_eq!(programs(line), [expected], "{line}");
+    }
+}
+
+#[test]
+fn what_is_not_certain_is_known_to_be_so() {
+    let form = |line: &str| match &parse_line(line).unwrap().pipelines[0].commands[0].body {
+        CommandBody::Simple(simple) => simple.words[0].form,
+        body => panic!("{body:?}"),
+    };
+    assert_eq!(form("'$x*~'"), WordForm::Literal);
+    assert_eq!(form("a*"), WordForm::Pattern);
+    for computed in ["$x", "\"$x\"", "~", "{a,b}", "$(a)", "$((1+2))"] {
+        assert_eq!(form(computed), WordForm::Computed, "{computed}");
+    }
+    for evaluated in ["$((x))", "${x@P}", "${!x}", "${x[1]}", "${x:y}"] {
+        assert_eq!(form(evaluated), WordForm::Evaluated, "{evaluated}");
+    }
+}
+
+#[test]
+fn redirections_are_found() {
+    let redirections = |line: &str| {
+        let script = parse_line(line).unwrap();
+        let found = script.pipelines[0].commands[0].redirections.iter();
+        found.map(|found| (found.kind, found.target.text.clone())).collect::<Vec<_>>()
+    };
+    let (read, write, same) =
+        (RedirectionKind::Read, RedirectionKind::Write, RedirectionKind::Duplicate);
+    let expected = [(read, "a".into()), (write, "b".into()), (same, "1".into())];
+    assert_eq!(redirections("x < a > b 2>&1"), expected);
+    assert_eq!(redirections("x &> a")[0], (write, "a".into()));
+    assert_eq!(redirections("x >& a")[0], (write, "a".into()));
+    assert_eq!(redirections("{ x; } >> a")[0], (write, "a".into()));
+    assert_eq!(redirections("x <<< a")[0], (RedirectionKind::HereDocument, "a".into()));
+    assert_eq!(redirections("> a")[0], (write, "a".into()));
+}
+
+/// Fault X14: a line that is made to take long does not.
+#[test]
+fn no_line_takes_long() {
+    for line in [
+        "{a,b}".repeat(20_000),
+        "env ".repeat(30_000),
+        format!("xargs -Z {}", "a ".repeat(60_000)),
+        "cat <<E\nE\n".repeat(10_000),
+        format!("echo {}", "$(a) ".repeat(20_000)),
+        "a|".repeat(60_000) + "a",
+        "{a,".repeat(40_000),
+        "cd a;".repeat(20_000),
+        "a[0]=1 rm -rf x ".repeat(8_000),
+        format!("a[0]=1;{}", "curl x|".repeat(18_000)),
+        format!("a[0]=1;{}", "sh -c $(curl x) ".repeat(8_000)),
+        format!("{}{}", "x=1;x=2;x=3;x=4;x=5;".repeat(5), "$x;".repeat(20_000)),
+        format!(
+            "{}{}",
+            (0..30).map(|n| format!("x={n};")).collect::<String>(),
+            "$x;".repeat(20_000)
+        ),
+        "x=".repeat(60_000),
+        format!(
+            "{}; {}",
+            (0..30).map(|n| format!("x={n}")).collect::<Vec<_>>().join(";"),
+            "$x ".repeat(40_000)
+        ),
+        "cat <<E\n".to_owned() + &"a\\\n".repeat(40_000) + "\nE",
+    ] {
+        let begun = std::time::Instant::now();
+        let line = crate::policy::command::CommandLine::parse(&line, "");
+        let _ = crate::policy::command::forbidden_reason(&line);
+        assert!(begun.elapsed().as_secs() < 20, "{:.30}: {:?}", line.raw, begun.elapsed());
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_said_so() {
+    for line in [
+        "a 'b",
+        "a \"b",
+        "a $(b",
+        "a)",
+        "a `b",
+        "a &&",
+        "a !(b)",
+        "if a; then b",
+        "coproc a",
+        "cat << E",
+        "a ;; b",
+        "fi (",
+        "a b(c)",
+        "$((a); (b))",
+        // Shells read these differently, or not where they seem to end.
+        "echo \"${x:-'$(a)'}\"",
+        "echo \"${x:-'}\"; a; echo \"${x:-'}\"",
+        "cat <<E\n${x:-'$(a)'}\nE",
+        "cat <<E\n${x:-\"'$(a)'\"}\nE",
+        "echo \"${x:-$'\\''$(a)'}\"",
+        "echo $'\\'; a; echo $'\\'",
+        "echo \"`echo \\\"'\\\"; a; echo \\\"'\\\"`\"",
+        "cat <<'true' \\\n; a\ntrue\ntrue",
+        "cat <<'true' $(echo\na\ntrue\n)\ntrue",
+        "cat <<'true' `echo\na\ntrue\n`\ntrue",
+        "cat <<'true' ${x:-\na\ntrue\n}\ntrue",
+        "cat <<'true' \"a\na\ntrue\n\"\ntrue",
+        "cat <<'true' 'a\na\ntrue\n'\ntrue",
+        "cat <<'true' $((1+\n1))\ntrue\ntrue",
+        "cat <<'true'; x=(\na\ntrue\n)\ntrue",
+        "cat <<E\\\nF\n$(a)\nEF",
+        "cat <<'E'F\na\nEF",
+        "cat <<$'E'\na\nE",
+        "cat <<E\nx\\\nE\ncat <<'F'\nE\na\nF",
+        "cat <<EF\nE\\\nF\na\nEF",
+        "[[ x =~ ( ]] && (cat <<'E' ) && [[ ) ]]\na\nE",
+        "[[ x == # ]]; a\nx ]]",
+    ] {
+        assert!(parse_line(line).is_err(), "{line}");
+    }
+    assert!(parse_line(&"(".repeat(100_000)).is_err());
+    assert!(parse_line(&"$(".repeat(100_000)).is_err());
+    assert!(parse_line(&"${".repeat(60_000)).is_err());
+    assert_eq!(parse_line("").unwrap(), ShellScript::default());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Fault X14: whatever the line is, reading ends, and in peace.
+    #[test]
+    fn no_line_breaks_the_reader(line in "[a-c$(){}<>|&;'\"`\\\\ \n#=\\[\\]*~!]{0,40}") {
+        let _ = parse_line(&line);
+    }
+
+    /// Fault X14: where the reader says that there is one program with these words, so does the shell.
+    #[test]
+    fn a_shell_sees_the_same_words(line in "[ab'\"\\\\ =#;|&-]{0,12}") {
+        let Ok(script) = parse_line(&format!("printf '[%s]' {line}")) else { return Ok(()) };
+        let [pipeline] = script.pipelines.as_slice() else { return Ok(()) };
+        let [stage] = pipeline.commands.as_slice() else { return Ok(()) };
+        let CommandBody::Simple(simple) = &stage.body else { return Ok(()) };
+        let is_certain = simple.words.iter().all(ShellWord::is_literal) && !pipeline.is_background;
+        if is_certain && simple.words.len() > 2 {
+            let shell = Process::new("bash").args(["-c", &format!("printf '[%s]' {line}")]).output();
+            let seen = String::from_utf8(shell.unwrap().stdout).unwrap();
+            let words: Vec<&str> = simple.words[2..].iter().map(|word| word.text.as_str()).collect();
+            let read = format!("[{}]", words.join("]["));
+            prop_assert_eq!(read, seen);
+        }
+    }
+}
