@@ -33,10 +33,7 @@ pub(crate) fn violations(before: &State, event: &Event, next: &Step) -> Vec<Stri
     hold("usage never decreases", used(before, next));
     hold("no call is made that the budget does not cover", budget(next));
     hold("nothing larger than the window is sent", fits_window(next));
-    hold(
-        "the budget shares of sub-agents fit what is left",
-        reserves_budget(&next.state),
-    );
+    hold("the budget shares of sub-agents fit what is left", reserves_budget(&next.state));
     hold("time goes forward", before.run().now <= next.state.run().now);
     hold(
         "an effect or a deadline is pending",
