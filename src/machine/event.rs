@@ -295,25 +295,22 @@ impl Event {
     /// Returns the effect that the event is about. The event counts only while that effect is pending.
     pub fn effect_id(&self) -> Option<EffectId> {
         match self {
-            Self::UsageReported { id, .. } => Some(*id),
-            event => event.completed_effect(),
-        }
-    }
-
-    /// Returns the effect that the event completes, if it completes one.
-    pub fn completed_effect(&self) -> Option<EffectId> {
-        match self {
             Self::Tick { .. }
             | Self::Interrupt { .. }
             | Self::StoreFailed { .. }
-            | Self::InternalError { .. }
-            | Self::UsageReported { .. } => None,
+            | Self::InternalError { .. } => None,
             Self::Prepared { id, .. }
             | Self::Replied { id, .. }
             | Self::CallFailed { id, .. }
             | Self::Authorized { id, .. }
             | Self::ToolCompleted { id, .. }
+            | Self::UsageReported { id, .. }
             | Self::Checked { id, .. } => Some(*id),
         }
+    }
+
+    /// Returns the effect that the event completes, if it completes one.
+    pub fn completed_effect(&self) -> Option<EffectId> {
+        self.effect_id().filter(|_| !matches!(self, Self::UsageReported { .. }))
     }
 }

@@ -156,7 +156,7 @@ fn restart(mut run: RunContext, mut out: StepBuilder, prompt: ResumePrompt) -> S
     match prompt {
         ResumePrompt::FromUser => {}
         ResumePrompt::Continue => {
-            out.add_change(ConversationChange::Append { item: instructions::continue_run() })
+            out.add_change(ConversationChange::Append { item: instructions::continue_run() });
         }
     }
     Preparing::enter(run, out)

@@ -40,7 +40,7 @@ impl<H: Executor> Driver<H> {
                 self.run_tool(id, call, budget.map(|budget| *budget));
             }
             Effect::CheckAnswer { id, answer } if self.is_awaited(id) => {
-                self.check_answer(id, &answer)
+                self.check_answer(id, &answer);
             }
             Effect::Cancel { id } => self.cancel(id),
             Effect::Prepare { .. }

@@ -113,7 +113,7 @@ impl Conversation {
         match change {
             ConversationChange::Append { item } => self.push(item),
             ConversationChange::Compact { summary, keep, target_size } => {
-                self.compact(&summary, keep, target_size)
+                self.compact(&summary, keep, target_size);
             }
         }
     }

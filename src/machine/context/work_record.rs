@@ -46,7 +46,7 @@ impl WorkRecord {
         match item {
             ConversationItem::User(_) => {}
             ConversationItem::Assistant(reply) if reply.has_text() => {
-                self.last_answer = Some(reply.text())
+                self.last_answer = Some(reply.text());
             }
             ConversationItem::Assistant(_) => {}
             ConversationItem::Exchange(exchange) => self.add_exchange(exchange),

@@ -398,7 +398,7 @@ impl Calling {
         let mut out = StepBuilder::default();
         match self.stage {
             CallingStage::Requesting(attempt) => {
-                attempt.abandon(&mut self.run, &mut out, &self.size)
+                attempt.abandon(&mut self.run, &mut out, &self.size);
             }
             CallingStage::Checking { id, .. } => out.add_effect(Effect::Cancel { id }),
         }

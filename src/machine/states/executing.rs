@@ -141,7 +141,7 @@ impl TrackedCall {
                 self.complete(ToolStatus::Skipped, instructions::SKIPPED);
             }
             CallState::Running { .. } => {
-                self.complete(ToolStatus::Interrupted, instructions::INTERRUPTED)
+                self.complete(ToolStatus::Interrupted, instructions::INTERRUPTED);
             }
             CallState::Completed(_) => {}
         }
@@ -224,7 +224,7 @@ impl Executing {
                 }
                 match call.state {
                     CallState::Authorizing { .. } => {
-                        call.complete(ToolStatus::Denied, instructions::NOT_AUTHORIZED)
+                        call.complete(ToolStatus::Denied, instructions::NOT_AUTHORIZED);
                     }
                     CallState::Running { .. } => {
                         call.complete(ToolStatus::Abandoned, instructions::ABANDONED);
