@@ -22,6 +22,11 @@ const NAMES: [&str; 12] = [
 /// Letters that a name may differ in and still be meant.
 const MAX_DISTANCE: usize = 3;
 
+/// Returns whether this program has a tool of this name, or could have one of a server.
+pub(super) fn is_built_in(name: &str) -> bool {
+    name.starts_with("mcp_") || NAMES.contains(&name)
+}
+
 /// Checks the tools that a rule or an entry of a list is about: names with stars, and bars between them.
 ///
 /// # Errors
@@ -29,8 +34,7 @@ const MAX_DISTANCE: usize = 3;
 /// Fails with what to say of a name that no tool has.
 pub(super) fn check_tool_name(entry: &str) -> Result<(), String> {
     let (tools, _) = entry.split_once('(').unwrap_or((entry, ""));
-    let is_known =
-        |name: &&str| name.contains('*') || name.starts_with("mcp_") || NAMES.contains(name);
+    let is_known = |name: &&str| name.contains('*') || is_built_in(name);
     match tools.split('|').map(str::trim).find(|name| !is_known(name)) {
         None => Ok(()),
         Some(name) => {

@@ -222,8 +222,8 @@ mod tests {
         let variables: Vec<_> = variables.iter().map(owned).collect();
         let (mut report, mut notices) = (ReadReport::default(), Vec::new());
         let table = layer_from_variables(&variables, &mut report, &mut notices);
-        let told = report.problems.iter().map(ToString::to_string).collect();
-        (table, told, notices.iter().map(ToString::to_string).collect())
+        let problems = report.problems.iter().map(ToString::to_string).collect();
+        (table, problems, notices.iter().map(ToString::to_string).collect())
     }
 
     #[test]

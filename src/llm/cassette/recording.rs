@@ -213,8 +213,8 @@ mod tests {
             (vec![HEAD, &first, &request(2, 9, "")], 3, "more than there was"),
             (vec![HEAD, &first, &request(3, 0, "")], 3, "comes after 1"),
         ] {
-            let (at, said) = read(&lines).unwrap_err();
-            assert!(at == line && said.contains(cause), "{at}: {said}");
+            let (at, error) = read(&lines).unwrap_err();
+            assert!(at == line && error.contains(cause), "{at}: {error}");
         }
     }
 

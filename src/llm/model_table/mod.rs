@@ -357,7 +357,7 @@ mod tests {
         assert_eq!(lookup(&table, "openai/gpt-4o"), Some(("gpt-4o".to_owned(), Some(7_000_000))));
         assert_eq!(lookup(&table, "mine"), Some(("tiny".to_owned(), None)));
         for wrong in [
-            "[models.nobody]\n\"a\" = {}",
+            "[models.unknown]\n\"a\" = {}",
             "[models.openai]\n\"a\" = { prize = 1 }",
             "[models.openai]\n\"a\" = { price = { input = -1.0, output = 1.0 } }",
         ] {

@@ -176,14 +176,14 @@ impl TurnEntry {
             Some("context_full") => ReplyFinish::ContextFull,
             Some(other) => ReplyFinish::Other(other.into()),
         };
-        let heard = estimate_usage(0, self.text.len() + self.reasoning.len()).output;
+        let received = estimate_usage(0, self.text.len() + self.reasoning.len()).output;
         let error = self.error.map(|error| Fault {
             kind: error.kind,
             message: error.message.as_deref().unwrap_or("scripted error").into(),
             advice: error.retry,
             retry_after: error.wait_ms.map(TimeSpan::from_millis),
             billed: error.billed,
-            received: heard,
+            received,
         });
         Ok(ScriptedTurn {
             text: self.text,

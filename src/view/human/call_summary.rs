@@ -1,4 +1,4 @@
-//! What a tool is called with, in a few words.
+//! Summaries of tool calls.
 
 use serde_json::{Map, Value};
 
@@ -6,10 +6,10 @@ use crate::model::Language;
 use crate::view::catalogue::LogMessage;
 use crate::view::sanitize;
 
-/// The most characters of a command, a pattern or other arguments.
+/// The maximum length of a command, a pattern or other arguments, in characters.
 const MAX_SUMMARY: usize = 80;
 
-/// Returns what a tool is called with, in a few words and on one line; empty when there is nothing to say.
+/// Returns a one-line summary of a call's arguments; may be empty.
 pub fn summarize_call(tool: &str, arguments: &Value, lang: Language) -> String {
     let Some(fields) = arguments.as_object() else {
         return arguments.as_str().map(shorten).unwrap_or_default();
@@ -49,7 +49,7 @@ impl CallArguments<'_> {
         self.raw(name).map(shorten)
     }
 
-    /// A path is the one thing that is worth its full length.
+    /// Paths are not shortened.
     fn path(&self) -> String {
         sanitize::line(self.raw("path").unwrap_or(".")).into_owned()
     }
@@ -71,7 +71,7 @@ impl CallArguments<'_> {
         Some(LogMessage::Change { old: lines("old_str")?, new: lines("new_str")? })
     }
 
-    /// Returns the files of a patch: the one, or how many.
+    /// Returns the file of a patch, or the number of files.
     fn patch(&self, lang: Language) -> String {
         let headers = self.raw("patch").unwrap_or_default().lines().filter_map(|line| {
             let begins = [
@@ -97,7 +97,7 @@ impl CallArguments<'_> {
         }
     }
 
-    /// Returns the arguments of a tool that is not known here.
+    /// Returns the arguments of an unknown tool.
     fn all(&self) -> String {
         let one = |(name, value): (&String, &Value)| match value {
             Value::String(text) => format!("{}={}", sanitize::line(name), shorten(text)),

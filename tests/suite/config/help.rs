@@ -3,7 +3,7 @@
 use architect::config::{OptionValue, keys, schema};
 use serde_json::Value;
 
-use crate::cli::fixture::CliFixture;
+use crate::kit::cli::CliFixture;
 
 #[test]
 fn each_option_of_a_key_is_in_the_help_of_a_run() {
