@@ -8,53 +8,53 @@ use crate::model::{CallAccess, TimeSpan, ToolCall, ToolResult, ToolStatus};
 
 /// A set of tools with the rules for their use.
 pub trait Toolbox: Send + Sync {
-    /// Returns the tools, in an order that never changes within a run.
+    /// Returns the tools, in an order that doesn't change during a run.
     fn specs(&self) -> Arc<[ToolSpec]>;
 
-    /// Returns what a call touches. Quick and without I/O; [`Access::Exclusive`] where it cannot be told.
+    /// Returns what a call touches. Fast and without I/O; [`CallAccess::Exclusive`] if it is unknown.
     fn access(&self, call: &ToolCall) -> CallAccess;
 
-    /// Returns the answer to a call that cannot run whoever is asked: there is no such tool, its arguments are wrong, a
-    /// rule is against it. Asks nobody, and changes nothing.
+    /// Returns the result of a call that can't run in any case: the tool is unknown, the arguments are invalid, or a rule
+    /// denies it. Asks no one and changes nothing.
     fn invalid_call_result(&self, _: &ToolCall) -> Option<ToolResult> {
         None
     }
 
-    /// Judges a call: its arguments, the rules, its hooks, and where needed the user.
+    /// Decides whether a call may run, by its arguments, the rules, its hooks and, if required, the user.
     fn authorize(&self, call: &ToolCall, scope: &EffectContext) -> AuthorizationOutcome;
 
-    /// Returns whether judging may be noticed outside, by a hook say.
+    /// Returns whether the authorization can have effects outside of the process, such as a hook's.
     fn is_authorization_visible(&self) -> bool {
         false
     }
 }
 
-/// What became of judging a call.
+/// The outcome of an authorization.
 pub enum AuthorizationOutcome {
-    /// It may run.
+    /// The call may run.
     Approved {
         /// The call, ready to run.
         call: Box<dyn ApprovedCall>,
-        /// How long it may take before it is left alone; longer than any limit of its own.
+        /// How long it may take before the run continues without it; longer than any limit of its own.
         timeout: TimeSpan,
-        /// What a resume needs to know of it.
+        /// What a resume needs to know about it.
         intent: CallIntent,
-        /// Which rule allows it.
+        /// The rule that allows it.
         reason: Arc<str>,
     },
-    /// It may not, and this is its answer.
+    /// The call may not run; this is its result.
     Rejected(ToolResult),
     /// The user aborts the run.
     Abort,
 }
 
-/// A call that was cleared.
+/// A call that was approved.
 pub trait ApprovedCall: Send {
-    /// Runs the call to its end. When the scope is cancelled, it stops what it started and returns soon.
+    /// Runs the call to its end. On cancellation it stops what it started and returns soon.
     fn run(self: Box<Self>, scope: &EffectContext) -> ToolResult;
 }
 
-/// No tools at all.
+/// No tools.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoTools;
 

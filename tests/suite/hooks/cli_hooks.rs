@@ -53,7 +53,7 @@ fn a_hook_stays_what_it_was_when_the_run_began() {
     assert_eq!(settings.unwrap(), "");
 }
 
-/// Fault H13: the decision of a hook that a crash cut off is unknown, and a call does not run without its answer.
+/// Fault H13: the answer of a hook that a crash interrupted is unknown, and a call does not run without it.
 #[test]
 fn a_hook_that_a_crash_cut_off_is_asked_again() {
     let world = world("pre_tool_use", "echo ran >> ran; [ -e go ] || sleep 30");

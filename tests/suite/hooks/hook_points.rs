@@ -148,7 +148,7 @@ fn a_panicking_hook_that_must_agree_blocks_the_call() {
 }
 
 #[test]
-fn hook_runs_are_reported_with_their_call() {
+fn a_call_is_reported_with_its_hooks() {
     let log = PointLog::default();
     let ended = run(&[WRITE, ScriptedReply::Text("done")], logging_hooks(&log));
     let of_call = ended.record.hook_runs.iter().filter(|run| run.call.is_some());

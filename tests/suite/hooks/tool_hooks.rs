@@ -31,7 +31,7 @@ fn a_denial_by_a_hook_is_the_result_and_the_run_continues() {
 }
 
 #[test]
-fn a_changed_input_runs_and_the_result_says_so() {
+fn a_changed_input_is_what_runs_and_is_shown_to_the_model() {
     let answer = input(json!({ "path": "b.txt", "content": "B" }));
     let ended = run(&[WRITE, DONE], at(HookPoint::PreToolUse, answer));
     assert_eq!((ended.file("a.txt"), ended.file("b.txt").as_deref()), (None, Some("B")));
@@ -39,7 +39,7 @@ fn a_changed_input_runs_and_the_result_says_so() {
     assert_eq!(ended.results(), [(ToolStatus::Ok, text.to_owned())]);
 }
 
-/// Fault H7: the rules apply to the changed input.
+/// Fault H7: the rules apply to the call that runs, not to the one of the model.
 #[test]
 fn a_changed_input_is_checked_by_schema_and_rules_again() {
     let ended = run(&[WRITE, DONE], at(HookPoint::PreToolUse, input(json!({ "file": "b.txt" }))));
@@ -61,7 +61,7 @@ fn a_call_that_the_rules_refuse_is_refused_before_any_hook_is_asked() {
 }
 
 #[test]
-fn a_post_tool_hook_changes_the_result() {
+fn a_hook_behind_a_call_changes_the_result_for_the_model() {
     let changes = HookChanges {
         output: Some("\u{1b}[32mshort\u{1b}[0m".to_owned()),
         context: Some("and mind the style".to_owned()),
@@ -115,7 +115,7 @@ fn a_message_of_an_edit_hook_is_added_to_the_result() {
 
 /// Fault H6: what a hook before the call does to the file is there when the call is authorized.
 #[test]
-fn a_pre_tool_hook_ends_before_the_call_is_authorized() {
+fn a_hook_before_a_call_ends_before_the_call_is_authorized() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.txt");
     let seen = path.clone();

@@ -1,4 +1,4 @@
-//! An executor on one thread that catches panics as threads do, with signals at random.
+//! An executor without threads that catches panics as threads do, with random signals.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex};
@@ -11,10 +11,10 @@ use architect::runner::{DriverInput, EffectTask, Executor, InlineExecutor};
 use super::rng::Rng;
 use super::session_life::{Counter, InjectedFault};
 
-/// A panic that is not printed, for a process that dies.
+/// The panic payload of a process that dies; it is not printed.
 pub(super) struct Crash;
 
-/// The payload of the panic of a task.
+/// The panic payload of a task that panics.
 pub(super) struct TaskPanic;
 
 /// Panics without a message.
@@ -40,7 +40,7 @@ impl SimulatedExecutor {
         Self { inline: InlineExecutor::resume(from), chance, trouble, works, waits: 20_000 }
     }
 
-    /// Returns whether signals and crashes are random.
+    /// Returns whether signals and crashes occur randomly.
     fn is_wild(&self) -> bool {
         self.trouble == InjectedFault::Chance
     }
@@ -56,7 +56,7 @@ impl Executor for SimulatedExecutor {
         let lost = Arc::new(Mutex::new(Some(lost)));
         let on_panic = Arc::clone(&lost);
         let (nth, trouble) = (self.works.next(), self.trouble);
-        // Work that begins a little later changes the order of what arrives.
+        // A task that starts a little later changes the order of inputs.
         let late = match trouble {
             InjectedFault::HangsOnce(at) if nth == at => FOREVER,
             InjectedFault::HangsFrom(at) if nth >= at => FOREVER,
@@ -73,7 +73,7 @@ impl Executor for SimulatedExecutor {
                 scope.sleep(late);
                 let work = || if breaks_down { panic_quietly() } else { run(scope, sender) };
                 catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-                    // What a test asserts is no breakdown of the world.
+                    // A failed assertion of a test isn't a simulated panic.
                     if !panic.is::<TaskPanic>() {
                         resume_unwind(panic);
                     }
@@ -91,7 +91,7 @@ impl Executor for SimulatedExecutor {
 
     fn wait_input(&mut self, deadline: Option<Deadline>) -> Option<DriverInput> {
         self.waits -= 1;
-        assert!(self.waits > 0, "the run comes to no end");
+        assert!(self.waits > 0, "the run doesn't end");
         if self.is_wild() && self.chance.once_in(125) {
             resume_unwind(Box::new(Crash));
         }

@@ -1,4 +1,4 @@
-//! Simulated hooks that agree, change their input, deny, fail, are slow, and panic.
+//! Hooks that agree, change their input, block, fail, are slow, or panic.
 
 use architect::hooks::{
     Hook, HookChanges, HookError, HookFailurePolicy, HookInput, HookMatcher, HookOutput, Hooks,
@@ -30,7 +30,7 @@ pub(super) fn hooks(chance: &Rng, disk: &SharedDisk) -> Hooks {
 
 impl Hook for SimulatedHook {
     fn run(&self, occasion: &HookInput, scope: &EffectContext) -> Result<HookOutput, HookError> {
-        // A call that changes something needs a durable record before it runs; a read may be repeated.
+        // An effect outside needs a durable reason; a read may be repeated.
         let may_be_loose =
             matches!(occasion, HookInput::PostToolUse { .. } | HookInput::PostEdit { .. });
         let mut disk = self.disk.lock();

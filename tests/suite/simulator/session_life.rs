@@ -1,4 +1,4 @@
-//! One simulated session: a run, its crashes, its resumes, its end.
+//! A session from its first run over crashes and resumes to its end.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex};
@@ -25,35 +25,35 @@ use super::tools::{
     AppliedCalls, SimulatedChecks, SimulatedQueue, SimulatedServer, SimulatedTools,
 };
 
-/// The faults besides those of the model and the tools.
+/// What goes wrong besides model and tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InjectedFault {
     /// None.
     None,
-    /// Any, at random.
+    /// Anything, at random.
     Chance,
     /// The Nth use of the journal fails.
     FailsOnce(u64),
-    /// The Nth use of the journal and all later ones fail.
+    /// Every use of the journal fails, from the Nth on.
     FailsFrom(u64),
     /// The process dies at the Nth use of the journal.
     DiesAt(u64),
-    /// The observer disconnects at the Nth event.
+    /// The reader of the output is gone from the Nth output on.
     ReaderLeaves(u64),
     /// The Nth task panics.
     BreaksDownOnce(u64),
-    /// The Nth task and all later ones panic.
+    /// Every task panics, from the Nth on.
     BreaksDownFrom(u64),
-    /// The Nth task completes after it was given up.
+    /// The Nth task returns after it was abandoned.
     HangsOnce(u64),
-    /// The Nth task and all later ones complete after they were given up.
+    /// Every task returns after it was abandoned, from the Nth on.
     HangsFrom(u64),
-    /// The process dies after the Nth task, before its completion is handled.
+    /// The process dies after the Nth task has ended, before its result is handled.
     DiesAfter(u64),
 }
 
 impl InjectedFault {
-    /// Returns whether the journal has every event: no process died, and no write failed.
+    /// Returns whether the journal is complete: no crash, and no failure.
     fn is_outside_the_journal(self) -> bool {
         match self {
             Self::None
@@ -71,7 +71,7 @@ impl InjectedFault {
     }
 }
 
-/// A session that has ended.
+/// A session that is over.
 pub(super) struct SessionLife {
     pub(super) fold: Machine,
     pub(super) records: Vec<(RunTime, StoredRecord)>,
@@ -82,12 +82,12 @@ pub(super) struct SessionLife {
     pub(super) works: u64,
 }
 
-/// A counter that all processes of a session share.
+/// How often something occurred, in all processes of a session.
 #[derive(Clone, Default)]
 pub(super) struct Counter(Arc<Mutex<u64>>);
 
 impl Counter {
-    /// Counts one more, and returns the count before.
+    /// Returns how often it occurred before.
     pub(super) fn next(&self) -> u64 {
         let mut count = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         *count += 1;
@@ -102,7 +102,7 @@ impl Counter {
 /// The most crashes in one session.
 const MAX_CRASHES: u64 = 6;
 
-/// The kinds of models; most reply at random.
+/// The behaviours of models; most return anything.
 const BEHAVIORS: [ModelBehavior; 10] = [
     ModelBehavior::Random,
     ModelBehavior::Random,
@@ -134,7 +134,7 @@ impl SessionLife {
         let (mut fold, mut first) = begin(&rules);
         let (mut at, mut crashes) = (RunTime::START, 0);
         let fold = loop {
-            // The number of crashes is bounded.
+            // After enough crashes there are no more.
             let trouble = if crashes == MAX_CRASHES { InjectedFault::None } else { trouble };
             let world = SimulatedProcess {
                 behavior: mood,
@@ -168,7 +168,7 @@ impl SessionLife {
         };
         let (stored, _) = replay(&rules, &disk);
         if trouble.is_outside_the_journal() {
-            assert!(stored == fold, "the journal folds to something else than what was lived");
+            assert!(stored == fold, "the journal replays to another state than that of the run");
         }
         let disk = disk.lock();
         assert!(disk.broken.is_none(), "{:?}", disk.broken);
@@ -223,7 +223,7 @@ fn begin(rules: &RunRules) -> (Machine, MachineOutput) {
     Machine::start(rules.clone(), Conversation::new(100), task)
 }
 
-/// Replays the records on the disk.
+/// Replays the disk.
 fn replay(rules: &RunRules, disk: &SharedDisk) -> (Machine, RunTime) {
     let (mut fold, _) = begin(rules);
     let mut last = RunTime::START;
@@ -238,7 +238,7 @@ fn replay(rules: &RunRules, disk: &SharedDisk) -> (Machine, RunTime) {
     (fold, last)
 }
 
-/// Completes the calls that were running: those that must not run twice are in doubt.
+/// Recovers the calls that were running: those that must not run twice are in doubt.
 fn resolve_running_calls(fold: &Machine) -> Vec<RecoveredCall> {
     let State::Executing(executing) = &fold.state else { return Vec::new() };
     let running =
@@ -292,7 +292,7 @@ impl SimulatedProcess {
     }
 }
 
-/// Handles every event a second time, and checks each step.
+/// Handles every event a second time, step by step, and checks each step.
 pub(super) struct Inspector {
     pub(super) before: Option<Machine>,
     pub(super) shown: Counter,
@@ -302,7 +302,7 @@ pub(super) struct Inspector {
 
 impl Inspector {
     fn inspect(&mut self, at: RunTime, event: &Event, after: &Machine) {
-        let mut state = self.before.take().expect("a run begins before anything happens").state;
+        let mut state = self.before.take().expect("a run starts before anything happens").state;
         let steps = |state: State, event: Event| {
             let next = step(state.clone(), event.clone());
             let broken = invariants::violations(&state, &event, &next);
@@ -318,7 +318,7 @@ impl Inspector {
         if !matches!(event, Event::Tick { .. }) {
             state = steps(state, event.clone());
         }
-        assert!(state == after.state, "the driver stands somewhere else than its events lead to");
+        assert!(state == after.state, "the driver's state differs from that of its events");
         if let (Event::Authorized { authorization: Authorization::Abort, .. }, state) =
             (event, &after.state)
         {
