@@ -269,7 +269,8 @@ fn by_word(table: &'static [(&str, &str)]) -> BTreeMap<&'static str, &'static st
 fn complaints(path: &str, line: &str) -> Vec<String> {
     let (types, single) = (by_word(TYPES), by_word(WORDS));
     let mut found = Vec::new();
-    let declared = declared_type(line).filter(|_| path.ends_with(".rs"));
+    let is_code = Path::new(path).extension().is_some_and(|ending| ending == "rs");
+    let declared = declared_type(line).filter(|_| is_code);
     let gone = declared.and_then(|name| types.get_key_value(name));
     let linked = types.iter().filter(|(name, _)| line.contains(&format!("[`{name}`]")));
     for (name, instead) in gone.into_iter().chain(linked) {

@@ -223,7 +223,7 @@ impl RecordedRun {
             match op {
                 DiskOperation::Rename(_, to) if is_journal(to) => journal = Some(to.clone()),
                 DiskOperation::Write { path, .. } if is_journal(path) => {
-                    journal = Some(path.clone())
+                    journal = Some(path.clone());
                 }
                 _ => {}
             }
