@@ -1,6 +1,6 @@
 //! What one step of the machine costs.
 //!
-//! A turn with one tool is four steps (prepared, replied, vetted, settled). The state is handed from one to the next, as
+//! A turn with one tool is four steps (prepared, replied, authorized, completed). The state is passed from one to the next, as
 //! the driver does it; what is measured is the transition alone, without the conversation.
 
 use std::hint::black_box;

@@ -1,4 +1,4 @@
-//! A turn of the machine alone: the model is prepared and called, its tool is judged and runs.
+//! A turn of the machine alone: the model call is prepared and made, its tool is authorized and runs.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ impl TurnEvents {
         Self { reply, access: [CallAccess::read("src/lib.rs")].into(), result }
     }
 
-    /// Takes four steps. The state is handed from one to the next, as the driver does it.
+    /// Takes four steps. The state is passed from one to the next, as the driver does it.
     pub(crate) fn advance(&self, (state, id): WaitingState) -> WaitingState {
         let facts = RequestSize {
             estimate: Tokens(1_000),
@@ -55,12 +55,12 @@ impl TurnEvents {
         let (id, reply, access) = (asked(&next), self.reply.clone(), self.access.clone());
         let next = step(next.state, Event::Replied { id, reply, access });
         let id = asked(&next);
-        let verdict = Authorization::Approved {
+        let authorization = Authorization::Approved {
             timeout: TimeSpan::from_secs(60),
             intent: CallIntent::ReadOnly,
             reason: "".into(),
         };
-        let next = step(next.state, Event::Authorized { id, authorization: verdict });
+        let next = step(next.state, Event::Authorized { id, authorization });
         let (id, result) = (asked(&next), self.result.clone());
         let next = step(next.state, Event::ToolCompleted { id, result });
         let id = asked(&next);

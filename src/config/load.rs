@@ -218,7 +218,7 @@ impl<'a> ConfigLoader<'a> {
             self.problems.extend(report.problems);
             match set {
                 SetOverride::Key(table) => {
-                    self.add_layer(LayerRank::Argument, LayerOwner::User, table)
+                    self.add_layer(LayerRank::Argument, LayerOwner::User, table);
                 }
                 SetOverride::EntryKey(table) => {
                     self.layers.push(ConfigLayer {

@@ -55,7 +55,7 @@ pub(super) fn layer_from_variables(
         let key = keys().iter().find(|key| key.variable().as_deref() == Some(name));
         match key {
             Some(key) => {
-                insert_at_path(&mut table, &key.path, parse_override(key, text, &origin), &origin)
+                insert_at_path(&mut table, &key.path, parse_override(key, text, &origin), &origin);
             }
             None if CHILD_PROCESS_VARIABLES.contains(&name.as_str())
                 || OPTION_VARIABLES.contains(&name.as_str()) => {}

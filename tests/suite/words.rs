@@ -155,6 +155,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("letter", "capital letter"),
     ("letter", "one letter"),
     ("hand", "by hand"),
+    ("hand", "by_hand"),
     ("hand", "right-hand"),
     ("hand", "left-hand"),
     ("hand", "beforehand"),
@@ -173,10 +174,33 @@ const ALLOWED: &[(&str, &str)] = &[
     ("parcel", "parcel-cache"), // a bundler
     ("letter", "a letter"),
     ("room", "room for"),
+    ("letter", "first letter"),
+    (" is none", "there is none"),
+    (" are none", "there are none"),
+    // Names that stored sessions, documents and the chart have.
+    ("vetted", "\"vetted"),
+    ("vetted", "\\\"vetted"),
+    ("verdict", "\"verdict"),
+    ("said", "\"said\""),
+    ("vetted", "README.md"),
+    ("vetted", "statecharts/"),
+    ("safety net", "README.md"),
+    ("safety net", "statecharts/"),
+    ("last word", "README.md"),
+    ("last word", "statecharts/"),
 ];
 
 /// The type names that several modules have, because the modules have one shape.
-const SIBLINGS: &[&str] = &[];
+const SIBLINGS: &[&str] = &[
+    // A tool each.
+    "Arguments",
+    "Call",
+    // An API format each.
+    "Chunk",
+    "Reader",
+    "ReportedUsage",
+    "StreamEvent",
+];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -194,6 +218,7 @@ fn sources() -> Vec<(PathBuf, String)> {
     let is_ours = |path: &Path| {
         !of_others.iter().any(|folder| path.starts_with(folder))
             && !path.starts_with("tests/fuzz/target")
+            && path != Path::new("tests/FAULTS.md") // written by a test
             && path != Path::new("tests/suite/words.rs")
     };
     let inside = paths.iter().map(|path: &PathBuf| path.strip_prefix(root()).unwrap_or(path));
@@ -255,7 +280,8 @@ fn complaints(path: &str, line: &str) -> Vec<String> {
         let mut places = ALLOWED.iter().filter(|(allowed, _)| *allowed == word);
         places.any(|(_, place)| lower.contains(place) || path.contains(place))
     };
-    for (phrase, instead) in PHRASES.iter().filter(|(phrase, _)| lower.contains(phrase)) {
+    let phrases = PHRASES.iter().filter(|(phrase, _)| lower.contains(phrase));
+    for (phrase, instead) in phrases.filter(|(phrase, _)| !is_allowed(phrase)) {
         found.push(format!("'{phrase}': {instead}"));
     }
     for word in words(line) {
@@ -298,6 +324,7 @@ fn no_type_name_stands_for_two_things() {
             modules.entry(name.to_owned()).or_default().push(path.display().to_string());
         }
     }
+    modules.values_mut().for_each(Vec::dedup);
     modules.retain(|name, modules| modules.len() > 1 && !SIBLINGS.contains(&name.as_str()));
     assert!(
         modules.is_empty(),

@@ -286,7 +286,7 @@ mod tests {
         let message = fault(401, body).message;
         assert_eq!(&*message, "the provider returned 401: bad key ***\\u{1b}[2J");
         let moved = fault_with(302, &[("location", "https://login.example.com")], "");
-        assert!(moved.message.contains("redirect to https://login.example.com"));
+        assert!(moved.message.contains("redirects to https://login.example.com"));
         assert!(fault(404, "").message.contains("https://api.example.com/v1/chat"));
         assert!(fault(400, &"x".repeat(100_000)).message.len() < 2_100);
     }

@@ -81,7 +81,7 @@ struct ModelRow {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct PriceRow {
+pub(super) struct PriceRow {
     input: f64,
     output: f64,
     cached_input: Option<f64>,
@@ -90,7 +90,7 @@ struct PriceRow {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct LongContextPriceRow {
+pub(super) struct LongContextPriceRow {
     above: u64,
     input: f64,
     output: f64,
@@ -232,7 +232,7 @@ impl ModelRow {
 }
 
 impl PriceRow {
-    fn price(&self, long: Option<LongContextPriceRow>) -> Option<Price> {
+    pub(super) fn price(&self, long: Option<LongContextPriceRow>) -> Option<Price> {
         let input = micro_usd(self.input)?;
         let long = match long {
             None => None,

@@ -1,4 +1,4 @@
-//! Hands that work on the spot, with panics caught as on threads, and signals that come by chance.
+//! An executor on one thread that catches panics as threads do, with signals at random.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex};
@@ -11,13 +11,13 @@ use architect::runner::{DriverInput, EffectTask, Executor, InlineExecutor};
 use super::rng::Rng;
 use super::session_life::{Counter, InjectedFault};
 
-/// What a process that dies leaves: an unwinding that nobody prints.
+/// A panic that is not printed, for a process that dies.
 pub(super) struct Crash;
 
-/// What work that breaks down leaves.
+/// The payload of the panic of a task.
 pub(super) struct TaskPanic;
 
-/// Breaks down, without a word.
+/// Panics without a message.
 pub(super) fn panic_quietly() -> ! {
     resume_unwind(Box::new(TaskPanic))
 }
@@ -29,7 +29,7 @@ pub(super) struct SimulatedExecutor {
     pub(super) inline: InlineExecutor,
     pub(super) chance: Rng,
     pub(super) trouble: InjectedFault,
-    /// Pieces of work that were started.
+    /// The number of tasks that were started.
     pub(super) works: Counter,
     /// How often the driver may still wait.
     pub(super) waits: u32,
@@ -40,7 +40,7 @@ impl SimulatedExecutor {
         Self { inline: InlineExecutor::resume(from), chance, trouble, works, waits: 20_000 }
     }
 
-    /// Returns whether signals and crashes come by chance.
+    /// Returns whether signals and crashes are random.
     fn is_wild(&self) -> bool {
         self.trouble == InjectedFault::Chance
     }
@@ -69,9 +69,9 @@ impl Executor for SimulatedExecutor {
         };
         let run = Box::new(
             move |scope: &architect::port::EffectContext,
-                  post: &architect::runner::InputSink<'_>| {
+                  sender: &architect::runner::InputSink<'_>| {
                 scope.sleep(late);
-                let work = || if breaks_down { panic_quietly() } else { run(scope, post) };
+                let work = || if breaks_down { panic_quietly() } else { run(scope, sender) };
                 catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
                     // What a test asserts is no breakdown of the world.
                     if !panic.is::<TaskPanic>() {

@@ -10,7 +10,7 @@ use super::executor::Crash;
 use super::rng::Rng;
 use super::session_life::InjectedFault;
 
-/// A record that tells how a run went on.
+/// A record of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum StoredRecord {
     Event(Event),
@@ -22,11 +22,11 @@ pub(super) enum StoredRecord {
 #[derive(Default)]
 pub(super) struct SimulatedDisk {
     pub(super) records: Vec<(RunTime, StoredRecord)>,
-    /// How many of them would survive a crash.
+    /// The number of records that would survive a crash.
     pub(super) durable: usize,
     /// How often the journal was used.
     pub(super) uses: u64,
-    /// What was found wrong where nobody hears a panic.
+    /// Errors that were found where a panic would be caught.
     pub(super) broken: Option<String>,
 }
 
@@ -45,7 +45,7 @@ impl SharedDisk {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// What was not durable is lost, or some of it; a record that was half-written is none.
+    /// Some or all records that were not durable are lost; a half-written record doesn't count.
     pub(super) fn crash(&self, chance: &Rng) {
         let mut disk = self.lock();
         let loose = (disk.records.len() - disk.durable) as u64;
@@ -62,7 +62,7 @@ impl SharedDisk {
 }
 
 impl SimulatedJournal {
-    /// Counts a use, and does what is to happen at it.
+    /// Counts a use, and injects the fault that is due.
     fn used(&self) -> Result<MutexGuard<'_, SimulatedDisk>, StoreError> {
         let mut disk = self.disk.lock();
         let nth = disk.uses;

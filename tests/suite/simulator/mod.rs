@@ -1,9 +1,9 @@
-//! The driver over a simulated world: chance says what the model answers, how long it takes, what tools, their servers and
-//! hooks do, and when the journal fails or the process dies. Time is virtual, and a seed is a whole world. Where the order of
-//! arrivals alone matters, all orders are gone through (`order`).
+//! The driver in a simulated environment: a seed determines what the model replies and how long it takes, what tools, their
+//! servers and hooks do, and when the journal fails or the process dies. Time is virtual. Where only the order of completions
+//! matters, `interleavings` runs all orders.
 //!
-//! After every event the machine's invariants are checked; before every effect, that what justifies it is durable; after
-//! every life, that its journal folds to where it stood. `SEEDS=100000` lives more lives, `SEED=7` lives one.
+//! After every event the machine's invariants are checked; before every effect, that the records it depends on are durable;
+//! after every session, that its journal replays to the final state. `SEEDS=100000` runs more sessions, `SEED=7` runs one.
 
 #[path = "../../machine/invariants.rs"]
 mod invariants;
@@ -19,14 +19,14 @@ mod tools;
 
 use session_life::{InjectedFault, SessionLife};
 
-/// How many worlds are lived through when nobody says how many.
+/// The default number of simulated sessions.
 const SEEDS: u64 = 10_000;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Lives a life, and says which one it was when it breaks something.
+/// Runs a session, and prints its seed if it fails.
 fn simulate_seed(seed: u64, trouble: InjectedFault) -> SessionLife {
     let lived = std::panic::catch_unwind(|| SessionLife::simulate(seed, trouble));
     lived.unwrap_or_else(|_| panic!("SEED={seed} with {trouble:?} breaks it"))
@@ -60,7 +60,7 @@ fn the_same_seed_is_the_same_life() {
     }
 }
 
-/// A journal that fails at its Nth use, once or from then on: the run ends there, and says why.
+/// A journal that fails at its Nth use, once or from then on: the run ends with an error.
 #[test]
 fn the_nth_use_of_the_journal_fails() {
     for seed in 0..4 {
@@ -70,14 +70,14 @@ fn the_nth_use_of_the_journal_fails() {
             for trouble in [InjectedFault::FailsOnce(nth), InjectedFault::FailsFrom(nth)] {
                 let life = simulate_seed(seed, trouble);
                 // What fails at the very end may only have been the record of the end.
-                let is_told = life.reason() == "store_error" || nth + 3 >= uses;
-                assert!(is_told, "seed {seed}, {trouble:?} of {uses}: {}", life.reason());
+                let is_reported = life.reason() == "store_error" || nth + 3 >= uses;
+                assert!(is_reported, "seed {seed}, {trouble:?} of {uses}: {}", life.reason());
             }
         }
     }
 }
 
-/// The process dies at the Nth use of the journal, and the session goes on.
+/// The process dies at the Nth use of the journal, and the session is resumed.
 #[test]
 fn the_process_dies_at_the_nth_use_of_the_journal() {
     for seed in 0..8 {
@@ -92,7 +92,7 @@ fn the_process_dies_at_the_nth_use_of_the_journal() {
     }
 }
 
-/// Nobody reads any more, from the Nth thing on that is shown: the run ends soon.
+/// The observer disconnects at the Nth event: the run ends soon.
 #[test]
 fn the_reader_leaves_at_the_nth_thing_that_is_shown() {
     for seed in 0..4 {
@@ -104,8 +104,8 @@ fn the_reader_leaves_at_the_nth_thing_that_is_shown() {
     }
 }
 
-/// The Nth piece of work breaks down or never comes back, once or from then on, or the process dies with what came of it:
-/// the run ends all the same, and its journal says how.
+/// The Nth task panics or never completes, once or from then on, or the process dies after it: the run ends all the same,
+/// and its journal has the reason.
 #[test]
 fn the_nth_piece_of_work_fails() {
     for seed in 0..12 {

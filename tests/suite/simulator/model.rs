@@ -1,4 +1,4 @@
-//! A model that says anything: every kind of reply, every kind of fault, at any time.
+//! A simulated model: every kind of reply and fault, at any time.
 
 use architect::machine::CallPurpose;
 use architect::model::{
@@ -12,16 +12,16 @@ use super::journal::SharedDisk;
 use super::rng::Rng;
 use super::tools::NAMES;
 
-/// What a model is like for a whole life, so that ends come about that take persistence.
+/// The behaviour of a model for a whole session, so that ends are reached that need repetition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ModelBehavior {
-    /// It says anything.
+    /// It replies at random.
     Random,
     /// It makes the same call again and again.
     Repeating,
-    /// It makes calls that can't be run.
+    /// It makes invalid calls.
     InvalidCalls,
-    /// It answers at once, and never by the schema.
+    /// It answers at once, and never matches the schema.
     SchemaViolating,
 }
 
@@ -125,8 +125,8 @@ fn reply(chance: &Rng, ask: &ModelRequest<'_>, mood: ModelBehavior) -> Reply {
         5 => (vec![text("full")], ReplyFinish::ContextFull),
         // With a text that is the end; without one it is a failed call, and most lives are to go on.
         6 => {
-            let said = if chance.below(4) == 0 { vec![text("odd")] } else { vec![] };
-            (said, ReplyFinish::Other("odd".into()))
+            let output = if chance.below(4) == 0 { vec![text("odd")] } else { vec![] };
+            (output, ReplyFinish::Other("odd".into()))
         }
         7 => (vec![text("done")], ReplyFinish::Stop),
         8 => (vec![text("  \n")], ReplyFinish::Stop),

@@ -1,4 +1,4 @@
-//! One life of a session: a run, its crashes, its resumes, its end.
+//! One simulated session: a run, its crashes, its resumes, its end.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex};
@@ -25,35 +25,35 @@ use super::tools::{
     AppliedCalls, SimulatedChecks, SimulatedQueue, SimulatedServer, SimulatedTools,
 };
 
-/// What goes wrong besides what the model and the tools do.
+/// The faults besides those of the model and the tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InjectedFault {
-    /// Nothing.
+    /// None.
     None,
-    /// Anything, now and then.
+    /// Any, at random.
     Chance,
     /// The Nth use of the journal fails.
     FailsOnce(u64),
-    /// The Nth use of the journal fails, and all that follow.
+    /// The Nth use of the journal and all later ones fail.
     FailsFrom(u64),
     /// The process dies at the Nth use of the journal.
     DiesAt(u64),
-    /// Nobody reads any more from the Nth thing on that is shown.
+    /// The observer disconnects at the Nth event.
     ReaderLeaves(u64),
-    /// The Nth piece of work breaks down.
+    /// The Nth task panics.
     BreaksDownOnce(u64),
-    /// The Nth piece of work breaks down, and all that follow.
+    /// The Nth task and all later ones panic.
     BreaksDownFrom(u64),
-    /// The Nth piece of work comes back when nobody waits for it any more.
+    /// The Nth task completes after it was given up.
     HangsOnce(u64),
-    /// The Nth piece of work comes back when nobody waits for it any more, and so do all that follow.
+    /// The Nth task and all later ones complete after they were given up.
     HangsFrom(u64),
-    /// The process dies after the Nth piece of work was done, before anybody hears of it.
+    /// The process dies after the Nth task, before its completion is handled.
     DiesAfter(u64),
 }
 
 impl InjectedFault {
-    /// Returns whether the journal holds all that was lived: nobody died, and it never failed.
+    /// Returns whether the journal has every event: no process died, and no write failed.
     fn is_outside_the_journal(self) -> bool {
         match self {
             Self::None
@@ -71,23 +71,23 @@ impl InjectedFault {
     }
 }
 
-/// A life that is over.
+/// A session that has ended.
 pub(super) struct SessionLife {
     pub(super) fold: Machine,
     pub(super) records: Vec<(RunTime, StoredRecord)>,
     pub(super) crashes: u64,
     pub(super) uses: u64,
     pub(super) shown: u64,
-    /// Pieces of work that were started.
+    /// The number of tasks that were started.
     pub(super) works: u64,
 }
 
-/// How often something has come about, through all processes of a life.
+/// A counter that all processes of a session share.
 #[derive(Clone, Default)]
 pub(super) struct Counter(Arc<Mutex<u64>>);
 
 impl Counter {
-    /// Returns how often it came about before.
+    /// Counts one more, and returns the count before.
     pub(super) fn next(&self) -> u64 {
         let mut count = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         *count += 1;
@@ -99,10 +99,10 @@ impl Counter {
     }
 }
 
-/// The most crashes in one life.
+/// The most crashes in one session.
 const MAX_CRASHES: u64 = 6;
 
-/// What models are like; most say anything.
+/// The kinds of models; most reply at random.
 const BEHAVIORS: [ModelBehavior; 10] = [
     ModelBehavior::Random,
     ModelBehavior::Random,
@@ -122,7 +122,7 @@ impl SessionLife {
         done.outcome.reason.name()
     }
 
-    /// Lives the life of a seed.
+    /// Runs the session of a seed.
     pub(super) fn simulate(seed: u64, trouble: InjectedFault) -> Self {
         let chance = Rng::new(seed);
         let mood = chance.of(&BEHAVIORS);
@@ -134,7 +134,7 @@ impl SessionLife {
         let (mut fold, mut first) = begin(&rules);
         let (mut at, mut crashes) = (RunTime::START, 0);
         let fold = loop {
-            // Whoever has died often enough is left alone.
+            // The number of crashes is bounded.
             let trouble = if crashes == MAX_CRASHES { InjectedFault::None } else { trouble };
             let world = SimulatedProcess {
                 behavior: mood,
@@ -223,7 +223,7 @@ fn begin(rules: &RunRules) -> (Machine, MachineOutput) {
     Machine::start(rules.clone(), Conversation::new(100), task)
 }
 
-/// Folds what is on the disk.
+/// Replays the records on the disk.
 fn replay(rules: &RunRules, disk: &SharedDisk) -> (Machine, RunTime) {
     let (mut fold, _) = begin(rules);
     let mut last = RunTime::START;
@@ -238,7 +238,7 @@ fn replay(rules: &RunRules, disk: &SharedDisk) -> (Machine, RunTime) {
     (fold, last)
 }
 
-/// Finds out about the calls that were running: what may not happen twice is in doubt.
+/// Completes the calls that were running: those that must not run twice are in doubt.
 fn resolve_running_calls(fold: &Machine) -> Vec<RecoveredCall> {
     let State::Executing(executing) = &fold.state else { return Vec::new() };
     let running =
@@ -246,12 +246,12 @@ fn resolve_running_calls(fold: &Machine) -> Vec<RecoveredCall> {
     let doubtful = running.filter(|call| &*call.call.name != "read");
     let found = doubtful.map(|call| RecoveredCall {
         call: call.call.id.clone(),
-        result: ToolResult::new(call.call.id.clone(), ToolStatus::InDoubt, "nobody knows"),
+        result: ToolResult::new(call.call.id.clone(), ToolStatus::InDoubt, "unknown"),
     });
     found.collect()
 }
 
-/// A process.
+/// One process of a session.
 struct SimulatedProcess {
     behavior: ModelBehavior,
     chance: Rng,
@@ -287,12 +287,12 @@ impl SimulatedProcess {
             checks: Arc::new(HookedAnswerChecks::new(checks, hooks)),
             ..Ports::new(Box::new(model))
         };
-        let hands = SimulatedExecutor::new(at, chance, trouble, works);
-        Driver::new(hands, ports, brief, fold).run(first)
+        let executor = SimulatedExecutor::new(at, chance, trouble, works);
+        Driver::new(executor, ports, brief, fold).run(first)
     }
 }
 
-/// Takes every event in a second time, step by step, and looks at each step.
+/// Handles every event a second time, and checks each step.
 pub(super) struct Inspector {
     pub(super) before: Option<Machine>,
     pub(super) shown: Counter,

@@ -279,7 +279,7 @@ impl DiskNode {
     }
 }
 
-/// Reads what lies in a folder.
+/// Reads the content of a folder.
 pub(super) fn read(root: &Path) -> FileTree {
     let mut tree = FileTree::new();
     let mut folders = vec![root.to_owned()];
