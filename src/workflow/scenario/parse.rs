@@ -357,7 +357,7 @@ mod tests {
         let turn = "[[turn]]\ntext = 'a'\n";
         assert!(refused("promt = 'x'\n").starts_with("s.toml:1: unknown field `promt`"));
         assert!(refused(turn).contains("missing field `prompt`"));
-        assert_eq!(refused("prompt = 'x'\n"), "s.toml:1: there is no turn in it");
+        assert_eq!(refused("prompt = 'x'\n"), "s.toml:1: the script has no turns");
         let text = format!("prompt = 'x'\n{turn}[[turn]]\nsay = 'b'\n");
         assert!(refused(&text).starts_with("s.toml:4: unknown field `say`"), "{}", refused(&text));
         let text = format!("prompt = 'x'\n{turn}[[at]]\nevent = 'tool_call'\nsteer = 'b'\n");

@@ -75,7 +75,8 @@ fn a_missing_layer_is_reported_or_ends_the_run() {
         let ran = run(&world, lacking, args);
         let about = format!("{lacking:?} {args:?}: {}", ran.err);
         assert_eq!(ran.code, code, "{about}");
-        let warning = ran.err.lines().filter(|line| line.contains("commands are not confined"));
+        let warning =
+            ran.err.lines().filter(|line| line.contains("commands are not fully confined"));
         assert_eq!(warning.count(), usize::from(warns), "{about}");
         assert_eq!(world.home().join("evil").exists(), escapes, "{about}");
         assert_eq!(world.path("ran").exists(), code == 0, "{about}");

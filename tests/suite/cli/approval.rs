@@ -55,7 +55,7 @@ fn a_changed_file_ends_a_run_until_it_is_trusted_again() {
 fn a_folder_that_an_older_version_trusted_is_recorded_once() {
     let world = pulled();
     fs::remove_dir_all(world.home().join(".local/state/architect/trusted_files")).unwrap();
-    let expected = |ran: &CommandResult| ran.err.contains("is recorded now");
+    let expected = |ran: &CommandResult| ran.err.contains("this trusted folder is recorded");
     let (first, second) = (world.run_script(DONE, &[]), world.run_script(DONE, &[]));
     assert_eq!((first.code, expected(&first), second.code, expected(&second)), (0, true, 0, false));
     world.write(".architect/config.toml", "");

@@ -137,5 +137,5 @@ fn a_server_that_reads_only_a_part_of_the_request_is_reported() {
     let ran = world.run(&args);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(server.requests()[0].body.len() as u64 > 12 * chat::USAGE.0);
-    assert!(ran.err.contains("it forgets the beginning silently"), "{}", ran.err);
+    assert!(ran.err.contains("it drops the beginning silently"), "{}", ran.err);
 }

@@ -219,7 +219,7 @@ fn a_sub_agent_cut_off_by_a_crash_is_reported_with_its_session() {
         wait_for_exit(resume.spawn().unwrap()).code == 0
     });
     assert!(
-        messages_to_model(&server, 2).contains("written down in the session "),
+        messages_to_model(&server, 2).contains("recorded in the session "),
         "{}",
         messages_to_model(&server, 2)
     );
