@@ -162,7 +162,7 @@ fn first_list(c: &mut Criterion) {
     group.sample_size(10);
     group.bench_function("listed for the first time", |b| {
         b.iter(|| {
-            assert_eq!(SessionIndex::rebuild(&store).unwrap().list().unwrap().len(), SESSIONS)
+            assert_eq!(SessionIndex::rebuild(&store).unwrap().list().unwrap().len(), SESSIONS);
         });
     });
     group.finish();

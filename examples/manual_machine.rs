@@ -19,16 +19,13 @@ fn reply(machine: &Machine) -> Reply {
         ConversationItem::Exchange(exchange) => exchange.results().first(),
         ConversationItem::User(_) | ConversationItem::Assistant(_) => None,
     });
-    match result {
-        Some(result) => {
-            let answer = format!("2 and 3 are {}.", result.text);
-            Reply::text_only(&answer, ReplyFinish::Stop, Usage::default())
-        }
-        None => {
-            let call = ToolCall::new("call-1".into(), "add", r#"{"numbers": [2, 3]}"#);
-            let (parts, finish) = ([ReplyPart::Call(call)].into(), ReplyFinish::ToolCalls);
-            Reply { parts, finish, usage: Usage::default(), model: None }
-        }
+    if let Some(result) = result {
+        let answer = format!("2 and 3 are {}.", result.text);
+        Reply::text_only(&answer, ReplyFinish::Stop, Usage::default())
+    } else {
+        let call = ToolCall::new("call-1".into(), "add", r#"{"numbers": [2, 3]}"#);
+        let (parts, finish) = ([ReplyPart::Call(call)].into(), ReplyFinish::ToolCalls);
+        Reply { parts, finish, usage: Usage::default(), model: None }
     }
 }
 

@@ -163,7 +163,7 @@ impl RandomRun {
             match &entry.item {
                 ConversationItem::User(message) => assert!(!message.text.trim().is_empty()),
                 ConversationItem::Assistant(reply) => {
-                    assert!(!reply.has_calls() && !reply.parts.is_empty())
+                    assert!(!reply.has_calls() && !reply.parts.is_empty());
                 }
                 ConversationItem::Exchange(exchange) => {
                     assert_eq!(exchange.reply().calls().count(), exchange.results().len());

@@ -204,7 +204,7 @@ fn set_up_namespaces(
     // sockets remain open.
     match &layers.access {
         Ok(open) if open.contains(&SandboxGap::LocalSockets) => {
-            holes.push(SandboxGap::LaterSockets)
+            holes.push(SandboxGap::LaterSockets);
         }
         Ok(_) => {}
         Err(_) => holes.push(SandboxGap::LocalSockets),

@@ -4,11 +4,11 @@
 //! command that changes them would run a program outside of the sandbox with the user's next `git status`. So:
 //!
 //! * Existing files are mounted read-only. The configuration, which ordinary git commands change, is a copy of the
-//! worker's ([`CopiedFile`]); after a command, harmless changes are merged, others are rejected.
+//!   worker's ([`CopiedFile`]); after a command, harmless changes are merged, others are rejected.
 //! * Files that a command created are found after its end and made harmless ([`RepositoryGuard::clean_up`]). Without
-//! mounts, this applies to all files.
+//!   mounts, this applies to all files.
 //! * If the engine is killed, its supervisors do this ([`DeferredCleanup`]); if they are killed too, the next start of
-//! the program does ([`finish_interrupted`]), from a record in the state folder.
+//!   the program does ([`finish_interrupted`]), from a record in the state folder.
 
 mod cleanup;
 mod git_config;

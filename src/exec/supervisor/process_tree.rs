@@ -122,7 +122,7 @@ impl ProcessTree {
             Self::Reaper | Self::Namespace => loop {
                 match rustix::process::wait(WaitOptions::NOHANG) {
                     Ok(Some((pid, status))) if pid == leader => {
-                        felled.status = ProcessStatus::from_wait_status(status)
+                        felled.status = ProcessStatus::from_wait_status(status);
                     }
                     Ok(Some((_, status))) => {
                         let was_killed = ProcessStatus::from_wait_status(status)

@@ -87,7 +87,7 @@ impl SupervisedCommand<'_> {
                     Ok(Some(received)) if received.message == SupervisorCommand::Stop => {
                         match phase {
                             CommandPhase::Running => {
-                                (phase, until) = self.terminate(StopCause::Cancelled)
+                                (phase, until) = self.terminate(StopCause::Cancelled);
                             }
                             CommandPhase::Ending(_) => {}
                             CommandPhase::Draining(status) => {

@@ -145,7 +145,7 @@ impl RowCollector {
             match item {
                 ConversationItem::User(message) => self.add_user_message(at, message),
                 ConversationItem::Assistant(reply) => {
-                    self.add_reply(at, reply, MessageRole::Assistant)
+                    self.add_reply(at, reply, MessageRole::Assistant);
                 }
                 ConversationItem::Exchange(exchange) => {
                     self.add_reply(at, exchange.reply(), MessageRole::Assistant);
@@ -172,7 +172,7 @@ impl RowCollector {
         match &stored.content {
             StoredContent::Event(event) => self.add_event(history, at, state, event),
             StoredContent::Partial(partial) => {
-                self.add_message(at, MessageRole::Partial, None, &partial.text)
+                self.add_message(at, MessageRole::Partial, None, &partial.text);
             }
             StoredContent::Resumed(resumed) => {
                 let found = &resumed.resumption.recovered;

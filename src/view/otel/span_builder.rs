@@ -190,7 +190,7 @@ impl SpanBuilder {
                 }
             }
             CallOutcome::Failed { fault, message } => {
-                call.set_error(fault_name(*fault), &**message)
+                call.set_error(fault_name(*fault), &**message);
             }
             CallOutcome::Cancelled => call.set_error("cancelled", "the request was cancelled"),
         }

@@ -75,7 +75,7 @@ impl EventProjector {
         match *event {
             RunEvent::Started { at, machine, output } => self.begin(at, machine, output),
             RunEvent::Handled { at, event, machine, output } => {
-                self.event(at, event, machine, output)
+                self.event(at, event, machine, output);
             }
             RunEvent::ReplyDelta { at, id, delta } => self.delta(at, id, delta),
             RunEvent::Notice { at, notice, .. } => self.notice(at, notice),

@@ -423,7 +423,7 @@ fn a_denied_file_that_is_made_is_set_aside() {
         let rules = PermissionRules::parse(&["write_file(*.pem)"], &[], &["run_command"]).unwrap();
         let settings = ToolSettings { mode: ConfirmMode::Yolo, rules, ..ToolSettings::default() };
         let world = ToolFixture::with(settings, |policy: &mut SandboxPolicy| {
-            policy.mode = SandboxMode::WorkspaceWrite
+            policy.mode = SandboxMode::WorkspaceWrite;
         });
         world.write("d/old.pem", "good");
         let said = world.registry_call(line);

@@ -48,10 +48,10 @@ fn child_main() {
     match what.as_str() {
         "supervised" => drop(ToolFixture::new().call("run_command", &daemons("4711.61"))),
         "landlock" => {
-            drop(confined(SandboxLevel::Landlock).call("run_command", &daemons("4711.62")))
+            drop(confined(SandboxLevel::Landlock).call("run_command", &daemons("4711.62")));
         }
         "namespaces" => {
-            drop(confined(SandboxLevel::Namespaces).call("run_command", &daemons("4711.63")))
+            drop(confined(SandboxLevel::Namespaces).call("run_command", &daemons("4711.63")));
         }
         "flood" => flood(),
         "files" => without_files(),
