@@ -5,7 +5,8 @@ use super::hooks;
 use super::run_setup::EffectMode;
 use super::tool_registry;
 use crate::config::{Config, ConfigError, ConfigProblem, ExpectedDecision};
-use crate::policy::{CallKind, CallTarget, CommandTarget, ConfirmMode, Decision, PolicyEngine};
+use crate::model::Decision;
+use crate::policy::{CallKind, CallTarget, CommandTarget, ConfirmMode, PolicyEngine};
 
 /// Checks what can only be judged with the tools: rules, patterns and expressions, and that each example of
 /// `permissions.examples` is decided as it says, where no mode says otherwise; and what only a shell would find out, the
@@ -34,9 +35,9 @@ fn check_example(judge: &PolicyEngine, call: &str, expected: ExpectedDecision) -
         return Some("this is no call; one is written like run_command(git push)".to_owned());
     };
     let (verdict, why) = match judge.decide(tool, kind, &targets) {
-        Decision::Deny(why) => (ExpectedDecision::Deny, why),
-        Decision::Ask(why) => (ExpectedDecision::Ask, why),
-        Decision::Allow(why) => (ExpectedDecision::Allow, why),
+        Decision::Deny { reason: why } => (ExpectedDecision::Deny, why),
+        Decision::Ask { reason: why } => (ExpectedDecision::Ask, why),
+        Decision::Allow { reason: why } => (ExpectedDecision::Allow, why),
     };
     let (expected, decided) = (expected.word(), verdict.word());
     (expected != decided).then(|| format!("expected {expected}, but it is {decided}: {why}"))
@@ -53,9 +54,8 @@ fn parse_call(call: &str) -> Option<(&str, CallKind, Vec<CallTarget>)> {
         |target: fn(String) -> CallTarget| (!text.is_empty()).then(|| vec![target(text.into())]);
     let (kind, targets) = match tool {
         "run_command" => {
-            let command = |line| {
-                CallTarget::Command(CommandTarget { line, folder: String::new(), env: Vec::new() })
-            };
+            let command =
+                |line: String| CallTarget::Command(CommandTarget::new(&line, "", Vec::new()));
             (CallKind::Command, on(command)?)
         }
         "read_file" => (CallKind::Reads, on(CallTarget::Read)?),

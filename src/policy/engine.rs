@@ -12,6 +12,7 @@ use super::rules::{PermissionRule, PermissionRules, normalize, spellings};
 use super::shell::{RedirectionKind, ShellWord, SimpleCommand};
 use super::target::{CallKind, CallTarget, CommandTarget};
 use crate::exec::shell_is_bash;
+use crate::model::Decision;
 
 /// Decides about calls, by their arguments alone: it asks nobody and looks at no file but the configuration of
 /// repositories in which git only reads.
@@ -25,28 +26,10 @@ pub struct PolicyEngine {
     guardrails: Guardrails,
 }
 
-/// What was decided about a call, and by what.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Decision {
-    /// It may run.
-    Allow(String),
-    /// The user is asked.
-    Ask(String),
-    /// It may not run.
-    Deny(String),
-}
-
 /// How far a command line is allowed by rules and by what is known of it.
 enum RuleCoverage {
     Covered(String),
     Uncovered(String),
-}
-
-impl Decision {
-    /// Returns whether the call may run because it changes nothing.
-    pub fn is_read_only(&self) -> bool {
-        matches!(self, Self::Allow(grounds) if grounds == READ_ONLY_REASON)
-    }
 }
 
 impl PolicyEngine {
@@ -64,24 +47,29 @@ impl PolicyEngine {
                 .or_else(|| targets.iter().find_map(|target| matching_rule(rules, tool, target)))
         };
         if let Some(rule) = touched(&self.rules.deny) {
-            return Decision::Deny(format!(
+            return Decision::deny(format!(
                 "rule {} of permissions.deny is against it",
                 rule.as_str()
             ));
         }
         if let Some(why) = targets.iter().find_map(|target| self.guardrail_denial(target)) {
-            return Decision::Deny(why);
+            return Decision::deny(why);
         }
         if let Some(rule) = touched(&self.rules.ask) {
-            return Decision::Ask(format!("rule {} of permissions.ask", rule.as_str()));
+            return Decision::ask(format!("rule {} of permissions.ask", rule.as_str()));
         }
         if let Some(rule) = about_all(&self.rules.allow) {
-            return Decision::Allow(format!("rule {} of permissions.allow", rule.as_str()));
+            return Decision::allow(format!("rule {} of permissions.allow", rule.as_str()));
         }
         match targets {
             [CallTarget::Command(command)] => self.decide_command(command),
             targets => self.decide_files(tool, kind, targets),
         }
+    }
+
+    /// Returns whether a decision allows a call because it changes nothing.
+    pub fn is_read_only(decision: &Decision) -> bool {
+        matches!(decision, Decision::Allow { reason } if **reason == *READ_ONLY_REASON)
     }
 
     /// Returns whether a tool may look into a file that it comes across while it searches.
@@ -129,8 +117,8 @@ impl PolicyEngine {
                 })
                 .or_else(|| off_limits.contains(path).then(|| describe_off_limits(path))),
             CallTarget::Command(command) => {
-                let line = CommandLine::parse(&command.line, &command.folder);
-                if let Some(why) = forbidden_reason(&line) {
+                let line = command.line();
+                if let Some(why) = forbidden_reason(line) {
                     return Some(format!("{why}; no rule and no mode allows that"));
                 }
                 let parts = line.programs.iter().flat_map(|program| spellings(&program.words));
@@ -147,39 +135,38 @@ impl PolicyEngine {
                 let mut texts = std::iter::once(line.raw.clone()).chain(parts).chain(unread);
                 let by = texts.find_map(|text| blocked.find(&text).map(str::to_owned));
                 by.map(|by| format!("commands.blocked_patterns has {by}"))
-                    .or_else(|| guarded_in_command::denial_reason(&line, protected, sensitive))
+                    .or_else(|| guarded_in_command::denial_reason(line, protected, sensitive))
             }
         }
     }
 
     fn decide_command(&self, command: &CommandTarget) -> Decision {
-        let line = CommandLine::parse(&command.line, &command.folder);
-        if let Some(why) = self.undecidable_reason(&line)
-            && !self.rules.allow.iter().any(|rule| rule.is_whole_line(&command.line))
+        if let Some(why) = self.undecidable_reason(command.line())
+            && !self.rules.allow.iter().any(|rule| rule.is_whole_line(command.text()))
         {
-            return Decision::Ask(format!(
+            return Decision::ask(format!(
                 "the command cannot be held against the rules, because {why}"
             ));
         }
-        match (self.rule_coverage(&line, command), self.mode) {
+        match (self.rule_coverage(command), self.mode) {
             (RuleCoverage::Covered(grounds), mode)
                 if mode != ConfirmMode::ConfirmAll || grounds != READ_ONLY_REASON =>
             {
-                Decision::Allow(grounds)
+                Decision::allow(grounds)
             }
             (RuleCoverage::Uncovered(why), _)
                 if self.guardrails.commands == CommandScope::AllowedOnly =>
             {
-                Decision::Deny(format!(
+                Decision::deny(format!(
                     "commands.allowed_only is set, and {why}; a rule of permissions.allow would allow it"
                 ))
             }
-            (_, ConfirmMode::Yolo) => Decision::Allow(self.mode.reason()),
-            (_, ConfirmMode::ConfirmAll) => Decision::Ask(self.mode.reason()),
+            (_, ConfirmMode::Yolo) => Decision::allow(self.mode.reason()),
+            (_, ConfirmMode::ConfirmAll) => Decision::ask(self.mode.reason()),
             (
                 RuleCoverage::Uncovered(why) | RuleCoverage::Covered(why),
                 ConfirmMode::ConfirmSensitive,
-            ) => Decision::Ask(why),
+            ) => Decision::ask(why),
         }
     }
 
@@ -212,10 +199,11 @@ impl PolicyEngine {
     }
 
     /// Returns whether rules allow a command line, or it only reads.
-    fn rule_coverage(&self, line: &CommandLine, command: &CommandTarget) -> RuleCoverage {
+    fn rule_coverage(&self, command: &CommandTarget) -> RuleCoverage {
+        let line = command.line();
         // Whoever allows a line means it with the programs and settings that it has without more.
-        let is_given = command.env.iter().any(|name| !is_harmless_variable(name));
-        let rule = self.rules.allow.iter().find(|rule| rule.is_whole_line(&command.line));
+        let is_given = command.env().iter().any(|name| !is_harmless_variable(name));
+        let rule = self.rules.allow.iter().find(|rule| rule.is_whole_line(command.text()));
         if let Some(rule) = rule.filter(|_| !is_given) {
             return RuleCoverage::Covered(format!("rule {} of permissions.allow", rule.as_str()));
         }
@@ -239,7 +227,7 @@ impl PolicyEngine {
             line,
             repositories: &self.guardrails.repositories,
         };
-        match permit.approve_line(script, &command.env) {
+        match permit.approve_line(script, command.env()) {
             Ok(grounds) if grounds.is_empty() => RuleCoverage::Covered(READ_ONLY_REASON.to_owned()),
             Ok(grounds) => RuleCoverage::Covered(grounds.join(", ")),
             Err(why) => RuleCoverage::Uncovered(why),
@@ -255,18 +243,18 @@ impl PolicyEngine {
         };
         let rules: Option<Vec<&PermissionRule>> = targets.iter().map(allowing).collect();
         if let Some(rule) = rules.unwrap_or_default().first() {
-            return Decision::Allow(format!("rule {} of permissions.allow", rule.as_str()));
+            return Decision::allow(format!("rule {} of permissions.allow", rule.as_str()));
         }
         match (self.mode, kind) {
-            (ConfirmMode::Yolo, _) => Decision::Allow(self.mode.reason()),
+            (ConfirmMode::Yolo, _) => Decision::allow(self.mode.reason()),
             (ConfirmMode::ConfirmSensitive, CallKind::Reads) => {
-                Decision::Allow(READ_ONLY_REASON.to_owned())
+                Decision::allow(READ_ONLY_REASON.to_owned())
             }
             (ConfirmMode::ConfirmSensitive, CallKind::Delegates) => {
-                Decision::Allow("what the other agent does is judged by itself".to_owned())
+                Decision::allow("what the other agent does is judged by itself".to_owned())
             }
             (ConfirmMode::ConfirmSensitive | ConfirmMode::ConfirmAll, _) => {
-                Decision::Ask(self.mode.reason())
+                Decision::ask(self.mode.reason())
             }
         }
     }
@@ -302,8 +290,7 @@ fn matching_rule(
         }
         CallTarget::Search(folder) => rules.iter().find(|rule| rule.may_match_folder(tool, folder)),
         CallTarget::Command(command) => {
-            let line = CommandLine::parse(&command.line, &command.folder);
-            return matching_command_rule(rules, &line);
+            return matching_command_rule(rules, command.line());
         }
     };
     found.cloned()

@@ -23,7 +23,7 @@ mod target;
 
 pub use confirm_mode::ConfirmMode;
 pub use confirmation::{ConfirmationAnswer, ConfirmationRequest, Confirmer, NoConfirmer};
-pub use engine::{Decision, PolicyEngine};
+pub use engine::PolicyEngine;
 pub use file_patterns::FilePatterns;
 pub use guarded_files::{DeniedFiles, ExistingFiles, GuardedFiles};
 pub use guardrails::{BlockedCommands, CommandScope, GuardrailError, GuardrailLimits, Guardrails};

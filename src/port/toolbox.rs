@@ -11,44 +11,74 @@ pub trait Toolbox: Send + Sync {
     /// Returns the tools, in an order that never changes within a run.
     fn specs(&self) -> Arc<[ToolSpec]>;
 
-    /// Returns what a call touches. Quick and without I/O; [`Access::Exclusive`] where it cannot be told.
-    fn access(&self, call: &ToolCall) -> CallAccess;
+    /// Parses a call. Decides nothing and changes nothing.
+    fn prepare(&self, call: &ToolCall) -> Box<dyn PreparedCall>;
 
-    /// Returns the answer to a call that cannot run whoever is asked: there is no such tool, its arguments are wrong, a
-    /// rule is against it. Asks nobody, and changes nothing.
-    fn invalid_call_result(&self, _: &ToolCall) -> Option<ToolResult> {
-        None
-    }
-
-    /// Judges a call: its arguments, the rules, its hooks, and where needed the user.
-    fn authorize(&self, call: &ToolCall, scope: &EffectContext) -> AuthorizationOutcome;
-
-    /// Returns whether judging may be noticed outside, by a hook say.
+    /// Returns whether an authorization has effects of its own, such as running a hook.
     fn is_authorization_visible(&self) -> bool {
         false
     }
 }
 
-/// What became of judging a call.
+/// A parsed tool call. The policy decides about it once, at the first method that needs the decision.
+pub trait PreparedCall: Send {
+    /// Returns what the call touches, for scheduling; [`CallAccess::Exclusive`] if that is unknown.
+    fn access(&mut self) -> CallAccess;
+
+    /// Returns the result of a call that cannot run whatever the user says: an unknown tool, invalid arguments, a denial.
+    fn rejection(&mut self) -> Option<ToolResult> {
+        None
+    }
+
+    /// Authorizes the call: runs its hooks, checks its limits and, where required, asks the user.
+    fn authorize(self: Box<Self>, scope: &EffectContext) -> AuthorizationOutcome;
+}
+
+struct FnCall<F> {
+    access: CallAccess,
+    authorize: F,
+}
+
+impl dyn PreparedCall {
+    /// Returns a call with this access that a function authorizes.
+    pub fn from_fn(
+        access: CallAccess,
+        authorize: impl FnOnce(&EffectContext) -> AuthorizationOutcome + Send + 'static,
+    ) -> Box<Self> {
+        Box::new(FnCall { access, authorize })
+    }
+}
+
+impl<F: FnOnce(&EffectContext) -> AuthorizationOutcome + Send> PreparedCall for FnCall<F> {
+    fn access(&mut self) -> CallAccess {
+        self.access.clone()
+    }
+
+    fn authorize(self: Box<Self>, scope: &EffectContext) -> AuthorizationOutcome {
+        (self.authorize)(scope)
+    }
+}
+
+/// The outcome of an authorization.
 pub enum AuthorizationOutcome {
-    /// It may run.
+    /// The call may run.
     Approved {
         /// The call, ready to run.
         call: Box<dyn ApprovedCall>,
-        /// How long it may take before it is left alone; longer than any limit of its own.
+        /// How long it may take before it is abandoned; longer than any limit of its own.
         timeout: TimeSpan,
-        /// What a resume needs to know of it.
+        /// What a resumed session needs to know about it.
         intent: CallIntent,
-        /// Which rule allows it.
+        /// What allows it.
         reason: Arc<str>,
     },
-    /// It may not, and this is its answer.
+    /// The call may not run; this is its result.
     Rejected(ToolResult),
     /// The user aborts the run.
     Abort,
 }
 
-/// A call that was cleared.
+/// A call that may run.
 pub trait ApprovedCall: Send {
     /// Runs the call to its end. When the scope is cancelled, it stops what it started and returns soon.
     fn run(self: Box<Self>, scope: &EffectContext) -> ToolResult;
@@ -63,12 +93,11 @@ impl Toolbox for NoTools {
         [].into()
     }
 
-    fn access(&self, _: &ToolCall) -> CallAccess {
-        CallAccess::Exclusive
-    }
-
-    fn authorize(&self, call: &ToolCall, _: &EffectContext) -> AuthorizationOutcome {
+    fn prepare(&self, call: &ToolCall) -> Box<dyn PreparedCall> {
         let text = format!("Tool '{}' not found. There are no tools.", call.name);
-        AuthorizationOutcome::Rejected(ToolResult::new(call.id.clone(), ToolStatus::Unknown, text))
+        let result = ToolResult::new(call.id.clone(), ToolStatus::Unknown, text);
+        <dyn PreparedCall>::from_fn(CallAccess::Exclusive, |_| {
+            AuthorizationOutcome::Rejected(result)
+        })
     }
 }

@@ -1,4 +1,4 @@
-//! `apply_patch`: a patch of any number of files, as a unified diff or in the format `*** NewSession Patch`.
+//! `apply_patch`: a patch of any number of files, as a unified diff or in the format `*** Begin Patch`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::file_edit::{FileEdit, MAX_FILE_SIZE};
 use super::patch::{
-    Edge, FileOperation, FilePatch, Hunk, PatchError, apply_hunks, misplaced, parse_patch,
+    Edge, FileOperation, FilePatch, Hunk, ParsedPatch, PatchError, apply_hunks, misplaced,
 };
 use super::settings::FileDeletion;
 use super::tool::{CallContext, CallPlan, Tool, ToolInvocation, ToolOutput};
@@ -19,6 +19,7 @@ use crate::port::ToolSpec;
 use crate::workspace::{FileError, RelPath, TextFile, WorkspaceRoot, is_binary};
 
 /// Applies patches.
+#[derive(Clone)]
 pub(super) struct ApplyPatch {
     root: WorkspaceRoot,
     delete: FileDeletion,
@@ -29,7 +30,7 @@ pub(super) struct ApplyPatch {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// A unified diff, as `git diff` writes it; or a patch from `*** NewSession Patch` to `*** End Patch`.
+    /// A unified diff, as `git diff` writes it; or a patch from `*** Begin Patch` to `*** End Patch`.
     patch: String,
     /// The file, for a patch without the lines `---` and `+++`.
     path: Option<String>,
@@ -43,7 +44,11 @@ struct ResolvedFilePatch {
 }
 
 struct Call {
-    root: WorkspaceRoot,
+    tool: ApplyPatch,
+    parsed: ParsedPatch,
+    /// The file of a patch that names none.
+    path: Option<String>,
+    /// Empty until the names are resolved.
     patches: Vec<ResolvedFilePatch>,
     edit: Option<FileEdit>,
 }
@@ -126,14 +131,16 @@ impl Tool for ApplyPatch {
 
     fn prepare(&self, arguments: &str) -> Result<Box<dyn ToolInvocation>, String> {
         let Arguments { patch, path } = schema::parse_arguments(&self.spec, arguments)?;
-        let invalid = |why: String| format!("Invalid arguments for apply_patch: {why}.");
-        let exists = |name: &str| self.root.resolve(name).is_ok_and(|path| self.root.exists(&path));
-        let sections =
-            parse_patch(&patch, &exists).map_err(|why| invalid(format!("patch: {why}")))?;
-        let parts = sections.into_iter().map(|section| self.resolve(section, path.as_deref()));
-        let parts = parts.collect::<Result<Vec<_>, _>>().map_err(invalid)?;
-        Ok(Box::new(Call { root: self.root.clone(), patches: parts, edit: None }))
+        let parsed = ParsedPatch::parse(&patch).map_err(|why| invalid(&format!("patch: {why}")))?;
+        let mut call = Call { tool: self.clone(), parsed, path, patches: Vec::new(), edit: None };
+        // Names that are unknown now may be those of files that an earlier call makes.
+        let _ = call.resolve();
+        Ok(Box::new(call))
     }
+}
+
+fn invalid(why: &str) -> String {
+    format!("Invalid arguments for apply_patch: {why}.")
 }
 
 impl ToolInvocation for Call {
@@ -142,7 +149,21 @@ impl ToolInvocation for Call {
     }
 
     fn access(&self) -> CallAccess {
+        if self.patches.is_empty() {
+            return CallAccess::Exclusive;
+        }
         CallAccess::Write(self.paths().map(|path| path.to_string().into()).collect())
+    }
+
+    fn resolve(&mut self) -> Result<(), String> {
+        let root = &self.tool.root;
+        let exists = |name: &str| root.resolve(name).is_ok_and(|path| root.exists(&path));
+        let patches =
+            self.parsed.resolve(&exists).map_err(|why| invalid(&format!("patch: {why}")))?;
+        let resolved =
+            patches.into_iter().map(|patch| self.tool.resolve(patch, self.path.as_deref()));
+        self.patches = resolved.collect::<Result<_, _>>().map_err(|why| invalid(&why))?;
+        Ok(())
     }
 
     fn targets(&self) -> Vec<CallTarget> {
@@ -150,7 +171,7 @@ impl ToolInvocation for Call {
     }
 
     fn real_targets(&self) -> Vec<CallTarget> {
-        let real = self.paths().filter_map(|path| self.root.real_path(path));
+        let real = self.paths().filter_map(|path| self.tool.root.real_path(path));
         real.map(|path| CallTarget::Write(path.to_string())).collect()
     }
 
@@ -174,7 +195,7 @@ impl ToolInvocation for Call {
                 Err(why) => return ToolOutput::failed(why),
             },
         };
-        edit.apply(&self.root)
+        edit.apply(&self.tool.root)
     }
 }
 
@@ -215,7 +236,7 @@ impl Call {
             self.patches.iter().filter(|part| part.patch.operation == FileOperation::Renamed);
         let moved = renamed.filter(|part| part.old != part.new);
         // What leads nowhere is complained about later on.
-        moved.filter_map(|part| self.root.canonical(part.old.as_ref()?).ok()).collect()
+        moved.filter_map(|part| self.tool.root.canonical(part.old.as_ref()?).ok()).collect()
     }
 
     fn apply_to(&self, part: &ResolvedFilePatch, files: &mut PatchedFiles) -> Result<(), String> {
@@ -236,7 +257,7 @@ impl Call {
             }
             (FileOperation::Deleted, Some(path), _) => {
                 let now = files.files[&path].after.as_ref();
-                let now = now.ok_or_else(|| describe_missing_file(&self.root, &path))?;
+                let now = now.ok_or_else(|| describe_missing_file(&self.tool.root, &path))?;
                 let is_empty = match hunks.is_empty() {
                     true => now.bytes.is_empty(),
                     false => patch_content(&path, &now.bytes, section)?.is_empty(),
@@ -250,14 +271,15 @@ impl Call {
             }
             (FileOperation::DeletedUnchecked, Some(path), _) => {
                 if files.files[&path].after.is_none() {
-                    return Err(describe_missing_file(&self.root, &path));
+                    return Err(describe_missing_file(&self.tool.root, &path));
                 }
                 files.set(&path, None);
             }
             (FileOperation::Renamed | FileOperation::Copied, Some(from), Some(to)) => {
                 let source = files.files[&from].clone();
-                let meant =
-                    source.expected().ok_or_else(|| describe_missing_file(&self.root, &from))?;
+                let meant = source
+                    .expected()
+                    .ok_or_else(|| describe_missing_file(&self.tool.root, &from))?;
                 let bytes = match hunks.is_empty() {
                     true => meant.bytes.clone(),
                     false => patch_content(&from, &meant.bytes, section)?,
@@ -276,7 +298,7 @@ impl Call {
             (FileOperation::Modified, Some(path), _)
             | (FileOperation::Modified, None, Some(path)) => {
                 let now = files.files[&path].after.as_ref();
-                let now = now.ok_or_else(|| describe_missing_file(&self.root, &path))?;
+                let now = now.ok_or_else(|| describe_missing_file(&self.tool.root, &path))?;
                 let bytes = match hunks.is_empty() {
                     true => now.bytes.clone(),
                     false => patch_content(&path, &now.bytes, section)?,
@@ -294,12 +316,12 @@ impl Call {
 
     /// Loads a file, and returns its real path.
     fn load(&self, path: &RelPath, files: &mut PatchedFiles) -> Result<RelPath, String> {
-        let failed = |error| error_hints::describe_missing(&self.root, &error) + ".";
-        let path = self.root.canonical(path).map_err(failed)?;
+        let failed = |error| error_hints::describe_missing(&self.tool.root, &error) + ".";
+        let path = self.tool.root.canonical(path).map_err(failed)?;
         if !files.files.contains_key(&path) {
-            let before = match self.root.read(&path, MAX_FILE_SIZE) {
+            let before = match self.tool.root.read(&path, MAX_FILE_SIZE) {
                 Ok(bytes) => {
-                    let opened = self.root.open_file(&path).ok();
+                    let opened = self.tool.root.open_file(&path).ok();
                     let meta = opened.and_then(|opened| opened.file.metadata().ok());
                     let mode = meta.map(|meta| meta.permissions().mode() & 0o777);
                     Some(FileContent { bytes, mode })

@@ -10,33 +10,32 @@
 //! # The tools of a run
 //!
 //! ```
-//! use architect::exec::{Policy, Supervisor};
+//! use architect::exec::{SandboxPolicy, Supervisor};
 //! use architect::model::ToolCall;
+//! use architect::policy::{FilePatterns, GuardrailLimits, Guardrails, PermissionRules};
 //! use architect::port::Toolbox;
-//! use architect::policy::{FilePatterns, Guardrails, Limits, Rules};
-//! use architect::tools::{Registry, Settings, standard};
-//! use architect::workspace::Root;
+//! use architect::tools::{ToolRegistry, ToolSettings, standard_tools};
+//! use architect::workspace::WorkspaceRoot;
 //!
 //! # let folder = tempfile::tempdir()?;
 //! # let workspace = folder.path();
-//! let settings = Settings {
-//!     rules: Rules::parse(&["run_command(git push *)"], &[], &["run_command(git *)"])?,
+//! let settings = ToolSettings {
+//!     rules: PermissionRules::parse(&["run_command(git push *)"], &[], &["run_command(git *)"])?,
 //!     guardrails: Guardrails {
 //!         sensitive: FilePatterns::parse(&[".env*"])?,
-//!         limits: Limits { files: Some(20), ..Limits::default() },
+//!         limits: GuardrailLimits { files: Some(20), ..GuardrailLimits::default() },
 //!         ..Guardrails::default()
 //!     },
-//!     ..Settings::default()
+//!     ..ToolSettings::default()
 //! };
-//! let root = Root::open(workspace)?;
-//! let supervisor = Supervisor::in_process(Policy::off(workspace), Vec::new());
-//! // `.asking(…)` says who confirms calls, `.keeping(…)` where the whole of long results goes.
-//! let tools = Registry::new(standard(&root, &supervisor, &settings), settings);
+//! let root = WorkspaceRoot::open(workspace)?;
+//! let supervisor = Supervisor::in_process(SandboxPolicy::off(workspace), Vec::new());
+//! let tools = ToolRegistry::new(standard_tools(&root, &supervisor, &settings), settings);
 //!
 //! let push = ToolCall::new("1".into(), "run_command", r#"{"command": "git add -A && git push"}"#);
-//! let refusal = tools.refusal(&push).expect("a denial goes before a permission");
+//! let rejection = tools.prepare(&push).rejection().expect("a denial takes precedence");
 //! assert_eq!(
-//!     &*refusal.text,
+//!     &*rejection.text,
 //!     "Denied: rule run_command(git push *) of permissions.deny is against it."
 //! );
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -69,7 +68,7 @@ mod write_file;
 
 pub use output_store::{MemoryOutputStore, OutputStore, ResultPage};
 pub use read_output::NAME as READ_OUTPUT;
-pub use registry::{AuthorizedCall, PlannedCall, SharedQuota, ToolRegistry};
+pub use registry::{PlannedCall, SharedQuota, ToolRegistry};
 pub use schema::{parse_arguments, tool_spec};
 pub use settings::{CommandSettings, ExecutionMode, FileDeletion, MaxResultTokens, ToolSettings};
 pub use tool::{CallContext, CallPlan, Tool, ToolInvocation, ToolOutput, Truncation};

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::schema;
 use super::tool::{CallContext, Tool, ToolInvocation, ToolOutput, Truncation};
-use crate::model::CallAccess;
+use crate::model::{CallAccess, ToolStatus};
 use crate::policy::{CallKind, CallTarget};
 use crate::port::ToolSpec;
 use crate::workspace::{
@@ -107,6 +107,9 @@ impl ToolInvocation for Call {
 
     fn run(self: Box<Self>, _: &CallContext<'_>) -> ToolOutput {
         match self.read() {
+            Ok(output) if output.status == ToolStatus::Ok => {
+                ToolOutput { reads: vec![self.path.to_string().into()], ..output }
+            }
             Ok(output) => output,
             Err(error) => {
                 ToolOutput::failed(super::error_hints::describe_missing(&self.root, &error))

@@ -45,7 +45,7 @@ struct Arguments {
 struct Call {
     root: WorkspaceRoot,
     supervisor: Supervisor,
-    command: String,
+    command: CommandTarget,
     cwd: RelPath,
     timeout: Duration,
     env: BTreeMap<String, String>,
@@ -100,6 +100,8 @@ impl Tool for RunCommand {
             ));
         }
         let cwd = self.root.resolve(cwd.as_deref().unwrap_or(".")).map_err(|e| e.to_string())?;
+        let folder = if cwd.is_root() { String::new() } else { cwd.to_string() };
+        let command = CommandTarget::new(&command, &folder, env.keys().cloned().collect());
         Ok(Box::new(Call {
             root: self.root.clone(),
             supervisor: self.supervisor.clone(),
@@ -135,13 +137,11 @@ impl ToolInvocation for Call {
     }
 
     fn targets(&self) -> Vec<CallTarget> {
-        let folder = if self.cwd.is_root() { String::new() } else { self.cwd.to_string() };
-        let env = self.env.keys().cloned().collect();
-        vec![CallTarget::Command(CommandTarget { line: self.command.clone(), folder, env })]
+        vec![CallTarget::Command(self.command.clone())]
     }
 
     fn summary(&self) -> String {
-        let mut summary = self.command.clone();
+        let mut summary = self.command.text().to_owned();
         if !self.cwd.is_root() {
             summary += &format!(" (in {})", self.cwd);
         }
@@ -174,7 +174,7 @@ impl ToolInvocation for Call {
         let command = CommandSpec {
             env: env.collect(),
             timeout: Some(self.timeout),
-            ..CommandSpec::shell(&self.command, cwd)
+            ..CommandSpec::shell(self.command.text(), cwd)
         };
         let before = self.denied.existing();
         match self.supervisor.run(&command, &context.scope.cancel) {

@@ -32,6 +32,15 @@ pub trait ToolInvocation: Send {
     /// Returns what the call touches, for its order among others.
     fn access(&self) -> CallAccess;
 
+    /// Looks at the files that the arguments depend on, right before the decision. Targets may differ afterwards.
+    ///
+    /// # Errors
+    ///
+    /// Fails with what is wrong with the arguments.
+    fn resolve(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Returns what the rules for its use are asked about.
     fn targets(&self) -> Vec<CallTarget> {
         Vec::new()
@@ -92,6 +101,8 @@ pub struct ToolOutput {
     pub full_text: Option<Arc<str>>,
     /// The files that were changed.
     pub changes: Vec<FileChange>,
+    /// The files whose content the text has, relative to the workspace.
+    pub reads: Vec<Arc<str>>,
     /// Whether the text may be shortened when it is long; what comes in pages is not.
     pub truncation: Truncation,
 }
@@ -136,6 +147,7 @@ impl ToolOutput {
             text: text.into(),
             full_text: None,
             changes: Vec::new(),
+            reads: Vec::new(),
             truncation: Truncation::Allowed,
         }
     }

@@ -47,20 +47,44 @@ struct GitHeaders {
     is_binary: bool,
 }
 
-/// Takes a patch apart. `exists` tells whether there is a file of a name; where a name of the patch may have a prefix that
-/// is none of the file's, that decides.
-///
-/// # Errors
-///
-/// Fails with what is wrong with it, and where.
-pub(in crate::tools) fn parse_patch(
-    patch: &str,
-    exists: &dyn Fn(&str) -> bool,
-) -> Result<Vec<FilePatch>, String> {
-    if begin_patch::is_begin_patch(patch) {
-        return begin_patch::parse(patch);
+/// A patch that was read, with the names of files as they stand there.
+pub(in crate::tools) struct ParsedPatch(Names);
+
+enum Names {
+    /// They are the files'.
+    Exact(Vec<FilePatch>),
+    /// They may have prefixes.
+    Prefixed(Vec<UnresolvedFilePatch>),
+}
+
+impl ParsedPatch {
+    /// Parses a patch.
+    ///
+    /// # Errors
+    ///
+    /// Fails with what is wrong with it, and where.
+    pub(in crate::tools) fn parse(patch: &str) -> Result<Self, String> {
+        Ok(Self(match begin_patch::is_begin_patch(patch) {
+            true => Names::Exact(begin_patch::parse(patch)?),
+            false => Names::Prefixed(parse_unified(patch)?),
+        }))
     }
-    name_prefix::resolve_names(parse_unified(patch)?, exists)
+
+    /// Returns the patch of each file. `exists` returns whether there is a file of a name, which decides where a name may
+    /// have a prefix.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it stays unknown which file a name means.
+    pub(in crate::tools) fn resolve(
+        &self,
+        exists: &dyn Fn(&str) -> bool,
+    ) -> Result<Vec<FilePatch>, String> {
+        match &self.0 {
+            Names::Exact(patches) => Ok(patches.clone()),
+            Names::Prefixed(patches) => name_prefix::resolve_names(patches.clone(), exists),
+        }
+    }
 }
 
 /// Takes a unified diff apart, and leaves its names as they are.
@@ -266,7 +290,7 @@ fn parse_hunks(lines: &[&str], from: usize) -> Result<(Vec<Hunk>, usize), String
 #[cfg(test)]
 mod tests {
     use super::super::hunk::HunkLine;
-    use super::*;
+    use crate::tools::patch::tests::parse_patch;
 
     #[test]
     fn what_git_writes_is_understood() {

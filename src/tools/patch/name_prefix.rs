@@ -11,6 +11,7 @@ use super::file_patch::{FileOperation, FilePatch};
 use super::hunk::Hunk;
 
 /// A section with names as they stand in the patch.
+#[derive(Clone)]
 pub(super) struct UnresolvedFilePatch {
     pub(super) patch: FilePatch,
     /// The names of its line `diff --git`, or else those of its lines `---` and `+++`, whatever they mean.
@@ -149,7 +150,7 @@ fn describe_ambiguous(name: &str, short: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::tools::patch::parse_patch;
+    use crate::tools::patch::tests::parse_patch;
 
     /// Returns the names of a patch's files where there are these.
     fn names(patch: &str, files: &[&str]) -> Result<String, String> {

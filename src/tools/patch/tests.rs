@@ -7,7 +7,14 @@ use std::process::{Command, Stdio};
 
 use proptest::prelude::*;
 
-use super::{PatchError, apply_hunks, parse_patch};
+use super::{FilePatch, ParsedPatch, PatchError, apply_hunks};
+
+pub(super) fn parse_patch(
+    patch: &str,
+    exists: &dyn Fn(&str) -> bool,
+) -> Result<Vec<FilePatch>, String> {
+    ParsedPatch::parse(patch)?.resolve(exists)
+}
 
 fn apply(file: &str, patch: &str) -> Result<String, String> {
     let sections = parse_patch(patch, &|_| true)?;

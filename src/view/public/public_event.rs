@@ -13,8 +13,8 @@ use crate::machine::{
     StopReason,
 };
 use crate::model::{
-    CallId, EffectId, FaultKind, FileChange, MicroUsd, ReplyFinish, TimeSpan, Tokens, ToolStatus,
-    Usage,
+    CallId, Decision, EffectId, FaultKind, FileChange, MicroUsd, ReplyFinish, TimeSpan, Tokens,
+    ToolStatus, Usage,
 };
 use crate::port::{HookOutcome, HookPoint};
 
@@ -314,7 +314,7 @@ pub struct ToolCallEnd {
     pub path: Option<Arc<str>>,
     /// What the policy said, and by which rule; none for a call that was not judged.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub decision: Option<ReportedDecision>,
+    pub decision: Option<Decision>,
     /// How long the tool ran.
     #[serde(rename = "duration_ms", serialize_with = "millis")]
     pub duration: TimeSpan,
@@ -327,35 +327,15 @@ pub struct ToolCallEnd {
     pub step: u32,
 }
 
-/// What the policy says of a tool call.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(tag = "verdict", rename_all = "snake_case")]
-pub enum ReportedDecision {
-    /// It may run.
-    Allow {
-        /// The rule that allows it.
-        rule: Arc<str>,
-    },
-    /// It may not run.
-    Deny {
-        /// The rule that denies it, and what can be done about it.
-        rule: Arc<str>,
-    },
-}
-
-impl ReportedDecision {
-    /// Returns the decision that an event tells; none when it tells none.
-    pub(in crate::view) fn from_machine(verdict: &Authorization) -> Option<Self> {
-        match verdict {
-            Authorization::Approved { reason: grounds, .. } => {
-                Some(Self::Allow { rule: Arc::clone(grounds) })
-            }
-            Authorization::Rejected { result } if result.status == ToolStatus::Denied => {
-                Some(Self::Deny { rule: Arc::clone(&result.text) })
-            }
-            Authorization::Abort => Some(Self::Deny { rule: "the user aborted the run".into() }),
-            Authorization::Rejected { .. } => None,
+/// Returns the decision that an event reports; `None` for a call that the policy did not see.
+pub(in crate::view) fn decision_of(authorization: &Authorization) -> Option<Decision> {
+    match authorization {
+        Authorization::Approved { reason, .. } => Some(Decision::allow(Arc::clone(reason))),
+        Authorization::Rejected { result } if result.status == ToolStatus::Denied => {
+            Some(Decision::deny(Arc::clone(&result.text)))
         }
+        Authorization::Abort => Some(Decision::deny("the user aborted the run")),
+        Authorization::Rejected { .. } => None,
     }
 }
 

@@ -11,9 +11,8 @@ use super::timeline::{CallEnd, CallSpan, ToolSpan};
 use super::usage_chart::percent;
 use super::{Trace, chart, usage_chart};
 use crate::machine::{CallPurpose, RunStatus, StopReason};
-use crate::model::{MessageOrigin, RunTime, TimeSpan, ToolStatus, pluralize};
+use crate::model::{Decision, MessageOrigin, RunTime, TimeSpan, ToolStatus, pluralize};
 use crate::view::html_escape::escape;
-use crate::view::public::ReportedDecision;
 use crate::view::sanitize;
 
 /// The page loads nothing and runs nothing, whatever stands in it.
@@ -255,7 +254,7 @@ fn tool_row(trace: &Trace, span: &ToolSpan) -> String {
     ];
     let bad = span.status != Some(ToolStatus::Ok);
     let rule = match &span.decision {
-        Some(ReportedDecision::Allow { rule } | ReportedDecision::Deny { rule })
+        Some(Decision::Allow { reason: rule } | Decision::Deny { reason: rule })
             if !rule.is_empty() =>
         {
             format!(" · {}", sanitize::headline(rule, MAX_HEADLINE))

@@ -18,7 +18,7 @@ use architect::model::{
 use architect::port::{
     ApprovedCall, AuthorizationOutcome, Disconnected, EffectContext, EffectNotice, HookPoint,
     HookRun, Model, ModelCall, ModelRequest, NoAnswerChecks, NoJournal, NoMessages, Observer,
-    ReplyDelta, RunEvent, ToolSpec, Toolbox,
+    PreparedCall, ReplyDelta, RunEvent, ToolSpec, Toolbox,
 };
 use architect::runner::{Driver, InlineExecutor, Ports, RequestContext};
 
@@ -103,26 +103,35 @@ impl Toolbox for FileTools {
         ["read_file", "write_file"].map(spec).into()
     }
 
-    fn access(&self, call: &ToolCall) -> CallAccess {
-        argument(call, "path").map_or(CallAccess::Exclusive, |path| CallAccess::write(&path))
+    fn prepare(&self, call: &ToolCall) -> Box<dyn PreparedCall> {
+        Box::new(FileCall(self.0.clone(), call.clone()))
+    }
+}
+
+struct FileCall(PathBuf, ToolCall);
+
+impl PreparedCall for FileCall {
+    fn access(&mut self) -> CallAccess {
+        argument(&self.1, "path").map_or(CallAccess::Exclusive, |path| CallAccess::write(&path))
     }
 
-    fn invalid_call_result(&self, call: &ToolCall) -> Option<ToolResult> {
-        let answer = |status, text: &str| Some(ToolResult::new(call.id.clone(), status, text));
-        match argument(call, "path") {
+    fn rejection(&mut self) -> Option<ToolResult> {
+        let answer = |status, text: &str| Some(ToolResult::new(self.1.id.clone(), status, text));
+        match argument(&self.1, "path") {
             None => answer(ToolStatus::Malformed, "path is missing"),
             Some(path) if path.contains("secret") => answer(ToolStatus::Denied, "by the rules"),
             Some(_) => None,
         }
     }
 
-    fn authorize(&self, call: &ToolCall, _: &EffectContext) -> AuthorizationOutcome {
-        if let Some(result) = self.invalid_call_result(call) {
+    fn authorize(mut self: Box<Self>, _: &EffectContext) -> AuthorizationOutcome {
+        if let Some(result) = self.rejection() {
             return AuthorizationOutcome::Rejected(result);
         }
-        let path = argument(call, "path").unwrap();
+        let Self(folder, call) = *self;
+        let path = argument(&call, "path").unwrap();
         AuthorizationOutcome::Approved {
-            call: Box::new(WriteJob(call.clone(), self.0.clone(), path)),
+            call: Box::new(WriteJob(call, folder, path)),
             timeout: TimeSpan::from_secs(60),
             intent: CallIntent::Opaque,
             reason: "".into(),

@@ -20,7 +20,8 @@ use architect::model::{
 };
 use architect::port::{
     ApprovedCall, AuthorizationOutcome, EffectContext, Journal, MessageSource, Model, ModelCall,
-    ModelRequest, NoAnswerChecks, NoObserver, Observer, ReplyDelta, ToolSpec, Toolbox,
+    ModelRequest, NoAnswerChecks, NoObserver, Observer, PreparedCall, ReplyDelta, ToolSpec,
+    Toolbox,
 };
 use architect::runner::{
     Driver, DriverInputSender, Executor, InlineExecutor, Ports, RequestContext, SystemClock,
@@ -303,6 +304,7 @@ impl ModelCall for ImmediateReply {
 }
 
 /// Three tools: one that changes nothing, one that replaces a file, and one of which nobody knows.
+#[derive(Clone)]
 pub(crate) struct FixtureTools {
     workspace: PathBuf,
 }
@@ -343,6 +345,13 @@ impl Toolbox for FixtureTools {
             .into()
     }
 
+    fn prepare(&self, call: &ToolCall) -> Box<dyn PreparedCall> {
+        let (tools, call) = (self.clone(), call.clone());
+        <dyn PreparedCall>::from_fn(tools.access(&call), move |scope| tools.authorize(&call, scope))
+    }
+}
+
+impl FixtureTools {
     fn access(&self, call: &ToolCall) -> CallAccess {
         match &*call.name {
             "read" => CallAccess::read(&argument(call, "path")),

@@ -8,8 +8,8 @@ use architect::model::{
     ReplyPart, RunLimits, RunRules, TimeSpan, Tokens, ToolCall, ToolResult, ToolStatus, Usage,
 };
 use architect::port::{
-    ApprovedCall, AuthorizationOutcome, EffectContext, Model, ModelCall, ModelRequest, ReplyDelta,
-    ToolSpec, Toolbox,
+    ApprovedCall, AuthorizationOutcome, EffectContext, Model, ModelCall, ModelRequest,
+    PreparedCall, ReplyDelta, ToolSpec, Toolbox,
 };
 use architect::runner::{Driver, InlineExecutor, Ports, RequestContext};
 use proptest::prelude::*;
@@ -23,7 +23,8 @@ struct CallingModel(SentSizes);
 struct ImmediateReply(Reply);
 
 /// Returns texts of these lengths, one after the other.
-struct SizedTools(Vec<usize>, Mutex<usize>);
+#[derive(Clone)]
+struct SizedTools(Vec<usize>, Arc<Mutex<usize>>);
 
 struct SizedJob(CallId, usize);
 
@@ -69,6 +70,13 @@ impl Toolbox for SizedTools {
         [].into()
     }
 
+    fn prepare(&self, call: &ToolCall) -> Box<dyn PreparedCall> {
+        let (tools, call) = (self.clone(), call.clone());
+        <dyn PreparedCall>::from_fn(tools.access(&call), move |scope| tools.authorize(&call, scope))
+    }
+}
+
+impl SizedTools {
     fn access(&self, _: &ToolCall) -> CallAccess {
         CallAccess::read("a")
     }
@@ -105,7 +113,7 @@ fn run(window: u64, lengths: &[usize]) -> (Machine, Vec<(CallPurpose, usize)>) {
     let limits = RunLimits { max_steps: 12, ..RunLimits::default() };
     let rules = RunRules { context, limits, ..RunRules::default() };
     let sent = SentSizes::default();
-    let tools = Arc::new(SizedTools(lengths.to_vec(), Mutex::new(0)));
+    let tools = Arc::new(SizedTools(lengths.to_vec(), Arc::default()));
     let brief = RequestContext { system: "system".into(), tools: tools.specs(), schema: None };
     let ports = Ports { tools, ..Ports::new(Box::new(CallingModel(Arc::clone(&sent)))) };
     let task = ConversationItem::user(MessageOrigin::Task, "the task");

@@ -13,7 +13,8 @@ use architect::model::{
 };
 use architect::port::{
     ApprovedCall, AuthorizationOutcome, Disconnected, EffectContext, Journal, JournalRecord, Model,
-    ModelCall, ModelRequest, Observer, ReplyDelta, RunEvent, StoreError, ToolSpec, Toolbox,
+    ModelCall, ModelRequest, Observer, PreparedCall, ReplyDelta, RunEvent, StoreError, ToolSpec,
+    Toolbox,
 };
 use architect::runner::{
     Driver, Executor, InlineExecutor, Ports, RequestContext, SystemClock, ThreadExecutor,
@@ -90,6 +91,7 @@ impl ModelCall for ScriptedCall {
 }
 
 /// `read` and `write` do at once what they are asked; `nap` waits, `hang` never comes back, `panic` breaks down.
+#[derive(Clone)]
 struct ScriptedTools(SharedRecord);
 
 struct ScriptedJob(String, ToolCall, SharedRecord);
@@ -104,6 +106,13 @@ impl Toolbox for ScriptedTools {
         ["read", "write", "nap", "hang", "panic"].map(spec).into()
     }
 
+    fn prepare(&self, call: &ToolCall) -> Box<dyn PreparedCall> {
+        let (tools, call) = (self.clone(), call.clone());
+        <dyn PreparedCall>::from_fn(tools.access(&call), move |scope| tools.authorize(&call, scope))
+    }
+}
+
+impl ScriptedTools {
     fn access(&self, call: &ToolCall) -> CallAccess {
         match &*call.name {
             "read" | "nap" => CallAccess::read("a"),

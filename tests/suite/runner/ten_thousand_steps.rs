@@ -9,8 +9,8 @@ use architect::model::{
     ReplyPart, RunLimits, RunRules, TimeSpan, Tokens, ToolCall, ToolResult, ToolStatus, Usage,
 };
 use architect::port::{
-    ApprovedCall, AuthorizationOutcome, EffectContext, Model, ModelCall, ModelRequest, ReplyDelta,
-    ToolSpec, Toolbox,
+    ApprovedCall, AuthorizationOutcome, EffectContext, Model, ModelCall, ModelRequest,
+    PreparedCall, ReplyDelta, ToolSpec, Toolbox,
 };
 use architect::runner::{Driver, InlineExecutor, Ports, RequestContext};
 
@@ -32,6 +32,7 @@ struct ReadingModel(SharedStats);
 
 struct ImmediateReply(Reply);
 
+#[derive(Clone)]
 struct ReadTools;
 
 struct ReadJob(ToolCall);
@@ -88,6 +89,13 @@ impl Toolbox for ReadTools {
         [].into()
     }
 
+    fn prepare(&self, call: &ToolCall) -> Box<dyn PreparedCall> {
+        let (tools, call) = (self.clone(), call.clone());
+        <dyn PreparedCall>::from_fn(tools.access(&call), move |scope| tools.authorize(&call, scope))
+    }
+}
+
+impl ReadTools {
     fn access(&self, _: &ToolCall) -> CallAccess {
         CallAccess::read("src")
     }

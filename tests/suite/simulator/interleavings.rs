@@ -14,7 +14,7 @@ use architect::model::{
 };
 use architect::port::{
     ApprovedCall, AuthorizationOutcome, Clock, EffectContext, Model, ModelCall, ModelRequest,
-    ReplyDelta, Sleep, ToolSpec, Toolbox,
+    PreparedCall, ReplyDelta, Sleep, ToolSpec, Toolbox,
 };
 use architect::runner::{
     Driver, DriverInput, EffectTask, Executor, Ports, RequestContext, VirtualClock,
@@ -149,6 +149,7 @@ impl ModelCall for ImmediateReply {
 }
 
 /// Tools that touch what the first letter of their name says: `r` reads a file, `w` writes it, `x` may do anything.
+#[derive(Clone)]
 struct LetterTools;
 
 struct LetterJob(ToolCall);
@@ -158,6 +159,13 @@ impl Toolbox for LetterTools {
         [].into()
     }
 
+    fn prepare(&self, call: &ToolCall) -> Box<dyn PreparedCall> {
+        let (tools, call) = (self.clone(), call.clone());
+        <dyn PreparedCall>::from_fn(tools.access(&call), move |scope| tools.authorize(&call, scope))
+    }
+}
+
+impl LetterTools {
     fn access(&self, call: &ToolCall) -> CallAccess {
         match call.name.as_bytes()[0] {
             b'r' => CallAccess::read("file"),

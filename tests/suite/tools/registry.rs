@@ -109,7 +109,7 @@ fn a_dry_run_reads_and_describes_the_rest() {
 fn calls_that_do_not_touch_the_same_may_run_together() {
     let world = ToolFixture::new();
     let access = |tool: &str, arguments: Value| {
-        world.registry.access(&ToolCall::new("c".into(), tool, &arguments.to_string()))
+        world.registry.prepare(&ToolCall::new("c".into(), tool, &arguments.to_string())).access()
     };
     assert_eq!(access("read_file", json!({"path": "./d/../a"})), CallAccess::read("a"));
     assert_eq!(access("write_file", json!({"path": "a", "content": ""})), CallAccess::write("a"));
@@ -119,7 +119,7 @@ fn calls_that_do_not_touch_the_same_may_run_together() {
         |_| {},
     );
     let call = ToolCall::new("c".into(), "list_files", "{}");
-    assert_eq!(world.registry.access(&call), CallAccess::Exclusive);
+    assert_eq!(world.registry.prepare(&call).access(), CallAccess::Exclusive);
 }
 
 #[test]

@@ -13,7 +13,8 @@ use architect::model::{
 };
 use architect::port::{
     ApprovedCall, AuthorizationOutcome, EffectContext, EffectNotice, HookOutcome, HookPoint,
-    HookRun, MessageSource, Model, ModelCall, ModelRequest, ReplyDelta, ToolSpec, Toolbox,
+    HookRun, MessageSource, Model, ModelCall, ModelRequest, PreparedCall, ReplyDelta, ToolSpec,
+    Toolbox,
 };
 use architect::runner::{Driver, DriverInput, InlineExecutor, Ports, RequestContext};
 use architect::view::{
@@ -182,6 +183,7 @@ impl ModelCall for ScriptedTurn {
 
 /// Tools by name: `edit_file` edits and has a hook, `rm` is denied, `fail` fails, everything else does well. The
 /// arguments `ms` and `say` tell how long a call takes and what it answers.
+#[derive(Clone)]
 struct ScriptedTools;
 
 impl Toolbox for ScriptedTools {
@@ -189,6 +191,13 @@ impl Toolbox for ScriptedTools {
         [].into()
     }
 
+    fn prepare(&self, call: &ToolCall) -> Box<dyn PreparedCall> {
+        let (tools, call) = (self.clone(), call.clone());
+        <dyn PreparedCall>::from_fn(tools.access(&call), move |scope| tools.authorize(&call, scope))
+    }
+}
+
+impl ScriptedTools {
     fn access(&self, _: &ToolCall) -> CallAccess {
         CallAccess::read("")
     }
