@@ -6,7 +6,8 @@ use super::run_setup::EffectMode;
 use super::tool_registry;
 use crate::config::{Config, ConfigError, ConfigProblem, ExpectedDecision};
 use crate::model::Decision;
-use crate::policy::{CallKind, CallTarget, CommandTarget, ConfirmMode, PolicyEngine};
+use crate::policy::{CallKind, CallTarget, ConfirmMode, PolicyEngine};
+use crate::tools::describe;
 
 /// Checks what can only be judged with the tools: rules, patterns and expressions, and that each example of
 /// `permissions.examples` is decided as it says, where no mode says otherwise; and what only a shell would find out, the
@@ -50,23 +51,10 @@ fn parse_call(call: &str) -> Option<(&str, CallKind, Vec<CallTarget>)> {
         Some((tool, rest)) => (tool, rest.strip_suffix(')')?),
         None => (call, ""),
     };
-    let on =
-        |target: fn(String) -> CallTarget| (!text.is_empty()).then(|| vec![target(text.into())]);
-    let (kind, targets) = match tool {
-        "run_command" => {
-            let command =
-                |line: String| CallTarget::Command(CommandTarget::new(&line, "", Vec::new()));
-            (CallKind::Command, on(command)?)
-        }
-        "read_file" => (CallKind::Reads, on(CallTarget::Read)?),
-        "list_files" | "search_code" | "grep" | "find_files" => {
-            (CallKind::Reads, on(CallTarget::Search).unwrap_or_default())
-        }
-        "write_file" | "edit_file" | "apply_patch" | "delete_file" => {
-            (CallKind::Changes, on(CallTarget::Write)?)
-        }
-        _ if tool.starts_with("mcp_") && text.is_empty() => (CallKind::External, Vec::new()),
-        _ => return None,
+    let (kind, targets) = match describe(tool) {
+        Some(description) => (description.kind, description.target.parse(text)?),
+        None if tool.starts_with("mcp_") && text.is_empty() => (CallKind::External, Vec::new()),
+        None => return None,
     };
     Some((tool, kind, targets))
 }

@@ -1,23 +1,9 @@
 //! The names of the tools. A rule or a list with another name would never have an effect, and a rule that denies would be
 //! missed only when it is too late.
 
+use super::subagents::DISPATCH;
 use crate::model::{did_you_mean, nearest_within};
-
-/// The tools of this program; those of servers begin with `mcp_`.
-const NAMES: [&str; 12] = [
-    "apply_patch",
-    "delete_file",
-    "dispatch_subagent",
-    "edit_file",
-    "find_files",
-    "grep",
-    "list_files",
-    "read_file",
-    "read_output",
-    "run_command",
-    "search_code",
-    "write_file",
-];
+use crate::tools::descriptions;
 
 /// Letters that a name may differ in and still be meant.
 const MAX_DISTANCE: usize = 3;
@@ -29,37 +15,26 @@ const MAX_DISTANCE: usize = 3;
 /// Fails with what to say of a name that no tool has.
 pub(super) fn check_tool_name(entry: &str) -> Result<(), String> {
     let (tools, _) = entry.split_once('(').unwrap_or((entry, ""));
-    let is_known =
-        |name: &&str| name.contains('*') || name.starts_with("mcp_") || NAMES.contains(name);
+    let is_known = |name: &&str| {
+        name.contains('*') || name.starts_with("mcp_") || names().any(|tool| tool == *name)
+    };
     match tools.split('|').map(str::trim).find(|name| !is_known(name)) {
         None => Ok(()),
         Some(name) => {
-            let meant = nearest_within(name, NAMES, MAX_DISTANCE);
+            let meant = nearest_within(name, names(), MAX_DISTANCE);
             Err(format!("there is no tool `{name}`{}", did_you_mean(meant)))
         }
     }
 }
 
+/// Returns the names of the tools of this program; those of servers begin with `mcp_`.
+fn names() -> impl Iterator<Item = &'static str> {
+    descriptions().map(|tool| tool.name).chain([DISPATCH])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exec::{SandboxPolicy, Supervisor};
-    use crate::tools::{FileDeletion, READ_OUTPUT, ToolSettings, standard_tools};
-    use crate::workspace::WorkspaceRoot;
-
-    #[test]
-    fn these_are_the_tools_that_there_are() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = WorkspaceRoot::open(folder.path()).unwrap();
-        let supervisor = Supervisor::in_process(SandboxPolicy::off(folder.path()), Vec::new());
-        let settings = ToolSettings { delete: FileDeletion::Allowed, ..ToolSettings::default() };
-        let tools = standard_tools(&root, &supervisor, &settings);
-        let mut names: Vec<String> =
-            tools.iter().map(|tool| tool.spec().name.to_string()).collect();
-        names.extend([READ_OUTPUT, "dispatch_subagent"].map(str::to_owned));
-        names.sort();
-        assert_eq!(names, NAMES);
-    }
 
     #[test]
     fn a_name_that_no_tool_has_is_told_with_the_nearest_one() {

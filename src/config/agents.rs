@@ -13,6 +13,8 @@ use super::setting_value::parse_list;
 use super::settings::{AgentConfig, ConfirmModeSetting};
 use super::text_types::ConfigName;
 use super::value_tree::{ConfigNode, ConfigTable, ConfigValue};
+use crate::policy::CallKind;
+use crate::tools::describe;
 
 /// An agent, with everything that was left unsaid filled in.
 #[derive(Clone, Debug, PartialEq)]
@@ -208,14 +210,12 @@ fn unquote(text: &str) -> &str {
     inside('"').or_else(|| inside('\'')).unwrap_or(text)
 }
 
-/// Tools that only read.
-const READ_ONLY_TOOLS: [&str; 6] =
-    ["read_file", "list_files", "search_code", "grep", "find_files", "read_output"];
-
 impl Agent {
     /// Returns whether the agent has no tool that may change something.
     pub fn is_read_only(&self) -> bool {
-        self.allowed_tools.iter().all(|tool| READ_ONLY_TOOLS.contains(&tool.as_str()))
+        self.allowed_tools
+            .iter()
+            .all(|tool| describe(tool).is_some_and(|tool| tool.kind == CallKind::Reads))
     }
 
     /// Returns an agent; what it leaves unsaid is as with the first agent.

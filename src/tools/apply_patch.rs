@@ -6,6 +6,9 @@ use std::os::unix::fs::PermissionsExt;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::description::{
+    BuiltInTool, CallArguments, CallSummary, Subject, TargetKind, ToolDescription,
+};
 use super::file_edit::{FileEdit, MAX_FILE_SIZE};
 use super::patch::{
     Edge, FileOperation, FilePatch, Hunk, ParsedPatch, PatchError, apply_hunks, misplaced,
@@ -17,6 +20,44 @@ use crate::model::CallAccess;
 use crate::policy::{CallKind, CallTarget};
 use crate::port::ToolSpec;
 use crate::workspace::{FileError, RelPath, TextFile, WorkspaceRoot, is_binary};
+
+const NAME: &str = "apply_patch";
+
+pub(super) const TOOL: BuiltInTool = BuiltInTool {
+    description: ToolDescription {
+        name: NAME,
+        kind: CallKind::Changes,
+        target: TargetKind::Write,
+        summarize: summarize,
+    },
+    build: |context| {
+        Some(Box::new(ApplyPatch::new(context.guarded_root(NAME), context.settings.delete)))
+    },
+};
+
+/// Summarizes a call by its file, or by their number.
+fn summarize<'a>(arguments: &CallArguments<'a>) -> CallSummary<'a> {
+    const HEADERS: [&str; 6] = [
+        "+++ ",
+        "--- ",
+        "*** Add File: ",
+        "*** Update File: ",
+        "*** Delete File: ",
+        "*** Move to: ",
+    ];
+    let headers = arguments.text("patch").unwrap_or_default().lines().filter_map(|line| {
+        let path = HEADERS.iter().find_map(|header| line.strip_prefix(header))?;
+        let path = path.split('\t').next().unwrap_or(path).trim();
+        let path = path.strip_prefix("a/").or_else(|| path.strip_prefix("b/")).unwrap_or(path);
+        (path != "/dev/null").then_some(path)
+    });
+    let files: BTreeSet<&str> = headers.collect();
+    match files.first() {
+        None => arguments.path(None),
+        Some(only) if files.len() == 1 => Subject::Path(only).into(),
+        Some(_) => Subject::Files(files.len()).into(),
+    }
+}
 
 /// Applies patches.
 #[derive(Clone)]
@@ -91,7 +132,7 @@ impl ApplyPatch {
     /// Returns the tool.
     pub(super) fn new(root: WorkspaceRoot, delete: FileDeletion) -> Self {
         let spec = schema::tool_spec::<Arguments>(
-            "apply_patch",
+            NAME,
             "Applies a unified diff, as git diff writes it, to any number of files; files can be created, deleted and \
              renamed. Either all of it is applied or nothing. Line numbers may be wrong by some lines, and so may one or \
              two lines at the edges of a hunk. The format *** Begin Patch is understood, too; the lines of each of its \
@@ -145,7 +186,7 @@ fn invalid(why: &str) -> String {
 
 impl ToolInvocation for Call {
     fn kind(&self) -> CallKind {
-        CallKind::Changes
+        TOOL.description.kind
     }
 
     fn access(&self) -> CallAccess {

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::description::{BuiltInTool, Subject, TargetKind, ToolDescription};
 use super::search::{FileWalk, WalkEnd, compile_name_pattern};
 use super::tool::{CallContext, Tool, ToolInvocation, ToolOutput};
 use super::{error_hints, schema};
@@ -14,14 +15,28 @@ use crate::policy::{CallKind, CallTarget, PolicyEngine};
 use crate::port::ToolSpec;
 use crate::workspace::{RelPath, WorkspaceRoot};
 
+const NAME: &str = "find_files";
+
+pub(super) const TOOL: BuiltInTool = BuiltInTool {
+    description: ToolDescription {
+        name: NAME,
+        kind: CallKind::Reads,
+        target: TargetKind::Search,
+        summarize: |arguments| {
+            arguments.search(Subject::Text(arguments.text("pattern").unwrap_or_default()))
+        },
+    },
+    build: |context| {
+        Some(Box::new(FindFiles::new(context.root.clone(), Arc::clone(&context.policy))))
+    },
+};
+
 /// Finds files.
 pub(super) struct FindFiles {
     root: WorkspaceRoot,
     policy: Arc<PolicyEngine>,
     spec: ToolSpec,
 }
-
-const NAME: &str = "find_files";
 
 /// Files that are shown.
 const MAX_FILES: usize = 500;
@@ -73,7 +88,7 @@ impl Tool for FindFiles {
 
 impl ToolInvocation for Call {
     fn kind(&self) -> CallKind {
-        CallKind::Reads
+        TOOL.description.kind
     }
 
     fn access(&self) -> CallAccess {

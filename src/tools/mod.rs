@@ -43,6 +43,7 @@
 
 mod apply_patch;
 mod delete_file;
+mod description;
 mod edit_file;
 mod error_hints;
 mod file_edit;
@@ -66,17 +67,22 @@ mod settings;
 mod tool;
 mod write_file;
 
+pub use description::{
+    CallArguments, CallSummary, Subject, SummaryDetail, TargetKind, ToolDescription,
+};
 pub use output_store::{MemoryOutputStore, OutputStore, ResultPage};
 pub use read_output::NAME as READ_OUTPUT;
 pub use registry::{PlannedCall, SharedQuota, ToolRegistry};
+pub use run_command::NAME as RUN_COMMAND;
 pub use schema::{parse_arguments, tool_spec};
 pub use settings::{CommandSettings, ExecutionMode, FileDeletion, MaxResultTokens, ToolSettings};
 pub use tool::{CallContext, CallPlan, Tool, ToolInvocation, ToolOutput, Truncation};
 
 use std::sync::Arc;
 
+use self::description::{BuildContext, BuiltInTool};
 use crate::exec::Supervisor;
-use crate::policy::{CallTarget, DeniedFiles, PolicyEngine};
+use crate::policy::{CallTarget, PolicyEngine};
 use crate::workspace::{AccessGuard, AccessMode, RelPath, WorkspaceRoot};
 
 /// What a tool may touch, by what it really is.
@@ -107,35 +113,38 @@ impl AccessGuard for ToolAccessGuard {
     }
 }
 
-/// Returns the tools of this program, in the order in which the model sees them.
+/// The built-in tools, in the order in which the model sees them.
+static BUILT_IN: [BuiltInTool; 11] = [
+    read_file::TOOL,
+    write_file::TOOL,
+    edit_file::TOOL,
+    apply_patch::TOOL,
+    list_files::TOOL,
+    search_code::TOOL,
+    grep::TOOL,
+    find_files::TOOL,
+    run_command::TOOL,
+    delete_file::TOOL,
+    read_output::TOOL,
+];
+
+/// Returns the descriptions of the built-in tools.
+pub fn descriptions() -> impl Iterator<Item = &'static ToolDescription> {
+    BUILT_IN.iter().map(|tool| &tool.description)
+}
+
+/// Returns the description of a built-in tool; `None` if there is none of this name.
+pub fn describe(tool: &str) -> Option<&'static ToolDescription> {
+    descriptions().find(|description| description.name == tool)
+}
+
+/// Returns the built-in tools that the settings include, but for `read_output`, which the registry adds.
 pub fn standard_tools(
     root: &WorkspaceRoot,
     supervisor: &Supervisor,
     settings: &ToolSettings,
 ) -> Vec<Box<dyn Tool>> {
-    let budget = output_store::bytes_for_tokens(settings.max_result_tokens.0);
-    let judge = Arc::new(settings.policy_engine());
-    let of = |tool: &'static str| {
-        root.with_guard(Arc::new(ToolAccessGuard { tool, policy: Arc::clone(&judge) }))
-    };
-    let mut tools: Vec<Box<dyn Tool>> = vec![
-        Box::new(read_file::ReadFile::new(of("read_file"), budget)),
-        Box::new(write_file::WriteFile::new(of("write_file"))),
-        Box::new(edit_file::EditFile::new(of("edit_file"))),
-        Box::new(apply_patch::ApplyPatch::new(of("apply_patch"), settings.delete)),
-        Box::new(list_files::ListFiles::new(root.clone())),
-        Box::new(search_code::SearchCode::new(of("search_code"), Arc::clone(&judge))),
-        Box::new(grep::Grep::new(of("grep"), Arc::clone(&judge))),
-        Box::new(find_files::FindFiles::new(root.clone(), Arc::clone(&judge))),
-        Box::new(run_command::RunCommand::new(
-            root.clone(),
-            supervisor.clone(),
-            settings.commands.clone(),
-            DeniedFiles::new(root, &settings.rules),
-        )),
-    ];
-    if settings.delete == FileDeletion::Allowed {
-        tools.push(Box::new(delete_file::DeleteFile::new(of("delete_file"))));
-    }
-    tools
+    let policy = Arc::new(settings.policy_engine());
+    let context = BuildContext { root, supervisor, settings, policy };
+    BUILT_IN.iter().filter_map(|tool| (tool.build)(&context)).collect()
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::description::{BuiltInTool, Subject, TargetKind, ToolDescription};
 use super::output_store::{OutputStore, char_boundary};
 use super::schema;
 use super::tool::{CallContext, Tool, ToolInvocation, ToolOutput, Truncation};
@@ -15,6 +16,17 @@ use crate::port::ToolSpec;
 
 /// The name of the tool.
 pub const NAME: &str = "read_output";
+
+pub(super) const TOOL: BuiltInTool = BuiltInTool {
+    description: ToolDescription {
+        name: NAME,
+        kind: CallKind::Reads,
+        target: TargetKind::Tool,
+        summarize: |arguments| Subject::Text(arguments.text("call_id").unwrap_or_default()).into(),
+    },
+    // The registry builds it, for its store.
+    build: |_| None,
+};
 
 /// Reads stored results.
 pub(super) struct ReadOutput {
@@ -81,7 +93,7 @@ impl Tool for ReadOutput {
 
 impl ToolInvocation for Call {
     fn kind(&self) -> CallKind {
-        CallKind::Reads
+        TOOL.description.kind
     }
 
     fn access(&self) -> CallAccess {

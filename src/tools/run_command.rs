@@ -7,6 +7,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::description::{BuiltInTool, Subject, TargetKind, ToolDescription};
 use super::schema;
 use super::settings::CommandSettings;
 use super::tool::{CallContext, Tool, ToolInvocation, ToolOutput};
@@ -17,6 +18,26 @@ use crate::model::{CallAccess, TimeSpan, ToolStatus};
 use crate::policy::{CallKind, CallTarget, CommandTarget, DeniedFiles};
 use crate::port::ToolSpec;
 use crate::workspace::{RelPath, WorkspaceRoot};
+
+/// The name of the tool.
+pub const NAME: &str = "run_command";
+
+pub(super) const TOOL: BuiltInTool = BuiltInTool {
+    description: ToolDescription {
+        name: NAME,
+        kind: CallKind::Command,
+        target: TargetKind::Command,
+        summarize: |arguments| Subject::Text(arguments.text("command").unwrap_or_default()).into(),
+    },
+    build: |context| {
+        Some(Box::new(RunCommand::new(
+            context.root.clone(),
+            context.supervisor.clone(),
+            context.settings.commands.clone(),
+            DeniedFiles::new(context.root, &context.settings.rules),
+        )))
+    },
+};
 
 /// Runs commands.
 pub(super) struct RunCommand {
@@ -70,7 +91,7 @@ impl RunCommand {
              leaves in the background survives it. Each command starts afresh: use cwd instead of cd.",
             settings.default_timeout
         );
-        let spec = schema::tool_spec::<Arguments>("run_command", &description);
+        let spec = schema::tool_spec::<Arguments>(NAME, &description);
         Self { root, supervisor, settings, denied, spec }
     }
 }
@@ -129,7 +150,7 @@ fn format_variable(value: &str) -> String {
 
 impl ToolInvocation for Call {
     fn kind(&self) -> CallKind {
-        CallKind::Command
+        TOOL.description.kind
     }
 
     fn access(&self) -> CallAccess {

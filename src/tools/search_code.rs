@@ -5,6 +5,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::description::{BuiltInTool, Subject, TargetKind, ToolDescription};
 use super::schema;
 use super::search::{ContentSearch, FileWalk, PatternSyntax, compile_name_pattern};
 use super::tool::{CallContext, Tool, ToolInvocation, ToolOutput};
@@ -13,14 +14,28 @@ use crate::policy::{CallKind, CallTarget, PolicyEngine};
 use crate::port::ToolSpec;
 use crate::workspace::WorkspaceRoot;
 
+const NAME: &str = "search_code";
+
+pub(super) const TOOL: BuiltInTool = BuiltInTool {
+    description: ToolDescription {
+        name: NAME,
+        kind: CallKind::Reads,
+        target: TargetKind::Search,
+        summarize: |arguments| {
+            arguments.search(Subject::Quoted(arguments.text("pattern").unwrap_or_default()))
+        },
+    },
+    build: |context| {
+        Some(Box::new(SearchCode::new(context.guarded_root(NAME), Arc::clone(&context.policy))))
+    },
+};
+
 /// Searches for regular expressions.
 pub(super) struct SearchCode {
     root: WorkspaceRoot,
     policy: Arc<PolicyEngine>,
     spec: ToolSpec,
 }
-
-const NAME: &str = "search_code";
 
 /// What the model says.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

@@ -1,6 +1,8 @@
 //! Why a tool call failed, in one line.
 
 use super::sanitize;
+use crate::policy::CallKind;
+use crate::tools::describe;
 
 /// The lines with which the answer of a command ends begin so.
 const COMMAND_ENDINGS: [&str; 5] =
@@ -9,7 +11,8 @@ const COMMAND_ENDINGS: [&str; 5] =
 /// Returns why a tool call failed: the first line of its answer. Of a command it is how it ended, and the last line of its
 /// error output, or of its output when that is empty.
 pub(super) fn failure_line(tool: &str, answer: &str, longest: usize) -> String {
-    let of_command = (tool == "run_command").then(|| command_failure(answer, longest)).flatten();
+    let is_command = describe(tool).is_some_and(|tool| tool.kind == CallKind::Command);
+    let of_command = is_command.then(|| command_failure(answer, longest)).flatten();
     of_command.unwrap_or_else(|| sanitize::headline(answer, longest))
 }
 

@@ -161,7 +161,7 @@ fn chunks_name_their_place_by_lines() {
     assert_eq!(at("@@\n"), Err("Ambiguous(0, 2)".to_owned()));
     assert_eq!(at("@@ -3,1 +3,1 @@\n"), Err("Ambiguous(0, 2)".to_owned()));
     assert_eq!(at("@@ def run(self):\n"), Err("Ambiguous(0, 2)".to_owned()));
-    assert_eq!(at("@@ class C:\n"), Err("Header(0, \"class C:\")".to_owned()));
+    assert_eq!(at("@@ class C:\n"), Err("HeaderNotFound(0, \"class C:\")".to_owned()));
     let both = format!("@@ class A:\n{change}@@ class B:\n{change}");
     assert_eq!(begin(file, &both).unwrap().matches("return 2").count(), 2);
     assert_eq!(begin("a\nb\na\n", "@@\n-a\n+x\n*** End of File\n").as_deref(), Ok("a\nb\nx\n"));
