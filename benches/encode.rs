@@ -1,7 +1,7 @@
-//! What it costs to write the next request down, by the length of the conversation.
+//! The cost of the next request, by the length of the conversation.
 //!
-//! Each turn adds one exchange with a result of two thousand bytes to so many entries that were sent before; what is
-//! measured is putting the request together, without sending it.
+//! Each iteration adds an exchange with a result of two thousand bytes to a conversation that was sent before, and
+//! assembles the request without sending it.
 
 #![allow(clippy::unwrap_used)] // a benchmark that cannot begin is over
 

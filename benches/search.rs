@@ -10,13 +10,12 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use architect::exec::{SandboxPolicy, Supervisor};
-use architect::model::{TimeSpan, ToolCall};
+use architect::model::ToolCall;
 use architect::policy::ConfirmMode;
-use architect::port::{AuthorizationOutcome, CancellationToken, EffectContext, Sleep, Toolbox};
+use architect::port::{AuthorizationOutcome, Toolbox};
 use architect::tools::{ToolRegistry, ToolSettings, standard_tools};
 use architect::workspace::WorkspaceRoot;
 
@@ -82,13 +81,9 @@ const QUERIES: [SearchQuery; 8] = [
     },
 ];
 
-struct NoSleep;
-
-impl Sleep for NoSleep {
-    fn sleep(&self, _: TimeSpan, cancel: &CancellationToken) -> bool {
-        cancel.is_cancelled()
-    }
-}
+#[allow(dead_code)] // tests use more of it
+#[path = "../tests/kit/effect.rs"]
+mod effect;
 
 fn main() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -136,7 +131,7 @@ fn fill(workspace: &Path) {
 
 fn search(tools: &ToolRegistry, question: &SearchQuery) {
     let call = ToolCall::new("1".into(), question.tool, question.arguments);
-    let scope = EffectContext::new(CancellationToken::new(), Arc::new(NoSleep));
+    let scope = effect::scope();
     let AuthorizationOutcome::Approved { call: job, .. } = tools.prepare(&call).authorize(&scope)
     else {
         panic!("not cleared")

@@ -1,8 +1,8 @@
-//! What a turn costs: one model call that asks for two tools, and their answers.
+//! The time of a turn: one model call that asks for two tools, and their results.
 //!
-//! The model says what it says at once, and the tools read two small files, so that what is left is the loop itself: the machine, the
-//! driver, the conversation, the tools' own checks. `inline` does everything on the spot; `threads` is the real runner,
-//! with a thread for each call and a pool for the tools. The run is a hundred turns long; the time is that of one turn.
+//! The model replies at once, and the tools read two small files: what is left is the loop itself, that is the machine, the
+//! driver, the conversation, and the tools' own checks. `inline` runs everything on one thread; `threads` is the real
+//! runner, with a thread for each call and a pool for the tools. A run has a hundred turns; the time is that of one.
 #![allow(clippy::unwrap_used)] // a benchmark may fail
 #![allow(clippy::cast_precision_loss)] // it counts no more than billions
 
@@ -19,7 +19,7 @@ mod subject;
 const TURNS: u32 = 100;
 
 fn turns(c: &mut Criterion) {
-    let stage = TurnFixture::new();
+    let fixture = TurnFixture::new();
     let each = |iterations: u64, once: &dyn Fn()| {
         let begun = Instant::now();
         (0..iterations.div_ceil(TURNS.into())).for_each(|_| once());
@@ -28,11 +28,11 @@ fn turns(c: &mut Criterion) {
         Duration::from_secs_f64(per_turn * iterations as f64)
     };
     c.bench_function("a turn with two tools, inline", |b| {
-        b.iter_custom(|n| each(n, &|| stage.run(TURNS, InlineExecutor::new())));
+        b.iter_custom(|n| each(n, &|| fixture.run(TURNS, InlineExecutor::new())));
     });
     c.bench_function("a turn with two tools, threads", |b| {
-        let hands = || ThreadExecutor::new(Arc::new(SystemClock::start()), 4);
-        b.iter_custom(|n| each(n, &|| stage.run(TURNS, hands())));
+        let executor = || ThreadExecutor::new(Arc::new(SystemClock::start()), 4);
+        b.iter_custom(|n| each(n, &|| fixture.run(TURNS, executor())));
     });
 }
 

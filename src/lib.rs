@@ -43,20 +43,35 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#[cfg(feature = "cli")]
 pub mod app;
+#[cfg(feature = "cli")]
 pub mod config;
+#[cfg(feature = "cli")]
 pub mod exec;
+#[cfg(feature = "cli")]
 pub mod hooks;
+#[cfg(feature = "cli")]
 pub mod journal;
+#[cfg(feature = "cli")]
 pub mod llm;
 pub mod machine;
+#[cfg(feature = "cli")]
 pub mod mcp;
 pub mod model;
+#[cfg(feature = "cli")]
 pub mod net;
+#[cfg(feature = "cli")]
 pub mod policy;
+#[cfg(feature = "runner")]
 pub mod port;
+#[cfg(feature = "runner")]
 pub mod runner;
+#[cfg(feature = "cli")]
 pub mod tools;
+#[cfg(feature = "cli")]
 pub mod view;
+#[cfg(feature = "cli")]
 pub mod workflow;
+#[cfg(feature = "cli")]
 pub mod workspace;

@@ -2,12 +2,11 @@
 
 use super::error::AppError;
 use super::hooks;
-use super::run_setup::EffectMode;
 use super::tool_registry;
 use crate::config::{Config, ConfigError, ConfigProblem, ExpectedDecision};
-use crate::model::Decision;
-use crate::policy::{CallKind, CallTarget, ConfirmMode, PolicyEngine};
-use crate::tools::describe;
+use crate::model::{ConfirmMode, Decision};
+use crate::policy::{CallKind, CallTarget, PolicyEngine};
+use crate::tools::{ExecutionMode, describe};
 
 /// Checks what can only be judged with the tools: rules, patterns and expressions, and that each example of
 /// `permissions.examples` is decided as it says, where no mode says otherwise; and what only a shell would find out, the
@@ -18,7 +17,7 @@ use crate::tools::describe;
 /// Fails with everything that is wrong.
 pub fn check_config(config: &Config) -> Result<(), AppError> {
     let Some(agent) = config.agents().next() else { return Ok(()) };
-    let settings = tool_registry::tool_settings(config, &agent, EffectMode::Real)?;
+    let settings = tool_registry::tool_settings(config, &agent, ExecutionMode::Real)?;
     let judge =
         PolicyEngine::new(ConfirmMode::ConfirmSensitive, settings.rules, settings.guardrails);
     let examples = &config.settings.permissions.examples;
@@ -40,7 +39,7 @@ fn check_example(judge: &PolicyEngine, call: &str, expected: ExpectedDecision) -
         Decision::Ask { reason: why } => (ExpectedDecision::Ask, why),
         Decision::Allow { reason: why } => (ExpectedDecision::Allow, why),
     };
-    let (expected, decided) = (expected.word(), verdict.word());
+    let (expected, decided) = (expected.as_str(), verdict.as_str());
     (expected != decided).then(|| format!("expected {expected}, but it is {decided}: {why}"))
 }
 

@@ -3,10 +3,8 @@
 use std::sync::Arc;
 
 use super::sandbox::Sandbox;
-use crate::config::{self, Config, ConfigProblem, HookConfig, HookConfinement, PathPattern};
-use crate::hooks::{
-    CommandHook, HookFailurePolicy, HookMatcher, HookSession, HookShell, Hooks, PostEditHook,
-};
+use crate::config::{Config, ConfigProblem, HookConfig, HookConfinement, PathPattern};
+use crate::hooks::{CommandHook, HookMatcher, HookSession, HookShell, Hooks, PostEditHook};
 use crate::port::HookPoint;
 
 /// Returns the hooks of a run, in order.
@@ -61,10 +59,7 @@ pub(super) fn invalid_commands(config: &Config) -> Vec<ConfigProblem> {
 fn hook_registration(point: HookPoint, hook: &HookConfig) -> Result<HookMatcher, globset::Error> {
     let place = HookMatcher {
         tools: hook.matcher.clone(),
-        on_failure: match hook.on_failure {
-            config::OnFailureSetting::Ignore => HookFailurePolicy::Ignore,
-            config::OnFailureSetting::Block => HookFailurePolicy::Block,
-        },
+        on_failure: hook.on_failure,
         ..HookMatcher::for_point(point, hook.name.as_str())
     };
     place.with_files(hook.file_patterns.iter().map(PathPattern::as_str))

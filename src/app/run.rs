@@ -7,13 +7,13 @@ use serde_json::Value;
 
 use super::checks::CheckSequence;
 use super::end_hooks::{RunDeadline, start_end_hooks};
-use super::environment::{Environment, RealEnvironment};
+use super::environment::{Environment, StartedEnvironment};
 use super::error::AppError;
 use super::hooks;
 use super::mcp;
 use super::quality_gates::QualityGates;
 use super::resolved_model::ModelSession;
-use super::run_setup::{EffectMode, RunSetup};
+use super::run_setup::RunSetup;
 use super::schema_check::SchemaCheck;
 use super::secrets::{collect_secrets, mask_message};
 use super::session::{RunSession, SessionStart, SessionTarget, StoredSession};
@@ -28,13 +28,11 @@ use crate::llm::scripted::ScriptPosition;
 use crate::machine::{Machine, RunOutcome, RunStatus, State};
 use crate::mcp::McpServers;
 use crate::model::{Digest, RunRules};
+use crate::net::Secrets;
 use crate::policy::Confirmer;
-use crate::port::{
-    AnswerChecks, CancellationToken, HookPoint, Model, NoPreCallHooks, PreCallHooks, ToolSpec,
-    Toolbox,
-};
+use crate::port::{AnswerChecks, CancellationToken, HookPoint, Toolbox};
 use crate::runner::{Driver, Executor, Ports, RequestContext};
-use crate::tools::{PlannedCall, SharedQuota};
+use crate::tools::{ExecutionMode, PlannedCall, SharedQuota, ToolRegistry};
 use crate::view::{CostSource, Reporter, RunInfo};
 
 /// What one run is to do.
@@ -91,108 +89,146 @@ impl FinishedRun {
 }
 
 impl RunSetup {
-    /// Drives a run to its end before a show. The end itself is for the caller to tell, since it may not be the only
-    /// run.
+    /// Runs to the end, and shows it. The result is for the caller to report, since it may not be the only run.
     ///
     /// # Errors
     ///
-    /// Fails when the run could not begin; nothing was sent then.
-    pub fn run(&self, order: RunRequest, stage: RunIo) -> Result<FinishedRun, AppError> {
-        let live = RealEnvironment(stage.reporter.clone());
-        self.drive(order, stage, live, None)
+    /// Fails if the run could not begin; nothing was sent then.
+    pub fn run(&self, request: RunRequest, io: RunIo) -> Result<FinishedRun, AppError> {
+        self.run_in(Environment::Real, request, io)
     }
 
-    /// Drives a run to its end, wherever it takes place. One that was dispatched by another one shares with that.
+    /// Runs to the end in this environment.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the run could not begin; nothing was sent then.
+    pub fn run_in(
+        &self,
+        environment: Environment,
+        request: RunRequest,
+        io: RunIo,
+    ) -> Result<FinishedRun, AppError> {
+        self.drive(environment, request, io, None)
+    }
+
+    /// Opens the session, builds the ports, drives the machine, and finishes. A sub-agent's run shares resources with
+    /// the run that dispatched it.
     pub(super) fn drive(
         &self,
-        order: RunRequest,
-        stage: RunIo,
-        mut staging: impl Environment,
+        environment: Environment,
+        request: RunRequest,
+        io: RunIo,
         shared: Option<SharedResources>,
     ) -> Result<FinishedRun, AppError> {
-        let RunIo { reporter: show, confirm, sandbox } = stage;
-        let session = order.target.session();
+        let session = request.target.session();
         let name: Arc<str> = session.to_string().into();
-        let about = RunInfo { session_id: Arc::clone(&name), sandbox, ..self.run_info(&order) };
-        let RunRequest { task, target: place, options, .. } = order;
-        let hooks =
-            hooks::build_hooks(&self.config, &self.sandbox, self.session_facts(&name, &place))?;
+        let info = RunInfo {
+            session_id: Arc::clone(&name),
+            sandbox: io.sandbox,
+            ..self.run_info(&request)
+        };
+        let RunRequest { task, target, options, .. } = request;
         let secrets = collect_secrets(&self.config, &self.env);
         let task = task.map(|task| Arc::from(mask_message(&task, &secrets)));
-        let hidden = secrets.clone();
-        let hooks = Arc::new(hooks.with_mask(move |text| hidden.mask(text.to_owned())));
-        let fresh = || ScriptPosition::after(place.finished_calls() as usize);
-        let position = shared.as_ref().map_or_else(fresh, |shared| shared.script_position.clone());
-        let asking =
-            ModelSession { name: &name, position: position.clone(), recorder: &self.recorder };
-        let nesting = staging.subagent_clock();
-        let model = staging.wrap_model(self.model.connect(&self.config, &self.env, &asking)?);
-        let rules = self.session_rules(&name, &place);
+        let hooks = self.hooks(&name, &target, secrets.clone())?;
+        let position = shared.as_ref().map_or_else(
+            || ScriptPosition::after(target.finished_calls() as usize),
+            |shared| shared.script_position.clone(),
+        );
+        let model = self.model.connect(
+            &self.config,
+            &self.env,
+            &ModelSession { name: &name, position: position.clone(), recorder: &self.recorder },
+        )?;
+        let rules = self.session_rules(&name, &target);
         // Servers may take long to start, and the user may not want to wait for them.
-        let asked = CancellationToken::new();
-        let (hands, around) =
-            staging.executor(place.start_time(), rules.bounds.parallel_calls, &asked)?;
-        let is_own = shared.is_none();
+        let stopped = CancellationToken::new();
+        let StartedEnvironment { executor, subagent_clock, ports } = environment.start(
+            target.start_time(),
+            rules.bounds.parallel_calls,
+            &io.reporter,
+            &stopped,
+        )?;
+        let is_subagent = shared.is_some();
         let shared = match shared {
             Some(shared) => shared,
-            None => self.start_shared(&place, position, &asked)?,
+            None => self.start_shared(&target, position, &stopped)?,
         };
-        let whole = place.stored_outputs(session).map(SessionResults);
-        let crew = is_own.then(|| SubagentContext {
+        let subagents = (!is_subagent).then(|| SubagentContext {
             setup: self.clone(),
             session,
-            store: place.store().cloned(),
+            store: target.store().cloned(),
             options: options.clone(),
-            confirm: Arc::clone(&confirm),
+            confirm: Arc::clone(&io.confirm),
             shared: shared.clone(),
-            clock: nesting,
+            clock: subagent_clock,
         });
-        let means = ToolDeps { confirm, shared: &shared, results: whole, subagents: crew, secrets };
         let registry = Arc::new(tool_registry::build_registry(
             &self.config,
             &self.agent,
             &self.root,
             &self.sandbox,
-            self.effect_mode,
-            means,
+            self.execution,
+            ToolDeps {
+                confirm: io.confirm,
+                shared: &shared,
+                results: target.stored_outputs(session).map(SessionResults),
+                subagents,
+                secrets,
+            },
         )?);
-        let brief = self.request_context(&*registry, &shared.servers, &place);
-        let first = SessionStart { task: task.clone(), rules, fixed_bytes: brief.request_bytes() };
-        let start = place.begin(session, first, || self.session_setting(&brief, options))?;
-        let RunSession { machine: fold, output: outcomes, stored: written } = start;
+        let context = self.request_context(&*registry, &shared.servers, &target);
+        let first =
+            SessionStart { task: task.clone(), rules, fixed_bytes: context.request_bytes() };
+        let RunSession { machine, output, stored } =
+            target.begin(session, first, || self.session_setting(&context, options))?;
 
-        let checks = self.answer_checks();
-        let toolbox: Arc<dyn Toolbox> = Arc::<crate::tools::ToolRegistry>::clone(&registry);
-        let hooked = HookedPorts::new(Arc::clone(&hooks), model, toolbox, checks, &brief, task);
-        let ports = Ports {
-            tools: hooked.tools,
-            checks: hooked.checks,
-            pre_call_hooks: hooked.pre_call_hooks,
-            observer: Box::new(show.observe_run(about)),
-            ..Ports::new(hooked.model)
+        let toolbox: Arc<dyn Toolbox> = Arc::<ToolRegistry>::clone(&registry);
+        let own = Ports {
+            tools: toolbox,
+            checks: self.answer_checks(),
+            observer: Box::new(io.reporter.observe_run(info)),
+            ..Ports::new(model)
         };
-        let ports = match written {
-            None => ports,
-            Some(StoredSession { journal, messages: mail }) => {
-                Ports { journal: Box::new(journal), messages: Box::new(mail), ..ports }
+        let own = match stored {
+            None => own,
+            Some(StoredSession { journal, messages }) => {
+                Ports { journal: Box::new(journal), messages: Box::new(messages), ..own }
             }
         };
-        let clock = hands.clock();
-        let fold = Driver::new(hands, around(ports), brief, fold).run(outcomes);
-        let ending = RunDeadline::for_run(&fold, &*clock);
-        let telling = start_end_hooks(&hooks, &fold, &asked);
-        if is_own {
-            shared.servers.stop(ending.remaining());
+        let ports = with_hooks_around(ports(own), &hooks, &context, task);
+
+        let clock = executor.clock();
+        let machine = Driver::new(executor, ports, context, machine).run(output);
+
+        let deadline = RunDeadline::for_run(&machine, &*clock);
+        let end_hooks = start_end_hooks(&hooks, &machine, &stopped);
+        if !is_subagent {
+            shared.servers.stop(deadline.remaining());
         }
-        if let Some(telling) = telling {
-            telling.wait(ending);
+        if let Some(end_hooks) = end_hooks {
+            end_hooks.wait(deadline);
         }
-        Ok(FinishedRun {
-            session,
-            machine: fold,
-            planned: registry.planned_calls(),
-            deadline: ending,
-        })
+        Ok(FinishedRun { session, machine, planned: registry.planned_calls(), deadline })
+    }
+
+    fn hooks(
+        &self,
+        session: &Arc<str>,
+        target: &SessionTarget,
+        secrets: Secrets,
+    ) -> Result<Arc<Hooks>, AppError> {
+        let session = HookSession {
+            id: Arc::clone(session),
+            workspace: self.root.path().to_owned(),
+            agent: self.agent.name.as_str().into(),
+            model: self.model.name(),
+            is_resumed: target.is_resumed(),
+            depth: self.hook_depth,
+        };
+        let hooks = hooks::build_hooks(&self.config, &self.sandbox, session)?;
+        Ok(Arc::new(hooks.with_mask(move |text| secrets.mask(text.to_owned()))))
     }
 
     /// Returns what the run will have in common with those that it dispatches.
@@ -233,17 +269,6 @@ impl RunSetup {
     fn masked_task(&self, order: &RunRequest) -> Arc<str> {
         let task = order.task.as_deref().unwrap_or_default();
         collect_secrets(&self.config, &self.env).mask_all(task).into()
-    }
-
-    fn session_facts(&self, session: &Arc<str>, place: &SessionTarget) -> HookSession {
-        HookSession {
-            id: Arc::clone(session),
-            workspace: self.root.path().to_owned(),
-            agent: self.agent.name.as_str().into(),
-            model: self.model.name(),
-            is_resumed: place.is_resumed(),
-            depth: self.hook_depth,
-        }
     }
 
     /// The system prompt of a stored session stays as it was while its agent does, so that the provider's cache holds.
@@ -304,43 +329,31 @@ impl RunSetup {
             checks.push(Arc::new(schema));
         }
         let gates = quality_gates(&self.config.settings, &self.agent);
-        if !gates.is_empty() && self.effect_mode == EffectMode::Real {
+        if !gates.is_empty() && self.execution == ExecutionMode::Real {
             checks.push(Arc::new(QualityGates::new(gates, self.sandbox.clone())));
         }
         Arc::new(CheckSequence(checks))
     }
 }
 
-/// The ports that hooks are around.
-struct HookedPorts {
-    model: Box<dyn Model>,
-    tools: Arc<dyn Toolbox>,
-    checks: Arc<dyn AnswerChecks>,
-    pre_call_hooks: Arc<dyn PreCallHooks>,
-}
-
-impl HookedPorts {
-    /// Without hooks everything stays as it is.
-    fn new(
-        hooks: Arc<Hooks>,
-        model: Box<dyn Model>,
-        tools: Arc<dyn Toolbox>,
-        checks: Arc<dyn AnswerChecks>,
-        brief: &RequestContext,
-        task: Option<Arc<str>>,
-    ) -> Self {
-        if !HookPoint::ALL.into_iter().any(|point| hooks.has_hooks_at(point)) {
-            return Self { model, tools, checks, pre_call_hooks: Arc::new(NoPreCallHooks) };
-        }
-        let (system, specs): (_, Arc<[ToolSpec]>) =
-            (Arc::clone(&brief.system), Arc::clone(&brief.tools));
-        let task = task.unwrap_or_default();
-        let (model, prelude) = with_hooks(model, Arc::clone(&hooks), task, system, specs);
-        Self {
-            model: Box::new(model),
-            tools: Arc::new(HookedTools::new(tools, Arc::clone(&hooks))),
-            checks: Arc::new(HookedAnswerChecks::new(checks, hooks)),
-            pre_call_hooks: Arc::new(prelude),
-        }
+/// Returns the ports with hooks around them; without hooks, as they are.
+fn with_hooks_around(
+    ports: Ports,
+    hooks: &Arc<Hooks>,
+    context: &RequestContext,
+    task: Option<Arc<str>>,
+) -> Ports {
+    if !HookPoint::ALL.into_iter().any(|point| hooks.has_hooks_at(point)) {
+        return ports;
+    }
+    let (system, tools) = (Arc::clone(&context.system), Arc::clone(&context.tools));
+    let task = task.unwrap_or_default();
+    let (model, pre_call_hooks) = with_hooks(ports.model, Arc::clone(hooks), task, system, tools);
+    Ports {
+        model: Box::new(model),
+        tools: Arc::new(HookedTools::new(ports.tools, Arc::clone(hooks))),
+        checks: Arc::new(HookedAnswerChecks::new(ports.checks, Arc::clone(hooks))),
+        pre_call_hooks: Arc::new(pre_call_hooks),
+        ..ports
     }
 }

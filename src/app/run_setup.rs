@@ -16,6 +16,7 @@ use super::tool_registry;
 use crate::config::{Agent, Config};
 use crate::hooks::Hooks;
 use crate::llm::Recorder;
+use crate::tools::ExecutionMode;
 use crate::workspace::WorkspaceRoot;
 
 /// Everything that a run needs, found and checked before anything begins.
@@ -32,7 +33,7 @@ pub struct RunSetup {
     /// Where commands run.
     pub sandbox: Sandbox,
     /// Whether anything is changed.
-    pub effect_mode: EffectMode,
+    pub execution: ExecutionMode,
     /// The JSON Schema of the answer.
     pub schema: Option<Arc<Value>>,
     /// Where the exchange with the model is written down.
@@ -40,16 +41,6 @@ pub struct RunSetup {
     pub(super) diff: Option<WorkspaceDiff>,
     pub(super) root: WorkspaceRoot,
     pub(super) hook_depth: u32,
-}
-
-/// Whether a run changes anything.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum EffectMode {
-    /// It does.
-    #[default]
-    Real,
-    /// What would change something is described.
-    DryRun,
 }
 
 /// Returns whether a workspace is the root folder, or has the user's home in it.
@@ -78,7 +69,7 @@ impl RunSetup {
             world.variable(HOOK_DEPTH_VARIABLE).and_then(|depth| depth.parse().ok()).unwrap_or(0);
         Hooks::check_depth(depth)?;
         let agent = config.agent(agent)?;
-        let settings = tool_registry::tool_settings(&config, &agent, EffectMode::Real)?;
+        let settings = tool_registry::tool_settings(&config, &agent, ExecutionMode::Real)?;
         let path = config.workspace.clone();
         let root = WorkspaceRoot::open(&path)
             .map_err(|cause| AppError::Workspace { path: path.clone(), cause })?;
@@ -99,7 +90,7 @@ impl RunSetup {
             agent,
             model,
             sandbox,
-            effect_mode: EffectMode::Real,
+            execution: ExecutionMode::Real,
             schema: None,
             recorder: None,
             diff: None,

@@ -15,8 +15,8 @@ use super::process_env::ProcessEnv;
 use crate::config::{self, Config, OriginSource, TRUST_VARIABLE};
 use crate::exec::{
     self, CONFINEMENT_HELP, CommandSpec, Enforcement, NetworkAccess, PackageCaches, ResourceLimits,
-    SandboxLevel, SandboxMode, SandboxPolicy, SandboxRequirement, Supervisor, TempOwner,
-    VariableFilter, clean_environment, remove_abandoned, sweep_caches,
+    SandboxLevel, SandboxPolicy, SandboxRequirement, Supervisor, TempOwner, VariableFilter,
+    clean_environment, remove_abandoned, sweep_caches,
 };
 use crate::model::matches_wildcard;
 use crate::policy::GuardedFiles;
@@ -170,20 +170,12 @@ fn build_policy(
     let own = own.chain(dotfiles.into_iter().flatten());
     let marker = world.folders().state.map(|state| exec::new_record_path(&state));
     SandboxPolicy {
-        mode: match sandbox.mode {
-            config::SandboxModeSetting::ReadOnly => SandboxMode::ReadOnly,
-            config::SandboxModeSetting::WorkspaceWrite => SandboxMode::WorkspaceWrite,
-            config::SandboxModeSetting::Off => SandboxMode::Off,
-        },
-        network: match sandbox.network {
-            config::NetworkSetting::On => NetworkAccess::On,
-            config::NetworkSetting::List => NetworkAccess::List,
-            config::NetworkSetting::Off => NetworkAccess::Off,
-        },
+        mode: sandbox.mode,
+        network: sandbox.network,
         allowed_hosts: sandbox.allowed_hosts.iter().cloned().collect(),
         // What is meant to keep secrets in cannot be a wish.
         need: if sandbox.required
-            || sandbox.network == config::NetworkSetting::List
+            || sandbox.network == NetworkAccess::List
             || is_requested_by_option(config)
         {
             SandboxRequirement::Required

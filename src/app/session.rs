@@ -5,9 +5,9 @@ use std::time::SystemTime;
 
 use super::error::AppError;
 use super::process_env::ProcessEnv;
-use crate::config::{self, Config};
+use crate::config::Config;
 use crate::journal::{
-    Durability, FileJournal, JournalError, NewSession, OpenedSession, ParentCall, ResumeOptions,
+    FileJournal, JournalError, NewSession, OpenedSession, ParentCall, ResumeOptions,
     ResumedSession, SessionId, SessionOutputs, SessionSetup, SessionStore, SteeringQueue,
 };
 use crate::machine::{Conversation, Machine, MachineOutput};
@@ -60,11 +60,7 @@ pub fn open_store(config: &Config, world: &ProcessEnv) -> Result<SessionStore, A
         .clone()
         .or_else(|| world.folders().state)
         .ok_or(JournalError::NoStateFolder)?;
-    let durability = match sessions.durability {
-        config::DurabilitySetting::Full => Durability::Full,
-        config::DurabilitySetting::Os => Durability::Os,
-    };
-    Ok(SessionStore::open(&root, durability)?)
+    Ok(SessionStore::open(&root, sessions.durability)?)
 }
 
 impl SessionTarget {

@@ -3,23 +3,22 @@
 use std::sync::Arc;
 
 use super::mcp;
-use super::run_setup::EffectMode;
 use super::sandbox::Sandbox;
 use super::session_results::SessionResults;
 use super::shared_resources::SharedResources;
 use super::subagents::{SubagentContext, dispatch_tool};
 use super::tool_names;
-use crate::config::{self, Agent, Config, ConfigProblem, PathPattern, PermissionsConfig};
+use crate::config::{Agent, Config, ConfigProblem, PathPattern, PermissionsConfig};
 use crate::machine::Conversation;
 use crate::model::{ConversationItem, matches_wildcard};
 use crate::net::Secrets;
 use crate::policy::{
-    BlockedCommands, CommandScope, ConfirmMode, Confirmer, FilePatterns, GuardrailLimits,
-    Guardrails, OffLimits, PermissionRule, PermissionRules, QuotaUsage, Repositories,
+    BlockedCommands, CommandScope, Confirmer, FilePatterns, GuardrailLimits, Guardrails, OffLimits,
+    PermissionRule, PermissionRules, QuotaUsage, Repositories,
 };
 use crate::tools::{
-    CommandSettings, FileDeletion, MaxResultTokens, READ_OUTPUT, RUN_COMMAND, ToolRegistry,
-    ToolSettings, standard_tools,
+    CommandSettings, ExecutionMode, FileDeletion, MaxResultTokens, READ_OUTPUT, RUN_COMMAND,
+    ToolRegistry, ToolSettings, standard_tools,
 };
 use crate::workspace::WorkspaceRoot;
 
@@ -29,7 +28,7 @@ pub(super) fn build_registry(
     agent: &Agent,
     root: &WorkspaceRoot,
     sandbox: &Sandbox,
-    effect: EffectMode,
+    effect: ExecutionMode,
     means: ToolDeps<'_>,
 ) -> Result<ToolRegistry, ConfigProblem> {
     let mut settings = tool_settings(config, agent, effect)?;
@@ -97,7 +96,7 @@ pub(super) fn used_quota(conversation: &Conversation) -> QuotaUsage {
 pub(super) fn tool_settings(
     config: &Config,
     agent: &Agent,
-    effect: EffectMode,
+    effect: ExecutionMode,
 ) -> Result<ToolSettings, ConfigProblem> {
     let settings = &config.settings;
     let commands = &settings.commands;
@@ -107,11 +106,7 @@ pub(super) fn tool_settings(
     }
     Ok(ToolSettings {
         allowed_tools: Some(agent.allowed_tools.clone()),
-        mode: match agent.confirm_mode {
-            config::ConfirmModeSetting::ConfirmAll => ConfirmMode::ConfirmAll,
-            config::ConfirmModeSetting::ConfirmSensitive => ConfirmMode::ConfirmSensitive,
-            config::ConfirmModeSetting::Yolo => ConfirmMode::Yolo,
-        },
+        mode: agent.confirm_mode,
         rules: parse_rules(config)?,
         guardrails: parse_guardrails(config)?,
         commands: CommandSettings {
@@ -123,10 +118,7 @@ pub(super) fn tool_settings(
         } else {
             FileDeletion::Refused
         },
-        execution: match effect {
-            EffectMode::Real => crate::tools::ExecutionMode::Real,
-            EffectMode::DryRun => crate::tools::ExecutionMode::DryRun,
-        },
+        execution: effect,
         max_result_tokens: MaxResultTokens(settings.context.max_tool_result_tokens.0),
     })
 }

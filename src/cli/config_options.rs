@@ -1,11 +1,10 @@
 //! From options to a configuration.
 
-use architect::app::{AppError, EffectMode, ProcessEnv};
+use architect::app::{AppError, ExecutionMode, ProcessEnv};
 use architect::config::{
     Config, ConfigSources, NoticeCause, OptionOverride, ProjectTrust, TRUST_VARIABLE,
-    is_cumulative, load,
+    is_cumulative, is_list, load,
 };
-use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use super::approval;
@@ -27,40 +26,6 @@ pub(crate) struct SavedOptions {
     pub(crate) disable_mcp: bool,
 }
 
-/// Options that stand for keys of the configuration, with what is remembered of them.
-#[derive(Default)]
-struct OptionCollector {
-    overrides: Vec<OptionOverride>,
-    sets: Vec<String>,
-}
-
-impl OptionCollector {
-    fn set(&mut self, key: &'static str, option: &str, value: Option<String>) {
-        if let Some(value) = value {
-            self.sets.push(format!("{key}={value}"));
-            self.overrides.push(OptionOverride { key, value, option: option.to_owned() });
-        }
-    }
-
-    fn set_workspace(&mut self, layers: &LayerArgs) {
-        let workspace = layers.workspace.as_ref().map(|path| path.to_string_lossy().into_owned());
-        self.set("workspace.root", "--workspace", workspace);
-    }
-
-    fn append(&mut self, key: &'static str, option: &str, values: &[String]) {
-        for value in values {
-            self.overrides.push(OptionOverride {
-                key,
-                value: value.clone(),
-                option: option.to_owned(),
-            });
-        }
-        if !values.is_empty() {
-            self.sets.push(format!("{key}={}", json!(values)));
-        }
-    }
-}
-
 /// Returns the configuration of a run, and what its session has to remember.
 ///
 /// # Errors
@@ -72,16 +37,16 @@ pub(crate) fn load_config(
     world: &ProcessEnv,
     before: &SavedOptions,
 ) -> Result<(Config, SavedOptions), CliError> {
-    let flags = collect_options(args, output);
+    let overrides = collect_options(args, output);
     let agent = args.agent.clone().or_else(|| before.agent.clone());
     let layers = &args.layers;
     let mut own = layers.set.clone();
     if let Some(mode) = args.mode {
         let name = agent.as_deref().unwrap_or(DEFAULT_AGENT);
-        own.push(format!("agents.{name}.confirm_mode={}", value_name(mode)));
+        own.push(format!("agents.{name}.confirm_mode={mode}"));
     }
     let remembered = SavedOptions {
-        sets: drop_replaced([before.sets.clone(), own.clone(), flags.sets].concat()),
+        sets: drop_replaced([before.sets.clone(), own.clone(), as_sets(&overrides)].concat()),
         agent,
         config: layers.config.as_ref().map_or(before.config.clone(), |path| {
             Some(world.cwd.join(path).to_string_lossy().into_owned())
@@ -96,7 +61,7 @@ pub(crate) fn load_config(
         mcp_files: args.mcp_config.iter().cloned().collect(),
         profile: remembered.profile.clone(),
         sets: [before.sets.clone(), own].concat(),
-        options: flags.overrides,
+        options: overrides,
         ..base_sources(world)
     };
     let mut config = load(&sources).map_err(AppError::from)?;
@@ -125,14 +90,12 @@ pub(crate) fn load_config(
 ///
 /// Fails with everything that is wrong with it.
 pub(crate) fn load_layers(layers: &LayerArgs, world: &ProcessEnv) -> Result<Config, CliError> {
-    let mut flags = OptionCollector::default();
-    flags.set_workspace(layers);
     let sources = ConfigSources {
         trust: project_trust(layers),
         file: layers.config.clone(),
         profile: layers.profile.clone(),
         sets: layers.set.clone(),
-        options: flags.overrides,
+        options: workspace(layers).into_iter().collect(),
         ..base_sources(world)
     };
     Ok(load(&sources).map_err(AppError::from)?)
@@ -151,38 +114,43 @@ fn project_trust(layers: &LayerArgs) -> ProjectTrust {
     if layers.trust { ProjectTrust::Granted } else { ProjectTrust::Stored }
 }
 
-fn collect_options(args: &SettingsArgs, output: Option<&OutputArgs>) -> OptionCollector {
-    let mut flags = OptionCollector::default();
-    let text = |number: Option<f64>| number.map(|number| number.to_string());
-    let off = |is_set: bool| is_set.then(|| "false".to_owned());
-    flags.set("llm.model", "--model", args.model.clone());
-    flags.set("llm.api_base", "--api-base", args.api_base.clone());
-    flags.set("llm.api_key_env", "--api-key-env", args.api_key_env.clone());
-    flags.set_workspace(&args.layers);
-    flags.set("limits.max_steps", "--max-steps", args.max_steps.map(|n| n.to_string()));
-    flags.set("limits.budget_usd", "--budget", text(args.budget));
-    flags.set("limits.max_tokens", "--max-tokens", args.max_tokens.map(|n| n.to_string()));
-    flags.set("limits.timeout", "--timeout", text(args.timeout));
-    flags.set("limits.step_timeout", "--step-timeout", text(args.step_timeout));
-    flags.set("sandbox.mode", "--sandbox", args.sandbox.map(value_name));
-    flags.set("sandbox.network", "--network", args.network.map(value_name));
-    // Who asks for a confinement wants to have it.
-    let required = args.sandbox.is_some_and(|mode| value_name(mode) != "off");
-    flags.set("sandbox.required", "--sandbox", required.then(|| "true".to_owned()));
-    flags.append("permissions.allow", "--allow", &args.allow);
-    flags.append("permissions.deny", "--deny", &args.deny);
-    let fail_on_denied = args.fail_on_denied.then(|| "true".to_owned());
-    flags.set("permissions.fail_on_denied", "--fail-on-denied", fail_on_denied);
-    flags.set("commands.enabled", "--no-commands", off(args.no_commands));
-    flags.set("evaluation.mode", "--self-eval", args.self_eval.map(value_name));
-    if let Some(output) = output {
-        flags.set("llm.stream", "--no-stream", off(output.no_stream));
-        flags.set("language", "--lang", output.lang.map(value_name));
-        let file = output.log_file.as_ref().map(|path| path.to_string_lossy().into_owned());
-        flags.set("logging.file", "--log-file", file);
-        flags.set("logging.level", "--log-level", output.log_level.map(value_name));
+/// Returns the values that options set.
+fn collect_options(args: &SettingsArgs, output: Option<&OutputArgs>) -> Vec<OptionOverride> {
+    let mut overrides: Vec<OptionOverride> = workspace(&args.layers).into_iter().collect();
+    overrides.extend_from_slice(&args.keys.overrides);
+    // A confinement that is requested has to be possible.
+    let is_confined = |set: &&OptionOverride| set.key == "sandbox.mode" && set.value != "off";
+    let required = overrides.iter().find(is_confined).map(|set| OptionOverride {
+        key: "sandbox.required",
+        value: "true".to_owned(),
+        option: set.option.clone(),
+    });
+    overrides.extend(required);
+    overrides.extend(output.into_iter().flat_map(|output| output.keys.overrides.iter().cloned()));
+    overrides
+}
+
+fn workspace(layers: &LayerArgs) -> Option<OptionOverride> {
+    let path = layers.workspace.as_ref()?;
+    let value = path.to_string_lossy().into_owned();
+    Some(OptionOverride { key: "workspace.root", value, option: "--workspace".to_owned() })
+}
+
+/// Returns values as `--set` takes them.
+fn as_sets(overrides: &[OptionOverride]) -> Vec<String> {
+    let mut sets = Vec::new();
+    for (index, OptionOverride { key, value, .. }) in overrides.iter().enumerate() {
+        if !is_list(key) {
+            sets.push(format!("{key}={value}"));
+        } else if overrides[..index].iter().all(|earlier| earlier.key != *key) {
+            let items = overrides.iter().filter(|other| other.key == *key);
+            sets.push(format!(
+                "{key}={}",
+                json!(items.map(|item| &item.value).collect::<Vec<_>>())
+            ));
+        }
     }
-    flags
+    sets
 }
 
 /// Leaves out what a later setting of the same key replaces; otherwise a session that goes on often would remember the
@@ -201,15 +169,10 @@ fn drop_replaced(sets: Vec<String>) -> Vec<String> {
     kept
 }
 
-/// Returns how a value is typed.
-fn value_name<T: ValueEnum + Copy>(value: T) -> String {
-    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
-}
-
 impl SavedOptions {
     /// Returns whether anything is to be changed.
-    pub(crate) fn effect_mode(&self) -> EffectMode {
-        if self.dry_run { EffectMode::DryRun } else { EffectMode::Real }
+    pub(crate) fn execution_mode(&self) -> ExecutionMode {
+        if self.dry_run { ExecutionMode::DryRun } else { ExecutionMode::Real }
     }
 
     /// Returns it as a session keeps it.

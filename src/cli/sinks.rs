@@ -4,18 +4,16 @@ use std::io::{self, IsTerminal};
 use std::sync::Arc;
 
 use architect::app::ProcessEnv;
-use architect::config::{self, Config};
+use architect::config::Config;
 use architect::runner::SystemClock;
 use architect::view::ci_commands::CommandEscaper;
-use architect::view::human::{
-    self, HumanLog, LogStyle, PauseDrawing, can_redraw, should_use_color,
-};
+use architect::view::human::{HumanLog, LogStyle, PauseDrawing, can_redraw, should_use_color};
 use architect::view::{
-    AnswerDestination, JsonSink, Lang, OptionalSink, ReportSink, Reporter, StreamJsonSink, TextSink,
+    AnswerDestination, JsonSink, OptionalSink, ReportSink, Reporter, StreamJsonSink, TextSink,
 };
 use architect::workspace::open_for_append;
 
-use super::args::{ColorArg, OutputArgs, OutputFormat};
+use super::args::{OutputArgs, OutputFormat};
 use super::error::CliError;
 use super::output;
 
@@ -88,27 +86,18 @@ fn open_log(
     world: &ProcessEnv,
     is_live: bool,
 ) -> io::Result<HumanLog> {
-    let color = match args.color {
-        ColorArg::Auto => human::ColorChoice::Auto,
-        ColorArg::Always => human::ColorChoice::Always,
-        ColorArg::Never => human::ColorChoice::Never,
-    };
     let is_styled =
-        should_use_color(color, io::stderr().is_terminal(), |name| variable(world, name));
+        should_use_color(args.color, io::stderr().is_terminal(), |name| variable(world, name));
     let stderr = CommandEscaper::new(io::stderr(), output::is_read_by_ci());
-    let look =
-        LogStyle { lang: log_language(config), has_color: is_styled, shows_costs: args.show_costs };
+    let look = LogStyle {
+        lang: config.settings.language,
+        has_color: is_styled,
+        shows_costs: args.show_costs,
+    };
     if is_live {
         HumanLog::live(stderr, look, Arc::new(SystemClock::start()), terminal_width)
     } else {
         HumanLog::plain(stderr, look)
-    }
-}
-
-fn log_language(config: &Config) -> Lang {
-    match config.settings.language {
-        config::LanguageSetting::En => Lang::En,
-        config::LanguageSetting::Es => Lang::Es,
     }
 }
 

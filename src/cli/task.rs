@@ -333,7 +333,7 @@ impl ReportTarget {
         match (&args.report_file, args.report) {
             (Some(path), _) if is_summary(path) => Some(Self::StepSummary(path.clone())),
             (Some(path), _) => Some(Self::File(path.clone())),
-            (None, Some(super::args::ReportFormatArg::Github)) => summary.map(Self::StepSummary),
+            (None, Some(report::ReportFormat::Github)) => summary.map(Self::StepSummary),
             (None, _) => None,
         }
     }
@@ -343,14 +343,7 @@ fn report_format(
     args: &OutputArgs,
     target: Option<&ReportTarget>,
 ) -> Result<report::ReportFormat, CliError> {
-    use super::args::ReportFormatArg;
-    let asked = args.report.map(|report| match report {
-        ReportFormatArg::Json => report::ReportFormat::Json,
-        ReportFormatArg::Markdown => report::ReportFormat::Markdown,
-        ReportFormatArg::Github => report::ReportFormat::Github,
-        ReportFormatArg::Html => report::ReportFormat::Html,
-    });
-    match (asked, &args.report_file) {
+    match (args.report, &args.report_file) {
         (Some(format), _) => Ok(format),
         (None, _) if matches!(target, Some(ReportTarget::StepSummary(_))) => {
             Ok(report::ReportFormat::Github)

@@ -1,6 +1,6 @@
-//! Agents: the built-in ones, those of Markdown files, and what becomes of them with the other layers.
+//! Agents: the built-in ones, those in Markdown files, and how they combine with the other layers.
 //!
-//! A Markdown file is a layer like any other: what its front matter says are the keys of `[agents.NAME]`, and its text
+//! A Markdown file is a layer like any other: its front matter holds the keys of `[agents.NAME]`, and its text
 //! is the system prompt. The built-in agents are such files too.
 
 use std::path::Path;
@@ -10,30 +10,31 @@ use super::checked_file::{self, OwnerCheck};
 use super::origin::{ConfigDocument, LayerRank, ValueOrigin};
 use super::problem::{ConfigProblem, ProblemKind};
 use super::setting_value::parse_list;
-use super::settings::{AgentConfig, ConfirmModeSetting};
+use super::settings::AgentConfig;
 use super::text_types::ConfigName;
 use super::value_tree::{ConfigNode, ConfigTable, ConfigValue};
+use crate::model::ConfirmMode;
 use crate::policy::CallKind;
 use crate::tools::describe;
 
-/// An agent, with everything that was left unsaid filled in.
+/// An agent, with defaults for everything that is not set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Agent {
-    /// Its name.
+    /// The unique name.
     pub name: ConfigName,
-    /// What it is for, in one line.
+    /// The purpose, in one line.
     pub description: String,
-    /// Its system prompt.
+    /// The system prompt.
     pub system_prompt: Arc<str>,
-    /// The tools that it may use; `*` in a name stands for anything.
+    /// The tools that it may use; `*` in a name matches anything.
     pub allowed_tools: Vec<String>,
-    /// When the user is asked.
-    pub confirm_mode: ConfirmModeSetting,
-    /// Replies whose tool calls may run.
+    /// When the user is asked before a tool call runs.
+    pub confirm_mode: ConfirmMode,
+    /// The most replies whose tool calls run.
     pub max_steps: u32,
 }
 
-/// The agent that fills in what others leave unsaid.
+/// The agent whose settings are the defaults of the others.
 pub(super) const DEFAULT_AGENT: &str = "build";
 
 /// The files of the built-in agents.
@@ -44,15 +45,15 @@ const BUILT_IN: [(&str, &str); 4] = [
     ("review.md", include_str!("agents/review.md")),
 ];
 
-/// The most files of agents that a folder may have.
+/// The most agent files read from a folder.
 const MAX_AGENT_FILES: usize = 200;
 
-/// Returns the layer that the built-in agents make.
+/// Returns the layer of the built-in agents.
 pub(super) fn built_in_layer() -> ConfigTable {
     let mut agents = ConfigTable::new();
     for (path, text) in BUILT_IN {
         let document = ConfigDocument::new(path.into(), text);
-        // A test reads them all, so there is nothing to be told here.
+        // A test reads them all, so there is nothing to report here.
         if let Ok((name, table)) = parse_agent(&document, &|_| ValueOrigin::DEFAULT) {
             agents.insert(name, ConfigNode::new(ConfigValue::Table(table), ValueOrigin::DEFAULT));
         }
@@ -60,7 +61,7 @@ pub(super) fn built_in_layer() -> ConfigTable {
     agents_layer(agents, ValueOrigin::DEFAULT)
 }
 
-/// Returns the layer that the Markdown files of a folder make.
+/// Returns the layer of the Markdown files in a folder.
 pub(super) fn folder_layer(
     folder: &Path,
     rank: LayerRank,
@@ -98,7 +99,7 @@ fn agents_layer(agents: ConfigTable, origin: ValueOrigin) -> ConfigTable {
     ConfigTable::from([("agents".to_owned(), ConfigNode::new(ConfigValue::Table(agents), origin))])
 }
 
-/// Returns the Markdown files of a folder by name; an unreadable folder has none.
+/// Returns the Markdown files in a folder, sorted by name; no files if the folder can't be read.
 fn markdown_files(folder: &Path) -> Vec<std::path::PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let paths = entries.map(|entry| entry.path());
@@ -112,7 +113,7 @@ fn markdown_files(folder: &Path) -> Vec<std::path::PathBuf> {
 
 type OriginAt<'a> = dyn Fn(std::ops::Range<usize>) -> ValueOrigin + 'a;
 
-/// Returns the name of an agent and what its file says about it.
+/// Returns the name of an agent and the table that its file stands for.
 fn parse_agent(
     document: &ConfigDocument,
     at: &OriginAt<'_>,
@@ -170,7 +171,7 @@ fn parse_agent(
     }
 }
 
-/// Returns the lines of the front matter, each with where it begins, and the text behind it.
+/// Returns the lines of the front matter, each with its offset, and the text after it.
 fn split_front_matter(text: &str) -> (Vec<(usize, &str)>, &str) {
     let mut lines = text.split_inclusive('\n');
     let mut offset = match lines.next() {
@@ -185,7 +186,7 @@ fn split_front_matter(text: &str) -> (Vec<(usize, &str)>, &str) {
         front.push((offset, line.trim_end()));
         offset += line.len();
     }
-    // Without a closing line all of it is front matter, and the lines of the prompt are told to be none.
+    // Without a closing line all of it is front matter, and the lines of the prompt are reported as invalid.
     (front, "")
 }
 
@@ -211,14 +212,14 @@ fn unquote(text: &str) -> &str {
 }
 
 impl Agent {
-    /// Returns whether the agent has no tool that may change something.
+    /// Returns whether the agent has no tool that can change anything.
     pub fn is_read_only(&self) -> bool {
         self.allowed_tools
             .iter()
             .all(|tool| describe(tool).is_some_and(|tool| tool.kind == CallKind::Reads))
     }
 
-    /// Returns an agent; what it leaves unsaid is as with the first agent.
+    /// Returns an agent; `first` has the defaults.
     pub(super) fn new(
         name: ConfigName,
         own: &AgentConfig,
@@ -235,7 +236,7 @@ impl Agent {
             confirm_mode: own
                 .confirm_mode
                 .or(first.confirm_mode)
-                .unwrap_or(ConfirmModeSetting::ConfirmSensitive),
+                .unwrap_or(ConfirmMode::ConfirmSensitive),
             max_steps,
         }
     }
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn the_built_in_agents_are_all_there_and_say_everything() {
+    fn the_built_in_agents_set_every_key() {
         let ConfigValue::Table(agents) = &built_in_layer()["agents"].value else { panic!() };
         assert_eq!(agents.keys().collect::<Vec<_>>(), ["build", "plan", "resume", "review"]);
         for (name, agent) in agents {
@@ -286,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_front_matter_is_told_with_its_line() {
+    fn invalid_front_matter_is_reported_with_its_line() {
         assert_eq!(
             parse_text("---\nname: a b\nwhat is this\n---\n").unwrap_err(),
             [

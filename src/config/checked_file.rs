@@ -1,4 +1,4 @@
-//! Reading a file that somebody else may have written, or put there instead of a file.
+//! Reading files that another user may have written, or replaced by something that is not a file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -11,47 +11,47 @@ use thiserror::Error;
 
 use super::origin::ConfigDocument;
 
-/// The largest configuration file that is read.
+/// The size above which a configuration file is rejected.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// Why a file could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ConfigFileError {
-    /// It is not there.
+    /// The file does not exist.
     #[error("could not find {}", .0.display())]
     Missing(PathBuf),
-    /// The system refuses.
+    /// The file could not be opened or read.
     #[error("could not read {}: {}", .0.display(), .1)]
     Io(PathBuf, String),
-    /// It is a folder, a pipe, a device.
+    /// The path is a folder, a pipe or a device.
     #[error("{} is not a regular file", .0.display())]
     NotAFile(PathBuf),
-    /// It is larger than any configuration.
+    /// The file is larger than a configuration can be.
     #[error("{} is larger than {MAX_FILE_BYTES} bytes", .0.display())]
     TooLarge(PathBuf),
-    /// It is not text.
+    /// The file is not UTF-8; the offset of the first invalid byte.
     #[error("{} is not UTF-8 text (byte {})", .0.display(), .1)]
     NotUtf8(PathBuf, usize),
-    /// Others could have written it.
+    /// Any user of the machine can write the file.
     #[error("{} can be written by every user of this machine", .0.display())]
     WorldWritable(PathBuf),
-    /// It belongs to somebody else.
+    /// The file belongs to another user.
     #[error("{} belongs to another user (uid {})", .0.display(), .1)]
     OtherOwner(PathBuf, u32),
 }
 
-/// Who may have written a file.
+/// Who has to own a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OwnerCheck {
-    /// The user of this process, or the system's administrator.
+    /// The user of this process, or root.
     UserOrRoot,
-    /// Whoever; but not everybody.
+    /// Any user, if not every user can write the file.
     NotWorldWritable,
-    /// Whoever.
+    /// Any user.
     Unchecked,
 }
 
-/// Reads a text file; none when there is no such file.
+/// Reads a text file; `None` if there is no such file.
 pub(super) fn read_file(
     path: &Path,
     author: OwnerCheck,
@@ -68,7 +68,7 @@ pub(super) fn read_file(
     }
     check_owner(path, author, data.mode(), data.uid())?;
     let mut bytes = Vec::new();
-    // One byte more tells a file that is too large, also when it grows meanwhile.
+    // One more byte detects a file that is too large, also one that grows meanwhile.
     file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(|error| failed(&error))?;
     if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(ConfigFileError::TooLarge(path.to_owned()));
@@ -79,7 +79,7 @@ pub(super) fn read_file(
     Ok(Some(ConfigDocument::new(path.to_owned(), &text)))
 }
 
-/// Reads a text file that has to be there.
+/// Reads a text file that has to exist.
 pub(super) fn read_required_file(
     path: &Path,
     author: OwnerCheck,
@@ -87,7 +87,7 @@ pub(super) fn read_required_file(
     read_file(path, author)?.ok_or_else(|| ConfigFileError::Missing(path.to_owned()))
 }
 
-/// Opens without waiting for the other end of a pipe.
+/// Opens a file without waiting for the other end of a pipe.
 fn open_nonblocking(path: &Path) -> io::Result<File> {
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits();
     OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path)
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn an_absent_file_is_none_and_a_link_to_a_file_is_read() {
+    fn a_missing_file_is_none_and_a_link_to_a_file_is_read() {
         let folder = tempfile::tempdir().unwrap();
         let (file, link) = (folder.path().join("a"), folder.path().join("b"));
         assert_eq!(read_text(&file).unwrap(), None);
@@ -138,9 +138,9 @@ mod tests {
         assert_eq!(read_text(&file.join("below")).unwrap(), None);
     }
 
-    /// Fault K6: none of these blocks, and each says what it is.
+    /// Fault K6: none of these blocks.
     #[test]
-    fn what_is_no_text_file_is_refused_at_once() {
+    fn anything_but_a_text_file_is_rejected_at_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config.toml");
         assert!(matches!(read_text(folder.path()), Err(ConfigFileError::NotAFile(_))));
@@ -155,7 +155,7 @@ mod tests {
 
     /// Fault K7.
     #[test]
-    fn what_others_could_have_written_is_refused() {
+    fn a_file_that_others_can_write_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config.toml");
         fs::write(&path, "").unwrap();

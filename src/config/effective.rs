@@ -1,19 +1,22 @@
-//! What comes out of reading beside the settings: problems, and where each value comes from.
+//! The results of reading settings besides the settings: problems, and the origin of each value.
 
 use std::path::{Path, PathBuf};
 
+use super::keys::Description;
 use super::origin::{OriginSource, ValueOrigin};
 use super::problem::ConfigProblem;
 use super::value_tree::ConfigValue;
 
-/// What came out beside the settings.
+/// The results of reading settings besides the settings.
 #[derive(Default)]
 pub(super) struct ReadReport {
     pub(super) problems: Vec<ConfigProblem>,
     pub(super) values: Vec<EffectiveValue>,
+    /// The declarations of the settings, if they are collected.
+    pub(super) description: Option<Description>,
 }
 
-/// A key with the value that holds, and where it comes from.
+/// A key with its effective value, and where it comes from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EffectiveValue {
     /// The key.
@@ -21,28 +24,28 @@ pub struct EffectiveValue {
     /// Where the value comes from.
     pub origin: ValueOrigin,
     pub(super) value: Option<ConfigValue>,
-    /// Whether the key belongs to an item of a list.
+    /// Whether the key belongs to an entry of a list.
     pub(super) is_list_item: bool,
 }
 
 impl EffectiveValue {
-    /// Returns the value as TOML writes it; none when nothing is set. Secrets are `***`.
+    /// Returns the value as TOML; `None` if it is not set. Secrets are `***`.
     pub fn value(&self) -> Option<String> {
         self.value.as_ref().map(ConfigValue::to_string)
     }
 }
 
-/// What relative paths are relative to.
+/// The folders that relative paths are relative to.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RelativePathBase {
-    /// The folder of variables and options.
+    /// The folder for variables and options.
     pub(super) cwd: PathBuf,
-    /// What `~` stands for.
+    /// The folder for `~`.
     pub(super) home: Option<PathBuf>,
 }
 
 impl RelativePathBase {
-    /// Returns the absolute path that a text of this origin means.
+    /// Makes a path absolute, by the origin of the text.
     pub(super) fn absolute(&self, path: &Path, origin: Option<&ValueOrigin>) -> PathBuf {
         match (path.strip_prefix("~"), &self.home) {
             (Ok(rest), Some(home)) => home.join(rest),
@@ -50,8 +53,7 @@ impl RelativePathBase {
         }
     }
 
-    /// Returns the folder that a layer belongs to: for a file its own folder, except that `.architect` belongs to the
-    /// folder around it.
+    /// Returns the folder that a layer belongs to: for a file its own folder, or the parent of an `.architect` folder.
     fn base_folder(&self, origin: Option<&ValueOrigin>) -> PathBuf {
         let Some(OriginSource::File(document, _)) = origin.map(|origin| &origin.source) else {
             return self.cwd.clone();

@@ -1,22 +1,22 @@
-//! Where this program keeps its files, by the rules of the XDG base directories.
+//! The folders of this program, by the XDG base directory specification.
 
 use std::path::{Path, PathBuf};
 
-/// Where this program keeps its files. A folder is none when nothing says where it could be.
+/// The folders of this program; `None` if no environment variable determines a folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Folders {
-    /// The user's home.
+    /// The home of the user.
     pub home: Option<PathBuf>,
-    /// Configuration.
+    /// The folder for configuration.
     pub config: Option<PathBuf>,
-    /// What commands must not write: sessions, trusted folders, what is known of workspaces.
+    /// The folder for what commands must not write: sessions, trusted folders, indexes of workspaces.
     pub state: Option<PathBuf>,
 }
 
 impl Folders {
     /// Returns the folders that these variables name: `HOME`, `XDG_CONFIG_HOME`, `XDG_STATE_HOME`.
     ///
-    /// A relative path is as good as none, as the XDG rules say.
+    /// Relative paths are ignored, as the specification requires.
     pub fn new<'a>(variable: impl Fn(&str) -> Option<&'a str>) -> Self {
         let path = |name: &str| {
             variable(name).map(Path::new).filter(|path| path.is_absolute()).map(Path::to_owned)

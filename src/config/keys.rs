@@ -1,35 +1,49 @@
-//! Every key, and what a project that nobody trusts yet may do with it.
+//! The keys of the configuration, as `settings/` declares them.
 
+use std::sync::LazyLock;
+
+use super::setting_value::ValueType;
+use super::settings::Settings;
+use super::settings_reader::SettingsReader;
+use super::value_tree::ConfigValue;
 use crate::model::nearest;
 
-/// A key.
+/// A key, as it is known before any layer is read.
 #[derive(Debug)]
-pub(super) struct KeySpec {
+pub struct KeySpec {
     /// Its path; `*` stands for a name that the user chooses.
-    pub(super) path: &'static str,
-    /// What its values are like, as far as layers above each other are concerned.
+    pub path: String,
+    /// What it means.
+    pub doc: String,
+    /// The option of the command line that sets it.
+    pub option: Option<KeyOption>,
+    pub(super) value_type: ValueType,
+    pub(super) default: Option<ConfigValue>,
+    /// The least and the most that a number can be.
+    pub(super) range: Option<(ConfigValue, ConfigValue)>,
+    pub(super) example: Option<&'static str>,
+    pub(super) is_required: bool,
     pub(super) merge: MergeStrategy,
-    /// What an untrusted project may do with it.
     pub(super) untrusted: UntrustedChange,
 }
 
 /// How the value of a higher layer goes together with that of a lower one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum MergeStrategy {
-    /// One value; the higher one holds.
+    /// The higher value replaces the lower one.
+    #[default]
     Replace,
-    /// A list; the higher one holds.
-    ReplaceList,
-    /// A list; the layers add up.
+    /// The items of all layers add up.
     Append,
-    /// A list of tables with names; the layers add up, and of two with one name the higher one holds.
+    /// The named tables of all layers add up; of two with one name, the higher replaces the lower.
     MergeByName,
 }
 
-/// What an untrusted project may do with a key: tighten, in the way that fits it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What an untrusted project may do with a key: tighten it, in the way that fits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum UntrustedChange {
-    /// Nothing: the key names a program, an address, a file or a model, or there is no stricter value.
+    /// Nothing: the key names a program, an address, a file or a model, or no value is stricter than another.
+    #[default]
     Denied,
     /// Anything: no value is stricter or more dangerous than another.
     Allowed,
@@ -37,176 +51,201 @@ pub(super) enum UntrustedChange {
     Lower,
     /// Set this value.
     Only(bool),
-    /// Set a word that stands further ahead here.
-    StricterThan(&'static [&'static str]),
-    /// Add to the list.
+    /// Set a word that stands further ahead in the list of words.
+    Stricter,
+    /// Add items to the list.
     AddItems,
-    /// Leave items of the list out.
+    /// Remove items from the list.
     RemoveItems,
 }
 
-use MergeStrategy::{Append, MergeByName, Replace, ReplaceList};
-use UntrustedChange::{AddItems, Allowed, Denied, Lower, Only, RemoveItems, StricterThan};
-
-const fn key_spec(path: &'static str, shape: MergeStrategy, untrusted: UntrustedChange) -> KeySpec {
-    KeySpec { path, merge: shape, untrusted }
+/// An option of the command line that sets a key.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyOption {
+    /// The long name, without dashes.
+    pub long: &'static str,
+    /// The short name.
+    pub short: Option<char>,
+    /// What the option is followed by.
+    pub value: OptionValue,
+    /// The help, where it is not what the key means.
+    pub help: Option<&'static str>,
+    /// Whether the option is about the output of a run.
+    pub is_output: bool,
 }
 
-/// Every key.
-pub(super) const KEYS: &[KeySpec] = &[
-    key_spec("language", Replace, Allowed),
-    key_spec("llm.model", Replace, Denied),
-    key_spec("llm.api_base", Replace, Denied),
-    key_spec("llm.api_key_env", Replace, Denied),
-    key_spec("llm.allow_http", Replace, Only(false)),
-    key_spec("llm.timeout", Replace, Lower),
-    key_spec("llm.idle_timeout", Replace, Lower),
-    key_spec("llm.call_timeout", Replace, Lower),
-    key_spec("llm.retries", Replace, Lower),
-    key_spec("llm.stream", Replace, Allowed),
-    // Without caching the same run costs many times as much.
-    key_spec("llm.prompt_caching", Replace, Only(true)),
-    key_spec("llm.max_output_tokens", Replace, Lower),
-    key_spec("agents.*.description", Replace, Denied),
-    key_spec("agents.*.system_prompt", Replace, Denied),
-    key_spec("agents.*.allowed_tools", ReplaceList, RemoveItems),
-    key_spec(
-        "agents.*.confirm_mode",
-        Replace,
-        StricterThan(&["confirm-all", "confirm-sensitive", "yolo"]),
-    ),
-    key_spec("agents.*.max_steps", Replace, Lower),
-    key_spec("limits.max_steps", Replace, Lower),
-    key_spec("limits.timeout", Replace, Lower),
-    key_spec("limits.step_timeout", Replace, Lower),
-    key_spec("limits.budget_usd", Replace, Lower),
-    key_spec("limits.max_tokens", Replace, Lower),
-    key_spec("limits.warn_at_usd", Replace, Lower),
-    // These trade quality for money, in both directions.
-    key_spec("context.max_tool_result_tokens", Replace, Denied),
-    key_spec("context.summarize_after_steps", Replace, Denied),
-    key_spec("context.keep_recent_steps", Replace, Denied),
-    key_spec("context.threshold", Replace, Denied),
-    key_spec("context.max_context_tokens", Replace, Lower),
-    key_spec("context.parallel_tools", Replace, Only(false)),
-    key_spec("commands.enabled", Replace, Only(false)),
-    key_spec("commands.default_timeout", Replace, Lower),
-    key_spec("commands.max_output_lines", Replace, Lower),
-    key_spec("commands.blocked_patterns", Append, AddItems),
-    key_spec("commands.safe_commands", Append, Denied),
-    key_spec("commands.allowed_only", Replace, Only(true)),
-    key_spec("commands.env_exclude", Append, AddItems),
-    key_spec("commands.env_include", Append, Denied),
-    key_spec("workspace.root", Replace, Denied),
-    key_spec("workspace.allow_delete", Replace, Only(false)),
-    key_spec("permissions.allow", Append, Denied),
-    key_spec("permissions.ask", Append, AddItems),
-    key_spec("permissions.deny", Append, AddItems),
-    key_spec("permissions.fail_on_denied", Replace, Only(true)),
-    key_spec("permissions.examples", Replace, Denied),
-    key_spec("sandbox.mode", Replace, StricterThan(&["read-only", "workspace-write", "off"])),
-    key_spec("sandbox.network", Replace, StricterThan(&["off", "list", "on"])),
-    key_spec("sandbox.allowed_hosts", ReplaceList, RemoveItems),
-    key_spec("sandbox.required", Replace, Only(true)),
-    key_spec("sandbox.writable", ReplaceList, Denied),
-    key_spec("sandbox.readable", ReplaceList, Denied),
-    key_spec("sandbox.max_processes", Replace, Lower),
-    // Where none is set there is still a limit, which is not known here.
-    key_spec("sandbox.max_memory_mb", Replace, Denied),
-    key_spec("guardrails.protected_files", Append, AddItems),
-    key_spec("guardrails.sensitive_files", Append, AddItems),
-    key_spec("guardrails.max_files_modified", Replace, Lower),
-    key_spec("guardrails.max_lines_changed", Replace, Lower),
-    key_spec("guardrails.max_commands_executed", Replace, Lower),
-    key_spec("guardrails.quality_gates", MergeByName, Denied),
-    key_spec("indexer.enabled", Replace, Only(false)),
-    key_spec("indexer.max_file_size", Replace, Lower),
-    key_spec("indexer.exclude", Append, AddItems),
-    key_spec("indexer.cache_ttl", Replace, Lower),
-    key_spec("mcp.servers", MergeByName, Denied),
-    key_spec("hooks.session_start", MergeByName, Denied),
-    key_spec("hooks.pre_llm_call", MergeByName, Denied),
-    key_spec("hooks.post_llm_call", MergeByName, Denied),
-    key_spec("hooks.pre_tool_use", MergeByName, Denied),
-    key_spec("hooks.post_tool_use", MergeByName, Denied),
-    key_spec("hooks.post_edit", MergeByName, Denied),
-    key_spec("hooks.pre_compact", MergeByName, Denied),
-    key_spec("hooks.post_compact", MergeByName, Denied),
-    key_spec("hooks.stop", MergeByName, Denied),
-    key_spec("hooks.session_end", MergeByName, Denied),
-    key_spec("hooks.on_error", MergeByName, Denied),
-    // More evaluation costs more money, less of it checks less.
-    key_spec("evaluation.mode", Replace, Denied),
-    key_spec("evaluation.max_retries", Replace, Lower),
-    key_spec("evaluation.confidence_threshold", Replace, Denied),
-    key_spec("costs.prices_file", Replace, Denied),
-    key_spec("costs.unknown_price", Replace, StricterThan(&["refuse", "warn"])),
-    key_spec("sessions.dir", Replace, Denied),
-    key_spec("sessions.durability", Replace, StricterThan(&["full", "os"])),
-    key_spec("sessions.cleanup_after_days", Replace, Denied),
-    key_spec("logging.level", Replace, Denied),
-    key_spec("logging.file", Replace, Denied),
-];
+/// What an option is followed by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OptionValue {
+    /// A value, with this name in the help.
+    Named(&'static str),
+    /// Nothing: the option sets the key to this value.
+    Sets(&'static str),
+}
+
+/// Returns an option that is followed by a value with this name in the help.
+pub(super) const fn option(long: &'static str, value: &'static str) -> KeyOption {
+    KeyOption { long, short: None, value: OptionValue::Named(value), help: None, is_output: false }
+}
+
+/// Returns an option without a value that sets its key to this value.
+pub(super) const fn switch(long: &'static str, sets: &'static str) -> KeyOption {
+    KeyOption { long, short: None, value: OptionValue::Sets(sets), help: None, is_output: false }
+}
+
+impl KeyOption {
+    pub(super) const fn short(self, short: char) -> Self {
+        Self { short: Some(short), ..self }
+    }
+
+    pub(super) const fn help(self, help: &'static str) -> Self {
+        Self { help: Some(help), ..self }
+    }
+
+    pub(super) const fn output(self) -> Self {
+        Self { is_output: true, ..self }
+    }
+}
+
+/// Everything that the settings declare.
+#[derive(Debug, Default)]
+pub(super) struct Description {
+    pub(super) keys: Vec<KeySpec>,
+    /// The tables that hold keys, with what they are about.
+    pub(super) tables: Vec<(String, String)>,
+}
+
+/// Returns everything that the settings declare.
+pub(super) fn description() -> &'static Description {
+    static DESCRIPTION: LazyLock<Description> =
+        LazyLock::new(|| SettingsReader::describe(Settings::read));
+    &DESCRIPTION
+}
+
+/// Returns every key, in the order of the sections.
+pub fn keys() -> &'static [KeySpec] {
+    &description().keys
+}
+
+impl KeySpec {
+    /// Returns a key below a path, which ends in a dot; `doc` is a doc comment as macros see it.
+    pub(super) fn new(path: &str, name: &str, doc: &str, value_type: ValueType) -> Self {
+        Self {
+            path: format!("{path}{name}"),
+            doc: doc_text(doc),
+            option: None,
+            value_type,
+            default: None,
+            range: None,
+            example: None,
+            is_required: false,
+            merge: MergeStrategy::Replace,
+            untrusted: UntrustedChange::Denied,
+        }
+    }
+
+    /// Returns whether the values of several layers add up, instead of the highest replacing the others.
+    pub(super) fn is_cumulative(&self) -> bool {
+        self.merge != MergeStrategy::Replace
+    }
+
+    /// Returns whether the value is a list of plain values.
+    pub fn is_list(&self) -> bool {
+        matches!(self.value_type, ValueType::List(_))
+    }
+
+    /// Returns the words that the value can be, if it is one of a few.
+    pub fn words(&self) -> Option<&[&'static str]> {
+        match &self.value_type {
+            ValueType::Word(words) => Some(words),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the value is a number, and if so whether a whole one.
+    pub fn whole_number(&self) -> Option<bool> {
+        match self.value_type {
+            ValueType::Integer => Some(true),
+            ValueType::Number => Some(false),
+            _ => None,
+        }
+    }
+
+    /// Returns the environment variable that sets the key: `ARCHITECT_LLM_MODEL` for `llm.model`. Keys of agents have none.
+    pub(super) fn variable(&self) -> Option<String> {
+        let name = self.path.replace('.', "_").to_uppercase();
+        (!self.path.contains('*')).then(|| format!("{VARIABLE_PREFIX}{name}"))
+    }
+
+    /// Returns the name of the key in its table.
+    pub(super) fn last_part(&self) -> &str {
+        self.path.rsplit('.').next().unwrap_or_default()
+    }
+
+    /// Returns the table that the key is in; empty for the whole file.
+    pub(super) fn table(&self) -> &str {
+        self.path.rsplit_once('.').map_or("", |(table, _)| table)
+    }
+}
+
+/// What the name of each environment variable for this program begins with.
+pub(super) const VARIABLE_PREFIX: &str = "ARCHITECT_";
 
 /// What a path names.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum KeyMatch<'a> {
     /// A key.
     Key(&'static KeySpec),
-    /// The pair of this name below a key whose names are free.
+    /// The entry of this name in a table whose names are free.
     Pair(&'static KeySpec, &'a str),
     /// A key of an entry of a list, below the entry's name.
     EntryKey,
 }
 
-impl KeySpec {
-    /// Returns whether what layers say of it goes together, instead of the highest one taking the place of the others.
-    pub(super) fn is_cumulative(&self) -> bool {
-        matches!(self.merge, Append | MergeByName)
-    }
-}
-
-/// The key whose names are free: they are calls, which have dots of their own.
-const MAP_KEY: &str = "permissions.examples";
-
-/// Returns what a path names, be it a key, a pair or a key of a list's entry.
+/// Returns what a path names: a key, an entry of a free table, or a key of a list's entry.
 pub(super) fn find_match(path: &str) -> Option<KeyMatch<'_>> {
     if let Some(key) = find_key(path) {
         return Some(KeyMatch::Key(key));
     }
-    let below = |key: &KeySpec| path.strip_prefix(key.path)?.strip_prefix('.');
-    if let Some((key, name)) = find_key(MAP_KEY).and_then(|key| Some((key, below(key)?))) {
+    let below = |key: &KeySpec| path.strip_prefix(key.path.as_str())?.strip_prefix('.');
+    // Their names may have dots of their own.
+    let mut maps = keys().iter().filter(|key| matches!(key.value_type, ValueType::Map(_)));
+    if let Some((key, name)) = maps.find_map(|key| Some((key, below(key)?))) {
         return Some(KeyMatch::Pair(key, name));
     }
-    let mut lists = KEYS.iter().filter(|key| key.merge == MergeByName);
+    let mut lists = keys().iter().filter(|key| key.merge == MergeStrategy::MergeByName);
     let is_entry = |rest: &str| rest.split('.').count() > 1 && !rest.split('.').any(str::is_empty);
     lists.any(|key| below(key).is_some_and(is_entry)).then_some(KeyMatch::EntryKey)
 }
 
 /// Returns the key that a path belongs to.
 pub(super) fn find_key(path: &str) -> Option<&'static KeySpec> {
-    KEYS.iter().find(|key| matches_pattern(key.path, path))
+    keys().iter().find(|key| matches_pattern(&key.path, path))
 }
 
-/// Returns whether what is said of a key in one place goes together with what is said of it in another one, instead of
-/// taking its place.
+/// Returns whether values for a key add up, instead of the later one replacing the earlier.
 pub fn is_cumulative(path: &str) -> bool {
     find_key(path).is_some_and(KeySpec::is_cumulative)
 }
 
-/// Returns the whole path of a key that is like this name but belongs to another section.
+/// Returns whether the value of a key is a list of plain values.
+pub fn is_list(path: &str) -> bool {
+    find_key(path).is_some_and(KeySpec::is_list)
+}
+
+/// Returns the path of a key in another section whose name is like this one.
 pub(super) fn suggest_from_other_sections(name: &str) -> Option<String> {
-    let last = |key: &'static KeySpec| key.path.rsplit('.').next().unwrap_or_default();
-    let fixed = || KEYS.iter().filter(|key| !key.path.contains('*'));
-    let found = nearest(name, fixed().map(last));
+    let fixed = || keys().iter().filter(|key| !key.path.contains('*'));
+    let similar = nearest(name, fixed().map(KeySpec::last_part));
     // `budget` stands for `budget_usd`.
-    let begins = || {
-        fixed()
-            .map(last)
-            .find(|last| last.strip_prefix(name).is_some_and(|rest| rest.starts_with('_')))
-    };
-    let found = found.or_else(begins)?;
-    fixed().find(|key| last(key) == found).map(|key| key.path.to_owned())
+    let longer = |part: &&str| part.strip_prefix(name).is_some_and(|rest| rest.starts_with('_'));
+    let found = similar.or_else(|| fixed().map(KeySpec::last_part).find(longer))?;
+    fixed().find(|key| key.last_part() == found).map(|key| key.path.clone())
+}
+
+/// Returns the text of a doc comment on one line.
+pub(super) fn doc_text(doc: &str) -> String {
+    doc.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn matches_pattern(pattern: &str, path: &str) -> bool {
@@ -225,16 +264,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_star_stands_for_one_name() {
+    fn a_star_matches_one_name() {
         assert_eq!(find_key("agents.build.max_steps").unwrap().path, "agents.*.max_steps");
         assert!(find_key("agents.max_steps").is_none());
         assert!(find_key("agents.a.b.max_steps").is_none());
     }
 
     #[test]
-    fn no_key_is_there_twice() {
-        for (index, key) in KEYS.iter().enumerate() {
-            assert!(KEYS[..index].iter().all(|other| other.path != key.path), "{}", key.path);
+    fn each_key_is_declared_once_and_documented() {
+        for (index, key) in keys().iter().enumerate() {
+            assert!(keys()[..index].iter().all(|other| other.path != key.path), "{}", key.path);
+            assert!(!key.doc.is_empty(), "{}", key.path);
         }
     }
 }

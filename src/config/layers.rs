@@ -1,4 +1,4 @@
-//! The layers, and reading those that are files.
+//! The layers of the configuration, and reading those that are files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,53 +9,53 @@ use super::problem::{ConfigProblem, ProblemKind};
 use super::text_types::ConfigName;
 use super::value_tree::{self, ConfigNode, ConfigTable, ConfigValue};
 
-/// A layer.
+/// One source of values.
 pub(super) struct ConfigLayer {
     pub(super) rank: LayerRank,
     pub(super) owner: LayerOwner,
     pub(super) table: ConfigTable,
 }
 
-/// Who wrote a layer.
+/// Who can write a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum LayerOwner {
-    /// We, or the user.
+    /// This program, or the user.
     User,
-    /// Whoever can write to the project.
+    /// Anyone who can write to the project.
     Project,
 }
 
-/// A file that configuration is looked for in.
+/// A configuration file, present or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigFile {
-    /// Where it lies, or would lie.
+    /// The path.
     pub path: PathBuf,
-    /// Its layer.
+    /// The layer that the file belongs to.
     pub rank: LayerRank,
-    /// What became of it.
+    /// Whether the file was read.
     pub state: ConfigFileState,
 }
 
-/// What became of a file that configuration is looked for in.
+/// Whether a configuration file was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigFileState {
-    /// It is not there.
+    /// The file does not exist.
     Absent,
-    /// It was read, and all of it counts.
+    /// The file was read and applies in full.
     Read,
-    /// It was read, and only what tightens counts, because its folder is not trusted.
+    /// The file was read, and only what tightens applies, because its folder is not trusted.
     OnlyTightens,
-    /// It was not read, because its folder is not trusted.
+    /// The file was not read, because its folder is not trusted.
     Skipped,
 }
 
-/// What a file says, its profiles apart.
+/// The content of a file, with its profiles split off.
 pub(super) struct FileLayer {
     pub(super) table: ConfigTable,
     pub(super) profiles: BTreeMap<String, ConfigTable>,
 }
 
-/// Reads a file; none when there is no such file.
+/// Reads a file; `None` if there is no such file.
 pub(super) fn read_layer_file(
     path: &Path,
     rank: LayerRank,
@@ -66,7 +66,7 @@ pub(super) fn read_layer_file(
     Ok(Some(FileLayer { table, profiles }))
 }
 
-/// Returns a table without its profiles, and these.
+/// Splits a table into its settings and its profiles.
 pub(super) fn split_profiles(
     mut table: ConfigTable,
 ) -> Result<(ConfigTable, BTreeMap<String, ConfigTable>), Vec<ConfigProblem>> {
@@ -77,7 +77,7 @@ pub(super) fn split_profiles(
     Ok((table, profiles))
 }
 
-/// Reads the file of a profile; none when there is no such file.
+/// Reads the file of a profile; `None` if there is no such file.
 pub(super) fn read_profile_file(
     path: &Path,
     author: OwnerCheck,
@@ -85,7 +85,7 @@ pub(super) fn read_profile_file(
     read_table(path, LayerRank::Profile, author)
 }
 
-/// Returns the names of the profiles that have files in a folder; an unreadable folder has none.
+/// Returns the names of the profile files in a folder; no names if the folder can't be read.
 pub(super) fn profile_names(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let name = |path: PathBuf| {
@@ -130,7 +130,7 @@ fn parse_profiles(node: ConfigNode) -> Result<BTreeMap<String, ConfigTable>, Vec
     if problems.is_empty() { Ok(profiles) } else { Err(problems) }
 }
 
-/// Gives every origin of a layer another rank: a profile stands above the file that it is written in.
+/// Changes the rank of every origin in a table: a profile overrides the file that it is written in.
 pub(super) fn with_rank(table: ConfigTable, rank: LayerRank) -> ConfigTable {
     let ranked = |origin: ValueOrigin| ValueOrigin { rank, ..origin };
     let node = |node: ConfigNode| ConfigNode {

@@ -1,4 +1,4 @@
-//! Putting the layers above each other.
+//! Loading the configuration: reading all layers and merging them.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -22,16 +22,16 @@ use super::value_tree::{ConfigNode, ConfigTable, ConfigValue};
 use crate::exec::is_secret_variable;
 use crate::model::{matches_wildcard, nearest};
 
-/// What a configuration is made from.
+/// The inputs of [`load`].
 #[derive(Clone, Debug, Default)]
 pub struct ConfigSources {
-    /// Where this program keeps its files.
+    /// The folders of this program.
     pub folders: Folders,
     /// The current folder.
     pub cwd: PathBuf,
-    /// The variables of the environment.
+    /// The environment variables.
     pub variables: Vec<(String, String)>,
-    /// Whether the project's files may do more than tighten.
+    /// Whether the project's folder is trusted.
     pub trust: ProjectTrust,
     /// The file of `--config`.
     pub file: Option<PathBuf>,
@@ -39,34 +39,34 @@ pub struct ConfigSources {
     pub mcp_files: Vec<PathBuf>,
     /// The name of `--profile`.
     pub profile: Option<String>,
-    /// What `--set` says, as `KEY=VALUE`.
+    /// The values of `--set`, as `KEY=VALUE`.
     pub sets: Vec<String>,
-    /// Other options that stand for keys.
+    /// The options that set keys.
     pub options: Vec<OptionOverride>,
 }
 
-/// Whether the project's files may do more than tighten.
+/// Whether the project's folder is trusted; if it isn't, its files can only tighten.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProjectTrust {
-    /// As the user once said of this folder.
+    /// As the list of trusted folders says.
     #[default]
     Stored,
-    /// They may, for this run.
+    /// Trusted for this run.
     Granted,
-    /// They may not, for this run.
+    /// Not trusted for this run.
     Withheld,
 }
 
-/// Reads all layers and puts them above each other.
+/// Reads all layers and merges them.
 ///
 /// # Errors
 ///
-/// Fails with all that is wrong in any of them.
+/// Returns every problem in any of them.
 pub fn load(sources: &ConfigSources) -> Result<Config, ConfigError> {
     ConfigLoader::new(sources).load()
 }
 
-/// Returns the names of the agents that anything but an option says something of.
+/// Returns the names of the agents that anything but an option defines.
 fn agents_defined_in_files(layers: &[ConfigLayer], is_trusted: bool) -> BTreeSet<&str> {
     let counts = |layer: &&ConfigLayer| {
         layer.rank < LayerRank::Argument && (is_trusted || layer.owner == LayerOwner::User)
@@ -86,7 +86,7 @@ struct ConfigLoader<'a> {
     paths: RelativePathBase,
     /// The chosen profile.
     profile: Option<String>,
-    /// The profiles that there are.
+    /// The names of all profiles.
     profiles: BTreeSet<String>,
     layers: Vec<ConfigLayer>,
     files: Vec<ConfigFile>,
@@ -124,7 +124,7 @@ impl<'a> ConfigLoader<'a> {
         self.add_variables();
         self.add_named_files();
         self.add_arguments();
-        // Where the project is, everything but the project says.
+        // The project's folder is determined by everything but the project.
         let (settings, _) = self.read_settings(&self.merge_layers(true).0);
         let root = settings.workspace.root.unwrap_or_else(|| self.sources.cwd.clone());
         let is_trusted = self.resolve_trust(&root);
@@ -141,7 +141,7 @@ impl<'a> ConfigLoader<'a> {
             self.problems.extend(self.passed_secrets());
         }
         let Self { layers, files, notices, mut problems, changed, .. } = self;
-        // Every layer was checked for itself, but an option that sets one key of a list's entry is only right or wrong
+        // Every layer was checked by itself, but an option that sets one key of a list's entry is only right or wrong
         // together with the entry.
         if problems.is_empty() {
             problems = report.problems;
@@ -189,7 +189,7 @@ impl<'a> ConfigLoader<'a> {
         self.add_layer(LayerRank::Variable, LayerOwner::User, table);
     }
 
-    /// The user names these files, so they only must not be open to everybody.
+    /// The user names these files, so they may belong to anyone, but must not be writable by everyone.
     fn add_named_files(&mut self) {
         let file = self.sources.file.clone();
         let file = file.or_else(|| self.variable(overrides::CONFIG_VARIABLE).map(PathBuf::from));
@@ -211,7 +211,7 @@ impl<'a> ConfigLoader<'a> {
     }
 
     fn add_arguments(&mut self) {
-        // What a session remembers and what is said now may be about one list.
+        // The options saved in a session and those given now may be about one list.
         for set in &self.sources.sets {
             let mut report = ReadReport::default();
             let set = overrides::layer_from_set(set, &mut report);
@@ -254,9 +254,9 @@ impl<'a> ConfigLoader<'a> {
                 OwnerCheck::Unchecked,
             );
         } else {
-            // They could only be left out, so they are not even read.
+            // They could only be ignored, so they are not even read.
             for path in [servers, agents].into_iter().filter(|path| path.exists()) {
-                let message = "is left out, because this folder is not trusted";
+                let message = "is ignored, because this folder is not trusted";
                 let message = format!("{} {message}", path.display());
                 self.add_notice(message, NoticeCause::Untrusted);
                 self.files.push(ConfigFile {
@@ -328,7 +328,7 @@ impl<'a> ConfigLoader<'a> {
         }
     }
 
-    /// Notes what became of a file.
+    /// Records whether a file was read.
     fn record_file<T>(
         &mut self,
         path: &Path,
@@ -349,7 +349,7 @@ impl<'a> ConfigLoader<'a> {
         }
     }
 
-    /// Adds a layer, after checking it for itself.
+    /// Checks a layer and adds it.
     fn add_layer(&mut self, rank: LayerRank, whose: LayerOwner, table: ConfigTable) {
         self.check_layer(&table, "");
         self.layers.push(ConfigLayer { rank, owner: whose, table });
@@ -385,7 +385,7 @@ impl<'a> ConfigLoader<'a> {
             .push(ConfigProblem::new(ValueOrigin { rank: LayerRank::Profile, source }, trouble));
     }
 
-    /// Returns whether the project's files may do more than tighten.
+    /// Returns whether the project's folder is trusted.
     fn resolve_trust(&mut self, root: &Path) -> bool {
         let trust = match self.sources.trust {
             ProjectTrust::Stored => self.trust_from_variable(),
@@ -397,7 +397,7 @@ impl<'a> ConfigLoader<'a> {
             ProjectTrust::Stored => {
                 let Some(state) = &self.sources.folders.state else { return false };
                 let trusted = TrustStore::new(state).contains(root);
-                // Trust is in who can write the folder, and here everybody can.
+                // Trusting a folder is trusting those who can write it; here, everyone can.
                 let path = root.join(".architect/config.toml");
                 let open = checked_file::read_file(&path, OwnerCheck::NotWorldWritable);
                 let told = match (trusted, open) {
@@ -429,7 +429,7 @@ impl<'a> ConfigLoader<'a> {
                 self.changed = changed;
                 self.changed.is_empty()
             }
-            // Trust was given to whatever would be there.
+            // The user trusted the folder whatever its files contain.
             Ok(None) => {
                 let recorded = match store.add(root) {
                     Ok(()) => "what this trusted folder says of runs is recorded now; if it changes, you are asked".to_owned(),
@@ -477,7 +477,7 @@ impl<'a> ConfigLoader<'a> {
         passed.collect()
     }
 
-    /// Returns what the variable for trust says; one that is empty says nothing.
+    /// Returns the trust that the environment variable sets; an empty one is not set.
     fn trust_from_variable(&mut self) -> ProjectTrust {
         match self.variable(overrides::TRUST_VARIABLE).map(str::trim) {
             None | Some("") => ProjectTrust::Stored,
@@ -497,7 +497,7 @@ impl<'a> ConfigLoader<'a> {
         self.notices.push(ConfigNotice { origin: ValueOrigin::DEFAULT, message, cause });
     }
 
-    /// Returns all layers above each other, with a notice for everything that was left out.
+    /// Merges all layers, with a notice for everything that is ignored.
     fn merge_layers(&self, is_trusted: bool) -> (ConfigTable, Vec<ConfigNotice>) {
         let mut layers: Vec<&ConfigLayer> = self.layers.iter().collect();
         layers.sort_by_key(|layer| (layer.rank, layer.owner));
@@ -514,7 +514,7 @@ impl<'a> ConfigLoader<'a> {
         (table, notices)
     }
 
-    /// Reads layers that were checked one by one.
+    /// Reads the settings of layers that were checked before.
     fn read_settings(&self, table: &ConfigTable) -> (Settings, Vec<EffectiveValue>) {
         let mut report = ReadReport::default();
         let settings =

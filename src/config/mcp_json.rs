@@ -1,6 +1,6 @@
-//! `.mcp.json`, the file that many programs share.
+//! `.mcp.json`, a file that many programs share.
 //!
-//! What other programs put there and this one does not know is passed over: the file is not ours alone.
+//! Unknown keys are ignored, since they may be for other programs.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -38,13 +38,13 @@ struct McpJsonServer {
     disabled: bool,
 }
 
-/// The variables of the environment, by name.
+/// Looks up an environment variable.
 pub(super) type VariableLookup<'a> = dyn Fn(&str) -> Option<&'a str> + 'a;
 
-/// The variables of the environment that a file may have.
+/// Looks up an environment variable that the file may use.
 type AllowedVariableLookup<'a, 'b> = dyn Fn(&str) -> Result<Option<&'a str>, WithheldVariable> + 'b;
 
-/// Why a file doesn't get the value of a variable.
+/// Why a file can't use a variable.
 #[derive(Debug, Error)]
 enum WithheldVariable {
     #[error("{0} is not set")]
@@ -56,7 +56,7 @@ enum WithheldVariable {
     Secret(String),
 }
 
-/// Returns the layer that a file makes; none when there is no such file.
+/// Returns the layer of a file; `None` if there is no such file.
 pub(super) fn read_layer(
     path: &Path,
     rank: LayerRank,
@@ -65,7 +65,7 @@ pub(super) fn read_layer(
     notices: &mut Vec<ConfigNotice>,
 ) -> Result<Option<ConfigTable>, Vec<ConfigProblem>> {
     let open = |name: &str| match author {
-        // Somebody else's file must not send the user's keys to a server of their choice.
+        // A file that others can write must not send the user's keys to a server of their choice.
         OwnerCheck::Unchecked if is_secret_variable(name) => {
             Err(WithheldVariable::Secret(name.to_owned()))
         }
@@ -96,7 +96,7 @@ fn parse_servers(
     })?;
     let (mut servers, mut problems) = (Vec::new(), Vec::new());
     for (name, value) in json.servers {
-        // A key that stands in the file word for word is found again; where it does not, the file itself is told.
+        // The position of a key is found by its text; otherwise the whole file is reported.
         let origin = match document.text().find(&format!("\"{name}\"")) {
             Some(begin) => ValueOrigin::in_file(rank, document, begin..begin + name.len() + 2),
             None => whole.clone(),
@@ -108,15 +108,14 @@ fn parse_servers(
         match McpJsonServer::deserialize(value) {
             Ok(server) if server.disabled => {}
             Ok(server) if server.kind.as_deref() == Some("sse") => {
-                let message = format!(
-                    "server `{name}` is left out: HTTP with SSE is outdated, give it as `http`"
-                );
+                let message =
+                    format!("server `{name}` is ignored: HTTP with SSE is outdated, use `http`");
                 notices.push(ConfigNotice { origin, message, cause: NoticeCause::Other });
             }
             Ok(server) => match server.to_table(&name, &origin, variables) {
                 Ok(table) => servers.push(ConfigNode::new(ConfigValue::Table(table), origin)),
                 Err(why) => {
-                    let message = format!("server `{name}` is left out: {why}");
+                    let message = format!("server `{name}` is ignored: {why}");
                     notices.push(ConfigNotice { origin, message, cause: NoticeCause::Other });
                 }
             },
@@ -132,7 +131,7 @@ fn parse_servers(
 }
 
 impl McpJsonServer {
-    /// Returns the server as an entry of `[[mcp.servers]]`; fails with a variable that it can't have.
+    /// Returns the server as an entry of `[[mcp.servers]]`; fails with a variable that it can't use.
     fn to_table(
         self,
         name: &str,
@@ -165,8 +164,7 @@ impl McpJsonServer {
     }
 }
 
-/// Returns a text with the values of variables for `${NAME}` and `${NAME:-default}`; fails with the name of one that is
-/// not set.
+/// Expands `${NAME}` and `${NAME:-default}`; fails with a variable that is not set.
 fn expand_variables(
     text: &str,
     variables: &AllowedVariableLookup<'_, '_>,
@@ -193,7 +191,7 @@ fn byte_offset(text: &str, error: &serde_json::Error) -> usize {
     before.map(str::len).sum::<usize>() + error.column().saturating_sub(1)
 }
 
-/// Returns the message alone; the place is told by the origin.
+/// Returns the message without the position, which the origin has.
 fn message_without_position(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.rsplit_once(" at line ").map_or_else(|| text.clone(), |(message, _)| message.to_owned())
@@ -229,15 +227,15 @@ mod tests {
         let expected = "{ mcp = { servers = [\
             { args = [\"-y\", \"\"], command = \"x\", env = { T = \"canary\" }, name = \"a\" }, \
             { headers = { A = \"B canary\" }, name = \"b\", url = \"https://h/mcp\" }] } } \
-            .mcp.json:4:13: server `c` is left out: HTTP with SSE is outdated, give it as `http` \
-            .mcp.json:5:13: server `e` is left out: NO is not set \
-            .mcp.json:5:40: server `f` is left out: API_KEY may hold a secret, and a file of the project gets none; \
+            .mcp.json:4:13: server `c` is ignored: HTTP with SSE is outdated, use `http` \
+            .mcp.json:5:13: server `e` is ignored: NO is not set \
+            .mcp.json:5:40: server `f` is ignored: API_KEY may hold a secret, and a file of the project gets none; \
             declare the server in your own configuration, or name this file with --mcp-config";
         assert_eq!(read(text).unwrap(), expected);
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_place() {
+    fn problems_are_reported_with_their_position() {
         assert_eq!(read("{\n  \"mcpServers\": 1\n}").unwrap_err().len(), 1);
         assert_eq!(read("{\n x").unwrap_err(), [".mcp.json:2:2: key must be a string"]);
     }

@@ -1,10 +1,10 @@
-//! One layer above another.
+//! Merging two layers.
 
 use super::keys::{self, MergeStrategy};
 use super::origin::LayerRank;
 use super::value_tree::{ConfigNode, ConfigTable, ConfigValue};
 
-/// Returns what two layers say together; `path` is the key of the tables, with a dot behind it.
+/// Merges two layers; `path` is the key of the tables, followed by a dot.
 pub(super) fn merge(mut lower: ConfigTable, higher: ConfigTable, path: &str) -> ConfigTable {
     for (name, above) in higher {
         let key = format!("{path}{name}");
@@ -23,7 +23,7 @@ fn merge_nodes(below: ConfigNode, above: ConfigNode, key: &str) -> ConfigNode {
         (ConfigValue::Table(below), ConfigValue::Table(above), _) => {
             ConfigValue::Table(merge(below, above, &format!("{key}.")))
         }
-        // An option that says `[]` takes back what files say; what a file says adds up with the other layers in any case.
+        // An option with `[]` clears the lists of files; a file can only add to them.
         (
             ConfigValue::List(_),
             ConfigValue::List(items),
@@ -45,7 +45,7 @@ fn merge_nodes(below: ConfigNode, above: ConfigNode, key: &str) -> ConfigNode {
     ConfigNode { value, ..above }
 }
 
-/// Keys of entries that no lower layer has are entries of their own.
+/// Turns keys of entries that no lower layer has into entries.
 fn expand_entries(node: ConfigNode, key: &str) -> ConfigNode {
     let is_named = keys::find_key(key).is_some_and(|key| key.merge == MergeStrategy::MergeByName);
     match node.value {
@@ -60,7 +60,7 @@ fn expand_entries(node: ConfigNode, key: &str) -> ConfigNode {
     }
 }
 
-/// Sets keys of entries, each below the name of its entry.
+/// Sets keys of entries; `above` has them by the name of the entry.
 fn merge_entry_keys(mut below: Vec<ConfigNode>, above: ConfigTable) -> Vec<ConfigNode> {
     for (name, keys) in above {
         let ConfigValue::Table(fields) = keys.value else { continue };
@@ -90,7 +90,7 @@ fn append_new_items(mut below: Vec<ConfigNode>, above: Vec<ConfigNode>) -> Vec<C
     below
 }
 
-/// An entry keeps its place in the order when a higher layer says something else about it.
+/// Merges lists of named entries; a replaced entry keeps its position.
 fn merge_by_name(mut below: Vec<ConfigNode>, above: Vec<ConfigNode>) -> Vec<ConfigNode> {
     for item in above {
         let name = entry_name(&item);
@@ -120,13 +120,13 @@ mod tests {
     }
 
     #[test]
-    fn tables_go_together_and_the_higher_value_holds() {
+    fn tables_are_merged_and_the_higher_value_wins() {
         let merged = merged("llm = { retries = 1, stream = true }", "llm.retries = 2");
         assert_eq!(merged, "{ llm = { retries = 2, stream = true } }");
     }
 
     #[test]
-    fn keys_of_an_entry_are_set_in_it_or_make_one() {
+    fn keys_of_an_entry_are_set_in_it_or_create_it() {
         let layer = "guardrails.quality_gates.a.timeout = 5";
         let below = "guardrails.quality_gates = [{ name = 'a', command = 'x' }]";
         let list = |entry: &str| format!("{{ guardrails = {{ quality_gates = [{entry}] }} }}");
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_option_empties_a_list_that_adds_up() {
+    fn only_an_option_clears_a_cumulative_list() {
         let emptied = |rank| {
             let read =
                 |rank, text| parse_document(rank, &ConfigDocument::new("a".into(), text)).unwrap();
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_and_guarded_files_add_up_and_other_lists_do_not() {
+    fn rules_and_guarded_files_add_up_and_other_lists_are_replaced() {
         let merged = merged(
             "permissions.deny = ['a', 'b']\nsandbox.writable = ['/a']",
             "permissions.deny = ['b', 'c']\nsandbox.writable = []",
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_with_names_add_up_and_the_higher_of_two_with_one_name_holds() {
+    fn named_entries_add_up_and_the_higher_of_two_with_one_name_wins() {
         let merged = merged(
             "hooks.stop = [{ name = 'a', command = '1' }, { name = 'b', command = '2' }]",
             "hooks.stop = [{ name = 'c', command = '3' }, { name = 'a', command = '4' }]",

@@ -1,29 +1,31 @@
-//! Floor 4: configuration, in layers, each value with where it comes from.
+//! Configuration: layers of values, each with its origin.
 //!
-//! [`load()`] reads the layers and puts them above each other, the last one on top:
+//! [`load()`] reads these layers and merges them, each overriding the ones before:
 //!
-//! 1. what the program brings along,
+//! 1. the defaults,
 //! 2. the user's folder: `config.toml`, `agents/*.md`,
-//! 3. the project: `.architect/config.toml`, `.architect/agents/*.md`, `.mcp.json`; of a folder that is not trusted only
-//!    what tightens,
+//! 3. the project: `.architect/config.toml`, `.architect/agents/*.md`, `.mcp.json`; only what tightens, if its folder is
+//!    not trusted,
 //! 4. `ARCHITECT_*` variables: `llm.model` is `ARCHITECT_LLM_MODEL`,
 //! 5. the files of `--config` and `--mcp-config`,
-//! 6. the chosen profile: `[profiles.NAME]` of each file, and `profiles/NAME.toml` beside it,
+//! 6. the selected profile: `[profiles.NAME]` of each file, and `profiles/NAME.toml` beside it,
 //! 7. `--set KEY=VALUE` and the other options.
 //!
-//! Tables go together key by key. Lists of rules and of guarded files add up, and so do lists of tables with names,
-//! where of two with one name the higher one holds; any other list is replaced as a whole. Each `--set` is a layer for
-//! itself, the later one above. Nothing is read from the
-//! process itself: folders, variables and options come in as [`ConfigSources`].
+//! Tables are merged key by key. Lists of rules and of guarded files add up, and so do lists of named tables, where the
+//! higher of two with one name wins; any other list is replaced as a whole. Each `--set` is a layer of its own. Nothing is
+//! read from the process: folders, variables and options come in as [`ConfigSources`].
 //!
-//! Each layer is checked for itself, also where another one covers it, and everything that is wrong is told at once. A
-//! setting is asked for in one place (`settings/`), with its default and its range; `keys` says for each one what an
-//! untrusted project may do with it.
+//! Each layer is checked by itself, also where another one overrides it, and all problems are reported at once.
+//!
+//! Each key is declared in one place, in `settings/`: its type, default, range, merging, option, description, and what an
+//! untrusted project may do with it. The variables, the options and their help, the template and the JSON Schema follow.
 
 mod agents;
 mod checked_file;
+mod declare;
 mod effective;
 mod folders;
+mod json_schema;
 mod keys;
 mod layers;
 mod load;
@@ -47,7 +49,8 @@ pub use agents::Agent;
 pub use checked_file::ConfigFileError;
 pub use effective::EffectiveValue;
 pub use folders::Folders;
-pub use keys::is_cumulative;
+pub use json_schema::schema;
+pub use keys::{KeyOption, KeySpec, OptionValue, is_cumulative, is_list, keys};
 pub use layers::{ConfigFile, ConfigFileState};
 pub use load::{ConfigSources, ProjectTrust, load};
 pub use origin::{
@@ -58,12 +61,11 @@ pub use problem::{ConfigError, ConfigNotice, ConfigProblem, NoticeCause, Problem
 pub use resolved::Config;
 pub use run_rules::{ModelLimits, quality_gates, run_rules};
 pub use settings::{
-    AgentConfig, CommandsConfig, ConfirmModeSetting, ContextConfig, CostsConfig, DurabilitySetting,
-    EvaluationConfig, EvaluationMode, ExpectedDecision, GuardrailsConfig, HookConfig,
-    HookConfinement, HooksConfig, IndexerConfig, LanguageSetting, LimitsConfig, LlmConfig,
-    LogLevel, LoggingConfig, McpConfig, McpServerConfig, McpTransportConfig, NetworkSetting,
-    OnFailureSetting, PermissionsConfig, QualityGate, SandboxConfig, SandboxModeSetting,
-    SessionsConfig, Settings, UnknownPricePolicy, WorkspaceConfig,
+    AgentConfig, CommandsConfig, ContextConfig, CostsConfig, EvaluationConfig, EvaluationMode,
+    ExpectedDecision, GuardrailsConfig, HookConfig, HookConfinement, HooksConfig, IndexerConfig,
+    LimitsConfig, LlmConfig, LogLevel, LoggingConfig, McpConfig, McpServerConfig,
+    McpTransportConfig, PermissionsConfig, QualityGate, SandboxConfig, SessionsConfig, Settings,
+    UnknownPricePolicy, WorkspaceConfig,
 };
 pub use template::{ProjectPreset, template};
 pub use text_types::{

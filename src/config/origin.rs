@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where a value comes from: which layer, and where in it.
+/// Where a value comes from: the layer, and the place in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValueOrigin {
     /// The layer.
@@ -14,10 +14,10 @@ pub struct ValueOrigin {
     pub source: OriginSource,
 }
 
-/// The layers, from the one that every other beats to the one that beats every other.
+/// The layers, each overriding the ones before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LayerRank {
-    /// What holds when nobody says anything.
+    /// The defaults.
     Default,
     /// The user's own folder.
     User,
@@ -27,33 +27,33 @@ pub enum LayerRank {
     Variable,
     /// The file of `--config`, or of `--mcp-config`.
     File,
-    /// The profile that was chosen.
+    /// The selected profile.
     Profile,
     /// `--set` and every other option of the command line.
     Argument,
 }
 
-/// A place that can be named to people.
+/// A place that messages can name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OriginSource {
-    /// Part of the program.
+    /// Built into the program.
     BuiltIn,
     /// A part of a file, in bytes.
     File(Arc<ConfigDocument>, Range<usize>),
-    /// A variable of the environment.
+    /// An environment variable.
     Variable(Arc<str>),
-    /// An option, as typed.
+    /// An option of the command line.
     Argument(Arc<str>),
 }
 
-/// A file that was read.
+/// A configuration file that was read.
 #[derive(PartialEq, Eq)]
 pub struct ConfigDocument {
     path: PathBuf,
     text: String,
 }
 
-/// A place in a file, both counted from one; columns are characters.
+/// A position in a file, counted from one; columns are characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextPosition {
     /// The line.
@@ -62,25 +62,25 @@ pub struct TextPosition {
     pub column: usize,
 }
 
-/// The line of a file that something is wrong with, to be shown with a caret below it.
+/// The line of a file that a problem is in, to be shown with carets below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceExcerpt {
-    /// The line, without what might be a secret.
+    /// The line, with possible secrets masked.
     pub line: String,
-    /// The character at which the caret stands, counted from one.
+    /// The column of the first caret, counted from one.
     pub column: usize,
-    /// How many characters it marks, at least one.
+    /// The number of carets, at least one.
     pub width: usize,
 }
 
-/// The longest line that is shown, in characters.
+/// The longest line that is shown.
 const MAX_LINE_CHARS: usize = 160;
 
 impl ValueOrigin {
-    /// The origin of what the program brings along.
+    /// The origin of defaults.
     pub const DEFAULT: Self = Self { rank: LayerRank::Default, source: OriginSource::BuiltIn };
 
-    /// Returns the origin that is this part of a file.
+    /// Returns the origin of a part of a file.
     pub(super) fn in_file(
         rank: LayerRank,
         document: &Arc<ConfigDocument>,
@@ -89,7 +89,7 @@ impl ValueOrigin {
         Self { rank, source: OriginSource::File(Arc::clone(document), span) }
     }
 
-    /// Returns the file, if it is one.
+    /// Returns the path, if the value comes from a file.
     pub fn path(&self) -> Option<&Path> {
         match &self.source {
             OriginSource::File(document, _) => Some(document.path()),
@@ -97,7 +97,7 @@ impl ValueOrigin {
         }
     }
 
-    /// Returns the place in the file, if it is one.
+    /// Returns the position, if the value comes from a file.
     pub fn position(&self) -> Option<TextPosition> {
         match &self.source {
             OriginSource::File(document, span) => Some(document.position(span.start)),
@@ -115,17 +115,17 @@ impl ValueOrigin {
 }
 
 impl ConfigDocument {
-    /// Returns a document; a byte order mark at its beginning does not count.
+    /// Returns a document, without its byte order mark.
     pub(super) fn new(path: PathBuf, text: &str) -> Arc<Self> {
         Arc::new(Self { path, text: text.strip_prefix('\u{feff}').unwrap_or(text).to_owned() })
     }
 
-    /// Returns where the file lies.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns what the file says.
+    /// Returns the content.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
@@ -150,7 +150,7 @@ impl ConfigDocument {
             .then(|| SourceExcerpt { width: marked.min(left).max(1), line: shown, column })
     }
 
-    /// Returns what stands before a place, which may lie inside a character or behind the end.
+    /// Returns the text before an offset, which may be inside a character or beyond the end.
     fn text_before(&self, offset: usize) -> &str {
         let mut end = offset.min(self.text.len());
         while !self.text.is_char_boundary(end) {
@@ -160,11 +160,11 @@ impl ConfigDocument {
     }
 }
 
-/// Words in a name that promise a secret.
+/// Words in a name that suggest a secret.
 const SECRET_WORDS: [&str; 6] =
     ["key", "token", "secret", "password", "authorization", "credential"];
 
-/// Returns a line without the value of a name that promises a secret.
+/// Masks the value of a line whose name suggests a secret.
 fn redact_secret(line: &str) -> String {
     let line: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let Some(end) = line.find(['=', ':']) else { return line };
@@ -210,20 +210,20 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_told_in_lines_and_characters() {
+    fn positions_count_lines_and_characters() {
         let (place, excerpt) = excerpt("a = 1\nö = 2\n", 11..12);
         assert_eq!(place, "a.toml:2:5");
         assert_eq!(excerpt, SourceExcerpt { line: "ö = 2".into(), column: 5, width: 1 });
     }
 
     #[test]
-    fn a_secret_is_not_shown() {
+    fn a_secret_is_masked() {
         let (_, excerpt) = excerpt("api_key = sk-canary", 10..19);
         assert_eq!(excerpt, SourceExcerpt { line: "api_key = …".into(), column: 11, width: 1 });
     }
 
     #[test]
-    fn places_behind_the_end_are_the_end() {
+    fn positions_beyond_the_end_are_at_the_end() {
         let document = ConfigDocument::new("a.toml".into(), "\u{feff}ab");
         assert_eq!(document.position(99), TextPosition { line: 1, column: 3 });
     }

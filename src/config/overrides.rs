@@ -1,28 +1,25 @@
-//! What is typed: variables of the environment, `--set`, and the other options of the command line.
+//! The layers of environment variables, of `--set`, and of the other options of the command line.
 
 use std::sync::Arc;
 
 use super::effective::ReadReport;
-use super::keys::{self, KEYS, KeyMatch, KeySpec, MergeStrategy};
+use super::keys::{self, KeyMatch, KeySpec, VARIABLE_PREFIX, keys};
 use super::origin::{LayerRank, OriginSource, ValueOrigin};
 use super::problem::{ConfigNotice, ConfigProblem, NoticeCause, ProblemKind};
 use super::setting_value::parse_list;
 use super::value_tree::{self, ConfigNode, ConfigTable, ConfigValue};
 use crate::model::{did_you_mean, nearest};
 
-/// An option of the command line that stands for a key.
+/// A value that an option of the command line sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OptionOverride {
     /// The key.
     pub key: &'static str,
     /// The value; for a list one of its items, so that the option can be repeated.
     pub value: String,
-    /// The option, as typed.
+    /// The option, for messages.
     pub option: String,
 }
-
-/// What every variable for this program begins with.
-const VARIABLE_PREFIX: &str = "ARCHITECT_";
 
 /// The variable that names a configuration file, as `--config` does.
 pub(super) const CONFIG_VARIABLE: &str = "ARCHITECT_CONFIG";
@@ -32,7 +29,7 @@ pub(super) const PROFILE_VARIABLE: &str = "ARCHITECT_PROFILE";
 /// The variable that trusts the project's folder for one run, as `--trust` does.
 pub const TRUST_VARIABLE: &str = "ARCHITECT_TRUST";
 
-/// Variables that this program sets for the processes it starts; they reach it when one of those starts it again.
+/// Variables that this program sets for the processes that it starts.
 const CHILD_PROCESS_VARIABLES: [&str; 6] = [
     "ARCHITECT_CALL_ID",
     "ARCHITECT_EDITED_FILE",
@@ -42,16 +39,10 @@ const CHILD_PROCESS_VARIABLES: [&str; 6] = [
     "ARCHITECT_WORKSPACE",
 ];
 
-/// Variables that stand for options which are no keys.
+/// Variables for options that set no key.
 const OPTION_VARIABLES: [&str; 3] = [CONFIG_VARIABLE, PROFILE_VARIABLE, TRUST_VARIABLE];
 
-/// Returns the variable that stands for a key: `llm.model` is `ARCHITECT_LLM_MODEL`. Keys of agents have none.
-fn variable_name(key: &KeySpec) -> Option<String> {
-    let name = key.path.replace('.', "_").to_uppercase();
-    (!key.path.contains('*')).then(|| format!("{VARIABLE_PREFIX}{name}"))
-}
-
-/// Returns the layer that variables make.
+/// Returns the layer of the environment variables.
 pub(super) fn layer_from_variables(
     variables: &[(String, String)],
     report: &mut ReadReport,
@@ -61,10 +52,10 @@ pub(super) fn layer_from_variables(
     for (name, text) in variables.iter().filter(|(name, _)| name.starts_with(VARIABLE_PREFIX)) {
         let source = OriginSource::Variable(Arc::from(name.as_str()));
         let origin = ValueOrigin { rank: LayerRank::Variable, source };
-        let key = KEYS.iter().find(|key| variable_name(key).as_deref() == Some(name));
+        let key = keys().iter().find(|key| key.variable().as_deref() == Some(name));
         match key {
             Some(key) => {
-                insert_at_path(&mut table, key.path, parse_override(key, text, &origin), &origin)
+                insert_at_path(&mut table, &key.path, parse_override(key, text, &origin), &origin)
             }
             None if CHILD_PROCESS_VARIABLES.contains(&name.as_str())
                 || OPTION_VARIABLES.contains(&name.as_str()) => {}
@@ -74,16 +65,17 @@ pub(super) fn layer_from_variables(
     table
 }
 
-/// A variable that is nearly known is a mistake; another one may belong to somebody else.
+/// Reports a variable that sets no key. One with nearly the name of another is a mistake; others may belong to another
+/// program.
 fn report_unknown_variable(
     name: &str,
     origin: ValueOrigin,
     report: &mut ReadReport,
     notices: &mut Vec<ConfigNotice>,
 ) {
-    let variables: Vec<String> = KEYS.iter().filter_map(variable_name).collect();
+    let variables: Vec<String> = keys().iter().filter_map(KeySpec::variable).collect();
     let known = variables.iter().map(String::as_str).chain(OPTION_VARIABLES);
-    // The prefix alone makes any two alike.
+    // With their prefix, any two names are similar.
     let bare = |name: &str| name[VARIABLE_PREFIX.len()..].to_owned();
     let bares: Vec<String> = known.map(bare).collect();
     if let Some(found) = nearest(&bare(name), bares.iter().map(String::as_str)) {
@@ -94,22 +86,21 @@ fn report_unknown_variable(
         return;
     }
     let meant = keys::suggest_from_other_sections(&bare(name).to_lowercase());
-    let meant = meant.and_then(|path| variable_name(keys::find_key(&path)?));
+    let meant = meant.and_then(|path| keys::find_key(&path)?.variable());
     let message = format!("no setting has this variable{}", did_you_mean(meant.as_deref()));
     notices.push(ConfigNotice { origin, message, cause: NoticeCause::Other });
 }
 
-/// What one `--set KEY=VALUE` says, as a layer.
+/// The layer of one `--set KEY=VALUE`.
 #[derive(Debug)]
 pub(super) enum SetOverride {
-    /// A key, or nothing when it is wrong.
+    /// A key; no key if the option is wrong.
     Key(ConfigTable),
-    /// A key of an entry with a name in a list, as in `mcp.servers.NAME.timeout`: right or wrong only together with the
-    /// entry.
+    /// A key of a list's entry, as in `mcp.servers.NAME.timeout`: right or wrong only together with the entry.
     EntryKey(ConfigTable),
 }
 
-/// Returns the layer that one `--set KEY=VALUE` makes.
+/// Returns the layer of one `--set KEY=VALUE`.
 pub(super) fn layer_from_set(set: &str, report: &mut ReadReport) -> SetOverride {
     let mut table = ConfigTable::new();
     let (path, text) =
@@ -126,7 +117,7 @@ pub(super) fn layer_from_set(set: &str, report: &mut ReadReport) -> SetOverride 
         (Some(KeyMatch::Pair(key, name)), Some(text)) => {
             let pair = ConfigNode::new(parse_literal(text, &origin), origin.clone());
             let pairs = ConfigValue::Table(ConfigTable::from([(name.to_owned(), pair)]));
-            insert_at_path(&mut table, key.path, pairs, &origin);
+            insert_at_path(&mut table, &key.path, pairs, &origin);
             return SetOverride::Key(table);
         }
         (Some(KeyMatch::EntryKey), Some(text)) => {
@@ -135,7 +126,8 @@ pub(super) fn layer_from_set(set: &str, report: &mut ReadReport) -> SetOverride 
         }
         (Some(_), None) => ProblemKind::Other("expected KEY=VALUE".to_owned()),
         (None, _) => {
-            let nearest = nearest(path, KEYS.iter().map(|key| key.path)).map(str::to_owned);
+            let nearest =
+                nearest(path, keys().iter().map(|key| key.path.as_str())).map(str::to_owned);
             let nearest =
                 nearest.or_else(|| keys::suggest_from_other_sections(path.rsplit('.').next()?));
             ProblemKind::UnknownKey { key: path.to_owned(), nearest }
@@ -145,22 +137,19 @@ pub(super) fn layer_from_set(set: &str, report: &mut ReadReport) -> SetOverride 
     SetOverride::Key(table)
 }
 
-/// Returns the layer that the other options make.
+/// Returns the layer of the other options.
 pub(super) fn layer_from_options(flags: &[OptionOverride]) -> ConfigTable {
     let mut table = ConfigTable::new();
     for OptionOverride { key, value, option } in flags {
         let origin = argument_origin(option);
         let item = || ConfigNode::new(ConfigValue::Untyped(value.clone()), origin.clone());
-        match keys::find_key(key).map(|key| key.merge) {
-            Some(MergeStrategy::ReplaceList | MergeStrategy::Append) => {
-                match node_at_path(&mut table, key) {
-                    Some(ConfigNode { value: ConfigValue::List(items), .. }) => items.push(item()),
-                    _ => insert_at_path(&mut table, key, ConfigValue::List(vec![item()]), &origin),
-                }
-            }
-            Some(MergeStrategy::Replace | MergeStrategy::MergeByName) | None => {
-                insert_at_path(&mut table, key, ConfigValue::Untyped(value.clone()), &origin);
-            }
+        if !keys::find_key(key).is_some_and(KeySpec::is_list) {
+            insert_at_path(&mut table, key, ConfigValue::Untyped(value.clone()), &origin);
+            continue;
+        }
+        match node_at_path(&mut table, key) {
+            Some(ConfigNode { value: ConfigValue::List(items), .. }) => items.push(item()),
+            _ => insert_at_path(&mut table, key, ConfigValue::List(vec![item()]), &origin),
         }
     }
     table
@@ -171,14 +160,11 @@ fn argument_origin(option: &str) -> ValueOrigin {
 }
 
 fn parse_override(key: &KeySpec, text: &str, origin: &ValueOrigin) -> ConfigValue {
-    match key.merge {
-        MergeStrategy::Replace | MergeStrategy::MergeByName => parse_literal(text, origin),
-        MergeStrategy::ReplaceList | MergeStrategy::Append => parse_list(text, origin),
-    }
+    if key.is_list() { parse_list(text, origin) } else { parse_literal(text, origin) }
 }
 
-/// Returns a string, a list or a table of TOML as that, and anything else as it was typed: what a bare word or a number
-/// means depends on the key.
+/// Parses strings, lists and tables as TOML and keeps anything else as it is: what a bare word or a number means
+/// depends on the key.
 fn parse_literal(text: &str, origin: &ValueOrigin) -> ConfigValue {
     match value_tree::parse_value(text.trim(), origin) {
         Some(value @ (ConfigValue::Text(_) | ConfigValue::List(_) | ConfigValue::Table(_))) => {
@@ -195,7 +181,7 @@ fn parse_literal(text: &str, origin: &ValueOrigin) -> ConfigValue {
     }
 }
 
-/// Puts a value under a path, and makes the tables on the way.
+/// Inserts a value at a path, with the tables on the way.
 pub(super) fn insert_at_path(
     table: &mut ConfigTable,
     path: &str,
@@ -216,7 +202,7 @@ pub(super) fn insert_at_path(
     }
 }
 
-/// Returns what stands under a path.
+/// Returns the node at a path.
 fn node_at_path<'a>(table: &'a mut ConfigTable, path: &str) -> Option<&'a mut ConfigNode> {
     match path.split_once('.') {
         None => table.get_mut(path),
@@ -242,14 +228,14 @@ mod tests {
 
     #[test]
     fn every_key_but_those_of_agents_has_one_variable() {
-        let mut names: Vec<String> = KEYS.iter().filter_map(variable_name).collect();
-        let agents = KEYS.iter().filter(|key| key.path.starts_with("agents.")).count();
-        assert_eq!(names.len() + agents, KEYS.len());
+        let mut names: Vec<String> = keys().iter().filter_map(KeySpec::variable).collect();
+        let agents = keys().iter().filter(|key| key.path.starts_with("agents.")).count();
+        assert_eq!(names.len() + agents, keys().len());
         assert!(names.contains(&"ARCHITECT_LIMITS_MAX_STEPS".to_owned()));
         names.extend(CHILD_PROCESS_VARIABLES.map(str::to_owned));
         names.sort();
         names.dedup();
-        assert_eq!(names.len() + agents, KEYS.len() + CHILD_PROCESS_VARIABLES.len());
+        assert_eq!(names.len() + agents, keys().len() + CHILD_PROCESS_VARIABLES.len());
     }
 
     #[test]
@@ -262,15 +248,15 @@ mod tests {
 
     /// Fault K2: a typo in a variable must not be ignored.
     #[test]
-    fn a_variable_that_is_nearly_known_is_a_mistake() {
+    fn a_misspelled_variable_is_a_mistake() {
         let (_, problems, notices) = from(&[("ARCHITECT_SANBOX_MODE", "read-only")]);
-        let expected = "ARCHITECT_SANBOX_MODE: there is no variable `ARCHITECT_SANBOX_MODE`, \
+        let expected = "ARCHITECT_SANBOX_MODE: unknown variable `ARCHITECT_SANBOX_MODE`, \
                         did you mean `ARCHITECT_SANDBOX_MODE`?";
         assert_eq!((problems, notices.len()), (vec![expected.to_owned()], 0));
     }
 
     #[test]
-    fn a_variable_of_somebody_else_is_told_and_one_of_ours_is_not() {
+    fn a_variable_of_another_program_is_reported_and_one_for_child_processes_is_not() {
         let (_, problems, notices) =
             from(&[("ARCHITECT_BUILDING_SITE", "x"), ("ARCHITECT_HOOK_DEPTH", "1")]);
         assert_eq!(problems.len(), 0);
@@ -278,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn set_takes_any_key_and_says_what_is_wrong() {
+    fn set_accepts_any_key_and_reports_mistakes() {
         let mut report = ReadReport::default();
         let sets = ["agents.build.max_steps=3", "llm.modle=x", "stream=x", "llm.model"];
         let tables = sets.map(|set| layer_from_set(set, &mut report));

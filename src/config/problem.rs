@@ -1,4 +1,4 @@
-//! What can be wrong with a configuration.
+//! Problems with a configuration.
 
 use std::fmt;
 
@@ -8,57 +8,57 @@ use super::checked_file::ConfigFileError;
 use super::origin::{SourceExcerpt, ValueOrigin};
 use crate::model::did_you_mean;
 
-/// All that is wrong with a configuration. Nothing of it is used then.
+/// An invalid configuration, none of which is used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub struct ConfigError {
-    /// What is wrong; at least one thing.
+    /// Every problem; at least one.
     pub problems: Vec<ConfigProblem>,
 }
 
-/// One thing that is wrong.
+/// A problem with a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigProblem {
-    /// Where.
+    /// The place of the problem.
     pub origin: ValueOrigin,
-    /// What.
+    /// What is wrong.
     pub kind: ProblemKind,
 }
 
-/// What can be wrong.
+/// The kinds of problems.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ProblemKind {
     /// A file could not be read.
     #[error("{0}")]
     Unreadable(ConfigFileError),
-    /// A file does not follow the syntax of its format.
+    /// A file has a syntax error.
     #[error("{0}")]
     Syntax(String),
-    /// Nobody knows such a key.
+    /// There is no such key.
     #[error("unknown key `{key}`{}", did_you_mean(nearest.as_deref()))]
     UnknownKey {
         /// The key.
         key: String,
-        /// The known one that is most like it.
+        /// The most similar one that is known.
         nearest: Option<String>,
     },
-    /// The value is none that the key can have.
+    /// The key can't have this value.
     #[error("`{key}` must be {expected}, found {found}")]
     Invalid {
         /// The key.
         key: String,
-        /// What it can be.
+        /// What the value can be.
         expected: String,
-        /// What it is.
+        /// What the value is.
         found: String,
     },
-    /// A key is needed here and is not there.
+    /// A required key is missing.
     #[error("`{key}` is missing")]
     Missing {
         /// The key.
         key: String,
     },
-    /// Two things have the same name.
+    /// Two entries have the same name.
     #[error("`{key}` has two entries with the name `{name}`")]
     Duplicate {
         /// The list.
@@ -66,35 +66,35 @@ pub enum ProblemKind {
         /// The name.
         name: String,
     },
-    /// Nobody knows a thing of this name.
-    #[error("there is no {kind} `{name}`{}", did_you_mean(nearest.as_deref()))]
+    /// There is nothing of this kind with this name.
+    #[error("unknown {kind} `{name}`{}", did_you_mean(nearest.as_deref()))]
     Unknown {
-        /// What kind of thing.
+        /// The kind: "agent", "profile", "variable".
         kind: &'static str,
         /// Its name.
         name: String,
-        /// The known one that is most like it.
+        /// The most similar one that is known.
         nearest: Option<String>,
-        /// All names of that kind, where they are few enough to be listed.
+        /// All names of that kind, if they are few enough to be listed.
         known: Box<[String]>,
     },
-    /// Something else.
+    /// Any other problem, in words.
     #[error("{0}")]
     Other(String),
 }
 
-/// Something that the user should know, although nothing is wrong.
+/// Something that the user should know although nothing is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigNotice {
-    /// Where.
+    /// The place that the notice is about.
     pub origin: ValueOrigin,
-    /// What was left out, and why.
+    /// What is ignored, and why.
     pub message: String,
-    /// Why the user is told.
+    /// The cause of the notice.
     pub cause: NoticeCause,
 }
 
-/// Why the user is told something although nothing is wrong.
+/// The cause of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoticeCause {
     /// Part of the project's configuration is ignored until its folder is trusted.
@@ -120,7 +120,7 @@ impl ConfigProblem {
 impl fmt::Display for ConfigProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
-            // The file has no place in itself where it could not be read.
+            // A file that can't be read has no position in it.
             ProblemKind::Unreadable(unreadable) => write!(f, "{unreadable}"),
             trouble => write!(f, "{}{trouble}", OriginPrefix(&self.origin)),
         }
@@ -133,7 +133,7 @@ impl fmt::Display for ConfigNotice {
     }
 }
 
-/// Where something stands, as a beginning of what is said about it; nothing when it stands nowhere.
+/// The origin as the beginning of a message; empty for a default.
 struct OriginPrefix<'a>(&'a ValueOrigin);
 
 impl fmt::Display for OriginPrefix<'_> {

@@ -1,4 +1,4 @@
-//! A configuration, and what can be asked of it.
+//! The loaded configuration.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,22 +8,23 @@ use super::effective::EffectiveValue;
 use super::layers::ConfigFile;
 use super::origin::{LayerRank, ValueOrigin};
 use super::problem::{ConfigNotice, ConfigProblem, ProblemKind};
-use super::settings::{HookConfinement, McpTransportConfig, SandboxModeSetting, Settings};
+use super::settings::{HookConfinement, McpTransportConfig, Settings};
 use super::text_types::{ConfigName, HttpUrl, VariableName};
 use super::trust::ChangedFile;
+use crate::exec::SandboxMode;
 use crate::exec::is_secret_variable;
 use crate::model::nearest;
 
-/// A configuration.
+/// The loaded configuration: the settings of all layers, and where they come from.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The settings.
+    /// The merged settings.
     pub settings: Settings,
-    /// What the user should know, although nothing is wrong.
+    /// What the user should know although nothing is wrong.
     pub notices: Vec<ConfigNotice>,
-    /// The folder that the agent works on.
+    /// The folder that the agent works in.
     pub workspace: PathBuf,
-    /// Whether the project's files may do more than tighten.
+    /// Whether the project's folder is trusted.
     pub is_trusted: bool,
     /// The project's files that have changed since the user trusted the folder; then it is not trusted.
     pub changed: Vec<ChangedFile>,
@@ -32,23 +33,23 @@ pub struct Config {
 }
 
 impl Config {
-    /// Returns every key with its value and where that comes from, in the order of the sections.
+    /// Returns every key with its value and where it comes from, in the order of the sections.
     pub fn effective_values(&self) -> &[EffectiveValue] {
         &self.effective_values
     }
 
-    /// Returns the files that configuration was looked for in, in the order of the layers.
+    /// Returns the configuration files, present or not, in the order of the layers.
     pub fn files(&self) -> &[ConfigFile] {
         &self.files
     }
 
-    /// Returns where the value of a key comes from; a key that nobody knows comes from nowhere.
+    /// Returns where the value of a key comes from; the default for an unknown key.
     pub fn origin(&self, key: &str) -> ValueOrigin {
         let shown = self.effective_values.iter().find(|shown| shown.key == key);
         shown.map_or(ValueOrigin::DEFAULT, |shown| shown.origin.clone())
     }
 
-    /// Returns a problem with the value of a key, for what can only be judged elsewhere: a rule, a model, a pattern.
+    /// Returns a problem with the value of a key, for what is checked elsewhere: rules, models, patterns.
     pub fn problem_with(&self, key: &str, what: impl Into<String>) -> ConfigProblem {
         ConfigProblem::new(
             self.origin(key),
@@ -65,7 +66,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// Fails when there is no such agent, with the one that is most like it.
+    /// Fails if there is no such agent, and suggests the one with the nearest name.
     pub fn agent(&self, name: &str) -> Result<Agent, ConfigProblem> {
         let agents = &self.settings.agents;
         let known = ConfigName::parse(name).and_then(|name| agents.get_key_value(&name));
@@ -85,8 +86,8 @@ impl Config {
         ConfigProblem::new(origin, ProblemKind::Unknown { kind: "agent", name, nearest, known })
     }
 
-    /// Returns the agents that options limit or confirm although nothing defines them: their names are mistakes. These are
-    /// defined by a file.
+    /// Returns a problem for each agent that options limit but nothing defines: its name is a mistake. `in_files` are
+    /// the agents that files define.
     pub(super) fn undefined_agents(&self, in_files: &BTreeSet<&str>) -> Vec<ConfigProblem> {
         let names = self.settings.agents.keys().map(ConfigName::as_str);
         let undefined = names.filter(|name| !in_files.contains(name)).filter_map(|name| {
@@ -103,8 +104,8 @@ impl Config {
         undefined.collect()
     }
 
-    /// Returns the lower limit of the agent's and the general one; but what was said for this run alone holds against
-    /// what a file says.
+    /// Returns the lower of the agent's limit and the general one, except that a limit for this run alone overrides
+    /// one from a file.
     fn max_steps(&self, agent: &ConfigName, own: Option<u32>) -> u32 {
         let general = self.settings.limits.max_steps;
         let Some(own) = own else { return general };
@@ -119,7 +120,7 @@ impl Config {
         }
     }
 
-    /// Returns the hooks that a file wants to run unconfined although commands can write that file.
+    /// Returns a problem for each unconfined hook in a file that commands can write.
     fn unconfined_hooks(&self) -> impl Iterator<Item = ConfigProblem> {
         let hooks = self.settings.hooks.0.iter();
         let hooks = hooks.flat_map(|(point, hooks)| hooks.iter().map(move |hook| (point, hook)));
@@ -170,17 +171,17 @@ impl Config {
         problems
     }
 
-    /// Returns whether a file lies in the workspace.
+    /// Returns whether a file is in the workspace.
     fn is_in_workspace(&self, file: &Path) -> bool {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         real(file).starts_with(real(&self.workspace))
     }
 
-    /// Returns what is wrong although each value for itself is right.
+    /// Returns what is wrong although each value by itself is right.
     pub(super) fn check_consistency(&self) -> Vec<ConfigProblem> {
         let Settings { sandbox, llm, mcp, .. } = &self.settings;
         let mut problems = Vec::new();
-        if sandbox.required && sandbox.mode == SandboxModeSetting::Off {
+        if sandbox.required && sandbox.mode == SandboxMode::Off {
             let required = self.origin("sandbox.required");
             let what = format!("\"off\" contradicts `sandbox.required = true` ({required})");
             problems.push(self.problem_with("sandbox.mode", what));

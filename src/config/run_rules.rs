@@ -1,4 +1,4 @@
-//! The rules of a run, as the settings have them.
+//! The rules of a run, from the settings.
 
 use super::agents::Agent;
 use super::settings::{QualityGate, Settings};
@@ -8,26 +8,26 @@ use crate::model::{
 };
 use crate::port::HookPoint;
 
-/// What the model table says of a model.
+/// The price and limits of a model, as far as they are known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ModelLimits {
-    /// What it costs, if that is known.
+    /// The price.
     pub price: Option<Price>,
-    /// Its context window, if that is known.
+    /// The context window.
     pub window: Option<Tokens>,
-    /// The most that it can write in one call, if that is known.
+    /// The most tokens that it can generate in one call.
     pub max_output: Option<Tokens>,
 }
 
-/// Time beyond a limit of its own that an effect gets before the machine goes on without it.
+/// Time beyond its own limit that an effect gets before the machine continues without it.
 const DEADLINE_MARGIN: TimeSpan = TimeSpan::from_secs(30);
 
-/// Returns the quality gates that an answer of this agent has to pass: none if the agent can't change anything.
+/// Returns the quality gates that an answer of this agent has to pass; an agent that can't change anything has none.
 pub fn quality_gates<'a>(settings: &'a Settings, agent: &Agent) -> &'a [QualityGate] {
     if agent.is_read_only() { &[] } else { &settings.guardrails.quality_gates }
 }
 
-/// Returns the rules of a run of this agent with this model; `seed` is where the jitter of retries comes from.
+/// Returns the rules of a run of this agent with this model; `seed` determines the jitter of retries.
 ///
 /// Whether a final answer has to pass checks follows from stop hooks and quality gates; a schema, and waiting
 /// follow-ups, are for the caller to add.
@@ -87,7 +87,7 @@ pub fn run_rules(settings: &Settings, agent: &Agent, model: &ModelLimits, seed: 
     }
 }
 
-/// The user's limit lowers what the model has; where the model is not known, it is taken at its word.
+/// Returns the context window: the lower of the user's limit and the model's; the user's if the model is unknown.
 fn effective_window(user: Option<Tokens>, model: Option<Tokens>, default: Tokens) -> Tokens {
     match (user, model) {
         (Some(user), Some(model)) => user.min(model),
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_of_both_sides_are_the_same() {
+    fn the_default_settings_give_the_default_rules() {
         let rules = rules_of(&[], &ModelLimits::default());
         let defaults = RunRules::default();
         let timeouts = EffectTimeouts { check: DEADLINE_MARGIN, ..defaults.timeouts };
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_user_says_becomes_a_rule() {
+    fn settings_become_rules() {
         let sets = [
             "limits.budget_usd=1",
             "limits.max_steps=3",
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smaller_window_holds() {
+    fn the_smaller_window_wins() {
         let model = ModelLimits { window: Some(Tokens(200_000)), ..ModelLimits::default() };
         let window = |sets: &[&str], model| rules_of(sets, model).context.window;
         assert_eq!(window(&[], &model), Tokens(200_000));

@@ -1,33 +1,52 @@
-//! The types that a setting can have: how each is read, and how it is shown.
+//! The types of settings: how each is parsed and shown.
 
 use std::path::PathBuf;
 
+use super::effective::RelativePathBase;
+use super::keys::KeySpec;
 use super::origin::ValueOrigin;
 use super::value_tree::{self, ConfigNode, ConfigValue};
 use crate::exec::HostPattern;
-use crate::model::{MicroUsd, TimeSpan, Tokens};
+use crate::model::{MicroUsd, TimeSpan, Tokens, WordEnum};
 
-/// A type that a setting can have.
+/// A type of settings.
 pub(super) trait SettingValue: Sized {
-    /// Returns what a value means; otherwise what is expected instead.
+    /// Parses a value; fails with what is expected instead.
     fn from_value(value: &ConfigValue) -> Result<Self, String>;
 
-    /// Returns the setting as a value, for people.
+    /// Returns the setting as a value.
     fn to_value(&self) -> ConfigValue;
+
+    /// Returns what the values of the type are like.
+    fn value_type() -> ValueType;
+
+    /// Returns the setting with absolute paths; `node` is what it was read from.
+    fn resolve(self, _paths: &RelativePathBase, _node: &ConfigNode) -> Self {
+        self
+    }
 }
 
-/// A setting that is one of a few words.
-pub(super) trait WordEnum: Copy + PartialEq + 'static {
-    /// The words, the strictest one first where one is stricter than another.
-    const WORDS: &'static [(&'static str, Self)];
+/// What the values of a key are like.
+#[derive(Debug)]
+pub(super) enum ValueType {
+    Bool,
+    /// A whole number, not negative.
+    Integer,
+    Number,
+    Text,
+    /// One of these words, the strictest first where one is stricter than another.
+    Word(Vec<&'static str>),
+    List(Box<Self>),
+    /// A table whose names are free.
+    Map(Box<Self>),
+    /// A list of tables with these keys.
+    Tables(Vec<KeySpec>),
 }
 
 impl<T: WordEnum> SettingValue for T {
     fn from_value(value: &ConfigValue) -> Result<Self, String> {
         let found = match value {
-            ConfigValue::Text(text) | ConfigValue::Untyped(text) => {
-                T::WORDS.iter().find(|(word, _)| word == text).map(|(_, meaning)| *meaning)
-            }
+            ConfigValue::Text(text) | ConfigValue::Untyped(text) => T::from_word(text),
             _ => None,
         };
         found.ok_or_else(|| {
@@ -41,26 +60,11 @@ impl<T: WordEnum> SettingValue for T {
         let word = T::WORDS.iter().find(|(_, meaning)| meaning == self);
         ConfigValue::Text(word.map_or("", |(word, _)| word).to_owned())
     }
-}
 
-/// Gives an enum its words.
-macro_rules! words {
-    ($name:ident { $($word:literal => $variant:ident),+ $(,)? }) => {
-        impl $crate::config::setting_value::WordEnum for $name {
-            const WORDS: &'static [(&'static str, Self)] = &[$(($word, Self::$variant)),+];
-        }
-
-        impl $name {
-            /// Returns the word that a configuration uses for it.
-            pub fn word(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $word),+
-                }
-            }
-        }
-    };
+    fn value_type() -> ValueType {
+        ValueType::Word(T::WORDS.iter().map(|(word, _)| *word).collect())
+    }
 }
-pub(super) use words;
 
 impl SettingValue for bool {
     fn from_value(value: &ConfigValue) -> Result<Self, String> {
@@ -74,6 +78,10 @@ impl SettingValue for bool {
 
     fn to_value(&self) -> ConfigValue {
         ConfigValue::Bool(*self)
+    }
+
+    fn value_type() -> ValueType {
+        ValueType::Bool
     }
 }
 
@@ -101,7 +109,7 @@ fn integer_value(number: u64) -> ConfigValue {
     ConfigValue::Integer(i64::try_from(number).unwrap_or(i64::MAX))
 }
 
-/// Shows a number without a fraction where it has none.
+/// Returns a number as a value, without a fraction where it has none.
 #[allow(clippy::cast_possible_truncation)] // checked by the bound
 fn number_value(number: f64) -> ConfigValue {
     let is_whole = number.fract() == 0.0 && number.abs() < 1e15;
@@ -110,12 +118,16 @@ fn number_value(number: f64) -> ConfigValue {
 
 impl SettingValue for u32 {
     fn from_value(value: &ConfigValue) -> Result<Self, String> {
-        // What is too large for the type is outside every range, and the range is told.
+        // What is too large for the type is outside every range, and the range is reported.
         read_integer(value).map(|number| Self::try_from(number).unwrap_or(Self::MAX))
     }
 
     fn to_value(&self) -> ConfigValue {
         integer_value(u64::from(*self))
+    }
+
+    fn value_type() -> ValueType {
+        ValueType::Integer
     }
 }
 
@@ -127,6 +139,10 @@ impl SettingValue for u64 {
     fn to_value(&self) -> ConfigValue {
         integer_value(*self)
     }
+
+    fn value_type() -> ValueType {
+        ValueType::Integer
+    }
 }
 
 impl SettingValue for Tokens {
@@ -136,6 +152,10 @@ impl SettingValue for Tokens {
 
     fn to_value(&self) -> ConfigValue {
         integer_value(self.0)
+    }
+
+    fn value_type() -> ValueType {
+        ValueType::Integer
     }
 }
 
@@ -147,9 +167,13 @@ impl SettingValue for f64 {
     fn to_value(&self) -> ConfigValue {
         number_value(*self)
     }
+
+    fn value_type() -> ValueType {
+        ValueType::Number
+    }
 }
 
-/// Seconds, with a fraction where wanted.
+/// Seconds, possibly with a fraction.
 impl SettingValue for TimeSpan {
     fn from_value(value: &ConfigValue) -> Result<Self, String> {
         let micros = read_number(value).map(|seconds| (seconds * 1e6).round());
@@ -164,6 +188,10 @@ impl SettingValue for TimeSpan {
     fn to_value(&self) -> ConfigValue {
         number_value(self.as_secs_f64())
     }
+
+    fn value_type() -> ValueType {
+        ValueType::Number
+    }
 }
 
 /// US dollars.
@@ -175,6 +203,10 @@ impl SettingValue for MicroUsd {
 
     fn to_value(&self) -> ConfigValue {
         number_value(self.as_dollars())
+    }
+
+    fn value_type() -> ValueType {
+        ValueType::Number
     }
 }
 
@@ -195,6 +227,10 @@ impl SettingValue for String {
     fn to_value(&self) -> ConfigValue {
         ConfigValue::Text(self.clone())
     }
+
+    fn value_type() -> ValueType {
+        ValueType::Text
+    }
 }
 
 /// A host that commands may reach.
@@ -210,9 +246,13 @@ impl SettingValue for HostPattern {
     fn to_value(&self) -> ConfigValue {
         ConfigValue::Text(self.to_string())
     }
+
+    fn value_type() -> ValueType {
+        ValueType::Text
+    }
 }
 
-/// A path as written; the reader makes it absolute.
+/// A path as written; `resolve` makes it absolute.
 impl SettingValue for PathBuf {
     fn from_value(value: &ConfigValue) -> Result<Self, String> {
         String::from_value(value).map(Self::from).map_err(|_| "a path".to_owned())
@@ -220,6 +260,14 @@ impl SettingValue for PathBuf {
 
     fn to_value(&self) -> ConfigValue {
         ConfigValue::Text(self.display().to_string())
+    }
+
+    fn value_type() -> ValueType {
+        ValueType::Text
+    }
+
+    fn resolve(self, paths: &RelativePathBase, node: &ConfigNode) -> Self {
+        paths.absolute(&self, Some(&node.origin))
     }
 }
 
@@ -236,9 +284,18 @@ impl<T: SettingValue> SettingValue for Vec<T> {
         let item = |item: &T| ConfigNode::new(item.to_value(), ValueOrigin::DEFAULT);
         ConfigValue::List(self.iter().map(item).collect())
     }
+
+    fn value_type() -> ValueType {
+        ValueType::List(Box::new(T::value_type()))
+    }
+
+    fn resolve(self, paths: &RelativePathBase, node: &ConfigNode) -> Self {
+        let ConfigValue::List(nodes) = &node.value else { return self };
+        self.into_iter().zip(nodes).map(|(item, node)| item.resolve(paths, node)).collect()
+    }
 }
 
-/// Returns the list that a text from a variable or an option means: a TOML list, or its items between commas.
+/// Parses the text of a variable or an option as a list: a TOML list, or items separated by commas.
 pub(super) fn parse_list(text: &str, origin: &ValueOrigin) -> ConfigValue {
     let trimmed = text.trim();
     match value_tree::parse_value(trimmed, origin) {
@@ -267,7 +324,7 @@ mod tests {
 
     /// Fault K3.
     #[test]
-    fn numbers_that_are_none_are_refused() {
+    fn invalid_numbers_are_rejected() {
         for value in [
             ConfigValue::Float(f64::NAN),
             ConfigValue::Float(f64::INFINITY),
@@ -284,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn text_from_a_variable_means_what_is_asked_for() {
+    fn text_from_a_variable_is_parsed_by_type() {
         assert_eq!(bool::from_value(&typed("1")), Ok(true));
         assert_eq!(u64::from_value(&typed("1_000")), Ok(1_000));
         assert_eq!(TimeSpan::from_value(&typed("0.25")), Ok(TimeSpan::from_millis(250)));
@@ -297,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_toml_or_has_commas() {
+    fn a_list_is_toml_or_separated_by_commas() {
         let texts =
             |text| Vec::<String>::from_value(&parse_list(text, &ValueOrigin::DEFAULT)).unwrap();
         assert_eq!(texts("a, b,"), ["a", "b"]);
@@ -308,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_and_money_are_shown_in_seconds_and_dollars() {
+    fn time_spans_and_money_are_shown_in_seconds_and_dollars() {
         assert_eq!(TimeSpan::from_secs(60).to_value().to_string(), "60");
         assert_eq!(TimeSpan::from_millis(1_500).to_value().to_string(), "1.5");
         assert_eq!(MicroUsd(1_250_000).to_value().to_string(), "1.25");

@@ -1,17 +1,16 @@
-//! Reading settings from a tree: what is asked for is what is known.
+//! Reading settings from a table of values.
 //!
-//! A section asks for each of its keys, with its default and its range. The reader notes everything that is wrong
-//! instead of stopping at the first thing; what nobody has asked for is an unknown key.
+//! Each field that is declared is looked up. Everything that is wrong is noted, instead of stopping at the first
+//! problem; what was never looked up is an unknown key.
 
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
-use std::path::PathBuf;
 
+use super::declare::Field;
 use super::effective::{EffectiveValue, ReadReport, RelativePathBase};
-use super::keys;
+use super::keys::{self, Description, KeySpec, MergeStrategy, doc_text};
 use super::origin::ValueOrigin;
 use super::problem::{ConfigProblem, ProblemKind};
-use super::setting_value::SettingValue;
+use super::setting_value::{SettingValue, ValueType};
 use super::text_types::ConfigName;
 use super::value_tree::{ConfigNode, ConfigTable, ConfigValue};
 use crate::model::nearest;
@@ -19,19 +18,19 @@ use crate::model::nearest;
 /// Reads one table.
 pub(super) struct SettingsReader<'a> {
     table: Option<&'a ConfigTable>,
-    /// Where the table stands.
+    /// Where the table is.
     origin: ValueOrigin,
-    /// The key of the table, with a dot behind it; empty for the whole.
+    /// The key of the table, followed by a dot; empty for the whole.
     path: String,
     known_keys: Vec<&'static str>,
-    /// Whether the table is an item of a list.
+    /// Whether the table is an entry of a list.
     is_item: bool,
     paths: &'a RelativePathBase,
     report: &'a mut ReadReport,
 }
 
 impl<'a> SettingsReader<'a> {
-    /// Reads a whole layer; `path` is its key with a dot behind it, empty unless it is a profile.
+    /// Reads a whole layer; `path` is its key followed by a dot, empty unless it is a profile.
     pub(super) fn read_layer<T>(
         table: &ConfigTable,
         path: &str,
@@ -53,76 +52,70 @@ impl<'a> SettingsReader<'a> {
         read
     }
 
-    /// Returns a value, or the default.
-    pub(super) fn value_or<T: SettingValue>(&mut self, name: &'static str, default: T) -> T {
-        let found = self.lookup(name, |_| None);
-        self.record_or_default(name, found, default)
+    /// Returns everything that these settings declare.
+    pub(super) fn describe<T>(read: impl FnOnce(&mut SettingsReader<'_>) -> T) -> Description {
+        let mut report =
+            ReadReport { description: Some(Description::default()), ..ReadReport::default() };
+        let paths = RelativePathBase::default();
+        Self::read_layer(&ConfigTable::new(), "", &paths, &mut report, read);
+        report.description.unwrap_or_default()
     }
 
-    /// Returns a value, if it is set.
-    pub(super) fn optional<T: SettingValue>(&mut self, name: &'static str) -> Option<T> {
-        let found = self.lookup(name, |_| None);
-        self.record_optional(name, found)
+    /// Reads a field.
+    pub(super) fn read<F: Field>(&mut self, name: &'static str, doc: &str, field: F) -> F::Output {
+        field.read(name, doc, self)
     }
 
-    /// Returns a value of a range, or the default.
-    pub(super) fn in_range_or<T: SettingValue + PartialOrd>(
-        &mut self,
-        name: &'static str,
-        default: T,
-        range: RangeInclusive<T>,
-    ) -> T {
-        let found = self.lookup(name, |value| range_error(value, &range));
-        self.record_or_default(name, found, default)
-    }
-
-    /// Returns a value of a range, if it is set.
-    pub(super) fn optional_in_range<T: SettingValue + PartialOrd>(
-        &mut self,
-        name: &'static str,
-        range: RangeInclusive<T>,
-    ) -> Option<T> {
-        let found = self.lookup(name, |value| range_error(value, &range));
-        self.record_optional(name, found)
-    }
-
-    /// Returns a value that has to be there.
-    pub(super) fn required<T: SettingValue>(&mut self, name: &'static str) -> Option<T> {
-        if self.node(name).is_none() {
-            let key = format!("{}{name}", self.path);
-            self.known_keys.push(name);
-            self.report_problem(self.origin.clone(), ProblemKind::Missing { key });
-            return None;
+    /// Adds a key to the description, if there is to be one; it gets the path of this table.
+    pub(super) fn declare(&mut self, key: impl FnOnce(&str) -> KeySpec) {
+        if let Some(description) = &mut self.report.description {
+            description.keys.push(key(&self.path));
         }
-        self.optional(name)
     }
 
-    /// Returns an absolute path, if it is set: `~` is the home, and what is relative is relative to the folder that
-    /// the configuration belongs to.
-    pub(super) fn path(&mut self, name: &'static str) -> Option<PathBuf> {
-        let path: PathBuf = self.optional(name)?;
-        Some(self.paths.absolute(&path, self.node(name).map(|node| &node.origin)))
+    /// Returns whether a key is known: under its condition, or for a description.
+    pub(super) fn knows(&self, condition: bool) -> bool {
+        condition || self.report.description.is_some()
     }
 
-    /// Returns a list of absolute paths, or the default.
-    pub(super) fn paths(&mut self, name: &'static str, default: &[&str]) -> Vec<PathBuf> {
-        let default = default.iter().map(PathBuf::from).collect();
-        let paths: Vec<PathBuf> = self.value_or(name, default);
-        let items = match self.node(name).map(|node| &node.value) {
-            Some(ConfigValue::List(items)) => items.as_slice(),
-            _ => &[],
+    /// Returns a value, if it is set and right.
+    pub(super) fn value<T: SettingValue>(
+        &mut self,
+        name: &'static str,
+        default: Option<&T>,
+        range_error: impl FnOnce(&T) -> Option<String>,
+    ) -> Option<T> {
+        self.known_keys.push(name);
+        let node = self.node(name);
+        let read = node.map(|node| {
+            let value = T::from_value(&node.value)?;
+            range_error(&value).map_or(Ok(value), Err)
+        });
+        let found = match (node, read) {
+            (Some(node), Some(Ok(value))) => Some((value, node)),
+            (Some(node), Some(Err(expected))) => {
+                self.report_invalid(name, node, &expected);
+                None
+            }
+            _ => None,
         };
-        let origins = items.iter().map(|item| Some(&item.origin)).chain(std::iter::repeat(None));
-        paths.iter().zip(origins).map(|(path, origin)| self.paths.absolute(path, origin)).collect()
+        let (shown, origin) = match &found {
+            Some((value, node)) => (Some(value.to_value()), node.origin.clone()),
+            None => (default.map(T::to_value), ValueOrigin::DEFAULT),
+        };
+        self.record_value(name, shown, origin);
+        found.map(|(value, node)| value.resolve(self.paths, node))
     }
 
     /// Reads a table.
     pub(super) fn section<T>(
         &mut self,
         name: &'static str,
+        doc: &str,
         read: impl FnOnce(&mut SettingsReader<'_>) -> T,
     ) -> T {
         self.known_keys.push(name);
+        self.declare_table(name, doc);
         let (table, origin) = self.subtable(name);
         self.read_subtable(table, origin, name, self.is_item, read)
     }
@@ -131,12 +124,17 @@ impl<'a> SettingsReader<'a> {
     pub(super) fn named_tables<T>(
         &mut self,
         name: &'static str,
-        mut read: impl FnMut(&ConfigName, &mut SettingsReader<'_>) -> T,
+        doc: &str,
+        mut read: impl FnMut(&mut SettingsReader<'_>) -> T,
     ) -> BTreeMap<ConfigName, T> {
         self.known_keys.push(name);
         let mut all = BTreeMap::new();
-        let tables = self.subtable(name).0;
-        for (key, node) in tables.into_iter().flatten() {
+        if self.report.description.is_some() {
+            let path = format!("{name}.*");
+            self.declare_table(&path, doc);
+            self.read_subtable(None, ValueOrigin::DEFAULT, &path, false, &mut read);
+        }
+        for (key, node) in self.subtable(name).0.into_iter().flatten() {
             let path = format!("{name}.{key}");
             let (Some(named), ConfigValue::Table(table)) = (ConfigName::parse(key), &node.value)
             else {
@@ -150,23 +148,30 @@ impl<'a> SettingsReader<'a> {
                 continue;
             };
             let origin = node.key_origin.clone();
-            let item = self.read_subtable(Some(table), origin, &path, self.is_item, |reader| {
-                read(&named, reader)
-            });
+            let item = self.read_subtable(Some(table), origin, &path, self.is_item, &mut read);
             all.insert(named, item);
         }
         all
     }
 
-    /// Reads a list of tables that have names of their own.
+    /// Reads a list of tables that have names.
     pub(super) fn table_list<T>(
         &mut self,
         name: &'static str,
+        doc: &str,
+        example: Option<&'static str>,
         mut read: impl FnMut(ConfigName, &mut SettingsReader<'_>) -> Option<T>,
     ) -> Vec<T> {
         self.known_keys.push(name);
         let mut all = Vec::new();
         let mut names: Vec<ConfigName> = Vec::new();
+        let mut read_entry = |reader: &mut SettingsReader<'_>| {
+            let own = reader.entry_name();
+            // The rest is read also when the name is wrong, so that everything wrong is reported.
+            let entry = read(own.clone().or_else(|| ConfigName::parse("unnamed"))?, reader);
+            Some((own?, entry?))
+        };
+        self.describe_list(name, doc, example, &mut read_entry);
         let Some(node) = self.node(name) else {
             if !self.is_item {
                 self.record_value(name, Some(ConfigValue::List(Vec::new())), ValueOrigin::DEFAULT);
@@ -189,28 +194,54 @@ impl<'a> SettingsReader<'a> {
                 Some(ConfigValue::Text(text)) => text.clone(),
                 _ => format!("{}", all.len() + 1),
             };
-            let path = format!("{name}.{label}");
-            let read = |reader: &mut SettingsReader<'_>| {
-                let own: Option<ConfigName> = reader.required("name");
-                // The rest is read also when the name is wrong, so that all is told.
-                let item = read(own.clone().or_else(|| ConfigName::parse("unnamed"))?, reader);
-                Some((own?, item?))
-            };
-            let item_origin = item.origin.clone();
-            let read = self.read_subtable(Some(table), item_origin, &path, true, read);
-            if let Some((own, item_read)) = read {
+            let (path, origin) = (format!("{name}.{label}"), item.origin.clone());
+            let read = self.read_subtable(Some(table), origin, &path, true, &mut read_entry);
+            if let Some((own, entry)) = read {
                 if names.contains(&own) {
                     let (key, name) = (format!("{}{name}", self.path), own.to_string());
                     self.report_problem(item.origin.clone(), ProblemKind::Duplicate { key, name });
                 }
                 names.push(own);
-                all.push(item_read);
+                all.push(entry);
             }
         }
         all
     }
 
-    /// Reads a table whose keys are free.
+    fn entry_name(&mut self) -> Option<ConfigName> {
+        self.declare(|path| KeySpec {
+            is_required: true,
+            ..KeySpec::new(path, "name", "The name.", ConfigName::value_type())
+        });
+        if !self.is_set("name") {
+            self.report_missing("name");
+            return None;
+        }
+        self.value("name", None, |_| None)
+    }
+
+    /// Adds a list of tables to the description, with the keys of an entry.
+    fn describe_list<T>(
+        &mut self,
+        name: &'static str,
+        doc: &str,
+        example: Option<&'static str>,
+        read: impl FnOnce(&mut SettingsReader<'_>) -> T,
+    ) {
+        let Some(description) = &mut self.report.description else { return };
+        let outer = std::mem::take(&mut description.keys);
+        self.read_subtable(None, ValueOrigin::DEFAULT, "", true, read);
+        let Some(description) = &mut self.report.description else { return };
+        let entry = std::mem::replace(&mut description.keys, outer);
+        description.keys.push(KeySpec {
+            default: Some(ConfigValue::List(Vec::new())),
+            example,
+            merge: MergeStrategy::MergeByName,
+            ..KeySpec::new(&self.path, name, doc, ValueType::Tables(entry))
+        });
+    }
+
+    /// Reads a table whose names are free.
     pub(super) fn string_map<T: SettingValue>(
         &mut self,
         name: &'static str,
@@ -218,16 +249,13 @@ impl<'a> SettingsReader<'a> {
         self.known_keys.push(name);
         let mut all = BTreeMap::new();
         for (key, node) in self.subtable(name).0.into_iter().flatten() {
+            let path = format!("{name}.{key}");
             match T::from_value(&node.value) {
                 Ok(value) => {
-                    self.record_value(
-                        &format!("{name}.{key}"),
-                        Some(value.to_value()),
-                        node.origin.clone(),
-                    );
+                    self.record_value(&path, Some(value.to_value()), node.origin.clone());
                     all.insert(key.clone(), value);
                 }
-                Err(expected) => self.report_invalid(&format!("{name}.{key}"), node, &expected),
+                Err(expected) => self.report_invalid(&path, node, &expected),
             }
         }
         all
@@ -238,7 +266,14 @@ impl<'a> SettingsReader<'a> {
         self.node(name).is_some()
     }
 
-    /// Notes that a value is none that its key can have.
+    /// Reports that a key that has to be set is not.
+    pub(super) fn report_missing(&mut self, name: &'static str) {
+        self.known_keys.push(name);
+        let key = format!("{}{name}", self.path);
+        self.report_problem(self.origin.clone(), ProblemKind::Missing { key });
+    }
+
+    /// Reports that a key can't have the value that it has.
     pub(super) fn reject(&mut self, name: &'static str, expected: &str) {
         if let Some(node) = self.node(name) {
             self.report_invalid(name, node, expected);
@@ -249,12 +284,12 @@ impl<'a> SettingsReader<'a> {
         self.table?.get(name)
     }
 
-    /// Returns the table under a key, after noting that something else stands there.
+    /// Returns the table under a key, after reporting any other value there.
     fn subtable(&mut self, name: &str) -> (Option<&'a ConfigTable>, ValueOrigin) {
         match self.node(name) {
             None => (None, self.origin.clone()),
-            Some(ConfigNode { value: ConfigValue::Table(table), key_origin: key, .. }) => {
-                (Some(table), key.clone())
+            Some(ConfigNode { value: ConfigValue::Table(table), key_origin, .. }) => {
+                (Some(table), key_origin.clone())
             }
             Some(node) => {
                 self.report_invalid(name, node, "a table");
@@ -271,10 +306,14 @@ impl<'a> SettingsReader<'a> {
         is_item: bool,
         read: impl FnOnce(&mut SettingsReader<'_>) -> T,
     ) -> T {
+        let path = match name {
+            "" => String::new(),
+            name => format!("{}{name}.", self.path),
+        };
         let mut reader = SettingsReader {
             table,
             origin,
-            path: format!("{}{name}.", self.path),
+            path,
             known_keys: Vec::new(),
             is_item,
             paths: self.paths,
@@ -285,55 +324,20 @@ impl<'a> SettingsReader<'a> {
         read
     }
 
-    /// Returns the value under a key with its origin, after noting what is wrong with it.
-    fn lookup<T: SettingValue>(
-        &mut self,
-        name: &'static str,
-        wrong: impl FnOnce(&T) -> Option<String>,
-    ) -> Option<(T, ValueOrigin)> {
-        self.known_keys.push(name);
-        let node = self.node(name)?;
-        let read = T::from_value(&node.value).and_then(|value| match wrong(&value) {
-            None => Ok(value),
-            Some(expected) => Err(expected),
-        });
-        match read {
-            Ok(value) => Some((value, node.origin.clone())),
-            Err(expected) => {
-                self.report_invalid(name, node, &expected);
-                None
-            }
+    fn declare_table(&mut self, name: &str, doc: &str) {
+        if let Some(description) = &mut self.report.description {
+            description.tables.push((format!("{}{name}", self.path), doc_text(doc)));
         }
-    }
-
-    fn record_or_default<T: SettingValue>(
-        &mut self,
-        name: &str,
-        found: Option<(T, ValueOrigin)>,
-        default: T,
-    ) -> T {
-        let (value, origin) = found.unwrap_or((default, ValueOrigin::DEFAULT));
-        self.record_value(name, Some(value.to_value()), origin);
-        value
-    }
-
-    fn record_optional<T: SettingValue>(
-        &mut self,
-        name: &str,
-        found: Option<(T, ValueOrigin)>,
-    ) -> Option<T> {
-        let origin = found.as_ref().map_or(ValueOrigin::DEFAULT, |(_, origin)| origin.clone());
-        self.record_value(name, found.as_ref().map(|(value, _)| value.to_value()), origin);
-        found.map(|(value, _)| value)
     }
 
     fn record_value(&mut self, name: &str, value: Option<ConfigValue>, origin: ValueOrigin) {
         let key = format!("{}{name}", self.path);
-        self.report.values.push(EffectiveValue { key, value, origin, is_list_item: self.is_item });
+        let is_list_item = self.is_item;
+        self.report.values.push(EffectiveValue { key, value, origin, is_list_item });
     }
 
-    fn report_problem(&mut self, origin: ValueOrigin, trouble: ProblemKind) {
-        self.report.problems.push(ConfigProblem::new(origin, trouble));
+    fn report_problem(&mut self, origin: ValueOrigin, kind: ProblemKind) {
+        self.report.problems.push(ConfigProblem::new(origin, kind));
     }
 
     fn report_invalid(&mut self, name: &str, node: &ConfigNode, expected: &str) {
@@ -358,48 +362,32 @@ impl<'a> SettingsReader<'a> {
     }
 }
 
-/// Returns what is expected, unless a value lies in its range.
-fn range_error<T: SettingValue + PartialOrd>(
-    value: &T,
-    range: &RangeInclusive<T>,
-) -> Option<String> {
-    let expected =
-        || format!("between {} and {}", range.start().to_value(), range.end().to_value());
-    (!range.contains(value)).then(expected)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::declare::{optional, required, table, table_list};
     use crate::config::origin::{ConfigDocument, LayerRank};
-    use crate::config::value_tree;
+    use crate::config::value_tree::parse_document;
     use crate::model::TimeSpan;
 
     /// Reads a document with a section of each kind, and returns the problems as text.
     fn problems(text: &str) -> Vec<String> {
-        let table = value_tree::parse_document(
-            LayerRank::User,
-            &ConfigDocument::new("a.toml".into(), text),
-        )
-        .unwrap();
+        let document = ConfigDocument::new("a.toml".into(), text);
+        let layer = parse_document(LayerRank::User, &document).unwrap();
         let mut report = ReadReport::default();
-        SettingsReader::read_layer(
-            &table,
-            "",
-            &RelativePathBase::default(),
-            &mut report,
-            |reader| {
-                reader.section("llm", |reader| {
-                    reader.in_range_or(
-                        "timeout",
-                        TimeSpan::from_secs(60),
-                        TimeSpan::from_millis(1)..=TimeSpan::from_secs(3_600),
-                    );
-                    reader.optional::<String>("model");
-                });
-                reader.table_list("hooks", |_, reader| reader.required::<String>("command"));
-            },
-        );
+        let paths = RelativePathBase::default();
+        SettingsReader::read_layer(&layer, "", &paths, &mut report, |reader| {
+            let llm = table(|reader: &mut SettingsReader<'_>| {
+                let range = TimeSpan::from_millis(1)..=TimeSpan::from_secs(3_600);
+                reader.read("timeout", "", optional().range(range));
+                reader.read("model", "", optional::<String>());
+            });
+            reader.read("llm", "", llm);
+            let command = |_, reader: &mut SettingsReader<'_>| {
+                Some(reader.read("command", "", required::<String>()))
+            };
+            reader.read("hooks", "", table_list(command));
+        });
         report.problems.iter().map(ToString::to_string).collect()
     }
 
@@ -427,13 +415,13 @@ mod tests {
     }
 
     #[test]
-    fn a_key_in_the_wrong_section_is_told_where_it_belongs() {
+    fn a_key_in_the_wrong_section_is_reported_with_the_right_one() {
         let expected = "a.toml:1:1: unknown key `max_steps`, did you mean `limits.max_steps`?";
         assert_eq!(problems("max_steps = 5"), [expected]);
     }
 
     #[test]
-    fn everything_that_is_wrong_is_told_at_once() {
+    fn all_problems_are_reported_at_once() {
         let text = "llm = { timeout = 0, model = 1 }\n[[hooks]]\ncommand = 1\nx = 1\n[[hooks]]";
         let expected = [
             "a.toml:1:19: `llm.timeout` must be between 0.001 and 3600, found 0",
@@ -449,14 +437,14 @@ mod tests {
 
     /// Fault K15.
     #[test]
-    fn two_entries_of_one_name_are_told() {
+    fn two_entries_with_one_name_are_reported() {
         let hook = "[[hooks]]\nname = \"a\"\ncommand = \"b\"\n";
         let problems = problems(&format!("{hook}{hook}"));
         assert_eq!(problems, ["a.toml:4:1: `hooks` has two entries with the name `a`"]);
     }
 
     #[test]
-    fn something_else_than_a_table_is_told() {
+    fn a_value_in_place_of_a_table_is_reported() {
         assert_eq!(problems("llm = 1"), ["a.toml:1:7: `llm` must be a table, found 1"]);
         assert_eq!(
             problems("hooks = 1"),

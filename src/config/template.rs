@@ -1,38 +1,28 @@
-//! The configuration file that `architect init` writes.
+//! The configuration file for a new project, made from the declarations of the keys.
 
-/// What a project is made with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProjectPreset {
-    /// Nothing special.
-    Plain,
-    /// Cargo.
-    Rust,
-    /// Python, with ruff and pytest.
-    Python,
-    /// Node, with npm.
-    Node,
-    /// A job without a user.
-    Ci,
+use std::fmt::Write as _;
+
+use super::keys::{KeySpec, description};
+use super::setting_value::ValueType;
+use crate::model::word_enum;
+
+word_enum! {
+    /// The kind of project that a configuration file is for.
+    pub enum ProjectPreset {
+        /// Any.
+        Plain = "plain",
+        /// Cargo.
+        Rust = "rust",
+        /// Python, with ruff and pytest.
+        Python = "python",
+        /// Node, with npm.
+        Node = "node",
+        /// A job without a user.
+        Ci = "ci",
+    }
 }
 
-/// The keys with their defaults, all of them behind `#`.
-const KEYS_TEMPLATE: &str = include_str!("template/keys.toml");
-
 impl ProjectPreset {
-    /// Every preset.
-    pub const ALL: [Self; 5] = [Self::Plain, Self::Rust, Self::Python, Self::Node, Self::Ci];
-
-    /// Returns the name that the command line uses.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Plain => "plain",
-            Self::Rust => "rust",
-            Self::Python => "python",
-            Self::Node => "node",
-            Self::Ci => "ci",
-        }
-    }
-
     fn text(self) -> &'static str {
         match self {
             Self::Plain => "",
@@ -44,114 +34,182 @@ impl ProjectPreset {
     }
 }
 
+const HEAD: &str = "\
+# Every key with its default. Remove the `#` in front of a key, and of its [section], to change it.
+#
+# Values come from, each overriding the ones before: the defaults, the user's config.toml, this project's
+# .architect/config.toml, ARCHITECT_* variables (llm.model is ARCHITECT_LLM_MODEL), --config FILE, --profile NAME,
+# --set KEY=VALUE and the other options. `architect config show` prints where each value comes from.
+#
+# Until its folder is trusted, a project's file can only tighten: lower a limit, add a denial, turn something off.
+# `architect config trust` trusts it from then on; `--trust`, or ARCHITECT_TRUST=1 in CI, does for one run.
+";
+
+const PROFILES: &str = "
+# Sets of values for `--profile NAME`; the same keys as above.
+#[profiles.careful]
+#limits = { max_steps = 20, budget_usd = 0.5 }
+#sandbox = { network = \"off\" }
+";
+
+/// The name of an agent in the template.
+const AGENT: &str = "docs";
+
 /// Returns the configuration file for a new project: what the preset sets, and every key with its default as a comment.
 pub fn template(preset: ProjectPreset) -> String {
-    match preset.text() {
-        "" => KEYS_TEMPLATE.to_owned(),
-        text => format!("{text}\n{KEYS_TEMPLATE}"),
+    let mut text = format!("{HEAD}\n");
+    let description = description();
+    for key in description.keys.iter().filter(|key| !key.path.contains('.')) {
+        write_key(&mut text, key);
     }
+    for (table, doc) in &description.tables {
+        let _ = write!(text, "\n{}", comment(doc));
+        let keys = || description.keys.iter().filter(|key| key.table() == table);
+        let is_plain = |key: &&KeySpec| !matches!(key.value_type, ValueType::Tables(_));
+        let has_plain = keys().any(|key| is_plain(&key));
+        if has_plain {
+            let _ = writeln!(text, "#[{}]", table.replace('*', AGENT));
+        }
+        keys().filter(is_plain).for_each(|key| write_key(&mut text, key));
+        let mut described = false;
+        for (key, example) in keys().filter_map(|key| Some((key, key.example?))) {
+            if let ValueType::Tables(entry) = &key.value_type {
+                if !described && has_plain {
+                    let _ = write!(text, "\n{}", comment(&key.doc));
+                }
+                if !described {
+                    write_entry(&mut text, key, entry);
+                }
+                described = true;
+                text.push('\n');
+                for line in example.lines() {
+                    let _ = writeln!(text, "{}{line}", if line.is_empty() { "" } else { "#" });
+                }
+            }
+        }
+    }
+    text.push_str(PROFILES);
+    match preset.text() {
+        "" => text,
+        own => format!("{own}\n{text}"),
+    }
+}
+
+fn write_key(text: &mut String, key: &KeySpec) {
+    text.push_str(&comment(&key.doc));
+    let name = key.last_part();
+    let _ = match (&key.default, key.example) {
+        (Some(default), None) => writeln!(text, "#{name} = {default}"),
+        (Some(default), Some(example)) => writeln!(text, "#{name} = {default} # {example}"),
+        (None, example) => writeln!(text, "#{name} = {} # no default", example.unwrap_or("")),
+    };
+}
+
+/// Writes the keys of a list's entry.
+fn write_entry(text: &mut String, list: &KeySpec, entry: &[KeySpec]) {
+    let about = format!("Each entry of `{}` has:", list.path);
+    text.push_str(&comment(&about));
+    for key in entry {
+        let default = match (&key.default, key.is_required) {
+            (_, true) => " Required.".to_owned(),
+            (Some(default), _) => format!(" Default: {default}."),
+            (None, false) => String::new(),
+        };
+        text.push_str(&comment(&format!("- {}: {}{default}", key.path, key.doc)));
+    }
+}
+
+/// Returns a text as comment lines of at most 120 columns.
+fn comment(text: &str) -> String {
+    let mut lines = String::from("#");
+    let mut width = 1;
+    for word in text.split(' ') {
+        let length = word.chars().count() + 1;
+        if width + length > 120 {
+            lines.push_str("\n#");
+            width = 1;
+        }
+        lines.push(' ');
+        lines.push_str(word);
+        width += length;
+    }
+    lines + "\n"
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::effective::{ReadReport, RelativePathBase};
+    use crate::config::keys::{MergeStrategy, keys};
+    use crate::config::layers;
     use crate::config::origin::{ConfigDocument, LayerRank};
     use crate::config::settings::Settings;
     use crate::config::settings_reader::SettingsReader;
     use crate::config::value_tree::{self, ConfigTable};
-    use crate::config::{keys, layers};
+    use crate::model::WordEnum;
 
-    /// Reads a file with its profiles; fails the test when something is wrong with it.
-    fn read(text: &str) -> (Settings, ReadReport) {
-        let table = value_tree::parse_document(
-            LayerRank::User,
-            &ConfigDocument::new("config.toml".into(), text),
-        )
-        .unwrap();
-        let (table, profiles) = layers::split_profiles(table).unwrap();
+    fn read_table(table: &ConfigTable) -> (Settings, ReadReport) {
         let mut report = ReadReport::default();
-        for table in profiles.values().chain([&table]) {
-            SettingsReader::read_layer(
-                table,
-                "",
-                &RelativePathBase::default(),
-                &mut report,
-                Settings::read,
-            );
-        }
-        assert_eq!(report.problems, []);
-        let mut report = ReadReport::default();
-        let settings = SettingsReader::read_layer(
-            &table,
-            "",
-            &RelativePathBase::default(),
-            &mut report,
-            Settings::read,
-        );
+        let paths = RelativePathBase::default();
+        let settings = SettingsReader::read_layer(table, "", &paths, &mut report, Settings::read);
         (settings, report)
     }
 
+    /// Reads a file with its profiles; fails the test when something is wrong with it.
+    fn read(text: &str) -> (Settings, ReadReport) {
+        let document = ConfigDocument::new("config.toml".into(), text);
+        let table = value_tree::parse_document(LayerRank::User, &document).unwrap();
+        let (table, profiles) = layers::split_profiles(table).unwrap();
+        for table in profiles.values().chain([&table]) {
+            assert_eq!(read_table(table).1.problems, []);
+        }
+        read_table(&table)
+    }
+
     fn uncommented() -> String {
-        let line = |line: &'static str| match line.strip_prefix('#') {
-            Some(rest) if !rest.is_empty() && !rest.starts_with(' ') => rest,
-            _ => line,
+        let line = |line: &str| match line.strip_prefix('#') {
+            Some(rest) if !rest.is_empty() && !rest.starts_with(' ') => rest.to_owned(),
+            _ => line.to_owned(),
         };
-        KEYS_TEMPLATE.lines().map(|text| line(text).to_owned() + "\n").collect()
+        template(ProjectPreset::Plain).lines().map(|text| line(text) + "\n").collect()
     }
 
     #[test]
-    fn every_preset_is_a_right_configuration() {
-        for preset in ProjectPreset::ALL {
-            read(&template(preset));
+    fn every_preset_is_valid() {
+        for (_, preset) in ProjectPreset::WORDS {
+            read(&template(*preset));
         }
     }
 
     #[test]
-    fn the_keys_are_all_comments_until_somebody_wants_them() {
-        let (with, _) = read(KEYS_TEMPLATE);
-        let mut report = ReadReport::default();
-        let paths = RelativePathBase::default();
-        let without = SettingsReader::read_layer(
-            &ConfigTable::new(),
-            "",
-            &paths,
-            &mut report,
-            Settings::read,
-        );
-        assert_eq!(with, without);
+    fn the_plain_template_sets_nothing() {
+        assert_eq!(read(&template(ProjectPreset::Plain)).0, read_table(&ConfigTable::new()).0);
     }
 
-    /// The file is written by hand, so that it reads well; here it is held against the types.
+    /// With every `#` removed, each key is there with its default, or says that it has none.
     #[test]
-    fn every_key_is_there_with_its_default() {
+    fn each_key_is_in_the_template_with_its_default() {
         let text = uncommented();
         let (_, report) = read(&text);
-        let mut defaults = ReadReport::default();
-        SettingsReader::read_layer(
-            &ConfigTable::new(),
-            "",
-            &RelativePathBase::default(),
-            &mut defaults,
-            Settings::read,
-        );
-        for default in defaults.values {
-            if keys::find_key(&default.key).unwrap().merge == keys::MergeStrategy::MergeByName {
+        for key in keys().iter().filter(|key| key.merge != MergeStrategy::MergeByName) {
+            if let ValueType::Map(_) = key.value_type {
+                assert!(text.contains(&format!("\n{} = {{}} # ", key.last_part())), "{}", key.path);
                 continue;
             }
-            let found = report.values.iter().find(|shown| shown.key == default.key).unwrap();
-            let Some(position) = found.origin.position() else {
-                panic!("{} is missing", default.key)
-            };
-            let line = text.lines().nth(position.line - 1).unwrap();
-            match default.value() {
-                Some(_) => assert_eq!(default.value(), found.value(), "{line}"),
+            let path = key.path.replace('*', AGENT);
+            let found = report.values.iter().find(|value| value.key == path).unwrap();
+            let line = text.lines().nth(found.origin.position().unwrap().line - 1).unwrap();
+            match &key.default {
+                Some(default) => assert_eq!(Some(default.to_string()), found.value(), "{line}"),
                 None => assert!(line.ends_with("# no default"), "{line}"),
             }
         }
-        for key in keys::KEYS {
-            let last = key.path.rsplit('.').next().unwrap();
-            assert!(text.contains(last), "{} is missing", key.path);
-        }
+    }
+
+    #[test]
+    fn comments_fit_120_columns() {
+        let text = template(ProjectPreset::Plain);
+        let long = text.lines().find(|line| line.starts_with("# ") && line.chars().count() > 120);
+        assert_eq!(long, None);
     }
 }

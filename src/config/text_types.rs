@@ -1,17 +1,17 @@
-//! Texts with a form: names, names of variables, addresses, patterns, secrets.
+//! Validated texts: names, names of variables, addresses, patterns, secrets.
 
 use std::fmt;
 
 use globset::Glob;
 
-use super::setting_value::SettingValue;
+use super::setting_value::{SettingValue, ValueType};
 use super::value_tree::ConfigValue;
 
 /// The name of an agent, a hook, a gate, a server or a profile: letters, digits, `-` and `_`, at most 64.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConfigName(String);
 
-/// The name of a variable of the environment.
+/// The name of an environment variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VariableName(String);
 
@@ -19,19 +19,19 @@ pub struct VariableName(String);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpUrl(String);
 
-/// A pattern for paths, as `.gitignore` has them.
+/// A pattern for paths, as in `.gitignore`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathPattern(String);
 
-/// A text that may be secret: it is neither shown nor printed.
+/// A text that may be secret: it is masked wherever it is shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretText(String);
 
-/// An argument of a program; it may be empty.
+/// A command line argument of a program; it may be empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessArgument(String);
 
-/// One word without white space: the name of a model.
+/// The name of a model, without white space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelName(String);
 
@@ -61,6 +61,10 @@ macro_rules! text {
 
                 fn to_value(&self) -> ConfigValue {
                     ConfigValue::Text(self.0.clone())
+                }
+
+                fn value_type() -> ValueType {
+                    ValueType::Text
                 }
             }
         )+
@@ -101,7 +105,7 @@ impl HttpUrl {
         (is_plain && !host.is_empty() && !authority.contains('@')).then(|| Self(text.to_owned()))
     }
 
-    /// Returns whether what goes there leaves this machine unencrypted.
+    /// Returns whether requests to this address leave the machine unencrypted.
     pub fn is_unencrypted_remote(&self) -> bool {
         self.0.starts_with("http://") && !self.is_here()
     }
@@ -176,6 +180,10 @@ impl SettingValue for SecretText {
     fn to_value(&self) -> ConfigValue {
         ConfigValue::Text("***".to_owned())
     }
+
+    fn value_type() -> ValueType {
+        ValueType::Text
+    }
 }
 
 #[cfg(test)]
@@ -195,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn only_http_to_another_machine_is_open() {
+    fn only_http_to_another_machine_is_unencrypted() {
         let open = |text| HttpUrl::parse(text).unwrap().is_unencrypted_remote();
         assert!(open("http://10.0.0.1/v1") && open("http://localhost.example.com"));
         for closed in ["https://a.b", "http://LOCALHOST:1", "http://127.0.0.9/x", "http://[::1]:8"]
@@ -205,14 +213,14 @@ mod tests {
     }
 
     #[test]
-    fn a_key_in_the_place_of_its_variables_name_is_refused_and_not_repeated() {
+    fn a_key_in_place_of_the_name_of_its_variable_is_rejected_and_not_repeated() {
         let value = ConfigValue::Text("sk-canary-0123".to_owned());
         let error = VariableName::from_value(&value).unwrap_err();
         assert!(!error.contains("canary") && !value.describe().contains("canary"));
     }
 
     #[test]
-    fn a_hidden_text_is_neither_printed_nor_shown() {
+    fn a_secret_is_masked() {
         let hidden = SecretText::from_value(&ConfigValue::Text("canary".to_owned())).unwrap();
         assert_eq!(format!("{hidden:?} {}", hidden.to_value()), "*** \"***\"");
         assert!(SecretText::from_value(&ConfigValue::Text("a\r\nX: y".to_owned())).is_err());

@@ -1,13 +1,13 @@
-//! What is left of a project's layer while its folder is not trusted: what tightens.
+//! The part of a project's layer that applies while its folder is not trusted: what tightens.
 
 use super::effective::EffectiveValue;
-use super::keys::{self, UntrustedChange};
+use super::keys::{self, KeySpec, UntrustedChange};
 use super::origin::ValueOrigin;
 use super::problem::{ConfigNotice, NoticeCause};
 use super::value_tree::{ConfigNode, ConfigTable, ConfigValue};
 use crate::model::matches_wildcard;
 
-/// Returns the part of a layer that tightens what holds without it, and a notice for each key that was left out.
+/// Returns the part of a layer that tightens the `current` values, and a notice for each key that is ignored.
 pub(super) fn tighten(
     layer: ConfigTable,
     holds: &[EffectiveValue],
@@ -18,7 +18,7 @@ pub(super) fn tighten(
 }
 
 struct TightenFilter<'a> {
-    /// The value of every key below this layer.
+    /// The value of every key in the layers below.
     current: &'a [EffectiveValue],
     notices: &'a mut Vec<ConfigNotice>,
 }
@@ -38,7 +38,7 @@ impl TightenFilter<'_> {
         let ConfigNode { value, origin, key_origin: key } = node;
         match (keys::find_key(path), value) {
             (Some(known), value) => {
-                let tightened = self.stricter_part(known.untrusted, value, path);
+                let tightened = self.stricter_part(known, value, path);
                 if tightened.is_none() {
                     self.report_skipped(key.clone(), path);
                 }
@@ -55,21 +55,16 @@ impl TightenFilter<'_> {
     }
 
     fn report_skipped(&mut self, origin: ValueOrigin, path: &str) {
-        let message = format!("`{path}` is left out, because this folder is not trusted");
+        let message = format!("`{path}` is ignored, because this folder is not trusted");
         self.notices.push(ConfigNotice { origin, message, cause: NoticeCause::Untrusted });
     }
 
-    /// Returns the value, or the part of it that tightens.
-    fn stricter_part(
-        &self,
-        how: UntrustedChange,
-        value: ConfigValue,
-        path: &str,
-    ) -> Option<ConfigValue> {
-        // What holds is known for every key of a section; an agent that only the project knows has none.
+    /// Returns the value, or the part of it that tightens; `None` if it loosens.
+    fn stricter_part(&self, key: &KeySpec, value: ConfigValue, path: &str) -> Option<ConfigValue> {
+        // Every key of a section has a value; those of an agent that only the project defines have none.
         let shown = self.current.iter().find(|shown| shown.key == path && !shown.is_list_item)?;
         let holds = shown.value.as_ref();
-        match how {
+        match key.untrusted {
             UntrustedChange::Denied => None,
             UntrustedChange::Allowed => Some(value),
             UntrustedChange::Lower => {
@@ -80,9 +75,10 @@ impl TightenFilter<'_> {
                 is_lower.then_some(value)
             }
             UntrustedChange::Only(only) => (value == ConfigValue::Bool(only)).then_some(value),
-            UntrustedChange::StricterThan(words) => {
+            UntrustedChange::Stricter => {
+                let words = key.words()?;
                 let rank = |value: &ConfigValue| {
-                    words.iter().position(|word| value.as_text() == Some(word))
+                    words.iter().position(|word| value.as_text() == Some(*word))
                 };
                 let bound = holds.map_or(Some(words.len()), rank)?;
                 rank(&value).is_some_and(|rank| rank <= bound).then_some(value)
@@ -93,7 +89,7 @@ impl TightenFilter<'_> {
     }
 }
 
-/// Returns the items of a list that the list that holds has too, be it by a pattern.
+/// Returns a list if each of its items matches one of the current list.
 fn subset_of(value: ConfigValue, holds: Option<&ConfigValue>) -> Option<ConfigValue> {
     let (ConfigValue::List(items), Some(ConfigValue::List(holds))) = (value, holds) else {
         return None;

@@ -1,7 +1,7 @@
 //! The folders that the user trusts.
 //!
-//! A text file in the state folder, a path on each line. It has the paths with all links resolved, so that a link to a
-//! trusted folder is trusted, and what a link is turned to later is not.
+//! The list is a text file in the state folder with a path on each line. Links in the paths are resolved, so that a
+//! link to a trusted folder is trusted, and its later targets are not.
 //!
 //! Beside it is a file for each folder, with the contents that the user has trusted: those of the project's configuration,
 //! its servers, profiles and agents, which say what is run and what is sent. If one of them changes, the folder is not
@@ -19,7 +19,7 @@ use thiserror::Error;
 
 use super::checked_file::{self, ConfigFileError, OwnerCheck};
 
-/// The folders that the user trusts.
+/// The list of the folders that the user trusts.
 #[derive(Clone, Debug)]
 pub struct TrustStore {
     file: PathBuf,
@@ -44,7 +44,7 @@ pub struct ChangedFile {
     pub now: String,
 }
 
-/// Why trust could not be looked up or changed.
+/// Why the list of trusted folders could not be read or changed.
 #[derive(Debug, Error)]
 pub enum TrustError {
     /// The list could not be read.
@@ -53,27 +53,27 @@ pub enum TrustError {
     /// The list could not be written.
     #[error("could not write {}: {}", .0.display(), .1)]
     WriteFailed(PathBuf, #[source] io::Error),
-    /// The folder is none, or cannot be written on one line.
+    /// The path is not a folder, or cannot be written on one line.
     #[error("could not trust {}: {}", .0.display(), .1)]
     InvalidFolder(PathBuf, String),
 }
 
 impl TrustStore {
-    /// Returns the store of a state folder.
+    /// Returns the list in a state folder.
     pub fn new(state: &Path) -> Self {
         Self { file: state.join("trusted_folders") }
     }
 
-    /// Returns the file, for people.
+    /// Returns the path of the list.
     pub fn path(&self) -> &Path {
         &self.file
     }
 
-    /// Returns whether a folder is trusted. Trust in a folder says nothing about the folders in it.
+    /// Returns whether a folder is trusted. The folders in a trusted folder are not.
     ///
     /// # Errors
     ///
-    /// Fails when the list is there and cannot be relied on.
+    /// Fails if the list exists and is not safe to read.
     pub fn contains(&self, folder: &Path) -> Result<bool, TrustError> {
         let list = self.list()?;
         Ok(canonical_line(folder).is_ok_and(|name| list.contains(&name)))
@@ -83,7 +83,7 @@ impl TrustStore {
     ///
     /// # Errors
     ///
-    /// Fails when there is no such folder, or the list cannot be written.
+    /// Fails if there is no such folder, or the list cannot be written.
     pub fn add(&self, folder: &Path) -> Result<(), TrustError> {
         let name = canonical_line(folder)?;
         self.record(&name, steering(folder))?;
@@ -94,7 +94,7 @@ impl TrustStore {
         if let Some(state) = self.file.parent() {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(state).map_err(failed)?;
         }
-        // One short write at the end is whole, whoever else writes at the same time.
+        // A short append is atomic, also with several writers.
         let mut file = OpenOptions::new()
             .create(true)
             .append(true)
@@ -159,13 +159,13 @@ impl TrustStore {
         self.file.with_file_name("trusted_files").join(digest + ".json")
     }
 
-    /// Trusts a folder no more; one that was not trusted stays so.
+    /// Stops trusting a folder, if it was trusted.
     ///
     /// # Errors
     ///
-    /// Fails when the list cannot be written.
+    /// Fails if the list cannot be written.
     pub fn remove(&self, folder: &Path) -> Result<(), TrustError> {
-        // A folder that is gone is on the list by its name alone.
+        // A folder that no longer exists can't be resolved.
         let name = canonical_line(folder).unwrap_or_else(|_| folder.display().to_string());
         let _ = fs::remove_file(self.record_of(&name));
         let before = self.list()?;
@@ -185,7 +185,7 @@ impl TrustStore {
     ///
     /// # Errors
     ///
-    /// Fails when the list is there and cannot be relied on.
+    /// Fails if the list exists and is not safe to read.
     pub fn list(&self) -> Result<Vec<String>, TrustError> {
         let document = checked_file::read_file(&self.file, OwnerCheck::UserOrRoot)?;
         let lines = document.iter().flat_map(|document| document.text().lines());
@@ -212,7 +212,7 @@ fn steering(folder: &Path) -> BTreeMap<String, String> {
     read.collect()
 }
 
-/// Returns a folder as the list has it.
+/// Returns the path of a folder as it is in the list.
 fn canonical_line(folder: &Path) -> Result<String, TrustError> {
     let wrong = |what: String| TrustError::InvalidFolder(folder.to_owned(), what);
     let resolved = folder.canonicalize().map_err(|error| wrong(error.to_string()))?;
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn trust_is_given_kept_and_taken_back() {
+    fn folders_are_added_and_removed() {
         let (_folder, store, work) = store();
         assert!(!store.contains(&work).unwrap());
         store.add(&work).unwrap();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_changed_since_is_told_until_it_is_accepted() {
+    fn changes_are_reported_until_they_are_accepted() {
         let (_folder, store, work) = store();
         fs::create_dir_all(work.join(".architect/agents")).unwrap();
         let write = |name: &str, text: &str| fs::write(work.join(name), text).unwrap();
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_trusted_as_far_as_its_target_is() {
+    fn a_link_is_trusted_if_its_target_is() {
         let (folder, store, work) = store();
         let link = folder.path().join("link");
         symlink(&work, &link).unwrap();
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_everybody_can_write_is_not_relied_on() {
+    fn a_list_that_everyone_can_write_is_rejected() {
         let (_folder, store, work) = store();
         store.add(&work).unwrap();
         fs::set_permissions(store.path(), fs::Permissions::from_mode(0o666)).unwrap();

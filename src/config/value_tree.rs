@@ -1,4 +1,4 @@
-//! What a layer says: a tree of values, each with its origin.
+//! The values of a layer, each with its origin.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,20 +17,20 @@ pub(super) type ConfigTable = BTreeMap<String, ConfigNode>;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ConfigNode {
     pub(super) value: ConfigValue,
-    /// Where the value stands.
+    /// Where the value is.
     pub(super) origin: ValueOrigin,
-    /// Where its key stands.
+    /// Where its key is.
     pub(super) key_origin: ValueOrigin,
 }
 
-/// A value.
+/// A value, as TOML has them.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum ConfigValue {
     Bool(bool),
     Integer(i64),
     Float(f64),
     Text(String),
-    /// A text from a variable or an option: what it means depends on who asks.
+    /// A text from a variable or an option, whose type depends on the key.
     Untyped(String),
     Date(String),
     List(Vec<ConfigNode>),
@@ -38,14 +38,14 @@ pub(super) enum ConfigValue {
 }
 
 impl ConfigNode {
-    /// Returns a value that stands where its key stands.
+    /// Returns a value with the same origin as its key.
     pub(super) fn new(value: ConfigValue, origin: ValueOrigin) -> Self {
         Self { value, key_origin: origin.clone(), origin }
     }
 }
 
 impl ConfigValue {
-    /// Returns the text, if it is one.
+    /// Returns the text of a string.
     pub(super) fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text(text) | Self::Untyped(text) => Some(text),
@@ -58,7 +58,7 @@ impl ConfigValue {
         }
     }
 
-    /// Returns what it is, for people. A text is not repeated: it might be a secret in the wrong place.
+    /// Describes the value for messages. A text is not repeated: it might be a secret in the wrong place.
     pub(super) fn describe(&self) -> String {
         match self {
             Self::Text(_) => "a string".to_owned(),
@@ -72,7 +72,7 @@ impl ConfigValue {
     }
 }
 
-/// Writes a value as TOML does.
+/// Writes the value as TOML.
 impl fmt::Display for ConfigValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -103,11 +103,11 @@ impl fmt::Display for ConfigValue {
     }
 }
 
-/// Returns what a TOML document says.
+/// Parses a TOML document.
 ///
 /// # Errors
 ///
-/// Fails with all that is wrong with its syntax.
+/// Returns every syntax error.
 pub(super) fn parse_document(
     rank: LayerRank,
     document: &Arc<ConfigDocument>,
@@ -119,7 +119,7 @@ pub(super) fn parse_document(
     }
     let problem = |error: &toml::de::Error| {
         let origin = ValueOrigin::in_file(rank, document, error.span().unwrap_or(0..0));
-        // The library's longer messages go over several lines; what follows the first one is a help text.
+        // The first line of the parser's message; the others are help.
         let what = error.message().lines().next().unwrap_or_default().to_owned();
         ConfigProblem::new(origin, ProblemKind::Syntax(what))
     };
@@ -127,7 +127,7 @@ pub(super) fn parse_document(
     Err(errors.iter().map(problem).collect())
 }
 
-/// Returns the value that a text is as the right side of a TOML line; none when it is not one.
+/// Parses the right side of a TOML assignment; `None` if it is invalid.
 pub(super) fn parse_value(text: &str, origin: &ValueOrigin) -> Option<ConfigValue> {
     let value = DeValue::parse(text).ok()?;
     Some(convert_value(value.into_inner(), &|_| origin.clone()))
@@ -153,7 +153,7 @@ fn convert_value(value: DeValue<'_>, at: &OriginAt<'_>) -> ConfigValue {
         DeValue::String(text) => ConfigValue::Text(text.into_owned()),
         DeValue::Integer(integer) => match i64::from_str_radix(integer.as_str(), integer.radix()) {
             Ok(integer) => ConfigValue::Integer(integer),
-            // Far beyond every range, and told as what it is.
+            // Beyond every range, which is reported as such.
             Err(_) => ConfigValue::Float(integer.as_str().parse().unwrap_or(f64::INFINITY)),
         },
         DeValue::Float(float) => ConfigValue::Float(float.as_str().parse().unwrap_or(f64::NAN)),
@@ -186,14 +186,14 @@ mod tests {
 
     /// Fault K1.
     #[test]
-    fn every_syntax_error_is_told_with_its_place() {
+    fn every_syntax_error_is_reported_with_its_position() {
         let problems = parse_text("a = \nb = 1\nc = [1,\n").unwrap_err();
         let places: Vec<String> = problems.iter().map(|p| p.origin.to_string()).collect();
         assert!(places.len() >= 2 && places[0].starts_with("a.toml:1:"), "{problems:?}");
     }
 
     #[test]
-    fn values_are_written_as_they_are_read() {
+    fn values_are_written_as_they_are_parsed() {
         for text in ["1", "1.5", "true", "'a\"b'", "[1, \"x\"]", "{ a = 1, b = [] }", "{}"] {
             let value = parse_value(text, &ValueOrigin::DEFAULT).unwrap();
             assert_eq!(value.to_string(), text);

@@ -1,8 +1,8 @@
-//! What a command writes: its beginning and its end, whatever lies between.
+//! The output of a command: head and tail, in bounded memory.
 
 use std::collections::VecDeque;
 
-/// The beginning and the end of an output, in bounded memory.
+/// Head and tail of an output, in bounded memory.
 #[derive(Clone, Debug, Default)]
 pub struct OutputCapture {
     head: Vec<u8>,
@@ -12,12 +12,12 @@ pub struct OutputCapture {
 }
 
 impl OutputCapture {
-    /// Returns an empty capture that keeps so many bytes of the beginning, and as many of the end.
+    /// Returns an empty capture that keeps `room` bytes of the head, and as many of the tail.
     pub fn new(room: usize) -> Self {
         Self { capacity: room, ..Self::default() }
     }
 
-    /// Takes in what was written next.
+    /// Appends output.
     pub fn write(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
         let (head, rest) = bytes.split_at(bytes.len().min(self.capacity - self.head.len()));
@@ -33,25 +33,25 @@ impl OutputCapture {
         self.total
     }
 
-    /// Returns how many bytes between the beginning and the end were dropped.
+    /// Returns how many bytes between head and tail were dropped.
     pub fn omitted(&self) -> u64 {
         self.total - (self.head.len() + self.tail.len()) as u64
     }
 
-    /// Returns the output byte by byte; none when bytes were dropped.
+    /// Returns the output byte by byte; `None` if bytes were dropped.
     pub fn complete(&self) -> Option<Vec<u8>> {
         let (front, back) = self.tail.as_slices();
         (self.omitted() == 0).then(|| [&self.head, front, back].concat())
     }
 
-    /// Returns the output as text; where bytes were dropped, it says how many.
+    /// Returns the output as text, with a note in place of dropped bytes.
     ///
-    /// What is no UTF-8 is replaced, and control characters are shown as escapes; they are for terminals.
+    /// Invalid UTF-8 is replaced, and control characters are shown as escapes.
     pub fn text(&self) -> String {
         let (front, back) = self.tail.as_slices();
         let mut bytes = self.head.clone();
         if self.omitted() > 0 {
-            // Both cuts fall between lines where there are lines.
+            // Cut at line ends where there are lines.
             let end = memchr::memrchr(b'\n', &bytes).map_or(bytes.len(), |end| end + 1);
             let tail = [front, back].concat();
             let start = memchr::memchr(b'\n', &tail).map_or(0, |start| start + 1);
@@ -67,7 +67,7 @@ impl OutputCapture {
     }
 }
 
-/// Returns a text without control characters but line ends and tabs.
+/// Returns a text without control characters other than line ends and tabs.
 fn strip_control_characters(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
@@ -105,14 +105,14 @@ mod tests {
     }
 
     #[test]
-    fn of_a_long_output_head_and_tail_are_kept_by_whole_lines() {
+    fn a_long_output_keeps_whole_lines_of_head_and_tail() {
         let capture = capture(&[b"one\ntwo\nthree\nfour\n"], 7);
         assert_eq!(capture.text(), "one\n[... 10 bytes omitted ...]\nfour\n");
     }
 
-    /// Fault T7: cuts fall between characters, and nothing reaches a terminal.
+    /// Fault T7: cuts fall between characters, and no control character reaches a terminal.
     #[test]
-    fn what_is_no_text_is_shown_as_text() {
+    fn binary_output_is_shown_as_text() {
         assert_eq!(
             capture(&[b"a\xffb\x1b[31m\0\r\nc"], 100).text(),
             "a\u{fffd}b\\u{1b}[31m\\u{0}\nc"

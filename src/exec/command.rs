@@ -1,4 +1,4 @@
-//! A command that is to be run, and what became of it.
+//! A command, and its result.
 
 use std::ffi::OsString;
 use std::io;
@@ -12,76 +12,78 @@ use thiserror::Error;
 use super::capture::OutputCapture;
 use super::confine::SandboxLevel;
 use super::egress::ConnectionRefusal;
-use super::protocol::{CommandReport, CommandWords, ProcessStatus, StartFailure, StopCause};
+use super::supervisor::protocol::{
+    CommandReport, CommandWords, ProcessStatus, StartFailure, StopCause,
+};
 
-/// A command that is to be run.
+/// A command to run.
 #[derive(Clone, Debug)]
 pub struct CommandSpec {
     /// Program and arguments.
     pub argv: Vec<OsString>,
-    /// The folder that it runs in.
+    /// Its working directory.
     pub cwd: PathBuf,
-    /// What is added to the environment that all commands have.
+    /// Variables added to the environment of all commands.
     pub env: Vec<(OsString, OsString)>,
-    /// What it reads from its standard input.
+    /// Its standard input.
     pub stdin: CommandInput,
-    /// How long it may run before it is asked to end; none for as long as it wants.
+    /// Time after which it is terminated; `None` for no limit.
     pub timeout: Option<Duration>,
-    /// How long it may take to end before it is killed.
+    /// Time between termination and kill.
     pub kill_timeout: Duration,
-    /// How many bytes of the beginning, and as many of the end, are kept of each of its outputs.
+    /// How many bytes of the head, and of the tail, are kept of each output.
     pub kept_bytes: usize,
 }
 
-/// What a command reads from its standard input. There is never a terminal.
+/// The standard input of a command; never a terminal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum CommandInput {
-    /// Nothing; the input is at its end.
+    /// Empty input.
     #[default]
     Empty,
-    /// These bytes, and then the end.
+    /// These bytes.
     Bytes(Arc<[u8]>),
 }
 
-/// What became of a command.
+/// The result of a command.
 #[derive(Clone, Debug)]
 pub struct CommandOutcome {
-    /// How it ended.
+    /// How the command ended.
     pub end: CommandEnd,
-    /// What it wrote to its standard output.
+    /// Its standard output.
     pub stdout: OutputCapture,
-    /// What it wrote to its standard error.
+    /// Its standard error.
     pub stderr: OutputCapture,
-    /// How many processes it left in the background, which were killed.
+    /// The number of background processes that it left, which were killed.
     pub strays: u32,
-    /// How far it was confined.
+    /// The level of its confinement.
     pub level: SandboxLevel,
-    /// What it had put where the policy protects something that is not there; it has another name now.
+    /// Files that it created at protected paths; renamed since.
     pub renamed: Vec<PathBuf>,
-    /// The connections that the list of hosts did not allow.
+    /// Connections refused by the list of allowed hosts.
     pub refused: Vec<ConnectionRefusal>,
-    /// Protected paths that it had changed, which are as they were before.
+    /// Protected paths that it changed; restored since.
     pub restored: Vec<PathBuf>,
-    /// What became of what it had made for git, a sentence for each.
+    /// What happened to changes of files that git executes or follows, one sentence each.
     pub notices: Vec<String>,
 }
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandEnd {
-    /// With this code.
+    /// It exited with this code.
     Exited(i32),
-    /// By a signal that was not ours.
+    /// It was ended by a signal from elsewhere.
     Signalled(i32),
-    /// Its time was over.
+    /// It reached its time limit.
     TimedOut,
-    /// Nobody waited for it any more.
+    /// The caller cancelled it.
     Cancelled,
-    /// It used more memory than it may, and was killed.
+    /// It exceeded its memory limit and was killed.
     OutOfMemory,
-    /// It could not be killed, and was left alone.
+    /// It could not be killed.
     Stuck,
-    /// Its supervisor ended before it told how. The command may have completed, or partially, or not have started.
+    /// Its supervisor ended without a report. The command may have run completely, partly, or not at all.
     Lost,
 }
 
@@ -92,49 +94,49 @@ pub enum ExecError {
     /// The program does not exist.
     #[error("program '{0}' was not found")]
     NoProgram(String),
-    /// The folder does not exist.
+    /// The working directory does not exist.
     #[error("the working directory '{0}' does not exist")]
     NoFolder(PathBuf),
-    /// It is longer than what the system can start.
+    /// It exceeds the system's limit for a command line.
     #[error("the command is too long for the system; put it into a script file")]
     TooLong,
-    /// There are too many processes or threads already.
-    #[error("the system has no room for another process ({0}); try again later")]
+    /// The system has too many processes or threads.
+    #[error("the system cannot start another process ({0}); try again later")]
     NoRoom(String),
-    /// There are too many open files.
+    /// Too many files are open.
     #[error("too many files are open ({0})")]
     NoFiles(String),
-    /// The system said no.
+    /// The system refused to start it.
     #[error("the command could not be started: {0}")]
     Start(String),
-    /// There is no place for temporary files.
-    #[error("the folder for temporary files could not be made: {0}")]
+    /// The folder for temporary files cannot be created.
+    #[error("the folder for temporary files could not be created: {0}")]
     NoTemp(String),
     /// The supervisor could not be started.
     #[error("the supervisor of commands could not be started: {0}")]
     Supervisor(#[source] io::Error),
-    /// The supervisor ended before it was told of the command.
-    #[error("the supervisor of commands broke down")]
+    /// The supervisor ended before the command was started.
+    #[error("the supervisor of commands ended unexpectedly")]
     Lost,
-    /// Commands cannot be confined in the way that was asked for.
+    /// Commands cannot be confined as required.
     #[error(
         "commands cannot be confined here as required: {0}; {CONFINEMENT_HELP}; without --sandbox, --network and `sandbox.required` commands are confined as far as it is possible"
     )]
     Unconfined(String),
 }
 
-/// What a system needs to confine commands, for people who want to have it.
+/// What a system needs to confine commands, as help for the user.
 pub const CONFINEMENT_HELP: &str = "confining commands takes user namespaces, or Landlock for a part of it (in a container: a runtime \
                         that allows them; on Ubuntu: `sysctl kernel.apparmor_restrict_unprivileged_userns=0`)";
 
-/// The longest word that the system takes, with room for what surrounds it.
+/// The longest argument that the system accepts, less some reserve for what the shell adds.
 const MAX_WORD_LENGTH: usize = 120 * 1024;
 
 impl CommandSpec {
-    /// Returns a command that a shell runs.
+    /// Returns a command line for the shell.
     pub fn shell(line: &str, cwd: impl Into<PathBuf>) -> Self {
         let (argv, stdin) = if line.len() > MAX_WORD_LENGTH {
-            // As a single word it would be refused. The shell reads it from its input, which is then at its end.
+            // Too long for a single argument: the shell reads it from its standard input, which is empty afterwards.
             let read = r#"eval "$(cat)" </dev/null"#;
             (["-c", read].map(OsString::from), CommandInput::Bytes(line.as_bytes().into()))
         } else {
@@ -161,10 +163,10 @@ impl CommandSpec {
         CommandWords { cwd: self.cwd.clone(), env: self.env.clone(), argv: self.argv.clone() }
     }
 
-    /// Returns the error for what the system said when the command was to be started.
+    /// Returns the error for a failed start.
     pub(super) fn start_error(&self, fault: StartFailure) -> ExecError {
         let StartFailure { errno, error, folder_exists: folder } = fault;
-        // A missing folder and a missing program are the same to the system.
+        // The system reports a missing folder and a missing program alike.
         match errno.map(Errno::from_raw_os_error) {
             Some(Errno::NOENT | Errno::NOTDIR) if !folder => ExecError::NoFolder(self.cwd.clone()),
             Some(Errno::NOENT) => {
@@ -179,13 +181,13 @@ impl CommandSpec {
     }
 }
 
-/// Models write for bash; not every system has it.
+/// Models write for bash, which not every system has.
 fn shell_path() -> &'static str {
     let bash = ["/bin/bash", "/usr/bin/bash"];
     bash.into_iter().find(|path| Path::new(path).exists()).unwrap_or("/bin/sh")
 }
 
-/// Returns whether commands are run by bash, and not by what the system has instead.
+/// Returns whether commands are run by bash rather than by another shell.
 pub fn shell_is_bash() -> bool {
     shell_path().ends_with("/bash")
 }
@@ -202,7 +204,7 @@ impl CommandEnd {
         }
     }
 
-    /// Returns whether the command ended by itself and says that all went well.
+    /// Returns whether the command exited with code 0.
     pub fn is_success(self) -> bool {
         self == Self::Exited(0)
     }

@@ -1,15 +1,15 @@
-//! Whether it was the confinement that stopped a command, and how that could be allowed.
+//! Explains a command that failed because of its confinement, and how to allow what was denied.
 //!
-//! The system tells a command no more than "permission denied". What the command then says is read here, and held
-//! against what this process, which is not confined, may do with the same file.
+//! The system reports no more than "permission denied". So the command's error messages are read here, and compared
+//! with what this unconfined process may do with the same file.
 
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 
-use super::sandbox_policy::{NetworkAccess, SandboxMode, SandboxPolicy};
+use super::confine::policy::{NetworkAccess, SandboxMode, SandboxPolicy};
 
-/// What a program says when it may not write.
+/// Messages of programs that may not write.
 const WRITE_MESSAGES: [&str; 8] = [
     "Read-only file system",
     "Permission denied",
@@ -21,10 +21,10 @@ const WRITE_MESSAGES: [&str; 8] = [
     "Errno 30]",
 ];
 
-/// What a program says when it may not move or remove what leads to something protected.
+/// Messages of programs that may not move or remove the parent of a protected path.
 const BUSY_MESSAGES: [&str; 3] = ["Device or resource busy", "EBUSY", "Errno 16]"];
 
-/// What a program says when there is no network.
+/// Messages of programs without a network.
 const NETWORK_MESSAGES: [&str; 12] = [
     "Network is unreachable",
     "network is unreachable",
@@ -40,7 +40,7 @@ const NETWORK_MESSAGES: [&str; 12] = [
     "socket: Operation not permitted",
 ];
 
-/// What a program says when it has no key or password, and what it looked for.
+/// Messages of programs that lack a key or a password, and the file that they looked for.
 const LOGIN_MESSAGES: [(&str, &str); 9] = [
     ("Permission denied (publickey", "~/.ssh"),
     ("Host key verification failed", "~/.ssh"),
@@ -53,13 +53,13 @@ const LOGIN_MESSAGES: [(&str, &str); 9] = [
     ("Unable to locate credentials", "~/.aws"),
 ];
 
-/// What a program says when it may not read, or finds nothing.
+/// Messages of programs that may not read a file, or find none.
 const READ_MESSAGES: [&str; 3] = ["Permission denied", "No such file or directory", "EACCES"];
 
-/// Lines of an output that are looked at, from its end.
+/// The number of lines that are examined, at the end of an output.
 const MAX_LINES: usize = 200;
 
-/// Returns what the confinement stopped, for the model; none when nothing points to it.
+/// Returns what the confinement denied, for the model; `None` if there is no sign of a denial.
 pub fn explain_denial(output: &str, policy: &SandboxPolicy, cwd: &Path) -> Option<String> {
     let lines = || output.lines().rev().take(MAX_LINES);
     let says = |line: &str, all: &[&str]| all.iter().any(|text| line.contains(text));
@@ -67,7 +67,7 @@ pub fn explain_denial(output: &str, policy: &SandboxPolicy, cwd: &Path) -> Optio
         let denied = match policy.network {
             NetworkAccess::On => None,
             NetworkAccess::List => Some(
-                "sandbox denied: the network is reached only through the proxy in HTTPS_PROXY, which this program did \
+                "sandbox denied: the network can be reached only through the proxy in HTTPS_PROXY, which this program did \
                  not use; the user can allow all of it with --network on",
             ),
             NetworkAccess::Off => {
@@ -95,7 +95,7 @@ pub fn explain_denial(output: &str, policy: &SandboxPolicy, cwd: &Path) -> Optio
     let is_hidden = |path: &PathBuf| policy.hidden.iter().any(|hidden| path.starts_with(hidden));
     let hidden = lines().filter(|line| says(line, &READ_MESSAGES));
     if let Some(path) = hidden.flat_map(|line| possible_paths(line, cwd)).find(|path| {
-        // What is not there was not hidden.
+        // A missing path was not hidden.
         is_hidden(path) && path.symlink_metadata().is_ok()
     }) {
         return Some(allowing(&path.display().to_string()));
@@ -131,7 +131,7 @@ pub fn explain_denial(output: &str, policy: &SandboxPolicy, cwd: &Path) -> Optio
     })
 }
 
-/// Returns whether it was the confinement that stopped writing there, and not the system's own rules.
+/// Returns whether the confinement, and not the system's permissions, denied writing there.
 fn is_denied_by_sandbox(path: &Path, policy: &SandboxPolicy) -> bool {
     let mut writable = vec![&policy.temp];
     if policy.mode == SandboxMode::WorkspaceWrite {
@@ -142,14 +142,14 @@ fn is_denied_by_sandbox(path: &Path, policy: &SandboxPolicy) -> bool {
     if !is_protected && writable.iter().any(|root| path.starts_with(root)) {
         return false;
     }
-    // What does not exist is made in the folder above it.
+    // A missing file is created in its closest existing folder.
     let existing = path.ancestors().find(|path| path.exists());
     existing.is_some_and(|existing| access(existing, Access::WRITE_OK).is_ok())
 }
 
-/// Returns what in a line may be a path.
+/// Returns the parts of a line that may be paths.
 fn possible_paths<'a>(whole: &'a str, cwd: &'a Path) -> impl Iterator<Item = PathBuf> + 'a {
-    // A shell that speaks says who it is, and where in what it was told.
+    // Messages of a shell begin with its name and the line number.
     let line = whole.split_once(": line ").filter(|(shell, _)| !shell.contains(' '));
     let line = line.map_or(whole, |(_, said)| said);
     let is_end = |char: char| char.is_whitespace() || "'\"`‘’“”,;()<>".contains(char);
@@ -159,7 +159,7 @@ fn possible_paths<'a>(whole: &'a str, cwd: &'a Path) -> impl Iterator<Item = Pat
         .map(|word| normalize_path(&cwd.join(word)))
 }
 
-/// Takes `..` back without looking at the files.
+/// Resolves `..` without looking at the file system.
 fn normalize_path(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_elsewhere_is_ours_and_one_inside_is_not() {
+    fn a_write_outside_is_explained_and_one_inside_is_not() {
         let place = place();
         for line in [
             "touch: cannot touch '../out/x': Read-only file system",
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hidden_is_named_with_the_key_that_allows_it() {
+    fn a_hidden_path_is_named_with_the_key_that_allows_it() {
         let mut place = place();
         let ssh = place.policy.workspace.parent().unwrap().join("out/.ssh");
         std::fs::create_dir(&ssh).unwrap();
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_network_is_ours() {
+    fn a_missing_network_is_explained() {
         let place = place();
         let line = "curl: (6) Could not resolve host: example.org";
         assert!(said(&place, line).unwrap().contains("--network on"));

@@ -1,60 +1,52 @@
-//! Floor 3: commands — supervised, confined, and gone without a trace when they end.
+//! Layer 3: commands, supervised, confined, and ended with everything that they started.
 //!
-//! [`Supervisor`] runs a [`Command`] and returns its [`Outcome`]. It does so in a process of its own, which is this
-//! program started again ([`helper`]): the leader of a session without a terminal, the parent of every process that
-//! loses its own, confined as the [`SandboxPolicy`] says before it starts anything. It stays up for the next command. Its end
-//! of the connection to the engine tells it when the engine is gone, however that came about; it then kills what runs.
+//! [`Supervisor`] runs a [`CommandSpec`] and returns its [`CommandOutcome`], through a process of its own, which is this
+//! program started again ([`helper`]): the leader of a session without a terminal, the parent of every orphaned process,
+//! confined by the [`SandboxPolicy`] before it starts anything. It stays up for the next command. When its connection to
+//! the engine closes, for whatever reason, it kills what runs.
 //!
-//! [`Supervisor::open`] starts a command that stays, with its standard files in the engine's hands.
+//! [`Supervisor::open`] starts a long-lived command, with pipes to its standard files.
 //!
-//! A command has no terminal and no input, an environment without secrets ([`clean`]), and a time limit: first it is
-//! asked to end, then it is killed, with everything that it started. Of what it writes, head and tail are kept.
+//! A command has no terminal and no input, an environment without secrets ([`clean_environment`]), and a time limit: it is
+//! terminated, then killed, with everything that it started. Head and tail of its output are kept.
+//!
+//! | module | job |
+//! |---|---|
+//! | `command`, `capture`, `environment` | a command, its result, its output, its variables |
+//! | `supervisor` | the supervisors and their protocol, the processes of a command, long-lived commands |
+//! | `confine` | the policy and the layers that enforce it: namespaces, mounts, Landlock, seccomp, Seatbelt |
+//! | `protected`, `repository` | protected paths, and what git would execute, kept as they are |
+//! | `egress` | the proxy for the network limited to a list of hosts |
+//! | `package_caches` | private caches over those of the user |
+//! | `denial` | explains a command that failed because of its confinement |
 
-mod absent_paths;
-mod anonymous_file;
 mod capture;
-#[cfg(target_os = "linux")]
-mod children;
 mod command;
 mod confine;
-#[cfg(target_os = "linux")]
-mod covered;
 mod denial;
 mod egress;
 mod environment;
-mod git_variables;
-pub mod helper;
-#[cfg(target_os = "linux")]
-mod inherited_files;
 mod package_caches;
-mod process;
-mod process_tree;
-mod protocol;
+mod protected;
 mod repository;
-mod sandbox_policy;
-mod snapshot;
-mod supervise;
 mod supervisor;
-mod temp_folder;
-mod variables;
-mod worker;
 
 pub use capture::OutputCapture;
 pub use command::{
     CONFINEMENT_HELP, CommandEnd, CommandInput, CommandOutcome, CommandSpec, ExecError,
     shell_is_bash,
 };
-pub use confine::{Enforcement, SandboxGap, SandboxLevel};
-pub use denial::explain_denial;
-pub use egress::{AllowedHosts, ConnectionRefusal, HostPattern, HostPatternError};
-pub use environment::{VariableFilter, clean_environment};
-pub use package_caches::{PackageCache, PackageCaches, sweep_caches};
-pub use process::{ChildCommand, CommandPipes};
-pub use repository::{finish_interrupted, followed_by_git, new_record_path};
-pub use sandbox_policy::{
+pub use confine::policy::{
     CopiedFile, NetworkAccess, ResourceLimits, SandboxMode, SandboxPolicy, SandboxRequirement,
     TempOwner, resolve_path,
 };
-pub use supervisor::Supervisor;
-pub use temp_folder::remove_abandoned;
-pub use variables::is_secret_variable;
+pub use confine::temp_folder::remove_abandoned;
+pub use confine::{Enforcement, SandboxGap, SandboxLevel};
+pub use denial::explain_denial;
+pub use egress::{AllowedHosts, ConnectionRefusal, HostPattern, HostPatternError};
+pub use environment::variables::is_secret_variable;
+pub use environment::{VariableFilter, clean_environment};
+pub use package_caches::{PackageCache, PackageCaches, sweep_caches};
+pub use repository::{finish_interrupted, followed_by_git, new_record_path};
+pub use supervisor::process::{ChildCommand, CommandPipes};
+pub use supervisor::{Supervisor, helper};

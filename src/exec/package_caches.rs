@@ -1,9 +1,9 @@
-//! The caches of package managers: commands read the user's own, and write private copies that nothing runs outside of
-//! the confinement.
+//! The caches of package managers: commands read those of the user, and write private copies, from which nothing runs
+//! outside the confinement.
 //!
-//! With mount namespaces, a private folder is mounted over the user's folder (an overlay): what was downloaded before is
-//! there, and what a command changes stays in the private folder. Where there is no folder of the user, or no overlay can
-//! be had, variables such as `CARGO_HOME` name a private folder instead.
+//! With mount namespaces, a private folder is mounted over the user's folder (an overlay): earlier downloads are
+//! available, and changes stay in the private folder. If the user has no such folder, or the overlay is not possible,
+//! variables such as `CARGO_HOME` name a private folder instead.
 //!
 //! Private folders are kept, one set for each workspace: a project cannot change what another project builds with.
 
@@ -27,33 +27,33 @@ use serde::{Deserialize, Serialize};
 /// The caches of package managers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PackageCaches {
-    /// Where the private folders are kept; none when there are no caches.
+    /// The folder of the private folders; `None` if there are no caches.
     pub store: Option<PathBuf>,
-    /// The caches.
+    /// One for each known tool.
     pub caches: Vec<PackageCache>,
 }
 
-/// A cache.
+/// The cache of one tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PackageCache {
-    /// The name of the private folder.
+    /// The name of its private folder.
     pub name: String,
-    /// The user's own folder, if it is known where that would be.
+    /// The user's own folder, if it can be determined.
     pub folder: Option<PathBuf>,
-    /// Variables that name the private folder, and what follows its path in each.
+    /// Variables that name the private folder, each with a suffix to its path.
     pub variables: Vec<(String, String)>,
-    /// Files of the user's folder that a private one refers to by links: settings, not what was downloaded.
+    /// Settings in the user's folder that the private folder links to.
     pub linked: Vec<String>,
 }
 
 /// A tool and its cache.
 struct ToolCache {
     name: &'static str,
-    /// The variable by which the user says where the cache is.
+    /// The variable with which the user sets the location.
     variable: &'static str,
-    /// Where it is in the home, if no variable says otherwise; empty if it is then part of another cache.
+    /// Its path in the home if the variable is not set; empty if it is then part of another cache.
     in_home: &'static str,
-    /// Variables for a private folder, each with what follows its path.
+    /// Variables for a private folder, each with a suffix to its path.
     private: &'static [(&'static str, &'static str)],
     linked: &'static [&'static str],
 }
@@ -62,7 +62,7 @@ const fn tool(name: &'static str, variable: &'static str, in_home: &'static str)
     ToolCache { name, variable, in_home, private: &[], linked: &[] }
 }
 
-/// Every tool whose cache is known. In the home, an outer folder comes before an inner one.
+/// All supported tools. An outer folder in the home comes before an inner one.
 const TOOLS: &[ToolCache] = &[
     ToolCache { private: &[("XDG_CACHE_HOME", "")], ..tool("cache", "XDG_CACHE_HOME", ".cache") },
     ToolCache {
@@ -70,7 +70,7 @@ const TOOLS: &[ToolCache] = &[
         linked: &["config.toml", "config"],
         ..tool("cargo", "CARGO_HOME", ".cargo")
     },
-    // Without an overlay there is no other folder with the user's tool chains.
+    // Without an overlay, there is no substitute for the user's tool chains.
     tool("rustup", "RUSTUP_HOME", ".rustup"),
     ToolCache { private: &[("npm_config_cache", "")], ..tool("npm", "npm_config_cache", ".npm") },
     ToolCache { private: &[("PNPM_HOME", "")], ..tool("pnpm", "PNPM_HOME", ".local/share/pnpm") },
@@ -117,22 +117,22 @@ const TOOLS: &[ToolCache] = &[
     ToolCache { private: &[("SCCACHE_DIR", "")], ..tool("sccache", "SCCACHE_DIR", "") },
 ];
 
-/// Stands for the option that names Maven's repository below the private folder, behind the user's own options.
+/// Placeholder for the option that names Maven's repository in the private folder, appended to the user's options.
 const MAVEN_OPTION: &str = "-Dmaven.repo.local";
 
-/// Folders of programs below private folders, which are searched after all others.
+/// Folders of programs in private folders, appended to the search path.
 const PROGRAM_FOLDERS: [(&str, &str); 4] =
     [("cargo", "bin"), ("go", "bin"), ("uv-data", "bin"), ("pnpm", "")];
 
 impl PackageCaches {
-    /// Returns the caches of a user with this home and these variables, which are kept in this folder.
+    /// Returns the caches of a user with this home and these variables; `store` holds the private folders.
     pub fn detect<'a>(
         store: PathBuf,
         home: Option<&Path>,
         variable: impl Fn(&str) -> Option<&'a str>,
     ) -> Self {
         let cache = |tool: &ToolCache| {
-            // Of several folders for Go, the first one is written.
+            // Go writes to the first of several folders.
             let set = variable(tool.variable).and_then(|set| set.split(':').next());
             let set = set.map(PathBuf::from).filter(|set| set.is_absolute());
             if set.is_none() && tool.in_home.is_empty() {
@@ -151,17 +151,17 @@ impl PackageCaches {
         Self { store: Some(store), caches: TOOLS.iter().filter_map(cache).collect() }
     }
 
-    /// Returns the folder of the private folders that are not mounted over the user's.
+    /// Returns the parent of the private folders that are not mounted over the user's.
     pub(super) fn private_root(&self) -> Option<PathBuf> {
         Some(self.store.as_ref()?.join("private"))
     }
 
-    /// Returns where the private folder of a cache is, if it is not mounted over the user's.
+    /// Returns the private folder of a cache, for use without an overlay.
     fn private_folder(&self, cache: &PackageCache) -> Option<PathBuf> {
         Some(self.private_root()?.join(&cache.name))
     }
 
-    /// Makes the private folders of a workspace.
+    /// Creates the private folders of a workspace.
     ///
     /// # Errors
     ///
@@ -192,7 +192,7 @@ impl PackageCaches {
         Ok(())
     }
 
-    /// Returns the variables that name private folders, for those caches that are not mounted over the user's.
+    /// Returns the variables that name private folders, for the caches without an overlay.
     pub(super) fn variables(&self, caches: &[&PackageCache]) -> Vec<(OsString, OsString)> {
         let mut all = Vec::new();
         let mut programs = Vec::new();
@@ -220,10 +220,10 @@ impl PackageCaches {
     }
 }
 
-/// The file among the private folders that has the path of their workspace.
+/// The file next to the private folders that holds the path of their workspace.
 const OWNER: &str = "workspace";
 
-/// How long private folders are kept at least: a workspace may be moved, or on a disk that is mounted again.
+/// The least time that private folders are kept: a workspace may be moved, or its disk mounted again.
 const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Removes the private folders of workspaces that no longer exist.
@@ -247,7 +247,7 @@ pub fn sweep_caches(all: &Path) {
     }
 }
 
-/// Removes a folder, also what package managers have closed in it.
+/// Removes a folder, including read-only folders of package managers.
 fn remove(folder: &Path) -> io::Result<()> {
     let denied = match fs::remove_dir_all(folder) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => error,
@@ -259,15 +259,15 @@ fn remove(folder: &Path) -> io::Result<()> {
             return Err(denied);
         }
         let entries = fs::read_dir(&folder)?.flatten();
-        // Links are no folders here.
+        // Links to folders are not followed.
         let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
         todo.extend(folders.map(|entry| entry.path()));
     }
     fs::remove_dir_all(folder)
 }
 
-/// Returns a folder that commands may write, in one that they may not replace. What they have put in its place is
-/// removed: a link would lead us out of the private folders.
+/// Opens a folder that commands may write, in a parent that they cannot replace. If a command replaced it, the
+/// replacement is removed: a link would lead out of the private folders.
 fn open_private_folder(all: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
     let made = || match mkdirat(all, name, FileMode::RWXU) {
         Ok(()) | Err(Errno::EXIST) => open_folder(all, Path::new(name)),
@@ -279,13 +279,13 @@ fn open_private_folder(all: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
     })
 }
 
-/// Opens a folder, and no link to one.
+/// Opens a folder; fails for a link.
 fn open_folder(at: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(openat(at, path, flags, FileMode::empty())?)
 }
 
-/// Returns the options for Maven with a repository in a private folder, besides those of the user; none when its script
+/// Returns the options for Maven: those of the user, and a repository in a private folder. `None` if Maven's script
 /// would split the path.
 fn maven_options(private: &Path) -> Option<OsString> {
     let path = private.to_str().filter(|path| !path.contains(char::is_whitespace))?;
@@ -297,21 +297,21 @@ fn maven_options(private: &Path) -> Option<OsString> {
     Some(value)
 }
 
-/// A set of private folders to be mounted over the user's. No other process mounts the same set while this exists: what
-/// two such mounts would show of each other's changes is undefined.
+/// A set of private folders for overlays, locked against other processes: two overlays with the same upper folder are
+/// undefined.
 #[cfg(target_os = "linux")]
 pub(super) struct OverlayFolders {
     folder: PathBuf,
     _lock: File,
 }
 
-/// Sets that are tried.
+/// The number of sets.
 #[cfg(target_os = "linux")]
 const MAX_SETS: usize = 32;
 
 #[cfg(target_os = "linux")]
 impl OverlayFolders {
-    /// Returns the first set that is free.
+    /// Locks the first free set.
     pub(super) fn take(caches: &PackageCaches) -> Option<Self> {
         let store = caches.store.as_ref()?;
         (0..MAX_SETS).find_map(|number| {
@@ -319,14 +319,14 @@ impl OverlayFolders {
             DirBuilder::new().recursive(true).mode(0o700).create(&folder).ok()?;
             let path = folder.join("lock");
             File::create(&path).ok()?;
-            // Open for writing, it would keep its file system from being made read-only.
+            // A file opened for writing would keep its file system from being remounted read-only.
             let lock = File::open(path).ok()?;
             rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).ok()?;
             Some(Self { folder, _lock: lock })
         })
     }
 
-    /// Returns the folders for what is written and for the kernel's own use.
+    /// Returns the upper and the work folder of an overlay.
     pub(super) fn for_cache(&self, cache: &PackageCache) -> io::Result<(PathBuf, PathBuf)> {
         let own = self.folder.join(&cache.name);
         let (upper, work) = (own.join("upper"), own.join("work"));
@@ -342,7 +342,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn private_folders_go_with_their_workspace() {
+    fn private_folders_are_removed_with_their_workspace() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         fs::create_dir(path("there")).unwrap();
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn the_folder_of_a_cache_is_where_the_user_says() {
+    fn variables_of_the_user_locate_a_cache() {
         let usual = caches(&[]);
         assert_eq!(folder(&usual, "cargo"), Some("/h/.cargo".into()));
         assert_eq!(folder(&usual, "pip"), None, "it is part of another one");
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn a_private_folder_refers_to_the_settings_of_the_user() {
+    fn a_private_folder_links_to_the_settings_of_the_user() {
         let folder = tempfile::tempdir().unwrap();
         let home = folder.path().join("home");
         fs::create_dir_all(home.join(".cargo")).unwrap();
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_command_puts_in_the_place_of_a_private_folder_is_removed() {
+    fn a_replaced_private_folder_is_removed() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         fs::create_dir_all(path("home/.cargo")).unwrap();

@@ -1,4 +1,4 @@
-//! Hooks that look at a final answer.
+//! Hooks for final answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,7 +8,7 @@ use super::hook_list::Hooks;
 use crate::machine::CheckResult;
 use crate::port::{AnswerChecks, EffectContext};
 
-/// Checks with `stop` hooks behind them: an answer that passed may still be sent back by one.
+/// Checks followed by `stop` hooks, which may reject an answer that passed.
 pub struct HookedAnswerChecks {
     checks: Arc<dyn AnswerChecks>,
     hooks: Arc<Hooks>,
@@ -16,7 +16,7 @@ pub struct HookedAnswerChecks {
 }
 
 impl HookedAnswerChecks {
-    /// Returns these checks with these hooks behind them.
+    /// Appends hooks to checks.
     pub fn new(checks: Arc<dyn AnswerChecks>, hooks: Arc<Hooks>) -> Self {
         Self { checks, hooks, sent_back: AtomicU32::new(0) }
     }

@@ -8,55 +8,56 @@ use std::time::Duration;
 use super::hook::{Hook, HookError};
 use super::hook_input::{HookInput, HookSession};
 use super::hook_output::HookOutput;
+use crate::exec::{CommandEnd, CommandInput, CommandSpec, Supervisor};
 use crate::port::{CancellationToken, EffectContext};
 
-/// Runs commands for hooks: supervised, so that nothing of one survives its time limit.
+/// Runs commands for hooks, supervised: nothing of a command survives its time limit.
 pub trait HookShell: Send + Sync {
-    /// Runs a command to its end.
+    /// Runs a command and waits for it.
     ///
     /// # Errors
     ///
-    /// Fails when it could not be started, took too long, was ended by a signal or was cancelled.
+    /// Fails when it cannot be started, times out, is ended by a signal or is cancelled.
     fn run(&self, line: &HookCommand, cancel: &CancellationToken)
     -> Result<ShellOutput, HookError>;
 }
 
-/// A command that is to be run.
+/// A command to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HookCommand {
-    /// The command, for a shell.
+    /// The command line for a shell.
     pub command: String,
-    /// The folder that it runs in.
+    /// The working directory.
     pub cwd: PathBuf,
-    /// What is added to its environment.
+    /// Variables added to its environment.
     pub env: Vec<(OsString, OsString)>,
-    /// What it reads.
+    /// Its standard input.
     pub stdin: Arc<[u8]>,
-    /// How long it may take.
+    /// Its time limit.
     pub timeout: Duration,
 }
 
-/// A command that has ended by itself.
+/// The result of a command that exited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShellOutput {
     /// Its exit code.
     pub code: i32,
-    /// What it wrote to its standard output; none when that is too much to be an answer.
+    /// Its standard output; `None` if it is too long for an answer.
     pub stdout: Option<Vec<u8>>,
-    /// What it wrote to its standard error, as text.
+    /// Its standard error, as text.
     pub stderr: String,
 }
 
-/// The most that a command may write as its answer.
+/// The longest output of a hook, in bytes.
 pub(super) const MAX_OUTPUT_BYTES: usize = 1 << 20;
 
-/// The exit code that means no.
+/// The exit code for blocking.
 pub(super) const BLOCK_EXIT_CODE: i32 = 2;
 
 /// A hook that is a command.
 ///
-/// It reads the occasion as JSON. Exit code 0 goes on, and what it printed is read as an [`Answer`]; 2 is a no, with its
-/// standard error as the reason; anything else is a failure.
+/// It reads the [`HookInput`] as JSON. With exit code 0 its output is parsed as a [`HookOutput`]; 2 blocks, with its
+/// standard error as the reason; any other code is a failure.
 #[derive(Clone)]
 pub struct CommandHook {
     pub(super) command: String,
@@ -76,12 +77,12 @@ impl CommandHook {
         Self { command: command.into(), timeout, session, shell }
     }
 
-    /// Returns what is run for an occasion.
+    /// Returns the command for an input.
     pub(super) fn command_for(&self, command: String, occasion: &HookInput) -> HookCommand {
         let session = &self.session;
         let env = [
             ("ARCHITECT_HOOK", occasion.point().name().into()),
-            // Whoever this command starts knows how deep it is.
+            // Processes started by this command know their depth.
             ("ARCHITECT_HOOK_DEPTH", (session.depth + 1).to_string().into()),
             ("ARCHITECT_SESSION_ID", (*session.id).into()),
             ("ARCHITECT_WORKSPACE", session.workspace.clone().into_os_string()),
@@ -114,7 +115,40 @@ impl Hook for CommandHook {
     }
 
     fn timeout(&self) -> Duration {
-        // The command is asked to end before it is killed.
+        // The command is terminated before it is killed.
         self.timeout + Duration::from_secs(5)
+    }
+}
+
+/// Commands of hooks are confined like other commands of this supervisor, and nothing of them survives their time
+/// limit.
+impl HookShell for Supervisor {
+    fn run(
+        &self,
+        line: &HookCommand,
+        cancel: &CancellationToken,
+    ) -> Result<ShellOutput, HookError> {
+        let command = CommandSpec {
+            env: line.env.clone(),
+            stdin: CommandInput::Bytes(line.stdin.clone()),
+            timeout: Some(line.timeout),
+            // For the head, and again for the tail.
+            kept_bytes: MAX_OUTPUT_BYTES / 2,
+            ..CommandSpec::shell(&line.command, &line.cwd)
+        };
+        let outcome = Self::run(self, &command, cancel);
+        let outcome = outcome.map_err(|error| HookError::Start(error.to_string()))?;
+        match outcome.end {
+            CommandEnd::Exited(code) => Ok(ShellOutput {
+                code,
+                stdout: outcome.stdout.complete(),
+                stderr: outcome.stderr.text(),
+            }),
+            CommandEnd::Signalled(signal) => Err(HookError::Signal(signal)),
+            CommandEnd::OutOfMemory => Err(HookError::Signal(9)),
+            CommandEnd::TimedOut | CommandEnd::Stuck => Err(HookError::TimedOut(line.timeout)),
+            CommandEnd::Lost => Err(HookError::Panic("its supervisor is gone".to_owned())),
+            CommandEnd::Cancelled => Err(HookError::Cancelled),
+        }
     }
 }

@@ -1,21 +1,21 @@
-//! The place of a file's name in a command for a shell.
+//! The placeholder for a file name in a shell command.
 //!
-//! The model chooses the names of files, and a name may be anything. So it never becomes a part of the command: `{file}`
-//! is replaced by a variable that has it, in the form that is right between the quotes where it stands. What a shell
-//! puts in for a variable it does not read again.
+//! The model chooses file names, and a name may contain anything. So it never becomes part of the command: `{file}` is
+//! replaced by a variable that holds the name, in the form that fits the surrounding quotes. A shell does not parse the
+//! value of a variable again.
 
 use thiserror::Error;
 
-/// The variable that has the name of the file.
+/// The variable that holds the file name.
 pub(super) const FILE_VARIABLE: &str = "ARCHITECT_EDITED_FILE";
 
-/// What stands for the file in a command.
+/// The placeholder in a command.
 const FILE_PLACEHOLDER: &str = "{file}";
 
-/// `{file}` stands where it can't be told how a shell reads it.
+/// `{file}` is at a position where its parsing by the shell is unclear.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error(
-    "`{{file}}` stands {0}, where it can't be told how a shell reads it; write \"${FILE_VARIABLE}\" there, with these quotes"
+    "`{{file}}` stands {0}, where it is unclear how a shell parses it; write \"${FILE_VARIABLE}\" there, with these quotes"
 )]
 pub struct UnsafePlaceholder(&'static str);
 
@@ -23,8 +23,8 @@ pub struct UnsafePlaceholder(&'static str);
 ///
 /// # Errors
 ///
-/// Fails when it can't be told how a shell reads the place, and when the name would become a part of another program's
-/// text, as in `sh -c "cat {file}"`.
+/// Fails where the parsing by the shell is unclear, and where the name would become part of another program's text, as
+/// in `sh -c "cat {file}"`.
 pub(super) fn with_variable(command: &str) -> Result<String, UnsafePlaceholder> {
     let mut scan = CommandScan::default();
     let mut rest = command;
@@ -42,17 +42,17 @@ pub(super) fn with_variable(command: &str) -> Result<String, UnsafePlaceholder> 
     }
 }
 
-/// How far a command was read.
+/// The state of a partly parsed command.
 #[derive(Default)]
 struct CommandScan {
     out: String,
     quotes: QuoteState,
-    /// The word that is being read, without its quotes, and the one before it.
+    /// The current word, without its quotes, and the previous one.
     word: String,
     before: String,
-    /// Whether something of the word was read; it may be empty.
+    /// Whether a word has begun; it may be empty.
     is_in_word: bool,
-    /// After what nothing is clear any more.
+    /// The construct after which parsing is unclear.
     unsafe_after: Option<&'static str>,
     evaluates: bool,
     has_placeholder: bool,
@@ -68,7 +68,7 @@ enum QuoteState {
 }
 
 impl CommandScan {
-    /// Puts the variable in.
+    /// Inserts the variable.
     fn insert_variable(&mut self) -> Result<usize, UnsafePlaceholder> {
         if let Some(why) = self.unsafe_after {
             return Err(UnsafePlaceholder(why));
@@ -84,7 +84,7 @@ impl CommandScan {
         Ok(FILE_PLACEHOLDER.len())
     }
 
-    /// Reads what is no place, and returns how long it is, in bytes.
+    /// Parses anything but a placeholder, and returns its length in bytes.
     fn read(&mut self, rest: &str, next: char) -> Result<usize, UnsafePlaceholder> {
         let (long, quotes) = match (self.quotes, next) {
             (QuoteState::Comment, '\n') => (1, QuoteState::None),
@@ -121,8 +121,8 @@ impl CommandScan {
         (next.len_utf8(), self.quotes)
     }
 
-    /// A backslash. Between double quotes it is an ordinary character before most others, and what is put in behind it
-    /// would make it another one.
+    /// Parses a backslash. Between double quotes it is literal before most characters, but not before the inserted
+    /// variable.
     fn read_escape(&mut self, rest: &str) -> usize {
         let Some(next) = rest.chars().nth(1) else { return 1 };
         let is_continued = next == '\n';
@@ -142,7 +142,7 @@ impl CommandScan {
         }
     }
 
-    /// A dollar sign. A plain variable is read as a whole, so that `${file}` is a variable of the shell's.
+    /// Parses a dollar sign. `${file}` is a variable of the shell, not a placeholder.
     fn read_expansion(&mut self, rest: &str) -> usize {
         self.read_text('$');
         match rest.chars().nth(1) {
@@ -163,7 +163,7 @@ impl CommandScan {
         1
     }
 
-    /// A word is over. One behind `-c` or `-e` that is more than a name is read by another program, as its own language.
+    /// Ends a word. A complex word after `-c` or `-e` is code in another language.
     fn end_word(&mut self) -> Result<(), UnsafePlaceholder> {
         if !std::mem::take(&mut self.is_in_word) {
             return Ok(());
@@ -189,7 +189,7 @@ mod tests {
 
     use super::*;
 
-    /// Names that the model may choose.
+    /// File names that a model may choose.
     const NAMES: [&str; 22] = [
         "src/a.rs",
         "a b",
@@ -215,7 +215,7 @@ mod tests {
         "é \u{1f600}",
     ];
 
-    /// Commands, with what they write before the name and behind it.
+    /// Commands, with the output before and after the name.
     const COMMANDS: [(&str, &str, &str); 20] = [
         ("printf %s {file}", "", ""),
         ("printf %s \"{file}\"", "", ""),
@@ -240,7 +240,7 @@ mod tests {
     ];
 
     #[test]
-    fn whatever_a_file_is_called_its_name_is_never_run() {
+    fn a_file_name_is_never_run() {
         let folder = tempfile::tempdir().unwrap();
         for (command, before, behind) in COMMANDS {
             let command = with_variable(command).unwrap();
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn where_it_is_not_clear_how_a_shell_reads_it_a_name_has_no_place() {
+    fn placeholders_in_unclear_positions_are_rejected() {
         for command in [
             "echo $(cat {file})",
             "echo \"$(cat {file})\"",
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_place_stays_as_it_is() {
+    fn other_text_is_unchanged() {
         for command in [
             "fmt \"$ARCHITECT_EDITED_FILE\"",
             "for file in a b; do echo ${file} \"${file}\"; done",

@@ -1,4 +1,4 @@
-//! What a hook is.
+//! The hook trait, and where hooks apply.
 
 use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 use std::sync::Arc;
@@ -8,26 +8,25 @@ use thiserror::Error;
 
 use super::hook_input::HookInput;
 use super::hook_output::HookOutput;
-use crate::model::matches_wildcard;
+use crate::model::{HookFailurePolicy, matches_wildcard};
 use crate::port::{EffectContext, HookOutcome, HookPoint};
 
-/// Something that is asked at a point of a run.
+/// A hook, called at a point of a run.
 pub trait Hook: Send + Sync {
-    /// Is shown an occasion, and answers. When the scope is cancelled, it returns soon, and nobody looks at what it
-    /// returns.
+    /// Handles an input. When the context is cancelled, it should return soon; its result is then ignored.
     ///
     /// # Errors
     ///
     /// Fails when it has no answer.
     fn run(&self, occasion: &HookInput, scope: &EffectContext) -> Result<HookOutput, HookError>;
 
-    /// Returns how long an answer may take at the most; the machine waits so much longer for what the hook is part of.
+    /// Returns the time limit of a call, by which the machine extends its own.
     fn timeout(&self) -> Duration {
         Duration::from_secs(10)
     }
 }
 
-/// A function is a hook.
+/// Functions are hooks.
 impl<F> Hook for F
 where
     F: Fn(&HookInput, &EffectContext) -> Result<HookOutput, HookError> + Send + Sync,
@@ -37,17 +36,17 @@ where
     }
 }
 
-/// Why a hook had no answer.
+/// Why a hook failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum HookError {
-    /// It could not be started.
+    /// It cannot be started.
     #[error("it could not be started: {0}")]
     Start(String),
     /// It took too long and was killed.
     #[error("it took longer than {} s and was killed", .0.as_secs_f64())]
     TimedOut(Duration),
-    /// It ended with a code that means neither yes nor no.
+    /// It ended with an exit code without a meaning.
     #[error("it ended with exit code {code}{}", quote_stderr(.stderr))]
     Exit {
         /// The code.
@@ -58,13 +57,13 @@ pub enum HookError {
     /// It was ended by a signal.
     #[error("it was ended by signal {0}")]
     Signal(i32),
-    /// What it printed is no answer.
+    /// Its output is invalid.
     #[error("{0}")]
     Output(String),
-    /// It broke down.
-    #[error("it broke down: {0}")]
+    /// It panicked.
+    #[error("it failed unexpectedly: {0}")]
     Panic(String),
-    /// Nobody waited for it any more.
+    /// It was cancelled.
     #[error("it was cancelled")]
     Cancelled,
 }
@@ -90,33 +89,23 @@ fn quote_stderr(stderr: &str) -> String {
     }
 }
 
-/// What it means when a hook has no answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum HookFailurePolicy {
-    /// The user is warned, and the run goes on.
-    #[default]
-    Ignore,
-    /// It counts as a no.
-    Block,
-}
-
-/// Where a hook is asked, and about what.
+/// Where a hook applies.
 #[derive(Clone, Debug)]
 pub struct HookMatcher {
     /// Its name.
     pub name: Arc<str>,
     /// The point.
     pub point: HookPoint,
-    /// The tools that it is asked about, as a pattern on their names; none is every tool.
+    /// A pattern for the names of tools; `None` for all.
     pub tools: Option<String>,
-    /// The files that it is asked about; none is every file.
+    /// The files; `None` for all.
     pub files: Option<GlobSet>,
-    /// What it means when it has no answer.
+    /// What happens when it fails.
     pub on_failure: HookFailurePolicy,
 }
 
 impl HookMatcher {
-    /// Returns the place of a hook that is asked about everything at a point.
+    /// Returns a matcher for everything at a point.
     pub fn for_point(point: HookPoint, name: &str) -> Self {
         Self {
             name: name.into(),
@@ -127,12 +116,11 @@ impl HookMatcher {
         }
     }
 
-    /// Returns the place for these files only: patterns as `.gitignore` has them, where one without `/` is about the
-    /// file's name alone.
+    /// Limits the matcher to files: patterns as in `.gitignore`, where one without `/` matches the file name alone.
     ///
     /// # Errors
     ///
-    /// Fails with what is wrong with a pattern.
+    /// Fails when a pattern is invalid.
     pub fn with_files<'a>(
         self,
         patterns: impl IntoIterator<Item = &'a str>,
@@ -158,7 +146,7 @@ impl HookMatcher {
             _ => true,
         };
         self.point == occasion.point()
-            && occasion.tool().is_none_or(|tool| self.matches_tool(tool))
+            && occasion.tool_call().is_none_or(|(_, tool)| self.matches_tool(tool))
             && fits_file
     }
 }
@@ -184,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_without_a_slash_is_about_names_and_one_with_it_about_paths() {
+    fn patterns_with_a_slash_match_paths_and_others_match_names() {
         assert!(fits(&["*.rs"], "src/a.rs") && fits(&["*.rs"], "a.rs") && fits(&[], "x"));
         assert!(fits(&["src/**/*.{js,ts}"], "src/a/b.ts") && fits(&["/src/*.rs"], "src/a.rs"));
         assert!(!fits(&["*.rs"], "a.rst") && !fits(&["src/*.rs"], "src/a/b.rs"));
@@ -192,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_matcher_is_about_the_names_of_tools() {
+    fn a_matcher_matches_names_of_tools() {
         let place = |tools: &str| {
             let tools = Some(tools.to_owned());
             HookMatcher { tools, ..HookMatcher::for_point(HookPoint::PreToolUse, "h") }

@@ -1,4 +1,4 @@
-//! What a hook is shown.
+//! The input of hooks.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::model::{CallId, FaultKind, ToolStatus};
 use crate::port::HookPoint;
 
-/// What a hook is shown: where the run stands, and what is about to happen or has happened.
+/// The input of a hook: the event at a point of the run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HookInput {
     /// The run begins.
@@ -20,7 +20,7 @@ pub enum HookInput {
     PreLlmCall {
         /// The system prompt; a hook may change it.
         system: Arc<str>,
-        /// The names of the tools that it is told of; a hook may leave some out.
+        /// The names of the available tools; a hook may remove some.
         tools: Vec<Arc<str>>,
     },
     /// The model has answered.
@@ -49,7 +49,7 @@ pub enum HookInput {
         input: Value,
         /// How it ended.
         status: ToolStatus,
-        /// What the model will be told; a hook may change it.
+        /// The result for the model; a hook may change it.
         output: Arc<str>,
     },
     /// A tool call has changed a file.
@@ -69,7 +69,7 @@ pub enum HookInput {
     Stop {
         /// The answer.
         answer: Arc<str>,
-        /// How often hooks and gates have sent an answer of this run back.
+        /// How many answers of this run hooks and gates have rejected.
         sent_back: u32,
     },
     /// The run is over.
@@ -78,34 +78,34 @@ pub enum HookInput {
         status: Arc<str>,
         /// Why it ended.
         stop_reason: Arc<str>,
-        /// What it says in the end.
+        /// Its final output.
         output: Arc<str>,
-        /// Replies whose tool calls ran.
+        /// The number of replies whose tool calls ran.
         steps: u32,
     },
     /// Something failed: a model call, or the run.
     OnError {
-        /// What kind of fault a model call had; none when the run itself failed.
+        /// The kind of fault of a model call; `None` if the run itself failed.
         fault: Option<FaultKind>,
-        /// What happened.
+        /// The error message.
         message: Arc<str>,
     },
 }
 
-/// What every hook of a run is told.
+/// Facts about the session for every hook.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HookSession {
     /// The session.
     pub id: Arc<str>,
-    /// The workspace; hooks run there.
+    /// The workspace, and working directory of hooks.
     pub workspace: PathBuf,
     /// The agent.
     pub agent: Arc<str>,
     /// The model.
     pub model: Arc<str>,
-    /// Whether the session goes on from a stored state.
+    /// Whether the session is resumed.
     pub is_resumed: bool,
-    /// How many hooks are around this process: none, unless a hook has started it.
+    /// How many nested hooks this process runs in; 0 unless a hook started it.
     pub depth: u32,
 }
 
@@ -127,12 +127,12 @@ impl HookInput {
         }
     }
 
-    /// Returns the tool call that it is about.
-    pub fn call(&self) -> Option<&CallId> {
+    /// Returns the tool call of the event, and its tool.
+    pub fn tool_call(&self) -> Option<(&CallId, &str)> {
         match self {
-            Self::PreToolUse { call, .. }
-            | Self::PostToolUse { call, .. }
-            | Self::PostEdit { call, .. } => Some(call),
+            Self::PreToolUse { call, tool, .. }
+            | Self::PostToolUse { call, tool, .. }
+            | Self::PostEdit { call, tool, .. } => Some((call, tool)),
             Self::SessionStart { .. }
             | Self::PreLlmCall { .. }
             | Self::PostLlmCall { .. }
@@ -144,24 +144,7 @@ impl HookInput {
         }
     }
 
-    /// Returns the tool that it is about.
-    pub fn tool(&self) -> Option<&str> {
-        match self {
-            Self::PreToolUse { tool, .. }
-            | Self::PostToolUse { tool, .. }
-            | Self::PostEdit { tool, .. } => Some(tool),
-            Self::SessionStart { .. }
-            | Self::PreLlmCall { .. }
-            | Self::PostLlmCall { .. }
-            | Self::PreCompact
-            | Self::PostCompact
-            | Self::Stop { .. }
-            | Self::SessionEnd { .. }
-            | Self::OnError { .. } => None,
-        }
-    }
-
-    /// Returns the JSON object that a command reads. Its names are those that hooks of other agents know.
+    /// Returns the JSON object for commands, with names known from hooks of other agents.
     pub fn to_json(&self, session: &HookSession) -> Value {
         let mut all = Map::new();
         all.insert("hook_event_name".to_owned(), self.point().name().into());

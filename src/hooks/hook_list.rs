@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use thiserror::Error;
 
-use super::hook::{Hook, HookError, HookFailurePolicy, HookMatcher};
+use super::hook::{Hook, HookError, HookMatcher};
 use super::hook_input::HookInput;
 use super::hook_output::{HookChanges, HookOutput};
+use crate::model::HookFailurePolicy;
 use crate::model::{TimeSpan, strip_terminal_codes};
 use crate::port::{EffectContext, EffectNotice, HookOutcome, HookPoint, HookRun};
 
-/// The hooks of a run, in the order in which they are asked. They don't change while it lasts.
+/// The hooks of a run, in the order in which they run. Fixed for the run.
 #[derive(Clone, Default)]
 pub struct Hooks {
     entries: Vec<RegisteredHook>,
@@ -29,89 +30,89 @@ struct RegisteredHook {
 
 type SecretMask = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
-/// What came of showing an occasion to its hooks.
+/// The result of running the hooks for an input.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HookChainResult {
-    /// The occasion, with all changes.
+    /// The input, with all changes.
     pub input: HookInput,
-    /// What was heard of each hook that was asked, in order.
+    /// The result of each hook that ran, in order.
     pub results: Vec<HookResult>,
-    /// The hook that said no. Those behind it were not asked.
+    /// The hook that blocked. Later ones did not run.
     pub blocked: Option<HookBlock>,
 }
 
-/// What was heard of a hook.
+/// The result of one hook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HookResult {
     /// Its name.
     pub hook: Arc<str>,
     /// How it ended.
     pub outcome: HookOutcome,
-    /// Whether it changed the occasion.
+    /// Whether it changed the input.
     pub has_changed_input: bool,
-    /// What it said: for the model when it agreed, and otherwise why it did not.
+    /// Its message: text for the model if it continued, and otherwise the reason.
     pub message: Option<String>,
 }
 
-/// A hook that said no.
+/// A hook that blocked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HookBlock {
     /// Its name.
     pub hook: Arc<str>,
-    /// Why.
+    /// Its reason.
     pub reason: String,
 }
 
-/// This process was started by a hook of a process that was started by a hook.
+/// The process was started by a hook of a process that was started by a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error(
     "a hook has started architect, whose hook has started architect again; going on could never end"
 )]
 pub struct HooksTooDeep;
 
-/// The most hooks that may be around a process.
+/// The deepest nesting of hooks.
 const MAX_DEPTH: u32 = 2;
 
-/// The longest text that is taken from a hook, in bytes.
+/// The longest text accepted from a hook, in bytes.
 const MAX_TEXT_BYTES: usize = 16 << 10;
 
 impl Hooks {
-    /// Returns no hooks.
+    /// Returns an empty list.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Checks how many hooks are around this process.
+    /// Checks the nesting of this process in hooks.
     ///
     /// # Errors
     ///
-    /// Fails when there are too many for a run to make sense.
+    /// Fails when it is too deep.
     pub fn check_depth(depth: u32) -> Result<(), HooksTooDeep> {
         if depth > MAX_DEPTH { Err(HooksTooDeep) } else { Ok(()) }
     }
 
-    /// Returns these hooks, and behind them another one.
+    /// Appends a hook.
     pub fn with(mut self, place: HookMatcher, hook: impl Hook + 'static) -> Self {
         self.entries.push(RegisteredHook { matcher: place, hook: Arc::new(hook) });
         self
     }
 
-    /// Returns these hooks with something that hides secrets in what they say.
+    /// Sets a function that masks secrets in texts of hooks.
     pub fn with_mask(self, mask: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
         Self { mask: Some(Arc::new(mask)), ..self }
     }
 
-    /// Returns whether there is a hook at a point.
+    /// Returns whether there is a hook for a point.
     pub fn has_hooks_at(&self, point: HookPoint) -> bool {
         self.entries.iter().any(|entry| entry.matcher.point == point)
     }
 
-    /// Returns whether there is a hook at a point that is asked about a tool.
+    /// Returns whether there is a hook for a point and a tool.
     pub(super) fn has_hooks_for_tool(&self, point: HookPoint, tool: &str) -> bool {
         self.at(point).any(|entry| entry.matcher.matches_tool(tool))
     }
 
-    /// Returns how long the hooks of a point may take together.
+    /// Returns the time limit of all hooks of a point together.
     pub fn timeout(&self, point: HookPoint) -> TimeSpan {
         let limits = self.at(point).map(|entry| entry.hook.timeout());
         limits.fold(Duration::ZERO, Duration::saturating_add).into()
@@ -121,7 +122,7 @@ impl Hooks {
         self.entries.iter().filter(move |entry| entry.matcher.point == point)
     }
 
-    /// Shows an occasion to its hooks, one after the other, each with what the one before it changed.
+    /// Runs the hooks for an input, each with the changes of the previous ones.
     pub fn run(&self, occasion: HookInput, scope: &EffectContext) -> HookChainResult {
         let mut passage = HookChainResult { input: occasion, results: Vec::new(), blocked: None };
         for entry in &self.entries {
@@ -159,7 +160,7 @@ impl Hooks {
                 passage.block(place, reason.clone());
                 (HookOutcome::Blocked, false, Some(reason))
             }
-            // Nobody waits for it any more, so nothing has to be said.
+            // The call was cancelled: there is nothing to report.
             Err(_) if scope.cancel.is_cancelled() => return,
             Err(error) => {
                 let why = self.clean_text(&error.to_string());
@@ -174,7 +175,7 @@ impl Hooks {
             point: place.point,
             outcome,
             duration: begun.elapsed().into(),
-            call: passage.input.call().cloned(),
+            call: passage.input.tool_call().map(|(call, _)| call.clone()),
             message: said.as_deref().map(Into::into),
         }));
         passage.results.push(HookResult {
@@ -185,7 +186,7 @@ impl Hooks {
         });
     }
 
-    /// Returns what a hook says as plain text, short enough and without secrets.
+    /// Returns a text of a hook in plain form, truncated and without secrets.
     fn clean_text(&self, text: &str) -> String {
         let text = strip_terminal_codes(text);
         let text = match &self.mask {
@@ -205,7 +206,7 @@ impl HookChainResult {
         self.blocked = Some(HookBlock { hook: Arc::clone(&place.name), reason });
     }
 
-    /// Returns what the hooks that agreed tell the model, each under its name.
+    /// Returns the texts for the model of hooks that continued, with their names.
     pub fn context(&self) -> Vec<String> {
         let agreed = self.results.iter().filter(|heard| heard.outcome == HookOutcome::Passed);
         agreed
@@ -220,7 +221,7 @@ impl HookChainResult {
     }
 }
 
-/// Applies what has a meaning at this point; returns whether the occasion is another one now.
+/// Applies the changes that are meaningful at this point; returns whether the input changed.
 fn apply_changes(occasion: &mut HookInput, changes: HookChanges) -> bool {
     let before = occasion.clone();
     match occasion {
@@ -261,7 +262,7 @@ impl std::fmt::Debug for Hooks {
     }
 }
 
-/// Returns what a panic said.
+/// Returns the message of a panic.
 fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
@@ -297,7 +298,7 @@ mod tests {
         HookMatcher::for_point(HookPoint::PreToolUse, name)
     }
 
-    /// Adds a letter to the argument `a`.
+    /// Appends a letter to the argument `a`.
     fn adds(letter: &'static str) -> impl Hook {
         move |occasion: &HookInput, _: &EffectContext| {
             let HookInput::PreToolUse { input, .. } = occasion else { panic!() };
@@ -307,7 +308,7 @@ mod tests {
         }
     }
 
-    #[allow(clippy::unnecessary_wraps)] // the shape of a hook
+    #[allow(clippy::unnecessary_wraps)] // the signature of a hook
     fn says_no(_: &HookInput, _: &EffectContext) -> Result<HookOutput, HookError> {
         Ok(HookOutput::Block { reason: "\u{1b}[31mno canary\u{1b}[0m".to_owned() })
     }
@@ -329,16 +330,16 @@ mod tests {
     }
 
     #[test]
-    fn after_a_no_nobody_is_asked_any_more() {
+    fn hooks_after_a_block_do_not_run() {
         let hooks = Hooks::new().with(place("guard"), says_no).with(place("late"), adds("x"));
         let passage = hooks.run(call(json!({ "a": "" })), &scope());
         assert_eq!(passage.blocked.unwrap().reason, "no canary");
         assert_eq!(passage.results.len(), 1);
     }
 
-    /// Fault H1, H4: a hook without an answer is a warning, or a no where it has to agree.
+    /// Faults H1, H4: a failed hook is a warning, or blocks if its policy demands it.
     #[test]
-    fn a_failure_is_a_warning_or_a_no() {
+    fn a_failure_warns_or_blocks() {
         let failing = |on_failure| HookMatcher { on_failure, ..place("f") };
         let hooks = Hooks::new()
             .with(failing(HookFailurePolicy::Ignore), fails)
@@ -351,16 +352,16 @@ mod tests {
     }
 
     #[test]
-    fn a_hook_that_breaks_down_is_a_hook_that_fails() {
+    fn a_hook_that_panics_fails() {
         let hooks = Hooks::new().with(place("b"), breaks_down).with(place("y"), adds("y"));
         let passage = hooks.run(call(json!({ "a": "" })), &scope());
-        assert_eq!(passage.results[0].message.as_deref(), Some("it broke down: broken"));
+        assert_eq!(passage.results[0].message.as_deref(), Some("it failed unexpectedly: broken"));
         assert_eq!(passage.input, call(json!({ "a": "y" })));
     }
 
     /// Fault H5.
     #[test]
-    fn what_a_hook_says_is_plain_short_and_without_secrets() {
+    fn texts_of_hooks_are_plain_short_and_without_secrets() {
         let hooks = Hooks::new()
             .with(place("guard"), says_no)
             .with_mask(|text| text.replace("canary", "***"));
@@ -374,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn every_hook_that_was_asked_is_told_of() {
+    fn every_hook_that_ran_is_reported() {
         let told = Arc::new(Mutex::new(Vec::new()));
         let ear = Arc::clone(&told);
         let scope = scope().with_notices(Arc::new(move |notice| {
@@ -393,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_cancel_nobody_is_asked_or_told() {
+    fn after_a_cancel_no_hook_runs() {
         let scope = scope();
         scope.cancel.cancel();
         let passage = Hooks::new().with(place("guard"), says_no).run(call(json!({})), &scope);
@@ -402,7 +403,7 @@ mod tests {
 
     /// Fault H8.
     #[test]
-    fn a_hook_of_a_hook_of_a_hook_does_not_begin() {
+    fn a_third_level_of_hooks_is_refused() {
         assert_eq!(Hooks::check_depth(2), Ok(()));
         assert_eq!(Hooks::check_depth(3), Err(HooksTooDeep));
     }

@@ -1,23 +1,23 @@
-//! What a hook says.
+//! The output of hooks.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::hook::HookError;
 
-/// What a hook says.
+/// The decision of a hook.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HookOutput {
-    /// Go on, perhaps with changes.
+    /// Continue, maybe with changes.
     Continue(HookChanges),
-    /// No.
+    /// Block.
     Block {
-        /// Why; the model reads it.
+        /// The reason, shown to the model.
         reason: String,
     },
 }
 
-/// What a hook changes. What has no meaning at its point is passed over.
+/// Changes by a hook. Those without a meaning at its point are ignored.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HookChanges {
     /// The arguments of the tool call, before it runs.
@@ -26,9 +26,9 @@ pub struct HookChanges {
     pub output: Option<String>,
     /// The system prompt, before a model call.
     pub system: Option<String>,
-    /// The names of the tools that stay, before a model call. None can be added.
+    /// The names of the tools to keep, before a model call. None can be added.
     pub tools: Option<Vec<String>>,
-    /// Something that the model is told beside everything else.
+    /// Additional text for the model.
     pub context: Option<String>,
 }
 
@@ -38,7 +38,7 @@ impl Default for HookOutput {
     }
 }
 
-/// The JSON that a command may print. Other fields are passed over: hooks written for other agents have some.
+/// The JSON output of a command. Other fields, used by hooks for other agents, are ignored.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct HookOutputJson {
@@ -55,30 +55,29 @@ struct HookOutputJson {
     updated_system_prompt: Option<String>,
     updated_tools: Option<Vec<String>>,
     additional_context: Option<String>,
-    /// Where other agents put some of these.
+    /// Where other agents put some of these fields.
     hook_specific_output: Option<Box<HookOutputJson>>,
 }
 
 impl HookOutput {
-    /// Returns what the standard output of a command that succeeded says; nothing means to go on.
+    /// Parses the standard output of a successful command; empty output continues.
     ///
     /// # Errors
     ///
-    /// Fails when there is something that is not one JSON object of known meaning: a hook that wanted to say no must not
-    /// be taken for one that agrees.
+    /// Fails for anything but one JSON object of known meaning: an attempt to block must not be taken for consent.
     pub fn parse(stdout: &str) -> Result<Self, HookError> {
         if stdout.trim().is_empty() {
             return Ok(Self::default());
         }
-        // As an object first: a list would be taken for the fields in their order.
+        // As an object first: a list would be parsed as the fields in order.
         let object: Result<Map<String, Value>, _> = serde_json::from_str(stdout);
         let said = object.and_then(|object| HookOutputJson::deserialize(Value::Object(object)));
         let said: HookOutputJson =
-            said.map_err(|error| HookError::Output(format!("its output is no answer: {error}")))?;
+            said.map_err(|error| HookError::Output(format!("invalid output: {error}")))?;
         said.into_output()
     }
 
-    /// Returns the answer that tells the model something.
+    /// Returns an output that gives the model a text.
     pub fn context(text: impl Into<String>) -> Self {
         Self::Continue(HookChanges { context: Some(text.into()), ..HookChanges::default() })
     }
@@ -99,7 +98,7 @@ impl HookOutputJson {
         ];
         for (decision, reason) in decisions {
             let default = match decision {
-                // A hook can tighten and never loosen, so consent changes nothing.
+                // A hook can tighten rules but not loosen them, so consent changes nothing.
                 None | Some("allow" | "approve" | "continue") => continue,
                 Some("block" | "deny") => "no reason was given",
                 Some("ask") => "somebody has to agree, and nobody can be asked here",
@@ -137,14 +136,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_and_consent_go_on() {
+    fn empty_output_and_consent_continue() {
         for text in ["", " \n", "{}", r#"{"decision":"allow"}"#, r#"{"continue":true,"x":1}"#] {
             assert_eq!(parse(text), Ok(HookOutput::default()), "{text}");
         }
     }
 
     #[test]
-    fn a_no_is_heard_in_each_of_its_spellings() {
+    fn every_spelling_of_blocking_is_recognized() {
         assert_eq!(parse(r#"{"decision":"block","reason":"r"}"#), block("r"));
         assert_eq!(parse(r#"{"decision":"deny"}"#), block("no reason was given"));
         assert_eq!(parse(r#"{"continue":false,"stopReason":"r"}"#), block("r"));
@@ -166,7 +165,7 @@ mod tests {
 
     /// Fault H4.
     #[test]
-    fn what_is_no_answer_is_a_failure_and_never_consent() {
+    fn invalid_output_is_a_failure_and_never_consent() {
         let wrong = ["ok", "{\"decision\":", "[]", "{} {}", r#"{"decision":"blokc"}"#];
         for text in wrong.into_iter().chain([r#"{"updatedInput":"ls"}"#, r#"{"decision":1}"#]) {
             assert!(parse(text).is_err(), "{text}");

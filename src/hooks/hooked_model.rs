@@ -9,35 +9,35 @@ use crate::machine::CallPurpose;
 use crate::model::{Fault, FaultKind, Reply};
 use crate::port::{EffectContext, Model, ModelCall, ModelRequest, ReplyDelta, ToolSpec};
 
-/// A model with hooks around its calls. What the hooks before a call change is collected by the [`PreCallHookRunner`].
+/// A model with hooks around its calls. Changes by hooks before a call are collected by the [`PreCallHookRunner`].
 pub struct HookedModel {
     model: Box<dyn Model>,
     shared: Arc<HookedModelState>,
 }
 
-/// What the hooks before a call and those around it know together.
+/// State shared by the hooks before a call and around it.
 pub(super) struct HookedModelState {
     pub(super) hooks: Arc<Hooks>,
     next: Mutex<NextModelCall>,
 }
 
-/// What the next call is like, as far as hooks decide.
+/// Changes to the next call.
 #[derive(Default)]
 pub(super) struct NextModelCall {
-    /// Another system prompt.
+    /// The replaced system prompt.
     pub(super) system: Option<Arc<str>>,
-    /// The tools that are left.
+    /// The remaining tools.
     pub(super) tools: Option<Arc<[ToolSpec]>>,
-    /// What the call fails with instead of being made, as a hook demands.
+    /// The fault of a call blocked by a hook.
     pub(super) blocked: Option<Fault>,
-    /// What the model has to be told by hooks that looked at its last reply.
+    /// Texts for the model from hooks after its last reply.
     pub(super) context: Vec<String>,
     /// Whether the context was compacted since the last call.
     pub(super) was_compacted: bool,
 }
 
-/// Returns a model with hooks around its calls, and what has to be done before them: both belong to one run, whose task,
-/// system prompt and tools these are.
+/// Returns a model with hooks around its calls, and the runner for the hooks before them. Both belong to one run with
+/// this task, system prompt and tools.
 pub fn with_hooks(
     model: Box<dyn Model>,
     hooks: Arc<Hooks>,
@@ -118,7 +118,7 @@ impl ModelCall for HookedModelCall {
     }
 }
 
-/// Returns the fault of a model call that a hook blocks. It ends the run.
+/// Returns the fault of a model call blocked by a hook, which ends the run.
 pub(super) fn blocked_fault(what: &str, blocked: &HookBlock) -> Fault {
     let message = format!("hook {} refuses {what}: {}", blocked.hook, blocked.reason);
     Fault::new(FaultKind::Blocked, message)

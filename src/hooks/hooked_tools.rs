@@ -137,7 +137,7 @@ fn with_post_hooks(
 struct HookedToolCall {
     inner: Box<dyn ApprovedCall>,
     call: ToolCall,
-    /// What the hooks before it have to tell the model.
+    /// Texts for the model from the hooks before it.
     remarks: Vec<String>,
     hooks: Arc<Hooks>,
 }
@@ -157,7 +157,7 @@ impl ApprovedCall for HookedToolCall {
     }
 }
 
-/// Asks the hooks of each file that a call has changed.
+/// Runs the hooks for each file that a call has changed.
 fn run_post_edit_hooks(
     result: ToolResult,
     call: &ToolCall,
@@ -220,7 +220,7 @@ fn run_post_use_hooks(
     with_remarks(result, &passage.context())
 }
 
-/// Returns the arguments of a call, if they can be used.
+/// Returns the arguments of a call, if they are valid.
 fn call_input(call: &ToolCall) -> Option<Value> {
     match &call.arguments {
         ToolArguments::Complete { text } => serde_json::from_str(text).ok(),
@@ -228,7 +228,7 @@ fn call_input(call: &ToolCall) -> Option<Value> {
     }
 }
 
-/// Returns what hooks before a call have to tell the model: that the input is another one, and what they added.
+/// Returns the texts for the model from hooks before a call: that the input has changed, and what they added.
 fn collect_remarks(passage: &HookChainResult) -> Vec<String> {
     let mut remarks = Vec::new();
     let changed_by = passage.changed_by();
@@ -243,7 +243,7 @@ fn collect_remarks(passage: &HookChainResult) -> Vec<String> {
     remarks
 }
 
-/// Characters of a changed input that the model is shown.
+/// How many characters of a changed input are shown.
 const SHOWN_INPUT_CHARS: usize = 1_000;
 
 fn with_remarks(result: ToolResult, remarks: &[String]) -> ToolResult {
@@ -265,7 +265,7 @@ fn end_line(text: &mut String) {
     }
 }
 
-/// Returns a result that says something else; what it took and changed stays.
+/// Replaces the text of a result; usage and changed files stay.
 fn with_text(result: ToolResult, status: ToolStatus, text: String) -> ToolResult {
     let ToolResult { call, duration: took, changes, .. } = result;
     ToolResult { duration: took, changes, ..ToolResult::new(call, status, text) }

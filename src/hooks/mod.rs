@@ -1,16 +1,16 @@
-//! Floor 4: hooks — the user's commands, and a library user's code, at fixed points of a run.
+//! Layer 4: hooks, commands of the user or code of a library user, at fixed points of a run.
 //!
-//! [`Hooks`] holds them in order. At each point the run comes to, its hooks are shown an [`HookInput`] one after the other,
-//! each with what the one before it changed, and each gives an [`Answer`]: go on, go on with a change, or no. A hook that
-//! fails, hangs or breaks down hurts nothing else; whether it then counts as a no is said by its [`OnFailure`].
+//! [`Hooks`] holds them in order. At each point of the run, they get a [`HookInput`] one after the other, with the
+//! changes of the previous ones, and return a [`HookOutput`]: continue, continue with changes, or block. A failing hook
+//! affects nothing else; its [`HookFailurePolicy`] decides whether it blocks.
 //!
-//! A hook is anything that implements [`Hook`]. [`CommandHook`] is a command: it gets the occasion as JSON on its standard
-//! input, and its exit code and its standard output are the answer. `post_edit` hooks are commands for one file. Commands
-//! run in a [`HookShell`], which a [`Supervisor`](crate::exec::Supervisor) is.
+//! A hook is a type that implements [`Hook`]. [`CommandHook`] is a command: it gets the input as JSON on its standard
+//! input, and answers with its exit code and standard output. `post_edit` hooks are commands for one file. Commands run
+//! in a [`HookShell`], such as a [`Supervisor`](crate::exec::Supervisor).
 //!
-//! Three wrappers bring hooks to where things happen: [`HookedTools`] around a toolbox, [`HookedModel`] around a model
-//! with [`PreCallHookRunner`] before its calls, [`HookedAnswerChecks`] around the checks of an answer. What begins and ends a
-//! session is told to [`Hooks`] directly.
+//! Three wrappers run hooks: [`HookedTools`] around a toolbox, [`HookedModel`] around a model with
+//! [`PreCallHookRunner`] before its calls, [`HookedAnswerChecks`] after the checks of an answer. Start and end of a
+//! session are passed to [`Hooks`] directly.
 
 mod answer_checks;
 mod command_hook;
@@ -23,12 +23,12 @@ mod hooked_model;
 mod hooked_tools;
 mod post_edit;
 mod pre_call_hooks;
-mod supervised_shell;
 
+pub use crate::model::HookFailurePolicy;
 pub use answer_checks::HookedAnswerChecks;
 pub use command_hook::{CommandHook, HookCommand, HookShell, ShellOutput};
 pub use file_placeholder::UnsafePlaceholder;
-pub use hook::{Hook, HookError, HookFailurePolicy, HookMatcher};
+pub use hook::{Hook, HookError, HookMatcher};
 pub use hook_input::{HookInput, HookSession};
 pub use hook_list::{HookBlock, HookChainResult, HookResult, Hooks, HooksTooDeep};
 pub use hook_output::{HookChanges, HookOutput};

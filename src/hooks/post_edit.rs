@@ -9,27 +9,27 @@ use super::hook_input::HookInput;
 use super::hook_output::HookOutput;
 use crate::port::EffectContext;
 
-/// A command for a file that was changed. `{file}` in it stands for the file, whatever quotes are around it, and so does
-/// the variable `ARCHITECT_EDITED_FILE`; what it writes is told to the model.
+/// A command for a changed file, which replaces `{file}`, with any quotes around it, and is also in the variable
+/// `ARCHITECT_EDITED_FILE`. Its output goes to the model.
 #[derive(Clone)]
 pub struct PostEditHook(CommandHook);
 
 impl PostEditHook {
-    /// Returns a hook that runs the command of another one for each file.
+    /// Returns a hook that runs the command of `hook` for each file.
     ///
     /// # Errors
     ///
-    /// Fails when `{file}` stands where a name would be read as a part of the command.
+    /// Fails when `{file}` is at a position where the name would be parsed as part of the command.
     pub fn new(hook: CommandHook) -> Result<Self, UnsafePlaceholder> {
         let command = file_placeholder::with_variable(&hook.command)?;
         Ok(Self(CommandHook { command, ..hook }))
     }
 
-    /// Returns whether this can be the command of such a hook.
+    /// Checks the command of such a hook.
     ///
     /// # Errors
     ///
-    /// Fails when `{file}` stands where a name would be read as a part of the command.
+    /// Fails when `{file}` is at a position where the name would be parsed as part of the command.
     pub fn check(command: &str) -> Result<(), UnsafePlaceholder> {
         file_placeholder::with_variable(command).map(drop)
     }
@@ -38,7 +38,7 @@ impl PostEditHook {
 impl Hook for PostEditHook {
     fn run(&self, occasion: &HookInput, scope: &EffectContext) -> Result<HookOutput, HookError> {
         let HookInput::PostEdit { file, .. } = occasion else { return Ok(HookOutput::default()) };
-        // A name that looks like an option is none when it begins with its folder.
+        // With its folder, the name is not taken for an option.
         let name = if file.starts_with('-') { format!("./{file}") } else { file.to_string() };
         let mut line = self.0.command_for(self.0.command.clone(), occasion);
         line.env.push((file_placeholder::FILE_VARIABLE.into(), name.into()));

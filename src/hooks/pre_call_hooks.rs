@@ -10,8 +10,8 @@ use crate::machine::CallPurpose;
 use crate::model::{MessageOrigin, UserMessage};
 use crate::port::{EffectContext, HookPoint, PreCallHooks, ToolSpec};
 
-/// Asks the hooks before each model call: `session_start` before the first one, `post_compact` before the first one
-/// behind a compaction, `pre_llm_call` before every one.
+/// Runs the hooks before each model call: `session_start` before the first one, `post_compact` before the first one
+/// after a compaction, `pre_llm_call` before every one.
 pub struct PreCallHookRunner {
     shared: Arc<HookedModelState>,
     prompt: Arc<str>,
@@ -30,7 +30,7 @@ impl PreCallHookRunner {
         Self { shared, prompt, system, tools, has_begun: AtomicBool::new(false) }
     }
 
-    /// Returns what is shown to the hooks before the next call, in order.
+    /// Returns the inputs for the hooks before the next call, in order.
     fn inputs(&self, was_compacted: bool) -> Vec<HookInput> {
         let mut occasions = Vec::new();
         if !self.has_begun.swap(true, Ordering::Relaxed) {
@@ -46,7 +46,7 @@ impl PreCallHookRunner {
         occasions
     }
 
-    /// Notes what the hooks want of the call.
+    /// Records the changes to the next call.
     fn record(&self, next: &mut NextModelCall, passage: HookChainResult) {
         let is_start = matches!(passage.input, HookInput::SessionStart { .. });
         let what = if is_start { "the run" } else { "the call" };
@@ -76,7 +76,7 @@ impl PreCallHooks for PreCallHookRunner {
             (std::mem::take(&mut next.context), std::mem::take(&mut next.was_compacted))
         };
         for occasion in self.inputs(was_compacted) {
-            // What has happened cannot be refused any more.
+            // A compaction that has happened cannot be blocked.
             let is_over = occasion == HookInput::PostCompact;
             let passage = self.shared.hooks.run(occasion, scope);
             said.extend(passage.context());

@@ -31,6 +31,7 @@ mod workspace_identity;
 
 pub mod index;
 
+pub use crate::model::Durability;
 pub use error::{JournalError, ReadOnlyReason};
 pub use file_journal::FileJournal;
 pub use fork_export::{ForkOptions, ImportedSession, ReplacementResult};
@@ -49,13 +50,3 @@ pub use session_outputs::{OutputPage, SessionOutputs};
 pub use session_store::{DamagePolicy, ListedSession, SessionStore, default_root};
 pub use steering_queue::{MessageId, MessageKind, QueuedMessage, SteeringQueue};
 pub use workspace_identity::{GitHead, WorkspaceChange, WorkspaceIdentity};
-
-/// What a journal survives.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Durability {
-    /// The end of the machine: what justifies an effect is on the disk before the effect.
-    #[default]
-    Full,
-    /// The end of the process only, `kill -9` included.
-    Os,
-}

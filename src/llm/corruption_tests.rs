@@ -1,4 +1,4 @@
-//! Recorded replies, mangled: whatever arrives, a reader reads on or says what is wrong.
+//! Corrupted recordings: every reader reads on or returns a fault.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::wire::Wire;
 use crate::model::Fault;
 use crate::net::sse::{SseError, SseParser};
 
-/// One way to damage some bytes.
+/// One way to corrupt bytes.
 #[derive(Clone, Debug)]
 enum Corruption {
     Flip(usize, u8),
@@ -60,10 +60,10 @@ impl Corruption {
     }
 }
 
-/// A wire with its streams.
+/// A wire with its recorded streams.
 type RecordedStreams = (Arc<dyn Wire>, Vec<Vec<u8>>);
 
-/// Returns every wire with the streams that were recorded of it.
+/// Returns every wire with its recorded streams.
 fn wires() -> Vec<RecordedStreams> {
     let all = fixtures::wires().into_iter();
     all.map(|(folder, wire)| (wire, load_streams(folder))).collect()
@@ -79,7 +79,7 @@ fn load_streams(folder: &str) -> Vec<Vec<u8>> {
     streams.map(|path| fs::read(path).unwrap()).collect()
 }
 
-/// Why a stream was not read to its end.
+/// An error before the end of a stream.
 struct ReadError;
 
 impl From<SseError> for ReadError {
@@ -95,7 +95,7 @@ impl From<Fault> for ReadError {
     }
 }
 
-/// Reads a stream in pieces of this size.
+/// Reads a stream in chunks of this size.
 fn read(wire: &dyn Wire, stream: &[u8], size: usize) {
     let (mut decoder, mut said, mut parser) =
         (wire.reader(), DeltaBuffer::default(), SseParser::new());
@@ -116,7 +116,7 @@ fn read(wire: &dyn Wire, stream: &[u8], size: usize) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Faults L29, L30, L35 to L38, L42, L46: damage anywhere, for every wire.
+    /// Faults L29, L30, L35 to L38, L42, L46: corruption anywhere in a stream, for every wire.
     #[test]
     fn a_damaged_stream_is_read_or_refused(
         which: usize,
@@ -130,7 +130,7 @@ proptest! {
         }
     }
 
-    /// Faults L27, L46: the same for replies in one piece, and for what is none.
+    /// Faults L27, L46: the same for replies that are one document, and for other text.
     #[test]
     fn a_damaged_body_is_read_or_refused(
         text in ".{0,200}",

@@ -1,59 +1,50 @@
-//! Specimens for tests: a wire of each kind, the parts of a conversation, and what a wire makes of them.
+//! Test fixtures: a wire of each format, parts of a conversation, and requests.
 
 use std::sync::Arc;
 
 use serde_json::json;
 
-use super::anthropic::Anthropic;
-use super::chat::{Chat, Quirks};
 use super::encode::MessageWriter;
-use super::gemini::Gemini;
-use super::responses::{Responses, ResponsesHost};
-use super::wire::{RequestFrame, ToolChoice, Wire};
+use super::wire::{ApiFormat, RequestFrame, ToolChoice, Wire, WireSetup};
+use super::{anthropic, chat, gemini, responses};
 use crate::model::{
     ConversationItem, OpaqueBlock, Reply, ReplyFinish, ReplyPart, Tokens, ToolCall, ToolExchange,
     ToolResult, ToolStatus, Usage,
 };
 use crate::port::ToolSpec;
 
-/// Nothing but the conversation.
+/// A frame with nothing in it.
 pub(super) const EMPTY_FRAME: RequestFrame<'static> =
     RequestFrame { system: "", tools: &[], tool_choice: ToolChoice::Auto, schema: None };
 
-/// Returns a wire of each kind with its name.
-pub(super) fn wires() -> [(&'static str, Arc<dyn Wire>); 4] {
-    let (name, model) = (|| Arc::from("p/m"), || "m".to_owned());
-    let (streams, caches, max_output) = (true, true, Tokens(9));
-    let (host, quirks) =
-        (ResponsesHost::OpenAi, Quirks::for_server("openai-chat", "api.openai.com"));
-    let anthropic = Anthropic {
-        id: name(),
-        model: model(),
-        is_streaming: streams,
-        uses_cache: caches,
-        default_max_output: max_output,
-    };
-    let chat = Chat { id: name(), model: model(), quirks, is_streaming: streams, cache_key: None };
-    let gemini = Gemini { id: name(), model: model(), is_streaming: streams };
-    let responses =
-        Responses { id: name(), model: model(), host, is_streaming: streams, cache_key: None };
-    [
-        ("anthropic", Arc::new(anthropic)),
-        ("chat", Arc::new(chat)),
-        ("gemini", Arc::new(gemini)),
-        ("responses", Arc::new(responses)),
-    ]
+/// Returns the setup of a streaming wire for the model `m`.
+pub(super) fn setup(id: &str) -> WireSetup {
+    WireSetup { id: id.into(), model: "m".to_owned(), is_streaming: true, ..WireSetup::default() }
 }
 
-/// Returns a tool.
+/// Returns a wire of each format, with its name.
+pub(super) fn wires() -> [(&'static str, Arc<dyn Wire>); 4] {
+    let formats: [(&'static str, &ApiFormat); 4] = [
+        ("anthropic", &anthropic::FORMAT),
+        ("chat", &chat::FORMAT),
+        ("gemini", &gemini::FORMAT),
+        ("responses", &responses::FORMAT),
+    ];
+    formats.map(|(name, format)| {
+        let host = "api.openai.com".to_owned();
+        (name, (format.wire)(WireSetup { host, uses_cache: true, ..setup("p/m") }))
+    })
+}
+
+/// Returns the definition of a tool.
 pub(super) fn grep_tool() -> ToolSpec {
     let schema = json!({"type": "object"});
     ToolSpec { name: "grep".into(), description: "finds".into(), schema }
 }
 
-/// Returns a block that only one wire and model understands.
-pub(super) fn opaque_part(of: &str, json: &str) -> ReplyPart {
-    ReplyPart::Opaque(OpaqueBlock { wire: of.into(), json: json.into() })
+/// Returns a block that only the model with this wire id can read.
+pub(super) fn opaque_part(wire: &str, json: &str) -> ReplyPart {
+    ReplyPart::Opaque(OpaqueBlock { wire: wire.into(), json: json.into() })
 }
 
 /// Returns a reply with these parts.
@@ -61,21 +52,21 @@ pub(super) fn reply_of(parts: Vec<ReplyPart>) -> Reply {
     Reply { parts: parts.into(), finish: ReplyFinish::Stop, usage: Usage::default(), model: None }
 }
 
-/// Returns a reply that ends with calls, and their answers.
+/// Returns a reply that ends with calls, and their results.
 pub(super) fn tool_exchange(
     mut parts: Vec<ReplyPart>,
     calls: impl IntoIterator<Item = ToolCall>,
     status: ToolStatus,
-    said: &str,
+    output: &str,
 ) -> ConversationItem {
     let calls = Vec::from_iter(calls);
-    let results = calls.iter().map(|call| ToolResult::new(call.id.clone(), status, said));
+    let results = calls.iter().map(|call| ToolResult::new(call.id.clone(), status, output));
     let results: Vec<ToolResult> = results.collect();
     parts.extend(calls.into_iter().map(ReplyPart::Call));
     ConversationItem::Exchange(ToolExchange::new(reply_of(parts), results).unwrap())
 }
 
-/// Returns the request that a wire makes of a conversation.
+/// Returns the request for a conversation.
 pub(super) fn encode_request(
     wire: &dyn Wire,
     frame: &RequestFrame<'_>,
@@ -84,9 +75,9 @@ pub(super) fn encode_request(
 ) -> String {
     let mut out = Vec::new();
     wire.encode_head(frame, &mut out);
-    let mut pen = MessageWriter::new(&mut out, None);
-    items.iter().for_each(|item| wire.encode_item(item, &mut pen));
-    pen.close(wire.has_cache_marks());
+    let mut writer = MessageWriter::new(&mut out, None);
+    items.iter().for_each(|item| wire.encode_item(item, &mut writer));
+    writer.close(wire.has_cache_marks());
     wire.encode_tail(frame, max_output, &mut out);
     String::from_utf8(out).unwrap()
 }

@@ -1,13 +1,14 @@
-//! Floor 4: models behind wires, from scripts, and from recordings.
+//! Models: API formats over HTTP, scripts, and recordings.
 //!
-//! [`connect`](connect()) makes a model of a name ([`ModelSpec`]) and [`ModelConnectionSettings`]. What the wire formats share is written once: how
-//! requests are put together (`encode`), carried (`exchange`), how replies become what the machine knows (`decode`), and what
-//! went wrong (`fault`). A wire format itself is a folder of its own and does nothing else than write and read.
+//! [`connect`](connect()) creates a model from a [`ModelSpec`] and [`ModelConnectionSettings`]. The API formats share
+//! the assembly of requests (`encode`), the exchange with the server (`exchange`), the result of reading a reply
+//! (`decode`), and the classification of errors (`fault`). An API format is a folder of its own with its path, headers,
+//! requests and replies (`wire`); `provider` is the table of the providers.
 //!
-//! [`Recorder`] writes down what a model is asked and answers, and `replay/FILE` plays it (`cassette`).
+//! [`Recorder`] records requests and responses, and `replay/FILE` plays them (`cassette`).
 //!
-//! A reply counts only when its terminal event came, and one call is one attempt: when it is tried again is the machine's
-//! decision. No key is ever part of an error, a log or a recording.
+//! A reply counts only with its terminal event. A call is one attempt; the machine decides about retries. Errors, logs
+//! and recordings never contain a key.
 
 mod anthropic;
 mod cassette;
@@ -33,4 +34,4 @@ mod wire;
 pub use cassette::{OnMismatch, RecordError, Recorder, Recording, RecordingError};
 pub use connect::{ConnectError, EnvLookup, ModelConnectionSettings, connect};
 pub use model_spec::{ModelSpec, ModelSpecError};
-pub use provider::Provider;
+pub use provider::{PROVIDERS, Provider, provider_table};

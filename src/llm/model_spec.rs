@@ -1,4 +1,4 @@
-//! Which model, as the user names it.
+//! The name of a model.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,66 +6,66 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 use super::model_table::ModelTable;
-use super::provider::Provider;
+use super::provider::{COMPATIBLE, PROVIDERS, Provider};
 use crate::model::{did_you_mean, nearest};
 
-/// Which model is asked.
+/// A model, as the user names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ModelSpec {
-    /// A provider's model.
+    /// A model of a provider.
     Remote {
         /// The provider.
-        provider: Provider,
-        /// The name that the provider knows it by.
+        provider: &'static Provider,
+        /// The provider's name for the model.
         name: String,
     },
-    /// A script that is played back.
+    /// A script to play.
     Scripted(PathBuf),
-    /// A recording that is played back.
+    /// A recording to replay.
     Replay(PathBuf),
 }
 
-/// Why a text names no model.
+/// An invalid name of a model.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ModelSpecError {
-    /// Nothing is named.
+    /// The name is empty.
     #[error("no model is named")]
     Empty,
-    /// The word before the slash is no provider.
-    #[error("'{provider}' in '{text}' is no provider{}; there are {}", provider_suggestion(provider), provider_names().join(", "))]
+    /// The word before the slash is not a provider.
+    #[error("unknown provider '{provider}' in '{text}'{}; known providers: {}", provider_suggestion(provider), provider_names().join(", "))]
     UnknownProvider {
         /// The word.
         provider: String,
-        /// What was given.
+        /// The whole name.
         text: String,
     },
-    /// The name stands alone, and the model table does not have it.
+    /// A name without a provider that is not in the model table.
     #[error(
-        "the model '{name}' is not in the model table{}; name its provider too, as in openai-chat/{name}",
+        "the model '{name}' is not in the model table{}; add its provider, as in openai-chat/{name}",
         did_you_mean(.nearest.as_deref())
     )]
     UnknownName {
         /// The name.
         name: String,
-        /// What the table has that is like it.
+        /// The most similar name in the table.
         nearest: Option<String>,
     },
 }
 
 impl ModelSpec {
-    /// Reads `provider/name`, `scripted/FILE`, `replay/FILE`, a name or alias of the table, or, where the user gives an
-    /// address, any name.
+    /// Parses `provider/name`, `scripted/FILE`, `replay/FILE`, or a name or alias of the table. If the user gives a
+    /// base URL, any other name is a model there.
     ///
     /// # Errors
     ///
-    /// Fails when that names no model.
+    /// Fails for any other text.
     pub fn parse(
         text: &str,
         table: &ModelTable,
         has_address: bool,
     ) -> Result<Self, ModelSpecError> {
         let text = text.trim();
-        let at_address = || Self::Remote { provider: Provider::OpenAiChat, name: text.to_owned() };
+        let at_address = || Self::Remote { provider: &COMPATIBLE, name: text.to_owned() };
         let Some((word, name)) = text.split_once('/') else {
             return match table.find(text) {
                 _ if text.is_empty() => Err(ModelSpecError::Empty),
@@ -85,7 +85,7 @@ impl ModelSpec {
             ("scripted", _) => Ok(Self::Scripted(name.into())),
             ("replay", _) => Ok(Self::Replay(name.into())),
             (_, Some(provider)) => Ok(Self::Remote { provider, name: name.to_owned() }),
-            // Names of open models have slashes of their own.
+            // Names of open models may contain slashes.
             (_, None) if has_address => Ok(at_address()),
             (provider, None) => Err(ModelSpecError::UnknownProvider {
                 provider: provider.to_owned(),
@@ -106,7 +106,7 @@ impl fmt::Display for ModelSpec {
 }
 
 fn provider_names() -> Vec<&'static str> {
-    let names = Provider::ALL.into_iter().map(Provider::name);
+    let names = PROVIDERS.iter().map(Provider::name);
     names.chain(["scripted", "replay"]).collect()
 }
 
@@ -145,10 +145,12 @@ mod tests {
         assert_eq!(parse(" ", false), Err(ModelSpecError::Empty));
         assert_eq!(parse("openai/", false), Err(ModelSpecError::Empty));
         let error = |text: &str| parse(text, false).unwrap_err().to_string();
-        let expected = "the model 'my-model' is not in the model table; name its provider too, as in openai-chat/my-model";
+        let expected = "the model 'my-model' is not in the model table; add its provider, as in openai-chat/my-model";
         assert_eq!(error("my-model"), expected);
         let unknown = error("opnai/x");
-        assert!(unknown.starts_with("'opnai' in 'opnai/x' is no provider, did you mean `openai`?"));
+        assert!(
+            unknown.starts_with("unknown provider 'opnai' in 'opnai/x', did you mean `openai`?")
+        );
         assert!(unknown.contains("openai-chat, anthropic, gemini"), "{unknown}");
         assert!(!error("meta/llama").contains("did you mean"));
         assert!(error("sonet").contains("did you mean `sonnet`?"));

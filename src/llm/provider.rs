@@ -1,148 +1,151 @@
-//! The providers that are known by name: their wire, their address, and where their key is found.
+//! The providers: the API format, the address and the keys of each.
 
-/// A provider.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Provider {
-    /// OpenAI, by its Responses interface.
-    OpenAi,
-    /// OpenAI's Chat Completions, and whoever speaks it at an address of the user's.
-    OpenAiChat,
-    /// Anthropic.
-    Anthropic,
-    /// Google's Gemini.
-    Gemini,
-    /// A local Ollama.
-    Ollama,
-    /// OpenRouter.
-    OpenRouter,
-    /// Groq.
-    Groq,
-    /// DeepSeek.
-    DeepSeek,
-    /// Mistral.
-    Mistral,
-    /// xAI.
-    Xai,
-    /// A local llama.cpp server.
-    LlamaCpp,
-    /// A vLLM server.
-    Vllm,
-}
+use std::fmt::Write as _;
 
-/// Which wire format a provider speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ApiFormat {
-    Chat,
-    Responses,
-    Anthropic,
-    Gemini,
-}
+use super::wire::ApiFormat;
+use super::{anthropic, chat, gemini, responses};
 
-/// What is known of a provider.
+/// A provider of models.
 #[derive(Debug)]
-pub(super) struct ProviderInfo {
-    /// The name that stands before the slash.
-    pub(super) name: &'static str,
-    pub(super) api_format: ApiFormat,
-    /// Its address.
-    pub(super) base_url: &'static str,
-    /// The variable that holds another address.
-    pub(super) base_url_env: Option<&'static str>,
-    /// The path that an address of the user's gets where it has none.
+pub struct Provider {
+    name: &'static str,
+    pub(super) format: &'static ApiFormat,
+    base_url: &'static str,
+    /// The variable that holds another base URL.
+    pub(super) base_url_variable: Option<&'static str>,
+    /// The path of a base URL that the user gives without one.
     pub(super) default_path: &'static str,
-    /// The variables that hold its key, in order.
-    pub(super) key_env: &'static [&'static str],
-    /// Whether it answers without a key.
+    /// The port of a base URL that the user gives without scheme and port.
+    pub(super) default_port: Option<u16>,
+    key_variables: &'static [&'static str],
     pub(super) is_key_optional: bool,
+    /// Whether the server drops the beginning of a request that exceeds its context window, without an error.
+    pub(super) may_truncate: bool,
+}
+
+/// The providers, in the order of the documentation. A provider with a known API format is one row here.
+pub static PROVIDERS: [Provider; 12] = [
+    Provider {
+        format: &responses::FORMAT,
+        base_url_variable: Some("OPENAI_BASE_URL"),
+        ..hosted("openai", "https://api.openai.com/v1", &["OPENAI_API_KEY"])
+    },
+    COMPATIBLE,
+    Provider {
+        format: &anthropic::FORMAT,
+        base_url_variable: Some("ANTHROPIC_BASE_URL"),
+        ..hosted(
+            "anthropic",
+            "https://api.anthropic.com/v1",
+            &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"],
+        )
+    },
+    Provider {
+        format: &gemini::FORMAT,
+        base_url_variable: Some("GEMINI_BASE_URL"),
+        default_path: "/v1beta",
+        ..hosted(
+            "gemini",
+            "https://generativelanguage.googleapis.com/v1beta",
+            &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
+        )
+    },
+    Provider {
+        base_url_variable: Some("OLLAMA_HOST"),
+        default_port: Some(11434),
+        key_variables: &["OLLAMA_API_KEY"],
+        may_truncate: true,
+        ..local("ollama", "http://127.0.0.1:11434/v1")
+    },
+    hosted("openrouter", "https://openrouter.ai/api/v1", &["OPENROUTER_API_KEY"]),
+    hosted("groq", "https://api.groq.com/openai/v1", &["GROQ_API_KEY"]),
+    hosted("deepseek", "https://api.deepseek.com", &["DEEPSEEK_API_KEY"]),
+    hosted("mistral", "https://api.mistral.ai/v1", &["MISTRAL_API_KEY"]),
+    hosted("xai", "https://api.x.ai/v1", &["XAI_API_KEY"]),
+    local("llama-cpp", "http://127.0.0.1:8080/v1"),
+    local("vllm", "http://127.0.0.1:8000/v1"),
+];
+
+/// OpenAI's Chat Completions, and any compatible server at a base URL of the user.
+pub(super) const COMPATIBLE: Provider = Provider {
+    base_url_variable: Some("OPENAI_BASE_URL"),
+    ..hosted("openai-chat", "https://api.openai.com/v1", &["OPENAI_API_KEY"])
+};
+
+/// Returns a provider of Chat Completions that needs a key.
+const fn hosted(
+    name: &'static str,
+    base_url: &'static str,
+    key_variables: &'static [&'static str],
+) -> Provider {
+    Provider {
+        name,
+        format: &chat::FORMAT,
+        base_url,
+        base_url_variable: None,
+        default_path: "",
+        default_port: None,
+        key_variables,
+        is_key_optional: false,
+        may_truncate: false,
+    }
+}
+
+/// Returns a provider of Chat Completions on this machine.
+const fn local(name: &'static str, base_url: &'static str) -> Provider {
+    Provider { default_path: "/v1", is_key_optional: true, ..hosted(name, base_url, &[]) }
 }
 
 impl Provider {
-    /// Every provider.
-    pub const ALL: [Self; 12] = [
-        Self::OpenAi,
-        Self::OpenAiChat,
-        Self::Anthropic,
-        Self::Gemini,
-        Self::Ollama,
-        Self::OpenRouter,
-        Self::Groq,
-        Self::DeepSeek,
-        Self::Mistral,
-        Self::Xai,
-        Self::LlamaCpp,
-        Self::Vllm,
-    ];
-
-    /// Returns the provider of this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|provider| provider.name() == name)
+    /// Returns the provider with this name.
+    pub fn from_name(name: &str) -> Option<&'static Self> {
+        PROVIDERS.iter().find(|provider| provider.name == name)
     }
 
-    /// Returns the name that stands before the slash of a model's name.
-    pub fn name(self) -> &'static str {
-        self.info().name
+    /// Returns the name before the slash of `provider/model`.
+    pub fn name(&self) -> &'static str {
+        self.name
     }
 
-    /// Returns what is known of it.
-    pub(super) fn info(self) -> ProviderInfo {
-        let hosted = |name, base, key_env| ProviderInfo {
-            name,
-            api_format: ApiFormat::Chat,
-            base_url: base,
-            base_url_env: None,
-            default_path: "",
-            key_env,
-            is_key_optional: false,
-        };
-        let local = |name, base| ProviderInfo {
-            is_key_optional: true,
-            default_path: "/v1",
-            ..hosted(name, base, &[])
-        };
-        match self {
-            Self::OpenAi => ProviderInfo {
-                api_format: ApiFormat::Responses,
-                base_url_env: Some("OPENAI_BASE_URL"),
-                ..hosted("openai", "https://api.openai.com/v1", &["OPENAI_API_KEY"])
-            },
-            Self::OpenAiChat => ProviderInfo {
-                base_url_env: Some("OPENAI_BASE_URL"),
-                ..hosted("openai-chat", "https://api.openai.com/v1", &["OPENAI_API_KEY"])
-            },
-            Self::Anthropic => ProviderInfo {
-                api_format: ApiFormat::Anthropic,
-                base_url_env: Some("ANTHROPIC_BASE_URL"),
-                default_path: "/v1",
-                ..hosted(
-                    "anthropic",
-                    "https://api.anthropic.com/v1",
-                    &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"],
-                )
-            },
-            Self::Gemini => ProviderInfo {
-                api_format: ApiFormat::Gemini,
-                base_url_env: Some("GEMINI_BASE_URL"),
-                default_path: "/v1beta",
-                ..hosted(
-                    "gemini",
-                    "https://generativelanguage.googleapis.com/v1beta",
-                    &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
-                )
-            },
-            Self::Ollama => ProviderInfo {
-                base_url_env: Some("OLLAMA_HOST"),
-                key_env: &["OLLAMA_API_KEY"],
-                ..local("ollama", "http://127.0.0.1:11434/v1")
-            },
-            Self::OpenRouter => {
-                hosted("openrouter", "https://openrouter.ai/api/v1", &["OPENROUTER_API_KEY"])
-            }
-            Self::Groq => hosted("groq", "https://api.groq.com/openai/v1", &["GROQ_API_KEY"]),
-            Self::DeepSeek => hosted("deepseek", "https://api.deepseek.com", &["DEEPSEEK_API_KEY"]),
-            Self::Mistral => hosted("mistral", "https://api.mistral.ai/v1", &["MISTRAL_API_KEY"]),
-            Self::Xai => hosted("xai", "https://api.x.ai/v1", &["XAI_API_KEY"]),
-            Self::LlamaCpp => local("llama-cpp", "http://127.0.0.1:8080/v1"),
-            Self::Vllm => local("vllm", "http://127.0.0.1:8000/v1"),
-        }
+    /// Returns the base URL unless the user sets another one.
+    pub fn base_url(&self) -> &'static str {
+        self.base_url
+    }
+
+    /// Returns the variables that may hold the key, in the order in which they are read.
+    pub fn key_variables(&self) -> &'static [&'static str] {
+        self.key_variables
     }
 }
+
+/// Returns the table of the providers in Markdown.
+pub fn provider_table() -> String {
+    let code = |text: &str| format!("`{text}`");
+    let mut table = "| provider | key | API format | base URL |\n|---|---|---|---|\n".to_owned();
+    for provider in &PROVIDERS {
+        let keys: Vec<_> = provider.key_variables.iter().copied().map(code).collect();
+        let keys = match keys.join(" or ") {
+            none if none.is_empty() => "none".to_owned(),
+            keys if provider.is_key_optional => format!("{keys}, optional"),
+            keys => keys,
+        };
+        let variable = provider.base_url_variable.map(|name| format!(", or `{name}`"));
+        let _ = writeln!(
+            table,
+            "| `{}` | {keys} | {} | `{}`{} |",
+            provider.name,
+            provider.format.name,
+            provider.base_url,
+            variable.unwrap_or_default()
+        );
+    }
+    table
+}
+
+impl PartialEq for Provider {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Provider {}

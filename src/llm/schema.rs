@@ -1,9 +1,9 @@
-//! The schema of the final answer, as providers take it.
+//! The JSON Schema of the final answer.
 
 use serde_json::Value;
 
-/// Returns whether a schema keeps to what the strict modes of providers take: every object lists all of its keys as
-/// required and allows no others.
+/// Returns whether a schema fits the strict modes of providers: every object requires all of its properties and allows
+/// no others.
 pub(super) fn is_strict(schema: &Value) -> bool {
     match schema {
         Value::Object(map) => {
@@ -32,7 +32,7 @@ pub(super) fn is_strict(schema: &Value) -> bool {
     }
 }
 
-/// Returns what the system prompt says of the schema, where the provider has no place of its own for it.
+/// Returns the description of a schema for the system prompt, for requests without a field for it.
 pub(super) fn schema_prompt(schema: &Value) -> String {
     format!(
         "\n\nYour final answer is one JSON value, without any text around it, that satisfies this JSON Schema:\n{schema}"
@@ -57,7 +57,7 @@ mod tests {
         assert!(!is_strict(&json!({"type": "object", "properties": {"a": {}},
                                    "additionalProperties": false})));
         assert!(is_strict(&json!({"type": "string", "enum": [{"type": "object"}]})));
-        // A property may be called like a keyword.
+        // A property may have the name of a keyword.
         assert!(is_strict(&closed(json!({"type": "string", "const": "properties"}))));
     }
 }

@@ -1,6 +1,7 @@
-//! What a wire format has to be able to do; the exchange itself is the same for all of them.
+//! The interface of an API format. Sending requests and reading responses is common to all of them.
 
 use std::borrow::Cow;
+use std::fmt::{Debug, Display};
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -9,104 +10,182 @@ use serde_json::Value;
 
 use super::decode::{DecodedReply, DeltaBuffer, JsonText, lenient};
 use super::encode::MessageWriter;
-use super::fault::ApiError;
-use crate::model::{ConversationItem, Fault, FaultKind, Reply, Tokens, ToolCall, ToolResult};
+use super::schema;
+use crate::model::{
+    ConversationItem, Fault, FaultKind, Reply, ReplyPart, Tokens, ToolCall, ToolResult,
+};
 use crate::net::sse::SseEvent;
+use crate::net::{HeaderName, header};
 use crate::port::ToolSpec;
 
-/// A wire format: how a conversation is written, and how a reply is read.
-pub(super) trait Wire: Send + Sync {
-    /// Returns what marks the blocks that only this wire and this model understand.
-    fn id(&self) -> &Arc<str>;
+/// An API format. A new one is a folder with a `FORMAT`, and its module in `llm/mod.rs`.
+#[derive(Debug)]
+pub(super) struct ApiFormat {
+    /// The name in the documentation.
+    pub(super) name: &'static str,
+    /// Returns the path of a base URL from the path that the user gave and the provider's default.
+    pub(super) base_path: fn(path: &str, default: &str) -> String,
+    /// Returns the wire for a model.
+    pub(super) wire: fn(WireSetup) -> Arc<dyn Wire>,
+}
 
-    /// Writes everything up to the conversation.
+/// Returns the default for an empty path.
+pub(super) fn path_or_default(path: &str, default: &str) -> String {
+    if path.is_empty() { default } else { path }.to_owned()
+}
+
+/// What a wire is created for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct WireSetup {
+    /// `provider/model`, which identifies the blocks that only this model can read.
+    pub(super) id: Arc<str>,
+    /// The name of the provider.
+    pub(super) provider: &'static str,
+    /// The host that serves the model.
+    pub(super) host: String,
+    pub(super) model: String,
+    pub(super) is_streaming: bool,
+    /// Whether to use the provider's prompt cache.
+    pub(super) uses_cache: bool,
+    /// Identifies the requests of one session in the provider's cache.
+    pub(super) cache_key: Option<String>,
+    /// The output limit of the model, if the model table has it.
+    pub(super) max_output: Option<Tokens>,
+}
+
+/// An API format for one model: where its requests go, how they are written, and how replies are read.
+pub(super) trait Wire: Encode + Send + Sync {
+    /// Returns what the wire was created for.
+    fn setup(&self) -> &WireSetup;
+
+    /// Returns the path of a request below the base URL.
+    fn path(&self) -> Cow<'static, str>;
+
+    /// Returns the headers of a request that only this format has.
+    fn headers(&self) -> Vec<(&'static str, &'static str)> {
+        Vec::new()
+    }
+
+    /// Returns the header for a key from this variable, and the text before the key.
+    fn key_header(&self, _variable: &str) -> (HeaderName, &'static str) {
+        (header::AUTHORIZATION, "Bearer ")
+    }
+
+    /// Returns a reader for a streamed reply.
+    fn reader(&self) -> Box<dyn ReplyReader>;
+
+    /// Reads a reply that is one JSON document.
+    fn read_body(&self, body: &str) -> Result<DecodedReply, Fault>;
+}
+
+/// Writes requests.
+pub(super) trait Encode {
+    /// Writes everything before the conversation.
     fn encode_head(&self, frame: &RequestFrame<'_>, out: &mut Vec<u8>);
 
     /// Writes an entry of the conversation.
-    fn encode_item(&self, item: &ConversationItem, pen: &mut MessageWriter<'_>) {
+    fn encode_item(&self, item: &ConversationItem, writer: &mut MessageWriter<'_>) {
         match item {
-            ConversationItem::User(message) => self.encode_user(&message.text, pen),
-            ConversationItem::Assistant(reply) => self.encode_reply(reply, pen),
+            ConversationItem::User(message) => self.encode_user(&message.text, writer),
+            ConversationItem::Assistant(reply) => self.encode_reply(reply, writer),
             ConversationItem::Exchange(exchange) => {
-                self.encode_reply(exchange.reply(), pen);
+                self.encode_reply(exchange.reply(), writer);
                 for (call, result) in exchange.reply().calls().zip(exchange.results()) {
-                    self.encode_tool_result(call, result, pen);
+                    self.encode_tool_result(call, result, writer);
                 }
             }
         }
     }
 
     /// Writes a message of the user.
-    fn encode_user(&self, text: &str, pen: &mut MessageWriter<'_>);
+    fn encode_user(&self, text: &str, writer: &mut MessageWriter<'_>);
 
     /// Writes a reply of the model.
-    fn encode_reply(&self, reply: &Reply, pen: &mut MessageWriter<'_>);
+    fn encode_reply(&self, reply: &Reply, writer: &mut MessageWriter<'_>);
 
-    /// Writes the answer to a call.
-    fn encode_tool_result(&self, call: &ToolCall, result: &ToolResult, pen: &mut MessageWriter<'_>);
-
-    /// Returns whether a conversation in which tools were called has to define them, also where none may be called.
-    fn needs_tool_definitions(&self) -> bool {
-        false
-    }
-
-    /// Returns whether the end of the conversation is marked for the provider's cache.
-    fn has_cache_marks(&self) -> bool {
-        false
-    }
+    /// Writes the result of a tool call.
+    fn encode_tool_result(
+        &self,
+        call: &ToolCall,
+        result: &ToolResult,
+        writer: &mut MessageWriter<'_>,
+    );
 
     /// Writes everything after the conversation.
     fn encode_tail(&self, frame: &RequestFrame<'_>, max_output: Option<Tokens>, out: &mut Vec<u8>);
 
-    /// Returns a reader for a reply that is streamed.
-    fn reader(&self) -> Box<dyn ReplyReader>;
+    /// Returns whether a conversation with tool calls has to define the tools even where none may be called.
+    fn needs_tool_definitions(&self) -> bool {
+        false
+    }
 
-    /// Reads a reply that came in one piece.
-    fn read_body(&self, body: &str) -> Result<DecodedReply, Fault>;
-
-    /// Returns what an error of this provider means, where the words that all of them use don't say.
-    fn classify_error(&self, _: &ApiError) -> Option<FaultKind> {
-        None
+    /// Returns whether the end of the conversation gets a mark for the provider's cache.
+    fn has_cache_marks(&self) -> bool {
+        false
     }
 }
 
-/// What goes along with a conversation.
+/// The parts of a request besides the conversation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RequestFrame<'a> {
     /// The system prompt.
     pub(super) system: &'a str,
-    /// The tools.
     pub(super) tools: &'a [ToolSpec],
-    /// Whether the model may call them now.
     pub(super) tool_choice: ToolChoice,
     /// The JSON Schema of the final answer.
     pub(super) schema: Option<&'a Value>,
 }
 
-/// Whether tools may be called.
+impl RequestFrame<'_> {
+    /// Returns the system prompt, which describes the schema unless the request has a field for it; `None` if it is blank.
+    pub(super) fn system_prompt(&self, has_schema_field: bool) -> Option<String> {
+        let mut system = self.system.trim_end().to_owned();
+        if let Some(schema) = self.schema.filter(|_| !has_schema_field) {
+            system.push_str(&schema::schema_prompt(schema));
+        }
+        (!system.trim().is_empty()).then_some(system)
+    }
+
+    /// Returns the definitions of the tools; `None` without tools.
+    pub(super) fn tool_definitions(&self, define: impl Fn(&ToolSpec) -> Value) -> Option<Value> {
+        (!self.tools.is_empty()).then(|| self.tools.iter().map(define).collect())
+    }
+}
+
+/// Whether the model may call tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ToolChoice {
-    /// As the model likes.
     #[default]
     Auto,
-    /// None: the tools are defined for the sake of earlier calls.
+    /// The tools are defined only because the conversation has calls of them.
     Disabled,
 }
 
-/// Reads a reply that is streamed.
+/// Reads a streamed reply.
 pub(super) trait ReplyReader: Send {
-    /// Takes in one event.
-    fn push(&mut self, event: SseEvent<'_>, said: &mut DeltaBuffer) -> Result<(), Fault>;
+    /// Reads the next event.
+    fn push(&mut self, event: SseEvent<'_>, deltas: &mut DeltaBuffer) -> Result<(), Fault>;
 
-    /// Returns whether the terminal event has come.
+    /// Returns whether the terminal event was read.
     fn is_complete(&self) -> bool;
 
-    /// Returns the reply, when it is complete at the end of the stream.
+    /// Returns the reply, if it is complete at the end of the stream.
     fn finish(self: Box<Self>) -> Result<DecodedReply, Fault>;
 }
 
-/// Returns the `type` of an object, and decodes nothing else of it; `None` where it has none, or is no object. `is_foreign`
-/// says that it may also be no JSON at all.
+/// Returns the parts of a reply that a request may have: text that is not blank, calls, and blocks of this wire.
+pub(super) fn sendable_parts<'a>(reply: &'a Reply, wire_id: &str) -> Vec<&'a ReplyPart> {
+    let is_sendable = |part: &&ReplyPart| match part {
+        ReplyPart::Text(text) => !text.trim().is_empty(),
+        ReplyPart::Call(_) => true,
+        ReplyPart::Opaque(opaque) => *opaque.wire == *wire_id,
+    };
+    reply.parts.iter().filter(is_sendable).collect()
+}
+
+/// Returns the `type` of a JSON object, without decoding the rest; `None` without one, or for other JSON.
+///
+/// With `is_foreign`, invalid JSON is no error either.
 pub(super) fn event_type(json: &str, is_foreign: bool) -> Result<Option<Cow<'_, str>>, Fault> {
     #[derive(Deserialize)]
     struct TypeField<'a> {
@@ -114,16 +193,21 @@ pub(super) fn event_type(json: &str, is_foreign: bool) -> Result<Option<Cow<'_, 
         kind: Option<JsonText<'a>>,
     }
     if json.trim_start().starts_with('{') {
-        match serde_json::from_str::<TypeField<'_>>(json) {
-            Ok(typed) => Ok(typed.kind.map(|kind| kind.0)),
+        match parse_json::<TypeField<'_>>(json) {
+            Ok(object) => Ok(object.kind.map(|kind| kind.0)),
             Err(_) if is_foreign => Ok(None),
-            Err(error) => Err(json_fault(&error)),
+            Err(fault) => Err(fault),
         }
     } else if is_foreign || json.trim().is_empty() {
         Ok(None)
     } else {
-        serde_json::from_str(json).map(|IgnoredAny| None).map_err(|error| json_fault(&error))
+        parse_json(json).map(|IgnoredAny| None)
     }
+}
+
+/// Parses JSON of a reply. JSON that ends too early is a truncated reply.
+pub(super) fn parse_json<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, Fault> {
+    serde_json::from_str(json).map_err(|error| json_fault(&error))
 }
 
 /// Returns the fault of a stream that ended before its terminal event.
@@ -131,12 +215,12 @@ pub(super) fn truncated_fault() -> Fault {
     Fault::new(FaultKind::Truncated, "the reply ended before its terminal event")
 }
 
-/// Returns the fault of a reply that breaks its own protocol.
-pub(super) fn protocol_fault(what: impl std::fmt::Display) -> Fault {
-    Fault::new(FaultKind::Protocol, format!("the reply breaks its protocol: {what}"))
+/// Returns the fault of a reply that violates its protocol.
+pub(super) fn protocol_fault(cause: impl Display) -> Fault {
+    Fault::new(FaultKind::Protocol, format!("the reply violates its protocol: {cause}"))
 }
 
-/// Returns the fault of JSON that is none; one that ends too early was cut off.
+/// Returns the fault of invalid JSON.
 pub(super) fn json_fault(error: &serde_json::Error) -> Fault {
     if error.is_eof() { truncated_fault() } else { protocol_fault(error) }
 }

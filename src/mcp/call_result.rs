@@ -1,4 +1,4 @@
-//! What the result of a call says, in words for a model.
+//! Converts the result of a call into text for a model.
 
 use std::fmt::Write as _;
 
@@ -8,17 +8,17 @@ use super::error::ServerError;
 use super::tool_description::truncate;
 use crate::model::{ToolStatus, strip_terminal_codes};
 
-/// The answer to a call.
+/// The result of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallResult {
     /// How the call ended.
     pub status: ToolStatus,
-    /// What the model is told.
+    /// The text for the model.
     pub text: String,
 }
 
-/// Returns what a call that was put off has to carry when it is made again: a server may do so without asking for
-/// anything, and what it gives along is nobody else's business.
+/// Returns the fields that a deferred call must carry when it is repeated. A server may defer without asking for
+/// anything, and its fields are opaque.
 pub(super) fn retry_fields(result: &Value) -> Option<&str> {
     let asks =
         result.get("inputRequests").and_then(Value::as_object).is_some_and(|asks| !asks.is_empty());
@@ -31,7 +31,7 @@ fn is_deferred(result: &Value) -> bool {
 }
 
 impl CallResult {
-    /// Reads the result of a call.
+    /// Converts the result of a call.
     pub(super) fn from_result(result: &Value, most: usize) -> Self {
         if is_deferred(result) {
             return Self::input_required(result);
@@ -39,7 +39,7 @@ impl CallResult {
         let content = result.get("content").and_then(Value::as_array);
         let parts: Vec<String> = content.into_iter().flatten().map(content_text).collect();
         let mut text = parts.join("\n");
-        // What is structured is said in words as well, by most servers.
+        // Most servers repeat structured content as text.
         let is_said = content.is_some_and(|items| items.iter().any(|item| item["type"] == "text"));
         if let (Some(structured), false) = (result.get("structuredContent"), is_said) {
             let gap = if text.is_empty() { "" } else { "\n" };
@@ -53,15 +53,14 @@ impl CallResult {
         Self { status, text: truncate(strip_terminal_codes(&text), most) }
     }
 
-    /// Returns the answer to a call that a server wants to know more about than anybody will tell it.
+    /// Returns the result of a call for which a server wants further input.
     fn input_required(result: &Value) -> Self {
         let requests = result.get("inputRequests").and_then(Value::as_object);
         let methods = requests.into_iter().flatten().filter_map(|(_, ask)| ask["method"].as_str());
         let mut wanted: Vec<&str> = methods.take(5).collect();
         wanted.dedup();
         if wanted.is_empty() {
-            let text =
-                "The call was not completed: the server puts it off again and again.".to_owned();
+            let text = "The call was not completed: the server deferred it repeatedly.".to_owned();
             return Self { status: ToolStatus::Failed, text };
         }
         let wanted = wanted.join(", ");
@@ -72,7 +71,7 @@ impl CallResult {
         Self { status: ToolStatus::Failed, text: strip_terminal_codes(&text) }
     }
 
-    /// Returns the answer to a call that a server did not answer.
+    /// Returns the result of a call that failed without an answer.
     pub(super) fn failed(server: &str, error: &ServerError) -> Self {
         let status = match error {
             ServerError::TimedOut(_) => ToolStatus::TimedOut,
@@ -89,7 +88,7 @@ impl CallResult {
     }
 }
 
-/// Returns what one part of a result says. A model that reads text is told of the rest that it is there.
+/// Returns one part of a result as text, with a note in place of other content.
 fn content_text(item: &Value) -> String {
     let text = |name: &str| item[name].as_str();
     let kind = text("type").unwrap_or("unknown");
@@ -124,7 +123,7 @@ fn content_text(item: &Value) -> String {
     }
 }
 
-/// Returns how much there is of something in Base64.
+/// Returns the size of Base64 data, for display.
 fn base64_size(data: &str) -> String {
     let trimmed = data.trim_end_matches('=');
     let is_valid = data.len().is_multiple_of(4)
@@ -136,7 +135,7 @@ fn base64_size(data: &str) -> String {
     }
 }
 
-/// Returns a text that stands within a line.
+/// Returns a text in a form that fits within a line.
 fn inline_text(text: &str) -> String {
     text.chars().take(300).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
@@ -155,7 +154,7 @@ mod tests {
 
     /// Fault M12.
     #[test]
-    fn every_kind_of_content_becomes_words() {
+    fn every_kind_of_content_becomes_text() {
         let content = json!({ "content": [
             { "type": "text", "text": "a\u{1b}[31mb" },
             { "type": "image", "mimeType": "image/png", "data": "AAAA" },
@@ -174,7 +173,7 @@ mod tests {
 
     /// Fault M12.
     #[test]
-    fn a_result_is_never_larger_than_it_may_be() {
+    fn a_result_never_exceeds_its_limit() {
         let image = json!({ "type": "image", "mimeType": "x", "data": "A".repeat(50 << 20) });
         assert_eq!(text(&json!({ "content": [image] })), "[image: x, 39321600 bytes, not shown]");
         let long = json!({ "content": [{ "type": "text", "text": "é".repeat(9_000) }] });
@@ -182,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_structured_is_told_where_nothing_else_is() {
+    fn structured_content_is_used_without_text() {
         let structured = json!({ "n": [1, 2] });
         assert_eq!(
             text(&json!({ "content": [], "structuredContent": structured })),
@@ -203,7 +202,7 @@ mod tests {
 
     /// Fault M11.
     #[test]
-    fn what_a_server_asks_for_is_refused() {
+    fn requests_for_input_are_refused() {
         let wanting = json!({ "resultType": "input_required", "inputRequests": {
             "a": { "method": "sampling/createMessage" }, "b": { "method": "sampling/createMessage" } } });
         let answer = CallResult::from_result(&wanting, 1_000);

@@ -1,4 +1,4 @@
-//! A connection: requests with numbers and deadlines, in the era that was agreed on.
+//! A connection: requests with IDs and deadlines, in the negotiated protocol mode.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,13 +13,13 @@ use super::protocol_mode::{self, ProtocolMode, SESSION_VERSIONS};
 use super::settings::ServerSetup;
 use crate::port::CancellationToken;
 
-/// The way to a server and back.
+/// A transport to a server.
 pub(super) trait Channel: Send + Sync {
-    /// Sends a request and waits for its answer. When nobody waits any more, the server is told.
+    /// Sends a request and waits for its answer. If the caller stops waiting, the server is notified.
     fn request(&self, request: &RpcRequest, wait: &ReplyDeadline<'_>)
     -> Result<Value, ServerError>;
 
-    /// Sends something that needs no answer.
+    /// Sends a message without an answer.
     fn notify(
         &self,
         message: Value,
@@ -31,7 +31,7 @@ pub(super) trait Channel: Send + Sync {
     fn end_reason(&self) -> Option<ServerError>;
 }
 
-/// How much time a server is given to end.
+/// How much time a server has to end.
 #[derive(Clone)]
 pub(super) struct ServerShutdown {
     normal_timeout: Duration,
@@ -40,59 +40,59 @@ pub(super) struct ServerShutdown {
     deadline: ShutdownDeadline,
 }
 
-/// Until when a server is to have ended, where that is known.
+/// The deadline for the end of a server, if known.
 #[derive(Clone, Default)]
 pub(super) struct ShutdownDeadline(Arc<Mutex<Option<Instant>>>);
 
-/// How long somebody waits for an answer.
+/// How long to wait for an answer.
 #[derive(Clone, Copy)]
 pub(super) struct ReplyDeadline<'a> {
-    /// Until then.
+    /// The deadline.
     pub at: Instant,
-    /// How long that is, for people.
+    /// The original timeout, for messages.
     pub timeout: Duration,
-    /// Or until this is cancelled.
+    /// Ends the wait when cancelled.
     pub cancel: &'a CancellationToken,
-    /// Is told how far it has come.
+    /// Receives progress messages.
     pub progress: &'a dyn Fn(&str),
 }
 
-/// A connection to a server with which an era was agreed on.
+/// A connection with a negotiated protocol mode.
 pub(super) struct ServerConnection {
     channel: Box<dyn Channel>,
     handshake: Handshake,
     next_id: AtomicU64,
 }
 
-/// What was agreed on with a server, and what it said then.
+/// The result of the negotiation.
 struct Handshake {
     era: ProtocolMode,
-    /// How it wants to be used.
+    /// The server's usage instructions.
     instructions: Option<String>,
 }
 
-/// What is asked for.
+/// A request.
 #[derive(Clone, Debug)]
 pub(super) struct RequestParams {
     pub method: &'static str,
     pub params: Map<String, Value>,
-    /// Headers for its arguments, where there are headers.
+    /// Headers for its arguments, with HTTP.
     pub headers: Vec<(String, String)>,
 }
 
-/// The versions that a server offers, and how it wants to be used.
+/// The versions that a server supports, and its usage instructions.
 type Discovery = (Vec<String>, Option<String>);
 
-/// A list of tools, as far as it was read.
+/// A list of tools.
 pub(super) struct ToolList {
     pub tools: Vec<Value>,
-    /// Why it was not read on.
+    /// Why it is incomplete.
     pub truncated: Option<String>,
 }
 
 impl ServerShutdown {
-    /// Returns how much time a server has, and in a hurry how much. There is a hurry when that is cancelled, and when the
-    /// time has come.
+    /// Returns the usual and the short time limit. The short one applies once `fast` is cancelled or the deadline has
+    /// passed.
     pub(super) fn new(
         setup: &ServerSetup,
         hurry: &CancellationToken,
@@ -106,7 +106,7 @@ impl ServerShutdown {
         }
     }
 
-    /// Returns how long a server may take that has noticed by itself that it is not needed; none where it is to be told.
+    /// Returns how long a server may take to end by itself when its input is closed; `None` to terminate it at once.
     pub(super) fn idle_timeout(&self) -> Option<Duration> {
         let most = self
             .deadline
@@ -115,7 +115,7 @@ impl ServerShutdown {
         (!self.fast.is_cancelled() && !most.is_zero()).then_some(most)
     }
 
-    /// Returns how long a server may take that was told.
+    /// Returns how long a terminated server may take to end.
     pub(super) fn exit_timeout(&self) -> Duration {
         self.idle_timeout().unwrap_or_default().max(self.fast_timeout)
     }
@@ -133,7 +133,7 @@ impl ShutdownDeadline {
 }
 
 impl<'a> ReplyDeadline<'a> {
-    /// Returns a wait of so long that starts now.
+    /// Returns a wait that starts now.
     pub(super) fn new(
         most: Duration,
         cancel: &'a CancellationToken,
@@ -142,18 +142,18 @@ impl<'a> ReplyDeadline<'a> {
         Self { at: Instant::now() + most, timeout: most, cancel, progress }
     }
 
-    /// Returns the same wait, but of so long at the most from now on.
+    /// Returns the same wait, limited to `most` from now.
     fn at_most(&self, most: Duration) -> Self {
         let until = Instant::now() + most;
         if until < self.at { Self { at: until, timeout: most, ..*self } } else { *self }
     }
 
-    /// Returns how long there is still to wait.
+    /// Returns the remaining time.
     pub(super) fn remaining(&self) -> Duration {
         self.at.saturating_duration_since(Instant::now())
     }
 
-    /// Returns that it took too long.
+    /// Returns the error for reaching the deadline.
     pub(super) fn timed_out(&self) -> ServerError {
         ServerError::TimedOut(self.timeout)
     }
@@ -166,8 +166,8 @@ impl RequestParams {
 }
 
 impl ServerConnection {
-    /// Agrees with a server on an era, unless that is known from an earlier connection. A server that may not know the
-    /// newest one has so long to say so, and no more than a quarter of the time.
+    /// Negotiates the protocol mode with a server, unless known from an earlier connection. A server that may not know
+    /// the newest one has `probe` to answer, and at most a quarter of the time.
     pub(super) fn open(
         channel: Box<dyn Channel>,
         known: Option<ProtocolMode>,
@@ -177,7 +177,7 @@ impl ServerConnection {
         let silent = Handshake { era: ProtocolMode::Stateless, instructions: None };
         let mut connection = Self { channel, handshake: silent, next_id: AtomicU64::new(1) };
         match known {
-            // It was discovered once; there is nothing to begin.
+            // Discovered before; this mode has no handshake.
             Some(ProtocolMode::Stateless) => {}
             Some(ProtocolMode::Session(version)) => {
                 connection.handshake = connection.initialize(version, wait)?;
@@ -192,20 +192,20 @@ impl ServerConnection {
         probe: Duration,
         wait: &ReplyDeadline<'_>,
     ) -> Result<Handshake, ServerError> {
-        // What is left has to suffice for a server that is silent when it does not know a method.
+        // The rest must suffice for a server that ignores unknown methods.
         match self.discover(&wait.at_most(probe.min(wait.remaining() / 4))) {
             Ok(discovered) => self.start_session(discovered, wait),
-            // Any other error than one of the newest era comes from an older server, and so does silence.
+            // Any error that is not of the newest mode comes from an older server, as does silence.
             Err(ServerError::Refused(refusal)) => match refusal.offered_versions() {
                 Some(offered) => self.start_session((offered, None), wait),
                 None => self.initialize(SESSION_VERSIONS[0], wait),
             },
-            // Some answer what they do not know with nothing.
+            // Some servers answer unknown methods with an empty body.
             Err(ServerError::Status { status: 400..500, .. } | ServerError::Malformed(_)) => {
                 self.initialize(SESSION_VERSIONS[0], wait)
             }
             Err(ServerError::TimedOut(_)) => match self.initialize(SESSION_VERSIONS[0], wait) {
-                // It was only slow.
+                // The server was only slow.
                 Err(ServerError::Refused(_)) => {
                     let discovered = self.discover(wait)?;
                     self.start_session(discovered, wait)
@@ -216,8 +216,7 @@ impl ServerConnection {
         }
     }
 
-    /// Asks a server which versions it speaks, and how it wants to be used; only servers of the newest era can be asked
-    /// that.
+    /// Asks a server for its versions and instructions; supported in the newest mode only.
     fn discover(&self, wait: &ReplyDeadline<'_>) -> Result<Discovery, ServerError> {
         let question = RequestParams::new("server/discover", Map::new());
         let result = self.request_with_version(ProtocolMode::Stateless, question, wait)?;
@@ -279,7 +278,7 @@ impl ServerConnection {
                 None => return Ok(ToolList { tools, truncated: None }),
                 Some(next) if seen.insert(next.to_owned()) => cursor = Some(next.to_owned()),
                 Some(_) => {
-                    let cut = "the list of tools leads back to where it was".to_owned();
+                    let cut = "the list of tools repeats a page".to_owned();
                     return Ok(ToolList { tools, truncated: Some(cut) });
                 }
             }
@@ -321,12 +320,12 @@ impl ServerConnection {
         )
     }
 
-    /// Returns the era that was agreed on.
+    /// Returns the negotiated mode.
     pub(super) fn era(&self) -> ProtocolMode {
         self.handshake.era
     }
 
-    /// Returns how the server wants to be used, if it said so.
+    /// Returns the server's usage instructions, if any.
     pub(super) fn instructions(&self) -> Option<&str> {
         self.handshake.instructions.as_deref()
     }

@@ -1,4 +1,4 @@
-//! What can go wrong with a server.
+//! Errors of servers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,101 +8,101 @@ use thiserror::Error;
 
 use crate::exec::CommandEnd;
 
-/// Why a server has no answer.
+/// Why a server gives no answer.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// It could not be started.
+    /// It cannot be started.
     #[error("it could not be started: {0}")]
     Start(String),
-    /// It has ended.
+    /// Its process has ended.
     #[error("it died{}{}", exit_text(*.end), quote(.stderr))]
     Exited {
-        /// How, as far as that is known.
+        /// How it ended, if known.
         end: Option<CommandEnd>,
-        /// The last that it wrote to its standard error.
+        /// The end of its standard error.
         stderr: String,
     },
-    /// It was ended for what it said.
+    /// It was ended because of its output.
     #[error("it {0}, and was ended")]
     Misbehaved(String),
     /// It did not answer in time.
     #[error("it did not answer within {} s", .0.as_secs_f64())]
     TimedOut(Duration),
-    /// It speaks none of the versions of the protocol that are known here.
+    /// It supports no known version of the protocol.
     #[error("it speaks version {} of the protocol, which is not known here", .0.join(", "))]
     Version(Vec<String>),
     /// It cannot be reached.
     #[error("it cannot be reached: {0}")]
     Unreachable(String),
-    /// It wants to know who is asking.
+    /// It requires authorization.
     #[error(
-        "it refuses whoever is not authorized ({0}); name a variable that holds its token in `token_env`, or give it \
+        "it requires authorization ({0}); name a variable that holds its token in `token_env`, or give it \
          `headers` (it cannot be signed in to by a browser here)"
     )]
     Unauthorized(u16),
-    /// It is somewhere else.
+    /// It redirects.
     #[error("it redirects to {0}, which is not followed; give that address if it is right")]
     Redirected(String),
-    /// It answered with a status that says that it cannot.
+    /// It answered with an error status.
     #[error("it answered with status {status}{}", quote(.body))]
     Status {
-        /// The status.
+        /// The status code.
         status: u16,
-        /// What else it said.
+        /// The body of the answer.
         body: String,
     },
-    /// Its answer broke off.
+    /// Its answer is incomplete.
     #[error("its answer broke off")]
     Truncated,
-    /// It does not know the session any more.
+    /// The session has expired.
     #[error("it does not know the session any more")]
     SessionExpired,
     /// It answered with an error.
     #[error("it answered with an error: {0}")]
     Refused(RpcError),
-    /// It answered with something else than what was asked for.
+    /// Its answer violates the protocol.
     #[error("its answer is not what the protocol says: {0}")]
     Malformed(String),
-    /// It has died, and was restarted too short a time ago.
+    /// It has ended again too soon after a restart.
     #[error("it has died again, and is not restarted more often than every {} s", .0.as_secs_f64())]
     RestartTooSoon(Duration),
-    /// Nobody waits for it any more.
+    /// The call was cancelled.
     #[error("it was cancelled")]
     Cancelled,
 }
 
-/// An error as a server tells it.
+/// An error of the protocol.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[error("{message} ({code})")]
 pub struct RpcError {
-    /// Its number.
+    /// The error code.
     pub code: i64,
-    /// Its text.
+    /// The error message.
     pub message: String,
-    /// What else the server says of it.
+    /// Additional data.
     pub data: Value,
 }
 
-/// Something that somebody should know before a run begins.
+/// A problem to report before a run begins.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum ServerProblem {
-    /// A server's tools cannot be used.
+    /// The tools of a server cannot be used.
     #[error("the tools of the MCP server `{server}` are missing: {error}")]
     Unavailable {
         /// The server.
         server: Arc<str>,
-        /// Why.
+        /// The error.
         error: ServerError,
-        /// Whether the run can do without it.
+        /// Whether the run needs it.
         necessity: super::Necessity,
     },
-    /// Something of a server is left out.
+    /// Parts of a server are not used.
     #[error("of the MCP server `{server}`, {what}")]
     Incomplete {
         /// The server.
         server: Arc<str>,
-        /// What is left out, and why.
+        /// Which parts, and why.
         what: String,
     },
 }
@@ -115,7 +115,7 @@ impl ServerProblem {
 }
 
 impl ServerError {
-    /// Returns whether a request or its answer was lost, and not only late.
+    /// Returns whether a request or its answer was lost, rather than late.
     pub(super) fn is_connection_loss(&self) -> bool {
         matches!(
             self,
@@ -123,7 +123,7 @@ impl ServerError {
         )
     }
 
-    /// Returns whether a call may have had an effect although it has no answer.
+    /// Returns whether a call without an answer may have had an effect.
     pub(super) fn may_have_run(&self) -> bool {
         self.is_connection_loss() || matches!(self, Self::TimedOut(_))
     }
@@ -144,6 +144,6 @@ fn exit_text(end: Option<CommandEnd>) -> String {
 fn quote(said: &str) -> String {
     match said.trim() {
         "" => String::new(),
-        said => format!("; the last that it said: {said}"),
+        said => format!("; its last output: {said}"),
     }
 }

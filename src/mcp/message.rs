@@ -1,4 +1,4 @@
-//! Messages: what is said to a server, and what a server says.
+//! The messages of the protocol.
 
 use serde_json::{Map, Value, json};
 
@@ -7,47 +7,47 @@ use super::error::RpcError;
 /// A request to a server.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct RpcRequest {
-    /// Its number, which no other request of the connection has.
+    /// Its ID, unique in the connection.
     pub id: u64,
-    /// What is asked for.
+    /// The method.
     pub method: &'static str,
-    /// The rest.
+    /// The parameters.
     pub params: Map<String, Value>,
-    /// The version of the protocol that it is made in.
+    /// The protocol version.
     pub version: &'static str,
-    /// Headers for its arguments, where there are headers.
+    /// Headers for its arguments, with HTTP.
     pub headers: Vec<(String, String)>,
 }
 
-/// Something that a server says.
+/// A message from a server.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum ServerMessage {
     /// The answer to a request.
     Reply {
-        /// The request; none when it is not one of ours.
+        /// The request; `None` if the ID is not ours.
         id: Option<u64>,
-        /// The answer.
+        /// The result.
         outcome: Result<Value, RpcError>,
     },
     /// A request to the client.
     Request {
-        /// Its id, which the answer has to carry.
+        /// Its ID.
         id: Value,
-        /// What is asked for.
+        /// The method.
         method: String,
     },
-    /// How far a request has come.
+    /// Progress of a request.
     Progress {
         /// The request.
         id: u64,
-        /// What the server says of it.
+        /// The message.
         text: String,
     },
-    /// Something else that needs no answer.
+    /// Another notification.
     Notification,
 }
 
-/// The number of the error for what is not done here.
+/// The error code for unsupported methods.
 const NO_SUCH_METHOD: i64 = -32601;
 
 impl RpcRequest {
@@ -56,17 +56,17 @@ impl RpcRequest {
     }
 }
 
-/// Returns the message that takes a request back.
+/// Returns the notification that cancels a request.
 pub(super) fn cancel_notification(id: u64) -> Value {
     notification("notifications/cancelled", &json!({ "requestId": id }))
 }
 
-/// Returns a message that needs no answer.
+/// Returns a notification.
 pub(super) fn notification(method: &str, params: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "method": method, "params": params })
 }
 
-/// Returns the answer to a request of a server: it may know that we are there, and that is all.
+/// Returns the answer to a request of a server: only pings are supported.
 pub(super) fn client_answer(id: &Value, method: &str) -> Value {
     if method == "ping" {
         return json!({ "jsonrpc": "2.0", "id": id, "result": {} });
@@ -77,11 +77,11 @@ pub(super) fn client_answer(id: &Value, method: &str) -> Value {
 }
 
 impl ServerMessage {
-    /// Reads a message, or several that came in one; none when it is something else.
+    /// Parses a message or a batch; `None` if it is neither.
     pub(super) fn parse(text: &[u8]) -> Option<Vec<Self>> {
         match serde_json::from_slice(text).ok()? {
             Value::Array(items) => {
-                // One that is not known does not spoil the others.
+                // An unknown message does not invalidate the others.
                 let said: Vec<_> = items.into_iter().filter_map(Self::from_value).collect();
                 Some(said).filter(|said| !said.is_empty())
             }
@@ -94,7 +94,7 @@ impl ServerMessage {
         if fields.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
             return None;
         }
-        // Some write down every field, also those that a message of its kind does not have.
+        // Some servers write every field, including those of other message kinds, as null.
         let mut field = |name: &str| fields.remove(name).filter(|value| !value.is_null());
         let (id, method, error) = (field("id"), field("method"), field("error"));
         match method {
@@ -109,7 +109,7 @@ impl ServerMessage {
                     (Some(result), None) => Ok(result),
                     (None, None) => return None,
                 };
-                // Ours are numbers; a text that looks like one is not ours.
+                // Our IDs are numbers; a text that looks like one is not ours.
                 Some(Self::Reply { id: id.as_ref().and_then(Value::as_u64), outcome })
             }
         }
@@ -155,7 +155,7 @@ mod tests {
 
     /// Fault M7.
     #[test]
-    fn only_a_reply_with_a_number_of_ours_has_one() {
+    fn only_a_reply_with_a_numeric_id_has_one() {
         let id = |id: &str| match parse(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":1}}"#)) {
             Some(said) => match said.as_slice() {
                 [ServerMessage::Reply { id, .. }] => *id,
@@ -171,7 +171,7 @@ mod tests {
 
     /// Fault M5.
     #[test]
-    fn what_is_no_message_is_none() {
+    fn invalid_messages_are_rejected() {
         for text in [
             "",
             "hello",
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_with_the_empty_fields_of_the_other_kinds_is_what_it_is() {
+    fn null_fields_of_other_kinds_are_ignored() {
         let text =
             r#"{"jsonrpc":"2.0","id":7,"method":null,"params":null,"result":{},"error":null}"#;
         let reply = ServerMessage::Reply { id: Some(7), outcome: Ok(json!({})) };
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_is_told_in_words() {
+    fn progress_becomes_text() {
         let text = |params: &str| {
             let text = format!(
                 r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{params}}}"#
@@ -226,7 +226,7 @@ mod tests {
 
     /// Fault M11.
     #[test]
-    fn a_server_may_ask_whether_we_are_there_and_nothing_else() {
+    fn a_server_may_ping_and_nothing_else() {
         assert_eq!(client_answer(&"p".into(), "ping")["result"], json!({}));
         for method in ["sampling/createMessage", "elicitation/create", "roots/list", "x"] {
             assert_eq!(

@@ -1,19 +1,19 @@
-//! Floor 4: MCP — further tools, from servers that speak the Model Context Protocol.
+//! Layer 4: MCP, tools from servers that speak the Model Context Protocol.
 //!
-//! [`McpServers::start`] starts them all at the same time, agrees with each on an era of the protocol, and lists its tools
-//! once: the list is pinned for the run, whatever a server says later. Each [`Tool`] has a name of its own,
-//! `mcp_{server}_{tool}`, and makes its calls by itself. A server that fails costs its tools and a [`Problem`], never
-//! the run; whether it was required is for the caller to judge.
+//! [`McpServers::start`] starts them concurrently, negotiates a protocol mode with each, and lists its tools once: the
+//! list is fixed for the run. Each [`ServerTool`] has a unique name, `mcp_{server}_{tool}`, and makes its own calls. A
+//! server that fails costs its tools and causes a [`ServerProblem`], but does not end the run; the caller decides
+//! whether it was required.
 //!
 //! ```text
 //! servers ── server ── connection ── channel: stdio | http
-//!    │         │           └ era, ids, deadlines
+//! //! servers ── server ── connection ── channel: stdio | http
 //!    │         └ restarts
 //!    └ tools: names, filters, caps; outcome: what a result says
 //! ```
 //!
-//! A server gets the tools' arguments and nothing else: what it asks for itself (a model's answer, the user's input,
-//! folders) is refused, and no capability for it is announced. What it says is neither trusted nor unbounded.
+//! A server gets the arguments of its tools and nothing else: its own requests (a model's answer, user input, folders)
+//! are refused, and no capability for them is announced. Its output is untrusted and limited.
 
 mod call_result;
 mod connection;

@@ -1,33 +1,33 @@
-//! The eras of the protocol.
+//! The two modes of the protocol.
 //!
-//! Up to 2025-11-25 client and server begin a session by agreeing on a version. Since 2026-07-28 there is no session:
-//! every request says its version by itself.
+//! Up to version 2025-11-25, client and server begin a session by negotiating a version. Since 2026-07-28 there are no
+//! sessions: every request carries its version.
 
 use serde_json::{Map, Value, json};
 
 use super::error::{RpcError, ServerError};
 
-/// What was agreed with a server.
+/// The mode negotiated with a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProtocolMode {
-    /// Every request stands alone.
+    /// Every request is independent.
     Stateless,
-    /// There is a session, in this version.
+    /// A session with this version.
     Session(&'static str),
 }
 
-/// The version of the stateless era.
+/// The version of the stateless mode.
 pub(super) const STATELESS_VERSION: &str = "2026-07-28";
 
-/// The versions that have a session, newest first.
+/// The versions with sessions, newest first.
 pub(super) const SESSION_VERSIONS: [&str; 4] =
     ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
-/// The number of the error for a version that the server does not speak.
+/// The error code for an unsupported version.
 const UNSUPPORTED_VERSION: i64 = -32022;
 
 impl ProtocolMode {
-    /// Returns the version that requests are made in.
+    /// Returns the version of requests.
     pub(super) fn version(self) -> &'static str {
         match self {
             Self::Stateless => STATELESS_VERSION,
@@ -35,7 +35,7 @@ impl ProtocolMode {
         }
     }
 
-    /// Returns the best era of those that a server offers.
+    /// Returns the best mode among the versions of a server.
     pub(super) fn choose(offered: Vec<String>) -> Result<Self, ServerError> {
         let offers = |version: &str| offered.iter().any(|offered| offered == version);
         if offers(STATELESS_VERSION) {
@@ -45,7 +45,7 @@ impl ProtocolMode {
         session.map(Self::Session).ok_or(ServerError::Version(offered))
     }
 
-    /// Returns what every request carries beside its own parameters.
+    /// Returns the fields that every request carries in addition to its own parameters.
     pub(super) fn request_meta(self) -> Map<String, Value> {
         let mut meta = Map::new();
         if self == Self::Stateless {
@@ -54,27 +54,27 @@ impl ProtocolMode {
             };
             set("protocolVersion", STATELESS_VERSION.into());
             set("clientInfo", client_info());
-            // It can do nothing for a server.
+            // No capabilities.
             set("clientCapabilities", json!({}));
         }
         meta
     }
 }
 
-/// Returns who we are.
+/// Returns the name and version of this client.
 pub(super) fn client_info() -> Value {
     json!({ "name": "architect", "version": env!("CARGO_PKG_VERSION") })
 }
 
 impl RpcError {
-    /// Returns the versions that a server offers instead of the one that it was asked in.
+    /// Returns the versions offered in place of the requested one.
     pub(super) fn offered_versions(&self) -> Option<Vec<String>> {
         let is_meant = self.code == UNSUPPORTED_VERSION;
         is_meant.then(|| version_list(self.data.get("supported"))).flatten()
     }
 }
 
-/// Returns a list of versions.
+/// Parses a list of versions.
 pub(super) fn version_list(value: Option<&Value>) -> Option<Vec<String>> {
     let text = |item: &Value| item.as_str().map(str::to_owned);
     value?.as_array().map(|items| items.iter().take(32).filter_map(text).collect())

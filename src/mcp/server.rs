@@ -1,4 +1,4 @@
-//! One server: its connection, and another one when that has ended.
+//! One server and its connection, which is replaced when it has ended.
 
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,28 +21,28 @@ use crate::port::CancellationToken;
 pub(super) struct McpServer {
     pub spec: ServerSpec,
     pub setup: ServerSetup,
-    /// Cancelled when the whole program is to end.
+    /// Cancelled for a fast shutdown of the program.
     fast_shutdown: CancellationToken,
-    /// Known while it is started, and when nobody needs it any more.
+    /// Set while it is started, and at shutdown.
     shutdown_deadline: ShutdownDeadline,
-    /// None when nobody needs it any more.
+    /// `None` after shutdown.
     lifecycle: Mutex<Option<ServerLifecycle>>,
 }
 
-/// Where a server stands, from its first connection to the last.
+/// The state of a server.
 #[derive(Default)]
 struct ServerLifecycle {
     connection: Option<Arc<ServerConnection>>,
-    /// What was agreed on with the first connection; it is a property of the server.
+    /// The mode negotiated with the first connection, a property of the server.
     mode: Option<ProtocolMode>,
     restarted_at: Option<Instant>,
 }
 
-/// Whether a call may be made again that may have been made already.
+/// Whether a call that may have run can be repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RepeatPolicy {
     Never,
-    /// The server says that it does no harm.
+    /// If the server declares it harmless.
     IfHarmless,
 }
 
@@ -58,7 +58,7 @@ impl McpServer {
         }
     }
 
-    /// Starts the server and agrees with it on an era.
+    /// Starts the server and negotiates the mode.
     pub(super) fn start(
         &self,
         wait: &ReplyDeadline<'_>,
@@ -67,7 +67,7 @@ impl McpServer {
         self.connect(life.as_mut().ok_or(ServerError::Cancelled)?, wait)
     }
 
-    /// Makes a call. A server that has ended is started again for it.
+    /// Makes a call. A server that has ended is restarted for it.
     pub(super) fn call(
         &self,
         question: &RequestParams,
@@ -76,9 +76,9 @@ impl McpServer {
     ) -> Result<Value, ServerError> {
         let call = |connection: Arc<ServerConnection>| connection.request(question.clone(), wait);
         match call(self.connection(wait)?) {
-            // It was not even looked at.
+            // The call was not processed.
             Err(ServerError::SessionExpired) => call(self.connection(wait)?),
-            // What a call may have done before it was lost must not happen twice.
+            // A call that may have had an effect must not be repeated.
             Err(error) if error.is_connection_loss() && repeat == RepeatPolicy::IfHarmless => {
                 call(self.connection(wait).map_err(|_| error)?)
             }
@@ -86,14 +86,14 @@ impl McpServer {
         }
     }
 
-    /// Ends the server for good; the time that it may take for that is shorter when only so much is left.
+    /// Stops the server for good, faster if less time is left.
     pub(super) fn stop(&self, left: Option<Duration>) {
         let life = self.lifecycle().take();
         self.shutdown_deadline.set(left.and_then(|left| Instant::now().checked_add(left)));
         drop(life);
     }
 
-    /// Returns a connection that has not ended.
+    /// Returns an open connection.
     fn connection(&self, wait: &ReplyDeadline<'_>) -> Result<Arc<ServerConnection>, ServerError> {
         let mut life = self.lifecycle();
         let life = life.as_mut().ok_or(ServerError::Cancelled)?;
@@ -104,7 +104,7 @@ impl McpServer {
             },
             None => None,
         };
-        // A session that is over is no sign that something is wrong.
+        // An expired session is not a failure.
         if ended == Some(ServerError::SessionExpired) {
             return self.connect(life, wait);
         }
@@ -124,10 +124,10 @@ impl McpServer {
         life.connection = None;
         let open =
             |era| ServerConnection::open(self.channel()?, era, self.setup.probe_timeout, wait);
-        // What is too slow to begin gets no more time to end.
+        // A server that starts too slowly gets no more time to end.
         self.shutdown_deadline.set(Some(wait.at));
         let opened = match open(life.mode) {
-            // Some servers end when the first that they hear is not the beginning of a session.
+            // Some servers exit when the first message does not begin a session.
             Err(ServerError::Exited { .. }) if life.mode.is_none() => {
                 open(Some(ProtocolMode::Session(SESSION_VERSIONS[0])))
             }
@@ -168,7 +168,7 @@ impl McpServer {
         }
     }
 
-    /// The lock is held while the server is started again: whoever calls meanwhile needs the same connection.
+    /// Locked during a restart: concurrent calls need the same connection.
     fn lifecycle(&self) -> MutexGuard<'_, Option<ServerLifecycle>> {
         self.lifecycle.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -22,30 +22,30 @@ pub struct McpServers {
     instructions: Vec<ServerInstructions>,
 }
 
-/// How a server wants to be used. Like all that a server says, it is not the user's word.
+/// Usage instructions of a server; untrusted, like all its output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerInstructions {
     /// The server.
     pub server: Arc<str>,
-    /// What it says, as plain text.
+    /// The instructions, as plain text.
     pub text: String,
 }
 
-/// What a server has said when it is ready.
+/// A started server.
 struct StartedServer {
     tools: Vec<ToolDescription>,
-    /// What was left out.
+    /// Omitted tools, and other notes.
     omissions: Vec<String>,
     instructions: Option<String>,
 }
 
-/// What became of starting a server.
+/// The result of starting a server.
 type StartResult = Result<StartedServer, ServerError>;
 
 impl McpServers {
-    /// Starts servers, all at the same time, and lists their tools: in the order of the servers, and of each server's
-    /// own list. Takes no longer than the longest of their time limits, and ends soon when it is cancelled; servers that
-    /// run already are then given less time to end, too. Those for which the system has no thread come one by one.
+    /// Starts servers concurrently, and lists their tools in the order of the servers and of their lists. Takes no
+    /// longer than the longest of their time limits, and ends soon when cancelled; running servers then also get less
+    /// time to end. Without threads, servers are started one after the other.
     pub fn start(
         specs: Vec<ServerSpec>,
         setup: &ServerSetup,
@@ -55,7 +55,7 @@ impl McpServers {
             .into_iter()
             .map(|spec| Arc::new(McpServer::new(spec, setup.clone(), cancel.clone())));
         let servers: Vec<Arc<McpServer>> = servers.collect();
-        let broken = || Err(ServerError::Start("its start broke down".to_owned()));
+        let broken = || Err(ServerError::Start("its start failed unexpectedly".to_owned()));
         let started = run_parallel(&servers, |server| start_server(server, cancel));
         let started = started.into_iter().map(|started| started.unwrap_or_else(broken));
         let (mut own, mut problems, mut taken) = (Self::default(), Vec::new(), HashSet::new());
@@ -84,25 +84,25 @@ impl McpServers {
         (own, problems)
     }
 
-    /// Returns the tools, in an order that never changes within a run.
+    /// Returns the tools, in a fixed order.
     pub fn tools(&self) -> &[ServerTool] {
         &self.tools
     }
 
-    /// Returns how the servers want to be used, in their order.
+    /// Returns the usage instructions of the servers, in order.
     pub fn instructions(&self) -> &[ServerInstructions] {
         &self.instructions
     }
 
-    /// Ends the servers, all at the same time, and whatever they have started. Who has less time left for that than they
-    /// usually get gives them no more; a moment it takes all the same.
+    /// Stops the servers and their child processes concurrently. If less time is left than their usual limit, they get
+    /// only that, but at least a moment.
     pub fn stop(&self, left: Option<Duration>) {
         run_parallel(&self.all, |server| server.stop(left));
     }
 }
 
-/// Does something with each server at the same time, as far as the system has threads, and with the rest one by one.
-/// Returns what came of each; none where it broke down.
+/// Runs a function for each server concurrently, as far as threads are available. Returns its results, `None` where it
+/// panicked.
 fn run_parallel<T: Send>(
     servers: &[Arc<McpServer>],
     act: impl Fn(&McpServer) -> T + Sync,

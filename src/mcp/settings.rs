@@ -1,4 +1,4 @@
-//! Which servers there are, and what they are started with.
+//! The configuration of servers.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,19 +11,19 @@ use crate::net::HttpOptions;
 /// A server.
 #[derive(Clone, Debug)]
 pub struct ServerSpec {
-    /// Its name; part of the names of its tools.
+    /// Its name, part of the names of its tools.
     pub name: String,
-    /// How it is reached.
+    /// How to connect to it.
     pub transport: ServerTransport,
-    /// How long its start may take, and each call.
+    /// The time limit of its start, and of each call.
     pub timeout: Duration,
-    /// Which of its tools are used.
+    /// The tools to use.
     pub tools: ToolFilter,
-    /// Whether a run can do without it.
+    /// Whether a run needs it.
     pub necessity: Necessity,
 }
 
-/// How a server is reached.
+/// How to connect to a server.
 #[derive(Clone)]
 pub enum ServerTransport {
     /// A process, by its standard input and output.
@@ -32,70 +32,70 @@ pub enum ServerTransport {
         command: String,
         /// Its arguments.
         args: Vec<String>,
-        /// Variables for it, which may be secret.
+        /// Its environment variables, maybe secret.
         env: Vec<(String, String)>,
     },
-    /// An address. That nothing secret goes to another machine unencrypted is for the caller to see to.
+    /// A URL. The caller ensures that no secret is sent to another machine unencrypted.
     Http {
         /// The address.
         url: String,
-        /// Headers for each request, which may be secret.
+        /// Headers of each request, maybe secret.
         headers: Vec<(String, String)>,
-        /// The way there. How long an answer may take is said by the server's own limit.
+        /// Options of the connection. The time limit of an answer is that of the server.
         options: HttpOptions,
     },
 }
 
-/// Which tools of a server are used; `*` in a pattern stands for any text.
+/// Selects tools of a server; `*` in a pattern matches any text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolFilter {
-    /// Those of which one pattern fits; none for all.
+    /// Patterns of enabled tools; `None` for all.
     pub enabled: Option<Vec<String>>,
-    /// But not those.
+    /// Patterns of disabled tools, which take precedence.
     pub disabled: Vec<String>,
 }
 
-/// Whether a run can do without a server.
+/// Whether a run needs a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Necessity {
-    /// It goes on without its tools.
+    /// The run continues without its tools.
     #[default]
     Optional,
-    /// It does not begin.
+    /// The run does not begin.
     Required,
 }
 
-/// What servers are started with.
+/// The environment for servers.
 #[derive(Clone)]
 pub struct ServerSetup {
-    /// Runs those that are processes; its policy confines them.
+    /// Runs server processes, confined by its policy.
     pub supervisor: Supervisor,
-    /// The folder that they run in.
+    /// Their working directory.
     pub folder: PathBuf,
-    /// How much a server may say.
+    /// Limits of their output.
     pub limits: ServerLimits,
-    /// How long a server is waited for that may not know the newest era, before the older one is tried.
+    /// How long to wait for a server that may not know the newest mode before trying the older one.
     pub probe_timeout: Duration,
-    /// How much time lies between two restarts of a server.
+    /// The least time between two restarts of a server.
     pub restart_interval: Duration,
-    /// How long a server may take to end, once nobody needs it, before it is told to; and once more before it is killed.
+    /// How long a server may take to end once its input is closed, and again once it is terminated.
     pub shutdown_timeout: Duration,
-    /// The same for somebody who wants the program to end.
+    /// The same for a fast shutdown of the program.
     pub fast_shutdown_timeout: Duration,
 }
 
-/// How much a server may say.
+/// Limits of a server's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerLimits {
     /// Bytes of one message.
     pub message_bytes: usize,
-    /// Lines in a row that are no messages.
+    /// Consecutive lines that are not messages.
     pub invalid_lines: usize,
-    /// Bytes of a result, as the model is told.
+    /// Bytes of a result, as shown to the model.
     pub result_bytes: usize,
-    /// Tools of a server.
+    /// The number of tools.
     pub tools: usize,
-    /// Bytes of all that a server's tools say of themselves; it goes into every request to a model.
+    /// Bytes of all descriptions of tools, which are part of every model request.
     pub list_bytes: usize,
     /// Pages of the list of tools.
     pub pages: usize,
@@ -103,12 +103,12 @@ pub struct ServerLimits {
     pub description_bytes: usize,
     /// Bytes of the schema of a tool's arguments.
     pub schema_bytes: usize,
-    /// Bytes of what it says of its use.
+    /// Bytes of its usage instructions.
     pub instruction_bytes: usize,
 }
 
 impl ServerSetup {
-    /// Returns a setup in which servers run under this supervisor, in its workspace.
+    /// Returns a setup with this supervisor and its workspace.
     pub fn new(supervisor: Supervisor) -> Self {
         Self {
             folder: supervisor.policy().workspace.clone(),
@@ -147,16 +147,16 @@ impl ToolFilter {
 }
 
 impl ServerTransport {
-    /// Returns what must not be shown where the server is quoted. What is short would hide half of every text.
+    /// Returns the secrets to mask in quotes of the server, except short ones, which would mask ordinary text.
     pub(super) fn secrets(&self) -> Vec<String> {
         let (Self::Stdio { env: pairs, .. } | Self::Http { headers: pairs, .. }) = self;
-        // The word before a key says what kind of key it is.
+        // A prefix names the type of a key.
         let values = pairs.iter().map(|(_, value)| value.trim_start_matches("Bearer ").to_owned());
         values.filter(|value| value.len() >= 8).collect()
     }
 }
 
-/// Values of variables and headers are not shown.
+/// Hides the values of variables and headers.
 impl fmt::Debug for ServerTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_filter_takes_what_is_enabled_and_not_disabled() {
+    fn a_filter_selects_enabled_tools_that_are_not_disabled() {
         let list = |patterns: &[&str]| patterns.iter().map(|text| (*text).to_owned()).collect();
         let filter =
             ToolFilter { enabled: Some(list(&["get_*", "put"])), disabled: list(&["*_all"]) };

@@ -15,7 +15,7 @@ use super::validate::CompiledSchema;
 use crate::model::{CallId, TimeSpan, ToolStatus};
 use crate::port::{EffectContext, EffectNotice, ToolSpec};
 
-/// A tool of a server, pinned for the run. Clones are the same tool.
+/// A tool of a server, fixed for the run. Clones are the same tool.
 #[derive(Clone)]
 pub struct ServerTool(Arc<PinnedTool>);
 
@@ -28,7 +28,7 @@ struct PinnedTool {
     server: Arc<McpServer>,
 }
 
-/// What a server says of a tool's effects. Nobody has checked it, and no permission follows from it.
+/// A server's claims about the effects of a tool. Unverified; no permission depends on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ToolHints {
     /// It changes nothing.
@@ -39,14 +39,14 @@ pub struct ToolHints {
     pub idempotent: bool,
 }
 
-/// The least time between two words about a call's progress.
+/// The least time between two progress messages of a call.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 
-/// How often a server may say that it has no time yet, and how long it is then left alone.
+/// How often a server may defer a call, and the pause before each repetition.
 const MAX_DEFERRALS: usize = 10;
 const DEFERRAL_PAUSE: Duration = Duration::from_millis(250);
 
-/// Time beyond a server's own limits before a call is left alone.
+/// The time beyond a server's own limits after which a call is abandoned.
 const TIMEOUT_MARGIN: Duration = Duration::from_secs(20);
 
 impl ServerTool {
@@ -57,7 +57,7 @@ impl ServerTool {
         Self(Arc::new(PinnedTool { spec, compiled, remote, hints, mirrors, server }))
     }
 
-    /// Returns what the model is told.
+    /// Returns the description for the model.
     pub fn spec(&self) -> &ToolSpec {
         &self.0.spec
     }
@@ -72,21 +72,21 @@ impl ServerTool {
         &self.0.remote
     }
 
-    /// Returns what its server says of its effects.
+    /// Returns the server's claims about its effects.
     pub fn hints(&self) -> ToolHints {
         self.0.hints
     }
 
-    /// Returns how long a call may take before it is left alone; longer than any limit of its own.
+    /// Returns the time limit of a call, longer than the server's own limits.
     pub fn timeout(&self) -> TimeSpan {
         TimeSpan::from(self.0.server.spec.timeout.saturating_add(TIMEOUT_MARGIN))
     }
 
-    /// Understands the arguments of a call, the text of a JSON object that fits the server's schema.
+    /// Parses the arguments of a call, a JSON object that matches the server's schema.
     ///
     /// # Errors
     ///
-    /// Fails with what is wrong with them; the model reads it.
+    /// Fails with a message for the model.
     pub fn parse_arguments(&self, text: &str) -> Result<Map<String, Value>, String> {
         let name = &self.0.spec.name;
         let arguments: Map<String, Value> = serde_json::from_str(text)
@@ -117,7 +117,7 @@ impl ServerTool {
             }
         };
         let mirrored = mirrors.iter().filter_map(|mirror| mirror.header_for(&arguments)).collect();
-        // By the id a server that wants to can tell a call from its repetition.
+        // The ID lets a server recognize a repeated call.
         let params = [
             ("name", remote.as_str().into()),
             ("arguments", Value::Object(arguments)),
@@ -150,7 +150,7 @@ impl ServerTool {
 }
 
 impl ToolHints {
-    /// Reads what a server says; what it does not say is the worst.
+    /// Parses annotations; missing ones default to the worst case.
     pub(super) fn from_annotations(annotations: Option<&Value>) -> Self {
         let says = |name: &str| annotations?.get(name)?.as_bool();
         Self {

@@ -1,7 +1,7 @@
-//! The tools of a server as they are taken over: filtered, named, capped.
+//! The tools of a server as they are used: filtered, renamed, limited.
 //!
-//! A list of tools is text from somebody else that goes into every request to a model, so each part of it has a limit,
-//! and what goes beyond is cut or left out, and said.
+//! A list of tools is untrusted text that goes into every model request, so each part of it is limited, and the rest is
+//! truncated or left out, with a note.
 
 use std::collections::HashSet;
 
@@ -17,28 +17,28 @@ use crate::model::{Digest, strip_terminal_codes};
 pub(super) struct ToolDescription {
     /// Its name on the server.
     pub remote: String,
-    /// What it does.
+    /// Its description.
     pub description: String,
     /// The schema of its arguments.
     pub schema: Value,
-    /// How many bytes that is.
+    /// The size of the schema in bytes.
     pub schema_size: usize,
-    /// What the server says of its effects.
+    /// The server's claims about its effects.
     pub hints: ToolHints,
-    /// Which of its arguments are repeated in headers, where there are headers.
+    /// The arguments repeated in headers, with HTTP.
     pub mirrors: Vec<MirroredArgument>,
 }
 
-/// The longest name that all providers take.
+/// The longest name that all providers accept.
 const MAX_NAME: usize = 64;
 
-/// The longest name that a server may give.
+/// The longest name accepted from a server.
 const MAX_REMOTE_NAME: usize = 128;
 
-/// How many tools that are left out are named.
+/// How many omitted tools are named.
 const MAX_NAMED: usize = 3;
 
-/// Returns the tools of a list that are used, in their order, and what was left out of them.
+/// Returns the tools to use, in order, and notes about the others.
 pub(super) fn select_tools(
     items: Vec<Value>,
     filter: &ToolFilter,
@@ -53,8 +53,8 @@ pub(super) fn select_tools(
         }
         match ToolDescription::parse(item, &name, caps) {
             Err(why) => refused.push((name, why)),
-            Ok(_) if seen.contains(&name) => refused.push((name, "its name stands twice".into())),
-            // The first that has no room ends the list: what comes later is not chosen by its size.
+            Ok(_) if seen.contains(&name) => refused.push((name, "its name occurs twice".into())),
+            // The first tool that does not fit ends the list: tools are not selected by size.
             Ok(tool)
                 if surplus > 0
                     || tools.len() == caps.tools
@@ -96,18 +96,18 @@ impl ToolDescription {
             return Err("it has no name".to_owned());
         }
         if name.len() > MAX_REMOTE_NAME || name.chars().any(char::is_control) {
-            return Err("its name is too long, or not for people".to_owned());
+            return Err("its name is too long or not printable".to_owned());
         }
-        // Tasks are not announced, and whoever has not announced them must not begin one.
+        // Tasks are not announced as supported.
         if item["execution"]["taskSupport"].as_str() == Some("required") {
             return Err("it runs as a task only".to_owned());
         }
         let Some(Value::Object(mut schema)) = item.get_mut("inputSchema").map(Value::take) else {
-            return Err("it does not say what its arguments are".to_owned());
+            return Err("it has no schema for its arguments".to_owned());
         };
         match schema.entry("type").or_insert_with(|| "object".into()) {
             Value::String(kind) if kind == "object" => {}
-            _ => return Err("its arguments are no object".to_owned()),
+            _ => return Err("its arguments are not an object".to_owned()),
         }
         let schema = Value::Object(schema);
         let schema_size = schema.to_string().len();
@@ -126,19 +126,19 @@ impl ToolDescription {
         })
     }
 
-    /// Returns how many bytes it says of itself.
+    /// Returns the size of its description in bytes.
     fn size(&self) -> usize {
         self.remote.len() + self.description.len() + self.schema_size
     }
 }
 
-/// Returns a name for a tool that all providers take and that no other tool has.
+/// Returns a unique name that all providers accept.
 pub(super) fn unique_name(server: &str, remote: &str, taken: &mut HashSet<String>) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let name: String =
         format!("mcp_{server}_{remote}").chars().map(|c| if fits(c) { c } else { '_' }).collect();
     let name = if name.len() > MAX_NAME || taken.contains(&name) {
-        // The beginning is for people, the end tells it from others.
+        // A readable start, and a digest that makes it unique.
         let digest = Digest::of(server).with_digest(Digest::of(remote)).to_string();
         let end = &digest[..digest.len().min(8)];
         format!("{}_{end}", &name[..name.len().min(MAX_NAME - end.len() - 1)])
@@ -156,7 +156,7 @@ fn shorten_name(name: &str) -> String {
     }
 }
 
-/// Returns a text of so many bytes at the most.
+/// Truncates a text to `most` bytes.
 pub(super) fn truncate(mut text: String, most: usize) -> String {
     if text.len() > most {
         let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
@@ -183,7 +183,7 @@ mod tests {
 
     /// Fault M10.
     #[test]
-    fn what_is_hostile_is_left_out_and_said() {
+    fn hostile_tools_are_left_out_with_a_note() {
         let mut long = tool("long");
         long["inputSchema"]["description"] = "x".repeat(100_000).into();
         let items = vec![
@@ -199,14 +199,14 @@ mod tests {
         ];
         let (names, notes) = names(items, &ServerLimits::default());
         assert_eq!(names, ["good"]);
-        let expected = "these tools are left out: `good` (its name stands twice), `bare` (it does not say what its \
+        let expected = "these tools are left out: `good` (its name occurs twice), `bare` (it has no schema for its \
                         arguments are), `list` (its arguments are no object), and 5 more";
         assert_eq!(notes, [expected]);
     }
 
-    /// It says which dialect the schema is in.
+    /// The schema keeps its dialect.
     #[test]
-    fn the_dialect_of_a_schema_stays_in_it() {
+    fn a_schema_keeps_its_dialect() {
         let mut tool = tool("a");
         tool["inputSchema"]["$schema"] = "http://json-schema.org/draft-07/schema#".into();
         let schema = tool["inputSchema"].clone();
@@ -216,7 +216,7 @@ mod tests {
 
     /// Fault M10.
     #[test]
-    fn there_are_only_so_many_tools_and_each_says_only_so_much() {
+    fn tools_and_descriptions_are_limited() {
         let items = (0..10_000).map(|n| tool(&format!("t{n}"))).collect();
         let (used, notes) = names(items, &ServerLimits::default());
         assert_eq!(used.len(), 256);
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_that_is_filtered_out_takes_no_room() {
+    fn a_filtered_tool_does_not_count() {
         let filter = ToolFilter { enabled: Some(vec!["b*".to_owned()]), disabled: Vec::new() };
         let caps = ServerLimits { tools: 1, ..ServerLimits::default() };
         let (tools, notes) = select_tools(vec![tool("a"), tool("b1")], &filter, &caps);
@@ -247,7 +247,7 @@ mod tests {
 
     /// Fault M10.
     #[test]
-    fn names_are_plain_short_and_never_the_same() {
+    fn names_are_plain_short_and_unique() {
         let mut taken = HashSet::new();
         let mut named = |server: &str, tool: &str| unique_name(server, tool, &mut taken);
         assert_eq!(named("git", "log"), "mcp_git_log");

@@ -1,33 +1,33 @@
-//! Whether arguments fit the schema that a server gives for them.
+//! Validates arguments against the schema of a tool.
 
 use std::sync::OnceLock;
 
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::{Map, Value};
 
-/// The schema of a tool's arguments, compiled with the first call.
+/// The schema of a tool's arguments, compiled for the first call.
 #[derive(Default)]
 pub(super) struct CompiledSchema(OnceLock<Option<Validator>>);
 
-/// How many things that are wrong are told.
+/// The most errors in a message.
 const MAX_ERRORS: usize = 3;
 
-/// The most that is told of one of them, in characters.
+/// The longest error, in characters.
 const MAX_ERROR_CHARS: usize = 300;
 
-/// The most steps that a check may take. Schemas can be made so that a check takes exponential time.
+/// The most steps of a validation. Hostile schemas can take exponential time.
 const MAX_STEPS: usize = 100_000;
 
-/// How deep the steps of a check may be nested.
+/// The deepest nesting of steps.
 const MAX_DEPTH: usize = 400;
 
 impl CompiledSchema {
-    /// Checks arguments against a schema. Where that can't be done here it is left to the server: the schema refers to
-    /// other documents, say, or the check may take exponential time.
+    /// Validates arguments against a schema. What cannot be validated here is left to the server, for example
+    /// references to other documents, or validation that may take exponential time.
     ///
     /// # Errors
     ///
-    /// Fails with what is wrong with the arguments.
+    /// Fails with the errors in the arguments.
     pub(super) fn check(
         &self,
         schema: &Value,
@@ -48,7 +48,7 @@ impl CompiledSchema {
     }
 }
 
-/// Returns what is wrong, and where.
+/// Returns an error with its location.
 fn error_text(error: &jsonschema::ValidationError<'_>) -> String {
     let (place, what) = (error.instance_path().to_string(), error.masked().to_string());
     let text = if place.is_empty() { what } else { format!("{place}: {what}") };
@@ -59,7 +59,7 @@ fn error_text(error: &jsonschema::ValidationError<'_>) -> String {
 }
 
 fn compile(schema: &Value) -> Option<Validator> {
-    // The dialect is what `$schema` says; without it, or where nobody knows it, it is the newest one.
+    // The dialect of `$schema`; the newest one if that is missing or unknown.
     let newest = Draft::Draft202012;
     let options = jsonschema::options().with_pattern_options(PatternOptions::regex());
     let built = match newest.detect(schema) {
@@ -77,11 +77,11 @@ fn without_dialect(schema: &Value) -> Value {
     schema
 }
 
-/// The steps that a check may still take.
+/// The remaining steps of a validation.
 struct StepBudget(usize);
 
 impl StepBudget {
-    /// Takes no fewer steps than the check of a value against a part of a schema; `None` where there are too many.
+    /// Counts at least the steps of validating a value against a part of a schema; `None` if there are too many.
     fn spend(&mut self, schema: &Value, part: &Value, value: &Value, depth: usize) -> Option<()> {
         self.0 = self.0.checked_sub(1)?;
         let depth = depth.checked_sub(1)?;
@@ -158,7 +158,7 @@ impl StepBudget {
     }
 }
 
-/// Checks what can be checked without understanding the whole schema.
+/// Checks required fields only, without the rest of the schema.
 fn check_required(schema: &Value, arguments: &Map<String, Value>) -> Result<(), String> {
     let required = schema["required"].as_array().into_iter().flatten();
     let missing = required.filter_map(Value::as_str).find(|key| !arguments.contains_key(*key));
@@ -210,9 +210,9 @@ mod tests {
         );
     }
 
-    /// `items` with a list holds for the first elements in the drafts up to 2019-09, and is no schema since.
+    /// A list in `items` applies to the first elements up to draft 2019-09, and is invalid since.
     #[test]
-    fn the_dialect_is_the_one_that_the_schema_names() {
+    fn the_dialect_is_that_of_the_schema() {
         let items = json!({ "a": { "items": [{ "type": "string" }, { "type": "integer" }] } });
         let draft_7 =
             json!({ "$schema": "http://json-schema.org/draft-07/schema#", "properties": items });
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_cannot_be_compiled_is_for_the_server_to_hold() {
+    fn a_schema_that_cannot_be_compiled_is_left_to_the_server() {
         for more in [
             json!({ "$ref": "https://example.com/schema.json" }),
             json!({ "$ref": "file:///etc/passwd" }),
@@ -240,7 +240,7 @@ mod tests {
         }
     }
 
-    /// A schema that names itself for what is nested is usual, and holds at each depth.
+    /// Recursive schemas are common, and apply at each depth.
     #[test]
     fn a_recursive_schema_holds() {
         let any = json!({ "$ref": "#/$defs/any" });

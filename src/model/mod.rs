@@ -12,6 +12,7 @@ mod fault;
 mod ids;
 mod money;
 mod nearest;
+mod options;
 mod pluralize;
 mod reply;
 mod rules;
@@ -23,6 +24,7 @@ mod tokens;
 mod tool_call;
 mod tool_result;
 mod wildcard;
+mod words;
 
 pub use access::CallAccess;
 pub use conversation_item::{
@@ -34,6 +36,7 @@ pub use fault::{Fault, FaultClass, FaultKind, RetryAdvice};
 pub use ids::{CallId, EffectId};
 pub use money::{LongInputPrice, MicroUsd, Price};
 pub use nearest::{did_you_mean, nearest, nearest_within};
+pub use options::{ConfirmMode, Durability, HookFailurePolicy, Language};
 pub use pluralize::pluralize;
 pub use reply::{OpaqueBlock, Reply, ReplyFinish, ReplyPart};
 pub use rules::{
@@ -47,3 +50,5 @@ pub use tokens::{Tokens, Usage};
 pub use tool_call::{ToolArguments, ToolCall};
 pub use tool_result::{FileAction, FileChange, ToolResult, ToolStatus};
 pub use wildcard::{matches_pattern, matches_wildcard};
+pub use words::WordEnum;
+pub(crate) use words::word_enum;

@@ -1,9 +1,9 @@
-//! The body of a request, in pieces that are shared with whoever wrote them.
+//! Request bodies, made of shared parts.
 
 use std::io::{self, Read};
 use std::sync::Arc;
 
-/// A body that is sent piece by piece, so that what was written once is not copied for every request.
+/// A request body made of shared parts, so that encoded text is not copied for every request.
 #[derive(Clone, Debug, Default)]
 pub struct RequestBody {
     parts: Vec<BodyPart>,
@@ -13,7 +13,7 @@ pub struct RequestBody {
 #[derive(Clone, Debug)]
 struct BodyPart {
     bytes: Arc<Vec<u8>>,
-    /// How much of the beginning belongs to the body; the rest may have been written later.
+    /// The length of the prefix that belongs to the body; more may follow it in `bytes`.
     length: usize,
 }
 
@@ -40,19 +40,19 @@ impl RequestBody {
         self
     }
 
-    /// Returns how many bytes it has.
+    /// Returns the length in bytes.
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// Returns whether it has none.
+    /// Returns whether the body is empty.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// Returns all of it in one piece.
+    /// Returns the body as one vector.
     pub fn to_vec(&self) -> Vec<u8> {
-        self.parts.iter().flat_map(|piece| &piece.bytes[..piece.length]).copied().collect()
+        self.parts.iter().flat_map(|part| &part.bytes[..part.length]).copied().collect()
     }
 
     pub(super) fn reader(&self) -> RequestBodyReader<'_> {
@@ -60,7 +60,7 @@ impl RequestBody {
     }
 }
 
-/// Reads a body from its beginning.
+/// Reads a body.
 pub(super) struct RequestBodyReader<'a> {
     parts: &'a [BodyPart],
     position: usize,
@@ -69,14 +69,14 @@ pub(super) struct RequestBodyReader<'a> {
 impl Read for RequestBodyReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut filled = 0;
-        // One write to the socket carries as much as fits, whatever the number of pieces.
-        while let Some((piece, later)) = self.parts.split_first() {
-            let rest = &piece.bytes[self.position..piece.length];
+        // Fill the buffer, so that the number of writes does not depend on the number of parts.
+        while let Some((part, later)) = self.parts.split_first() {
+            let rest = &part.bytes[self.position..part.length];
             let count = rest.len().min(buffer.len() - filled);
             buffer[filled..filled + count].copy_from_slice(&rest[..count]);
             filled += count;
             self.position += count;
-            if self.position < piece.length {
+            if self.position < part.length {
                 break;
             }
             (self.parts, self.position) = (later, 0);

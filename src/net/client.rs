@@ -1,4 +1,4 @@
-//! One HTTP exchange at a time, with a limit for each of its phases and an end that anybody can ask for.
+//! HTTP exchanges with a timeout for each phase and cancellation.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -17,12 +17,12 @@ use super::drain::ResponseDrain;
 use super::error::{ErrorContext, NetError, ResponsePart};
 use super::resolver::CachingResolver;
 use super::timed_transport::TimedConnector;
-use super::{HeaderMap, header};
+use super::{Endpoint, HeaderMap, header};
 use crate::port::{CancelRegistration, CancellationToken};
 
 pub use http::Method;
 
-/// Makes exchanges with servers, and keeps connections for the next one. Clones share them.
+/// An HTTP client that keeps connections. Clones share them.
 #[derive(Clone, Debug)]
 pub struct HttpClient(Arc<HttpClientState>);
 
@@ -34,78 +34,77 @@ struct HttpClientState {
     drain: ResponseDrain,
 }
 
-/// An agent with the connections it keeps. When one exchange is cancelled, all of them are closed, and a new line takes
-/// the place of this one.
+/// An agent with its connections. A cancelled exchange closes all of them, and a new pool replaces this one.
 #[derive(Clone, Debug)]
 struct ConnectionPool {
     agent: Agent,
     resolver: CachingResolver,
     generation: u64,
-    /// Whether it may have a connection that was used before, and that the server may have closed meanwhile.
+    /// Whether it may have a used connection, which the server may have closed.
     has_reused: Arc<AtomicBool>,
 }
 
-/// How long the phases of an exchange may take.
+/// The timeouts of the phases of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HttpTimeouts {
-    /// Finding the address; and again for connecting and agreeing on encryption.
+    /// For resolving the host, and again for connecting with the TLS handshake.
     pub connect: Duration,
-    /// From the request to the head of the answer; and for each piece of the request that the server does not take.
+    /// From the request to the head of the response, and for each blocked write of the request.
     pub first_byte: Duration,
-    /// Between two pieces of the answer, its head included.
+    /// Between two reads of the response after its head.
     pub idle: Duration,
 }
 
-/// How a client reaches servers.
+/// The options of a client.
 #[derive(Clone, Debug)]
 pub struct HttpOptions {
-    /// The time limits.
+    /// The timeouts.
     pub timeouts: HttpTimeouts,
     /// The proxy.
     pub proxy: ProxyChoice,
-    /// The certificates that are trusted.
+    /// The trusted certificates.
     pub roots: TrustedRoots,
 }
 
-/// Which proxy requests go through.
+/// The proxy for requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ProxyChoice {
-    /// None.
+    /// No proxy.
     #[default]
     Direct,
-    /// The one at this address, except for the hosts of the list (`NO_PROXY`).
+    /// A proxy, except for some hosts.
     Through {
-        /// Its address, `http://host:port` or `socks5://host:port`.
+        /// The address, `http://host:port` or `socks5://host:port`.
         address: String,
-        /// The hosts that are reached without it, separated by commas.
+        /// The hosts without a proxy, separated by commas (`NO_PROXY`).
         except: String,
     },
 }
 
-/// Which certificates are trusted.
+/// The trusted root certificates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TrustedRoots {
-    /// Those of the system.
+    /// The certificates of the system.
     #[default]
     System,
-    /// Those in this file, in PEM form, and no others.
+    /// Only the certificates in this PEM file.
     File(PathBuf),
 }
 
-/// A request.
+/// An HTTP request.
 #[derive(Clone, Debug)]
 pub struct HttpRequest {
-    /// Its method.
+    /// The method.
     pub method: Method,
-    /// The address.
+    /// The URL.
     pub url: String,
-    /// The headers, but for those that follow from the body.
+    /// The headers, except for those of the body.
     pub headers: HeaderMap,
     /// The body.
     pub body: RequestBody,
 }
 
-/// An answer whose head has arrived. Reading goes on with [`Response::read`].
+/// A response whose head was received. [`HttpResponse::read`] reads the body.
 pub struct HttpResponse {
     /// The status code.
     pub status: u16,
@@ -114,20 +113,20 @@ pub struct HttpResponse {
     host: String,
     reader: BodyReader<'static>,
     bytes_read: u64,
-    /// Takes the way to cancel back when the answer is dropped.
+    /// Unregisters the cancellation when the response is dropped.
     cancel_guard: Option<CancelRegistration>,
     cancel: CancellationToken,
     client: HttpClient,
     has_reused: Arc<AtomicBool>,
 }
 
-/// The most that is read of one answer.
+/// The size limit of a response.
 const MAX_RESPONSE_BYTES: u64 = 64 << 20;
 
-/// What is read or written at a time; an encrypted record is no longer than a quarter of it.
+/// The size of a buffer, four times that of a TLS record.
 const BUFFER_SIZE: usize = 64 << 10;
 
-/// Long enough for a tool to run between two calls.
+/// How long an idle connection is kept: long enough for a tool to run between two calls.
 const IDLE_CONNECTION_TIMEOUT: Duration = Duration::from_secs(90);
 
 impl Default for HttpTimeouts {
@@ -140,19 +139,48 @@ impl Default for HttpTimeouts {
     }
 }
 
+impl HttpOptions {
+    /// Returns the options for an endpoint from the environment: the proxies (`HTTPS_PROXY`, `http_proxy`, `ALL_PROXY`,
+    /// `NO_PROXY`) and certificates (`SSL_CERT_FILE`). This machine is reached without a proxy.
+    pub fn from_env(
+        endpoint: &Endpoint,
+        timeouts: HttpTimeouts,
+        env: &dyn Fn(&str) -> Option<String>,
+    ) -> Self {
+        let set = |names: &[&str]| {
+            names.iter().find_map(|name| env(name)).filter(|value| !value.trim().is_empty())
+        };
+        let proxies: &[&str] = match endpoint.is_secure() {
+            true => &["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"],
+            // `HTTP_PROXY` is ignored as usual: in CGI programs a client can set it by a header.
+            false => &["http_proxy", "ALL_PROXY", "all_proxy"],
+        };
+        let proxy = match set(proxies).filter(|_| !endpoint.is_loopback()) {
+            None => ProxyChoice::Direct,
+            Some(address) => ProxyChoice::Through {
+                address,
+                except: set(&["NO_PROXY", "no_proxy"]).unwrap_or_default(),
+            },
+        };
+        let roots = set(&["SSL_CERT_FILE"])
+            .map_or(TrustedRoots::System, |path| TrustedRoots::File(path.into()));
+        Self { timeouts, proxy, roots }
+    }
+}
+
 impl HttpClient {
     /// Returns a client without connections.
     ///
     /// # Errors
     ///
-    /// Fails when the proxy's address is none, or the file of certificates cannot be used.
+    /// Fails for an invalid proxy address or an unusable file of certificates.
     pub fn new(options: &HttpOptions) -> Result<Self, NetError> {
         let request = |cause| NetError::InvalidRequest { cause };
         let proxy = match &options.proxy {
             ProxyChoice::Direct => None,
             ProxyChoice::Through { address, except } => {
                 let proxy = parse_proxy(address, except);
-                Some(proxy.ok_or_else(|| request("the proxy's address is none".to_owned()))?)
+                Some(proxy.ok_or_else(|| request("invalid proxy address".to_owned()))?)
             }
         };
         let roots = match &options.roots {
@@ -167,7 +195,7 @@ impl HttpClient {
                 RootCerts::Specific(Arc::new(certificates))
             }
         };
-        let limits = options.timeouts;
+        let timeouts = options.timeouts;
         let config = Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
@@ -177,102 +205,102 @@ impl HttpClient {
             .user_agent(AutoHeaderValue::Provided(Arc::new(
                 concat!("architect/", env!("CARGO_PKG_VERSION")).to_owned(),
             )))
-            .timeout_resolve(Some(limits.connect))
-            .timeout_connect(Some(limits.connect))
-            .timeout_recv_response(Some(limits.first_byte))
-            .timeout_per_write(Some(limits.first_byte))
+            .timeout_resolve(Some(timeouts.connect))
+            .timeout_connect(Some(timeouts.connect))
+            .timeout_recv_response(Some(timeouts.first_byte))
+            .timeout_per_write(Some(timeouts.first_byte))
             .max_idle_age(IDLE_CONNECTION_TIMEOUT)
             .input_buffer_size(BUFFER_SIZE)
             .output_buffer_size(BUFFER_SIZE)
             .build();
-        let current = Mutex::new(ConnectionPool::new(&config, limits.idle, 0));
+        let current = Mutex::new(ConnectionPool::new(&config, timeouts.idle, 0));
         Ok(Self(Arc::new(HttpClientState {
             config,
-            timeouts: limits,
+            timeouts,
             pool: current,
             drain: ResponseDrain::default(),
         })))
     }
 
-    /// Sends a request and waits for the head of the answer.
+    /// Sends a request and waits for the head of the response.
     ///
-    /// A connection that the server closed while nobody used it is replaced by a new one, once and silently. Nothing
-    /// else is tried again, and no redirect is followed.
+    /// An idle connection that the server closed is replaced once. Nothing else is retried, and redirects are not
+    /// followed.
     ///
     /// # Errors
     ///
-    /// Fails with what happened on the way. A status that says so is no error here.
+    /// Fails for a network error. An error status is not an error here.
     pub fn send(
         &self,
         request: &HttpRequest,
         cancel: &CancellationToken,
     ) -> Result<HttpResponse, NetError> {
         self.0.drain.wait();
-        let line = self.current_pool();
-        match self.send_on(&line, request, cancel) {
-            Err(NetError::ConnectionLost { .. }) if line.has_reused.load(Ordering::Relaxed) => {
-                self.replace_pool(&line);
+        let pool = self.current_pool();
+        match self.send_on(&pool, request, cancel) {
+            Err(NetError::ConnectionLost { .. }) if pool.has_reused.load(Ordering::Relaxed) => {
+                self.replace_pool(&pool);
                 self.send_on(&self.current_pool(), request, cancel)
             }
-            answered => answered,
+            sent => sent,
         }
     }
 
-    /// Does the same for a request that must not arrive twice: a connection that was lost is not replaced, since nobody
-    /// knows what the server has read of it.
+    /// Sends a request that must not be received twice: a lost connection is not replaced, since the server may have
+    /// read the request.
     ///
     /// # Errors
     ///
-    /// Fails as [`HttpClient::send`] does.
+    /// Fails like [`HttpClient::send`].
     pub fn send_once(
         &self,
         request: &HttpRequest,
         cancel: &CancellationToken,
     ) -> Result<HttpResponse, NetError> {
         self.0.drain.wait();
-        let line = self.current_pool();
-        let answered = self.send_on(&line, request, cancel);
-        if let Err(NetError::ConnectionLost { .. }) = answered {
-            self.replace_pool(&line);
+        let pool = self.current_pool();
+        let sent = self.send_on(&pool, request, cancel);
+        if let Err(NetError::ConnectionLost { .. }) = sent {
+            self.replace_pool(&pool);
         }
-        answered
+        sent
     }
 
     fn send_on(
         &self,
-        line: &ConnectionPool,
+        pool: &ConnectionPool,
         request: &HttpRequest,
         cancel: &CancellationToken,
     ) -> Result<HttpResponse, NetError> {
         let guard = {
-            let (client, line) = (self.clone(), line.clone());
+            let (client, pool) = (self.clone(), pool.clone());
             cancel.on_cancel(move || {
-                client.replace_pool(&line);
-                line.agent.shutdown();
+                client.replace_pool(&pool);
+                pool.agent.shutdown();
             })
         };
         let host = host_and_port(&request.url);
-        let answer = || {
+        let send = || {
             let mut reader = request.body.reader();
-            let mut sent = http::Request::builder().method(&request.method).uri(&request.url);
-            if let Some(headers) = sent.headers_mut() {
+            let mut builder = http::Request::builder().method(&request.method).uri(&request.url);
+            if let Some(headers) = builder.headers_mut() {
                 headers.clone_from(&request.headers);
                 headers.insert(header::CONTENT_LENGTH, request.body.len().into());
-                // Compression would hold back what a stream has to say.
+                // Compression would delay the events of a stream.
                 headers.insert(header::ACCEPT_ENCODING, http::HeaderValue::from_static("identity"));
             }
-            line.agent
-                .run(sent.body(SendBody::from_reader(&mut reader)).map_err(ureq::Error::Http)?)
+            pool.agent
+                .run(builder.body(SendBody::from_reader(&mut reader)).map_err(ureq::Error::Http)?)
         };
-        let answered = answer();
+        let response = send();
         if cancel.is_cancelled() {
             return Err(NetError::Cancelled);
         }
-        let answered = answered.map_err(|error| {
-            line.resolver.forget();
+        let response = response.map_err(|error| {
+            pool.resolver.forget();
             self.error_context(&host, ResponsePart::Head).to_net_error(error)
         })?;
-        let (head, body) = answered.into_parts();
+        let (head, body) = response.into_parts();
         Ok(HttpResponse {
             status: head.status.as_u16(),
             headers: head.headers,
@@ -282,47 +310,47 @@ impl HttpClient {
             cancel_guard: Some(guard),
             cancel: cancel.clone(),
             client: self.clone(),
-            has_reused: Arc::clone(&line.has_reused),
+            has_reused: Arc::clone(&pool.has_reused),
         })
     }
 
-    fn error_context<'a>(&'a self, host: &'a str, stage: ResponsePart) -> ErrorContext<'a> {
+    fn error_context<'a>(&'a self, host: &'a str, part: ResponsePart) -> ErrorContext<'a> {
         let proxy = self.0.config.proxy().map(|proxy| format!("{}:{}", proxy.host(), proxy.port()));
-        ErrorContext { host, proxy, timeouts: &self.0.timeouts, part: stage }
+        ErrorContext { host, proxy, timeouts: &self.0.timeouts, part }
     }
 
     fn current_pool(&self) -> ConnectionPool {
         self.0.pool.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Puts a new line in the place of this one, unless that has been done.
-    fn replace_pool(&self, line: &ConnectionPool) {
+    /// Replaces this pool, unless that was done already.
+    fn replace_pool(&self, pool: &ConnectionPool) {
         let mut current = self.0.pool.lock().unwrap_or_else(PoisonError::into_inner);
-        if current.generation == line.generation {
+        if current.generation == pool.generation {
             *current =
-                ConnectionPool::new(&self.0.config, self.0.timeouts.idle, line.generation + 1);
+                ConnectionPool::new(&self.0.config, self.0.timeouts.idle, pool.generation + 1);
         }
     }
 }
 
 impl ConnectionPool {
-    fn new(config: &ureq::config::Config, idle: Duration, number: u64) -> Self {
-        let (names, kept) = (CachingResolver::default(), Arc::new(AtomicBool::new(false)));
+    fn new(config: &ureq::config::Config, idle: Duration, generation: u64) -> Self {
+        let (resolver, has_reused) = (CachingResolver::default(), Arc::new(AtomicBool::new(false)));
         let connector = DefaultConnector::default().chain(TimedConnector { idle });
-        let agent = Agent::with_parts(config.clone(), connector, names.clone());
-        Self { agent, resolver: names, generation: number, has_reused: kept }
+        let agent = Agent::with_parts(config.clone(), connector, resolver.clone());
+        Self { agent, resolver, generation, has_reused }
     }
 }
 
 impl HttpResponse {
-    /// Reads the next piece of the body; nothing when it has ended.
+    /// Reads more of the body; returns zero at its end.
     ///
-    /// An end may also be a connection that was closed early, where the body has neither a length nor chunks. Who needs
-    /// to know has to look for an end in the content.
+    /// For a body without a length and chunks, the end may be a connection that was closed early; only the content can
+    /// show that.
     ///
     /// # Errors
     ///
-    /// Fails when the body is damaged, too large or too late, or the exchange was cancelled.
+    /// Fails for an invalid or too large body, after a timeout or a cancellation.
     pub fn bytes_read(&mut self, buffer: &mut [u8]) -> Result<usize, NetError> {
         let read = self.reader.read(buffer).map_err(ureq::Error::from);
         if self.cancel.is_cancelled() {
@@ -343,11 +371,11 @@ impl HttpResponse {
         Ok(count)
     }
 
-    /// Reads the body to its end, or so much of it.
+    /// Reads the body to its end, or up to `most` bytes.
     ///
     /// # Errors
     ///
-    /// Fails as [`Response::read`] does.
+    /// Fails like [`HttpResponse::read`].
     pub fn read_all(&mut self, most: usize) -> Result<Vec<u8>, NetError> {
         let (mut body, mut buffer) = (Vec::new(), vec![0; 16 << 10]);
         while body.len() < most {
@@ -360,12 +388,12 @@ impl HttpResponse {
         Ok(body)
     }
 
-    /// Leaves the answer, whose content is complete; its connection is used again if its end comes soon.
+    /// Releases a response whose content is complete; the connection is reused if the body ends soon.
     pub fn release(mut self) {
         self.cancel_guard = None;
         self.cancel = CancellationToken::new();
         if self.is_complete() {
-            // Its end is known, so that nobody has to wait for it.
+            // The end is known, so there is nothing to wait for.
             self.drain(1);
         } else {
             let client = self.client.clone();
@@ -373,21 +401,21 @@ impl HttpResponse {
         }
     }
 
-    /// Returns whether as much has been read as the answer said that it has.
+    /// Returns whether the body was read up to its declared length.
     fn is_complete(&self) -> bool {
         let length = self.header("content-length").and_then(|length| length.parse().ok());
         let is_coded = ["transfer-encoding", "content-encoding"].map(|name| self.header(name));
         length == Some(self.bytes_read) && is_coded == [None, None]
     }
 
-    /// Reads on to the end, unless there is more than `most`.
+    /// Reads to the end, but at most `most` bytes.
     pub(super) fn drain(mut self, most: u64) {
         let (limit, mut buffer) = (self.bytes_read + most, [0; 4 << 10]);
         while self.bytes_read < limit && self.bytes_read(&mut buffer).is_ok_and(|count| count > 0) {
         }
     }
 
-    /// Returns a header as text.
+    /// Returns the text of a header.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
@@ -399,7 +427,7 @@ impl fmt::Debug for HttpResponse {
     }
 }
 
-/// Returns host and port of an address, for people.
+/// Returns the host and port of a URL, for error messages.
 fn host_and_port(url: &str) -> String {
     let uri: Result<http::Uri, _> = url.parse();
     uri.ok().and_then(|uri| Some(uri.authority()?.as_str().to_owned())).unwrap_or_default()
@@ -426,5 +454,31 @@ fn load_certificates(path: &Path) -> Result<Vec<Certificate<'static>>, String> {
             found.push(certificate);
         }
     }
-    if found.is_empty() { Err("there are none".to_owned()) } else { Ok(found) }
+    if found.is_empty() { Err("it has no certificates".to_owned()) } else { Ok(found) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn proxy(address: &str) -> Option<String> {
+        let env = |name: &str| match name {
+            "HTTPS_PROXY" => Some("http://secure:1".to_owned()),
+            "HTTP_PROXY" => Some("http://set-by-a-request:1".to_owned()),
+            "http_proxy" => Some("http://plain:1".to_owned()),
+            _ => None,
+        };
+        let endpoint = Endpoint::parse(address, true).unwrap();
+        match HttpOptions::from_env(&endpoint, HttpTimeouts::default(), &env).proxy {
+            ProxyChoice::Direct => None,
+            ProxyChoice::Through { address, .. } => Some(address),
+        }
+    }
+
+    #[test]
+    fn the_proxy_depends_on_the_scheme_and_is_skipped_for_loopback() {
+        assert_eq!(proxy("https://example.com").as_deref(), Some("http://secure:1"));
+        assert_eq!(proxy("http://example.com").as_deref(), Some("http://plain:1"));
+        assert_eq!(proxy("http://localhost:3000/mcp"), None);
+    }
 }

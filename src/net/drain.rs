@@ -1,8 +1,8 @@
-//! Finished responses are read to their ends, so that their connections can be used again.
+//! Reading the rest of complete responses, so that their connections can be reused.
 //!
-//! An event stream is complete with its last event, but the connection is free only after the end of the body, which
-//! may come later or never. Nobody who has a reply in hand waits for that; one thread does. Whoever has the next request
-//! waits a moment for it, since a new connection would take longer.
+//! An event stream is complete with its last event, but its connection is free only after the end of the body, which
+//! may follow later or never. A thread waits for it, and the next request waits a moment for the thread, since a new
+//! connection would take longer.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
@@ -12,7 +12,7 @@ use crossbeam_channel::{Sender, bounded};
 
 use super::HttpResponse;
 
-/// Reads responses to their ends on a thread of its own, which starts with the first one and ends with the client.
+/// Reads responses to their ends on a thread, which starts with the first response and ends with the client.
 #[derive(Debug, Default)]
 pub(super) struct ResponseDrain {
     sender: OnceLock<Option<Sender<HttpResponse>>>,
@@ -25,26 +25,26 @@ struct SharedDrainState {
     changed: Condvar,
 }
 
-/// What the thread does.
+/// The state of the thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum DrainState {
-    /// It waits for a response.
+    /// Waiting for a response.
     #[default]
     Idle,
-    /// It reads one.
+    /// Reading a response.
     Reading,
-    /// It reads one whose end did not come while somebody waited; nobody waits for this server any more.
+    /// Reading a response whose end took too long; requests no longer wait for it.
     Abandoned,
 }
 
-/// What may still come after the last event; a connection with more is not worth keeping.
+/// The longest rest of a response; a connection with more is closed.
 const MAX_DRAIN_BYTES: u64 = 64 << 10;
 
-/// How long a request waits for a connection that is nearly free.
+/// How long a request waits for the thread.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(10);
 
 impl ResponseDrain {
-    /// Takes a response that nobody reads on. While another one is being waited for, its connection is closed instead.
+    /// Takes a complete response. Its connection is closed if the thread is busy.
     pub(super) fn push(&self, response: HttpResponse) {
         let sender = self.sender.get_or_init(|| {
             let (sender, receiver) = bounded::<HttpResponse>(1);
@@ -65,7 +65,7 @@ impl ResponseDrain {
         }
     }
 
-    /// Waits a moment for the response that is being read, whose connection is free then.
+    /// Waits a moment for the end of the current response.
     pub(super) fn wait(&self) {
         let waits =
             self.state.changed.wait_timeout_while(self.state.lock(), DRAIN_TIMEOUT, |now| {

@@ -1,4 +1,4 @@
-//! Where requests go.
+//! Base URLs.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -6,38 +6,38 @@ use std::net::IpAddr;
 use thiserror::Error;
 use ureq::http::Uri;
 
-/// An address under which an interface lives: scheme, host, and the path that all of its addresses begin with.
+/// The base URL of an API: scheme, host, and path prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     /// Scheme, host and port.
     origin: String,
     host: String,
-    /// The path without a slash at its end; empty for the root.
+    /// The path without a trailing slash; empty for the root.
     path: String,
     query: Option<String>,
     is_secure: bool,
 }
 
-/// Why an address cannot be used.
+/// An invalid base URL.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum EndpointError {
-    /// It is no address of the form `https://host/path`.
+    /// Not of the form `https://host/path`.
     #[error("'{0}' is not an address of the form https://host/path")]
     Malformed(String),
-    /// It has a user name or a password in it, which would end up in logs.
+    /// It has a user name or a password, which would appear in logs.
     #[error("the address of {0} has a user name or a password in it")]
     Credentials(String),
-    /// It is not encrypted and leads to another machine, so that everybody on the way could read the key.
+    /// An unencrypted URL of another machine, where the network could read the key.
     #[error("http://{0} is not encrypted, and a key sent there could be read on the way")]
     Unencrypted(String),
 }
 
 impl Endpoint {
-    /// Reads an address. Without a scheme, one that leads to this machine is taken as `http`, any other as `https`.
+    /// Parses a base URL. The default scheme is `http` for this machine and `https` for others.
     ///
     /// # Errors
     ///
-    /// Fails when it is no address, carries credentials, or is `http` to another machine while `allow_http` is false.
+    /// Fails for an invalid URL, for credentials, and for `http` to another machine unless `allow_http` is set.
     pub fn parse(text: &str, allow_http: bool) -> Result<Self, EndpointError> {
         let text = text.trim();
         let malformed = || EndpointError::Malformed(text.to_owned());
@@ -72,7 +72,7 @@ impl Endpoint {
         })
     }
 
-    /// Returns the address of `path` below this one.
+    /// Returns the URL for a path below this one.
     pub fn join(&self, path: &str) -> String {
         let Self { origin, path: base, query, .. } = self;
         match query {
@@ -87,22 +87,22 @@ impl Endpoint {
         &self.host
     }
 
-    /// Returns the path, without a slash at its end.
+    /// Returns the path without a trailing slash.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// Returns the same address with another path.
+    /// Returns the URL with another path.
     pub fn with_path(self, path: &str) -> Self {
         Self { path: path.to_owned(), ..self }
     }
 
-    /// Returns whether it leads to this machine, so that no proxy is in between.
+    /// Returns whether the host is this machine, which is reached without a proxy.
     pub fn is_loopback(&self) -> bool {
         is_loopback_host(&self.host)
     }
 
-    /// Returns whether what is sent there is encrypted.
+    /// Returns whether the connection is encrypted.
     pub fn is_secure(&self) -> bool {
         self.is_secure
     }
@@ -114,12 +114,12 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// Returns whether a host is this machine, by its name alone.
+/// Returns whether a host is this machine, by its name.
 fn is_loopback_host(host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     let address: Result<IpAddr, _> = bare.parse();
     match address {
-        // Nobody listens elsewhere on the unspecified address; local servers are often told to listen there.
+        // The unspecified address is this machine; local servers often listen there.
         Ok(address) => address.is_loopback() || address.is_unspecified(),
         Err(_) => host.eq_ignore_ascii_case("localhost"),
     }
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_joined_whatever_the_slashes() {
+    fn paths_are_joined_with_one_slash() {
         assert_eq!(join("https://api.example.com/v1/"), "https://api.example.com/v1/chat");
         assert_eq!(join("https://api.example.com"), "https://api.example.com/chat");
         assert_eq!(join("https://h/v1?version=2"), "https://h/v1/chat?version=2");

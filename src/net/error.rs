@@ -1,4 +1,4 @@
-//! What can go wrong on the way to a server and back.
+//! Network errors.
 
 use std::fmt;
 use std::io;
@@ -8,114 +8,114 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use ureq::Timeout;
 
-/// Why an exchange failed. No request header or body is ever part of it.
+/// An error of an HTTP exchange. It never contains headers or the body of the request.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum NetError {
-    /// Nobody listens there, or there is no way to it.
+    /// The connection was refused, or the host is unreachable.
     #[error("could not connect to {host}: {cause}")]
     Connect {
         /// The host.
         host: String,
-        /// What the system says.
+        /// The error of the system.
         cause: String,
     },
-    /// The name of the host leads nowhere.
+    /// The host name can't be resolved.
     #[error("could not find the address of {host}: {cause}")]
     #[serde(rename = "name")]
     Dns {
         /// The host.
         host: String,
-        /// What the system says.
+        /// The error of the system.
         cause: String,
-        /// Whether there is no such name, rather than nobody to ask.
+        /// Whether the name does not exist, as opposed to a failure of the resolver.
         is_unknown: bool,
     },
-    /// A time limit passed.
+    /// A timeout.
     #[error("{phase} took more than {} s ({host})", limit.as_secs_f32())]
     Timeout {
         /// The host.
         host: String,
-        /// What took too long.
+        /// The phase.
         phase: ExchangePhase,
-        /// How long it may take.
+        /// The timeout of the phase.
         limit: Duration,
     },
-    /// The connection cannot be trusted.
+    /// The TLS handshake failed.
     #[error("the connection to {host} cannot be trusted: {cause}")]
     Tls {
         /// The host.
         host: String,
-        /// What is wrong with it.
+        /// The reason.
         cause: String,
     },
-    /// The proxy does not let the request through.
+    /// The proxy rejects the connection.
     #[error("the proxy {proxy} refuses the connection to {host}: {cause}")]
     Proxy {
         /// The host.
         host: String,
         /// The proxy.
         proxy: String,
-        /// What it says.
+        /// The response of the proxy.
         cause: String,
     },
-    /// The connection was lost before an answer began.
-    #[error("the connection to {host} was lost before an answer: {cause}")]
+    /// The connection was lost before the response.
+    #[error("the connection to {host} was lost before a response: {cause}")]
     #[serde(rename = "lost")]
     ConnectionLost {
         /// The host.
         host: String,
-        /// What happened.
+        /// The error.
         cause: String,
     },
-    /// The answer broke off or is damaged.
-    #[error("the answer of {host} broke off: {cause}")]
+    /// The response is incomplete or invalid.
+    #[error("the response of {host} is incomplete or invalid: {cause}")]
     #[serde(rename = "broken")]
     BrokenResponse {
         /// The host.
         host: String,
-        /// What is wrong with it.
+        /// The reason.
         cause: String,
     },
-    /// What came back is no HTTP.
-    #[error("what {host} answered is no HTTP: {cause}")]
+    /// The response is not HTTP.
+    #[error("the response of {host} is not HTTP: {cause}")]
     NotHttp {
         /// The host.
         host: String,
-        /// What is wrong with it.
+        /// The reason.
         cause: String,
     },
-    /// The answer is larger than anybody needs.
-    #[error("the answer of {host} is larger than {} MiB", limit >> 20)]
+    /// The response is too large.
+    #[error("the response of {host} is larger than {} MiB", limit >> 20)]
     TooLarge {
         /// The host.
         host: String,
-        /// The most that is read.
+        /// The size limit in bytes.
         limit: u64,
     },
-    /// The request cannot be made.
-    #[error("the request cannot be made: {cause}")]
+    /// The request is invalid.
+    #[error("invalid request: {cause}")]
     #[serde(rename = "request")]
     InvalidRequest {
-        /// Why.
+        /// The reason.
         cause: String,
     },
-    /// Somebody asked for the exchange to end.
+    /// The exchange was cancelled.
     #[error("the exchange was cancelled")]
     Cancelled,
 }
 
-/// A phase of an exchange that has a time limit.
+/// A phase of an exchange with a timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExchangePhase {
-    /// Finding the address, connecting and agreeing on encryption.
+    /// Resolving the host, connecting, and the TLS handshake.
     Connecting,
     /// Sending the request.
     Sending,
-    /// Waiting for the answer to begin.
+    /// Waiting for the response.
     FirstByte,
-    /// Silence in the middle of the answer.
+    /// Waiting for more of the response.
     Silence,
 }
 
@@ -124,22 +124,22 @@ impl fmt::Display for ExchangePhase {
         f.write_str(match self {
             Self::Connecting => "connecting",
             Self::Sending => "sending the request",
-            Self::FirstByte => "waiting for the answer",
-            Self::Silence => "silence within the answer",
+            Self::FirstByte => "waiting for the response",
+            Self::Silence => "silence within the response",
         })
     }
 }
 
-/// How far an exchange had come.
+/// The part of the response that was being read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResponsePart {
-    /// Before the head of the answer.
+    /// The head.
     Head,
-    /// In the body of the answer.
+    /// The body.
     Body,
 }
 
-/// What is needed to name what went wrong.
+/// The context of an error.
 pub(super) struct ErrorContext<'a> {
     pub(super) host: &'a str,
     pub(super) proxy: Option<String>,
@@ -148,7 +148,7 @@ pub(super) struct ErrorContext<'a> {
 }
 
 impl ErrorContext<'_> {
-    /// Returns what an error of the HTTP library means.
+    /// Converts an error of the HTTP library.
     pub(super) fn to_net_error(&self, error: ureq::Error) -> NetError {
         use ureq::Error;
         match error {
@@ -185,7 +185,7 @@ impl ErrorContext<'_> {
             return self.broken_response(cause);
         }
         match error.kind() {
-            // The TLS library reports what is wrong with a certificate or a handshake as invalid data.
+            // The TLS library reports errors of certificates and handshakes as invalid data.
             io::ErrorKind::InvalidData => self.tls_error(cause),
             io::ErrorKind::UnexpectedEof
             | io::ErrorKind::ConnectionReset
@@ -203,16 +203,16 @@ impl ErrorContext<'_> {
     }
 
     fn timeout_error(&self, which: Timeout) -> NetError {
-        let limits = self.timeouts;
+        let timeouts = self.timeouts;
         let (phase, limit) = match which {
-            Timeout::Resolve | Timeout::Connect => (ExchangePhase::Connecting, limits.connect),
+            Timeout::Resolve | Timeout::Connect => (ExchangePhase::Connecting, timeouts.connect),
             Timeout::PerWrite | Timeout::SendRequest | Timeout::SendBody => {
-                (ExchangePhase::Sending, limits.first_byte)
+                (ExchangePhase::Sending, timeouts.first_byte)
             }
             Timeout::PerRead if self.part == ResponsePart::Body => {
-                (ExchangePhase::Silence, limits.idle)
+                (ExchangePhase::Silence, timeouts.idle)
             }
-            _ => (ExchangePhase::FirstByte, limits.first_byte),
+            _ => (ExchangePhase::FirstByte, timeouts.first_byte),
         };
         NetError::Timeout { host: self.host(), phase, limit }
     }

@@ -1,15 +1,14 @@
-//! Floor 3: HTTP and server-sent events, with deadlines and cancellation.
+//! HTTP and server-sent events, with timeouts and cancellation.
 //!
-//! [`HttpClient`] makes one HTTP exchange at a time on the caller's thread. Each phase of it has a limit of its own, and a
-//! [`CancellationToken`](crate::port::Cancel) token ends it in any phase by closing its socket. [`sse::SseParser`] reads event
-//! streams. Nothing here knows a model or a tool.
+//! [`HttpClient`] does one HTTP exchange at a time on the thread of the caller. Each phase has a timeout, and a
+//! [`CancellationToken`](crate::port::CancellationToken) ends it in any phase by closing its socket. [`sse::SseParser`]
+//! reads event streams. This module knows neither models nor tools.
 
 mod body;
 mod client;
 mod drain;
 mod endpoint;
 mod error;
-mod http_options;
 mod resolver;
 mod retry_after;
 mod secret;

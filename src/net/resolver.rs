@@ -1,7 +1,7 @@
-//! Where hosts are.
+//! Resolving hosts.
 //!
-//! The library asks for the address of a host before every request, on a thread that it starts for that, also when a
-//! connection is kept. A number needs nobody to look it up, and a name that was found a moment ago is still there.
+//! The library resolves the host before every request, on a new thread, even for a kept connection. Numeric addresses
+//! need no lookup, and the last result is cached.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -15,7 +15,7 @@ use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver
 use ureq::unversioned::transport::NextTimeout;
 use ureq::unversioned::transport::time::Duration as Limit;
 
-/// Finds hosts, and remembers the one that was found last. Clones share what they remember.
+/// Resolves hosts, and caches the last result. Clones share the cache.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CachingResolver {
     system: Arc<DefaultResolver>,
@@ -29,17 +29,17 @@ struct CachedAddress {
     addresses: ResolvedSocketAddrs,
 }
 
-/// How long an address is believed without asking again.
+/// How long a result is cached.
 const CACHE_LIFETIME: Duration = Duration::from_secs(60);
 
 impl CachingResolver {
-    /// Forgets what was found: it may be the reason for something that failed.
+    /// Clears the cache, after a failure that a stale address may have caused.
     pub(super) fn forget(&self) {
         *self.last() = None;
     }
 
-    /// Asks the system, which has no limit of its own; so a thread asks that is left alone when the time is over. The
-    /// library would do the same, but panics without a thread.
+    /// Asks the system on a thread, since the system has no timeout. The library does the same, but panics if no thread
+    /// can be created.
     fn query_system(
         &self,
         uri: &Uri,
@@ -94,7 +94,7 @@ impl Resolver for CachingResolver {
     }
 }
 
-/// Returns the address of a host that is given as a number.
+/// Returns the address of a numeric host.
 fn numeric_address(uri: &Uri) -> Option<SocketAddr> {
     let default = match uri.scheme_str()? {
         "http" => 80,

@@ -1,4 +1,4 @@
-//! How long a server asks to wait.
+//! The delay that a server asks for.
 
 use std::time::SystemTime;
 
@@ -8,11 +8,11 @@ use jiff::fmt::rfc2822;
 use super::{HeaderMap, header};
 use crate::model::TimeSpan;
 
-/// Returns how long the headers of a response ask to wait before the request is made again.
+/// Returns the delay before a retry that the headers of a response ask for.
 ///
-/// `retry-after-ms` comes first, then `Retry-SignalState` in seconds, also with a fraction, or as a date. A date is held
-/// against the server's own `Date`, so that a wrong clock here makes no difference. What is negative or makes no sense
-/// asks for nothing.
+/// `retry-after-ms` takes precedence over `Retry-After` in seconds, possibly with a fraction, or as a date. A date is
+/// relative to the server's own `Date`, so that a wrong clock here makes no difference. Negative and invalid values are
+/// ignored.
 pub fn retry_after(headers: &HeaderMap) -> Option<TimeSpan> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let millis = text("retry-after-ms").and_then(|text| parse_duration(text, 1e3));
@@ -30,12 +30,12 @@ pub fn retry_after(headers: &HeaderMap) -> Option<TimeSpan> {
     millis.or_else(seconds).or_else(date)
 }
 
-/// Returns the span of a number of units, each of so many microseconds.
+/// Parses a number of units of so many microseconds.
 pub(super) fn parse_duration(text: &str, unit: f64) -> Option<TimeSpan> {
     let count: f64 = text.parse().ok()?;
     let micros = count * unit;
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    // checked; too much saturates
+    // checked; saturates
     (micros >= 0.0 && count.is_finite()).then_some(TimeSpan(micros as u64))
 }
 

@@ -1,34 +1,34 @@
-//! Values that must never be shown.
+//! Secret values.
 
 use std::fmt;
 use std::sync::Arc;
 
 use thiserror::Error;
 
-/// A key or a token. It is never printed and never stored; only [`Secret::expose`] tells it.
+/// A key or a token. It is never printed or stored; only [`Secret::expose`] returns it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Arc<str>);
 
-/// Why a text cannot be a key.
+/// An invalid key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SecretError {
-    /// There is nothing in it.
+    /// The text is empty.
     #[error("is empty")]
     Empty,
-    /// It has characters that no header may have, a line break say.
+    /// It has characters that a header must not have, such as a line break.
     #[error("has a character that no key has (a space, a line break, or one outside ASCII)")]
     Malformed,
 }
 
-/// What stands for a secret where it would be shown.
+/// The replacement for a secret.
 const MASK: &str = "***";
 
 impl Secret {
-    /// Returns the secret in `text`, without the white space around it.
+    /// Returns the secret in `text`, without surrounding white space.
     ///
     /// # Errors
     ///
-    /// Fails when what remains could not be sent as a header.
+    /// Fails if it can't be sent in a header.
     pub fn new(text: &str) -> Result<Self, SecretError> {
         let text = text.trim();
         if text.is_empty() {
@@ -40,17 +40,17 @@ impl Secret {
         }
     }
 
-    /// Returns the secret itself, for the header that carries it.
+    /// Returns the secret, for a header.
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// Returns `text` with the secret masked wherever it occurs.
+    /// Returns `text` with all occurrences of the secret masked.
     pub fn mask(&self, text: &str) -> String {
         text.replace(&*self.0, MASK)
     }
 
-    /// Returns `bytes` with the secret masked wherever it occurs.
+    /// Returns `bytes` with all occurrences of the secret masked.
     pub fn mask_bytes(&self, bytes: &[u8]) -> Vec<u8> {
         let (mut masked, mut rest) = (Vec::with_capacity(bytes.len()), bytes);
         while let Some(at) = memchr::memmem::find(rest, self.0.as_bytes()) {
@@ -63,15 +63,15 @@ impl Secret {
     }
 }
 
-/// Values that nobody is to see in what a program prints: keys, tokens and passwords that are known by their names.
+/// Keys, tokens and passwords that are masked in output.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secrets(Arc<[Arc<str>]>);
 
-/// The shortest value that is taken for a secret. A shorter one would be found where it means nothing.
+/// The length of the shortest secret. A shorter one would match ordinary text.
 const MIN_SECRET_LENGTH: usize = 12;
 
 impl Secrets {
-    /// Returns those of the values that can be told from ordinary text: long, in one word, and neither path nor address.
+    /// Returns the values that differ from ordinary text: long, a single word, and neither a path nor an address.
     pub fn from_values<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
         let is_telling = |value: &&str| {
             let is_word = value.bytes().all(|byte| byte.is_ascii_graphic());
@@ -82,19 +82,18 @@ impl Secrets {
         };
         let mut values: Vec<Arc<str>> =
             values.into_iter().map(str::trim).filter(is_telling).map(Arc::from).collect();
-        // One may be the beginning of another.
+        // One may be a prefix of another.
         values.sort_by(|one, other| (other.len(), other).cmp(&(one.len(), one)));
         values.dedup();
         Self(values.into())
     }
 
-    /// Returns the text with each of them masked wherever it occurs, and also what has the form of a well-known kind of
-    /// key.
+    /// Returns the text with all secrets masked, and also text in the form of well-known keys.
     pub fn mask_all(&self, text: &str) -> String {
         mask_key_patterns(&self.mask(text.to_owned()))
     }
 
-    /// Returns the text with each of them masked wherever it occurs.
+    /// Returns the text with all secrets masked.
     pub fn mask(&self, text: String) -> String {
         self.0.iter().fold(text, |text, secret| {
             if text.contains(&**secret) { text.replace(&**secret, MASK) } else { text }
@@ -102,7 +101,7 @@ impl Secrets {
     }
 }
 
-/// What keys begin with, and how long the rest of them is at the least.
+/// The prefixes of well-known keys, and the minimum length of the rest.
 const KEY_PATTERNS: [(&str, usize); 26] = [
     ("sk-", 20),
     ("sk_live_", 20),
@@ -132,7 +131,7 @@ const KEY_PATTERNS: [(&str, usize); 26] = [
     ("dop_v1_", 40),
 ];
 
-/// Masks what has the form of a well-known kind of key: its beginning, and a rest of letters and digits.
+/// Masks text in the form of well-known keys: a prefix, and letters and digits.
 fn mask_key_patterns(text: &str) -> String {
     let (mut masked, mut rest) = (String::with_capacity(text.len()), text);
     let is_in_key = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
@@ -140,7 +139,7 @@ fn mask_key_patterns(text: &str) -> String {
         let (before, from) = rest.split_at(start);
         masked.push_str(before);
         let (word, later) = from.split_at(from.find(|c| !is_in_key(c)).unwrap_or(from.len()));
-        // Words of everyday names have no digits, or no letters.
+        // Ordinary names don't have both letters and digits.
         let is_key = |(beginning, least): &(&str, usize)| {
             word.strip_prefix(beginning).is_some_and(|key| {
                 key.len() >= *least

@@ -1,30 +1,30 @@
-//! Server-sent events, read as they arrive.
+//! Server-sent events.
 //!
-//! The parser follows the event-stream format of the HTML standard: lines end with CR, LF or both, a byte order mark may
-//! come first, a colon begins a comment, data may take several lines, and the space after a colon may be missing. Pieces
-//! may be cut anywhere, also inside a character. It differs in one thing: text that is not UTF-8 is an error, since a
-//! damaged reply must not be taken for a whole one.
+//! The parser implements the event-stream format of the HTML standard: lines end with CR, LF or both, a byte order mark
+//! may come first, a colon starts a comment, data may have several lines, and the space after a colon is optional.
+//! Chunks may split anything, even a character. One difference: text that is not UTF-8 is an error, so that a damaged
+//! reply is not taken for a complete one.
 
 use std::time::Duration;
 
 use thiserror::Error;
 
-/// The longest line, and the most data of one event.
+/// The length limit of a line, and of the data of an event, in bytes.
 pub const MAX_EVENT_BYTES: usize = 8 << 20;
 
-/// One event of a stream.
+/// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SseEvent<'a> {
-    /// Its name; empty when the stream gives none.
+    /// The name; empty if the stream has none.
     pub name: &'a str,
-    /// Its data, the lines joined by line feeds.
+    /// The data, with its lines joined by line feeds.
     pub data: &'a str,
 }
 
-/// Why a stream cannot be read on.
+/// An invalid stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SseError {
-    /// A line, or the data of an event, is longer than [`LONGEST`].
+    /// A line, or the data of an event, is longer than [`MAX_EVENT_BYTES`].
     #[error("the stream has an event of more than {} MiB", MAX_EVENT_BYTES >> 20)]
     TooLong,
     /// A line is not UTF-8.
@@ -32,10 +32,10 @@ pub enum SseError {
     NotUtf8,
 }
 
-/// Reads a stream piece by piece.
+/// Parses a stream in chunks.
 #[derive(Debug, Default)]
 pub struct SseParser {
-    /// The beginning of a line whose end has not arrived.
+    /// The incomplete line at the end.
     line: Vec<u8>,
     name: String,
     data: String,
@@ -43,33 +43,33 @@ pub struct SseParser {
     id: String,
     retry: Option<Duration>,
     has_begun: bool,
-    /// The last line ended with CR; an LF that comes next belongs to it.
+    /// Whether the last line ended with CR; an LF that follows belongs to it.
     is_after_cr: bool,
 }
 
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
 impl SseParser {
-    /// Returns a parser at the beginning of a stream.
+    /// Returns a parser for a new stream.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Returns the id of the last event that had one: from there a stream can be resumed.
+    /// Returns the last event id, from which the stream can be resumed.
     pub fn last_id(&self) -> Option<&str> {
         (!self.id.is_empty()).then_some(&*self.id)
     }
 
-    /// Returns how long the server wants to be left alone before a stream is resumed, if it said so.
+    /// Returns the delay before resuming the stream, if the server set one.
     pub fn retry(&self) -> Option<Duration> {
         self.retry
     }
 
-    /// Takes in the next piece, and tells `sink` each event that it completes.
+    /// Parses the next chunk, and calls `sink` for each complete event.
     ///
     /// # Errors
     ///
-    /// Fails when the stream cannot be read on, and with what `sink` fails with.
+    /// Fails for an invalid stream, and with the errors of `sink`.
     pub fn push<E: From<SseError>>(
         &mut self,
         mut piece: &[u8],
@@ -93,7 +93,7 @@ impl SseParser {
                 self.buffer(line)?;
                 let whole = std::mem::take(&mut self.line);
                 self.line(&whole, &mut sink)?;
-                // The room that the line took serves the next one.
+                // The buffer is reused for the next line.
                 self.line = whole;
                 self.line.clear();
             }
@@ -180,7 +180,7 @@ mod tests {
         read(&[stream.as_bytes()]).unwrap().into_iter().map(|(_, data)| data).collect()
     }
 
-    /// Every trap of the format at once.
+    /// All special cases of the format.
     const NASTY: &str = "\u{feff}: comment\r\ndata: one\r\n\r\nevent:tick\ndata:two\ndata: zwei\n\n\
         data\n\n\rdata:  three\r\rid: 7\nretry: 10\n\nevent: lost\n\ndata: \u{1f980}ä\u{2028}x\nfoo: bar\n\n\
         data: unfinished";

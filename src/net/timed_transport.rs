@@ -1,7 +1,7 @@
-//! Time limits for reads: one for the head of an answer, another for each silence in its body, and both exact.
+//! Exact timeouts for reads: one for the head of a response, and one for each silence in its body.
 //!
-//! The library knows one limit for every read, and it hands each limit to the kernel, whose timers may be late by an
-//! eighth. So a wait is made of shorter ones here, each of which ends before the limit even when it is late.
+//! The library has one timeout for all reads, and the kernel's timers may be late by an eighth. So a wait consists of
+//! shorter ones, each of which ends before the timeout even if it is late.
 
 use std::time::{Duration, Instant};
 
@@ -9,27 +9,27 @@ use ureq::unversioned::transport::time::Duration as Limit;
 use ureq::unversioned::transport::{Buffers, ConnectionDetails, Connector, NextTimeout, Transport};
 use ureq::{Error, Timeout};
 
-/// Makes the reads of each connection keep to their limits.
+/// Adds exact timeouts to the reads of connections.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TimedConnector {
-    /// The longest silence within a body.
+    /// The timeout for silence in a body.
     pub(super) idle: Duration,
 }
 
-/// A connection whose reads keep to their limits.
+/// A connection with exact timeouts for reads.
 #[derive(Debug)]
 struct TimedTransport {
     transport: Box<dyn Transport>,
     idle: Duration,
 }
 
-/// Waits of up to this length are left to the kernel, which is late by less than a scheduler tick then.
+/// Waits up to this length are left to the kernel; they are late by less than a scheduler tick.
 const SHORT_WAIT: Duration = Duration::from_millis(20);
 
-/// A wait that ends so much later than its limit ended late because the process did not run.
+/// A wait that is this late was late because the process was suspended.
 const SUSPENSION_THRESHOLD: Duration = Duration::from_millis(500);
 
-/// How long a process that did not run looks for what has arrived meanwhile.
+/// The timeout for data that was received while the process was suspended.
 const RECHECK_TIMEOUT: Duration = Duration::from_millis(1);
 
 impl Connector<Box<dyn Transport>> for TimedConnector {
@@ -55,7 +55,7 @@ impl Transport for TimedTransport {
     }
 
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
-        // Every phase but the body has a limit of its own.
+        // All phases except the body have their own timeout.
         let (limit, reason) = match timeout.after {
             Limit::Exact(limit) => (limit, timeout.reason),
             Limit::NotHappening => (self.idle, Timeout::PerRead),
@@ -80,9 +80,9 @@ impl Transport for TimedTransport {
     }
 }
 
-/// Tries for so long, and returns what a try has come to; `None` if none has come to anything.
+/// Repeats an attempt until it succeeds; returns `None` after the time limit.
 ///
-/// A try gets the time it may take, and may take an eighth more. When this process did not run for a while, one more try
+/// Each attempt gets the time it may take, and may take an eighth more. If the process was suspended, one more attempt
 /// follows after the limit.
 fn retry_within<T>(
     limit: Duration,
@@ -111,7 +111,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns how long a wait takes whose kernel is late by an eighth, and of how many tries it is made.
+    /// Returns the duration of a wait with timers that are late by an eighth, and the number of attempts.
     fn measure(limit: Duration) -> (Duration, usize) {
         let (begun, clock, tries) = (Instant::now(), Cell::new(Duration::ZERO), Cell::new(0));
         let outcome: Option<()> = retry_within(
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(measure(Duration::ZERO), (Duration::ZERO, 0));
     }
 
-    /// What arrived while the process did not run is there.
+    /// Data that was received during a suspension is read.
     #[test]
     fn a_suspended_process_tries_once_more() {
         let (begun, clock) = (Instant::now(), Cell::new(Duration::ZERO));

@@ -5,14 +5,13 @@ use super::command::{
     nested_execution, runs_scripts,
 };
 use super::command_approval::{CommandApproval, is_portable};
-use super::confirm_mode::ConfirmMode;
 use super::guarded_in_command;
 use super::guardrails::{CommandScope, Guardrails};
 use super::rules::{PermissionRule, PermissionRules, normalize, spellings};
 use super::shell::{RedirectionKind, ShellWord, SimpleCommand};
 use super::target::{CallKind, CallTarget, CommandTarget};
 use crate::exec::shell_is_bash;
-use crate::model::Decision;
+use crate::model::{ConfirmMode, Decision};
 
 /// Decides about calls, by their arguments alone: it asks nobody and looks at no file but the configuration of
 /// repositories in which git only reads.
@@ -161,8 +160,8 @@ impl PolicyEngine {
                     "commands.allowed_only is set, and {why}; a rule of permissions.allow would allow it"
                 ))
             }
-            (_, ConfirmMode::Yolo) => Decision::allow(self.mode.reason()),
-            (_, ConfirmMode::ConfirmAll) => Decision::ask(self.mode.reason()),
+            (_, ConfirmMode::Yolo) => Decision::allow(mode_reason(self.mode)),
+            (_, ConfirmMode::ConfirmAll) => Decision::ask(mode_reason(self.mode)),
             (
                 RuleCoverage::Uncovered(why) | RuleCoverage::Covered(why),
                 ConfirmMode::ConfirmSensitive,
@@ -246,7 +245,7 @@ impl PolicyEngine {
             return Decision::allow(format!("rule {} of permissions.allow", rule.as_str()));
         }
         match (self.mode, kind) {
-            (ConfirmMode::Yolo, _) => Decision::allow(self.mode.reason()),
+            (ConfirmMode::Yolo, _) => Decision::allow(mode_reason(self.mode)),
             (ConfirmMode::ConfirmSensitive, CallKind::Reads) => {
                 Decision::allow(READ_ONLY_REASON.to_owned())
             }
@@ -254,7 +253,7 @@ impl PolicyEngine {
                 Decision::allow("what the other agent does is judged by itself".to_owned())
             }
             (ConfirmMode::ConfirmSensitive | ConfirmMode::ConfirmAll, _) => {
-                Decision::ask(self.mode.reason())
+                Decision::ask(mode_reason(self.mode))
             }
         }
     }
@@ -316,4 +315,15 @@ fn matching_command_rule(rules: &[PermissionRule], line: &CommandLine) -> Option
         })
     };
     about_line().or_else(about_part).or_else(about_file).cloned()
+}
+
+/// Returns the reason of a decision that the mode makes.
+fn mode_reason(mode: ConfirmMode) -> String {
+    match mode {
+        ConfirmMode::ConfirmAll => "mode confirm-all asks before every call".to_owned(),
+        ConfirmMode::ConfirmSensitive => {
+            "mode confirm-sensitive asks before a call that changes something".to_owned()
+        }
+        ConfirmMode::Yolo => "mode yolo".to_owned(),
+    }
 }

@@ -7,7 +7,6 @@
 
 mod command;
 mod command_approval;
-mod confirm_mode;
 mod confirmation;
 mod engine;
 mod file_patterns;
@@ -21,7 +20,7 @@ mod rules;
 mod shell;
 mod target;
 
-pub use confirm_mode::ConfirmMode;
+pub use crate::model::ConfirmMode;
 pub use confirmation::{ConfirmationAnswer, ConfirmationRequest, Confirmer, NoConfirmer};
 pub use engine::PolicyEngine;
 pub use file_patterns::FilePatterns;

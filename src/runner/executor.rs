@@ -27,6 +27,28 @@ pub trait Executor {
     fn wait_idle(&mut self, grace: TimeSpan) -> bool;
 }
 
+impl<E: Executor + ?Sized> Executor for Box<E> {
+    fn clock(&self) -> Arc<dyn Clock> {
+        (**self).clock()
+    }
+
+    fn start(&mut self, work: EffectTask) {
+        (**self).start(work);
+    }
+
+    fn wait_input(&mut self, deadline: Option<Deadline>) -> Option<DriverInput> {
+        (**self).wait_input(deadline)
+    }
+
+    fn try_input(&mut self) -> Option<DriverInput> {
+        (**self).try_input()
+    }
+
+    fn wait_idle(&mut self, grace: TimeSpan) -> bool {
+        (**self).wait_idle(grace)
+    }
+}
+
 /// Something that reaches the driver.
 pub enum DriverInput {
     /// An event for the machine.

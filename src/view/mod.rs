@@ -12,8 +12,8 @@
 
 mod background_writer;
 mod file;
-mod html_escape;
 mod json_sink;
+mod page;
 mod reporter;
 mod run_info;
 mod sink;
@@ -34,8 +34,8 @@ pub mod result;
 pub mod sanitize;
 pub mod trace;
 
+pub use crate::model::Language;
 pub use background_writer::{FinishTimeout, OutputError};
-pub use catalogue::{Lang, UnknownLang};
 pub use file::{SaveError, append, save};
 pub use json_sink::JsonSink;
 pub use reporter::{Reporter, RunReporter};

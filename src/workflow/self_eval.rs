@@ -5,12 +5,10 @@ use serde_json::Value;
 
 use super::remaining_limits::remaining_config;
 use crate::app::{AppError, FinishedRun, RunIo, RunRequest, RunSetup, SessionTarget};
-use crate::config::{
-    Agent, Config, ConfigName, ConfirmModeSetting, EvaluationMode, HooksConfig, McpConfig,
-};
+use crate::config::{Agent, Config, ConfigName, EvaluationMode, HooksConfig, McpConfig};
 use crate::journal::{DamagePolicy, ParentCall, SessionId, SessionStore};
 use crate::machine::{Machine, State, StopReason};
-use crate::model::{ConversationItem, ToolStatus};
+use crate::model::{ConfirmMode, ConversationItem, ToolStatus};
 use crate::view::{CostSource, sanitize};
 
 /// What the evaluation says.
@@ -180,7 +178,7 @@ fn evaluator_setup(setup: &RunSetup, mut config: Config) -> RunSetup {
         description: String::new(),
         system_prompt: EVALUATOR_PROMPT.into(),
         allowed_tools: Vec::new(),
-        confirm_mode: ConfirmModeSetting::Yolo,
+        confirm_mode: ConfirmMode::Yolo,
         max_steps: 1,
     };
     setup.with_config(config).with_agent(agent)

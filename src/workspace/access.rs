@@ -1,8 +1,8 @@
-//! What may be touched, by what it really is.
+//! Access checks by real path.
 //!
-//! A path is checked before anything is opened. Another process may turn a folder on the way into a link meanwhile; so
-//! what is opened is asked for its name, and checked again. Whatever becomes of the name later, it is the open folder
-//! that is read or written.
+//! A path is checked before it is opened. Another process may replace a folder of it by a link meanwhile, so the real
+//! path of the opened file is checked again. Later renames do not matter: the open file is the one that is read or
+//! written.
 
 use std::fmt;
 use std::os::fd::BorrowedFd;
@@ -13,24 +13,24 @@ use cap_std::fs::Dir;
 use super::error::FileError;
 use super::path::RelPath;
 
-/// Says what may be touched.
+/// Decides which paths may be accessed.
 pub trait AccessGuard: Send + Sync {
-    /// Returns whether there is anything that may not be touched like this.
+    /// Returns whether any path is denied for this access.
     fn is_restricted(&self, access: AccessMode) -> bool;
 
-    /// Returns why a path may not be touched; `None` if it may be.
+    /// Returns why access to a path is denied; `None` if it is allowed.
     fn denial_reason(&self, path: &RelPath, access: AccessMode) -> Option<String>;
 
-    /// Returns whether nothing may be written in the folder of a repository of git, and none may be made.
+    /// Returns whether writing in git repositories, and creating them, is denied.
     fn protects_repositories(&self) -> bool;
 }
 
-/// How something is touched.
+/// A kind of access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessMode {
-    /// It is read.
+    /// Reading.
     Read,
-    /// It is made, replaced or deleted.
+    /// Creating, replacing or deleting.
     Write,
 }
 
@@ -40,7 +40,7 @@ impl fmt::Debug for dyn AccessGuard {
     }
 }
 
-/// Fails if something that is open, by its real name, may not be touched.
+/// Fails if access to the real path of an open file is denied.
 pub(super) fn check_access(
     guard: &dyn AccessGuard,
     real: Option<RelPath>,
@@ -50,7 +50,7 @@ pub(super) fn check_access(
     if !guard.is_restricted(access) {
         return Ok(());
     }
-    // What has no name any more was replaced at this moment.
+    // A file without a name was replaced just now.
     let real = real.ok_or_else(|| FileError::Changed(path.clone()))?;
     match guard.denial_reason(&real, access) {
         Some(why) => Err(FileError::Denied(path.clone(), why)),
@@ -58,26 +58,26 @@ pub(super) fn check_access(
     }
 }
 
-/// Returns the name of something that is open, relative to the root; `None` if it has none there.
+/// Returns the path of an open file relative to the root; `None` if it has none there.
 pub(super) fn real_path(root: BorrowedFd<'_>, open: BorrowedFd<'_>) -> Option<RelPath> {
     let inside = path_of_open(open)?.strip_prefix(path_of_open(root)?).ok()?.to_owned();
     RelPath::new(inside).ok()
 }
 
-/// Returns the absolute path of something that is open, as the system knows it.
+/// Returns the current absolute path of an open file.
 #[cfg(target_os = "linux")]
 fn path_of_open(open: BorrowedFd<'_>) -> Option<PathBuf> {
     use std::os::fd::AsRawFd;
     use std::os::unix::fs::MetadataExt;
 
     let path = std::fs::read_link(format!("/proc/self/fd/{}", open.as_raw_fd())).ok()?;
-    // Of what is gone, the system tells the name that it had.
+    // For a deleted file, the system returns its former name.
     let (found, held) = (path.symlink_metadata().ok()?, rustix::fs::fstat(open).ok()?);
     let is_same = found.ino() == held.st_ino && found.dev() == held.st_dev;
     is_same.then_some(path)
 }
 
-/// Returns the absolute path of something that is open, as the system knows it.
+/// Returns the current absolute path of an open file.
 #[cfg(target_vendor = "apple")]
 fn path_of_open(open: BorrowedFd<'_>) -> Option<PathBuf> {
     use std::ffi::OsString;
@@ -87,13 +87,13 @@ fn path_of_open(open: BorrowedFd<'_>) -> Option<PathBuf> {
     Some(OsString::from_vec(path.into_bytes()).into())
 }
 
-/// Other systems don't tell.
+/// Not available on other systems.
 #[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
 fn path_of_open(_: BorrowedFd<'_>) -> Option<PathBuf> {
     None
 }
 
-/// Returns whether a folder that is or contains the parent of a new file is a repository of git, or would be one with it.
+/// Returns whether the parent of a new file, or a folder above it, is a git repository, or becomes one with the file.
 pub(super) fn is_inside_repository(root: &Dir, path: &RelPath) -> bool {
     let mut folder = path.parent();
     let mut below = path.name().map(std::ffi::OsStr::to_owned);

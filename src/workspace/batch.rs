@@ -1,11 +1,11 @@
-//! Changes of files that happen all together or not at all.
+//! Atomic changes of several files.
 //!
-//! Every new content is first written beside its file and made durable. Then each file is looked at again, and only
-//! when all are still what they were taken for, the new ones take their places by renaming. Should that fail half-way,
-//! what was done is undone.
+//! Every new content is written to a temporary file in the same folder and synced. Then each original is checked once
+//! more, and only if all are unchanged, the new files are renamed into place. If a step fails, the previous ones are
+//! undone.
 //!
-//! A process that is killed meanwhile leaves files beside. Their names tell of which file and content they are
-//! ([`left_beside`]), so whoever knows what was under way finds them.
+//! A killed process leaves temporary files behind. Their names contain those of the original and a digest of the
+//! content ([`leftover_path`]), so they can be found.
 
 use std::ffi::OsStr;
 use std::fs::{File, Permissions};
@@ -18,76 +18,76 @@ use std::sync::Arc;
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 use rustix::fs::{Gid, Uid, fchown};
+use sha2::{Digest, Sha256};
 
-use super::digest::sha256;
 use super::error::FileError;
 use super::path::RelPath;
 use super::root::WorkspaceRoot;
 use crate::port;
 
-/// Some changes that belong together.
+/// Changes to be made together.
 #[derive(Debug, Default)]
 pub struct ChangeBatch {
     changes: Vec<BatchedChange>,
 }
 
-/// What becomes of one file.
+/// The change of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchedChange {
     /// The file.
     pub path: RelPath,
-    /// What it has to be when the change is made.
+    /// The expected current content.
     pub before: ExpectedContent,
-    /// Its new content; none when it is deleted.
+    /// The new content; `None` to delete the file.
     pub after: Option<Arc<[u8]>>,
-    /// Its new permissions; none to keep them, or to take the usual ones for a new file.
+    /// The new permissions; `None` to keep them, or for the default of a new file.
     pub mode: Option<u32>,
 }
 
-/// What a file has to be when it is changed.
+/// The expected state of a file before its change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExpectedContent {
-    /// There is none.
+    /// It does not exist.
     Absent,
-    /// It has the content with this SHA-256 digest.
+    /// Its content has this SHA-256 digest.
     Digest(Arc<str>),
 }
 
-/// The most that is read to see whether a file is still the same.
+/// The largest file that is read for the comparison.
 const MAX_COMPARED_SIZE: u64 = 1 << 30;
 
-/// A change that is ready: its new content lies beside the file, or there is none.
+/// A prepared change: its new content is in a temporary file, if there is any.
 struct StagedChange<'a> {
     change: &'a BatchedChange,
     folder: Dir,
     name: std::ffi::OsString,
-    /// The file beside; gone once it has taken its place.
+    /// The temporary file; `None` once renamed into place.
     temp_name: Option<String>,
 }
 
-/// Whether the old file is kept until all changes are made. One change alone needs no way back.
+/// Whether the old file is kept until all changes are made. A single change needs no undo.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BackupMode {
     Keep,
     Discard,
 }
 
-/// A change that was made, and how it is taken back.
+/// A change that was made, and can be undone.
 struct CommittedChange<'a> {
     folder: &'a Dir,
     path: &'a RelPath,
     name: &'a OsStr,
-    /// Where the old file lies meanwhile; none when there was none.
+    /// The old file, renamed; `None` if there was none.
     backup_name: Option<String>,
 }
 
 impl ExpectedContent {
-    /// Returns what a content has to be.
+    /// Returns the expected state for a content.
     pub fn new(content: Option<&[u8]>) -> Self {
         content.map_or(Self::Absent, |content| Self::Digest(sha256(content)))
     }
 
-    /// Returns the digest; none when there is no file.
+    /// Returns the digest; `None` if the file must not exist.
     pub fn digest(&self) -> Option<Arc<str>> {
         match self {
             Self::Absent => None,
@@ -97,16 +97,16 @@ impl ExpectedContent {
 }
 
 impl ChangeBatch {
-    /// Returns a batch of these changes; no file occurs twice.
+    /// Returns a batch of changes. No file may occur twice.
     pub fn new(changes: Vec<BatchedChange>) -> Self {
         Self { changes }
     }
 
-    /// Makes the changes.
+    /// Applies the changes.
     ///
     /// # Errors
     ///
-    /// Fails when one of them cannot be made; every file is then what it was, but for those that the error names.
+    /// Fails when a change cannot be made. All files are then unchanged, except those named in the error.
     pub fn apply(&self, root: &WorkspaceRoot) -> Result<(), FileError> {
         let mut staged = Vec::with_capacity(self.changes.len());
         for change in &self.changes {
@@ -136,7 +136,7 @@ impl ChangeBatch {
 }
 
 impl BatchedChange {
-    /// Fails unless the file is what it was taken for.
+    /// Fails if the file has changed.
     fn check_unchanged(&self, root: &WorkspaceRoot) -> Result<(), FileError> {
         let found = match root.read(&self.path, MAX_COMPARED_SIZE) {
             Ok(content) => ExpectedContent::Digest(sha256(&content)),
@@ -154,7 +154,7 @@ impl<'a> StagedChange<'a> {
         let (Some(parent), Some(name)) = (path.parent(), path.name()) else {
             return Err(FileError::IsDirectory(path.clone()));
         };
-        // Also before folders are made, which would be left behind.
+        // Before folders are created, which would be left behind.
         let existing = std::iter::successors(Some(parent.clone()), RelPath::parent);
         let mut existing = existing.filter_map(|folder| {
             let rest = path.strip_folder(&folder);
@@ -177,7 +177,7 @@ impl<'a> StagedChange<'a> {
         Ok(staged)
     }
 
-    /// Writes the new content beside the file, with the owner and the permissions that it will have.
+    /// Writes the new content to a temporary file with the final owner and permissions.
     fn write(&mut self, content: &[u8]) -> Result<(), FileError> {
         let path = &self.change.path;
         let failed = |error: io::Error| FileError::from_io("write", path, error);
@@ -189,7 +189,7 @@ impl<'a> StagedChange<'a> {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
         if old.is_some() {
-            // Nobody may read it before it has the permissions of the old one.
+            // Private until it has the permissions of the original.
             options.mode(0o600);
         }
         let open = |name: &String| self.folder.open_with(name, &options);
@@ -208,13 +208,13 @@ impl<'a> StagedChange<'a> {
         file.sync_all().map_err(failed)
     }
 
-    /// Puts the new file in its place.
+    /// Renames the new file into place.
     fn commit(
         &mut self,
         root: &WorkspaceRoot,
         keep: BackupMode,
     ) -> Result<CommittedChange<'_>, FileError> {
-        // What was made before it may have made something else of the folder.
+        // Earlier changes of the batch may have turned the folder into a repository.
         root.check_write(self.folder.as_fd(), &self.name, &self.change.path)?;
         let path = &self.change.path;
         let failed = |error: io::Error| FileError::from_io("replace", path, error);
@@ -223,7 +223,7 @@ impl<'a> StagedChange<'a> {
                 None
             }
             (ExpectedContent::Digest(digest), BackupMode::Keep) => {
-                // The old file gets a second name, so that its place is never empty.
+                // The old file gets a second name, so that its path is never missing.
                 let link = |old: &String| self.folder.hard_link(&self.name, &self.folder, old);
                 let linked = create_unique(&self.name, digest, link).or_else(|_| {
                     // Some file systems have no hard links.
@@ -257,18 +257,20 @@ impl Drop for StagedChange<'_> {
 }
 
 impl CommittedChange<'_> {
-    /// Takes the change back; says where the old content is when that fails.
+    /// Undoes the change; on failure, returns where the old content is.
     fn undo(&self) -> Result<(), String> {
         let Self { path, name, .. } = self;
         match &self.backup_name {
             Some(old) => self.folder.rename(old, self.folder, name).map_err(|error| {
                 let old = path.as_path().with_file_name(old);
-                format!("'{path}' is changed, and what it was is '{}' ({error})", old.display())
+                format!(
+                    "'{path}' is changed, and its old content is in '{}' ({error})",
+                    old.display()
+                )
             }),
-            None => self
-                .folder
-                .remove_file(name)
-                .map_err(|error| format!("'{path}' is there, and was not there before ({error})")),
+            None => self.folder.remove_file(name).map_err(|error| {
+                format!("'{path}' was created, and could not be removed ({error})")
+            }),
         }
     }
 
@@ -279,14 +281,13 @@ impl CommittedChange<'_> {
     }
 }
 
-/// Returns a name for a file that lies beside another one for a moment, and has this content.
+/// Returns a name for a temporary file next to another one, with this content.
 fn temp_file_name(name: &OsStr, digest: &str) -> String {
     let whole = sha256(&[name.as_bytes(), b"/", digest.as_bytes()].concat());
     format!(".architect-{}.tmp", &whole[..32])
 }
 
-/// Makes something with a name of its own beside a file. Should the name be taken, by another process that does the same
-/// at this moment, there is another one.
+/// Creates a file with a unique name next to another one. Tries again if another process has just taken the name.
 fn create_unique<T>(
     name: &OsStr,
     digest: &str,
@@ -302,7 +303,7 @@ fn create_unique<T>(
     }
 }
 
-/// Returns where a change of this file would have left this content, had it been killed on the way.
+/// Returns the path where a killed process would have left this content for a file.
 pub fn leftover_path(path: &str, digest: &str) -> PathBuf {
     let path = Path::new(path);
     path.with_file_name(temp_file_name(path.file_name().unwrap_or_default(), digest))
@@ -313,11 +314,11 @@ fn owner_ids(meta: &cap_std::fs::Metadata) -> (u32, u32) {
     (meta.uid(), meta.gid())
 }
 
-/// Gives a file its owner, unless it has it already.
+/// Sets the owner of a file, if it differs.
 fn set_owner(file: &File, uid: u32, gid: u32) -> Result<(), ()> {
     let meta = file.metadata().map_err(|_| ())?;
     if meta.gid() != gid {
-        // Somebody who may not give files away may still be in the group.
+        // A user who may not change owners may still be a member of the group.
         let _ = fchown(file, None, Some(Gid::from_raw(gid)));
     }
     if meta.uid() == uid {
@@ -328,6 +329,16 @@ fn set_owner(file: &File, uid: u32, gid: u32) -> Result<(), ()> {
 
 fn set_mode(file: &File, mode: u32) -> io::Result<()> {
     file.set_permissions(Permissions::from_mode(mode & 0o7777))
+}
+
+/// Returns the SHA-256 digest of a content, in hexadecimal.
+pub fn sha256(content: &[u8]) -> Arc<str> {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble)]);
+    let digest = Sha256::digest(content);
+    let text: String =
+        digest.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]).collect();
+    text.into()
 }
 
 #[cfg(test)]
@@ -362,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_created_replaced_and_deleted_and_nothing_is_left_beside_them() {
+    fn files_are_created_replaced_and_deleted_without_leftovers() {
         let (folder, root) = workspace();
         fs::write(folder.path().join("a"), "1").unwrap();
         fs::write(folder.path().join("b"), "2").unwrap();
@@ -377,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_process_left_beside_can_be_found_and_is_in_nobody_s_way() {
+    fn leftovers_of_a_killed_process_are_found_and_harmless() {
         let (folder, root) = workspace();
         let change = change("d/a", None, Some("1"));
         let mut staged = StagedChange::new(&root, &change).unwrap();
@@ -390,7 +401,7 @@ mod tests {
         assert_eq!(names(&folder.path().join("d")), ["a"]);
     }
 
-    /// Faults T20, T24: a change that cannot be made leaves everything as it was.
+    /// Faults T20, T24: a failed change leaves everything unchanged.
     #[test]
     fn all_or_nothing() {
         let (folder, root) = workspace();
@@ -411,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_renamed_already_is_taken_back_when_a_later_one_fails() {
+    fn earlier_changes_are_undone_when_a_later_one_fails() {
         let (folder, root) = workspace();
         fs::write(folder.path().join("a"), "1").unwrap();
         let first = change("a", Some("1"), Some("one"));
@@ -425,19 +436,19 @@ mod tests {
     }
 
     #[test]
-    fn a_change_that_can_t_be_taken_back_says_what_is_where() {
+    fn an_undo_that_fails_names_the_old_content() {
         let (folder, root) = workspace();
         fs::write(folder.path().join("a"), "1").unwrap();
         let first = change("a", Some("1"), Some("one"));
         let mut staged = StagedChange::new(&root, &first).unwrap();
         let made = staged.commit(&root, BackupMode::Keep).unwrap();
         let old = made.backup_name.clone().unwrap();
-        // A file can't be put in the place of a folder.
+        // A file cannot replace a folder.
         fs::remove_file(folder.path().join("a")).unwrap();
         fs::create_dir(folder.path().join("a")).unwrap();
         let left = made.undo().unwrap_err();
         assert!(
-            left.starts_with(&format!("'a' is changed, and what it was is '{old}' (")),
+            left.starts_with(&format!("'a' is changed, and its old content is in '{old}' (")),
             "{left}"
         );
         assert_eq!(fs::read_to_string(folder.path().join(&old)).unwrap(), "1");
@@ -459,7 +470,7 @@ mod tests {
         assert_eq!(fs::metadata(&file).unwrap().mode() & 0o7777, 0o600);
     }
 
-    /// Fault T20: another name of the same file, which may lie outside, keeps the old content.
+    /// Fault T20: a hard link, which may be outside, keeps the old content.
     #[test]
     fn a_hard_link_is_not_written_through() {
         let (folder, root) = workspace();
@@ -484,5 +495,11 @@ mod tests {
         assert_eq!(canonical("inside").unwrap().to_string(), "d/a");
         assert!(matches!(canonical("outside"), Err(FileError::Escapes(_))));
         assert!(matches!(canonical("dangling"), Err(FileError::Dangling(_))));
+    }
+
+    #[test]
+    fn the_digest_matches_the_published_value() {
+        let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(&*sha256(b"abc"), expected);
     }
 }

@@ -1,4 +1,4 @@
-//! What can go wrong with a file.
+//! Errors of file access.
 
 use std::io;
 
@@ -12,71 +12,71 @@ use super::path::{PathError, RelPath};
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum FileError {
-    /// The path is none of the workspace.
+    /// The path is not in the workspace.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// A symbolic link on the way leads outside.
+    /// A symbolic link in the path leads outside.
     #[error("'{0}' leads outside the workspace through a symbolic link")]
     Escapes(RelPath),
-    /// There is nothing.
+    /// The file does not exist.
     #[error("'{0}' does not exist")]
     Missing(RelPath),
-    /// It is a folder where a file is needed.
+    /// A folder where a file is expected.
     #[error("'{0}' is a directory, not a file")]
     IsDirectory(RelPath),
-    /// A part of the path is a file where a folder is needed.
+    /// A parent of the path is a file.
     #[error("'{0}' is not a directory")]
     NotADirectory(RelPath),
-    /// It is neither a file nor a folder.
+    /// Neither a file nor a folder.
     #[error("'{0}' is {kind}, not a regular file", kind = .1.description())]
     Special(RelPath, FileKind),
-    /// It is a symbolic link to nothing.
+    /// A dangling symbolic link.
     #[error("'{0}' is a symbolic link whose target does not exist")]
     Dangling(RelPath),
-    /// Symbolic links lead in a circle.
+    /// A cycle of symbolic links.
     #[error("'{0}' is a symbolic link that leads back to itself")]
     LinkLoop(RelPath),
-    /// It is larger than what may be loaded.
+    /// The file exceeds the limit for editing.
     #[error("'{path}' has {size} bytes, more than the {limit} that can be edited")]
     TooLarge {
         /// The file.
         path: RelPath,
         /// Its size in bytes.
         size: u64,
-        /// The most that is loaded.
+        /// The limit in bytes.
         limit: u64,
     },
-    /// It is not what it was when the change was made up.
+    /// The file has changed since it was read.
     #[error("'{0}' changed in the meantime; nothing was written. Read it again")]
     Changed(RelPath),
-    /// What it really is may not be touched.
+    /// Access to the real path is denied.
     #[error("'{0}' may not be touched: {1}")]
     Denied(RelPath, String),
-    /// It belongs to somebody else, and a new file would not.
+    /// The file belongs to another user, which a new file would not.
     #[error("'{0}' belongs to another user, which could not be kept; nothing was written")]
     ForeignOwner(RelPath),
-    /// A change of several files failed half-way, and could not be taken back everywhere.
-    #[error("{cause}. Of the other files, these could not be put back: {}", .left.join("; "))]
+    /// A change of several files failed, and could not be undone completely.
+    #[error("{cause}. Of the other files, these could not be restored: {}", .left.join("; "))]
     PartlyApplied {
-        /// Why the change failed.
+        /// The failure.
         cause: Box<Self>,
-        /// The files that are changed, with where their old content is and why it is not back.
+        /// The files that are changed, with the location of their old content and the failure to restore it.
         left: Vec<String>,
     },
-    /// The system said no.
+    /// The system reported an error.
     #[error("could not {action} '{path}': {source}")]
     Io {
-        /// What was tried.
+        /// The failed action.
         action: &'static str,
         /// The file.
         path: RelPath,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl FileError {
-    /// Returns the error for what the system said about a path.
+    /// Returns the error for a system error about a path.
     pub(super) fn from_io(action: &'static str, path: &RelPath, source: io::Error) -> Self {
         let path = path.clone();
         let errno = source.raw_os_error();
@@ -84,14 +84,14 @@ impl FileError {
             io::ErrorKind::NotFound => Self::Missing(path),
             io::ErrorKind::NotADirectory => Self::NotADirectory(path),
             io::ErrorKind::IsADirectory => Self::IsDirectory(path),
-            // Said by the confining library itself, not by the system.
+            // Reported by the confining library itself, not by the system.
             io::ErrorKind::PermissionDenied if errno.is_none() => Self::Escapes(path),
             _ if errno == Some(Errno::LOOP.raw_os_error()) => Self::LinkLoop(path),
             _ => Self::Io { action, path, source },
         }
     }
 
-    /// Returns whether there is simply no such file.
+    /// Returns whether the file does not exist.
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::Missing(_))
     }

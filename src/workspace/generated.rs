@@ -1,8 +1,8 @@
-//! Folders with dependencies, caches and what is built: of no use to whoever looks for something in a project.
+//! Recognizes folders of dependencies, caches and build outputs, which a search in a project skips.
 
 use std::path::Path;
 
-/// Names that nothing else has.
+/// Names used for nothing else.
 const GENERATED_NAMES: [&str; 33] = [
     ".bundle",
     ".cache",
@@ -39,7 +39,7 @@ const GENERATED_NAMES: [&str; 33] = [
     "node_modules",
 ];
 
-/// Names that mean this beside, or with, one of these files.
+/// Names that count next to, or with, one of these files.
 const NAMES_WITH_MANIFEST: [(&str, &[&str]); 4] = [
     ("build", &["build.gradle", "build.gradle.kts", "setup.py", "pubspec.yaml"]),
     ("dist", &["package.json", "pyproject.toml", "setup.py"]),
@@ -47,10 +47,10 @@ const NAMES_WITH_MANIFEST: [(&str, &[&str]); 4] = [
     ("target", &["Cargo.toml", "pom.xml", "build.sbt", "project.clj"]),
 ];
 
-/// Files by which a folder says so itself.
+/// Files that mark a folder as generated.
 const MARKER_FILES: [&str; 2] = ["CACHEDIR.TAG", "pyvenv.cfg"];
 
-/// Returns whether a folder that is come across has dependencies, a cache, or what is built. Looks at files.
+/// Returns whether a folder holds dependencies, a cache, or build outputs. Accesses the file system.
 pub fn is_generated(folder: &Path) -> bool {
     let Some(name) = folder.file_name() else { return false };
     let is_there = |folder: Option<&Path>, files: &[&str]| {
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_is_told_by_its_name_by_what_is_beside_or_by_what_is_in_it() {
+    fn folders_are_recognized_by_name_neighbours_or_content() {
         let folder = tempfile::tempdir().unwrap();
         let is = |path: &str| is_generated(&folder.path().join(path));
         for path in ["rust/target", "plain/target", "env", "js/dist", "plain/dist", "src/build"] {

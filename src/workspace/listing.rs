@@ -1,4 +1,4 @@
-//! What lies in a folder.
+//! Entries of folders.
 
 use std::ffi::OsString;
 use std::io;
@@ -11,23 +11,23 @@ use super::error::FileError;
 use super::path::RelPath;
 use super::root::WorkspaceRoot;
 
-/// Returns the entries of a walk, without those that can't be read or are gone by now. The walker panics if its first
-/// folder is replaced while it looks at it; the walk is over then.
+/// Returns the entries of a walk, without those that cannot be read. The walker panics if its first folder is replaced
+/// during the walk, which then ends.
 pub fn entries(mut walk: ignore::Walk) -> impl Iterator<Item = ignore::DirEntry> {
     let next = move || catch_unwind(AssertUnwindSafe(|| walk.next())).ok().flatten();
     iter::from_fn(next).flatten()
 }
 
-/// One entry of a folder.
+/// An entry of a folder.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FolderEntry {
     /// Its name.
     pub name: OsString,
-    /// What it is; symbolic links are not followed.
+    /// Its kind; symbolic links are not followed.
     pub kind: FileKind,
 }
 
-/// What a path leads to.
+/// The kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FileKind {
     /// A regular file.
@@ -45,7 +45,7 @@ pub enum FileKind {
 }
 
 impl FileKind {
-    /// Returns what this is, for a sentence.
+    /// Returns the kind with an article, for messages.
     pub fn description(self) -> &'static str {
         match self {
             Self::File => "a file",
@@ -75,11 +75,11 @@ impl FileKind {
 }
 
 impl WorkspaceRoot {
-    /// Returns what lies in a folder, sorted by name; no more than `most` entries, and whether there are more.
+    /// Returns the entries of a folder, sorted by name: at most `most`, and whether there are more.
     ///
     /// # Errors
     ///
-    /// Fails when the folder cannot be read. An entry that vanishes meanwhile is left out.
+    /// Fails when the folder cannot be read. Entries that vanish meanwhile are skipped.
     pub fn list(&self, path: &RelPath, most: usize) -> Result<(Vec<FolderEntry>, bool), FileError> {
         let failed = |error: io::Error| FileError::from_io("list", path, error);
         let mut entries = Vec::new();

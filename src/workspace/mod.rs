@@ -1,14 +1,13 @@
-//! Floor 3: the workspace — files below one folder, reached by a handle that nothing can lead out of.
+//! Layer 3: the workspace, files below one folder, accessed through a handle that no path leads out of.
 //!
-//! [`Root`] is the handle. A path is a [`RelPath`] before anything is opened: relative, without `..`; the system then
-//! resolves it beneath the handle, so that neither a symbolic link nor a folder that is swapped meanwhile leads outside.
-//! Reading never blocks on a pipe or a device. Writing replaces a file as a whole ([`ChangeBatch`]): whatever goes wrong, the
-//! old content is still there. [`Text`] keeps what is not content: byte order mark, encoding, line ends. The
-//! [`index`] tells how a workspace is laid out.
+//! [`WorkspaceRoot`] is the handle. A path is a [`RelPath`] before it is opened: relative, without `..`; the system
+//! resolves it beneath the handle, so that neither a symbolic link nor a concurrently replaced folder leads outside.
+//! Reading never blocks on a pipe or a device. Writing replaces a file atomically ([`ChangeBatch`]): on failure, the
+//! old content is intact. [`TextFile`] preserves byte order mark, encoding and line ends. The [`index`] describes the
+//! layout of a workspace.
 
 mod access;
 mod batch;
-mod digest;
 mod error;
 mod generated;
 pub mod index;
@@ -20,8 +19,7 @@ mod text;
 mod text_page;
 
 pub use access::{AccessGuard, AccessMode};
-pub use batch::{BatchedChange, ChangeBatch, ExpectedContent, leftover_path};
-pub use digest::sha256;
+pub use batch::{BatchedChange, ChangeBatch, ExpectedContent, leftover_path, sha256};
 pub use error::FileError;
 pub use generated::is_generated;
 pub use listing::{FileKind, FolderEntry, entries};

@@ -1,7 +1,7 @@
-//! Files that the user names for output, in a folder that others write to.
+//! Output files named by the user, in folders that others can write.
 //!
-//! A link inside the workspace may have been put there by the model or by the repository. The user who names a file for
-//! a log or an answer does not mean the file to which such a link leads.
+//! A link inside the workspace may have been created by the model or the repository, and the user who names a file for
+//! a log or an answer does not mean its target.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -11,14 +11,14 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, RawMode};
 
-/// Links that are followed on one path.
+/// The most links that are followed in one path.
 const MAX_LINKS: usize = 40;
 
-/// Returns where an output leads if that is inside a workspace, as a path without links; `None` if it is elsewhere.
+/// Resolves an output path inside a workspace; `None` if it is elsewhere.
 ///
 /// # Errors
 ///
-/// Fails if a link stands on the way that lies inside the workspace.
+/// Fails if the path contains a link inside the workspace.
 pub fn resolve_inside(workspace: &Path, path: &Path) -> io::Result<Option<PathBuf>> {
     let Ok(workspace) = workspace.canonicalize() else { return Ok(None) };
     let absolute = std::path::absolute(path)?;
@@ -53,12 +53,12 @@ pub fn resolve_inside(workspace: &Path, path: &Path) -> io::Result<Option<PathBu
     Ok(place.starts_with(&workspace).then_some(place))
 }
 
-/// Opens a file for writing as [`target_inside`] returned it: a link that takes the place of one of its folders meanwhile
-/// is not followed, and a named pipe is not waited for.
+/// Opens a path returned by [`resolve_inside`] for writing. Links that appear in it meanwhile are not followed, and a
+/// named pipe does not block.
 ///
 /// # Errors
 ///
-/// Fails if the file cannot be opened, a link stands on the way, or it is neither a regular file nor a folder.
+/// Fails if the file cannot be opened, the path contains a link, or it is neither a regular file nor a folder.
 pub fn open_without_links(path: &Path, flags: OFlags, mode: RawMode) -> io::Result<File> {
     let mode =
         if flags.contains(OFlags::CREATE) { Mode::from_raw_mode(mode) } else { Mode::empty() };
@@ -83,12 +83,12 @@ fn open_file(path: &Path, flags: OFlags, mode: Mode) -> io::Result<File> {
     Ok(File::from(rustix::fs::open(path, flags | OFlags::NOFOLLOW, mode)?))
 }
 
-/// Opens a file of the user for appending: one that is new, one elsewhere, or one in a workspace to which no link of the
-/// workspace leads.
+/// Opens a file of the user for appending: any file elsewhere, and a file in the workspace without a link of the
+/// workspace in its path.
 ///
 /// # Errors
 ///
-/// Fails if the file cannot be opened, or a link inside the workspace stands on the way.
+/// Fails if the file cannot be opened, or its path contains a link inside the workspace.
 pub fn open_for_append(workspace: &Path, path: &Path) -> io::Result<File> {
     match resolve_inside(workspace, path)? {
         Some(path) => {
@@ -136,12 +136,12 @@ mod tests {
         assert!(open_for_append(&workspace, &workspace.join("log")).is_err());
         assert!(!base.join("home/rc").exists());
         open_for_append(&workspace, &workspace.join("d/plain")).unwrap();
-        // Swapped between the look and the opening.
+        // Replaced between check and open.
         for path in ["log", "out/x"] {
             let flags = OFlags::WRONLY | OFlags::CREATE;
             assert!(open_without_links(&workspace.join(path), flags, 0o600).is_err());
         }
-        // Without a reader, opening it would wait; with one, what is written would go to that.
+        // Without a reader, opening would block; with one, it would receive the output.
         let pipe = workspace.join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         assert!(open_for_append(&workspace, &pipe).is_err());

@@ -1,4 +1,4 @@
-//! Paths below the workspace, and how they are shown.
+//! Paths relative to the workspace, and their display.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::{self, Write as _};
@@ -9,29 +9,29 @@ use thiserror::Error;
 
 /// A path below the workspace: relative, and without `.` and `..`. The empty path is the workspace itself.
 ///
-/// It is text for people and models ([`Display`](fmt::Display)) and exact for the system: a name that is no valid text
-/// is shown with escapes, and found again by them.
+/// Its display, for users and models, is text; names that are not valid text are shown with escapes, which
+/// [`WorkspaceRoot::resolve`](super::WorkspaceRoot::resolve) understands.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RelPath(PathBuf);
 
-/// Why a text is no path below the workspace.
+/// Why a text is not a path in the workspace.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PathError {
     /// It leads outside.
     #[error("path '{0}' is outside the workspace; use a path relative to the workspace")]
     Outside(String),
-    /// It has a NUL byte in it.
+    /// It contains a NUL byte.
     #[error("path '{0}' contains a NUL character")]
     Nul(String),
 }
 
 impl RelPath {
-    /// The workspace itself.
+    /// Returns the path of the workspace itself.
     pub fn root() -> Self {
         Self::default()
     }
 
-    /// Reads a relative path. `..` is taken back lexically, as long as it stays inside.
+    /// Parses a relative path. `..` is resolved lexically, as long as it stays inside.
     ///
     /// # Errors
     ///
@@ -56,7 +56,7 @@ impl RelPath {
         Ok(Self(inside))
     }
 
-    /// Returns the path of something that was come across below the workspace: names of entries alone.
+    /// Returns the path of a walk's entry below the workspace.
     pub(crate) fn from_entry(path: &Path) -> Self {
         debug_assert!(path.components().all(|part| matches!(part, Component::Normal(_))));
         Self(path.to_owned())
@@ -77,32 +77,32 @@ impl RelPath {
         Self(self.0.join(name))
     }
 
-    /// Returns the folder that the path lies in; none for the workspace itself.
+    /// Returns the parent; `None` for the workspace itself.
     pub fn parent(&self) -> Option<Self> {
         self.0.parent().map(|parent| Self(parent.to_owned()))
     }
 
-    /// Returns the last part of the path; none for the workspace itself.
+    /// Returns the last component; `None` for the workspace itself.
     pub fn name(&self) -> Option<&OsStr> {
         self.0.file_name()
     }
 
-    /// Returns the parts of the path, outermost first.
+    /// Returns the components, outermost first.
     pub fn parts(&self) -> impl Iterator<Item = &OsStr> {
         self.0.iter()
     }
 
-    /// Returns the rest of this path below a folder; the path itself if it doesn't lie there.
+    /// Returns the rest of this path below a folder, or the path itself if it is not below.
     pub(super) fn strip_folder(&self, folder: &Self) -> &Path {
         self.0.strip_prefix(&folder.0).unwrap_or(&self.0)
     }
 
-    /// Returns whether this path is `other` or lies below it.
+    /// Returns whether this path is `other` or below it.
     pub fn is_below(&self, other: &Self) -> bool {
         self.0.starts_with(&other.0)
     }
 
-    /// Returns the path that a shown path with escapes stands for; none when it has none.
+    /// Returns the path with its escapes decoded; `None` without escapes.
     pub(super) fn unescaped(&self) -> Option<Self> {
         unescape(self.0.as_os_str().as_bytes())
             .and_then(|bytes| Self::new(PathBuf::from(OsString::from_vec(bytes))).ok())
@@ -115,7 +115,7 @@ impl fmt::Display for RelPath {
     }
 }
 
-/// Returns a name as people and models see it: what is no text, and what would change how text is shown, is escaped.
+/// Returns a name for display: invalid text and characters that change the display are escaped.
 pub fn escape_name(name: &OsStr) -> String {
     let mut text = String::with_capacity(name.len());
     for chunk in name.as_bytes().utf8_chunks() {
@@ -133,7 +133,7 @@ pub fn escape_name(name: &OsStr) -> String {
     text
 }
 
-/// Returns whether a character neither controls a terminal nor turns the direction of text.
+/// Returns whether a character neither controls a terminal nor changes the direction of text.
 fn is_printable(char: char) -> bool {
     let turns = matches!(
         char,
@@ -142,7 +142,7 @@ fn is_printable(char: char) -> bool {
     !char.is_control() && !turns
 }
 
-/// Returns the bytes that a text with escapes stands for; none when there are no escapes.
+/// Decodes the escapes in a text; `None` without escapes.
 fn unescape(text: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -160,7 +160,7 @@ fn unescape(text: &[u8]) -> Option<Vec<u8>> {
     found.then_some(bytes)
 }
 
-/// Reads one escape, `\xNN` or `\u{N…}`, from the start of a text.
+/// Decodes one escape, `\xNN` or `\u{N…}`, at the start of a text.
 fn parse_escape(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     if let Some(rest) = text.strip_prefix(b"\\x") {
         let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_taken_back_lexically_only_inside() {
+    fn parent_components_are_resolved_inside_only() {
         assert_eq!(RelPath::new("./a/../b//c/.").unwrap().to_string(), "b/c");
         assert!(RelPath::new("a/..").unwrap().is_root());
         for outside in ["..", "a/../../b", "/etc/passwd", "a/b/../../.."] {
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_change_the_display_is_escaped() {
+    fn characters_that_change_the_display_are_escaped() {
         assert_eq!(escape_name(OsStr::new("a\n\x1b[31m\u{202e}é")), "a\\u{a}\\u{1b}[31m\\u{202e}é");
         assert_eq!(escape_name(OsStr::from_bytes(b"a\xff")), "a\\xff");
     }

@@ -16,7 +16,7 @@ use super::error::FileError;
 use super::listing::FileKind;
 use super::path::{PathError, RelPath};
 
-/// The workspace: a folder, held open. Everything below it is reached through this handle. Clones are the same one.
+/// The workspace: an open folder. Everything below is accessed through this handle. Clones share it.
 #[derive(Clone, Debug)]
 pub struct WorkspaceRoot {
     dir: Arc<Dir>,
@@ -25,7 +25,7 @@ pub struct WorkspaceRoot {
     guard: Option<Arc<dyn AccessGuard>>,
 }
 
-/// A regular file, open for reading.
+/// A regular file opened for reading.
 #[derive(Debug)]
 pub struct OpenFile {
     /// The file.
@@ -39,7 +39,7 @@ impl WorkspaceRoot {
     ///
     /// # Errors
     ///
-    /// Fails when it is no folder that can be read.
+    /// Fails when it is not a readable folder.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
         let given = std::path::absolute(path)?;
         let path = given.canonicalize()?;
@@ -47,12 +47,12 @@ impl WorkspaceRoot {
         Ok(Self { dir: Arc::new(dir), path, given_path: given, guard: None })
     }
 
-    /// Returns the same workspace, of which only that is touched which a guard allows.
+    /// Returns the same workspace with access limited by a guard.
     pub fn with_guard(&self, guard: Arc<dyn AccessGuard>) -> Self {
         Self { guard: Some(guard), ..self.clone() }
     }
 
-    /// Fails unless an entry of an open folder may be written.
+    /// Fails if an entry of an open folder must not be written.
     pub(super) fn check_write(
         &self,
         folder: BorrowedFd<'_>,
@@ -84,7 +84,7 @@ impl WorkspaceRoot {
         }
     }
 
-    /// Returns the absolute path of the workspace, without symbolic links.
+    /// Returns the absolute path of the workspace, with symbolic links resolved.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -93,8 +93,8 @@ impl WorkspaceRoot {
         &self.dir
     }
 
-    /// Returns the path that a text from a model means. An absolute path is fine when it lies inside; a name that was
-    /// shown with escapes is found by them.
+    /// Resolves a path given by a model. An absolute path is accepted if it is inside; escapes of displayed names are
+    /// decoded.
     ///
     /// # Errors
     ///
@@ -111,16 +111,16 @@ impl WorkspaceRoot {
         }
     }
 
-    /// Returns whether there is something, be it a link to nothing.
+    /// Returns whether the path exists, as a dangling link too.
     pub fn exists(&self, path: &RelPath) -> bool {
         self.dir.symlink_metadata(path.as_path()).is_ok()
     }
 
-    /// Returns what a path leads to, symbolic links followed as long as they stay inside.
+    /// Returns the kind of a file, following symbolic links inside the workspace.
     ///
     /// # Errors
     ///
-    /// Fails when there is nothing, or the way to it leads outside.
+    /// Fails when it does not exist, or its path leads outside.
     pub fn kind(&self, path: &RelPath) -> Result<FileKind, FileError> {
         let found = self.dir.metadata(path.as_path());
         found
@@ -128,11 +128,11 @@ impl WorkspaceRoot {
             .map_err(|e| FileError::from_io("look at", path, e))
     }
 
-    /// Returns what a path itself is, without following a symbolic link.
+    /// Returns the kind of a path without following a symbolic link.
     ///
     /// # Errors
     ///
-    /// Fails when there is nothing, or the way to it leads outside.
+    /// Fails when it does not exist, or its path leads outside.
     pub fn link_kind(&self, path: &RelPath) -> Result<FileKind, FileError> {
         let found = self.dir.symlink_metadata(path.as_path());
         found
@@ -140,17 +140,17 @@ impl WorkspaceRoot {
             .map_err(|e| FileError::from_io("look at", path, e))
     }
 
-    /// Opens a regular file for reading. Never blocks: a pipe, a socket or a device is refused.
+    /// Opens a regular file for reading. Never blocks: pipes, sockets and devices are refused.
     ///
     /// # Errors
     ///
-    /// Fails when there is no regular file, or it cannot be read.
+    /// Fails when it is not a regular file, or cannot be read.
     pub fn open_file(&self, path: &RelPath) -> Result<OpenFile, FileError> {
         let mut options = OpenOptions::new();
         // Without NONBLOCK, opening a pipe would wait for its other end.
         options.read(true).custom_flags((OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed());
         let failed = |error: io::Error| {
-            // Opening a socket, or a device without a driver, fails with errors that say little.
+            // Opening a socket, or a device without a driver, fails with unspecific errors.
             match self.kind(path) {
                 Ok(kind @ (FileKind::Pipe | FileKind::Socket | FileKind::Device)) => {
                     FileError::Special(path.clone(), kind)
@@ -182,7 +182,7 @@ impl WorkspaceRoot {
     ///
     /// # Errors
     ///
-    /// Fails when there is no regular file, it cannot be read, or it is larger.
+    /// Fails when it is not a regular file, cannot be read, or is larger.
     pub fn read(&self, path: &RelPath, limit: u64) -> Result<Vec<u8>, FileError> {
         let too_large = |size| FileError::TooLarge { path: path.clone(), size, limit };
         let OpenFile { file, size } = self.open_file(path)?;
@@ -190,7 +190,7 @@ impl WorkspaceRoot {
             return Err(too_large(size));
         }
         let mut content = Vec::new();
-        // A file in /proc has no size, and another one may grow; neither may fill the memory.
+        // A file in /proc has size 0, and a file may grow; neither may fill the memory.
         let read = file.take(limit + 1).read_to_end(&mut content);
         read.map_err(|error| FileError::from_io("read", path, error))?;
         if content.len() as u64 > limit {
@@ -199,8 +199,7 @@ impl WorkspaceRoot {
         Ok(content)
     }
 
-    /// Returns where a path leads by its real name, all symbolic links on the way followed, be there a file or not; none
-    /// when that is the path itself, or cannot be told.
+    /// Resolves all symbolic links in a path, which need not exist. `None` if that is the path itself, or unknown.
     pub fn real_path(&self, path: &RelPath) -> Option<RelPath> {
         let mut existing = path.clone();
         let mut rest = Vec::new();
@@ -223,15 +222,15 @@ impl WorkspaceRoot {
         (real != *path).then_some(real)
     }
 
-    /// Returns the path that a path really leads to, symbolic links inside the workspace followed.
+    /// Resolves symbolic links inside the workspace to an existing file.
     ///
     /// # Errors
     ///
-    /// Fails when a link leads outside or to nothing.
+    /// Fails when a link leads outside or is dangling.
     pub fn canonical(&self, path: &RelPath) -> Result<RelPath, FileError> {
         match self.dir.symlink_metadata(path.as_path()) {
             Ok(meta) if meta.is_symlink() => {}
-            // What is no link itself is replaced where it stands; links on the way to it are followed by the system.
+            // Only a link itself is resolved; the system follows links among its parents.
             Ok(_) => return Ok(path.clone()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(path.clone()),
             Err(error) => return Err(FileError::from_io("look at", path, error)),
@@ -269,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn an_absolute_path_inside_is_as_good_as_a_relative_one() {
+    fn an_absolute_path_inside_is_accepted() {
         let (folder, root) = workspace();
         let absolute = folder.path().join("d/a");
         assert_eq!(read(&root, absolute.to_str().unwrap()).unwrap(), b"text");
@@ -277,9 +276,9 @@ mod tests {
         assert!(matches!(read(&root, "/etc/hostname"), Err(FileError::Path(_))));
     }
 
-    /// Faults T19, R6: what is no file says what it is, and never blocks.
+    /// Faults T19, R6: errors name the kind of file, and nothing blocks.
     #[test]
-    fn what_is_no_regular_file_is_refused_at_once() {
+    fn special_files_are_refused_without_blocking() {
         let (folder, root) = workspace();
         let pipe = folder.path().join("pipe");
         assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
@@ -314,7 +313,7 @@ mod tests {
 
     /// Fault R8.
     #[test]
-    fn a_name_that_is_no_text_is_found_by_what_was_shown() {
+    fn a_name_that_is_not_text_is_found_by_its_display() {
         use std::os::unix::ffi::OsStrExt;
         let (folder, root) = workspace();
         let name = OsStr::from_bytes(b"odd\xff\x1b");

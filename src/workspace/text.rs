@@ -1,21 +1,21 @@
-//! What of a text file is not content: byte order mark, encoding, line ends.
+//! Text files: content, byte order mark, encoding, line ends.
 
-/// A text file, taken apart so that its content can be changed and the rest stays.
+/// A decoded text file, whose content can be changed while the rest is preserved.
 ///
-/// The content is bytes: UTF-8 where the file is Unicode, and the file's own bytes where its encoding is not known, so
-/// that an edit changes nothing but what it names.
+/// The content is UTF-8 if the file is Unicode, and otherwise the file's own bytes, so that an edit changes only its
+/// target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextFile {
     /// The content, without a byte order mark.
     pub content: Vec<u8>,
-    /// How it is stored.
+    /// The encoding of the file.
     pub encoding: Encoding,
 }
 
-/// How a text file is stored.
+/// The encoding of a text file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Encoding {
-    /// UTF-8, or an encoding that cannot be told; its bytes are kept.
+    /// UTF-8, or an unknown encoding whose bytes are preserved.
     Bytes,
     /// UTF-8 with a byte order mark.
     Utf8Bom,
@@ -25,14 +25,14 @@ pub enum Encoding {
     Utf16Be,
 }
 
-/// How the lines of a text end.
+/// The line ends of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LineEnd {
-    /// With a line feed, all of them.
+    /// Line feeds only.
     Lf,
-    /// With a carriage return and a line feed, all of them.
+    /// Carriage returns with line feeds only.
     CrLf,
-    /// Some like this and some like that.
+    /// Both.
     Mixed,
 }
 
@@ -40,11 +40,11 @@ const UTF8: &[u8] = b"\xef\xbb\xbf";
 const UTF16_LE: &[u8] = b"\xff\xfe";
 const UTF16_BE: &[u8] = b"\xfe\xff";
 
-/// How much of a file is looked at to tell whether it is text.
+/// How many bytes of a file are examined to recognize text.
 const SAMPLE_SIZE: usize = 8 * 1024;
 
 impl Encoding {
-    /// Returns the encoding that the first bytes of a file show.
+    /// Detects the encoding by the first bytes of a file.
     pub fn detect(start: &[u8]) -> Self {
         match start {
             [0xef, 0xbb, 0xbf, ..] => Self::Utf8Bom,
@@ -54,14 +54,14 @@ impl Encoding {
         }
     }
 
-    /// Returns whether a character takes two bytes or more.
+    /// Returns whether a character takes at least two bytes.
     pub fn is_wide(self) -> bool {
         matches!(self, Self::Utf16Le | Self::Utf16Be)
     }
 }
 
 impl TextFile {
-    /// Takes a file apart; none when it claims to be UTF-16 and isn't.
+    /// Decodes a file; `None` for invalid UTF-16.
     pub fn read(bytes: Vec<u8>) -> Option<Self> {
         let encoding = Encoding::detect(&bytes);
         let wide = |unit: fn([u8; 2]) -> u16| {
@@ -79,7 +79,7 @@ impl TextFile {
         Some(Self { content, encoding })
     }
 
-    /// Returns the file with another content; none when the encoding cannot hold it.
+    /// Encodes another content in the same way; `None` if the encoding cannot represent it.
     pub fn encode(&self, content: &[u8]) -> Option<Vec<u8>> {
         let wide = |mark: &[u8], bytes: fn(u16) -> [u8; 2]| {
             let text = std::str::from_utf8(content).ok()?;
@@ -93,8 +93,8 @@ impl TextFile {
         }
     }
 
-    /// Returns whether what is added would mix UTF-8 into a text of another encoding: one in which no character beyond
-    /// ASCII is UTF-8. A text in UTF-16 takes every character.
+    /// Returns whether an addition would mix UTF-8 into a text of another encoding, one with non-ASCII bytes that are
+    /// not UTF-8. UTF-16 takes every character.
     pub fn would_mix_encodings(content: &[u8], added: &str) -> bool {
         !added.is_ascii()
             && !Encoding::detect(content).is_wide()
@@ -102,7 +102,7 @@ impl TextFile {
             && content.utf8_chunks().all(|chunk| chunk.valid().is_ascii())
     }
 
-    /// Returns how its lines end; none when it has just one.
+    /// Returns its line ends; `None` for a single line.
     pub fn line_end(&self) -> Option<LineEnd> {
         let mut found = None;
         for (index, _) in self.content.iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
@@ -118,7 +118,7 @@ impl TextFile {
     }
 }
 
-/// Returns whether a file that starts like this is no text.
+/// Returns whether a file with this start is not text.
 pub fn is_binary(start: &[u8]) -> bool {
     let sample = &start[..start.len().min(SAMPLE_SIZE)];
     !Encoding::detect(sample).is_wide() && sample.contains(&0)
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_taken_apart_is_put_together_again() {
+    fn decoding_and_encoding_are_inverse() {
         for bytes in [&b"a\r\nb"[..], b"\xef\xbb\xbfa\n", b"\xff\xfe", b"a\xffb", &utf16("é😀\n")]
         {
             let text = TextFile::read(bytes.to_vec()).unwrap();
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn line_ends_are_told_apart() {
+    fn line_ends_are_recognized() {
         let end = |text: &str| TextFile::read(text.into()).unwrap().line_end();
         assert_eq!(end("a"), None);
         assert_eq!(end("a\nb\n"), Some(LineEnd::Lf));

@@ -1,32 +1,32 @@
-//! A page of a text: some of its lines, read without loading the rest.
+//! Pages of a text, read without loading the rest.
 
 use std::io::{self, BufRead, BufReader, Read};
 
-/// Some lines of a text.
+/// A range of lines of a text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TextPage {
-    /// The lines as they stand, line ends included. A line that is too long is cut, and says so.
+    /// The lines, including line ends. An overlong line is cut and marked.
     pub content: Vec<u8>,
     /// The number of the first line, counted from one.
     pub first: u64,
-    /// How many lines there are on the page.
+    /// The number of lines on the page.
     pub lines: u64,
-    /// How many lines the text has; none when it was too long to count them.
+    /// The number of lines of the text; `None` if it was too long to count.
     pub total: Option<u64>,
-    /// Whether lines were left out because the page was full.
+    /// Whether lines were omitted because the page was full.
     pub is_full: bool,
 }
 
-/// How much a page may have.
+/// The limits of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageLimits {
     /// Lines.
     pub lines: u64,
-    /// Bytes of the whole page.
+    /// Bytes of the page.
     pub bytes: usize,
     /// Bytes of one line.
     pub line_bytes: usize,
-    /// Bytes that are read to find the first line, and to count the lines behind the last one.
+    /// Bytes that are read to find the first line, and to count the lines after the page.
     pub scan: u64,
 }
 
@@ -51,9 +51,9 @@ impl TextPage {
                 break;
             }
             number += 1;
-            // A line is cut only where it is too long by itself; one that the page has no room for is left out.
-            let has_no_room = length > room && room < limits.line_bytes && page.lines > 0;
-            if !is_wanted || has_no_room {
+            // A line is cut only if it exceeds its own limit; a line that does not fit on the page is omitted.
+            let does_not_fit = length > room && room < limits.line_bytes && page.lines > 0;
+            if !is_wanted || does_not_fit {
                 page.content.truncate(before);
                 page.is_full |= is_behind;
                 continue;
@@ -68,12 +68,12 @@ impl TextPage {
         Ok(page)
     }
 
-    /// Returns the number of the last line on the page; the one before the first when the page is empty.
+    /// Returns the number of the last line on the page; of the line before it if the page is empty.
     pub fn last_line(&self) -> u64 {
         self.first + self.lines - 1
     }
 
-    /// Ends the last line, of which only a part was kept, at a character, and says so.
+    /// Ends a cut last line at a character boundary, with a note.
     fn truncate_last_line(&mut self, start: usize, length: usize) {
         let kept = last_char_boundary(&self.content[start..]);
         self.content.truncate(start + kept);
@@ -82,7 +82,7 @@ impl TextPage {
     }
 }
 
-/// Copies at most `room` bytes of the next line. Returns how long the line is, its end included; zero at the end.
+/// Copies at most `room` bytes of the next line. Returns the length of the line with its end; 0 at the end of the text.
 fn copy_line(text: &mut impl BufRead, room: usize, into: &mut Vec<u8>) -> io::Result<usize> {
     let mut length = 0;
     loop {
@@ -100,7 +100,7 @@ fn copy_line(text: &mut impl BufRead, room: usize, into: &mut Vec<u8>) -> io::Re
     }
 }
 
-/// Returns where a text can be cut at the latest without cutting a character.
+/// Returns the last position at which a text can be cut without splitting a character.
 fn last_char_boundary(bytes: &[u8]) -> usize {
     let is_start = |byte: &u8| byte & 0xc0 != 0x80;
     match bytes.iter().rposition(is_start) {
@@ -120,21 +120,21 @@ mod tests {
     }
 
     #[test]
-    fn a_page_has_the_lines_that_were_asked_for_and_counts_the_rest() {
+    fn a_page_has_the_requested_lines_and_the_total() {
         let page = page("a\nb\r\nc\nd", 2, LIMITS);
         assert_eq!(page.content, b"b\r\nc\n");
         assert_eq!((page.last_line(), page.total, page.is_full), (3, Some(4), true));
     }
 
     #[test]
-    fn the_last_page_says_that_it_is() {
+    fn the_last_page_is_marked() {
         let page = page("a\nb\nc", 2, LIMITS);
         assert_eq!((page.content.as_slice(), page.is_full), (&b"b\nc"[..], false));
         let behind = self::page("a\n", 5, LIMITS);
         assert_eq!((behind.lines, behind.total, behind.is_full), (0, Some(1), false));
     }
 
-    /// Fault T7: one line that is longer than everything.
+    /// Fault T7: a line longer than every limit.
     #[test]
     fn a_long_line_is_cut_between_characters() {
         let page = page("ééééééé\nb\n", 1, LIMITS);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_does_not_fit_any_more_is_left_for_the_next_page() {
+    fn a_line_that_does_not_fit_is_left_for_the_next_page() {
         let page = page("12345\n6789\n", 1, PageLimits { bytes: 8, ..LIMITS });
         assert_eq!((page.content.as_slice(), page.is_full), (&b"12345\n"[..], true));
         assert_eq!(page.total, Some(2));

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::support::sources::rust_files;
+use crate::kit::sources::rust_files;
 
 /// The rooms, floor by floor, from the ground.
 const FLOORS: [&[&str]; 10] = [

@@ -11,13 +11,16 @@ mod cli;
 mod config;
 mod context;
 mod fault_matrix;
+mod features;
 mod hooks;
 mod journal;
+#[path = "../kit/mod.rs"]
+mod kit;
 mod mcp;
 mod runner;
 mod scenarios;
 mod simulator;
-mod support;
 mod tools;
 mod view;
 mod wires;
+mod words;

@@ -17,12 +17,3 @@ mod usage_meter;
 
 pub(super) use dispatch::{DISPATCH, dispatch_tool};
 pub(super) use subagent_context::SubagentContext;
-
-/// By which clock the run within the run goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SubagentClock {
-    /// On threads, by the clock of the machine.
-    Real,
-    /// On the spot, by a clock that only exists in a rehearsal.
-    Simulated,
-}

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::SubagentClock;
+use crate::app::environment::SubagentClock;
 use crate::app::run_setup::RunSetup;
 use crate::app::shared_resources::SharedResources;
 use crate::config::{Agent, ConfigProblem};

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use super::report;
 use super::subagent_context::SubagentContext;
 use super::usage_meter::{ObservedChanges, UsageMeter};
-use super::{SubagentClock, report};
-use crate::app::environment::SimulatedEnvironment;
+use crate::app::environment::{Environment, SubagentClock};
 use crate::app::error::AppError;
 use crate::app::run::{FinishedRun, RunIo, RunRequest};
 use crate::app::run_setup::RunSetup;
@@ -82,11 +82,11 @@ pub(super) fn run_subagent(
     report::output_of(&name, ended, seen.to_vec())
 }
 
-fn drive<H: Executor>(
+fn drive(
     crew: &SubagentContext,
     setup: &RunSetup,
     order: RunRequest,
-    hands: H,
+    executor: impl Executor + 'static,
     meter: UsageMeter,
 ) -> Result<FinishedRun, AppError> {
     // Who watches the dispatching run is told of this one through the meter alone.
@@ -95,13 +95,12 @@ fn drive<H: Executor>(
         confirm: Arc::clone(&crew.confirm),
         sandbox: None,
     };
-    let rehearsal = SimulatedEnvironment {
-        executor: hands,
-        model: Box::new(|model| model),
-        ports: Box::new(|ports| Ports { observer: Box::new(meter), ..ports }),
+    let environment = Environment::Simulated {
+        executor: Box::new(executor),
         subagent_clock: crew.clock,
+        ports: Box::new(|ports| Ports { observer: Box::new(meter), ..ports }),
     };
-    setup.drive(order, stage, rehearsal, Some(crew.shared.clone()))
+    setup.drive(environment, order, stage, Some(crew.shared.clone()))
 }
 
 /// Returns the set-up of an agent that works within what is set aside for it. Gates are for who answers the user.

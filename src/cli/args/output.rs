@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 
+use architect::view::human::ColorChoice;
+use architect::view::report::ReportFormat;
 use clap::{Args, ValueEnum};
 
-use super::text_path;
+use super::keys::{KeyOptions, words};
 
 /// What is printed, and where.
 #[derive(Debug, Args)]
@@ -14,7 +16,7 @@ pub(crate) struct OutputArgs {
     #[arg(long, conflicts_with = "output_format")]
     pub(crate) json: bool,
 
-    /// What standard output carries
+    /// The format of standard output
     #[arg(long, value_enum)]
     pub(crate) output_format: Option<OutputFormat>,
 
@@ -22,20 +24,16 @@ pub(crate) struct OutputArgs {
     #[arg(short, long)]
     pub(crate) quiet: bool,
 
-    /// Ask for whole replies instead of streams
-    #[arg(long)]
-    pub(crate) no_stream: bool,
-
-    /// Write the answer to a file too
+    /// Also write the answer to a file
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output_file: Option<PathBuf>,
 
-    /// Write a report of the run; `github` goes to `$GITHUB_STEP_SUMMARY` when it is set
-    #[arg(long, value_enum)]
-    pub(crate) report: Option<ReportFormatArg>,
+    /// Write a report of the run; `github` goes to `$GITHUB_STEP_SUMMARY` if that is set
+    #[arg(long, value_parser = words::<ReportFormat>())]
+    pub(crate) report: Option<ReportFormat>,
 
-    /// Where the report goes; its ending decides the format when --report does not. A report for
-    /// `$GITHUB_STEP_SUMMARY` is added at its end
+    /// The file of the report; its extension decides the format unless --report does. A report for
+    /// `$GITHUB_STEP_SUMMARY` is appended
     #[arg(long, value_name = "FILE")]
     pub(crate) report_file: Option<PathBuf>,
 
@@ -43,29 +41,20 @@ pub(crate) struct OutputArgs {
     #[arg(long)]
     pub(crate) show_costs: bool,
 
-    /// The exit code when the run stops early (2 otherwise)
+    /// The exit code of a run that stops early; by default 2
     #[arg(long, value_name = "N")]
     pub(crate) exit_code_on_partial: Option<u8>,
 
-    /// Log more; repeat it for still more
+    /// Log more; may be repeated
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
 
-    /// The level of the technical log
-    #[arg(long, value_enum)]
-    pub(crate) log_level: Option<LogLevelArg>,
+    /// When the human log has colors
+    #[arg(long, value_parser = words::<ColorChoice>(), default_value = "auto")]
+    pub(crate) color: ColorChoice,
 
-    /// Write the events of the run to a file, as JSON lines
-    #[arg(long, value_name = "FILE", value_parser = text_path())]
-    pub(crate) log_file: Option<PathBuf>,
-
-    /// The language of the human log
-    #[arg(long, value_enum)]
-    pub(crate) lang: Option<LanguageArg>,
-
-    /// When the human log has colours
-    #[arg(long, value_enum, default_value = "auto")]
-    pub(crate) color: ColorArg,
+    #[command(flatten)]
+    pub(crate) keys: KeyOptions<true>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -73,34 +62,4 @@ pub(crate) enum OutputFormat {
     Text,
     Json,
     StreamJson,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ReportFormatArg {
-    Json,
-    Markdown,
-    Github,
-    Html,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogLevelArg {
-    Error,
-    Warn,
-    Info,
-    Debug,
-    Trace,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LanguageArg {
-    En,
-    Es,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ColorArg {
-    Auto,
-    Always,
-    Never,
 }

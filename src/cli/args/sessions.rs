@@ -8,14 +8,14 @@ use super::{LastArgs, LayerArgs, OutputArgs, SettingsArgs};
 
 #[derive(Debug, Args)]
 pub(crate) struct ResumeArgs {
-    /// The session: its id, the beginning of it, or `last` for the last one of this folder
+    /// The session: its id, a prefix of it, or `last` for the last one of this folder
     pub(crate) session: String,
 
-    /// What else is to be done; `-` reads standard input, `@FILE` reads a file. With it, or after an early end, the
-    /// limits of steps and time begin again; --budget and --max-tokens stay totals of the session
+    /// The next task; `-` reads standard input, `@FILE` reads a file. With it, or after an early end, the limits of
+    /// steps and time start again; --budget and --max-tokens stay totals of the session
     pub(crate) prompt: Option<String>,
 
-    /// Cut off what is damaged before intact records; it is saved beside the journal
+    /// Truncate a journal that is damaged before intact records; what is cut off is saved beside it
     #[arg(long)]
     pub(crate) repair: bool,
 
@@ -31,22 +31,22 @@ pub(crate) struct ResumeArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ForkArgs {
-    /// The session, and the record after which the copy begins: ID or ID@SEQ; `last` is the last one of this folder
+    /// The session, and the last record to copy: ID or ID@SEQ; `last` is the last one of this folder
     #[arg(value_name = "SESSION[@SEQ]")]
     pub(crate) session: String,
 
-    /// What is to be done; `-` reads standard input, `@FILE` reads a file
+    /// The next task; `-` reads standard input, `@FILE` reads a file
     pub(crate) prompt: Option<String>,
 
     /// Make the copy, print its id, and don't run it
     #[arg(long, conflicts_with = "prompt")]
     pub(crate) only: bool,
 
-    /// Go on although a journal is damaged, with what comes before the damage
+    /// Use what precedes the damage of a damaged journal
     #[arg(long)]
     pub(crate) partial: bool,
 
-    /// Replace the tool result of this record (the last one of the copy) by a text: FILE
+    /// Replace the tool result of the last copied record by the text of this file
     #[arg(long, value_name = "FILE")]
     pub(crate) tool_result: Option<PathBuf>,
 
@@ -62,10 +62,10 @@ pub(crate) struct ForkArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArgs {
-    /// The session: its id, the beginning of it, or `last` for the last one of this folder
+    /// The session: its id, a prefix of it, or `last` for the last one of this folder
     pub(crate) session: String,
 
-    /// Compare states and effects with the stored ones; the first difference is told, with exit code 1
+    /// Compare states and effects with the stored ones; a difference is reported with exit code 1
     #[arg(long)]
     pub(crate) verify: bool,
 
@@ -85,7 +85,7 @@ pub(crate) struct SessionsArgs {
     #[command(subcommand)]
     pub(crate) command: Option<SessionsCommand>,
 
-    /// Go on although a journal is damaged, with what comes before the damage
+    /// Use what precedes the damage of a damaged journal
     #[arg(long, global = true)]
     pub(crate) partial: bool,
 
@@ -104,49 +104,49 @@ pub(crate) struct SessionsArgs {
 pub(crate) enum SessionsCommand {
     /// List the sessions, newest first
     List {
-        /// How many
+        /// The most to list
         #[arg(short = 'n', long, default_value_t = 50)]
         limit: usize,
     },
     /// Show one session with its conversation
     Show {
-        /// The session: its id, the beginning of it, or `last` for the last one of this folder
+        /// The session: its id, a prefix of it, or `last` for the last one of this folder
         session: String,
     },
-    /// Find what was said
+    /// Search the messages of all sessions
     Search {
-        /// Words that all have to occur; \"two words\" have to stand together, word* may go on
+        /// Words that all have to occur; "two words" have to be adjacent, word* matches any ending
         text: String,
-        /// How many
+        /// The most to list
         #[arg(short = 'n', long, default_value_t = 50)]
         limit: usize,
     },
-    /// What was spent, by day, model and purpose
+    /// Show costs by day, model and purpose
     Costs {
-        /// Print the sum of all of it only
+        /// Print only the total
         #[arg(long)]
         total: bool,
     },
     /// Write a session as JSON lines to standard output
     Export {
-        /// The session: its id, the beginning of it, or `last` for the last one of this folder
+        /// The session: its id, a prefix of it, or `last` for the last one of this folder
         session: String,
     },
-    /// Take in a session that was exported, or a conversation of another program
+    /// Import an exported session, or a conversation of another program
     Import {
         /// The file
         file: PathBuf,
     },
     /// Remove a session
     Rm {
-        /// The session: its id or the beginning of it
+        /// The session: its id or a prefix of it
         session: String,
     },
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct CleanupArgs {
-    /// Sessions that nobody has written to for so many days; the configuration says when it is not given
+    /// Days since a session was last written; by default those of the configuration
     #[arg(long, value_name = "DAYS")]
     pub(crate) older_than: Option<u32>,
 
@@ -160,7 +160,7 @@ pub(crate) struct CleanupArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct MessageArgs {
-    /// The session: its id, the beginning of it, or `last` for the last one of this folder
+    /// The session: its id, a prefix of it, or `last` for the last one of this folder
     pub(crate) session: String,
 
     /// The message; `-` reads standard input, `@FILE` reads a file
@@ -175,14 +175,14 @@ pub(crate) struct MessageArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct TraceArgs {
-    /// The session: its id, the beginning of it, or `last` for the last one of this folder
+    /// The session: its id, a prefix of it, or `last` for the last one of this folder
     pub(crate) session: String,
 
-    /// Write a page with the chart, the timeline and every message instead
+    /// Write an HTML page with the chart, the timeline and every message instead
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
 
-    /// Go on although a journal is damaged, with what comes before the damage
+    /// Use what precedes the damage of a damaged journal
     #[arg(long)]
     pub(crate) partial: bool,
 

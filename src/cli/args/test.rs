@@ -12,7 +12,7 @@ pub(crate) struct TestArgs {
     #[arg(required_unless_present = "from")]
     pub(crate) paths: Vec<PathBuf>,
 
-    /// Write the expectations anew, as they hold
+    /// Update the expectations to what was observed
     #[arg(long)]
     pub(crate) update: bool,
 
@@ -20,15 +20,15 @@ pub(crate) struct TestArgs {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Write the results for a build server
+    /// Write the results as JUnit XML
     #[arg(long, value_name = "FILE")]
     pub(crate) junit: Option<PathBuf>,
 
-    /// Print a scenario made of this session: its replies, tool results and files
+    /// Print a scenario made from this session: its replies, tool results and files
     #[arg(long, value_name = "SESSION", conflicts_with_all = ["paths", "update", "json", "junit"])]
     pub(crate) from: Option<String>,
 
-    /// With --from, go on although the journal is damaged, with what comes before the damage
+    /// With --from, use what precedes the damage of a damaged journal
     #[arg(long, requires = "from")]
     pub(crate) partial: bool,
 

@@ -18,7 +18,7 @@ pub(crate) fn run(args: &AgentsArgs, world: &ProcessEnv) -> Result<u8, CliError>
                 "name": agent.name.as_str(),
                 "description": agent.description,
                 "allowed_tools": agent.allowed_tools,
-                "confirm_mode": agent.confirm_mode.word(),
+                "confirm_mode": agent.confirm_mode.as_str(),
                 "max_steps": agent.max_steps,
             })
         };
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &AgentsArgs, world: &ProcessEnv) -> Result<u8, CliError>
                 agent.description,
                 "",
                 agent.allowed_tools.join(", "),
-                agent.confirm_mode.word(),
+                agent.confirm_mode.as_str(),
                 pluralize(agent.max_steps, "step", "steps")
             )
         };

@@ -10,23 +10,30 @@ use crate::cli::error::CliError;
 use crate::cli::output;
 
 pub(crate) fn run(args: &ConfigArgs, world: &ProcessEnv) -> Result<u8, CliError> {
-    let (config, _) =
-        config_options::load_config(&args.settings, None, world, &SavedOptions::default())?;
+    let load = || {
+        let loaded =
+            config_options::load_config(&args.settings, None, world, &SavedOptions::default());
+        loaded.map(|(config, _)| config)
+    };
     let text = match args.command {
-        ConfigCommand::Show => format_values(&config),
+        ConfigCommand::Show => format_values(&load()?),
         ConfigCommand::Check => {
+            let config = load()?;
             architect::app::check_config(&config)?;
             let notices = pluralize(config.notices.len(), "notice", "notices");
-            format!("the configuration is right ({notices})\n")
+            format!("the configuration is valid ({notices})\n")
         }
-        ConfigCommand::Path => format_files(&config),
+        ConfigCommand::Path => format_files(&load()?),
+        ConfigCommand::Schema => format!("{:#}\n", architect::config::schema()),
         ConfigCommand::Trust => {
-            trust_store(world)?.add(&config.workspace).map_err(|error| trust_failure(&error))?;
-            format!("{} is trusted from now on\n", config.workspace.display())
+            let folder = load()?.workspace;
+            trust_store(world)?.add(&folder).map_err(|error| trust_failure(&error))?;
+            format!("{} is trusted from now on\n", folder.display())
         }
         ConfigCommand::Untrust => {
-            trust_store(world)?.remove(&config.workspace).map_err(|error| trust_failure(&error))?;
-            format!("{} is not trusted any more\n", config.workspace.display())
+            let folder = load()?.workspace;
+            trust_store(world)?.remove(&folder).map_err(|error| trust_failure(&error))?;
+            format!("{} is no longer trusted\n", folder.display())
         }
     };
     output::print(&text)?;

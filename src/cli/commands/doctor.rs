@@ -5,6 +5,7 @@ use architect::app::{
     probe_servers,
 };
 use architect::config::{Config, NoticeCause, TRUST_VARIABLE, VariableName};
+use architect::llm::PROVIDERS;
 use architect::llm::model_table::ModelTable;
 use architect::model::pluralize;
 use architect::policy::GuardedFiles;
@@ -15,19 +16,6 @@ use crate::cli::args::DoctorArgs;
 use crate::cli::config_options::{self, SavedOptions};
 use crate::cli::error::CliError;
 use crate::cli::output;
-
-/// The providers' variables for keys.
-const KEY_VARIABLES: [&str; 9] = [
-    "ANTHROPIC_API_KEY",
-    "ANTHROPIC_AUTH_TOKEN",
-    "OPENAI_API_KEY",
-    "GEMINI_API_KEY",
-    "OPENROUTER_API_KEY",
-    "GROQ_API_KEY",
-    "DEEPSEEK_API_KEY",
-    "MISTRAL_API_KEY",
-    "XAI_API_KEY",
-];
 
 /// One thing that was looked at.
 struct Finding {
@@ -133,12 +121,16 @@ const MAX_MESSAGE_CHARS: usize = 400;
 fn check_keys(config: &Config, world: &ProcessEnv) -> Finding {
     let named = config.settings.llm.api_key_env.as_ref().map(VariableName::as_str);
     let is_set = |key: &&str| world.variable(key).is_some_and(|key| !key.trim().is_empty());
-    let set: Vec<&str> = named.into_iter().chain(KEY_VARIABLES).filter(is_set).collect();
+    let mut variables: Vec<&str> =
+        PROVIDERS.iter().flat_map(|provider| provider.key_variables().iter().copied()).collect();
+    variables.dedup();
+    let set: Vec<&str> =
+        named.into_iter().chain(variables.iter().copied()).filter(is_set).collect();
     match set.is_empty() {
         true => finding(
             "keys",
             CheckStatus::Warning,
-            format!("none is set of {}", KEY_VARIABLES.join(", ")),
+            format!("none is set of {}", variables.join(", ")),
         ),
         false => finding("keys", CheckStatus::Good, format!("set: {}", set.join(", "))),
     }

@@ -4,21 +4,14 @@ use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
 
 use architect::app::ProcessEnv;
-use architect::config::{self, template};
+use architect::config::{ProjectPreset, template};
 
-use crate::cli::args::{InitArgs, PresetArg};
+use crate::cli::args::InitArgs;
 use crate::cli::error::CliError;
 use crate::cli::output;
 
 pub(crate) fn run(args: &InitArgs, world: &ProcessEnv) -> Result<u8, CliError> {
-    let preset = match args.preset {
-        None => config::ProjectPreset::Plain,
-        Some(PresetArg::Rust) => config::ProjectPreset::Rust,
-        Some(PresetArg::Python) => config::ProjectPreset::Python,
-        Some(PresetArg::Node) => config::ProjectPreset::Node,
-        Some(PresetArg::Ci) => config::ProjectPreset::Ci,
-    };
-    let text = template(preset);
+    let text = template(args.preset.unwrap_or(ProjectPreset::Plain));
     if args.print {
         output::print(&text)?;
         return Ok(0);

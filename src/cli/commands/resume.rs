@@ -64,7 +64,7 @@ pub(super) fn resume_session(
     let model = ResolvedModel::from_config(&config, &world)?;
     let agent = remembered.agent.as_deref().unwrap_or(DEFAULT_AGENT);
     let mut setup = RunSetup::new(config, world, agent, model)?;
-    setup.effect_mode = remembered.effect_mode();
+    setup.execution = remembered.execution_mode();
     if let Some(schema) = opened.history.setup.schema.as_deref() {
         setup = setup.with_schema(schema.clone())?;
     }

@@ -91,7 +91,7 @@ fn run_task(args: &RunArgs, world: ProcessEnv) -> Result<u8, CliError> {
     let model = ResolvedModel::from_config(&config, &world)?;
     let agent = remembered.agent.as_deref().unwrap_or(DEFAULT_AGENT);
     let mut setup = RunSetup::new(config, world, agent, model)?;
-    setup.effect_mode = remembered.effect_mode();
+    setup.execution = remembered.execution_mode();
     if let Some(path) = &args.output_schema {
         setup = setup.with_schema(read_schema(path)?)?;
     }

@@ -1,160 +1,150 @@
-//! Commands, the workspace, permissions and confinement.
+//! Commands, the workspace, permissions, confinement and guardrails.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::run::time_limit;
-use crate::config::setting_value::words;
-use crate::config::settings_reader::SettingsReader;
-use crate::exec::HostPattern;
-use crate::model::TimeSpan;
+use super::timeout;
+use crate::config::declare::{default, given, map, optional, required, section, table_list};
+use crate::config::keys::UntrustedChange::{AddItems, Lower, Only, RemoveItems, Stricter};
+use crate::config::keys::{option, switch};
+use crate::config::text_types::{ConfigName, PathPattern};
+use crate::exec::{HostPattern, NetworkAccess, SandboxMode};
+use crate::model::{TimeSpan, word_enum};
 
-/// How commands run.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CommandsConfig {
-    /// Whether they run at all.
-    pub enabled: bool,
-    /// The time limit of a command that names none.
-    pub default_timeout: TimeSpan,
-    /// Lines of output that the model gets.
-    pub max_output_lines: u32,
-    /// Commands that never run, as regular expressions.
-    pub blocked_patterns: Vec<String>,
-    /// Commands that need no confirmation, by how they begin.
-    pub safe_commands: Vec<String>,
-    /// Whether only safe commands, and those that a rule allows, run.
-    pub allowed_only: bool,
-    /// Variables of the list of those that are passed on which a command does not get; `*` stands for any text.
-    pub env_exclude: Vec<String>,
-    /// Variables that a command gets although they are not on that list; `*` stands for any text.
-    pub env_include: Vec<String>,
-}
-
-impl CommandsConfig {
-    pub(super) fn read(from: &mut SettingsReader<'_>) -> Self {
-        Self {
-            enabled: from.value_or("enabled", true),
-            default_timeout: time_limit(from, "default_timeout", TimeSpan::from_secs(120)),
-            max_output_lines: from.in_range_or("max_output_lines", 200, 1..=1_000_000),
-            blocked_patterns: from.value_or("blocked_patterns", Vec::new()),
-            safe_commands: from.value_or("safe_commands", Vec::new()),
-            allowed_only: from.value_or("allowed_only", false),
-            env_exclude: from.value_or("env_exclude", Vec::new()),
-            env_include: from.value_or("env_include", Vec::new()),
-        }
+section! {
+    /// Commands that the model runs.
+    pub struct CommandsConfig {
+        /// Whether commands run at all.
+        enabled: bool = default(true)
+            .untrusted(Only(false))
+            .option(switch("no-commands", "false").help("Don't run commands")),
+        /// Seconds for a command that sets no limit of its own.
+        default_timeout: TimeSpan = timeout(120),
+        /// Lines of output that the model gets.
+        max_output_lines: u32 = default(200).range(1..=1_000_000).untrusted(Lower),
+        /// Commands that never run, as regular expressions.
+        blocked_patterns: Vec<String> = default(Vec::new()).append().untrusted(AddItems),
+        /// Commands that need no confirmation, by how they begin.
+        safe_commands: Vec<String> = default(Vec::new()).append(),
+        /// Whether only safe commands, and those that a rule allows, run at all.
+        allowed_only: bool = default(false).untrusted(Only(true)),
+        /// Environment variables that commands don't get; `*` matches any text.
+        env_exclude: Vec<String> = default(Vec::new()).append().untrusted(AddItems),
+        /// Environment variables that commands get besides the usual ones (paths, languages, tool chains); `*` matches any
+        /// text.
+        env_include: Vec<String> = default(Vec::new()).append(),
     }
 }
 
-/// The folder that the agent works on.
-#[derive(Clone, Debug, PartialEq)]
-pub struct WorkspaceConfig {
-    /// Where it is; none is the current folder.
-    pub root: Option<PathBuf>,
-    /// Whether files may be deleted.
-    pub allow_delete: bool,
-}
-
-impl WorkspaceConfig {
-    pub(super) fn read(from: &mut SettingsReader<'_>) -> Self {
-        Self { root: from.path("root"), allow_delete: from.value_or("allow_delete", false) }
+section! {
+    /// The folder that the agent works in.
+    pub struct WorkspaceConfig {
+        /// The folder; by default the current one.
+        root: Option<PathBuf> = optional().example("\".\""),
+        /// Whether the agent may delete files.
+        allow_delete: bool = default(false).untrusted(Only(false)),
     }
 }
 
-/// Rules for tool calls; a denial goes before a question, and a question before a permission.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct PermissionsConfig {
-    /// Calls that need no confirmation.
-    pub allow: Vec<String>,
-    /// Calls that need one in every mode.
-    pub ask: Vec<String>,
-    /// Calls that never run.
-    pub deny: Vec<String>,
-    /// Whether a run in which a call was denied is never a success.
-    pub fail_on_denied: bool,
-    /// Calls, written like rules, and what has to be decided about them; `config check` sees to it that it is.
-    pub examples: BTreeMap<String, ExpectedDecision>,
-}
-
-/// What is decided about a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExpectedDecision {
-    /// It never runs.
-    Deny,
-    /// The user is asked.
-    Ask,
-    /// It runs.
-    Allow,
-}
-words!(ExpectedDecision { "deny" => Deny, "ask" => Ask, "allow" => Allow });
-
-impl PermissionsConfig {
-    pub(super) fn read(from: &mut SettingsReader<'_>) -> Self {
-        Self {
-            allow: from.value_or("allow", Vec::new()),
-            ask: from.value_or("ask", Vec::new()),
-            deny: from.value_or("deny", Vec::new()),
-            fail_on_denied: from.value_or("fail_on_denied", false),
-            examples: from.string_map("examples"),
-        }
+section! {
+    /// Rules for tool calls; deny takes precedence over ask, and ask over allow.
+    #[derive(Default)]
+    pub struct PermissionsConfig {
+        /// Calls that run without confirmation.
+        allow: Vec<String> = default(Vec::new())
+            .append()
+            .option(option("allow", "RULE").help("Allow calls that match a rule, such as `run_command(git *)`")),
+        /// Calls that need confirmation in every mode.
+        ask: Vec<String> = default(Vec::new()).append().untrusted(AddItems),
+        /// Calls that never run.
+        deny: Vec<String> = default(Vec::new())
+            .append()
+            .untrusted(AddItems)
+            .option(option("deny", "RULE").help("Deny calls that match a rule, such as `write_file(src/**)`")),
+        /// Whether a run in which a call was denied ends as partial (exit code 2) instead of as a success.
+        fail_on_denied: bool = default(false)
+            .untrusted(Only(true))
+            .option(switch("fail-on-denied", "true").help("End as partial (exit code 2) when a tool call was denied")),
+        /// Calls, and the decision that the rules have to make about each where no mode decides; `architect config check`
+        /// verifies them.
+        examples: BTreeMap<String, ExpectedDecision> = map()
+            .example("{ \"run_command(git push)\" = \"deny\", \"write_file(src/a.rs)\" = \"allow\" }"),
     }
 }
 
-/// How commands are confined.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SandboxConfig {
-    /// What they may write.
-    pub mode: SandboxModeSetting,
-    /// Whether they have a network.
-    pub network: NetworkSetting,
-    /// The hosts that they reach with a list.
-    pub allowed_hosts: Vec<HostPattern>,
-    /// Whether a run ends that cannot be confined as wanted.
-    pub required: bool,
-    /// Folders outside the workspace that they may write.
-    pub writable: Vec<PathBuf>,
-    /// What they may read although it is hidden otherwise, like the keys of SSH.
-    pub readable: Vec<PathBuf>,
-    /// Processes and threads that a command may have at the same time.
-    pub max_processes: u64,
-    /// Memory that all processes of a command may use together, in megabytes; none for three quarters of the machine's.
-    pub max_memory_mb: Option<u64>,
+word_enum! {
+    /// What the rules have to decide about a call.
+    pub enum ExpectedDecision {
+        /// It never runs.
+        Deny = "deny",
+        /// The user is asked.
+        Ask = "ask",
+        /// It runs.
+        Allow = "allow",
+    }
 }
 
-/// What commands may write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum SandboxModeSetting {
-    /// Nothing but a private temporary folder.
-    ReadOnly,
-    /// The workspace, a private temporary folder, and what is named.
-    WorkspaceWrite,
-    /// Whatever the user may.
-    Off,
+section! {
+    /// Confinement of commands.
+    pub struct SandboxConfig {
+        /// What commands may write: "read-only", "workspace-write" or "off" for no confinement.
+        mode: SandboxMode = default(SandboxMode::WorkspaceWrite)
+            .untrusted(Stricter)
+            .option(option("sandbox", "MODE").help("How commands are confined")),
+        /// The network of commands: "on", "off", or "list" for the hosts of the next key, through a proxy that HTTP_PROXY and
+        /// HTTPS_PROXY name.
+        network: NetworkAccess = default(NetworkAccess::On).untrusted(Stricter).option(
+            option("network", "ACCESS")
+                .help("Whether commands may use the network; with `list`, the hosts in `sandbox.allowed_hosts`"),
+        ),
+        /// Hosts that commands may reach with network = "list": "packages.example.com" or "*.example.org", with or without
+        /// ":PORT".
+        allowed_hosts: Vec<HostPattern> = default(Vec::new()).untrusted(RemoveItems),
+        /// Whether a run ends if commands can't be confined as configured.
+        required: bool = default(false).untrusted(Only(true)),
+        /// Folders outside the workspace that commands may write; they are created if they don't exist. Package managers need
+        /// none: they get private caches, and read yours.
+        writable: Vec<PathBuf> = default(Vec::new()),
+        /// Secrets that commands may read, such as "~/.ssh" for git over SSH. Keys, tokens and browser profiles are hidden
+        /// otherwise.
+        readable: Vec<PathBuf> = default(Vec::new()),
+        /// Processes and threads that a command may have at the same time.
+        max_processes: u64 = default(4096).range(16..=4_000_000).untrusted(Lower),
+        /// Megabytes of memory for all processes of a command; by default three quarters of the machine's.
+        // An untrusted project can't lower the default, which is not known here.
+        max_memory_mb: Option<u64> = optional().range(16..=100_000_000).example("16000"),
+    }
 }
-words!(SandboxModeSetting { "read-only" => ReadOnly, "workspace-write" => WorkspaceWrite, "off" => Off });
 
-/// Whether commands have a network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum NetworkSetting {
-    /// They have none.
-    Off,
-    /// They reach the hosts of a list.
-    List,
-    /// They have that of the machine.
-    On,
+section! {
+    /// What a run may change, and what its result has to pass.
+    pub struct GuardrailsConfig {
+        /// Files that are never changed.
+        protected_files: Vec<PathPattern> = default(Vec::new()).append().untrusted(AddItems),
+        /// Files that are neither read nor changed.
+        sensitive_files: Vec<PathPattern> = default(Vec::new()).append().untrusted(AddItems),
+        /// Files that a run may change with its tools; what commands change is not counted.
+        max_files_modified: Option<u32> = optional().range(0..=1_000_000).untrusted(Lower).example("20"),
+        /// Lines that a run may change with its tools.
+        max_lines_changed: Option<u64> = optional().range(0..=1_000_000_000).untrusted(Lower).example("1000"),
+        /// Commands that a run may start.
+        max_commands_executed: Option<u32> = optional().range(0..=1_000_000).untrusted(Lower).example("100"),
+        /// Commands that have to succeed before an answer counts; the model gets the output of those that fail.
+        quality_gates: Vec<QualityGate> = table_list(|name, from| Some(QualityGate::read(name, from)))
+            .example("[[guardrails.quality_gates]]\nname = \"tests\"\ncommand = \"make test\"\n"),
+    }
 }
-words!(NetworkSetting { "off" => Off, "list" => List, "on" => On });
 
-impl SandboxConfig {
-    pub(super) fn read(from: &mut SettingsReader<'_>) -> Self {
-        Self {
-            mode: from.value_or("mode", SandboxModeSetting::WorkspaceWrite),
-            network: from.value_or("network", NetworkSetting::On),
-            allowed_hosts: from.value_or("allowed_hosts", Vec::new()),
-            required: from.value_or("required", false),
-            writable: from.paths("writable", &[]),
-            readable: from.paths("readable", &[]),
-            max_processes: from.in_range_or("max_processes", 4096, 16..=4_000_000),
-            max_memory_mb: from.optional_in_range("max_memory_mb", 16..=100_000_000),
-        }
+section! {
+    /// A command that has to succeed before an answer counts.
+    pub struct QualityGate(gate: ConfigName) {
+        /// The name.
+        name: ConfigName = given(gate),
+        /// The command, for a shell.
+        command: String = required(),
+        /// Whether a failure sends the answer back; otherwise it is only reported.
+        required: bool = default(true),
+        /// Seconds for the command.
+        timeout: TimeSpan = timeout(60),
     }
 }

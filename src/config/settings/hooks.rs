@@ -1,68 +1,30 @@
-//! The user's commands at fixed points of a run.
+//! Commands of the user at fixed points of a run.
 
 use std::collections::BTreeMap;
 
-use super::run::time_limit;
-use crate::config::setting_value::words;
+use super::timeout;
+use crate::config::declare::{default, given, optional, required, section, table_list};
 use crate::config::settings_reader::SettingsReader;
 use crate::config::text_types::{ConfigName, PathPattern};
-use crate::model::TimeSpan;
+use crate::model::{HookFailurePolicy, TimeSpan, word_enum};
 use crate::port::HookPoint;
 
 /// The hooks of each point, in the order in which they run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HooksConfig(pub BTreeMap<HookPoint, Vec<HookConfig>>);
 
-/// A command at one point of a run.
-#[derive(Clone, Debug, PartialEq)]
-pub struct HookConfig {
-    /// Its name.
-    pub name: ConfigName,
-    /// The command, for a shell.
-    pub command: String,
-    /// How long it may take.
-    pub timeout: TimeSpan,
-    /// Whether it runs.
-    pub enabled: bool,
-    /// What its failure means.
-    pub on_failure: OnFailureSetting,
-    /// Whether it is confined as commands are.
-    pub sandbox: HookConfinement,
-    /// The tools that it is for, as a pattern on their names; none is every tool. Only for hooks of tools.
-    pub matcher: Option<String>,
-    /// The files that it is for. Only for `post_edit`.
-    pub file_patterns: Vec<PathPattern>,
-}
-
-/// What a hook's failure means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnFailureSetting {
-    /// A warning.
-    Ignore,
-    /// A refusal.
-    Block,
-}
-words!(OnFailureSetting { "ignore" => Ignore, "block" => Block });
-
-/// Whether a hook is confined.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum HookConfinement {
-    /// As commands are.
-    #[default]
-    On,
-    /// Not at all: it runs with all rights of the user. Only the user's own configuration may say so.
-    Off,
-}
-words!(HookConfinement { "on" => On, "off" => Off });
-
 impl HooksConfig {
     pub(super) fn read(from: &mut SettingsReader<'_>) -> Self {
-        let of = |point: HookPoint| {
-            let hooks =
-                from.table_list(point.name(), |name, from| HookConfig::read(point, name, from));
-            (point, hooks)
+        let read = |point: HookPoint| {
+            let hooks = table_list(|name, from| Some(HookConfig::read(name, point, from)));
+            let hooks = match point {
+                HookPoint::PreToolUse => hooks.example(GUARD),
+                HookPoint::PostEdit => hooks.example(FORMAT),
+                _ => hooks,
+            };
+            (point, from.read(point.name(), "Hooks of this point.", hooks))
         };
-        Self(HookPoint::ALL.into_iter().map(of).collect())
+        Self(HookPoint::ALL.into_iter().map(read).collect())
     }
 
     /// Returns the hooks of a point that are enabled, in the order in which they run.
@@ -71,22 +33,43 @@ impl HooksConfig {
     }
 }
 
-impl HookConfig {
-    fn read(point: HookPoint, name: ConfigName, from: &mut SettingsReader<'_>) -> Option<Self> {
-        let command = from.required("command");
-        Some(Self {
-            name,
-            timeout: time_limit(from, "timeout", TimeSpan::from_secs(10)),
-            enabled: from.value_or("enabled", true),
-            on_failure: from.value_or("on_failure", OnFailureSetting::Ignore),
-            sandbox: from.value_or("sandbox", HookConfinement::On),
-            matcher: is_tool_point(point).then(|| from.optional("matcher")).flatten(),
-            file_patterns: match point {
-                HookPoint::PostEdit => from.value_or("file_patterns", Vec::new()),
-                _ => Vec::new(),
-            },
-            command: command?,
-        })
+const GUARD: &str = "[[hooks.pre_tool_use]]\nname = \"guard\"\ncommand = \"./scripts/guard.sh\"\n\
+                     matcher = \"run_command|write_*\"\non_failure = \"block\"\n";
+const FORMAT: &str = "[[hooks.post_edit]]\nname = \"format\"\ncommand = \"my-formatter {file}\"\n\
+                      file_patterns = [\"*.txt\"]\n";
+
+section! {
+    /// A command at one point of a run.
+    pub struct HookConfig(hook: ConfigName, point: HookPoint) {
+        /// The name.
+        name: ConfigName = given(hook),
+        /// The command, for a shell. After an edit, {file} is the path of the file, and so is "$ARCHITECT_EDITED_FILE".
+        command: String = required(),
+        /// Seconds for the command.
+        timeout: TimeSpan = timeout(10),
+        /// Whether the hook runs.
+        enabled: bool = default(true),
+        /// What its failure means: "ignore" for a warning, "block" for a refusal.
+        on_failure: HookFailurePolicy = default(HookFailurePolicy::Ignore),
+        /// Whether it is confined as commands are; "off" lets it do whatever the user may. Only the user's own file can turn
+        /// that off.
+        sandbox: HookConfinement = default(HookConfinement::On),
+        /// A pattern for the names of tools, for hooks of tools; by default every tool.
+        matcher: Option<String> = optional().only_if(is_tool_point(point)),
+        /// Patterns for files, for `post_edit`; by default every file.
+        file_patterns: Vec<PathPattern> = default(Vec::new()).only_if(point == HookPoint::PostEdit),
+    }
+}
+
+word_enum! {
+    /// Whether a hook is confined.
+    #[derive(Default)]
+    pub enum HookConfinement {
+        /// As commands are.
+        #[default]
+        On = "on",
+        /// Not at all: it runs with all rights of the user.
+        Off = "off",
     }
 }
 

@@ -1,75 +1,74 @@
-//! How models are called.
+//! Calls of models, and what they cost.
 
-use crate::config::setting_value::words;
-use crate::config::settings_reader::SettingsReader;
+use std::path::PathBuf;
+
+use super::timeout;
+use crate::config::declare::{default, optional, section};
+use crate::config::keys::UntrustedChange::{Allowed, Lower, Only, Stricter};
+use crate::config::keys::{option, switch};
 use crate::config::text_types::{HttpUrl, ModelName, VariableName};
-use crate::model::{TimeSpan, Tokens};
+use crate::model::{TimeSpan, Tokens, word_enum};
 
-/// How models are called.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LlmConfig {
-    /// The model, as `provider/name` or as a name that the model table knows.
-    pub model: Option<ModelName>,
-    /// Another endpoint of the same wire format.
-    pub api_base: Option<HttpUrl>,
-    /// The variable that holds the key of that endpoint.
-    pub api_key_env: Option<VariableName>,
-    /// Whether a key may go to another machine unencrypted.
-    pub allow_http: bool,
-    /// How long connecting, and the wait for the first byte, may take.
-    pub timeout: TimeSpan,
-    /// How long an answer may be silent between two bytes.
-    pub idle_timeout: TimeSpan,
-    /// How long one attempt may take in all.
-    pub call_timeout: TimeSpan,
-    /// Attempts after the first one.
-    pub retries: u32,
-    /// Whether replies are streamed.
-    pub stream: bool,
-    /// Whether prompt caches are used where the wire format has marks for them.
-    pub prompt_caching: bool,
-    /// The most that one reply may have.
-    pub max_output_tokens: Option<Tokens>,
+section! {
+    /// Calls of models.
+    pub struct LlmConfig {
+        /// The model, as PROVIDER/NAME: openai, openai-chat, anthropic, gemini, ollama, openrouter, groq, deepseek, mistral,
+        /// xai, llama-cpp, vllm, scripted/FILE, replay/FILE; or a name from the model table.
+        model: Option<ModelName> = optional()
+            .example("\"anthropic/claude-sonnet-5-5\"")
+            .option(option("model", "PROVIDER/NAME").short('m')),
+        /// The base URL of another endpoint with the same API format.
+        api_base: Option<HttpUrl> = optional()
+            .example("\"http://localhost:8000/v1\"")
+            .option(option("api-base", "URL")),
+        /// The environment variable that holds the key.
+        api_key_env: Option<VariableName> = optional()
+            .example("\"MY_API_KEY\"")
+            .option(option("api-key-env", "NAME")),
+        /// Whether a key may be sent to another machine unencrypted.
+        allow_http: bool = default(false).untrusted(Only(false)),
+        /// Seconds to connect and to wait for the first byte; ten times that without streaming, where the first byte comes
+        /// when the reply is complete.
+        timeout: TimeSpan = timeout(60),
+        /// Seconds without a byte after which a reply is given up.
+        idle_timeout: TimeSpan = timeout(120),
+        /// Seconds for one attempt in all. Whichever of these limits is reached first holds.
+        call_timeout: TimeSpan = timeout(600),
+        /// Attempts after the first one.
+        retries: u32 = default(3).range(0..=100).untrusted(Lower),
+        /// Whether replies are streamed.
+        stream: bool = default(true)
+            .untrusted(Allowed)
+            .option(switch("no-stream", "false").help("Request whole replies instead of streams").output()),
+        /// Whether prompt caches are used where the API has marks for them.
+        // Without caching the same run costs many times as much.
+        prompt_caching: bool = default(true).untrusted(Only(true)),
+        /// Tokens that one reply may have.
+        max_output_tokens: Option<Tokens> = optional()
+            .range(Tokens(1)..=Tokens(10_000_000))
+            .untrusted(Lower)
+            .example("16000"),
+    }
 }
 
-/// What is done when a run has a budget and its model has no price.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UnknownPricePolicy {
-    /// The run does not begin.
-    Refuse,
-    /// The user is warned, and money is not counted.
-    Warn,
+section! {
+    /// Prices of models.
+    pub struct CostsConfig {
+        /// A TOML file with a table for each model, such as [models.openai-chat."my-model"]:
+        /// `price = { input = 1.0, output = 4.0 }` in US dollars per million tokens (`cached_input` and `cache_write` too),
+        /// `window` and `output` in tokens.
+        prices_file: Option<PathBuf> = optional().example("\"prices.toml\""),
+        /// What happens to a run that has a budget when its model has no price: "refuse", or "warn" and count no money.
+        unknown_price: UnknownPricePolicy = default(UnknownPricePolicy::Refuse).untrusted(Stricter),
+    }
 }
-words!(UnknownPricePolicy { "refuse" => Refuse, "warn" => Warn });
 
-/// The shortest time limit that makes sense.
-pub(super) const MIN_TIMEOUT: TimeSpan = TimeSpan::from_millis(1);
-/// A day.
-pub(super) const DAY: TimeSpan = TimeSpan::from_secs(86_400);
-
-impl LlmConfig {
-    pub(super) fn read(from: &mut SettingsReader<'_>) -> Self {
-        Self {
-            model: from.optional("model"),
-            api_base: from.optional("api_base"),
-            api_key_env: from.optional("api_key_env"),
-            allow_http: from.value_or("allow_http", false),
-            timeout: from.in_range_or("timeout", TimeSpan::from_secs(60), MIN_TIMEOUT..=DAY),
-            idle_timeout: from.in_range_or(
-                "idle_timeout",
-                TimeSpan::from_secs(120),
-                MIN_TIMEOUT..=DAY,
-            ),
-            call_timeout: from.in_range_or(
-                "call_timeout",
-                TimeSpan::from_secs(600),
-                MIN_TIMEOUT..=DAY,
-            ),
-            retries: from.in_range_or("retries", 3, 0..=100),
-            stream: from.value_or("stream", true),
-            prompt_caching: from.value_or("prompt_caching", true),
-            max_output_tokens: from
-                .optional_in_range("max_output_tokens", Tokens(1)..=Tokens(10_000_000)),
-        }
+word_enum! {
+    /// What is done when a run has a budget and its model has no price.
+    pub enum UnknownPricePolicy {
+        /// The run does not begin.
+        Refuse = "refuse",
+        /// The user is warned, and money is not counted.
+        Warn = "warn",
     }
 }

@@ -1,37 +1,55 @@
-//! Servers of further tools.
+//! MCP servers.
 
 use std::collections::BTreeMap;
 
-use super::run::time_limit;
+use super::timeout;
+use crate::config::declare::{default, map, optional, section, table_list};
 use crate::config::settings_reader::SettingsReader;
 use crate::config::text_types::{ConfigName, HttpUrl, ProcessArgument, SecretText, VariableName};
 use crate::model::TimeSpan;
 
-/// Servers of further tools.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct McpConfig {
-    /// The servers.
-    pub servers: Vec<McpServerConfig>,
+section! {
+    /// MCP servers.
+    #[derive(Default)]
+    pub struct McpConfig {
+        /// The servers.
+        servers: Vec<McpServerConfig> = table_list(McpServerConfig::read).example(EXAMPLE),
+    }
 }
 
-/// A server of further tools, by the Model Context Protocol.
+const EXAMPLE: &str = r#"[[mcp.servers]]
+name = "memory"
+command = "npx"
+args = ["-y", "@modelcontextprotocol/server-memory"]
+env = { MEMORY_FILE_PATH = "/tmp/memory.json" }
+disabled_tools = ["delete_*"]
+
+[[mcp.servers]]
+name = "remote"
+url = "https://example.com/mcp"
+headers = { X-Team = "tools" }
+token_env = "REMOTE_MCP_TOKEN"
+enabled_tools = ["search", "fetch"]
+"#;
+
+/// An MCP server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct McpServerConfig {
-    /// Its name; part of the names of its tools.
+    /// The name; part of the names of its tools.
     pub name: ConfigName,
-    /// How it is reached.
+    /// How the server is reached.
     pub transport: McpTransportConfig,
     /// How long its start, and each call, may take.
     pub timeout: TimeSpan,
-    /// The tools that are used, as patterns; none is all of them.
+    /// The tools that are used, as patterns; `None` is all of them.
     pub enabled_tools: Option<Vec<String>>,
     /// The tools that are not used, as patterns.
     pub disabled_tools: Vec<String>,
-    /// Whether a run ends that cannot have it.
+    /// Whether a run ends that can't have the server.
     pub required: bool,
 }
 
-/// How a server is reached.
+/// How an MCP server is reached.
 #[derive(Clone, Debug, PartialEq)]
 pub enum McpTransportConfig {
     /// A process, by its standard input and output.
@@ -40,7 +58,7 @@ pub enum McpTransportConfig {
         command: String,
         /// Its arguments.
         args: Vec<ProcessArgument>,
-        /// Variables for it.
+        /// Environment variables for it.
         env: BTreeMap<String, SecretText>,
     },
     /// An address.
@@ -49,45 +67,63 @@ pub enum McpTransportConfig {
         url: HttpUrl,
         /// Headers for each request.
         headers: BTreeMap<String, SecretText>,
-        /// The variable that holds its bearer token.
+        /// The environment variable that holds its bearer token.
         token_env: Option<VariableName>,
     },
 }
 
-impl McpConfig {
-    pub(super) fn read(from: &mut SettingsReader<'_>) -> Self {
-        Self { servers: from.table_list("servers", McpServerConfig::read) }
+section! {
+    /// The keys of a server, as they are written.
+    struct McpServerKeys(is_remote: bool) {
+        /// The program of a local server.
+        command: Option<String> = optional().only_if(!is_remote),
+        /// Its arguments.
+        args: Vec<ProcessArgument> = default(Vec::new()).only_if(!is_remote),
+        /// Environment variables for it.
+        env: BTreeMap<String, SecretText> = map().only_if(!is_remote),
+        /// The address of a remote server.
+        url: Option<HttpUrl> = optional().only_if(is_remote),
+        /// Headers for each request.
+        headers: BTreeMap<String, SecretText> = map().only_if(is_remote),
+        /// The environment variable that holds its bearer token.
+        token_env: Option<VariableName> = optional().only_if(is_remote),
+        /// Seconds for its start, and for each call.
+        timeout: TimeSpan = timeout(60),
+        /// The tools to use, as patterns; by default all of them.
+        enabled_tools: Option<Vec<String>> = optional(),
+        /// The tools not to use, as patterns.
+        disabled_tools: Vec<String> = default(Vec::new()),
+        /// Whether a run ends that can't have the server.
+        required: bool = default(false),
     }
 }
 
 impl McpServerConfig {
+    /// Returns `None` for a server that can't be reached as it is written, after reporting why.
     fn read(name: ConfigName, from: &mut SettingsReader<'_>) -> Option<Self> {
-        let transport = McpTransportConfig::read(from);
-        Some(Self {
-            name,
-            timeout: time_limit(from, "timeout", TimeSpan::from_secs(60)),
-            enabled_tools: from.optional("enabled_tools"),
-            disabled_tools: from.value_or("disabled_tools", Vec::new()),
-            required: from.value_or("required", false),
-            transport: transport?,
-        })
-    }
-}
-
-impl McpTransportConfig {
-    fn read(from: &mut SettingsReader<'_>) -> Option<Self> {
-        if from.is_set("url") {
-            if from.is_set("command") {
-                from.reject("command", "left out beside `url`");
-            }
-            let url = from.required("url");
-            let headers = from.string_map("headers");
-            let token_env = from.optional("token_env");
-            return Some(Self::Http { url: url?, headers, token_env });
+        let is_remote = from.is_set("url");
+        if is_remote {
+            from.reject("command", "omitted beside `url`");
+        } else if !from.is_set("command") {
+            from.report_missing("command");
         }
-        let command = from.required("command");
-        let args = from.value_or("args", Vec::new());
-        let env = from.string_map("env");
-        Some(Self::Stdio { command: command?, args, env })
+        let McpServerKeys {
+            command,
+            args,
+            env,
+            url,
+            headers,
+            token_env,
+            timeout,
+            enabled_tools,
+            disabled_tools,
+            required,
+        } = McpServerKeys::read(is_remote, from);
+        let transport = match (url, command) {
+            (Some(url), _) => McpTransportConfig::Http { url, headers, token_env },
+            (None, Some(command)) => McpTransportConfig::Stdio { command, args, env },
+            (None, None) => return None,
+        };
+        Some(Self { name, transport, timeout, enabled_tools, disabled_tools, required })
     }
 }

@@ -1,8 +1,6 @@
-//! The settings, as types: a struct for each section, and what each of its keys can be.
+//! The settings of a run, by section. Each key is declared here, in one place.
 
-mod agents;
 mod commands;
-mod guardrails;
 mod hooks;
 mod llm;
 mod mcp;
@@ -10,83 +8,71 @@ mod run;
 
 use std::collections::BTreeMap;
 
-pub use agents::{AgentConfig, ConfirmModeSetting};
 pub use commands::{
-    CommandsConfig, ExpectedDecision, NetworkSetting, PermissionsConfig, SandboxConfig,
-    SandboxModeSetting, WorkspaceConfig,
+    CommandsConfig, ExpectedDecision, GuardrailsConfig, PermissionsConfig, QualityGate,
+    SandboxConfig, WorkspaceConfig,
 };
-pub use guardrails::{GuardrailsConfig, QualityGate};
-pub use hooks::{HookConfig, HookConfinement, HooksConfig, OnFailureSetting};
-pub use llm::{LlmConfig, UnknownPricePolicy};
+pub use hooks::{HookConfig, HookConfinement, HooksConfig};
+pub use llm::{CostsConfig, LlmConfig, UnknownPricePolicy};
 pub use mcp::{McpConfig, McpServerConfig, McpTransportConfig};
 pub use run::{
-    ContextConfig, CostsConfig, DurabilitySetting, EvaluationConfig, EvaluationMode, IndexerConfig,
-    LanguageSetting, LimitsConfig, LogLevel, LoggingConfig, SessionsConfig,
+    AgentConfig, ContextConfig, EvaluationConfig, EvaluationMode, IndexerConfig, LimitsConfig,
+    LogLevel, LoggingConfig, SessionsConfig,
 };
 
-use super::settings_reader::SettingsReader;
+use super::declare::{DefaultValue, Key, default, named_tables, section, table};
+use super::keys::UntrustedChange::{Allowed, Lower};
+use super::keys::option;
 use super::text_types::ConfigName;
+use crate::model::{Language, TimeSpan};
 
-/// The settings of one run. They don't change while it lasts.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
-    /// The language of the human log.
-    pub language: LanguageSetting,
-    /// How models are called.
-    pub llm: LlmConfig,
-    /// The agents, by name.
-    pub agents: BTreeMap<ConfigName, AgentConfig>,
-    /// What a run may use.
-    pub limits: LimitsConfig,
-    /// How full the context may get.
-    pub context: ContextConfig,
-    /// How commands run.
-    pub commands: CommandsConfig,
-    /// The folder that the agent works on.
-    pub workspace: WorkspaceConfig,
-    /// Which tool calls are allowed.
-    pub permissions: PermissionsConfig,
-    /// How commands are confined.
-    pub sandbox: SandboxConfig,
-    /// What a run may change, and what its result has to pass.
-    pub guardrails: GuardrailsConfig,
-    /// The index of the workspace.
-    pub indexer: IndexerConfig,
-    /// Servers of further tools.
-    pub mcp: McpConfig,
-    /// The user's commands at fixed points of a run.
-    pub hooks: HooksConfig,
-    /// What is done with a result.
-    pub evaluation: EvaluationConfig,
-    /// What models cost.
-    pub costs: CostsConfig,
-    /// How sessions are stored.
-    pub sessions: SessionsConfig,
-    /// The technical log.
-    pub logging: LoggingConfig,
+section! {
+    /// The settings of one run. They don't change while it lasts.
+    pub struct Settings {
+        /// The language of the human log.
+        language: Language = default(Language::En).untrusted(Allowed).option(option("lang", "LANGUAGE").output()),
+        /// Calls of models.
+        llm: LlmConfig = table(LlmConfig::read),
+        /// Agents. More can be in `.architect/agents/*.md`. What is not set is as for `build`.
+        agents: BTreeMap<ConfigName, AgentConfig> = named_tables(AgentConfig::read),
+        /// Limits of one run. 0 is a limit.
+        limits: LimitsConfig = table(LimitsConfig::read),
+        /// The context that the model gets.
+        context: ContextConfig = table(ContextConfig::read),
+        /// Commands that the model runs.
+        commands: CommandsConfig = table(CommandsConfig::read),
+        /// The folder that the agent works in.
+        workspace: WorkspaceConfig = table(WorkspaceConfig::read),
+        /// Rules for tool calls, such as "run_command(git *)" or "write_file(src/**)". Deny takes precedence over ask, and
+        /// ask over allow.
+        permissions: PermissionsConfig = table(PermissionsConfig::read),
+        /// Confinement of commands.
+        sandbox: SandboxConfig = table(SandboxConfig::read),
+        /// What a run may change, and what its result has to pass.
+        guardrails: GuardrailsConfig = table(GuardrailsConfig::read),
+        /// The index of the workspace, which gives the system prompt the structure of the project.
+        indexer: IndexerConfig = table(IndexerConfig::read),
+        /// MCP servers. Those of a `.mcp.json` in the project are used too.
+        mcp: McpConfig = table(McpConfig::read),
+        /// Commands of the user at fixed points of a run: session_start, pre_llm_call, post_llm_call, pre_tool_use,
+        /// post_tool_use, post_edit, pre_compact, post_compact, stop, session_end, on_error. They get JSON on standard
+        /// input; exit code 2 blocks, and standard error is the reason.
+        hooks: HooksConfig = table(HooksConfig::read),
+        /// Evaluation of the result by a model.
+        evaluation: EvaluationConfig = table(EvaluationConfig::read),
+        /// Prices of models.
+        costs: CostsConfig = table(CostsConfig::read),
+        /// Stored sessions.
+        sessions: SessionsConfig = table(SessionsConfig::read),
+        /// The technical log.
+        logging: LoggingConfig = table(LoggingConfig::read),
+    }
 }
 
-impl Settings {
-    /// Reads all settings; what is wrong is noted by the reader.
-    pub(super) fn read(from: &mut SettingsReader<'_>) -> Self {
-        Self {
-            language: from.value_or("language", LanguageSetting::En),
-            llm: from.section("llm", LlmConfig::read),
-            agents: from.named_tables("agents", |_, from| AgentConfig::read(from)),
-            limits: from.section("limits", LimitsConfig::read),
-            context: from.section("context", ContextConfig::read),
-            commands: from.section("commands", CommandsConfig::read),
-            workspace: from.section("workspace", WorkspaceConfig::read),
-            permissions: from.section("permissions", PermissionsConfig::read),
-            sandbox: from.section("sandbox", SandboxConfig::read),
-            guardrails: from.section("guardrails", GuardrailsConfig::read),
-            indexer: from.section("indexer", IndexerConfig::read),
-            mcp: from.section("mcp", McpConfig::read),
-            hooks: from.section("hooks", HooksConfig::read),
-            evaluation: from.section("evaluation", EvaluationConfig::read),
-            costs: from.section("costs", CostsConfig::read),
-            sessions: from.section("sessions", SessionsConfig::read),
-            logging: from.section("logging", LoggingConfig::read),
-        }
-    }
+const MIN_TIMEOUT: TimeSpan = TimeSpan::from_millis(1);
+const DAY: TimeSpan = TimeSpan::from_secs(86_400);
+
+/// Declares a time limit with a default, in seconds.
+fn timeout(seconds: u64) -> Key<TimeSpan, DefaultValue<TimeSpan>> {
+    default(TimeSpan::from_secs(seconds)).range(MIN_TIMEOUT..=DAY).untrusted(Lower)
 }

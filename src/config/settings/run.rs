@@ -1,250 +1,180 @@
-//! Limits, context, index, evaluation, costs, sessions, logs.
+//! Agents, limits, the context, evaluation, and what is stored and logged.
 
 use std::path::PathBuf;
 
-use super::llm::{DAY, MIN_TIMEOUT, UnknownPricePolicy};
-use crate::config::setting_value::words;
-use crate::config::settings_reader::SettingsReader;
+use super::DAY;
+use crate::config::declare::{default, optional, section};
+use crate::config::keys::UntrustedChange::{AddItems, Lower, Only, RemoveItems, Stricter};
+use crate::config::keys::option;
 use crate::config::text_types::PathPattern;
-use crate::model::{MicroUsd, TimeSpan, Tokens};
+use crate::model::{ConfirmMode, Durability, MicroUsd, TimeSpan, Tokens, word_enum};
 
-/// The language of the human log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LanguageSetting {
-    /// English.
-    En,
-    /// Spanish.
-    Es,
-}
-words!(LanguageSetting { "en" => En, "es" => Es });
-
-/// What a run may use. None means no limit; zero is a limit.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LimitsConfig {
-    /// Replies whose tool calls may run.
-    pub max_steps: u32,
-    /// Time for the whole run.
-    pub timeout: Option<TimeSpan>,
-    /// Time for one model call, its retries included.
-    pub step_timeout: Option<TimeSpan>,
-    /// Money.
-    pub budget_usd: Option<MicroUsd>,
-    /// Input and output tokens of all calls together.
-    pub max_tokens: Option<Tokens>,
-    /// Money after which the user is warned.
-    pub warn_at_usd: Option<MicroUsd>,
-}
-
-/// The most steps that can be asked for.
-pub(super) const MAX_STEPS: u32 = 1_000_000;
-/// A year.
+const MAX_STEPS: u32 = 1_000_000;
 const YEAR: TimeSpan = TimeSpan::from_secs(365 * 86_400);
 const MAX_BUDGET: MicroUsd = MicroUsd(1_000_000_000_000);
 const MAX_TOKENS: Tokens = Tokens(1_000_000_000_000);
 
-impl LimitsConfig {
-    pub(super) fn read(from: &mut SettingsReader<'_>) -> Self {
-        Self {
-            max_steps: from.in_range_or("max_steps", 50, 0..=MAX_STEPS),
-            timeout: from.optional_in_range("timeout", TimeSpan::ZERO..=YEAR),
-            step_timeout: from.optional_in_range("step_timeout", TimeSpan::ZERO..=YEAR),
-            budget_usd: from.optional_in_range("budget_usd", MicroUsd::ZERO..=MAX_BUDGET),
-            max_tokens: from.optional_in_range("max_tokens", Tokens::ZERO..=MAX_TOKENS),
-            warn_at_usd: from.optional_in_range("warn_at_usd", MicroUsd::ZERO..=MAX_BUDGET),
-        }
+section! {
+    /// What all layers together set for one agent.
+    #[derive(Default)]
+    pub struct AgentConfig {
+        /// What the agent is for, in one line.
+        description: Option<String> = optional().example("\"Writes documentation\""),
+        /// The system prompt.
+        system_prompt: Option<String> = optional().example("\"You write documentation.\""),
+        /// The tools that it may use; `*` in a name matches anything.
+        allowed_tools: Option<Vec<String>> = optional()
+            .untrusted(RemoveItems)
+            .example("[\"read_file\", \"search_code\", \"write_file\", \"edit_file\"]"),
+        /// When the user is asked before a tool call runs.
+        confirm_mode: Option<ConfirmMode> = optional().untrusted(Stricter).example("\"confirm-sensitive\""),
+        /// Replies whose tool calls run.
+        max_steps: Option<u32> = optional().range(0..=MAX_STEPS).untrusted(Lower).example("30"),
     }
 }
 
-/// How full the context may get, and what is done about it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ContextConfig {
-    /// Tokens of a tool result that stay; zero leaves every result whole.
-    pub max_tool_result_tokens: Tokens,
-    /// Exchanges that there have to be before a threshold compacts them.
-    pub summarize_after_steps: u32,
-    /// The newest exchanges, which a compaction leaves word for word.
-    pub keep_recent_steps: u32,
-    /// The size of the context; none is that of the model.
-    pub max_context_tokens: Option<Tokens>,
-    /// Whether tools of one reply run at the same time.
-    pub parallel_tools: bool,
-    /// The part of the context above which it is compacted.
-    pub threshold: f64,
-}
-
-impl ContextConfig {
-    pub(super) fn read(from: &mut SettingsReader<'_>) -> Self {
-        let sizes = Tokens(1_000)..=Tokens(1_000_000_000);
-        Self {
-            max_tool_result_tokens: from.in_range_or(
-                "max_tool_result_tokens",
-                Tokens(2_000),
-                Tokens::ZERO..=Tokens(10_000_000),
-            ),
-            summarize_after_steps: from.in_range_or("summarize_after_steps", 8, 0..=MAX_STEPS),
-            keep_recent_steps: from.in_range_or("keep_recent_steps", 4, 0..=MAX_STEPS),
-            max_context_tokens: from.optional_in_range("max_context_tokens", sizes),
-            parallel_tools: from.value_or("parallel_tools", true),
-            threshold: from.in_range_or("threshold", 0.75, 0.05..=0.95),
-        }
+section! {
+    /// What a run may use. `None` is no limit; zero is a limit.
+    pub struct LimitsConfig {
+        /// Steps of a run (replies whose tool calls run); 0 is a limit.
+        max_steps: u32 = default(50)
+            .range(0..=MAX_STEPS)
+            .untrusted(Lower)
+            .option(option("max-steps", "N")),
+        /// Seconds for the whole run, the closing call included.
+        timeout: Option<TimeSpan> = optional()
+            .range(TimeSpan::ZERO..=YEAR)
+            .untrusted(Lower)
+            .example("1800")
+            .option(option("timeout", "SECONDS")),
+        /// Seconds for one model call, its retries included.
+        step_timeout: Option<TimeSpan> = optional()
+            .range(TimeSpan::ZERO..=YEAR)
+            .untrusted(Lower)
+            .example("300")
+            .option(option("step-timeout", "SECONDS")),
+        /// Money that the run may spend, in US dollars.
+        budget_usd: Option<MicroUsd> = optional()
+            .range(MicroUsd::ZERO..=MAX_BUDGET)
+            .untrusted(Lower)
+            .example("2.5")
+            .option(option("budget", "USD")),
+        /// Tokens that the run may use, input and output of all calls together.
+        max_tokens: Option<Tokens> = optional()
+            .range(Tokens::ZERO..=MAX_TOKENS)
+            .untrusted(Lower)
+            .example("2000000")
+            .option(option("max-tokens", "N")),
+        /// Money after which the user is warned, in US dollars.
+        warn_at_usd: Option<MicroUsd> = optional()
+            .range(MicroUsd::ZERO..=MAX_BUDGET)
+            .untrusted(Lower)
+            .example("1"),
     }
 }
 
-/// The index of the workspace.
-#[derive(Clone, Debug, PartialEq)]
-pub struct IndexerConfig {
-    /// Whether the system prompt tells the structure of the project.
-    pub enabled: bool,
-    /// The size in bytes above which a file is not looked into.
-    pub max_file_size: u64,
-    /// What is left out, besides what `.gitignore` says.
-    pub exclude: Vec<PathPattern>,
-    /// How long an index is used again.
-    pub cache_ttl: TimeSpan,
-}
-
-impl IndexerConfig {
-    pub(super) fn read(from: &mut SettingsReader<'_>) -> Self {
-        Self {
-            enabled: from.value_or("enabled", true),
-            max_file_size: from.in_range_or("max_file_size", 1_000_000, 0..=1_000_000_000),
-            exclude: from.value_or("exclude", Vec::new()),
-            cache_ttl: from.in_range_or(
-                "cache_ttl",
-                TimeSpan::from_secs(300),
-                TimeSpan::ZERO..=DAY,
-            ),
-        }
+section! {
+    /// How full the context may get, and what is done about it.
+    // What trades quality for money is not for an untrusted project, in either direction.
+    pub struct ContextConfig {
+        /// Tokens of a tool result that stay in the context; the model can page through the rest. 0 leaves every result whole.
+        max_tool_result_tokens: Tokens = default(Tokens(2_000)).range(Tokens::ZERO..=Tokens(10_000_000)),
+        /// Exchanges after which the context may be summarized.
+        summarize_after_steps: u32 = default(8).range(0..=MAX_STEPS),
+        /// The newest exchanges, which a summary leaves unchanged.
+        keep_recent_steps: u32 = default(4).range(0..=MAX_STEPS),
+        /// The size of the context in tokens; by default that of the model.
+        max_context_tokens: Option<Tokens> = optional()
+            .range(Tokens(1_000)..=Tokens(1_000_000_000))
+            .untrusted(Lower)
+            .example("200000"),
+        /// Whether the tool calls of one reply may run at the same time.
+        parallel_tools: bool = default(true).untrusted(Only(false)),
+        /// The part of the context above which it is summarized.
+        threshold: f64 = default(0.75).range(0.05..=0.95),
     }
 }
 
-/// What is done with a result.
-#[derive(Clone, Debug, PartialEq)]
-pub struct EvaluationConfig {
-    /// Whether the result is evaluated, and what follows.
-    pub mode: EvaluationMode,
-    /// How often a run goes on after a bad evaluation.
-    pub max_retries: u32,
-    /// The confidence from which on a result counts.
-    pub confidence_threshold: f64,
-}
-
-/// Whether a result is evaluated, and what follows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EvaluationMode {
-    /// It is not.
-    Off,
-    /// It is, and the evaluation is told.
-    Basic,
-    /// It is, and a bad result is worked on again.
-    Full,
-}
-words!(EvaluationMode { "off" => Off, "basic" => Basic, "full" => Full });
-
-impl EvaluationConfig {
-    pub(super) fn read(from: &mut SettingsReader<'_>) -> Self {
-        Self {
-            mode: from.value_or("mode", EvaluationMode::Off),
-            max_retries: from.in_range_or("max_retries", 2, 0..=20),
-            confidence_threshold: from.in_range_or("confidence_threshold", 0.8, 0.0..=1.0),
-        }
+section! {
+    /// The index of the workspace.
+    pub struct IndexerConfig {
+        /// Whether the system prompt contains the structure of the project.
+        enabled: bool = default(true).untrusted(Only(false)),
+        /// Bytes above which a file is not read.
+        max_file_size: u64 = default(1_000_000).range(0..=1_000_000_000).untrusted(Lower),
+        /// Patterns of files to leave out, besides those of .gitignore.
+        exclude: Vec<PathPattern> = default(Vec::new()).append().untrusted(AddItems),
+        /// Seconds for which an index is used again.
+        cache_ttl: TimeSpan = default(TimeSpan::from_secs(300)).range(TimeSpan::ZERO..=DAY).untrusted(Lower),
     }
 }
 
-/// What models cost.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CostsConfig {
-    /// A file with prices that hold instead of the built-in ones.
-    pub prices_file: Option<PathBuf>,
-    /// What is done when a run has a budget and its model has no price.
-    pub unknown_price: UnknownPricePolicy,
-}
-
-impl CostsConfig {
-    pub(super) fn read(from: &mut SettingsReader<'_>) -> Self {
-        Self {
-            prices_file: from.path("prices_file"),
-            unknown_price: from.value_or("unknown_price", UnknownPricePolicy::Refuse),
-        }
+section! {
+    /// Evaluation of the result by a model.
+    // More evaluation costs more money, less of it checks less.
+    pub struct EvaluationConfig {
+        /// Whether a model evaluates the answer: "off", "basic" once, or "full" until it is satisfied, max_retries times at
+        /// most. A run whose evaluation was not satisfied ends as evaluation_failed.
+        mode: EvaluationMode = default(EvaluationMode::Off).option(
+            option("self-eval", "MODE").help("Have a model evaluate the result: not at all, once, or until it is good"),
+        ),
+        /// How often a run continues after an unsatisfied evaluation.
+        max_retries: u32 = default(2).range(0..=20).untrusted(Lower),
+        /// The evaluation is satisfied if it finds the task completed with at least this confidence.
+        confidence_threshold: f64 = default(0.8).range(0.0..=1.0),
     }
 }
 
-/// How sessions are stored.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SessionsConfig {
-    /// Where; none is the state folder.
-    pub dir: Option<PathBuf>,
-    /// What a stored event survives.
-    pub durability: DurabilitySetting,
-    /// The age in days from which on `cleanup` removes a session.
-    pub cleanup_after_days: u32,
-}
-
-/// What a stored event survives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DurabilitySetting {
-    /// A power cut.
-    Full,
-    /// The death of this process.
-    Os,
-}
-words!(DurabilitySetting { "full" => Full, "os" => Os });
-
-impl SessionsConfig {
-    pub(super) fn read(from: &mut SettingsReader<'_>) -> Self {
-        Self {
-            dir: from.path("dir"),
-            durability: from.value_or("durability", DurabilitySetting::Full),
-            cleanup_after_days: from.in_range_or("cleanup_after_days", 7, 0..=36_500),
-        }
+word_enum! {
+    /// Whether a result is evaluated, and what follows.
+    pub enum EvaluationMode {
+        /// It is not.
+        Off = "off",
+        /// It is, and the evaluation is reported.
+        Basic = "basic",
+        /// It is, and the run continues after a bad result.
+        Full = "full",
     }
 }
 
-/// The technical log.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LoggingConfig {
-    /// What is logged.
-    pub level: LogLevel,
-    /// A file for it, as JSON lines.
-    pub file: Option<PathBuf>,
-}
-
-/// What is logged: this, and what is more important.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LogLevel {
-    /// Nothing.
-    Off,
-    /// Errors.
-    Error,
-    /// Warnings.
-    Warn,
-    /// What happens.
-    Info,
-    /// What happens inside.
-    Debug,
-    /// Everything.
-    Trace,
-}
-words!(LogLevel {
-    "off" => Off,
-    "error" => Error,
-    "warn" => Warn,
-    "info" => Info,
-    "debug" => Debug,
-    "trace" => Trace,
-});
-
-impl LoggingConfig {
-    pub(super) fn read(from: &mut SettingsReader<'_>) -> Self {
-        Self { level: from.value_or("level", LogLevel::Warn), file: from.path("file") }
+section! {
+    /// Stored sessions.
+    pub struct SessionsConfig {
+        /// The folder of the sessions; by default in the state folder.
+        dir: Option<PathBuf> = optional().example("\"/var/lib/architect\""),
+        /// What a stored event survives: "full" a power cut, "os" the end of the process.
+        durability: Durability = default(Durability::Full).untrusted(Stricter),
+        /// Days after which `cleanup` removes a session.
+        cleanup_after_days: u32 = default(7).range(0..=36_500),
     }
 }
 
-/// Time limits of commands, hooks, gates and servers.
-pub(super) fn time_limit(
-    from: &mut SettingsReader<'_>,
-    name: &'static str,
-    default: TimeSpan,
-) -> TimeSpan {
-    from.in_range_or(name, default, MIN_TIMEOUT..=DAY)
+section! {
+    /// The technical log.
+    pub struct LoggingConfig {
+        /// The level of the technical log.
+        level: LogLevel = default(LogLevel::Warn).option(option("log-level", "LEVEL").output()),
+        /// A file that the events of the run are written to, as JSON lines.
+        file: Option<PathBuf> = optional()
+            .example("\"architect.log\"")
+            .option(option("log-file", "FILE").help("Write the events of the run to a file, as JSON lines").output()),
+    }
+}
+
+word_enum! {
+    /// What is logged: this, and everything more important.
+    pub enum LogLevel {
+        /// Nothing.
+        Off = "off",
+        /// Errors.
+        Error = "error",
+        /// Warnings.
+        Warn = "warn",
+        /// The steps of a run.
+        Info = "info",
+        /// Details.
+        Debug = "debug",
+        /// Everything.
+        Trace = "trace",
+    }
 }

@@ -1,4 +1,4 @@
-//! The access rules of a thread: what it, and everything that it starts, may do with files, sockets and signals.
+//! Landlock: what a thread, and everything that it starts, may do with files, sockets and signals.
 
 use std::fs;
 use std::io;
@@ -12,29 +12,29 @@ use landlock::{
 
 use super::SandboxGap;
 
-/// The rules that this program knows.
+/// The newest version of the rules that this program uses.
 const KNOWN_ABI: ABI = ABI::V9;
 
-/// Devices that are no more than files.
+/// Devices without access to hardware.
 pub(super) const DEVICES: [&str; 6] =
     ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
 
-/// Terminals.
+/// Terminal devices.
 const TERMINALS: [&str; 2] = ["/dev/ptmx", "/dev/pts"];
 
-/// What may be done.
+/// The access to grant.
 pub(super) struct LandlockRules<'a> {
-    /// What may be written; none for everything.
+    /// Writable paths; `None` for all.
     pub writable: Option<&'a [PathBuf]>,
-    /// What must not be read.
+    /// Paths that must not be read.
     pub hidden: &'a [PathBuf],
-    /// Whose terminals there are.
+    /// The terminals that are visible.
     pub terminals: TerminalAccess,
-    /// Whether connections over TCP are possible.
+    /// Whether TCP connections are allowed.
     pub tcp: TcpAccess,
 }
 
-/// Whose terminals there are.
+/// The terminals that are visible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TerminalAccess {
     /// Private ones.
@@ -43,12 +43,12 @@ pub(super) enum TerminalAccess {
     User,
 }
 
-/// Whether connections over TCP are possible.
+/// Whether TCP connections are allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TcpAccess {
-    /// They are.
+    /// Connecting is allowed.
     Allowed,
-    /// They are not.
+    /// Connecting is denied.
     Denied,
 }
 
@@ -56,11 +56,11 @@ pub(super) enum TcpAccess {
 ///
 /// # Errors
 ///
-/// Fails when the kernel knows no such rules, or does not apply them.
+/// Fails when the kernel has no Landlock, or cannot apply the rules.
 pub(super) fn apply(rules: &LandlockRules<'_>) -> io::Result<Vec<SandboxGap>> {
     let status =
         build_ruleset(rules).and_then(RulesetCreated::restrict_self).map_err(io::Error::other)?;
-    // Without support in the kernel, the library says that all is well.
+    // Without support in the kernel, the library reports success.
     let abi = match (status.ruleset, status.landlock) {
         (RulesetStatus::NotEnforced, LandlockStatus::NotEnabled) => {
             return Err(io::Error::other("Landlock is not enabled in this kernel"));
@@ -74,7 +74,7 @@ pub(super) fn apply(rules: &LandlockRules<'_>) -> io::Result<Vec<SandboxGap>> {
     Ok(gaps(abi))
 }
 
-/// Returns whether the kernel knows such rules.
+/// Returns whether the kernel has Landlock.
 pub(super) fn is_available() -> bool {
     let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
     let ruleset = ruleset.handle_access(AccessFs::from_all(ABI::V1));
@@ -85,7 +85,7 @@ pub(super) fn is_available() -> bool {
 fn gaps(abi: ABI) -> Vec<SandboxGap> {
     let mut holes = vec![SandboxGap::Metadata];
     if abi < ABI::V3 {
-        // Files elsewhere can be cut off.
+        // Files elsewhere can be truncated.
         holes.push(SandboxGap::Files);
     }
     if abi < ABI::V6 {
@@ -107,7 +107,7 @@ fn build_ruleset(rules: &LandlockRules<'_>) -> Result<RulesetCreated, RulesetErr
     let Some(writable) = rules.writable else { return ruleset.create() };
     let all = AccessFs::from_all(KNOWN_ABI);
     let read = AccessFs::from_read(KNOWN_ABI);
-    // No command makes devices; whoever is root could.
+    // Commands create no devices; root could.
     let write = all & !(AccessFs::MakeChar | AccessFs::MakeBlock);
     let terminals = match rules.terminals {
         TerminalAccess::Private => &TERMINALS[..],
@@ -121,7 +121,7 @@ fn build_ruleset(rules: &LandlockRules<'_>) -> Result<RulesetCreated, RulesetErr
     ruleset
         .handle_access(all)?
         .create()?
-        // Everything can be looked at, but for devices: who reads a disk reads every file on it.
+        // All folders can be listed. Devices are excluded from reading: reading a disk reads every file on it.
         .add_rules(path_beneath_rules(["/"], AccessFs::ReadDir))?
         .add_rules(path_beneath_rules(readable_paths(rules.hidden), read))?
         .add_rules(path_beneath_rules(DEVICES, device))?
@@ -129,8 +129,8 @@ fn build_ruleset(rules: &LandlockRules<'_>) -> Result<RulesetCreated, RulesetErr
         .add_rules(path_beneath_rules(writable, write))
 }
 
-/// Returns what may be read: everything but devices and what is hidden. Of a folder that something hidden is in, it is
-/// the entries that are there now.
+/// Returns the readable paths: everything but devices and hidden paths. A folder with hidden paths in it is replaced by
+/// its current entries.
 fn readable_paths(hidden: &[PathBuf]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/").into_iter().flatten().flatten() {
@@ -145,7 +145,7 @@ fn add_readable(path: PathBuf, hidden: &[PathBuf], found: &mut Vec<PathBuf>) {
     if hidden.contains(&path) {
         return;
     }
-    // A link is granted as what it leads to, which is looked at under its own name.
+    // A link grants access to its target, which is checked under its own path.
     if path.is_symlink() {
         return;
     }

@@ -1,7 +1,7 @@
-//! The ladder of levels, from the top down.
+//! The levels of confinement, tried from the highest to the lowest.
 //!
-//! A process that has tried a level and failed may be half-way into it, so each level is tried by a process of its own:
-//! it says [`SupervisorReport::Lower`], and the engine starts the next one with a lower ceiling.
+//! A process that failed at a level may be half confined, so each level is tried by a new process: it sends
+//! [`SupervisorReport::Lower`], and the engine starts the next one with a lower ceiling.
 
 use std::ffi::OsString;
 use std::io;
@@ -16,29 +16,29 @@ use rustix::process::{
 use serde::{Deserialize, Serialize};
 
 use super::landlock::{self, LandlockRules, TcpAccess, TerminalAccess};
+use super::policy::{NetworkAccess, SandboxMode, SandboxPolicy};
 use super::seccomp::{self, SocketFilter};
 use super::spawner::CommandSpawner;
 use super::{Enforcement, SandboxGap, SandboxLevel, mounts, namespaces, privileges};
-use crate::exec::absent_paths::AbsentPaths;
-use crate::exec::anonymous_file;
 use crate::exec::egress;
-use crate::exec::helper;
 use crate::exec::package_caches::OverlayFolders;
-use crate::exec::process_tree::ProcessTree;
-use crate::exec::protocol::{SupervisorLink, SupervisorReport};
-use crate::exec::sandbox_policy::{NetworkAccess, SandboxMode, SandboxPolicy};
-use crate::exec::snapshot::ProtectedPaths;
-use crate::exec::supervise::{self, CommandStart};
-use crate::exec::worker::is_shortage;
+use crate::exec::protected::absent_paths::AbsentPaths;
+use crate::exec::protected::snapshot::ProtectedPaths;
+use crate::exec::supervisor::anonymous_file;
+use crate::exec::supervisor::helper;
+use crate::exec::supervisor::process_tree::ProcessTree;
+use crate::exec::supervisor::protocol::{SupervisorLink, SupervisorReport};
+use crate::exec::supervisor::supervise::{self, CommandStart};
+use crate::exec::supervisor::worker::is_shortage;
 
-/// What the first process of a namespace is told by the one that made it.
+/// The instructions for the first process of a namespace.
 #[derive(Serialize, Deserialize)]
 pub(in crate::exec) struct NamespaceSetup {
     policy: SandboxPolicy,
     sockets: Vec<PathBuf>,
 }
 
-/// Serves the engine at the highest level that can be had.
+/// Serves the engine at the highest available level.
 pub(in crate::exec) fn serve(
     link: SupervisorLink,
     policy: SandboxPolicy,
@@ -66,7 +66,7 @@ pub(in crate::exec) fn serve(
     }
 }
 
-/// Confines nothing, where nothing more may be tried.
+/// Serves without confinement, if the ceiling allows no level.
 fn serve_unconfined(link: &SupervisorLink, policy: &SandboxPolicy) -> io::Result<()> {
     let (absent, protected) = (AbsentPaths::new(policy), ProtectedPaths::new(policy));
     match Enforcement::unconfined(policy, "it is switched off".to_owned()) {
@@ -85,7 +85,7 @@ fn serve_unconfined(link: &SupervisorLink, policy: &SandboxPolicy) -> io::Result
     )
 }
 
-/// Returns what the engine is told of namespaces that could not be had.
+/// Returns the report for namespaces that are not available.
 fn lower(why: &io::Error) -> SupervisorReport {
     match is_shortage(why) {
         true => SupervisorReport::NoRoom(why.to_string()),
@@ -93,7 +93,7 @@ fn lower(why: &io::Error) -> SupervisorReport {
     }
 }
 
-/// Makes namespaces, and a first process in them, which serves.
+/// Creates namespaces, and a first process in them that serves the engine.
 fn serve_in_namespaces(link: SupervisorLink, policy: SandboxPolicy) -> io::Result<()> {
     let sockets = mounts::named_sockets();
     if let Err(why) = namespaces::enter(policy.network) {
@@ -103,14 +103,14 @@ fn serve_in_namespaces(link: SupervisorLink, policy: SandboxPolicy) -> io::Resul
     let again = link.try_clone()?;
     let first = std::process::Command::new("/proc/self/exe")
         .args([helper::ARGUMENT, helper::INIT_ARGUMENT])
-        // Not as an argument: every command that lists processes would show it.
-        .stdin(anonymous_file::create(&inherited)?)
+        // Not as an argument, which every list of processes would show.
+        .stdin(anonymous_file(&inherited)?)
         .stdout(link.into_socket())
         .stderr(Stdio::null())
         .spawn();
     match first {
         Ok(mut first) => {
-            // Its end of the connection is the one that counts.
+            // Only the new process may hold this end of the connection.
             drop(again);
             rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
             helper::forbid_inspection()?;
@@ -120,19 +120,20 @@ fn serve_in_namespaces(link: SupervisorLink, policy: SandboxPolicy) -> io::Resul
     }
 }
 
-/// The first process in namespaces: arranges them, and serves.
+/// The first process in the namespaces: sets them up, and serves the engine.
 pub(in crate::exec) fn run_init(
     link: &SupervisorLink,
     inherited: NamespaceSetup,
 ) -> io::Result<()> {
-    // With its parent gone nobody would collect it, and it would go on.
+    // Without its parent, no process would collect this one, and it would continue.
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let absent = AbsentPaths::new(&inherited.policy);
     let policy = inherited.policy.clone();
     match set_up_namespaces(inherited) {
         Ok((enforced, spawner, layers, way_out)) => {
             if !enforced.is_allowed_by(&policy) {
-                let why = enforced.reason.unwrap_or_else(|| "not all of it can be had".to_owned());
+                let why =
+                    enforced.reason.unwrap_or_else(|| "not all of it is available".to_owned());
                 return link.send(&SupervisorReport::Lower(format!("namespaces: {why}")), &[], &[]);
             }
             link.send(
@@ -140,7 +141,7 @@ pub(in crate::exec) fn run_init(
                 &[],
                 way_out.as_ref().map(AsFd::as_fd).as_slice(),
             )?;
-            // With the engine's end closed, nothing may seem to listen.
+            // When the engine closes its end, this one must not keep the proxy reachable.
             drop(way_out);
             let nothing = ProtectedPaths::empty();
             let start = |start| spawner.spawn(start);
@@ -159,7 +160,7 @@ pub(in crate::exec) fn run_init(
     }
 }
 
-/// Arranges the namespaces. With a list of hosts, the socket is returned to which the proxy listens.
+/// Sets up the namespaces. With a list of hosts, returns the socket for the proxy.
 fn set_up_namespaces(
     inherited: NamespaceSetup,
 ) -> io::Result<(Enforcement, CommandSpawner, Option<OverlayFolders>, Option<TcpListener>)> {
@@ -184,7 +185,7 @@ fn set_up_namespaces(
     let writable = view.writable;
     let (spawner, layers) = CommandSpawner::new(env, move || {
         Ok(restrict_thread(
-            // There is a network to be had, if only the machine itself.
+            // The namespace has a network, even if only the loopback interface.
             SocketFilter::Internet,
             &LandlockRules {
                 writable: is_bound.then_some(writable.as_slice()),
@@ -194,13 +195,13 @@ fn set_up_namespaces(
             },
         ))
     })?;
-    // Commands that keep them could undo the mounts.
+    // Commands with privileges could undo the mounts.
     layers.privileges.as_ref().map_err(|why| io::Error::new(why.kind(), why.to_string()))?;
     privileges::drop_all()?;
     helper::forbid_inspection()?;
     let mut holes = Vec::new();
-    // The mounts close what the rules leave open, and most of what they close; without them, the sockets that have no
-    // path are left.
+    // The mounts close the gaps of the access rules, and most of what these close; without the rules, only abstract
+    // sockets remain open.
     match &layers.access {
         Ok(open) if open.contains(&SandboxGap::LocalSockets) => {
             holes.push(SandboxGap::LaterSockets)
@@ -219,17 +220,17 @@ fn set_up_namespaces(
     ))
 }
 
-/// What a thread has taken on of what does not need namespaces; each for itself, so that one that fails takes no other
-/// one along.
+/// The restrictions of a thread that need no namespaces. Each is independent: a failure of one does not prevent the
+/// others.
 struct Restrictions {
     privileges: io::Result<()>,
-    /// What the rules leave open.
+    /// The gaps of the access rules.
     access: io::Result<Vec<SandboxGap>>,
     filter: io::Result<()>,
 }
 
 impl Restrictions {
-    /// Returns the holes that are left by what failed, and why it did.
+    /// Returns the gaps left by the restrictions that failed, and the reason.
     fn gaps(&self) -> (Vec<SandboxGap>, Option<String>) {
         let failed = [
             ("privileges", self.privileges.as_ref().err(), Some(SandboxGap::Privileges)),
@@ -251,7 +252,7 @@ fn restrict_thread(sockets: SocketFilter, rules: &LandlockRules<'_>) -> Restrict
     Restrictions { privileges, access, filter }
 }
 
-/// Confines with access rules and a filter alone, as far as there are any.
+/// Confines with access rules and a system call filter alone, as far as available.
 fn serve_with_landlock(
     link: &SupervisorLink,
     policy: &SandboxPolicy,
@@ -281,24 +282,17 @@ fn serve_with_landlock(
         Ok(enforced) => link.send(&SupervisorReport::Ready(enforced), &[], &[])?,
         Err(why) => return link.send(&SupervisorReport::Unable(why), &[], &[]),
     }
-    match spawner {
-        Some(spawner) => supervise::serve(
-            link,
-            ProcessTree::Reaper,
-            &absent,
-            &protected,
-            policy.limits.memory,
-            |start| spawner.spawn(start),
-        ),
-        None => supervise::serve(
-            link,
-            ProcessTree::Reaper,
-            &absent,
-            &protected,
-            policy.limits.memory,
-            CommandStart::spawn,
-        ),
-    }
+    supervise::serve(
+        link,
+        ProcessTree::Reaper,
+        &absent,
+        &protected,
+        policy.limits.memory,
+        |start| match &spawner {
+            Some(spawner) => spawner.spawn(start),
+            None => start.spawn(),
+        },
+    )
 }
 
 fn set_up_landlock(
@@ -308,7 +302,7 @@ fn set_up_landlock(
 ) -> io::Result<(Enforcement, CommandSpawner)> {
     let (sockets, tcp) = match policy.network {
         NetworkAccess::On => (SocketFilter::Internet, TcpAccess::Allowed),
-        // Without a network of their own there is no proxy that they could not go around.
+        // Without a network namespace, commands could bypass a proxy.
         NetworkAccess::List | NetworkAccess::Off => (SocketFilter::Local, TcpAccess::Denied),
     };
     let caches: Vec<_> = policy.caches.caches.iter().collect();
@@ -343,7 +337,7 @@ fn set_up_landlock(
             if layers.filter.is_err() && layers.privileges.is_err() {
                 return Err(why);
             }
-            // What the filter refuses is refused still.
+            // The filter still applies.
             level = SandboxLevel::None;
             holes.extend(Enforcement::gaps_without_confinement(policy));
             if layers.filter.is_ok() {
@@ -352,7 +346,7 @@ fn set_up_landlock(
         }
     }
     if policy.network != NetworkAccess::On && layers.filter.is_err() {
-        // The rules close TCP alone.
+        // The access rules close TCP alone.
         holes.push(SandboxGap::Network);
     }
     if layers.filter.is_ok() && policy.network != NetworkAccess::On {
@@ -378,8 +372,8 @@ fn set_up_landlock(
     Ok((Enforcement { level, gaps: holes, reason: why }, spawner))
 }
 
-/// Limits the numbers of processes in our namespace of them, and with that how many there are. In older kernels the
-/// limit is that of the whole system, and is left alone.
+/// Limits the process IDs in this namespace, and so the number of processes. In older kernels the limit holds for the
+/// whole system, and is left unchanged.
 fn limit_pid_namespace(policy: &SandboxPolicy) {
     const SINCE: [u32; 2] = [6, 14];
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
@@ -391,8 +385,8 @@ fn limit_pid_namespace(policy: &SandboxPolicy) {
     }
 }
 
-/// Limits how many processes and threads there are. The kernel counts those of a namespace of users, and otherwise all
-/// of the user; root it does not count.
+/// Limits the number of processes and threads. The kernel counts those of a user namespace, or else all of the user; it
+/// does not count those of root.
 fn limit_processes(policy: &SandboxPolicy) {
     let Some(most) = policy.limits.processes else { return };
     let is_own = !geteuid().is_root() && namespaces::is_user_namespace();
@@ -400,10 +394,10 @@ fn limit_processes(policy: &SandboxPolicy) {
     helper::lower_limit(Resource::Nproc, Some(most));
 }
 
-/// The kernel takes no lower limit for the numbers of processes.
+/// The lowest limit of process IDs that the kernel accepts.
 const MIN_PID_LIMIT: u64 = 301;
 
-/// Returns how many processes and threads this user has.
+/// Returns the number of processes and threads of this user.
 fn count_processes() -> u64 {
     use std::os::unix::fs::MetadataExt;
 
@@ -414,10 +408,10 @@ fn count_processes() -> u64 {
     threads.map(|threads| threads.count() as u64).sum()
 }
 
-/// What commands need to know of how they are confined.
+/// Returns variables that adapt programs to the confinement.
 fn confinement_variables() -> Vec<(OsString, OsString)> {
     if geteuid().is_root() {
-        // It takes itself for somebody who can give files away, and fails.
+        // As root of the namespace, tar would try to change owners, and fail.
         vec![("TAR_OPTIONS".into(), "--no-same-owner".into())]
     } else {
         Vec::new()
@@ -431,7 +425,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shortage_says_nothing_about_what_the_system_can_do() {
+    fn a_shortage_lowers_no_level() {
         for error in [Errno::AGAIN, Errno::NOMEM] {
             assert!(matches!(lower(&error.into()), SupervisorReport::NoRoom(_)), "{error}");
         }

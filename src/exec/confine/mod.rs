@@ -1,16 +1,16 @@
-//! Confining: what the system enforces on a command.
+//! Confinement: what the system enforces on a command.
 //!
-//! There are two ways, and a ladder between them. With namespaces of its own ([`SandboxLevel::Namespaces`]) a command has
-//! other mounts, processes and networks than everybody else; with access rules and a filter of system calls alone
-//! ([`SandboxLevel::Landlock`]) it has the same, and may do less with them. The higher level has both. What a level cannot
-//! close although the policy wants it closed is named: a [`SandboxGap`]. Nothing is left out in silence.
+//! At the level [`SandboxLevel::Namespaces`], a command has its own mounts, processes and network; at
+//! [`SandboxLevel::Landlock`], it shares those of the user, restricted by access rules and a system call filter. The
+//! higher level includes the lower one. Whatever a level cannot close although the policy asks for it is reported as a
+//! [`SandboxGap`].
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-use super::sandbox_policy::{NetworkAccess, SandboxMode, SandboxPolicy, SandboxRequirement};
+use self::policy::{NetworkAccess, SandboxMode, SandboxPolicy, SandboxRequirement};
 
 #[cfg(target_os = "linux")]
 mod landlock;
@@ -20,6 +20,7 @@ mod levels;
 mod mounts;
 #[cfg(target_os = "linux")]
 mod namespaces;
+pub(super) mod policy;
 #[cfg(target_os = "linux")]
 mod privileges;
 #[cfg(any(target_os = "macos", test))]
@@ -28,34 +29,35 @@ pub(super) mod seatbelt;
 mod seccomp;
 #[cfg(target_os = "linux")]
 mod spawner;
+pub(super) mod temp_folder;
 
 #[cfg(target_os = "linux")]
 pub(super) use levels::{run_init, serve};
 #[cfg(target_os = "linux")]
 pub(super) use mounts::{RUNTIME_FOLDERS, named_sockets};
 
-/// How commands are really confined.
+/// How commands are actually confined.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Enforcement {
-    /// How far.
+    /// The level of confinement.
     pub level: SandboxLevel,
     /// What the level leaves open although the policy closes it.
     pub gaps: Vec<SandboxGap>,
-    /// Why it is not the highest level; none when it is, or when nothing was to be confined.
+    /// Why it is not the highest level; `None` if it is, or if the policy confines nothing.
     pub reason: Option<String>,
 }
 
-/// How far commands are confined.
+/// A level of confinement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SandboxLevel {
-    /// Not at all.
+    /// No confinement.
     None,
-    /// By a profile of the system's sandbox, on macOS.
+    /// A profile of the macOS sandbox.
     Seatbelt,
-    /// By the access rules of a thread and a filter of system calls.
+    /// Landlock and a system call filter.
     Landlock,
-    /// By namespaces of their own as well.
+    /// Namespaces, in addition.
     Namespaces,
 }
 
@@ -67,23 +69,23 @@ pub enum SandboxGap {
     Files,
     /// Permissions, owners and times of files elsewhere can be changed.
     Metadata,
-    /// What is protected inside the workspace can be written.
+    /// Protected files of the workspace can be written.
     Protected,
-    /// What is protected inside the workspace can be written until the command ends; then it is put back.
+    /// Protected files of the workspace can be written until the command ends; then they are restored.
     ProtectedMeanwhile,
-    /// What is hidden can be read.
+    /// Hidden files can be read.
     Hidden,
     /// Sockets of other programs on this machine can be reached.
     LocalSockets,
-    /// Sockets that other programs on this machine make later can be reached.
+    /// Sockets that other programs on this machine create later can be reached.
     LaterSockets,
     /// The network can be reached.
     Network,
     /// Other processes of the same user can be ended.
     Signals,
-    /// Privileges of this process are kept.
+    /// This process keeps privileges.
     Privileges,
-    /// System calls that no command needs are possible.
+    /// System calls are not filtered.
     Calls,
 }
 
@@ -94,11 +96,11 @@ impl fmt::Display for SandboxGap {
             Self::Metadata => "permissions, owners and times of files elsewhere can be changed",
             Self::Protected => "protected files of the workspace can be written",
             Self::ProtectedMeanwhile => {
-                "protected files of the workspace can be written until the command ends, and are then put back"
+                "protected files of the workspace can be written until the command ends, and are then restored"
             }
             Self::Hidden => "hidden files can be read",
             Self::LocalSockets => "sockets of other programs can be reached",
-            Self::LaterSockets => "sockets that other programs make later can be reached",
+            Self::LaterSockets => "sockets that other programs create later can be reached",
             Self::Network => "the network can be reached",
             Self::Signals => "other processes of the user can be ended",
             Self::Privileges => "privileges are kept",
@@ -108,16 +110,16 @@ impl fmt::Display for SandboxGap {
 }
 
 impl Enforcement {
-    /// Returns that nothing is confined, because nothing was to be.
+    /// The enforcement of a policy that confines nothing.
     pub fn none() -> Self {
         Self { level: SandboxLevel::None, gaps: Vec::new(), reason: None }
     }
 
-    /// Returns that nothing is confined although something was to be.
+    /// The enforcement of a policy without any confinement.
     ///
     /// # Errors
     ///
-    /// Fails with the reason when the policy requires more.
+    /// Fails with the reason if the policy requires confinement.
     pub(super) fn unconfined(policy: &SandboxPolicy, why: String) -> Result<Self, String> {
         if policy.is_off() {
             return Ok(Self::none());
@@ -132,7 +134,7 @@ impl Enforcement {
         })
     }
 
-    /// Returns what is left open of a policy when nothing is confined.
+    /// Returns the gaps of a policy without any confinement.
     pub(super) fn gaps_without_confinement(policy: &SandboxPolicy) -> Vec<SandboxGap> {
         let mut holes = vec![SandboxGap::Hidden, SandboxGap::LocalSockets, SandboxGap::Signals];
         if policy.mode != SandboxMode::Off {
@@ -145,7 +147,7 @@ impl Enforcement {
         holes
     }
 
-    /// Returns whether what a policy is about is confined: files, what is protected and hidden among them, and the
+    /// Returns whether the essential parts of a policy are enforced: files, including protected and hidden ones, and
     /// network.
     pub fn satisfies(&self, policy: &SandboxPolicy) -> bool {
         let is_open = |hole: &SandboxGap| match hole {
@@ -154,7 +156,7 @@ impl Enforcement {
             }
             SandboxGap::Network => policy.network != NetworkAccess::On,
             SandboxGap::Privileges | SandboxGap::Calls => true,
-            // What is left open at a level that holds otherwise.
+            // Gaps of levels that are otherwise effective.
             SandboxGap::Metadata
             | SandboxGap::ProtectedMeanwhile
             | SandboxGap::LocalSockets
@@ -167,7 +169,7 @@ impl Enforcement {
             || has_proxy && self.level > SandboxLevel::None && !self.gaps.iter().any(is_open)
     }
 
-    /// Returns whether commands may run like this.
+    /// Returns whether commands may run with this enforcement.
     #[cfg(target_os = "linux")]
     pub(super) fn is_allowed_by(&self, policy: &SandboxPolicy) -> bool {
         policy.need == SandboxRequirement::Preferred || self.satisfies(policy)
@@ -175,7 +177,7 @@ impl Enforcement {
 }
 
 impl Enforcement {
-    /// Warns, once in the life of this process, when commands are not confined as a policy says.
+    /// Warns, once per process, if commands are not confined as the policy demands.
     pub(super) fn warn(&self, policy: &SandboxPolicy) {
         static WARNED: AtomicBool = AtomicBool::new(false);
         if self.satisfies(policy) || WARNED.swap(true, Ordering::Relaxed) {
@@ -184,7 +186,7 @@ impl Enforcement {
         let holes: Vec<String> = self.gaps.iter().map(ToString::to_string).collect();
         let why = self.reason.as_ref().map_or(String::new(), |why| format!(" ({why})"));
         log::warn!(
-            "commands are not confined as they should be: {}{why}; `architect doctor` says what is missing",
+            "commands are not fully confined: {}{why}; `architect doctor` shows what is missing",
             holes.join(", ")
         );
     }

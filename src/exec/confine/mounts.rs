@@ -1,6 +1,6 @@
-//! The files as a command sees them: all to be read, few to be written, some not there.
+//! The file system as a command sees it: readable, partly writable, partly hidden.
 //!
-//! To be called in a mount namespace of our own, by a process that may mount.
+//! To be called in a new mount namespace, with the privilege to mount.
 
 use std::collections::BTreeSet;
 use std::ffi::{CString, OsString};
@@ -19,20 +19,20 @@ use rustix::mount::{
 };
 
 use super::landlock;
+use super::policy::{CopiedFile, NetworkAccess, SandboxMode, SandboxPolicy};
 use crate::exec::package_caches::{OverlayFolders, PackageCache};
-use crate::exec::sandbox_policy::{CopiedFile, NetworkAccess, SandboxMode, SandboxPolicy};
 
-/// What was made of the files.
+/// The result of the mounts.
 pub(super) struct MountView {
-    /// What may be written, as it is named now.
+    /// Writable paths, as they are named in the namespace.
     pub writable: Vec<PathBuf>,
-    /// Variables that tell commands of it.
+    /// Variables that describe the mounts to commands.
     pub env: Vec<(OsString, OsString)>,
-    /// The private folders that are mounted over the user's caches; they are in use as long as this exists.
+    /// The overlays over the user's caches, locked as long as this exists.
     pub layers: Option<OverlayFolders>,
 }
 
-/// A folder that can still be reached when something is mounted over it.
+/// A folder that stays reachable when something is mounted over it.
 struct FolderHandle {
     path: PathBuf,
     file: OwnedFd,
@@ -45,7 +45,7 @@ impl FolderHandle {
         Some(Self { path: path.to_owned(), file })
     }
 
-    /// Mounts it where it was.
+    /// Mounts it at its original path.
     fn bind(&self) -> io::Result<()> {
         self.bind_at(&self.path)
     }
@@ -56,7 +56,7 @@ impl FolderHandle {
     }
 }
 
-/// Makes the view that a policy describes. `sockets` are those of other programs, which no command is to reach.
+/// Creates the mounts that a policy describes, and hides `sockets`, those of other programs.
 pub(super) fn set_up_mounts(policy: &SandboxPolicy, sockets: &[PathBuf]) -> io::Result<MountView> {
     mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)?;
     let variables =
@@ -79,7 +79,7 @@ pub(super) fn set_up_mounts(policy: &SandboxPolicy, sockets: &[PathBuf]) -> io::
     }
     let mut writable: Vec<PathBuf> = real_paths(&writable).collect();
     let own = policy.temp.canonicalize()?;
-    // What is mounted next covers some of these.
+    // The next mounts cover some of these.
     let handles: Vec<FolderHandle> =
         writable.iter().filter_map(|path| FolderHandle::open(path)).collect();
     let temp_handle = FolderHandle::open(&own).ok_or(io::ErrorKind::NotFound)?;
@@ -117,12 +117,12 @@ pub(super) fn set_up_mounts(policy: &SandboxPolicy, sockets: &[PathBuf]) -> io::
         bind(&folder, &folder)?;
     }
     for path in real_paths(&policy.protected) {
-        // The private caches lie among what is protected, and stay as they are.
+        // The private caches are below protected paths, and stay as they are.
         bind(&path, &path)?;
         Mount { flags: flags_of(&path)?, path }.make_read_only()?;
     }
     for path in &policy.links {
-        // Where the system can't, what becomes of it is looked at after each command.
+        // Where the system cannot do this, links are checked after each command.
         let _ = mount_link(path, path);
     }
     for lent in &policy.copied {
@@ -138,10 +138,10 @@ pub(super) fn set_up_mounts(policy: &SandboxPolicy, sockets: &[PathBuf]) -> io::
     Ok(MountView { writable: writable.roots, env, layers })
 }
 
-/// What may be written.
+/// Writable paths.
 struct WritablePaths {
     roots: Vec<PathBuf>,
-    /// What is mounted into the folder for temporary files, and is only read unless it is, or has, another root.
+    /// Mounts in the folder for temporary files: read-only unless they are, or contain, another root.
     mounted_in_temp: Vec<PathBuf>,
 }
 
@@ -156,15 +156,15 @@ impl WritablePaths {
     }
 }
 
-/// Returns those paths that exist, without symbolic links: as the list of what is mounted names them.
+/// Returns those paths that exist, with links resolved as in the list of mounts.
 fn real_paths(paths: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
     paths.iter().filter_map(|path| path.canonicalize().ok())
 }
 
 type VariableList = Vec<(OsString, OsString)>;
 
-/// Mounts private folders over the user's caches. Returns what can be written by that, and the variables that name
-/// private folders for the others.
+/// Mounts private folders over the user's caches. Returns the paths that become writable, and variables that name
+/// private folders for the other caches.
 fn mount_caches(
     policy: &SandboxPolicy,
     writable: &[PathBuf],
@@ -177,7 +177,7 @@ fn mount_caches(
         let folder = cache.folder.as_ref().and_then(|folder| folder.canonicalize().ok());
         let folder = folder.filter(|folder| folder.is_dir());
         if let Some(folder) = &folder {
-            // The user has allowed it, or it is part of one that is mounted already.
+            // The user allowed it, or it is part of one that is already mounted.
             if writable.iter().chain(&paths).any(|path| folder.starts_with(path)) {
                 continue;
             }
@@ -200,14 +200,14 @@ fn mount_caches(
     Ok((paths, caches.variables(&others), layers))
 }
 
-/// Mounts the private folder of a cache over the user's own, which is only read from then on.
+/// Mounts the private folder of a cache over the user's own, which becomes read-only.
 fn mount_overlay(cache: &PackageCache, folder: &Path, layers: &OverlayFolders) -> io::Result<()> {
     let (upper, work) = layers.for_cache(cache)?;
     let mut options = b"userxattr".to_vec();
     for (name, path) in [("lowerdir", folder), ("upperdir", &upper), ("workdir", &work)] {
         let path = path.as_os_str().as_bytes();
         if path.iter().any(|byte| b",:\\".contains(byte)) {
-            // These would have to be escaped, differently in each version.
+            // Escaping these differs between kernel versions.
             return Err(io::ErrorKind::InvalidFilename.into());
         }
         options.extend(format!(",{name}=").into_bytes());
@@ -219,8 +219,8 @@ fn mount_overlay(cache: &PackageCache, folder: &Path, layers: &OverlayFolders) -
         .map_err(|error| describe_error(error, "mount over", folder))
 }
 
-/// Puts the private temporary folder where every program looks for one. What is needed of the usual folder is mounted
-/// into it again: the entries at its top that the workspace and the like are in.
+/// Mounts the private folder for temporary files at `/tmp`, and into it those entries of the original `/tmp` that
+/// contain the workspace or other needed paths.
 fn mount_temp(
     policy: &SandboxPolicy,
     own: &FolderHandle,
@@ -240,7 +240,7 @@ fn mount_temp(
         let Ok(below) = path.strip_prefix(usual) else { continue };
         match below.components().next() {
             Some(first) => entries.insert(usual.join(first)),
-            // The folder itself is wanted.
+            // The folder itself is needed.
             None => return Ok((own.path.clone(), Vec::new())),
         };
     }
@@ -261,10 +261,10 @@ fn mount_temp(
     Ok((usual.to_owned(), entries.into_iter().map(|entry| entry.path).collect()))
 }
 
-/// Where daemons have their sockets.
+/// Folders with the sockets of daemons.
 pub(in crate::exec) const RUNTIME_FOLDERS: [&str; 2] = ["/run", "/var/run"];
 
-/// What programs need of it: how names are resolved, and programs on systems that keep them there.
+/// Entries that programs need: name resolution, and programs on systems that keep them there.
 const VISIBLE_RUNTIME_ENTRIES: [&str; 8] = [
     "systemd/resolve/resolv.conf",
     "systemd/resolve/stub-resolv.conf",
@@ -276,11 +276,11 @@ const VISIBLE_RUNTIME_ENTRIES: [&str; 8] = [
     "opengl-driver",
 ];
 
-/// Covers the folders in which daemons have their sockets, those that they make later included.
+/// Covers the folders of daemons' sockets, which includes later sockets.
 fn hide_runtime(policy: &SandboxPolicy, writable: &[PathBuf]) -> io::Result<()> {
     for folder in RUNTIME_FOLDERS.map(Path::new) {
         let is_folder = folder.symlink_metadata().is_ok_and(|found| found.is_dir());
-        // What is needed there is needed with its sockets.
+        // A path needed there is needed with its sockets.
         let is_needed = writable.iter().any(|path| path.starts_with(folder))
             || policy.temp.starts_with(folder)
             || policy.workspace.starts_with(folder);
@@ -321,7 +321,7 @@ fn hide_runtime(policy: &SandboxPolicy, writable: &[PathBuf]) -> io::Result<()> 
     Ok(())
 }
 
-/// Covers the devices but for those that are no more than files, where no other rules do.
+/// Covers all devices except harmless ones, where no access rules do.
 fn hide_devices() -> io::Result<()> {
     let folder = Path::new("/dev");
     let kept = landlock::DEVICES.iter().filter_map(|path| FolderHandle::open(Path::new(path)));
@@ -345,7 +345,7 @@ fn hide_devices() -> io::Result<()> {
     Ok(())
 }
 
-/// Gives commands terminals of their own: on those of the user, what is typed could be read.
+/// Gives commands private terminals: on the user's terminals, they could read what is typed.
 fn mount_terminals() -> io::Result<()> {
     let (folder, multiplexer) = (Path::new("/dev/pts"), Path::new("/dev/ptmx"));
     if !folder.is_dir() {
@@ -361,16 +361,16 @@ fn mount_terminals() -> io::Result<()> {
     Ok(())
 }
 
-/// Covers sockets that are not in a folder of the command's own.
+/// Covers sockets outside of the command's own folders.
 fn hide_sockets(sockets: &[PathBuf], is_own: impl Fn(&Path) -> bool) {
     for path in sockets.iter().filter(|path| !is_own(path)) {
-        // It may be gone by now.
+        // It may be gone.
         let _ = mount_bind("/dev/null", path);
     }
 }
 
-/// Returns sockets that come from somewhere else, as into a container: they are not known to this network. They are
-/// mounted themselves, or lie at the top of what is mounted.
+/// Returns sockets mounted from elsewhere, for example into a container, which this network namespace does not list:
+/// mounts themselves, or entries at the top of a mount.
 fn mounted_sockets() -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for Mount { path, .. } in list_mounts()? {
@@ -391,8 +391,8 @@ fn mounted_sockets() -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Returns the writable folders on the way to what is protected or hidden, outer ones first. Such a folder could be
-/// renamed, and another one put in its place; but not if something is mounted at it.
+/// Returns the writable folders above protected and hidden paths, outer ones first. A command could rename such a
+/// folder and replace it, unless it is a mount point.
 fn writable_ancestors(policy: &SandboxPolicy, writable: &WritablePaths) -> BTreeSet<PathBuf> {
     let lent = policy.copied.iter().map(|lent| &lent.file);
     let guarded = policy.protected.iter().chain(&policy.hidden).chain(&policy.links).chain(lent);
@@ -406,7 +406,7 @@ fn writable_ancestors(policy: &SandboxPolicy, writable: &WritablePaths) -> BTree
     ways
 }
 
-/// Mounts a symbolic link, which may be in the place of a file. It can't be renamed, removed or replaced from then on.
+/// Mounts a symbolic link, maybe over a file. It can't be renamed, removed or replaced from then on.
 fn mount_link(link: &Path, at: &Path) -> io::Result<()> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
@@ -415,8 +415,8 @@ fn mount_link(link: &Path, at: &Path) -> io::Result<()> {
     Ok(move_mount(tree, "", CWD, at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
 }
 
-/// Puts a link to a copy in the place of a file. A program that writes the file anew, beside it and then in its place,
-/// follows the link first, as git does; so it writes the copy.
+/// Mounts a link to a copy over a file. A program that replaces the file by renaming follows the link first, as git
+/// does, and so writes the copy.
 fn mount_copy(lent: &CopiedFile, copies: &Path) -> io::Result<()> {
     let folder = copies.join(&lent.copy);
     fs::create_dir_all(&folder)?;
@@ -439,10 +439,10 @@ fn describe_error(error: Errno, what: &str, path: &Path) -> io::Error {
     io::Error::new(error.kind(), format!("could not {what} {}: {error}", path.display()))
 }
 
-/// Where programs share memory.
+/// The folder of shared memory.
 const SHARED_MEMORY: &str = "/dev/shm";
 
-/// Memory that programs share is private, too. Returns whether there is any.
+/// Mounts private shared memory. Returns whether the system has any.
 fn mount_shared_memory() -> io::Result<bool> {
     let path = Path::new(SHARED_MEMORY);
     if !path.is_dir() {
@@ -454,7 +454,7 @@ fn mount_shared_memory() -> io::Result<bool> {
     Ok(true)
 }
 
-/// Covers a folder with an empty one, and a file with nothing.
+/// Covers a folder with an empty one, and a file with `/dev/null`.
 fn hide(path: &Path) -> io::Result<()> {
     let hidden = if path.is_dir() {
         let flags =
@@ -466,7 +466,7 @@ fn hide(path: &Path) -> io::Result<()> {
     hidden.map_err(|error| describe_error(error, "hide", path))
 }
 
-/// Shows the processes of this namespace alone. Where that is not allowed, the others are seen, and cannot be touched.
+/// Shows the processes of this namespace only. If that is not allowed, the others are visible but out of reach.
 fn mount_proc() -> io::Result<()> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::RDONLY;
     match mount("proc", "/proc", "proc", flags, None) {
@@ -475,7 +475,7 @@ fn mount_proc() -> io::Result<()> {
     }
 }
 
-/// Something that is mounted.
+/// A mount.
 struct Mount {
     path: PathBuf,
     flags: MountFlags,
@@ -489,9 +489,9 @@ impl Mount {
         let flags = MountFlags::BIND | MountFlags::RDONLY | self.flags;
         match mount_remount(&self.path, flags, c"") {
             Ok(()) => Ok(()),
-            // Nobody can reach what lies below another mount, or has no path at all.
+            // Paths below another mount, or without a name, are unreachable anyway.
             Err(Errno::INVAL | Errno::NOENT) => Ok(()),
-            // Somebody else's folder that we may not look into; neither may the command.
+            // A folder of another user that this process cannot enter; nor can the command.
             Err(Errno::ACCESS) => Ok(()),
             Err(error) => Err(describe_error(error, "make read-only", &self.path)),
         }
@@ -500,7 +500,7 @@ impl Mount {
 
 fn flags_of(path: &Path) -> io::Result<MountFlags> {
     let all = list_mounts()?;
-    // The last one at a path is the one that is seen.
+    // The last mount at a path is the visible one.
     let last = all.iter().rfind(|mounted| mounted.path == path);
     Ok(last.map_or(MountFlags::empty(), |mounted| mounted.flags))
 }
@@ -510,7 +510,7 @@ fn list_mounts() -> io::Result<Vec<Mount>> {
     Ok(list.split(|byte| *byte == b'\n').filter_map(parse_mount).collect())
 }
 
-/// Reads a line: number, parent, device, root, path, options, and more.
+/// Parses a line: number, parent, device, root, path, options, and more.
 fn parse_mount(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|byte| *byte == b' ').skip(4);
     let path = PathBuf::from(OsString::from_vec(unescape(fields.next()?)));
@@ -527,13 +527,13 @@ fn parse_mount(line: &[u8]) -> Option<Mount> {
     };
     let mut flags: MountFlags = options.split(',').map(flag).collect();
     if !flags.intersects(MountFlags::NOATIME | MountFlags::RELATIME) {
-        // This one is written by leaving the others out.
+        // This mode is shown by the absence of the others.
         flags |= MountFlags::STRICTATIME;
     }
     Some(Mount { path, flags })
 }
 
-/// Spaces, tabs, line ends and backslashes are written as octal numbers.
+/// Decodes octal escapes of spaces, tabs, line ends and backslashes.
 fn unescape(text: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -548,7 +548,7 @@ fn unescape(text: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// Returns the sockets that have a path, as far as this network knows them.
+/// Returns the sockets with a path that this network namespace lists.
 pub(in crate::exec) fn named_sockets() -> Vec<PathBuf> {
     let list = fs::read_to_string("/proc/net/unix").unwrap_or_default();
     let path = |line: &str| {
@@ -565,7 +565,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mount_is_read_with_its_flags() {
+    fn a_mount_is_parsed_with_its_flags() {
         let line = br"36 35 98:0 / /mnt\040a/b rw,noatime,nosuid shared:1 - ext3 /dev/root rw";
         let mounted = parse_mount(line).unwrap();
         assert_eq!(mounted.path, Path::new("/mnt a/b"));

@@ -1,4 +1,4 @@
-//! Privileges: none is kept.
+//! Dropping privileges.
 
 use std::io;
 
@@ -9,18 +9,18 @@ use rustix::thread::{
     set_no_new_privs,
 };
 
-/// What setting up namespaces takes.
+/// The capabilities for creating namespaces.
 const FOR_NAMESPACES: CapabilitySet =
     CapabilitySet::SYS_ADMIN.union(CapabilitySet::NET_ADMIN).union(CapabilitySet::SETPCAP);
 
-/// What the kernel does in the name of whoever mounted private folders over others: it copies files, with owners and
-/// permissions, by way of a folder that is closed to everyone.
+/// The capabilities that the kernel uses on behalf of the process that mounted an overlay: it copies files with owners
+/// and permissions, through a folder without permissions.
 const FOR_OVERLAYS: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::DAC_OVERRIDE)
     .union(CapabilitySet::FOWNER)
     .union(CapabilitySet::FSETID);
 
-/// Gives up every privilege of this thread, and the way to any.
+/// Drops all privileges of this thread, and the ability to regain them.
 pub(super) fn drop_all() -> io::Result<()> {
     match clear_ambient_capability_set() {
         Ok(()) | Err(Errno::INVAL) => {}
@@ -29,7 +29,7 @@ pub(super) fn drop_all() -> io::Result<()> {
     for bit in 0..64 {
         match remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << bit)) {
             Ok(()) => {}
-            // There are no more of them; or we may not, and then we have none to hand on either.
+            // The end of the list; or not permitted, which means that there is no privilege to pass on.
             Err(Errno::INVAL | Errno::PERM) => break,
             Err(error) => return Err(error.into()),
         }
@@ -40,11 +40,11 @@ pub(super) fn drop_all() -> io::Result<()> {
     if capabilities(None)?.effective.is_empty() {
         Ok(())
     } else {
-        Err(io::Error::other("privileges could not be given up"))
+        Err(io::Error::other("privileges could not be dropped"))
     }
 }
 
-/// Keeps what setting up namespaces takes across the start of a program.
+/// Keeps the capabilities for namespaces across exec.
 pub(super) fn keep_namespace_privileges() -> io::Result<()> {
     let mut sets = capabilities(None)?;
     let kept = FOR_NAMESPACES | FOR_OVERLAYS & sets.permitted;
@@ -56,7 +56,7 @@ pub(super) fn keep_namespace_privileges() -> io::Result<()> {
     Ok(())
 }
 
-/// Returns whether this process may make namespaces as it is.
+/// Returns whether this process can create namespaces as it is.
 pub(super) fn can_create_namespaces() -> bool {
     capabilities(None).is_ok_and(|sets| sets.effective.contains(FOR_NAMESPACES))
 }

@@ -1,10 +1,10 @@
-//! macOS: the profile of the system's sandbox that a policy means.
+//! Seatbelt: the profile of the macOS sandbox for a policy.
 
 use std::path::{Path, PathBuf};
 
-use crate::exec::sandbox_policy::{NetworkAccess, SandboxMode, SandboxPolicy, resolve_path};
+use super::policy::{NetworkAccess, SandboxMode, SandboxPolicy, resolve_path};
 
-/// Returns the profile, in the language of `sandbox-exec`.
+/// Returns the profile for `sandbox-exec`.
 pub(in crate::exec) fn profile(policy: &SandboxPolicy) -> String {
     let mut profile = String::from("(version 1)\n(allow default)\n");
     if policy.mode != SandboxMode::Off {
@@ -16,11 +16,11 @@ pub(in crate::exec) fn profile(policy: &SandboxPolicy) -> String {
             writable.extend(policy.caches.private_root());
         }
         profile += &format_rule("allow file-write*", &writable);
-        // A later rule wins over an earlier one.
+        // Later rules override earlier ones.
         profile += &format_rule("deny file-write*", &policy.protected);
         profile += &format_rule("deny file-read* file-write*", &policy.hidden);
     }
-    // Without namespaces there is no proxy: a list then means no network.
+    // Without namespaces there is no proxy: a list means no network.
     if policy.network != NetworkAccess::On {
         profile += "(deny network*)\n(allow network* (local ip \"localhost:*\"))\n";
         profile += "(allow network* (remote ip \"localhost:*\"))\n";
@@ -28,7 +28,7 @@ pub(in crate::exec) fn profile(policy: &SandboxPolicy) -> String {
     profile
 }
 
-/// Returns a rule for what is at and below some paths. The system compares paths without links, as `/tmp` and `/var` are.
+/// Formats a rule for some paths and everything below. The system compares resolved paths; `/tmp` and `/var` are links.
 fn format_rule(what: &str, paths: &[PathBuf]) -> String {
     if paths.is_empty() {
         return String::new();
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_profile_says_what_the_policy_says() {
+    fn the_profile_follows_the_policy() {
         let policy = SandboxPolicy {
             mode: SandboxMode::WorkspaceWrite,
             network: NetworkAccess::Off,

@@ -1,4 +1,4 @@
-//! The filter of system calls: what no command needs, and what would lead around the other walls.
+//! Seccomp: a filter for system calls that no command needs, or that would bypass the other layers.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,18 +8,18 @@ use seccompiler::{
     SeccompRule,
 };
 
-/// Which sockets can be made.
+/// The sockets that commands can create.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SocketFilter {
-    /// Those of the internet, and those of this machine.
+    /// Internet and Unix sockets.
     Internet,
-    /// Those of this machine, and none of another program by its name.
+    /// Unix sockets, without connecting to those of other programs.
     Local,
 }
 
-/// Calls that are refused whatever their arguments are.
+/// Calls denied regardless of their arguments.
 const DENIED_CALLS: &[i64] = &[
-    // Other mounts, other namespaces, other roots.
+    // Mounts, namespaces, root folders.
     libc::SYS_mount,
     libc::SYS_umount2,
     libc::SYS_pivot_root,
@@ -33,9 +33,9 @@ const DENIED_CALLS: &[i64] = &[
     libc::SYS_fspick,
     libc::SYS_mount_setattr,
     libc::SYS_setns,
-    // Ways to files that are not paths.
+    // Access to files without a path.
     libc::SYS_open_by_handle_at,
-    // Large surfaces of the kernel, and another way to make every other call.
+    // Large kernel interfaces, which also bypass this filter.
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
@@ -70,30 +70,30 @@ const DENIED_CALLS: &[i64] = &[
     libc::SYS_kexec_file_load,
 ];
 
-/// A second set of numbers for the same calls, which the processor's mode doesn't tell apart.
+/// Marks calls of the x32 ABI, a second numbering of the same calls.
 #[cfg(target_arch = "x86_64")]
 const X32_BIT: i64 = 0x4000_0000;
 
-/// Types something into a terminal as if its user had.
+/// Inserts input into a terminal.
 const TIOCSTI: u64 = 0x5412;
 const TIOCLINUX: u64 = 0x541c;
 
-/// These have the same numbers on every system; the library doesn't name them on all of them.
+/// Numbers that are the same on every architecture, which `libc` lacks on some.
 const FCHMODAT2: i64 = 452;
 const OPEN_TREE_ATTR: i64 = 467;
 
 type SyscallRules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// Returns the programs of the filter, in the order in which they are to be applied.
+/// Returns the programs of the filter, in the order to apply them.
 pub(super) fn compile_programs(sockets: SocketFilter) -> io::Result<[BpfProgram; 2]> {
     let mut refused: SyscallRules = DENIED_CALLS.iter().map(|call| (*call, Vec::new())).collect();
     refused.insert(libc::SYS_socket, socket_rules(sockets)?);
     refused.extend(setuid_rules()?);
     if sockets == SocketFilter::Local {
-        // Other programs on this machine have the network, and do much for whoever reaches them.
+        // Other programs on this machine have network access, and would act for the command.
         refused.insert(libc::SYS_connect, Vec::new());
     }
-    // Limits and priorities of other processes; those of this one are named by 0.
+    // Limits and priorities of other processes; 0 names the calling one.
     let is_other = || condition(0, SeccompCmpOp::Ne, 0);
     let is_set = SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0);
     let sets = rule(vec![is_other()?, is_set.map_err(io::Error::other)?])?;
@@ -113,13 +113,13 @@ pub(super) fn compile_programs(sockets: SocketFilter) -> io::Result<[BpfProgram;
                 .collect::<Result<_, _>>()?,
         );
     }
-    // What the newer call is asked for cannot be seen; without it, everybody uses the older one.
+    // The arguments of the newer call cannot be filtered; without it, programs use the older one.
     let unknown = SyscallRules::from([(libc::SYS_clone3, Vec::new())]);
     Ok([compile(refused, libc::EPERM)?, compile(unknown, libc::ENOSYS)?])
 }
 
-/// Returns the rules that refuse programs which run as their owner: one that root's command makes would make everybody
-/// root. A call that has its arguments in memory cannot be seen through; it makes new files only.
+/// Returns rules against setuid programs: one created by root's command would make every user root. Calls with
+/// arguments in memory cannot be filtered; they only create new files.
 fn setuid_rules() -> io::Result<SyscallRules> {
     const FLAG: u64 = libc::S_ISUID as u64;
     const CREATES: u64 = libc::O_CREAT as u64;
@@ -146,7 +146,7 @@ fn setuid_rules() -> io::Result<SyscallRules> {
     Ok(rules)
 }
 
-/// The flags that ask for namespaces.
+/// Flags that create namespaces.
 const NAMESPACE_FLAGS: [u64; 7] = [
     libc::CLONE_NEWUSER as u64,
     libc::CLONE_NEWNS as u64,
@@ -157,7 +157,7 @@ const NAMESPACE_FLAGS: [u64; 7] = [
     libc::CLONE_NEWCGROUP as u64,
 ];
 
-/// Returns the rules that refuse every socket but those allowed.
+/// Returns rules against all sockets but the allowed ones.
 fn socket_rules(sockets: SocketFilter) -> io::Result<Vec<SeccompRule>> {
     let families: &[i32] = match sockets {
         SocketFilter::Internet => &[libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK],
@@ -166,7 +166,7 @@ fn socket_rules(sockets: SocketFilter) -> io::Result<Vec<SeccompRule>> {
     let is_none =
         families.iter().map(|family| condition(0, SeccompCmpOp::Ne, family.unsigned_abs().into()));
     let other = rule(is_none.collect::<Result<_, _>>()?)?;
-    // Of the kernel's own, only the one that tells the addresses of this machine.
+    // Of netlink, only the protocol that lists network interfaces.
     let kernel = rule(vec![
         condition(0, SeccompCmpOp::Eq, libc::AF_NETLINK.unsigned_abs().into())?,
         condition(2, SeccompCmpOp::Ne, libc::NETLINK_ROUTE.unsigned_abs().into())?,
@@ -190,7 +190,7 @@ fn rule(conditions: Vec<SeccompCondition>) -> io::Result<SeccompRule> {
     SeccompRule::new(conditions).map_err(io::Error::other)
 }
 
-/// Compiles a filter that refuses these calls; a call of another architecture ends the process.
+/// Compiles a filter that denies these calls; a call of another architecture kills the process.
 fn compile(rules: SyscallRules, errno: i32) -> io::Result<BpfProgram> {
     #[cfg(target_arch = "x86_64")]
     let rules = {
@@ -210,9 +210,9 @@ fn compile(rules: SyscallRules, errno: i32) -> io::Result<BpfProgram> {
     .map_err(io::Error::other)
 }
 
-/// Applies the filter to this thread, and to everything that it starts.
+/// Applies the filter to this thread and everything that it starts.
 pub(super) fn apply(programs: &[BpfProgram]) -> io::Result<()> {
-    // Once the first one holds, the second one can still be added: the call for it is not refused.
+    // The first program still permits the call that adds the second.
     programs
         .iter()
         .try_for_each(|program| seccompiler::apply_filter(program).map_err(io::Error::other))

@@ -1,7 +1,7 @@
 //! The thread that starts commands.
 //!
-//! Rules of the kernel that are taken on by a thread hold for what it starts. So it is a thread of its own that takes
-//! them on: the supervisor itself stays outside, where a command cannot reach it.
+//! Restrictions of a thread are inherited by its children. A separate thread takes them on, so that the supervisor
+//! itself stays unrestricted, and out of reach of commands.
 
 use std::ffi::OsString;
 use std::io;
@@ -10,16 +10,16 @@ use std::thread;
 
 use rustix::process::Pid;
 
-use crate::exec::supervise::CommandStart;
+use crate::exec::supervisor::supervise::CommandStart;
 
-/// Starts commands from a thread of its own.
+/// Starts commands from a restricted thread.
 pub(super) struct CommandSpawner {
     start: Sender<CommandStart>,
     started: Receiver<io::Result<Pid>>,
 }
 
 impl CommandSpawner {
-    /// Starts the thread and has it take on the rules. Commands get these variables besides their own.
+    /// Starts the thread and applies the restrictions to it. Commands get these variables in addition to their own.
     pub(super) fn new<T: Send + 'static>(
         env: Vec<(OsString, OsString)>,
         take_on: impl FnOnce() -> io::Result<T> + Send + 'static,
@@ -33,7 +33,7 @@ impl CommandSpawner {
             if tell_ready.send(outcome).is_err() || !is_confined {
                 return;
             }
-            // The thread must not end before its process: some of what it starts is tied to it.
+            // The thread must live as long as the process: some children are tied to it.
             while let Ok(start) = to_start.recv() {
                 if tell.send(start.spawn_adding(&env)).is_err() {
                     return;

@@ -1,22 +1,22 @@
-//! The name that a TLS client asks for, read from its first message without taking part in the conversation.
+//! Reads the server name from the first message of a TLS client, without taking part in the handshake.
 
-/// What the first bytes of a connection are.
+/// The first bytes of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ClientHello {
     /// More bytes are needed.
     Unfinished,
-    /// A TLS client that asks for this name.
+    /// A TLS client hello for this server name.
     Name(String),
-    /// A TLS client that asks for no name, or in a form that is not understood.
+    /// A TLS client hello without a server name, or in an unsupported form.
     Unnamed,
-    /// Something else than TLS.
+    /// Not TLS.
     NotTls,
 }
 
 /// The longest first message that is read.
 pub(super) const MAX_LENGTH: usize = 64 * 1024;
 
-/// Reads the first bytes that a client sends (RFC 8446 §4.1.2, RFC 6066 §3).
+/// Parses the first bytes of a client (RFC 8446 §4.1.2, RFC 6066 §3).
 pub(super) fn parse(bytes: &[u8]) -> ClientHello {
     const HANDSHAKE: u8 = 22;
     const CLIENT_HELLO: u8 = 1;
@@ -48,13 +48,13 @@ pub(super) fn parse(bytes: &[u8]) -> ClientHello {
     }
 }
 
-/// Returns the name in the body of a client hello.
+/// Returns the server name in the body of a client hello.
 fn server_name(body: &[u8]) -> Option<String> {
     const SERVER_NAME: usize = 0;
     const HOST_NAME: u8 = 0;
 
     let mut body = ByteReader(body);
-    // Version and random bytes, then session id, cipher suites, compression methods.
+    // Version and random bytes, then session ID, cipher suites, compression methods.
     body.take(2 + 32)?;
     for width in [1, 2, 1] {
         let length = body.number(width)?;
@@ -77,7 +77,7 @@ fn server_name(body: &[u8]) -> Option<String> {
         }
         let length = names.number(2)?;
         let name = std::str::from_utf8(names.take(length)?).ok()?;
-        // One name, once: servers differ in which of two they take.
+        // Exactly one name: servers differ in which of two they use.
         if !names.0.is_empty() || found.replace(name.to_owned()).is_some() {
             return None;
         }
@@ -98,7 +98,7 @@ impl<'a> ByteReader<'a> {
         self.take(1).map(|bytes| bytes[0])
     }
 
-    /// Reads a number of so many bytes, the highest one first.
+    /// Reads a big-endian number of `width` bytes.
     fn number(&mut self, width: usize) -> Option<usize> {
         Some(self.take(width)?.iter().fold(0, |number, byte| number << 8 | usize::from(*byte)))
     }
@@ -108,7 +108,7 @@ impl<'a> ByteReader<'a> {
 pub(super) mod tests {
     use super::*;
 
-    /// Returns the first message of a client that asks for these names.
+    /// Returns a client hello with these names.
     pub(in crate::exec::egress) fn hello(names: &[&str]) -> Vec<u8> {
         let with_length = |width: usize, bytes: &[u8]| {
             let mut all = (bytes.len() as u64).to_be_bytes()[8 - width..].to_vec();
@@ -131,13 +131,13 @@ pub(super) mod tests {
         ]
         .concat();
         let message = [&[1][..], &with_length(3, &body)].concat();
-        // In two records, as a client may.
+        // Split into two records, as a client may.
         let (first, second) = message.split_at(20);
         [&[22, 3, 1][..], &with_length(2, first), &[22, 3, 1], &with_length(2, second)].concat()
     }
 
     #[test]
-    fn the_name_is_found_with_the_last_byte_and_not_before() {
+    fn the_name_is_found_with_the_last_byte_only() {
         let bytes = hello(&["a.example"]);
         for end in 0..bytes.len() {
             assert_eq!(parse(&bytes[..end]), ClientHello::Unfinished, "{end}");
@@ -146,7 +146,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn other_openings_are_told_apart() {
+    fn other_first_messages_are_distinguished() {
         assert_eq!(parse(&hello(&[])), ClientHello::Unnamed);
         assert_eq!(parse(&hello(&["a.example", "b.example"])), ClientHello::Unnamed);
         assert_eq!(parse(b"SSH-2.0-x"), ClientHello::NotTls);

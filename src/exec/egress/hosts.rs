@@ -1,4 +1,4 @@
-//! The hosts that commands may reach, and the addresses that a name may lead to.
+//! The hosts that commands may reach, and the addresses that a name may resolve to.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
@@ -15,22 +15,22 @@ pub struct AllowedHosts(Vec<HostPattern>);
 pub struct HostPattern {
     /// In lower case, without `*.` and without a final dot.
     name: String,
-    /// Whether it stands for every name below `name` instead of `name` itself.
+    /// Whether it matches every name below `name` instead of `name` itself.
     is_wildcard: bool,
     /// The only port; `None` for every port.
     port: Option<u16>,
 }
 
-/// Why a text is not an entry of the list.
+/// Why an entry of the list is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum HostPatternError {
-    /// It is an address.
-    #[error("'{0}' is an address; the list takes names, so that a name's addresses can change")]
+    /// An address.
+    #[error("'{0}' is an address; use a host name")]
     Address(String),
-    /// It would allow every host.
+    /// A pattern that matches every host.
     #[error("'{0}' would allow every host; use network = \"on\" for that")]
     Everything(String),
-    /// It is not a name.
+    /// Not a host name.
     #[error(
         "'{0}' is not a host: use a name like packages.example.com or *.example.org, with :PORT if wanted"
     )]
@@ -43,32 +43,32 @@ pub enum ConnectionRefusal {
     /// No entry of the list allows it.
     #[error("{0}:{1} is not in sandbox.allowed_hosts")]
     NotAllowed(String, u16),
-    /// An address was given instead of a name.
-    #[error("{0}:{1} is an address, and sandbox.allowed_hosts takes names only")]
+    /// An address instead of a name.
+    #[error("{0}:{1} is an address, and sandbox.allowed_hosts accepts names only")]
     Address(String, u16),
-    /// The name leads to an address that its entry does not allow.
-    #[error("{host} leads to {address}, {why}")]
+    /// The name resolves to an address that its entry does not allow.
+    #[error("{host} resolves to {address}, {why}")]
     InternalAddress {
         /// The name.
         host: String,
-        /// What it leads to.
+        /// Its address.
         address: IpAddr,
-        /// Why that is not allowed.
+        /// Why it is not allowed.
         why: &'static str,
     },
-    /// The connection to one host carries TLS for another one.
-    #[error("a connection to {host} asked for {asked} inside TLS")]
+    /// TLS for another host than that of the connection.
+    #[error("a connection to {host} requested {asked} inside TLS")]
     OtherName {
-        /// The host that was allowed.
+        /// The host of the connection.
         host: String,
-        /// The host that was asked for.
+        /// The requested server name.
         asked: String,
     },
-    /// What was sent through a tunnel is not TLS.
+    /// A tunnel without TLS.
     #[error("a connection to {0}:{1} does not use TLS; an entry with its port would allow that")]
     NotTls(String, u16),
-    /// The request is not one that a proxy takes.
-    #[error("a request was not understood: {0}")]
+    /// An invalid request.
+    #[error("invalid request to the proxy: {0}")]
     Malformed(&'static str),
 }
 
@@ -79,13 +79,13 @@ impl FromIterator<HostPattern> for AllowedHosts {
 }
 
 impl AllowedHosts {
-    /// Returns whether servers of this machine are among them.
+    /// Returns whether servers on this machine are allowed.
     #[cfg(target_os = "linux")]
     pub(super) fn has_localhost(&self) -> bool {
         self.0.iter().any(HostPattern::is_localhost)
     }
 
-    /// Returns the entry that allows a connection. An entry without a wildcard goes first.
+    /// Returns the entry that allows a connection. Entries without a wildcard take precedence.
     ///
     /// # Errors
     ///
@@ -106,11 +106,11 @@ impl AllowedHosts {
 }
 
 impl HostPattern {
-    /// Reads an entry.
+    /// Parses an entry.
     ///
     /// # Errors
     ///
-    /// Fails when it is not a name, a pattern of names, or either with a port.
+    /// Fails when it is not a name or a pattern of names, optionally with a port.
     pub fn parse(entry: &str) -> Result<Self, HostPatternError> {
         let not_a_host = || HostPatternError::NotAHost(entry.to_owned());
         let text = entry.trim();
@@ -158,19 +158,19 @@ impl HostPattern {
         self.name == "localhost" || self.name.ends_with(".localhost")
     }
 
-    /// Returns whether the entry names its port, and thereby what is spoken there.
+    /// Returns whether the entry names a port, which allows protocols other than TLS.
     pub(super) fn names_port(&self) -> bool {
         self.port.is_some()
     }
 
-    /// Checks an address that the name leads to.
+    /// Checks an address that the name resolves to.
     ///
-    /// Addresses of this machine belong to `localhost` alone, private networks to names that are listed in full, and
-    /// link-local addresses and others at which clouds hand out credentials to none.
+    /// Loopback addresses are allowed for `localhost` only, private networks for names listed in full, and link-local
+    /// and metadata addresses, at which clouds issue credentials, for no name.
     ///
     /// # Errors
     ///
-    /// Fails when the entry does not cover such an address.
+    /// Fails when the entry does not allow the address.
     pub(super) fn check(&self, host: &str, address: IpAddr) -> Result<(), ConnectionRefusal> {
         let inside =
             |why| Err(ConnectionRefusal::InternalAddress { host: host.to_owned(), address, why });
@@ -199,7 +199,7 @@ impl fmt::Display for HostPattern {
     }
 }
 
-/// How far away an address is.
+/// The scope of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AddressScope {
     Global,
@@ -209,8 +209,7 @@ enum AddressScope {
     Unreachable,
 }
 
-/// Where clouds hand out credentials, other than link-local addresses: those of Alibaba, Azure and Oracle; of Amazon and
-/// of Google.
+/// Metadata services of clouds outside of the link-local range: Alibaba, Azure, Oracle, Amazon, Google.
 const METADATA: [IpAddr; 5] = [
     IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
     IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
@@ -219,12 +218,12 @@ const METADATA: [IpAddr; 5] = [
     IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
 ];
 
-/// Returns whether an address is one of this machine's own interfaces: what is sent there would come from itself.
+/// Returns whether an address belongs to an interface of this machine: packets to it would come from itself.
 fn is_own(address: IpAddr) -> bool {
     let address = address.to_canonical();
     let any: IpAddr =
         if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    // Connecting sends nothing: it chooses the address to send from.
+    // Connecting sends nothing; it selects the source address.
     UdpSocket::bind((any, 0))
         .and_then(|socket| socket.connect((address, 9)).and_then(|()| socket.local_addr()))
         .is_ok_and(|own| own.ip() == address)
@@ -252,7 +251,7 @@ fn address_scope(address: IpAddr) -> AddressScope {
             if let Some(v4) = v6.to_ipv4_mapped() {
                 return address_scope(IpAddr::V4(v4));
             }
-            // Networks that carry an IPv4 address: 6to4, NAT64.
+            // Prefixes that embed an IPv4 address: 6to4, NAT64.
             let carried = |high: u16, low: u16| {
                 let [a, b] = high.to_be_bytes();
                 let [c, d] = low.to_be_bytes();
@@ -263,7 +262,7 @@ fn address_scope(address: IpAddr) -> AddressScope {
                 [0x64, 0xff9b, 0, 0, 0, 0, high, low] => carried(high, low),
                 _ if v6.is_loopback() => AddressScope::Loopback,
                 _ if v6.is_unique_local() => AddressScope::Private,
-                // Global unicast is 2000::/3; all else is link-local, multicast, unspecified or reserved.
+                // Global unicast is 2000::/3; the rest is link-local, multicast, unspecified or reserved.
                 [first, ..] if first & 0xe000 == 0x2000 => AddressScope::Global,
                 _ => AddressScope::Unreachable,
             }
@@ -271,7 +270,7 @@ fn address_scope(address: IpAddr) -> AddressScope {
     }
 }
 
-/// Returns a name as it is compared: in lower case, without its final dot.
+/// Returns a name in its form for comparison: in lower case, without a final dot.
 pub(super) fn normalize_host(name: &str) -> String {
     name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }
@@ -285,7 +284,7 @@ pub(super) fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= 253 && name.split('.').all(is_label)
 }
 
-/// Returns whether a host is an address in any spelling that a resolver takes: `127.1`, `0x7f000001`, `[::1]`.
+/// Returns whether a host is an address in any spelling that resolvers accept: `127.1`, `0x7f000001`, `[::1]`.
 fn is_address(host: &str) -> bool {
     if host.contains('[') || host.parse::<IpAddr>().is_ok() {
         return true;
@@ -350,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_is_refused_below_a_pattern() {
+    fn invalid_names_are_refused_below_a_pattern() {
         let hosts = list(&["*.example.org"]);
         for host in ["::1%x.example.org", "a/b.example.org", "a\\b.example.org", "ä.example.org"] {
             assert!(matches!(hosts.find(host, 80), Err(ConnectionRefusal::Malformed(_))), "{host}");
@@ -368,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_that_are_no_hosts_are_refused() {
+    fn invalid_entries_are_refused() {
         for entry in [
             "",
             "*",
@@ -389,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_leads_outside_unless_its_entry_says_more() {
+    fn a_name_resolves_to_global_addresses_unless_listed_in_full() {
         let hosts = list(&["full.example.com", "*.example.org", "localhost"]);
         for (host, address, is_allowed) in [
             ("a.example.org", "93.184.216.34", true),

@@ -1,13 +1,13 @@
-//! The way out of a confined network: a proxy that reaches listed hosts only.
+//! The proxy of a confined network, which reaches listed hosts only.
 //!
-//! With [`Network::List`](super::Network::List) commands live in a network namespace of their own, in which there is the
-//! loopback interface and nothing else. The process that makes the namespace opens a socket there and hands it to the
-//! engine, which accepts its connections from outside: the socket belongs to the namespace, the proxy does not. The
-//! proxy takes HTTP requests and `CONNECT`, one on each connection. It resolves a name once and connects to what it
-//! found, it takes no addresses, and it refuses a tunnel whose TLS asks for another name than the one it was opened
-//! for. A confined command has no other resolver, no route and no other socket.
+//! With [`NetworkAccess::List`](super::NetworkAccess::List), commands run in a network namespace with nothing but the
+//! loopback interface. The process that creates the namespace opens a socket there and passes it to the engine, which
+//! accepts its connections from outside: the socket belongs to the namespace, the proxy does not. The proxy accepts
+//! HTTP requests and `CONNECT`, one for each connection. It resolves a name once and connects to the result, accepts no
+//! addresses, and refuses a tunnel whose TLS names another host. A confined command has no other resolver, route or
+//! socket.
 //!
-//! Every refusal is kept for the result of the command ([`EgressProxy::finish`]).
+//! Refusals are collected for the result of the command ([`EgressProxy::finish`]).
 
 mod client_hello;
 mod hosts;
@@ -29,34 +29,34 @@ use request::ProxyRequest;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Resource, getrlimit};
 
-/// How long one address of a host may take to answer.
+/// The time limit for connecting to one address of a host.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long all addresses of a host may take.
+/// The time limit for all addresses of a host.
 const ALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a client may take to send the whole head of its request, and then the first message of its TLS.
+/// The time limit for a client to send the head of its request, and again for its first TLS message.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long to wait when the system has no room for a connection.
+/// How long to pause when no connection can be accepted.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Connections at the same time of one worker, at the most.
+/// The most simultaneous connections of one worker.
 const MAX_CONNECTIONS: usize = 256;
 
-/// The same of all workers.
+/// The most simultaneous connections of all workers.
 const MOST_OF_ALL: usize = 1024;
 
-/// Connections that wait to be accepted; a queue is not longer.
+/// The most connections in the queue of a socket.
 const MOST_WAITING: usize = 65_536;
 
-/// Connections of all workers.
+/// The number of connections of all workers.
 static OF_ALL: AtomicUsize = AtomicUsize::new(0);
 
-/// Refusals that are kept of one command; more of them are the same ones again.
+/// The most refusals kept for one command.
 const MAX_REFUSALS: usize = 20;
 
-/// A proxy that serves the connections of one socket until it is dropped.
+/// A proxy that serves one socket until it is dropped.
 pub(super) struct EgressProxy {
     listener: TcpListener,
     shared: Arc<ProxyState>,
@@ -66,7 +66,7 @@ struct ProxyState {
     hosts: AllowedHosts,
     refused: Mutex<Vec<ConnectionRefusal>>,
     open: Mutex<Open>,
-    /// Connections at the same time of this worker, and of all.
+    /// The most simultaneous connections of this worker, and of all.
     most: [usize; 2],
 }
 
@@ -74,17 +74,17 @@ struct ProxyState {
 #[derive(Default)]
 struct Open {
     next: u64,
-    /// Both ends of each, as far as there are two.
+    /// One or both ends of each connection.
     ends: HashMap<u64, Vec<Arc<TcpStream>>>,
     is_closing: bool,
 }
 
 impl EgressProxy {
-    /// Starts to serve.
+    /// Starts the proxy.
     ///
     /// # Errors
     ///
-    /// Fails when there is no room for a thread.
+    /// Fails when the thread cannot be started.
     pub(super) fn start(listener: TcpListener, hosts: AllowedHosts) -> io::Result<Self> {
         let shared = Arc::new(ProxyState {
             hosts,
@@ -92,7 +92,7 @@ impl EgressProxy {
             open: Mutex::default(),
             most: most(getrlimit(Resource::Nofile).current),
         });
-        // Whoever accepts has seen that there is something, and may come too late all the same.
+        // A connection that poll reported may be gone when it is accepted.
         listener.set_nonblocking(true)?;
         let (accepting, serving) = (listener.try_clone()?, Arc::clone(&shared));
         let body = move || {
@@ -122,12 +122,11 @@ impl EgressProxy {
         Ok(Self { listener, shared })
     }
 
-    /// Closes every connection, since the command that has opened them is gone, and returns what was refused since the
-    /// last time, each refusal once.
+    /// Closes all connections of a command that has ended, and returns its refusals, without repetitions.
     pub(super) fn finish(&self) -> Vec<ConnectionRefusal> {
         let mut open = self.shared.open();
         open.close();
-        // What waits to be accepted is of the same command.
+        // Connections in the queue are of the same command.
         let _ = (0..MOST_WAITING).take_while(|_| self.listener.accept().is_ok()).count();
         drop(open);
         std::mem::take(&mut *self.shared.refused.lock().unwrap_or_else(PoisonError::into_inner))
@@ -150,7 +149,7 @@ impl Open {
         self.next
     }
 
-    /// Wakes up whoever waits for one of these connections, and has no more of them.
+    /// Closes all connections, which wakes up the threads that serve them.
     fn close(&mut self) {
         for (_, ends) in self.ends.drain() {
             for end in ends {
@@ -160,8 +159,8 @@ impl Open {
     }
 }
 
-/// Returns how many connections there may be at the same time, of one worker and of all, if this program may have so many
-/// files open. A connection takes two; half of the files are for everything else.
+/// Returns the most simultaneous connections, of one worker and of all, for this limit of open files. A connection
+/// takes two; half of the files stay free for other use.
 fn most(files: Option<u64>) -> [usize; 2] {
     let files = files.and_then(|files| usize::try_from(files).ok()).unwrap_or(usize::MAX);
     [MAX_CONNECTIONS.min(files / 8), MOST_OF_ALL.min(files / 4)]
@@ -172,7 +171,7 @@ impl ProxyState {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Serves a connection on a thread of its own. Without room for one it is closed.
+    /// Serves a connection on a thread of its own. Closes it if there are too many.
     fn serve_client(self: &Arc<Self>, number: u64, client: Arc<TcpStream>) {
         let slot = Slot { shared: Arc::clone(self), number };
         OF_ALL.fetch_add(1, Ordering::Relaxed);
@@ -187,7 +186,7 @@ impl ProxyState {
             let _ = client.shutdown(Shutdown::Both);
             drop(slot);
         };
-        // Without a thread, what it was to have is dropped.
+        // If the thread cannot be started, the connection is dropped.
         let _ = thread::Builder::new().name("egress".to_owned()).spawn(body);
     }
 
@@ -214,7 +213,7 @@ impl ProxyState {
         };
         match self.open().ends.get_mut(&number) {
             Some(ends) => ends.push(Arc::clone(&server)),
-            // The command has ended meanwhile.
+            // The command has ended.
             None => return Ok(()),
         }
         match request {
@@ -268,7 +267,7 @@ impl ProxyState {
     }
 }
 
-/// The place of one connection among those that are open.
+/// An entry among the open connections.
 struct Slot {
     shared: Arc<ProxyState>,
     number: u64,
@@ -281,7 +280,7 @@ impl Drop for Slot {
     }
 }
 
-/// What a client sends, as long as it does not take too long in all.
+/// Reads from a client with a time limit for the whole.
 struct Impatient<'a> {
     client: &'a TcpStream,
     until: Option<Instant>,
@@ -319,11 +318,11 @@ pub(super) fn proxy_variables(
 ) -> Vec<(OsString, OsString)> {
     let url = format!("http://{proxy}");
     let (host, port) = (proxy.ip(), proxy.port());
-    // The Java virtual machine reads properties only; of its build tools, these two read them from here.
+    // Java reads properties only; of its build tools, these two read them from variables.
     let java = ["http", "https"]
         .map(|scheme| format!("-D{scheme}.proxyHost={host} -D{scheme}.proxyPort={port}"))
         .join(" ");
-    // Servers of the command itself, unless it is the machine's that may be reached.
+    // Servers of the command itself, unless those of the machine are allowed.
     let own = if hosts.has_localhost() { "" } else { "localhost,127.0.0.1,::1" };
     let names =
         ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"];
@@ -355,13 +354,13 @@ fn connect(addresses: &[SocketAddr]) -> Option<TcpStream> {
     let until = Instant::now() + ALL_TIMEOUT;
     addresses.iter().find_map(|address| {
         let left = until.saturating_duration_since(Instant::now()).min(CONNECT_TIMEOUT);
-        // No time at all is an error.
+        // A timeout of zero is an error.
         TcpStream::connect_timeout(address, left).ok()
     })
 }
 
-/// Copies what the server sends to the client, while `send` sends what the client has for the server. Ends when the
-/// server has ended.
+/// Copies from the server to the client, while `send` copies from the client to the server. Ends when the server has
+/// ended.
 fn relay(
     client: &TcpStream,
     server: &TcpStream,
@@ -370,7 +369,7 @@ fn relay(
     thread::scope(|scope| {
         let body = || {
             let copied = io::copy(&mut &*server, &mut &*client);
-            // The other direction may still wait for the client, or for a server that reads no more.
+            // The other direction may be blocked on the client, or on a server that does not read.
             let _ = client.shutdown(Shutdown::Both);
             let _ = server.shutdown(Shutdown::Both);
             copied
@@ -384,7 +383,7 @@ fn relay(
     })
 }
 
-/// Reads what a client sends first through a tunnel, and checks that it is TLS for the host of the tunnel.
+/// Reads the first bytes that a client sends through a tunnel, and checks that they are TLS for its host.
 fn read_client_hello(
     from: &mut impl Read,
     host: &str,
@@ -400,7 +399,7 @@ fn read_client_hello(
             ClientHello::Unfinished => {
                 let length = from.read(&mut buffer)?;
                 if length == 0 {
-                    // What is not whole is not sent.
+                    // An incomplete message is not forwarded.
                     return Ok(Ok(Vec::new()));
                 }
                 bytes.extend_from_slice(&buffer[..length]);
@@ -412,9 +411,9 @@ fn read_client_hello(
             ClientHello::Name(name) if hosts::normalize_host(&name) == host => {
                 return Ok(Ok(bytes));
             }
-            // Only a name is told on.
+            // Only valid names are reported.
             ClientHello::Name(name) if hosts::is_name(&hosts::normalize_host(&name)) => name,
-            ClientHello::Name(_) => "something that is no name".to_owned(),
+            ClientHello::Name(_) => "an invalid name".to_owned(),
             ClientHello::Unnamed => "no name".to_owned(),
         };
         return Ok(Err(ConnectionRefusal::OtherName { host: host.to_owned(), asked }));
@@ -425,7 +424,7 @@ fn read_client_hello(
 mod tests {
     use super::*;
 
-    /// A server that answers each connection with what it was sent up to the first pause, and `!`.
+    /// A server that answers each connection with the input up to the first pause, and `!`.
     fn echo() -> (SocketAddr, thread::JoinHandle<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -446,7 +445,7 @@ mod tests {
         (EgressProxy::start(listener, hosts).unwrap(), address)
     }
 
-    /// Sends parts one after the other, each when an answer to the one before has begun, and returns all answers.
+    /// Sends each part once the answer to the previous one has begun, and returns all answers.
     fn talk(address: SocketAddr, parts: &[&[u8]]) -> String {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -528,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_request_on_a_connection_goes_nowhere() {
+    fn a_second_request_on_a_connection_is_not_forwarded() {
         let (server, serving) = echo();
         let (_egress, address) = proxy(&["localhost"]);
         let one = format!("GET http://localhost:{}/ HTTP/1.1\r\n\r\n", server.port());
@@ -539,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hello_that_is_cut_off_goes_nowhere() {
+    fn an_incomplete_client_hello_is_not_forwarded() {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let (_egress, address) = proxy(&["localhost"]);
         let port = server.local_addr().unwrap().port();
@@ -555,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_open_when_its_command_has_ended() {
+    fn connections_are_closed_when_the_command_has_ended() {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let (egress, address) = proxy(&["localhost"]);
         let port = server.local_addr().unwrap().port();
@@ -565,7 +564,7 @@ mod tests {
             let request = format!("{start} HTTP/1.1\r\n\r\n").replace("PORT", &port.to_string());
             client.write_all(request.as_bytes()).unwrap();
             ends.extend([client, server.accept().unwrap().0]);
-            // This one never says what it wants.
+            // This one never sends a request.
             ends.push(TcpStream::connect(address).unwrap());
         }
         egress.finish();
@@ -582,7 +581,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_leave_files_for_everything_else() {
+    fn connections_leave_open_files_for_other_use() {
         assert_eq!(most(Some(256)), [32, 64]);
         assert_eq!(most(Some(1024)), [128, 256]);
         assert_eq!(most(Some(1 << 40)), [MAX_CONNECTIONS, MOST_OF_ALL]);
@@ -590,7 +589,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_may_not_take_for_ever() {
+    fn a_slow_client_is_disconnected() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let mut over = Impatient { client: &client, until: Some(Instant::now()) };
@@ -598,10 +597,10 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_with_its_owner() {
+    fn the_proxy_ends_with_its_owner() {
         let (egress, address) = proxy(&["localhost"]);
         drop(egress);
-        // The kernel may still take a connection into the queue; nobody answers it.
+        // The kernel may still queue a connection; no one answers it.
         let Ok(mut stream) = TcpStream::connect(address) else { return };
         stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         let _ = stream.write_all(b"CONNECT x:1 HTTP/1.1\r\n\r\n");

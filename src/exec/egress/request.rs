@@ -1,4 +1,4 @@
-//! The one request that a connection to the proxy carries: `CONNECT`, or a request for an `http:` address.
+//! The one request on a connection to the proxy: `CONNECT`, or a request for an `http:` address.
 
 use std::io::{self, BufRead, Read, Write};
 
@@ -7,10 +7,10 @@ use super::hosts::{ConnectionRefusal, normalize_host};
 /// The longest head of a request.
 const MAX_HEAD_LENGTH: usize = 64 * 1024;
 
-/// The longest host. It is told on when it is refused.
+/// The longest host name, which is reported when it is refused.
 const LONGEST_HOST: usize = 253;
 
-/// Header fields that belong to one connection and not to the request (RFC 9110 §7.6.1).
+/// Header fields of a single connection (RFC 9110 §7.6.1).
 const HOP_BY_HOP: [&str; 8] = [
     "connection",
     "keep-alive",
@@ -22,12 +22,12 @@ const HOP_BY_HOP: [&str; 8] = [
     "upgrade",
 ];
 
-/// What a client wants.
+/// A request of a client.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ProxyRequest {
     /// A tunnel to a port of a host.
     Tunnel { host: String, port: u16 },
-    /// One request, to be sent on.
+    /// One request to forward.
     Forward { host: String, port: u16, head: Vec<u8>, body: BodyLength },
 }
 
@@ -75,7 +75,7 @@ fn parse(bytes: &[u8]) -> Result<ProxyRequest, ConnectionRefusal> {
         let (host, port) = parse_authority(target, None)?;
         return Ok(ProxyRequest::Tunnel { host, port });
     }
-    let rest = strip_scheme(target).ok_or(malformed("its address does not begin with http://"))?;
+    let rest = strip_scheme(target).ok_or(malformed("its URL does not begin with http://"))?;
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (host, port) = parse_authority(&rest[..end], Some(80))?;
     let path = match &rest[end..] {
@@ -99,7 +99,7 @@ fn parse(bytes: &[u8]) -> Result<ProxyRequest, ConnectionRefusal> {
         (1, 0) if named("transfer-encoding").all(|field| text(field.value) == "chunked") => {
             BodyLength::Chunked
         }
-        // Two readers could disagree on where the body ends.
+        // Two parsers could disagree on the end of the body.
         _ => return Err(malformed("its length is ambiguous")),
     };
     let also: Vec<String> = named("connection")
@@ -135,9 +135,9 @@ fn format_authority(host: &str, port: u16) -> String {
     if port == 80 { host.to_owned() } else { format!("{host}:{port}") }
 }
 
-/// Reads `host:port`.
+/// Parses `host:port`.
 fn parse_authority(text: &str, default: Option<u16>) -> Result<(String, u16), ConnectionRefusal> {
-    let malformed = Err(ConnectionRefusal::Malformed("its host is not one"));
+    let malformed = Err(ConnectionRefusal::Malformed("its host is invalid"));
     if text.contains('@') {
         return malformed;
     }
@@ -147,7 +147,7 @@ fn parse_authority(text: &str, default: Option<u16>) -> Result<(String, u16), Co
         None => (text, default),
     };
     let host = &*normalize_host(host);
-    // A second final dot would be taken off by the next one who compares it.
+    // A second final dot would be removed by the next comparison.
     match port.filter(|_| !host.ends_with('.')) {
         Some(port) if !host.is_empty() && host.len() <= LONGEST_HOST && port != 0 => {
             Ok((host.to_owned(), port))
@@ -157,7 +157,7 @@ fn parse_authority(text: &str, default: Option<u16>) -> Result<(String, u16), Co
 }
 
 impl BodyLength {
-    /// Copies the body, and nothing behind it.
+    /// Copies the body, and nothing after it.
     pub(super) fn copy(self, from: &mut impl BufRead, to: &mut impl Write) -> io::Result<()> {
         match self {
             Self::Bytes(length) => {
@@ -173,10 +173,10 @@ impl BodyLength {
                     .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
                     .and_then(|digits| u64::from_str_radix(digits, 16).ok())
                     .ok_or(io::ErrorKind::InvalidData)?;
-                // Extensions are not passed on: readers differ in them.
+                // Chunk extensions are dropped: parsers differ in them.
                 write!(to, "{size:x}\r\n")?;
                 if size == 0 {
-                    // Nor are trailers.
+                    // So are trailers.
                     to.write_all(b"\r\n")?;
                     break;
                 }
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_sent_on_with_the_host_of_its_address() {
+    fn a_request_is_forwarded_with_the_host_of_its_url() {
         let text = "GET http://A.example:8080/x?y HTTP/1.1\r\nHost: other.example\r\nProxy-Authorization: x\r\n\
                     Connection: keep-alive, x-secret\r\nX-Secret: 1\r\nAccept: */*\r\n\r\n";
         let Ok(ProxyRequest::Forward { host, port, head, body }) = request(text) else { panic!() };
@@ -231,12 +231,12 @@ mod tests {
             assert!(tunnel(target).is_err(), "{target}");
         }
         assert!(tunnel("a.example..:443").is_err());
-        // What is refused is told on, and so it is short.
+        // A refused host is reported, so its length is limited.
         assert!(tunnel(&format!("{}.1:443", "1".repeat(300))).is_err());
     }
 
     #[test]
-    fn requests_that_two_readers_could_read_differently_are_refused() {
+    fn ambiguous_requests_are_refused() {
         for fields in [
             "Content-Length: 1\r\nContent-Length: 2",
             "Content-Length: +1",
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_ends_where_it_ends() {
+    fn nothing_after_a_body_is_forwarded() {
         let copied = |body: BodyLength, text: &str| {
             let (mut from, mut to) = (text.as_bytes(), Vec::new());
             let is_whole = body.copy(&mut from, &mut to).is_ok();
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_has_a_bound() {
+    fn a_head_has_a_limit() {
         let text =
             format!("GET http://a.example/ HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(MAX_HEAD_LENGTH));
         assert_eq!(request(&text), Err(ConnectionRefusal::Malformed("its head is too long")));

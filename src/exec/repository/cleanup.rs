@@ -1,4 +1,4 @@
-//! Which items are harmless, and what becomes of the others.
+//! Decides which items are harmless, and replaces or renames the others.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -12,10 +12,10 @@ use super::ScanRoot;
 use super::git_config::{GitSetting, format_config, parse};
 use super::scan::{self, GitItem, GitItemKind, GitItems, ItemContent, is_git_name};
 
-/// What is added to the name of something that is set aside.
+/// Suffix of renamed files.
 const DENIED_SUFFIX: &str = ".denied";
 
-/// The commands in the list of a rebase that run no program.
+/// Commands of a rebase list that run no program.
 const HARMLESS_REBASE_COMMANDS: [&str; 24] = [
     "b",
     "break",
@@ -43,42 +43,42 @@ const HARMLESS_REBASE_COMMANDS: [&str; 24] = [
     "update-ref",
 ];
 
-/// The ways to merge that are part of git; another one is a program.
+/// Merge strategies of git itself; any other name is a program.
 const HARMLESS_STRATEGIES: [&str; 6] =
     ["ort", "recursive", "resolve", "octopus", "ours", "subtree"];
 
-/// What is made of an item that isn't harmless.
+/// What replaces an item that is not harmless.
 enum Replacement {
-    /// It gets this content.
+    /// This content, for this reason.
     Content(Vec<u8>, String),
-    /// It gets another name.
+    /// Nothing: the item is renamed, for this reason.
     Rename(String),
 }
 
-/// Where items lead, by their path: only those that name another folder, and only if it exists.
+/// The existing folders that items refer to, by the path of the item.
 pub(super) type LinkTargets = BTreeMap<PathBuf, PathBuf>;
 
-/// What is known of a root when a command has ended.
+/// The state of a root after a command.
 pub(super) struct RootState<'a> {
-    /// What was there before the first command, and where it led.
+    /// The items before the first command.
     pub before: &'a GitItems,
     pub led: &'a LinkTargets,
-    /// What is there now.
+    /// The current items.
     pub now: &'a GitItems,
-    /// Whether commands could not change something.
+    /// Whether commands could not change a path.
     pub is_read_only: &'a dyn Fn(&Path) -> bool,
-    /// Whether the items of a folder are among those that are there now.
+    /// Whether the items of a folder are part of `now`.
     pub is_scanned: &'a dyn Fn(&Path) -> bool,
 }
 
-/// Makes harmless what differs from what was there before. Returns a sentence for each.
+/// Makes changed items harmless. Returns a sentence for each.
 pub(super) fn clean_root(root: &ScanRoot, found: &RootState<'_>) -> Vec<String> {
     let RootState { before, led, now, is_read_only: is_left, is_scanned } = *found;
     let mut said = Vec::new();
-    // What is inside first: its path changes with that of what is around it.
+    // Inner items first: renaming an outer one changes their paths.
     for (path, item) in now.iter().rev() {
         let old = before.get(path);
-        // What is on the way may be a link by now.
+        // A parent may be a link now.
         let is_moved = old.is_some()
             && target_of(root, path, item).is_some_and(|target| led.get(path) != Some(&target));
         let is_same = || old.is_some_and(|old| old.content == item.content);
@@ -90,7 +90,7 @@ pub(super) fn clean_root(root: &ScanRoot, found: &RootState<'_>) -> Vec<String> 
         let shown = path.display();
         let made = match &remedy {
             Replacement::Content(content, _) => {
-                // What stood there stays to be read.
+                // The rejected file stays readable.
                 let _ = rename_item(&root.dir, path);
                 write_file(&root.dir, path, content)
             }
@@ -98,13 +98,13 @@ pub(super) fn clean_root(root: &ScanRoot, found: &RootState<'_>) -> Vec<String> 
         };
         said.push(match (made, remedy) {
             (Ok(()), Replacement::Content(_, why)) => {
-                format!("sandbox denied: {why} in {shown}, which was put right; what the command made of it is in {shown}.denied")
+                format!("sandbox denied: {why} in {shown}, which was restored; the version of the command is in {shown}.denied")
             }
             (Ok(()), Replacement::Rename(why)) => {
                 format!("sandbox denied: {why}; {shown} was renamed to {shown}.denied")
             }
             (Err(error), Replacement::Content(_, why) | Replacement::Rename(why)) => {
-                format!("sandbox denied: {why} in {shown}, which could not be put right: {error}")
+                format!("sandbox denied: {why} in {shown}, which could not be restored: {error}")
             }
         });
     }
@@ -121,11 +121,11 @@ pub(super) fn clean_root(root: &ScanRoot, found: &RootState<'_>) -> Vec<String> 
             root.dir.create_dir_all(folder).and_then(|()| write_file(&root.dir, path, content));
         said.push(match made {
             Ok(()) => format!(
-                "sandbox denied: {} is protected, and was put back after a command had removed it",
+                "sandbox denied: {} is protected, and was restored after a command removed it",
                 path.display()
             ),
             Err(error) => format!(
-                "sandbox denied: {} is protected, and could not be put back after a command had removed it: {error}",
+                "sandbox denied: {} is protected, and could not be restored after a command removed it: {error}",
                 path.display()
             ),
         });
@@ -133,15 +133,15 @@ pub(super) fn clean_root(root: &ScanRoot, found: &RootState<'_>) -> Vec<String> 
     said
 }
 
-/// An item as it was before the first command.
+/// An item before the first command.
 #[derive(Clone, Copy)]
 struct PreviousItem<'a> {
     item: &'a GitItem,
-    /// Whether the same text leads to another folder now.
+    /// Whether the same text now resolves to another folder.
     is_moved: bool,
 }
 
-/// Returns the folders that these items name.
+/// Returns the folders that items refer to.
 pub(super) fn find_targets(root: &ScanRoot, items: &GitItems) -> LinkTargets {
     let found = items.iter().filter_map(|(path, item)| {
         let target = target_of(root, path, item)?;
@@ -150,7 +150,7 @@ pub(super) fn find_targets(root: &ScanRoot, items: &GitItems) -> LinkTargets {
     found.collect()
 }
 
-/// Returns the folder that an item names: the repository of a work tree, or the work tree of a repository.
+/// Returns the folder that an item refers to: the repository of a work tree, or the work tree of a repository.
 fn target_of(root: &ScanRoot, path: &Path, item: &GitItem) -> Option<PathBuf> {
     let named = match (item.kind, &item.content) {
         (GitItemKind::Pointer, ItemContent::File(text))
@@ -178,13 +178,13 @@ fn target_of(root: &ScanRoot, path: &Path, item: &GitItem) -> Option<PathBuf> {
     root.path.join(path).parent()?.join(named).canonicalize().ok()
 }
 
-/// Returns what a file in the place of `.git` names.
+/// Returns the path in a `.git` file.
 fn parse_gitdir(text: &[u8]) -> Option<PathBuf> {
     let text = String::from_utf8_lossy(text);
     Some(text.trim_end_matches('\n').strip_prefix("gitdir: ")?.into())
 }
 
-/// Returns what has to be made of an item; `None` if it is harmless.
+/// Returns what must replace an item; `None` if it is harmless.
 fn find_replacement(
     root: &ScanRoot,
     path: &Path,
@@ -202,7 +202,7 @@ fn find_replacement(
             Replacement::Rename(why.to_owned())
         }
     };
-    // Only the settings of a repository that is scanned are looked at.
+    // Only settings of a scanned repository are checked.
     let is_repository = |target: &Path| {
         is_target_inside(root, path, target)
             && real_target(root, path, target).is_none_or(|target| is_scanned(&target))
@@ -216,7 +216,7 @@ fn find_replacement(
                 is_old || setting.is_harmless(&is_work_tree)
             };
             let Some(new) = parse(text) else {
-                return Some(restored("a configuration of git that can't be read"));
+                return Some(restored("a configuration of git that cannot be parsed"));
             };
             let bad = new.iter().find(|setting| !is_fine(setting))?;
             let why = format!("a command may not set {} for git", bad.key());
@@ -229,9 +229,9 @@ fn find_replacement(
             })
         }
         (GitItemKind::Config, ItemContent::Link(_) | ItemContent::Other) => {
-            Some(restored("the configuration of git has to be a file"))
+            Some(restored("the configuration of git must be a file"))
         }
-        (GitItemKind::Hook, _) => Some(restored("a command may not make a hook of git")),
+        (GitItemKind::Hook, _) => Some(restored("a command may not create a git hook")),
         (GitItemKind::Exact, _) => Some(restored("no command may change a protected file")),
         (GitItemKind::Pointer, ItemContent::File(text)) => {
             let is_fine = if path.file_name().is_some_and(is_git_name) {
@@ -240,18 +240,19 @@ fn find_replacement(
                 let text = String::from_utf8_lossy(text);
                 is_own_common(path, text.trim_end_matches('\n'))
             };
-            (!is_fine).then(|| restored("a command may not lead git elsewhere"))
+            (!is_fine).then(|| restored("a command may not point git to another folder"))
         }
         (GitItemKind::Pointer, ItemContent::Link(_) | ItemContent::Other) => {
-            Some(restored("a command may not lead git elsewhere"))
+            Some(restored("a command may not point git to another folder"))
         }
         (GitItemKind::Link, ItemContent::Link(target)) => {
             let is_fine = match path.file_name() {
                 Some(name) if is_git_name(name) => is_repository(target),
                 _ => is_target_beside(path, target),
             };
-            (!is_fine)
-                .then(|| Replacement::Rename("a command may not lead git elsewhere".to_owned()))
+            (!is_fine).then(|| {
+                Replacement::Rename("a command may not point git to another folder".to_owned())
+            })
         }
         (GitItemKind::Link, ItemContent::File(_) | ItemContent::Other) => None,
         (GitItemKind::Todo, ItemContent::File(text)) => {
@@ -266,11 +267,11 @@ fn find_replacement(
             }
             let kept =
                 new.iter().filter(is_fine).fold(String::new(), |all, line| all + line + "\n");
-            let why = "what git would run when the user continues was taken out".to_owned();
+            let why = "commands that git would run on --continue were removed".to_owned();
             Some(Replacement::Content(kept.into_bytes(), why))
         }
         (GitItemKind::Todo, ItemContent::Link(_) | ItemContent::Other) => {
-            Some(Replacement::Rename("a command may not lead git elsewhere".to_owned()))
+            Some(Replacement::Rename("a command may not point git to another folder".to_owned()))
         }
     }
 }
@@ -286,7 +287,7 @@ fn text_lines(text: &[u8]) -> Vec<String> {
     String::from_utf8_lossy(text).lines().map(str::to_owned).collect()
 }
 
-/// Returns whether a line of a file that tells git how to continue runs no program of its own.
+/// Returns whether a line of a file for continuing an operation runs no program.
 fn is_harmless_step(path: &Path, line: &str) -> bool {
     let name = path.file_name().unwrap_or_default();
     let line = line.trim();
@@ -294,7 +295,7 @@ fn is_harmless_step(path: &Path, line: &str) -> bool {
         return line.is_empty() || HARMLESS_STRATEGIES.contains(&line);
     }
     if name == "opts" {
-        // Another file of settings, in which only one of them names a program.
+        // A file of options, of which one names a program.
         let value = line.strip_prefix("strategy").map(str::trim_start);
         let value = value.and_then(|rest| rest.strip_prefix('=')).map(str::trim);
         let is_other =
@@ -309,21 +310,21 @@ fn is_harmless_step(path: &Path, line: &str) -> bool {
     line.is_empty() || line.starts_with(['#', ';']) || HARMLESS_REBASE_COMMANDS.contains(&first)
 }
 
-/// Returns whether `commondir` of a linked work tree names the repository that it lies in.
+/// Returns whether `commondir` of a linked work tree refers to the repository that contains it.
 fn is_own_common(path: &Path, target: &str) -> bool {
     let folder = path.parent().unwrap_or(Path::new(""));
     folder.parent().and_then(Path::file_name).is_some_and(|name| name == "worktrees")
         && Path::new(target).components().eq([Component::ParentDir, Component::ParentDir])
 }
 
-/// Returns whether what a file or a link names lies below the root, by its real name.
+/// Returns whether the target of a file or link, with links resolved, is below the root.
 fn is_target_inside(root: &ScanRoot, path: &Path, target: &Path) -> bool {
     let folder = path.parent().unwrap_or(Path::new(""));
     if target.is_absolute() {
         return target.canonicalize().is_ok_and(|target| target.starts_with(&root.path));
     }
     let folder = folder.join(target);
-    // It may be made later; by then it has to stay inside as it is written.
+    // It may be created later, so the written path must stay inside.
     let mut depth = 0_i32;
     let is_inside = folder.components().all(|part| {
         depth += match part {
@@ -338,7 +339,7 @@ fn is_target_inside(root: &ScanRoot, path: &Path, target: &Path) -> bool {
     is_inside && !root.dir.canonicalize(&folder).is_err_and(|error| escapes(&error))
 }
 
-/// Returns what a file or a link names, relative to the root; `None` if it doesn't exist, or lies elsewhere.
+/// Returns the target of a file or link, relative to the root; `None` if it does not exist or is outside.
 fn real_target(root: &ScanRoot, path: &Path, target: &Path) -> Option<PathBuf> {
     if target.is_absolute() {
         return target.canonicalize().ok()?.strip_prefix(&root.path).ok().map(Path::to_owned);
@@ -347,14 +348,14 @@ fn real_target(root: &ScanRoot, path: &Path, target: &Path) -> Option<PathBuf> {
     Some(if real == Path::new(".") { PathBuf::new() } else { real })
 }
 
-/// Returns whether a link in the folder of a repository names something beside it or below.
+/// Returns whether the target of a link in a repository is in the same folder or below.
 fn is_target_beside(path: &Path, target: &Path) -> bool {
     let is_down = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
-    // `HEAD` was such a link once.
+    // Old versions of git made `HEAD` such a link.
     path.parent().is_some() && target.is_relative() && target.components().all(is_down)
 }
 
-/// Gives something another name, under which nothing follows it.
+/// Renames a path, so that no program follows it.
 fn rename_item(root: &Dir, path: &Path) -> io::Result<()> {
     let numbered = (2..1_000).map(|number| format!("{DENIED_SUFFIX}-{number}"));
     let named = |ending: String| {
@@ -368,7 +369,7 @@ fn rename_item(root: &Dir, path: &Path) -> io::Result<()> {
     with_writable_folder(root, path, || root.rename(path, root, &free))
 }
 
-/// Writes a file anew.
+/// Replaces a file.
 fn write_file(root: &Dir, path: &Path, content: &[u8]) -> io::Result<()> {
     let write = || {
         let mut options = OpenOptions::new();
@@ -378,7 +379,7 @@ fn write_file(root: &Dir, path: &Path, content: &[u8]) -> io::Result<()> {
     with_writable_folder(root, path, write)
 }
 
-/// Does something in the folder of a path, which a command may have closed.
+/// Runs a function with write permission in the folder of a path, which a command may have removed.
 fn with_writable_folder(
     root: &Dir,
     path: &Path,
@@ -391,9 +392,9 @@ fn with_writable_folder(
     })
 }
 
-/// Returns why a new configuration can't take the place of an old one; `None` if it can.
+/// Returns why a new configuration must not replace an old one; `None` if it may.
 pub(super) fn refusal_reason(old: &[u8], new: &[u8]) -> Option<String> {
-    let Some(new) = parse(new) else { return Some("what it wrote can't be read".to_owned()) };
+    let Some(new) = parse(new) else { return Some("what it wrote cannot be parsed".to_owned()) };
     let old = parse(old).unwrap_or_default();
     let differs = |some: &[GitSetting], others: &[GitSetting]| {
         let bad =
@@ -405,7 +406,7 @@ pub(super) fn refusal_reason(old: &[u8], new: &[u8]) -> Option<String> {
         .map(|key| format!("it may not change {key}"))
 }
 
-/// Returns the items of files that have to stay what they are.
+/// Adds the files that must stay unchanged.
 pub(super) fn exact_items(root: &Dir, path: &Path, items: &mut GitItems) {
     let Ok(meta) = root.symlink_metadata(path) else { return };
     if !meta.is_dir() {

@@ -1,12 +1,12 @@
-//! Configuration files of git: how they are read, and which settings are harmless.
+//! Configuration files of git: a parser, and the list of harmless settings.
 //!
-//! The reader follows git's own, character by character, and refuses whatever it doesn't understand. A file that it
-//! reads means the same to git.
+//! The parser follows git's own, character by character, and rejects everything else. A file that it accepts means the
+//! same to git.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-/// A setting: its section and name in lower case, and its subsection as it stands there.
+/// A setting: section and name in lower case, the subsection as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct GitSetting {
     section: String,
@@ -123,10 +123,10 @@ const ADDRESS_SETTINGS: [(&str, &str); 5] = [
     ("submodule", "url"),
 ];
 
-/// What `git submodule update` may do, other than to run a command.
+/// Modes of `git submodule update` that run no command.
 const HARMLESS_UPDATES: [&str; 4] = ["checkout", "merge", "none", "rebase"];
 
-/// Sections in which a value that begins with `!`, or any value, is a command line.
+/// Sections in which a value, or a value that begins with `!`, is a command line.
 const COMMAND_SECTIONS: [&str; 14] = [
     "alias",
     "core",
@@ -145,7 +145,7 @@ const COMMAND_SECTIONS: [&str; 14] = [
 ];
 
 impl GitSetting {
-    /// Returns its name as git writes it.
+    /// Returns the name as git writes it.
     pub(super) fn key(&self) -> String {
         match &self.subsection {
             Some(subsection) => format!("{}.{subsection}.{}", self.section, self.name),
@@ -160,7 +160,7 @@ impl GitSetting {
         self.value.as_deref().filter(|_| is_this)
     }
 
-    /// Returns whether no program runs and no other file is followed for its sake.
+    /// Returns whether it makes git neither run a program nor follow another file.
     pub(super) fn is_harmless(&self, is_work_tree: &dyn Fn(&str) -> bool) -> bool {
         let value = self.value.as_deref().unwrap_or("true");
         let (section, name) = (self.section.as_str(), self.name.as_str());
@@ -182,7 +182,7 @@ impl GitSetting {
         }
     }
 
-    /// Returns the paths that git follows for its sake: folders of hooks, files that are included, programs.
+    /// Returns the paths that git follows because of it: hooks, included files, programs.
     pub(super) fn followed_paths(&self) -> Vec<(GitPathBase, PathBuf)> {
         let Some(value) = self.value.as_deref() else { return Vec::new() };
         match (self.section.as_str(), self.name.as_str()) {
@@ -207,12 +207,12 @@ pub(super) enum GitPathBase {
     WorkTree,
 }
 
-/// Returns whether an address is one of git's own transports: another one is a program.
+/// Returns whether an address uses a transport of git itself: any other scheme names a program.
 fn is_address(value: &str) -> bool {
     !value.starts_with('-') && !value.contains("::") && !value.contains(char::is_control)
 }
 
-/// Reads a configuration file; `None` if it isn't one, or isn't understood.
+/// Parses a configuration file; `None` if it is invalid or not supported.
 pub(super) fn parse(text: &[u8]) -> Option<Vec<GitSetting>> {
     let text = std::str::from_utf8(text).ok()?.replace("\r\n", "\n");
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
@@ -238,7 +238,7 @@ pub(super) fn parse(text: &[u8]) -> Option<Vec<GitSetting>> {
     Some(settings)
 }
 
-/// Returns a configuration file of these settings.
+/// Formats settings as a configuration file.
 pub(super) fn format_config(settings: &[GitSetting]) -> String {
     let mut text = String::new();
     for setting in settings {
@@ -247,7 +247,7 @@ pub(super) fn format_config(settings: &[GitSetting]) -> String {
             escaped.replace('\n', "\\n").replace('\t', "\\t").replace('\u{8}', "\\b")
         };
         let _ = match &setting.subsection {
-            // There is no other escape in the name of a section.
+            // The subsection needs no other escapes.
             Some(subsection) => {
                 let subsection = subsection.replace('\\', "\\\\").replace('"', "\\\"");
                 writeln!(text, "[{} \"{subsection}\"]", setting.section)
@@ -317,7 +317,7 @@ impl ConfigParser<'_> {
         match self.rest.next() {
             None | Some('\n') => Some((name, None)),
             Some('=') => self.value().map(|value| (name, Some(value))),
-            // Newer versions of git take a comment here, older ones don't.
+            // A comment here is accepted by newer versions of git only.
             Some(_) => None,
         }
     }
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_read_as_git_reads_it() {
+    fn files_are_parsed_as_git_does() {
         let text = "\u{feff}[core] bare = false ; x\r\n[Remote \"A \\\"b\\\\\"]\n\tURL = \"a # b\" c  # d\n Fetch\n\
                     [a.B]x = 1\\\n 2 \n[empty]\n";
         let expected = [

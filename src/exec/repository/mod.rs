@@ -1,14 +1,14 @@
-//! Repositories of git in the folders that commands may write.
+//! Protects git repositories in folders that commands may write.
 //!
-//! Git executes and follows files of a repository: its configuration, its hooks, the list of a rebase, pointers to other
-//! folders. Whoever writes them has the next `git status` of the user run a program outside of the sandbox. So:
+//! Git executes or follows files of a repository: configuration, hooks, rebase lists, pointers to other folders. A
+//! command that changes them would run a program outside of the sandbox with the user's next `git status`. So:
 //!
-//! * What is there before a command is mounted read-only. The configuration, which ordinary commands of git change, is
-//!   a copy of the worker's own ([`CopiedFile`]); after a command, harmless changes are taken over, and others are not.
-//! * What a command has made anew is looked for after its end, and made harmless ([`Watch::after`]). Where there are no
-//!   mounts, this goes for all of it.
-//! * Should the engine be killed meanwhile, its supervisors do it ([`DeferredCleanup`]); should they be killed with it, the next
-//!   start of the program does ([`finish_left`]), by what is written in a file of the state folder.
+//! * Existing files are mounted read-only. The configuration, which ordinary git commands change, is a copy of the
+//! worker's ([`CopiedFile`]); after a command, harmless changes are merged, others are rejected.
+//! * Files that a command created are found after its end and made harmless ([`RepositoryGuard::clean_up`]). Without
+//! mounts, this applies to all files.
+//! * If the engine is killed, its supervisors do this ([`DeferredCleanup`]); if they are killed too, the next start of
+//! the program does ([`finish_interrupted`]), from a record in the state folder.
 
 mod cleanup;
 mod git_config;
@@ -35,65 +35,65 @@ use self::cleanup::{LinkTargets, RootState};
 use self::git_config::{GitPathBase, parse};
 use self::scan::{FolderRole, GitItems, Scanner};
 use super::confine::SandboxLevel;
-use super::sandbox_policy::{CopiedFile, SandboxMode, SandboxPolicy};
+use super::confine::policy::{CopiedFile, SandboxMode, SandboxPolicy};
 
-/// A folder below which repositories are looked for.
+/// A folder that is searched for repositories.
 struct ScanRoot {
     dir: Dir,
     path: PathBuf,
 }
 
-/// A root with what git executed or followed there before the first command.
+/// A root, and the files that git executed or followed there before the first command.
 struct WatchedRoot {
     root: ScanRoot,
     place: FolderRole,
-    /// What has to stay what it is, where nothing is mounted.
+    /// Files that must stay unchanged, where nothing is mounted.
     exact: Vec<PathBuf>,
     scanner: Scanner,
     before: GitItems,
-    /// Where that led.
+    /// The folders that the items refer to.
     targets: LinkTargets,
 }
 
-/// Looks after the repositories that commands may write.
+/// Protects the repositories that commands may write.
 pub(super) struct RepositoryGuard {
     policy: SandboxPolicy,
     roots: Mutex<Vec<WatchedRoot>>,
-    /// The folders of the configurations that are lent.
+    /// The folders of the copied configurations.
     config_folders: Vec<Dir>,
-    /// Whether what was there before is mounted read-only; unset until the first worker knows.
+    /// Whether existing files are mounted read-only; set by the first worker.
     is_mounted: OnceLock<bool>,
     record_file: OnceLock<Option<File>>,
 }
 
-/// What is written down for a run, should it be killed.
+/// The record of a run, in case it is killed.
 #[derive(Serialize, Deserialize)]
 struct CleanupRecord {
     roots: Vec<(PathBuf, FolderRole, Vec<PathBuf>, GitItems)>,
-    /// What commands couldn't change.
+    /// Paths that commands cannot change.
     mounted: Vec<PathBuf>,
-    /// Where what was there led, in the order of the roots.
+    /// The folders that the original items refer to, in the order of the roots.
     #[serde(default)]
     #[serde(rename = "led")]
     targets: Vec<LinkTargets>,
 }
 
-/// The most repositories whose files are mounted; each costs something at the start of a worker.
+/// The most repositories whose files are mounted; each takes time at the start of a worker.
 const MAX_REPOSITORIES: usize = 100;
 
-/// Folders of dependencies and of what is built, whose repositories come and go.
+/// Folders of dependencies and build outputs, whose repositories change often.
 const DEPENDENCY_FOLDERS: [&str; 6] =
     ["node_modules", "target", ".venv", "venv", "vendor", "build"];
 
-/// The folder in the state folder that has a file for each run.
+/// The folder for records, in the state folder, with a file for each run.
 const RECORD_FOLDER: &str = "repositories";
 
-/// How often, and for how long, a configuration that git has locked is waited for.
+/// How often, and at what interval, a configuration locked by git is tried again.
 const LOCK_ATTEMPTS: u32 = 50;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 impl RepositoryGuard {
-    /// Looks at the repositories that commands with this policy may write.
+    /// Finds the repositories that commands with this policy may write.
     pub(super) fn new(policy: &SandboxPolicy) -> Self {
         let mut watch = Self {
             policy: policy.clone(),
@@ -114,7 +114,7 @@ impl RepositoryGuard {
         watch
     }
 
-    /// Returns the policy with what is protected for the sake of git.
+    /// Returns the policy, extended by the paths protected for git.
     pub(super) fn policy(&self) -> &SandboxPolicy {
         &self.policy
     }
@@ -130,7 +130,7 @@ impl RepositoryGuard {
             self.protect(&path.join(repository));
         }
         if place == FolderRole::WorkTree {
-            // The one that the workspace itself belongs to.
+            // The repository of the workspace itself.
             let own = path.join(".git");
             match fs::symlink_metadata(&own) {
                 Ok(meta) if meta.is_file() => self.policy.protected.push(own),
@@ -145,9 +145,9 @@ impl RepositoryGuard {
         roots.push(WatchedRoot { root, place, exact: Vec::new(), scanner, before, targets: led });
     }
 
-    /// Protects the files of a repository that are there.
+    /// Protects the existing files of a repository.
     fn protect(&mut self, repository: &Path) {
-        // What belongs to a linked work tree goes with it.
+        // Files of a linked work tree belong to it.
         if repository.parent().and_then(Path::file_name) == Some(OsStr::new("worktrees")) {
             return;
         }
@@ -155,7 +155,7 @@ impl RepositoryGuard {
             let path = repository.join(name);
             let Ok(meta) = fs::symlink_metadata(&path) else { continue };
             if meta.is_symlink() {
-                // Where it leads is protected as well.
+                // Its target is protected as well.
                 self.policy.protected.extend(path.canonicalize());
                 self.policy.links.push(path);
             } else if name == "config" && !self.policy.protected.contains(&path) {
@@ -173,8 +173,7 @@ impl RepositoryGuard {
         self.config_folders.push(owner);
     }
 
-    /// Lets commands write a repository that lies elsewhere and has the workspace as a work tree. Returns where it is to
-    /// be looked at.
+    /// Makes a repository elsewhere writable if the workspace is one of its work trees. Returns the folders to scan.
     fn add_linked_repository(&mut self) -> Vec<(PathBuf, FolderRole)> {
         let workspace = self.policy.workspace.clone();
         let Some(found) = LinkedRepository::detect(&workspace) else { return Vec::new() };
@@ -182,7 +181,7 @@ impl RepositoryGuard {
             LinkedRepository::WorkTree { own, common } => {
                 let (linked, work_trees) = others(&common, &own);
                 self.policy.protected.extend(in_linked(&own));
-                // As in a main work tree, git makes files at the top of the repository: locks, packed references.
+                // As in a main work tree, git creates files at the top of the repository: locks, packed references.
                 if !work_trees.iter().chain([&workspace]).any(|path| path.starts_with(&common)) {
                     let is_outside = |(_, path): &(_, &PathBuf)| !path.starts_with(&workspace);
                     let outside =
@@ -193,7 +192,7 @@ impl RepositoryGuard {
                     self.policy.writable.push(common.clone());
                     return vec![(common, FolderRole::Repository)];
                 }
-                // Work trees lie in there, too.
+                // Work trees may be in there, too.
                 let names = ["objects", "refs", "logs"];
                 let parts: Vec<_> = names.iter().map(|name| common.join(name)).collect();
                 self.policy.writable.extend(parts.iter().cloned().chain([own.clone()]));
@@ -208,7 +207,7 @@ impl RepositoryGuard {
         }
     }
 
-    /// Begins to look after a run whose commands are confined at this level.
+    /// Begins a run whose commands are confined at this level.
     pub(super) fn begin(&self, level: SandboxLevel) {
         let is_mounted = *self.is_mounted.get_or_init(|| {
             let is_mounted = level == SandboxLevel::Namespaces;
@@ -243,7 +242,7 @@ impl RepositoryGuard {
         }
     }
 
-    /// Makes harmless what commands have made for git. Returns what was done, a sentence for each.
+    /// Makes harmless what commands created for git. Returns a sentence for each change.
     pub(super) fn clean_up(&self) -> Vec<String> {
         let mounted = match self.is_mounted.get() {
             Some(true) => read_only_paths(&self.policy),
@@ -254,7 +253,7 @@ impl RepositoryGuard {
         roots.iter_mut().flat_map(|watched| watched.clean(&mounted)).collect()
     }
 
-    /// Gives a worker copies of the configurations as they are now.
+    /// Gives a worker copies of the current configurations.
     pub(super) fn write_copies(&self, copies: &Path) -> Vec<Vec<u8>> {
         let Ok(temp) = Dir::open_ambient_dir(&self.policy.temp, ambient_authority()) else {
             return Vec::new();
@@ -262,14 +261,14 @@ impl RepositoryGuard {
         let lent = self.policy.copied.iter().zip(&self.config_folders).map(|(lent, owner)| {
             let content = scan::read(owner, Path::new("config")).unwrap_or_default();
             if let Err(error) = replace_file(&temp, &copies.join(&lent.copy), &content) {
-                log::debug!("{} was not lent: {error}", lent.file.display());
+                log::debug!("{} was not copied: {error}", lent.file.display());
             }
             content
         });
         lent.collect()
     }
 
-    /// Takes over the harmless changes that a command has made in its copies.
+    /// Merges the harmless changes that a command made in its copies.
     pub(super) fn merge_copies(&self, copies: &Path, before: &[Vec<u8>]) -> Vec<String> {
         let Ok(temp) = Dir::open_ambient_dir(&self.policy.temp, ambient_authority()) else {
             return Vec::new();
@@ -285,7 +284,7 @@ impl RepositoryGuard {
                 taken.err().map(|error| error.to_string())
             })?;
             Some(format!(
-                "sandbox denied: what the command changed in {} was not taken over: {why}; the user can change it by \
+                "sandbox denied: changes of the command in {} were not merged: {why}; the user can change it by \
                  hand, or allow it with --sandbox off",
                 lent.file.display()
             ))
@@ -307,13 +306,13 @@ impl Drop for RepositoryGuard {
 }
 
 impl WatchedRoot {
-    /// Remembers what has to stay what it is.
+    /// Records the files that must stay unchanged.
     fn remember_exact(&mut self, protected: &[PathBuf]) {
         let Self { root, exact, before, .. } = self;
         let inside = protected.iter().filter_map(|path| path.strip_prefix(&root.path).ok());
         let inside = inside.filter(|path| !path.as_os_str().is_empty());
         exact.extend(inside.filter(|path| !before.contains_key(*path)).map(Path::to_owned));
-        // What isn't there is looked for in another way.
+        // Missing files are handled separately.
         exact.retain(|path| root.dir.symlink_metadata(path).is_ok());
         exact.iter().for_each(|path| cleanup::exact_items(&root.dir, path, before));
     }
@@ -333,7 +332,7 @@ impl WatchedRoot {
     }
 }
 
-/// Returns what is mounted for a policy, and can't be changed by commands.
+/// Returns the read-only mounts of a policy.
 fn read_only_paths(policy: &SandboxPolicy) -> Vec<PathBuf> {
     let lent = policy.copied.iter().map(|lent| &lent.file);
     policy
@@ -346,7 +345,7 @@ fn read_only_paths(policy: &SandboxPolicy) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Writes a file in a folder that others may write, whatever they have put there.
+/// Replaces a file in a folder that commands may write, whatever is at its path.
 fn replace_file(temp: &Dir, folder: &Path, content: &[u8]) -> io::Result<()> {
     temp.create_dir_all(folder)?;
     let new = folder.join(Uuid::now_v7().simple().to_string());
@@ -355,7 +354,7 @@ fn replace_file(temp: &Dir, folder: &Path, content: &[u8]) -> io::Result<()> {
     temp.rename(&new, temp, folder.join("config"))
 }
 
-/// Writes a configuration as git does: to a lock first.
+/// Writes a configuration as git does: to a lock file first.
 fn merge_config(owner: &Dir, old: &[u8], new: &[u8]) -> io::Result<()> {
     let mut options = cap_std::fs::OpenOptions::new();
     options.write(true).create_new(true);
@@ -373,13 +372,13 @@ fn merge_config(owner: &Dir, old: &[u8], new: &[u8]) -> io::Result<()> {
     };
     let write = || {
         if scan::read(owner, Path::new("config"))? != old {
-            return Err(io::Error::other("somebody else has changed it meanwhile"));
+            return Err(io::Error::other("it was changed meanwhile"));
         }
         lock.write_all(new)?;
         if let Ok(meta) = owner.metadata("config") {
             owner.set_permissions("config.lock", meta.permissions())?;
         }
-        // A rename would take the mount at the file away from every command and server that runs meanwhile.
+        // Renaming would remove the mount on the file from every running command and server.
         if in_place(owner, old.len(), new).is_ok() {
             return owner.remove_file("config.lock");
         }
@@ -391,8 +390,8 @@ fn merge_config(owner: &Dir, old: &[u8], new: &[u8]) -> io::Result<()> {
     })
 }
 
-/// Writes a configuration into the file that is there. It is whole at every moment: lines without anything stand for what
-/// is still to be cut off.
+/// Overwrites a configuration in place. It is valid at every moment: the surplus is filled with blank lines before it
+/// is cut off.
 fn in_place(owner: &Dir, old: usize, new: &[u8]) -> io::Result<()> {
     let mut options = cap_std::fs::OpenOptions::new();
     options.write(true).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
@@ -403,16 +402,16 @@ fn in_place(owner: &Dir, old: usize, new: &[u8]) -> io::Result<()> {
     config.set_len(new.len() as u64)
 }
 
-/// A repository that has the workspace as a work tree, and lies elsewhere.
+/// A repository elsewhere that has the workspace as a work tree.
 enum LinkedRepository {
-    /// The workspace is a linked work tree: it has a folder of its own in a repository.
+    /// The workspace is a linked work tree, with a folder of its own in a repository.
     WorkTree { own: PathBuf, common: PathBuf },
     /// The workspace is a submodule.
     Submodule(PathBuf),
 }
 
 impl LinkedRepository {
-    /// Returns the repository, if it knows the workspace: a file of the workspace alone could name any folder.
+    /// Returns the repository, if it refers back to the workspace: a file in the workspace alone could name any folder.
     fn detect(workspace: &Path) -> Option<Self> {
         let file = workspace.join(".git");
         if !fs::symlink_metadata(&file).ok()?.is_file() {
@@ -444,25 +443,25 @@ impl LinkedRepository {
     }
 }
 
-/// Returns what git follows in the folder of a linked work tree.
+/// Returns the paths that git follows in the folder of a linked work tree.
 fn in_linked(own: &Path) -> [PathBuf; 3] {
     ["commondir", "config.worktree", "gitdir"].map(|name| own.join(name))
 }
 
-/// Returns the folders that the other linked work trees have in a repository, and where these work trees lie.
+/// Returns the folders of other linked work trees in a repository, and the paths of these work trees.
 fn others(common: &Path, own: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let entries = fs::read_dir(common.join("worktrees")).into_iter().flatten().flatten();
     let linked = entries.map(|entry| entry.path()).filter(|linked| linked != own);
     let located = linked.filter_map(|linked| {
         let file = String::from_utf8(read_file(&linked.join("gitdir"))?).ok()?;
         let work_tree = linked.join(file.trim_end_matches('\n')).parent()?.to_owned();
-        Some((linked, super::sandbox_policy::resolve_path(&work_tree)?))
+        Some((linked, super::confine::policy::resolve_path(&work_tree)?))
     });
     located.unzip()
 }
 
-/// Returns where a further folder that commands may write is to be looked at. It may be a cache of any size, so what lies
-/// below counts only if it is a work tree already.
+/// Returns the folder to scan for a further writable path. It may be a cache of any size, so folders below it count
+/// only if it is a work tree itself.
 fn scan_root_for(path: &Path) -> Option<(PathBuf, FolderRole)> {
     let path = path.canonicalize().ok()?;
     if path.ancestors().any(|folder| folder.file_name().is_some_and(scan::is_git_name)) {
@@ -479,7 +478,7 @@ fn is_dependency(path: &Path) -> bool {
 }
 
 impl CleanupRecord {
-    /// Writes the record, and returns the file, which is locked as long as it is open.
+    /// Writes the record, and returns the file, which is locked while open.
     fn write(&self, path: &Path) -> io::Result<File> {
         if let Some(folder) = path.parent() {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -490,7 +489,7 @@ impl CleanupRecord {
         Ok(file)
     }
 
-    /// Does what the run could not.
+    /// Does the cleanup of an interrupted run.
     fn clean_up(self, open: impl Fn(&Path) -> Option<Dir>) -> Vec<String> {
         let Self { roots, mounted, targets: led } = self;
         let led = led.into_iter().map(Some).chain(std::iter::repeat(None));
@@ -511,12 +510,12 @@ impl CleanupRecord {
     }
 }
 
-/// Returns the name of a file for the record of a run.
+/// Returns a path for the record of a new run.
 pub fn new_record_path(state: &Path) -> PathBuf {
     state.join(RECORD_FOLDER).join(Uuid::now_v7().simple().to_string())
 }
 
-/// Makes harmless what the commands of runs have made for git that were killed. Returns what was done.
+/// Makes harmless what commands of killed runs created for git. Returns a sentence for each change.
 pub fn finish_interrupted(state: &Path) -> Vec<String> {
     let entries = fs::read_dir(state.join(RECORD_FOLDER)).into_iter().flatten().flatten();
     let finished = entries.flat_map(|entry| {
@@ -525,7 +524,7 @@ pub fn finish_interrupted(state: &Path) -> Vec<String> {
             Ok(()) => serde_json::from_reader::<_, CleanupRecord>(io::BufReader::new(&file))
                 .map(Some)
                 .map_err(Into::into),
-            // Its run goes on.
+            // The run is still active.
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
         });
@@ -541,7 +540,7 @@ pub fn finish_interrupted(state: &Path) -> Vec<String> {
     finished.collect()
 }
 
-/// What a supervisor needs to do the work of an engine that was killed.
+/// What a supervisor needs to clean up after a killed engine.
 #[cfg(target_os = "linux")]
 pub(super) struct DeferredCleanup {
     records: Dir,
@@ -551,7 +550,7 @@ pub(super) struct DeferredCleanup {
 
 #[cfg(target_os = "linux")]
 impl DeferredCleanup {
-    /// Opens everything; to be called before there are other mounts.
+    /// Opens all folders; must be called before mounting.
     pub(super) fn open(policy: &SandboxPolicy) -> Option<Self> {
         let marker = policy.record_path.as_ref()?;
         let open = |path: &Path| Dir::open_ambient_dir(path, ambient_authority());
@@ -567,11 +566,11 @@ impl DeferredCleanup {
         })
     }
 
-    /// Does what the engine would have done after the last command.
+    /// Does the cleanup that the engine would have done.
     pub(super) fn run(self) {
         let Ok(file) = self.records.open(&self.name) else { return };
         let file = file.into_std();
-        // Another supervisor may be at it.
+        // Another supervisor may be doing it.
         if file.lock().is_err() || self.records.symlink_metadata(&self.name).is_err() {
             return;
         }
@@ -586,15 +585,15 @@ impl DeferredCleanup {
     }
 }
 
-/// Reads a regular file, wherever links lead to it. To open a named pipe would mean to wait for its writer.
+/// Reads a regular file, following links. Opening a named pipe would block.
 fn read_file(path: &Path) -> Option<Vec<u8>> {
     let path = path.canonicalize().ok()?;
     let folder = Dir::open_ambient_dir(path.parent()?, ambient_authority()).ok()?;
     scan::read(&folder, Path::new(path.file_name()?)).ok()
 }
 
-/// Returns what git runs or follows among the files of a work tree, as the configurations of its user and its repository
-/// say: folders of hooks, included files, programs.
+/// Returns what git runs or follows in a work tree according to the configurations of the user and the repository:
+/// folders of hooks, included files, programs.
 pub fn followed_by_git(workspace: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     let mut files = vec![workspace.join(".git/config"), workspace.join(".git/config.worktree")];
     if let Some(LinkedRepository::WorkTree { own, common }) = LinkedRepository::detect(workspace) {
@@ -616,12 +615,12 @@ pub fn followed_by_git(workspace: &Path, home: Option<&Path>) -> Vec<PathBuf> {
                 (_, _, GitPathBase::WorkTree) => workspace.join(path),
                 (_, _, GitPathBase::Include) => file.parent().unwrap_or(workspace).join(path),
             };
-            let Some(path) = super::sandbox_policy::resolve_path(&path) else { continue };
+            let Some(path) = super::confine::policy::resolve_path(&path) else { continue };
             if base == GitPathBase::Include {
                 files.push(path.clone());
             }
             let path = match (path.file_name(), path.parent()) {
-                // What stands there runs what lies beside it.
+                // The scripts in this folder run those in its parent.
                 (Some(name), Some(parent)) if name == "_" => parent.to_owned(),
                 _ => path,
             };

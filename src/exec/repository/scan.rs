@@ -1,6 +1,6 @@
-//! Finding what git executes or follows below a folder.
+//! Finds what git executes or follows below a folder.
 //!
-//! Everything is reached through a handle of that folder, so that nothing leads out of it, whoever changes it meanwhile.
+//! All access goes through a handle of that folder, so that no concurrent change leads out of it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
@@ -24,80 +24,80 @@ pub(super) struct GitItem {
     pub content: ItemContent,
 }
 
-/// What git does with an item.
+/// How git uses an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum GitItemKind {
-    /// It reads its settings there.
+    /// Reads settings from it.
     Config,
-    /// It runs it.
+    /// Runs it.
     Hook,
-    /// It goes on in another folder, which a file names: `.git` or `commondir`.
+    /// Continues in the folder that it names: `.git` or `commondir`.
     Pointer,
-    /// It writes through it.
+    /// Writes through it.
     Link,
-    /// It carries out what stands there when the user continues a rebase, a merge, or a series of commits.
+    /// Executes its content when the user continues a rebase, a merge, or a series of commits.
     Todo,
-    /// Another program follows it; it stays what it is.
+    /// Used by another program; must stay unchanged.
     Exact,
 }
 
-/// What is found at a path.
+/// The content of a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum ItemContent {
     File(Vec<u8>),
     Link(PathBuf),
-    /// Neither of them, or too large to be kept.
+    /// Something else, or too large.
     Other,
 }
 
-/// The items below a folder, by their path relative to it.
+/// The items below a folder, by relative path.
 pub(super) type GitItems = BTreeMap<PathBuf, GitItem>;
 
-/// The most that is kept of a file, in bytes.
+/// The most bytes of a file that are kept.
 const MAX_CONTENT: u64 = 1 << 20;
 
-/// How old a change of a folder has to be, for the next one to have another time.
+/// The least age of a folder's change that distinguishes it from the next one by its time.
 const MIN_CHANGE_AGE: Duration = Duration::from_secs(1);
 
-/// Files that tell git how to continue.
+/// Files that control how git continues an operation.
 const CONTINUATION_FILES: [&str; 5] = ["git-rebase-todo", "todo", "strategy", "opts", "applyopts"];
 
-/// Folders of them in the folder of a repository.
+/// Their folders in a repository.
 const OPERATION_FOLDERS: [&str; 3] = ["rebase-merge", "rebase-apply", "sequencer"];
 
-/// How many folders are looked at after each command; the others are watched. A watch costs the start of a run more than
-/// a look, and there are not many of them.
+/// The number of folders that are checked after each command; the others are watched. Setting a watch costs more than a
+/// check.
 const UNWATCHED: usize = 256;
 
-/// Finds items, and remembers folders that have not changed.
+/// Finds items, and remembers unchanged folders.
 #[derive(Default)]
 pub(super) struct Scanner {
-    /// The folders of the last scan, from the top down.
+    /// The folders of the last scan, outer ones first.
     folders: Vec<Seen>,
-    /// The repositories that it found.
+    /// The repositories found.
     repositories: Vec<PathBuf>,
-    /// Whether it could read all folders.
+    /// Whether all folders could be read.
     is_complete: bool,
     watches: Watches,
     /// The device of the root.
     device: Option<u64>,
 }
 
-/// A folder that was looked at.
+/// A folder that was scanned.
 struct Seen {
     path: PathBuf,
     place: FolderRole,
     folder: ScannedFolder,
 }
 
-/// What is known of a folder.
+/// The state of a folder.
 #[derive(Default)]
 struct ScannedFolder {
-    /// Its device and number.
+    /// Device and inode number.
     identity: (u64, u64),
-    /// When it changed last; `None` if that may be too short ago to tell.
+    /// The time of its last change; `None` if too recent to be distinguished from the next one.
     changed: Option<(i128, i128)>,
-    /// Set before it was read.
+    /// Set before the folder was read.
     watch: Option<Watch>,
     folders: Vec<OsString>,
     /// Entries that are neither folders nor plain files, and those that git may follow.
@@ -105,28 +105,27 @@ struct ScannedFolder {
     is_repository: bool,
 }
 
-/// Where a folder lies.
+/// The role of a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum FolderRole {
-    /// In a work tree.
+    /// Part of a work tree.
     WorkTree,
-    /// It may become one; what lies below is not looked at.
+    /// Maybe a future work tree; not searched further.
     Shallow,
-    /// It is the folder of a repository.
+    /// The folder of a repository.
     Repository,
-    /// It is one of the folders in which git keeps how to continue.
+    /// Holds the state of an interrupted operation.
     Operation,
-    /// It has the hooks.
+    /// Holds hooks.
     Hooks,
-    /// It lies elsewhere in the folder of a repository.
+    /// Another folder in a repository.
     Inside,
-    /// It has the objects, by the first two digits of their names or in packs.
+    /// Holds objects.
     Objects,
 }
 
 impl Scanner {
-    /// Returns the items below a folder, which is itself in a work tree or the folder of a repository, and the folders of
-    /// repositories.
+    /// Returns the items below a folder of the given role, and the folders of repositories.
     pub(super) fn scan(&mut self, root: &Dir, first: FolderRole) -> (GitItems, Vec<PathBuf>) {
         self.watches.update();
         let is_same = |seen: &Seen| {
@@ -148,7 +147,7 @@ impl Scanner {
         (items, self.repositories.clone())
     }
 
-    /// Goes through all folders.
+    /// Walks all folders.
     fn walk(&mut self, root: &Dir, first: FolderRole) {
         let known = self.folders.drain(..).map(|seen| (seen.path, seen.folder));
         let mut known: HashMap<PathBuf, ScannedFolder> = known.collect();
@@ -159,7 +158,7 @@ impl Scanner {
             let old = known.remove(&path).filter(|old| {
                 match (self.watches.is_set(old.watch), is_parent_same) {
                     (true, true) => true,
-                    // The folder around it has changed: it may lie at another path by now.
+                    // Its parent has changed: the folder may be at another path now.
                     (true, false) => {
                         stat(root, &path).is_some_and(|(identity, _)| identity == old.identity)
                     }
@@ -191,12 +190,12 @@ impl Scanner {
         }
     }
 
-    /// Returns a scanner that is going to scan more than once.
+    /// Returns a scanner for repeated scans.
     pub(super) fn watching() -> Self {
         Self { watches: Watches::wanted(), ..Self::default() }
     }
 
-    /// Returns whether the last scan has looked into a folder.
+    /// Returns whether the last scan included a folder.
     pub(super) fn was_scanned(&self, path: &Path) -> bool {
         self.folders.iter().any(|seen| seen.path == path)
     }
@@ -241,7 +240,7 @@ impl Scanner {
 }
 
 impl ScannedFolder {
-    /// Returns whether it is at a path and has not changed.
+    /// Returns whether the folder is at this path and unchanged.
     fn is_at(&self, root: &Dir, path: &Path) -> bool {
         let known = self.changed.map(|changed| (self.identity, changed));
         known.is_some() && stat(root, path) == known
@@ -249,7 +248,7 @@ impl ScannedFolder {
 }
 
 impl FolderRole {
-    /// Returns where a folder of this name lies in it; `None` for one without anything that git follows.
+    /// Returns the role of a folder in this one; `None` if git follows nothing in it.
     fn child_role(self, name: &OsStr) -> Option<Self> {
         let is = |names: &[&str]| names.iter().any(|other| name == *other);
         match self {
@@ -260,18 +259,18 @@ impl FolderRole {
             Self::Repository if name == "objects" => Some(Self::Objects),
             Self::Repository if is(&OPERATION_FOLDERS) => Some(Self::Operation),
             Self::Repository | Self::Operation | Self::Inside => Some(Self::Inside),
-            // Git runs no hook in a folder below, and follows nothing among the objects.
+            // Git runs no hooks in subfolders, and follows nothing among objects.
             Self::Hooks | Self::Objects => None,
         }
     }
 }
 
-/// Returns whether a name is `.git` for a file system that takes upper and lower case for the same.
+/// Returns whether a name is `.git` on a case-insensitive file system.
 pub(super) fn is_git_name(name: &OsStr) -> bool {
     name.eq_ignore_ascii_case(".git")
 }
 
-/// Returns whether an entry may be followed somewhere.
+/// Returns whether git may follow an entry.
 fn is_special(kind: FileType, name: &OsStr) -> bool {
     kind.is_symlink()
         || is_git_name(name)
@@ -280,7 +279,7 @@ fn is_special(kind: FileType, name: &OsStr) -> bool {
         || !name.as_bytes().ends_with(b".sample") && kind.is_file() && is_hook(name)
 }
 
-/// The hooks that git runs, so far.
+/// Returns whether git runs a hook of this name.
 fn is_hook(name: &OsStr) -> bool {
     const HOOKS: [&str; 29] = [
         "applypatch-msg",
@@ -316,7 +315,7 @@ fn is_hook(name: &OsStr) -> bool {
     HOOKS.iter().any(|hook| name == *hook)
 }
 
-/// Returns an entry as an item; `None` if git doesn't follow it where it is.
+/// Reads an entry as an item; `None` if git does not follow it in this folder.
 fn read_item(root: &Dir, path: &Path, name: &OsStr, place: FolderRole) -> Option<GitItem> {
     if matches!(place, FolderRole::WorkTree | FolderRole::Shallow) && !is_git_name(name) {
         return None;
@@ -341,7 +340,7 @@ fn read_item(root: &Dir, path: &Path, name: &OsStr, place: FolderRole) -> Option
     Some(GitItem { kind, content: read_content(root, path, &meta) })
 }
 
-/// Returns what is at a path.
+/// Reads the content of a path.
 pub(super) fn read_content(root: &Dir, path: &Path, meta: &Metadata) -> ItemContent {
     if meta.is_symlink() {
         return root.read_link_contents(path).map_or(ItemContent::Other, ItemContent::Link);
@@ -349,7 +348,7 @@ pub(super) fn read_content(root: &Dir, path: &Path, meta: &Metadata) -> ItemCont
     read(root, path).map_or(ItemContent::Other, ItemContent::File)
 }
 
-/// Reads a regular file, and nothing else.
+/// Reads a regular file; fails for anything else.
 pub(super) fn read(root: &Dir, path: &Path) -> io::Result<Vec<u8>> {
     let mut options = OpenOptions::new();
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW;
@@ -364,7 +363,7 @@ pub(super) fn read(root: &Dir, path: &Path) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// Returns whether a folder shows what the kernel knows, and no files.
+/// Returns whether a folder belongs to a virtual file system of the kernel.
 #[cfg(target_os = "linux")]
 fn is_kernel_file_system(dir: &Dir) -> bool {
     const KINDS: [i64; 6] =
@@ -373,24 +372,24 @@ fn is_kernel_file_system(dir: &Dir) -> bool {
     found.is_ok_and(|found| KINDS.contains(&found.f_type))
 }
 
-/// Returns whether a folder shows what the kernel knows, and no files.
+/// Returns whether a folder belongs to a virtual file system of the kernel.
 #[cfg(not(target_os = "linux"))]
 fn is_kernel_file_system(_: &Dir) -> bool {
     false
 }
 
-/// Returns the device and the number of a folder, and when it changed last. That is only compared, so it doesn't matter
-/// where a link on the way leads.
+/// Returns device, inode number and last change of a folder. These are only compared, so links in the path do not
+/// matter.
 fn stat(root: &Dir, path: &Path) -> Option<((u64, u64), (i128, i128))> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     let found = rustix::fs::statat(root, path, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).ok()?;
     let changed = (found.st_ctime.into(), found.st_ctime_nsec.into());
     #[allow(clippy::unnecessary_cast, clippy::cast_sign_loss)]
-    // it differs from one system to the other
+    // the type differs between systems
     Some(((found.st_dev as u64, found.st_ino), changed))
 }
 
-/// Opens a folder, also one that a command has closed; that one is left open.
+/// Opens a folder, adding missing permissions, which it keeps.
 fn open_folder(root: &Dir, path: &Path) -> Option<Dir> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     match root.open_dir(path) {
@@ -410,9 +409,9 @@ mod tests {
 
     use super::*;
 
-    /// Most of these folders are watched, and are not looked at again before they have changed.
+    /// Most of these folders are watched, and not scanned again until they change.
     #[test]
-    fn nothing_is_missed_in_folders_that_are_watched() {
+    fn changes_in_watched_folders_are_found() {
         let around = tempfile::tempdir().unwrap();
         let path = |name: &str| around.path().join(name);
         for number in 0..2 * UNWATCHED {
@@ -436,7 +435,7 @@ mod tests {
             let name = format!("d{number}/e");
             let (folder, inner) = (format!("root/d{number}"), format!("root/{name}"));
             match number % 8 {
-                // It is made there, or comes from elsewhere, with the folder around it or the one around that.
+                // Created in place, or moved there with one of its parents.
                 0 => plant(&inner),
                 1 => {
                     plant("other");
@@ -462,7 +461,7 @@ mod tests {
         }
         expected.sort();
         assert_eq!(found(), expected);
-        // Two folders with the same names change places.
+        // Two folders with equal entries are swapped.
         fs::rename(path("root/d0"), path("d0")).unwrap();
         fs::rename(path("root/d4"), path("root/d0")).unwrap();
         fs::rename(path("d0"), path("root/d4")).unwrap();

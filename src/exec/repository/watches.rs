@@ -1,35 +1,35 @@
-//! Watches on folders, so that those in which nothing has changed are not looked at again.
+//! Watches on folders, so that unchanged ones are not scanned again.
 //!
-//! A watch is set before a folder is read, and ends with the first change of an entry in it. So a folder whose watch is
-//! set has the entries that were read. The kernel queues a change before the call that made it returns; it is known
-//! when a command has ended. Contents of files are not watched.
+//! A watch is set before a folder is read, and removed at the first change of its entries. So a folder with a watch has
+//! the entries that were read. The kernel queues a change before the call that caused it returns, so all changes of a
+//! command are known at its end. File contents are not watched.
 
 use std::collections::HashSet;
 
 #[cfg(not(target_os = "linux"))]
 use cap_std::fs::Dir;
 
-/// The number of a watch. Numbers are not used again.
+/// A watch descriptor. Descriptors are not reused.
 pub(super) type Watch = i32;
 
-/// The watches on the folders below a root.
+/// The watches below a root.
 #[derive(Debug, Default)]
 pub(super) struct Watches {
-    /// Those that are set, as far as it is known.
+    /// The active ones.
     set: HashSet<Watch>,
     source: Source,
-    /// The device of the folder that was watched last, and whether its changes are reported.
+    /// The device of the last watched folder, and whether its changes are reported.
     #[cfg(target_os = "linux")]
     local: Option<(u64, bool)>,
 }
 
-/// Where changes are heard of.
+/// The source of change events.
 #[derive(Debug, Default)]
 enum Source {
-    /// Nowhere, and none is wanted.
+    /// None, and none wanted.
     #[default]
     None,
-    /// Nowhere yet.
+    /// Not opened yet.
     #[cfg(target_os = "linux")]
     Wanted,
     #[cfg(target_os = "linux")]
@@ -37,7 +37,7 @@ enum Source {
 }
 
 impl Watches {
-    /// Returns whether nothing has changed in a folder since it was read.
+    /// Returns whether a folder is unchanged since it was read.
     pub(super) fn is_set(&self, watch: Option<Watch>) -> bool {
         watch.is_some_and(|watch| self.set.contains(&watch))
     }
@@ -68,8 +68,8 @@ mod linux {
 
     use super::{Source, Watch, Watches};
 
-    /// The file systems whose every change is made through this kernel, and reported: ext, XFS, Btrfs, tmpfs, overlays,
-    /// F2FS, bcachefs and ZFS.
+    /// File systems whose changes all go through this kernel and are reported: ext, XFS, Btrfs, tmpfs, overlays, F2FS,
+    /// bcachefs and ZFS.
     const LOCAL: [i64; 8] = [
         0xef53,
         0x5846_5342,
@@ -81,16 +81,16 @@ mod linux {
         0x2fc1_2fc1,
     ];
 
-    /// A quarter of the watches that a user may have, and no more than this many, are used.
+    /// The most watches; a quarter of the user's limit if that is less.
     const MOST: usize = 1 << 16;
 
     impl Watches {
-        /// Returns watches that can be set.
+        /// Returns an empty set that can be extended.
         pub(in super::super) fn wanted() -> Self {
             Self { source: Source::Wanted, ..Self::default() }
         }
 
-        /// Forgets the watches that have ended.
+        /// Removes watches that have ended.
         pub(in super::super) fn update(&mut self) {
             let Source::Open { queue, .. } = &self.source else { return };
             let mut buffer = [MaybeUninit::uninit(); 16 << 10];
@@ -115,7 +115,7 @@ mod linux {
             }
         }
 
-        /// Watches a folder that is going to be read; `None` if it can't be.
+        /// Watches a folder before it is read; `None` if that fails.
         pub(in super::super) fn add(&mut self, dir: &Dir, device: u64) -> Option<Watch> {
             if matches!(self.source, Source::Wanted) {
                 self.source = opened(dir).unwrap_or_default();
@@ -147,7 +147,7 @@ mod linux {
                     Some(watch)
                 }
                 Err(error) => {
-                    // There are enough for those that have one.
+                    // The user's limit is reached.
                     log::debug!("no watch was set: {error}");
                     if let Source::Open { most, .. } = &mut self.source {
                         *most = 0;
@@ -161,7 +161,7 @@ mod linux {
     fn opened(dir: &Dir) -> Option<Source> {
         let most = fs::read_to_string("/proc/sys/fs/inotify/max_user_watches").ok()?;
         let most = most.trim().parse::<usize>().ok()? / 4;
-        // Its events have to come from the file system that is looked at, through this very path.
+        // The events must come from the same file system, through this path.
         fs::metadata(format!("/proc/self/fd/{}", dir.as_raw_fd())).ok()?;
         let queue = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok()?;
         Some(Source::Open { queue, most: most.min(MOST) })

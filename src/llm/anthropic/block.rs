@@ -1,38 +1,38 @@
-//! A block of a reply, as it grows.
+//! A block of a reply under construction.
 
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::llm::decode::{DecodedPart, DeltaBuffer, JsonText, lenient};
-use crate::llm::wire::{event_type, json_fault, protocol_fault};
+use crate::llm::wire::{event_type, parse_json, protocol_fault};
 use crate::model::Fault;
 
-/// A block that has begun.
+/// A block under construction.
 #[derive(Debug)]
 pub(super) struct BlockBuilder {
-    /// How it began, as it came; what came later is added at the end.
+    /// The JSON of its start; deltas are added at the end.
     start_json: String,
     kind: BlockKind,
-    /// Its text, its thought, or the JSON of its input, as far as it came.
+    /// The text, the thinking, or the JSON of the input received so far.
     content: String,
     signature: String,
     pub(super) is_open: bool,
 }
 
-/// What a block is.
+/// The type of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BlockKind {
     Text,
     Thinking,
     ToolUse,
-    /// Everything that goes back as it came: redacted thoughts, the provider's own tools, what is new.
+    /// A block that is sent back unchanged: redacted thinking, server tools, unknown types.
     Other,
-    /// Something without a type, which no provider would take back.
+    /// A block without a type, which can't be sent back.
     Untyped,
 }
 
-/// A piece of a block.
+/// A delta of a block.
 #[derive(Deserialize)]
 pub(super) struct BlockDelta<'a> {
     #[serde(rename = "type", borrow, default, deserialize_with = "lenient::text")]
@@ -64,8 +64,8 @@ struct BlockStart<'a> {
 }
 
 impl BlockBuilder {
-    /// Returns the block that begins like this. A block of a reply in one piece is complete with its beginning.
-    pub(super) fn begin(start: &RawValue, said: &mut DeltaBuffer) -> Result<Self, Fault> {
+    /// Returns a block from its start. A block of a reply that is one document is complete.
+    pub(super) fn begin(start: &RawValue, deltas: &mut DeltaBuffer) -> Result<Self, Fault> {
         let kind = BlockKind::of(start)?;
         let new = |kind, grown: Option<JsonText<'_>>, signature: Option<JsonText<'_>>| Self {
             start_json: start.get().to_owned(),
@@ -74,12 +74,11 @@ impl BlockBuilder {
             signature: signature.map_or_else(String::new, |text| text.0.into_owned()),
             is_open: true,
         };
-        // What is not known is not decoded.
+        // Blocks of unknown types are not decoded.
         if matches!(kind, BlockKind::Other | BlockKind::Untyped) {
             return Ok(new(kind, None, None));
         }
-        let begun: BlockStart<'_> =
-            serde_json::from_str(start.get()).map_err(|error| json_fault(&error))?;
+        let begun: BlockStart<'_> = parse_json(start.get())?;
         if kind == BlockKind::ToolUse && begun.name.is_none_or(|name| name.0.is_empty()) {
             return Err(protocol_fault("a tool call has no name"));
         }
@@ -90,15 +89,15 @@ impl BlockBuilder {
         };
         let block = new(kind, grown, begun.signature);
         match kind {
-            BlockKind::Text => said.text.push_str(&block.content),
-            BlockKind::Thinking => said.reasoning.push_str(&block.content),
+            BlockKind::Text => deltas.text.push_str(&block.content),
+            BlockKind::Thinking => deltas.reasoning.push_str(&block.content),
             BlockKind::ToolUse | BlockKind::Other | BlockKind::Untyped => {}
         }
         Ok(block)
     }
 
-    /// Goes on with a piece. Pieces of kinds that are not known are passed over.
-    pub(super) fn apply(&mut self, delta: BlockDelta<'_>, said: &mut DeltaBuffer) {
+    /// Applies a delta. Deltas of unknown types are ignored.
+    pub(super) fn apply(&mut self, delta: BlockDelta<'_>, deltas: &mut DeltaBuffer) {
         let kind = delta.kind.as_ref().map_or("", |kind| &*kind.0);
         let piece = match (kind, self.kind) {
             ("text_delta", BlockKind::Text) => delta.text,
@@ -113,20 +112,19 @@ impl BlockBuilder {
         let piece = piece.as_ref().map_or("", |piece| &*piece.0);
         self.content.push_str(piece);
         match self.kind {
-            BlockKind::Text => said.text.push_str(piece),
-            BlockKind::Thinking => said.reasoning.push_str(piece),
-            BlockKind::ToolUse | BlockKind::Other | BlockKind::Untyped => said.add_hidden(piece),
+            BlockKind::Text => deltas.text.push_str(piece),
+            BlockKind::Thinking => deltas.reasoning.push_str(piece),
+            BlockKind::ToolUse | BlockKind::Other | BlockKind::Untyped => deltas.add_hidden(piece),
         }
     }
 
-    /// Returns the block as a piece of the reply; `None` for one that can't go back.
+    /// Returns the part of the reply; `None` for a block that can't be sent back.
     pub(super) fn into_part(self) -> Result<Option<DecodedPart>, Fault> {
         Ok(Some(match self.kind {
             BlockKind::Text => DecodedPart::Text(self.content),
             BlockKind::ToolUse => {
-                let start: BlockStart<'_> =
-                    serde_json::from_str(&self.start_json).map_err(|error| json_fault(&error))?;
-                // Some gateways give the whole input with the beginning.
+                let start: BlockStart<'_> = parse_json(&self.start_json)?;
+                // Some gateways send the whole input with the start.
                 let whole = start.input.map_or("", RawValue::get);
                 let arguments =
                     if self.content.is_empty() { whole.to_owned() } else { self.content };
@@ -142,8 +140,7 @@ impl BlockBuilder {
             }
             BlockKind::Other if self.content.is_empty() => DecodedPart::Opaque(self.start_json),
             BlockKind::Other => {
-                let input: Value =
-                    serde_json::from_str(&self.content).map_err(|error| json_fault(&error))?;
+                let input: Value = parse_json(&self.content)?;
                 DecodedPart::Opaque(patch_object(&self.start_json, [("input", input)])?)
             }
             BlockKind::Untyped => return Ok(None),
@@ -163,9 +160,9 @@ impl BlockKind {
     }
 }
 
-/// Returns an object with these fields set, unless they are what they were; then it stays byte for byte.
+/// Returns an object with these fields. An object that already has them stays the same, byte for byte.
 fn patch_object<const N: usize>(start: &str, fields: [(&str, Value); N]) -> Result<String, Fault> {
-    let mut object: Value = serde_json::from_str(start).map_err(|error| json_fault(&error))?;
+    let mut object: Value = parse_json(start)?;
     let same = |(key, value): &(&str, Value)| match object.get(key) {
         Some(before) => before == value,
         None => *value == "",

@@ -1,15 +1,15 @@
 //! Writing a request.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Anthropic, thought_binding};
 use crate::llm::encode::{MessageGroup, MessageWriter, json};
 use crate::llm::schema;
-use crate::llm::wire::{RequestFrame, ToolChoice};
-use crate::model::{CallId, OpaqueBlock, Reply, ReplyPart, Tokens, ToolResult};
+use crate::llm::wire::{Encode, RequestFrame, ToolChoice, sendable_parts};
+use crate::model::{CallId, OpaqueBlock, Reply, ReplyPart, Tokens, ToolCall, ToolResult};
 
-/// The user's messages and tool results in a row are blocks of one message, which is what the provider makes of them
-/// anyway. The last block carries the mark up to which the cache remembers.
+/// Consecutive user messages and tool results are blocks of one message; the provider would merge them anyway. The cache
+/// mark goes to the last block.
 static USER: MessageGroup = MessageGroup {
     open: r#"{"role":"user","content":[{"#,
     between: "},{",
@@ -24,118 +24,120 @@ static ASSISTANT: MessageGroup = MessageGroup {
     close_with_mark: "}]}",
 };
 
-const CACHE_MARK: &str = r#","cache_control":{"type":"ephemeral"}"#;
+/// The output limit of a request without one; the API requires a limit. A higher one would reduce the space for the
+/// input, and a longer reply is continued in the next request.
+const DEFAULT_MAX_OUTPUT: Tokens = Tokens(32_000);
 
-pub(super) fn head(wire: &Anthropic, frame: &RequestFrame<'_>, out: &mut Vec<u8>) {
-    json::raw(out, r#"{"model":"#);
-    json::text(out, &wire.model);
-    json::raw(out, if wire.is_streaming { r#","stream":true"# } else { "" });
-    thought_binding::encode_option(&wire.model, out);
-    let mark = |out: &mut Vec<u8>| json::raw(out, if wire.uses_cache { CACHE_MARK } else { "" });
-    for (index, tool) in frame.tools.iter().enumerate() {
-        json::raw(out, if index == 0 { r#","tools":["# } else { "," });
-        json::raw(out, r#"{"name":"#);
-        json::text(out, &tool.name);
-        json::raw(out, r#","description":"#);
-        json::text(out, &tool.description);
-        json::raw(out, r#","input_schema":"#);
-        json::value(out, &tool.schema);
-        if index + 1 == frame.tools.len() {
-            mark(out);
+/// The output limit of a model that the model table does not have.
+const FALLBACK_MAX_OUTPUT: Tokens = Tokens(8_192);
+
+impl Encode for Anthropic {
+    fn encode_head(&self, frame: &RequestFrame<'_>, out: &mut Vec<u8>) {
+        let Self(setup) = self;
+        let mark = |block: &mut Value| {
+            if setup.uses_cache {
+                block["cache_control"] = json!({"type": "ephemeral"});
+            }
+        };
+        let mut head = json!({"model": setup.model});
+        if setup.is_streaming {
+            head["stream"] = true.into();
+        }
+        if thought_binding::binds_thoughts(&setup.model) {
+            head["thinking"] = thought_binding::option();
+        }
+        let tools = frame.tool_definitions(|tool| {
+            json!({"name": tool.name, "description": tool.description, "input_schema": tool.schema})
+        });
+        if let Some(mut tools) = tools {
+            tools.as_array_mut().and_then(|tools| tools.last_mut()).map(mark);
+            head["tools"] = tools;
+        }
+        let schema = frame.schema.filter(|schema| schema::is_strict(schema));
+        if let Some(schema) = schema {
+            head["output_config"] = json!({"format": {"type": "json_schema", "schema": schema}});
+        }
+        if let Some(system) = frame.system_prompt(schema.is_some()) {
+            let mut block = json!({"type": "text", "text": system});
+            mark(&mut block);
+            head["system"] = json!([block]);
+        }
+        json::open_object(out, &head, "messages");
+    }
+
+    fn encode_tail(&self, frame: &RequestFrame<'_>, max_output: Option<Tokens>, out: &mut Vec<u8>) {
+        let limit = max_output.unwrap_or_else(|| {
+            self.0.max_output.map_or(FALLBACK_MAX_OUTPUT, |limit| limit.min(DEFAULT_MAX_OUTPUT))
+        });
+        json::field(out, r#"],"max_tokens":"#, &limit.0);
+        if frame.tool_choice == ToolChoice::Disabled {
+            json::raw(out, r#","tool_choice":{"type":"none"}"#);
         }
         json::raw(out, "}");
     }
-    json::raw(out, if frame.tools.is_empty() { "" } else { "]" });
-    let mut system = frame.system.trim_end().to_owned();
-    match frame.schema {
-        Some(schema) if schema::is_strict(schema) => {
-            json::raw(out, r#","output_config":{"format":{"type":"json_schema","schema":"#);
-            json::value(out, schema);
-            json::raw(out, "}}");
+
+    fn encode_user(&self, text: &str, writer: &mut MessageWriter<'_>) {
+        // The API rejects a blank block.
+        if !text.trim().is_empty() {
+            writer.add(&USER, |out| json::field(out, r#""type":"text","text":"#, text));
         }
-        Some(schema) => system.push_str(&schema::schema_prompt(schema)),
-        None => {}
     }
-    if !system.trim().is_empty() {
-        json::raw(out, r#","system":[{"type":"text","text":"#);
-        json::text(out, &system);
-        mark(out);
-        json::raw(out, "}]");
-    }
-    json::raw(out, r#","messages":["#);
-}
 
-pub(super) fn tail(frame: &RequestFrame<'_>, max_output: Tokens, out: &mut Vec<u8>) {
-    json::raw(out, r#"],"max_tokens":"#);
-    json::value(out, &max_output.0);
-    if frame.tool_choice == ToolChoice::Disabled {
-        json::raw(out, r#","tool_choice":{"type":"none"}"#);
+    fn encode_reply(&self, reply: &Reply, writer: &mut MessageWriter<'_>) {
+        let mut parts = sendable_parts(reply, &self.0.id);
+        // The API rejects a message that ends with a thinking block.
+        while parts.last().is_some_and(|part| is_thinking(part)) {
+            parts.pop();
+        }
+        for part in parts {
+            writer.add(&ASSISTANT, |out| match part {
+                ReplyPart::Text(text) => json::field(out, r#""type":"text","text":"#, text),
+                ReplyPart::Opaque(OpaqueBlock { json, .. }) => json::raw(out, object_body(json)),
+                ReplyPart::Call(call) => {
+                    json::field(out, r#""type":"tool_use","id":"#, &call_id(&call.id));
+                    json::field(out, r#","name":"#, &json::tool_name(&call.name));
+                    json::raw(out, r#","input":"#);
+                    json::raw(out, json::arguments(call));
+                }
+            });
+        }
     }
-    json::raw(out, "}");
-}
 
-pub(super) fn user(text: &str, pen: &mut MessageWriter<'_>) {
-    // A block of white space is refused.
-    if !text.trim().is_empty() {
-        pen.add(&USER, |out| text_block(text, out));
-    }
-}
-
-pub(super) fn reply(wire: &Anthropic, reply: &Reply, pen: &mut MessageWriter<'_>) {
-    let is_sent = |part: &&ReplyPart| match part {
-        ReplyPart::Text(text) => !text.trim().is_empty(),
-        ReplyPart::Call(_) => true,
-        ReplyPart::Opaque(opaque) => opaque.wire == wire.id,
-    };
-    let mut parts: Vec<&ReplyPart> = reply.parts.iter().filter(is_sent).collect();
-    // A message that ends with a thought is refused.
-    while parts.last().is_some_and(|part| is_thought(part)) {
-        parts.pop();
-    }
-    for part in parts {
-        pen.add(&ASSISTANT, |out| match part {
-            ReplyPart::Text(text) => text_block(text, out),
-            ReplyPart::Opaque(OpaqueBlock { json, .. }) => json::raw(out, object_body(json)),
-            ReplyPart::Call(call) => {
-                json::raw(out, r#""type":"tool_use","id":"#);
-                call_id(&call.id, out);
-                json::raw(out, r#","name":"#);
-                json::tool_name(out, &call.name);
-                json::raw(out, r#","input":"#);
-                json::raw(out, json::arguments(call));
-            }
+    fn encode_tool_result(
+        &self,
+        _: &ToolCall,
+        result: &ToolResult,
+        writer: &mut MessageWriter<'_>,
+    ) {
+        writer.add(&USER, |out| {
+            json::field(out, r#""type":"tool_result","tool_use_id":"#, &call_id(&result.call));
+            json::field(out, r#","content":"#, json::tool_output(result));
+            json::raw(out, if result.is_ok() { "" } else { r#","is_error":true"# });
         });
     }
+
+    /// Otherwise: "Requests which include `tool_use` or `tool_result` blocks must define tools."
+    fn needs_tool_definitions(&self) -> bool {
+        true
+    }
+
+    fn has_cache_marks(&self) -> bool {
+        self.0.uses_cache
+    }
 }
 
-pub(super) fn tool_result(result: &ToolResult, pen: &mut MessageWriter<'_>) {
-    pen.add(&USER, |out| {
-        json::raw(out, r#""type":"tool_result","tool_use_id":"#);
-        call_id(&result.call, out);
-        json::raw(out, r#","content":"#);
-        json::tool_output(out, &result.text);
-        json::raw(out, if result.is_ok() { "" } else { r#","is_error":true"# });
-    });
+/// Returns an id, which may be from another provider, in the characters that the API accepts.
+fn call_id(id: &CallId) -> String {
+    id.as_str().chars().map(json::name_character).collect()
 }
 
-fn text_block(text: &str, out: &mut Vec<u8>) {
-    json::raw(out, r#""type":"text","text":"#);
-    json::text(out, text);
-}
-
-/// Writes an id, which may come from another provider, with the characters that are accepted here.
-fn call_id(id: &CallId, out: &mut Vec<u8>) {
-    let allowed = |c: char| if c.is_ascii_alphanumeric() || "_-".contains(c) { c } else { '_' };
-    json::text(out, &id.as_str().chars().map(allowed).collect::<String>());
-}
-
-/// Returns what is between the braces of an object.
+/// Returns the text between the braces of an object.
 fn object_body(json: &str) -> &str {
-    let inside = json.trim().strip_prefix('{').and_then(|json| json.strip_suffix('}'));
-    inside.unwrap_or(r#""type":"text","text":"…""#)
+    let body = json.trim().strip_prefix('{').and_then(|json| json.strip_suffix('}'));
+    body.unwrap_or(r#""type":"text","text":"…""#)
 }
 
-fn is_thought(part: &ReplyPart) -> bool {
+fn is_thinking(part: &ReplyPart) -> bool {
     match part {
         ReplyPart::Opaque(OpaqueBlock { json, .. }) => {
             let block: Result<Value, _> = serde_json::from_str(json);
@@ -149,20 +151,14 @@ fn is_thought(part: &ReplyPart) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::llm::fixtures::{self, EMPTY_FRAME, opaque_part, reply_of};
-    use crate::model::{ConversationItem, MessageOrigin, ToolCall, ToolStatus};
+    use crate::llm::wire::WireSetup;
+    use crate::model::{ConversationItem, MessageOrigin, ToolStatus};
 
-    fn wire(caches: bool) -> Anthropic {
-        Anthropic {
-            id: "anthropic/m".into(),
-            model: "m".to_owned(),
-            is_streaming: true,
-            uses_cache: caches,
-            default_max_output: Tokens(32_000),
-        }
+    fn wire(uses_cache: bool) -> Anthropic {
+        let max_output = Some(Tokens(64_000));
+        Anthropic(WireSetup { uses_cache, max_output, ..fixtures::setup("anthropic/m") })
     }
 
     fn exchange(parts: Vec<ReplyPart>, id: &str, status: ToolStatus) -> ConversationItem {

@@ -1,66 +1,52 @@
-//! Anthropic Messages, and the servers that offer the same interface.
+//! Anthropic Messages, and compatible servers.
 
 mod block;
 mod encode;
 mod read;
-pub(super) mod thought_binding;
+mod thought_binding;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::decode::DecodedReply;
-use super::encode::MessageWriter;
-use super::wire::{ReplyReader, RequestFrame, Wire};
-use crate::model::{Fault, Reply, Tokens, ToolCall, ToolResult};
+use super::wire::{ApiFormat, ReplyReader, Wire, WireSetup};
+use crate::model::Fault;
+use crate::net::{HeaderName, header};
 
-/// The version of the interface that is spoken here.
-pub(super) const API_VERSION: &str = "2023-06-01";
+/// Anthropic Messages.
+pub(super) static FORMAT: ApiFormat = ApiFormat {
+    name: "Messages",
+    // The provider's own libraries take the address without the version.
+    base_path: |path, _| if path.ends_with("/v1") { path.to_owned() } else { format!("{path}/v1") },
+    wire: |setup| Arc::new(Anthropic(setup)),
+};
 
-/// The wire format, for one model.
+/// Anthropic Messages for one model.
 #[derive(Debug)]
-pub(super) struct Anthropic {
-    /// What marks the blocks that only this model understands: signatures of thoughts are refused by any other.
-    pub(super) id: Arc<str>,
-    pub(super) model: String,
-    /// Whether replies are streamed.
-    pub(super) is_streaming: bool,
-    /// Whether the provider's cache is used.
-    pub(super) uses_cache: bool,
-    /// The output limit where none is asked for; this interface has to have one.
-    pub(super) default_max_output: Tokens,
-}
+struct Anthropic(WireSetup);
 
 impl Wire for Anthropic {
-    fn id(&self) -> &Arc<str> {
-        &self.id
+    fn setup(&self) -> &WireSetup {
+        &self.0
     }
 
-    fn encode_head(&self, frame: &RequestFrame<'_>, out: &mut Vec<u8>) {
-        encode::head(self, frame, out);
+    fn path(&self) -> Cow<'static, str> {
+        "/messages".into()
     }
 
-    fn encode_user(&self, text: &str, pen: &mut MessageWriter<'_>) {
-        encode::user(text, pen);
+    fn headers(&self) -> Vec<(&'static str, &'static str)> {
+        let mut headers = vec![("anthropic-version", "2023-06-01")];
+        if thought_binding::binds_thoughts(&self.0.model) {
+            headers.push(thought_binding::BETA_HEADER);
+        }
+        headers
     }
 
-    fn encode_reply(&self, reply: &Reply, pen: &mut MessageWriter<'_>) {
-        encode::reply(self, reply, pen);
-    }
-
-    fn encode_tool_result(&self, _: &ToolCall, result: &ToolResult, pen: &mut MessageWriter<'_>) {
-        encode::tool_result(result, pen);
-    }
-
-    /// Otherwise: "Requests which include `tool_use` or `tool_result` blocks must define tools."
-    fn needs_tool_definitions(&self) -> bool {
-        true
-    }
-
-    fn has_cache_marks(&self) -> bool {
-        self.uses_cache
-    }
-
-    fn encode_tail(&self, frame: &RequestFrame<'_>, max_output: Option<Tokens>, out: &mut Vec<u8>) {
-        encode::tail(frame, max_output.unwrap_or(self.default_max_output), out);
+    fn key_header(&self, variable: &str) -> (HeaderName, &'static str) {
+        match variable {
+            "ANTHROPIC_AUTH_TOKEN" => (header::AUTHORIZATION, "Bearer "),
+            _ => (HeaderName::from_static("x-api-key"), ""),
+        }
     }
 
     fn reader(&self) -> Box<dyn ReplyReader> {

@@ -1,4 +1,4 @@
-//! Reading a reply, in one piece or as it is streamed.
+//! Reading a reply, streamed or as one document.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -7,26 +7,26 @@ use super::block::{BlockBuilder, BlockDelta};
 use crate::llm::decode::{
     DecodedPart, DecodedReply, DeltaBuffer, FinishReason, JsonText, TokenCount, lenient,
 };
-use crate::llm::fault::{ApiError, classify_stream_error};
-use crate::llm::wire::{ReplyReader, event_type, json_fault, protocol_fault, truncated_fault};
+use crate::llm::fault::reply_error;
+use crate::llm::wire::{ReplyReader, event_type, parse_json, protocol_fault, truncated_fault};
 use crate::model::{Fault, FaultKind, ReplyFinish, Tokens, Usage};
 use crate::net::sse;
 
-/// Gathers a reply.
+/// Reads a reply.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
-    /// The beginning of the message, once it has come.
+    /// The JSON of the message start, once received.
     start_json: Option<String>,
     model: Option<String>,
     blocks: Vec<BlockBuilder>,
     finish: Option<ReplyFinish>,
-    /// Why the model refused, in its provider's words.
+    /// The provider's explanation of a refusal.
     explanation: Option<String>,
     usage: ReportedUsage,
     is_done: bool,
 }
 
-/// The events that are known, which are those that a message consists of.
+/// The type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StreamEventKind {
     MessageStart,
@@ -54,7 +54,7 @@ struct StreamEvent<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// The beginning of a message, or a whole one.
+/// The start of a message, or a complete message.
 #[derive(Deserialize)]
 struct MessagePayload<'a> {
     #[serde(borrow, default, deserialize_with = "lenient::text")]
@@ -83,7 +83,7 @@ struct StopDetails<'a> {
     explanation: Option<JsonText<'a>>,
 }
 
-/// What the provider counts: three kinds of input that add up, and output. Counts are cumulative.
+/// The usage: three kinds of input that add up, and output. Counts are cumulative.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
 struct ReportedUsage {
@@ -91,7 +91,7 @@ struct ReportedUsage {
     output_tokens: TokenCount,
     cache_creation_input_tokens: TokenCount,
     cache_read_input_tokens: TokenCount,
-    /// Some gateways report what was written to the cache only here.
+    /// Some gateways report cache writes only here.
     #[serde(deserialize_with = "lenient::object")]
     cache_creation: Option<CacheCreation>,
     #[serde(deserialize_with = "lenient::object")]
@@ -111,39 +111,38 @@ struct OutputTokensDetails {
     thinking_tokens: TokenCount,
 }
 
-/// Reads a reply that came in one piece.
+/// Reads a reply that is one JSON document.
 pub(super) fn read_body(body: &str) -> Result<DecodedReply, Fault> {
-    let message: MessagePayload<'_> =
-        serde_json::from_str(body).map_err(|error| json_fault(&error))?;
+    let message: MessagePayload<'_> = parse_json(body)?;
     if message.content.is_none() {
-        return Err(Fault::new(FaultKind::NotAnApi, "the answer has no message in it"));
+        return Err(Fault::new(FaultKind::NotAnApi, "the response has no message"));
     }
-    let (mut reader, mut said) = (Reader::default(), DeltaBuffer::default());
-    reader.begin_message(message, &mut said)?;
+    let (mut reader, mut deltas) = (Reader::default(), DeltaBuffer::default());
+    reader.begin_message(message, &mut deltas)?;
     reader.is_done = true;
     Box::new(reader).finish()
 }
 
 impl Reader {
-    fn read_message(&mut self, json: &RawValue, said: &mut DeltaBuffer) -> Result<(), Fault> {
+    fn read_message(&mut self, json: &RawValue, deltas: &mut DeltaBuffer) -> Result<(), Fault> {
         let json = json.get();
         match &self.start_json {
-            // Some gateways say the beginning again to keep the connection alive.
+            // Some gateways repeat the start to keep the connection alive.
             Some(begun) if begun == json && self.blocks.is_empty() => return Ok(()),
             Some(_) => return Err(protocol_fault("the message begins twice")),
             None => self.start_json = Some(json.to_owned()),
         }
-        self.begin_message(serde_json::from_str(json).map_err(|error| json_fault(&error))?, said)
+        self.begin_message(parse_json(json)?, deltas)
     }
 
     fn begin_message(
         &mut self,
         message: MessagePayload<'_>,
-        said: &mut DeltaBuffer,
+        deltas: &mut DeltaBuffer,
     ) -> Result<(), Fault> {
         let MessagePayload { model, content, stop_reason, stop_details, usage } = message;
         for block in content.unwrap_or_default() {
-            self.blocks.push(BlockBuilder::begin(block, said)?);
+            self.blocks.push(BlockBuilder::begin(block, deltas)?);
         }
         self.model = model.and_then(JsonText::non_empty);
         self.apply_end(MessageEnd { stop_reason, stop_details })?;
@@ -160,7 +159,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Returns the open block with this number, or the only open one where there is no number.
+    /// Returns the open block with this index, or without an index the only open one.
     fn open_block(&mut self, index: TokenCount) -> Result<&mut BlockBuilder, Fault> {
         let at = if let Some(index) = index.0 {
             usize::try_from(index).ok()
@@ -169,21 +168,19 @@ impl Reader {
             open.next().filter(|_| open.next().is_none())
         };
         let block = at.and_then(|at| self.blocks.get_mut(at)).filter(|block| block.is_open);
-        block.ok_or_else(|| {
-            protocol_fault(format!("there is no open block {}", index.0.unwrap_or(0)))
-        })
+        block.ok_or_else(|| protocol_fault(format!("no open block {}", index.0.unwrap_or(0))))
     }
 
     fn apply(
         &mut self,
         kind: StreamEventKind,
         event: &StreamEvent<'_>,
-        said: &mut DeltaBuffer,
+        deltas: &mut DeltaBuffer,
     ) -> Result<(), Fault> {
         let missing = |what: &str| protocol_fault(format!("an event {kind:?} has no {what}"));
         match kind {
             StreamEventKind::MessageStart => {
-                self.read_message(event.message.ok_or_else(|| missing("message"))?, said)
+                self.read_message(event.message.ok_or_else(|| missing("message"))?, deltas)
             }
             StreamEventKind::BlockStart => {
                 let start = event.content_block.ok_or_else(|| missing("block"))?;
@@ -192,16 +189,15 @@ impl Reader {
                 {
                     return Err(protocol_fault(format!("block {index} is out of order")));
                 }
-                self.blocks.push(BlockBuilder::begin(start, said)?);
+                self.blocks.push(BlockBuilder::begin(start, deltas)?);
                 Ok(())
             }
             StreamEventKind::BlockDelta => {
                 let delta = event.delta.ok_or_else(|| missing("delta"))?;
                 let block = self.open_block(event.index)?;
                 if delta.get().starts_with('{') {
-                    let delta: BlockDelta<'_> =
-                        serde_json::from_str(delta.get()).map_err(|error| json_fault(&error))?;
-                    block.apply(delta, said);
+                    let delta: BlockDelta<'_> = parse_json(delta.get())?;
+                    block.apply(delta, deltas);
                 }
                 Ok(())
             }
@@ -212,8 +208,7 @@ impl Reader {
             StreamEventKind::MessageDelta => {
                 let delta = event.delta.ok_or_else(|| missing("delta"))?;
                 if delta.get().starts_with('{') {
-                    let end =
-                        serde_json::from_str(delta.get()).map_err(|error| json_fault(&error))?;
+                    let end = parse_json(delta.get())?;
                     self.apply_end(end)?;
                 }
                 self.usage.merge(event.usage);
@@ -223,17 +218,13 @@ impl Reader {
                 self.is_done = true;
                 Ok(())
             }
-            StreamEventKind::Error => {
-                let error = event.error.and_then(|error| serde_json::from_str(error.get()).ok());
-                let error = error.as_ref().and_then(ApiError::from_value).unwrap_or_default();
-                Err(classify_stream_error(&error, |_| None))
-            }
+            StreamEventKind::Error => Err(reply_error(event.error.map_or("", RawValue::get))),
         }
     }
 }
 
 impl StreamEventKind {
-    /// Returns the kind of an event; `None` for pings, and for what this release does not know.
+    /// Returns the type of an event; `None` for pings and unknown types.
     fn of(event: sse::SseEvent<'_>) -> Result<Option<Self>, Fault> {
         let named = Self::from_name(event.name);
         let is_foreign = named.is_none() && !["", "message"].contains(&event.name);
@@ -258,15 +249,15 @@ impl StreamEventKind {
 }
 
 impl ReplyReader for Reader {
-    fn push(&mut self, event: sse::SseEvent<'_>, said: &mut DeltaBuffer) -> Result<(), Fault> {
+    fn push(&mut self, event: sse::SseEvent<'_>, deltas: &mut DeltaBuffer) -> Result<(), Fault> {
         let Some(kind) = StreamEventKind::of(event)? else { return Ok(()) };
         if self.start_json.is_none()
             && !matches!(kind, StreamEventKind::MessageStart | StreamEventKind::Error)
         {
             return Err(protocol_fault("the message does not begin"));
         }
-        let event = serde_json::from_str(event.data).map_err(|error| json_fault(&error))?;
-        self.apply(kind, &event, said)
+        let event = parse_json(event.data)?;
+        self.apply(kind, &event, deltas)
     }
 
     fn is_complete(&self) -> bool {
@@ -278,18 +269,18 @@ impl ReplyReader for Reader {
             return Err(truncated_fault());
         }
         let Self { blocks, finish, explanation, usage, model, .. } = *self;
-        let pieces = blocks.into_iter().filter_map(|block| block.into_part().transpose());
-        let mut pieces = pieces.collect::<Result<Vec<_>, _>>()?;
-        let finish = finish.unwrap_or_else(|| FinishReason::infer(&pieces));
+        let parts = blocks.into_iter().filter_map(|block| block.into_part().transpose());
+        let mut parts = parts.collect::<Result<Vec<_>, _>>()?;
+        let finish = finish.unwrap_or_else(|| FinishReason::infer(&parts));
         if let (ReplyFinish::Refused, Some(explanation)) = (&finish, explanation) {
-            pieces.push(DecodedPart::Text(explanation));
+            parts.push(DecodedPart::Text(explanation));
         }
-        Ok(DecodedReply { parts: pieces, finish, usage: usage.usage(), model })
+        Ok(DecodedReply { parts, finish, usage: usage.usage(), model })
     }
 }
 
 impl ReportedUsage {
-    /// Takes what is reported later; what is not reported again stays.
+    /// Merges a later report; counts that it does not have stay.
     fn merge(&mut self, later: Option<Self>) {
         let Some(later) = later else { return };
         let or =
@@ -329,7 +320,7 @@ impl ReportedUsage {
     }
 }
 
-/// Returns why the model stopped; `None` for a reason that says nothing.
+/// Returns the finish reason; `None` for an unspecified one.
 fn parse_finish(reason: &str) -> Result<Option<ReplyFinish>, Fault> {
     match reason {
         "pause_turn" => Ok(Some(ReplyFinish::Pause)),

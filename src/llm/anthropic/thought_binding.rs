@@ -1,25 +1,25 @@
-//! Thoughts that belong to one conversation.
+//! Thinking blocks that are bound to their conversation.
 //!
-//! Newer models sign a thought together with all that came before it, and refuse a request in which that is different:
-//! after a compaction, with another system prompt or other tools, in the last words of a run. They can be told to pass
-//! over such thoughts instead, by an option with a header of its own.
+//! Newer models sign a thinking block together with the conversation before it, and reject a request in which that
+//! conversation differs: after a compaction, with another system prompt or other tools, or in the final summary. An
+//! option, with a header of its own, makes them drop such blocks instead.
 
-use crate::llm::encode::json;
+use serde_json::{Value, json};
 
-/// The header that allows the option, and its value.
-pub(in crate::llm) const BETA_HEADER: (&str, &str) =
+/// The header that enables the option.
+pub(super) const BETA_HEADER: (&str, &str) =
     ("anthropic-beta", "thinking-binding-controls-2026-08-01");
 
-/// The first version that binds its thoughts.
+/// The first version with bound thinking blocks.
 const FIRST_BINDING_VERSION: (u32, u32) = (5, 1);
 
-/// Returns whether a model binds its thoughts, which its version tells.
-pub(in crate::llm) fn binds_thoughts(model: &str) -> bool {
+/// Returns whether a model binds its thinking blocks, going by its version.
+pub(super) fn binds_thoughts(model: &str) -> bool {
     let Some(name) = model.strip_prefix("claude-") else { return false };
     // A longer number is a date.
     let number = |part: &str| part.parse::<u32>().ok().filter(|number| *number < 100);
     let mut parts = name.split(['-', '@', '.']);
-    // The oldest ones have their version before their family.
+    // The oldest models have their version before their family.
     if parts.next().is_none_or(|family| number(family).is_some()) {
         return false;
     }
@@ -29,14 +29,9 @@ pub(in crate::llm) fn binds_thoughts(model: &str) -> bool {
         .is_some_and(|major| (major, version.next().unwrap_or(0)) >= FIRST_BINDING_VERSION)
 }
 
-/// Writes the option. The way of thinking that it stands beside is the one that these models have anyway.
-pub(super) fn encode_option(model: &str, out: &mut Vec<u8>) {
-    if binds_thoughts(model) {
-        json::raw(
-            out,
-            r#","thinking":{"type":"adaptive","block_binding":{"prefix_mismatch_behavior":"drop_block"}}"#,
-        );
-    }
+/// Returns the value of the option. `adaptive` is the default of these models.
+pub(super) fn option() -> Value {
+    json!({"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}})
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Where a request differs from the one that was recorded.
+//! Comparing a request with the recorded one.
 
 use std::fmt;
 
@@ -6,22 +6,22 @@ use serde_json::Value;
 
 use crate::llm::fault::excerpt;
 
-/// The first place where two requests differ.
+/// The first difference between two requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RequestMismatch {
-    /// The way to it, a name or a number for each level.
+    /// The path to it, with a key or an index for each level.
     path: String,
     recorded: String,
     sent: String,
 }
 
-/// Names the session, which is never the same twice.
+/// The field that identifies the session, which always differs.
 const SESSION_KEY_FIELD: &str = "prompt_cache_key";
 
 impl RequestMismatch {
-    /// Finds the first place where these bodies differ, but for what is never the same twice.
-    pub(super) fn find(recorded: &str, asked: &str) -> Option<Self> {
-        if recorded == asked {
+    /// Finds the first difference between two bodies. The session is ignored.
+    pub(super) fn find(recorded: &str, sent: &str) -> Option<Self> {
+        if recorded == sent {
             return None;
         }
         let read = |body: &str| -> Option<Value> {
@@ -29,24 +29,20 @@ impl RequestMismatch {
             value.as_object_mut().map(|map| map.shift_remove(SESSION_KEY_FIELD));
             Some(value)
         };
-        match (read(recorded), read(asked)) {
-            (Some(recorded), Some(asked)) => compare(Some(&recorded), Some(&asked), ""),
-            _ => Some(compare_texts(recorded, asked, "")),
+        match (read(recorded), read(sent)) {
+            (Some(recorded), Some(sent)) => compare(Some(&recorded), Some(&sent), ""),
+            _ => Some(compare_texts(recorded, sent, "")),
         }
     }
 }
 
-/// Compares two values, the parts of the recorded one in their order and then what is new.
-fn compare(
-    recorded: Option<&Value>,
-    asked: Option<&Value>,
-    place: &str,
-) -> Option<RequestMismatch> {
-    let below = |key: &dyn fmt::Display| match place {
+/// Compares two values: the elements of the recorded one in order, then additional ones.
+fn compare(recorded: Option<&Value>, sent: Option<&Value>, path: &str) -> Option<RequestMismatch> {
+    let below = |key: &dyn fmt::Display| match path {
         "" => key.to_string(),
-        place => format!("{place}/{key}"),
+        path => format!("{path}/{key}"),
     };
-    match (recorded, asked) {
+    match (recorded, sent) {
         (a, b) if a == b => None,
         (Some(Value::Object(a)), Some(Value::Object(b))) => {
             let new = b.keys().filter(|key| !a.contains_key(*key));
@@ -54,37 +50,37 @@ fn compare(
         }
         (Some(Value::Array(a)), Some(Value::Array(b))) => (0..a.len().max(b.len()))
             .find_map(|index| compare(a.get(index), b.get(index), &below(&index))),
-        (Some(Value::String(a)), Some(Value::String(b))) => Some(compare_texts(a, b, place)),
+        (Some(Value::String(a)), Some(Value::String(b))) => Some(compare_texts(a, b, path)),
         (a, b) => {
             let show = |value: Option<&Value>| match value {
                 None => "nothing".to_owned(),
                 Some(value) => excerpt(value.to_string().as_bytes()),
             };
-            Some(RequestMismatch { path: place.to_owned(), recorded: show(a), sent: show(b) })
+            Some(RequestMismatch { path: path.to_owned(), recorded: show(a), sent: show(b) })
         }
     }
 }
 
-/// How much is shown of what two texts have in common before they differ.
+/// How many bytes before the difference are shown.
 const SHARED_CONTEXT: usize = 40;
 
-/// Shows two texts from shortly before the place where they part.
-fn compare_texts(recorded: &str, asked: &str, place: &str) -> RequestMismatch {
-    let common = recorded.chars().zip(asked.chars()).take_while(|(a, b)| a == b).count();
+/// Returns the difference of two texts, with a little text before it.
+fn compare_texts(recorded: &str, sent: &str, path: &str) -> RequestMismatch {
+    let common = recorded.chars().zip(sent.chars()).take_while(|(a, b)| a == b).count();
     let show = |text: &str| {
         let from = common.saturating_sub(SHARED_CONTEXT);
         let dots = if from == 0 { "" } else { "…" };
         let shown: String = text.chars().skip(from).take(4 * SHARED_CONTEXT).collect();
         format!("\"{dots}{}\"", excerpt(shown.as_bytes()))
     };
-    RequestMismatch { path: place.to_owned(), recorded: show(recorded), sent: show(asked) }
+    RequestMismatch { path: path.to_owned(), recorded: show(recorded), sent: show(sent) }
 }
 
 impl fmt::Display for RequestMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path: place, recorded, sent: asked } = self;
-        let place = if place.is_empty() { "the body" } else { place };
-        write!(f, "at {place}: {asked} instead of {recorded}")
+        let Self { path, recorded, sent } = self;
+        let path = if path.is_empty() { "the body" } else { path };
+        write!(f, "at {path}: {sent} instead of {recorded}")
     }
 }
 
@@ -92,16 +88,16 @@ impl fmt::Display for RequestMismatch {
 mod tests {
     use super::*;
 
-    fn mismatch_text(recorded: &str, asked: &str) -> Option<String> {
-        RequestMismatch::find(recorded, asked).map(|difference| difference.to_string())
+    fn mismatch_text(recorded: &str, sent: &str) -> Option<String> {
+        RequestMismatch::find(recorded, sent).map(|difference| difference.to_string())
     }
 
     #[test]
     fn the_first_mismatch_shows_both_values() {
         let recorded = r#"{"model":"m","messages":[{"role":"user","content":"do it now"}],"n":1}"#;
-        let asked = r#"{"model":"m","messages":[{"role":"user","content":"do it later"}],"n":2}"#;
+        let sent = r#"{"model":"m","messages":[{"role":"user","content":"do it later"}],"n":2}"#;
         let expected = r#"at messages/0/content: "do it later" instead of "do it now""#;
-        assert_eq!(mismatch_text(recorded, asked).as_deref(), Some(expected));
+        assert_eq!(mismatch_text(recorded, sent).as_deref(), Some(expected));
         let more = r#"{"a":[1,2]}"#;
         assert_eq!(
             mismatch_text(r#"{"a":[1]}"#, more).as_deref(),
@@ -126,9 +122,9 @@ mod tests {
     #[test]
     fn a_long_text_is_shown_from_the_mismatch() {
         let long = "x".repeat(10_000);
-        let told =
+        let text =
             mismatch_text(&format!(r#"{{"a":"{long}1"}}"#), &format!(r#"{{"a":"{long}2"}}"#));
-        let told = told.unwrap();
-        assert!(told.len() < 200 && told.contains("x2\" instead of \"…x"), "{told}");
+        let text = text.unwrap();
+        assert!(text.len() < 200 && text.contains("x2\" instead of \"…x"), "{text}");
     }
 }

@@ -1,7 +1,7 @@
-//! Recordings of what models were asked and what they answered, and playing them back.
+//! Recording exchanges with models, and replaying them.
 //!
-//! A recording is a file of JSON Lines that can be read, searched with `jq`, compared with `diff` and cut by hand. Each
-//! line is one object; its `type` says what it is, and `n` is the number of the exchange that it belongs to, from one:
+//! A recording is a file in JSON Lines, made to be read, searched with `jq`, compared with `diff` and edited. The
+//! `type` of a line is the type of its record, and `n` is the number of the exchange, counted from one:
 //!
 //! | `type` | what it has | when it is written |
 //! |---|---|---|
@@ -12,15 +12,13 @@
 //! | `end` | `n` | when the answer has ended, or the reply in it was complete |
 //! | `error` | `n`, `error` | when the way there or back failed |
 //!
-//! A request's body begins with the first `same` bytes of the body before it, and goes on with `body`: a conversation is
-//! written down once, however often it is sent. There are neither times nor keys in a recording: headers that carry a key
-//! are left out, so are those of an answer that no reply depends on, and what looks like a key in a body is `***`.
+//! The body of a request is the first `same` bytes of the previous body and then `body`, so that a conversation is
+//! stored once. A recording has neither times nor keys: headers with keys and irrelevant response headers are left out,
+//! and text in a body that looks like a key is replaced by `***`.
 //!
-//! [`Recorder`] writes recordings, [`Recording`] reads them, and [`Player`] answers from them in the order in which they
-//! were made.
+//! [`Recorder`] writes recordings, [`Recording`] reads them, and [`Player`] replays them in order.
 
 mod mismatch;
-mod model;
 mod player;
 mod record;
 mod recorder;
@@ -30,5 +28,4 @@ pub use player::OnMismatch;
 pub use recorder::{RecordError, Recorder};
 pub use recording::{Recording, RecordingError};
 
-pub(super) use model::ReplayModel;
-pub(super) use player::Player;
+pub(super) use player::{Player, ReplayModel};

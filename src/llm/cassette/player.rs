@@ -1,4 +1,4 @@
-//! Answering from a recording.
+//! Replaying a recording.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,21 +10,22 @@ use super::recording::{ExchangeEnd, RecordedExchange, RecordedResponse, Recordin
 use crate::llm::exchange::{HttpTransport, IncomingResponse};
 use crate::llm::fault::SecretMasker;
 use crate::llm::scripted::ScriptPosition;
+use crate::model::{Fault, FaultKind};
 use crate::net::{HeaderMap, HeaderName, HeaderValue, HttpRequest, NetError};
-use crate::port::CancellationToken;
+use crate::port::{CancellationToken, Model, ModelCall, ModelRequest};
 
-/// What is done where a request differs from the recorded one.
+/// The action on a request that differs from the recorded one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnMismatch {
-    /// The first difference is told as a warning, and the recorded answer is given: paths and versions of another machine
-    /// need not change what a model said.
+    /// Warn about the first difference and replay the recorded response: paths and versions of another machine need not
+    /// change the replies.
     #[default]
     Warn,
-    /// The call fails with it.
+    /// Fail the call.
     Fail,
 }
 
-/// Answers requests in the order in which they were recorded. Clones play the same recording together.
+/// Replays the responses in order. Clones share the position.
 #[derive(Clone)]
 pub(in crate::llm) struct Player(Arc<PlayerState>);
 
@@ -36,28 +37,23 @@ struct PlayerState {
 }
 
 impl Player {
-    /// Returns a player that begins at a position.
+    /// Returns a player that starts at a position.
     pub(in crate::llm) fn new(
         recording: Recording,
         position: ScriptPosition,
-        on_difference: OnMismatch,
+        on_mismatch: OnMismatch,
     ) -> Self {
-        let has_told = AtomicBool::new(false);
-        Self(Arc::new(PlayerState {
-            recording,
-            position,
-            on_mismatch: on_difference,
-            has_warned: has_told,
-        }))
+        let has_warned = AtomicBool::new(false);
+        Self(Arc::new(PlayerState { recording, position, on_mismatch, has_warned }))
     }
 
-    /// Returns who was asked next; at the end, who was asked last.
+    /// Returns the model of the next request; at the end, that of the last one.
     pub(super) fn next_model(&self) -> &str {
         let exchanges = &self.0.recording.exchanges;
         &exchanges[self.0.position.calls().min(exchanges.len() - 1)].model
     }
 
-    /// Returns who was asked, each with the address of its first request and whether it was to stream its reply.
+    /// Returns the recorded models, each with the URL of its first request and whether that streamed its reply.
     pub(in crate::llm) fn models(&self) -> Vec<(&str, &str, bool)> {
         let mut models: Vec<(&str, &str, bool)> = Vec::new();
         for RecordedExchange { model, url, headers, .. } in &self.0.recording.exchanges {
@@ -70,22 +66,22 @@ impl Player {
         models
     }
 
-    /// Compares a request with what was recorded.
+    /// Compares a request with the recorded one.
     fn compare(
         &self,
         number: usize,
         recorded: &RecordedExchange,
         request: &HttpRequest,
     ) -> Result<(), NetError> {
-        // What was masked in the recording is masked in what is compared with it.
-        let asked = SecretMasker::default().mask(&String::from_utf8_lossy(&request.body.to_vec()));
-        let Some(difference) = RequestMismatch::find(&recorded.body, &asked) else { return Ok(()) };
-        let cause = format!("request {number} differs from the recorded one {difference}");
+        // The recording is masked, so the request has to be masked too.
+        let sent = SecretMasker::default().mask(&String::from_utf8_lossy(&request.body.to_vec()));
+        let Some(mismatch) = RequestMismatch::find(&recorded.body, &sent) else { return Ok(()) };
+        let cause = format!("request {number} differs from the recorded one {mismatch}");
         match self.0.on_mismatch {
             OnMismatch::Fail => Err(NetError::InvalidRequest { cause }),
             OnMismatch::Warn => {
                 if !self.0.has_warned.swap(true, Ordering::Relaxed) {
-                    log::warn!("{cause}; the recorded answers are given all the same");
+                    log::warn!("{cause}; the recorded responses are replayed anyway");
                 }
                 Ok(())
             }
@@ -121,7 +117,7 @@ impl HttpTransport for Player {
             ExchangeEnd::Failed(error) => Err(error.clone()),
         };
         match (&recorded.response, end) {
-            (Some(answer), end) => Ok(Box::new(ReplayResponse::new(answer, end))),
+            (Some(response), end) => Ok(Box::new(ReplayResponse::new(response, end))),
             (None, end) => Err(end.err().unwrap_or_else(ends_early)),
         }
     }
@@ -133,7 +129,7 @@ impl fmt::Debug for Player {
     }
 }
 
-/// An answer as it was recorded.
+/// A recorded response.
 struct ReplayResponse {
     status: u16,
     headers: HeaderMap,
@@ -142,14 +138,14 @@ struct ReplayResponse {
 }
 
 impl ReplayResponse {
-    fn new(answer: &RecordedResponse, end: Result<(), NetError>) -> Self {
+    fn new(response: &RecordedResponse, end: Result<(), NetError>) -> Self {
         let header = |(name, value): (&String, &String)| {
             Some((name.parse::<HeaderName>().ok()?, HeaderValue::from_str(value).ok()?))
         };
         Self {
-            status: answer.status,
-            headers: answer.headers.iter().filter_map(header).collect(),
-            chunks: answer.chunks.iter().cloned().collect(),
+            status: response.status,
+            headers: response.headers.iter().filter_map(header).collect(),
+            chunks: response.chunks.iter().cloned().collect(),
             end,
         }
     }
@@ -165,14 +161,38 @@ impl IncomingResponse for ReplayResponse {
     }
 
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize, NetError> {
-        let Some(mut piece) = self.chunks.pop_front() else { return self.end.clone().map(|()| 0) };
-        let count = piece.len().min(buffer.len());
-        buffer[..count].copy_from_slice(&piece[..count]);
-        if count < piece.len() {
-            self.chunks.push_front(piece.split_off(count));
+        let Some(mut chunk) = self.chunks.pop_front() else { return self.end.clone().map(|()| 0) };
+        let count = chunk.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&chunk[..count]);
+        if count < chunk.len() {
+            self.chunks.push_front(chunk.split_off(count));
         }
         Ok(count)
     }
 
     fn release(self: Box<Self>) {}
+}
+
+/// A model that replays a recording, which may be of several models.
+pub(in crate::llm) struct ReplayModel {
+    player: Player,
+    /// The models of the recording by name, each with its own wire.
+    models: Vec<(String, Box<dyn Model>)>,
+}
+
+impl ReplayModel {
+    /// Returns a model that replays these models.
+    pub(in crate::llm) fn new(player: Player, models: Vec<(String, Box<dyn Model>)>) -> Self {
+        Self { player, models }
+    }
+}
+
+impl Model for ReplayModel {
+    fn prepare(&mut self, request: &ModelRequest<'_>) -> Result<Box<dyn ModelCall>, Fault> {
+        let name = self.player.next_model();
+        match self.models.iter_mut().find(|(known, _)| known == name) {
+            Some((_, model)) => model.prepare(request),
+            None => Err(Fault::new(FaultKind::Request, "the recording has no model")),
+        }
+    }
 }

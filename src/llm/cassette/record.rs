@@ -1,4 +1,4 @@
-//! One line of a recording.
+//! The records of a recording.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::net::{HeaderMap, NetError};
 
-/// The form of recordings that is written here.
+/// The version of the format.
 pub(super) const FORMAT_VERSION: u32 = 1;
 
-/// Headers by name, in an order that is always the same.
+/// Headers by name, sorted.
 pub(super) type RecordedHeaders = BTreeMap<String, String>;
 
-/// One line.
+/// One record, a line of the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum CassetteRecord {
@@ -38,23 +38,23 @@ pub(super) enum CassetteRecord {
     },
 }
 
-/// A request, with what its body has in common with the one before.
+/// A request. Its body shares a prefix with the previous one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RequestRecord {
     pub(super) n: usize,
-    /// Who was asked: `provider/name`.
+    /// The model, as `provider/name`.
     pub(super) model: String,
     pub(super) method: String,
     pub(super) url: String,
     pub(super) headers: RecordedHeaders,
-    /// How many bytes of the body before this one begins with.
+    /// The length of the prefix that the body shares with the previous body, in bytes.
     #[serde(rename = "same")]
     pub(super) shared_bytes: usize,
-    /// What comes after them.
+    /// The rest of the body.
     pub(super) body: String,
 }
 
-/// A piece of an answer.
+/// A chunk of a response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ChunkRecord {
     pub(super) n: usize,
@@ -64,11 +64,11 @@ pub(super) struct ChunkRecord {
     pub(super) hex: Option<String>,
 }
 
-/// The types of lines that are known.
+/// The known types of records.
 const RECORD_TYPES: [&str; 6] = ["recording", "request", "answer", "piece", "end", "error"];
 
 impl CassetteRecord {
-    /// Reads a line; `None` for one of a type that this release does not know, of which nothing else is decoded.
+    /// Parses a line; `None` for an unknown type of record.
     pub(super) fn parse(text: &str) -> Result<Option<Self>, serde_json::Error> {
         #[derive(Deserialize)]
         struct RecordType<'a> {
@@ -81,7 +81,7 @@ impl CassetteRecord {
         }
     }
 
-    /// Returns the number of the exchange that it belongs to.
+    /// Returns the number of its exchange.
     pub(super) fn number(&self) -> usize {
         match self {
             Self::Recording { .. } => 0,
@@ -95,14 +95,14 @@ impl CassetteRecord {
 }
 
 impl ChunkRecord {
-    /// Returns a piece; `mask` takes the keys out of what is text.
+    /// Returns a chunk; `mask` removes keys from text.
     pub(super) fn new(n: usize, bytes: &[u8], mask: impl FnOnce(&str) -> String) -> Self {
         let text = std::str::from_utf8(bytes).ok().map(mask);
         let hex = || bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(hex_digit).collect();
         Self { n, hex: text.is_none().then(hex), text }
     }
 
-    /// Returns its bytes; nothing when it has none, or they cannot be read.
+    /// Returns its bytes; `None` if they are missing or invalid.
     pub(super) fn bytes(&self) -> Option<Vec<u8>> {
         match (&self.text, &self.hex) {
             (Some(text), None) => Some(text.clone().into_bytes()),
@@ -119,18 +119,18 @@ fn hex_digit(half: u8) -> char {
     char::from_digit(half.into(), 16).unwrap_or('0')
 }
 
-/// Returns the headers of a request that are no secret.
+/// Returns the headers of a request, without secret ones.
 pub(super) fn public_headers(headers: &HeaderMap) -> RecordedHeaders {
     let open = headers.iter().filter(|(_, value)| !value.is_sensitive());
     open.filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())))
         .collect()
 }
 
-/// The headers of an answer that a reply or a fault depends on.
+/// The headers of a response that affect the reply or a fault.
 const RELEVANT_HEADERS: [&str; 6] =
     ["content-type", "date", "location", "retry-after", "retry-after-ms", "x-should-retry"];
 
-/// Returns the headers of an answer that say something; others name organisations and carry cookies.
+/// Returns the relevant headers of a response; others identify organisations or contain cookies.
 pub(super) fn relevant_headers(headers: &HeaderMap) -> RecordedHeaders {
     let mut told = public_headers(headers);
     told.retain(|name, _| RELEVANT_HEADERS.contains(&name.as_str()));

@@ -1,4 +1,4 @@
-//! Writing a recording.
+//! Writing recordings.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -19,36 +19,36 @@ use crate::net::{HeaderMap, HttpRequest, NetError};
 use crate::port::CancellationToken;
 use crate::workspace::{open_without_links, resolve_inside};
 
-/// Writes exchanges with models down. Clones write to the same file.
+/// Records exchanges with models. Clones write to the same file.
 #[derive(Clone, Debug)]
 pub struct Recorder(Arc<Mutex<CassetteFile>>);
 
-/// Why nothing can be recorded.
+/// An error of creating a recording.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("could not record to {path}: {cause}")]
 pub struct RecordError {
     /// The file.
     pub path: PathBuf,
-    /// What the system says.
+    /// The error of the system.
     pub cause: String,
 }
 
 #[derive(Debug)]
 struct CassetteFile {
     path: PathBuf,
-    /// Nothing after the file could not be written, so that a gap in the middle cannot arise.
+    /// `None` after a failed write, so that a recording has no gaps.
     file: Option<File>,
     requests: usize,
-    /// The body of the newest request.
+    /// The body of the last request.
     body: String,
 }
 
 impl Recorder {
-    /// Creates a recording, in the place of the file that may be there. Only its owner can read it.
+    /// Creates a recording, and replaces an existing file. Only the owner can read it.
     ///
     /// # Errors
     ///
-    /// Fails when the file cannot be written, or a link inside the workspace leads to it.
+    /// Fails if the file can't be written, or if its path has a symbolic link within the workspace.
     pub fn create(workspace: &Path, path: &Path) -> Result<Self, RecordError> {
         let failed =
             |error: io::Error| RecordError { path: path.to_owned(), cause: error.to_string() };
@@ -59,14 +59,14 @@ impl Recorder {
             options.write(true).create(true).truncate(true).mode(0o600).open(path)
         };
         let file = Some(file.map_err(failed)?);
-        let mut tape =
+        let mut file =
             CassetteFile { path: path.to_owned(), file, requests: 0, body: String::new() };
-        tape.try_write(
+        file.try_write(
             &CassetteRecord::Recording { version: FORMAT_VERSION },
             &SecretMasker::default(),
         )
         .map_err(failed)?;
-        Ok(Self(Arc::new(Mutex::new(tape))))
+        Ok(Self(Arc::new(Mutex::new(file))))
     }
 
     /// Returns whether no request was recorded.
@@ -74,18 +74,18 @@ impl Recorder {
         self.lock().requests == 0
     }
 
-    /// Returns a carrier that writes down what this one carries to a model.
+    /// Returns a transport that records the exchanges with a model.
     pub(in crate::llm) fn wrap_transport(
         &self,
         carrier: Arc<dyn HttpTransport>,
         model: &str,
-        masks: SecretMasker,
+        masker: SecretMasker,
     ) -> Arc<dyn HttpTransport> {
         Arc::new(RecordingTransport {
             recorder: self.clone(),
             inner: carrier,
             model: model.to_owned(),
-            masks,
+            masker,
         })
     }
 
@@ -95,45 +95,50 @@ impl Recorder {
 }
 
 impl CassetteFile {
-    /// Writes a request down, and returns its number.
-    fn write_request(&mut self, request: &HttpRequest, model: &str, masks: &SecretMasker) -> usize {
+    /// Records a request, and returns its number.
+    fn write_request(
+        &mut self,
+        request: &HttpRequest,
+        model: &str,
+        masker: &SecretMasker,
+    ) -> usize {
         self.requests += 1;
-        let body = masks.mask(&String::from_utf8_lossy(&request.body.to_vec()));
+        let body = masker.mask(&String::from_utf8_lossy(&request.body.to_vec()));
         let same = common_prefix_length(&self.body, &body);
         self.write_or_warn(
             &CassetteRecord::Request(RequestLine {
                 n: self.requests,
                 model: model.to_owned(),
                 method: request.method.to_string(),
-                url: masks.mask(&request.url),
+                url: masker.mask(&request.url),
                 headers: public_headers(&request.headers),
                 shared_bytes: same,
                 body: body[same..].to_owned(),
             }),
-            masks,
+            masker,
         );
         self.body = body;
         self.requests
     }
 
-    /// Writes a line, without any key that is in it: servers like to say back what they were sent, in headers too. A run
-    /// does not fail for its recording, but it says so, once.
-    fn write_or_warn(&mut self, line: &CassetteRecord, masks: &SecretMasker) {
-        if let Err(error) = self.try_write(line, masks) {
+    /// Writes a record with its keys masked; servers may repeat a key in text or headers. A failed write does not fail
+    /// the run, but is reported once.
+    fn write_or_warn(&mut self, record: &CassetteRecord, masker: &SecretMasker) {
+        if let Err(error) = self.try_write(record, masker) {
             log::warn!("the recording {} ends here: {error}", self.path.display());
             self.file = None;
         }
     }
 
-    fn try_write(&mut self, line: &CassetteRecord, masks: &SecretMasker) -> io::Result<()> {
+    fn try_write(&mut self, record: &CassetteRecord, masker: &SecretMasker) -> io::Result<()> {
         let Some(file) = &mut self.file else { return Ok(()) };
-        let mut text = masks.mask(&serde_json::to_string(line)?);
+        let mut text = masker.mask(&serde_json::to_string(record)?);
         text.push('\n');
         file.write_all(text.as_bytes())
     }
 }
 
-/// Returns how many bytes two texts have in common at their beginning.
+/// Returns the length of the common prefix of two texts, in bytes.
 fn common_prefix_length(a: &str, b: &str) -> usize {
     let mut same = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
     while !b.is_char_boundary(same) {
@@ -142,12 +147,12 @@ fn common_prefix_length(a: &str, b: &str) -> usize {
     same
 }
 
-/// A carrier whose exchanges are written down.
+/// A transport that records its exchanges.
 struct RecordingTransport {
     recorder: Recorder,
     inner: Arc<dyn HttpTransport>,
     model: String,
-    masks: SecretMasker,
+    masker: SecretMasker,
 }
 
 impl HttpTransport for RecordingTransport {
@@ -156,45 +161,45 @@ impl HttpTransport for RecordingTransport {
         request: &HttpRequest,
         cancel: &CancellationToken,
     ) -> Result<Box<dyn IncomingResponse>, NetError> {
-        let number = self.recorder.lock().write_request(request, &self.model, &self.masks);
+        let number = self.recorder.lock().write_request(request, &self.model, &self.masker);
         match self.inner.send(request, cancel) {
-            Ok(incoming) => {
-                let (status, headers) = (incoming.status(), relevant_headers(incoming.headers()));
-                let line = CassetteRecord::Response { n: number, status, headers };
-                self.recorder.lock().write_or_warn(&line, &self.masks);
-                let (recorder, masks) = (self.recorder.clone(), self.masks.clone());
-                let notes = ResponseRecorder { recorder, masks, number, pending: Vec::new() };
-                Ok(Box::new(RecordingResponse { inner: incoming, recorder: notes }))
+            Ok(response) => {
+                let (status, headers) = (response.status(), relevant_headers(response.headers()));
+                let record = CassetteRecord::Response { n: number, status, headers };
+                self.recorder.lock().write_or_warn(&record, &self.masker);
+                let (recorder, masker) = (self.recorder.clone(), self.masker.clone());
+                let recorder = ResponseRecorder { recorder, masker, number, pending: Vec::new() };
+                Ok(Box::new(RecordingResponse { inner: response, recorder }))
             }
             Err(error) => {
-                let line = CassetteRecord::Error { n: number, error: error.clone() };
-                self.recorder.lock().write_or_warn(&line, &self.masks);
+                let record = CassetteRecord::Error { n: number, error: error.clone() };
+                self.recorder.lock().write_or_warn(&record, &self.masker);
                 Err(error)
             }
         }
     }
 }
 
-/// An answer that is written down while it is read.
+/// A response that is recorded while it is read.
 struct RecordingResponse {
     inner: Box<dyn IncomingResponse>,
     recorder: ResponseRecorder,
 }
 
-/// What is written down of one answer.
+/// Records one response.
 struct ResponseRecorder {
     recorder: Recorder,
-    masks: SecretMasker,
+    masker: SecretMasker,
     number: usize,
-    /// What is not yet a whole piece: a key must not be cut in two.
+    /// The incomplete chunk at the end: a key must not be split.
     pending: Vec<u8>,
 }
 
-/// What a piece may have before it is written down although it goes on.
+/// The size at which an incomplete chunk is written.
 const MAX_CHUNK: usize = 1 << 20;
 
 impl ResponseRecorder {
-    /// Takes in what was read.
+    /// Adds bytes that were read.
     fn push(&mut self, bytes: &[u8]) {
         self.pending.extend_from_slice(bytes);
         while let Some(end) = event_end(&self.pending) {
@@ -205,10 +210,10 @@ impl ResponseRecorder {
         }
     }
 
-    /// Writes what is left of the answer, and how it ended.
-    fn end(&mut self, line: &CassetteRecord) {
+    /// Writes the rest of the response and its last record.
+    fn end(&mut self, record: &CassetteRecord) {
         self.write_rest();
-        self.recorder.lock().write_or_warn(line, &self.masks);
+        self.recorder.lock().write_or_warn(record, &self.masker);
     }
 
     fn write_rest(&mut self) {
@@ -219,20 +224,20 @@ impl ResponseRecorder {
 
     fn write_chunk(&mut self, length: usize) {
         let bytes: Vec<u8> = self.pending.drain(..length).collect();
-        let bytes = self.masks.mask_bytes(&bytes);
-        let piece = ChunkRecord::new(self.number, &bytes, |text| self.masks.mask(text));
-        self.recorder.lock().write_or_warn(&CassetteRecord::Chunk(piece), &self.masks);
+        let bytes = self.masker.mask_bytes(&bytes);
+        let chunk = ChunkRecord::new(self.number, &bytes, |text| self.masker.mask(text));
+        self.recorder.lock().write_or_warn(&CassetteRecord::Chunk(chunk), &self.masker);
     }
 }
 
 impl Drop for ResponseRecorder {
-    /// An answer that is no reply is not read to its end; what was read of it is kept.
+    /// An error response is not always read to its end; the bytes that were read are written.
     fn drop(&mut self) {
         self.write_rest();
     }
 }
 
-/// Returns where the first event ends, its blank line included.
+/// Returns the end of the first event, including its blank line.
 fn event_end(bytes: &[u8]) -> Option<usize> {
     let ends = [&b"\n\n"[..], b"\r\n\r\n", b"\r\r"].map(|blank| {
         let at = bytes.windows(blank.len()).position(|window| window == blank)?;
@@ -262,9 +267,9 @@ impl IncomingResponse for RecordingResponse {
     }
 
     fn release(self: Box<Self>) {
-        let Self { inner: incoming, recorder: mut notes } = *self;
-        let n = notes.number;
-        notes.end(&CassetteRecord::End { n });
-        incoming.release();
+        let Self { inner: response, mut recorder } = *self;
+        let n = recorder.number;
+        recorder.end(&CassetteRecord::End { n });
+        response.release();
     }
 }

@@ -1,4 +1,4 @@
-//! Reading a recording.
+//! Reading recordings.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,19 +14,19 @@ pub struct Recording {
     pub(super) exchanges: Vec<RecordedExchange>,
 }
 
-/// What was asked once, and what came of it.
+/// A request and its response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RecordedExchange {
     pub(super) model: String,
     pub(super) url: String,
     pub(super) headers: RecordedHeaders,
     pub(super) body: String,
-    /// Nothing where no answer began.
+    /// `None` if no response began.
     pub(super) response: Option<RecordedResponse>,
     pub(super) end: ExchangeEnd,
 }
 
-/// The head of an answer, and what was read of its body.
+/// The head of a response, and the chunks of its body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RecordedResponse {
     pub(super) status: u16,
@@ -34,46 +34,46 @@ pub(super) struct RecordedResponse {
     pub(super) chunks: Vec<Vec<u8>>,
 }
 
-/// How an exchange ended.
+/// The end of an exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ExchangeEnd {
-    /// The recording does not say; whoever recorded was gone, or did not read on.
+    /// Not recorded: the process ended, or stopped reading.
     Unrecorded,
-    /// Properly.
+    /// The response is complete.
     Complete,
-    /// With this failure.
+    /// The exchange failed.
     Failed(NetError),
 }
 
-/// Why a file cannot be played.
+/// An error of loading a file.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RecordingError {
-    /// The file cannot be read.
+    /// The file can't be read.
     #[error("could not read the recording {path}: {cause}")]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         cause: String,
     },
-    /// A line of it is wrong.
+    /// A line is invalid.
     #[error("{path}:{line}: {cause}")]
     Malformed {
         /// The file.
         path: PathBuf,
-        /// The line, counted from one.
+        /// The number of the line, counted from one.
         line: usize,
-        /// What is wrong with it.
+        /// The reason.
         cause: String,
     },
 }
 
 impl Recording {
-    /// Reads a recording. A last line without its end was cut off by a crash and is left out.
+    /// Reads a recording. A last line without a line feed, as a crash leaves it, is ignored.
     ///
     /// # Errors
     ///
-    /// Fails when the file cannot be read, or a line of it is wrong.
+    /// Fails if the file can't be read, or for an invalid line.
     pub fn load(path: &Path) -> Result<Self, RecordingError> {
         let unreadable = |error: io::Error| RecordingError::Unreadable {
             path: path.to_owned(),
@@ -87,40 +87,40 @@ impl Recording {
         })
     }
 
-    /// Returns who was asked first (`provider/name`), for whoever wants to know prices and windows.
+    /// Returns the model of the first request, as `provider/name`.
     pub fn first_model(&self) -> &str {
         &self.exchanges[0].model
     }
 
-    /// Returns how many requests were recorded.
+    /// Returns the number of recorded requests.
     pub fn len(&self) -> usize {
         self.exchanges.len()
     }
 
-    /// Returns whether nothing was recorded; what was read never is.
+    /// Returns whether there are no requests; a recording that was read has at least one.
     pub fn is_empty(&self) -> bool {
         self.exchanges.is_empty()
     }
 
     pub(super) fn parse(text: &str) -> Result<Self, (usize, String)> {
         let mut exchanges: Vec<RecordedExchange> = Vec::new();
-        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        let complete = text.rfind('\n').map_or("", |end| &text[..end]);
         let mut last = 0;
-        for (index, text) in whole.lines().enumerate() {
+        for (index, text) in complete.lines().enumerate() {
             last = index + 1;
-            let wrong = |cause: String| (last, cause);
-            let line = CassetteRecord::parse(text).map_err(|error| wrong(error.to_string()))?;
-            let Some(line) = line else { continue };
-            match (index, &line) {
+            let invalid = |cause: String| (last, cause);
+            let record = CassetteRecord::parse(text).map_err(|error| invalid(error.to_string()))?;
+            let Some(record) = record else { continue };
+            match (index, &record) {
                 (0, CassetteRecord::Recording { version: FORMAT_VERSION }) => continue,
                 (0, CassetteRecord::Recording { version }) => {
-                    return Err(wrong(format!("version {version} is not known")));
+                    return Err(invalid(format!("unknown version {version}")));
                 }
-                (0, _) => return Err(wrong("a recording begins with its version".to_owned())),
+                (0, _) => return Err(invalid("the version record is missing".to_owned())),
                 (_, _) => {}
             }
-            let number = line.number();
-            add_record(&mut exchanges, line, number).map_err(wrong)?;
+            let number = record.number();
+            add_record(&mut exchanges, record, number).map_err(invalid)?;
         }
         if exchanges.is_empty() {
             return Err((last.max(1), "nothing was recorded".to_owned()));
@@ -129,20 +129,20 @@ impl Recording {
     }
 }
 
-/// Adds what a line says; exchanges may be under way beside each other.
+/// Adds a record; exchanges may overlap.
 fn add_record(
     exchanges: &mut Vec<RecordedExchange>,
-    line: CassetteRecord,
+    record: CassetteRecord,
     number: usize,
 ) -> Result<(), String> {
-    if let CassetteRecord::Request(request) = line {
+    if let CassetteRecord::Request(request) = record {
         if number != exchanges.len() + 1 {
             return Err(format!("request {number} comes after {}", exchanges.len()));
         }
         let before = exchanges.last().map_or("", |exchange| &exchange.body);
         let same = before.get(..request.shared_bytes);
         let same =
-            same.ok_or_else(|| format!("request {number} begins with more than there was"))?;
+            same.ok_or_else(|| format!("`same` of request {number} exceeds the previous body"))?;
         exchanges.push(RecordedExchange {
             body: format!("{same}{}", request.body),
             model: request.model,
@@ -154,21 +154,22 @@ fn add_record(
         return Ok(());
     }
     let exchange = number.checked_sub(1).and_then(|at| exchanges.get_mut(at));
-    let exchange = exchange.ok_or_else(|| format!("there is no request {number} before this"))?;
-    let answer = exchange.response.as_mut();
-    let headless = || format!("the answer to request {number} has no head before this");
-    match line {
+    let exchange =
+        exchange.ok_or_else(|| format!("there is no request {number} before this record"))?;
+    let response = exchange.response.as_mut();
+    let missing = || format!("request {number} has no response before this record");
+    match record {
         CassetteRecord::Response { status, headers, .. } => {
             exchange.response = Some(RecordedResponse { status, headers, chunks: Vec::new() });
         }
-        CassetteRecord::Chunk(piece) => {
-            let bytes = piece.bytes().ok_or("a piece has either text or hex")?;
-            answer.ok_or_else(headless)?.chunks.push(bytes);
+        CassetteRecord::Chunk(chunk) => {
+            let bytes = chunk.bytes().ok_or("a piece needs either text or hex")?;
+            response.ok_or_else(missing)?.chunks.push(bytes);
         }
         CassetteRecord::End { .. } => exchange.end = ExchangeEnd::Complete,
         CassetteRecord::Error { error, .. } => exchange.end = ExchangeEnd::Failed(error),
         CassetteRecord::Recording { .. } | CassetteRecord::Request(_) => {
-            return Err("a recording begins only once".to_owned());
+            return Err("a recording has only one version record".to_owned());
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! What a chunk of a stream consists of, and a whole reply too: it is one chunk with messages instead of deltas.
+//! The chunks of a stream. A complete reply is one chunk with messages instead of deltas.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use crate::llm::decode::{InputDetails, JsonText, OutputDetails, TokenCount, lenient};
 use crate::model::{Tokens, Usage};
 
-/// A chunk, or a whole reply.
+/// A chunk, or a complete reply.
 #[derive(Deserialize)]
 pub(super) struct Chunk<'a> {
     #[serde(borrow, default, deserialize_with = "lenient::text")]
@@ -21,14 +21,14 @@ pub(super) struct Chunk<'a> {
     pub(super) usage: Option<&'a RawValue>,
     #[serde(borrow, default)]
     pub(super) error: Option<&'a RawValue>,
-    /// vLLM says `error` here, and what happened beside it.
+    /// `error` for an error of vLLM, whose fields are at the top level.
     #[serde(borrow, default, deserialize_with = "lenient::text")]
     pub(super) object: Option<JsonText<'a>>,
     #[serde(borrow, default, deserialize_with = "lenient::object")]
     pub(super) x_groq: Option<GroqExtension<'a>>,
 }
 
-/// Where Groq reports what was used, also when it is not asked.
+/// The usage that Groq reports without being asked.
 #[derive(Deserialize)]
 pub(super) struct GroqExtension<'a> {
     #[serde(borrow, default)]
@@ -41,12 +41,12 @@ pub(super) struct Choice<'a> {
     pub(super) index: TokenCount,
     #[serde(borrow, default, deserialize_with = "lenient::object")]
     pub(super) delta: Option<MessageDelta<'a>>,
-    /// The whole reply, or what has come of it so far; Perplexity has it beside the delta, streamed or not.
+    /// The complete reply, or the reply so far; Perplexity sends it with the delta, streamed or not.
     #[serde(borrow, default, deserialize_with = "lenient::object")]
     pub(super) message: Option<MessageDelta<'a>>,
     #[serde(borrow, default, deserialize_with = "lenient::text")]
     pub(super) finish_reason: Option<JsonText<'a>>,
-    /// OpenRouter reports an upstream failure inside the choice.
+    /// OpenRouter reports upstream errors in the choice.
     #[serde(borrow, default)]
     pub(super) error: Option<&'a RawValue>,
 }
@@ -81,12 +81,12 @@ pub(super) struct CallDelta<'a> {
 pub(super) struct FunctionDelta<'a> {
     #[serde(borrow, default, deserialize_with = "lenient::text")]
     pub(super) name: Option<JsonText<'a>>,
-    /// Text, or with some servers the object itself.
+    /// JSON text, or at some servers the object itself.
     #[serde(borrow, default)]
     pub(super) arguments: Option<&'a RawValue>,
 }
 
-/// Content is text, or with some servers a list of parts, of which some are thoughts.
+/// Content: text, or at some servers a list of parts, some of them reasoning.
 #[derive(Default)]
 pub(super) struct MessageContent<'a> {
     pub(super) text: Cow<'a, str>,
@@ -94,7 +94,7 @@ pub(super) struct MessageContent<'a> {
 }
 
 impl MessageDelta<'_> {
-    /// Returns whether it says nothing.
+    /// Returns whether it has no content.
     pub(super) fn is_empty(&self) -> bool {
         let texts = [&self.refusal, &self.reasoning_content, &self.reasoning];
         self.content.text.is_empty()
@@ -173,20 +173,20 @@ impl<'de> Visitor<'de> for ContentVisitor {
             #[serde(borrow, default)]
             thinking: MessageContent<'a>,
         }
-        let (mut text, mut thoughts) = (String::new(), String::new());
+        let (mut text, mut reasoning) = (String::new(), String::new());
         while let Some(piece) = parts.next_element::<&RawValue>()?.map(RawValue::get) {
             if !piece.starts_with('{') {
                 continue;
             }
             let piece: Piece<'_> = serde_json::from_str(piece).map_err(A::Error::custom)?;
             text.push_str(&piece.text.text);
-            thoughts.push_str(&piece.thinking.text);
+            reasoning.push_str(&piece.thinking.text);
         }
-        Ok(MessageContent { text: text.into(), reasoning: thoughts })
+        Ok(MessageContent { text: text.into(), reasoning })
     }
 }
 
-/// Returns the usage that a server reports; none when it is not one.
+/// Returns the usage that a server reports; `None` if it is invalid.
 pub(super) fn parse_usage(json: &str) -> Option<Usage> {
     #[derive(Default, Deserialize)]
     #[serde(default)]
@@ -203,14 +203,16 @@ pub(super) fn parse_usage(json: &str) -> Option<Usage> {
         /// Moonshot.
         cached_tokens: TokenCount,
     }
-    let told: ReportedUsage = serde_json::from_str(json).ok()?;
-    let (input, written) = (told.prompt_tokens.0?, told.completion_tokens.0?);
-    let details = told.prompt_tokens_details.unwrap_or_default();
-    let cached = [details.cached_tokens, told.prompt_cache_hit_tokens, told.cached_tokens];
+    let reported: ReportedUsage = serde_json::from_str(json).ok()?;
+    let (input, written) = (reported.prompt_tokens.0?, reported.completion_tokens.0?);
+    let details = reported.prompt_tokens_details.unwrap_or_default();
+    let cached = [details.cached_tokens, reported.prompt_cache_hit_tokens, reported.cached_tokens];
     let cached = cached.into_iter().find_map(|count| count.0).unwrap_or(0);
-    let reasoning = told.completion_tokens_details.unwrap_or_default().reasoning_tokens.tokens();
-    // xAI counts reasoning beside the output, everybody else as a part of it.
-    let is_beside = reasoning.0 > 0 && told.total_tokens.0 == Some(input + written + reasoning.0);
+    let reasoning =
+        reported.completion_tokens_details.unwrap_or_default().reasoning_tokens.tokens();
+    // xAI counts reasoning in addition to the output, all others as a part of it.
+    let is_beside =
+        reasoning.0 > 0 && reported.total_tokens.0 == Some(input + written + reasoning.0);
     let output = if is_beside { Tokens(written) + reasoning } else { Tokens(written) };
     Some(Usage {
         input: Tokens(input),

@@ -1,13 +1,17 @@
 //! Writing a request.
 
+use std::borrow::Cow;
+
+use serde_json::json;
+
 use super::Chat;
 use super::quirks::{CallIdFormat, ReasoningEcho, RoleAfterTools, SchemaFormat, UsageInStreams};
 use crate::llm::encode::{MessageGroup, MessageWriter, json};
 use crate::llm::schema;
-use crate::llm::wire::RequestFrame;
-use crate::model::{CallId, Digest, OpaqueBlock, Reply, ReplyPart, Tokens, ToolResult};
+use crate::llm::wire::{Encode, RequestFrame};
+use crate::model::{CallId, Digest, OpaqueBlock, Reply, ReplyPart, Tokens, ToolCall, ToolResult};
 
-/// Consecutive messages of the user are one: templates of many local models insist that roles alternate.
+/// Consecutive messages of the user are merged: templates of many local models require alternating roles.
 static USER: MessageGroup = MessageGroup {
     open: r#"{"role":"user","content":""#,
     between: r"\n\n",
@@ -20,167 +24,147 @@ static ASSISTANT: MessageGroup =
 
 static TOOL: MessageGroup = MessageGroup { open: "", between: ",", close: "", close_with_mark: "" };
 
-/// What stands between tool results and the user, where a server insists that the assistant comes first.
+/// The message between tool results and the user, for servers that require one of the assistant there.
 const ASSISTANT_BRIDGE: &str = r#"{"role":"assistant","content":"I have read the results."}"#;
 
-pub(super) fn head(wire: &Chat, frame: &RequestFrame<'_>, out: &mut Vec<u8>) {
-    json::raw(out, r#"{"model":"#);
-    json::text(out, &wire.model);
-    if wire.is_streaming {
-        json::raw(out, r#","stream":true"#);
-        if wire.quirks.usage == UsageInStreams::OnRequest {
-            json::raw(out, r#","stream_options":{"include_usage":true}"#);
+impl Encode for Chat {
+    fn encode_head(&self, frame: &RequestFrame<'_>, out: &mut Vec<u8>) {
+        let Self { setup, quirks } = self;
+        let mut head = json!({"model": setup.model});
+        if setup.is_streaming {
+            head["stream"] = true.into();
+            if quirks.usage == UsageInStreams::OnRequest {
+                head["stream_options"] = json!({"include_usage": true});
+            }
+        }
+        if let Some(key) = setup.cache_key.as_deref().filter(|_| quirks.has_cache_key) {
+            head["prompt_cache_key"] = key.into();
+        }
+        let tools = frame.tool_definitions(|tool| {
+            json!({"type": "function", "function": {
+                "name": tool.name, "description": tool.description, "parameters": tool.schema,
+            }})
+        });
+        if let Some(tools) = tools {
+            head["tools"] = tools;
+        }
+        let has_schema_field = quirks.schema_format == SchemaFormat::JsonSchema;
+        if let Some(schema) = frame.schema {
+            head["response_format"] = match quirks.schema_format {
+                SchemaFormat::JsonSchema => json!({"type": "json_schema", "json_schema": {
+                    "name": "answer", "strict": schema::is_strict(schema), "schema": schema,
+                }}),
+                SchemaFormat::JsonObject => json!({"type": "json_object"}),
+            };
+        }
+        json::open_object(out, &head, "messages");
+        if let Some(system) = frame.system_prompt(has_schema_field) {
+            json::field(out, "", &json!({"role": quirks.system_role, "content": system}));
+            json::raw(out, ",");
         }
     }
-    if let Some(key) = wire.cache_key.as_ref().filter(|_| wire.quirks.has_cache_key) {
-        json::raw(out, r#","prompt_cache_key":"#);
-        json::text(out, key);
+
+    fn encode_tail(&self, _: &RequestFrame<'_>, max_output: Option<Tokens>, out: &mut Vec<u8>) {
+        json::raw(out, "]");
+        if let Some(Tokens(limit)) = max_output {
+            json::field(out, ",", self.quirks.output_limit_field);
+            json::field(out, ":", &limit);
+        }
+        json::raw(out, "}");
     }
-    for (index, tool) in frame.tools.iter().enumerate() {
-        json::raw(out, if index == 0 { r#","tools":["# } else { "," });
-        json::raw(out, r#"{"type":"function","function":{"name":"#);
-        json::text(out, &tool.name);
-        json::raw(out, r#","description":"#);
-        json::text(out, &tool.description);
-        json::raw(out, r#","parameters":"#);
-        json::value(out, &tool.schema);
-        json::raw(out, "}}");
+
+    fn encode_user(&self, text: &str, writer: &mut MessageWriter<'_>) {
+        if text.trim().is_empty() {
+            return;
+        }
+        if self.quirks.after_tools == RoleAfterTools::Assistant && writer.is_in(&TOOL) {
+            writer.add(&ASSISTANT, |out| json::raw(out, ASSISTANT_BRIDGE));
+        }
+        writer.add(&USER, |out| json::unquoted(out, text));
     }
-    json::raw(out, if frame.tools.is_empty() { "" } else { "]" });
-    let mut system = frame.system.trim_end().to_owned();
-    if let Some(schema) = frame.schema {
-        match wire.quirks.schema_format {
-            SchemaFormat::JsonSchema => {
-                json::raw(
-                    out,
-                    r#","response_format":{"type":"json_schema","json_schema":{"name":"answer","strict":"#,
-                );
-                json::value(out, &schema::is_strict(schema));
-                json::raw(out, r#","schema":"#);
-                json::value(out, schema);
+
+    fn encode_reply(&self, reply: &Reply, writer: &mut MessageWriter<'_>) {
+        if !reply.has_text() && !reply.has_calls() {
+            return;
+        }
+        writer.add(&ASSISTANT, |out| {
+            let text = reply.has_text().then(|| reply.text());
+            json::field(out, r#"{"role":"assistant","content":"#, &text);
+            self.encode_reasoning(reply, out);
+            for (index, call) in reply.calls().enumerate() {
+                json::raw(out, if index == 0 { r#","tool_calls":["# } else { "," });
+                json::field(out, r#"{"id":"#, &*self.call_id(&call.id));
+                json::raw(out, r#","type":"function","function":{"name":"#);
+                json::field(out, "", &json::tool_name(&call.name));
+                json::field(out, r#","arguments":"#, json::arguments(call));
                 json::raw(out, "}}");
             }
-            SchemaFormat::JsonObject => {
-                json::raw(out, r#","response_format":{"type":"json_object"}"#);
-                system.push_str(&schema::schema_prompt(schema));
+            json::raw(out, if reply.has_calls() { "]}" } else { "}" });
+        });
+    }
+
+    fn encode_tool_result(
+        &self,
+        _: &ToolCall,
+        result: &ToolResult,
+        writer: &mut MessageWriter<'_>,
+    ) {
+        writer.add(&TOOL, |out| {
+            json::field(out, r#"{"role":"tool","tool_call_id":"#, &*self.call_id(&result.call));
+            json::field(out, r#","content":"#, json::tool_output(result));
+            json::raw(out, "}");
+        });
+    }
+}
+
+impl Chat {
+    /// Writes the reasoning that the server expects back.
+    fn encode_reasoning(&self, reply: &Reply, out: &mut Vec<u8>) {
+        let own = |part: &'_ ReplyPart| match part {
+            ReplyPart::Opaque(OpaqueBlock { wire, json }) if *wire == self.setup.id => {
+                Some(json.clone())
+            }
+            ReplyPart::Opaque(_) | ReplyPart::Text(_) | ReplyPart::Call(_) => None,
+        };
+        let fields = reply.parts.iter().find_map(own);
+        let fields = fields.as_deref().and_then(|json| json.strip_prefix('{')?.strip_suffix('}'));
+        match (self.quirks.reasoning_echo, fields) {
+            (ReasoningEcho::Omitted, _) | (ReasoningEcho::Details, None) => {}
+            (ReasoningEcho::Content, _) if !reply.has_calls() => {}
+            (ReasoningEcho::Content, None) => json::raw(out, r#","reasoning_content":"""#),
+            (ReasoningEcho::Content | ReasoningEcho::Details, Some(fields)) => {
+                json::raw(out, ",");
+                json::raw(out, fields);
             }
         }
     }
-    json::raw(out, r#","messages":["#);
-    if !system.trim().is_empty() {
-        json::raw(out, r#"{"role":"#);
-        json::text(out, wire.quirks.system_role);
-        json::raw(out, r#","content":"#);
-        json::text(out, &system);
-        json::raw(out, "},");
-    }
-}
 
-pub(super) fn tail(wire: &Chat, max_output: Option<Tokens>, out: &mut Vec<u8>) {
-    json::raw(out, "]");
-    if let Some(Tokens(limit)) = max_output {
-        json::raw(out, ",");
-        json::text(out, wire.quirks.output_limit_field);
-        json::raw(out, ":");
-        json::value(out, &limit);
-    }
-    json::raw(out, "}");
-}
-
-pub(super) fn user(wire: &Chat, text: &str, pen: &mut MessageWriter<'_>) {
-    if text.trim().is_empty() {
-        return;
-    }
-    if wire.quirks.after_tools == RoleAfterTools::Assistant && pen.is_in(&TOOL) {
-        pen.add(&ASSISTANT, |out| json::raw(out, ASSISTANT_BRIDGE));
-    }
-    pen.add(&USER, |out| json::unquoted(out, text));
-}
-
-pub(super) fn reply(wire: &Chat, reply: &Reply, pen: &mut MessageWriter<'_>) {
-    if !reply.has_text() && !reply.has_calls() {
-        return;
-    }
-    pen.add(&ASSISTANT, |out| {
-        json::raw(out, r#"{"role":"assistant","content":"#);
-        if reply.has_text() {
-            json::text(out, &reply.text());
-        } else {
-            json::raw(out, "null");
+    fn call_id<'a>(&self, id: &'a CallId) -> Cow<'a, str> {
+        let id = id.as_str();
+        let is_valid = id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        match self.quirks.call_id_format {
+            CallIdFormat::NineAlphanumeric if !is_valid => {
+                Digest::of(id).to_string()[..9].to_owned().into()
+            }
+            CallIdFormat::NineAlphanumeric | CallIdFormat::Any => id.into(),
         }
-        echo_reasoning(wire, reply, out);
-        for (index, call) in reply.calls().enumerate() {
-            json::raw(out, if index == 0 { r#","tool_calls":["# } else { "," });
-            json::raw(out, r#"{"id":"#);
-            call_id(wire, &call.id, out);
-            json::raw(out, r#","type":"function","function":{"name":"#);
-            json::tool_name(out, &call.name);
-            json::raw(out, r#","arguments":"#);
-            json::text(out, json::arguments(call));
-            json::raw(out, "}}");
-        }
-        json::raw(out, if reply.has_calls() { "]}" } else { "}" });
-    });
-}
-
-/// Writes what the server wants back of its reasoning.
-fn echo_reasoning(wire: &Chat, reply: &Reply, out: &mut Vec<u8>) {
-    let own = |part: &ReplyPart| match part {
-        ReplyPart::Opaque(OpaqueBlock { wire: of, json }) if *of == wire.id => Some(json.clone()),
-        ReplyPart::Opaque(_) | ReplyPart::Text(_) | ReplyPart::Call(_) => None,
-    };
-    let fields = reply.parts.iter().find_map(own);
-    let fields = fields.as_deref().and_then(|json| json.strip_prefix('{')?.strip_suffix('}'));
-    match (wire.quirks.reasoning_echo, fields) {
-        (ReasoningEcho::Omitted, _) | (ReasoningEcho::Details, None) => {}
-        (ReasoningEcho::Content, _) if !reply.has_calls() => {}
-        (ReasoningEcho::Content, None) => json::raw(out, r#","reasoning_content":"""#),
-        (ReasoningEcho::Content | ReasoningEcho::Details, Some(fields)) => {
-            json::raw(out, ",");
-            json::raw(out, fields);
-        }
-    }
-}
-
-pub(super) fn tool_result(wire: &Chat, result: &ToolResult, pen: &mut MessageWriter<'_>) {
-    pen.add(&TOOL, |out| {
-        json::raw(out, r#"{"role":"tool","tool_call_id":"#);
-        call_id(wire, &result.call, out);
-        json::raw(out, r#","content":"#);
-        json::tool_output(out, &result.text);
-        json::raw(out, "}");
-    });
-}
-
-fn call_id(wire: &Chat, id: &CallId, out: &mut Vec<u8>) {
-    let id = id.as_str();
-    let fits = id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    match wire.quirks.call_id_format {
-        CallIdFormat::NineAlphanumeric if !fits => {
-            json::text(out, &Digest::of(id).to_string()[..9])
-        }
-        CallIdFormat::NineAlphanumeric | CallIdFormat::Any => json::text(out, id),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::Value;
 
     use super::*;
-    use crate::llm::chat::Quirks;
+    use crate::llm::chat::quirks::Quirks;
     use crate::llm::fixtures::{self, EMPTY_FRAME, reply_of};
-    use crate::llm::wire::ToolChoice;
-    use crate::model::{ConversationItem, MessageOrigin, ToolCall, ToolStatus};
+    use crate::llm::wire::{ToolChoice, WireSetup};
+    use crate::model::{ConversationItem, MessageOrigin, ToolStatus};
 
     fn chat(provider: &str, host: &str) -> Chat {
-        Chat {
-            id: "chat/m".into(),
-            model: "m".to_owned(),
-            quirks: Quirks::for_server(provider, host),
-            is_streaming: true,
-            cache_key: Some("session".to_owned()),
-        }
+        let cache_key = Some("session".to_owned());
+        let setup = WireSetup { cache_key, ..fixtures::setup("chat/m") };
+        Chat { setup, quirks: Quirks::for_server(provider, host) }
     }
 
     fn exchange(parts: Vec<ReplyPart>, id: &str, arguments: &str) -> ConversationItem {
@@ -268,7 +252,7 @@ mod tests {
         assert_eq!((id.len(), &request["messages"][1]["tool_call_id"]), (9, &json!(id)));
     }
 
-    /// Fault L61, for what this wire sends back.
+    /// Fault L61, for reasoning.
     #[test]
     fn reasoning_is_sent_back_to_its_own_model_only() {
         let blocks = r#"{"reasoning_details":[{"signature":"aGk=","n":1.0}]}"#;

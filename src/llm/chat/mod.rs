@@ -1,57 +1,44 @@
-//! OpenAI Chat Completions, and the servers that speak it more or less.
+//! OpenAI Chat Completions, and servers that are more or less compatible.
 //!
-//! How a server differs from OpenAI's is a row of the table in [`quirks`], never a condition in the code.
+//! The differences of a server are a row of the table in [`quirks`], never a condition in the code.
 
 mod delta;
 mod encode;
 mod quirks;
 mod read;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::decode::DecodedReply;
-use super::encode::MessageWriter;
-use super::wire::{ReplyReader, RequestFrame, Wire};
-use crate::model::{Fault, Reply, Tokens, ToolCall, ToolResult};
+use super::wire::{ApiFormat, ReplyReader, Wire, WireSetup, path_or_default};
+use crate::model::Fault;
+use quirks::Quirks;
 
-pub(super) use quirks::Quirks;
+/// OpenAI Chat Completions.
+pub(super) static FORMAT: ApiFormat = ApiFormat {
+    name: "Chat Completions",
+    base_path: path_or_default,
+    wire: |setup| {
+        let quirks = Quirks::for_server(setup.provider, &setup.host);
+        Arc::new(Chat { setup, quirks })
+    },
+};
 
-/// The wire format, for one model of one server.
+/// OpenAI Chat Completions for one model of one server.
 #[derive(Debug)]
-pub(super) struct Chat {
-    /// What marks the blocks that only this model understands.
-    pub(super) id: Arc<str>,
-    pub(super) model: String,
-    pub(super) quirks: &'static Quirks,
-    /// Whether replies are streamed.
-    pub(super) is_streaming: bool,
-    /// What requests of one session have in common, for the provider's cache.
-    pub(super) cache_key: Option<String>,
+struct Chat {
+    setup: WireSetup,
+    quirks: &'static Quirks,
 }
 
 impl Wire for Chat {
-    fn id(&self) -> &Arc<str> {
-        &self.id
+    fn setup(&self) -> &WireSetup {
+        &self.setup
     }
 
-    fn encode_head(&self, frame: &RequestFrame<'_>, out: &mut Vec<u8>) {
-        encode::head(self, frame, out);
-    }
-
-    fn encode_user(&self, text: &str, pen: &mut MessageWriter<'_>) {
-        encode::user(self, text, pen);
-    }
-
-    fn encode_reply(&self, reply: &Reply, pen: &mut MessageWriter<'_>) {
-        encode::reply(self, reply, pen);
-    }
-
-    fn encode_tool_result(&self, _: &ToolCall, result: &ToolResult, pen: &mut MessageWriter<'_>) {
-        encode::tool_result(self, result, pen);
-    }
-
-    fn encode_tail(&self, _: &RequestFrame<'_>, max_output: Option<Tokens>, out: &mut Vec<u8>) {
-        encode::tail(self, max_output, out);
+    fn path(&self) -> Cow<'static, str> {
+        "/chat/completions".into()
     }
 
     fn reader(&self) -> Box<dyn ReplyReader> {

@@ -1,88 +1,88 @@
-//! How servers that speak Chat Completions differ.
+//! The differences between servers with Chat Completions.
 
-/// How a server differs from the others.
+/// The differences of a server.
 #[derive(Debug)]
 pub(crate) struct Quirks {
-    /// The field that limits the output.
+    /// The field for the output limit.
     pub(super) output_limit_field: &'static str,
-    /// How the numbers of tokens get into a stream.
+    /// Whether a stream has the usage by default.
     pub(super) usage: UsageInStreams,
-    /// What ends a stream.
+    /// The end of a stream.
     pub(super) stream_end: StreamEnd,
-    /// How pieces of tool calls are told apart.
+    /// How the deltas of several tool calls are distinguished.
     pub(super) call_indexing: CallIndexing,
-    /// Which form of its reasoning it wants back.
+    /// The form in which the reasoning is sent back.
     pub(super) reasoning_echo: ReasoningEcho,
-    /// What may follow on tool results.
+    /// The role that may follow tool results.
     pub(super) after_tools: RoleAfterTools,
-    /// Which ids of tool calls it accepts.
+    /// The accepted ids of tool calls.
     pub(super) call_id_format: CallIdFormat,
-    /// How a schema for the answer is given.
+    /// The form of a schema for the answer.
     pub(super) schema_format: SchemaFormat,
-    /// Whether it knows `prompt_cache_key`.
+    /// Whether `prompt_cache_key` is supported.
     pub(super) has_cache_key: bool,
     /// The role of the system prompt.
     pub(super) system_role: &'static str,
 }
 
-/// How the numbers of tokens get into a stream.
+/// Whether a stream has the usage by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UsageInStreams {
-    /// They have to be asked for, by `stream_options`.
+    /// Only with `stream_options`.
     OnRequest,
-    /// They come by themselves, and asking is an error.
+    /// Always; the option is an error.
     Always,
 }
 
-/// What ends a stream.
+/// The end of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StreamEnd {
     /// `[DONE]`.
     Done,
     /// `[DONE]`, or the end of the body after a `finish_reason`. Forks of llama.cpp and older text-generation servers
-    /// never send `[DONE]`, and an address does not tell who is behind it.
+    /// never send `[DONE]`, and the address does not identify the server.
     DoneOrFinish,
 }
 
-/// How pieces of tool calls are told apart.
+/// How the deltas of several tool calls are distinguished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallIndexing {
-    /// By an index that counts from zero.
+    /// By an index, counted from zero.
     Strict,
-    /// By an index that grows, or where there is none or always the same, by where a new call begins.
+    /// By a growing index; if it is missing or constant, by the start of a new call.
     Loose,
 }
 
-/// Which form of its reasoning a server wants back.
+/// The form in which a server expects its reasoning back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReasoningEcho {
-    /// None.
+    /// No proxy.
     Omitted,
-    /// The text, as `reasoning_content` of the messages with tool calls; without it the request is refused.
+    /// The text, as `reasoning_content` of messages with tool calls, which are rejected without it.
     Content,
     /// The blocks of `reasoning_details`, unchanged.
     Details,
 }
 
-/// What may follow on tool results.
+/// The role that may follow tool results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RoleAfterTools {
     /// Anything.
     Any,
-    /// The assistant only.
+    /// Only the assistant.
     Assistant,
 }
 
-/// Which ids of tool calls a server accepts.
+/// The accepted ids of tool calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallIdFormat {
     /// Any.
     Any,
-    /// Nine letters and digits.
+    /// Nine ASCII letters and digits.
     NineAlphanumeric,
 }
 
-/// How a schema for the answer is given.
+/// The form of a schema for the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SchemaFormat {
     /// As `response_format` of type `json_schema`.
@@ -91,7 +91,7 @@ pub(super) enum SchemaFormat {
     JsonObject,
 }
 
-/// What most servers do.
+/// The most common server.
 const DEFAULT: Quirks = Quirks {
     output_limit_field: "max_tokens",
     usage: UsageInStreams::OnRequest,
@@ -105,7 +105,7 @@ const DEFAULT: Quirks = Quirks {
     system_role: "system",
 };
 
-/// What a server of its own kind that keeps to OpenAI's protocol does.
+/// A server with its own model that follows OpenAI's protocol exactly.
 const STRICT: Quirks =
     Quirks { stream_end: StreamEnd::Done, call_indexing: CallIndexing::Strict, ..DEFAULT };
 
@@ -129,30 +129,23 @@ static MISTRAL: Quirks = Quirks {
 static XAI: Quirks = Quirks { stream_end: StreamEnd::Done, ..DEFAULT };
 static UNKNOWN: Quirks = DEFAULT;
 
-/// The servers with a row of their own: the name as which users know them, a part of their host's name, and the row.
-const KNOWN_SERVERS: [(&str, &str, &Quirks); 9] = [
+/// The servers that differ: the name of the provider, the suffix of the host, and the differences.
+const KNOWN_SERVERS: [(&str, &str, &Quirks); 6] = [
     ("openai-chat", "api.openai.com", &OPENAI),
     ("openrouter", "openrouter.ai", &OPENROUTER),
     ("groq", "api.groq.com", &GROQ),
     ("deepseek", "api.deepseek.com", &DEEPSEEK),
     ("mistral", "api.mistral.ai", &MISTRAL),
     ("xai", "api.x.ai", &XAI),
-    // What these do is the usual; they are named so that nobody looks for them in vain.
-    ("ollama", "ollama.com", &UNKNOWN),
-    ("llama-cpp", "", &UNKNOWN),
-    ("vllm", "", &UNKNOWN),
 ];
 
 impl Quirks {
-    /// Returns the row of the server behind a host, or else of a provider's name.
+    /// Returns the row for a host, or else for a provider.
     ///
-    /// An address of the user's own says more than the name: `openai-chat/…` with another address is another server.
+    /// The host comes first: `openai-chat/…` with another base URL is another server.
     pub(crate) fn for_server(provider: &str, host: &str) -> &'static Self {
         let by_host = |(_, known, _): &&(&str, &str, &Quirks)| {
-            !known.is_empty()
-                && host
-                    .strip_suffix(known)
-                    .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+            host.strip_suffix(known).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
         };
         let by_name =
             |(name, _, _): &&(&str, &str, &Quirks)| *name == provider && *name != "openai-chat";

@@ -1,4 +1,4 @@
-//! Reading a reply, in one piece or as it is streamed.
+//! Reading a reply, streamed or as one document.
 
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -6,12 +6,12 @@ use serde_json::value::RawValue;
 use super::delta::{CallDelta, Choice, Chunk, MessageDelta, parse_usage};
 use super::quirks::{CallIndexing, Quirks, ReasoningEcho, StreamEnd};
 use crate::llm::decode::{DecodedPart, DecodedReply, DeltaBuffer, FinishReason, JsonText};
-use crate::llm::fault::{ApiError, classify_stream_error, is_error};
-use crate::llm::wire::{ReplyReader, event_type, json_fault, protocol_fault, truncated_fault};
+use crate::llm::fault::{ApiError, classify_stream_error, is_error, reply_error};
+use crate::llm::wire::{ReplyReader, event_type, parse_json, protocol_fault, truncated_fault};
 use crate::model::{Fault, FaultKind, ReplyFinish, Usage};
 use crate::net::sse::SseEvent;
 
-/// Gathers a reply.
+/// Reads a reply.
 #[derive(Debug)]
 pub(super) struct Reader {
     quirks: &'static Quirks,
@@ -28,16 +28,16 @@ pub(super) struct Reader {
     is_done: bool,
 }
 
-/// How a reply comes.
+/// The form of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReplyForm {
-    /// In pieces; a message beside them is what has come so far.
+    /// Streamed; a message in addition to deltas is the reply so far.
     Streamed,
-    /// In one piece, which is the message.
+    /// One document with a message.
     Complete,
 }
 
-/// A tool call that grows.
+/// A tool call under construction.
 #[derive(Debug)]
 struct CallBuilder {
     index: Option<u64>,
@@ -46,9 +46,9 @@ struct CallBuilder {
     arguments: String,
 }
 
-/// Reads a reply that came in one piece.
+/// Reads a reply that is one JSON document.
 pub(super) fn read_body(quirks: &'static Quirks, body: &str) -> Result<DecodedReply, Fault> {
-    // There are no indexes here, since nothing is in pieces.
+    // A complete reply has no indexes.
     let mut reader = Reader {
         call_indexing: CallIndexing::Loose,
         form: ReplyForm::Complete,
@@ -56,7 +56,7 @@ pub(super) fn read_body(quirks: &'static Quirks, body: &str) -> Result<DecodedRe
     };
     reader.apply_chunk(body, &mut DeltaBuffer::default())?;
     if reader.finish.is_none() && reader.text.is_empty() && reader.calls.is_empty() {
-        return Err(Fault::new(FaultKind::NotAnApi, "the answer has no message in it"));
+        return Err(Fault::new(FaultKind::NotAnApi, "the response has no message"));
     }
     reader.is_done = true;
     Box::new(reader).finish()
@@ -80,17 +80,17 @@ impl Reader {
         }
     }
 
-    fn apply_chunk(&mut self, json: &str, said: &mut DeltaBuffer) -> Result<(), Fault> {
+    fn apply_chunk(&mut self, json: &str, deltas: &mut DeltaBuffer) -> Result<(), Fault> {
         if !json.trim_start().starts_with('{') {
-            // No chunk of a reply, but it may be one of JSON.
+            // Not a chunk, but possibly incomplete JSON.
             return event_type(json, false).map(drop);
         }
-        let chunk: Chunk<'_> = serde_json::from_str(json).map_err(|error| json_fault(&error))?;
+        let chunk: Chunk<'_> = parse_json(json)?;
         if let Some(error) = chunk.error.filter(|error| is_error(error)) {
-            return Err(error_fault(error.get()));
+            return Err(reply_error(error.get()));
         }
         if chunk.object.is_some_and(|object| object.0 == "error") {
-            return Err(error_fault(json));
+            return Err(reply_error(json));
         }
         if let (None, Some(JsonText(model))) = (&self.model, chunk.model) {
             self.model = JsonText(model).non_empty();
@@ -101,20 +101,20 @@ impl Reader {
         let first = |choice: &Choice<'_>| choice.index.0.unwrap_or(0) == 0;
         for choice in chunk.choices.unwrap_or_default().into_iter().filter(first) {
             if let Some(error) = choice.error.filter(|error| is_error(error)) {
-                return Err(error_fault(error.get()));
+                return Err(reply_error(error.get()));
             }
             let reason = choice.finish_reason.map_or_else(Default::default, |reason| reason.0);
             let finish = parse_finish(&reason)?;
             if let Some(delta) = self.new_content(choice.delta, choice.message, finish.is_some()) {
-                self.apply_delta(delta, said)?;
+                self.apply_delta(delta, deltas)?;
             }
             self.finish = finish.or(self.finish.take());
         }
         Ok(())
     }
 
-    /// Returns what is new in a choice. In a stream that is the delta; a message beside it is what has come so far, and
-    /// counts when nothing has.
+    /// Returns the new content of a choice. In a stream this is the delta; a message is the reply so far, and counts if
+    /// nothing was received before.
     fn new_content<'a>(
         &self,
         delta: Option<MessageDelta<'a>>,
@@ -134,7 +134,7 @@ impl Reader {
             }
             (ReplyForm::Streamed, Some(_), message) => message,
             (ReplyForm::Streamed, None, Some(message)) => {
-                // It says again what has come, where it is the whole of it.
+                // The last chunk may repeat the whole reply.
                 let is_again = has_begun && is_last && *message.content.text == *self.text;
                 (!is_again).then_some(message)
             }
@@ -144,7 +144,7 @@ impl Reader {
     fn apply_delta(
         &mut self,
         delta: MessageDelta<'_>,
-        said: &mut DeltaBuffer,
+        deltas: &mut DeltaBuffer,
     ) -> Result<(), Fault> {
         let MessageDelta {
             content,
@@ -156,31 +156,33 @@ impl Reader {
         } = delta;
         let thought = reasoning_content.or(reasoning).map_or_else(Default::default, |text| text.0);
         for thought in [&*thought, &*content.reasoning] {
-            said.reasoning.push_str(thought);
+            deltas.reasoning.push_str(thought);
             self.reasoning.push_str(thought);
         }
-        said.text.push_str(&content.text);
+        deltas.text.push_str(&content.text);
         self.text.push_str(&content.text);
         if let Some(JsonText(refusal)) = refusal.filter(|refusal| !refusal.0.is_empty()) {
-            said.text.push_str(&refusal);
+            deltas.text.push_str(&refusal);
             self.text.push_str(&refusal);
             self.is_refused = true;
         }
         if let Some(details) =
             reasoning_details.filter(|_| self.quirks.reasoning_echo == ReasoningEcho::Details)
         {
-            let details: Value =
-                serde_json::from_str(details.get()).map_err(|error| json_fault(&error))?;
+            let details: Value = parse_json(details.get())?;
             merge_reasoning(&mut self.details, details);
         }
-        tool_calls.unwrap_or_default().iter().try_for_each(|call| self.apply_call_delta(call, said))
+        tool_calls
+            .unwrap_or_default()
+            .iter()
+            .try_for_each(|call| self.apply_call_delta(call, deltas))
     }
 
-    /// Takes in a piece of a tool call. A call begins where its name is; everything else goes on with one.
+    /// Applies a delta of a tool call. A delta with a name starts a call.
     fn apply_call_delta(
         &mut self,
         delta: &CallDelta<'_>,
-        said: &mut DeltaBuffer,
+        deltas: &mut DeltaBuffer,
     ) -> Result<(), Fault> {
         let id = delta.id.as_ref().map_or("", |id| &*id.0);
         let function = delta.function.as_ref();
@@ -189,7 +191,7 @@ impl Reader {
             Some(function) => function.arguments().map_err(protocol_fault)?,
             None => "".into(),
         };
-        said.add_hidden(&arguments);
+        deltas.add_hidden(&arguments);
         let known = match delta.index.0 {
             Some(index) => self.calls.iter().rposition(|call| call.index == Some(index)),
             None => self.calls.len().checked_sub(1),
@@ -198,9 +200,9 @@ impl Reader {
             (_, None, _) => true,
             (_, Some(_), _) if name.is_empty() => false,
             (CallIndexing::Strict, Some(_), _) => return Err(duplicate_call_fault(delta.index.0)),
-            // Without indexes every name begins a call.
+            // Without indexes, every name starts a call.
             (CallIndexing::Loose, Some(_), None) => true,
-            // Some servers give every call the index 0, but none sends another call before the one before is whole.
+            // Some servers give every call the index 0, but only after the previous call is complete.
             (CallIndexing::Loose, Some(at), Some(_)) => {
                 let call = &self.calls[at];
                 let is_whole = serde_json::from_str::<&RawValue>(&call.arguments).is_ok();
@@ -246,7 +248,7 @@ impl Reader {
         }
     }
 
-    /// Returns what has to go back to the server.
+    /// Returns the reasoning to send back to the server.
     fn reasoning_block(&mut self) -> Option<String> {
         match self.quirks.reasoning_echo {
             ReasoningEcho::Content if !self.reasoning.is_empty() => {
@@ -262,7 +264,7 @@ impl Reader {
 }
 
 impl ReplyReader for Reader {
-    fn push(&mut self, event: SseEvent<'_>, said: &mut DeltaBuffer) -> Result<(), Fault> {
+    fn push(&mut self, event: SseEvent<'_>, deltas: &mut DeltaBuffer) -> Result<(), Fault> {
         match event.data.trim() {
             "" => Ok(()),
             "[DONE]" => {
@@ -275,9 +277,9 @@ impl ReplyReader for Reader {
                     ApiError::find(error).or_else(|| ApiError::from_value(error))
                 });
                 let raw = || ApiError { message: data.to_owned(), ..ApiError::default() };
-                Err(classify_stream_error(&error.unwrap_or_else(raw), |_| None))
+                Err(classify_stream_error(&error.unwrap_or_else(raw)))
             }
-            data => self.apply_chunk(data, said),
+            data => self.apply_chunk(data, deltas),
         }
     }
 
@@ -292,34 +294,25 @@ impl ReplyReader for Reader {
             return Err(truncated_fault());
         }
         let opaque = self.reasoning_block().map(DecodedPart::Opaque);
-        let Self { text, calls, finish, is_refused: refused, usage, model, .. } = *self;
+        let Self { text, calls, finish, is_refused, usage, model, .. } = *self;
         let text = Some(text).filter(|text| !text.is_empty()).map(DecodedPart::Text);
         let calls = calls.into_iter().map(|call| DecodedPart::Call {
             id: call.id,
             name: call.name,
             arguments: call.arguments,
         });
-        let pieces: Vec<_> = opaque.into_iter().chain(text).chain(calls).collect();
-        let finish = match finish.unwrap_or_else(|| FinishReason::infer(&pieces)) {
-            ReplyFinish::Stop if refused => ReplyFinish::Refused,
+        let parts: Vec<_> = opaque.into_iter().chain(text).chain(calls).collect();
+        let finish = match finish.unwrap_or_else(|| FinishReason::infer(&parts)) {
+            ReplyFinish::Stop if is_refused => ReplyFinish::Refused,
             finish => finish,
         };
-        Ok(DecodedReply { parts: pieces, finish, usage, model })
+        Ok(DecodedReply { parts, finish, usage, model })
     }
 }
 
-/// Returns why the model stopped; nothing for a reason that is none, and a fault for one that is an error.
+/// Returns the finish reason; `None` for an unspecified one, and a fault for an error.
 fn parse_finish(reason: &str) -> Result<Option<ReplyFinish>, Fault> {
     FinishReason::parse(reason).into_finish(reason)
-}
-
-/// Returns the fault of an error inside a reply.
-fn error_fault(error: &str) -> Fault {
-    let error: Option<Value> = serde_json::from_str(error).ok();
-    classify_stream_error(
-        &error.as_ref().and_then(ApiError::from_value).unwrap_or_default(),
-        |_| None,
-    )
 }
 
 fn duplicate_call_fault(index: Option<u64>) -> Fault {
@@ -327,18 +320,18 @@ fn duplicate_call_fault(index: Option<u64>) -> Fault {
     protocol_fault(format!("tool call{index} begins twice"))
 }
 
-/// Adds pieces of reasoning blocks; a piece with the index and the type of the one before goes on with it.
-fn merge_reasoning(blocks: &mut Vec<Value>, pieces: Value) {
-    let Value::Array(pieces) = pieces else { return };
-    for piece in pieces {
+/// Adds deltas of reasoning blocks; a delta with the index and type of the last block continues it.
+fn merge_reasoning(blocks: &mut Vec<Value>, deltas: Value) {
+    let Value::Array(deltas) = deltas else { return };
+    for delta in deltas {
         let same = |block: &&mut Value| {
-            block.get("type") == piece.get("type")
+            block.get("type") == delta.get("type")
                 && block.get("index").is_some()
-                && block.get("index") == piece.get("index")
+                && block.get("index") == delta.get("index")
         };
-        match (blocks.last_mut().filter(same), piece) {
-            (Some(Value::Object(block)), Value::Object(piece)) => {
-                for (key, value) in piece {
+        match (blocks.last_mut().filter(same), delta) {
+            (Some(Value::Object(block)), Value::Object(delta)) => {
+                for (key, value) in delta {
                     match (block.get_mut(&key), value) {
                         (Some(Value::String(whole)), Value::String(more))
                             if ["text", "summary", "data"].contains(&key.as_str()) =>
@@ -352,7 +345,7 @@ fn merge_reasoning(blocks: &mut Vec<Value>, pieces: Value) {
                     }
                 }
             }
-            (_, piece) => blocks.push(piece),
+            (_, delta) => blocks.push(delta),
         }
     }
 }

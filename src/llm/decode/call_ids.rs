@@ -1,4 +1,4 @@
-//! Ids of tool calls: each is there, and none stands twice in a conversation.
+//! Unique ids of tool calls in a conversation.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -7,24 +7,25 @@ use std::sync::Arc;
 use crate::machine::ConversationEntry;
 use crate::model::{CallId, ConversationItem};
 
-/// The ids that a conversation uses, and what new ones are made of.
+/// The ids in a conversation, and the source of new ones.
 ///
-/// A made-up id is derived from the place of its reply in the conversation, so that a replay makes up the same.
+/// A generated id is derived from the position of its reply in the conversation, so that a replay generates the same
+/// one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CallIds {
     used: Arc<HashSet<IdHash>>,
-    /// The number of the entry that the reply will become.
+    /// The number of the entry for the reply.
     reply_index: u64,
 }
 
-/// What is kept of an id, whose text would take five times the room: a session keeps those of all its steps. Where two ids
-/// had the same mark, the later one would be made up, which does no harm.
+/// A hash of an id, which takes a fifth of the memory of the text. After a collision, the later id is generated, which
+/// is harmless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct IdHash(u64);
 
 impl IdHash {
     fn of(id: &CallId) -> Self {
-        // Not the hasher of a map, which is another one in each process.
+        // The hasher of a map differs between processes.
         let mut hasher = DefaultHasher::new();
         id.hash(&mut hasher);
         Self(hasher.finish())
@@ -32,7 +33,7 @@ impl IdHash {
 }
 
 impl CallIds {
-    /// Takes note of the ids in these entries; those that were there before are passed over.
+    /// Adds the ids in an entry.
     pub(crate) fn add_entry(&mut self, item: &ConversationItem) {
         if let ConversationItem::Exchange(exchange) = item {
             let used = Arc::make_mut(&mut self.used);
@@ -40,47 +41,47 @@ impl CallIds {
         }
     }
 
-    /// Returns whether a tool was ever called.
+    /// Returns whether the conversation has tool calls.
     pub(crate) fn has_calls(&self) -> bool {
         !self.used.is_empty()
     }
 
-    /// Returns the names for the reply to these entries.
+    /// Returns the ids for the reply to these entries.
     pub(crate) fn for_reply(&mut self, entries: &[ConversationEntry]) -> Self {
         self.reply_index = entries.last().map_or(0, |entry| entry.id.0 + 1);
         self.clone()
     }
 
-    /// Returns an id for each call of a reply: the provider's own, unless it is empty or taken.
+    /// Returns an id for each call of a reply: the provider's, unless it is empty or in use.
     pub(crate) fn assign<'a>(&self, ids: impl IntoIterator<Item = &'a str>) -> Vec<CallId> {
-        let mut taken = HashSet::new();
-        let settle = |(index, id): (usize, &str)| {
-            let own = Some(CallId::from(id))
+        let mut assigned = HashSet::new();
+        let assign_one = |(index, id): (usize, &str)| {
+            let provided = Some(CallId::from(id))
                 .filter(|id| !id.as_str().trim().is_empty() && id.as_str().len() <= MAX_ID_LENGTH)
-                .filter(|id| self.is_free(id, &taken));
-            let id = own.unwrap_or_else(|| self.generate(index, &taken));
-            taken.insert(id.clone());
+                .filter(|id| self.is_free(id, &assigned));
+            let id = provided.unwrap_or_else(|| self.generate(index, &assigned));
+            assigned.insert(id.clone());
             id
         };
-        ids.into_iter().enumerate().map(settle).collect()
+        ids.into_iter().enumerate().map(assign_one).collect()
     }
 
-    fn is_free(&self, id: &CallId, taken: &HashSet<CallId>) -> bool {
-        !self.used.contains(&IdHash::of(id)) && !taken.contains(id)
+    fn is_free(&self, id: &CallId, assigned: &HashSet<CallId>) -> bool {
+        !self.used.contains(&IdHash::of(id)) && !assigned.contains(id)
     }
 
-    fn generate(&self, index: usize, taken: &HashSet<CallId>) -> CallId {
+    fn generate(&self, index: usize, assigned: &HashSet<CallId>) -> CallId {
         let ids = (0_u32..).map(|again| match again {
             0 => CallId::from(format!("call_{}_{index}", self.reply_index).as_str()),
             _ => CallId::from(format!("call_{}_{index}_{again}", self.reply_index).as_str()),
         });
-        // There are more names than taken ones.
-        let mut free = ids.filter(|id| self.is_free(id, taken));
+        // There are more candidates than ids in use.
+        let mut free = ids.filter(|id| self.is_free(id, assigned));
         free.next().unwrap_or_else(|| CallId::from("call"))
     }
 }
 
-/// The longest id that every provider takes back.
+/// The longest id that all providers accept.
 const MAX_ID_LENGTH: usize = 64;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A reply as it was read, before it is judged complete.
+//! The result of reading a reply.
 
 use std::sync::Arc;
 
@@ -8,56 +8,56 @@ use crate::model::{
 };
 use crate::port::ReplyDelta;
 
-/// What a wire found in a reply, in the order of the reply.
+/// A reply as a wire decoded it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DecodedReply {
     pub(crate) parts: Vec<DecodedPart>,
     pub(crate) finish: ReplyFinish,
-    /// What the provider says the call used; none when it does not say, or says nonsense.
+    /// The usage that the provider reports; `None` if it is missing or invalid.
     pub(crate) usage: Option<Usage>,
     pub(crate) model: Option<String>,
 }
 
-/// One piece of a reply.
+/// A part of a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DecodedPart {
     /// Text for the user.
     Text(String),
-    /// A tool call as the provider wrote it.
+    /// A tool call, as the provider sent it.
     Call { id: String, name: String, arguments: String },
-    /// Something that goes back as it came.
+    /// A block that is sent back unchanged.
     Opaque(String),
 }
 
-/// What a reply said since it was last told; told once for each piece that arrives, not for each token.
+/// The text of a reply since the last flush; flushed for each received chunk, not for each token.
 #[derive(Debug, Default)]
 pub(crate) struct DeltaBuffer {
     pub(crate) text: String,
     pub(crate) reasoning: String,
-    /// How many bytes of a reply have come, those of calls included.
+    /// The bytes of the reply received so far, including calls.
     received_bytes: usize,
 }
 
-/// Bytes per thousand tokens, where a provider does not count.
+/// Estimates the usage where the provider does not report it.
 const BYTES_PER_THOUSAND_TOKENS: usize = 3_500;
 
-/// What a provider may count beside what was sent: its own instructions for tools and the like.
+/// The largest plausible number of input tokens that the provider adds, for tools for example.
 const MAX_HIDDEN_INPUT: u64 = 100_000;
 
 impl DecodedReply {
-    /// Returns the reply. `wire` marks what goes back unchanged; `sent` is how many bytes the request had, for an
-    /// estimate where the provider does not say what was used.
-    pub(crate) fn into_reply(self, wire: &Arc<str>, names: &CallIds, sent: usize) -> Reply {
+    /// Returns the reply. `wire` is the id for opaque blocks; `sent` is the size of the request in bytes, for an
+    /// estimate of missing usage.
+    pub(crate) fn into_reply(self, wire: &Arc<str>, ids_in_use: &CallIds, sent: usize) -> Reply {
         let usage = self.usage.filter(|usage| is_plausible(usage, sent));
         let usage = usage.unwrap_or_else(|| estimate_usage(sent, self.output_bytes()));
-        let ids = self.parts.iter().filter_map(|piece| match piece {
+        let ids = self.parts.iter().filter_map(|part| match part {
             DecodedPart::Call { id, .. } => Some(id.as_str()),
             DecodedPart::Text(_) | DecodedPart::Opaque(_) => None,
         });
-        let mut ids = names.assign(ids).into_iter();
+        let mut ids = ids_in_use.assign(ids).into_iter();
         let mut parts = Vec::with_capacity(self.parts.len());
-        for piece in &self.parts {
-            parts.extend(match piece {
+        for part in &self.parts {
+            parts.extend(match part {
                 DecodedPart::Text(text) if text.is_empty() => None,
                 DecodedPart::Text(text) => Some(ReplyPart::Text(text.as_str().into())),
                 DecodedPart::Call { name, arguments, .. } => {
@@ -77,7 +77,7 @@ impl DecodedReply {
     }
 
     fn output_bytes(&self) -> usize {
-        let length = |piece: &DecodedPart| match piece {
+        let length = |part: &DecodedPart| match part {
             DecodedPart::Text(text) | DecodedPart::Opaque(text) => text.len(),
             DecodedPart::Call { name, arguments, .. } => name.len() + arguments.len(),
         };
@@ -86,17 +86,17 @@ impl DecodedReply {
 }
 
 impl DeltaBuffer {
-    /// Takes note of a piece of a call, of which nobody is told before it is whole.
-    pub(crate) fn add_hidden(&mut self, piece: &str) {
-        self.received_bytes += piece.len();
+    /// Counts a delta of a call, which is only reported once it is complete.
+    pub(crate) fn add_hidden(&mut self, delta: &str) {
+        self.received_bytes += delta.len();
     }
 
-    /// Returns about how much has come of a reply.
-    pub(crate) fn received_bytes(&self) -> Tokens {
+    /// Returns an estimate of the tokens received so far.
+    pub(crate) fn received_tokens(&self) -> Tokens {
         estimate_usage(0, self.received_bytes).output
     }
 
-    /// Tells what was said, and forgets it.
+    /// Reports the text, and clears it.
     pub(crate) fn flush(&mut self, sink: &mut dyn FnMut(ReplyDelta)) {
         self.received_bytes += self.text.len() + self.reasoning.len();
         if !self.reasoning.is_empty() {
@@ -108,8 +108,8 @@ impl DeltaBuffer {
     }
 }
 
-/// Marks the last call, which is the one that the output limit cut off, if any. Arguments of which nothing came look like
-/// none; such a call may have been cut off before them.
+/// Marks the last call as truncated by the output limit. Arguments of which nothing was received are empty, so such a
+/// call may be truncated too.
 fn mark_last_truncated(parts: &mut [ReplyPart]) {
     if let Some(ReplyPart::Call(call)) = parts.last_mut() {
         *call = match call.arguments.text().trim() {
@@ -121,15 +121,15 @@ fn mark_last_truncated(parts: &mut [ReplyPart]) {
     }
 }
 
-/// Returns whether these numbers can be true: no token is shorter than a byte, and no request is without any. (Some
-/// proxies count none where they stream.)
+/// Returns whether the usage is plausible: a token has at least a byte, and every request has input. (Some proxies
+/// count zero for streams.)
 fn is_plausible(usage: &Usage, sent: usize) -> bool {
     (1..=sent as u64 + MAX_HIDDEN_INPUT).contains(&usage.input.0)
         && usage.cached_input + usage.cache_write <= usage.input
         && usage.reasoning <= usage.output
 }
 
-/// Returns what a call probably used.
+/// Returns an estimate of the usage of a call.
 pub(crate) fn estimate_usage(sent: usize, written: usize) -> Usage {
     let tokens = |bytes: usize| {
         Tokens((bytes.saturating_mul(1_000)).div_ceil(BYTES_PER_THOUSAND_TOKENS) as u64)
@@ -146,12 +146,12 @@ mod tests {
         DecodedPart::Call { id, name, arguments: arguments.to_owned() }
     }
 
-    fn draft(pieces: Vec<DecodedPart>, finish: ReplyFinish) -> DecodedReply {
-        DecodedReply { parts: pieces, finish, usage: None, model: None }
+    fn decoded(parts: Vec<DecodedPart>, finish: ReplyFinish) -> DecodedReply {
+        DecodedReply { parts, finish, usage: None, model: None }
     }
 
-    fn seal(draft: DecodedReply) -> Reply {
-        draft.into_reply(&"wire".into(), &CallIds::default(), 7_000)
+    fn into_reply(decoded: DecodedReply) -> Reply {
+        decoded.into_reply(&"wire".into(), &CallIds::default(), 7_000)
     }
 
     fn usage(input: u64, cached: u64) -> Usage {
@@ -161,12 +161,12 @@ mod tests {
     /// Fault L53.
     #[test]
     fn only_the_truncated_call_is_marked() {
-        let reply = seal(draft(vec![call("{"), call("{\"a")], ReplyFinish::Length));
+        let reply = into_reply(decoded(vec![call("{"), call("{\"a")], ReplyFinish::Length));
         let arguments: Vec<_> = reply.calls().map(|call| &call.arguments).collect();
         assert!(matches!(arguments[0], ToolArguments::Malformed { .. }));
         assert_eq!(*arguments[1], ToolArguments::Truncated { text: "{\"a".into() });
         let last = |arguments| {
-            let reply = seal(draft(vec![call(arguments)], ReplyFinish::Length));
+            let reply = into_reply(decoded(vec![call(arguments)], ReplyFinish::Length));
             reply.calls().next().unwrap().arguments.clone()
         };
         assert!(matches!(last(r#"{"a":1}"#), ToolArguments::Complete { .. }));
@@ -180,33 +180,35 @@ mod tests {
     #[test]
     fn missing_or_implausible_usage_is_estimated() {
         let text = || vec![DecodedPart::Text("x".repeat(350))];
-        let reply = seal(draft(text(), ReplyFinish::Stop));
+        let reply = into_reply(decoded(text(), ReplyFinish::Stop));
         assert_eq!((reply.usage.input, reply.usage.output), (Tokens(2_000), Tokens(100)));
         assert!(reply.usage.is_estimated);
-        for (told, is_believed) in [
+        for (usage, is_plausible) in [
             (usage(300, 100), true),
             (usage(300, 301), false),
             (usage(200_000, 0), false),
             (usage(0, 0), false),
         ] {
-            let reply =
-                seal(DecodedReply { usage: Some(told), ..draft(text(), ReplyFinish::Stop) });
-            assert_eq!(!reply.usage.is_estimated, is_believed, "{told:?}");
+            let reply = into_reply(DecodedReply {
+                usage: Some(usage),
+                ..decoded(text(), ReplyFinish::Stop)
+            });
+            assert_eq!(!reply.usage.is_estimated, is_plausible, "{usage:?}");
         }
     }
 
     #[test]
     fn deltas_are_flushed_once_and_never_empty() {
-        let mut said = DeltaBuffer { text: "a".to_owned(), ..DeltaBuffer::default() };
-        let mut told = Vec::new();
-        said.flush(&mut |delta| told.push(delta));
-        said.flush(&mut |delta| told.push(delta));
-        assert_eq!(told, [ReplyDelta::Text("a".to_owned())]);
+        let mut buffer = DeltaBuffer { text: "a".to_owned(), ..DeltaBuffer::default() };
+        let mut deltas = Vec::new();
+        buffer.flush(&mut |delta| deltas.push(delta));
+        buffer.flush(&mut |delta| deltas.push(delta));
+        assert_eq!(deltas, [ReplyDelta::Text("a".to_owned())]);
     }
 
     #[test]
     fn empty_text_is_no_part() {
-        let pieces = vec![DecodedPart::Text(String::new()), DecodedPart::Opaque("{}".to_owned())];
-        assert_eq!(seal(draft(pieces, ReplyFinish::Stop)).parts.len(), 1);
+        let parts = vec![DecodedPart::Text(String::new()), DecodedPart::Opaque("{}".to_owned())];
+        assert_eq!(into_reply(decoded(parts, ReplyFinish::Stop)).parts.len(), 1);
     }
 }

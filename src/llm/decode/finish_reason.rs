@@ -1,20 +1,19 @@
-//! Why a model stopped, in all the words that servers have for it.
+//! The finish reasons of all servers.
 
 use super::decoded_reply::DecodedPart;
 use crate::model::{Fault, FaultKind, ReplyFinish};
 
-/// What a finish reason says.
+/// The meaning of a finish reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FinishReason {
-    /// Nothing.
     Unspecified,
-    /// Why the model stopped.
+    /// The model stopped.
     Finished(ReplyFinish),
-    /// The server could not go on.
+    /// The server failed.
     Failed,
 }
 
-/// The words for each meaning, in lower case and without what separates words.
+/// The spellings of each reason, in lower case and without separators.
 static FINISH_WORDS: [(&[&str], FinishReason); 6] = [
     (&["", "null", "none", "finishreasonunspecified", "notfinished"], FinishReason::Unspecified),
     (
@@ -73,7 +72,7 @@ static FINISH_WORDS: [(&[&str], FinishReason); 6] = [
 ];
 
 impl FinishReason {
-    /// Returns what a reason says; one that is not known keeps its words.
+    /// Parses a reason; an unknown one is kept as it is.
     pub(crate) fn parse(reason: &str) -> Self {
         let plain: String = reason.chars().filter(|c| c.is_alphanumeric()).collect();
         let plain = plain.to_lowercase();
@@ -83,26 +82,26 @@ impl FinishReason {
         let known = FINISH_WORDS.iter().find(|(words, _)| words.contains(&plain.as_str()));
         known.map_or_else(
             || Self::Finished(ReplyFinish::Other(reason.into())),
-            |(_, said)| said.clone(),
+            |(_, reason)| reason.clone(),
         )
     }
 
-    /// Returns why the model stopped; `None` where that is not said, and a fault for a reason that is one. `reason` is
-    /// how the server says it.
+    /// Returns the finish reason; `None` if it is unspecified, and a fault if it is an error. `reason` is the server's
+    /// text.
     pub(crate) fn into_finish(self, reason: &str) -> Result<Option<ReplyFinish>, Fault> {
         match self {
             Self::Unspecified => Ok(None),
             Self::Finished(finish) => Ok(Some(finish)),
             Self::Failed => {
-                let message = format!("the provider broke the reply off: {reason}");
+                let message = format!("the provider aborted the reply: {reason}");
                 Err(Fault::new(FaultKind::Server, message))
             }
         }
     }
 
-    /// Returns why the model stopped, where the reply has come to its proper end and does not say why.
-    pub(crate) fn infer(pieces: &[DecodedPart]) -> ReplyFinish {
-        let has_calls = pieces.iter().any(|piece| matches!(piece, DecodedPart::Call { .. }));
+    /// Returns the finish reason of a complete reply without one.
+    pub(crate) fn infer(parts: &[DecodedPart]) -> ReplyFinish {
+        let has_calls = parts.iter().any(|part| matches!(part, DecodedPart::Call { .. }));
         if has_calls { ReplyFinish::ToolCalls } else { ReplyFinish::Stop }
     }
 }

@@ -1,7 +1,7 @@
-//! Fields of which servers send more types than their documents name.
+//! Fields for which servers send undocumented types.
 //!
-//! Each function is for `#[serde(deserialize_with)]` and takes one type of JSON. A value of another type is `None`, and
-//! is not looked at. A value of this type that is damaged is an error, so that nothing of a reply is lost silently.
+//! Each function is for `#[serde(deserialize_with)]` and accepts one type of JSON. A value of another type is `None`,
+//! and is not decoded. An invalid value of the accepted type is an error, so that nothing of a reply is lost silently.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 use serde_json::value::RawValue;
 
-/// A text that is borrowed where it has no escapes.
+/// Text, borrowed if it has no escapes.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct JsonText<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 
@@ -20,12 +20,12 @@ impl JsonText<'_> {
     }
 }
 
-/// Takes a text.
+/// Accepts text.
 pub(crate) fn text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<JsonText<'de>>, D::Error> {
     if_starting_with(b'"', from)
 }
 
-/// Takes an object.
+/// Accepts an object.
 pub(crate) fn object<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -34,7 +34,7 @@ where
     if_starting_with(b'{', from)
 }
 
-/// Takes a list.
+/// Accepts a list.
 pub(crate) fn list<'de, D>(from: D) -> Result<Option<Vec<&'de RawValue>>, D::Error>
 where
     D: Deserializer<'de>,
@@ -42,7 +42,7 @@ where
     if_starting_with(b'[', from)
 }
 
-/// Takes the objects of a list.
+/// Accepts a list, and drops everything in it but objects.
 pub(crate) fn objects<'de, D, T>(from: D) -> Result<Option<Vec<T>>, D::Error>
 where
     D: Deserializer<'de>,

@@ -1,4 +1,4 @@
-//! Reading replies: what every wire's reader gathers, and what becomes of it once the terminal event has come.
+//! Reading replies: the parts that all API formats share.
 
 mod call_ids;
 mod decoded_reply;

@@ -1,15 +1,15 @@
-//! Numbers of tokens as providers write them, which is not always as numbers of tokens.
+//! Token counts, as providers write them.
 
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use crate::model::Tokens;
 
-/// A count that may be missing, or be something that is no count: both are nothing.
+/// A token count; `None` if it is missing or invalid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TokenCount(pub(crate) Option<u64>);
 
-/// What OpenAI's formats tell of the input, beside its size.
+/// The details of the input in OpenAI's formats.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct InputDetails {
@@ -17,18 +17,18 @@ pub(crate) struct InputDetails {
     pub(crate) cache_write_tokens: TokenCount,
 }
 
-/// What OpenAI's formats tell of the output, beside its size.
+/// The details of the output in OpenAI's formats.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct OutputDetails {
     pub(crate) reasoning_tokens: TokenCount,
 }
 
-/// More tokens than any model reads or writes in one call.
+/// The largest plausible count for one call.
 const MAX_PLAUSIBLE: u64 = 1_000_000_000;
 
 impl TokenCount {
-    /// Returns the count; none counts as zero.
+    /// Returns the count; zero if it is missing.
     pub(crate) fn tokens(self) -> Tokens {
         Tokens(self.0.unwrap_or(0))
     }

@@ -1,30 +1,29 @@
-//! The conversation as a wire writes it, kept from request to request.
+//! The encoded conversation, kept between requests.
 //!
-//! The script grows at its end only: an entry that was written stays as it is, so that the bytes before it are the same
-//! in every request, and only what is new has to be encoded. It is cut back only where the conversation itself changed,
-//! by a compaction.
+//! It only grows at its end, so that the bytes before are the same in every request and only new entries are encoded. A
+//! compaction, which changes the conversation, truncates it.
 
 use std::sync::Arc;
 
 use crate::machine::{ConversationEntry, EntryId};
 use crate::model::ConversationItem;
 
-/// How pieces of one role stand together: consecutive pieces of a group share one message.
+/// A role in a conversation. Consecutive parts of a group share a message.
 ///
-/// The last piece is left open, so that the next one can join it, and so that a mark can be set on it.
+/// The last message is left open, so that another part or a cache mark can be added.
 #[derive(Debug)]
 pub(crate) struct MessageGroup {
-    /// Written before the first piece.
+    /// Written before the first part.
     pub(crate) open: &'static str,
-    /// Written between two pieces.
+    /// Written between two parts.
     pub(crate) between: &'static str,
-    /// Written after the last piece.
+    /// Written after the last part.
     pub(crate) close: &'static str,
-    /// Written after the last piece instead, where the provider's cache shall remember everything up to it.
+    /// Written after the last part instead, to mark it for the provider's prompt cache.
     pub(crate) close_with_mark: &'static str,
 }
 
-/// The conversation as it was written so far.
+/// The conversation encoded so far.
 #[derive(Debug, Default)]
 pub(crate) struct EncodedConversation {
     bytes: Arc<Vec<u8>>,
@@ -33,7 +32,7 @@ pub(crate) struct EncodedConversation {
     encoded_bytes: u64,
 }
 
-/// Where an entry ends.
+/// The end of an entry.
 #[derive(Clone, Copy, Debug)]
 struct EntryEnd {
     id: EntryId,
@@ -41,7 +40,7 @@ struct EntryEnd {
     open_group: Option<&'static MessageGroup>,
 }
 
-/// A beginning of a script, with the group that is open at its end.
+/// A prefix of the encoded conversation, with the group that is open at its end.
 #[derive(Clone, Debug)]
 pub(crate) struct EncodedPrefix {
     pub(crate) bytes: Arc<Vec<u8>>,
@@ -49,32 +48,33 @@ pub(crate) struct EncodedPrefix {
     pub(crate) open_group: Option<&'static MessageGroup>,
 }
 
-/// Writes pieces, and what has to stand between them.
+/// Writes parts, and the text between them.
 pub(crate) struct MessageWriter<'a> {
     out: &'a mut Vec<u8>,
     open_group: Option<&'static MessageGroup>,
 }
 
 impl EncodedConversation {
-    /// Returns what these entries amount to, after writing those that are new.
+    /// Encodes the new entries, and returns the encoding of all of these.
     pub(crate) fn encode(
         &mut self,
         entries: &[ConversationEntry],
         mut write: impl FnMut(&ConversationItem, &mut MessageWriter<'_>),
     ) -> EncodedPrefix {
-        let same = |(mark, entry): &(&EntryEnd, &ConversationEntry)| mark.id == entry.id;
-        let known = self.entry_ends.iter().zip(entries).take_while(same).count();
-        if known < entries.len() {
-            self.entry_ends.truncate(known);
+        let same = |(entry_end, entry): &(&EntryEnd, &ConversationEntry)| entry_end.id == entry.id;
+        let unchanged = self.entry_ends.iter().zip(entries).take_while(same).count();
+        if unchanged < entries.len() {
+            self.entry_ends.truncate(unchanged);
             let last = self.entry_ends.last();
-            let (end, mut open) = last.map_or((0, None), |mark| (mark.end, mark.open_group));
-            // Unique again, unless a call that was cancelled has not let go of it yet; then it is copied.
+            let (end, mut open) =
+                last.map_or((0, None), |entry_end| (entry_end.end, entry_end.open_group));
+            // Copied only while a cancelled call still holds it.
             let bytes = Arc::make_mut(&mut self.bytes);
             bytes.truncate(end);
-            for entry in &entries[known..] {
-                let mut pen = MessageWriter::new(bytes, open);
-                write(&entry.item, &mut pen);
-                open = pen.open_group;
+            for entry in &entries[unchanged..] {
+                let mut writer = MessageWriter::new(bytes, open);
+                write(&entry.item, &mut writer);
+                open = writer.open_group;
                 self.entry_ends.push(EntryEnd { id: entry.id, end: bytes.len(), open_group: open });
             }
             #[cfg(test)]
@@ -83,11 +83,11 @@ impl EncodedConversation {
             }
         }
         let last = entries.len().checked_sub(1).and_then(|last| self.entry_ends.get(last));
-        let (end, open) = last.map_or((0, None), |mark| (mark.end, mark.open_group));
+        let (end, open) = last.map_or((0, None), |entry_end| (entry_end.end, entry_end.open_group));
         EncodedPrefix { bytes: Arc::clone(&self.bytes), end, open_group: open }
     }
 
-    /// Returns how many bytes were ever encoded, for tests that hold the cost of a step flat.
+    /// Returns the number of bytes encoded so far, for tests of the cost of a step.
     #[cfg(test)]
     pub(crate) fn encoded_bytes(&self) -> u64 {
         self.encoded_bytes
@@ -95,12 +95,12 @@ impl EncodedConversation {
 }
 
 impl<'a> MessageWriter<'a> {
-    /// Returns a pen that goes on where this group is open.
+    /// Returns a writer that continues after this group.
     pub(crate) fn new(out: &'a mut Vec<u8>, open: Option<&'static MessageGroup>) -> Self {
         Self { out, open_group: open }
     }
 
-    /// Writes a piece of this group.
+    /// Writes a part of this group.
     pub(crate) fn add(&mut self, group: &'static MessageGroup, write: impl FnOnce(&mut Vec<u8>)) {
         let before: &[&str] = match self.open_group {
             Some(open) if std::ptr::eq(open, group) => &[group.between],
@@ -114,12 +114,12 @@ impl<'a> MessageWriter<'a> {
         write(self.out);
     }
 
-    /// Returns whether the last piece belongs to this group.
+    /// Returns whether the last part belongs to this group.
     pub(crate) fn is_in(&self, group: &'static MessageGroup) -> bool {
         self.open_group.is_some_and(|open| std::ptr::eq(open, group))
     }
 
-    /// Closes the last group, with or without a mark.
+    /// Closes the last group, with or without a cache mark.
     pub(crate) fn close(self, is_marked: bool) {
         if let Some(open) = self.open_group {
             let text = if is_marked { open.close_with_mark } else { open.close };
@@ -145,10 +145,10 @@ mod tests {
         }
     }
 
-    fn write(item: &ConversationItem, pen: &mut MessageWriter<'_>) {
+    fn write(item: &ConversationItem, writer: &mut MessageWriter<'_>) {
         let ConversationItem::User(message) = item else { panic!() };
         let group = if message.text.starts_with('!') { &OTHER } else { &USER };
-        pen.add(group, |out| out.extend_from_slice(message.text.as_bytes()));
+        writer.add(group, |out| out.extend_from_slice(message.text.as_bytes()));
     }
 
     fn encoded_text(script: &mut EncodedConversation, entries: &[ConversationEntry]) -> String {
@@ -206,10 +206,10 @@ mod tests {
     #[test]
     fn the_cache_mark_is_set_after_the_last_part() {
         let mut out = Vec::new();
-        let mut pen = MessageWriter::new(&mut out, Some(&USER));
-        pen.add(&USER, |out| out.push(b'x'));
-        assert!(pen.is_in(&USER) && !pen.is_in(&OTHER));
-        pen.close(true);
+        let mut writer = MessageWriter::new(&mut out, Some(&USER));
+        writer.add(&USER, |out| out.push(b'x'));
+        assert!(writer.is_in(&USER) && !writer.is_in(&OTHER));
+        writer.close(true);
         assert_eq!(out, b"|x*]");
     }
 }

@@ -1,40 +1,45 @@
-//! JSON, written piece by piece.
+//! Writing JSON piece by piece.
 
 use serde::Serialize;
+use serde_json::Value;
 
-use crate::model::{ToolArguments, ToolCall};
+use crate::model::{ToolArguments, ToolCall, ToolResult};
 
-/// Writes a value.
-pub(crate) fn value(out: &mut Vec<u8>, value: &impl Serialize) {
-    // Writing what has only text keys into memory cannot fail.
+/// Writes text and then a JSON value: `,"name":` and `"grep"`.
+pub(crate) fn field<T: Serialize + ?Sized>(out: &mut Vec<u8>, prefix: &str, value: &T) {
+    raw(out, prefix);
+    // Writing values with text keys into memory can't fail.
     let _ = serde_json::to_writer(out, value);
 }
 
-/// Writes a text in its quotes.
-pub(crate) fn text(out: &mut Vec<u8>, text: &str) {
-    value(out, &text);
-}
-
-/// Writes what a tool said, in its quotes; some providers refuse an answer without a word.
-pub(crate) fn tool_output(out: &mut Vec<u8>, said: &str) {
-    text(out, if said.trim().is_empty() { "(no output)" } else { said });
-}
-
-/// Writes a text without its quotes, for one that goes on.
-pub(crate) fn unquoted(out: &mut Vec<u8>, text: &str) {
-    let at = out.len();
-    value(out, &text);
+/// Writes an object, and leaves it open in a list at its end: `{"model":"m","messages":[`.
+pub(crate) fn open_object(out: &mut Vec<u8>, object: &Value, list: &str) {
+    field(out, "", object);
     out.pop();
-    out.remove(at);
+    field(out, if out.last() == Some(&b'{') { "" } else { "," }, list);
+    raw(out, ":[");
 }
 
-/// Writes what is JSON already.
+/// Writes text as JSON without its quotes, for text that is continued.
+pub(crate) fn unquoted(out: &mut Vec<u8>, text: &str) {
+    let start = out.len();
+    field(out, "", text);
+    out.pop();
+    out.remove(start);
+}
+
+/// Writes text as it is.
 pub(crate) fn raw(out: &mut Vec<u8>, json: &str) {
     out.extend_from_slice(json.as_bytes());
 }
 
-/// Returns the arguments of a call as they go back. Some servers read those of the history, and fail for ever on what is
-/// no JSON; what was wrong with them is told in the result.
+/// Returns the output of a tool. Some providers reject an empty result.
+pub(crate) fn tool_output(result: &ToolResult) -> &str {
+    if result.text.trim().is_empty() { "(no output)" } else { &result.text }
+}
+
+/// Returns the arguments of a call, as they are sent back. Invalid JSON is replaced: some servers parse the arguments of
+/// the conversation and fail. The tool result has the error.
 pub(crate) fn arguments(call: &ToolCall) -> &str {
     match &call.arguments {
         ToolArguments::Complete { text } => text,
@@ -42,16 +47,21 @@ pub(crate) fn arguments(call: &ToolCall) -> &str {
     }
 }
 
-/// Writes the name of a tool that a model asked for. Providers refuse a history with a name that no tool could have,
-/// also where their own model made it up.
-pub(crate) fn tool_name(out: &mut Vec<u8>, name: &str) {
-    let allowed = |c: char| if c.is_ascii_alphanumeric() || "_-".contains(c) { c } else { '_' };
-    let name: String = name.chars().take(64).map(allowed).collect();
-    text(out, if name.is_empty() { "_" } else { &name });
+/// Returns the name of a tool in a form that is valid at every provider. A model may have called a tool with another one.
+pub(crate) fn tool_name(name: &str) -> String {
+    let name: String = name.chars().take(64).map(name_character).collect();
+    if name.is_empty() { "_".to_owned() } else { name }
+}
+
+/// Returns the character, or `_` for one that is invalid in names and ids.
+pub(crate) fn name_character(c: char) -> char {
+    if c.is_ascii_alphanumeric() || "_-".contains(c) { c } else { '_' }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn written(write: impl FnOnce(&mut Vec<u8>)) -> String {
@@ -62,15 +72,21 @@ mod tests {
 
     #[test]
     fn a_text_is_escaped_with_or_without_its_quotes() {
-        assert_eq!(written(|out| text(out, "a\"\n\u{1f980}")), "> \"a\\\"\\n\u{1f980}\"");
+        assert_eq!(written(|out| field(out, "", "a\"\n\u{1f980}")), "> \"a\\\"\\n\u{1f980}\"");
         assert_eq!(written(|out| unquoted(out, "a\"\n")), "> a\\\"\\n");
         assert_eq!(written(|out| unquoted(out, "")), "> ");
     }
 
     #[test]
+    fn an_object_is_left_open_at_its_list() {
+        assert_eq!(written(|out| open_object(out, &json!({"a": 1}), "b")), r#"> {"a":1,"b":["#);
+        assert_eq!(written(|out| open_object(out, &json!({}), "b")), r#"> {"b":["#);
+    }
+
+    #[test]
     fn an_invalid_tool_name_is_replaced() {
-        assert_eq!(written(|out| tool_name(out, "fs.read file")), "> \"fs_read_file\"");
-        assert_eq!(written(|out| tool_name(out, "")), "> \"_\"");
-        assert_eq!(written(|out| tool_name(out, &"x".repeat(99))).len(), 2 + 2 + 64);
+        assert_eq!(tool_name("fs.read file"), "fs_read_file");
+        assert_eq!(tool_name(""), "_");
+        assert_eq!(tool_name(&"x".repeat(99)).len(), 64);
     }
 }

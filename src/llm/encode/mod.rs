@@ -1,4 +1,4 @@
-//! Writing requests: each entry of a conversation is encoded once, whatever the number of requests it goes along with.
+//! Writing requests. Each entry of a conversation is encoded once, for all requests.
 
 mod conversation;
 pub(super) mod json;

@@ -1,28 +1,28 @@
-//! What comes before an answer: a byte order mark and blanks, in any pieces.
+//! Skipping a byte order mark and blanks, in any chunks.
 
 use std::borrow::Cow;
 
-/// Passes over what comes before an answer.
+/// Skips a byte order mark and blanks.
 #[derive(Debug, Default)]
 pub(super) struct BomSkipper {
-    /// How many bytes of the mark have come.
+    /// How many bytes of the mark were received.
     matched_bytes: usize,
-    /// Whether a mark can't come any more.
+    /// Whether the mark can no longer follow.
     is_past: bool,
 }
 
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
 impl BomSkipper {
-    /// Takes in the next piece; returns the answer from its first visible byte on, once that has come.
-    pub(super) fn push<'a>(&mut self, piece: &'a [u8]) -> Option<Cow<'a, [u8]>> {
-        for (at, &byte) in piece.iter().enumerate() {
-            let rest = &piece[at..];
+    /// Takes the next chunk; returns the response from its first visible byte, once received.
+    pub(super) fn push<'a>(&mut self, chunk: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+        for (at, &byte) in chunk.iter().enumerate() {
+            let rest = &chunk[at..];
             if !self.is_past && BOM.get(self.matched_bytes) == Some(&byte) {
                 self.matched_bytes += 1;
                 self.is_past = self.matched_bytes == BOM.len();
             } else if !self.is_past && self.matched_bytes > 0 {
-                // This was no mark, but a byte that begins like one.
+                // Not a mark, but a byte that a mark starts with.
                 return Some([&BOM[..self.matched_bytes], rest].concat().into());
             } else if byte.is_ascii_whitespace() {
                 self.is_past = true;
@@ -38,11 +38,11 @@ impl BomSkipper {
 mod tests {
     use super::*;
 
-    /// Returns what is left of an answer that comes in pieces of this size.
-    fn after_prefix(answer: &[u8], size: usize) -> Option<Vec<u8>> {
-        let mut lead = BomSkipper::default();
-        let mut pieces = answer.chunks(size);
-        let mut left = pieces.find_map(|piece| lead.push(piece))?.into_owned();
+    /// Returns the rest of a response in chunks of this size.
+    fn after_prefix(response: &[u8], size: usize) -> Option<Vec<u8>> {
+        let mut skipper = BomSkipper::default();
+        let mut pieces = response.chunks(size);
+        let mut left = pieces.find_map(|chunk| skipper.push(chunk))?.into_owned();
         left.extend(pieces.flatten());
         Some(left)
     }
@@ -50,7 +50,7 @@ mod tests {
     /// Fault L38.
     #[test]
     fn a_bom_and_blanks_are_skipped_at_any_chunk_boundary() {
-        for (answer, expected) in [
+        for (response, expected) in [
             (b"data: a".as_slice(), Some(b"data: a".as_slice())),
             (b"\xef\xbb\xbf \r\n\tdata: a", Some(b"data: a")),
             (b" \n{}", Some(b"{}")),
@@ -60,8 +60,12 @@ mod tests {
             (b"\xef\xbb\xbf\n", None),
             (b" \xef\xbb\xbfdata", Some(b"\xef\xbb\xbfdata")),
         ] {
-            for size in 1..=answer.len() {
-                assert_eq!(after_prefix(answer, size).as_deref(), expected, "{answer:?} by {size}");
+            for size in 1..=response.len() {
+                assert_eq!(
+                    after_prefix(response, size).as_deref(),
+                    expected,
+                    "{response:?} by {size}"
+                );
             }
         }
     }

@@ -1,19 +1,21 @@
-//! A request on its way, and its answer.
+//! Sending a request and reading the response.
 
 use std::sync::Arc;
+
+use serde_json::Value;
 
 use super::bom::BomSkipper;
 use super::transport::{HttpTransport, IncomingResponse};
 use super::wire_model::RequestTarget;
 use crate::llm::decode::{CallIds, DecodedReply, DeltaBuffer};
 use crate::llm::fault::{self, ApiError, ErrorResponse};
-use crate::llm::wire::{ReplyReader, Wire, protocol_fault, truncated_fault};
+use crate::llm::wire::{ReplyReader, Wire, parse_json, protocol_fault};
 use crate::model::{Fault, FaultKind, Reply};
-use crate::net::HttpRequest;
 use crate::net::sse::{SseError, SseParser};
+use crate::net::{HeaderMap, HttpRequest};
 use crate::port::{EffectContext, EffectNotice, ModelCall, ReplyDelta};
 
-/// A request that is ready to be sent.
+/// A request, ready to be sent.
 pub(super) struct PreparedModelCall {
     pub(super) wire: Arc<dyn Wire>,
     pub(super) transport: Arc<dyn HttpTransport>,
@@ -21,36 +23,35 @@ pub(super) struct PreparedModelCall {
     pub(super) call_ids: CallIds,
     pub(super) attempt: u32,
     pub(super) request: HttpRequest,
-    /// What is wrong with the request although it can be sent.
+    /// A problem of the request that does not prevent sending it.
     pub(super) warning: Option<String>,
 }
 
-/// What an answer turns out to be, told by its first visible byte: servers mislabel what they send.
+/// The kind of a response, by its first visible byte: servers send wrong content types.
 enum ResponseKind {
-    /// Nothing visible has arrived.
+    /// Nothing visible was received.
     Unknown(BomSkipper),
     /// An event stream.
     Events(Box<EventStream>),
-    /// One JSON document, also where a stream was asked for.
+    /// One JSON document, possibly in place of a stream.
     Document(Vec<u8>),
-    /// A page for people: a captive portal, a proxy's error.
+    /// A web page: a captive portal, or an error of a proxy.
     HtmlPage,
 }
 
 struct EventStream {
     parser: SseParser,
     reader: Box<dyn ReplyReader>,
-    /// Whether an event has come.
+    /// Whether an event was received.
     has_event: bool,
 }
 
-/// What is read of the socket at a time.
 const READ_BUFFER_SIZE: usize = 16 << 10;
 
-/// The most that is read of an answer that is no reply.
+/// How many bytes of an error response are read.
 const MAX_ERROR_BODY: usize = 64 << 10;
 
-/// What is kept of the beginning of an answer, to show it when it is none.
+/// How many bytes from the start of a response are kept for error messages.
 const MAX_EXCERPT: usize = 1 << 10;
 
 impl ModelCall for PreparedModelCall {
@@ -79,74 +80,75 @@ impl PreparedModelCall {
         sink: &mut dyn FnMut(ReplyDelta),
     ) -> Result<Reply, Fault> {
         let sent = self.transport.send(&self.request, &scope.cancel);
-        let mut incoming = sent.map_err(|error| fault::network_fault(&error, self.attempt))?;
-        if !(200..300).contains(&incoming.status()) {
-            return Err(self.read_error(&mut *incoming));
+        let mut response = sent.map_err(|error| fault::network_fault(&error, self.attempt))?;
+        if !(200..300).contains(&response.status()) {
+            return Err(self.read_error(&mut *response));
         }
-        // From here on the provider may charge for what it does, whatever becomes of it.
-        let mut said = DeltaBuffer::default();
-        let draft = self.read_reply(incoming, &mut said, sink);
-        let draft = draft.map_err(|fault| Fault {
+        // From here on the provider may charge for the request.
+        let mut deltas = DeltaBuffer::default();
+        let reply = self.read_reply(response, &mut deltas, sink);
+        let reply = reply.map_err(|fault| Fault {
             billed: true,
-            received: said.received_bytes(),
+            received: deltas.received_tokens(),
             ..fault
         })?;
-        let reply = draft.into_reply(self.wire.id(), &self.call_ids, self.request.body.len());
+        let reply =
+            reply.into_reply(&self.wire.setup().id, &self.call_ids, self.request.body.len());
         if let Some(text) = self.truncation_warning(&reply) {
             scope.notify(EffectNotice::Warning { text: text.into() });
         }
         Ok(reply)
     }
 
-    /// Reads an answer to its terminal event.
+    /// Reads a response to its terminal event.
     fn read_reply(
         &self,
-        mut incoming: Box<dyn IncomingResponse>,
-        said: &mut DeltaBuffer,
+        mut response: Box<dyn IncomingResponse>,
+        deltas: &mut DeltaBuffer,
         sink: &mut dyn FnMut(ReplyDelta),
     ) -> Result<DecodedReply, Fault> {
-        let (mut form, mut first) = (ResponseKind::Unknown(BomSkipper::default()), Vec::new());
+        let (mut kind, mut first) = (ResponseKind::Unknown(BomSkipper::default()), Vec::new());
         let mut buffer = vec![0; READ_BUFFER_SIZE];
-        let mut begun = false;
+        let mut has_started = false;
         loop {
-            let read = incoming.read(&mut buffer);
+            let read = response.read(&mut buffer);
             let count = read.map_err(|error| fault::network_fault(&error, self.attempt))?;
-            let piece = &buffer[..count];
+            let chunk = &buffer[..count];
             if count == 0 {
                 break;
             }
-            if !std::mem::replace(&mut begun, true) {
+            if !std::mem::replace(&mut has_started, true) {
                 sink(ReplyDelta::Started);
             }
             first
-                .extend_from_slice(&piece[..count.min(MAX_EXCERPT - first.len().min(MAX_EXCERPT))]);
-            let piece = match &mut form {
+                .extend_from_slice(&chunk[..count.min(MAX_EXCERPT - first.len().min(MAX_EXCERPT))]);
+            let chunk = match &mut kind {
                 ResponseKind::Unknown(lead) => {
-                    let Some(visible) = lead.push(piece) else { continue };
-                    form = self.detect_kind(visible[0]);
+                    let Some(visible) = lead.push(chunk) else { continue };
+                    kind = self.detect_kind(visible[0]);
                     visible
                 }
                 ResponseKind::Events(_) | ResponseKind::Document(_) | ResponseKind::HtmlPage => {
-                    piece.into()
+                    chunk.into()
                 }
             };
-            match &mut form {
+            match &mut kind {
                 ResponseKind::Unknown(_) => {}
                 ResponseKind::HtmlPage => break,
-                ResponseKind::Document(body) => body.extend_from_slice(&piece),
+                ResponseKind::Document(body) => body.extend_from_slice(&chunk),
                 ResponseKind::Events(events) => {
-                    let taken = events.push(&piece, said);
-                    // What was said before something went wrong was said all the same.
-                    said.flush(sink);
-                    taken?;
+                    let result = events.push(&chunk, deltas);
+                    // Text before an error is reported too.
+                    deltas.flush(sink);
+                    result?;
                     if events.reader.is_complete() {
-                        incoming.release();
-                        return form.into_decoded(self, &first);
+                        response.release();
+                        return kind.into_decoded(self, &first);
                     }
                 }
             }
         }
-        form.into_decoded(self, &first)
+        kind.into_decoded(self, &first)
     }
 
     fn detect_kind(&self, first: u8) -> ResponseKind {
@@ -161,50 +163,48 @@ impl PreparedModelCall {
         }
     }
 
-    /// Returns the fault of an answer whose status says that it is no reply.
-    fn read_error(&self, incoming: &mut dyn IncomingResponse) -> Fault {
+    /// Returns the fault of a response with an error status.
+    fn read_error(&self, response: &mut dyn IncomingResponse) -> Fault {
         let mut body = Vec::new();
         let mut buffer = vec![0; 16 << 10];
-        // What cannot be read any more is not needed: the status has been told.
-        while let Ok(count @ 1..) = incoming.read(&mut buffer) {
+        // The status is enough if the body can't be read.
+        while let Ok(count @ 1..) = response.read(&mut buffer) {
             body.extend_from_slice(&buffer[..count]);
             if body.len() >= MAX_ERROR_BODY {
                 break;
             }
         }
-        self.classify(incoming.status(), incoming.headers(), &body)
+        self.classify(response.status(), response.headers(), &body)
     }
 
-    fn classify(&self, status: u16, headers: &crate::net::HeaderMap, body: &[u8]) -> Fault {
-        let answer = ErrorResponse { status, headers, body, url: &self.target.url };
-        fault::classify_response(&answer, &self.target.masker, |error| {
-            self.wire.classify_error(error)
-        })
+    fn classify(&self, status: u16, headers: &HeaderMap, body: &[u8]) -> Fault {
+        let response = ErrorResponse { status, headers, body, url: &self.target.url };
+        fault::classify_response(&response, &self.target.masker)
     }
 
-    /// Returns a warning when the server counted far fewer tokens than it was sent.
+    /// Returns a warning if the server counted far fewer tokens than the request has.
     fn truncation_warning(&self, reply: &Reply) -> Option<String> {
         let (counted, sent) = (reply.usage.input.0, self.request.body.len() as u64);
         let is_cut = self.target.may_truncate && !reply.usage.is_estimated && counted * 12 < sent;
         is_cut.then(|| {
             format!(
                 "the server read {counted} tokens of a request of {sent} bytes: its context window is probably \
-                 smaller than the conversation, and it forgets the beginning silently"
+                 smaller than the conversation, and it drops the beginning silently"
             )
         })
     }
 }
 
 impl EventStream {
-    fn push(&mut self, piece: &[u8], said: &mut DeltaBuffer) -> Result<(), Fault> {
-        let Self { parser, reader: decoder, has_event: any } = self;
-        let taken: Result<(), StreamError> = parser.push(piece, |event| {
-            *any = true;
-            // What comes after the terminal event is not for us.
-            if decoder.is_complete() { Ok(()) } else { Ok(decoder.push(event, said)?) }
+    fn push(&mut self, chunk: &[u8], deltas: &mut DeltaBuffer) -> Result<(), Fault> {
+        let Self { parser, reader, has_event } = self;
+        let result: Result<(), StreamError> = parser.push(chunk, |event| {
+            *has_event = true;
+            // Events after the terminal one are ignored.
+            if reader.is_complete() { Ok(()) } else { Ok(reader.push(event, deltas)?) }
         });
-        match taken {
-            Err(StreamError::Stream(_)) if decoder.is_complete() => Ok(()),
+        match result {
+            Err(StreamError::Stream(_)) if reader.is_complete() => Ok(()),
             Err(StreamError::Stream(error)) => Err(protocol_fault(error)),
             Err(StreamError::Reply(fault)) => Err(fault),
             Ok(()) => Ok(()),
@@ -212,7 +212,7 @@ impl EventStream {
     }
 }
 
-/// Why an event stream is not read on.
+/// An error of an event stream.
 enum StreamError {
     Stream(SseError),
     Reply(Fault),
@@ -231,38 +231,33 @@ impl From<Fault> for StreamError {
 }
 
 impl ResponseKind {
-    /// Returns the reply, if this is one.
+    /// Returns the reply, or the fault of a response without one.
     fn into_decoded(self, call: &PreparedModelCall, first: &[u8]) -> Result<DecodedReply, Fault> {
-        let no_api = |what: &str| {
-            let (url, glimpse) = (&call.target.url, fault::excerpt(first));
-            Fault::new(FaultKind::NotAnApi, format!("{url} answered with {what}: {glimpse}"))
+        let not_an_api = |what: &str| {
+            let (url, excerpt) = (&call.target.url, fault::excerpt(first));
+            Fault::new(FaultKind::NotAnApi, format!("{url} returned {what}: {excerpt}"))
         };
         match self {
-            Self::Unknown(_) => Err(Fault::new(FaultKind::Truncated, "the answer is empty")),
-            Self::HtmlPage => Err(no_api("a web page")),
+            Self::Unknown(_) => Err(Fault::new(FaultKind::Truncated, "the response is empty")),
+            Self::HtmlPage => Err(not_an_api("a web page")),
             Self::Events(events) if !events.has_event && !starts_event_stream(first) => {
-                Err(no_api("something that is neither JSON nor a stream of events"))
+                Err(not_an_api("something that is neither JSON nor an event stream"))
             }
             Self::Events(events) => events.reader.finish(),
             Self::Document(body) => {
                 let text =
                     std::str::from_utf8(&body).map_err(|_| protocol_fault("it is not UTF-8"))?;
-                let json: Result<serde_json::Value, _> = serde_json::from_str(text);
-                match json {
-                    Err(error) if error.is_eof() => Err(truncated_fault()),
-                    Err(error) => Err(protocol_fault(error)),
-                    Ok(json) if is_error_document(&json) => {
-                        Err(call.classify(200, &crate::net::HeaderMap::new(), &body))
-                    }
-                    Ok(_) => call.wire.read_body(text),
+                if is_error_document(&parse_json(text)?) {
+                    return Err(call.classify(200, &HeaderMap::new(), &body));
                 }
+                call.wire.read_body(text)
             }
         }
     }
 }
 
-/// Returns whether a document is an error, although its status does not say so.
-fn is_error_document(json: &serde_json::Value) -> bool {
+/// Returns whether a document with a success status is an error.
+fn is_error_document(json: &Value) -> bool {
     let is_listed = json.as_array().is_some_and(|items| items.iter().any(is_error_document));
     let has_error = json.get("error").is_some_and(|error| !fault::is_blank(error));
     is_listed
@@ -270,7 +265,7 @@ fn is_error_document(json: &serde_json::Value) -> bool {
             && (has_error || json.get("object").is_some_and(|kind| *kind == "error")))
 }
 
-/// Returns whether the beginning of an answer is that of an event stream that was cut off.
+/// Returns whether the response starts like an event stream.
 fn starts_event_stream(first: &[u8]) -> bool {
     let text = String::from_utf8_lossy(first);
     let text = text.trim_start_matches('\u{feff}').trim_start();

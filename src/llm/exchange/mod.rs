@@ -1,5 +1,4 @@
-//! One exchange with a provider, the same for every wire format: a request is put together from what was encoded
-//! before, it is carried there and back, and its answer is told from what is none.
+//! The exchange with a provider, which is the same for all API formats.
 
 mod bom;
 mod call;

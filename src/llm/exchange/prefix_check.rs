@@ -1,26 +1,26 @@
-//! Whether every request begins like the one before it, for a provider's prompt cache remembers beginnings.
+//! Checks that each request extends the previous one, since providers cache prefixes.
 
 use std::sync::Arc;
 
 use crate::machine::{ConversationEntry, EntryId};
 
-/// How the newest request of the agent began.
+/// The prefix of the agent's last request.
 #[derive(Debug, Default)]
 pub(super) struct PrefixCheck(Option<RequestPrefix>);
 
 #[derive(Debug)]
 struct RequestPrefix {
     head: Arc<Vec<u8>>,
-    /// How many entries it had, and the last of them.
+    /// The number of its entries, and the last one.
     entries: usize,
     last: Option<EntryId>,
 }
 
-/// How much is shown of the place where two beginnings differ, in bytes to each side of it.
+/// How many bytes are shown on each side of a difference.
 const EXCERPT_RADIUS: usize = 24;
 
 impl PrefixCheck {
-    /// Takes in how another request begins, and returns a warning when it has changed. After a compaction it may.
+    /// Takes the prefix of the next request, and returns a warning if it changed without a compaction.
     pub(super) fn check(
         &mut self,
         head: &Arc<Vec<u8>>,
@@ -46,7 +46,7 @@ impl PrefixCheck {
 }
 
 impl RequestPrefix {
-    /// Returns whether these entries are no continuation of those.
+    /// Returns whether these entries don't continue those of the request.
     fn is_compacted(&self, entries: &[ConversationEntry]) -> bool {
         match self.entries.checked_sub(1) {
             Some(last) => entries.get(last).map(|entry| entry.id) != self.last,

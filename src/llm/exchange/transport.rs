@@ -1,11 +1,11 @@
-//! What carries requests: the network, or a recording.
+//! The interface to the network, or to a recording.
 
 use crate::net::{HeaderMap, HttpClient, HttpRequest, HttpResponse, NetError};
 use crate::port::CancellationToken;
 
-/// Carries a request and brings the answer.
+/// Sends requests.
 pub(crate) trait HttpTransport: Send + Sync {
-    /// Sends a request and waits for the head of the answer.
+    /// Sends a request and waits for the head of the response.
     fn send(
         &self,
         request: &HttpRequest,
@@ -13,18 +13,18 @@ pub(crate) trait HttpTransport: Send + Sync {
     ) -> Result<Box<dyn IncomingResponse>, NetError>;
 }
 
-/// An answer whose head has arrived.
+/// A response whose head was received.
 pub(crate) trait IncomingResponse {
-    /// Returns its status.
+    /// Returns the status code.
     fn status(&self) -> u16;
 
-    /// Returns its headers.
+    /// Returns the headers.
     fn headers(&self) -> &HeaderMap;
 
-    /// Reads the next piece of its body; nothing at the end.
+    /// Reads more of the body; returns zero at its end.
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize, NetError>;
 
-    /// Leaves the answer, of which nothing more is needed.
+    /// Ends reading. The connection may be reused.
     fn release(self: Box<Self>);
 }
 

@@ -1,4 +1,4 @@
-//! A model behind a wire format.
+//! A model over HTTP.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use crate::model::{Fault, FaultKind};
 use crate::net::{HeaderMap, HttpRequest, Method, RequestBody};
 use crate::port::{Model, ModelCall, ModelRequest, ToolSpec};
 
-/// A model behind a wire format. It keeps what it has encoded, and encodes only what is new; entries are known by their
-/// ids, so that it serves one conversation.
+/// A model over HTTP. It keeps the encoded conversation and encodes only new entries, which it recognizes by their ids;
+/// so it serves one conversation.
 pub(crate) struct WireModel {
     wire: Arc<dyn Wire>,
     transport: Arc<dyn HttpTransport>,
@@ -26,34 +26,33 @@ pub(crate) struct WireModel {
     call_ids: CallIds,
     heads: Vec<EncodedHead>,
     prefix_check: PrefixCheck,
-    /// The tools that were last given to the model.
+    /// The last tools of a request.
     tools: Arc<[ToolSpec]>,
 }
 
-/// Where requests go, and with which headers.
+/// The URL and the headers of requests.
 #[derive(Debug)]
 pub(crate) struct RequestTarget {
     pub(crate) url: String,
     pub(crate) headers: HeaderMap,
-    /// What must not be shown.
     pub(crate) masker: SecretMasker,
-    /// Where the key comes from that is sent, for who has to fix it; none for a recording.
+    /// The source of the key, for error messages; `None` for a recording.
     pub(crate) key_source: Option<KeySource>,
-    /// Warns when the provider counts far fewer tokens than were sent: some servers cut off silently what does not fit.
+    /// Whether to warn if the provider counts far fewer tokens than were sent.
     pub(crate) may_truncate: bool,
 }
 
-/// Where the key of a request comes from.
+/// The source of the key of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum KeySource {
-    /// This variable.
+    /// The key is from this variable.
     Variable(String),
-    /// No key is sent, since none of these variables is set.
+    /// No key is sent, as none of these variables is set.
     Missing(Vec<String>),
 }
 
 impl KeySource {
-    /// Returns what follows a message of the provider that refuses a key.
+    /// Returns the hint for a provider's rejection of the key.
     pub(super) fn hint(&self) -> String {
         match self {
             Self::Variable(variable) => format!("; the key is the one in {variable}"),
@@ -69,7 +68,7 @@ impl KeySource {
     }
 }
 
-/// Everything before the conversation, as it was encoded for these values.
+/// The encoded part of a request before the conversation, with its inputs.
 struct EncodedHead {
     system: Arc<str>,
     tools: Arc<[ToolSpec]>,
@@ -77,11 +76,11 @@ struct EncodedHead {
     bytes: Arc<Vec<u8>>,
 }
 
-/// With tools and without, and after a hook has changed them.
+/// With and without tools, before and after a change by a hook.
 const MAX_CACHED_HEADS: usize = 4;
 
 impl WireModel {
-    /// Returns a model behind a wire.
+    /// Returns a model with a wire.
     pub(crate) fn new(
         wire: Arc<dyn Wire>,
         carrier: Arc<dyn HttpTransport>,
@@ -99,31 +98,31 @@ impl WireModel {
         }
     }
 
-    /// Returns how many bytes of conversation were ever encoded.
+    /// Returns the bytes of conversation encoded so far.
     #[cfg(test)]
     pub(crate) fn encoded_bytes(&self) -> u64 {
         self.conversation.encoded_bytes()
     }
 
-    /// Writes the next request down.
-    pub(super) fn encode_request(&mut self, ask: &ModelRequest<'_>) -> HttpRequest {
-        let (wire, names) = (Arc::clone(&self.wire), &mut self.call_ids);
-        let part = self.conversation.encode(ask.entries, |item, pen| {
-            names.add_entry(item);
-            wire.encode_item(item, pen);
+    /// Encodes the next request.
+    pub(super) fn encode_request(&mut self, request: &ModelRequest<'_>) -> HttpRequest {
+        let (wire, call_ids) = (Arc::clone(&self.wire), &mut self.call_ids);
+        let part = self.conversation.encode(request.entries, |item, writer| {
+            call_ids.add_entry(item);
+            wire.encode_item(item, writer);
         });
-        let (tools, calls) = self.tools(ask);
-        let ask = &ModelRequest { tools: &tools, ..*ask };
-        let head = self.encode_head(ask);
+        let (tools, tool_choice) = self.select_tools(request);
+        let request = &ModelRequest { tools: &tools, ..*request };
+        let head = self.encode_head(request);
         let mut tail = Vec::with_capacity(256);
-        let mut pen = MessageWriter::new(&mut tail, part.open_group);
-        if let Some(instruction) = ask.instruction {
-            wire.encode_user(instruction, &mut pen);
+        let mut writer = MessageWriter::new(&mut tail, part.open_group);
+        if let Some(instruction) = request.instruction {
+            wire.encode_user(instruction, &mut writer);
         }
-        pen.close(wire.has_cache_marks() && ask.instruction.is_none());
+        writer.close(wire.has_cache_marks() && request.instruction.is_none());
         wire.encode_tail(
-            &RequestFrame { tool_choice: calls, ..request_frame(ask) },
-            ask.max_output,
+            &RequestFrame { tool_choice, ..request_frame(request) },
+            request.max_output,
             &mut tail,
         );
         HttpRequest {
@@ -134,26 +133,29 @@ impl WireModel {
         }
     }
 
-    /// Returns the tools that go along, and whether they may be called. Where those of earlier calls have to be defined,
-    /// they are the same as before, so that the beginning of the request stays the same too.
-    fn tools(&mut self, ask: &ModelRequest<'_>) -> (Arc<[ToolSpec]>, ToolChoice) {
-        if !ask.tools.is_empty() {
-            self.tools = Arc::clone(ask.tools);
+    /// Returns the tools to define, and whether they may be called. Where earlier calls require definitions, these are
+    /// the last ones, so that the prefix of the request stays the same.
+    fn select_tools(&mut self, request: &ModelRequest<'_>) -> (Arc<[ToolSpec]>, ToolChoice) {
+        if !request.tools.is_empty() {
+            self.tools = Arc::clone(request.tools);
         }
-        if ask.tools.is_empty() && self.wire.needs_tool_definitions() && self.call_ids.has_calls() {
+        if request.tools.is_empty()
+            && self.wire.needs_tool_definitions()
+            && self.call_ids.has_calls()
+        {
             if self.tools.is_empty() {
                 self.tools = [placeholder_tool()].into();
             }
             return (Arc::clone(&self.tools), ToolChoice::Disabled);
         }
-        (Arc::clone(ask.tools), ToolChoice::Auto)
+        (Arc::clone(request.tools), ToolChoice::Auto)
     }
 
-    fn encode_head(&mut self, ask: &ModelRequest<'_>) -> Arc<Vec<u8>> {
+    fn encode_head(&mut self, request: &ModelRequest<'_>) -> Arc<Vec<u8>> {
         let same = |head: &EncodedHead| {
-            same_arc(&head.system, ask.system)
-                && same_arc(&head.tools, ask.tools)
-                && match (&head.schema, ask.schema) {
+            same_arc(&head.system, request.system)
+                && same_arc(&head.tools, request.tools)
+                && match (&head.schema, request.schema) {
                     (Some(a), Some(b)) => same_arc(a, b),
                     (None, None) => true,
                     _ => false,
@@ -163,15 +165,15 @@ impl WireModel {
             return Arc::clone(&head.bytes);
         }
         let mut bytes = Vec::new();
-        self.wire.encode_head(&request_frame(ask), &mut bytes);
+        self.wire.encode_head(&request_frame(request), &mut bytes);
         let bytes = Arc::new(bytes);
         if self.heads.len() == MAX_CACHED_HEADS {
             self.heads.remove(0);
         }
         self.heads.push(EncodedHead {
-            system: Arc::clone(ask.system),
-            tools: Arc::clone(ask.tools),
-            schema: ask.schema.cloned(),
+            system: Arc::clone(request.system),
+            tools: Arc::clone(request.tools),
+            schema: request.schema.cloned(),
             bytes: Arc::clone(&bytes),
         });
         bytes
@@ -179,16 +181,16 @@ impl WireModel {
 }
 
 impl Model for WireModel {
-    fn prepare(&mut self, ask: &ModelRequest<'_>) -> Result<Box<dyn ModelCall>, Fault> {
-        if ask.entries.is_empty() && ask.instruction.is_none() {
-            return Err(Fault::new(FaultKind::Request, "there is nothing to ask"));
+    fn prepare(&mut self, request: &ModelRequest<'_>) -> Result<Box<dyn ModelCall>, Fault> {
+        if request.entries.is_empty() && request.instruction.is_none() {
+            return Err(Fault::new(FaultKind::Request, "the request is empty"));
         }
-        let request = self.encode_request(ask);
-        let warning = match ask.purpose {
+        let http_request = self.encode_request(request);
+        let warning = match request.purpose {
             CallPurpose::Agent => {
-                let (tools, _) = self.tools(ask);
-                let head = self.encode_head(&ModelRequest { tools: &tools, ..*ask });
-                self.prefix_check.check(&head, ask.entries)
+                let (tools, _) = self.select_tools(request);
+                let head = self.encode_head(&ModelRequest { tools: &tools, ..*request });
+                self.prefix_check.check(&head, request.entries)
             }
             CallPurpose::Compaction | CallPurpose::Closing => None,
         };
@@ -196,20 +198,25 @@ impl Model for WireModel {
             wire: Arc::clone(&self.wire),
             transport: Arc::clone(&self.transport),
             target: Arc::clone(&self.target),
-            call_ids: self.call_ids.for_reply(ask.entries),
-            attempt: ask.attempt,
-            request,
+            call_ids: self.call_ids.for_reply(request.entries),
+            attempt: request.attempt,
+            request: http_request,
             warning,
         }))
     }
 }
 
-fn request_frame<'a>(ask: &ModelRequest<'a>) -> RequestFrame<'a> {
-    let schema = ask.schema.map(|schema| &**schema);
-    RequestFrame { system: ask.system, tools: ask.tools, tool_choice: ToolChoice::Auto, schema }
+fn request_frame<'a>(request: &ModelRequest<'a>) -> RequestFrame<'a> {
+    let schema = request.schema.map(|schema| &**schema);
+    RequestFrame {
+        system: request.system,
+        tools: request.tools,
+        tool_choice: ToolChoice::Auto,
+        schema,
+    }
 }
 
-/// Stands for tools that nobody knows any more, where a session is resumed for its last words.
+/// Returns a placeholder for the tools of earlier calls, for a session that is resumed only for its final summary.
 fn placeholder_tool() -> ToolSpec {
     ToolSpec {
         name: "none".into(),
@@ -218,7 +225,7 @@ fn placeholder_tool() -> ToolSpec {
     }
 }
 
-/// Returns whether two shared values are the same; the pointers mostly tell.
+/// Returns whether two shared values are equal, comparing the pointers first.
 fn same_arc<T: ?Sized + PartialEq>(a: &Arc<T>, b: &Arc<T>) -> bool {
     Arc::ptr_eq(a, b) || a == b
 }
@@ -252,7 +259,7 @@ mod tests {
         WireModel::new(wire, Arc::new(HttpClient::new(&options).unwrap()), target)
     }
 
-    /// A step's worth of conversation.
+    /// Returns one step of a conversation.
     fn step(id: u64) -> ConversationEntry {
         let call = ToolCall::new(format!("c{id}").as_str().into(), "read_file", r#"{"path":"a"}"#);
         let said = ReplyPart::Text("I will look.".into());
@@ -290,9 +297,10 @@ mod tests {
         let (mut model, all, tools) = (model(), conversation(200), [].into());
         let (mut before, mut encoded): (Vec<u8>, u64) = (Vec::new(), 0);
         for count in 1..=all.len() {
-            let sent =
-                with_ask(&all[..count], &tools, |ask| model.encode_request(ask).body.to_vec());
-            // Only what closes the request may differ.
+            let sent = with_ask(&all[..count], &tools, |request| {
+                model.encode_request(request).body.to_vec()
+            });
+            // Only the end of the request may differ.
             let end = before.len().saturating_sub(16);
             assert_eq!(&sent[..end], &before[..end]);
             assert!(serde_json::from_slice::<Value>(&sent).is_ok());
@@ -302,7 +310,7 @@ mod tests {
         }
     }
 
-    /// What a step has to write down anew is what is new, on every wire, however long the conversation is.
+    /// Every wire encodes only the new entries of a step, for any length of the conversation.
     #[test]
     fn a_step_encodes_only_new_entries_on_every_wire() {
         let (all, tools) = (conversation(200), [].into());
@@ -311,14 +319,14 @@ mod tests {
             let steps: Vec<u64> = (1..=all.len())
                 .map(|count| {
                     let before = model.encoded_bytes();
-                    let sent = with_ask(&all[..count], &tools, |ask| {
-                        model.encode_request(ask).body.to_vec()
+                    let sent = with_ask(&all[..count], &tools, |request| {
+                        model.encode_request(request).body.to_vec()
                     });
                     assert!(sent.len() > 1_000 * (count - 1), "{name}: everything is sent");
                     model.encoded_bytes() - before
                 })
                 .collect();
-            // They differ by the digits of their number.
+            // The digits of the numbers differ.
             let (least, most) = (steps[2..].iter().min(), steps[2..].iter().max());
             assert!(most.unwrap() - least.unwrap() <= 8, "{name}: {least:?} to {most:?}");
             assert!(*most.unwrap() < 1_500, "{name}: {most:?}");
@@ -330,17 +338,20 @@ mod tests {
         let (mut model, all, none) = (model(), conversation(20), [].into());
         let tool = ToolSpec { name: "t".into(), description: "d".into(), schema: Value::Null };
         let tools: Arc<[ToolSpec]> = [tool].into();
-        let before = with_ask(&all, &tools, |ask| model.encode_request(ask).body.to_vec());
+        let before = with_ask(&all, &tools, |request| model.encode_request(request).body.to_vec());
         let encoded = model.encoded_bytes();
-        let summary = with_ask(&all[..10], &none, |ask| {
-            let ask = ModelRequest { instruction: Some("sum up"), ..*ask };
-            model.encode_request(&ask).body.to_vec()
+        let summary = with_ask(&all[..10], &none, |request| {
+            let request = ModelRequest { instruction: Some("sum up"), ..*request };
+            model.encode_request(&request).body.to_vec()
         });
         let summary: Value = serde_json::from_slice(&summary).unwrap();
         let last = summary["messages"].as_array().unwrap().last().unwrap();
         assert_eq!(*last, serde_json::json!({"role": "user", "content": "sum up"}));
         assert!(summary.get("tools").is_none());
-        assert_eq!(with_ask(&all, &tools, |ask| model.encode_request(ask).body.to_vec()), before);
+        assert_eq!(
+            with_ask(&all, &tools, |request| model.encode_request(request).body.to_vec()),
+            before
+        );
         assert_eq!(model.encoded_bytes(), encoded);
     }
 
@@ -349,8 +360,8 @@ mod tests {
         let (mut model, none) = (model(), [].into());
         let entries = conversation(1);
         let head = |model: &mut WireModel, system: &str| {
-            with_ask(&entries, &none, |ask| {
-                model.encode_head(&ModelRequest { system: &system.into(), ..*ask })
+            with_ask(&entries, &none, |request| {
+                model.encode_head(&ModelRequest { system: &system.into(), ..*request })
             })
         };
         let first = head(&mut model, "a");

@@ -1,25 +1,25 @@
-//! What providers say is wrong.
+//! The errors of providers.
 
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::model::FaultKind;
 
-/// An error as a provider reports it, in an answer of its own or in the middle of a stream.
+/// An error that a provider reports, in an error response or within a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ApiError {
-    /// What it says.
+    /// The response of the proxy.
     pub(crate) message: String,
-    /// The kind of error, in the provider's words; lower case.
+    /// The provider's kind of error, in lower case.
     pub(crate) kind: String,
-    /// The code, which may be a word or a number; lower case.
+    /// The provider's code, a word or a number, in lower case.
     pub(crate) code: String,
-    /// The HTTP status, where the error says so itself.
+    /// The HTTP status in the error.
     pub(crate) status: Option<u16>,
 }
 
 impl ApiError {
-    /// Finds the error in what a server answered, whichever of the usual shapes it has.
+    /// Finds the error in a response, in any of the common forms.
     ///
     /// Known: `{"error": {…}}`, `{"error": "…"}`, a list of one of these, `{"message": …}`, `{"detail": …}`,
     /// `{"errors": […]}`.
@@ -45,7 +45,7 @@ impl ApiError {
         }
     }
 
-    /// Reads an error object, or a text that stands for one.
+    /// Parses an error object or an error text.
     pub(crate) fn from_value(error: &Value) -> Option<Self> {
         match error {
             Value::String(message) => Some(Self { message: message.clone(), ..Self::default() }),
@@ -58,11 +58,11 @@ impl ApiError {
                     .unwrap_or_default();
                 let mut found = Self { message, ..Self::default() };
                 found.fill_missing(error);
-                // OpenRouter names no kind for what it does not pass on.
+                // OpenRouter omits the kind of a request that it rejects itself.
                 if found.kind.is_empty() && error.pointer("/metadata/flagged_input").is_some() {
                     "moderation".clone_into(&mut found.kind);
                 }
-                // OpenRouter hides what the model's own server said one floor deeper.
+                // OpenRouter has the message of the upstream server one level deeper.
                 if let Some(raw) = error.pointer("/metadata/raw") {
                     found.message = format!("{}: {}", found.message, value_text(raw));
                 }
@@ -100,13 +100,13 @@ fn value_text(value: &Value) -> String {
     }
 }
 
-/// Returns whether an error is reported here, and it is not only the place for one.
+/// Returns whether a field has an error, and not only an empty value.
 pub(crate) fn is_error(json: &RawValue) -> bool {
     let value: Result<Value, _> = serde_json::from_str(json.get());
     value.is_ok_and(|value| !is_blank(&value))
 }
 
-/// Returns whether nothing is said here.
+/// Returns whether a value is empty.
 pub(crate) fn is_blank(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,
@@ -118,7 +118,7 @@ pub(crate) fn is_blank(value: &Value) -> bool {
     }
 }
 
-/// Texts of a request that does not fit the context window; each is what one provider or server says.
+/// Texts of requests that exceed the context window, at different providers and servers.
 const OVERFLOW: [&str; 24] = [
     "prompt is too long",                   // Anthropic
     "exceed context limit",                 // Anthropic, input and output together
@@ -146,7 +146,7 @@ const OVERFLOW: [&str; 24] = [
     "prompt too long",          // Ollama
 ];
 
-/// Texts of an account without credit or quota, which no retry mends.
+/// Texts of an account without credit or quota, where a retry does not help.
 const QUOTA: [&str; 11] = [
     "insufficient_quota",
     "insufficient quota",
@@ -161,7 +161,7 @@ const QUOTA: [&str; 11] = [
     "quota exceeded for quota metric 'generate requests per day'",
 ];
 
-/// Texts of a refused key.
+/// Texts of a rejected key.
 const AUTH: [&str; 7] = [
     "authentication_error",
     "permission_error",
@@ -172,10 +172,10 @@ const AUTH: [&str; 7] = [
     "unauthenticated",
 ];
 
-/// Words of a provider that is busy for the moment.
+/// Texts of rate limits.
 const BUSY: [&str; 4] = ["rate_limit", "rate limit", "resource_exhausted", "too many requests"];
 
-/// Words of a provider that is in trouble.
+/// Texts of server errors.
 const SERVER_FAILURE: [&str; 11] = [
     "overloaded",
     "server_error",
@@ -190,11 +190,11 @@ const SERVER_FAILURE: [&str; 11] = [
     "insufficient_system_resource",
 ];
 
-/// Words of a request that is refused for what it says.
+/// Texts of requests rejected for their content.
 const REFUSED: [&str; 5] =
     ["content_filter", "content_policy", "responsibleaipolicy", "moderation", "safety_policy"];
 
-/// Texts of a provider that misses the answer to a call, or the call of an answer.
+/// Texts of requests with a call without a result, or a result without a call.
 const UNPAIRED: [&str; 8] = [
     "`tool_use` ids were found without `tool_result`", // Anthropic
     "unexpected `tool_use_id` found in `tool_result`", // Anthropic
@@ -206,22 +206,22 @@ const UNPAIRED: [&str; 8] = [
     "not the same number of function calls",           // Mistral
 ];
 
-/// Returns whether a provider misses the answer to a call. No conversation can be without one here, so it is a defect,
-/// or whoever stands between changed the request.
+/// Returns whether the provider misses the result of a call. Conversations always have all results, so this is a
+/// defect, or a server in between changed the request.
 pub(crate) fn is_unpaired(message: &str) -> bool {
     let message = message.to_lowercase();
     UNPAIRED.iter().any(|text| message.contains(text))
 }
 
-/// Words of a provider that could not read what its own model wrote; the next attempt may be better.
+/// Texts of providers that could not parse the output of the model; a retry may help.
 const UNPARSABLE_OUTPUT: [&str; 2] = ["tool_use_failed", "output_parse_failed"];
 
-/// Returns what an error's own words say, the most certain first; nothing when they say nothing known.
+/// Returns the kind of fault by the text of an error, the most reliable first; `None` for unknown text.
 pub(crate) fn kind_of_text(error: &ApiError) -> Option<FaultKind> {
     let message = error.message.to_lowercase();
     let words = format!("{} {} {message}", error.kind, error.code);
     let says = |known: &[&str]| known.iter().any(|text| words.contains(text));
-    // A limit of tokens a minute is no limit of the context.
+    // A limit of tokens per minute is not a limit of the context.
     let is_rate = BUSY.iter().any(|text| words.contains(text)) || words.contains("per minute");
     let is_overflow = OVERFLOW.iter().any(|text| {
         words.contains(text) && (*text != "exceeds the limit of" || words.contains("token"))
@@ -278,7 +278,7 @@ mod tests {
         assert_eq!(ApiError::find(&serde_json::json!({"choices": [], "error": null})), None);
     }
 
-    /// Fault L11: every provider's spelling.
+    /// Fault L11: the texts of all providers.
     #[test]
     fn every_context_overflow_message_is_recognized() {
         for message in [

@@ -1,4 +1,4 @@
-//! What an answer means that is no reply.
+//! Classifying error responses.
 
 use serde_json::Value;
 
@@ -7,52 +7,45 @@ use super::masking::{SecretMasker, excerpt, readable};
 use crate::model::{Fault, FaultKind, RetryAdvice, TimeSpan};
 use crate::net::{HeaderMap, HeaderValue, retry_after};
 
-/// An answer that is no reply.
+/// An error response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ErrorResponse<'a> {
-    /// Its status.
+    /// The status code.
     pub(crate) status: u16,
-    /// Its headers.
     pub(crate) headers: &'a HeaderMap,
-    /// Its body, or so much of it as is needed.
+    /// The body, or the beginning of it.
     pub(crate) body: &'a [u8],
-    /// Where the request went, for people.
+    /// The URL of the request, for error messages.
     pub(crate) url: &'a str,
 }
 
-/// How long a provider that is overloaded is left alone, when it does not say so itself.
+/// The delay after an overload, unless the provider asks for another one.
 const OVERLOADED_WAIT: TimeSpan = TimeSpan::from_secs(5);
 
-/// What is said to somebody whose provider misses the answer to a call.
+/// The advice if a provider misses the result of a call.
 const UNPAIRED_ADVICE: &str = "each call that was sent has its answer: a server in between may have changed the request, or \
                         this is a defect; `--record FILE` keeps the request to report it with";
 
-/// Judges an answer: by what its words say, and otherwise by its status.
-///
-/// `own` is what the wire knows of its provider's errors.
-pub(crate) fn classify_response(
-    answer: &ErrorResponse<'_>,
-    masks: &SecretMasker,
-    own: impl FnOnce(&ApiError) -> Option<FaultKind>,
-) -> Fault {
-    let ErrorResponse { status, headers, body, url } = *answer;
+/// Returns the fault of an error response: from its text, or else from its status.
+pub(crate) fn classify_response(response: &ErrorResponse<'_>, masker: &SecretMasker) -> Fault {
+    let ErrorResponse { status, headers, body, url } = *response;
     let text = String::from_utf8_lossy(body);
-    // Where a stream was asked for, some say what is wrong in an event.
+    // For a streaming request, some servers send the error as an event.
     let json: Option<Value> = serde_json::from_str(&text).ok().or_else(|| first_event(&text));
     let error = json.as_ref().and_then(ApiError::find);
-    let in_words = error.as_ref().and_then(|error| own(error).or_else(|| kind_of_text(error)));
-    let told = error.as_ref().and_then(|error| error.status);
-    let by_status = kind_of_status(if status < 400 { told.unwrap_or(status) } else { status });
-    let kind = match (status, in_words) {
+    let by_text = error.as_ref().and_then(kind_of_text);
+    let reported = error.as_ref().and_then(|error| error.status);
+    let by_status = kind_of_status(if status < 400 { reported.unwrap_or(status) } else { status });
+    let kind = match (status, by_text) {
         (300..=399, _) => FaultKind::NotAnApi,
-        // A refused key stays one, whatever the text says beside it.
+        // A rejected key is one, whatever the text says.
         (401, _) => FaultKind::Auth,
         (402, _) => FaultKind::Quota,
-        // Some servers call every error their own; a model that is not there does not come by waiting.
+        // Some servers report every error as internal; a retry does not help against a missing model.
         (404, Some(FaultKind::Server)) => FaultKind::Request,
-        // A provider in trouble may say anything.
+        // The text of a server error is not reliable.
         (500.., Some(FaultKind::Overflow | FaultKind::Quota | FaultKind::RateLimited)) => {
-            in_words.unwrap_or(by_status)
+            by_text.unwrap_or(by_status)
         }
         (500.., _) => by_status,
         (_, Some(kind)) => kind,
@@ -60,17 +53,17 @@ pub(crate) fn classify_response(
     };
     let said = match &error {
         Some(error) if !error.message.trim().is_empty() => error.message.clone(),
-        _ if text.trim().is_empty() => "without a word".to_owned(),
+        _ if text.trim().is_empty() => "no message".to_owned(),
         _ => excerpt(body),
     };
     let message = match status {
         300..=399 => {
             let to = headers.get("location").and_then(|to| to.to_str().ok()).unwrap_or("elsewhere");
-            format!("{url} answered with a redirect to {to}, which is not followed")
+            format!("{url} redirects to {to}, which is not followed")
         }
-        200..=299 => format!("{url} answered with an error: {said}"),
-        404 => format!("{url} answered {status}: {said}"),
-        _ => format!("the provider answered {status}: {said}"),
+        200..=299 => format!("{url} returned an error: {said}"),
+        404 => format!("{url} returned {status}: {said}"),
+        _ => format!("the provider returned {status}: {said}"),
     };
     let is_overloaded =
         status == 529 || error.is_some_and(|error| error.kind.contains("overloaded"));
@@ -79,7 +72,7 @@ pub(crate) fn classify_response(
         Some(wait) => format!("{message}; it asks to wait {} s", wait.as_secs_f64()),
         None => message,
     };
-    let wait = asked.or_else(|| wait_in_words(&said)).or(is_overloaded.then_some(OVERLOADED_WAIT));
+    let wait = asked.or_else(|| wait_by_text(&said)).or(is_overloaded.then_some(OVERLOADED_WAIT));
     let retry = match headers.get("x-should-retry").map(HeaderValue::as_bytes) {
         Some(b"true") => RetryAdvice::Retry,
         Some(b"false") => RetryAdvice::GiveUp,
@@ -89,23 +82,26 @@ pub(crate) fn classify_response(
         FaultKind::Request if is_unpaired(&said) => format!("{message} ({UNPAIRED_ADVICE})"),
         _ => message,
     };
-    let message = readable(&masks.mask(&message));
+    let message = readable(&masker.mask(&message));
     Fault { advice: retry, retry_after: wait, billed: status < 300, ..Fault::new(kind, message) }
 }
 
-/// Returns the fault of an error that came in the middle of a stream.
-pub(crate) fn classify_stream_error(
-    error: &ApiError,
-    own: impl FnOnce(&ApiError) -> Option<FaultKind>,
-) -> Fault {
-    let kind = own(error).or_else(|| kind_of_text(error));
+/// Returns the fault of an error in a reply.
+pub(crate) fn classify_stream_error(error: &ApiError) -> Fault {
+    let kind = kind_of_text(error);
     let kind = kind.or_else(|| error.status.map(kind_of_status)).unwrap_or(FaultKind::Server);
     let said = if error.message.is_empty() { &error.kind } else { &error.message };
-    let wait = wait_in_words(said).or(error.kind.contains("overloaded").then_some(OVERLOADED_WAIT));
+    let wait = wait_by_text(said).or(error.kind.contains("overloaded").then_some(OVERLOADED_WAIT));
     Fault {
         retry_after: wait,
-        ..Fault::new(kind, format!("the provider reported in its reply: {said}"))
+        ..Fault::new(kind, format!("the provider reported an error in its reply: {said}"))
     }
+}
+
+/// Returns the fault of an error object in a reply.
+pub(crate) fn reply_error(json: &str) -> Fault {
+    let error: Option<Value> = serde_json::from_str(json).ok();
+    classify_stream_error(&error.as_ref().and_then(ApiError::from_value).unwrap_or_default())
 }
 
 /// Returns the data of the first event in a text.
@@ -114,7 +110,7 @@ fn first_event(text: &str) -> Option<Value> {
     serde_json::from_str(data.trim()).ok()
 }
 
-/// Returns what a status means when nothing else is known.
+/// Returns the kind of fault for a status.
 fn kind_of_status(status: u16) -> FaultKind {
     match status {
         401 | 403 => FaultKind::Auth,
@@ -128,7 +124,7 @@ fn kind_of_status(status: u16) -> FaultKind {
     }
 }
 
-/// Returns the wait that Google's errors carry in their details: `"retryDelay": "51.8s"`.
+/// Returns the delay in the details of Google's errors: `"retryDelay": "51.8s"`.
 fn wait_in_details(answer: &Value) -> Option<TimeSpan> {
     match answer {
         Value::Array(items) => items.iter().find_map(wait_in_details),
@@ -140,15 +136,15 @@ fn wait_in_details(answer: &Value) -> Option<TimeSpan> {
     }
 }
 
-/// Returns the wait that an error text asks for: "try again in 446ms", "in 7.5s", "in 1m30s".
-fn wait_in_words(text: &str) -> Option<TimeSpan> {
+/// Returns the delay in an error text: "try again in 446ms", "in 7.5s", "in 1m30s".
+fn wait_by_text(text: &str) -> Option<TimeSpan> {
     let lower = text.to_lowercase();
     let words = ["again in ", "retry in ", "retry after "];
     let at = words.iter().find_map(|words| Some(lower.find(words)? + words.len()))?;
     parse_duration(&lower[at..])
 }
 
-/// Returns the span at the beginning of a text: `446ms`, `7.5s`, `1m30s`, `20 seconds`.
+/// Parses the duration at the start of a text: `446ms`, `7.5s`, `1m30s`, `20 seconds`.
 fn parse_duration(text: &str) -> Option<TimeSpan> {
     let (mut rest, mut sum, mut found) = (text, 0.0, false);
     loop {
@@ -169,7 +165,7 @@ fn parse_duration(text: &str) -> Option<TimeSpan> {
     }
     let micros = sum * 1e6;
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    // digits only: never negative
+    // only digits, so never negative
     (found && micros.is_finite()).then_some(TimeSpan(micros as u64))
 }
 
@@ -186,9 +182,7 @@ mod tests {
         }
         let url = "https://api.example.com/v1/chat";
         let answer = ErrorResponse { status, headers: &map, body: body.as_bytes(), url };
-        classify_response(&answer, &SecretMasker::new([Secret::new("canary-key").unwrap()]), |_| {
-            None
-        })
+        classify_response(&answer, &SecretMasker::new([Secret::new("canary-key").unwrap()]))
     }
 
     fn fault(status: u16, body: &str) -> Fault {
@@ -232,7 +226,7 @@ mod tests {
         let event = "event: error\ndata: {\"error\":{\"message\":\"too long\",\"code\":\"context_length_exceeded\"}}\n\n";
         let fault = fault(400, event);
         assert_eq!(fault.kind, FaultKind::Overflow);
-        assert_eq!(&*fault.message, "the provider answered 400: too long");
+        assert_eq!(&*fault.message, "the provider returned 400: too long");
     }
 
     #[test]
@@ -250,7 +244,7 @@ mod tests {
         );
     }
 
-    /// Faults L18 to L22, and what Gemini says in the body.
+    /// Faults L18 to L22, and Gemini's delay in the body.
     #[test]
     fn the_retry_delay_is_found_in_headers_details_and_text() {
         let wait = |headers, body: &str| fault_with(429, headers, body).retry_after;
@@ -281,12 +275,12 @@ mod tests {
         assert_eq!(class(503, "maybe"), FaultClass::Transient);
     }
 
-    /// Faults L9, L10 and L13: what is told, and what is not.
+    /// Faults L9, L10 and L13.
     #[test]
     fn the_message_has_the_error_text_and_no_key() {
         let body = r#"{"error":{"message":"bad key canary-key\u001b[2J"}}"#;
         let message = fault(401, body).message;
-        assert_eq!(&*message, "the provider answered 401: bad key ***\\u{1b}[2J");
+        assert_eq!(&*message, "the provider returned 401: bad key ***\\u{1b}[2J");
         let moved = fault_with(302, &[("location", "https://login.example.com")], "");
         assert!(moved.message.contains("redirect to https://login.example.com"));
         assert!(fault(404, "").message.contains("https://api.example.com/v1/chat"));

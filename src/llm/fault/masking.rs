@@ -1,32 +1,32 @@
-//! Texts of others, made fit to be shown.
+//! Making texts of servers safe to show.
 
 use std::fmt::Write as _;
 
 use crate::net::Secret;
 
-/// The most that is shown of a provider's error text, in bytes.
+/// The longest error text of a provider that is shown, in bytes.
 const MAX_ERROR_TEXT: usize = 2_048;
 
-/// What is shown of an answer that is none.
+/// How many bytes of an unexpected response are shown.
 const MAX_EXCERPT: usize = 200;
 
-/// The shortest key that is one.
+/// The length of the shortest key.
 const MIN_KEY_LENGTH: usize = 8;
 
-/// The keys that no text may show.
+/// Masks keys in texts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SecretMasker(Vec<Secret>);
 
 impl SecretMasker {
-    /// Returns what masks these keys.
+    /// Returns a masker for these keys.
     ///
-    /// What is too short to be a key is a placeholder for a server that wants none, and masking it would only spoil texts.
+    /// Shorter values are placeholders for servers that ignore the key; masking them would only damage texts.
     pub(crate) fn new(secrets: impl IntoIterator<Item = Secret>) -> Self {
         Self(secrets.into_iter().filter(|secret| secret.expose().len() >= MIN_KEY_LENGTH).collect())
     }
 
-    /// Returns a text with every key in it masked, and also what looks like one: providers like to quote the key that
-    /// they refuse, and it may be somebody else's.
+    /// Returns a text with every key masked, and everything that looks like a key: providers quote a rejected key, and
+    /// it may be another one.
     pub(crate) fn mask(&self, text: &str) -> String {
         let mut masked = text.to_owned();
         for secret in &self.0 {
@@ -35,13 +35,13 @@ impl SecretMasker {
         mask_patterns(&masked)
     }
 
-    /// Returns bytes with every key in them masked.
+    /// Returns bytes with every key masked.
     pub(crate) fn mask_bytes(&self, bytes: &[u8]) -> Vec<u8> {
         self.0.iter().fold(bytes.to_vec(), |bytes, secret| secret.mask_bytes(&bytes))
     }
 }
 
-/// What keys begin with.
+/// The prefixes of keys.
 const KEY_PREFIXES: [&str; 6] = ["sk-", "AIza", "gsk_", "xai-", "Bearer ", "hf_"];
 
 fn mask_patterns(text: &str) -> String {
@@ -64,18 +64,18 @@ fn mask_patterns(text: &str) -> String {
     masked
 }
 
-/// Returns where a word begins with this.
+/// Returns the position of the first word with this prefix.
 fn find_word_prefix(text: &str, beginning: &str) -> Option<usize> {
     let mut found = text.match_indices(beginning).map(|(at, _)| at);
     found.find(|at| !text[..*at].ends_with(|c: char| c.is_ascii_alphanumeric()))
 }
 
-/// Returns a text on one line, without control characters, and not longer than anybody reads.
+/// Returns a text on one line, without control characters, and with a limited length.
 pub(crate) fn readable(text: &str) -> String {
     shorten(text, MAX_ERROR_TEXT)
 }
 
-/// Returns the beginning of what came instead of a reply.
+/// Returns the beginning of an unexpected response.
 pub(crate) fn excerpt(bytes: &[u8]) -> String {
     shorten(&String::from_utf8_lossy(&bytes[..bytes.len().min(4 * MAX_EXCERPT)]), MAX_EXCERPT)
 }
@@ -99,7 +99,7 @@ fn shorten(text: &str, most: usize) -> String {
     shown
 }
 
-/// Returns whether a character changes how those around it are shown: direction marks, byte order marks.
+/// Returns whether a character changes the display of its neighbours: direction marks, byte order marks.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }

@@ -1,4 +1,4 @@
-//! From what happened to what it means: one taxonomy of faults for every provider.
+//! Classifying errors: one taxonomy of faults for all providers.
 
 mod api_error;
 mod classify;
@@ -6,6 +6,6 @@ mod masking;
 mod network;
 
 pub(super) use api_error::{ApiError, is_blank, is_error};
-pub(super) use classify::{ErrorResponse, classify_response, classify_stream_error};
+pub(super) use classify::{ErrorResponse, classify_response, classify_stream_error, reply_error};
 pub(super) use masking::{SecretMasker, excerpt, readable};
 pub(super) use network::network_fault;

@@ -1,15 +1,15 @@
-//! What a failed exchange means.
+//! Classifying network errors.
 
 use crate::model::{Fault, FaultKind, RetryAdvice};
 use crate::net::{ExchangePhase, NetError};
 
-/// Returns what a failed exchange means for attempt number `attempt`.
+/// Returns the fault of a network error in attempt number `attempt`.
 pub(crate) fn network_fault(error: &NetError, attempt: u32) -> Fault {
     let (kind, billed) = match error {
         NetError::Connect { .. } | NetError::Dns { .. } | NetError::Proxy { .. } => {
             (FaultKind::Connect, false)
         }
-        // The request may have arrived, and the reply been written.
+        // The provider may have received the request and charge for it.
         NetError::ConnectionLost { .. } => (FaultKind::Connect, true),
         NetError::Timeout { phase, .. } => {
             (FaultKind::Timeout, matches!(phase, ExchangePhase::FirstByte | ExchangePhase::Silence))
@@ -21,8 +21,8 @@ pub(crate) fn network_fault(error: &NetError, attempt: u32) -> Fault {
         NetError::InvalidRequest { .. } => (FaultKind::Request, false),
         NetError::Cancelled => (FaultKind::Connect, true),
     };
-    let retry = match error {
-        // A name that does not exist may be a hiccup once, and is a wrong address the second time.
+    let advice = match error {
+        // An unknown host may be a temporary failure once, and is a wrong address the second time.
         NetError::Dns { is_unknown: true, .. } if attempt > 1 => RetryAdvice::GiveUp,
         NetError::Proxy { .. } => RetryAdvice::GiveUp,
         _ => RetryAdvice::Unspecified,
@@ -44,7 +44,7 @@ pub(crate) fn network_fault(error: &NetError, attempt: u32) -> Fault {
         }
         _ => {}
     }
-    Fault { advice: retry, billed, ..Fault::new(kind, message) }
+    Fault { advice, billed, ..Fault::new(kind, message) }
 }
 
 #[cfg(test)]

@@ -1,154 +1,150 @@
 //! Writing a request.
 
+use serde_json::{Map, Value, json};
+
 use super::Gemini;
 use crate::llm::encode::{MessageGroup, MessageWriter, json};
-use crate::llm::schema;
-use crate::llm::wire::RequestFrame;
+use crate::llm::wire::{Encode, RequestFrame};
 use crate::model::{CallId, OpaqueBlock, Reply, ReplyPart, Tokens, ToolCall, ToolResult};
 
-static USER: MessageGroup = MessageGroup {
-    open: r#"{"role":"user","parts":["#,
-    between: ",",
-    close: "]}",
-    close_with_mark: "]}",
-};
+static USER: MessageGroup = group(r#"{"role":"user","parts":["#);
 
-/// Answers to calls stand in a message of their own: there have to be as many of them as there were calls.
-static TOOL_RESULTS: MessageGroup = MessageGroup {
-    open: r#"{"role":"user","parts":["#,
-    between: ",",
-    close: "]}",
-    close_with_mark: "]}",
-};
+/// Tool results are in a message of their own, which has to have as many of them as there were calls.
+static TOOL_RESULTS: MessageGroup = group(r#"{"role":"user","parts":["#);
 
-static MODEL: MessageGroup = MessageGroup {
-    open: r#"{"role":"model","parts":["#,
-    between: ",",
-    close: "]}",
-    close_with_mark: "]}",
-};
+static MODEL: MessageGroup = group(r#"{"role":"model","parts":["#);
 
-/// What stands for the signature of a call that another model made, as the provider documents it.
+const fn group(open: &'static str) -> MessageGroup {
+    MessageGroup { open, between: ",", close: "]}", close_with_mark: "]}" }
+}
+
+/// The signature of a call by another model, as the provider documents it.
 const FOREIGN_SIGNATURE: &str = "skip_thought_signature_validator";
 
-pub(super) fn head(wire: &Gemini, frame: &RequestFrame<'_>, out: &mut Vec<u8>) {
-    let mut system = frame.system.trim_end().to_owned();
-    if let Some(schema) = frame.schema.filter(|_| !enforces_schema(wire, frame)) {
-        system.push_str(&schema::schema_prompt(schema));
+impl Encode for Gemini {
+    fn encode_head(&self, frame: &RequestFrame<'_>, out: &mut Vec<u8>) {
+        let mut head = json!({});
+        if let Some(system) = frame.system_prompt(self.has_schema_field(frame)) {
+            head["systemInstruction"] = json!({"parts": [{"text": system}]});
+        }
+        let tools = frame.tool_definitions(|tool| {
+            json!({
+                "name": tool.name, "description": tool.description, "parametersJsonSchema": tool.schema,
+            })
+        });
+        if let Some(tools) = tools {
+            head["tools"] = json!([{"functionDeclarations": tools}]);
+        }
+        json::open_object(out, &head, "contents");
     }
-    json::raw(out, "{");
-    if !system.trim().is_empty() {
-        json::raw(out, r#""systemInstruction":{"parts":[{"text":"#);
-        json::text(out, &system);
-        json::raw(out, "}]},");
-    }
-    for (index, tool) in frame.tools.iter().enumerate() {
-        json::raw(out, if index == 0 { r#""tools":[{"functionDeclarations":["# } else { "," });
-        json::raw(out, r#"{"name":"#);
-        json::text(out, &tool.name);
-        json::raw(out, r#","description":"#);
-        json::text(out, &tool.description);
-        json::raw(out, r#","parametersJsonSchema":"#);
-        json::value(out, &tool.schema);
+
+    fn encode_tail(&self, frame: &RequestFrame<'_>, max_output: Option<Tokens>, out: &mut Vec<u8>) {
+        let mut config = json!({});
+        if let Some(Tokens(limit)) = max_output {
+            config["maxOutputTokens"] = limit.into();
+        }
+        if let Some(schema) = frame.schema.filter(|_| self.has_schema_field(frame)) {
+            config["responseMimeType"] = "application/json".into();
+            config["responseJsonSchema"] = schema.clone();
+        }
+        json::field(out, r#"],"generationConfig":"#, &config);
         json::raw(out, "}");
     }
-    json::raw(out, if frame.tools.is_empty() { "" } else { "]}]," });
-    json::raw(out, r#""contents":["#);
-}
 
-pub(super) fn tail(
-    wire: &Gemini,
-    frame: &RequestFrame<'_>,
-    max_output: Option<Tokens>,
-    out: &mut Vec<u8>,
-) {
-    json::raw(out, r#"],"generationConfig":{"#);
-    if let Some(Tokens(limit)) = max_output {
-        json::raw(out, r#""maxOutputTokens":"#);
-        json::value(out, &limit);
+    fn encode_user(&self, text: &str, writer: &mut MessageWriter<'_>) {
+        if !text.trim().is_empty() {
+            writer.add(&USER, |out| {
+                json::field(out, r#"{"text":"#, text);
+                json::raw(out, "}");
+            });
+        }
     }
-    if let Some(schema) = frame.schema.filter(|_| enforces_schema(wire, frame)) {
-        json::raw(out, if max_output.is_some() { "," } else { "" });
-        json::raw(out, r#""responseMimeType":"application/json","responseJsonSchema":"#);
-        json::value(out, schema);
+
+    fn encode_reply(&self, reply: &Reply, writer: &mut MessageWriter<'_>) {
+        // A signature precedes its part; one at the end has a part of its own.
+        let mut signature: Option<&str> = None;
+        let mut may_need_signature = !self.is_before_third_generation();
+        for part in reply.parts.iter() {
+            match part {
+                ReplyPart::Opaque(OpaqueBlock { wire, json }) => {
+                    if *wire != self.0.id {
+                        continue;
+                    }
+                    encode_lone_signature(signature.take(), writer);
+                    match lone_signature(json) {
+                        Some(lone) => signature = Some(lone),
+                        None => writer.add(&MODEL, |out| json::raw(out, json)),
+                    }
+                }
+                ReplyPart::Text(text) if text.is_empty() => {}
+                ReplyPart::Text(text) => {
+                    let signature = signature.take();
+                    writer.add(&MODEL, |out| {
+                        json::field(out, r#"{"text":"#, text);
+                        end_part(signature, out);
+                    });
+                }
+                ReplyPart::Call(call) => {
+                    let signature = signature.take();
+                    // Only the first call of a reply has to be signed.
+                    let is_foreign = std::mem::take(&mut may_need_signature) && signature.is_none();
+                    writer.add(&MODEL, |out| {
+                        json::raw(out, r#"{"functionCall":{"name":"#);
+                        json::field(out, "", &json::tool_name(&call.name));
+                        json::raw(out, r#","args":"#);
+                        json::raw(out, json::arguments(call));
+                        encode_call_id(&call.id, out);
+                        json::raw(out, "}");
+                        if is_foreign {
+                            json::field(out, r#","thoughtSignature":"#, FOREIGN_SIGNATURE);
+                        }
+                        end_part(signature, out);
+                    });
+                }
+            }
+        }
+        encode_lone_signature(signature, writer);
     }
-    json::raw(out, "}}");
-}
 
-/// Returns whether the provider itself holds the answer to a schema; the older models don't beside tools.
-fn enforces_schema(wire: &Gemini, frame: &RequestFrame<'_>) -> bool {
-    frame.tools.is_empty() || !wire.is_before_third_generation()
-}
-
-pub(super) fn user(text: &str, pen: &mut MessageWriter<'_>) {
-    if !text.trim().is_empty() {
-        pen.add(&USER, |out| {
-            json::raw(out, r#"{"text":"#);
-            json::text(out, text);
+    fn encode_tool_result(
+        &self,
+        call: &ToolCall,
+        result: &ToolResult,
+        writer: &mut MessageWriter<'_>,
+    ) {
+        writer.add(&TOOL_RESULTS, |out| {
+            json::field(out, r#"{"functionResponse":{"name":"#, &json::tool_name(&call.name));
+            let prefix = if result.is_ok() {
+                r#","response":{"output":"#
+            } else {
+                r#","response":{"error":"#
+            };
+            json::field(out, prefix, json::tool_output(result));
             json::raw(out, "}");
+            encode_call_id(&call.id, out);
+            json::raw(out, "}}");
         });
     }
 }
 
-pub(super) fn reply(wire: &Gemini, reply: &Reply, pen: &mut MessageWriter<'_>) {
-    // A signature stands before the part that it belongs to; one at the end has a part of its own.
-    let mut signature: Option<&str> = None;
-    let mut may_need_one = !wire.is_before_third_generation();
-    for part in reply.parts.iter() {
-        match part {
-            ReplyPart::Opaque(OpaqueBlock { wire: of, json }) => {
-                if *of != wire.id {
-                    continue;
-                }
-                loose_signature(signature.take(), pen);
-                match lone_signature(json) {
-                    Some(alone) => signature = Some(alone),
-                    None => pen.add(&MODEL, |out| json::raw(out, json)),
-                }
-            }
-            ReplyPart::Text(text) if text.is_empty() => {}
-            ReplyPart::Text(text) => {
-                let signature = signature.take();
-                pen.add(&MODEL, |out| {
-                    json::raw(out, r#"{"text":"#);
-                    json::text(out, text);
-                    end_part(signature, out);
-                });
-            }
-            ReplyPart::Call(call) => {
-                let signature = signature.take();
-                // Only the first call of a reply has to be signed.
-                let is_foreign = std::mem::take(&mut may_need_one) && signature.is_none();
-                pen.add(&MODEL, |out| {
-                    json::raw(out, r#"{"functionCall":{"name":"#);
-                    json::tool_name(out, &call.name);
-                    json::raw(out, r#","args":"#);
-                    json::raw(out, json::arguments(call));
-                    call_id(&call.id, out);
-                    json::raw(out, "}");
-                    if is_foreign {
-                        json::raw(out, r#","thoughtSignature":"#);
-                        json::text(out, FOREIGN_SIGNATURE);
-                    }
-                    end_part(signature, out);
-                });
-            }
-        }
+impl Gemini {
+    /// Returns whether the request has a field for the schema; older models reject it together with tools.
+    fn has_schema_field(&self, frame: &RequestFrame<'_>) -> bool {
+        frame.tools.is_empty() || !self.is_before_third_generation()
     }
-    loose_signature(signature, pen);
 }
 
-/// Writes a signature that belongs to no part.
-fn loose_signature(signature: Option<&str>, pen: &mut MessageWriter<'_>) {
+/// Writes a part with nothing but a signature.
+fn encode_lone_signature(signature: Option<&str>, writer: &mut MessageWriter<'_>) {
     if signature.is_some() {
-        pen.add(&MODEL, |out| {
+        writer.add(&MODEL, |out| {
             json::raw(out, r#"{"text":"""#);
             end_part(signature, out);
         });
     }
 }
 
-/// Ends a part, with its signature.
+/// Writes the signature of a part, and closes the part.
 fn end_part(signature: Option<&str>, out: &mut Vec<u8>) {
     if let Some(signature) = signature {
         json::raw(out, ",");
@@ -157,51 +153,34 @@ fn end_part(signature: Option<&str>, out: &mut Vec<u8>) {
     json::raw(out, "}");
 }
 
-pub(super) fn tool_result(call: &ToolCall, result: &ToolResult, pen: &mut MessageWriter<'_>) {
-    pen.add(&TOOL_RESULTS, |out| {
-        json::raw(out, r#"{"functionResponse":{"name":"#);
-        json::tool_name(out, &call.name);
-        json::raw(out, r#","response":{"#);
-        json::text(out, if result.is_ok() { "output" } else { "error" });
-        json::raw(out, ":");
-        json::tool_output(out, &result.text);
-        json::raw(out, "}");
-        call_id(&call.id, out);
-        json::raw(out, "}}");
-    });
-}
-
-/// Writes an id that the provider gave; it does not know those that were made up for it.
-fn call_id(id: &CallId, out: &mut Vec<u8>) {
-    let made_up = id.as_str().strip_prefix("call_").is_some_and(|rest| {
+/// Writes the id of a call, unless it was generated here: the provider only knows its own ids.
+fn encode_call_id(id: &CallId, out: &mut Vec<u8>) {
+    let is_generated = id.as_str().strip_prefix("call_").is_some_and(|rest| {
         rest.split('_')
             .all(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
     });
-    if !made_up {
-        json::raw(out, r#","id":"#);
-        json::text(out, id.as_str());
+    if !is_generated {
+        json::field(out, r#","id":"#, id.as_str());
     }
 }
 
-/// Returns the field of an object that is a signature alone, and no part with one.
+/// Returns the field of an object that has a signature and nothing else.
 fn lone_signature(json: &str) -> Option<&str> {
-    let object: serde_json::Map<String, serde_json::Value> = serde_json::from_str(json).ok()?;
-    let is_alone = object.len() == 1 && object.contains_key("thoughtSignature");
-    json.strip_prefix('{')?.strip_suffix('}').filter(|_| is_alone)
+    let object: Map<String, Value> = serde_json::from_str(json).ok()?;
+    let is_lone = object.len() == 1 && object.contains_key("thoughtSignature");
+    json.strip_prefix('{')?.strip_suffix('}').filter(|_| is_lone)
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
-
     use super::*;
     use crate::llm::fixtures::{self, EMPTY_FRAME, reply_of};
-    use crate::llm::wire::ToolChoice;
+    use crate::llm::wire::{ToolChoice, WireSetup};
     use crate::model::{ConversationItem, MessageOrigin, ToolStatus};
     use crate::port::ToolSpec;
 
     fn wire(model: &str) -> Gemini {
-        Gemini { id: "gemini/m".into(), model: model.to_owned(), is_streaming: true }
+        Gemini(WireSetup { model: model.to_owned(), ..fixtures::setup("gemini/m") })
     }
 
     fn signature(of: &str) -> ReplyPart {

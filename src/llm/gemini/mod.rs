@@ -3,75 +3,47 @@
 mod encode;
 mod read;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::decode::DecodedReply;
-use super::encode::MessageWriter;
-use super::wire::{ReplyReader, RequestFrame, Wire};
-use crate::model::{Fault, Reply, Tokens, ToolCall, ToolResult};
+use super::wire::{ApiFormat, ReplyReader, Wire, WireSetup, path_or_default};
+use crate::model::Fault;
+use crate::net::HeaderName;
 
-/// The wire format, for one model.
+/// Gemini.
+pub(super) static FORMAT: ApiFormat =
+    ApiFormat { name: "Gemini", base_path: path_or_default, wire: |setup| Arc::new(Gemini(setup)) };
+
+/// Gemini for one model.
 #[derive(Debug)]
-pub(super) struct Gemini {
-    /// What marks the signatures that only this model understands.
-    pub(super) id: Arc<str>,
-    pub(super) model: String,
-    /// Whether replies are streamed.
-    pub(super) is_streaming: bool,
-}
+struct Gemini(WireSetup);
 
 impl Gemini {
-    /// Returns the path of a request below the address of the interface.
-    pub(super) fn request_path(&self) -> String {
-        let (model, verb) = (
-            &self.model,
-            match self.is_streaming {
-                true => "streamGenerateContent?alt=sse",
-                false => "generateContent",
-            },
-        );
-        match model.contains('/') {
-            true => format!("/{model}:{verb}"),
-            false => format!("/models/{model}:{verb}"),
-        }
-    }
-
-    /// Returns whether the model is of the generations before the third, which know neither mandatory signatures nor a
-    /// schema beside tools.
+    /// Returns whether the model is older than the third generation, which introduced mandatory signatures and a schema
+    /// together with tools.
     fn is_before_third_generation(&self) -> bool {
-        let name = self.model.rsplit('/').next().unwrap_or(&self.model);
+        let model = &self.0.model;
+        let name = model.rsplit('/').next().unwrap_or(model);
         ["gemini-1", "gemini-2", "gemma"].iter().any(|old| name.starts_with(old))
     }
 }
 
 impl Wire for Gemini {
-    fn id(&self) -> &Arc<str> {
-        &self.id
+    fn setup(&self) -> &WireSetup {
+        &self.0
     }
 
-    fn encode_head(&self, frame: &RequestFrame<'_>, out: &mut Vec<u8>) {
-        encode::head(self, frame, out);
+    fn path(&self) -> Cow<'static, str> {
+        let WireSetup { model, is_streaming, .. } = &self.0;
+        let folder = if model.contains('/') { "" } else { "models/" };
+        let method =
+            if *is_streaming { "streamGenerateContent?alt=sse" } else { "generateContent" };
+        format!("/{folder}{model}:{method}").into()
     }
 
-    fn encode_user(&self, text: &str, pen: &mut MessageWriter<'_>) {
-        encode::user(text, pen);
-    }
-
-    fn encode_reply(&self, reply: &Reply, pen: &mut MessageWriter<'_>) {
-        encode::reply(self, reply, pen);
-    }
-
-    fn encode_tool_result(
-        &self,
-        call: &ToolCall,
-        result: &ToolResult,
-        pen: &mut MessageWriter<'_>,
-    ) {
-        encode::tool_result(call, result, pen);
-    }
-
-    fn encode_tail(&self, frame: &RequestFrame<'_>, max_output: Option<Tokens>, out: &mut Vec<u8>) {
-        encode::tail(self, frame, max_output, out);
+    fn key_header(&self, _: &str) -> (HeaderName, &'static str) {
+        (HeaderName::from_static("x-goog-api-key"), "")
     }
 
     fn reader(&self) -> Box<dyn ReplyReader> {

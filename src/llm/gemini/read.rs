@@ -1,25 +1,24 @@
-//! Reading a reply, in one piece or as it is streamed.
+//! Reading a reply, streamed or as one document.
 
 use serde::Deserialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::llm::decode::{
     DecodedPart, DecodedReply, DeltaBuffer, FinishReason, JsonText, TokenCount, lenient,
 };
-use crate::llm::fault::{ApiError, classify_stream_error, is_error};
-use crate::llm::wire::{ReplyReader, event_type, json_fault, protocol_fault, truncated_fault};
+use crate::llm::fault::{is_error, reply_error};
+use crate::llm::wire::{ReplyReader, event_type, parse_json, protocol_fault, truncated_fault};
 use crate::model::{Fault, FaultKind, ReplyFinish, Tokens, Usage};
 use crate::net::sse;
 
-/// Gathers a reply.
+/// Reads a reply.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     parts: Vec<DecodedPart>,
     finish: Option<ReplyFinish>,
     usage: Option<Usage>,
     model: Option<String>,
-    /// Whether something else than a finish reason says that nothing more comes.
+    /// Whether the reply is complete even without a finish reason.
     is_done: bool,
 }
 
@@ -99,43 +98,40 @@ struct ReportedUsage {
     thoughts_token_count: TokenCount,
 }
 
-/// Reads a reply that came in one piece; a stream that was not asked for as events comes as a list of its chunks.
+/// Reads a reply that is one JSON document: a chunk, or a list of chunks.
 pub(super) fn read_body(body: &str) -> Result<DecodedReply, Fault> {
     let chunks: Vec<&RawValue> = match body.trim_start().starts_with('[') {
-        true => serde_json::from_str(body).map_err(|error| json_fault(&error))?,
-        false => vec![serde_json::from_str(body).map_err(|error| json_fault(&error))?],
+        true => parse_json(body)?,
+        false => vec![parse_json(body)?],
     };
-    let (mut reader, mut said) = (Reader::default(), DeltaBuffer::default());
+    let (mut reader, mut deltas) = (Reader::default(), DeltaBuffer::default());
     for chunk in chunks {
-        reader.apply_chunks(chunk.get(), &mut said)?;
+        reader.apply_chunks(chunk.get(), &mut deltas)?;
     }
     if reader.finish.is_none() && reader.parts.is_empty() {
-        return Err(Fault::new(FaultKind::NotAnApi, "the answer has no candidate in it"));
+        return Err(Fault::new(FaultKind::NotAnApi, "the response has no candidate"));
     }
     reader.is_done = true;
     Box::new(reader).finish()
 }
 
 impl Reader {
-    fn apply_chunks(&mut self, json: &str, said: &mut DeltaBuffer) -> Result<(), Fault> {
+    fn apply_chunks(&mut self, json: &str, deltas: &mut DeltaBuffer) -> Result<(), Fault> {
         match json.trim_start().as_bytes().first() {
-            Some(b'{') => self.apply_chunk(json, said),
+            Some(b'{') => self.apply_chunk(json, deltas),
             Some(b'[') => {
-                let chunks: Vec<&RawValue> =
-                    serde_json::from_str(json).map_err(|error| json_fault(&error))?;
-                chunks.into_iter().try_for_each(|chunk| self.apply_chunks(chunk.get(), said))
+                let chunks: Vec<&RawValue> = parse_json(json)?;
+                chunks.into_iter().try_for_each(|chunk| self.apply_chunks(chunk.get(), deltas))
             }
-            // No chunk of a reply, but it may be one of JSON.
+            // Not a chunk, but possibly incomplete JSON.
             _ => event_type(json, false).map(drop),
         }
     }
 
-    fn apply_chunk(&mut self, json: &str, said: &mut DeltaBuffer) -> Result<(), Fault> {
-        let chunk: Chunk<'_> = serde_json::from_str(json).map_err(|error| json_fault(&error))?;
+    fn apply_chunk(&mut self, json: &str, deltas: &mut DeltaBuffer) -> Result<(), Fault> {
+        let chunk: Chunk<'_> = parse_json(json)?;
         if let Some(error) = chunk.error.filter(|error| is_error(error)) {
-            let error: Option<Value> = serde_json::from_str(error.get()).ok();
-            let error = error.as_ref().and_then(ApiError::from_value).unwrap_or_default();
-            return Err(classify_stream_error(&error, |_| None));
+            return Err(reply_error(error.get()));
         }
         self.model =
             self.model.take().or_else(|| chunk.model_version.and_then(JsonText::non_empty));
@@ -146,7 +142,7 @@ impl Reader {
         let first = |candidate: &Candidate<'_>| candidate.index.0.unwrap_or(0) == 0;
         for candidate in chunk.candidates.unwrap_or_default().into_iter().filter(first) {
             for part in candidate.content.and_then(|content| content.parts).unwrap_or_default() {
-                self.apply_part(part, said)?;
+                self.apply_part(part, deltas)?;
             }
             if let Some(reason) = candidate.finish_reason {
                 let message =
@@ -157,16 +153,15 @@ impl Reader {
         Ok(())
     }
 
-    fn apply_part(&mut self, json: &RawValue, said: &mut DeltaBuffer) -> Result<(), Fault> {
+    fn apply_part(&mut self, json: &RawValue, deltas: &mut DeltaBuffer) -> Result<(), Fault> {
         if !json.get().starts_with('{') {
             return Ok(());
         }
-        let part: ContentPart<'_> =
-            serde_json::from_str(json.get()).map_err(|error| json_fault(&error))?;
+        let part: ContentPart<'_> = parse_json(json.get())?;
         let ContentPart { text, thought, thought_signature, function_call } = part;
         let text = text.map(|text| text.0);
         if thought.is_some_and(|thought| thought.get() == "true") {
-            said.reasoning.push_str(&text.unwrap_or_default());
+            deltas.reasoning.push_str(&text.unwrap_or_default());
             if thought_signature.is_some() {
                 self.parts.push(DecodedPart::Opaque(json.get().to_owned()));
             }
@@ -178,7 +173,7 @@ impl Reader {
         }
         match (text, function_call) {
             (Some(text), None) => {
-                said.text.push_str(&text);
+                deltas.text.push_str(&text);
                 match self.parts.last_mut().filter(|_| thought_signature.is_none()) {
                     Some(DecodedPart::Text(before)) => before.push_str(&text),
                     _ => self.parts.push(DecodedPart::Text(text.into_owned())),
@@ -189,11 +184,11 @@ impl Reader {
                 let name = name.ok_or_else(|| protocol_fault("a tool call has no name"))?;
                 let arguments = args.map_or("", RawValue::get);
                 let arguments = if arguments == "null" { "" } else { arguments }.to_owned();
-                said.add_hidden(&arguments);
+                deltas.add_hidden(&arguments);
                 let id = id.and_then(JsonText::non_empty).unwrap_or_default();
                 self.parts.push(DecodedPart::Call { id, name, arguments });
             }
-            // What this release does not know goes back as it came.
+            // Unknown parts are sent back unchanged.
             (None, None) => self.parts.push(DecodedPart::Opaque(json.get().to_owned())),
         }
         Ok(())
@@ -201,30 +196,30 @@ impl Reader {
 }
 
 impl ReplyReader for Reader {
-    fn push(&mut self, event: sse::SseEvent<'_>, said: &mut DeltaBuffer) -> Result<(), Fault> {
+    fn push(&mut self, event: sse::SseEvent<'_>, deltas: &mut DeltaBuffer) -> Result<(), Fault> {
         match event.data.trim() {
             "" => Ok(()),
             "[DONE]" => {
                 self.is_done = true;
                 Ok(())
             }
-            data => self.apply_chunks(data, said),
+            data => self.apply_chunks(data, deltas),
         }
     }
 
-    /// Some models give a finish reason with every chunk, so that only the end of the stream tells which was the last.
+    /// Always `false`: some models send a finish reason with every chunk, so only the end of the stream is terminal.
     fn is_complete(&self) -> bool {
         false
     }
 
     fn finish(self: Box<Self>) -> Result<DecodedReply, Fault> {
-        let Self { parts: pieces, finish, usage, model, is_done: done } = *self;
-        let finish = finish.or_else(|| done.then(|| FinishReason::infer(&pieces)));
+        let Self { parts, finish, usage, model, is_done } = *self;
+        let finish = finish.or_else(|| is_done.then(|| FinishReason::infer(&parts)));
         let finish = finish.ok_or_else(truncated_fault)?;
-        let has_calls = pieces.iter().any(|piece| matches!(piece, DecodedPart::Call { .. }));
+        let has_calls = parts.iter().any(|part| matches!(part, DecodedPart::Call { .. }));
         let finish =
             if finish == ReplyFinish::Stop && has_calls { ReplyFinish::ToolCalls } else { finish };
-        Ok(DecodedReply { parts: pieces, finish, usage, model })
+        Ok(DecodedReply { parts, finish, usage, model })
     }
 }
 
@@ -243,7 +238,7 @@ impl ReportedUsage {
     }
 }
 
-/// Returns why the model stopped, or a fault where it did not get as far as a reply.
+/// Returns the finish reason, or the fault of a reply without usable content.
 fn parse_finish(reason: &str, message: &str) -> Result<Option<ReplyFinish>, Fault> {
     let fault = |kind| {
         let text = format!("the model's reply ended with {reason} {message}");

@@ -1,7 +1,6 @@
-//! What is known of models beforehand: prices, windows, short names.
+//! The model table: prices, context windows, output limits and aliases.
 //!
-//! The table is part of the repository and has a date; a file of the user's can be laid over it. What it does not know
-//! it does not guess: a model without a row has no price.
+//! The table is part of the release and has a date; a file of the user overrides it. Unknown models have no price.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,10 +12,10 @@ use super::model_spec::ModelSpec;
 use super::provider::Provider;
 use crate::model::{LongInputPrice, MicroUsd, Price, Tokens, nearest, nearest_within};
 
-/// The table that is part of this release.
+/// The table of this release.
 const BUILT_IN: &str = include_str!("table.toml");
 
-/// What is known of models.
+/// The known models and their aliases.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModelTable {
     date: String,
@@ -24,38 +23,38 @@ pub struct ModelTable {
     rows: Vec<ModelInfo>,
 }
 
-/// What is known of one model.
+/// A known model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelInfo {
-    /// Who serves it.
-    pub provider: Provider,
-    /// The name that the provider knows it by.
+    /// The provider.
+    pub provider: &'static Provider,
+    /// The provider's name for the model.
     pub id: String,
-    /// What it costs.
+    /// The price, if it is known.
     pub price: Option<Price>,
-    /// The most that a request may have.
+    /// The context window.
     pub window: Option<Tokens>,
-    /// The most that a reply can have.
+    /// The output limit.
     pub max_output: Option<Tokens>,
 }
 
-/// Why a table cannot be used.
+/// An invalid model table.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ModelTableError {
-    /// The file cannot be read.
+    /// The file can't be read.
     #[error("could not read {path}: {cause}")]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         cause: String,
     },
-    /// It is not what a table looks like.
+    /// The file is not a valid table.
     #[error("{path}: {cause}")]
     Malformed {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it, and where.
+        /// The reason and its position.
         cause: String,
     },
 }
@@ -102,15 +101,15 @@ struct LongContextPriceRow {
 impl ModelTable {
     /// Returns the table of this release.
     pub fn built_in() -> Self {
-        // A test reads it; a release cannot have a broken one.
+        // A test parses it, so that a release always has a valid one.
         Self::parse(BUILT_IN).unwrap_or_default()
     }
 
-    /// Returns the table with the rows and aliases of a file of the user's laid over it.
+    /// Returns the table with the rows and aliases of a file added; these take precedence.
     ///
     /// # Errors
     ///
-    /// Fails when the file cannot be read or is no table.
+    /// Fails if the file can't be read, or for an invalid table.
     pub fn with_file(mut self, path: PathBuf) -> Result<Self, ModelTableError> {
         let text = std::fs::read_to_string(&path).map_err(|error| ModelTableError::Unreadable {
             path: path.clone(),
@@ -130,21 +129,21 @@ impl ModelTable {
         let mut rows = Vec::new();
         for (word, models) in file.models {
             let provider = Provider::from_name(&word)
-                .ok_or_else(|| format!("[models.{word}]: '{word}' is no provider"))?;
+                .ok_or_else(|| format!("[models.{word}]: unknown provider '{word}'"))?;
             for (id, row) in models {
                 let facts = row.into_info(provider, id.clone());
-                rows.push(facts.ok_or_else(|| format!("the price of '{id}' is no price"))?);
+                rows.push(facts.ok_or_else(|| format!("invalid price of '{id}'"))?);
             }
         }
         Ok(Self { date: file.date.unwrap_or_default(), aliases: file.aliases, rows })
     }
 
-    /// Returns the day on which the table was last held against the providers' lists (`2026-11-22`).
+    /// Returns the day of the last update (`2026-11-22`).
     pub fn date(&self) -> &str {
         &self.date
     }
 
-    /// Returns the model of a name that stands alone: an alias, or a name that the table has.
+    /// Returns the model with a name without provider: an alias, or a name in the table.
     pub fn find(&self, name: &str) -> Option<&ModelInfo> {
         let (provider, name) = match self.aliases.get(name).and_then(|name| name.split_once('/')) {
             Some((provider, name)) => (Provider::from_name(provider), name),
@@ -153,7 +152,7 @@ impl ModelTable {
         self.rows.iter().find(|row| row.id == name && provider.is_none_or(|p| row.provider == p))
     }
 
-    /// Returns the name of the table that is most like this one, with its provider where it is no alias.
+    /// Returns the most similar name in the table: an alias, or `provider/name`.
     pub(super) fn suggest(&self, name: &str) -> Option<String> {
         let aliases = self.aliases.keys().map(String::as_str);
         let found = nearest(name, aliases.chain(self.rows.iter().map(|row| row.id.as_str())))?;
@@ -162,15 +161,13 @@ impl ModelTable {
         named.or_else(|| self.aliases.contains_key(found).then(|| found.to_owned()))
     }
 
-    /// Returns the model of the same provider that is probably meant by a name which the table does not have. Models that
-    /// are newer than the table differ in their numbers, and nobody should be asked about them.
+    /// Returns the model of the same provider that an unknown name is probably a misspelling of. A name with other
+    /// numbers may be a newer model, and gets no suggestion.
     pub fn suggest_for(&self, model: &ModelSpec) -> Option<String> {
         let ModelSpec::Remote { provider, name } = model else { return None };
-        let served = match provider {
-            Provider::OpenAiChat => Provider::OpenAi,
-            other => *other,
-        };
-        let ids = || self.rows.iter().filter(|row| row.provider == served).map(|row| &*row.id);
+        let served = if provider.name() == "openai-chat" { "openai" } else { provider.name() };
+        let ids =
+            || self.rows.iter().filter(|row| row.provider.name() == served).map(|row| &*row.id);
         if ids().any(|id| id == name) {
             return None;
         }
@@ -178,35 +175,31 @@ impl ModelTable {
         Some(format!("{}/{found}", provider.name()))
     }
 
-    /// Returns what is known of a model: by its exact name, or as the longest name of its provider that its own begins
-    /// with.
+    /// Returns the row of a model: the one with its name, or else with the longest prefix of its name.
     pub fn lookup(&self, model: &ModelSpec) -> Option<&ModelInfo> {
         let ModelSpec::Remote { provider, name } = model else { return None };
-        let (provider, name) = match provider {
-            Provider::OpenAiChat => (Provider::OpenAi, name.as_str()),
-            // OpenRouter passes on the prices of those who serve their models themselves.
-            Provider::OpenRouter => match name.split_once('/')? {
-                ("openai", name) => (Provider::OpenAi, name),
-                ("anthropic", name) => (Provider::Anthropic, name),
-                ("google", name) => (Provider::Gemini, name),
-                ("x-ai", name) => (Provider::Xai, name),
-                _ => return None,
-            },
-            other => (*other, name.as_str()),
+        let (provider, name) = match (provider.name(), name.split_once('/')) {
+            ("openai-chat", _) => ("openai", name.as_str()),
+            // OpenRouter has the prices of the original providers.
+            ("openrouter", Some((vendor @ ("openai" | "anthropic"), name))) => (vendor, name),
+            ("openrouter", Some(("google", name))) => ("gemini", name),
+            ("openrouter", Some(("x-ai", name))) => ("xai", name),
+            ("openrouter", _) => return None,
+            (provider, _) => (provider, name.as_str()),
         };
-        // OpenRouter writes versions with a point where Anthropic has a hyphen.
+        // OpenRouter writes versions with a dot, Anthropic with a hyphen.
         let name = match provider {
-            Provider::Anthropic => name.replace('.', "-"),
+            "anthropic" => name.replace('.', "-"),
             _ => name.to_owned(),
         };
         let fits = |row: &&ModelInfo| {
-            row.provider == provider && name.strip_prefix(&row.id).is_some_and(is_variant)
+            row.provider.name() == provider && name.strip_prefix(&row.id).is_some_and(is_variant)
         };
         self.rows.iter().filter(fits).max_by_key(|row| row.id.len())
     }
 }
 
-/// Returns whether what follows a model's name leaves it the same model: a date, a word, but no further number of its
+/// Returns whether a name with this suffix is a variant of the model: a date or a word, but not another number of a
 /// version.
 fn is_variant(rest: &str) -> bool {
     let Some(word) = rest.strip_prefix(['-', ':', '@']) else { return rest.is_empty() };
@@ -214,7 +207,7 @@ fn is_variant(rest: &str) -> bool {
     !(first.len() <= 2 && first.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Returns whether two names have the same numbers, and differ in letters alone.
+/// Returns whether two names have the same digits.
 fn has_same_numbers(name: &str, id: &str) -> bool {
     let digits = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>();
     digits(name) == digits(id)
@@ -227,7 +220,7 @@ impl ModelInfo {
 }
 
 impl ModelRow {
-    fn into_info(self, provider: Provider, id: String) -> Option<ModelInfo> {
+    fn into_info(self, provider: &'static Provider, id: String) -> Option<ModelInfo> {
         let price = match (self.price, self.long) {
             (None, Some(_)) => return None,
             (None, None) => None,

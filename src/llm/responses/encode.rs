@@ -1,173 +1,156 @@
 //! Writing a request.
 
+use serde_json::{Value, json};
+
+use super::Responses;
 use super::item::MessageFrame;
-use super::{Responses, ResponsesHost};
 use crate::llm::encode::{MessageGroup, MessageWriter, json};
 use crate::llm::schema;
-use crate::llm::wire::RequestFrame;
-use crate::model::{OpaqueBlock, Reply, ReplyPart, Tokens, ToolResult};
+use crate::llm::wire::{Encode, RequestFrame, sendable_parts};
+use crate::model::{OpaqueBlock, Reply, ReplyPart, Tokens, ToolCall, ToolResult};
 
 /// The input is one flat list.
 static ITEM: MessageGroup = MessageGroup { open: "", between: ",", close: "", close_with_mark: "" };
 
-pub(super) fn head(wire: &Responses, frame: &RequestFrame<'_>, out: &mut Vec<u8>) {
-    json::raw(out, r#"{"model":"#);
-    json::text(out, &wire.model);
-    json::raw(out, r#","store":false"#);
-    if has_reasoning(&wire.model) {
-        json::raw(out, r#","include":["reasoning.encrypted_content"]"#);
-    }
-    if wire.is_streaming {
-        json::raw(out, r#","stream":true"#);
-    }
-    if wire.host == ResponsesHost::OpenAi {
-        if wire.is_streaming {
-            // Padding that hides the length of tokens from who watches the line; it is a third of the stream.
-            json::raw(out, r#","stream_options":{"include_obfuscation":false}"#);
-        }
-        if let Some(key) = &wire.cache_key {
-            json::raw(out, r#","prompt_cache_key":"#);
-            json::text(out, key);
-        }
-    }
-    let system = frame.system.trim_end();
-    if !system.trim().is_empty() {
-        json::raw(out, r#","instructions":"#);
-        json::text(out, system);
-    }
-    for (index, tool) in frame.tools.iter().enumerate() {
-        json::raw(out, if index == 0 { r#","tools":["# } else { "," });
-        json::raw(out, r#"{"type":"function","name":"#);
-        json::text(out, &tool.name);
-        json::raw(out, r#","description":"#);
-        json::text(out, &tool.description);
-        json::raw(out, r#","parameters":"#);
-        json::value(out, &tool.schema);
-        // Strict is the default here, and takes schemas of one kind only.
-        json::raw(out, r#","strict":false}"#);
-    }
-    json::raw(out, if frame.tools.is_empty() { "" } else { "]" });
-    if let Some(schema) = frame.schema {
-        json::raw(out, r#","text":{"format":{"type":"json_schema","name":"answer","strict":"#);
-        json::value(out, &schema::is_strict(schema));
-        json::raw(out, r#","schema":"#);
-        json::value(out, schema);
-        json::raw(out, "}}");
-    }
-    json::raw(out, r#","input":["#);
-}
-
-pub(super) fn tail(max_output: Option<Tokens>, out: &mut Vec<u8>) {
-    json::raw(out, "]");
-    if let Some(Tokens(limit)) = max_output {
-        json::raw(out, r#","max_output_tokens":"#);
-        json::value(out, &limit.max(MIN_OUTPUT));
-    }
-    json::raw(out, "}");
-}
-
-/// A lower limit is refused.
+/// The lowest limit that the API accepts.
 const MIN_OUTPUT: u64 = 16;
 
-pub(super) fn user(text: &str, pen: &mut MessageWriter<'_>) {
-    if !text.trim().is_empty() {
-        pen.add(&ITEM, |out| {
-            json::raw(out, r#"{"role":"user","content":[{"type":"input_text","text":"#);
-            json::text(out, text);
-            json::raw(out, "}]}");
+impl Encode for Responses {
+    fn encode_head(&self, frame: &RequestFrame<'_>, out: &mut Vec<u8>) {
+        let Self(setup) = self;
+        let mut head = json!({"model": setup.model, "store": false});
+        if has_reasoning(&setup.model) {
+            head["include"] = json!(["reasoning.encrypted_content"]);
+        }
+        if setup.is_streaming {
+            head["stream"] = true.into();
+        }
+        // Other servers may reject options that are not essential.
+        if setup.host.ends_with("api.openai.com") {
+            if setup.is_streaming {
+                // The padding hides the length of tokens from observers of the network; it is a third of the stream.
+                head["stream_options"] = json!({"include_obfuscation": false});
+            }
+            if let Some(key) = &setup.cache_key {
+                head["prompt_cache_key"] = key.as_str().into();
+            }
+        }
+        if let Some(system) = frame.system_prompt(true) {
+            head["instructions"] = system.into();
+        }
+        let tools = frame.tool_definitions(|tool| {
+            // Strict is the default, and accepts only some schemas.
+            json!({
+                "type": "function", "name": tool.name, "description": tool.description,
+                "parameters": tool.schema, "strict": false,
+            })
+        });
+        if let Some(tools) = tools {
+            head["tools"] = tools;
+        }
+        if let Some(schema) = frame.schema {
+            head["text"] = json!({"format": {
+                "type": "json_schema", "name": "answer",
+                "strict": schema::is_strict(schema), "schema": schema,
+            }});
+        }
+        json::open_object(out, &head, "input");
+    }
+
+    fn encode_tail(&self, _: &RequestFrame<'_>, max_output: Option<Tokens>, out: &mut Vec<u8>) {
+        json::raw(out, "]");
+        if let Some(Tokens(limit)) = max_output {
+            json::field(out, r#","max_output_tokens":"#, &limit.max(MIN_OUTPUT));
+        }
+        json::raw(out, "}");
+    }
+
+    fn encode_user(&self, text: &str, writer: &mut MessageWriter<'_>) {
+        if !text.trim().is_empty() {
+            writer.add(&ITEM, |out| {
+                let prefix = r#"{"role":"user","content":[{"type":"input_text","text":"#;
+                json::field(out, prefix, text);
+                json::raw(out, "}]}");
+            });
+        }
+    }
+
+    fn encode_reply(&self, reply: &Reply, writer: &mut MessageWriter<'_>) {
+        let mut parts = sendable_parts(reply, &self.0.id);
+        // The API rejects a reasoning item without the item that followed it.
+        while let Some(ReplyPart::Opaque(OpaqueBlock { json, .. })) = parts.last() {
+            if !needs_following_item(json) {
+                break;
+            }
+            parts.pop();
+        }
+        let mut frame = None;
+        for part in parts {
+            match part {
+                ReplyPart::Opaque(OpaqueBlock { json, .. }) => match MessageFrame::parse(json) {
+                    Some(parsed) => frame = Some(parsed),
+                    None => writer.add(&ITEM, |out| json::raw(out, json)),
+                },
+                ReplyPart::Text(text) => {
+                    let frame = frame.take();
+                    writer.add(&ITEM, |out| {
+                        let prefix = r#"{"type":"message","role":"assistant","content":[{"type":"output_text","text":"#;
+                        json::field(out, prefix, text);
+                        json::raw(out, "}]");
+                        if let Some(MessageFrame { phase, .. }) = frame {
+                            json::field(out, r#","phase":"#, &phase);
+                        }
+                        json::raw(out, "}");
+                    });
+                }
+                ReplyPart::Call(call) => writer.add(&ITEM, |out| {
+                    let prefix = r#"{"type":"function_call","call_id":"#;
+                    json::field(out, prefix, call.id.as_str());
+                    json::field(out, r#","name":"#, &json::tool_name(&call.name));
+                    json::field(out, r#","arguments":"#, json::arguments(call));
+                    json::raw(out, "}");
+                }),
+            }
+        }
+    }
+
+    fn encode_tool_result(
+        &self,
+        _: &ToolCall,
+        result: &ToolResult,
+        writer: &mut MessageWriter<'_>,
+    ) {
+        writer.add(&ITEM, |out| {
+            let prefix = r#"{"type":"function_call_output","call_id":"#;
+            json::field(out, prefix, result.call.as_str());
+            json::field(out, r#","output":"#, json::tool_output(result));
+            json::raw(out, "}");
         });
     }
 }
 
-pub(super) fn reply(wire: &Responses, reply: &Reply, pen: &mut MessageWriter<'_>) {
-    let is_sent = |part: &&ReplyPart| match part {
-        ReplyPart::Text(text) => !text.trim().is_empty(),
-        ReplyPart::Call(_) => true,
-        ReplyPart::Opaque(opaque) => opaque.wire == wire.id,
-    };
-    let mut parts: Vec<&ReplyPart> = reply.parts.iter().filter(is_sent).collect();
-    // An item of reasoning is refused without the item that it led to.
-    while let Some(ReplyPart::Opaque(OpaqueBlock { json, .. })) = parts.last() {
-        if !needs_following_item(json) {
-            break;
-        }
-        parts.pop();
-    }
-    let mut frame = None;
-    for part in parts {
-        match part {
-            ReplyPart::Opaque(OpaqueBlock { json, .. }) => match MessageFrame::parse(json) {
-                Some(read) => frame = Some(read),
-                None => pen.add(&ITEM, |out| json::raw(out, json)),
-            },
-            ReplyPart::Text(text) => {
-                let frame = frame.take();
-                pen.add(&ITEM, |out| {
-                    json::raw(
-                        out,
-                        r#"{"type":"message","role":"assistant","content":[{"type":"output_text","text":"#,
-                    );
-                    json::text(out, text);
-                    json::raw(out, "}]");
-                    if let Some(MessageFrame { phase, .. }) = frame {
-                        json::raw(out, r#","phase":"#);
-                        json::text(out, &phase);
-                    }
-                    json::raw(out, "}");
-                });
-            }
-            ReplyPart::Call(call) => pen.add(&ITEM, |out| {
-                json::raw(out, r#"{"type":"function_call","call_id":"#);
-                json::text(out, call.id.as_str());
-                json::raw(out, r#","name":"#);
-                json::tool_name(out, &call.name);
-                json::raw(out, r#","arguments":"#);
-                json::text(out, json::arguments(call));
-                json::raw(out, "}");
-            }),
-        }
-    }
-}
-
-pub(super) fn tool_result(result: &ToolResult, pen: &mut MessageWriter<'_>) {
-    pen.add(&ITEM, |out| {
-        json::raw(out, r#"{"type":"function_call_output","call_id":"#);
-        json::text(out, result.call.as_str());
-        json::raw(out, r#","output":"#);
-        json::tool_output(out, &result.text);
-        json::raw(out, "}");
-    });
-}
-
-/// Returns whether an item makes sense only before another one.
+/// Returns whether an item is only valid before another one.
 fn needs_following_item(json: &str) -> bool {
-    let item: Option<serde_json::Value> = serde_json::from_str(json).ok();
+    let item: Option<Value> = serde_json::from_str(json).ok();
     item.is_none_or(|item| item["type"] == "reasoning" || item["type"] == "message")
 }
 
-/// Returns whether a model has reasoning to encrypt; those that have none refuse to be asked for it.
+/// Returns whether a model has reasoning to encrypt; models without it reject the option.
 fn has_reasoning(model: &str) -> bool {
     !["gpt-4", "gpt-3", "chatgpt-"].iter().any(|old| model.starts_with(old))
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
-
     use super::*;
     use crate::llm::fixtures::{self, EMPTY_FRAME, reply_of};
-    use crate::llm::wire::ToolChoice;
-    use crate::model::{ConversationItem, MessageOrigin, ToolCall, ToolStatus};
+    use crate::llm::wire::{ToolChoice, WireSetup};
+    use crate::model::{ConversationItem, MessageOrigin, ToolStatus};
 
-    fn wire(model: &str, host: ResponsesHost) -> Responses {
+    fn wire(model: &str, host: &str) -> Responses {
+        let (model, host) = (model.to_owned(), host.to_owned());
         let cache_key = Some("session".to_owned());
-        Responses {
-            id: "openai/m".into(),
-            model: model.to_owned(),
-            host,
-            is_streaming: true,
-            cache_key,
-        }
+        Responses(WireSetup { model, host, cache_key, ..fixtures::setup("openai/m") })
     }
 
     fn opaque(json: &str) -> ReplyPart {
@@ -184,7 +167,7 @@ mod tests {
     }
 
     fn input(items: &[ConversationItem]) -> String {
-        text(&wire("gpt-5.5", ResponsesHost::Other), &EMPTY_FRAME, items)
+        text(&wire("gpt-5.5", "localhost"), &EMPTY_FRAME, items)
     }
 
     const REASONING: &str =
@@ -205,7 +188,7 @@ mod tests {
             exchange(vec![opaque(REASONING), phase, ReplyPart::Text("on it".into())]),
         ];
         let request: Value =
-            serde_json::from_str(&text(&wire("gpt-5.5", ResponsesHost::OpenAi), &frame, &items))
+            serde_json::from_str(&text(&wire("gpt-5.5", "api.openai.com"), &frame, &items))
                 .unwrap();
         assert_eq!(
             request,
@@ -249,10 +232,10 @@ mod tests {
 
     #[test]
     fn openai_options_are_sent_to_openai_only() {
-        let other = text(&wire("gpt-5.5", ResponsesHost::Other), &EMPTY_FRAME, &[]);
+        let other = text(&wire("gpt-5.5", "localhost"), &EMPTY_FRAME, &[]);
         assert!(!other.contains("obfuscation") && !other.contains("prompt_cache_key"));
         assert!(
-            !text(&wire("gpt-4o", ResponsesHost::OpenAi), &EMPTY_FRAME, &[])
+            !text(&wire("gpt-4o", "api.openai.com"), &EMPTY_FRAME, &[])
                 .contains("include\":[\"reasoning")
         );
     }

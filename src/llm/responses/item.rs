@@ -4,15 +4,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::llm::decode::{DecodedPart, JsonText, lenient};
-use crate::llm::wire::{event_type, json_fault, protocol_fault};
+use crate::llm::wire::{event_type, json_fault, parse_json, protocol_fault};
 use crate::model::Fault;
 
-/// What a message has beside its text, and what has to go back with it. It stands before the text.
+/// The fields of a message besides its text, which are sent back with it. It precedes the text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct MessageFrame {
     #[serde(rename = "type")]
     kind: MessageTag,
-    /// Whether the message is a remark on the way or the final answer.
+    /// Whether the message is commentary or the final answer.
     pub(super) phase: String,
 }
 
@@ -23,7 +23,7 @@ enum MessageTag {
 }
 
 impl MessageFrame {
-    /// Reads what stands before the text of a message; nothing when it is another item.
+    /// Parses the fields of a message; `None` for another item.
     pub(super) fn parse(json: &str) -> Option<Self> {
         serde_json::from_str(json).ok()
     }
@@ -47,7 +47,7 @@ struct CallItem<'a> {
     name: Option<JsonText<'a>>,
     #[serde(borrow, default, deserialize_with = "lenient::text")]
     status: Option<JsonText<'a>>,
-    /// Text, or with some servers the object itself.
+    /// JSON text, or at some servers the object itself.
     #[serde(borrow, default)]
     arguments: Option<&'a RawValue>,
 }
@@ -66,26 +66,27 @@ struct MessageItemContent<'a> {
     refusal: Option<JsonText<'a>>,
 }
 
-/// What an item amounts to.
+/// The content of an item.
 #[derive(Debug, Default)]
 pub(super) struct DecodedItem {
     pub(super) parts: Vec<DecodedPart>,
     pub(super) is_refusal: bool,
-    /// Whether it is a tool call that the provider says is not whole.
+    /// Whether it is a tool call that the provider reports as incomplete.
     pub(super) is_truncated: bool,
 }
 
-/// Reads a complete item. Of an item that is not known, nothing but its type is decoded.
+/// Decodes a complete item. An unknown item is kept without decoding it.
 pub(super) fn decode(json: &RawValue) -> Result<DecodedItem, Fault> {
     let text = json.get();
     let mut decoded = DecodedItem::default();
     match event_type(text, false)?.as_deref() {
-        Some("message") => decoded.add_message(parse(text)?)?,
-        Some("function_call") => decoded.add_call(parse(text)?)?,
-        // Without its encrypted content it would be looked for at the provider, where nothing is kept.
-        Some("reasoning") if parse::<ReasoningItem<'_>>(text)?.encrypted_content.is_none() => {}
+        Some("message") => decoded.add_message(parse_json(text)?)?,
+        Some("function_call") => decoded.add_call(parse_json(text)?)?,
+        // Without encrypted content it is only a reference, and the provider stores nothing.
+        Some("reasoning") if parse_json::<ReasoningItem<'_>>(text)?.encrypted_content.is_none() => {
+        }
         Some(_) => decoded.parts.push(DecodedPart::Opaque(text.to_owned())),
-        // No provider would take it back.
+        // It can't be sent back.
         None => {}
     }
     Ok(decoded)
@@ -101,19 +102,19 @@ impl DecodedItem {
         let mut text = String::new();
         match item.content.map(RawValue::get) {
             Some(list) if list.starts_with('[') => {
-                for part in parse::<Vec<&RawValue>>(list)?.into_iter().map(RawValue::get) {
-                    // A part that is not known is not decoded.
+                for part in parse_json::<Vec<&RawValue>>(list)?.into_iter().map(RawValue::get) {
+                    // Unknown parts are not decoded.
                     if let Some("output_text" | "text" | "refusal") =
                         event_type(part, false)?.as_deref()
                     {
-                        let MessageItemContent { text: said, refusal } = parse(part)?;
+                        let MessageItemContent { text: content, refusal } = parse_json(part)?;
                         self.is_refusal |= refusal.is_some();
-                        text.push_str(said.or(refusal).as_ref().map_or("", |said| &*said.0));
+                        text.push_str(content.or(refusal).as_ref().map_or("", |text| &*text.0));
                     }
                 }
             }
             Some(alone) if alone.starts_with('"') => {
-                text.push_str(&parse::<JsonText<'_>>(alone)?.0)
+                text.push_str(&parse_json::<JsonText<'_>>(alone)?.0)
             }
             Some(_) | None => {}
         }
@@ -128,15 +129,11 @@ impl DecodedItem {
         self.is_truncated = matches!(status.as_deref(), Some("in_progress" | "incomplete"));
         let id = item.call_id.or(item.id).and_then(JsonText::non_empty).unwrap_or_default();
         let arguments = match item.arguments.map(RawValue::get) {
-            Some(text) if text.starts_with('"') => parse::<JsonText<'_>>(text)?.0.into_owned(),
+            Some(text) if text.starts_with('"') => parse_json::<JsonText<'_>>(text)?.0.into_owned(),
             Some(json) => json.to_owned(),
             None => String::new(),
         };
         self.parts.push(DecodedPart::Call { id, name, arguments });
         Ok(())
     }
-}
-
-fn parse<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, Fault> {
-    serde_json::from_str(json).map_err(|error| json_fault(&error))
 }

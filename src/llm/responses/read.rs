@@ -1,6 +1,6 @@
-//! Reading a reply, in one piece or as it is streamed.
+//! Reading a reply, streamed or as one document.
 //!
-//! What is streamed of an item is shown as it comes; what counts is the item as it is when it is done.
+//! Deltas of an item are only shown; the completed item counts.
 
 use std::collections::BTreeMap;
 
@@ -13,27 +13,27 @@ use crate::llm::decode::{
     DecodedPart, DecodedReply, DeltaBuffer, FinishReason, InputDetails, JsonText, OutputDetails,
     TokenCount, lenient,
 };
-use crate::llm::fault::{ApiError, classify_stream_error};
-use crate::llm::wire::{ReplyReader, event_type, json_fault, protocol_fault, truncated_fault};
+use crate::llm::fault::{ApiError, classify_stream_error, reply_error};
+use crate::llm::wire::{ReplyReader, event_type, parse_json, protocol_fault, truncated_fault};
 use crate::model::{Fault, FaultKind, ReplyFinish, Tokens, Usage};
 use crate::net::sse;
 
-/// Gathers a reply.
+/// Reads a reply.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     items: StreamedItems,
     finished: Option<FinishedResponse>,
 }
 
-/// The items that the events told, by their numbers; `None` for one that has begun and is not done.
+/// The items of the events by index; `None` for an incomplete item.
 #[derive(Debug, Default)]
 struct StreamedItems {
     by_index: BTreeMap<u64, Option<DecodedItem>>,
-    /// What is wrong with the events, if anything is. Then only the terminal event can say what the items are.
+    /// The first inconsistency of the events. After one, only the terminal event has the items.
     inconsistency: Option<String>,
 }
 
-/// How a response ended.
+/// The end of a response.
 #[derive(Debug)]
 struct FinishedResponse {
     finish: ReplyFinish,
@@ -48,7 +48,7 @@ enum TerminalEvent {
     Completed,
     Incomplete,
     Failed,
-    /// The status alone says how it ended.
+    /// The status determines the end.
     Done,
 }
 
@@ -97,12 +97,11 @@ struct ReportedUsage {
     output_tokens_details: Option<OutputDetails>,
 }
 
-/// Reads a reply that came in one piece.
+/// Reads a reply that is one JSON document.
 pub(super) fn read_body(body: &str) -> Result<DecodedReply, Fault> {
-    let response: ResponsePayload<'_> =
-        serde_json::from_str(body).map_err(|error| json_fault(&error))?;
+    let response: ResponsePayload<'_> = parse_json(body)?;
     if response.output.is_none() {
-        return Err(Fault::new(FaultKind::NotAnApi, "the answer has no response in it"));
+        return Err(Fault::new(FaultKind::NotAnApi, "the response has no output"));
     }
     let mut reader = Reader::default();
     reader.apply_terminal(TerminalEvent::Done, response)?;
@@ -110,47 +109,48 @@ pub(super) fn read_body(body: &str) -> Result<DecodedReply, Fault> {
 }
 
 impl Reader {
-    fn apply(&mut self, kind: &str, data: &str, said: &mut DeltaBuffer) -> Result<(), Fault> {
+    fn apply(&mut self, kind: &str, data: &str, deltas: &mut DeltaBuffer) -> Result<(), Fault> {
         let end = match kind {
             "response.output_item.added" => {
-                self.items.begin(parse_event(data)?.output_index);
+                self.items.begin(parse_json::<StreamEvent<'_>>(data)?.output_index);
                 return Ok(());
             }
             "response.output_item.done" => {
-                let StreamEvent { output_index, item, .. } = parse_event(data)?;
+                let StreamEvent { output_index, item, .. } = parse_json(data)?;
                 return self.items.done(output_index, item);
             }
             "response.output_text.delta" | "response.refusal.delta" => {
-                said.text.push_str(&parse_event(data)?.delta());
+                deltas.text.push_str(&parse_json::<StreamEvent<'_>>(data)?.into_delta());
                 return Ok(());
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
-                said.reasoning.push_str(&parse_event(data)?.delta());
+                deltas.reasoning.push_str(&parse_json::<StreamEvent<'_>>(data)?.into_delta());
                 return Ok(());
             }
             "response.function_call_arguments.delta" => {
-                said.add_hidden(&parse_event(data)?.delta());
+                deltas.add_hidden(&parse_json::<StreamEvent<'_>>(data)?.into_delta());
                 return Ok(());
             }
             "error" => {
-                let error: Value =
-                    serde_json::from_str(data).map_err(|error| json_fault(&error))?;
+                let error: Value = parse_json(data)?;
                 let nested = error.get("error").filter(|error| error.is_object());
                 let found = ApiError::from_value(nested.unwrap_or(&error)).unwrap_or_default();
-                // The type of the event is no kind of error.
+                // The type of the event is not the kind of the error.
                 let kind = if nested.is_some() { found.kind.clone() } else { String::new() };
-                return Err(classify_stream_error(&ApiError { kind, ..found }, |_| None));
+                return Err(classify_stream_error(&ApiError { kind, ..found }));
             }
             "response.completed" => TerminalEvent::Completed,
             "response.incomplete" => TerminalEvent::Incomplete,
             "response.failed" | "response.cancelled" => TerminalEvent::Failed,
             "response.done" => TerminalEvent::Done,
-            // Beginnings, parts, and what this release does not know.
+            // Starts, parts and unknown events.
             _ => return Ok(()),
         };
-        let response = parse_event(data)?.response.filter(|json| json.get().starts_with('{'));
+        let response = parse_json::<StreamEvent<'_>>(data)?
+            .response
+            .filter(|json| json.get().starts_with('{'));
         let response = response.ok_or_else(|| protocol_fault(format!("{kind} has no response")))?;
-        let response = serde_json::from_str(response.get()).map_err(|error| json_fault(&error))?;
+        let response = parse_json(response.get())?;
         self.apply_terminal(end, response)
     }
 
@@ -173,17 +173,15 @@ impl Reader {
         };
         let finish = match (end, reason) {
             (TerminalEvent::Failed, _) => {
-                let error = error.and_then(|error| serde_json::from_str(error.get()).ok());
-                let error = error.as_ref().and_then(ApiError::from_value).unwrap_or_default();
-                return Err(classify_stream_error(&error, |_| None));
+                return Err(reply_error(error.map_or("", RawValue::get)));
             }
             (TerminalEvent::Completed, _) => ReplyFinish::Stop,
             (TerminalEvent::Incomplete, Some(reason)) => match FinishReason::parse(&reason) {
-                // It says itself that the response is not complete.
+                // The status says that the response is incomplete.
                 FinishReason::Finished(ReplyFinish::Stop | ReplyFinish::ToolCalls)
                 | FinishReason::Unspecified => ReplyFinish::Other(reason.into()),
-                said => {
-                    said.into_finish(&reason)?.unwrap_or_else(|| ReplyFinish::Other(reason.into()))
+                other => {
+                    other.into_finish(&reason)?.unwrap_or_else(|| ReplyFinish::Other(reason.into()))
                 }
             },
             (TerminalEvent::Incomplete, None) => ReplyFinish::Other("incomplete".into()),
@@ -202,26 +200,26 @@ impl StreamedItems {
     fn begin(&mut self, index: TokenCount) {
         match index.0 {
             Some(index) if index == self.next_index() => drop(self.by_index.insert(index, None)),
-            Some(index) => self.inconsistency(format!("item {index} is out of order")),
-            // It is told again when it is done.
+            Some(index) => self.report_inconsistency(format!("item {index} is out of order")),
+            // The completed item follows.
             None => {}
         }
     }
 
-    /// Takes an item that is done. Some servers tell it only then.
+    /// Adds a completed item. Some servers send no event for its start.
     fn done(&mut self, index: TokenCount, item: Option<&RawValue>) -> Result<(), Fault> {
         let index = index.0.unwrap_or_else(|| self.first_open());
         let Some(item) = item else {
-            self.inconsistency(format!("item {index} is not told"));
+            self.report_inconsistency(format!("item {index} is missing"));
             return Ok(());
         };
         let decoded = item::decode(item)?;
         match self.by_index.get_mut(&index) {
             Some(open @ None) => *open = Some(decoded),
-            Some(Some(_)) => self.inconsistency(format!("item {index} is done twice")),
+            Some(Some(_)) => self.report_inconsistency(format!("item {index} is done twice")),
             None => {
                 if index != self.next_index() {
-                    self.inconsistency(format!("item {index} is out of order"));
+                    self.report_inconsistency(format!("item {index} is out of order"));
                 }
                 self.by_index.insert(index, Some(decoded));
             }
@@ -229,7 +227,7 @@ impl StreamedItems {
         Ok(())
     }
 
-    fn inconsistency(&mut self, what: String) {
+    fn report_inconsistency(&mut self, what: String) {
         self.inconsistency.get_or_insert(what);
     }
 
@@ -242,8 +240,8 @@ impl StreamedItems {
         open.map_or_else(|| self.next_index(), |(index, _)| *index)
     }
 
-    /// Returns the items of a response that ends with this output. Where the events have gaps, the output is the truth;
-    /// some servers leave it empty.
+    /// Returns the items of a response with this output, which counts if the events have gaps; some servers leave it
+    /// empty.
     fn resolve(
         self,
         output: &[&RawValue],
@@ -254,7 +252,7 @@ impl StreamedItems {
             self.inconsistency.is_some() || is_open || self.by_index.len() < output.len();
         if has_gaps && !output.is_empty() {
             let items = output.iter().map(|json| item::decode(json));
-            // A call that was cut off may look whole. Where the output limit did it, that is seen to later.
+            // A truncated call may look complete. `DecodedReply` handles the output limit.
             let is_taken = |item: &DecodedItem| {
                 !item.is_truncated || matches!(finish, ReplyFinish::Stop | ReplyFinish::Length)
             };
@@ -271,26 +269,22 @@ impl StreamedItems {
 }
 
 impl StreamEvent<'_> {
-    fn delta(self) -> String {
+    fn into_delta(self) -> String {
         self.delta.and_then(JsonText::non_empty).unwrap_or_default()
     }
 }
 
-fn parse_event(data: &str) -> Result<StreamEvent<'_>, Fault> {
-    serde_json::from_str(data).map_err(|error| json_fault(&error))
-}
-
 impl ReplyReader for Reader {
-    fn push(&mut self, event: sse::SseEvent<'_>, said: &mut DeltaBuffer) -> Result<(), Fault> {
+    fn push(&mut self, event: sse::SseEvent<'_>, deltas: &mut DeltaBuffer) -> Result<(), Fault> {
         if event.data.trim() == "[DONE]" {
             return Ok(());
         }
         let is_own = event.name.starts_with("response.") || event.name == "error";
         let is_foreign = !is_own && !["", "message"].contains(&event.name);
         match event_type(event.data, is_foreign)? {
-            Some(kind) => self.apply(&kind, event.data, said),
+            Some(kind) => self.apply(&kind, event.data, deltas),
             None if is_own && event.data.trim_start().starts_with('{') => {
-                self.apply(event.name, event.data, said)
+                self.apply(event.name, event.data, deltas)
             }
             None => Ok(()),
         }
@@ -303,18 +297,18 @@ impl ReplyReader for Reader {
     fn finish(self: Box<Self>) -> Result<DecodedReply, Fault> {
         let FinishedResponse { finish, usage, model, items } =
             self.finished.ok_or_else(truncated_fault)?;
-        let (mut pieces, mut is_refusal) = (Vec::new(), false);
+        let (mut parts, mut is_refusal) = (Vec::new(), false);
         for item in items {
             is_refusal |= item.is_refusal;
-            pieces.extend(item.parts);
+            parts.extend(item.parts);
         }
-        let has_calls = pieces.iter().any(|piece| matches!(piece, DecodedPart::Call { .. }));
+        let has_calls = parts.iter().any(|part| matches!(part, DecodedPart::Call { .. }));
         let finish = match finish {
             ReplyFinish::Stop if has_calls => ReplyFinish::ToolCalls,
             ReplyFinish::Stop if is_refusal => ReplyFinish::Refused,
             other => other,
         };
-        Ok(DecodedReply { parts: pieces, finish, usage, model })
+        Ok(DecodedReply { parts, finish, usage, model })
     }
 }
 

@@ -1,4 +1,4 @@
-//! A model that plays back turns from a file: for tests, demonstrations and benchmarks, without key or network.
+//! A model that plays turns from a file, without key or network: for tests, demonstrations and benchmarks.
 //!
 //! A script is TOML with a `[[turn]]` for each call, or JSON Lines with a turn on each line:
 //!
@@ -19,9 +19,9 @@
 //! error = { kind = "rate_limited", message = "slow down", wait_ms = 500, retry = "yes", billed = false }
 //! ```
 //!
-//! A turn with both text and an error says the text and then fails. Optional keys for the whole: `price` (dollars for a
-//! million tokens: `input`, `output`, `cached_input`, `cache_write`), `window` and `max_output`, so that budgets and
-//! compactions can be played through. Waiting is done by the scope, so that it takes no time where time is virtual.
+//! A turn with both text and an error streams the text and then fails. Optional keys at the top: `price` (dollars per
+//! million tokens: `input`, `output`, `cached_input`, `cache_write`), `window` and `max_output`, for budgets and
+//! compactions. Delays use the clock of the run, so that they take no time with a virtual clock.
 
 mod parse;
 mod scripted_model;
@@ -42,11 +42,11 @@ pub struct Script {
     name: Arc<str>,
     turns: Arc<[ScriptedTurn]>,
     is_repeating: bool,
-    /// What its calls cost, for runs with a budget.
+    /// The price, for runs with a budget.
     pub price: Option<Price>,
-    /// The context window that it pretends to have.
+    /// The context window.
     pub window: Option<Tokens>,
-    /// The most that it pretends to write in one reply.
+    /// The output limit.
     pub max_output: Option<Tokens>,
 }
 
@@ -72,56 +72,56 @@ struct ScriptedToolCall {
     arguments: String,
 }
 
-/// Which turn comes next. Clones count together, so that a second run goes on where the first one stopped.
+/// The position in a script. Clones share it, so that a second run continues where the first one stopped.
 #[derive(Clone, Debug, Default)]
 pub struct ScriptPosition(Arc<AtomicUsize>);
 
 impl ScriptPosition {
-    /// Returns a position after so many calls.
+    /// Returns the position after a number of calls.
     pub fn after(calls: usize) -> Self {
         Self(Arc::new(AtomicUsize::new(calls)))
     }
 
-    /// Returns how many calls were made.
+    /// Returns the number of calls so far.
     pub fn calls(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Returns which call comes next, and counts it.
+    /// Returns the number of the next call, and advances.
     pub(in crate::llm) fn advance(&self) -> usize {
         self.0.fetch_add(1, Ordering::Relaxed)
     }
 }
 
-/// Why a script cannot be played.
+/// An error of loading a script.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ScriptError {
-    /// The file cannot be read.
+    /// The file can't be read.
     #[error("could not read the script {path}: {cause}")]
     Unreadable {
         /// The file.
         path: String,
-        /// What the system says.
+        /// The error of the system.
         cause: String,
     },
-    /// A line of it is wrong.
+    /// A line is invalid.
     #[error("{path}:{line}: {cause}")]
     Malformed {
         /// The file.
         path: String,
-        /// The line, counted from one.
+        /// The number of the line, counted from one.
         line: usize,
-        /// What is wrong with it.
+        /// The reason.
         cause: String,
     },
 }
 
 impl Script {
-    /// Reads a script; one whose name ends in `.jsonl` is JSON Lines, any other is TOML.
+    /// Reads a script: JSON Lines if the name ends in `.jsonl`, or else TOML.
     ///
     /// # Errors
     ///
-    /// Fails when the file cannot be read, or a line of it is wrong.
+    /// Fails if the file can't be read, or for an invalid line.
     pub fn load(path: &Path) -> Result<Self, ScriptError> {
         let name = path.display().to_string();
         let text = std::fs::read_to_string(path).map_err(|error| ScriptError::Unreadable {
@@ -134,25 +134,25 @@ impl Script {
         }
     }
 
-    /// Reads a script in TOML; `name` is what errors call it.
+    /// Parses a script in TOML; `name` is its name in errors.
     ///
     /// # Errors
     ///
-    /// Fails when a line of it is wrong.
+    /// Fails for an invalid line.
     pub fn from_toml(name: &str, text: &str) -> Result<Self, ScriptError> {
         parse::parse_toml(name, text)
     }
 
-    /// Reads a script in JSON Lines; `name` is what errors call it.
+    /// Parses a script in JSON Lines; `name` is its name in errors.
     ///
     /// # Errors
     ///
-    /// Fails when a line of it is wrong.
+    /// Fails for an invalid line.
     pub fn from_lines(name: &str, text: &str) -> Result<Self, ScriptError> {
         parse::parse_lines(name, text)
     }
 
-    /// Returns the turn for a call, and how often the script was played before it.
+    /// Returns the turn for a call, and the number of completed repetitions.
     fn turn(&self, call: usize) -> Option<(&ScriptedTurn, usize)> {
         let length = self.turns.len();
         let round = call.checked_div(length)?;

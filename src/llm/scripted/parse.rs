@@ -1,4 +1,4 @@
-//! Scripts as they are written.
+//! Parsing scripts.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use crate::model::{
     Fault, FaultKind, MicroUsd, Price, ReplyFinish, RetryAdvice, TimeSpan, Tokens, Usage,
 };
 
-/// A whole script in TOML; in JSON Lines, the line that holds for all of them.
+/// A script in TOML; in JSON Lines, the line with options.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ScriptFile {
@@ -137,7 +137,7 @@ fn build_script(
     };
     let price = match &whole.price {
         None => None,
-        Some(line) => Some(line.price().ok_or_else(|| malformed(1, "the price is no price"))?),
+        Some(line) => Some(line.price().ok_or_else(|| malformed(1, "invalid price"))?),
     };
     let turns: Result<Vec<ScriptedTurn>, ScriptError> = turns
         .into_iter()
@@ -145,7 +145,7 @@ fn build_script(
         .collect();
     let turns = turns?;
     if turns.is_empty() {
-        return Err(malformed(1, "there is no turn in it"));
+        return Err(malformed(1, "the script has no turns"));
     }
     Ok(Script {
         name: name.into(),
@@ -179,7 +179,7 @@ impl TurnEntry {
         let heard = estimate_usage(0, self.text.len() + self.reasoning.len()).output;
         let error = self.error.map(|error| Fault {
             kind: error.kind,
-            message: error.message.as_deref().unwrap_or("the script says so").into(),
+            message: error.message.as_deref().unwrap_or("scripted error").into(),
             advice: error.retry,
             retry_after: error.wait_ms.map(TimeSpan::from_millis),
             billed: error.billed,
@@ -266,7 +266,7 @@ mod tests {
         let error = refused("[[turn]]\ntext = \"a\"\n[[turn]]\ndelay_ms = 1\n");
         assert!(error.starts_with("s.toml:3: the turn has none"), "{error}");
         assert!(refused("[[turn]]\nerror = { kind = \"odd\" }").contains("unknown variant `odd`"));
-        assert_eq!(refused(""), "s.toml:1: there is no turn in it");
+        assert_eq!(refused(""), "s.toml:1: the script has no turns");
         let error =
             parse_lines("s.jsonl", "{\"text\":\"a\"}\n{\"text\":1}\n").unwrap_err().to_string();
         assert!(error.starts_with("s.jsonl:2: invalid type"), "{error}");

@@ -1,4 +1,4 @@
-//! Playing a script.
+//! Playing scripts.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub struct ScriptedModel {
 }
 
 impl ScriptedModel {
-    /// Returns a model that plays a script from a position on.
+    /// Returns a model that plays a script from a position.
     pub fn new(script: Script, position: ScriptPosition) -> Self {
         Self { script, position }
     }
@@ -45,7 +45,7 @@ impl Model for ScriptedModel {
     }
 }
 
-/// One turn that is about to be played.
+/// A turn to be played.
 struct ScriptedCall {
     turn: ScriptedTurn,
     call_index: usize,
@@ -116,7 +116,7 @@ impl ScriptedCall {
     }
 }
 
-/// Returns a text in so many pieces of about the same length.
+/// Splits a text into parts of about the same length.
 fn split_text(text: &str, count: usize) -> Vec<&str> {
     let length = text.len().div_ceil(count).max(1);
     let (mut pieces, mut rest) = (Vec::new(), text);
@@ -130,7 +130,7 @@ fn split_text(text: &str, count: usize) -> Vec<&str> {
     pieces
 }
 
-/// Returns about how many bytes a request with all of this would have.
+/// Returns the approximate size of a request, in bytes.
 fn request_bytes(ask: &ModelRequest<'_>) -> usize {
     let reply = |reply: &Reply| {
         let part = |part: &ReplyPart| match part {
@@ -162,7 +162,7 @@ mod tests {
     use crate::model::{MessageOrigin, Tokens};
     use crate::port::{CancellationToken, Sleep};
 
-    /// Time that only counts.
+    /// A sleep that only counts.
     #[derive(Default)]
     struct CountingSleep(AtomicU64);
 

@@ -1,7 +1,7 @@
-//! Headers that repeat what a request says, for whoever passes it on without reading it.
+//! Headers that repeat parts of a request, for intermediaries that do not parse it.
 //!
-//! Since 2026-07-28 a request over HTTP names its method and its tool in headers, and a tool may want arguments of its
-//! calls there too, by `x-mcp-header` in its schema.
+//! Since version 2026-07-28, a request over HTTP names its method and tool in headers, and a tool may mark arguments
+//! for headers with `x-mcp-header` in its schema.
 
 use std::collections::HashSet;
 
@@ -17,26 +17,26 @@ use crate::mcp::protocol_mode::STATELESS_VERSION;
 pub(in crate::mcp) struct MirroredArgument {
     /// The name of the header.
     header: String,
-    /// Where the argument stands: the names on the way to it.
+    /// The path of the argument: names of nested properties.
     path: Vec<String>,
 }
 
 const HEADER_KEYWORD: &str = "x-mcp-header";
 
-/// The largest number that every reader of JSON has exactly.
+/// The largest integer that every JSON parser represents exactly.
 const MAX_EXACT_INTEGER: u64 = (1 << 53) - 1;
 
-/// Returns the arguments that a schema wants in headers.
+/// Returns the arguments that a schema marks for headers.
 ///
 /// # Errors
 ///
-/// Fails with what is wrong, and the tool must not be used.
+/// Fails when a mark is invalid; the tool must not be used then.
 pub(in crate::mcp) fn mirrored_arguments(schema: &Value) -> Result<Vec<MirroredArgument>, String> {
     let (mut found, mut path) = (Vec::new(), Vec::new());
     collect_mirrored(schema, &mut path, &mut found)?;
-    // What stands anywhere else was not found on the way.
+    // Marks elsewhere were not found among the arguments.
     if found.len() != count_keywords(schema) {
-        return Err(format!("{HEADER_KEYWORD} stands where no argument is"));
+        return Err(format!("{HEADER_KEYWORD} is not at an argument"));
     }
     let mut seen = HashSet::new();
     match found.iter().find(|mirror| !seen.insert(mirror.header.to_ascii_lowercase())) {
@@ -59,7 +59,7 @@ fn collect_mirrored(
             let header =
                 header.ok_or_else(|| format!("{HEADER_KEYWORD} is not the name of a header"))?;
             if !matches!(property["type"].as_str(), Some("string" | "integer" | "boolean")) {
-                return Err(format!("{HEADER_KEYWORD} is no text, whole number or truth value"));
+                return Err(format!("{HEADER_KEYWORD} is not at a string, integer or boolean"));
             }
             found.push(MirroredArgument {
                 header: format!("Mcp-Param-{header}"),
@@ -72,7 +72,7 @@ fn collect_mirrored(
     Ok(())
 }
 
-/// Returns how often a schema is marked; a property may have the mark's name itself.
+/// Returns the number of marks in a schema; a property may have the same name.
 fn count_keywords(schema: &Value) -> usize {
     match schema {
         Value::Object(fields) => fields
@@ -99,7 +99,7 @@ fn is_token_byte(byte: u8) -> bool {
 }
 
 impl MirroredArgument {
-    /// Returns the header for the arguments of a call; none when the argument is left out.
+    /// Returns the header for the arguments of a call; `None` if the argument is missing.
     pub(in crate::mcp) fn header_for(
         &self,
         arguments: &Map<String, Value>,
@@ -133,7 +133,7 @@ pub(super) fn request_headers(request: &RpcRequest) -> Vec<(String, String)> {
     headers
 }
 
-/// Returns a text as the value of a header: as it is, or in Base64 where it could not stand there.
+/// Encodes a text as a header value: unchanged, or in Base64 where necessary.
 fn encode_value(text: &str) -> String {
     let is_visible = text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\t'));
     let is_padded = text.starts_with([' ', '\t']) || text.ends_with([' ', '\t']);
@@ -152,7 +152,7 @@ mod tests {
 
     /// The examples of the specification.
     #[test]
-    fn what_cannot_stand_in_a_header_is_encoded() {
+    fn invalid_header_values_are_encoded() {
         for (text, expected) in [
             ("us-west1", "us-west1"),
             ("Hello, 世界", "=?base64?SGVsbG8sIOS4lueVjA==?="),
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_found_where_the_schema_says() {
+    fn marked_arguments_are_found() {
         let schema = json!({ "properties": {
             "region": { "type": "string", HEADER_KEYWORD: "Region" },
             "deep": { "type": "object", "properties": { "n": { "type": "integer", HEADER_KEYWORD: "N" } } },
@@ -184,7 +184,7 @@ mod tests {
 
     /// Fault M10.
     #[test]
-    fn a_mark_that_breaks_the_rules_costs_the_tool() {
+    fn an_invalid_mark_excludes_the_tool() {
         let one = |mark: Value| json!({ "properties": { "a": { "type": "string", HEADER_KEYWORD: mark } } });
         for wrong in [
             one("".into()),

@@ -1,7 +1,7 @@
-//! A server at an address: each message is a request of its own, answered by one document or by a stream of events.
+//! A server at a URL: each message is a request, answered by a document or a stream of events.
 //!
-//! Whoever makes a call waits on its own thread. Closing the connection takes the call back; a watcher does so at the
-//! call's deadline. Redirects are not followed, and what the headers carry is never quoted.
+//! A call blocks its own thread. Closing the connection cancels it, which a watcher does at the deadline. Redirects are
+//! not followed, and header values are never quoted.
 
 mod mirrored_arguments;
 mod reply;
@@ -26,15 +26,15 @@ use watch::ExchangeWatch;
 
 pub(super) use mirrored_arguments::{MirroredArgument, mirrored_arguments};
 
-/// A server at an address.
+/// A connection to a server at a URL.
 pub(super) struct HttpChannel(Arc<HttpState>);
 
 struct HttpState {
     url: String,
-    /// What goes with every request.
+    /// The headers of every request.
     headers: HeaderMap,
     options: HttpOptions,
-    /// Those that nobody uses at the moment: cancelling a call closes all connections of its client.
+    /// Idle clients: cancelling a call closes all connections of its client.
     clients: Mutex<Vec<HttpClient>>,
     session: Mutex<HttpSession>,
     secrets: Vec<String>,
@@ -42,31 +42,31 @@ struct HttpState {
     shutdown: ServerShutdown,
 }
 
-/// The session of the eras that have one.
+/// The session, in modes with sessions.
 enum HttpSession {
-    /// There is none.
+    /// No session.
     None,
-    /// The server knows it by this.
+    /// The session ID.
     Known(HeaderValue),
-    /// The server does not know it any more.
+    /// The server has dropped the session.
     Expired,
 }
 
 /// What happens when a connection is lost before an answer.
 #[derive(Clone, Copy)]
 enum ResendPolicy {
-    /// The request is lost with it.
+    /// The request fails.
     Never,
-    /// Another connection takes its place, if the lost one was an old one.
+    /// It is sent again if the connection was a reused one.
     OnLoss,
 }
 
 const SESSION_HEADER: &str = "mcp-session-id";
 
-/// What is read of an answer that is none.
+/// How many bytes of an error body are read.
 const MAX_ERROR_BODY: usize = 16 << 10;
 
-/// How many characters of it are quoted.
+/// How many of its characters are quoted.
 const MAX_QUOTED_CHARS: usize = 300;
 
 impl HttpChannel {
@@ -112,10 +112,10 @@ impl Channel for HttpChannel {
     ) -> Result<Value, ServerError> {
         let result = self.0.request(request, wait);
         let is_given_up = matches!(result, Err(ServerError::TimedOut(_) | ServerError::Cancelled));
-        // In the newest era the end of the connection says it.
+        // In the newest mode, closing the connection cancels the request.
         if is_given_up && request.version != STATELESS_VERSION && request.method != "initialize" {
             let (shared, id, version) = (Arc::clone(&self.0), request.id, request.version);
-            // Whoever gave up does not wait for this.
+            // The caller does not wait for this.
             let _ = thread::Builder::new().name("mcp-cancel".to_owned()).spawn(move || {
                 let wait_little = CancellationToken::new();
                 let wait =
@@ -142,14 +142,14 @@ impl Channel for HttpChannel {
 }
 
 impl Drop for HttpChannel {
-    /// Tells the server that its session is not needed any more.
+    /// Ends the session on the server.
     fn drop(&mut self) {
         let Some(session) = self.0.session() else { return };
         let nobody = CancellationToken::new();
         let wait = ReplyDeadline::new(self.0.shutdown.exit_timeout(), &nobody, &|_| {});
         let mut headers = self.0.headers.clone();
         headers.insert(SESSION_HEADER, session);
-        // It may not care.
+        // Errors are ignored.
         let _ = self.0.exchange(
             ResendPolicy::OnLoss,
             Method::DELETE,
@@ -180,7 +180,7 @@ impl HttpState {
         })
     }
 
-    /// Sends a message that needs no answer.
+    /// Sends a message without an answer.
     fn notify(
         &self,
         message: &Value,
@@ -210,7 +210,7 @@ impl HttpState {
         for (name, value) in own {
             set(name, value);
         }
-        // The first request of a session is about the version itself.
+        // The first request of a session negotiates the version.
         if message["method"] != "initialize" {
             set("mcp-protocol-version", version);
         }
@@ -219,7 +219,7 @@ impl HttpState {
             headers.insert(SESSION_HEADER, session.clone());
         }
         let body = RequestBody::new().with(message.to_string().into_bytes());
-        // What a tool does may not be done twice.
+        // A tool call must not be repeated.
         let is_call = message["method"] == "tools/call";
         let sending = if is_call { ResendPolicy::Never } else { ResendPolicy::OnLoss };
         self.exchange(sending, Method::POST, headers, body, wait, |response, wait| {
@@ -273,7 +273,7 @@ impl HttpState {
         result
     }
 
-    /// Returns the error of an answer whose status says that it is none.
+    /// Returns the error for a status code.
     fn status_error(&self, response: &mut HttpResponse) -> ServerError {
         let status = response.status;
         if (300..400).contains(&status) {
@@ -283,7 +283,7 @@ impl HttpState {
         if matches!(status, 401 | 403) {
             return ServerError::Unauthorized(status);
         }
-        // What cannot be read any more is not needed.
+        // Read errors are ignored.
         let body = response.read_all(MAX_ERROR_BODY).unwrap_or_default();
         let refusal =
             ServerMessage::parse(&body).into_iter().flatten().find_map(|said| match said {

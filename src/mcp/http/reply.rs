@@ -1,4 +1,4 @@
-//! Reading the answer to a request: from one document, or from a stream that may break off and go on.
+//! Reads the answer to a request: a document, or a stream of events that may be interrupted and resumed.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::mcp::message::{RpcRequest, ServerMessage, client_answer};
 use crate::mcp::protocol_mode::STATELESS_VERSION;
 use crate::net::{HeaderValue, HttpResponse, Method, RequestBody, header, sse};
 
-/// How long a server is left alone before a stream is resumed, if it does not say.
+/// The pause before a stream is resumed, unless the server sets it.
 const DEFAULT_PAUSE: Duration = Duration::from_secs(1);
 
-/// The least and the most of that.
+/// The limits of that pause.
 const MIN_PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
@@ -43,13 +43,13 @@ impl HttpState {
                 self.max_message
             )));
         }
-        let said = ServerMessage::parse(&body).ok_or_else(|| malformed("it is no message"))?;
+        let said = ServerMessage::parse(&body).ok_or_else(|| malformed("it is not a message"))?;
         let reply = said.into_iter().find_map(|said| self.handle_message(said, request, wait));
         reply.unwrap_or_else(|| Err(malformed("it answers something else")))
     }
 
-    /// Reads events up to the one that is the answer. A stream that ends before can be resumed where its events have
-    /// ids, in the eras that have sessions.
+    /// Reads events up to the answer. A stream that ends before can be resumed if its events have IDs, in modes with
+    /// sessions.
     fn read_events(
         &self,
         response: &mut HttpResponse,
@@ -87,7 +87,7 @@ impl HttpState {
         }
     }
 
-    /// Asks for the rest of a stream.
+    /// Requests the rest of a stream.
     fn resume_stream(
         &self,
         last: &str,
@@ -114,7 +114,7 @@ impl HttpState {
         }
         let body = RequestBody::new();
         self.exchange(ResendPolicy::OnLoss, Method::GET, headers, body, wait, |response, wait| {
-            // What this stream answers with is not about the call any more.
+            // Error bodies of this stream are not about the call.
             if response.status == 200 {
                 self.read_events(response, request, wait)
             } else {
@@ -123,7 +123,7 @@ impl HttpState {
         })
     }
 
-    /// Takes what a server says; returns the answer to the request, if it is that.
+    /// Handles a message; returns the answer if it is that.
     fn handle_message(
         &self,
         said: ServerMessage,
@@ -136,7 +136,7 @@ impl HttpState {
             }
             ServerMessage::Progress { id, text } if id == request.id => (wait.progress)(&text),
             ServerMessage::Request { id, method } if request.version != STATELESS_VERSION => {
-                // Whether it hears the answer is its own affair.
+                // Errors of sending are ignored.
                 let _ = self.notify(&client_answer(&id, &method), request.version, &[], wait);
             }
             ServerMessage::Reply { .. }

@@ -1,4 +1,4 @@
-//! The end of an exchange for which nobody waits any more.
+//! Ends an HTTP exchange at its deadline.
 
 use std::io;
 use std::thread;
@@ -6,16 +6,16 @@ use std::thread;
 use crate::mcp::connection::ReplyDeadline;
 use crate::port::{CancelRegistration, CancellationToken};
 
-/// Keeps an exchange within what its caller waits for.
+/// Limits an exchange to the wait of its caller.
 pub(super) struct ExchangeWatch {
-    /// Cancelled when the exchange is to end.
+    /// Cancelled to end the exchange.
     pub exchange: CancellationToken,
     done: CancellationToken,
     _guard: CancelRegistration,
 }
 
 impl ExchangeWatch {
-    /// Ends an exchange when nobody waits for it any more.
+    /// Watches an exchange until the guard is dropped.
     pub(super) fn start(wait: &ReplyDeadline<'_>) -> io::Result<Self> {
         let (exchange, done) = (CancellationToken::new(), CancellationToken::new());
         let cancelled = exchange.clone();

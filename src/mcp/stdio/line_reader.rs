@@ -1,21 +1,21 @@
-//! Lines of bounded length.
+//! Reads lines of limited length.
 
 use std::io::{self, BufRead, BufReader, Read};
 
-/// Reads lines, but none that is too long.
+/// Reads lines of limited length.
 pub(super) struct LineReader<R> {
     reader: BufReader<R>,
     pub max_bytes: usize,
 }
 
-/// What was read.
+/// The result of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LineResult {
     /// A line, without its end.
     Line,
-    /// A line that is longer than it may be; its rest is still to come.
+    /// A line over the limit; its rest follows.
     TooLong,
-    /// Nothing: there is no more.
+    /// The end of the input.
     End,
 }
 
@@ -24,7 +24,7 @@ impl<R: Read> LineReader<R> {
         Self { reader: BufReader::with_capacity(64 << 10, reader), max_bytes: longest }
     }
 
-    /// Reads the next line in the place of the last one. A line that nothing ends is none.
+    /// Reads the next line into `line`. An unterminated line is dropped.
     pub(super) fn next(&mut self, line: &mut Vec<u8>) -> io::Result<LineResult> {
         line.clear();
         loop {
@@ -69,7 +69,7 @@ mod tests {
 
     /// Fault M6.
     #[test]
-    fn a_line_has_an_end_or_is_too_long() {
+    fn lines_are_complete_or_too_long() {
         let line = |text: &str| (LineResult::Line, text.to_owned());
         let end = (LineResult::End, String::new());
         assert_eq!(read(b"a\n\nbc\nd", 2), [line("a"), line(""), line("bc"), end]);

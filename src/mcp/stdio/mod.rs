@@ -1,9 +1,8 @@
-//! A server that is a process: one message for each line of its standard input and output.
+//! A server process: one message per line of its standard input and output.
 //!
-//! Three threads serve it, so that none of its pipes is ever full on our account and no caller waits longer than it
-//! wants: one writes, one reads and hands each answer to whoever waits for it, one keeps the end of what it complains
-//! about. An answer that nobody waits for, because it comes too late, twice, or under a number that was never given, is
-//! passed over.
+//! Three threads serve it, so that its pipes never fill up and no caller waits beyond its limit: a writer, a reader
+//! that passes each answer to its caller, and one that keeps the end of standard error. Answers without a waiting
+//! caller are ignored: late, repeated, or with an unknown ID.
 
 mod line_reader;
 mod stdout_reader;
@@ -29,7 +28,7 @@ use crate::port::CancellationToken;
 use line_reader::LineReader;
 use stdout_reader::StdoutReader;
 
-/// A server that is a process.
+/// A connection to a server process.
 pub(super) struct StdioChannel {
     shared: Arc<StdioState>,
     process: Arc<ChildCommand>,
@@ -37,27 +36,27 @@ pub(super) struct StdioChannel {
 }
 
 struct StdioState {
-    /// What is to be written; none when nothing will be any more.
+    /// Messages to write; `None` after the end.
     outbox: Mutex<Option<Sender<Value>>>,
     pending: Mutex<PendingReplies>,
     stderr: Mutex<OutputCapture>,
-    /// Cancelled when there are no more of them.
+    /// Cancelled when standard error is closed.
     stderr_closed: CancellationToken,
-    /// What must not be quoted.
+    /// Secrets to mask in quotes.
     secrets: Vec<String>,
-    /// How the process is confined, and where it runs.
+    /// The confinement of the process, and its working directory.
     policy: SandboxPolicy,
     folder: PathBuf,
 }
 
-/// Who waits for which answer.
+/// The callers that wait for answers.
 enum PendingReplies {
     Open(HashMap<u64, Sender<PendingEvent>>),
-    /// Nobody any more, and why.
+    /// No more answers, for this reason.
     Ended(ServerError),
 }
 
-/// What somebody who waits hears.
+/// An event for a waiting caller.
 enum PendingEvent {
     Reply(Result<Value, RpcError>),
     Progress(String),
@@ -65,16 +64,16 @@ enum PendingEvent {
     Cancelled,
 }
 
-/// Messages that wait for a server to read them.
+/// The most queued messages.
 const OUTBOX: usize = 64;
 
-/// What is kept of the complaints, of their beginning and of their end.
+/// How many bytes of standard error are kept, at its start and at its end.
 const STDERR_BYTES: usize = 32 << 10;
 
-/// How many characters of them are quoted.
+/// How many of its characters are quoted.
 const MAX_QUOTED_CHARS: usize = 600;
 
-/// How long a process may take to end after its output has.
+/// How long a process may take to end after it has closed its output.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl StdioChannel {
@@ -170,7 +169,7 @@ impl Channel for StdioChannel {
             waiting.remove(&request.id);
         }
         let is_given_up = matches!(result, Err(ServerError::TimedOut(_) | ServerError::Cancelled));
-        // The first request of a session cannot be taken back.
+        // The first request of a session cannot be cancelled.
         if is_given_up && request.method != "initialize" {
             self.shared.try_send(cancel_notification(request.id));
         }
@@ -195,8 +194,8 @@ impl Channel for StdioChannel {
 }
 
 impl Drop for StdioChannel {
-    /// Ends the server: first its input does, then it is asked to, then it is killed with all that it has started. In a
-    /// hurry it is asked at once, and what then still runs is killed when this process ends.
+    /// Ends the server: its input is closed, then it is terminated, then killed with all its children. In a fast
+    /// shutdown it is terminated at once, and killed when this process ends.
     fn drop(&mut self) {
         self.shared.outbox().take();
         if self.shutdown.idle_timeout().and_then(|most| self.process.wait(most)).is_none() {
@@ -215,14 +214,14 @@ impl StdioState {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends something if there is room for it. Nobody waits for a server that does not read.
+    /// Queues a message if there is space. A server that does not read does not block the caller.
     fn try_send(&self, message: Value) {
         if let Some(outbox) = &*self.outbox() {
             let _ = outbox.try_send(message);
         }
     }
 
-    /// Hands on what a server said.
+    /// Passes a message to its caller.
     fn dispatch(&self, said: ServerMessage) {
         let (id, heard) = match said {
             ServerMessage::Reply { id: Some(id), outcome } => (id, PendingEvent::Reply(outcome)),
@@ -234,7 +233,7 @@ impl StdioState {
         };
         let PendingReplies::Open(waiting) = &mut *self.pending() else { return };
         let listener = match heard {
-            // Who has not listened yet to what came before does not miss the rest.
+            // A slow caller loses progress messages.
             PendingEvent::Progress(_) => waiting.get(&id).filter(|who| who.is_empty()).cloned(),
             _ => waiting.remove(&id),
         };
@@ -243,7 +242,7 @@ impl StdioState {
         }
     }
 
-    /// Tells everybody that nothing more will come.
+    /// Ends all waiting calls.
     fn end(&self, error: &ServerError) {
         self.outbox().take();
         let before = std::mem::replace(&mut *self.pending(), PendingReplies::Ended(error.clone()));
@@ -272,7 +271,7 @@ impl StdioState {
         self.stderr_closed.cancel();
     }
 
-    /// Returns the end of what the server complained about.
+    /// Returns the end of standard error, for messages.
     fn stderr_tail(&self) -> String {
         let text = self.stderr.lock().unwrap_or_else(PoisonError::into_inner).text();
         let text = self.secrets.iter().fold(text, |text, secret| text.replace(secret, "***"));
@@ -285,7 +284,7 @@ impl StdioState {
     }
 }
 
-/// Writes messages, until there are no more or nobody reads them.
+/// Writes messages until there are no more, or the server stops reading.
 fn write_messages(mut stdin: PipeWriter, messages: &Receiver<Value>) {
     for message in messages {
         let mut line = message.to_string().into_bytes();

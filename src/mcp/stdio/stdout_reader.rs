@@ -1,4 +1,4 @@
-//! Reading what a server says.
+//! Reads the output of a server process.
 
 use std::io::PipeReader;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use crate::exec::ChildCommand;
 use crate::mcp::error::ServerError;
 use crate::mcp::message::ServerMessage;
 
-/// Reads what a server says, until it says nothing more or too much.
+/// Reads the output of a server until it ends or violates a limit.
 pub(super) struct StdoutReader {
     pub shared: Arc<StdioState>,
     pub process: Arc<ChildCommand>,
     pub lines: LineReader<PipeReader>,
-    /// How many lines in a row may be no messages.
+    /// The most consecutive lines that are not messages.
     pub max_invalid_lines: usize,
 }
 
@@ -23,7 +23,7 @@ impl StdoutReader {
         let misbehaved = self.read_messages().map(ServerError::Misbehaved);
         let error = misbehaved.unwrap_or_else(|| {
             let end = self.process.wait(EXIT_TIMEOUT);
-            // What it has said last may still be on its way; somebody else may hold the way open.
+            // Standard error may still be in transit, and another process may hold it open.
             self.shared.stderr_closed.wait_for(EXIT_TIMEOUT);
             ServerError::Exited { end, stderr: self.shared.stderr_tail() }
         });
@@ -31,7 +31,7 @@ impl StdoutReader {
         self.process.stop();
     }
 
-    /// Returns what a server did for which it is ended; none when it has ended by itself.
+    /// Returns the violation for which a server is ended; `None` if it ended by itself.
     fn read_messages(&mut self) -> Option<String> {
         let (mut line, mut noise) = (Vec::new(), 0);
         loop {
@@ -46,7 +46,7 @@ impl StdoutReader {
             let Some(said) = ServerMessage::parse(&line) else {
                 noise += 1;
                 if noise > self.max_invalid_lines {
-                    return Some(format!("wrote {noise} lines in a row that are no messages"));
+                    return Some(format!("wrote {noise} consecutive lines that are not messages"));
                 }
                 continue;
             };
@@ -54,7 +54,7 @@ impl StdoutReader {
             for said in said {
                 self.shared.dispatch(said);
             }
-            // A large message is not kept in memory for the small ones that follow.
+            // Free the memory of a large message.
             line.shrink_to(64 << 10);
         }
     }

@@ -165,10 +165,10 @@ fn chunks_name_their_place_by_lines() {
     let both = format!("@@ class A:\n{change}@@ class B:\n{change}");
     assert_eq!(begin(file, &both).unwrap().matches("return 2").count(), 2);
     assert_eq!(begin("a\nb\na\n", "@@\n-a\n+x\n*** End of File\n").as_deref(), Ok("a\nb\nx\n"));
-    assert_eq!(begin("a\nb\n", "@@\n-a\n+x\n*** End of File\n"), Err("Hunk(0)".to_owned()));
+    assert_eq!(begin("a\nb\n", "@@\n-a\n+x\n*** End of File\n"), Err("NotFound(0)".to_owned()));
     assert_eq!(begin("a\nb\n", "@@\n+x\n*** End of File\n").as_deref(), Ok("a\nb\nx\n"));
-    assert_eq!(begin("a\nb\n", "@@ a\n+x\n"), Err("Nowhere(0)".to_owned()));
-    assert_eq!(begin("a\nb\nc\n", "@@\n-c\n+C\n@@\n-a\n+A\n"), Err("Hunk(1)".to_owned()));
+    assert_eq!(begin("a\nb\n", "@@ a\n+x\n"), Err("NoPosition(0)".to_owned()));
+    assert_eq!(begin("a\nb\nc\n", "@@\n-c\n+C\n@@\n-a\n+A\n"), Err("NotFound(1)".to_owned()));
     assert_eq!(begin("a\nb\nc\n", "-a\n+A\n\n@@\n b\n-c\n+C\n\n").as_deref(), Ok("A\nb\nC\n"));
 }
 

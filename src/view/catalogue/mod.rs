@@ -6,29 +6,10 @@
 mod english;
 mod spanish;
 
-use std::str::FromStr;
-
-use thiserror::Error;
-
 use super::public::{IncompleteReply, MessageTiming, SummaryAuthor, TokenUsage};
 use crate::machine::{CallPurpose, CloseReason, NoFinalSummary, StopReason};
-use crate::model::{FaultKind, MicroUsd, TimeSpan, Tokens, ToolStatus};
+use crate::model::{FaultKind, Language, MicroUsd, TimeSpan, Tokens, ToolStatus};
 use crate::port::HookOutcome;
-
-/// A language of the log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Lang {
-    /// English.
-    #[default]
-    En,
-    /// Spanish.
-    Es,
-}
-
-/// A language that there is no catalogue for.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("unknown language '{0}'; there are: en, es")]
-pub struct UnknownLang(String);
 
 /// Something that the log says.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -211,24 +192,10 @@ pub enum LogMessage<'a> {
 
 impl LogMessage<'_> {
     /// Returns the sentence in a language.
-    pub fn render(&self, lang: Lang) -> String {
+    pub fn render(&self, lang: Language) -> String {
         match lang {
-            Lang::En => english::render(self),
-            Lang::Es => spanish::render(self),
-        }
-    }
-}
-
-impl FromStr for Lang {
-    type Err = UnknownLang;
-
-    /// Reads a language code; a region is ignored (`es_MX`, `en-GB`).
-    fn from_str(code: &str) -> Result<Self, UnknownLang> {
-        let language = code.split(['_', '-', '.']).next().unwrap_or_default();
-        match language.to_ascii_lowercase().as_str() {
-            "en" => Ok(Self::En),
-            "es" => Ok(Self::Es),
-            _ => Err(UnknownLang(code.to_owned())),
+            Language::En => english::render(self),
+            Language::Es => spanish::render(self),
         }
     }
 }
@@ -251,18 +218,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_language_code_may_have_any_region() {
-        assert_eq!("es_MX.UTF-8".parse(), Ok(Lang::Es));
-        assert_eq!("EN".parse(), Ok(Lang::En));
-        let error = "tlh".parse::<Lang>().unwrap_err();
-        assert_eq!(error.to_string(), "unknown language 'tlh'; there are: en, es");
-    }
-
-    #[test]
     fn numbers_agree_with_their_nouns() {
         let call = |messages| {
             let message = LogMessage::ModelCall { purpose: CallPurpose::Agent, step: 1, messages };
-            [message.render(Lang::En), message.render(Lang::Es)]
+            [message.render(Language::En), message.render(Language::Es)]
         };
         assert_eq!(
             call(1),

@@ -8,42 +8,22 @@ mod labels;
 mod mermaid;
 mod scxml;
 
-use std::str::FromStr;
-
-use thiserror::Error;
-
 use crate::machine::chart::{self, Chart, ChartError, ChartState, ChartTransition};
+use crate::model::word_enum;
 
-/// A format of the statechart.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum StatechartFormat {
-    /// A Mermaid state diagram, for Markdown.
-    #[default]
-    Mermaid,
-    /// A Graphviz graph.
-    Dot,
-    /// State Chart XML, the W3C's exchange format.
-    Scxml,
-    /// The chart itself: an XState v5 configuration.
-    Json,
-}
-
-/// A format that there is none of.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("unknown format '{0}'; there are: mermaid, dot, scxml, json")]
-pub struct UnknownStatechartFormat(String);
-
-impl FromStr for StatechartFormat {
-    type Err = UnknownStatechartFormat;
-
-    fn from_str(word: &str) -> Result<Self, UnknownStatechartFormat> {
-        match word {
-            "mermaid" => Ok(Self::Mermaid),
-            "dot" => Ok(Self::Dot),
-            "scxml" => Ok(Self::Scxml),
-            "json" => Ok(Self::Json),
-            _ => Err(UnknownStatechartFormat(word.to_owned())),
-        }
+word_enum! {
+    /// A format of the statechart.
+    #[derive(Default)]
+    pub enum StatechartFormat {
+        /// A Mermaid state diagram, for Markdown.
+        #[default]
+        Mermaid = "mermaid",
+        /// A Graphviz graph.
+        Dot = "dot",
+        /// State Chart XML, the W3C's exchange format.
+        Scxml = "scxml",
+        /// The chart itself: an XState v5 configuration.
+        Json = "json",
     }
 }
 

@@ -2,15 +2,16 @@
 
 use serde_json::{Map, Value};
 
+use crate::model::Language;
 use crate::tools::{CallArguments, CallSummary, Subject, SummaryDetail, describe};
-use crate::view::catalogue::{Lang, LogMessage};
+use crate::view::catalogue::LogMessage;
 use crate::view::sanitize;
 
 /// The most characters of a command, a pattern or other arguments.
 const MAX_SUMMARY: usize = 80;
 
 /// Returns what a tool is called with, in a few words and on one line; empty when there is nothing to say.
-pub fn summarize_call(tool: &str, arguments: &Value, lang: Lang) -> String {
+pub fn summarize_call(tool: &str, arguments: &Value, lang: Language) -> String {
     let Some(fields) = arguments.as_object() else {
         return arguments.as_str().map(shorten).unwrap_or_default();
     };
@@ -59,7 +60,7 @@ mod tests {
     use super::*;
 
     fn summary_text(tool: &str, arguments: &Value) -> String {
-        summarize_call(tool, arguments, Lang::En)
+        summarize_call(tool, arguments, Language::En)
     }
 
     #[test]
@@ -67,7 +68,7 @@ mod tests {
         let edit =
             json!({ "path": "src/main.py", "old_str": "a\nb\nc", "new_str": "a\nb\nc\nd\ne" });
         assert_eq!(summary_text("edit_file", &edit), "src/main.py (3→5 lines)");
-        assert_eq!(summarize_call("edit_file", &edit, Lang::Es), "src/main.py (3→5 líneas)");
+        assert_eq!(summarize_call("edit_file", &edit, Language::Es), "src/main.py (3→5 líneas)");
         let write = json!({ "path": "a.txt", "content": "one\n" });
         assert_eq!(summary_text("write_file", &write), "a.txt (1 line)");
         let read = json!({ "path": "a.txt", "offset": 10, "limit": 20 });

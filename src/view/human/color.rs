@@ -1,36 +1,18 @@
 //! What a terminal can do, and what the user wants of it.
 
-use std::str::FromStr;
+use crate::model::word_enum;
 
-use thiserror::Error;
-
-/// When colours are used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ColorChoice {
-    /// On a terminal that has them, unless the environment says otherwise.
-    #[default]
-    Auto,
-    /// Always, also in a pipe.
-    Always,
-    /// Never.
-    Never,
-}
-
-/// A word that says nothing about colours.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("unknown colour setting '{0}'; there are: auto, always, never")]
-pub struct UnknownColorChoice(String);
-
-impl FromStr for ColorChoice {
-    type Err = UnknownColorChoice;
-
-    fn from_str(word: &str) -> Result<Self, UnknownColorChoice> {
-        match word {
-            "auto" => Ok(Self::Auto),
-            "always" => Ok(Self::Always),
-            "never" => Ok(Self::Never),
-            _ => Err(UnknownColorChoice(word.to_owned())),
-        }
+word_enum! {
+    /// When the log has colors.
+    #[derive(Default)]
+    pub enum ColorChoice {
+        /// On a terminal that has them, unless the environment says otherwise.
+        #[default]
+        Auto = "auto",
+        /// Always, also in a pipe.
+        Always = "always",
+        /// Never.
+        Never = "never",
     }
 }
 

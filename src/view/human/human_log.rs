@@ -10,12 +10,13 @@ use super::call_summary::summarize_call;
 use super::painter::Painter;
 use super::terminal_screen::{DrawCommand, TerminalScreen};
 use crate::machine::{RunStatus, StopReason};
+use crate::model::Language;
 use crate::model::{CallId, EffectId, TimeSpan, Tokens, ToolStatus};
 use crate::port::{Clock, Disconnected, HookOutcome};
 use crate::view::background_writer::{
     BackgroundWriter, FinishTimeout, OutputError, PlainTarget, WriteQueue,
 };
-use crate::view::catalogue::{Lang, LogMessage};
+use crate::view::catalogue::LogMessage;
 use crate::view::public::{
     AgentEnd, ApiCallEnd, CallOutcome, HookComplete, LimitAction, PublicEvent, PublicEventKind,
     RetryCause, Severity, ToolCallEnd, ToolCallStart,
@@ -29,7 +30,7 @@ use crate::view::tool_failure::failure_line;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogStyle {
     /// Its language.
-    pub lang: Lang,
+    pub lang: Language,
     /// Whether it has colours.
     pub has_color: bool,
     /// Whether its last line tells what the run cost.

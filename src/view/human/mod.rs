@@ -12,5 +12,5 @@ mod human_log;
 mod painter;
 mod terminal_screen;
 
-pub use color::{ColorChoice, UnknownColorChoice, can_redraw, should_use_color};
+pub use color::{ColorChoice, can_redraw, should_use_color};
 pub use human_log::{HumanLog, LogStyle, PauseDrawing};

@@ -31,9 +31,7 @@ fn render_within(report: &RunReport<'_>, (task, answer, rows): (usize, usize, us
     let _ = writeln!(text, "**{word}** · {}\n", escape(&key_figures(report).join(" · ")));
     let _ = writeln!(text, "{}", prose(&sanitize::truncate(&report.result.output, answer)));
     for facts in tables(report) {
-        let (title, count) = (facts.title, facts.rows.len());
-        let count = if facts.code_columns > 0 { format!(" ({count})") } else { String::new() };
-        let _ = writeln!(text, "<details>\n<summary>{title}{count}</summary>\n");
+        let _ = writeln!(text, "<details>\n<summary>{}</summary>\n", facts.heading());
         let _ = writeln!(text, "{}\n</details>\n", table(&facts, rows));
     }
     let _ = writeln!(text, "<details>\n<summary>Task and run</summary>\n");

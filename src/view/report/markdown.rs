@@ -2,8 +2,10 @@
 
 use std::fmt::Write as _;
 
+use pulldown_cmark::{CodeBlockKind, Event, Tag, TagEnd};
+
 use super::RunReport;
-use super::markdown_subset::{InlineText, LinePrefix, MarkdownBlock, parse_blocks};
+use super::inert_markdown::inert_events;
 use super::sections::{ReportTable, key_figures, names, outcome, tables, title};
 use crate::view::sanitize;
 
@@ -44,69 +46,198 @@ pub(super) fn table(facts: &ReportTable, most: usize) -> String {
 
 /// Returns a text as a quotation of plain words.
 pub(super) fn quote(text: &str) -> String {
-    let mut quoted = String::new();
-    for line in sanitize::multiline(text).lines() {
-        // What stands at the beginning of a line could make it a list, a heading, a table or a code block.
-        let line = line.trim();
-        let mark = if line.starts_with(['-', '+', '=', '>', '.', ')']) { "\\" } else { "" };
-        let _ = writeln!(quoted, "> {mark}{}  ", escape(&escape_number(line)));
-    }
-    quoted
+    let line = |line: &str| format!("> {}  \n", escape_line_start(&escape(line.trim())));
+    sanitize::multiline(text).lines().map(line).collect()
 }
 
-/// A number with a full stop at the beginning of a line would begin a list.
-fn escape_number(line: &str) -> String {
-    let digits = line.len() - line.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    match line[digits..].chars().next() {
-        Some(mark @ ('.' | ')')) if digits > 0 => {
-            format!("{}\u{200b}{mark}{}", &line[..digits], &line[digits + 1..])
-        }
-        _ => line.to_owned(),
-    }
-}
-
-/// Returns what a model wrote in Markdown, with what reports keep of it.
+/// Returns what a model wrote in Markdown as Markdown in which nothing acts.
 pub(super) fn prose(text: &str) -> String {
-    let text = sanitize::multiline(text);
-    let mut prose = String::new();
-    for block in parse_blocks(&text) {
-        match block {
-            MarkdownBlock::Line { prefix: mark, content: words } => {
-                let words: Vec<String> = words.into_iter().map(inline).collect();
-                let _ = writeln!(prose, "{}{}", line_prefix(mark), words.concat());
+    let mut writer = MarkdownWriter::default();
+    inert_events(text).for_each(|event| writer.write(event));
+    writer.finish_line();
+    writer.text
+}
+
+/// Writes the events of a Markdown document as text again.
+#[derive(Default)]
+struct MarkdownWriter {
+    text: String,
+    line: String,
+    prefixes: Vec<LinePrefix>,
+    /// The number of the next item in each of the open lists; `None` for bullets.
+    lists: Vec<Option<u64>>,
+    code: Option<CodeBlock>,
+    columns: usize,
+}
+
+/// What lines begin with inside a quote or an item.
+struct LinePrefix {
+    /// The prefix of its first line, until that is written.
+    first: Option<String>,
+    rest: String,
+}
+
+struct CodeBlock {
+    language: String,
+    text: String,
+}
+
+impl MarkdownWriter {
+    fn write(&mut self, event: Event<'_>) {
+        match event {
+            Event::Start(tag) => self.start(tag),
+            Event::End(tag) => self.end(tag),
+            Event::Text(text) => match &mut self.code {
+                Some(code) => code.text.push_str(&text),
+                None => self.line.push_str(&escape(&text)),
+            },
+            Event::Code(code) if self.columns > 0 => {
+                self.line.push_str(&code_span(&code).replace('|', "\\|"));
             }
-            MarkdownBlock::Code { language, lines } => {
-                let longest =
-                    lines.iter().map(|line| longest_backtick_run(line)).max().unwrap_or(0);
-                let fence = "`".repeat(longest.max(2) + 1);
-                let _ = writeln!(prose, "{fence}{language}");
-                for line in lines {
-                    let _ = writeln!(prose, "{line}");
+            Event::Code(code) => self.line.push_str(&code_span(&code)),
+            Event::SoftBreak => self.finish_line(),
+            Event::HardBreak => {
+                self.line.push('\\');
+                self.finish_line();
+            }
+            Event::Rule => {
+                self.separate();
+                self.push_line("---");
+            }
+            // Never produced with the extensions that are parsed.
+            _ => {}
+        }
+    }
+
+    fn start(&mut self, tag: Tag<'_>) {
+        match tag {
+            Tag::Paragraph | Tag::Table(_) => self.separate(),
+            Tag::Heading { level, .. } => {
+                self.separate();
+                self.line = "#".repeat(level as usize) + " ";
+            }
+            Tag::BlockQuote(_) => {
+                self.separate();
+                self.push_prefix("> ", "> ");
+            }
+            Tag::CodeBlock(kind) => {
+                self.separate();
+                let language = match kind {
+                    CodeBlockKind::Fenced(language) => language.into_string(),
+                    CodeBlockKind::Indented => String::new(),
+                };
+                self.code = Some(CodeBlock { language, text: String::new() });
+            }
+            Tag::List(first) => {
+                // A list that begins with one may stand directly below the words of its item.
+                match self.lists.is_empty() || first.is_some_and(|first| first != 1) {
+                    true => self.separate(),
+                    false => self.finish_line(),
                 }
-                let _ = writeln!(prose, "{fence}");
+                self.lists.push(first);
             }
+            Tag::Item => {
+                let marker = match self.lists.last_mut() {
+                    Some(Some(number)) => {
+                        let marker = format!("{number}. ");
+                        *number = number.saturating_add(1);
+                        marker
+                    }
+                    Some(None) | None => "- ".to_owned(),
+                };
+                self.push_prefix(&marker, &" ".repeat(marker.len()));
+            }
+            Tag::Emphasis => self.line.push('*'),
+            Tag::Strong => self.line.push_str("**"),
+            Tag::TableHead | Tag::TableRow => self.columns = 0,
+            Tag::TableCell => {
+                self.line.push_str("| ");
+                self.columns += 1;
+            }
+            _ => {}
         }
     }
-    prose
-}
 
-fn line_prefix(mark: LinePrefix<'_>) -> String {
-    match mark {
-        LinePrefix::None => String::new(),
-        LinePrefix::Heading(level) => "#".repeat(level) + " ",
-        LinePrefix::Item { indent, number: None } => " ".repeat(indent) + "- ",
-        LinePrefix::Item { indent, number: Some(number) } => {
-            format!("{}{number}. ", " ".repeat(indent))
+    fn end(&mut self, tag: TagEnd) {
+        match tag {
+            TagEnd::Item | TagEnd::BlockQuote(_) => {
+                self.finish_line();
+                if self.is_first_line() {
+                    self.push_line("");
+                }
+                self.prefixes.pop();
+            }
+            TagEnd::List(_) => drop(self.lists.pop()),
+            TagEnd::CodeBlock => {
+                if let Some(CodeBlock { language, text }) = self.code.take() {
+                    let fence = "`".repeat(longest_backtick_run(&text).max(2) + 1);
+                    self.push_line(&format!("{fence}{language}"));
+                    text.lines().for_each(|line| self.push_line(line));
+                    self.push_line(&fence);
+                }
+            }
+            TagEnd::Emphasis => self.line.push('*'),
+            TagEnd::Strong => self.line.push_str("**"),
+            TagEnd::TableCell => self.line.push(' '),
+            TagEnd::TableHead => {
+                self.line.push('|');
+                self.finish_line();
+                self.push_line(&format!("|{}", "---|".repeat(self.columns)));
+                self.columns = 0;
+            }
+            TagEnd::TableRow => {
+                self.line.push('|');
+                self.finish_line();
+                self.columns = 0;
+            }
+            _ => self.finish_line(),
         }
-        LinePrefix::Quote => "> ".to_owned(),
+    }
+
+    /// Ends the line, and leaves one out before the next block.
+    fn separate(&mut self) {
+        self.finish_line();
+        if !self.text.is_empty() && !self.is_first_line() {
+            self.push_line("");
+        }
+    }
+
+    /// Returns whether the innermost quote or item has no line yet.
+    fn is_first_line(&self) -> bool {
+        self.prefixes.last().is_some_and(|prefix| prefix.first.is_some())
+    }
+
+    fn push_prefix(&mut self, first: &str, rest: &str) {
+        self.prefixes.push(LinePrefix { first: Some(first.to_owned()), rest: rest.to_owned() });
+    }
+
+    fn finish_line(&mut self) {
+        if !self.line.is_empty() {
+            let line = std::mem::take(&mut self.line);
+            self.push_line(&escape_line_start(&line));
+        }
+    }
+
+    fn push_line(&mut self, line: &str) {
+        for prefix in &mut self.prefixes {
+            self.text.push_str(prefix.first.take().as_deref().unwrap_or(&prefix.rest));
+        }
+        if line.is_empty() {
+            self.text.truncate(self.text.trim_end_matches(' ').len());
+        }
+        self.text.push_str(line);
+        self.text.push('\n');
     }
 }
 
-fn inline(words: InlineText<'_>) -> String {
-    match words {
-        InlineText::Plain(words) => escape(words),
-        InlineText::Strong(words) => format!("**{}**", escape(words)),
-        InlineText::Code(words) => code_span(words),
+/// Escapes what would make a line of plain words a list, a heading, a quote or a rule.
+fn escape_line_start(line: &str) -> String {
+    let digits = line.len() - line.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, rest) = line.split_at(digits);
+    match rest.chars().next() {
+        Some('-' | '+' | '=') if digits == 0 => format!("\\{line}"),
+        Some('.' | ')') if digits > 0 => format!("{number}\\{rest}"),
+        _ => line.to_owned(),
     }
 }
 
@@ -165,7 +296,7 @@ mod tests {
         assert_eq!(code_span("a`b|c"), "``a`b|c``");
         assert_eq!(
             quote("1. one\n- two\n# three"),
-            "> 1\u{200b}. one  \n> \\- two  \n> #&#8203; three  \n"
+            "> 1\\. one  \n> \\- two  \n> #&#8203; three  \n"
         );
     }
 

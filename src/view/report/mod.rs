@@ -3,17 +3,16 @@
 //! Everything in it that a user, a model or a tool wrote is made inert for its format: it can neither become a table
 //! row, a heading, a link or a mention, nor run.
 
+use crate::model::word_enum;
+
 mod github;
 mod html;
+mod inert_markdown;
 mod json;
 mod markdown;
-mod markdown_subset;
 mod sections;
 
 use std::path::Path;
-use std::str::FromStr;
-
-use thiserror::Error;
 
 use super::result::RunResult;
 use super::run_info::RunInfo;
@@ -27,23 +26,19 @@ pub struct RunReport<'a> {
     pub result: &'a RunResult,
 }
 
-/// A format of a report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReportFormat {
-    /// The result document with what was known beforehand.
-    Json,
-    /// Markdown for a file.
-    Markdown,
-    /// Markdown for a comment on GitHub, of a length that it accepts.
-    Github,
-    /// A page that needs nothing else.
-    Html,
+word_enum! {
+    /// The format of a report.
+    pub enum ReportFormat {
+        /// The result document with what was known beforehand.
+        Json = "json",
+        /// Markdown for a file.
+        Markdown = "markdown",
+        /// Markdown for a comment on GitHub, of a length that it accepts.
+        Github = "github",
+        /// A page that needs nothing else.
+        Html = "html",
+    }
 }
-
-/// A format that there is none of.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("unknown report format '{0}'; there are: json, markdown, github, html")]
-pub struct UnknownReportFormat(String);
 
 impl ReportFormat {
     /// Returns the format that a file's ending asks for, if it does.
@@ -53,20 +48,6 @@ impl ReportFormat {
             "md" | "markdown" => Some(Self::Markdown),
             "html" | "htm" => Some(Self::Html),
             _ => None,
-        }
-    }
-}
-
-impl FromStr for ReportFormat {
-    type Err = UnknownReportFormat;
-
-    fn from_str(word: &str) -> Result<Self, UnknownReportFormat> {
-        match word {
-            "json" => Ok(Self::Json),
-            "markdown" => Ok(Self::Markdown),
-            "github" => Ok(Self::Github),
-            "html" => Ok(Self::Html),
-            _ => Err(UnknownReportFormat(word.to_owned())),
         }
     }
 }

@@ -17,6 +17,16 @@ pub(super) struct ReportTable {
     pub(super) code_columns: usize,
 }
 
+impl ReportTable {
+    /// Returns the title, with the number of rows if they are files or calls.
+    pub(super) fn heading(&self) -> String {
+        match self.code_columns {
+            0 => self.title.to_owned(),
+            _ => format!("{} ({})", self.title, self.rows.len()),
+        }
+    }
+}
+
 /// The most characters of one cell.
 const MAX_CELL: usize = 160;
 

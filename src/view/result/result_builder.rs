@@ -16,7 +16,7 @@ use crate::view::public::{
     ToolCallEnd, ToolCallStart,
 };
 use crate::view::tool_failure::failure_line;
-use crate::view::{CostSource, Lang, RunInfo, sanitize};
+use crate::view::{CostSource, Language, RunInfo, sanitize};
 
 /// Folds the public events of a run into its result. It can be asked for the result at any time, so that there is one
 /// on every way out of the program.
@@ -215,7 +215,8 @@ impl RunResultBuilder {
 
     fn tool_ended(&mut self, end: &ToolCallEnd) {
         let open = self.open_calls.remove(&end.id);
-        let what = open.as_ref().map(|open| summarize_call(&end.name, &open.arguments, Lang::En));
+        let what =
+            open.as_ref().map(|open| summarize_call(&end.name, &open.arguments, Language::En));
         if end.status == ToolStatus::Denied {
             let arguments = open.as_ref().map(|open| Arc::clone(&open.arguments));
             let (tool, reason) = (Arc::clone(&end.name), Arc::clone(&end.output));

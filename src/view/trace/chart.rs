@@ -1,14 +1,14 @@
 //! The statechart with the ways that a session took, as a drawing.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+
+use maud::{Markup, html};
 
 use super::Trace;
 use super::time_account::add;
 use crate::machine::StateKind;
 use crate::machine::chart::Chart;
 use crate::model::TimeSpan;
-use crate::view::html_escape::escape;
 
 /// A state at the top of the chart, with all that is within it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -89,7 +89,7 @@ impl TopState {
 }
 
 /// Returns the drawing: every state, the ways that were taken with how often, and faintly those that were not.
-pub(super) fn render(trace: &Trace) -> String {
+pub(super) fn render(trace: &Trace) -> Markup {
     let mut taken: BTreeMap<(TopState, TopState), (u32, Vec<String>)> = BTreeMap::new();
     let mut within: BTreeMap<TopState, u32> = BTreeMap::new();
     for edge in &trace.edges {
@@ -102,30 +102,31 @@ pub(super) fn render(trace: &Trace) -> String {
         *count += edge.count;
         events.push(format!("{} {}×", edge.event, edge.count));
     }
-    let mut svg = String::from(
-        "<svg class=\"chart\" viewBox=\"0 0 770 390\" role=\"img\" aria-label=\"The ways that were taken from state to state\">\n\
-         <defs><marker id=\"tip\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"9\" markerHeight=\"9\" \
-         markerUnits=\"userSpaceOnUse\" orient=\"auto-start-reverse\"><path d=\"M0 0 8 4 0 8z\"/></marker></defs>\n",
-    );
-    for (from, to) in unused_edges(&taken.keys().copied().collect::<Vec<_>>()) {
-        let (path, _) = arrow(from, to);
-        let _ = writeln!(svg, "<path class=\"idle\" d=\"{path}\"/>");
+    let unused = unused_edges(&taken.keys().copied().collect::<Vec<_>>());
+    html! {
+        svg.chart viewBox="0 0 770 390" role="img" aria-label="Transitions between the states" {
+            defs {
+                marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="9"
+                    markerHeight="9" markerUnits="userSpaceOnUse" orient="auto-start-reverse" {
+                    path d="M0 0 8 4 0 8z" {}
+                }
+            }
+            @for (from, to) in unused { path.idle d=(arrow(from, to).0) {} }
+            @for (&(from, to), (count, events)) in &taken {
+                @let (path, middle) = arrow(from, to);
+                g.way {
+                    title { (from.name()) " → " (to.name()) ": " (events.join(", ")) }
+                    path d=(path) marker-end="url(#tip)" {}
+                    text.count x=(format!("{:.1}", middle.x)) y=(format!("{:.1}", middle.y + 5.0)) {
+                        (count) "×"
+                    }
+                }
+            }
+            @for top in TopState::ALL {
+                (state(trace, top, within.get(&top).copied().unwrap_or(0)))
+            }
+        }
     }
-    for (&(from, to), (count, events)) in &taken {
-        let (path, middle) = arrow(from, to);
-        let title = escape(&format!("{} → {}: {}", from.name(), to.name(), events.join(", ")));
-        let _ = writeln!(
-            svg,
-            "<g class=\"way\"><title>{title}</title><path d=\"{path}\" marker-end=\"url(#tip)\"/>\
-             <text class=\"count\" x=\"{:.1}\" y=\"{:.1}\">{count}×</text></g>",
-            middle.x,
-            middle.y + 5.0
-        );
-    }
-    for top in TopState::ALL {
-        state(&mut svg, trace, top, within.get(&top).copied().unwrap_or(0));
-    }
-    svg + "</svg>\n"
 }
 
 /// Returns the ways of the statechart from one state at the top to another that are not among these.
@@ -140,27 +141,21 @@ fn unused_edges(taken: &[(TopState, TopState)]) -> Vec<(TopState, TopState)> {
     ways
 }
 
-fn state(svg: &mut String, trace: &Trace, top: TopState, within: u32) {
+fn state(trace: &Trace, top: TopState, within: u32) -> Markup {
     let Point { x, y } = top.center();
-    let of = trace.states.iter().filter(|state| TopState::of(state.state) == top);
-    let time = of.fold(TimeSpan::ZERO, |sum, state| add(sum, state.time));
-    let is_end = TopState::of(trace.state) == top;
-    let class = match (trace.states.iter().any(|state| TopState::of(state.state) == top), is_end) {
-        (_, true) => "state end",
-        (true, false) => "state",
-        (false, false) => "state idle",
-    };
-    let (left, upper) = (x - BOX_HALF_SIZE.x, y - BOX_HALF_SIZE.y);
-    let (width, height) = (BOX_HALF_SIZE.x * 2.0, BOX_HALF_SIZE.y * 2.0);
-    let _ = write!(
-        svg,
-        "<g class=\"{class}\"><rect x=\"{left}\" y=\"{upper}\" width=\"{width}\" height=\"{height}\" rx=\"9\"/>\
-         <text class=\"name\" x=\"{x}\" y=\"{}\">{}</text>",
-        y - 4.0,
-        top.name()
-    );
-    let within = if within > 0 { format!(" · {within} within") } else { String::new() };
-    let _ = writeln!(svg, "<text x=\"{x}\" y=\"{}\">{time}{within}</text></g>", y + 16.0);
+    let entered = || trace.states.iter().filter(|state| TopState::of(state.state) == top);
+    let time = entered().fold(TimeSpan::ZERO, |sum, state| add(sum, state.time));
+    let is_current = TopState::of(trace.state) == top;
+    html! {
+        g.state.end[is_current].idle[!is_current && entered().next().is_none()] {
+            rect x=(x - BOX_HALF_SIZE.x) y=(y - BOX_HALF_SIZE.y) width=(BOX_HALF_SIZE.x * 2.0)
+                height=(BOX_HALF_SIZE.y * 2.0) rx="9" {}
+            text.name x=(x) y=(y - 4.0) { (top.name()) }
+            text x=(x) y=(y + 16.0) {
+                (time) @if within > 0 { " · " (within) " within" }
+            }
+        }
+    }
 }
 
 /// Returns the path of an arrow, and its middle.

@@ -1,7 +1,8 @@
-//! The trace as a page that needs nothing else.
+//! The trace as a self-contained HTML page.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+
+use maud::{Markup, html};
 
 use super::messages::{Speaker, TraceMessage};
 use super::phase::TracePhase;
@@ -12,143 +13,109 @@ use super::usage_chart::percent;
 use super::{Trace, chart, usage_chart};
 use crate::machine::{CallPurpose, RunStatus, StopReason};
 use crate::model::{Decision, MessageOrigin, RunTime, TimeSpan, ToolStatus, pluralize};
-use crate::view::html_escape::escape;
+use crate::view::page::{PageFrame, section};
 use crate::view::sanitize;
 
-/// The page loads nothing and runs nothing, whatever stands in it.
-const CONTENT_SECURITY_POLICY: &str =
-    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
-
-const STYLE: &str = include_str!("trace.css");
-
-/// The longest headline of a message, in characters; the rest is folded.
+/// The longest headline of a message, in characters; the whole text is folded below it.
 const MAX_HEADLINE: usize = 140;
 
 /// Returns the page.
 pub(super) fn render(trace: &Trace) -> String {
     let subject = &trace.subject;
-    let title = escape(&format!("Trace of {}", subject.session_id));
-    let mut page = format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"{CONTENT_SECURITY_POLICY}\">\n\
-         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n"
-    );
-    header(&mut page, trace);
-    section(&mut page, "Where the time went", &time_section(trace));
-    let edges =
-        format!("<div class=\"wide\">\n{}</div>\n{}", chart::render(trace), edge_list(trace));
-    section(&mut page, "Ways through the statechart", &edges);
-    section(&mut page, "Requests and tools", &timeline(trace));
-    let curves = usage_chart::render(trace);
-    if !curves.is_empty() {
-        section(&mut page, "Tokens and money", &curves);
-    }
-    section(&mut page, &format!("Messages ({})", trace.messages.len()), &messages(trace));
-    page.push_str("<footer>\n<dl>\n");
+    let end = trace
+        .stop_reason
+        .map_or_else(|| format!("in state {}", trace.state.name()), |reason| reason.to_string());
+    let mut key_figures = vec![
+        trace.duration.to_string(),
+        pluralize(trace.steps, "step", "steps"),
+        pluralize(trace.llm_calls, "model call", "model calls"),
+        pluralize(trace.tokens.0, "token", "tokens"),
+    ];
+    key_figures.extend(trace.cost.map(|cost| cost.to_string()));
     let facts = [
         ("Session", &subject.session_id),
-        ("Begun", &subject.created),
+        ("Created", &subject.created),
         ("Model", &subject.model),
         ("Agent", &subject.agent),
         ("Workspace", &subject.workspace),
         ("Program", &subject.program),
     ];
-    for (name, value) in facts {
-        let value = escape(&sanitize::line(value));
-        let _ = writeln!(page, "<div><dt>{name}</dt><dd>{value}</dd></div>");
-    }
-    page.push_str("</dl>\n</footer>\n</main>\n</body>\n</html>\n");
-    page
+    let frame = PageFrame {
+        title: &format!("Trace of {}", subject.session_id),
+        heading: &task(trace).unwrap_or_else(|| subject.session_id.clone()),
+        style: include_str!("trace.css"),
+        status: trace.stop_reason.map_or(RunStatus::Partial, StopReason::status),
+        outcome: &end,
+        key_figures: &key_figures,
+        facts: &facts.map(|(name, value)| (name, sanitize::line(value).into_owned())),
+    };
+    let edges = html! {
+        div.wide { (chart::render(trace)) }
+        (edge_list(trace))
+    };
+    frame.render(&html! {
+        (section("Time by state", &time_section(trace)))
+        (section("Transitions", &edges))
+        (section("Requests and tools", &timeline(trace)))
+        @if let Some(usage) = usage_chart::render(trace) { (section("Tokens and cost", &usage)) }
+        (section(format!("Messages ({})", trace.messages.len()), &messages(trace)))
+    })
 }
 
-fn header(page: &mut String, trace: &Trace) {
-    let task = trace.messages.iter().find_map(|message| match message.speaker {
+fn task(trace: &Trace) -> Option<String> {
+    trace.messages.iter().find_map(|message| match message.speaker {
         Speaker::User { origin: MessageOrigin::Task } => {
             Some(sanitize::headline(&message.text, MAX_HEADLINE))
         }
         _ => None,
-    });
-    let kind = match trace.stop_reason.map(StopReason::status) {
-        Some(RunStatus::Success) => "success",
-        Some(RunStatus::Failed) => "failed",
-        Some(RunStatus::Partial) | None => "partial",
-    };
-    let end = trace
-        .stop_reason
-        .map_or_else(|| format!("stands in {}", trace.state.name()), |reason| reason.to_string());
-    let _ = writeln!(page, "<header class=\"{kind}\">");
-    let title = task.unwrap_or_else(|| trace.subject.session_id.clone());
-    let _ =
-        writeln!(page, "<h1>{}</h1>\n<p class=\"numbers\"><strong>{end}</strong>", escape(&title));
-    let cost = trace.cost.map(|cost| cost.to_string());
-    let numbers = [
-        Some(trace.duration.to_string()),
-        Some(pluralize(trace.steps, "step", "steps")),
-        Some(pluralize(trace.llm_calls, "model call", "model calls")),
-        Some(pluralize(trace.tokens.0, "token", "tokens")),
-        cost,
-    ];
-    for number in numbers.into_iter().flatten() {
-        let _ = writeln!(page, "<span>{number}</span>");
-    }
-    page.push_str("</p>\n</header>\n");
+    })
 }
 
-fn section(page: &mut String, title: &str, content: &str) {
-    let _ = writeln!(page, "<section>\n<h2>{title}</h2>\n{content}</section>");
-}
-
-/// Returns all time as one bar, and below it the time of each state.
-fn time_section(trace: &Trace) -> String {
+/// Returns the whole time as one bar, and below it the time of each state.
+fn time_section(trace: &Trace) -> Markup {
     let mut sums: BTreeMap<TracePhase, TimeSpan> = BTreeMap::new();
     for phase in trace.states.iter().flat_map(|state| &state.phases) {
         let sum = sums.entry(phase.phase).or_default();
         *sum = add(*sum, phase.time);
     }
-    let mut html = String::from("<div class=\"stack\">");
-    for (phase, time) in &sums {
-        let width = percent(time.0, trace.duration.0);
-        let title = format!("{}: {time}", phase.name());
-        let _ = write!(
-            html,
-            "<i class=\"{}\" style=\"width:{width}%\" title=\"{title}\"></i>",
-            css_class(*phase)
-        );
-    }
-    html.push_str("</div>\n<p class=\"legend\">");
-    for (phase, time) in &sums {
-        let share = percent_of_time(*time, trace.duration);
-        let _ = write!(
-            html,
-            "<span><b class=\"{}\"></b>{} {share}</span> ",
-            css_class(*phase),
-            phase.name()
-        );
-    }
-    html.push_str("</p>\n<div class=\"wide\"><table>\n<thead><tr><th>State</th><th>Visits</th><th>Time</th><th>Share</th></tr></thead>\n<tbody>\n");
-    for state in &trace.states {
-        let _ = writeln!(
-            html,
-            "<tr class=\"sum\"><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-            state.state.name(),
-            state.visits,
-            state.time,
-            percent_of_time(state.time, trace.duration)
-        );
-        for phase in &state.phases {
-            let _ = writeln!(
-                html,
-                "<tr><td><b class=\"{}\"></b>{}</td><td></td><td>{}</td><td>{}</td></tr>",
-                css_class(phase.phase),
-                phase.phase.name(),
-                phase.time,
-                percent_of_time(phase.time, trace.duration)
-            );
+    let share = |time| percent_of_time(time, trace.duration);
+    html! {
+        div.stack {
+            @for (phase, time) in &sums {
+                i class=(css_class(*phase)) style={ "width:" (percent(time.0, trace.duration.0)) "%" }
+                    title={ (phase.name()) ": " (time) } {}
+            }
+        }
+        p.legend {
+            @for (phase, time) in &sums {
+                span { b class=(css_class(*phase)) {} (phase.name()) " " (share(*time)) }
+                " "
+            }
+        }
+        div.wide {
+            table {
+                thead { tr { th { "State" } th { "Visits" } th { "Time" } th { "Share" } } }
+                tbody {
+                    @for state in &trace.states {
+                        tr.sum {
+                            td { (state.state.name()) }
+                            td { (state.visits) }
+                            td { (state.time) }
+                            td { (share(state.time)) }
+                        }
+                        @for phase in &state.phases {
+                            tr {
+                                td { b class=(css_class(phase.phase)) {} (phase.phase.name()) }
+                                td {}
+                                td { (phase.time) }
+                                td { (share(phase.time)) }
+                            }
+                        }
+                    }
+                }
+            }
         }
     }
-    html + "</tbody>\n</table></div>\n"
 }
 
 fn css_class(phase: TracePhase) -> &'static str {
@@ -166,47 +133,54 @@ fn css_class(phase: TracePhase) -> &'static str {
     }
 }
 
-/// Returns the ways that were taken, as a list that is folded.
-fn edge_list(trace: &Trace) -> String {
-    let mut html = String::from(
-        "<details><summary>Every way, with what led along it</summary>\n<ul class=\"edges\">\n",
-    );
-    for edge in &trace.edges {
-        let (from, to) = (edge.from.name(), edge.to.name());
-        let _ =
-            writeln!(html, "<li>{from} → {to} <code>{}</code> {}×</li>", edge.event, edge.count);
+/// Returns the transitions as a folded list.
+fn edge_list(trace: &Trace) -> Markup {
+    html! {
+        details {
+            summary { "All transitions, with their events" }
+            ul.edges {
+                @for edge in &trace.edges {
+                    li {
+                        (edge.from.name()) " → " (edge.to.name()) " " code { (edge.event) } " "
+                        (edge.count) "×"
+                    }
+                }
+            }
+        }
     }
-    html + "</ul></details>\n"
 }
 
 /// Returns a row for each request and each tool call, in the order in which they began.
-fn timeline(trace: &Trace) -> String {
-    let mut rows: Vec<(RunTime, String)> =
-        trace.calls.iter().map(|call| (call.started_at, call_row(trace, call))).collect();
-    rows.extend(trace.tools.iter().map(|tool| (tool.authorized_at, tool_row(trace, tool))));
-    rows.sort_by_key(|(begun, _)| *begun);
-    if rows.is_empty() {
-        return String::from("<p>None.</p>\n");
+fn timeline(trace: &Trace) -> Markup {
+    let calls = trace.calls.iter().map(|call| (call.started_at, call_row(trace, call)));
+    let tools = trace.tools.iter().map(|tool| (tool.authorized_at, tool_row(trace, tool)));
+    let mut rows: Vec<(RunTime, Markup)> = calls.chain(tools).collect();
+    rows.sort_by_key(|(started_at, _)| *started_at);
+    html! {
+        @if rows.is_empty() {
+            p { "None." }
+        } @else {
+            ol.timeline {
+                li.scale aria-hidden="true" { span { (time_scale(trace.duration)) } }
+                @for (_, row) in &rows { (row) }
+            }
+        }
     }
-    let rows: Vec<String> = rows.into_iter().map(|(_, row)| row).collect();
-    format!("<ol class=\"timeline\">\n{}{}</ol>\n", time_scale(trace.duration), rows.concat())
 }
 
-/// Returns what the places of the bars mean: the time since the session began.
-fn time_scale(duration: TimeSpan) -> String {
-    let marks = [0, 1, 2, 3, 4].map(|quarter| {
-        let at = TimeSpan(duration.0 / 4 * quarter);
-        let at = if quarter == 0 { "0".to_owned() } else { at.to_string() };
-        format!("<small>{at}</small>")
-    });
-    format!("<li class=\"scale\" aria-hidden=\"true\"><span>{}</span></li>\n", marks.concat())
+/// Returns the times since the session began at five points of the timeline.
+fn time_scale(duration: TimeSpan) -> Markup {
+    html! {
+        small { "0" }
+        @for quarter in 1..=4 { small { (TimeSpan(duration.0 / 4 * quarter)) } }
+    }
 }
 
-fn call_row(trace: &Trace, call: &CallSpan) -> String {
+fn call_row(trace: &Trace, call: &CallSpan) -> Markup {
     let purpose = match call.purpose {
         CallPurpose::Agent => "request",
         CallPurpose::Compaction => "summary",
-        CallPurpose::Closing => "last word",
+        CallPurpose::Closing => "final summary",
     };
     let attempt =
         if call.attempt > 1 { format!(", attempt {}", call.attempt) } else { String::new() };
@@ -245,7 +219,7 @@ fn call_row(trace: &Trace, call: &CallSpan) -> String {
     )
 }
 
-fn tool_row(trace: &Trace, span: &ToolSpan) -> String {
+fn tool_row(trace: &Trace, span: &ToolSpan) -> Markup {
     let arguments = sanitize::headline(&span.arguments, MAX_HEADLINE);
     let begun = span.started_at.unwrap_or(span.ended_at);
     let parts = [
@@ -307,46 +281,41 @@ struct TimelineRow<'a> {
     parts: &'a [(TracePhase, TimeSpan)],
 }
 
-fn render_row(trace: &Trace, row: &TimelineRow<'_>) -> String {
+fn render_row(trace: &Trace, row: &TimelineRow<'_>) -> Markup {
     let left = percent(row.started_at.0, trace.duration.0);
     let width = percent(row.duration.0, trace.duration.0);
-    let bad = if row.is_failed { " class=\"bad\"" } else { "" };
-    let mut html = format!(
-        "<li{bad}><b>{}</b><span class=\"end\">{}</span><span class=\"took\">{}</span>\
-         <span class=\"track\"><i style=\"left:{left}%;width:{width}%\">",
-        escape(row.label),
-        escape(row.end),
-        row.duration
-    );
-    for (phase, time) in row.parts.iter().filter(|(_, time)| *time > TimeSpan::ZERO) {
-        let title = format!("{}: {time}", phase.name());
-        let _ = write!(
-            html,
-            "<u class=\"{}\" style=\"flex:{} 1 0\" title=\"{title}\"></u>",
-            css_class(*phase),
-            time.0
-        );
+    html! {
+        li.bad[row.is_failed] {
+            b { (row.label) }
+            span.end { (row.end) }
+            span.took { (row.duration) }
+            span.track {
+                i style={ "left:" (left) "%;width:" (width) "%" } {
+                    @for (phase, time) in row.parts.iter().filter(|(_, time)| *time > TimeSpan::ZERO) {
+                        u class=(css_class(*phase)) style={ "flex:" (time.0) " 1 0" }
+                            title={ (phase.name()) ": " (time) } {}
+                    }
+                }
+            }
+        }
     }
-    html + "</i></span></li>\n"
 }
 
-fn messages(trace: &Trace) -> String {
-    let mut html = String::new();
-    for message in &trace.messages {
-        let (class, who) = speaker(message);
-        let headline = sanitize::headline(&message.text, MAX_HEADLINE);
-        let at = message.at.since(RunTime::START);
-        let _ = writeln!(
-            html,
-            "<details class=\"said {class}\"><summary><b>{}</b> <span>{}</span> <small>record {} · {at}</small></summary>\n\
-             <pre>{}</pre></details>",
-            escape(&who),
-            escape(&headline),
-            message.seq,
-            escape(&sanitize::multiline(&message.text))
-        );
+fn messages(trace: &Trace) -> Markup {
+    html! {
+        @for message in &trace.messages {
+            @let (class, speaker) = speaker(message);
+            details class={ "said " (class) } {
+                summary {
+                    b { (speaker) } " "
+                    span { (sanitize::headline(&message.text, MAX_HEADLINE)) } " "
+                    small { "record " (message.seq) " · " (message.at.since(RunTime::START)) }
+                }
+                // The parser of HTML drops a line end that comes first.
+                pre { "\n" (sanitize::multiline(&message.text)) }
+            }
+        }
     }
-    html
 }
 
 fn speaker(message: &TraceMessage) -> (&'static str, String) {

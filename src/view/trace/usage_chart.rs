@@ -1,11 +1,10 @@
-//! Tokens and money, reply by reply, as columns.
+//! Tokens and cost of each reply, as columns.
 
-use std::fmt::Write as _;
+use maud::{Markup, html};
 
 use super::Trace;
 use super::timeline::{CallEnd, CallSpan, SubagentSpan};
 use crate::model::{MicroUsd, RunTime};
-use crate::view::html_escape::escape;
 
 /// What one reply used.
 struct UsageColumn {
@@ -13,71 +12,59 @@ struct UsageColumn {
     cached: u64,
     fresh: u64,
     output: u64,
-    /// All that was spent by then.
+    /// The cost of this reply and of those before it.
     cumulative: u64,
 }
 
-/// Returns the columns; nothing when no reply came.
-pub(super) fn render(trace: &Trace) -> String {
-    // A reply counts when it has come.
+/// Returns the columns; `None` when no reply came.
+pub(super) fn render(trace: &Trace) -> Option<Markup> {
+    // A reply counts at the time when it has come.
     let replies = trace.calls.iter().enumerate();
     let replies = replies.filter_map(|(index, call)| {
         Some((call.started_at.after(call.duration), call_column(index, call)?))
     });
     let subagents = trace.subagents.iter().map(|call| (call.at, subagent_column(call)));
-    let mut used: Vec<(RunTime, UsageColumn)> = replies.chain(subagents).collect();
-    used.sort_by_key(|(at, _)| *at);
+    let mut columns: Vec<(RunTime, UsageColumn)> = replies.chain(subagents).collect();
+    columns.sort_by_key(|(at, _)| *at);
     let mut spent = 0;
-    let used: Vec<UsageColumn> =
-        used.into_iter().map(|(_, used)| used.add_to(&mut spent)).collect();
-    let mut html = String::new();
-    let Some(most) = used.iter().map(|used| used.cached + used.fresh + used.output).max() else {
-        return html;
+    for (_, column) in &mut columns {
+        spent += column.cumulative;
+        column.cumulative = spent;
+    }
+    let columns: Vec<UsageColumn> = columns.into_iter().map(|(_, column)| column).collect();
+    let most = columns.iter().map(|used| used.cached + used.fresh + used.output).max()?;
+    let bar = |class: &str, height: String| {
+        html! { i class=(class) style={ "height:" (height) "%" } {} }
     };
-    let _ = writeln!(
-        html,
-        "<figure><figcaption>Tokens of each reply, from the first to the last, {most} at the most: <b class=\"k-cached\">cached input</b> \
-         <b class=\"k-fresh\">input</b> <b class=\"k-output\">output</b></figcaption>\n<div class=\"columns\">"
-    );
-    for column in &used {
-        let _ = write!(html, "<span title=\"{}\">", escape(&column.title));
-        for (class, tokens) in
-            [("k-output", column.output), ("k-fresh", column.fresh), ("k-cached", column.cached)]
-        {
-            let _ = write!(
-                html,
-                "<i class=\"{class}\" style=\"height:{}%\"></i>",
-                percent(tokens, most)
-            );
+    Some(html! {
+        figure {
+            figcaption {
+                "Tokens of each reply, in order, " (most) " at most: "
+                b.k-cached { "cached input" } " " b.k-fresh { "input" } " " b.k-output { "output" }
+            }
+            div.columns {
+                @for column in &columns {
+                    span title=(column.title) {
+                        (bar("k-output", percent(column.output, most)))
+                        (bar("k-fresh", percent(column.fresh, most)))
+                        (bar("k-cached", percent(column.cached, most)))
+                    }
+                }
+            }
         }
-        html.push_str("</span>\n");
-    }
-    html.push_str("</div></figure>\n");
-    if let Some(total) = trace.cost.filter(|cost| *cost > MicroUsd::ZERO) {
-        let _ = writeln!(
-            html,
-            "<figure><figcaption>Money spent so far, reply by reply, {total} in the end</figcaption>\n<div class=\"columns low\">"
-        );
-        for column in &used {
-            let so_far = MicroUsd(column.cumulative);
-            let height = percent(column.cumulative, total.0);
-            let title = escape(&format!("{}: {so_far}", column.title));
-            let _ = writeln!(
-                html,
-                "<span title=\"{title}\"><i class=\"k-cost\" style=\"height:{height}%\"></i></span>"
-            );
+        @if let Some(total) = trace.cost.filter(|cost| *cost > MicroUsd::ZERO) {
+            figure {
+                figcaption { "Cumulative cost, reply by reply, " (total) " in total" }
+                div.columns.low {
+                    @for column in &columns {
+                        span title={ (column.title) ": " (MicroUsd(column.cumulative)) } {
+                            (bar("k-cost", percent(column.cumulative, total.0)))
+                        }
+                    }
+                }
+            }
         }
-        html.push_str("</div></figure>\n");
-    }
-    html
-}
-
-impl UsageColumn {
-    /// Counts what was spent before.
-    fn add_to(self, spent: &mut u64) -> Self {
-        *spent += self.cumulative;
-        Self { cumulative: *spent, ..self }
-    }
+    })
 }
 
 fn call_column(index: usize, call: &CallSpan) -> Option<UsageColumn> {
@@ -108,7 +95,7 @@ fn column(
     }
 }
 
-/// Returns a part of a whole in hundredths, with one digit behind the point.
+/// Returns a part of a whole in percent, with one decimal.
 pub(super) fn percent(part: u64, whole: u64) -> String {
     let tenths = u128::from(part.min(whole)) * 1000 / u128::from(whole.max(1));
     format!("{}.{}", tenths / 10, tenths % 10)

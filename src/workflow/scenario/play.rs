@@ -15,15 +15,15 @@ use super::recording::{
     SharedRecording,
 };
 use crate::app::{
-    AppError, EffectMode, FinishedRun, ProcessEnv, ResolvedModel, RunIo, RunRequest, RunSetup,
-    SessionTarget, SimulatedEnvironment, SubagentClock, open_store,
+    AppError, Environment, ExecutionMode, FinishedRun, ProcessEnv, ResolvedModel, RunIo,
+    RunRequest, RunSetup, SessionTarget, SubagentClock, open_store,
 };
 use crate::config::{ConfigSources, load};
 use crate::journal::SessionId;
 use crate::machine::{Deadline, StopReason};
 use crate::model::TimeSpan;
 use crate::policy::{ConfirmationAnswer, ConfirmationRequest, Confirmer};
-use crate::port::{Clock, EffectContext, Model};
+use crate::port::{Clock, EffectContext};
 use crate::runner::{DriverInput, Executor, InlineExecutor, Ports, SystemClock, ThreadExecutor};
 use crate::view::{CostSource, Reporter, RunResult};
 
@@ -133,7 +133,7 @@ fn build_setup(
     let model = ResolvedModel::scripted("scripted/scenario", scenario.script.clone());
     let mut setup = RunSetup::new(config, world, &scenario.agent, model)?;
     if scenario.dry_run {
-        setup.effect_mode = EffectMode::DryRun;
+        setup.execution = ExecutionMode::DryRun;
     }
     match scenario.schema.clone() {
         None => Ok(setup),
@@ -156,60 +156,39 @@ fn run_scenario(
         exit_on_partial: None,
     };
     let confirm = Arc::new(ScriptedUser(scenario.confirm));
-    let (show, ended) = match scenario.time {
+    let (executor, sender, subagent_clock): (Box<dyn Executor>, InputSender, _) = match scenario
+        .time
+    {
         ScenarioClock::Virtual => {
-            let late = PendingInputs::default();
-            let queue = late.clone();
-            let show = reporter_for(notes, Box::new(move |arrival| queue.push(arrival)));
-            let stage = RunIo { reporter: show.clone(), confirm, sandbox: None };
-            let hands = InterruptibleExecutor { inline: InlineExecutor::new(), pending: late };
-            (
-                show,
-                setup.run_simulated(
-                    order,
-                    stage,
-                    simulated_environment(hands, notes, SubagentClock::Simulated),
-                )?,
-            )
+            let pending = PendingInputs::default();
+            let executor =
+                InterruptibleExecutor { inline: InlineExecutor::new(), pending: pending.clone() };
+            let sender = Box::new(move |input| pending.push(input));
+            (Box::new(executor), sender, SubagentClock::Simulated)
         }
         ScenarioClock::Real => {
-            let hands = ThreadExecutor::new(Arc::new(SystemClock::start()), MAX_PARALLEL_TOOLS);
-            let inbox = hands.inbox();
-            let show = reporter_for(notes, Box::new(move |arrival| inbox.send(arrival)));
-            let stage = RunIo { reporter: show.clone(), confirm, sandbox: None };
-            (
-                show,
-                setup.run_simulated(
-                    order,
-                    stage,
-                    simulated_environment(hands, notes, SubagentClock::Real),
-                )?,
-            )
+            let executor = ThreadExecutor::new(Arc::new(SystemClock::start()), MAX_PARALLEL_TOOLS);
+            let inbox = executor.inbox();
+            (Box::new(executor), Box::new(move |input| inbox.send(input)), SubagentClock::Real)
         }
     };
-    let broken = "the run left no result";
-    let result = show.results(StopReason::InternalError, broken).pop();
-    Ok((ended, result.unwrap_or_else(|| RunResult::not_started(broken))))
-}
-
-fn reporter_for(notes: &SharedRecording, sender: InputSender) -> Reporter {
-    Reporter::new(vec![Box::new(EventScript { recording: notes.clone(), sender })])
-}
-
-fn simulated_environment<H>(
-    hands: H,
-    notes: &SharedRecording,
-    nesting: SubagentClock,
-) -> SimulatedEnvironment<H> {
-    let (listening, mail) = (notes.clone(), notes.clone());
-    SimulatedEnvironment {
-        executor: hands,
-        model: Box::new(move |model| {
-            Box::new(RecordingModel { recording: listening.clone(), model }) as Box<dyn Model>
+    let script = EventScript { recording: notes.clone(), sender };
+    let reporter = Reporter::new(vec![Box::new(script)]);
+    let io = RunIo { reporter: reporter.clone(), confirm, sandbox: None };
+    let recording = notes.clone();
+    let environment = Environment::Simulated {
+        executor,
+        subagent_clock,
+        ports: Box::new(move |ports| Ports {
+            model: Box::new(RecordingModel { recording: recording.clone(), model: ports.model }),
+            messages: Box::new(ScriptedMessages(recording)),
+            ..ports
         }),
-        ports: Box::new(|ports| Ports { messages: Box::new(ScriptedMessages(mail)), ..ports }),
-        subagent_clock: nesting,
-    }
+    };
+    let ended = setup.run_in(environment, order, io)?;
+    let broken = "the run left no result";
+    let result = reporter.results(StopReason::InternalError, broken).pop();
+    Ok((ended, result.unwrap_or_else(|| RunResult::not_started(broken))))
 }
 
 /// Works on the spot, and hears of signals between two events.

@@ -1,4 +1,4 @@
-//! Where an index is stored between two runs: a small file in the user's cache folder.
+//! Stores an index between runs, in the user's cache folder.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -9,10 +9,10 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use super::{IndexSettings, WorkspaceIndex};
-use crate::workspace::digest::sha256;
 use crate::workspace::root::WorkspaceRoot;
+use crate::workspace::sha256;
 
-/// The file for one workspace with these settings.
+/// The cache file of one workspace with these settings.
 pub(super) struct IndexCache {
     folder: PathBuf,
     name: String,
@@ -26,14 +26,14 @@ struct StoredIndex {
     index: WorkspaceIndex,
 }
 
-/// Changes whenever an index means something else.
+/// Incremented when the meaning of an index changes.
 const FORMAT_VERSION: u8 = 2;
 
-/// The largest file that is believed, in bytes.
+/// The largest file that is read, in bytes.
 const MAX_FILE_SIZE: u64 = 4 << 20;
 
 impl IndexCache {
-    /// Returns the file, when there is a folder for it and it is ever used.
+    /// Returns the cache file, if there is a folder for it and the settings allow its use.
     pub(super) fn new(root: &WorkspaceRoot, settings: &IndexSettings) -> Option<Self> {
         let mut key = vec![FORMAT_VERSION];
         key.extend_from_slice(root.path().as_os_str().as_bytes());
@@ -46,7 +46,7 @@ impl IndexCache {
         settings.cache.clone().map(|folder| Self { folder, name })
     }
 
-    /// Returns the stored index and its age. One that cannot be read, or comes from the future, is none.
+    /// Returns the stored index and its age; `None` if it cannot be read, or is from the future.
     pub(super) fn read(&self) -> Option<(WorkspaceIndex, Duration)> {
         let mut text = String::new();
         let file = File::open(self.folder.join(&self.name)).ok()?;
@@ -55,7 +55,7 @@ impl IndexCache {
         Some((index, Duration::from_secs(unix_time().checked_sub(made)?)))
     }
 
-    /// Stores an index. Without, the next run makes its own.
+    /// Stores an index. On failure, the next run builds its own.
     pub(super) fn write(&self, index: &WorkspaceIndex) {
         if let Err(error) = self.try_write(index) {
             log::debug!("the index is not stored in {}: {error}", self.folder.display());

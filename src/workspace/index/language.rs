@@ -1,9 +1,9 @@
-//! The language of a file, by its name.
+//! Languages by file name.
 
 use std::ffi::OsStr;
 use std::path::Path;
 
-/// Returns the language that a file of this name is most likely written in.
+/// Returns the most likely language of a file with this name.
 pub(super) fn language_of(name: &OsStr) -> Option<&'static str> {
     let ending = Path::new(name).extension().and_then(OsStr::to_str);
     match name.to_str()? {
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_language_is_found_by_the_ending_or_the_whole_name() {
+    fn languages_are_found_by_extension_or_name() {
         let of = |name: &str| language_of(OsStr::new(name));
         assert_eq!(
             [of("a.rs"), of("A.PY"), of("x.test.tsx")].map(Option::unwrap),

@@ -1,12 +1,11 @@
-//! The index: how many files a workspace has, in which languages, and how they are laid out.
+//! The index: the number of files in a workspace, their languages, and the folder tree.
 //!
-//! It looks at names and sizes, never into a file, and follows no symbolic link. The walk obeys
-//! `.gitignore` and its like. It has a deadline: whoever asks waits no longer than that, and learns whether the answer
-//! is whole ([`Reach`]); a walk that takes longer goes on behind, for the cache. What is kept of it is small, however
-//! large the workspace is: a tree in full up to [`Tree::DETAILED`] files, and two levels of it beyond.
+//! It reads names and sizes, never contents, and follows no symbolic links. The walk respects `.gitignore` and the
+//! like. It has a deadline: the caller waits no longer, and learns whether the result is complete ([`IndexCoverage`]);
+//! a longer walk continues in the background, for the cache. The result is small for workspaces of any size: a full
+//! tree up to [`FolderTree::MAX_FULL_FILES`] files, and two levels of it beyond.
 
 mod cache;
-mod ignore_files;
 mod language;
 mod tree;
 mod walk;
@@ -24,75 +23,75 @@ use super::root::WorkspaceRoot;
 
 pub use self::tree::{FolderTree, TreeEntry};
 
-/// What is known of the files of a workspace.
+/// A summary of the files of a workspace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkspaceIndex {
-    /// How many regular files there are.
+    /// The number of regular files.
     pub files: u64,
-    /// How many of them are written in which language; the most frequent first.
+    /// The number of files by language, the most frequent first.
     pub languages: Vec<(String, u64)>,
-    /// How they are laid out.
+    /// The folders and files.
     pub tree: FolderTree,
-    /// Files with instructions for agents that lie in a folder of their own, by path.
+    /// Instruction files for agents in subfolders, by path.
     #[serde(rename = "guides")]
     pub instruction_files: Vec<String>,
 }
 
-/// How an index is made.
+/// Settings for building an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexSettings {
     /// The size in bytes above which a file counts for no language: it is data.
     pub max_file_size: u64,
-    /// Patterns of what is left out, besides what `.gitignore` says.
+    /// Patterns of excluded paths, in addition to `.gitignore`.
     pub exclude: Vec<String>,
-    /// How long an index that was stored is used again.
+    /// How long a stored index is used.
     pub ttl: Duration,
     /// How long to wait for a new one.
     pub max_wait: Duration,
-    /// How many entries are always waited for.
+    /// The number of entries that are always waited for.
     pub awaited_entries: usize,
-    /// The folder in which it is stored; none to store nothing.
+    /// The folder in which it is stored; `None` to store nothing.
     pub cache: Option<PathBuf>,
 }
 
-/// An index, and how far it can be relied on.
+/// An index and its coverage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexResult {
     /// The index.
     pub index: WorkspaceIndex,
-    /// How far it can be relied on.
+    /// How complete and recent it is.
     pub coverage: IndexCoverage,
 }
 
-/// How far an index can be relied on.
+/// How complete and recent an index is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexCoverage {
-    /// It has all files, as they are now or were when it was stored a short while ago.
+    /// All files, as they are now, or were when it was stored recently.
     Complete,
-    /// It has all files as they were this long ago; there was no time for a new one.
+    /// All files as they were this long ago; there was no time for a new index.
     Stale(Duration),
-    /// It has some of the files; there was no time for the rest, or there are too many.
+    /// Some of the files; there was no time for the rest, or there are too many.
     Partial,
 }
 
-/// Why no index can be made.
+/// Why an index cannot be built.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum IndexError {
-    /// A pattern of what is left out is none.
-    #[error("the pattern '{pattern}' of what the index leaves out cannot be used: {source}")]
+    /// An exclude pattern is invalid.
+    #[error("invalid exclude pattern '{pattern}' for the index: {source}")]
     Pattern {
         /// The pattern.
         pattern: String,
-        /// What is wrong with it.
+        /// The parser's error.
         source: ignore::Error,
     },
 }
 
-/// The names of files with instructions for agents.
+/// The names of instruction files for agents.
 const INSTRUCTION_FILES: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
 
-/// The most of them that are told.
+/// The most instruction files in an index.
 const MAX_INSTRUCTION_FILES: usize = 50;
 
 impl Default for IndexSettings {
@@ -109,11 +108,11 @@ impl Default for IndexSettings {
 }
 
 impl WorkspaceIndex {
-    /// Returns the index of a workspace: the stored one while it is new enough, else a new one.
+    /// Returns the stored index of a workspace if it is recent enough, or builds a new one.
     ///
     /// # Errors
     ///
-    /// Fails when a pattern of what is left out is none. Folders that cannot be read are left out.
+    /// Fails when an exclude pattern is invalid. Folders that cannot be read are skipped.
     pub fn build(
         root: &WorkspaceRoot,
         settings: &IndexSettings,
@@ -139,7 +138,7 @@ impl WorkspaceIndex {
         Ok(IndexResult { index: walk.index(), coverage: reach })
     }
 
-    /// Returns the index of files that were found in any order.
+    /// Builds an index from files in any order.
     fn from_files(found: &[walk::IndexedFile]) -> Self {
         let mut languages: BTreeMap<&str, u64> = BTreeMap::new();
         for language in found.iter().filter_map(|file| file.language) {
@@ -212,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_git_ignores_and_what_is_excluded_is_left_out() {
+    fn ignored_and_excluded_files_are_skipped() {
         let (folder, root) = workspace(&["a.rs", "target/b.rs", "gen/c.rs", "deep/gen/d.rs", ".e"]);
         put(folder.path(), ".gitignore", "/target\n");
         put(folder.path(), ".git/config", "");
@@ -224,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn links_lead_nowhere_and_large_files_count_for_no_language() {
+    fn links_are_not_followed_and_large_files_have_no_language() {
         let (folder, root) = workspace(&["a.rs"]);
         symlink("/etc", folder.path().join("etc")).unwrap();
         symlink("a.rs", folder.path().join("b.rs")).unwrap();
@@ -233,9 +232,9 @@ mod tests {
         assert_eq!((index.files, index.languages), (2, vec![("Rust".to_owned(), 1)]));
     }
 
-    /// Fault R6: a pipe, or a device behind a link, in place of a list of patterns must not be waited for.
+    /// Fault R6: a pipe, or a link to a device, in place of an ignore file must not block.
     #[test]
-    fn a_list_of_patterns_that_is_no_file_leaves_its_folder_out() {
+    fn a_folder_with_an_irregular_ignore_file_is_skipped() {
         for list in [".gitignore", ".ignore"] {
             let (folder, root) = workspace(&["a.rs", "pipe/b.rs", "zero/c.rs"]);
             for place in ["pipe", "zero"] {
@@ -252,9 +251,9 @@ mod tests {
         }
     }
 
-    /// Fault X5: a `.git` that points elsewhere is not followed, to a device say.
+    /// Fault X5: a `.git` that points elsewhere, for example to a device, is not followed.
     #[test]
-    fn where_a_git_folder_is_said_to_be_is_not_looked_at() {
+    fn a_git_file_is_not_followed() {
         let (folder, root) = workspace(&["a.rs", "sub/b.rs", "evil/info/c.rs"]);
         let evil = folder.path().join("evil");
         symlink("/dev/zero", evil.join("commondir")).unwrap();
@@ -266,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stored_index_is_used_again_until_it_is_too_old() {
+    fn a_stored_index_is_used_until_it_is_too_old() {
         let (folder, root) = workspace(&["a.rs"]);
         let cache = tempfile::tempdir().unwrap();
         let settings = IndexSettings { cache: Some(cache.path().join("new")), ..patient() };
@@ -276,7 +275,7 @@ mod tests {
         put(folder.path(), "b.rs", "x");
         assert_eq!(files(&settings), 1);
         assert_eq!(files(&IndexSettings { ttl: Duration::ZERO, ..settings.clone() }), 2);
-        // Other settings have another index.
+        // Other settings have a separate index.
         put(folder.path(), "c.rs", "x");
         assert_eq!(files(&IndexSettings { max_file_size: 5, ..settings.clone() }), 3);
         for entry in fs::read_dir(cache.path().join("new")).unwrap() {
@@ -285,7 +284,7 @@ mod tests {
         assert_eq!(files(&settings), 3);
     }
 
-    /// However busy the machine is, a small workspace is told in full.
+    /// A small workspace is indexed completely, however busy the machine is.
     #[test]
     fn a_small_workspace_needs_no_time() {
         let (_folder, root) = workspace(&["a.rs", "b/c.rs", "node_modules/x/y.js", "b/target/z"]);
@@ -297,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn without_time_the_old_index_is_better_than_a_part() {
+    fn without_time_an_old_index_is_preferred_to_a_partial_one() {
         let (folder, root) = workspace(&["a.rs"]);
         let cache = tempfile::tempdir().unwrap();
         let hasty = IndexSettings { max_wait: Duration::ZERO, awaited_entries: 0, ..patient() };
@@ -312,17 +311,17 @@ mod tests {
         let hasty = IndexSettings { cache: settings.cache.clone(), ..hasty };
         let indexed = WorkspaceIndex::build(&root, &hasty).unwrap();
         assert!(matches!(indexed.coverage, IndexCoverage::Stale(_)), "{:?}", indexed.coverage);
-        // The walk goes on behind, for the cache.
+        // The walk continues in the background, for the cache.
         let due = Instant::now() + Duration::from_secs(20);
         let files = || IndexCache::new(&root, &settings).unwrap().read().unwrap().0.files;
         while files() < 2 {
-            assert!(Instant::now() < due, "the walk never came to its end");
+            assert!(Instant::now() < due, "the walk did not end");
             std::thread::yield_now();
         }
     }
 
     #[test]
-    fn guides_in_folders_are_told_by_path() {
+    fn instruction_files_in_folders_are_listed_by_path() {
         let (_folder, root) =
             workspace(&["AGENTS.md", "b/CLAUDE.md", "a/AGENTS.md", "a/README.md"]);
         assert_eq!(index(&root).instruction_files, ["a/AGENTS.md", "b/CLAUDE.md"]);

@@ -1,4 +1,4 @@
-//! How the files of a workspace are laid out.
+//! The folder tree of a workspace.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::workspace::path::{RelPath, escape_name};
 
-/// A folder with what is told of it.
+/// A folder of the tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FolderTree {
-    /// Files in it and below it.
+    /// The number of files in it and below.
     pub files: u64,
-    /// What it has, by name as it is shown; not all of it, below the depth that is told.
+    /// Its entries by displayed name; incomplete below the depth of the tree.
     pub entries: BTreeMap<String, TreeEntry>,
-    /// Entries that are left out because there are too many.
+    /// The number of omitted entries.
     #[serde(rename = "more")]
     pub omitted: u64,
 }
@@ -29,22 +29,22 @@ pub enum TreeEntry {
     Folder(FolderTree),
 }
 
-/// How many levels are told of a tree that is not told in full.
+/// The depth of a tree that is not complete.
 const MAX_LEVELS: usize = 2;
 
-/// Entries of the first level at the most, and of all folders of the second together, about.
+/// The most entries of the first level, and about the most of all folders of the second level together.
 const MAX_FIRST_LEVEL: usize = 120;
 const MAX_SECOND_LEVEL: usize = 300;
 
-/// Entries of one folder of the second level.
+/// The least limit for one folder of the second level.
 const MIN_PER_FOLDER: usize = 4;
 const MAX_PER_FOLDER: usize = 30;
 
 impl FolderTree {
-    /// The most files of a tree that is told in full.
+    /// The most files of a complete tree.
     pub const MAX_FULL_FILES: usize = 300;
 
-    /// Returns the tree of so many files.
+    /// Builds the tree of `files` files.
     pub(super) fn new<'a>(paths: impl Iterator<Item = &'a RelPath>, files: usize) -> Self {
         let levels = if files <= Self::MAX_FULL_FILES { usize::MAX } else { MAX_LEVELS };
         let mut tree = Self::default();
@@ -74,7 +74,7 @@ impl FolderTree {
         }
     }
 
-    /// Leaves out what is too much to be told.
+    /// Removes entries beyond the limits.
     fn trim(&mut self) {
         self.truncate(MAX_FIRST_LEVEL);
         let folders: Vec<&mut Self> = self
@@ -91,7 +91,7 @@ impl FolderTree {
         }
     }
 
-    /// Keeps so many entries: folders before files, for they tell more.
+    /// Keeps the first entries: folders before files, which are less informative.
     fn truncate(&mut self, most: usize) {
         let surplus = self.entries.len().saturating_sub(most);
         let files = self.entries.iter().filter(|(_, node)| **node == TreeEntry::File).rev();
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn up_to_three_hundred_files_are_told_in_full() {
+    fn a_tree_of_up_to_three_hundred_files_is_complete() {
         let paths: Vec<String> = (0..300).map(|n| format!("a/b/c/{n}")).collect();
         let tree = tree(&paths);
         let deepest = folder(folder(folder(&tree, "a"), "b"), "c");
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_two_levels_are_told_with_what_lies_below() {
+    fn a_large_tree_has_two_levels_with_counts() {
         let paths: Vec<String> = (0..301).map(|n| format!("a/b{}/c/{n}", n % 2)).collect();
         let tree = tree(&paths);
         let second = folder(folder(&tree, "a"), "b1");
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wide_folder_is_cut_and_says_so_and_keeps_its_folders() {
+    fn a_wide_folder_is_truncated_and_keeps_its_folders() {
         let mut paths: Vec<String> = (0..1_000).map(|n| format!("a{n}")).collect();
         paths.extend((0..1_000).map(|n| format!("z/{n}")));
         let tree = tree(&paths);

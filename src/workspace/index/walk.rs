@@ -1,5 +1,6 @@
-//! The walk through a workspace, on a thread of its own, behind whoever waits for it.
+//! Walks a workspace on a background thread.
 
+use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,7 +11,7 @@ use ignore::overrides::{Override, OverrideBuilder};
 use ignore::{DirEntry, WalkBuilder};
 
 use super::cache::IndexCache;
-use super::{IndexError, IndexSettings, WorkspaceIndex, ignore_files, language};
+use super::{IndexError, IndexSettings, WorkspaceIndex, language};
 use crate::workspace::generated::is_generated;
 use crate::workspace::listing::entries;
 use crate::workspace::path::RelPath;
@@ -23,10 +24,10 @@ pub(super) struct IndexedFile {
     pub(super) language: Option<&'static str>,
 }
 
-/// A walk that is under way, or over.
+/// A running or finished walk.
 pub(super) struct IndexWalk {
     shared: Arc<WalkState>,
-    /// Whether it goes on when nobody waits any more.
+    /// Whether it continues when the caller has stopped waiting.
     continues_in_background: bool,
 }
 
@@ -40,21 +41,21 @@ struct WalkState {
 #[derive(Default)]
 struct WalkProgress {
     found: Vec<IndexedFile>,
-    /// Entries that were come across, of any kind.
+    /// The number of entries visited, of any kind.
     entries: usize,
     is_finished: bool,
 }
 
-/// The most files that are looked at. A folder with more is no project.
+/// The most files that are visited. A larger folder is not a project.
 const MAX_FILES: usize = 1_000_000;
 
-/// How long a walk goes on for the cache when nobody waits for it.
+/// How long a walk may continue in the background, for the cache.
 const MAX_BACKGROUND_DURATION: Duration = Duration::from_secs(60);
 
-/// How often it is looked whether there were enough entries.
+/// How often the number of entries is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// What a version control keeps for itself.
+/// Folders of version control systems.
 const VERSION_CONTROL_FOLDERS: [&str; 4] = [".git", ".hg", ".svn", ".jj"];
 
 impl IndexWalk {
@@ -69,7 +70,7 @@ impl IndexWalk {
         let walk = Self { shared: Arc::clone(&shared), continues_in_background: cache.is_some() };
         let (path, largest) = (root.path().to_owned(), settings.max_file_size);
         let job = move || {
-            match path.ancestors().all(ignore_files::has_readable_ignore_files) {
+            match path.ancestors().all(has_readable_ignore_files) {
                 true => shared.walk(&builder, &path, largest),
                 false => shared.stopped.store(true, Ordering::Relaxed),
             }
@@ -79,7 +80,7 @@ impl IndexWalk {
             shared.progress().is_finished = true;
             shared.finished.notify_all();
         };
-        // Without a thread there is no index; the run goes on without, and waits for none.
+        // Without a thread there is no index, and the run continues without.
         if let Err(error) = thread::Builder::new().name("index".to_owned()).spawn(job) {
             log::warn!("the workspace is not indexed: {error}");
             walk.shared.stopped.store(true, Ordering::Relaxed);
@@ -88,9 +89,8 @@ impl IndexWalk {
         Ok(walk)
     }
 
-    /// Waits for the end of the walk, and returns whether it found all there is by then. It waits until the time is over,
-    /// and until so many entries were looked at: a machine that has much to do takes longer to say the same of a small
-    /// workspace.
+    /// Waits for the end of the walk, and returns whether it is complete. Waits until `due`, and until `entries`
+    /// entries were visited: a busy machine takes longer for the same small workspace.
     pub(super) fn wait(&self, due: Instant, entries: usize) -> bool {
         let mut progress = self.shared.progress();
         loop {
@@ -113,9 +113,9 @@ impl IndexWalk {
         false
     }
 
-    /// Returns the index of what was found so far.
+    /// Returns the index of the files found so far.
     pub(super) fn index(&self) -> WorkspaceIndex {
-        // A copy, so that a walk that goes on need not wait.
+        // A copy, so that a running walk is not blocked.
         let found = self.shared.progress().found.clone();
         WorkspaceIndex::from_files(&found)
     }
@@ -145,7 +145,7 @@ impl WalkState {
     }
 }
 
-/// Returns an entry as a file of the index; none unless it is a regular file.
+/// Returns an entry as a file of the index; `None` if it is not a regular file.
 fn indexed_file(entry: &DirEntry, root: &Path, largest: u64) -> Option<IndexedFile> {
     if !entry.file_type()?.is_file() {
         return None;
@@ -161,9 +161,9 @@ fn walk_builder(root: &Path, excluded: Override) -> WalkBuilder {
     builder
         .hidden(false)
         .require_git(false)
-        // To find it, a `.git` that is a file would be followed to wherever it leads.
+        // Finding it would follow a `.git` file to any path.
         .git_exclude(false)
-        // Lists of the folders above count in a repository only; a home may ignore all that lies in it.
+        // Ignore files of parent folders count in a repository only; that of a home may ignore everything.
         .parents(root.ancestors().any(|folder| folder.join(".git").exists()))
         .overrides(excluded)
         .current_dir(root)
@@ -171,7 +171,7 @@ fn walk_builder(root: &Path, excluded: Override) -> WalkBuilder {
             let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
             !VERSION_CONTROL_FOLDERS.iter().any(|name| entry.file_name() == *name)
                 && (!is_folder
-                    || ignore_files::has_readable_ignore_files(entry.path())
+                    || has_readable_ignore_files(entry.path())
                         && (entry.depth() == 0 || !is_generated(entry.path())))
         });
     builder
@@ -187,4 +187,21 @@ fn exclude_patterns(root: &Path, patterns: &[String]) -> Result<Override, IndexE
         builder.add(&format!("!{pattern}")).map_err(wrong(pattern))?;
     }
     builder.build().map_err(wrong(&patterns.join(", ")))
+}
+
+/// The files that a walk reads in each folder.
+const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
+
+/// The largest file that is read, in bytes.
+const MAX_IGNORE_FILE_SIZE: u64 = 1 << 20;
+
+/// Returns whether each ignore file in a folder is a regular file of acceptable size, or missing.
+///
+/// The walk opens them wherever they are. A hostile workspace may have a pipe there, which would block, or a link to an
+/// endless device.
+fn has_readable_ignore_files(folder: &Path) -> bool {
+    IGNORE_FILES.iter().all(|list| match fs::metadata(folder.join(list)) {
+        Ok(meta) => meta.is_file() && meta.len() <= MAX_IGNORE_FILE_SIZE || meta.is_dir(),
+        Err(_) => true,
+    })
 }

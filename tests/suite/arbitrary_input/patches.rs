@@ -2,26 +2,19 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 
 use architect::exec::{SandboxPolicy, Supervisor};
-use architect::model::{TimeSpan, ToolCall};
+use architect::model::ToolCall;
 use architect::policy::ConfirmMode;
-use architect::port::{AuthorizationOutcome, CancellationToken, EffectContext, Sleep, Toolbox};
+use architect::port::{AuthorizationOutcome, Toolbox};
 use architect::tools::{FileDeletion, ToolRegistry, ToolSettings, standard_tools};
 use architect::workspace::WorkspaceRoot;
 use proptest::prelude::*;
 use serde_json::json;
 
+use crate::kit::effect::scope;
+
 use super::{almost_valid, proptest_config};
-
-struct NoSleep;
-
-impl Sleep for NoSleep {
-    fn sleep(&self, _: TimeSpan, cancel: &CancellationToken) -> bool {
-        cancel.is_cancelled()
-    }
-}
 
 /// Everything below a folder, sorted.
 fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
@@ -48,11 +41,11 @@ fn apply(workspace: &Path, patch: &str) -> (bool, String) {
     let root = WorkspaceRoot::open(workspace).unwrap();
     let registry = ToolRegistry::new(standard_tools(&root, &supervisor, &settings), settings);
     let call = ToolCall::new("c".into(), "apply_patch", &json!({"patch": patch}).to_string());
-    let scope = EffectContext::new(CancellationToken::new(), Arc::new(NoSleep));
+    let scope = scope();
     let result = match registry.prepare(&call).authorize(&scope) {
         AuthorizationOutcome::Approved { call: job, .. } => job.run(&scope),
         AuthorizationOutcome::Rejected(result) => result,
-        AuthorizationOutcome::Abort => panic!("nobody was asked"),
+        AuthorizationOutcome::Abort => panic!("no user is asked"),
     };
     (result.is_ok(), result.text.to_string())
 }

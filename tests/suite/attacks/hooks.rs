@@ -1,6 +1,6 @@
 //! Attacks by what hooks run: programs and configurations that the model has written.
 
-use crate::cli::fixture::CliFixture;
+use crate::kit::cli::CliFixture;
 
 const SCRIPT: &str = r#"
 [[turn]]

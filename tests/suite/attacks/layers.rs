@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, SeccompRule, apply_filter};
 
-use crate::cli::fixture::{CliFixture, CommandResult, wait_for_exit};
+use crate::kit::cli::{CliFixture, CommandResult, wait_for_exit};
 
 /// What a system lacks.
 #[derive(Clone, Copy, Debug, PartialEq)]

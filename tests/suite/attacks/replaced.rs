@@ -7,7 +7,7 @@ use std::process::Command;
 
 use architect::exec::{SandboxGap, SandboxLevel};
 
-use crate::cli::fixture::CliFixture;
+use crate::kit::cli::CliFixture;
 use crate::tools::confined_workspace::ConfinedWorkspace;
 
 /// Writes a file as most programs do: beside it, and then in its place.

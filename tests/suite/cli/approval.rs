@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::process::Stdio;
 
-use super::fixture::{CliFixture, CommandResult, wait_for_exit};
+use crate::kit::cli::{CliFixture, CommandResult, wait_for_exit};
 
 const DONE: &str = "[[turn]]\ntext = 'Done.'\n";
 

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use super::fixture::{CliFixture, wait_for_exit};
+use crate::kit::cli::{CliFixture, wait_for_exit};
 
 fn script(calls: &str) -> String {
     format!("[[turn]]\ncalls = [{calls}]\n[[turn]]\ntext = \"Done.\"\n")

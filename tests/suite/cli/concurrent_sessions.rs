@@ -1,6 +1,6 @@
 //! Several runs that are given the same id for their session.
 
-use super::fixture::{CliFixture, wait_for_exit};
+use crate::kit::cli::{CliFixture, wait_for_exit};
 
 #[test]
 fn of_several_runs_with_one_id_one_runs_and_the_others_say_why_not() {

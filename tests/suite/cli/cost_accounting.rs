@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use super::fixture::{CliFixture, CommandResult};
+use crate::kit::cli::{CliFixture, CommandResult};
 
 /// Each reply costs a dollar: a million tokens of output.
 fn turn(what: &str) -> String {

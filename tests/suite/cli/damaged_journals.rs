@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::fixture::{CliFixture, CommandResult};
+use crate::kit::cli::{CliFixture, CommandResult};
 
 const SCRIPT: &str = r#"
 [[turn]]

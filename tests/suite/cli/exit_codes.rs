@@ -5,9 +5,10 @@ use std::time::Duration;
 use serde_json::json;
 use wait_timeout::ChildExt;
 
-use super::fixture::{CliFixture, count_processes, outcome, wait_until};
-use crate::support::chat;
-use crate::support::server::{ScriptedReply, Server};
+use crate::kit::chat;
+use crate::kit::cli::{CliFixture, outcome, wait_until};
+use crate::kit::server::{ScriptedReply, Server};
+use crate::kit::system::count_processes;
 
 const READ: (&str, &str, &str) = ("c", "read_file", r#"{"path": "a"}"#);
 
@@ -177,7 +178,7 @@ fn a_reader_who_is_slow_gets_everything() {
     let model = world.script_model(&long());
     let child = world.command(&["run", "x", "--model", &model, "--json"]).spawn().unwrap();
     std::thread::sleep(Duration::from_millis(700));
-    let ran = super::fixture::wait_for_exit(child);
+    let ran = crate::kit::cli::wait_for_exit(child);
     assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);
     assert!(ran.json()["output"].as_str().unwrap().len() > 290_000);
 }

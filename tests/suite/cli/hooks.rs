@@ -1,8 +1,8 @@
 //! Hooks that the user has configured.
 
-use super::fixture::CliFixture;
-use crate::support::chat;
-use crate::support::server::Server;
+use crate::kit::chat;
+use crate::kit::cli::CliFixture;
+use crate::kit::server::Server;
 
 /// The model chooses what a file is called, and hooks are not confined.
 #[test]

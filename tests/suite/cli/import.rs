@@ -1,8 +1,8 @@
 //! Sessions that somebody else has written.
 
-use super::fixture::{CliFixture, CommandResult, outcome, wait_for_exit};
-use crate::support::chat;
-use crate::support::server::Server;
+use crate::kit::chat;
+use crate::kit::cli::{CliFixture, CommandResult, outcome, wait_for_exit};
+use crate::kit::server::Server;
 
 /// Returns a world with a session of another one, whose options ask for everything that an attacker may want, and what
 /// to call the session.

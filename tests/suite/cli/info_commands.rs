@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::fixture::CliFixture;
+use crate::kit::cli::CliFixture;
 
 #[test]
 fn the_demonstration_mends_a_real_file() {

@@ -7,11 +7,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use wait_timeout::ChildExt;
 
-use super::fixture::{
-    CliFixture, CommandResult, count_processes, outcome, wait_for_exit, wait_until,
-};
-use crate::support::chat;
-use crate::support::server::{ScriptedReply, Server};
+use crate::kit::chat;
+use crate::kit::cli::{CliFixture, CommandResult, outcome, wait_for_exit, wait_until};
+use crate::kit::server::{ScriptedReply, Server};
+use crate::kit::system::count_processes;
 
 fn send(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use super::fixture::{CliFixture, wait_for_exit};
-use crate::support::chat;
-use crate::support::server::{ScriptedReply, Server};
+use crate::kit::chat;
+use crate::kit::cli::{CliFixture, wait_for_exit};
+use crate::kit::server::{ScriptedReply, Server};
 
 /// The key that every task of these tests has.
 const KEY: &str = "sk-test-canary";

@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
-use super::fixture::{CliFixture, outcome};
-use crate::support::chat;
-use crate::support::server::Server;
+use crate::kit::chat;
+use crate::kit::cli::{CliFixture, outcome};
+use crate::kit::server::Server;
 
 /// A model with a price, so that it can have a budget.
 const PRICED: &str = "price = { input = 1.0, output = 1.0 }\n[[turn]]\ntext = \"so far\"\n";

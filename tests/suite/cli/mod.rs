@@ -7,7 +7,6 @@ mod cost_accounting;
 mod crash;
 mod damaged_journals;
 mod exit_codes;
-pub(crate) mod fixture;
 mod hooks;
 mod import;
 mod info_commands;

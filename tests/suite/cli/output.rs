@@ -5,9 +5,9 @@ use std::process::Stdio;
 
 use serde_json::json;
 
-use super::fixture::{CliFixture, outcome, wait_for_exit};
-use crate::support::chat;
-use crate::support::server::Server;
+use crate::kit::chat;
+use crate::kit::cli::{CliFixture, outcome, wait_for_exit};
+use crate::kit::server::Server;
 
 #[test]
 fn standard_output_has_the_answer_and_nothing_else() {

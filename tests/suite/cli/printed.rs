@@ -3,9 +3,9 @@
 
 use serde_json::json;
 
-use super::fixture::{CliFixture, CommandResult, wait_for_exit};
-use crate::support::chat;
-use crate::support::server::Server;
+use crate::kit::chat;
+use crate::kit::cli::{CliFixture, CommandResult, wait_for_exit};
+use crate::kit::server::Server;
 
 const COMMANDS: &str = r#"
 [[turn]]

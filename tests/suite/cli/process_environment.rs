@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use super::fixture::{CliFixture, CommandResult, outcome, wait_for_exit, wait_until};
-use crate::support::chat;
-use crate::support::server::{ScriptedReply, Server};
+use crate::kit::chat;
+use crate::kit::cli::{CliFixture, CommandResult, outcome, wait_for_exit, wait_until};
+use crate::kit::server::{ScriptedReply, Server};
 
 fn send(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
@@ -154,7 +154,7 @@ fn a_command_is_ended_in_time_also_while_its_engine_sleeps() {
     let child = world.command_with_server(&server, &["--json", "--mode", "yolo"]).spawn().unwrap();
     wait_until("it runs", || world.path("on").exists());
     send(&child, Signal::STOP);
-    wait_until("it is gone", || super::fixture::count_processes("4733.7") == 0);
+    wait_until("it is gone", || crate::kit::system::count_processes("4733.7") == 0);
     send(&child, Signal::CONT);
     let ran: CommandResult = wait_for_exit(child);
     assert_eq!(ran.outcome(), outcome(0, "llm_done", "success"), "{}", ran.err);

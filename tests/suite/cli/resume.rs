@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::fixture::{CliFixture, outcome, wait_for_exit};
+use crate::kit::cli::{CliFixture, outcome, wait_for_exit};
 
 fn step(path: &str) -> String {
     let arguments = format!("{{ path = \"{path}\", content = \"\" }}");

@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
-use super::fixture::{CliFixture, CommandResult, outcome, wait_for_exit};
-use crate::support::chat;
-use crate::support::server::{ScriptedReply, Server};
+use crate::kit::chat;
+use crate::kit::cli::{CliFixture, CommandResult, outcome, wait_for_exit};
+use crate::kit::server::{ScriptedReply, Server};
 
 fn resume(world: &CliFixture, args: &[&str]) -> CommandResult {
     let args = [&["resume", "last", "Go on.", "--json"], args].concat();

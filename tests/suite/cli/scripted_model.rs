@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Child;
 
-use super::fixture::{CliFixture, CommandResult, wait_for_exit, wait_until};
+use crate::kit::cli::{CliFixture, CommandResult, wait_for_exit, wait_until};
 
 /// The third turn is slow, and the one behind it is never reached.
 const SCRIPT: &str = r#"

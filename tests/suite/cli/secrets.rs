@@ -5,9 +5,9 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::fixture::{CliFixture, wait_for_exit};
-use crate::support::chat;
-use crate::support::server::{ScriptedReply, Server};
+use crate::kit::chat;
+use crate::kit::cli::{CliFixture, wait_for_exit};
+use crate::kit::server::{ScriptedReply, Server};
 
 /// The key that every task of these tests has.
 const KEY: &str = "sk-test-canary";

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::fixture::{CliFixture, outcome, wait_for_exit};
-use crate::support::chat;
-use crate::support::server::{ScriptedReply, Server};
+use crate::kit::chat;
+use crate::kit::cli::{CliFixture, outcome, wait_for_exit};
+use crate::kit::server::{ScriptedReply, Server};
 
 /// No waiting between attempts but what a server asks for.
 const QUICK: [&str; 2] = ["--set", "llm.retries=2"];
@@ -110,7 +110,7 @@ fn a_command_does_not_outlive_the_timeout() {
     let ran = world.run_with_server(&server, &["--timeout", "2", "--mode", "yolo", "--json"]);
     assert_eq!(ran.outcome(), outcome(2, "timeout", "partial"));
     assert!(ran.took < Duration::from_secs(3), "{:?}", ran.took);
-    assert_eq!(super::fixture::count_processes("4733.1"), 0);
+    assert_eq!(crate::kit::system::count_processes("4733.1"), 0);
 }
 
 /// A limit on the size of files is an error with a hint, and not the end by a signal.

@@ -3,9 +3,9 @@
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use super::fixture::{CliFixture, outcome, wait_for_exit, wait_until};
-use crate::support::chat;
-use crate::support::server::{ScriptedReply, Server};
+use crate::kit::chat;
+use crate::kit::cli::{CliFixture, outcome, wait_for_exit, wait_until};
+use crate::kit::server::{ScriptedReply, Server};
 
 #[test]
 fn a_session_is_stored_listed_shown_replayed_and_removed() {

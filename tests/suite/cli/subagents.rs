@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::fixture::{CliFixture, outcome, wait_for_exit, wait_until};
 use super::workflows::PRICES;
-use crate::support::chat;
-use crate::support::server::{ScriptedReply, Server};
+use crate::kit::chat;
+use crate::kit::cli::{CliFixture, outcome, wait_for_exit, wait_until};
+use crate::kit::server::{ScriptedReply, Server};
 
 fn dispatch(id: &'static str, agent: &str) -> (&'static str, &'static str, String) {
     let arguments = json!({"agent": agent, "task": format!("Look into {id}.")});

@@ -1,8 +1,8 @@
 //! Spans leave for a collector, and nothing depends on it.
 
-use super::fixture::{CliFixture, wait_for_exit};
-use crate::support::chat;
-use crate::support::server::{ScriptedReply, Server};
+use crate::kit::chat;
+use crate::kit::cli::{CliFixture, wait_for_exit};
+use crate::kit::server::{ScriptedReply, Server};
 
 #[test]
 fn the_spans_of_a_run_reach_their_collector() {

@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
-use super::fixture::{CliFixture, outcome};
-use crate::support::chat;
-use crate::support::server::Server;
+use crate::kit::chat;
+use crate::kit::cli::{CliFixture, outcome};
+use crate::kit::server::Server;
 
 /// Returns the last messages of a request.
 fn last(server: &Server, request: usize, count: usize) -> Vec<serde_json::Value> {

@@ -3,7 +3,7 @@
 use std::fs::OpenOptions;
 use std::process::{Command, Stdio};
 
-use super::fixture::{CliFixture, wait_for_exit};
+use crate::kit::cli::{CliFixture, wait_for_exit};
 
 #[test]
 fn a_result_that_can_t_be_written_is_told_on_standard_error_with_session_steps_and_cost() {

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::fixture::{CliFixture, outcome, wait_for_exit};
-use crate::support::chat;
-use crate::support::server::{ReceivedRequest, ScriptedReply, Server};
+use crate::kit::chat;
+use crate::kit::cli::{CliFixture, outcome, wait_for_exit};
+use crate::kit::server::{ReceivedRequest, ScriptedReply, Server};
 
 const DONE: &str = "[[turn]]\ntext = \"Done.\"\n";
 
@@ -22,7 +22,11 @@ fn an_unknown_agent_is_refused_whatever_else_is_said_of_it() {
     for args in ways {
         let ran = world.run_script(DONE, args);
         assert_eq!(ran.code, 3, "{args:?} {}", ran.err);
-        assert!(ran.err.contains("no agent `nobody`") && ran.err.contains(known), "{}", ran.err);
+        assert!(
+            ran.err.contains("unknown agent `nobody`") && ran.err.contains(known),
+            "{}",
+            ran.err
+        );
         assert!(!ran.err.contains("did you mean"), "{}", ran.err);
     }
     let ran = world.run_script(DONE, &["-a", "biuld", "--mode", "yolo"]);

@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
-use super::fixture::{CliFixture, outcome, wait_for_exit};
-use crate::support::chat;
-use crate::support::server::Server;
+use crate::kit::chat;
+use crate::kit::cli::{CliFixture, outcome, wait_for_exit};
+use crate::kit::server::Server;
 
 /// Returns what the model is told last in a request.
 fn messages_to_model(server: &Server, request: usize) -> String {

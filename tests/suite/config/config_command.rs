@@ -1,18 +1,18 @@
-//! The command and what it is given: prompts, limits, the environment.
+//! The command with prompts, limits and environments of all kinds.
 
 use serde_json::json;
 
-use crate::cli::fixture::CliFixture;
+use crate::kit::cli::CliFixture;
 
 const DONE: &str = "[[turn]]\ntext = \"Fertig – ça va 🎉.\"\n";
 
-/// Runs the command with this prompt and options, and a model that is done at once.
-fn run(world: &CliFixture, prompt: &[&str], args: &[&str]) -> crate::cli::fixture::CommandResult {
+/// Runs the command with a prompt, options, and a model that answers at once.
+fn run(world: &CliFixture, prompt: &[&str], args: &[&str]) -> crate::kit::cli::CommandResult {
     let model = world.script_model(DONE);
     world.run(&[&["run", "--model", &model], args, prompt].concat())
 }
 
-/// Fault K8: there is no way to include a file, so that none can include itself.
+/// Fault K8: files can't include others, so no file can include itself.
 #[test]
 fn a_file_cannot_include_another() {
     let world = CliFixture::new();
@@ -24,7 +24,7 @@ fn a_file_cannot_include_another() {
 
 /// Fault K12.
 #[test]
-fn a_prompt_is_something_of_a_sensible_size() {
+fn an_empty_or_huge_prompt_is_rejected() {
     let world = CliFixture::new();
     for nothing in ["", " \n"] {
         let ran = run(&world, &[nothing], &[]);
@@ -41,7 +41,7 @@ fn a_prompt_is_something_of_a_sensible_size() {
 
 /// Fault K13.
 #[test]
-fn a_model_without_a_price_can_have_a_budget_of_tokens() {
+fn a_model_without_a_price_can_have_a_token_budget() {
     let world = CliFixture::new();
     let ran = run(&world, &["Do it."], &["--max-tokens", "1000000", "--json"]);
     assert_eq!(
@@ -56,7 +56,7 @@ fn a_model_without_a_price_can_have_a_budget_of_tokens() {
 
 /// Fault K14.
 #[test]
-fn a_limit_of_nothing_is_a_limit() {
+fn a_limit_of_zero_is_a_limit() {
     let world = CliFixture::new();
     for (limit, reason) in [("--max-steps", "max_steps"), ("--max-tokens", "budget_exceeded")] {
         let ran = run(&world, &["Do it."], &[limit, "0", "--json"]);
@@ -66,20 +66,20 @@ fn a_limit_of_nothing_is_a_limit() {
 
 /// Fault K16.
 #[test]
-fn text_is_utf_8_whatever_the_locale_says() {
+fn text_is_utf_8_in_any_locale() {
     let world = CliFixture::new();
     let model = world.script_model(DONE);
     for locale in ["C", "POSIX", "xx_XX.latin-1"] {
         let mut command = world.command(&["run", "Überall – 東京", "--model", &model]);
         command.env("LC_ALL", locale).env("LANG", locale);
-        let ran = crate::cli::fixture::wait_for_exit(command.spawn().unwrap());
+        let ran = crate::kit::cli::wait_for_exit(command.spawn().unwrap());
         assert_eq!((ran.code, ran.out.trim()), (0, "Fertig – ça va 🎉."), "{locale}");
     }
 }
 
 /// A rule that does not mean what its author thinks is found before a run depends on it.
 #[test]
-fn examples_are_held_against_the_rules() {
+fn examples_are_checked_against_the_rules() {
     let world = CliFixture::new();
     let folder = world.home().join(".config/architect");
     std::fs::create_dir_all(&folder).unwrap();

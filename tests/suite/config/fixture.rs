@@ -7,7 +7,7 @@ use architect::config::{
     Config, ConfigSources, Folders, OptionOverride, ProjectTrust, TrustStore, load,
 };
 
-/// A home and a project, and what else a configuration is made from.
+/// A home, a project, and the other inputs of a configuration.
 pub(crate) struct ConfigFixture {
     folder: tempfile::TempDir,
     pub(crate) sources: ConfigSources,
@@ -76,7 +76,7 @@ impl ConfigFixture {
         self
     }
 
-    /// Trusts the project, as `architect` would remember it.
+    /// Adds the project to the list of trusted folders.
     pub(crate) fn trusted(self) -> Self {
         let store = TrustStore::new(self.sources.folders.state.as_deref().unwrap());
         store.add(&self.sources.cwd).unwrap();
@@ -87,13 +87,13 @@ impl ConfigFixture {
         load(&self.sources).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Returns all that is wrong, with the temporary folder left out of the paths.
+    /// Returns all problems, without the temporary folder in paths.
     pub(crate) fn problems(&self) -> Vec<String> {
         let error = load(&self.sources).unwrap_err();
         error.problems.iter().map(|problem| self.short(&problem.to_string())).collect()
     }
 
-    /// Returns all notices, with the temporary folder left out of the paths.
+    /// Returns all notices, without the temporary folder in paths.
     pub(crate) fn notices(&self) -> Vec<String> {
         self.load().notices.iter().map(|notice| self.short(&notice.to_string())).collect()
     }
@@ -102,7 +102,7 @@ impl ConfigFixture {
         text.replace(&format!("{}/", self.folder.path().display()), "")
     }
 
-    /// Returns a key's value and where it comes from.
+    /// Returns the value of a key and where it comes from.
     pub(crate) fn shown(&self, key: &str) -> (String, String) {
         let config = self.load();
         let shown = config.effective_values().iter().find(|shown| shown.key == key).unwrap();

@@ -1,14 +1,14 @@
-//! Which layer holds, and where a value comes from.
+//! Which layer wins, and where a value comes from.
 
-use architect::config::{ConfigFileState, ConfirmModeSetting, EffectiveValue, McpTransportConfig};
-use architect::model::{MicroUsd, TimeSpan};
+use architect::config::{ConfigFileState, EffectiveValue, McpTransportConfig};
+use architect::model::{ConfirmMode, MicroUsd, TimeSpan};
 use architect::port::HookPoint;
 
 use super::fixture::ConfigFixture;
 
-/// Fault K10: each layer beats the ones before it, and the winner is named.
+/// Fault K10: each layer overrides the ones before it, and the winner is named.
 #[test]
-fn each_layer_beats_the_ones_below_it_and_is_named() {
+fn each_layer_overrides_the_ones_below_it_and_is_named() {
     let key = "limits.max_steps";
     let steps = |steps: u32| format!("[limits]\nmax_steps = {steps}\n");
     let setup = ConfigFixture::new();
@@ -55,7 +55,7 @@ fn the_profile_and_the_file_can_be_named_by_variables() {
 }
 
 #[test]
-fn variables_and_options_are_read_as_their_key_wants_it() {
+fn variables_and_options_are_parsed_by_the_type_of_their_key() {
     let setup = ConfigFixture::new()
         .variable("ARCHITECT_LLM_STREAM", "false")
         .variable("ARCHITECT_LIMITS_BUDGET_USD", "0.5")
@@ -95,7 +95,7 @@ fn hooks_and_servers_of_all_layers_add_up() {
 }
 
 #[test]
-fn secrets_of_servers_are_neither_shown_nor_printed() {
+fn secrets_of_servers_are_masked() {
     let setup = ConfigFixture::new()
         .write("mcp.json", r#"{"mcpServers": {"n": {"command": "x", "env": {"T": "${T}"}}}}"#)
         .variable("T", "canary");
@@ -112,7 +112,7 @@ fn secrets_of_servers_are_neither_shown_nor_printed() {
 }
 
 #[test]
-fn agents_come_from_files_and_tables_and_lean_on_build() {
+fn agents_come_from_files_and_tables_and_default_to_build() {
     let setup = ConfigFixture::new()
         .write(
             "home/.config/architect/agents/docs.md",
@@ -122,22 +122,19 @@ fn agents_come_from_files_and_tables_and_lean_on_build() {
     let config = setup.load();
     let docs = config.agent("docs").unwrap();
     assert_eq!((&*docs.system_prompt, docs.max_steps), ("Write.", 7));
-    assert_eq!(
-        (docs.allowed_tools, docs.confirm_mode),
-        (vec!["grep".into()], ConfirmModeSetting::Yolo)
-    );
+    assert_eq!((docs.allowed_tools, docs.confirm_mode), (vec!["grep".into()], ConfirmMode::Yolo));
     assert_eq!(config.agent("plan").unwrap().max_steps, 3);
     let build = config.agent("build").unwrap();
-    assert_eq!((build.max_steps, build.confirm_mode), (50, ConfirmModeSetting::ConfirmSensitive));
+    assert_eq!((build.max_steps, build.confirm_mode), (50, ConfirmMode::ConfirmSensitive));
     let names: Vec<String> = config.agents().map(|agent| agent.name.to_string()).collect();
     assert_eq!(names, ["build", "docs", "plan", "resume", "review"]);
     let error = config.agent("biuld").unwrap_err().to_string();
-    // It stands in no file that could be named.
-    assert_eq!(error, "there is no agent `biuld`, did you mean `build`?");
+    // It is in no file that could be named.
+    assert_eq!(error, "unknown agent `biuld`, did you mean `build`?");
 }
 
 #[test]
-fn the_lower_step_limit_holds_unless_this_run_alone_says_otherwise() {
+fn the_lower_step_limit_wins_unless_it_is_set_for_this_run() {
     let setup = ConfigFixture::new().user("limits.max_steps = 10");
     assert_eq!(setup.load().agent("plan").unwrap().max_steps, 10);
     let setup = ConfigFixture::new().user("limits.max_steps = 100");
@@ -147,7 +144,7 @@ fn the_lower_step_limit_holds_unless_this_run_alone_says_otherwise() {
 }
 
 #[test]
-fn the_workspace_decides_where_the_project_is() {
+fn the_workspace_determines_the_project() {
     let setup = ConfigFixture::new()
         .write("elsewhere/.architect/config.toml", "limits.max_steps = 9")
         .flag("workspace.root", "../elsewhere", "--workspace");
@@ -156,7 +153,7 @@ fn the_workspace_decides_where_the_project_is() {
 }
 
 #[test]
-fn the_files_that_were_looked_for_are_named() {
+fn the_configuration_files_are_listed() {
     let setup = ConfigFixture::new().user("").project("");
     let config = setup.load();
     let states: Vec<ConfigFileState> = config.files().iter().map(|file| file.state).collect();

@@ -1,7 +1,8 @@
-//! Configuration: files, variables and options, above each other.
+//! Configuration: files, variables and options.
 
 mod config_command;
 mod fixture;
+mod help;
 mod layers;
 mod options;
 mod problems;

@@ -33,14 +33,14 @@ fn a_string_of_toml_is_its_text_and_a_bare_word_is_itself() {
 const GATE: &str = "[[guardrails.quality_gates]]\nname = 'tests'\ncommand = 'make'\n";
 
 #[test]
-fn an_empty_list_takes_back_what_files_say() {
+fn an_empty_list_clears_the_lists_of_files() {
     let setup = || ConfigFixture::new().user(&format!("permissions.deny = ['a']\n{GATE}"));
     let cleared = setup().set("guardrails.quality_gates=[]").set("permissions.deny=[]").load();
     assert!(cleared.settings.guardrails.quality_gates.is_empty());
     assert!(cleared.settings.permissions.deny.is_empty());
     let later = setup().set("permissions.deny=[]").set("permissions.deny=['b']").load();
     assert_eq!(later.settings.permissions.deny, ["b"]);
-    // Neither a variable that happens to be empty nor a file takes anything back, least of all the project's.
+    // Neither an empty variable nor a file clears anything, least of all the project's.
     let project =
         || setup().project("permissions.deny = []\n").variable("ARCHITECT_PERMISSIONS_DENY", "");
     for trust in [ProjectTrust::Granted, ProjectTrust::Withheld] {

@@ -1,4 +1,4 @@
-//! What is wrong, and where.
+//! Problems and their positions.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,7 +7,7 @@ use architect::config::{ConfigProblem, load};
 
 use super::fixture::ConfigFixture;
 
-/// Fault K1: the place is named, and nothing of the file is used.
+/// Fault K1: the position is reported, and nothing of the file is used.
 #[test]
 fn a_syntax_error_has_its_line_and_a_caret() {
     let setup = ConfigFixture::new().user("[limits]\nmax_steps = = 5\n");
@@ -20,7 +20,7 @@ fn a_syntax_error_has_its_line_and_a_caret() {
 
 /// Fault K2, K3: all of it at once, also where a higher layer covers it.
 #[test]
-fn everything_wrong_in_every_layer_is_told() {
+fn every_problem_in_every_layer_is_reported() {
     let setup = ConfigFixture::new()
         .user("[llm]\ntimeout = -1\n[sandbx]\nmode = 'off'\n[profiles.p.llm]\nretries = 'x'\n")
         .project("language = 'fr'\n")
@@ -50,7 +50,7 @@ fn everything_wrong_in_every_layer_is_told() {
 
 /// Fault K6, K7.
 #[test]
-fn a_file_that_cannot_be_relied_on_is_refused() {
+fn an_unsafe_file_is_rejected() {
     let setup = ConfigFixture::new().user("");
     let path = setup.path("home/.config/architect/config.toml");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
@@ -80,7 +80,7 @@ fn two_servers_or_two_hooks_of_one_name_are_a_mistake() {
 
 /// Fault L7.
 #[test]
-fn a_key_does_not_travel_unencrypted_unless_it_is_said() {
+fn a_key_is_not_sent_unencrypted_unless_that_is_allowed() {
     let setup = ConfigFixture::new().set("llm.api_base=http://10.0.0.1/v1");
     assert!(setup.problems()[0].starts_with("--set llm.api_base: `llm.api_base`: a key would go"));
     let setup = setup.set("llm.allow_http=true");
@@ -93,7 +93,7 @@ fn a_key_does_not_travel_unencrypted_unless_it_is_said() {
 }
 
 #[test]
-fn confinement_that_is_required_cannot_be_switched_off() {
+fn required_confinement_cannot_be_turned_off() {
     let setup = ConfigFixture::new().user("sandbox.required = true").flag(
         "sandbox.mode",
         "off",
@@ -105,13 +105,13 @@ fn confinement_that_is_required_cannot_be_switched_off() {
 }
 
 #[test]
-fn a_profile_that_is_not_there_is_a_mistake() {
+fn an_unknown_profile_is_a_mistake() {
     let setup = ConfigFixture::new().user("[profiles.fast]\n").profile("fats");
-    let expected = "--profile: there is no profile `fats`, did you mean `fast`?";
+    let expected = "--profile: unknown profile `fats`, did you mean `fast`?";
     assert_eq!(setup.problems(), [expected]);
 }
 
-/// Fault K5, X12: a key in the wrong place is refused, and not repeated.
+/// Fault K5, X12: a key in the wrong place is rejected, and not repeated.
 #[test]
 fn a_key_in_a_file_is_never_shown() {
     for text in

@@ -8,8 +8,8 @@ use architect::port::HookPoint;
 
 use super::fixture::ConfigFixture;
 
-/// A row for each key: what the user says (nothing where the default is loose enough), what a project must not be able
-/// to say, and what it may.
+/// A row for each key: what the user sets (nothing if the default is loose enough), what a project must not be able to
+/// set, and what it may.
 ///
 /// Fault K9, X3, X4.
 #[rustfmt::skip]
@@ -137,7 +137,7 @@ fn an_untrusted_project_loosens_nothing() {
         let setup = setup(key, user, loose);
         assert_eq!(values(&setup), values(&self::setup(key, user, "")), "{key} = {loose}");
         let notices = setup.notices();
-        let about = format!("`{key}` is left out, because this folder is not trusted");
+        let about = format!("`{key}` is ignored, because this folder is not trusted");
         assert!(notices.iter().any(|notice| notice.ends_with(&about)), "{key}: {notices:?}");
     }
 }
@@ -171,7 +171,7 @@ fn every_key_is_in_the_table() {
 }
 
 #[test]
-fn a_trusted_project_can_do_what_an_untrusted_one_cannot() {
+fn a_trusted_project_can_loosen() {
     let hook = "[[hooks.stop]]\nname = 'h'\ncommand = 'true'\n";
     let count =
         |setup: &ConfigFixture| setup.load().settings.hooks.enabled_at(HookPoint::Stop).count();
@@ -183,15 +183,15 @@ fn a_trusted_project_can_do_what_an_untrusted_one_cannot() {
     assert_eq!(count(&ConfigFixture::new().project(hook).trust(ProjectTrust::Granted)), 1);
 }
 
-/// Fault X3: what an untrusted folder can only have left out is not even read.
+/// Fault X3: what would be ignored is not even read.
 #[test]
 fn agents_and_servers_of_an_untrusted_project_are_not_read() {
     let setup = ConfigFixture::new()
         .write("project/.mcp.json", "not json")
         .write("project/.architect/agents/build.md", "---\nnot front matter\n");
     let notices = setup.notices();
-    assert!(notices[0].contains(".mcp.json is left out"), "{notices:?}");
-    assert!(notices[1].contains(".architect/agents is left out"), "{notices:?}");
+    assert!(notices[0].contains(".mcp.json is ignored"), "{notices:?}");
+    assert!(notices[1].contains(".architect/agents is ignored"), "{notices:?}");
     let config = setup.load();
     let left_out = config.files().iter().filter(|file| file.state == ConfigFileState::Skipped);
     assert_eq!((left_out.count(), config.settings.mcp.servers.len()), (2, 0));
@@ -209,9 +209,9 @@ fn a_profile_of_an_untrusted_project_only_tightens_too() {
     assert!(settings.limits.timeout.is_some());
 }
 
-/// Fault K7: trust is in who can write the folder.
+/// Fault K7: trusting a folder is trusting those who can write it.
 #[test]
-fn a_project_file_that_everybody_can_write_is_not_trusted() {
+fn a_project_file_that_everyone_can_write_is_not_trusted() {
     let setup = ConfigFixture::new().project("limits.max_steps = 100").trusted();
     assert_eq!(setup.shown("limits.max_steps").0, "100");
     let path = setup.path("project/.architect/config.toml");

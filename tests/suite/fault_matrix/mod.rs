@@ -8,7 +8,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Once;
 
-use crate::support::sources::rust_files;
+use crate::kit::sources::rust_files;
 
 /// The rows, section by section.
 struct Matrix {

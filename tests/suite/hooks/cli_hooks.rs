@@ -4,8 +4,8 @@ use std::fs;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::cli::fixture::{CliFixture, wait_for_exit};
-use crate::tools::fixture::wait_until;
+use crate::kit::cli::{CliFixture, wait_for_exit};
+use crate::kit::system::wait_until;
 
 const WRITES: &str = "[[turn]]\ncalls = [{ name = \"write_file\", arguments = { path = \"a.txt\", content = \"A\" } }]\n\n\
                       [[turn]]\ntext = \"Done.\"\n";
@@ -34,7 +34,7 @@ fn a_hook_of_a_folder_that_nobody_trusts_does_not_run() {
     let ran = world.run_script(WRITES, &["--mode", "yolo"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(!world.path("hooked").exists());
-    assert!(ran.err.contains("`hooks.session_start` is left out"), "{}", ran.err);
+    assert!(ran.err.contains("`hooks.session_start` is ignored"), "{}", ran.err);
 }
 
 /// Fault H12.

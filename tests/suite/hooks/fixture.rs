@@ -1,6 +1,5 @@
-//! A run with hooks: a model that says what it was told to, and a tool that writes real files.
+//! A run with hooks, a scripted model, and a tool that writes real files.
 
-use std::collections::VecDeque;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -9,20 +8,23 @@ use architect::hooks::{
     HookError, HookInput, HookMatcher, HookOutput, HookedAnswerChecks, HookedTools, Hooks,
     with_hooks,
 };
-use architect::machine::{CallIntent, Conversation, Machine, State};
+use architect::machine::{CallIntent, Machine};
 use architect::model::{
-    CallAccess, ConversationItem, Fault, FaultKind, FileAction, FileChange, MessageOrigin, Reply,
-    ReplyFinish, ReplyPart, RunRules, TimeSpan, ToolArguments, ToolCall, ToolResult, ToolStatus,
-    Usage,
+    CallAccess, ConversationItem, FaultKind, FileAction, FileChange, RunRules, ToolCall,
+    ToolResult, ToolStatus,
 };
 use architect::port::{
-    ApprovedCall, AuthorizationOutcome, Disconnected, EffectContext, EffectNotice, HookPoint,
-    HookRun, Model, ModelCall, ModelRequest, NoAnswerChecks, NoJournal, NoMessages, Observer,
-    PreparedCall, ReplyDelta, RunEvent, ToolSpec, Toolbox,
+    Disconnected, EffectContext, EffectNotice, HookPoint, HookRun, Model, NoAnswerChecks, Observer,
+    RunEvent, Toolbox,
 };
-use architect::runner::{Driver, InlineExecutor, Ports, RequestContext};
+use architect::runner::{InlineExecutor, Ports};
+use serde_json::json;
 
-/// What the model does when it is asked.
+use crate::kit::model::{FakeCall, call, model, reply, text};
+use crate::kit::run::{self, done, output, reason, results};
+use crate::kit::tools::{FakeTools, argument, ok};
+
+/// What the model does with a request.
 #[derive(Clone)]
 pub(crate) enum ScriptedReply {
     Text(&'static str),
@@ -31,7 +33,7 @@ pub(crate) enum ScriptedReply {
     Fails(FaultKind),
 }
 
-/// What the model was asked, and what was told meanwhile.
+/// The requests to the model, and the hooks that ran.
 #[derive(Default)]
 pub(crate) struct RecordedRun {
     pub(crate) system: Vec<String>,
@@ -41,195 +43,124 @@ pub(crate) struct RecordedRun {
 
 pub(crate) type SharedRecord = Arc<Mutex<RecordedRun>>;
 
-struct ScriptedModel(VecDeque<ScriptedReply>, SharedRecord);
-
-struct ScriptedCall(ScriptedReply);
-
-impl Model for ScriptedModel {
-    fn prepare(&mut self, ask: &ModelRequest<'_>) -> Result<Box<dyn ModelCall>, Fault> {
-        let mut noticed = self.1.lock().unwrap();
-        noticed.system.push(ask.system.to_string());
-        noticed.tools.push(ask.tools.iter().map(|tool| tool.name.to_string()).collect());
-        let nothing = || Fault::new(FaultKind::Request, "nothing left to say");
-        Ok(Box::new(ScriptedCall(self.0.pop_front().ok_or_else(nothing)?)))
-    }
-}
-
-impl ModelCall for ScriptedCall {
-    fn run(
-        self: Box<Self>,
-        _: &EffectContext,
-        _: &mut dyn FnMut(ReplyDelta),
-    ) -> Result<Reply, Fault> {
-        let reply = |parts: Vec<ReplyPart>, finish| {
-            Ok(Reply { parts: parts.into(), finish, usage: Usage::default(), model: None })
-        };
-        match self.0 {
-            ScriptedReply::Text(text) => {
-                reply(vec![ReplyPart::Text(text.into())], ReplyFinish::Stop)
-            }
+impl From<ScriptedReply> for FakeCall {
+    fn from(scripted: ScriptedReply) -> Self {
+        match scripted {
+            ScriptedReply::Text(answer) => text(answer).into(),
             ScriptedReply::Writes(files) => {
-                let call = |(index, (path, content)): (usize, &(&str, &str))| {
-                    let arguments = serde_json::json!({ "path": path, "content": content });
-                    let id = format!("call-{index}");
-                    let arguments = arguments.to_string();
-                    ReplyPart::Call(ToolCall::new(id.as_str().into(), "write_file", &arguments))
+                let write = |(index, (path, content)): (usize, &(&str, &str))| {
+                    let arguments = json!({ "path": path, "content": content }).to_string();
+                    call(&format!("call-{index}"), "write_file", &arguments)
                 };
-                reply(files.iter().enumerate().map(call).collect(), ReplyFinish::ToolCalls)
+                reply(files.iter().enumerate().map(write)).into()
             }
-            ScriptedReply::Fails(kind) => Err(Fault::new(kind, "it failed")),
+            ScriptedReply::Fails(kind) => Self::failing(kind),
         }
     }
 }
 
-/// Writes files, but none whose name says that it is secret.
-struct FileTools(PathBuf);
-
-struct WriteJob(ToolCall, PathBuf, String);
-
-fn argument(call: &ToolCall, name: &str) -> Option<String> {
-    let ToolArguments::Complete { text } = &call.arguments else { return None };
-    let value: serde_json::Value = serde_json::from_str(text).unwrap();
-    value[name].as_str().map(str::to_owned)
+/// Returns a model that records its requests.
+fn recording_model(replies: &[ScriptedReply], record: &SharedRecord) -> Box<dyn Model> {
+    let (mut replies, record) = (replies.to_vec().into_iter(), Arc::clone(record));
+    model(move |request| {
+        let mut record = record.lock().unwrap();
+        record.system.push(request.system.to_string());
+        record.tools.push(request.tools.iter().map(|tool| tool.name.to_string()).collect());
+        replies.next().map_or_else(|| FakeCall::failing(FaultKind::Request), FakeCall::from)
+    })
 }
 
-impl Toolbox for FileTools {
-    fn specs(&self) -> Arc<[ToolSpec]> {
-        let spec = |name: &str| ToolSpec {
-            name: name.into(),
-            description: "".into(),
-            schema: serde_json::json!({ "type": "object" }),
-        };
-        ["read_file", "write_file"].map(spec).into()
-    }
-
-    fn prepare(&self, call: &ToolCall) -> Box<dyn PreparedCall> {
-        Box::new(FileCall(self.0.clone(), call.clone()))
-    }
-}
-
-struct FileCall(PathBuf, ToolCall);
-
-impl PreparedCall for FileCall {
-    fn access(&mut self) -> CallAccess {
-        argument(&self.1, "path").map_or(CallAccess::Exclusive, |path| CallAccess::write(&path))
-    }
-
-    fn rejection(&mut self) -> Option<ToolResult> {
-        let answer = |status, text: &str| Some(ToolResult::new(self.1.id.clone(), status, text));
-        match argument(&self.1, "path") {
-            None => answer(ToolStatus::Malformed, "path is missing"),
-            Some(path) if path.contains("secret") => answer(ToolStatus::Denied, "by the rules"),
-            Some(_) => None,
-        }
-    }
-
-    fn authorize(mut self: Box<Self>, _: &EffectContext) -> AuthorizationOutcome {
-        if let Some(result) = self.rejection() {
-            return AuthorizationOutcome::Rejected(result);
-        }
-        let Self(folder, call) = *self;
-        let path = argument(&call, "path").unwrap();
-        AuthorizationOutcome::Approved {
-            call: Box::new(WriteJob(call, folder, path)),
-            timeout: TimeSpan::from_secs(60),
-            intent: CallIntent::Opaque,
-            reason: "".into(),
-        }
-    }
-}
-
-impl ApprovedCall for WriteJob {
-    fn run(self: Box<Self>, _: &EffectContext) -> ToolResult {
-        let Self(call, folder, path) = *self;
-        fs::write(folder.join(&path), argument(&call, "content").unwrap()).unwrap();
-        let mut result = ToolResult::new(call.id, ToolStatus::Ok, "written");
-        let change =
-            FileChange { path: path.into(), action: FileAction::Created, added: 1, removed: 0 };
-        result.changes.push(change);
-        result
-    }
+/// Returns a tool that writes any file but those whose name contains `secret`.
+fn file_tools(folder: PathBuf) -> FakeTools {
+    let write = move |call: &ToolCall, _: &EffectContext| {
+        let (path, content) = (argument(call, "path").unwrap(), argument(call, "content").unwrap());
+        fs::write(folder.join(&path), content).unwrap();
+        let action = FileAction::Created;
+        let changes = vec![FileChange { path: path.into(), action, added: 1, removed: 0 }];
+        ToolResult { changes, ..ok(call, "written") }
+    };
+    let path = |call: &ToolCall| argument(call, "path");
+    FakeTools::new(&["read_file", "write_file"], write)
+        .with_access(move |call| {
+            path(call).map_or(CallAccess::Exclusive, |path| CallAccess::write(&path))
+        })
+        .with_authorization(move |call| {
+            let error = |status, text: &str| Err(ToolResult::new(call.id.clone(), status, text));
+            match path(call) {
+                None => error(ToolStatus::Malformed, "path is missing"),
+                Some(path) if path.contains("secret") => error(ToolStatus::Denied, "by the rules"),
+                Some(_) => Ok(CallIntent::Opaque),
+            }
+        })
 }
 
 struct HookRecorder(SharedRecord);
 
 impl Observer for HookRecorder {
-    fn on_event(&mut self, seen: &RunEvent<'_>) -> Result<(), Disconnected> {
-        if let RunEvent::Notice { notice: EffectNotice::Hook(run), .. } = seen {
+    fn on_event(&mut self, event: &RunEvent<'_>) -> Result<(), Disconnected> {
+        if let RunEvent::Notice { notice: EffectNotice::Hook(run), .. } = event {
             self.0.lock().unwrap().hook_runs.push(run.clone());
         }
         Ok(())
     }
 }
 
-/// What became of a run.
+/// A run that has ended.
 pub(crate) struct FinishedRun {
-    pub(crate) fold: Machine,
-    pub(crate) noticed: RecordedRun,
-    pub(crate) folder: tempfile::TempDir,
+    machine: Machine,
+    pub(crate) record: RecordedRun,
+    folder: tempfile::TempDir,
 }
 
 /// Runs a task with these hooks.
-pub(crate) fn run(says: &[ScriptedReply], hooks: Hooks) -> FinishedRun {
-    run_in(tempfile::tempdir().unwrap(), says, hooks)
+pub(crate) fn run(replies: &[ScriptedReply], hooks: Hooks) -> FinishedRun {
+    run_in(tempfile::tempdir().unwrap(), replies, hooks)
 }
 
 pub(crate) fn run_in(
     folder: tempfile::TempDir,
-    says: &[ScriptedReply],
+    replies: &[ScriptedReply],
     hooks: Hooks,
 ) -> FinishedRun {
-    let (noticed, hooks) = (SharedRecord::default(), Arc::new(hooks));
-    let tools = Arc::new(FileTools(folder.path().to_owned()));
+    let (record, hooks) = (SharedRecord::default(), Arc::new(hooks));
+    let tools = Arc::new(file_tools(folder.path().to_owned()));
     let tools = Arc::new(HookedTools::new(tools, Arc::clone(&hooks)));
-    let brief = RequestContext { system: "system".into(), tools: tools.specs(), schema: None };
-    let model = Box::new(ScriptedModel(says.to_vec().into(), Arc::clone(&noticed)));
-    let (system, specs) = (Arc::clone(&brief.system), Arc::clone(&brief.tools));
-    let (model, prelude) = with_hooks(model, Arc::clone(&hooks), "the task".into(), system, specs);
+    let model = recording_model(replies, &record);
+    let (model, pre_call_hooks) =
+        with_hooks(model, Arc::clone(&hooks), "the task".into(), "system".into(), tools.specs());
     let ports = Ports {
-        model: Box::new(model),
         tools,
-        journal: Box::new(NoJournal),
-        observer: Box::new(HookRecorder(Arc::clone(&noticed))),
-        messages: Box::new(NoMessages),
+        observer: Box::new(HookRecorder(Arc::clone(&record))),
         checks: Arc::new(HookedAnswerChecks::new(Arc::new(NoAnswerChecks), hooks)),
-        pre_call_hooks: Arc::new(prelude),
+        pre_call_hooks: Arc::new(pre_call_hooks),
+        ..Ports::new(Box::new(model))
     };
     let rules = RunRules { has_checks: true, ..RunRules::default() };
-    let task = ConversationItem::user(MessageOrigin::Task, "the task");
-    let (fold, first) = Machine::start(rules, Conversation::new(brief.request_bytes()), task);
-    let fold = Driver::new(InlineExecutor::new(), ports, brief, fold).run(first);
-    let noticed = std::mem::take(&mut *noticed.lock().unwrap());
-    FinishedRun { fold, noticed, folder }
+    let machine = run::run(InlineExecutor::new(), rules, ports);
+    let record = std::mem::take(&mut *record.lock().unwrap());
+    FinishedRun { machine, record, folder }
 }
 
 impl FinishedRun {
-    /// Returns why the run ended, and what it said then.
+    /// Returns the stop reason and the final answer.
     pub(crate) fn outcome(&self) -> (&'static str, String) {
-        let State::Done(done) = &self.fold.state else { panic!("not done") };
-        let output = done.outcome.output.as_deref().unwrap_or_default();
-        (done.outcome.reason.name(), output.to_owned())
+        (reason(&self.machine).name(), output(&self.machine).to_owned())
     }
 
-    /// Returns what went wrong in the end.
-    pub(crate) fn error(&self) -> String {
-        let State::Done(done) = &self.fold.state else { panic!("not done") };
-        done.outcome.error.as_deref().unwrap_or_default().to_owned()
+    /// Returns the error with which it ended.
+    pub(crate) fn error(&self) -> &str {
+        done(&self.machine).outcome.error.as_deref().unwrap_or_default()
     }
 
     /// Returns the results of all tool calls.
     pub(crate) fn results(&self) -> Vec<(ToolStatus, String)> {
-        let entries = self.fold.conversation.entries().iter();
-        let results = entries.filter_map(|entry| match &entry.item {
-            ConversationItem::Exchange(exchange) => Some(exchange.results()),
-            _ => None,
-        });
-        results.flatten().map(|result| (result.status, result.text.to_string())).collect()
+        let results = results(&self.machine).into_iter();
+        results.map(|result| (result.status, result.text.to_string())).collect()
     }
 
-    /// Returns what the model was told beside the task.
+    /// Returns the messages to the model after the task.
     pub(crate) fn messages_to_model(&self) -> Vec<String> {
-        let entries = self.fold.conversation.entries().iter();
+        let entries = self.machine.conversation.entries().iter();
         let texts = entries.filter_map(|entry| match &entry.item {
             ConversationItem::User(message) => Some(message.text.to_string()),
             _ => None,
@@ -242,22 +173,22 @@ impl FinishedRun {
     }
 }
 
-/// Every point at which the run asked, in order.
+/// The points at which hooks ran, in order.
 pub(crate) type PointLog = Arc<Mutex<Vec<&'static str>>>;
 
-/// Returns hooks that only write down at which points they are asked.
+/// Returns hooks that only record their points.
 pub(crate) fn logging_hooks(log: &PointLog) -> Hooks {
     HookPoint::ALL.into_iter().fold(Hooks::new(), |hooks, point| {
         let log = Arc::clone(log);
-        let note = move |occasion: &HookInput, _: &EffectContext| {
-            log.lock().unwrap().push(occasion.point().name());
+        let note = move |input: &HookInput, _: &EffectContext| {
+            log.lock().unwrap().push(input.point().name());
             Ok(HookOutput::default())
         };
         hooks.with(HookMatcher::for_point(point, "log"), note)
     })
 }
 
-/// Returns a hook that always says the same.
+/// Returns a hook that always returns the same.
 pub(crate) fn always_answer(
     answer: HookOutput,
 ) -> impl Fn(&HookInput, &EffectContext) -> Result<HookOutput, HookError> + Send + Sync + 'static {

@@ -31,7 +31,7 @@ fn a_run_comes_to_its_points_in_order() {
         "stop",
     ];
     assert_eq!(*log.lock().unwrap(), expected);
-    let told: Vec<_> = ended.noticed.hook_runs.iter().map(|run| run.point.name()).collect();
+    let told: Vec<_> = ended.record.hook_runs.iter().map(|run| run.point.name()).collect();
     assert_eq!(told, expected);
 }
 
@@ -58,8 +58,8 @@ fn a_hook_before_a_call_changes_prompt_and_tools_of_that_call() {
         &[ScriptedReply::Text("done")],
         at(HookPoint::PreLlmCall, HookOutput::Continue(changes)),
     );
-    assert_eq!(ended.noticed.system, ["another system"]);
-    assert_eq!(ended.noticed.tools, [["read_file"]]);
+    assert_eq!(ended.record.system, ["another system"]);
+    assert_eq!(ended.record.tools, [["read_file"]]);
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_no_to_a_call_ends_the_run_without_the_call() {
         // The user's own hook, not the provider.
         assert_eq!(ended.outcome().0, "checks_failed");
         assert_eq!(ended.error(), format!("hook guard refuses the {what}: not today"));
-        assert_eq!(ended.noticed.system.len(), 0);
+        assert_eq!(ended.record.system.len(), 0);
     }
 }
 
@@ -115,7 +115,7 @@ fn a_stop_hook_sends_an_answer_back() {
 fn a_stop_hook_that_is_never_content_does_not_hold_the_run_for_ever() {
     let ended = run(&vec![ScriptedReply::Text("done"); 20], at(HookPoint::Stop, denial("again")));
     assert_eq!(ended.outcome(), ("checks_failed", "done".to_owned()));
-    assert!(ended.noticed.system.len() < 10, "{}", ended.noticed.system.len());
+    assert!(ended.record.system.len() < 10, "{}", ended.record.system.len());
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn a_hook_that_breaks_down_costs_nothing_but_a_warning() {
     let ended = run(&[WRITE, ScriptedReply::Text("done")], hooks);
     assert_eq!(ended.outcome(), ("llm_done", "done".to_owned()));
     assert_eq!(ended.file("a.txt").as_deref(), Some("A"));
-    assert!(ended.noticed.hook_runs.iter().all(|run| run.outcome == HookOutcome::Failed));
+    assert!(ended.record.hook_runs.iter().all(|run| run.outcome == HookOutcome::Failed));
 }
 
 #[test]
@@ -140,14 +140,18 @@ fn a_hook_that_has_to_agree_and_breaks_down_stops_what_it_guards() {
     let hooks = Hooks::new().with(place, |_: &HookInput, _: &EffectContext| panic!("broken"));
     let ended = run(&[WRITE, ScriptedReply::Text("done")], hooks);
     assert_eq!(ended.file("a.txt"), None);
-    assert!(ended.results()[0].1.contains("it broke down: broken"), "{:?}", ended.results());
+    assert!(
+        ended.results()[0].1.contains("it failed unexpectedly: broken"),
+        "{:?}",
+        ended.results()
+    );
 }
 
 #[test]
 fn a_call_is_told_with_the_hooks_that_belong_to_it() {
     let log = PointLog::default();
     let ended = run(&[WRITE, ScriptedReply::Text("done")], logging_hooks(&log));
-    let of_call = ended.noticed.hook_runs.iter().filter(|run| run.call.is_some());
+    let of_call = ended.record.hook_runs.iter().filter(|run| run.call.is_some());
     assert_eq!(of_call.count(), 3);
     assert_eq!(Arc::strong_count(&log), 1);
 }

@@ -7,7 +7,8 @@ use architect::exec::{SandboxPolicy, Supervisor};
 use architect::hooks::{CommandHook, Hook, HookError, HookInput, HookOutput, HookSession};
 use architect::port::CancellationToken;
 
-use crate::tools::fixture::{count_sleeping, scope_with, wait_until};
+use crate::kit::effect::scope_with;
+use crate::kit::system::{count_sleeping, wait_until};
 
 /// Asks a hook that is this command, about a task of so many bytes.
 fn ask_about(

@@ -20,7 +20,7 @@ use crossbeam_channel::{Receiver, unbounded};
 use wait_timeout::ChildExt as _;
 
 use super::fixture::SessionFixture;
-use crate::support::harmless_syscalls::HARMLESS_SYSCALLS;
+use crate::kit::harmless_syscalls::HARMLESS_SYSCALLS;
 
 /// Where the victim finds its world.
 const FIXTURE_VARIABLE: &str = "ARCHITECT_TEST_WORLD";

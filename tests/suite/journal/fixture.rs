@@ -14,13 +14,11 @@ use architect::journal::{
 };
 use architect::machine::{CallIntent, ConversationEntry, FileDigests, Machine, MachineOutput};
 use architect::model::{
-    CallAccess, ConversationItem, Fault, FileAction, FileChange, MessageOrigin, Price, Reply,
-    ReplyFinish, ReplyPart, RunRules, RunTime, TimeSpan, Tokens, ToolCall, ToolResult, ToolStatus,
-    Usage,
+    CallAccess, ConversationItem, FileAction, FileChange, MessageOrigin, Price, Reply, ReplyPart,
+    RunRules, RunTime, Tokens, ToolCall, ToolResult, ToolStatus, Usage,
 };
 use architect::port::{
-    ApprovedCall, AuthorizationOutcome, EffectContext, Journal, MessageSource, Model, ModelCall,
-    ModelRequest, NoAnswerChecks, NoObserver, Observer, PreparedCall, ReplyDelta, ToolSpec,
+    EffectContext, Journal, MessageSource, Model, NoAnswerChecks, NoObserver, Observer, ReplyDelta,
     Toolbox,
 };
 use architect::runner::{
@@ -29,6 +27,9 @@ use architect::runner::{
 };
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
+
+use crate::kit::model::{FakeCall, call, model};
+use crate::kit::tools::{FakeTools, argument, ok};
 
 /// A store and a workspace. The folder goes away with it, when it is its own.
 pub(crate) struct SessionFixture {
@@ -75,7 +76,7 @@ impl SessionFixture {
             agent: "build".into(),
             workspace: WorkspaceIdentity::inspect(&self.workspace())?,
             system: "You are a test.".into(),
-            tools: FixtureTools::new(self).specs(),
+            tools: tools(self.workspace()).specs(),
             schema: None,
             options: Value::Null,
         })
@@ -171,7 +172,7 @@ impl SessionFixture {
         outcomes: MachineOutput,
     ) -> Machine {
         let Participants { journal, mail: mailbox, model } = cast;
-        let (tools, checks) = (Arc::new(FixtureTools::new(self)), Arc::new(NoAnswerChecks));
+        let (tools, checks) = (Arc::new(tools(self.workspace())), Arc::new(NoAnswerChecks));
         let brief =
             RequestContext { system: "You are a test.".into(), tools: tools.specs(), schema: None };
         let ports =
@@ -233,7 +234,7 @@ pub(crate) struct Participants {
 impl Participants {
     pub(crate) fn new(journal: FileJournal) -> Self {
         let mail = Box::new(journal.queue());
-        Self { journal: Box::new(journal), mail, model: Box::new(ScriptModel) }
+        Self { journal: Box::new(journal), mail, model: script_model() }
     }
 }
 
@@ -243,28 +244,25 @@ pub(crate) fn rules() -> RunRules {
     RunRules { seed: 7, has_checks: true, price: Some(price), ..RunRules::default() }
 }
 
-/// A model that says what its script has at this point of the conversation: a file is written, a command runs, both are
-/// looked at together, and that is it. So it goes on in the same way, whichever process asks it.
-pub(crate) struct ScriptModel;
-
-/// One call of a tool.
-fn call(id: &str, name: &str, arguments: &Value) -> ReplyPart {
-    ReplyPart::Call(ToolCall::new(id.into(), name, &arguments.to_string()))
+/// Returns a model whose replies depend on the conversation alone, so that it does the same in every process: it writes a
+/// file, runs a command, looks at both, and ends.
+pub(crate) fn script_model() -> Box<dyn Model> {
+    model(|request| immediate(reply(script_turn(count_replies(request.entries)))))
 }
 
 fn script_turn(turn: usize) -> Vec<ReplyPart> {
-    let text = |text: &str| ReplyPart::Text(text.into());
+    let call = |id, name, arguments: Value| call(id, name, &arguments.to_string());
     match turn {
         0 => vec![
-            text("First a file."),
-            call("c1", "write", &json!({ "path": "a.txt", "text": "first\n" })),
+            ReplyPart::Text("First a file.".into()),
+            call("c1", "write", json!({ "path": "a.txt", "text": "first\n" })),
         ],
-        1 => vec![call("c2", "run", &json!({ "command": "echo ran >> ran.log" }))],
+        1 => vec![call("c2", "run", json!({ "command": "echo ran >> ran.log" }))],
         2 => vec![
-            call("c3", "read", &json!({ "path": "a.txt" })),
-            call("c4", "write", &json!({ "path": "b.txt", "text": "second\n" })),
+            call("c3", "read", json!({ "path": "a.txt" })),
+            call("c4", "write", json!({ "path": "b.txt", "text": "second\n" })),
         ],
-        _ => vec![text("Done.")],
+        _ => vec![ReplyPart::Text("Done.".into())],
     }
 }
 
@@ -274,56 +272,80 @@ pub(crate) fn count_replies(entries: &[ConversationEntry]) -> usize {
 }
 
 pub(crate) fn reply(parts: Vec<ReplyPart>) -> Reply {
-    let finish = match parts.iter().any(|part| matches!(part, ReplyPart::Call(_))) {
-        true => ReplyFinish::ToolCalls,
-        false => ReplyFinish::Stop,
-    };
     let usage = Usage { input: Tokens(100), output: Tokens(10), ..Usage::default() };
-    Reply { parts: parts.into(), finish, usage, model: Some("scripted".into()) }
+    Reply { usage, model: Some("scripted".into()), ..crate::kit::model::reply(parts) }
 }
 
-impl Model for ScriptModel {
-    fn prepare(&mut self, ask: &ModelRequest<'_>) -> Result<Box<dyn ModelCall>, Fault> {
-        Ok(Box::new(ImmediateReply(reply(script_turn(count_replies(ask.entries))))))
-    }
-}
-
-/// A reply that comes at once.
-pub(crate) struct ImmediateReply(pub(crate) Reply);
-
-impl ModelCall for ImmediateReply {
-    fn run(
-        self: Box<Self>,
-        _: &EffectContext,
-        sink: &mut dyn FnMut(ReplyDelta),
-    ) -> Result<Reply, Fault> {
+/// Returns a call that streams its whole text and ends at once.
+pub(crate) fn immediate(reply: Reply) -> FakeCall {
+    FakeCall::new(|_, sink| {
         sink(ReplyDelta::Started);
-        sink(ReplyDelta::Text(self.0.text().to_string()));
-        Ok(self.0)
+        sink(ReplyDelta::Text(reply.text().to_string()));
+        Ok(reply)
+    })
+}
+
+/// Returns three tools: `read` changes nothing, `write` replaces a file, and `run` may do anything.
+fn tools(workspace: PathBuf) -> FakeTools {
+    let folder = workspace.clone();
+    let run = move |call: &ToolCall, _: &EffectContext| match perform(call, &workspace) {
+        Ok(text) => ToolResult { changes: changes(call), ..ok(call, &text) },
+        Err(error) => ToolResult::new(call.id.clone(), ToolStatus::Failed, error.to_string()),
+    };
+    FakeTools::new(&["read", "write", "run"], run)
+        .with_access(|call| match &*call.name {
+            "read" => CallAccess::read(&required(call, "path")),
+            "write" => CallAccess::write(&required(call, "path")),
+            _ => CallAccess::Exclusive,
+        })
+        .with_authorization(move |call| match &*call.name {
+            "read" => Ok(CallIntent::ReadOnly),
+            "write" => {
+                let path = required(call, "path");
+                let before = fs::read(folder.join(&path)).ok();
+                let digests = FileDigests {
+                    before: before.map(|text| sha256(&text)),
+                    after: Some(sha256(required(call, "text").as_bytes())),
+                    path: path.into(),
+                };
+                Ok(CallIntent::Edit { files: [digests].into() })
+            }
+            _ => Ok(CallIntent::Opaque),
+        })
+}
+
+fn required(call: &ToolCall, name: &str) -> String {
+    argument(call, name).unwrap()
+}
+
+fn changes(call: &ToolCall) -> Vec<FileChange> {
+    let path = argument(call, "path").filter(|_| &*call.name == "write");
+    let change = |path: String| FileChange {
+        path: path.into(),
+        action: FileAction::Created,
+        added: 1,
+        removed: 0,
+    };
+    path.map(change).into_iter().collect()
+}
+
+fn perform(call: &ToolCall, workspace: &Path) -> io::Result<String> {
+    match &*call.name {
+        "read" => fs::read_to_string(workspace.join(required(call, "path"))),
+        "write" => {
+            let path = workspace.join(required(call, "path"));
+            let mut file = tempfile::NamedTempFile::new_in(workspace)?;
+            file.write_all(required(call, "text").as_bytes())?;
+            file.persist(path)?;
+            Ok("written".to_owned())
+        }
+        _ => {
+            let mut shell = Command::new("sh");
+            shell.arg("-c").arg(required(call, "command")).current_dir(workspace);
+            shell.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            Ok(format!("ended: {}", shell.status()?))
+        }
     }
-}
-
-/// Three tools: one that changes nothing, one that replaces a file, and one of which nobody knows.
-#[derive(Clone)]
-pub(crate) struct FixtureTools {
-    workspace: PathBuf,
-}
-
-impl FixtureTools {
-    pub(crate) fn new(world: &SessionFixture) -> Self {
-        Self { workspace: world.workspace() }
-    }
-}
-
-/// What a call does when it runs.
-struct FixtureCall {
-    call: ToolCall,
-    workspace: PathBuf,
-}
-
-fn argument(call: &ToolCall, name: &str) -> String {
-    let arguments: Value = serde_json::from_str(call.arguments.text()).unwrap();
-    arguments[name].as_str().unwrap().to_owned()
 }
 
 pub(crate) fn sha256(text: &[u8]) -> Arc<str> {
@@ -332,102 +354,4 @@ pub(crate) fn sha256(text: &[u8]) -> Arc<str> {
         write!(hex, "{byte:02x}").unwrap();
     }
     hex.into()
-}
-
-impl Toolbox for FixtureTools {
-    fn specs(&self) -> Arc<[ToolSpec]> {
-        ["read", "write", "run"]
-            .map(|name| ToolSpec {
-                name: name.into(),
-                description: "A tool.".into(),
-                schema: json!({ "type": "object" }),
-            })
-            .into()
-    }
-
-    fn prepare(&self, call: &ToolCall) -> Box<dyn PreparedCall> {
-        let (tools, call) = (self.clone(), call.clone());
-        <dyn PreparedCall>::from_fn(tools.access(&call), move |scope| tools.authorize(&call, scope))
-    }
-}
-
-impl FixtureTools {
-    fn access(&self, call: &ToolCall) -> CallAccess {
-        match &*call.name {
-            "read" => CallAccess::read(&argument(call, "path")),
-            "write" => CallAccess::write(&argument(call, "path")),
-            _ => CallAccess::Exclusive,
-        }
-    }
-
-    fn authorize(&self, call: &ToolCall, _: &EffectContext) -> AuthorizationOutcome {
-        let intent = match &*call.name {
-            "read" => CallIntent::ReadOnly,
-            "write" => {
-                let path = argument(call, "path");
-                let before = fs::read(self.workspace.join(&path)).ok();
-                CallIntent::Edit {
-                    files: [FileDigests {
-                        before: before.map(|text| sha256(&text)),
-                        after: Some(sha256(argument(call, "text").as_bytes())),
-                        path: path.into(),
-                    }]
-                    .into(),
-                }
-            }
-            _ => CallIntent::Opaque,
-        };
-        AuthorizationOutcome::Approved {
-            call: Box::new(FixtureCall { call: call.clone(), workspace: self.workspace.clone() }),
-            timeout: TimeSpan::from_secs(60),
-            intent,
-            reason: "test".into(),
-        }
-    }
-}
-
-impl ApprovedCall for FixtureCall {
-    fn run(self: Box<Self>, _: &EffectContext) -> ToolResult {
-        match self.perform() {
-            Ok(text) => {
-                let changes = self.changes();
-                ToolResult { changes, ..ToolResult::new(self.call.id, ToolStatus::Ok, text) }
-            }
-            Err(error) => ToolResult::new(self.call.id, ToolStatus::Failed, error.to_string()),
-        }
-    }
-}
-
-impl FixtureCall {
-    fn changes(&self) -> Vec<FileChange> {
-        match &*self.call.name {
-            "write" => vec![FileChange {
-                path: argument(&self.call, "path").into(),
-                action: FileAction::Created,
-                added: 1,
-                removed: 0,
-            }],
-            _ => vec![],
-        }
-    }
-
-    fn perform(&self) -> io::Result<String> {
-        let argument = |name| argument(&self.call, name);
-        match &*self.call.name {
-            "read" => fs::read_to_string(self.workspace.join(argument("path"))),
-            "write" => {
-                let path = self.workspace.join(argument("path"));
-                let mut file = tempfile::NamedTempFile::new_in(&self.workspace)?;
-                file.write_all(argument("text").as_bytes())?;
-                file.persist(path)?;
-                Ok("written".to_owned())
-            }
-            _ => {
-                let mut shell = Command::new("sh");
-                shell.arg("-c").arg(argument("command")).current_dir(&self.workspace);
-                shell.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-                Ok(format!("ended: {}", shell.status()?))
-            }
-        }
-    }
 }

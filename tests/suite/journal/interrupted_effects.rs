@@ -8,12 +8,14 @@ use architect::machine::{
     CallPurpose, CloseReason, ConversationEntry, Machine, State, StateKind, StopReason,
 };
 use architect::model::{
-    ContextLimits, ConversationItem, Fault, MessageOrigin, Reply, ReplyPart, RunLimits, RunRules,
-    RunTime, Tokens, ToolCall, ToolStatus, Usage,
+    ContextLimits, ConversationItem, MessageOrigin, Reply, ReplyPart, RunLimits, RunRules, RunTime,
+    Tokens, ToolStatus, Usage,
 };
-use architect::port::{Model, ModelCall, ModelRequest};
+use architect::port::Model;
 
-use super::fixture::{ImmediateReply, Participants, SessionFixture, reply, rules};
+use crate::kit::model::{call, model};
+
+use super::fixture::{Participants, SessionFixture, immediate, reply, rules};
 use super::resume::{CrashingJournal, crash_at, reason, replay_and_verify, result};
 
 /// How often a model was asked for each purpose.
@@ -23,37 +25,34 @@ pub(super) struct RequestCounts {
     compaction: Arc<AtomicU32>,
 }
 
-/// A model that reads the same file five times, with requests that grow until somebody sums them up; what it says
-/// depends on nothing but the conversation.
-#[derive(Default)]
-pub(super) struct ReadingModel(pub(super) RequestCounts);
-
-impl Model for ReadingModel {
-    fn prepare(&mut self, ask: &ModelRequest<'_>) -> Result<Box<dyn ModelCall>, Fault> {
+/// Returns a model that reads the same file five times, with requests that grow until they are summarized; its replies
+/// depend on nothing but the conversation.
+pub(super) fn reading_model(counts: &RequestCounts) -> Box<dyn Model> {
+    let counts = counts.clone();
+    model(move |request| {
         let text = |text: &str| vec![ReplyPart::Text(text.into())];
-        let last = ask.entries.iter().map(|entry| entry.id.0).max().unwrap_or(0);
-        let parts = match ask.purpose {
+        let last = request.entries.iter().map(|entry| entry.id.0).max().unwrap_or(0);
+        let parts = match request.purpose {
             CallPurpose::Compaction => {
-                self.0.compaction.fetch_add(1, Ordering::Relaxed);
+                counts.compaction.fetch_add(1, Ordering::Relaxed);
                 text("The note was read; it says n.")
             }
             CallPurpose::Closing => {
-                self.0.closing.fetch_add(1, Ordering::Relaxed);
+                counts.closing.fetch_add(1, Ordering::Relaxed);
                 text("That was all.")
             }
             CallPurpose::Agent if last < 5 => {
-                let id = format!("r{last}");
-                vec![ReplyPart::Call(ToolCall::new((&*id).into(), "read", r#"{"path":"note"}"#))]
+                vec![call(&format!("r{last}"), "read", r#"{"path":"note"}"#)]
             }
             CallPurpose::Agent => text("It says n."),
         };
-        let input = Tokens(400 * ask.entries.len() as u64);
+        let input = Tokens(400 * request.entries.len() as u64);
         let usage = Usage { input, output: Tokens(10), ..Usage::default() };
-        Ok(Box::new(ImmediateReply(Reply { usage, ..reply(parts) })))
-    }
+        immediate(Reply { usage, ..reply(parts) })
+    })
 }
 
-/// Rules by which the fifth request of [`ReadingModel`] is too large.
+/// Rules by which the fifth request of [`reading_model`] is too large.
 pub(super) fn narrow() -> RunRules {
     let context = ContextLimits {
         window: Tokens(2_000),
@@ -81,7 +80,7 @@ fn begin(world: &SessionFixture, rules: RunRules, records: usize) -> SessionId {
     let mail = Box::new(journal.queue());
     let journal = Box::new(CrashingJournal { journal, records });
     world.drive_with(
-        Participants { journal, mail, model: Box::<ReadingModel>::default() },
+        Participants { journal, mail, model: reading_model(&RequestCounts::default()) },
         fold,
         outcomes,
         RunTime::START,
@@ -107,16 +106,13 @@ fn crash_in(world: &SessionFixture, rules: &RunRules, state: StateKind) -> Sessi
     session
 }
 
-/// Goes on with a session of [`ReadingModel`], and returns what the model was asked meanwhile.
+/// Resumes a session of [`reading_model`], and counts the requests.
 fn go_on(world: &SessionFixture, session: SessionId) -> (Machine, RequestCounts) {
     let opened = world.reopen(session);
     let at = opened.history.at;
     let going = opened.resume(world.resume_options(None)).unwrap();
     let asked = RequestCounts::default();
-    let cast = Participants {
-        model: Box::new(ReadingModel(asked.clone())),
-        ..Participants::new(going.journal)
-    };
+    let cast = Participants { model: reading_model(&asked), ..Participants::new(going.journal) };
     let fold = world.drive_with(cast, going.machine, going.output, at);
     replay_and_verify(world, session);
     (fold, asked)

@@ -4,12 +4,14 @@ use std::time::{Duration, Instant};
 
 use architect::journal::SessionId;
 use architect::machine::{Event, Machine, StateKind, StopReason};
-use architect::model::{Fault, FaultKind, RunRules, RunTime, Signal};
-use architect::port::{Disconnected, Model, ModelCall, ModelRequest, Observer, RunEvent};
+use architect::model::{FaultKind, RunRules, RunTime, Signal};
+use architect::port::{Disconnected, Model, Observer, RunEvent};
 use architect::runner::{DriverInput, DriverInputSender};
 
+use crate::kit::model::{FakeCall, model};
+
 use super::fixture::{Participants, SessionFixture, rules};
-use super::interrupted_effects::{ReadingModel, narrow, short, world};
+use super::interrupted_effects::{RequestCounts, narrow, reading_model, short, world};
 use super::resume::{reason, replay_and_verify};
 
 /// Sends a signal as soon as a state is entered.
@@ -34,15 +36,6 @@ impl Observer for InterruptInState {
             self.inbox.send(DriverInput::Event(event));
         }
         Ok(())
-    }
-}
-
-/// A model that can't be reached.
-struct SlowModel;
-
-impl Model for SlowModel {
-    fn prepare(&mut self, _: &ModelRequest<'_>) -> Result<Box<dyn ModelCall>, Fault> {
-        Err(Fault::new(FaultKind::Server, "come back later"))
     }
 }
 
@@ -80,8 +73,8 @@ fn a_run_can_be_stopped_in_every_state() {
         for (signal, code) in signals {
             let world = world();
             let model: Box<dyn Model> = match state {
-                StateKind::CallingWaiting => Box::new(SlowModel),
-                _ => Box::<ReadingModel>::default(),
+                StateKind::CallingWaiting => model(|_| FakeCall::failing(FaultKind::Server)),
+                _ => reading_model(&RequestCounts::default()),
             };
             let begun = Instant::now();
             let (session, fold) = stopped(&world, rules.clone(), model, state, signal);

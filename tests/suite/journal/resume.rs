@@ -1,7 +1,6 @@
 //! Sessions go on: after a crash at any point, after an interrupt, and after their end.
 
 use std::fs;
-use std::sync::Arc;
 
 use architect::journal::{
     JournalEndKind, JournalError, MessageKind, QueuedMessage, ResumedSession, SessionId,
@@ -9,18 +8,17 @@ use architect::journal::{
 };
 use architect::machine::{Event, Machine, State, StateKind, StopReason};
 use architect::model::{
-    CallId, ConversationItem, Fault, FaultKind, MessageOrigin, Reply, ReplyPart, RunTime, Signal,
-    TimeSpan, ToolCall, ToolResult, ToolStatus,
+    CallId, ConversationItem, Fault, FaultKind, MessageOrigin, ReplyPart, RunTime, Signal,
+    TimeSpan, ToolResult, ToolStatus,
 };
 use architect::port::{
-    Disconnected, EffectContext, Journal, JournalRecord, Model, ModelCall, ModelRequest, Observer,
-    ReplyDelta, RunEvent, StoreError,
+    Disconnected, Journal, JournalRecord, Model, Observer, ReplyDelta, RunEvent, StoreError,
 };
 use architect::runner::{DriverInput, DriverInputSender};
 
-use super::fixture::{
-    ImmediateReply, Participants, ScriptModel, SessionFixture, count_replies, reply,
-};
+use crate::kit::model::{FakeCall, call, model};
+
+use super::fixture::{Participants, SessionFixture, count_replies, immediate, reply, script_model};
 
 /// A journal whose process dies before the record with this number: nothing is written any more, its end neither.
 pub(super) struct CrashingJournal<J> {
@@ -47,7 +45,7 @@ fn crash_after(world: &SessionFixture, records: usize) -> SessionId {
     let mail = Box::new(journal.queue());
     let journal = Box::new(CrashingJournal { journal, records });
     world.drive_with(
-        Participants { journal, mail, model: Box::new(ScriptModel) },
+        Participants { journal, mail, model: script_model() },
         fold,
         outcomes,
         RunTime::START,
@@ -286,33 +284,23 @@ impl Observer for InterruptingObserver {
     }
 }
 
-/// Begins to speak and never ends.
-struct EndlessModel;
-
-impl Model for EndlessModel {
-    fn prepare(&mut self, _: &ModelRequest<'_>) -> Result<Box<dyn ModelCall>, Fault> {
-        Ok(Box::new(Self))
-    }
-}
-
-impl ModelCall for EndlessModel {
-    fn run(
-        self: Box<Self>,
-        scope: &EffectContext,
-        sink: &mut dyn FnMut(ReplyDelta),
-    ) -> Result<Reply, Fault> {
-        sink(ReplyDelta::Started);
-        sink(ReplyDelta::Text("I was about to".to_owned()));
-        scope.sleep(TimeSpan::from_secs(60));
-        Err(Fault::new(FaultKind::Connect, "cancelled"))
-    }
+/// Returns a model whose reply begins and never ends.
+fn endless_model() -> Box<dyn Model> {
+    model(|_| {
+        FakeCall::new(|scope, sink| {
+            sink(ReplyDelta::Started);
+            sink(ReplyDelta::Text("I was about to".to_owned()));
+            scope.sleep(TimeSpan::from_secs(60));
+            Err(Fault::new(FaultKind::Connect, "cancelled"))
+        })
+    })
 }
 
 /// Begins a session that is interrupted while the model speaks.
 pub(super) fn interrupted_session(world: &SessionFixture) -> SessionId {
     let (journal, fold, outcomes) = world.begin();
     let session = journal.session();
-    let cast = Participants { model: Box::new(EndlessModel), ..Participants::new(journal) };
+    let cast = Participants { model: endless_model(), ..Participants::new(journal) };
     let fold = world.drive_with_inbox(cast, fold, outcomes, RunTime::START, |inbox| {
         Box::new(InterruptingObserver(inbox))
     });
@@ -338,21 +326,16 @@ fn what_a_call_said_before_an_interrupt_is_kept_as_an_event_and_is_no_history() 
     replay_and_verify(&world, session);
 }
 
-/// Tells another process's user what it heard, and answers with it.
-struct EchoModel {
-    send: Arc<dyn Fn(usize) + Send + Sync>,
-}
-
-impl Model for EchoModel {
-    fn prepare(&mut self, ask: &ModelRequest<'_>) -> Result<Box<dyn ModelCall>, Fault> {
-        let turn = count_replies(ask.entries);
-        (self.send)(turn);
-        let words = match turn {
-            0 => vec![ReplyPart::Call(ToolCall::new("c1".into(), "read", r#"{"path":"note"}"#))],
+/// Returns a model that calls `on_turn` before each reply.
+fn observed_model(on_turn: impl Fn(usize) + Send + 'static) -> Box<dyn Model> {
+    model(move |request| {
+        let turn = count_replies(request.entries);
+        on_turn(turn);
+        immediate(reply(match turn {
+            0 => vec![call("c1", "read", r#"{"path":"note"}"#)],
             _ => vec![ReplyPart::Text("Done.".into())],
-        };
-        Ok(Box::new(ImmediateReply(reply(words))))
-    }
+        }))
+    })
 }
 
 #[test]
@@ -371,10 +354,7 @@ fn messages_from_another_process_reach_the_running_session_once() {
         1 => letter(MessageKind::FollowUp, "and then this"),
         _ => {}
     };
-    let cast = Participants {
-        model: Box::new(EchoModel { send: Arc::new(send) }),
-        ..Participants::new(journal)
-    };
+    let cast = Participants { model: observed_model(send), ..Participants::new(journal) };
     let fold = world.drive_with(cast, fold, outcomes, RunTime::START);
     assert_eq!(
         messages_to_model(&fold),

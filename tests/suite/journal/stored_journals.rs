@@ -13,13 +13,14 @@ use architect::journal::{
 };
 use architect::machine::{ConversationEntry, CostBreakdown, Fingerprint, State};
 use architect::model::{
-    ConversationItem, Fault, MessageOrigin, MicroUsd, ReplyPart, RunRules, RunTime, Tokens,
-    ToolStatus,
+    ConversationItem, MessageOrigin, MicroUsd, ReplyPart, RunRules, RunTime, Tokens, ToolStatus,
 };
-use architect::port::{Model, ModelCall, ModelRequest};
+use architect::port::Model;
 
-use super::fixture::{ImmediateReply, Participants, SessionFixture, reply, rules};
-use super::interrupted_effects::{ReadingModel, narrow};
+use crate::kit::model::model;
+
+use super::fixture::{Participants, SessionFixture, immediate, reply, rules};
+use super::interrupted_effects::{RequestCounts, narrow, reading_model};
 use super::replay::resealed;
 use super::resume::{crash_at, interrupted_session};
 
@@ -128,30 +129,21 @@ fn every_session_that_was_kept_can_be_gone_on_with() {
     }
 }
 
-/// A model that says one sentence.
-struct GreetingModel;
-
-impl Model for GreetingModel {
-    fn prepare(&mut self, _: &ModelRequest<'_>) -> Result<Box<dyn ModelCall>, Fault> {
-        Ok(Box::new(ImmediateReply(reply(vec![ReplyPart::Text("Hello.".into())]))))
-    }
+fn greeting_model() -> Box<dyn Model> {
+    model(|_| immediate(reply(vec![ReplyPart::Text("Hello.".into())])))
 }
 
-fn write_session(
-    world: &SessionFixture,
-    rules: RunRules,
-    model: impl Model + 'static,
-) -> SessionId {
+fn write_session(world: &SessionFixture, rules: RunRules, model: Box<dyn Model>) -> SessionId {
     let (journal, fold, outcomes) = world.try_begin_by(rules).unwrap();
     let session = journal.session();
-    let cast = Participants { model: Box::new(model), ..Participants::new(journal) };
+    let cast = Participants { model, ..Participants::new(journal) };
     world.drive_with(cast, fold, outcomes, RunTime::START);
     session
 }
 
 fn compacted(world: &SessionFixture) -> SessionId {
     fs::write(world.workspace().join("note"), "n").unwrap();
-    let session = write_session(world, narrow(), ReadingModel::default());
+    let session = write_session(world, narrow(), reading_model(&RequestCounts::default()));
     let is_summary = |entry: &ConversationEntry| matches!(&entry.item, ConversationItem::User(message) if message.origin == MessageOrigin::Summary);
     assert!(world.history(session).machine.conversation.entries().iter().any(is_summary));
     session
@@ -182,7 +174,7 @@ type JournalMaker = fn(&SessionFixture) -> SessionId;
 fn journals_are_made() {
     let Some(to) = std::env::var_os("ARCHITECT_TEST_JOURNALS").map(PathBuf::from) else { return };
     let makers: [(&str, JournalMaker); 7] = [
-        ("text", |world| write_session(world, rules(), GreetingModel)),
+        ("text", |world| write_session(world, rules(), greeting_model())),
         ("tools", |world| world.run().0),
         ("interrupted", interrupted_session),
         ("crashed", |world| crash_at(world, "vetted", 1)),

@@ -10,7 +10,7 @@ use architect::model::RunTime;
 
 use super::fixture::SessionFixture;
 use super::resume::{reason, replay_and_verify};
-use crate::support::sources::rust_files;
+use crate::kit::sources::rust_files;
 
 /// Fault C5: ids that are made at the same moment are different ones, also in several threads.
 #[test]
@@ -80,13 +80,14 @@ fn the_time_of_day_is_read_where_it_is_shown() {
             "src/cli/commands/fork.rs",
             "src/cli/commands/sessions.rs",
             // Whether a folder changed so recently that its time would not tell of a change now.
+            "src/exec/confine/temp_folder.rs",
+            "src/exec/package_caches.rs",
             "src/exec/repository/scan.rs",
             // How old a left-over is.
-            "src/exec/temp.rs",
-            "src/journal/store.rs",
+            "src/journal/session_store.rs",
             "src/net/retry_after.rs",
             // Names that sort by their time.
-            "src/port/unique.rs",
+            "src/port/unique_id.rs",
             "src/runner/clock.rs",
             "src/workspace/index/cache.rs",
         ]

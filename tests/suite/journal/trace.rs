@@ -121,7 +121,7 @@ fn a_session_that_has_only_begun_has_a_trace() {
     let trace = trace(&world, session);
     assert_eq!((trace.duration, trace.state), (TimeSpan::ZERO, StateKind::Preparing));
     assert_eq!(trace.messages.len(), 1);
-    assert!(trace.html().contains("stands in Preparing") && trace.table().contains("total"));
+    assert!(trace.html().contains("in state Preparing") && trace.table().contains("total"));
 }
 
 #[test]

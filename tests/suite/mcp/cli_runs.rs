@@ -8,11 +8,10 @@ use serde_json::json;
 use super::test_server::ARGUMENTS;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::fixture::count_with_variable;
-use crate::cli::fixture::{CliFixture, CommandResult, outcome, wait_for_exit};
-use crate::support::chat;
-use crate::support::server::{ScriptedReply, Server};
-use crate::tools::fixture::wait_until;
+use crate::kit::chat;
+use crate::kit::cli::{CliFixture, CommandResult, outcome, wait_for_exit};
+use crate::kit::server::{ScriptedReply, Server};
+use crate::kit::system::{count_with_variable, wait_until};
 
 /// Returns a world whose user has set this.
 fn world(config: &str) -> CliFixture {

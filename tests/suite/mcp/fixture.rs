@@ -1,7 +1,7 @@
 //! Servers of a test, and calls to them.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use architect::exec::{SandboxPolicy, Supervisor, VariableFilter as Variables, clean_environment};
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::test_server::ARGUMENTS;
-use crate::tools::fixture::scope_with;
+use crate::kit::effect::scope_with;
 
 /// A folder in which servers run.
 pub(crate) struct McpFixture {
@@ -169,13 +169,4 @@ impl StartedServers {
     pub(crate) fn problems(&self) -> Vec<String> {
         self.problems.iter().map(ToString::to_string).collect()
     }
-}
-
-/// Returns how many processes have this in their environment.
-pub(crate) fn count_with_variable(value: &str) -> usize {
-    let has = |process: &Path| {
-        let environment = fs::read(process.join("environ"));
-        environment.is_ok_and(|all| memchr::memmem::find(&all, value.as_bytes()).is_some())
-    };
-    fs::read_dir("/proc").unwrap().flatten().filter(|process| has(&process.path())).count()
 }

@@ -8,8 +8,8 @@ use architect::port::CancellationToken;
 use serde_json::{Value, json};
 
 use super::fixture::{McpFixture, StartedServers};
-use crate::support::server::{ReceivedRequest, ScriptedReply, Server};
-use crate::tools::fixture::scope_with;
+use crate::kit::effect::scope_with;
+use crate::kit::server::{ReceivedRequest, ScriptedReply, Server};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -222,10 +222,10 @@ fn a_server_that_cannot_be_used_says_why() {
     let page = || ScriptedReply::with_headers(200, &[("content-type", "text/html")], "<html>");
     let quoting = ScriptedReply::with_length(500, &format!("bad key {KEY}"));
     let cases = [
-        (vec![ScriptedReply::with_length(401, "{}")], "it refuses whoever is not authorized (401)"),
-        (vec![ScriptedReply::with_length(403, "{}")], "it refuses whoever is not authorized (403)"),
+        (vec![ScriptedReply::with_length(401, "{}")], "it requires authorization (401)"),
+        (vec![ScriptedReply::with_length(403, "{}")], "it requires authorization (403)"),
         (vec![moved], "it redirects to https://elsewhere.example/mcp, which is not followed"),
-        (vec![quoting], "it answered with status 500; the last that it said: bad key ***"),
+        (vec![quoting], "it answered with status 500; its last output: bad key ***"),
         (
             vec![page(), page()],
             "its answer is not what the protocol says: it is of the kind \"text/html\"",

@@ -13,8 +13,9 @@ use architect::port::CancellationToken;
 use serde_json::{Value, json};
 
 use super::fixture::{McpFixture as Servers, StartedServers};
-use crate::cli::fixture::CliFixture;
-use crate::tools::fixture::{scope_with, wait_until};
+use crate::kit::cli::CliFixture;
+use crate::kit::effect::scope_with;
+use crate::kit::system::wait_until;
 
 /// Returns something of the folder with what others have published; none where it is not there.
 fn published(what: &str) -> Option<PathBuf> {

@@ -9,7 +9,8 @@ use architect::model::ToolStatus;
 use architect::port::{CancellationToken, EffectNotice};
 
 use super::fixture::McpFixture;
-use crate::tools::fixture::{count_sleeping, scope_with, wait_until};
+use crate::kit::effect::scope_with;
+use crate::kit::system::{count_sleeping, count_with_variable, wait_until};
 
 fn within(spec: ServerSpec, timeout: Duration) -> ServerSpec {
     ServerSpec { timeout, ..spec }
@@ -80,7 +81,7 @@ fn a_server_that_cannot_be_had_costs_its_tools_and_nothing_else() {
     let expected = [
         "the tools of the MCP server `missing` are missing: it could not be started: program '/no/such/server' was \
          not found",
-        "the tools of the MCP server `exits` are missing: it died (exit code 3); the last that it said: no \
+        "the tools of the MCP server `exits` are missing: it died (exit code 3); its last output: no \
          configuration found",
     ];
     assert_eq!(started.problems(), expected);
@@ -112,7 +113,7 @@ fn servers_that_never_answer_are_waited_for_together() {
 fn a_server_that_dies_in_a_call_is_started_again_for_the_next_one() {
     let world = McpFixture::new();
     let started = world.start_one("legacy");
-    let expected = "MCP server 's': it died (exit code 9); the last that it said: out of cheese, secret ***. The call \
+    let expected = "MCP server 's': it died (exit code 9); its last output: out of cheese, secret ***. The call \
                     may have had an effect or not.";
     assert_eq!(started.err("crash", ""), expected);
     assert_eq!(started.ok("echo", "again"), "again");
@@ -184,7 +185,10 @@ fn noise_is_passed_over_until_there_is_too_much_of_it() {
     let started = world.start_one("modern");
     assert_eq!(started.ok("noise", "50"), "done");
     let said = started.err("noise", "51");
-    assert!(said.contains("wrote 51 lines in a row that are no messages, and was ended"), "{said}");
+    assert!(
+        said.contains("wrote 51 consecutive lines that are not messages, and was ended"),
+        "{said}"
+    );
     // A full pipe on the other side would stop it.
     assert_eq!(started.ok("loud", ""), "done");
 }
@@ -228,7 +232,7 @@ fn a_server_ends_with_its_input_and_a_stubborn_one_is_killed() {
     stubborn.servers.stop(None);
     assert!(begun.elapsed() < 5 * SECOND, "{:?}", begun.elapsed());
     let path = world.workspace().join("stubborn.log");
-    wait_until("it is gone", || super::fixture::count_with_variable(path.to_str().unwrap()) == 0);
+    wait_until("it is gone", || count_with_variable(path.to_str().unwrap()) == 0);
     let said = stubborn.err("echo", "");
     assert!(said.contains("it was cancelled"), "{said}");
 }
@@ -242,7 +246,7 @@ fn a_stubborn_server_is_not_waited_for_when_there_is_no_time() {
     stubborn.servers.stop(Some(Duration::ZERO));
     assert!(begun.elapsed() < 2 * SECOND, "{:?}", begun.elapsed());
     let path = world.workspace().join("late.log");
-    wait_until("it is gone", || super::fixture::count_with_variable(path.to_str().unwrap()) == 0);
+    wait_until("it is gone", || count_with_variable(path.to_str().unwrap()) == 0);
 }
 
 /// Fault M14.
@@ -277,7 +281,7 @@ fn of_many_words_about_progress_few_are_told() {
 #[test]
 fn a_server_is_confined_as_the_policy_says() {
     let world = McpFixture::with_policy(|policy| policy.mode = SandboxMode::WorkspaceWrite);
-    let Some(outside) = crate::tools::fixture::folder_outside_temp() else { return };
+    let Some(outside) = crate::kit::system::folder_outside_temp() else { return };
     let file = outside.path().join("x");
     let started = world.start_one("modern");
     let said = started.ok("write", file.to_str().unwrap());
@@ -305,9 +309,7 @@ fn servers_can_be_cancelled_while_they_start() {
     assert!(problems.iter().any(is_cancelled));
     drop(servers);
     let folder = world.workspace();
-    wait_until("nothing is left", || {
-        super::fixture::count_with_variable(folder.to_str().unwrap()) == 0
-    });
+    wait_until("nothing is left", || count_with_variable(folder.to_str().unwrap()) == 0);
 }
 
 /// A server of the newest era may say "not now" and nothing else; what it gives along goes back to it unseen.
@@ -316,7 +318,7 @@ fn a_call_that_is_put_off_is_made_again_but_not_for_ever() {
     let world = McpFixture::new();
     let started = world.start_one("modern");
     assert_eq!(started.ok("later", ""), "now");
-    assert!(started.err("never", "").contains("puts it off again and again"));
+    assert!(started.err("never", "").contains("deferred it repeatedly"));
     assert_eq!(started.ok("echo", "hello"), "hello");
 }
 

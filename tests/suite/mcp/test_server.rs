@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 /// The arguments with which this program is a server.
 pub(crate) const ARGUMENTS: [&str; 4] =
-    ["mcp::server::serve", "--exact", "--ignored", "--nocapture"];
+    ["mcp::test_server::serve", "--exact", "--ignored", "--nocapture"];
 
 #[test]
 #[ignore = "it is a server for the other tests"]

@@ -10,7 +10,7 @@ use architect::tools::{CallContext, ToolInvocation, ToolOutput, ToolRegistry, To
 use serde_json::{Map, Value, json};
 
 use super::fixture::{McpFixture, StartedServers};
-use crate::tools::fixture::scope_with;
+use crate::kit::effect::scope_with;
 
 /// A tool of a server as one of the registry's.
 struct Foreign(ServerTool);
@@ -149,6 +149,6 @@ fn a_list_that_leads_in_a_circle_ends() {
     let world = McpFixture::new();
     let started = world.start([world.test_server("s", "modern,circle")]);
     assert_eq!(started.names(), ["mcp_s_first", "mcp_s_second"]);
-    let expected = "of the MCP server `s`, the list of tools leads back to where it was";
+    let expected = "of the MCP server `s`, the list of tools repeats a page";
     assert_eq!(started.problems(), [expected]);
 }

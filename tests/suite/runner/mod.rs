@@ -1,4 +1,4 @@
-//! The driver: the same loop on the spot and on threads.
+//! The driver: the same loop on one thread and on several.
 
 mod context_window;
 mod fixture;
@@ -17,7 +17,8 @@ use architect::runner::{
     DriverInput, EffectTask, Executor, SystemClock, TaskThread, ThreadExecutor,
 };
 
-use fixture::{DriverFixture, ScriptedReply, interrupt, output, reason, results};
+use crate::kit::run::{output, reason, results};
+use fixture::{DriverFixture, ScriptedReply, interrupt};
 
 const NAPS: [(&str, &str); 4] = [
     ("nap", r#"{"m":200}"#),
@@ -27,192 +28,197 @@ const NAPS: [(&str, &str); 4] = [
 ];
 
 #[test]
-fn a_text_is_an_answer() {
-    let (fold, noticed) = DriverFixture::new(&[ScriptedReply::Text("done")]).run_inline();
-    assert_eq!((reason(&fold).name(), output(&fold).as_str()), ("llm_done", "done"));
-    assert_eq!(noticed.asked, [(CallPurpose::Agent, 5)]);
+fn a_text_is_the_final_answer() {
+    let (machine, record) = DriverFixture::new(&[ScriptedReply::Text("done")]).run_inline();
+    assert_eq!((reason(&machine).name(), output(&machine)), ("llm_done", "done"));
+    assert_eq!(record.requests, [(CallPurpose::Agent, 5)]);
 }
 
 #[test]
-fn both_hands_lead_to_the_same_end() {
-    let says =
+fn both_executors_lead_to_the_same_end() {
+    let replies =
         [ScriptedReply::Calls(vec![("read", "{}"), ("write", "{}")]), ScriptedReply::Text("done")];
-    let (inline, _) = DriverFixture::new(&says).run_inline();
-    let (threads, _) = DriverFixture::new(&says).run_on_threads(|_| {});
-    assert_eq!(results(&inline), results(&threads));
+    let (inline, _) = DriverFixture::new(&replies).run_inline();
+    let (threads, _) = DriverFixture::new(&replies).run_on_threads(|_| {});
+    let statuses = |machine| -> Vec<_> {
+        results(machine).iter().map(|result| (result.call.clone(), result.status)).collect()
+    };
+    assert_eq!(statuses(&inline), statuses(&threads));
     assert_eq!(output(&inline), output(&threads));
 }
 
 #[test]
 fn reads_run_together_and_are_answered_in_call_order() {
     let begun = Instant::now();
-    let says = [ScriptedReply::Calls(NAPS.to_vec()), ScriptedReply::Text("done")];
-    let (fold, noticed) = DriverFixture::new(&says).run_on_threads(|_| {});
+    let replies = [ScriptedReply::Calls(NAPS.to_vec()), ScriptedReply::Text("done")];
+    let (machine, record) = DriverFixture::new(&replies).run_on_threads(|_| {});
     assert!(begun.elapsed() < Duration::from_millis(400), "{:?}", begun.elapsed());
-    assert_eq!(noticed.did, ["nap-3", "nap-2", "nap-1", "nap-0"]);
-    let answered: Vec<String> = results(&fold).into_iter().map(|(call, _)| call).collect();
+    assert_eq!(record.did, ["nap-3", "nap-2", "nap-1", "nap-0"]);
+    let answered: Vec<&str> = results(&machine).iter().map(|result| result.call.as_str()).collect();
     assert_eq!(answered, ["nap-0", "nap-1", "nap-2", "nap-3"]);
 }
 
 #[test]
-fn a_limit_on_steps_closes_with_a_call_without_tools() {
-    let mut world = DriverFixture::new(&[
+fn a_step_limit_leads_to_a_closing_call_without_tools() {
+    let mut fixture = DriverFixture::new(&[
         ScriptedReply::Calls(vec![("read", "{}")]),
         ScriptedReply::Text("so far"),
     ]);
-    world.rules.limits.max_steps = 1;
-    let (fold, noticed) = world.run_inline();
-    assert_eq!((reason(&fold).name(), output(&fold).as_str()), ("max_steps", "so far"));
-    assert_eq!(noticed.asked, [(CallPurpose::Agent, 5), (CallPurpose::Closing, 0)]);
+    fixture.rules.limits.max_steps = 1;
+    let (machine, record) = fixture.run_inline();
+    assert_eq!((reason(&machine).name(), output(&machine)), ("max_steps", "so far"));
+    assert_eq!(record.requests, [(CallPurpose::Agent, 5), (CallPurpose::Closing, 0)]);
 }
 
 #[test]
-fn a_failing_model_is_asked_again_and_then_given_up() {
-    let mut says = vec![ScriptedReply::Fails(FaultKind::Server); 4];
-    let (fold, noticed) = DriverFixture::new(&says).run_inline();
-    assert_eq!((reason(&fold).exit_code(), noticed.asked.len()), (1, 4));
-    says[3] = ScriptedReply::Text("at last");
-    let (fold, _) = DriverFixture::new(&says).run_inline();
-    assert_eq!(output(&fold), "at last");
+fn a_failing_model_is_retried_a_bounded_number_of_times() {
+    let mut replies = vec![ScriptedReply::Fails(FaultKind::Server); 4];
+    let (machine, record) = DriverFixture::new(&replies).run_inline();
+    assert_eq!((reason(&machine).exit_code(), record.requests.len()), (1, 4));
+    replies[3] = ScriptedReply::Text("at last");
+    let (machine, _) = DriverFixture::new(&replies).run_inline();
+    assert_eq!(output(&machine), "at last");
 }
 
 #[test]
-fn time_is_up_in_the_middle_of_a_call() {
-    let mut world = DriverFixture::new(&[
+fn a_timeout_ends_a_call_that_is_under_way() {
+    let mut fixture = DriverFixture::new(&[
         ScriptedReply::Slowly("well", TimeSpan::from_secs(100), "late"),
         ScriptedReply::Text("in time"),
     ]);
-    world.rules.limits.timeout = Some(TimeSpan::from_secs(60));
-    let (fold, noticed) = world.run_inline();
-    assert_eq!((reason(&fold).name(), output(&fold).as_str()), ("timeout", "in time"));
-    assert_eq!(fold.state.run().now.0, TimeSpan::from_secs(54).0);
-    assert!(noticed.records.contains(&r#"#2 had said "well""#.to_owned()));
+    fixture.rules.limits.timeout = Some(TimeSpan::from_secs(60));
+    let (machine, record) = fixture.run_inline();
+    assert_eq!((reason(&machine).name(), output(&machine)), ("timeout", "in time"));
+    assert_eq!(machine.state.run().now.0, TimeSpan::from_secs(54).0);
+    assert!(record.records.contains(&r#"#2 sent "well""#.to_owned()));
 }
 
 #[test]
-fn a_timeout_is_kept_on_real_clocks_too() {
+fn a_timeout_holds_in_real_time() {
     let begun = Instant::now();
     let slow = ScriptedReply::Slowly("", TimeSpan::from_secs(100), "");
-    let mut world = DriverFixture::new(&[slow.clone(), slow]);
-    world.rules.limits.timeout = Some(TimeSpan::from_millis(500));
-    let (fold, _) = world.run_on_threads(|_| {});
-    assert_eq!(reason(&fold).name(), "timeout");
+    let mut fixture = DriverFixture::new(&[slow.clone(), slow]);
+    fixture.rules.limits.timeout = Some(TimeSpan::from_millis(500));
+    let (machine, _) = fixture.run_on_threads(|_| {});
+    assert_eq!(reason(&machine).name(), "timeout");
     assert!(begun.elapsed() < Duration::from_millis(600), "{:?}", begun.elapsed());
 }
 
 #[test]
-fn an_interrupt_ends_a_call_and_keeps_what_was_said_out_of_the_history() {
+fn an_interrupt_ends_a_call_and_its_partial_text_is_not_in_the_history() {
     let begun = Instant::now();
-    let world =
+    let fixture =
         DriverFixture::new(&[ScriptedReply::Slowly("almost", TimeSpan::from_secs(60), "never")]);
-    let (fold, noticed) = world.run_on_threads(|inbox| {
+    let (machine, record) = fixture.run_on_threads(|inbox| {
         thread::spawn(move || {
             thread::sleep(Duration::from_millis(100));
             inbox.send(interrupt());
         });
     });
-    assert_eq!(reason(&fold).exit_code(), 130);
+    assert_eq!(reason(&machine).exit_code(), 130);
     assert!(begun.elapsed() < Duration::from_secs(1));
-    assert_eq!(noticed.deltas, "almost");
-    assert_eq!(fold.conversation.entries().len(), 1);
+    assert_eq!(record.deltas, "almost");
+    assert_eq!(machine.conversation.entries().len(), 1);
 }
 
 /// Fault T25.
 #[test]
-fn a_tool_that_breaks_down_costs_its_own_result_only() {
+fn a_panicking_tool_fails_its_own_call_only() {
     let calls = vec![("read", "{}"), ("panic", "{}"), ("read", "{}")];
-    let (fold, _) = DriverFixture::new(&[ScriptedReply::Calls(calls), ScriptedReply::Text("done")])
-        .run_on_threads(|_| {});
-    let statuses: Vec<ToolStatus> = results(&fold).into_iter().map(|(_, status)| status).collect();
+    let (machine, _) =
+        DriverFixture::new(&[ScriptedReply::Calls(calls), ScriptedReply::Text("done")])
+            .run_on_threads(|_| {});
+    let statuses: Vec<ToolStatus> = results(&machine).iter().map(|result| result.status).collect();
     assert_eq!(statuses, [ToolStatus::Ok, ToolStatus::Failed, ToolStatus::Ok]);
-    assert_eq!(output(&fold), "done");
+    assert_eq!(output(&machine), "done");
 }
 
 #[test]
-fn a_model_that_breaks_down_is_a_fault() {
-    let (fold, _) = DriverFixture::new(&[ScriptedReply::Panics, ScriptedReply::Text("done")])
+fn a_panicking_model_is_a_fault() {
+    let (machine, _) = DriverFixture::new(&[ScriptedReply::Panics, ScriptedReply::Text("done")])
         .run_on_threads(|_| {});
-    assert_eq!(output(&fold), "done");
+    assert_eq!(output(&machine), "done");
 }
 
-/// Fault T26: the run goes on at the deadline of the whole run, and does not wait for the deaf tool at its end.
+/// Fault T26: the run continues at its deadline, and does not wait for the tool at its end.
 #[test]
-fn a_tool_that_never_comes_back_does_not_hold_the_run() {
+fn a_tool_that_never_returns_does_not_block_the_run() {
     let begun = Instant::now();
-    let mut world = DriverFixture::new(&[
+    let mut fixture = DriverFixture::new(&[
         ScriptedReply::Calls(vec![("hang", "{}")]),
         ScriptedReply::Text("had to leave"),
     ]);
-    world.rules.limits.timeout = Some(TimeSpan::from_secs(1));
-    let (fold, _) = world.run_on_threads(|_| {});
-    assert_eq!(output(&fold), "had to leave");
-    assert_eq!(results(&fold), [("hang-0".to_owned(), ToolStatus::Interrupted)]);
+    fixture.rules.limits.timeout = Some(TimeSpan::from_secs(1));
+    let (machine, _) = fixture.run_on_threads(|_| {});
+    assert_eq!(output(&machine), "had to leave");
+    let [result] = results(&machine)[..] else { panic!("one result") };
+    assert_eq!((result.call.as_str(), result.status), ("hang-0", ToolStatus::Interrupted));
     assert!(begun.elapsed() < Duration::from_millis(1_200), "{:?}", begun.elapsed());
 }
 
 #[test]
-fn a_call_that_is_refused_is_answered_and_never_runs() {
-    let says = [
+fn a_rejected_call_has_a_result_and_never_runs() {
+    let replies = [
         ScriptedReply::Calls(vec![("forbidden", "{}"), ("read", "{}")]),
         ScriptedReply::Text("done"),
     ];
-    let (fold, noticed) = DriverFixture::new(&says).run_inline();
-    assert_eq!(results(&fold)[0].1, ToolStatus::Denied);
-    assert_eq!(noticed.did, ["read-1"]);
+    let (machine, record) = DriverFixture::new(&replies).run_inline();
+    assert_eq!(results(&machine)[0].status, ToolStatus::Denied);
+    assert_eq!(record.did, ["read-1"]);
 }
 
-/// Fault S3, for every record of a run: nothing happens after the record that could not be kept.
+/// Fault S3, for every record of a run: no effect starts after a record that could not be written.
 #[test]
 fn a_full_disk_ends_the_run_before_the_next_effect() {
-    let says = [ScriptedReply::Calls(vec![("write", "{}")]), ScriptedReply::Text("done")];
-    let (_, whole) = DriverFixture::new(&says).run_inline();
-    // The last record sums up what those before it say; a run may end without it.
-    for room in 0..whole.records.len() - 1 {
-        let mut world = DriverFixture::new(&says);
-        world.room = room;
-        let (fold, noticed) = world.run_inline();
-        assert_eq!(reason(&fold).name(), "store_error");
-        let vetted = noticed.records.iter().any(|record| record.contains("vetted"));
-        assert_eq!(!noticed.did.is_empty(), vetted && room > 2, "{room}");
+    let replies = [ScriptedReply::Calls(vec![("write", "{}")]), ScriptedReply::Text("done")];
+    let (_, whole) = DriverFixture::new(&replies).run_inline();
+    // The last record only repeats those before it; a run may end without it.
+    for capacity in 0..whole.records.len() - 1 {
+        let mut fixture = DriverFixture::new(&replies);
+        fixture.capacity = capacity;
+        let (machine, record) = fixture.run_inline();
+        assert_eq!(reason(&machine).name(), "store_error");
+        let is_authorized = record.records.iter().any(|line| line.contains("vetted"));
+        assert_eq!(!record.did.is_empty(), is_authorized && capacity > 2, "{capacity}");
     }
 }
 
-/// Fault S4: what is not certain to be durable justifies nothing.
+/// Fault S4: no effect starts on a record that may not be durable.
 #[test]
 fn a_failed_sync_ends_the_run_before_the_effect() {
-    let says = [ScriptedReply::Calls(vec![("write", "{}")]), ScriptedReply::Text("done")];
+    let replies = [ScriptedReply::Calls(vec![("write", "{}")]), ScriptedReply::Text("done")];
     for (at, did) in [(1, 0), (2, 0), (3, 1)] {
-        let mut world = DriverFixture::new(&says);
-        world.sync_fails_at = Some(at);
-        let (fold, noticed) = world.run_inline();
-        assert_eq!((reason(&fold).name(), noticed.did.len()), ("store_error", did), "{at}");
+        let mut fixture = DriverFixture::new(&replies);
+        fixture.sync_fails_at = Some(at);
+        let (machine, record) = fixture.run_inline();
+        assert_eq!((reason(&machine).name(), record.did.len()), ("store_error", did), "{at}");
     }
 }
 
 #[test]
-fn reading_needs_no_durability_and_writing_does() {
+fn only_calls_that_change_something_are_synced_before() {
     let syncs = |tool| {
-        let says = [ScriptedReply::Calls(vec![(tool, "{}")]), ScriptedReply::Text("done")];
-        DriverFixture::new(&says).run_inline().1.syncs
+        let replies = [ScriptedReply::Calls(vec![(tool, "{}")]), ScriptedReply::Text("done")];
+        DriverFixture::new(&replies).run_inline().1.syncs
     };
     // Before each of two model calls and at the end; before the tool only where it changes something.
     assert_eq!((syncs("read"), syncs("write")), (3, 4));
 }
 
 #[test]
-fn a_run_that_nobody_watches_any_more_ends() {
-    let mut world = DriverFixture::new(&[
+fn a_run_ends_when_its_observer_disconnects() {
+    let mut fixture = DriverFixture::new(&[
         ScriptedReply::Calls(vec![("write", "{}")]),
         ScriptedReply::Text("done"),
     ]);
-    world.leaves_after = 2;
-    let (fold, _) = world.run_inline();
-    assert_eq!(reason(&fold).exit_code(), 141);
+    fixture.leaves_after = 2;
+    let (machine, _) = fixture.run_inline();
+    assert_eq!(reason(&machine).exit_code(), 141);
 }
 
-/// Starts some work on a thread of its own.
-fn on_a_thread(hands: &mut ThreadExecutor, work: impl FnOnce() + Send + 'static) {
-    hands.start(EffectTask {
+/// Starts a task on a dedicated thread.
+fn on_a_thread(executor: &mut ThreadExecutor, work: impl FnOnce() + Send + 'static) {
+    executor.start(EffectTask {
         id: EffectId(1),
         thread: TaskThread::Dedicated,
         cancel: CancellationToken::new(),
@@ -225,23 +231,23 @@ fn on_a_thread(hands: &mut ThreadExecutor, work: impl FnOnce() + Send + 'static)
 }
 
 #[test]
-fn a_call_uses_the_thread_of_the_one_before_unless_that_one_is_stuck() {
-    let mut hands = ThreadExecutor::new(Arc::new(SystemClock::start()), 1);
-    let (tell, told) = std::sync::mpsc::channel();
+fn a_thread_is_used_again_unless_its_task_is_stuck() {
+    let mut executor = ThreadExecutor::new(Arc::new(SystemClock::start()), 1);
+    let (sender, receiver) = std::sync::mpsc::channel();
     let mut threads = HashSet::new();
     for _ in 0..50 {
-        let tell = tell.clone();
-        on_a_thread(&mut hands, move || tell.send(thread::current().id()).unwrap());
-        threads.insert(told.recv_timeout(Duration::from_secs(20)).unwrap());
-        assert!(hands.wait_input(None).is_some());
+        let sender = sender.clone();
+        on_a_thread(&mut executor, move || sender.send(thread::current().id()).unwrap());
+        threads.insert(receiver.recv_timeout(Duration::from_secs(20)).unwrap());
+        assert!(executor.wait_input(None).is_some());
     }
-    // Now and then the next call comes before the thread is free again.
+    // A call may start before the thread of the one before is free.
     assert!(threads.len() < 40, "{} threads", threads.len());
     let (release, held) = std::sync::mpsc::channel::<()>();
-    on_a_thread(&mut hands, move || {
+    on_a_thread(&mut executor, move || {
         let _ = held.recv_timeout(Duration::from_secs(20));
     });
-    on_a_thread(&mut hands, move || tell.send(thread::current().id()).unwrap());
-    assert!(told.recv_timeout(Duration::from_secs(10)).is_ok());
+    on_a_thread(&mut executor, move || sender.send(thread::current().id()).unwrap());
+    assert!(receiver.recv_timeout(Duration::from_secs(10)).is_ok());
     release.send(()).unwrap();
 }

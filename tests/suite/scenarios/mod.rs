@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::cli::fixture::CliFixture;
+use crate::kit::cli::CliFixture;
 
 const HELLO: &str = "# kept\nprompt = \"Say hello.\"\n\n[[turn]]\ntext = \"Hello.\"\n";
 

@@ -1,6 +1,5 @@
-//! All orders in which threads can hand over what they have done: of three calls that are judged and run side by side, with an
-//! interrupt at any moment or none. Whatever the order, the results are in the order of the calls, and the journal folds to
-//! where the run stood.
+//! All orders in which the effects of up to three calls can complete, with an interrupt at any moment or none. The results
+//! are always in the order of the calls, and the journal replays to the state of the run.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -9,22 +8,22 @@ use std::sync::Arc;
 
 use architect::machine::{CallIntent, Conversation, Deadline, Event, Machine, State};
 use architect::model::{
-    CallAccess, ConversationItem, Fault, MessageOrigin, Reply, ReplyFinish, ReplyPart, RunRules,
-    RunTime, Signal, TimeSpan, ToolCall, ToolResult, ToolStatus, Usage,
+    CallAccess, ConversationItem, MessageOrigin, RunRules, RunTime, Signal, TimeSpan,
 };
-use architect::port::{
-    ApprovedCall, AuthorizationOutcome, Clock, EffectContext, Model, ModelCall, ModelRequest,
-    PreparedCall, ReplyDelta, Sleep, ToolSpec, Toolbox,
-};
+use architect::port::Clock;
 use architect::runner::{
     Driver, DriverInput, EffectTask, Executor, Ports, RequestContext, VirtualClock,
 };
+
+use crate::kit::effect::scope_without_sleep;
+use crate::kit::model::{call, reply, scripted, text};
+use crate::kit::tools::{FakeTools, ok};
 
 use super::journal::{SharedDisk, SimulatedJournal, StoredRecord};
 use super::rng::Rng;
 use super::session_life::{Counter, InjectedFault, Inspector};
 
-/// Decisions, one after the other: which of how many.
+/// A list of decisions, each the choice of one out of so many.
 #[derive(Clone, Default)]
 struct Schedule(Rc<RefCell<Decisions>>);
 
@@ -35,7 +34,7 @@ struct Decisions {
 }
 
 impl Schedule {
-    /// Decides between so many: as it was decided before, and then always for the first.
+    /// Makes the next decision: the same as before, and beyond those always the first.
     fn decide(&self, many: usize) -> usize {
         let mut plan = self.0.borrow_mut();
         let at = plan.at;
@@ -47,7 +46,7 @@ impl Schedule {
         plan.taken[at].0
     }
 
-    /// Changes the last decision that can be changed; false when all were gone through.
+    /// Changes the last decision that has an alternative; returns false when all schedules were run.
     fn next(&self) -> bool {
         let mut plan = self.0.borrow_mut();
         plan.at = 0;
@@ -61,20 +60,12 @@ impl Schedule {
     }
 }
 
-/// Hands whose work arrives in the order of a plan. No time passes.
+/// An executor whose tasks complete in the order of a schedule. No time passes.
 struct ScheduledExecutor {
     schedule: Schedule,
     clock: Arc<VirtualClock>,
     arrived: Vec<DriverInput>,
     may_interrupt: bool,
-}
-
-struct NoSleep;
-
-impl Sleep for NoSleep {
-    fn sleep(&self, _: TimeSpan, cancel: &architect::port::CancellationToken) -> bool {
-        cancel.is_cancelled()
-    }
 }
 
 impl ScheduledExecutor {
@@ -98,7 +89,7 @@ impl Executor for ScheduledExecutor {
     }
 
     fn start(&mut self, work: EffectTask) {
-        let scope = EffectContext::new(work.cancel, Arc::new(NoSleep));
+        let scope = scope_without_sleep(&work.cancel);
         let last = (work.run)(&scope, &|_| {});
         self.arrived.push(last);
     }
@@ -120,75 +111,18 @@ impl Executor for ScheduledExecutor {
     }
 }
 
-/// A model that makes these calls, and is done.
-struct CallingModel(Vec<&'static str>);
-
-struct ImmediateReply(Reply);
-
-impl Model for CallingModel {
-    fn prepare(&mut self, _: &ModelRequest<'_>) -> Result<Box<dyn ModelCall>, Fault> {
-        let call = |name: &str| ReplyPart::Call(ToolCall::new(name.into(), name, "{}"));
-        let calls: Vec<ReplyPart> = self.0.drain(..).map(call).collect();
-        let (parts, finish) = match calls.is_empty() {
-            true => (vec![ReplyPart::Text("done".into())], ReplyFinish::Stop),
-            false => (calls, ReplyFinish::ToolCalls),
-        };
-        let (usage, model) = (Usage::default(), None);
-        Ok(Box::new(ImmediateReply(Reply { parts: parts.into(), finish, usage, model })))
-    }
-}
-
-impl ModelCall for ImmediateReply {
-    fn run(
-        self: Box<Self>,
-        _: &EffectContext,
-        _: &mut dyn FnMut(ReplyDelta),
-    ) -> Result<Reply, Fault> {
-        Ok(self.0)
-    }
-}
-
-/// Tools that touch what the first letter of their name says: `r` reads a file, `w` writes it, `x` may do anything.
-#[derive(Clone)]
-struct LetterTools;
-
-struct LetterJob(ToolCall);
-
-impl Toolbox for LetterTools {
-    fn specs(&self) -> Arc<[ToolSpec]> {
-        [].into()
-    }
-
-    fn prepare(&self, call: &ToolCall) -> Box<dyn PreparedCall> {
-        let (tools, call) = (self.clone(), call.clone());
-        <dyn PreparedCall>::from_fn(tools.access(&call), move |scope| tools.authorize(&call, scope))
-    }
-}
-
-impl LetterTools {
-    fn access(&self, call: &ToolCall) -> CallAccess {
-        match call.name.as_bytes()[0] {
+/// Returns tools that touch what the first letter of their name says: `r` reads a file, `w` writes it, `x` may do anything.
+fn tools() -> FakeTools {
+    FakeTools::new(&[], |call, _| ok(call, &call.name))
+        .with_access(|call| match call.name.as_bytes()[0] {
             b'r' => CallAccess::read("file"),
             b'w' => CallAccess::write("file"),
             _ => CallAccess::Exclusive,
-        }
-    }
-
-    fn authorize(&self, call: &ToolCall, _: &EffectContext) -> AuthorizationOutcome {
-        let is_pure = call.name.starts_with('r');
-        AuthorizationOutcome::Approved {
-            call: Box::new(LetterJob(call.clone())),
-            timeout: TimeSpan::from_secs(60),
-            intent: if is_pure { CallIntent::ReadOnly } else { CallIntent::Opaque },
-            reason: "".into(),
-        }
-    }
-}
-
-impl ApprovedCall for LetterJob {
-    fn run(self: Box<Self>, _: &EffectContext) -> ToolResult {
-        ToolResult::new(self.0.id, ToolStatus::Ok, &*self.0.name)
-    }
+        })
+        .with_authorization(|call| match call.name.starts_with('r') {
+            true => Ok(CallIntent::ReadOnly),
+            false => Ok(CallIntent::Opaque),
+        })
 }
 
 fn begin() -> (Machine, architect::machine::MachineOutput) {
@@ -199,7 +133,7 @@ fn begin() -> (Machine, architect::machine::MachineOutput) {
     )
 }
 
-/// Lives one order; returns how the run ended, and in which order calls were settled.
+/// Runs one order; returns how the run ended, and in which order the calls completed.
 fn simulate(
     plan: &Schedule,
     calls: &[&'static str],
@@ -208,48 +142,49 @@ fn simulate(
     let (disk, chance) = (SharedDisk::default(), Rng::new(0));
     let trouble = InjectedFault::None;
     let (shown, before) = (Counter::default(), None);
+    let wanted = calls.iter().map(|name| call(name, name, "{}"));
     let ports = Ports {
-        tools: Arc::new(LetterTools),
+        tools: Arc::new(tools()),
         journal: Box::new(SimulatedJournal { disk: disk.clone(), chance: chance.clone(), trouble }),
         observer: Box::new(Inspector { before, shown, trouble, chance }),
-        ..Ports::new(Box::new(CallingModel(calls.to_vec())))
+        ..Ports::new(scripted([reply(wanted).into(), text("done").into()]))
     };
-    let brief = RequestContext { system: "".into(), tools: [].into(), schema: None };
+    let context = RequestContext { system: "".into(), tools: [].into(), schema: None };
     let clock = Arc::new(VirtualClock::default());
-    let hands =
+    let executor =
         ScheduledExecutor { schedule: plan.clone(), clock, arrived: Vec::new(), may_interrupt };
-    let (fold, first) = begin();
-    let fold = Driver::new(hands, ports, brief, fold).run(first);
-    let State::Done(done) = &fold.state else { panic!("it is not over") };
-    for entry in fold.conversation.entries() {
+    let (machine, first) = begin();
+    let machine = Driver::new(executor, ports, context, machine).run(first);
+    let State::Done(done) = &machine.state else { panic!("it is not over") };
+    for entry in machine.conversation.entries() {
         let ConversationItem::Exchange(exchange) = &entry.item else { continue };
-        let answered: Vec<&str> =
+        let order: Vec<&str> =
             exchange.results().iter().map(|result| result.call.as_str()).collect();
-        assert_eq!(answered, calls, "results are in the order of the calls");
+        assert_eq!(order, calls, "results are in the order of the calls");
     }
     let disk = disk.lock();
     let (mut stored, _) = begin();
-    let mut settled = Vec::new();
-    for (at, kept) in &disk.records {
-        let StoredRecord::Event(event) = kept else { continue };
+    let mut completed = Vec::new();
+    for (at, stored_record) in &disk.records {
+        let StoredRecord::Event(event) = stored_record else { continue };
         if let Event::ToolCompleted { result, .. } = event {
-            settled.push(result.call.as_str().to_owned());
+            completed.push(result.call.as_str().to_owned());
         }
         stored = stored.handle(RunTime(at.0), event.clone()).0;
     }
-    assert!(stored == fold, "the journal folds to something else than what was lived");
-    (done.outcome.reason.name(), settled)
+    assert!(stored == machine, "the journal replays to another state");
+    (done.outcome.reason.name(), completed)
 }
 
-/// Goes through all orders; returns how many there are, how runs ended, and in which orders calls were settled.
+/// Runs all orders; returns how many there are, how the runs ended, and in how many orders the calls completed.
 fn all(calls: &[&'static str], may_interrupt: bool) -> (u32, BTreeSet<&'static str>, usize) {
     let (plan, mut count) = (Schedule::default(), 0);
     let (mut reasons, mut orders) = (BTreeSet::new(), BTreeSet::new());
     loop {
-        let (reason, settled) = simulate(&plan, calls, may_interrupt);
+        let (reason, completed) = simulate(&plan, calls, may_interrupt);
         reasons.insert(reason);
         if reason == "llm_done" {
-            orders.insert(settled);
+            orders.insert(completed);
         }
         count += 1;
         assert!(count < 200_000, "there are too many orders");
@@ -274,7 +209,7 @@ fn every_order_of_three_calls_leads_to_the_same_results() {
 }
 
 #[test]
-fn an_interrupt_at_any_moment_of_any_order_settles_every_call() {
+fn an_interrupt_at_any_moment_of_any_order_completes_every_call() {
     for calls in [["r1", "r2"], ["w1", "r2"], ["x1", "x2"]] {
         let (count, reasons, _) = all(&calls, true);
         assert_eq!(reasons, BTreeSet::from(["llm_done", "user_interrupt"]), "{calls:?}");

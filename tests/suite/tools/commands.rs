@@ -7,7 +7,9 @@ use architect::model::{ToolCall, ToolStatus};
 use architect::port::{AuthorizationOutcome, CancellationToken, Toolbox};
 use serde_json::json;
 
-use super::fixture::{ToolFixture, count_sleeping, scope_with, wait_until};
+use super::fixture::ToolFixture;
+use crate::kit::effect::scope_with;
+use crate::kit::system::{count_sleeping, wait_until};
 
 fn run(world: &ToolFixture, command: &str) -> String {
     world.call("run_command", &json!({"command": command})).text.to_string()

@@ -19,7 +19,8 @@ use rustix::net::{AddressFamily, Protocol, SocketType, socket};
 use serde_json::json;
 
 use super::confined_workspace::ConfinedWorkspace;
-use super::fixture::{ToolFixture, folder_outside_temp, yolo_settings};
+use super::fixture::{ToolFixture, yolo_settings};
+use crate::kit::system::folder_outside_temp;
 
 /// Not a test by itself: what a confined process tries, as `MARKER_FILES` says.
 #[test]

@@ -2,21 +2,20 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use architect::exec::{SandboxPolicy, Supervisor, VariableFilter, clean_environment};
 use architect::machine::CallIntent;
-use architect::model::{TimeSpan, ToolCall, ToolResult, ToolStatus};
+use architect::model::{ToolCall, ToolResult, ToolStatus};
 use architect::policy::{ConfirmMode, OffLimits, Repositories};
-use architect::port::{
-    ApprovedCall, AuthorizationOutcome, CancellationToken, EffectContext, Sleep, Toolbox,
-};
+use architect::port::{ApprovedCall, AuthorizationOutcome, Toolbox};
 use architect::tools::{ToolRegistry, ToolSettings, standard_tools};
 use architect::workspace::WorkspaceRoot;
 use serde_json::Value;
 use tempfile::TempDir;
+
+use crate::kit::effect::scope;
 
 /// A workspace in a temporary folder, and the tools on it.
 pub(crate) struct ToolFixture {
@@ -33,27 +32,9 @@ pub(crate) struct AuthorizedCall {
     pub(crate) reason: Arc<str>,
 }
 
-struct RealSleep;
-
-impl Sleep for RealSleep {
-    fn sleep(&self, span: TimeSpan, cancel: &CancellationToken) -> bool {
-        cancel.wait_for(span.into())
-    }
-}
-
 /// Returns settings that ask nobody.
 pub(crate) fn yolo_settings() -> ToolSettings {
     ToolSettings { mode: ConfirmMode::Yolo, ..ToolSettings::default() }
-}
-
-/// Returns a scope of which nobody lets go.
-pub(crate) fn scope() -> EffectContext {
-    scope_with(&CancellationToken::new())
-}
-
-/// Returns a scope with this token.
-pub(crate) fn scope_with(cancel: &CancellationToken) -> EffectContext {
-    EffectContext::new(cancel.clone(), Arc::new(RealSleep))
 }
 
 impl ToolFixture {
@@ -141,34 +122,4 @@ impl ToolFixture {
         assert_ne!(result.status, ToolStatus::Ok, "{}", result.text);
         result.text.to_string()
     }
-}
-
-/// Waits until something is so; fails when it is not within ten seconds.
-pub(crate) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(10), "not within ten seconds: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// Returns a folder that is not below the usual one for temporary files; the checkout itself may be there.
-pub(crate) fn folder_outside_temp() -> Option<TempDir> {
-    let home = std::env::var_os("HOME").unwrap_or_default();
-    let places = [env!("CARGO_TARGET_TMPDIR").into(), PathBuf::from(home), "/var/tmp".into()];
-    let outside = |place: &&PathBuf| place.is_absolute() && !place.starts_with("/tmp");
-    let found = places.iter().filter(outside).find_map(|place| tempfile::tempdir_in(place).ok());
-    if found.is_none() {
-        eprintln!("skipped: this user can write nowhere but in /tmp");
-    }
-    found
-}
-
-/// Returns how many processes sleep for so many seconds; each test has its own number.
-pub(crate) fn count_sleeping(seconds: &str) -> usize {
-    let line = format!("sleep\x00{seconds}\x00");
-    let is_it = |process: &Path| {
-        fs::read(process.join("cmdline")).is_ok_and(|found| found == line.as_bytes())
-    };
-    fs::read_dir("/proc").unwrap().flatten().filter(|process| is_it(&process.path())).count()
 }

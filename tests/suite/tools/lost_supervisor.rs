@@ -8,7 +8,8 @@ use architect::model::ToolStatus;
 use rustix::process::{Pid, Signal, getpid, kill_process};
 use serde_json::json;
 
-use super::fixture::{ToolFixture, count_sleeping, wait_until, yolo_settings};
+use super::fixture::{ToolFixture, yolo_settings};
+use crate::kit::system::{count_sleeping, wait_until};
 
 /// Returns the process that sleeps for so many seconds.
 fn sleeper(seconds: &str) -> Option<Pid> {

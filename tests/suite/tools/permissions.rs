@@ -10,7 +10,8 @@ use architect::port::{AuthorizationOutcome, EffectContext, Toolbox};
 use architect::tools::ToolSettings;
 use serde_json::{Value, json};
 
-use super::fixture::{ToolFixture, scope};
+use super::fixture::ToolFixture;
+use crate::kit::effect::scope;
 
 /// A world in this mode with these rules.
 fn world(mode: ConfirmMode, deny: &[&str], ask: &[&str], allow: &[&str]) -> ToolFixture {

@@ -11,13 +11,14 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::fixture::{ToolFixture, count_sleeping, wait_until, yolo_settings};
+use super::fixture::{ToolFixture, yolo_settings};
+use crate::kit::system::{count_sleeping, wait_until};
 
 /// Starts an engine that does what one of the parts of [`engine`] says. It has its files in a folder that is removed.
 fn start_child(what: &str) -> (Child, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let mut engine = Command::new(std::env::current_exe().unwrap());
-    engine.args(["--exact", "tools::engine::engine", "--ignored", "--nocapture"]);
+    engine.args(["--exact", "tools::process_end::child_main", "--ignored", "--nocapture"]);
     engine.env("ENGINE", what).env("TMPDIR", folder.path());
     engine.stdout(Stdio::piped()).stderr(Stdio::piped());
     (engine.spawn().unwrap(), folder)

@@ -11,7 +11,8 @@ use architect::model::ToolStatus;
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use serde_json::json;
 
-use super::fixture::{ToolFixture, wait_until, yolo_settings};
+use super::fixture::{ToolFixture, yolo_settings};
+use crate::kit::system::wait_until;
 
 /// An engine that does what one of the parts of [`engine`] says, and talks to its test line by line.
 struct ChildProcess {
@@ -30,7 +31,7 @@ impl ChildProcess {
         words.push(own.into());
         let mut engine = Command::new(&words[0]);
         engine.args(&words[1..]);
-        engine.args(["--exact", "tools::scarce::engine", "--ignored", "--nocapture"]);
+        engine.args(["--exact", "tools::scarce_resources::child_main", "--ignored", "--nocapture"]);
         engine.env("ENGINE", what).env("TMPDIR", folder.path());
         engine.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = engine.spawn().unwrap();

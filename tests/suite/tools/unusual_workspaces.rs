@@ -4,7 +4,8 @@ use architect::model::{ToolCall, ToolStatus};
 use architect::port::{AuthorizationOutcome, Toolbox};
 use serde_json::json;
 
-use super::fixture::{ToolFixture, scope};
+use super::fixture::ToolFixture;
+use crate::kit::effect::scope;
 
 /// Fault R9: a tree that is deeper than any path may be long.
 #[test]

@@ -29,9 +29,3 @@ fn each_state_and_each_arrow_is_in_each_drawing() {
 fn the_chart_in_json_is_the_one_that_the_machine_is_tested_against() {
     assert_eq!(render(StatechartFormat::Json).unwrap(), CHART_JSON);
 }
-
-#[test]
-fn an_unknown_format_is_told_the_known_ones() {
-    let error = "png".parse::<StatechartFormat>().unwrap_err();
-    assert_eq!(error.to_string(), "unknown format 'png'; there are: mermaid, dot, scxml, json");
-}

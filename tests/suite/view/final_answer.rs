@@ -3,8 +3,10 @@
 use architect::model::{Fault, FaultKind, ReplyFinish, RunLimits, RunTime, TimeSpan};
 use architect::view::{AnswerDestination, ReportSink, TextSink};
 
+use crate::kit::model::FakeCall;
+
 use super::fixture::{
-    ScriptedTurn, SharedBuffer, ViewFixture, call_turn, fault_turn, text_turn, turn_ending_with,
+    SharedBuffer, ViewFixture, call_turn, fault_turn, text_turn, turn_ending_with,
 };
 
 fn print_answer(stage: ViewFixture, place: AnswerDestination) -> (String, u8) {
@@ -15,12 +17,12 @@ fn print_answer(stage: ViewFixture, place: AnswerDestination) -> (String, u8) {
     (page.text(), result.exit_code)
 }
 
-fn in_a_pipe(turns: Vec<ScriptedTurn>) -> (String, u8) {
+fn in_a_pipe(turns: Vec<FakeCall>) -> (String, u8) {
     print_answer(ViewFixture::new(turns), AnswerDestination::NonTerminal)
 }
 
 /// Returns a stage on which a tool is called again and again.
-fn busy(steps: u32, last: ScriptedTurn) -> ViewFixture {
+fn busy(steps: u32, last: FakeCall) -> ViewFixture {
     let call =
         |step| call_turn("", &[(&format!("c{step}"), "ls", &format!("{{\"path\":\"{step}\"}}"))]);
     let mut stage = ViewFixture::new((0..steps).map(call).chain([last]).collect());

@@ -1,89 +1,62 @@
 //! A stage for whole runs: a model that says what it is told to say, tools that do what they are told to do, and the
 //! real driver on a clock that only goes on when somebody waits.
 
-use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
 use architect::machine::{CallIntent, Conversation, Event, Machine, StopReason};
 use architect::model::{
-    CallAccess, ConversationItem, Fault, FileAction, FileChange, MessageOrigin, Price, Reply,
-    ReplyFinish, ReplyPart, RunRules, RunTime, Signal, TimeSpan, Tokens, ToolCall, ToolResult,
-    ToolStatus, Usage, UserMessage,
+    ConversationItem, Fault, FileAction, FileChange, MessageOrigin, Price, Reply, ReplyFinish,
+    ReplyPart, RunRules, RunTime, Signal, TimeSpan, Tokens, ToolCall, ToolResult, ToolStatus,
+    Usage, UserMessage,
 };
 use architect::port::{
-    ApprovedCall, AuthorizationOutcome, EffectContext, EffectNotice, HookOutcome, HookPoint,
-    HookRun, MessageSource, Model, ModelCall, ModelRequest, PreparedCall, ReplyDelta, ToolSpec,
-    Toolbox,
+    EffectContext, EffectNotice, HookOutcome, HookPoint, HookRun, MessageSource,
 };
 use architect::runner::{Driver, DriverInput, InlineExecutor, Ports, RequestContext};
 use architect::view::{
     CostSource, FinishTimeout, OutputError, PriorUsage, ReportSink, Reporter, RunInfo, RunResult,
 };
 
-/// One answer of the model.
-pub(crate) struct ScriptedTurn {
-    wait: TimeSpan,
-    deltas: Vec<String>,
-    end: Result<Reply, Fault>,
-}
+use crate::kit::model::{self, FakeCall, call, scripted};
+use crate::kit::tools::FakeTools;
 
-/// The final answer, in two pieces.
-pub(crate) fn text_turn(text: &str) -> ScriptedTurn {
+/// Returns a final answer, in two pieces.
+pub(crate) fn text_turn(text: &str) -> FakeCall {
     let middle = text.char_indices().map(|(at, _)| at).nth(text.chars().count() / 2);
     let (first, second) = text.split_at(middle.unwrap_or(0));
-    let end = Ok(reply(vec![ReplyPart::Text(text.into())], ReplyFinish::Stop));
-    ScriptedTurn {
-        wait: TimeSpan::from_millis(400),
-        deltas: vec![first.to_owned(), second.to_owned()],
-        end,
-    }
+    let pieces = vec![first.to_owned(), second.to_owned()];
+    let end = reply([ReplyPart::Text(text.into())]);
+    FakeCall::streaming(TimeSpan::from_millis(400), pieces, Ok(end))
 }
 
-/// Tool calls, with a remark before them.
-pub(crate) fn call_turn(remark: &str, calls: &[(&str, &str, &str)]) -> ScriptedTurn {
-    let calls = calls
-        .iter()
-        .map(|(id, name, arguments)| ReplyPart::Call(ToolCall::new((*id).into(), name, arguments)));
-    let mut parts: Vec<ReplyPart> = calls.collect();
-    let mut deltas = Vec::new();
-    if !remark.is_empty() {
-        parts.insert(0, ReplyPart::Text(remark.into()));
-        deltas.push(remark.to_owned());
-    }
-    ScriptedTurn {
-        wait: TimeSpan::from_millis(800),
-        deltas,
-        end: Ok(reply(parts, ReplyFinish::ToolCalls)),
-    }
+/// Returns tool calls, with a remark before them.
+pub(crate) fn call_turn(remark: &str, calls: &[(&str, &str, &str)]) -> FakeCall {
+    let calls = calls.iter().map(|(id, name, arguments)| call(id, name, arguments));
+    let remarks = (!remark.is_empty()).then(|| ReplyPart::Text(remark.into()));
+    let pieces = remarks.iter().map(|_| remark.to_owned()).collect();
+    let end = reply(remarks.into_iter().chain(calls));
+    FakeCall::streaming(TimeSpan::from_millis(800), pieces, Ok(end))
 }
 
-/// Half a reply, and then a fault.
-pub(crate) fn fault_turn(text: &str, fault: Fault) -> ScriptedTurn {
-    ScriptedTurn {
-        wait: TimeSpan::from_millis(100),
-        deltas: vec![text.to_owned()],
-        end: Err(fault),
-    }
+/// Returns half a reply, and then a fault.
+pub(crate) fn fault_turn(text: &str, fault: Fault) -> FakeCall {
+    FakeCall::streaming(TimeSpan::from_millis(100), vec![text.to_owned()], Err(fault))
 }
 
-/// A reply that ends in this way.
-pub(crate) fn turn_ending_with(text: &str, finish: ReplyFinish) -> ScriptedTurn {
-    ScriptedTurn {
-        wait: TimeSpan::ZERO,
-        deltas: vec![],
-        end: Ok(reply(vec![ReplyPart::Text(text.into())], finish)),
-    }
+/// Returns a reply that ends in this way.
+pub(crate) fn turn_ending_with(text: &str, finish: ReplyFinish) -> FakeCall {
+    Reply { finish, ..reply([ReplyPart::Text(text.into())]) }.into()
 }
 
-fn reply(parts: Vec<ReplyPart>, finish: ReplyFinish) -> Reply {
+fn reply(parts: impl IntoIterator<Item = ReplyPart>) -> Reply {
     let usage = Usage { input: Tokens(100), output: Tokens(20), ..Usage::default() };
-    Reply { parts: parts.into(), finish, usage, model: None }
+    Reply { usage, ..model::reply(parts) }
 }
 
 /// A run that is about to begin.
 pub(crate) struct ViewFixture {
-    pub(crate) turns: Vec<ScriptedTurn>,
+    pub(crate) turns: Vec<FakeCall>,
     pub(crate) rules: RunRules,
     pub(crate) mail: Vec<&'static str>,
     /// When the user interrupts.
@@ -101,7 +74,7 @@ const PRICE: Price = Price {
 };
 
 impl ViewFixture {
-    pub(crate) fn new(turns: Vec<ScriptedTurn>) -> Self {
+    pub(crate) fn new(turns: Vec<FakeCall>) -> Self {
         let rules = RunRules { price: Some(PRICE), ..RunRules::default() };
         Self { turns, rules, mail: Vec::new(), interrupted: None, about: about() }
     }
@@ -127,13 +100,12 @@ impl ViewFixture {
             ConversationItem::user(MessageOrigin::Task, Arc::clone(&about.task)),
         );
         let ports = Ports {
-            tools: Arc::new(ScriptedTools),
+            tools: Arc::new(tools()),
             observer: Box::new(show.observe_run(about)),
             messages: Box::new(ScriptedMessages(mail)),
-            ..Ports::new(Box::new(ScriptedModel(turns.into())))
+            ..Ports::new(scripted(turns))
         };
-        let brief =
-            RequestContext { system: "".into(), tools: ScriptedTools.specs(), schema: None };
+        let brief = RequestContext { system: "".into(), tools: [].into(), schema: None };
         let mut hands = InlineExecutor::new();
         if let Some(at) = interrupted {
             let signal = Signal::Interrupt;
@@ -159,74 +131,10 @@ pub(crate) fn about() -> RunInfo {
     }
 }
 
-struct ScriptedModel(VecDeque<ScriptedTurn>);
-
-impl Model for ScriptedModel {
-    fn prepare(&mut self, _: &ModelRequest<'_>) -> Result<Box<dyn ModelCall>, Fault> {
-        Ok(Box::new(self.0.pop_front().expect("the script has an answer to every call")))
-    }
-}
-
-impl ModelCall for ScriptedTurn {
-    fn run(
-        self: Box<Self>,
-        scope: &EffectContext,
-        sink: &mut dyn FnMut(ReplyDelta),
-    ) -> Result<Reply, Fault> {
-        scope.sleep(self.wait);
-        for delta in self.deltas {
-            sink(ReplyDelta::Text(delta));
-        }
-        self.end
-    }
-}
-
-/// Tools by name: `edit_file` edits and has a hook, `rm` is denied, `fail` fails, everything else does well. The
-/// arguments `ms` and `say` tell how long a call takes and what it answers.
-#[derive(Clone)]
-struct ScriptedTools;
-
-impl Toolbox for ScriptedTools {
-    fn specs(&self) -> Arc<[ToolSpec]> {
-        [].into()
-    }
-
-    fn prepare(&self, call: &ToolCall) -> Box<dyn PreparedCall> {
-        let (tools, call) = (self.clone(), call.clone());
-        <dyn PreparedCall>::from_fn(tools.access(&call), move |scope| tools.authorize(&call, scope))
-    }
-}
-
-impl ScriptedTools {
-    fn access(&self, _: &ToolCall) -> CallAccess {
-        CallAccess::read("")
-    }
-
-    fn authorize(&self, call: &ToolCall, _: &EffectContext) -> AuthorizationOutcome {
-        match &*call.name {
-            "rm" => {
-                let text = "denied by the rule run_command(rm *)";
-                AuthorizationOutcome::Rejected(ToolResult::new(
-                    call.id.clone(),
-                    ToolStatus::Denied,
-                    text,
-                ))
-            }
-            _ => AuthorizationOutcome::Approved {
-                call: Box::new(ScriptedJob(call.clone())),
-                timeout: TimeSpan::from_secs(60),
-                intent: CallIntent::ReadOnly,
-                reason: "test".into(),
-            },
-        }
-    }
-}
-
-struct ScriptedJob(ToolCall);
-
-impl ApprovedCall for ScriptedJob {
-    fn run(self: Box<Self>, scope: &EffectContext) -> ToolResult {
-        let call = self.0;
+/// Returns tools by name: `edit_file` edits and has a hook, `rm` is denied, `fail` fails, every other succeeds. The
+/// arguments `ms` and `say` determine how long a call takes and its result.
+fn tools() -> FakeTools {
+    let run = |call: &ToolCall, scope: &EffectContext| {
         let arguments: serde_json::Value =
             serde_json::from_str(call.arguments.text()).unwrap_or_default();
         scope.sleep(TimeSpan::from_millis(arguments["ms"].as_u64().unwrap_or(10)));
@@ -250,7 +158,14 @@ impl ApprovedCall for ScriptedJob {
             }));
         }
         result
-    }
+    };
+    FakeTools::new(&[], run).with_authorization(|call| match &*call.name {
+        "rm" => {
+            let text = "denied by the rule run_command(rm *)";
+            Err(ToolResult::new(call.id.clone(), ToolStatus::Denied, text))
+        }
+        _ => Ok(CallIntent::ReadOnly),
+    })
 }
 
 /// Messages of the user; they arrive with the first call.

@@ -2,13 +2,15 @@
 
 use architect::model::{Fault, FaultKind, LoopDetection, ReplyFinish, RunLimits, Tokens};
 use architect::view::human::{HumanLog, LogStyle};
-use architect::view::{Lang, ReportSink};
+use architect::view::{Language, ReportSink};
+
+use crate::kit::model::FakeCall;
 
 use super::fixture::{
-    ScriptedTurn, SharedBuffer, ViewFixture, call_turn, fault_turn, text_turn, turn_ending_with,
+    SharedBuffer, ViewFixture, call_turn, fault_turn, text_turn, turn_ending_with,
 };
 
-fn edit() -> Vec<ScriptedTurn> {
+fn edit() -> Vec<FakeCall> {
     let edit = r#"{"path":"src/main.py","old_str":"a\nb\nc","new_str":"a\nb\nc\nd\ne"}"#;
     vec![
         call_turn(
@@ -52,7 +54,7 @@ fn a_run_is_logged_step_by_step() {
 /// What is left of a budget limits each reply; the log says so again when it has halved.
 #[test]
 fn a_lowered_limit_of_the_reply_is_logged_once_and_when_it_differs_much() {
-    let mut turns: Vec<ScriptedTurn> =
+    let mut turns: Vec<FakeCall> =
         (0..12).map(|_| call_turn("", &[("c", "read_file", "{}")])).collect();
     turns.push(text_turn("Done."));
     let mut stage = ViewFixture::new(turns);
@@ -66,7 +68,7 @@ fn a_lowered_limit_of_the_reply_is_logged_once_and_when_it_differs_much() {
 
 #[test]
 fn a_run_is_logged_in_spanish() {
-    let look = LogStyle { lang: Lang::Es, shows_costs: true, ..LogStyle::default() };
+    let look = LogStyle { lang: Language::Es, shows_costs: true, ..LogStyle::default() };
     insta::assert_snapshot!(logged(ViewFixture::new(edit()), look), @r#"
     ▶ Sesión s-1 · scripted/demo · build
 

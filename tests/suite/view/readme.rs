@@ -6,6 +6,7 @@ use std::env;
 use std::fs;
 use std::path::Path;
 
+use architect::llm::provider_table;
 use architect::view::chart::{StatechartFormat, render, render_overview};
 use architect::view::reference_tables;
 
@@ -13,6 +14,7 @@ use architect::view::reference_tables;
 fn sections() -> Vec<(&'static str, String)> {
     let fenced = |diagram: String| format!("```mermaid\n{diagram}```\n");
     vec![
+        ("providers", provider_table()),
         ("overview", fenced(render_overview().unwrap())),
         ("chart", fenced(render(StatechartFormat::Mermaid).unwrap())),
         ("stop-reasons", reference_tables::stop_reasons().to_markdown()),

@@ -171,6 +171,32 @@ fn nothing_in_the_task_or_the_answer_does_anything_in_html() {
 }
 
 #[test]
+fn markup_of_the_model_does_not_reach_the_page() {
+    let answer = "# Done\n\n<img src=x onerror=alert(1)>\n\na <b onclick=x>b</b> [l](javascript:alert(1)) \
+        ![i](http://x/y.png) <http://z>\n\n[r]\n\n[r]: javascript:x\n\n```\"><script>\ncode\n```\n\n\
+        - one\n  - two\n\n| a | b |\n|---|---|\n| <i>1</i> | 2 |\n\n&lt;script&gt;&#x202e;";
+    let page = rendered(ReportFormat::Html, "x", answer);
+    for live in ["<img", "<b ", "<a ", "<i>", "href", "<script", "\u{202e}"] {
+        assert!(!page.contains(live), "{live} is live in {page}");
+    }
+    for kept in
+        ["<h3>Done</h3>", "<li>two</li>", "&lt;img src=x", "l (javascript:alert(1))", "&lt;i&gt;1"]
+    {
+        assert!(page.contains(kept), "{kept} is missing in {page}");
+    }
+    for format in [ReportFormat::Markdown, ReportFormat::Github] {
+        let text = rendered(format, "x", answer);
+        for live in ["<img", "<b ", "](", "http://", "<script", "\u{202e}"] {
+            assert!(!text.contains(live), "{live} is live in {text}");
+        }
+        assert!(
+            text.contains("- one\n  - two\n\n| a | b |\n|---|---|\n| &lt;i&gt;1&lt;/i&gt; | 2 |"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
 fn a_comment_fits_whatever_a_run_says() {
     let (mut about, mut result) = run(&"a | b `<x> @me*\n".repeat(20_000));
     about.task = "<&@#|".repeat(50_000).into();

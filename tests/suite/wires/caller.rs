@@ -1,4 +1,4 @@
-//! Calls a model as the runner does.
+//! Calling a model as the runner does.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,17 +7,15 @@ use architect::llm::model_table::ModelTable;
 use architect::llm::{ConnectError, ModelConnectionSettings, ModelSpec, connect};
 use architect::machine::{CallPurpose, ConversationEntry, EntryId};
 use architect::model::{
-    ConversationItem, Fault, MessageOrigin, Reply, TimeSpan, Tokens, ToolExchange, ToolResult,
-    ToolStatus,
+    ConversationItem, Fault, MessageOrigin, Reply, Tokens, ToolExchange, ToolResult, ToolStatus,
 };
-use architect::port::{
-    CancellationToken, EffectContext, Model, ModelRequest, ReplyDelta, Sleep, ToolSpec,
-};
+use architect::port::{EffectContext, Model, ModelRequest, ReplyDelta, ToolSpec};
 use serde_json::Value;
 
-use crate::support::server::Server;
+use crate::kit::effect::scope;
+use crate::kit::server::Server;
 
-/// The key that must not be seen anywhere but in its header.
+/// The key, which must not appear anywhere but in its header.
 pub(crate) const KEY: &str = "canary-key-0123456789";
 
 /// A model with a conversation.
@@ -33,22 +31,14 @@ pub(crate) struct WireCaller {
     next: u64,
 }
 
-/// What came of a call.
+/// The result of a call.
 #[derive(Debug)]
 pub(crate) struct CallResult {
     pub(crate) reply: Result<Reply, Fault>,
     pub(crate) deltas: Vec<ReplyDelta>,
 }
 
-struct RealSleep;
-
-impl Sleep for RealSleep {
-    fn sleep(&self, span: TimeSpan, cancel: &CancellationToken) -> bool {
-        cancel.wait_for(span.into())
-    }
-}
-
-/// Returns settings with limits that a test can wait for.
+/// Returns settings with timeouts that a test can wait for.
 pub(crate) fn short_timeouts(server: &Server, path: &str) -> ModelConnectionSettings {
     ModelConnectionSettings {
         api_base: Some(server.url(path)),
@@ -59,7 +49,7 @@ pub(crate) fn short_timeouts(server: &Server, path: &str) -> ModelConnectionSett
     }
 }
 
-/// Returns settings with limits that no test reaches.
+/// Returns settings with timeouts that no test reaches.
 pub(crate) fn long_timeouts(server: &Server, path: &str) -> ModelConnectionSettings {
     ModelConnectionSettings {
         timeout: Duration::from_secs(20),
@@ -69,22 +59,13 @@ pub(crate) fn long_timeouts(server: &Server, path: &str) -> ModelConnectionSetti
     }
 }
 
-/// Returns a scope that nobody cancels.
-pub(crate) fn scope() -> EffectContext {
-    EffectContext::new(CancellationToken::new(), Arc::new(RealSleep))
-}
-
-pub(crate) fn scope_with(cancel: &CancellationToken) -> EffectContext {
-    EffectContext::new(cancel.clone(), Arc::new(RealSleep))
-}
-
 /// Every variable that ends in `KEY` is set.
 pub(crate) fn env(name: &str) -> Option<String> {
     name.ends_with("KEY").then(|| KEY.to_owned())
 }
 
 impl WireCaller {
-    /// Returns a model at a server, which is asked one thing.
+    /// Returns a model at a server, with one message of the user.
     pub(crate) fn new(model: &str, settings: &ModelConnectionSettings) -> Self {
         Self::with_env(model, settings, &env).unwrap()
     }
@@ -123,7 +104,7 @@ impl WireCaller {
         self.next += 1;
     }
 
-    /// Adds a reply, with an answer to each of its tool calls.
+    /// Adds a reply, with a result for each of its tool calls.
     pub(crate) fn add_reply(&mut self, reply: Reply) {
         let results: Vec<_> = reply
             .calls()
@@ -137,7 +118,7 @@ impl WireCaller {
         });
     }
 
-    /// Calls the model, and looks whether anything shows the key.
+    /// Calls the model, and checks that nothing shows the key.
     pub(crate) fn call(&mut self) -> CallResult {
         self.call_in(&scope())
     }

@@ -1,4 +1,4 @@
-//! Cancelling really ends a call, wherever it is.
+//! Cancelling a call in each of its phases.
 
 use std::sync::mpsc;
 use std::thread;
@@ -6,14 +6,15 @@ use std::time::{Duration, Instant};
 
 use architect::port::{CancellationToken, ReplyDelta};
 
-use super::caller::{WireCaller, long_timeouts, scope_with};
-use crate::support::chat::{delta, text};
-use crate::support::server::{ScriptedReply, Server};
+use super::caller::{WireCaller, long_timeouts};
+use crate::kit::chat::{delta, text};
+use crate::kit::effect::scope_with;
+use crate::kit::server::{ScriptedReply, Server};
 
 const MODEL: &str = "openai-chat/fake";
 
-/// Calls a server, cancels once the request has come, and returns how long the call then took to end. The model's next
-/// call has to work.
+/// Calls a server, cancels after the request was received, and returns the time until the end of the call. The next
+/// call has to succeed.
 fn cancelled(reply: ScriptedReply) -> Duration {
     let server = Server::new([reply, text("again")]);
     let mut caller = WireCaller::new(MODEL, &long_timeouts(&server, "/v1"));
@@ -27,7 +28,7 @@ fn cancelled(reply: ScriptedReply) -> Duration {
         caller
     });
     server.wait_for(1);
-    // The server has said what it says, and the client has had time to hear it.
+    // The server has sent everything, and the client had time to read it.
     thread::sleep(Duration::from_millis(50));
     let begun = Instant::now();
     cancel.cancel();
@@ -38,7 +39,7 @@ fn cancelled(reply: ScriptedReply) -> Duration {
 
 /// Faults G1 and L60.
 #[test]
-fn a_call_ends_at_once_in_the_head_and_in_the_body() {
+fn a_cancelled_call_ends_in_the_head_and_in_the_body() {
     let words = delta(&serde_json::json!({"content": "so far"}));
     let length = format!("HTTP/1.1 200 OK\r\ncontent-length: 9999\r\n\r\n{words}");
     let until_close = format!("HTTP/1.1 200 OK\r\n\r\n{words}");
@@ -55,30 +56,30 @@ fn a_call_ends_at_once_in_the_head_and_in_the_body() {
 }
 
 #[test]
-fn a_call_that_was_cancelled_before_it_began_sends_nothing() {
+fn a_call_cancelled_before_its_start_sends_nothing() {
     let server = Server::new([text("a")]);
     let mut caller = WireCaller::new(MODEL, &long_timeouts(&server, "/v1"));
     let cancel = CancellationToken::new();
     cancel.cancel();
     assert!(caller.call_in(&scope_with(&cancel)).reply.is_err());
     assert_eq!(server.requests().len(), 0);
-    // The model is as good as new.
+    // The model still works.
     assert_eq!(&*caller.call().reply().text(), "a");
 }
 
-/// A connection that ends by being closed looks like a clean end; a cancelled call must not take it for one.
+/// A closed connection looks like the end of a body; a cancelled call must not accept it as one.
 #[test]
-fn a_reply_that_seems_complete_by_being_cancelled_is_none() {
-    use crate::support::chat::finish;
+fn a_cancelled_reply_is_never_complete() {
+    use crate::kit::chat::finish;
     let words = delta(&serde_json::json!({"content": "half"}));
     let body = format!("HTTP/1.1 200 OK\r\n\r\n{words}{}", finish("stop"));
     let took = cancelled(ScriptedReply::raw(body).hang());
     assert!(took < Duration::from_millis(500), "{took:?}");
 }
 
-/// Faults L32 and L33: a call has no limit of its own for the whole; whoever gives it up ends it, however busy it is.
+/// Faults L32 and L33: a call has no time limit as a whole; a cancellation ends it while data is received.
 #[test]
-fn a_stream_that_never_ends_is_ended_by_whoever_waits() {
+fn an_endless_stream_can_be_cancelled() {
     let server = Server::new([
         ScriptedReply::open_stream().repeat_chunk(": ping\n\n", Duration::from_millis(5))
     ]);

@@ -1,4 +1,4 @@
-//! Chat Completions against a server that behaves, and against servers that don't.
+//! Chat Completions with correct and faulty servers.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use architect::port::{ReplyDelta, ToolSpec};
 use serde_json::json;
 
 use super::caller::{CallResult, KEY, WireCaller, long_timeouts, short_timeouts};
-use crate::support::chat::{calls, delta, end, event, finish, text, unstreamed};
-use crate::support::server::{ScriptedReply, Server};
+use crate::kit::chat::{calls, delta, end, event, finish, text, unstreamed};
+use crate::kit::server::{ScriptedReply, Server};
 
 const MODEL: &str = "openai-chat/fake";
 
-/// Calls a server that answers with this.
+/// Calls a server with this response.
 fn call(reply: ScriptedReply) -> CallResult {
     let server = Server::new([reply]);
     let called = WireCaller::new(MODEL, &short_timeouts(&server, "/v1")).call();
@@ -20,7 +20,7 @@ fn call(reply: ScriptedReply) -> CallResult {
     called
 }
 
-/// Calls a server that streams these pieces and ends properly.
+/// Calls a server that streams these chunks and ends the body.
 fn stream(pieces: &[&str]) -> CallResult {
     call(ScriptedReply::stream(pieces))
 }
@@ -39,7 +39,7 @@ fn more(index: u64, arguments: &str) -> String {
 }
 
 #[test]
-fn a_text_is_streamed_and_comes_whole() {
+fn a_text_is_streamed() {
     let server = Server::new([text("Hello dear world")]);
     let called = WireCaller::new(MODEL, &long_timeouts(&server, "/v1")).call();
     assert_eq!(called.streamed(), "Hello dear world");
@@ -63,7 +63,7 @@ fn the_model_that_answered_is_recorded() {
 }
 
 #[test]
-fn tool_calls_are_put_together_and_their_results_go_back() {
+fn tool_calls_are_assembled_and_their_results_sent() {
     let asked = [("c1", "grep", r#"{"text":"ä"}"#), ("c2", "read_file", r#"{"path":"b"}"#)];
     let server = Server::new([calls(&asked), text("done")]);
     let mut caller = WireCaller::new(MODEL, &long_timeouts(&server, "/v1"));
@@ -87,7 +87,7 @@ fn tool_calls_are_put_together_and_their_results_go_back() {
 }
 
 #[test]
-fn without_streaming_a_reply_comes_in_one_piece() {
+fn without_streaming_a_reply_is_one_document() {
     let server = Server::new([unstreamed("all at once")]);
     let mut settings = long_timeouts(&server, "/v1");
     settings.stream = false;
@@ -100,7 +100,7 @@ fn without_streaming_a_reply_comes_in_one_piece() {
 
 /// Fault L27.
 #[test]
-fn json_instead_of_a_stream_counts_when_it_is_a_reply() {
+fn a_json_reply_is_accepted_instead_of_a_stream() {
     assert_eq!(&*call(unstreamed("hi")).reply().text(), "hi");
     let fault = call(ScriptedReply::with_length(200, r#"{"hello":"world"}"#)).fault();
     assert_eq!(fault.kind, FaultKind::NotAnApi);
@@ -114,7 +114,7 @@ fn json_instead_of_a_stream_counts_when_it_is_a_reply() {
 
 /// Faults L29 and L30.
 #[test]
-fn a_stream_that_just_ends_is_truncated_whatever_it_said() {
+fn a_stream_without_its_end_is_truncated() {
     let begun = content("so far so good");
     let cut = r#"data: {"choices":[{"delta":{"content":"x"#;
     for pieces in [
@@ -129,34 +129,34 @@ fn a_stream_that_just_ends_is_truncated_whatever_it_said() {
         assert_eq!((fault.kind, fault.billed), (FaultKind::Truncated, true), "{pieces:?}");
         assert_eq!(fault.class(), FaultClass::Transient);
     }
-    // The same, where the connection breaks instead.
+    // The same for a lost connection.
     let broken = ScriptedReply::open_stream().chunk(&begun).close();
     assert_eq!(call(broken).fault().kind, FaultKind::Truncated);
 }
 
 /// Some servers never send `[DONE]`: forks of llama.cpp, older text-generation servers.
 #[test]
-fn a_finish_reason_and_a_proper_end_complete_a_reply_where_done_is_not_known_to_come() {
+fn a_finish_reason_completes_a_reply_without_done() {
     let pieces = [content("all"), finish("stop")];
     assert_eq!(&*call(ScriptedReply::stream(&pieces)).reply().text(), "all");
     let server = Server::new([ScriptedReply::stream(&pieces)]);
     let fault = WireCaller::new("groq/fake", &short_timeouts(&server, "/v1")).call().fault();
     assert_eq!(fault.kind, FaultKind::Truncated);
-    // A connection that breaks is no proper end.
+    // A lost connection is not the end of a body.
     let broken = ScriptedReply::open_stream().chunk(&content("all")).chunk(&finish("stop")).close();
     assert_eq!(call(broken).fault().kind, FaultKind::Truncated);
 }
 
 /// Fault L28.
 #[test]
-fn an_answer_without_a_body_is_asked_for_again() {
+fn an_empty_response_is_retryable() {
     for reply in [
         ScriptedReply::with_length(200, ""),
         ScriptedReply::with_headers(200, &[], " \r\n"),
         ScriptedReply::open_stream().end(),
     ] {
         let fault = call(reply).fault();
-        assert_eq!((fault.kind, &*fault.message), (FaultKind::Truncated, "the answer is empty"));
+        assert_eq!((fault.kind, &*fault.message), (FaultKind::Truncated, "the response is empty"));
     }
     let fault =
         call(ScriptedReply::raw("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n").close()).fault();
@@ -179,7 +179,7 @@ fn a_web_page_is_no_reply() {
 
 /// Fault L34.
 #[test]
-fn an_error_in_the_middle_means_what_it_means_alone() {
+fn an_error_in_a_stream_is_classified_like_a_response() {
     let error = |kind: &str| event(&json!({"error": {"message": "try again in 2s", "type": kind}}));
     for (kind, expected) in [
         ("overloaded_error", FaultKind::Server),
@@ -200,7 +200,7 @@ fn an_error_in_the_middle_means_what_it_means_alone() {
 
 /// Fault L35: arguments are never doubled.
 #[test]
-fn a_call_that_begins_twice_is_a_fault() {
+fn a_duplicate_call_is_a_fault() {
     let begin = tool(0, "c", "run", "{}");
     let fault = stream(&[&begin, &begin, &finish("tool_calls"), &end()]).fault();
     assert_eq!((fault.kind, fault.class()), (FaultKind::Protocol, FaultClass::Transient));
@@ -208,7 +208,7 @@ fn a_call_that_begins_twice_is_a_fault() {
 
 /// Fault L36.
 #[test]
-fn pieces_out_of_order_are_a_fault() {
+fn deltas_out_of_order_are_a_fault() {
     let (first, second) = (tool(0, "a", "run", "{}"), tool(1, "b", "run", "{}"));
     let fault = stream(&[&second, &first, &end()]).fault();
     assert_eq!(fault.kind, FaultKind::Protocol);
@@ -220,7 +220,7 @@ fn pieces_out_of_order_are_a_fault() {
 
 /// Faults L48 and L49, and servers without indexes.
 #[test]
-fn calls_without_indexes_or_ids_are_told_apart() {
+fn calls_without_indexes_or_ids_are_distinguished() {
     let whole = |call: serde_json::Value| delta(&json!({"tool_calls": [call]}));
     let function = |name: &str| json!({"name": name, "arguments": "{}"});
     for pieces in [
@@ -245,7 +245,7 @@ fn calls_without_indexes_or_ids_are_told_apart() {
 
 /// Fault L37.
 #[test]
-fn what_is_not_known_is_passed_over() {
+fn unknown_fields_and_events_are_ignored() {
     let strange = "event: news\ndata: {\"object\":\"weather\",\"choices\":null}\n\n";
     let field = event(&json!({"choices": [{"delta": {"content": "a", "aura": 1}, "logits": []}]}));
     let reply = stream(&[strange, ": ping\n\n", &field, &finish("stop"), &end()]).reply();
@@ -254,18 +254,18 @@ fn what_is_not_known_is_passed_over() {
 
 /// Fault L38.
 #[test]
-fn text_that_is_not_utf8_or_no_json_is_a_fault() {
+fn invalid_utf8_and_json_are_faults() {
     let bad = ScriptedReply::open_stream().bytes(b"9\r\ndata: \xff\n\n\r\n".to_vec()).end();
     assert_eq!(call(bad).fault().kind, FaultKind::Protocol);
     assert_eq!(stream(&["data: {nonsense}\n\n"]).fault().kind, FaultKind::Protocol);
-    // One half of a surrogate pair is no character.
+    // Half of a surrogate pair is not a character.
     let lone = "data: {\"choices\":[{\"delta\":{\"content\":\"\\ud83d\"}}]}\n\n";
     assert_eq!(stream(&[lone]).fault().kind, FaultKind::Protocol);
 }
 
-/// Faults L44 and L46: the machine answers these, the wire only tells.
+/// Faults L44 and L46: the wire reports them, and the machine answers them.
 #[test]
-fn arguments_that_are_no_object_are_told_and_deep_ones_do_no_harm() {
+fn invalid_and_deeply_nested_arguments_are_kept_as_malformed() {
     let deep = format!("{{\"a\":{}", "[".repeat(10_000));
     for arguments in ["{\"a\":", "[1]", deep.as_str()] {
         let reply =
@@ -277,7 +277,7 @@ fn arguments_that_are_no_object_are_told_and_deep_ones_do_no_harm() {
 
 /// Faults L51 to L54.
 #[test]
-fn the_reason_why_the_model_stopped_is_told_as_it_is() {
+fn the_finish_reason_is_kept() {
     for (reason, expected) in [
         ("stop", ReplyFinish::Stop),
         ("length", ReplyFinish::Length),
@@ -299,7 +299,7 @@ fn the_reason_why_the_model_stopped_is_told_as_it_is() {
 
 /// Fault L55.
 #[test]
-fn usage_that_is_missing_or_absurd_is_estimated() {
+fn missing_or_implausible_usage_is_estimated() {
     let done = "data: [DONE]\n\n";
     for usage in [
         json!(null),
@@ -316,7 +316,7 @@ fn usage_that_is_missing_or_absurd_is_estimated() {
 
 /// Faults L39 and L40.
 #[test]
-fn what_is_too_large_is_given_up() {
+fn a_too_large_response_is_a_fault() {
     let server = Server::new([
         ScriptedReply::open_stream().repeat_chunk(&"x".repeat(1 << 20), Duration::ZERO)
     ]);
@@ -330,7 +330,7 @@ fn what_is_too_large_is_given_up() {
 }
 
 #[test]
-fn reasoning_is_told_apart_from_text() {
+fn reasoning_is_separate_from_text() {
     let thought = delta(&json!({"reasoning_content": "let me see"}));
     let called = stream(&[&thought, &content("yes"), &finish("stop"), &end()]);
     assert!(called.deltas.contains(&ReplyDelta::Reasoning("let me see".to_owned())));

@@ -1,4 +1,4 @@
-//! The servers that speak Chat Completions with an accent: what each is sent, and what it answers.
+//! Servers with deviating Chat Completions: their requests and replies.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 use super::caller::{WireCaller, long_timeouts};
 use super::recorded_streams::Wire;
 use super::request_rules::{validate, validate_mistral};
-use crate::support::chat::{delta, end, event, finish, text};
-use crate::support::server::{ScriptedReply, Server};
+use crate::kit::chat::{delta, end, event, finish, text};
+use crate::kit::server::{ScriptedReply, Server};
 
-/// How a server wants to be asked, and what it answers when it calls `grep` and `read_file`.
+/// The expected request of a server, and its reply with calls of `grep` and `read_file`.
 struct Row {
     model: &'static str,
     limit: &'static str,
-    /// Whether usage in a stream has to be asked for.
+    /// Whether usage in a stream has to be requested.
     asks_for_usage: bool,
     format: &'static str,
     stream: Vec<String>,
@@ -56,7 +56,7 @@ fn rows() -> Vec<Row> {
     };
     let plain = json!({"prompt_tokens": 9, "completion_tokens": 5, "total_tokens": 14});
     vec![
-        // Whole calls, all with the same index, and a finish reason that does not say so.
+        // Complete calls, all with the same index, and finish reason `stop`.
         Row {
             model: "ollama/qwen3",
             stream: vec![
@@ -74,7 +74,7 @@ fn rows() -> Vec<Row> {
             thought: "hm",
             ..usual
         },
-        // No index, no id, and no end but that of the body.
+        // No index, no id, and only the end of the body.
         Row {
             model: "llama-cpp/any",
             stream: vec![
@@ -126,7 +126,7 @@ fn rows() -> Vec<Row> {
             usage: [9, 4, 5, 2],
             ..usual
         },
-        // Usage in a corner of its own.
+        // Usage in a field of its own.
         Row {
             model: "groq/any",
             limit: "max_completion_tokens",
@@ -169,7 +169,7 @@ fn rows() -> Vec<Row> {
             usage: [9, 4, 5, 0],
             ..usual
         },
-        // Content in parts, and arguments that are no text.
+        // Content in parts, and arguments as an object.
         Row {
             model: "mistral/magistral",
             asks_for_usage: false,
@@ -188,7 +188,7 @@ fn rows() -> Vec<Row> {
             thought: "hm",
             ..usual
         },
-        // Reasoning is counted beside the output.
+        // Reasoning is counted in addition to the output.
         Row {
             model: "xai/grok-4.3",
             stream: vec![
@@ -218,7 +218,7 @@ fn tools() -> Arc<[ToolSpec]> {
 }
 
 #[test]
-fn each_server_is_understood_in_its_own_accent() {
+fn the_replies_of_each_server_are_decoded() {
     for row in rows() {
         let server = Server::new([ScriptedReply::stream(&row.stream), text("done")]);
         let mut caller = WireCaller::new(row.model, &long_timeouts(&server, "/v1"));
@@ -235,7 +235,7 @@ fn each_server_is_understood_in_its_own_accent() {
         let counted = [usage.input, usage.cached_input, usage.output, usage.reasoning];
         assert_eq!(counted.map(|tokens| tokens.0), row.usage, "{}", row.model);
         assert!(!usage.is_estimated && usage.cache_write == Tokens::ZERO);
-        // What goes back is what this server takes.
+        // The reasoning is sent back in the form of this server.
         caller.add_reply(reply);
         caller.add_user_message("and now");
         assert_eq!(&*caller.call().reply().text(), "done");
@@ -249,7 +249,7 @@ fn each_server_is_understood_in_its_own_accent() {
 }
 
 #[test]
-fn each_server_is_asked_in_its_own_words() {
+fn the_requests_fit_each_server() {
     for row in rows() {
         let server = Server::new([text("a")]);
         let mut caller = WireCaller::new(row.model, &long_timeouts(&server, "/v1"));
@@ -269,9 +269,9 @@ fn each_server_is_asked_in_its_own_words() {
     }
 }
 
-/// OpenRouter wants its blocks of reasoning back unchanged, DeepSeek its text beside tool calls, and nobody else anything.
+/// OpenRouter expects its reasoning blocks back unchanged, DeepSeek its text with tool calls, and the others nothing.
 #[test]
-fn reasoning_goes_back_to_who_wants_it() {
+fn reasoning_is_sent_back_where_it_is_expected() {
     for row in rows() {
         let server = Server::new([ScriptedReply::stream(&row.stream), text("done")]);
         let mut caller = WireCaller::new(row.model, &long_timeouts(&server, "/v1"));
@@ -301,16 +301,16 @@ fn reasoning_goes_back_to_who_wants_it() {
     }
 }
 
-/// Calls a server that answers with this.
+/// Calls a server with this response.
 fn fault(model: &str, reply: ScriptedReply) -> Fault {
     let server = Server::new([reply]);
     WireCaller::new(model, &long_timeouts(&server, "/v1")).call().fault()
 }
 
-/// Fault L11, and others that each server says in words of its own.
+/// Fault L11 and others, in the text of each server.
 #[test]
 #[allow(clippy::too_many_lines)] // a table
-fn each_server_refuses_in_its_own_words() {
+fn the_error_texts_of_each_server_are_classified() {
     use FaultKind::{Overflow, Protocol, Quota, RateLimited, Refused, Request, Server as Trouble};
     for (model, status, body, kind) in [
         (
@@ -411,9 +411,9 @@ fn each_server_refuses_in_its_own_words() {
     }
 }
 
-/// Fault L34, in the words of each server.
+/// Fault L34, in the text of each server.
 #[test]
-fn each_server_breaks_a_stream_off_in_its_own_words() {
+fn the_stream_errors_of_each_server_are_classified() {
     use FaultKind::{RateLimited, Refused, Server as Trouble};
     for (model, data, kind) in [
         (
@@ -452,7 +452,7 @@ fn each_server_breaks_a_stream_off_in_its_own_words() {
 }
 
 #[test]
-fn each_server_stops_for_its_own_reasons() {
+fn the_finish_reasons_of_each_server_are_recognized() {
     for (model, reason, expected) in [
         ("mistral/m", "model_length", ReplyFinish::Length),
         ("ollama/m", "length", ReplyFinish::Length),
@@ -469,7 +469,7 @@ fn each_server_stops_for_its_own_reasons() {
     }
 }
 
-/// Whoever sends keys, the key goes to nobody else and to nobody unencrypted; local servers need none.
+/// A key is sent only to its provider, and only encrypted; local servers need none.
 #[test]
 fn local_servers_need_no_key() {
     for model in ["ollama/m", "llama-cpp/m", "vllm/m"] {

@@ -1,4 +1,4 @@
-//! What calls cost: every table row, every wire, to the millionth of a dollar.
+//! The cost of calls: every row of the model table and every wire, in micro-dollars.
 
 use architect::llm::ModelSpec;
 use architect::llm::model_table::ModelTable;
@@ -7,10 +7,10 @@ use proptest::prelude::*;
 
 use super::caller::{WireCaller, long_timeouts};
 use super::recorded_streams::{Wire, all};
-use crate::cli::fixture::CliFixture;
-use crate::support::server::Server;
+use crate::kit::cli::CliFixture;
+use crate::kit::server::Server;
 
-/// Models whose prices differ in kind: with and without cache writes, with a price for long calls, through a reseller.
+/// Models with different kinds of prices: with and without cache writes, with a price for long input, at a reseller.
 const MODELS: [&str; 8] = [
     "anthropic/claude-opus-5",
     "anthropic/claude-haiku-4-5",
@@ -28,7 +28,7 @@ fn price(model: &str) -> Price {
     table.lookup(&spec).unwrap().price.unwrap()
 }
 
-/// A call's usage: of its input, so much is read from a cache and so much is written to it.
+/// Returns the usage of a call, with cached input and cache writes as parts of the input.
 fn usage() -> impl Strategy<Value = Usage> {
     (0_u64..400_000, 0_u64..100, 0_u64..100, 0_u64..64_000).prop_map(
         |(input, read, write, output)| {
@@ -44,7 +44,7 @@ fn usage() -> impl Strategy<Value = Usage> {
     )
 }
 
-/// What each kind of token costs by itself, in millionths of a micro-dollar.
+/// Returns the cost by kind of token, in millionths of a micro-dollar.
 fn parts(price: &Price, usage: &Usage) -> [u128; 4] {
     let is_long = price.long_input.is_some_and(|long| usage.input > long.threshold);
     let (input, output, cached, write) = match price.long_input.filter(|_| is_long) {
@@ -74,9 +74,9 @@ proptest! {
         prop_assert!(cost >= exact && cost < exact + 1_000_000);
     }
 
-    /// What was reserved for a call covers it, wherever its input comes from and however much it writes.
+    /// The reservation for a call covers its cost, for any input and output.
     #[test]
-    fn a_reservation_covers_what_the_call_then_costs(
+    fn a_reservation_covers_the_cost(
         model in prop::sample::select(MODELS.to_vec()),
         usage in usage(),
         money in 0_u64..10_000_000,
@@ -99,9 +99,9 @@ proptest! {
     }
 }
 
-/// Whatever names a provider has for its counts, input is all that was read, and its parts are parts of it.
+/// On every wire, input is the whole input, and cached input a part of it.
 #[test]
-fn usage_means_the_same_on_every_wire() {
+fn usage_is_normalized_on_every_wire() {
     for recording in Wire::ALL.into_iter().flat_map(all) {
         let server = Server::new([recording.in_chunks(512)]);
         let usage = WireCaller::new(recording.wire.model(), &long_timeouts(&server, ""))
@@ -117,7 +117,7 @@ fn usage_means_the_same_on_every_wire() {
 }
 
 #[test]
-fn calls_that_are_known_by_heart_cost_what_they_cost() {
+fn recorded_calls_have_the_expected_cost() {
     let usage = |input, output, cached, written| Usage {
         input: Tokens(input),
         output: Tokens(output),
@@ -125,16 +125,16 @@ fn calls_that_are_known_by_heart_cost_what_they_cost() {
         cache_write: Tokens(written),
         ..Usage::default()
     };
-    // 12 fresh, 2 048 read and 64 written of 2 124; 89 written out.
+    // Input 2 124: 12 uncached, 2 048 cached and 64 cache writes; output 89.
     let anthropic = price("anthropic/claude-sonnet-5").cost(&usage(2_124, 89, 2_048, 64));
     assert_eq!(anthropic, MicroUsd(24 + 410 + 160 + 890)); // 409.6 is the part of the cache
     let openai = price("openai-chat/gpt-4o").cost(&usage(200, 40, 0, 0));
     assert_eq!(openai, MicroUsd(900));
 }
 
-/// A model without a row is asked all the same; only who misspells one that has a row is asked back.
+/// A model without a row is used; only a misspelled name of a row is rejected.
 #[test]
-fn a_misspelled_model_is_asked_about() {
+fn a_misspelled_model_gets_a_suggestion() {
     let world = CliFixture::new();
     let told = |model: &str| world.run(&["run", "Do it.", "--model", model]).err;
     let misspelled = told("openai/gpt-5-mni");
@@ -143,12 +143,12 @@ fn a_misspelled_model_is_asked_about() {
             "openai/gpt-5-mni is not in the model table, did you mean `openai/gpt-5-mini`?"
         )
     );
-    // Then comes what is really wrong here.
+    // The next error follows.
     assert!(misspelled.contains("there is no key for openai"), "{misspelled}");
     assert!(!told("openai/gpt-9-mini").contains("did you mean"));
     let nobody = told("opnai/gpt-5");
     assert!(
-        nobody.contains("'opnai' in 'opnai/gpt-5' is no provider, did you mean `openai`?"),
+        nobody.contains("unknown provider 'opnai' in 'opnai/gpt-5', did you mean `openai`?"),
         "{nobody}"
     );
 }

@@ -1,6 +1,6 @@
-//! Just enough of gzip to answer with it.
+//! A minimal gzip encoder.
 
-/// Returns bytes in gzip form, not made smaller.
+/// Returns bytes in gzip format, without compression.
 pub(crate) fn stored(bytes: &[u8]) -> Vec<u8> {
     let length = u16::try_from(bytes.len()).unwrap();
     let mut out = HEAD.to_vec();
@@ -11,9 +11,9 @@ pub(crate) fn stored(bytes: &[u8]) -> Vec<u8> {
     finish(out, crc32fast::hash(bytes), bytes.len())
 }
 
-/// Returns so many zeros in gzip form, a thousandth of their size.
+/// Returns zeros in gzip format, compressed to a thousandth.
 pub(crate) fn zeros(count: usize) -> Vec<u8> {
-    // With the fixed code: a zero, then copies of 258 bytes from one byte back.
+    // In the fixed code: a zero, then copies of 258 bytes at distance one.
     let mut bits = BitWriter::default();
     bits.put(0b1, 1);
     bits.put(0b01, 2);
@@ -56,7 +56,7 @@ impl BitWriter {
         }
     }
 
-    /// Codes are written with their first bit first.
+    /// Codes are written most significant bit first.
     fn put_reversed(&mut self, value: u32, length: u32) {
         self.put(value.reverse_bits() >> (32 - length), length);
     }

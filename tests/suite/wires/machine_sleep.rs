@@ -1,4 +1,4 @@
-//! A machine that sleeps: time has passed when it wakes, and nobody was there to see it.
+//! Suspension of the machine during a call.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,11 +14,11 @@ use serde_json::json;
 
 use super::caller::long_timeouts;
 use super::run_endings::{FinishedRun, drive_with};
-use crate::cli::fixture::{CliFixture, outcome, wait_for_exit};
-use crate::support::chat::{delta, text};
-use crate::support::server::{ScriptedReply, Server};
+use crate::kit::chat::{delta, text};
+use crate::kit::cli::{CliFixture, outcome, wait_for_exit};
+use crate::kit::server::{ScriptedReply, Server};
 
-/// A clock that counts through a sleep. Whoever sleeps wakes at the next word of the server, not at any deadline.
+/// A clock that counts during a suspension. A wait ends with the next data of the server, not at a deadline.
 struct SleepingClock {
     awake: SystemClock,
     slept: AtomicU64,
@@ -34,13 +34,13 @@ impl Clock for SleepingClock {
     }
 }
 
-/// Returns a reply that goes on and on.
+/// Returns an endless reply.
 fn dripping() -> ScriptedReply {
     let words = delta(&json!({"content": "and on "}));
     ScriptedReply::open_stream().repeat_chunk(&words, Duration::from_millis(20))
 }
 
-/// Runs against a server; the machine sleeps so long as soon as the first request is there.
+/// Runs with a server; the machine is suspended for this long after the first request.
 fn asleep(
     replies: impl IntoIterator<Item = ScriptedReply>,
     limits: RunLimits,
@@ -63,25 +63,25 @@ fn asleep(
     FinishedRun { fold, requests: server.requests() }
 }
 
-/// Faults L59 and C2: a call that was under way when the machine fell asleep is given up, and made again.
+/// Faults L59 and C2: a call that was interrupted by a suspension is retried.
 #[test]
-fn a_call_that_was_slept_through_is_made_again() {
+fn a_call_interrupted_by_suspension_is_retried() {
     let ran = asleep([dripping(), text("Good morning.")], RunLimits::default(), 8);
     assert_eq!((ran.reason(), ran.output()), (StopReason::LlmDone, "Good morning."));
     assert_eq!(ran.requests.len(), 2);
 }
 
-/// Fault C2: where the time of the whole run has passed, nothing is begun any more.
+/// Fault C2: nothing is started after the time limit of the run.
 #[test]
-fn a_run_whose_time_was_slept_through_ends() {
+fn a_run_ends_if_its_time_passed_during_suspension() {
     let limits = RunLimits { timeout: Some(TimeSpan::from_secs(3_600)), ..RunLimits::default() };
     let ran = asleep([dripping(), text("Too late.")], limits, 8);
     assert_eq!((ran.reason().name(), ran.requests.len()), ("timeout", 1));
 }
 
-/// Fault L59: what a process finds that was stopped and goes on. Time goes on meanwhile as it does in a sleep.
+/// Fault L59: for a process that is stopped and continued, time passes as in a suspension.
 #[test]
-fn a_process_that_was_stopped_during_a_call_makes_it_again() {
+fn a_process_stopped_during_a_call_retries_it() {
     let world = CliFixture::new();
     let server = Server::new([ScriptedReply::silence(), text("Back.")]);
     let settings = ["--set", "llm.timeout=1", "--set", "llm.retries=1", "--json"];
@@ -96,9 +96,9 @@ fn a_process_that_was_stopped_during_a_call_makes_it_again() {
     assert_eq!((ran.json()["output"].as_str(), server.requests().len()), (Some("Back."), 2));
 }
 
-/// Fault L59: nobody is asked again and again on a machine that never stays awake.
+/// Fault L59: retries end on a machine that is suspended again and again.
 #[test]
-fn calls_that_are_always_slept_through_are_given_up() {
+fn repeated_suspension_ends_the_retries() {
     let server = Server::repeating([ScriptedReply::silence()]);
     let world = CliFixture::new();
     let settings = ["--set", "llm.timeout=0.3", "--set", "llm.retries=1", "--json"];

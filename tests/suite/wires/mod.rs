@@ -1,4 +1,4 @@
-//! The wires, through real sockets: what is sent, what is understood, what is a fault and which one.
+//! The wires over real sockets: requests, replies and faults.
 
 mod caller;
 mod cancel;
@@ -8,6 +8,7 @@ mod costs;
 mod gzip;
 mod machine_sleep;
 mod prompt_prefix;
+mod providers;
 mod recorded_streams;
 mod recordings;
 mod replay;

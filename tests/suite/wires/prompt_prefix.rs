@@ -1,4 +1,4 @@
-//! Two hundred steps: what was sent before is the beginning of what is sent now, and a connection is kept.
+//! Two hundred steps: each request extends the previous one, on one connection.
 
 use architect::model::{
     ConversationItem, Reply as Answer, ReplyFinish, ReplyPart, ToolCall, ToolExchange, ToolResult,
@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use super::caller::{WireCaller, long_timeouts};
 use super::recorded_streams::{Wire, one};
-use crate::cli::fixture::{CliFixture, wait_for_exit};
-use crate::support::chat;
-use crate::support::server::{ScriptedReply, Server};
+use crate::kit::chat;
+use crate::kit::cli::{CliFixture, wait_for_exit};
+use crate::kit::server::{ScriptedReply, Server};
 
-/// What closes a request may differ from one to the next: brackets, limits, the mark for the provider's cache.
+/// The end of a request may differ from the next one: brackets, limits, the cache mark.
 const CLOSING: usize = 100;
 
 fn exchange(step: usize) -> ConversationItem {
@@ -32,9 +32,9 @@ fn exchange(step: usize) -> ConversationItem {
     ConversationItem::Exchange(ToolExchange::new(reply, vec![result]).unwrap())
 }
 
-/// Prompt caches, the provider's and our own, depend on it.
+/// The provider's prompt cache and the encoder's cache depend on it.
 #[test]
-fn what_was_sent_stays_the_beginning_of_what_is_sent_on_every_wire() {
+fn each_request_extends_the_previous_one_on_every_wire() {
     for wire in Wire::ALL {
         let server = Server::repeating([one(wire, "text").in_chunks(usize::MAX)]);
         let mut caller = WireCaller::new(wire.model(), &long_timeouts(&server, ""));
@@ -54,7 +54,7 @@ fn what_was_sent_stays_the_beginning_of_what_is_sent_on_every_wire() {
             let kept = &before.body.as_bytes()[..before.body.len() - CLOSING];
             assert!(now.body.as_bytes().starts_with(kept), "{wire:?}: {}", now.body);
         }
-        // Each step adds the same, but for the digits of its number.
+        // Each step adds the same, except for the digits of its number.
         let (first, last) = (sizes[2] - sizes[1], sizes[199] - sizes[198]);
         assert!(last.abs_diff(first) <= 8, "{wire:?}: {first} bytes, then {last}");
     }
@@ -62,7 +62,7 @@ fn what_was_sent_stays_the_beginning_of_what_is_sent_on_every_wire() {
 
 const STEPS: usize = 200;
 
-/// Returns a reply with one call, which is another one in each step.
+/// Returns a reply with one call, different in each step.
 fn looks(wire: Wire, step: usize) -> ScriptedReply {
     let (id, path) = (format!("call_{step}"), format!("f{}.txt", step % 4));
     let arguments = json!({"path": path, "offset": step + 1, "limit": 15});
@@ -106,16 +106,16 @@ fn looks(wire: Wire, step: usize) -> ScriptedReply {
     }
 }
 
-/// Memory of a process, in kilobytes.
+/// Returns the memory of a process, in kilobytes.
 fn memory(process: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// The conversation is kept, the requests are not: two hundred of them would be fifty times as much.
+/// The conversation stays in memory, the requests don't: two hundred requests are fifty times as large.
 #[test]
-fn the_memory_of_a_run_grows_by_what_is_new_on_every_wire() {
+fn the_memory_of_a_run_grows_linearly_on_every_wire() {
     for wire in Wire::ALL {
         let world = CliFixture::new();
         for file in 0..4 {
@@ -124,7 +124,7 @@ fn the_memory_of_a_run_grows_by_what_is_new_on_every_wire() {
                 &"a line of a file that is read, word for word\n".repeat(300),
             );
         }
-        // The last answer lets itself be waited for, so that the process is still there to be looked at.
+        // The last response is delayed, so that the process still runs when it is measured.
         let (pause, text) = (Duration::from_millis(400), one(wire, "text").stream);
         let end = ScriptedReply::open_stream().wait(pause).chunk(&text).end();
         let replies = (0..STEPS).map(|step| looks(wire, step)).chain([end]);

@@ -1,27 +1,27 @@
-//! Recorded exchanges, in every form in which a server can send them.
+//! Recorded streams in all forms in which a server may send them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
+use crate::kit::server::{ScriptedReply, chunk};
 use crate::simulator::rng::Rng;
-use crate::support::server::{ScriptedReply, chunk};
 
-/// A recorded stream, and what is in it.
+/// A recorded stream and its content.
 pub(crate) struct Recording {
-    /// Folder and name, for messages.
+    /// The folder and the name, for messages.
     pub(crate) name: String,
     pub(crate) wire: Wire,
-    /// The stream as it came.
+    /// The recorded stream.
     pub(crate) stream: String,
-    /// What a reader has to find in it.
+    /// The expected content.
     pub(crate) expected: Value,
-    /// What the provider's own SDK finds in it, in the provider's words.
+    /// The content according to the provider's own SDK.
     pub(crate) sdk: Value,
 }
 
-/// The wire formats that recordings exist of.
+/// The wires with recordings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wire {
     Anthropic,
@@ -42,7 +42,7 @@ impl Wire {
         }
     }
 
-    /// Returns the name of a model that speaks it.
+    /// Returns the name of a model with this wire.
     pub(crate) fn model(self) -> &'static str {
         match self {
             Self::Anthropic => "anthropic/claude-sonnet-5",
@@ -52,7 +52,7 @@ impl Wire {
         }
     }
 
-    /// Returns an event that no release knows.
+    /// Returns an unknown event.
     pub(crate) fn news(self) -> &'static str {
         match self {
             Self::Anthropic | Self::Responses => concat!(
@@ -117,14 +117,14 @@ impl Recording {
         self.stream.split_inclusive(blank).filter(|event| !event.trim().is_empty()).collect()
     }
 
-    /// Returns the stream with these many bytes in each chunk.
+    /// Returns the stream in chunks of this size.
     pub(crate) fn in_chunks(&self, size: usize) -> ScriptedReply {
         let pieces = self.stream.as_bytes().chunks(size);
         let body: Vec<u8> = pieces.flat_map(chunk).collect();
         ScriptedReply::open_stream().bytes(body).end()
     }
 
-    /// Returns the stream in chunks of sizes that follow from a seed.
+    /// Returns the stream in chunks of pseudo-random sizes.
     pub(crate) fn at_random(&self, seed: u64) -> ScriptedReply {
         let (chance, mut rest) = (Rng::new(seed), self.stream.as_bytes());
         let mut reply = ScriptedReply::open_stream();
@@ -136,15 +136,14 @@ impl Recording {
         reply.end()
     }
 
-    /// Returns whether the same reply can come in one piece: arguments that are cut off are no JSON, which in one piece
-    /// only a text can hold.
+    /// Returns whether the reply can be one document, where truncated arguments are only possible as text.
     pub(crate) fn has_whole(&self) -> bool {
         let cut =
             self.expected["calls"].as_array().unwrap().iter().any(|c| c["arguments"].is_null());
         !(cut && self.wire == Wire::Anthropic)
     }
 
-    /// Returns the reply as it comes in one piece.
+    /// Returns the reply as one document.
     pub(crate) fn whole(&self) -> ScriptedReply {
         let data = self.events().into_iter().map(|event| {
             let lines = event.lines().filter_map(|line| line.strip_prefix("data: "));
@@ -239,7 +238,7 @@ fn gemini(chunks: &[Value]) -> Value {
     let mut whole = chunks.last().unwrap().clone();
     let parts =
         chunks.iter().filter_map(|chunk| chunk["candidates"][0]["content"]["parts"].as_array());
-    // What was asked may be refused before there is any candidate.
+    // A blocked prompt has no candidate.
     if whole["candidates"].is_array() {
         whole["candidates"][0]["content"]["parts"] = parts.flatten().cloned().collect();
     }

@@ -1,4 +1,4 @@
-//! Every wire against recorded streams: the same is found in them, however they come; what is missing is missed.
+//! All wires with recorded streams: any chunking gives the same reply, and missing events are detected.
 
 use architect::model::{
     FaultClass, FaultKind, Reply as Answer, ReplyFinish, ReplyPart, ToolArguments,
@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use super::caller::{CallResult, WireCaller, long_timeouts};
 use super::recorded_streams::{Recording, Wire, all, one};
-use crate::support::server::{ScriptedReply, Server, chunk};
+use crate::kit::server::{ScriptedReply, Server, chunk};
 
-/// Calls a server that answers with this.
+/// Calls a server with this response.
 pub(super) fn call(wire: Wire, stream: bool, reply: ScriptedReply) -> CallResult {
     let server = Server::new([reply]);
     let mut settings = long_timeouts(&server, "");
@@ -21,7 +21,7 @@ fn streamed(wire: Wire, events: &[&str]) -> CallResult {
     call(wire, true, ScriptedReply::stream(events))
 }
 
-/// Returns what is in a reply, in the form in which recordings say it.
+/// Returns the content of a reply in the form of the recordings.
 pub(super) fn seen(reply: &Answer) -> Value {
     let arguments = |arguments: &ToolArguments| match arguments {
         ToolArguments::Complete { text } => serde_json::from_str(text).unwrap(),
@@ -52,7 +52,7 @@ pub(super) fn every() -> impl Iterator<Item = Recording> {
 }
 
 #[test]
-fn a_recorded_stream_says_the_same_however_it_is_cut() {
+fn any_chunking_of_a_recorded_stream_gives_the_same_reply() {
     for recording in every() {
         let events = ScriptedReply::stream(recording.events());
         let whole = recording.in_chunks(usize::MAX);
@@ -66,7 +66,7 @@ fn a_recorded_stream_says_the_same_however_it_is_cut() {
             let text = called.streamed();
             let reply = called.reply();
             assert_eq!(seen(&reply), recording.expected, "{} {how}", recording.name);
-            // A refusal is explained at its end, which is no part of the stream.
+            // The explanation of a refusal follows at the end, and is not streamed.
             if reply.finish != ReplyFinish::Refused {
                 assert_eq!(text, *reply.text(), "{} {how}", recording.name);
             }
@@ -75,22 +75,22 @@ fn a_recorded_stream_says_the_same_however_it_is_cut() {
 }
 
 #[test]
-fn a_recorded_reply_says_the_same_in_one_piece() {
+fn a_recorded_reply_as_one_document_is_the_same() {
     for recording in every().filter(Recording::has_whole) {
         let reply = call(recording.wire, false, recording.whole()).reply();
         assert_eq!(seen(&reply), recording.expected, "{}", recording.name);
-        // It counts also where a stream was asked for.
+        // It is accepted in place of a stream too.
         let reply = call(recording.wire, true, recording.whole()).reply();
         assert_eq!(seen(&reply), recording.expected, "{}", recording.name);
     }
 }
 
-/// Fault L38: what stands before a stream, and after the event that ends it, is no part of it.
+/// Fault L38: text before a stream and after its terminal event is ignored.
 #[test]
-fn what_surrounds_a_stream_changes_nothing_however_it_is_cut() {
+fn text_around_a_stream_is_ignored() {
     for wire in Wire::ALL {
         let recording = one(wire, "text");
-        // Only the end of the body ends a stream of Gemini.
+        // A stream of Gemini ends with its body.
         let after = if wire == Wire::Gemini { &b"\n"[..] } else { b"\xff\xef\n\n" };
         let body = [b"\xef\xbb\xbf \r\n\n", recording.stream.as_bytes(), after].concat();
         for size in [1, 2, body.len()] {
@@ -101,9 +101,9 @@ fn what_surrounds_a_stream_changes_nothing_however_it_is_cut() {
     }
 }
 
-/// Faults L29 and L30, for every wire: at each event, and in the middle of each.
+/// Faults L29 and L30, for every wire: after each event, and in the middle of each.
 #[test]
-fn a_stream_that_breaks_before_its_end_is_truncated() {
+fn a_broken_stream_is_truncated() {
     for recording in every() {
         let events = recording.events();
         for (count, next) in events.iter().enumerate() {
@@ -121,9 +121,9 @@ fn a_stream_that_breaks_before_its_end_is_truncated() {
     }
 }
 
-/// Fault L29: the same where the server ends the body properly. Only a finish reason may then stand for the end.
+/// Fault L29: the same for a body that ends properly, where only a finish reason may complete the reply.
 #[test]
-fn a_stream_that_ends_properly_before_it_says_why_is_truncated() {
+fn a_stream_without_a_finish_reason_is_truncated() {
     for recording in every() {
         let events = recording.events();
         let says_why = |event: &&str| {
@@ -139,10 +139,9 @@ fn a_stream_that_ends_properly_before_it_says_why_is_truncated() {
     }
 }
 
-/// Fault L38: characters that are split between chunks are whole (byte by byte, above), what is no character is a fault of
-/// the whole reply, and nothing of it is kept.
+/// Fault L38: a split character is valid (byte by byte, above), but invalid UTF-8 is a fault of the whole reply.
 #[test]
-fn a_byte_that_is_no_text_spoils_the_reply_on_every_wire() {
+fn invalid_utf8_is_a_fault_on_every_wire() {
     for wire in Wire::ALL {
         let recording = one(wire, "text");
         let text = recording.stream.as_bytes();
@@ -159,9 +158,9 @@ fn a_byte_that_is_no_text_spoils_the_reply_on_every_wire() {
     }
 }
 
-/// Fault L37, and the comments with which servers keep a connection alive.
+/// Fault L37, and comments that keep a connection alive.
 #[test]
-fn what_no_release_knows_changes_nothing() {
+fn unknown_events_are_ignored() {
     for recording in every() {
         let news = recording.wire.news();
         let between = recording.events().into_iter().flat_map(|event| [event, news, ": ping\n\n"]);
@@ -170,10 +169,10 @@ fn what_no_release_knows_changes_nothing() {
     }
 }
 
-/// Faults L35 and L36: whichever event is lost or comes twice, a call is either what it was or cannot run. Pieces of
-/// arguments have no numbers on any wire, nor has anything on Gemini's, so that they are not looked at here.
+/// Faults L35 and L36: if an event is lost or repeated, a call either stays the same or can't run. Deltas of arguments
+/// and events of Gemini are not tested, since they have no indexes.
 #[test]
-fn an_event_that_is_lost_or_comes_twice_makes_no_other_call() {
+fn a_lost_or_repeated_event_never_changes_a_call() {
     for recording in every().filter(|recording| recording.wire != Wire::Gemini) {
         let events = recording.events();
         let calls = recording.expected["calls"].as_array().unwrap();
@@ -200,15 +199,15 @@ fn an_event_that_is_lost_or_comes_twice_makes_no_other_call() {
     }
 }
 
-/// Returns whether an event goes on with the arguments of a call.
+/// Returns whether an event is a delta of arguments.
 fn is_piece(event: &str) -> bool {
     event.contains("input_json_delta")
         || (event.contains("\"tool_calls\":[") && !event.contains("\"name\""))
 }
 
-/// Fault L61, and what `pause_turn` asks for: what only the provider understands goes back to it as it came.
+/// Fault L61, and `pause_turn`: blocks that only the provider can read are sent back unchanged.
 #[test]
-fn what_only_the_provider_understands_goes_back() {
+fn opaque_blocks_are_sent_back() {
     for recording in every() {
         let server = Server::new([recording.in_chunks(100), recording.in_chunks(100)]);
         let mut caller = WireCaller::new(recording.wire.model(), &long_timeouts(&server, ""));
@@ -222,9 +221,9 @@ fn what_only_the_provider_understands_goes_back() {
     }
 }
 
-/// The blocks of a paused turn are the end of the next request, in the order in which they came.
+/// The blocks of a paused turn are the end of the next request, in the same order.
 #[test]
-fn a_paused_turn_is_sent_back_as_it_is() {
+fn a_paused_turn_is_sent_back_unchanged() {
     let recording = one(Wire::Anthropic, "pause");
     let server = Server::new([recording.in_chunks(100), recording.in_chunks(100)]);
     let mut caller = WireCaller::new(recording.wire.model(), &long_timeouts(&server, ""));

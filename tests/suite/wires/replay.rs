@@ -1,4 +1,4 @@
-//! What is recorded is played back: replies, faults, and where the two part.
+//! Recording and replaying: replies, faults, and differing requests.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,12 +11,12 @@ use tempfile::TempDir;
 
 use super::caller::{KEY, WireCaller, long_timeouts, short_timeouts};
 use super::recorded_streams::{Recording as Stream, Wire, all};
-use crate::support::chat::{delta, end, event, finish, text};
-use crate::support::server::{ScriptedReply, Server};
+use crate::kit::chat::{delta, end, event, finish, text};
+use crate::kit::server::{ScriptedReply, Server};
 
 const MODEL: &str = "openai-chat/fake";
 
-/// A folder with a recording in it.
+/// A folder with a recording.
 struct RecordingFile(TempDir);
 
 impl RecordingFile {
@@ -32,7 +32,7 @@ impl RecordingFile {
         fs::read_to_string(self.path()).unwrap()
     }
 
-    /// Returns settings that record.
+    /// Returns settings with a recorder.
     fn recording(&self, settings: ModelConnectionSettings) -> ModelConnectionSettings {
         ModelConnectionSettings {
             recorder: Some(Recorder::create(Path::new("/nowhere"), &self.path()).unwrap()),
@@ -40,7 +40,7 @@ impl RecordingFile {
         }
     }
 
-    /// Returns a model that plays, with one message said to it.
+    /// Returns a model that replays, with one message of the user.
     fn player(&self, settings: &ModelConnectionSettings) -> WireCaller {
         let settings =
             ModelConnectionSettings { api_base: None, recorder: None, ..settings.clone() };
@@ -48,12 +48,12 @@ impl RecordingFile {
     }
 }
 
-/// Plays without a network and without a key.
+/// Replays without network and key.
 fn play(path: &Path, settings: &ModelConnectionSettings) -> Result<WireCaller, ConnectError> {
     WireCaller::with_env(&format!("replay/{}", path.display()), settings, &|_| None)
 }
 
-/// Calls twice, the second time with what the first reply asked for.
+/// Calls twice, the second time with the results of the first call.
 fn record_and_replay(caller: &mut WireCaller) -> Vec<String> {
     let mut seen = Vec::new();
     for _ in 0..2 {
@@ -67,7 +67,7 @@ fn record_and_replay(caller: &mut WireCaller) -> Vec<String> {
 }
 
 #[test]
-fn what_was_recorded_is_played_back_on_every_wire() {
+fn a_recording_is_replayed_on_every_wire() {
     for recording in Wire::ALL.into_iter().flat_map(all) {
         let tape = RecordingFile::new();
         let answers = [recording.in_chunks(100), recording.in_chunks(9)];
@@ -82,9 +82,9 @@ fn what_was_recorded_is_played_back_on_every_wire() {
     }
 }
 
-/// Nothing in a recording depends on when or where it was made.
+/// A recording does not depend on time or place.
 #[test]
-fn the_recording_of_a_replay_is_the_recording() {
+fn recording_a_replay_gives_the_same_recording() {
     for name in ["thinking", "tools", "text"] {
         for wire in Wire::ALL {
             let Some(stream) = all(wire).into_iter().find(|r: &Stream| r.name.ends_with(name))
@@ -103,7 +103,7 @@ fn the_recording_of_a_replay_is_the_recording() {
 }
 
 #[test]
-fn faults_are_played_back_too() {
+fn faults_are_replayed() {
     let tape = RecordingFile::new();
     let answers = [
         ScriptedReply::with_headers(
@@ -128,9 +128,9 @@ fn faults_are_played_back_too() {
     assert!(!tape.text().contains("cookie"));
 }
 
-/// Fault L13: also where the server itself says the key.
+/// Fault L13: even if the server sends the key.
 #[test]
-fn no_key_is_in_a_recording_and_nobody_else_can_read_it() {
+fn a_recording_has_no_key_and_is_private() {
     let tape = RecordingFile::new();
     let quoting = format!("{{\"error\":{{\"message\":\"bad key {KEY} or sk-abcdefghijkl\"}}}}");
     let words = delta(&serde_json::json!({"content": format!("the key is {KEY}")}));
@@ -139,12 +139,12 @@ fn no_key_is_in_a_recording_and_nobody_else_can_read_it() {
     let cut = stream
         .as_bytes()
         .chunks(5)
-        .fold(cut, |reply, piece| reply.bytes(crate::support::server::chunk(piece)));
+        .fold(cut, |reply, piece| reply.bytes(crate::kit::server::chunk(piece)));
     let server = Server::new([ScriptedReply::with_length(401, &quoting), cut.end()]);
     let mut caller = WireCaller::new(MODEL, &tape.recording(long_timeouts(&server, "/v1")));
     caller.add_user_message(&format!("use {KEY}"));
     caller.call().fault();
-    // The reply itself has the key in it, which is what the caller looks for.
+    // The caller checks replies for the key.
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| caller.call())).is_err());
     let text = tape.text();
     assert!(text.contains("use ***") && text.contains("the key is ***"), "{text}");
@@ -154,7 +154,7 @@ fn no_key_is_in_a_recording_and_nobody_else_can_read_it() {
 }
 
 #[test]
-fn a_conversation_is_written_down_once() {
+fn a_conversation_is_recorded_once() {
     let tape = RecordingFile::new();
     let server = Server::repeating([text("and so on")]);
     let mut caller = WireCaller::new(MODEL, &tape.recording(long_timeouts(&server, "/v1")));
@@ -170,7 +170,7 @@ fn a_conversation_is_written_down_once() {
 }
 
 #[test]
-fn the_first_difference_is_told_or_ends_the_call() {
+fn the_first_difference_is_a_warning_or_a_fault() {
     let tape = RecordingFile::new();
     let server = Server::new([text("one"), text("two")]);
     let settings = tape.recording(long_timeouts(&server, "/v1"));
@@ -190,7 +190,7 @@ fn the_first_difference_is_told_or_ends_the_call() {
 }
 
 #[test]
-fn a_recording_ends_and_a_second_run_goes_on_where_the_first_one_stopped() {
+fn a_second_run_continues_the_recording() {
     let tape = RecordingFile::new();
     let server = Server::new([text("one"), text("two")]);
     let settings = tape.recording(long_timeouts(&server, "/v1"));
@@ -204,7 +204,7 @@ fn a_recording_ends_and_a_second_run_goes_on_where_the_first_one_stopped() {
 }
 
 #[test]
-fn what_is_no_recording_is_told_before_anything_is_asked() {
+fn an_invalid_recording_is_reported_on_connect() {
     let tape = RecordingFile::new();
     let refused = |text: &str| {
         fs::write(tape.path(), text).unwrap();

@@ -1,5 +1,5 @@
-//! Whether a provider would accept a request: the rules that each of them documents or enforces, written down once more
-//! and without a look at how requests are made.
+//! Whether a provider would accept a request: its documented and enforced rules, independent of the code that writes
+//! requests.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::recorded_streams::Wire;
 
-/// Returns what a provider would refuse in a request; nothing when it would accept it.
+/// Returns the reason for which a provider would reject a request; `None` for a valid one.
 pub(crate) fn validate(wire: Wire, body: &Value) -> Vec<String> {
     let mut wrong = RuleViolations::default();
     match wire {
@@ -19,7 +19,7 @@ pub(crate) fn validate(wire: Wire, body: &Value) -> Vec<String> {
     wrong.0
 }
 
-/// What Mistral insists on beside what everybody does.
+/// The additional rules of Mistral.
 pub(crate) fn validate_mistral(body: &Value) -> Vec<String> {
     let mut wrong = RuleViolations::default();
     chat(body, &mut wrong);
@@ -57,7 +57,7 @@ impl RuleViolations {
         }
     }
 
-    /// A text with something in it.
+    /// Returns whether a value is a non-empty text.
     fn text(&mut self, value: &Value, place: &str) {
         let is_text = value.as_str().is_some_and(|text| !text.trim().is_empty());
         self.require(is_text, place, "is no text with something in it");
@@ -69,7 +69,7 @@ impl RuleViolations {
         self.require(fits && (1..=64).contains(&name.len()), place, "is no name of a tool");
     }
 
-    /// Arguments as text, which some servers read, though the providers do not.
+    /// Arguments as text, which some servers parse.
     fn arguments(&mut self, arguments: &Value, place: &str) {
         let read: Result<Value, _> = serde_json::from_str(text(arguments));
         self.require(read.is_ok_and(|value| value.is_object()), place, "is no object");

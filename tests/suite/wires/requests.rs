@@ -1,4 +1,4 @@
-//! Whatever happened in a conversation, what is sent is what providers accept.
+//! Requests for arbitrary conversations are valid for the providers.
 
 use std::sync::Arc;
 
@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 use super::caller::{WireCaller, long_timeouts};
 use super::recorded_streams::Wire;
 use super::request_rules::{validate, validate_mistral};
-use crate::support::server::{ScriptedReply, Server};
+use crate::kit::server::{ScriptedReply, Server};
 
-/// One thing that happens in a conversation.
+/// An event of a conversation.
 #[derive(Clone, Debug)]
 enum ConversationStep {
     Told(MessageOrigin, String),
@@ -30,13 +30,13 @@ enum ConversationStep {
 #[derive(Clone, Debug)]
 enum ReplyPiece {
     Text(String),
-    /// Name, arguments, the beginning of its id, and what became of it.
+    /// The name, the arguments, the prefix of the id, and the status.
     Call(String, String, &'static str, ToolStatus, String),
-    /// A block that only one provider understands: which, and the block.
+    /// A block that only one provider can read: the provider and the block.
     Opaque(Wire, &'static str),
 }
 
-/// What the providers write and want back.
+/// Blocks of the providers.
 const BLOCKS: [(Wire, &str); 7] = [
     (Wire::Anthropic, r#"{"type":"thinking","thinking":"hm","signature":"aGk="}"#),
     (Wire::Anthropic, r#"{"type":"redacted_thinking","data":"aGk="}"#),
@@ -103,7 +103,7 @@ fn happens() -> impl Strategy<Value = ConversationStep> {
     ]
 }
 
-/// Returns the entry that a reply becomes; ids are numbered, since no id stands twice in a conversation.
+/// Returns the entry for a reply; ids are numbered, to be unique.
 fn entry(pieces: &[ReplyPiece], finish: &ReplyFinish, number: usize) -> ConversationItem {
     let (mut parts, mut results) = (Vec::new(), Vec::new());
     for (index, piece) in pieces.iter().enumerate() {
@@ -132,8 +132,7 @@ fn entry(pieces: &[ReplyPiece], finish: &ReplyFinish, number: usize) -> Conversa
     }
 }
 
-/// Returns the conversation in which all of this happened. The machine asks on only after an entry that is to be
-/// answered: at the end there are results, a message, or a paused turn.
+/// Returns the conversation with these events. As in the machine, it ends with results, a message, or a paused turn.
 fn conversation(story: &[ConversationStep]) -> Conversation {
     let mut conversation = Conversation::new(0);
     let append = |conversation: &mut Conversation, item| {
@@ -165,29 +164,29 @@ fn conversation(story: &[ConversationStep]) -> Conversation {
     conversation
 }
 
-/// What the model is asked for.
+/// The purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RequestKind {
     /// The next step.
     Step,
-    /// A summary of all but the newest exchange, for a compaction.
+    /// A summary of all but the last exchange, for a compaction.
     Summary,
-    /// The last words of a run, without tools.
+    /// The final summary of a run, without tools.
     Words,
 }
 
-/// A caller of each model, with the server that sees what it sends.
+/// A caller for each model, with the server that receives its requests.
 struct ValidatedCallers {
     server: Server,
     caller: WireCaller,
     validate: fn(&Value) -> Vec<String>,
-    /// How many conversations there were: a model serves one, so that the entries of the next one have names of their own.
+    /// The number of conversations; a model serves one, so the entries of the next one get other ids.
     number: u64,
 }
 
 impl ValidatedCallers {
     fn new(model: &str, validate: fn(&Value) -> Vec<String>) -> Self {
-        // Nothing has to be understood of the answer.
+        // The response does not matter.
         let server = Server::repeating([ScriptedReply::with_length(400, "")]);
         let caller = WireCaller::new(model, &long_timeouts(&server, "/v1"));
         Self { server, caller, validate, number: 0 }
@@ -206,7 +205,7 @@ impl ValidatedCallers {
         ]
     }
 
-    /// Returns what is wrong with the request for a conversation.
+    /// Returns the problem of the request for a conversation.
     fn violations(&mut self, conversation: &Conversation, wanted: RequestKind) -> Vec<String> {
         let closing = wanted != RequestKind::Step;
         let entries = match wanted {
@@ -240,7 +239,7 @@ impl ValidatedCallers {
 }
 
 #[test]
-fn whatever_happened_is_told_in_a_way_that_providers_accept() {
+fn requests_for_arbitrary_conversations_are_valid() {
     let benches = std::sync::Mutex::new(ValidatedCallers::all());
     let config =
         ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() };
@@ -255,9 +254,9 @@ fn whatever_happened_is_told_in_a_way_that_providers_accept() {
     });
 }
 
-/// A validator that accepts everything would show nothing.
+/// The validators must not accept everything.
 #[test]
-fn validators_refuse_what_providers_refuse() {
+fn validators_reject_invalid_requests() {
     let refused = |wire, body: Value| assert!(!validate(wire, &body).is_empty(), "{body}");
     let tool_use = json!({"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "n", "input": {}}]});
     let result = json!({"type": "tool_result", "tool_use_id": "a", "content": "x"});

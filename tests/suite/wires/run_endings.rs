@@ -1,4 +1,4 @@
-//! Whole runs over real sockets, in virtual time: what becomes of each way in which a model call can end.
+//! Whole runs over real sockets in virtual time, for each end of a model call.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,16 +18,16 @@ use serde_json::json;
 use super::caller::{KEY, env, long_timeouts};
 use super::recorded_streams::{Wire, all, one, tools};
 use super::request_rules::validate;
-use crate::support::chat::{calls, delta, end, finish, text};
-use crate::support::server::{ReceivedRequest, ScriptedReply, Server};
+use crate::kit::chat::{calls, delta, end, finish, text};
+use crate::kit::server::{ReceivedRequest, ScriptedReply, Server};
 
-/// A run that is over, and what it sent.
+/// A finished run, and its requests.
 pub(super) struct FinishedRun {
     pub(super) fold: Machine,
     pub(super) requests: Vec<ReceivedRequest>,
 }
 
-/// Runs against a server that answers with these.
+/// Runs with a server that sends these responses.
 fn run(wire: Wire, replies: impl IntoIterator<Item = ScriptedReply>) -> FinishedRun {
     let server = Server::new(replies);
     let settings = long_timeouts(&server, if wire == Wire::Chat { "/v1" } else { "" });
@@ -74,7 +74,7 @@ impl FinishedRun {
         self.done().outcome.output.as_deref().unwrap_or_default()
     }
 
-    /// Returns what went wrong; the key is no part of it.
+    /// Returns the error; it must not contain the key.
     fn error(&self) -> &str {
         let error = self.done().outcome.error.as_deref().unwrap_or_default();
         assert!(!error.contains(KEY), "{error}");
@@ -85,7 +85,7 @@ impl FinishedRun {
         Duration::from_micros(self.done().run.now.0 - self.done().run.started_at.0).as_secs_f64()
     }
 
-    /// Returns what became of each tool call.
+    /// Returns the status of each tool call.
     fn results(&self) -> Vec<ToolStatus> {
         let results =
             self.fold.conversation.entries().iter().filter_map(|entry| match &entry.item {
@@ -111,7 +111,7 @@ fn a_text_is_the_answer_on_every_wire() {
 }
 
 #[test]
-fn calls_are_answered_and_the_next_text_is_the_answer() {
+fn calls_run_and_the_next_text_is_the_answer() {
     for recording in Wire::ALL.into_iter().flat_map(all) {
         if recording.expected["finish"] != "tool_calls" {
             continue;
@@ -125,7 +125,7 @@ fn calls_are_answered_and_the_next_text_is_the_answer() {
 
 /// Fault L53.
 #[test]
-fn a_text_that_was_cut_off_goes_on() {
+fn a_truncated_text_is_continued() {
     for (wire, cut) in [
         (Wire::Gemini, one(Wire::Gemini, "length").in_chunks(64)),
         (
@@ -146,7 +146,7 @@ fn a_text_that_was_cut_off_goes_on() {
 
 /// Fault L53.
 #[test]
-fn a_call_that_was_cut_off_never_runs() {
+fn a_truncated_call_never_runs() {
     for recording in Wire::ALL.into_iter().flat_map(all) {
         if !recording.expected["calls"].as_array().unwrap().iter().any(|c| c["arguments"].is_null())
         {
@@ -161,7 +161,7 @@ fn a_call_that_was_cut_off_never_runs() {
 
 /// Fault L52.
 #[test]
-fn a_refusal_ends_the_run_and_is_not_asked_again() {
+fn a_refusal_ends_the_run_without_a_retry() {
     for recording in Wire::ALL.into_iter().flat_map(all) {
         if recording.expected["finish"] == "refused" {
             let ran = run(recording.wire, [recording.in_chunks(64)]);
@@ -195,22 +195,22 @@ fn an_unknown_finish_reason_is_never_success() {
         let moon = value.replacen(['e', 'c', 's', 'S'], "moon", 1);
         let stream = stream.replace(reason, &format!("{key}:{moon}"));
         let ran = run(wire, std::iter::repeat_n(ScriptedReply::stream([stream]), 4));
-        // The text is kept, and paid for once.
+        // The text is kept, and charged once.
         assert_eq!((ran.reason(), ran.requests.len()), (StopReason::Truncated, 1), "{wire:?}");
         assert!(!ran.output().is_empty(), "{wire:?}");
     }
 }
 
 #[test]
-fn a_window_that_is_full_is_no_answer() {
+fn a_full_context_window_is_not_an_answer() {
     let full = one(Wire::Anthropic, "unknown").in_chunks(64);
     let ran = run(Wire::Anthropic, [full, one(Wire::Anthropic, "text").whole()]);
     assert_eq!(ran.reason(), StopReason::Closed(CloseReason::ContextFull));
 }
 
-/// Fault L29: nothing of it enters the history.
+/// Fault L29: nothing of it enters the conversation.
 #[test]
-fn a_reply_that_breaks_off_is_asked_for_again_whole() {
+fn a_truncated_stream_is_requested_again() {
     for wire in Wire::ALL {
         let recording = tools(wire);
         let events = recording.events();
@@ -226,7 +226,7 @@ fn a_reply_that_breaks_off_is_asked_for_again_whole() {
 
 /// Faults L18, L19 and L20.
 #[test]
-fn a_provider_gets_the_time_that_it_asks_for() {
+fn the_requested_delay_is_honoured() {
     let date = [
         ("date", "Sun, 06 Nov 1994 08:49:37 GMT"),
         ("retry-after", "Sun, 06 Nov 1994 08:49:57 GMT"),
@@ -245,7 +245,7 @@ fn a_provider_gets_the_time_that_it_asks_for() {
 
 /// Fault L21.
 #[test]
-fn a_wait_that_is_too_long_ends_the_run_and_is_told() {
+fn a_too_long_delay_ends_the_run() {
     let ran = chat([ScriptedReply::with_headers(429, &[("retry-after", "86400")], "")]);
     assert_eq!((ran.reason(), ran.requests.len()), (StopReason::LlmError(LlmFailure::Other), 1));
     assert!(ran.error().contains("86400 s"), "{}", ran.error());
@@ -259,7 +259,7 @@ fn a_wait_that_is_too_long_ends_the_run_and_is_told() {
 
 /// Fault L22.
 #[test]
-fn a_wait_in_words_is_honoured() {
+fn a_delay_in_the_error_text_is_honoured() {
     let said = r#"{"error":{"message":"Rate limit reached. Please try again in 9.5s.","type":"rate_limit_error"}}"#;
     let ran = chat([ScriptedReply::with_length(429, said), text("done")]);
     assert!(ran.reason() == StopReason::LlmDone && ran.seconds() >= 9.5);
@@ -267,7 +267,7 @@ fn a_wait_in_words_is_honoured() {
 
 /// Fault L23.
 #[test]
-fn a_provider_says_itself_whether_a_retry_makes_sense() {
+fn the_providers_retry_advice_is_honoured() {
     let advised =
         |status, advice| ScriptedReply::with_headers(status, &[("x-should-retry", advice)], "");
     let ran = chat([advised(503, "false")]);
@@ -277,7 +277,7 @@ fn a_provider_says_itself_whether_a_retry_makes_sense() {
 
 /// Faults L16, L24 and L25.
 #[test]
-fn what_may_pass_is_tried_again_and_given_up_in_the_end() {
+fn transient_faults_are_retried_a_limited_number_of_times() {
     for status in [408, 409, 429, 500, 502, 503, 504, 520, 524, 529, 599] {
         let ran = chat([ScriptedReply::with_length(status, "{}"), text("done")]);
         assert_eq!(ran.reason(), StopReason::LlmDone, "{status}");
@@ -290,9 +290,9 @@ fn what_may_pass_is_tried_again_and_given_up_in_the_end() {
     assert!(chat([busy(), text("done")]).seconds() >= 5.0);
 }
 
-/// Faults L10, L12, L14, L15, L17 and L25: somebody has to mend something first.
+/// Faults L10, L12, L14, L15, L17 and L25: a retry can't help.
 #[test]
-fn what_does_not_pass_is_not_tried_again() {
+fn permanent_faults_are_not_retried() {
     let no_result = r#"{"error":{"message":"messages.1: `tool_use` ids were found without `tool_result` blocks"}}"#;
     let no_quota =
         r#"{"error":{"message":"You exceeded your current quota","code":"insufficient_quota"}}"#;
@@ -302,7 +302,7 @@ fn what_does_not_pass_is_not_tried_again() {
         (400, no_result, "without `tool_result` blocks"),
         (402, "", "402"),
         (429, no_quota, "exceeded your current quota"),
-        (404, no_model, "/v1/chat/completions answered 404: The model `gpt-9` does not exist"),
+        (404, no_model, "/v1/chat/completions returned 404: The model `gpt-9` does not exist"),
         (418, "", "418"),
         (422, r#"{"detail":[{"msg":"field required"}]}"#, "field required"),
     ] {
@@ -315,18 +315,18 @@ fn what_does_not_pass_is_not_tried_again() {
     }
 }
 
-/// Fault L38: a spoilt reply is asked for again, whole.
+/// Fault L38: a damaged reply is requested again.
 #[test]
-fn a_reply_with_a_byte_that_is_no_text_is_asked_for_again() {
+fn a_reply_with_invalid_utf8_is_requested_again() {
     let spoilt = || ScriptedReply::open_stream().bytes(b"9\r\ndata: \xff\n\n\r\n".to_vec()).end();
     let ran = chat([spoilt(), text("done")]);
     assert_eq!((ran.reason(), ran.output()), (StopReason::LlmDone, "done"));
     assert_eq!(ran.requests[0].body, ran.requests[1].body);
 }
 
-/// Fault L61: a model that signs its thoughts together with what was before them would refuse them after a compaction.
+/// Fault L61: a model that signs its thinking together with the conversation would reject it after a compaction.
 #[test]
-fn thoughts_that_are_bound_to_a_conversation_may_be_passed_over_in_another() {
+fn bound_thinking_may_be_dropped_in_another_conversation() {
     let request = |model: &str| {
         let server = Server::new([one(Wire::Anthropic, "text").whole()]);
         drive(model, &long_timeouts(&server, ""));
@@ -341,9 +341,9 @@ fn thoughts_that_are_bound_to_a_conversation_may_be_passed_over_in_another() {
     assert_eq!((free.header("anthropic-beta"), free.json().get("thinking")), (None, None));
 }
 
-/// Fault L12: the conversation cannot be without an answer, so somebody is told what to report.
+/// Fault L12: the conversation always has all results, so the error has advice on what to report.
 #[test]
-fn a_provider_that_misses_an_answer_is_no_riddle() {
+fn a_missing_result_error_has_advice() {
     for said in [
         "messages.1: `tool_use` ids were found without `tool_result` blocks immediately after: a",
         "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'.",
@@ -361,7 +361,7 @@ fn a_provider_that_misses_an_answer_is_no_riddle() {
 
 /// Fault L13.
 #[test]
-fn a_refused_key_is_told_by_the_name_of_its_variable() {
+fn a_rejected_key_is_reported_with_its_variable() {
     let said = format!(r#"{{"error":{{"message":"Incorrect API key provided: {KEY}"}}}}"#);
     for (wire, variable) in [
         (Wire::Anthropic, "ANTHROPIC_API_KEY"),
@@ -378,9 +378,9 @@ fn a_refused_key_is_told_by_the_name_of_its_variable() {
     }
 }
 
-/// Fault L11, in the words of each provider, and by status alone.
+/// Fault L11, by the text of each provider, and by status alone.
 #[test]
-fn a_request_that_does_not_fit_is_made_smaller_and_tried_again() {
+fn a_context_overflow_is_compacted_and_retried() {
     let openai = r#"{"error":{"message":"too long","code":"context_length_exceeded"}}"#;
     let anthropic = r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 213462 tokens > 200000 maximum"}}"#;
     let google = r#"{"error":{"code":400,"status":"INVALID_ARGUMENT","message":"The input token count (1196265) exceeds the maximum number of tokens allowed (1048575)"}}"#;
@@ -401,9 +401,9 @@ fn a_request_that_does_not_fit_is_made_smaller_and_tried_again() {
     }
 }
 
-/// Faults L31, L32 and L33: however busy a stream is, a model call has an end, and the run says its last words.
+/// Faults L31, L32 and L33: a busy stream ends at the limit, and the run gets its final summary.
 #[test]
-fn a_stream_without_end_ends_at_the_limit_of_a_step() {
+fn an_endless_stream_ends_at_the_step_timeout() {
     let words = delta(&json!({"content": "and on "}));
     for endless in [": ping\n\n", words.as_str()] {
         let server = Server::new([
@@ -426,7 +426,7 @@ fn a_stream_without_end_ends_at_the_limit_of_a_step() {
 
 /// Fault L51.
 #[test]
-fn a_model_that_says_nothing_is_asked_twice_more() {
+fn an_empty_reply_is_retried_twice() {
     let nothing = || ScriptedReply::stream([finish("stop"), end()]);
     let ran = chat([nothing(), nothing(), nothing()]);
     assert_eq!((ran.reason(), ran.requests.len()), (StopReason::EmptyResponse, 3));
@@ -436,7 +436,7 @@ fn a_model_that_says_nothing_is_asked_twice_more() {
 
 /// Fault L50.
 #[test]
-fn more_calls_than_anybody_needs_are_answered_and_do_not_run() {
+fn calls_beyond_the_limit_are_answered_without_running() {
     let ids: Vec<String> = (0..500).map(|number| format!("c{number}")).collect();
     let asked: Vec<_> = ids.iter().map(|id| (id.as_str(), "grep", "{}")).collect();
     let ran = chat([calls(&asked), text("done")]);
@@ -446,9 +446,9 @@ fn more_calls_than_anybody_needs_are_answered_and_do_not_run() {
     assert_eq!(ran.reason(), StopReason::LlmDone);
 }
 
-/// Fault L44 to L46: calls that make no sense are answered, and end the run when nothing else comes.
+/// Faults L44 to L46: invalid calls are answered, and end the run if nothing else follows.
 #[test]
-fn calls_that_cannot_run_are_answered_and_end_the_run_in_the_end() {
+fn invalid_calls_are_answered_and_finally_end_the_run() {
     for arguments in ["{\"a\":", "[1]", "{\"a\":1,\"a\":2}", "{\"a\":1e999}", "{\"a\":\"\\ud83d\"}"]
     {
         let broken = || calls(&[("", "grep", arguments)]);
@@ -459,7 +459,7 @@ fn calls_that_cannot_run_are_answered_and_end_the_run_in_the_end() {
 
 /// Faults L26, L27 and L28.
 #[test]
-fn what_is_no_reply_is_no_success() {
+fn a_response_without_a_reply_is_not_a_success() {
     let page =
         ScriptedReply::with_headers(200, &[("content-type", "text/html")], "<html>log in</html>");
     let ran = chat([page]);

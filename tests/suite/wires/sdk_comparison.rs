@@ -1,6 +1,6 @@
-//! What the providers' own SDKs find in the recordings is what is found here.
+//! Recordings are decoded like by the providers' own SDKs.
 //!
-//! `tests/recordings/sdk.py` has asked the SDKs; what they said is kept in the providers' words and translated here.
+//! `tests/recordings/sdk.py` recorded the results of the SDKs, which are converted here.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use super::recorded_streams::{Recording, Wire};
 use super::recordings::{call, every, seen};
 
 #[test]
-fn a_recording_says_what_the_providers_own_sdk_finds_in_it() {
+fn recordings_are_decoded_like_by_the_providers_sdk() {
     for recording in every() {
         let chunks = (0..6).map(|seed| recording.at_random(seed));
         for reply in chunks.chain([recording.in_chunks(1)]) {
@@ -31,13 +31,13 @@ fn array(value: &Value) -> &[Value] {
     value.as_array().unwrap()
 }
 
-/// What the model says, or why it does not, is one text here.
+/// Text and refusal are one text here.
 fn text(sdk: &Value) -> String {
     let text = |name: &str| sdk[name].as_str().unwrap_or_default().to_owned();
     text("text") + &text("refusal")
 }
 
-/// A call without an id has one here; arguments that are cut off are none, whatever an SDK makes of their beginning.
+/// A call without an id gets one here; truncated arguments are ignored, whatever an SDK returns for them.
 fn assert_same_call(call: &Value, theirs: &Value, recording: &Recording) {
     let name = &recording.name;
     assert_eq!(call["name"], theirs["name"], "{name}");
@@ -51,7 +51,7 @@ fn assert_same_call(call: &Value, theirs: &Value, recording: &Recording) {
     }
 }
 
-/// Returns why the model stopped, in the words that are used here for all providers.
+/// Returns the finish reason in the form for all providers.
 fn finish(recording: &Recording) -> &'static str {
     let sdk = &recording.sdk;
     let ends = if array(&sdk["calls"]).is_empty() { "stop" } else { "tool_calls" };
@@ -68,8 +68,7 @@ fn finish(recording: &Recording) -> &'static str {
     }
 }
 
-/// Returns the usage as it is counted here: what came from the cache is part of the input, what was thought part of the
-/// output.
+/// Returns the usage as it is counted here: cached input is part of the input, reasoning part of the output.
 fn usage(recording: &Recording) -> Value {
     let number = |path: &str| recording.sdk["usage"].pointer(path).and_then(Value::as_u64);
     let number = |path: &str| number(path).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! The limits on time: to the head of an answer, for each silence after it, and for a call in all. Each is exact.
+//! Exact timeouts: for the head of a response, for each silence after it, and for a call.
 
 use std::time::{Duration, Instant};
 
@@ -6,16 +6,16 @@ use architect::llm::ModelConnectionSettings;
 use architect::model::{FaultKind, Reply as Answer};
 
 use super::caller::{WireCaller, long_timeouts};
-use crate::cli::fixture::{CliFixture, outcome, wait_for_exit};
-use crate::support::chat;
-use crate::support::server::{ScriptedReply, Server};
+use crate::kit::chat;
+use crate::kit::cli::{CliFixture, outcome, wait_for_exit};
+use crate::kit::server::{ScriptedReply, Server};
 
 const SHORT: Duration = Duration::from_millis(300);
 
-/// How much later than its limit a call may end on a busy machine.
+/// The delay after a timeout on a busy machine.
 const LATE: Duration = Duration::from_secs(3);
 
-/// What came of a call with these limits, and how long it took.
+/// Returns the result of a call with these timeouts, and its duration.
 fn called(
     reply: ScriptedReply,
     with: impl FnOnce(&mut ModelConnectionSettings),
@@ -40,7 +40,7 @@ fn streamed() -> ScriptedReply {
 }
 
 #[test]
-fn a_short_limit_on_silence_holds_beside_a_long_one_for_the_head() {
+fn a_short_idle_timeout_holds_with_a_long_head_timeout() {
     for reply in [
         ScriptedReply::open_stream().hang(),
         ScriptedReply::open_stream()
@@ -49,13 +49,13 @@ fn a_short_limit_on_silence_holds_beside_a_long_one_for_the_head() {
     ] {
         let (outcome, took) = called(reply, |settings| settings.idle_timeout = SHORT);
         let message = outcome.unwrap_err();
-        assert!(message.contains("silence within the answer took more than 0.3 s"), "{message}");
+        assert!(message.contains("silence within the response took more than 0.3 s"), "{message}");
         assert!(took >= SHORT && took < LATE, "{took:?}");
     }
 }
 
 #[test]
-fn a_short_limit_on_silence_is_none_on_the_head() {
+fn the_idle_timeout_does_not_apply_to_the_head() {
     let late = streamed().after(3 * SHORT);
     let (outcome, took) = called(late, |settings| settings.idle_timeout = SHORT);
     assert_eq!(&*outcome.unwrap().text(), "late");
@@ -63,10 +63,10 @@ fn a_short_limit_on_silence_is_none_on_the_head() {
 }
 
 #[test]
-fn a_short_limit_on_the_head_is_none_on_silence() {
+fn the_head_timeout_does_not_apply_to_silence() {
     let (outcome, took) = called(ScriptedReply::silence(), |settings| settings.timeout = SHORT);
     let message = outcome.unwrap_err();
-    assert!(message.contains("waiting for the answer took more than 0.3 s"), "{message}");
+    assert!(message.contains("waiting for the response took more than 0.3 s"), "{message}");
     assert!(took >= SHORT && took < LATE, "{took:?}");
     let slow = ScriptedReply::open_stream()
         .wait(3 * SHORT)
@@ -77,20 +77,20 @@ fn a_short_limit_on_the_head_is_none_on_silence() {
     assert_eq!(&*outcome.unwrap().text(), "late");
 }
 
-/// A head that comes byte by byte is one head, however long each pause is.
+/// The timeout for a head holds for the whole head, not for each byte.
 #[test]
-fn a_head_that_drips_is_bound_as_a_whole() {
+fn the_head_timeout_applies_to_the_whole_head() {
     let drip = (0..40).fold(ScriptedReply::raw("HTTP/1.1 200 OK\r\nx: "), |reply, _| {
         reply.wait(Duration::from_millis(100)).bytes("x")
     });
     let (outcome, took) = called(drip, |settings| settings.timeout = 2 * SHORT);
-    assert!(outcome.unwrap_err().contains("waiting for the answer"));
+    assert!(outcome.unwrap_err().contains("waiting for the response"));
     assert!(took >= 2 * SHORT && took < LATE, "{took:?}");
 }
 
-/// What keeps a stream alive keeps no call alive.
+/// Pings do not extend the timeout of a call.
 #[test]
-fn a_call_ends_at_its_limit_although_pings_come_for_ever() {
+fn a_call_ends_at_its_timeout_despite_pings() {
     let pings = ScriptedReply::open_stream().repeat_chunk(": ping\n\n", Duration::from_millis(50));
     let server = Server::repeating([pings]);
     let world = CliFixture::new();

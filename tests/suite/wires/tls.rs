@@ -1,4 +1,4 @@
-//! Encrypted connections: who is trusted, and that nobody else gets to see a key.
+//! TLS: trusted certificates, and no key for other servers.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,18 +15,18 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use tempfile::TempDir;
 
 use super::caller::{KEY, WireCaller, env};
-use crate::support::chat::unstreamed_body;
+use crate::kit::chat::unstreamed_body;
 
-/// A server with a certificate, and the file with the authority that signed it.
+/// A server with a certificate, and the file with its authority.
 struct TlsServer {
     url: String,
     folder: TempDir,
-    /// What it was sent, once it could read that.
+    /// The requests that the server could decrypt.
     heard: Arc<Mutex<String>>,
 }
 
 impl TlsServer {
-    /// Returns a server whose certificate is for this name, after a last change.
+    /// Returns a server with a certificate for this name, modified by `change`.
     fn new(name: &str, change: impl FnOnce(&mut CertificateParams)) -> Self {
         let mut authority = CertificateParams::new([]).unwrap();
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -55,7 +55,7 @@ impl TlsServer {
         Self { url, folder, heard }
     }
 
-    /// Calls it, trusting its authority or only those of the system.
+    /// Calls the server, trusting its authority or only those of the system.
     fn call(&self, trusts: bool) -> Result<Reply, Fault> {
         let settings = ModelConnectionSettings {
             api_base: Some(self.url.clone()),
@@ -80,7 +80,7 @@ impl TlsServer {
     }
 }
 
-/// Answers each connection once; one on which nobody agrees is closed.
+/// Answers each connection once; one without a handshake is closed.
 fn serve(listener: &TcpListener, config: &Arc<ServerConfig>, notes: &Mutex<String>) {
     for stream in listener.incoming().take(4) {
         let stream = stream.unwrap();
@@ -115,7 +115,7 @@ fn serve(listener: &TcpListener, config: &Arc<ServerConfig>, notes: &Mutex<Strin
 }
 
 #[test]
-fn an_authority_of_ones_own_is_trusted_when_it_is_named() {
+fn a_configured_authority_is_trusted() {
     let server = TlsServer::new("127.0.0.1", |_| {});
     assert_eq!(&*server.call(true).unwrap().text(), "sealed");
     assert!(server.heard.lock().unwrap().contains(KEY));
@@ -123,14 +123,14 @@ fn an_authority_of_ones_own_is_trusted_when_it_is_named() {
 
 /// Fault L5.
 #[test]
-fn an_authority_that_nobody_named_is_not_trusted() {
+fn an_unknown_authority_is_not_trusted() {
     let fault = TlsServer::new("127.0.0.1", |_| {}).fault(false);
     assert!(fault.message.contains("SSL_CERT_FILE"), "{}", fault.message);
 }
 
 /// Faults L5 and C3.
 #[test]
-fn a_certificate_of_yesterday_is_not_trusted() {
+fn an_expired_certificate_is_not_trusted() {
     let past = |leaf: &mut CertificateParams| leaf.not_after = date_time_ymd(2001, 1, 1);
     let fault = TlsServer::new("127.0.0.1", past).fault(true);
     assert!(fault.message.contains("clock"), "{}", fault.message);

@@ -1,4 +1,4 @@
-//! The way to a server and back: what can go wrong below HTTP and in its first lines.
+//! Connections: errors below HTTP and in the head of a response.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -7,8 +7,8 @@ use architect::llm::{ConnectError, ModelConnectionSettings};
 use architect::model::{Fault, FaultClass, FaultKind};
 
 use super::caller::{KEY, WireCaller, env, long_timeouts, short_timeouts};
-use crate::support::chat::{text, unstreamed};
-use crate::support::server::{ScriptedReply, Server};
+use crate::kit::chat::{text, unstreamed};
+use crate::kit::server::{ScriptedReply, Server};
 
 const MODEL: &str = "openai-chat/fake";
 
@@ -17,7 +17,7 @@ fn fault(reply: ScriptedReply) -> Fault {
     WireCaller::new(MODEL, &short_timeouts(&server, "/v1")).call().fault()
 }
 
-/// Calls something that may not even be there, within seconds.
+/// Calls an address that may have no server, with short timeouts.
 fn fault_at(address: &str, with: impl FnOnce(&mut ModelConnectionSettings)) -> Fault {
     let mut settings = ModelConnectionSettings {
         api_base: Some(address.to_owned()),
@@ -34,7 +34,7 @@ fn fault_at(address: &str, with: impl FnOnce(&mut ModelConnectionSettings)) -> F
 
 /// Fault L1.
 #[test]
-fn nobody_who_listens_is_named() {
+fn a_refused_connection_names_the_host() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
@@ -46,9 +46,9 @@ fn nobody_who_listens_is_named() {
     assert!(fault.message.contains(&address.to_string()), "{}", fault.message);
 }
 
-/// Fault L2. Where there is no route the system says so at once.
+/// Fault L2. Without a route the system reports it immediately.
 #[test]
-fn an_address_that_swallows_everything_is_given_up_soon() {
+fn a_silent_address_times_out() {
     let fault = fault_at("http://192.0.2.1/v1", |_| {});
     assert!(matches!(fault.kind, FaultKind::Timeout | FaultKind::Connect), "{fault:?}");
     assert_eq!(fault.class(), FaultClass::Transient);
@@ -56,7 +56,7 @@ fn an_address_that_swallows_everything_is_given_up_soon() {
 
 /// Fault L3.
 #[test]
-fn a_name_that_leads_nowhere_is_named() {
+fn an_unknown_host_is_named() {
     let fault = fault_at("https://nowhere.invalid/v1", |settings| {
         settings.connect_timeout = Duration::from_secs(2);
     });
@@ -64,7 +64,7 @@ fn a_name_that_leads_nowhere_is_named() {
     assert!(fault.message.contains("nowhere.invalid"));
 }
 
-/// Fault L4: `localhost` may be two addresses, and the server listens on one.
+/// Fault L4: `localhost` may have two addresses, and the server listens on one.
 #[test]
 fn the_next_address_is_tried() {
     let server = Server::new([text("a")]);
@@ -75,7 +75,7 @@ fn the_next_address_is_tried() {
 
 /// Fault L6.
 #[test]
-fn a_handshake_that_stalls_is_bound_like_a_connection() {
+fn a_stalled_handshake_times_out() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let fault = fault_at(&format!("https://{address}/v1"), |_| {});
@@ -87,7 +87,7 @@ fn a_handshake_that_stalls_is_bound_like_a_connection() {
 }
 
 #[test]
-fn a_server_that_does_not_encrypt_is_not_trusted() {
+fn a_server_without_tls_is_not_trusted() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
@@ -102,7 +102,7 @@ fn a_server_that_does_not_encrypt_is_not_trusted() {
 
 /// Fault L8.
 #[test]
-fn a_proxy_that_refuses_is_named() {
+fn a_rejecting_proxy_is_named() {
     let proxy = Server::new([ScriptedReply::with_length(407, "")]);
     let settings = ModelConnectionSettings {
         api_base: Some("https://model.invalid/v1".to_owned()),
@@ -131,7 +131,7 @@ fn this_machine_is_reached_without_a_proxy() {
     assert_eq!(&*caller.call().reply().text(), "a");
 }
 
-/// Fault L9: the key does not go where a redirect leads.
+/// Fault L9: the key is not sent to the target of a redirect.
 #[test]
 fn a_redirect_is_not_followed() {
     let elsewhere = Server::new([text("gotcha")]);
@@ -144,9 +144,9 @@ fn a_redirect_is_not_followed() {
     assert_eq!(elsewhere.connections(), 0);
 }
 
-/// Faults L10 to L17, L24 and L25, each once through a socket; the table is with the judge.
+/// Faults L10 to L17, L24 and L25, each once over a socket; `fault::classify` tests the table.
 #[test]
-fn a_status_becomes_a_fault_with_what_was_said() {
+fn a_status_becomes_a_fault_with_the_error_text() {
     let error = r#"{"error":{"message":"you said something wrong"}}"#;
     for (status, kind, class) in [
         (400, FaultKind::Request, FaultClass::Fatal),
@@ -164,7 +164,7 @@ fn a_status_becomes_a_fault_with_what_was_said() {
 
 /// Faults L18 to L20.
 #[test]
-fn headers_say_how_long_to_wait() {
+fn headers_set_the_retry_delay() {
     let wait = |headers: &[(&str, &str)]| {
         fault(ScriptedReply::with_headers(429, headers, "")).retry_after.unwrap().0
     };
@@ -178,45 +178,44 @@ fn headers_say_how_long_to_wait() {
 }
 
 #[test]
-fn an_error_that_breaks_off_still_has_its_status() {
+fn a_truncated_error_response_still_has_its_status() {
     let cut = "HTTP/1.1 503 Busy\r\ncontent-length: 100\r\n\r\n{\"error\":";
     assert_eq!(fault(ScriptedReply::raw(cut).close()).kind, FaultKind::Server);
 }
 
-/// Fault L31, for the head of the answer.
+/// Fault L31, for the head of the response.
 #[test]
-fn a_server_that_says_nothing_is_given_up() {
+fn a_silent_server_times_out() {
     let fault = fault(ScriptedReply::silence());
     assert_eq!(
         (fault.kind, fault.class(), fault.billed),
         (FaultKind::Timeout, FaultClass::Transient, true)
     );
     assert!(
-        fault.message.contains("waiting for the answer took more than 0.4 s"),
+        fault.message.contains("waiting for the response took more than 0.4 s"),
         "{}",
         fault.message
     );
 }
 
-/// Fault L31, within the answer; what keeps a stream alive resets the limit.
+/// Fault L31, within the response; a ping resets the timeout.
 #[test]
-fn silence_within_an_answer_is_bound_and_a_ping_is_no_silence() {
+fn the_idle_timeout_is_reset_by_pings() {
     let fault = fault(ScriptedReply::open_stream().chunk(": hello\n\n").hang());
     assert_eq!(fault.kind, FaultKind::Timeout);
-    assert!(fault.message.contains("silence within the answer"), "{}", fault.message);
+    assert!(fault.message.contains("silence within the response"), "{}", fault.message);
     let pause = Duration::from_millis(150);
     let pings =
         (0..5).fold(ScriptedReply::open_stream(), |reply, _| reply.chunk(": ping\n\n").wait(pause));
-    let words = crate::support::chat::delta(&serde_json::json!({"content": "late"}));
-    let server =
-        Server::new([pings.chunk(&words).chunk(&crate::support::chat::finish("stop")).end()]);
+    let words = crate::kit::chat::delta(&serde_json::json!({"content": "late"}));
+    let server = Server::new([pings.chunk(&words).chunk(&crate::kit::chat::finish("stop")).end()]);
     let reply = WireCaller::new(MODEL, &short_timeouts(&server, "/v1")).call().reply();
     assert_eq!(&*reply.text(), "late");
 }
 
 /// Fault L42.
 #[test]
-fn a_body_that_lies_about_itself_is_a_fault() {
+fn a_body_with_wrong_framing_is_a_fault() {
     let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
     let not_hex = ScriptedReply::raw(format!("{chunked}zz\r\ndata: a\r\n")).close();
     assert_eq!(fault(not_hex).kind, FaultKind::Truncated);
@@ -227,9 +226,9 @@ fn a_body_that_lies_about_itself_is_a_fault() {
     assert_eq!(no_http.kind, FaultKind::NotAnApi);
 }
 
-/// Fault L43: compressed, though nobody asked; and a bomb.
+/// Fault L43: unrequested compression, and a decompression bomb.
 #[test]
-fn a_compressed_answer_is_read_within_the_cap() {
+fn a_compressed_response_is_read_up_to_the_limit() {
     let gzip = |bytes: &[u8]| {
         let headers = format!(
             "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: {}\r\n\r\n",
@@ -253,7 +252,7 @@ fn a_compressed_answer_is_read_within_the_cap() {
 
 /// Fault L57.
 #[test]
-fn a_connection_that_breaks_while_sending_is_tried_again() {
+fn a_connection_lost_while_sending_is_retryable() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
@@ -276,18 +275,18 @@ fn a_connection_that_breaks_while_sending_is_tried_again() {
 }
 
 #[test]
-fn a_connection_is_used_again() {
+fn a_connection_is_reused() {
     let server = Server::repeating([unstreamed("a")]);
     let mut caller = WireCaller::new(MODEL, &long_timeouts(&server, "/v1"));
     (0..20).for_each(|_| drop(caller.call().reply()));
     assert_eq!(server.connections(), 1);
 }
 
-/// The end of a stream is read by another thread, which on a busy machine may now and then not have come to it when the
-/// next call is made. Also where the body ends a little later than the reply.
+/// Another thread reads the end of a stream, and may be late on a busy machine. The body may also end a little later
+/// than the reply.
 #[test]
-fn a_connection_is_used_again_after_a_stream() {
-    use crate::support::chat::{delta, end, finish};
+fn a_connection_is_reused_after_a_stream() {
+    use crate::kit::chat::{delta, end, finish};
     let words = delta(&serde_json::json!({"content": "a"}));
     let late = ScriptedReply::open_stream().chunk(&words).chunk(&finish("stop")).chunk(&end());
     let late = late.wait(Duration::from_millis(1)).end();
@@ -299,10 +298,10 @@ fn a_connection_is_used_again_after_a_stream() {
     }
 }
 
-/// A server that never ends its stream after the last event does not hold the reply back.
+/// A server that never ends its stream does not delay the reply.
 #[test]
-fn a_reply_is_there_with_its_last_event() {
-    use crate::support::chat::{delta, end, finish};
+fn a_reply_is_complete_with_its_last_event() {
+    use crate::kit::chat::{delta, end, finish};
     let words = delta(&serde_json::json!({"content": "a"}));
     let open =
         ScriptedReply::open_stream().chunk(&words).chunk(&finish("stop")).chunk(&end()).hang();
@@ -317,15 +316,15 @@ fn a_reply_is_there_with_its_last_event() {
 
 /// Fault L58.
 #[test]
-fn a_kept_connection_that_the_server_closed_is_replaced_once_and_silently() {
-    // The server closes after the head of the second request has come.
+fn a_closed_idle_connection_is_replaced_once() {
+    // The server closes after the head of the second request.
     let server = Server::new([text("first"), ScriptedReply::closed(), text("second")]);
     let mut caller = WireCaller::new(MODEL, &long_timeouts(&server, "/v1"));
     assert_eq!(&*caller.call().reply().text(), "first");
     std::thread::sleep(Duration::from_millis(20));
     assert_eq!(&*caller.call().reply().text(), "second");
     assert_eq!(server.connections(), 2);
-    // On a fresh connection it is a fault.
+    // On a new connection it is a fault.
     let server = Server::new([ScriptedReply::closed(), text("never")]);
     let fault = WireCaller::new(MODEL, &long_timeouts(&server, "/v1")).call().fault();
     assert_eq!((fault.kind, server.requests().len()), (FaultKind::Connect, 1));
@@ -333,7 +332,7 @@ fn a_kept_connection_that_the_server_closed_is_replaced_once_and_silently() {
 
 /// Faults L7 and K4.
 #[test]
-fn what_is_wrong_with_the_setup_is_known_before_anything_is_sent() {
+fn configuration_errors_are_reported_before_sending() {
     let settings = |base: &str| ModelConnectionSettings {
         api_base: Some(base.to_owned()),
         ..ModelConnectionSettings::default()

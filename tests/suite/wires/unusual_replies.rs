@@ -1,13 +1,13 @@
-//! What is odd and legal: other words for known reasons, fields that nobody asked for, gaps, and empty places.
+//! Unusual but valid replies: other spellings of finish reasons, additional fields, gaps, and empty fields.
 
 use architect::model::{FaultClass, FaultKind, ReplyFinish, ToolArguments};
 use serde_json::{Value, json};
 
 use super::recorded_streams::{Wire, one};
 use super::recordings::{call, seen};
-use crate::support::server::ScriptedReply;
+use crate::kit::server::ScriptedReply;
 
-/// How each wire says that the model is done, in a recording of one text.
+/// The finish reason of each wire, in a recording of a text.
 const DONE: [(Wire, &str, &str); 4] = [
     (Wire::Anthropic, "\"stop_reason\":\"end_turn\"", "\"stop_reason\":"),
     (Wire::Chat, "\"finish_reason\":\"stop\"", "\"finish_reason\":"),
@@ -15,7 +15,7 @@ const DONE: [(Wire, &str, &str); 4] = [
     (Wire::Responses, "\"status\":\"completed\",\"error\":null", "\"error\":null,\"status\":"),
 ];
 
-/// Returns the recording of one text with another value in the place of its reason.
+/// Returns the recording of a text with another finish reason.
 fn ending_with(at: usize, value: &str) -> (Wire, String, Value) {
     let (wire, reason, key) = DONE[at];
     let recording = one(wire, "text");
@@ -41,7 +41,7 @@ fn named(events: &[Value]) -> Vec<String> {
 }
 
 #[test]
-fn a_known_reason_in_another_spelling_is_the_same() {
+fn every_spelling_of_a_finish_reason_is_recognized() {
     for (at, spellings) in [
         (0, &["STOP", "stop", "eos_token", "stop_sequence", "END_TURN"][..]),
         (1, &["STOP", "Stop", "eos_token", "end_turn", "eos", "COMPLETE"]),
@@ -67,7 +67,7 @@ fn a_known_reason_in_another_spelling_is_the_same() {
 }
 
 #[test]
-fn a_reason_that_nobody_knows_keeps_its_text_on_every_wire() {
+fn an_unknown_finish_reason_keeps_its_text_on_every_wire() {
     for at in 0..DONE.len() {
         let (wire, text, expected) = ending_with(at, "\"moon\"");
         let found = stream(wire, &text);
@@ -76,9 +76,9 @@ fn a_reason_that_nobody_knows_keeps_its_text_on_every_wire() {
     }
 }
 
-/// Where the stream comes to its proper end, a reason that is missing is none that is unknown.
+/// At the proper end of a stream, a missing reason is not an unknown one.
 #[test]
-fn no_reason_before_the_end_is_the_end() {
+fn a_missing_reason_at_the_proper_end_is_stop() {
     for at in 0..DONE.len() {
         let (wire, mut text, expected) = ending_with(at, "null");
         if wire == Wire::Gemini {
@@ -95,7 +95,7 @@ fn no_reason_before_the_end_is_the_end() {
 }
 
 #[test]
-fn no_reason_in_a_whole_reply_is_the_end() {
+fn a_missing_reason_in_a_json_reply_is_stop() {
     let chat = |content: &str| json!({"choices": [{"message": {"content": content}, "finish_reason": null}]});
     for (wire, body) in [
         (Wire::Chat, chat("done")),
@@ -114,9 +114,9 @@ fn no_reason_in_a_whole_reply_is_the_end() {
     }
 }
 
-/// Perplexity has a delta beside the message, also in a reply of one piece; others have one of them, or null.
+/// Perplexity sends both a delta and a message, even without streaming; others send one of them, or null.
 #[test]
-fn a_delta_and_a_message_beside_each_other_are_one_reply() {
+fn a_delta_and_a_message_are_one_reply() {
     let text = |text: &str| json!({"role": "assistant", "content": text});
     let nothing = || json!({"role": "assistant", "content": ""});
     for (delta, message) in [
@@ -137,7 +137,7 @@ fn a_delta_and_a_message_beside_each_other_are_one_reply() {
         let reply = call(Wire::Chat, true, ScriptedReply::stream(events)).reply();
         assert_eq!(&*reply.text(), "done", "{body}");
     }
-    // The last chunk says the whole again.
+    // The last chunk repeats the reply.
     let chunk = |choice: &Value| format!("data: {}\n\n", json!({"choices": [choice]}));
     for last in [
         json!({"message": text("so done"), "finish_reason": "stop"}),
@@ -157,7 +157,7 @@ fn a_delta_and_a_message_beside_each_other_are_one_reply() {
     }
 }
 
-/// A place for an error is no error as long as nothing is in it.
+/// An empty error field is not an error.
 #[test]
 fn an_empty_error_is_none() {
     for empty in [json!(null), json!(""), json!({}), json!([]), json!(false)] {
@@ -189,7 +189,7 @@ fn done(index: u64, item: &Value) -> Value {
 }
 
 #[test]
-fn where_item_events_have_gaps_the_output_is_the_truth() {
+fn the_output_counts_if_item_events_have_gaps() {
     let function = json!({"type": "function_call", "call_id": "c", "name": "grep", "arguments": {"text": "x"}});
     let output = [message("one"), message("two"), function.clone()];
     for told in [
@@ -216,18 +216,18 @@ fn where_item_events_have_gaps_the_output_is_the_truth() {
     }
 }
 
-/// Some servers number no items.
+/// Some servers send items without an index.
 #[test]
-fn items_without_numbers_come_in_their_order() {
+fn items_without_an_index_keep_their_order() {
     let item = |text: &str| json!({"type": "response.output_item.done", "item": message(text)});
     let events = [item("one"), item("two"), completed("completed", &[])];
     let reply = call(Wire::Responses, true, ScriptedReply::stream(named(&events))).reply();
     assert_eq!(&*reply.text(), "onetwo");
 }
 
-/// A call of a response that is not complete may look whole.
+/// A call of an incomplete response may look complete.
 #[test]
-fn a_call_that_the_provider_calls_incomplete_cannot_run() {
+fn an_incomplete_call_cannot_run() {
     let function = json!({"type": "function_call", "status": "incomplete", "call_id": "c", "name": "grep", "arguments": ""});
     for (reason, calls) in [("content_filter", 0), ("max_output_tokens", 1)] {
         let mut end = completed("incomplete", std::slice::from_ref(&function));
@@ -240,9 +240,9 @@ fn a_call_that_the_provider_calls_incomplete_cannot_run() {
     }
 }
 
-/// The terminal event says how a response ended, also where the response in it does not.
+/// The terminal event determines the end of a response without a status.
 #[test]
-fn an_incomplete_response_without_a_status_is_no_success() {
+fn an_incomplete_response_without_a_status_is_not_a_success() {
     let mut end = completed("incomplete", &[message("half")]);
     end["response"].as_object_mut().unwrap().remove("status");
     let reply = call(Wire::Responses, true, ScriptedReply::stream(named(&[end.clone()]))).reply();
@@ -252,7 +252,7 @@ fn an_incomplete_response_without_a_status_is_no_success() {
 }
 
 #[test]
-fn only_the_same_beginning_may_come_again_and_only_before_the_content() {
+fn only_an_identical_message_start_may_repeat() {
     let start = |id: &str| json!({"type": "message_start", "message": {"id": id, "model": "m", "content": []}});
     let rest = [
         json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "a"}}),
@@ -271,9 +271,9 @@ fn only_the_same_beginning_may_come_again_and_only_before_the_content() {
     }
 }
 
-/// A block without a number is the next one, and a piece without a number belongs to the only open block.
+/// A block without an index is the next one, and a delta without an index belongs to the only open block.
 #[test]
-fn events_of_blocks_without_numbers_follow_their_order() {
+fn block_events_without_an_index_follow_their_order() {
     let events = [
         json!({"type": "message_start", "message": {"model": "m"}}),
         json!({"type": "content_block_start", "index": "0", "content_block": {"type": "text"}}),

@@ -13,9 +13,9 @@ use architect::journal::{Durability, JournalEndKind, SessionId, SessionStore};
 use architect::model::{ConversationItem, ToolStatus};
 use serde_json::Value;
 
-use crate::cli::fixture::{CliFixture, CommandResult, wait_for_exit, wait_until};
-use crate::support::chat;
-use crate::support::server::{MAX_WAIT, ReceivedRequest, ScriptedReply, Server};
+use crate::kit::chat;
+use crate::kit::cli::{CliFixture, CommandResult, wait_for_exit, wait_until};
+use crate::kit::server::{MAX_WAIT, ReceivedRequest, ScriptedReply, Server};
 
 /// How many replies the model has.
 pub(super) const TURNS: usize = 5;
@@ -260,7 +260,7 @@ impl CrashScenario {
         };
         let before = fs::read(self.journal(session)).unwrap();
         let ran = self.resume();
-        let end = crate::cli::fixture::outcome(0, "llm_done", "success");
+        let end = crate::kit::cli::outcome(0, "llm_done", "success");
         assert_eq!(ran.outcome(), end, "{case}: {}", ran.err);
         assert_eq!(ran.json()["output"], "Done.", "{case}");
         let after = fs::read(self.journal(session)).unwrap();

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::strace;
 use super::tracing_unavailable;
-use crate::cli::fixture::{CliFixture, wait_for_exit};
+use crate::kit::cli::{CliFixture, wait_for_exit};
 
 /// A text that stands in a file of its own, an output that is kept whole, and a file that is edited.
 const SCRIPT: &str = r#"

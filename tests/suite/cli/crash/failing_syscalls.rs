@@ -5,7 +5,7 @@ use super::strace::{Syscall, SyscallFault};
 use super::{
     PausedRun, count_cases, main_thread_syscalls, run, tool_syscalls, tracing_unavailable,
 };
-use crate::cli::fixture::{CommandResult, wait_for_exit};
+use crate::kit::cli::{CommandResult, wait_for_exit};
 
 /// Calls that start something, or clear away what is no longer needed: what they may fail with is another matter.
 const OTHER_SYSCALLS: [&str; 6] =

@@ -2,7 +2,7 @@
 
 use super::strace;
 use super::tracing_unavailable;
-use crate::cli::fixture::{CliFixture, wait_for_exit};
+use crate::kit::cli::{CliFixture, wait_for_exit};
 
 /// Fault R15: a file that can't be read for ever so long costs its own result, and no limit is overshot for its sake.
 #[test]

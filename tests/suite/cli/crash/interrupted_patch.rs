@@ -2,7 +2,7 @@
 
 use super::strace;
 use super::tracing_unavailable;
-use crate::cli::fixture::{CliFixture, wait_for_exit};
+use crate::kit::cli::{CliFixture, wait_for_exit};
 
 const FILES: [&str; 3] = ["a", "b", "c"];
 

@@ -7,7 +7,7 @@ use super::strace::{self, Syscall, SyscallFault};
 use super::{
     PausedRun, count_cases, log, main_thread_syscalls, run, tool_syscalls, tracing_unavailable,
 };
-use crate::cli::fixture::{CommandResult, wait_for_exit};
+use crate::kit::cli::{CommandResult, wait_for_exit};
 
 /// Kills the run in this call, and goes on with it. Returns whether the call was made at all.
 fn killed(call: &Syscall) -> bool {

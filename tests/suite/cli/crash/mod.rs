@@ -21,7 +21,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use self::crash_scenario::CrashScenario;
 use self::strace::{StraceWatch, Syscall, SyscallFault};
-use crate::cli::fixture::{CommandResult, wait_for_exit};
+use crate::kit::cli::{CommandResult, wait_for_exit};
 
 /// Does something for each case on both cores, and returns for how many it was true.
 fn count_cases<T: Send>(

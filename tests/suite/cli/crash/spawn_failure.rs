@@ -4,7 +4,7 @@ use std::fs;
 
 use super::strace;
 use super::{count_cases, tracing_unavailable};
-use crate::cli::fixture::{CliFixture, CommandResult, wait_for_exit};
+use crate::kit::cli::{CliFixture, CommandResult, wait_for_exit};
 
 /// Files are written and searched, a command runs, and three servers are to be started.
 const SCRIPT: &str = r#"

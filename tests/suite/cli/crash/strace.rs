@@ -10,8 +10,8 @@ use std::thread;
 use crossbeam_channel::{Receiver, unbounded};
 use wait_timeout::ChildExt as _;
 
-use crate::support::harmless_syscalls::HARMLESS_SYSCALLS;
-use crate::support::server::MAX_WAIT;
+use crate::kit::harmless_syscalls::HARMLESS_SYSCALLS;
+use crate::kit::server::MAX_WAIT;
 
 /// One system call: its name, and how many calls of that name its thread had made with it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

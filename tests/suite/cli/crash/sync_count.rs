@@ -4,9 +4,9 @@ use std::fs;
 
 use super::strace;
 use super::tracing_unavailable;
-use crate::cli::fixture::{CliFixture, wait_for_exit};
-use crate::support::chat;
-use crate::support::server::Server;
+use crate::kit::chat;
+use crate::kit::cli::{CliFixture, wait_for_exit};
+use crate::kit::server::Server;
 
 /// Returns how often a run of so many steps, each of which writes a file, makes something durable.
 fn syncs(steps: usize) -> usize {

@@ -19,7 +19,7 @@ use architect::journal::{
 use self::disk_model::{DiskModel, FileTree, PowerCut, SeededRng};
 use self::disk_operations::{DiskOperation, OutsideEffect};
 use super::{count_cases, strace, tracing_unavailable};
-use crate::cli::fixture::{CliFixture, outcome, wait_for_exit};
+use crate::kit::cli::{CliFixture, outcome, wait_for_exit};
 
 /// Long and short outputs, a message from another process, a new file, an edit, a command, a patch of several files, a
 /// long answer.

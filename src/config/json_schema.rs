@@ -1,0 +1,143 @@
+//! The JSON Schema of configuration files, made from the declarations of the keys.
+
+use serde_json::{Map, Value, json};
+
+use super::keys::{KeySpec, description};
+use super::setting_value::ValueType;
+use super::value_tree::ConfigValue;
+
+/// Returns a JSON Schema that a configuration file satisfies, for editors that complete and check TOML.
+pub fn schema() -> Value {
+    let mut root = object();
+    for (table, doc) in &description().tables {
+        place(&mut root, table)["description"] = json!(doc);
+    }
+    for key in &description().keys {
+        let name = key.last_part().to_owned();
+        place(&mut root, key.table())["properties"][name] = key_schema(key);
+    }
+    let settings = root.clone();
+    root["properties"]["profiles"] = json!({
+        "description": "Sets of values for `--profile NAME`.",
+        "type": "object",
+        "additionalProperties": settings,
+    });
+    root["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
+    root["title"] = json!("Configuration of architect");
+    root
+}
+
+fn object() -> Value {
+    json!({ "type": "object", "properties": {}, "additionalProperties": false })
+}
+
+/// Returns the schema of a table, made if it is not there yet.
+fn place<'a>(root: &'a mut Value, table: &str) -> &'a mut Value {
+    let mut place = root;
+    for part in table.split('.').filter(|part| !part.is_empty()) {
+        let next = if part == "*" {
+            &mut place["additionalProperties"]
+        } else {
+            &mut place["properties"][part]
+        };
+        if !next.is_object() {
+            *next = object();
+        }
+        place = next;
+    }
+    place
+}
+
+fn key_schema(key: &KeySpec) -> Value {
+    let mut schema = type_schema(&key.value_type);
+    schema["description"] = json!(key.doc);
+    if let Some((least, most)) = &key.range {
+        schema["minimum"] = plain(least);
+        schema["maximum"] = plain(most);
+    }
+    if let Some(default) = &key.default {
+        schema["default"] = plain(default);
+    }
+    schema
+}
+
+fn type_schema(value_type: &ValueType) -> Value {
+    match value_type {
+        ValueType::Bool => json!({ "type": "boolean" }),
+        ValueType::Integer => json!({ "type": "integer", "minimum": 0 }),
+        ValueType::Number => json!({ "type": "number" }),
+        ValueType::Text => json!({ "type": "string" }),
+        ValueType::Word(words) => json!({ "type": "string", "enum": words }),
+        ValueType::List(items) => json!({ "type": "array", "items": type_schema(items) }),
+        ValueType::Map(values) => {
+            json!({ "type": "object", "additionalProperties": type_schema(values) })
+        }
+        ValueType::Tables(keys) => {
+            let mut entry = object();
+            let properties: Map<String, Value> =
+                keys.iter().map(|key| (key.path.clone(), key_schema(key))).collect();
+            let required = keys.iter().filter(|key| key.is_required).map(|key| &key.path);
+            entry["required"] = required.cloned().collect();
+            entry["properties"] = Value::Object(properties);
+            json!({ "type": "array", "items": entry })
+        }
+    }
+}
+
+/// Returns a value as JSON.
+fn plain(value: &ConfigValue) -> Value {
+    match value {
+        ConfigValue::Bool(value) => json!(value),
+        ConfigValue::Integer(value) => json!(value),
+        ConfigValue::Float(value) => json!(value),
+        ConfigValue::Text(text) | ConfigValue::Untyped(text) | ConfigValue::Date(text) => {
+            json!(text)
+        }
+        ConfigValue::List(items) => items.iter().map(|item| plain(&item.value)).collect(),
+        ConfigValue::Table(table) => {
+            let entries = table.iter().map(|(key, node)| (key.clone(), plain(&node.value)));
+            Value::Object(entries.collect())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::template::{ProjectPreset, template};
+    use crate::model::WordEnum;
+
+    fn is_valid(text: &str) -> bool {
+        let value: Value = toml::from_str(text).unwrap();
+        jsonschema::validator_for(&schema()).unwrap().is_valid(&value)
+    }
+
+    #[test]
+    fn the_schema_accepts_every_preset_and_the_whole_template() {
+        for (_, preset) in ProjectPreset::WORDS {
+            assert!(is_valid(&template(*preset)), "{preset}");
+        }
+        let text = template(ProjectPreset::Plain);
+        let lines = text.lines().map(|line| match line.strip_prefix('#') {
+            Some(rest) if !rest.starts_with(' ') => rest,
+            _ => line,
+        });
+        assert!(is_valid(&lines.collect::<Vec<_>>().join("\n")));
+    }
+
+    #[test]
+    fn the_schema_rejects_unknown_keys_wrong_types_and_values_out_of_range() {
+        for wrong in [
+            "x = 1",
+            "[llm]\nx = 1",
+            "[llm]\nretries = 'many'",
+            "[llm]\nretries = 101",
+            "language = 'fr'",
+            "[[hooks.stop]]\nname = 'a'",
+            "[agents.a]\nmax_steps = -1",
+            "[profiles.a.llm]\nx = 1",
+        ] {
+            assert!(!is_valid(wrong), "{wrong}");
+        }
+    }
+}

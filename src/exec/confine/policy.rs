@@ -1,0 +1,194 @@
+//! The policy for confining commands.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::SandboxLevel;
+use crate::exec::egress::AllowedHosts;
+use crate::exec::package_caches::PackageCaches;
+use crate::model::word_enum;
+
+/// How commands are confined.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SandboxPolicy {
+    /// What commands may write.
+    pub mode: SandboxMode,
+    /// The network that they may use.
+    pub network: NetworkAccess,
+    /// The hosts that they may reach with [`NetworkAccess::List`].
+    pub allowed_hosts: AllowedHosts,
+    /// What happens if the system cannot enforce the policy.
+    pub need: SandboxRequirement,
+    /// The highest level to try.
+    pub ceiling: SandboxLevel,
+    /// The workspace.
+    pub workspace: PathBuf,
+    /// A private folder for temporary files.
+    pub temp: PathBuf,
+    /// Who creates that folder and removes it at the end.
+    pub temp_owner: TempOwner,
+    /// Further writable paths.
+    pub writable: Vec<PathBuf>,
+    /// The caches of package managers: those of the user are readable, private ones writable.
+    pub caches: PackageCaches,
+    /// Paths in writable folders that they may not write.
+    pub protected: Vec<PathBuf>,
+    /// Paths that they may neither read nor write.
+    pub hidden: Vec<PathBuf>,
+    /// Readable paths among those that would be hidden.
+    pub readable: Vec<PathBuf>,
+    /// Limits of resources.
+    pub limits: ResourceLimits,
+    /// Symbolic links that they may not replace.
+    #[serde(default)]
+    pub links: Vec<PathBuf>,
+    /// Files replaced by a copy.
+    #[serde(default)]
+    pub copied: Vec<CopiedFile>,
+    /// The folder for copies, in that for temporary files, one for each worker.
+    #[serde(default)]
+    pub copies: PathBuf,
+    /// Folders in which repositories of git are checked.
+    #[serde(default)]
+    pub repositories: Vec<PathBuf>,
+    /// The record of pending cleanup, in case the engine is killed.
+    #[serde(default)]
+    pub record_path: Option<PathBuf>,
+}
+
+/// A file replaced by a copy that commands may change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CopiedFile {
+    /// The original.
+    pub file: PathBuf,
+    /// The folder of the copy, relative to that for copies.
+    pub copy: PathBuf,
+}
+
+/// Who creates the folder for temporary files and removes it at the end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TempOwner {
+    /// The caller.
+    #[default]
+    Caller,
+    /// The supervisors: the first one creates it, and those that lose their engine remove it.
+    Supervisors,
+}
+
+word_enum! {
+    /// What commands may write.
+    #[derive(Default)]
+    pub enum SandboxMode {
+        /// Temporary files only.
+        ReadOnly = "read-only",
+        /// The workspace, temporary files, and the writable paths of the policy.
+        #[default]
+        WorkspaceWrite = "workspace-write",
+        /// Everything that the user may.
+        Off = "off",
+    }
+}
+
+word_enum! {
+    /// The network that commands may use.
+    #[derive(Default)]
+    pub enum NetworkAccess {
+        /// None, except the loopback interface.
+        Off = "off",
+        /// The hosts of a list, through a proxy.
+        List = "list",
+        /// Unrestricted.
+        #[default]
+        On = "on",
+    }
+}
+
+/// What happens if the system cannot enforce the policy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SandboxRequirement {
+    /// Commands are confined as far as possible, and gaps are reported.
+    #[default]
+    Preferred,
+    /// No command is started.
+    Required,
+}
+
+/// Limits of a command's resources.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ResourceLimits {
+    /// The largest file that it may write, in bytes.
+    pub file_size: Option<u64>,
+    /// Open files of a process.
+    pub open_files: Option<u64>,
+    /// Processes and threads.
+    pub processes: Option<u64>,
+    /// Memory of all its processes together, in bytes.
+    pub memory: Option<u64>,
+}
+
+impl Default for ResourceLimits {
+    fn default() -> Self {
+        Self { file_size: Some(16 << 30), open_files: None, processes: None, memory: None }
+    }
+}
+
+impl SandboxPolicy {
+    /// Returns a policy that confines nothing.
+    pub fn off(workspace: impl Into<PathBuf>) -> Self {
+        Self {
+            mode: SandboxMode::Off,
+            network: NetworkAccess::On,
+            allowed_hosts: AllowedHosts::default(),
+            need: SandboxRequirement::Preferred,
+            ceiling: SandboxLevel::Namespaces,
+            workspace: workspace.into(),
+            temp: std::env::temp_dir(),
+            temp_owner: TempOwner::Caller,
+            writable: Vec::new(),
+            caches: PackageCaches::default(),
+            protected: Vec::new(),
+            hidden: Vec::new(),
+            readable: Vec::new(),
+            limits: ResourceLimits::default(),
+            links: Vec::new(),
+            copied: Vec::new(),
+            copies: PathBuf::new(),
+            repositories: Vec::new(),
+            record_path: None,
+        }
+    }
+
+    /// Returns whether the policy confines nothing.
+    pub fn is_off(&self) -> bool {
+        self.mode == SandboxMode::Off && self.network == NetworkAccess::On
+    }
+}
+
+/// Resolves links in a path. The last component need not exist.
+pub fn resolve_path(path: &Path) -> Option<PathBuf> {
+    let real = path.ancestors().find_map(|existing| {
+        let rest = path.strip_prefix(existing).ok()?;
+        Some(existing.canonicalize().ok()?.join(rest))
+    })?;
+    // Joining an empty path would add a slash.
+    Some(real.components().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_resolved_also_in_paths_that_do_not_exist() {
+        let folder = tempfile::tempdir().unwrap();
+        let (there, link) =
+            (folder.path().canonicalize().unwrap().join("there"), folder.path().join("link"));
+        std::fs::create_dir(&there).unwrap();
+        std::os::unix::fs::symlink(&there, &link).unwrap();
+        assert_eq!(resolve_path(&link).unwrap().as_os_str(), there.as_os_str());
+        assert_eq!(resolve_path(&link.join(".git/hooks")), Some(there.join(".git/hooks")));
+    }
+}

@@ -1,0 +1,143 @@
+//! The private folder for temporary files: created for the first command, removed with the engine, even if that is
+//! killed.
+
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use rustix::process::geteuid;
+
+use super::policy::{SandboxPolicy, TempOwner};
+
+/// Creates the folder, if the supervisors own it.
+///
+/// # Errors
+///
+/// Fails when the system denies it, and when the path exists but belongs to another user.
+pub(in crate::exec) fn create(policy: &SandboxPolicy) -> io::Result<()> {
+    if policy.temp_owner == TempOwner::Caller {
+        return Ok(());
+    }
+    let made = match DirBuilder::new().mode(0o700).create(&policy.temp) {
+        // Another supervisor of this engine created it.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let found = fs::symlink_metadata(&policy.temp)?;
+            let is_ours = found.is_dir() && found.uid() == geteuid().as_raw();
+            if is_ours { Ok(()) } else { Err(error) }
+        }
+        made => made,
+    };
+    made.map(|()| lock_folder(&policy.temp))
+}
+
+/// Locks the folder for the life of this process, so that it is not taken for an abandoned one.
+fn lock_folder(folder: &Path) {
+    static HELD: Mutex<Vec<File>> = Mutex::new(Vec::new());
+    // Without the lock, its age still protects it.
+    let locked = File::open(folder).ok().filter(|folder| folder.try_lock_shared().is_ok());
+    HELD.lock().unwrap_or_else(PoisonError::into_inner).extend(locked);
+}
+
+/// The least age of a folder that is removed as abandoned.
+const MIN_AGE: Duration = Duration::from_secs(3_600);
+
+/// Removes old folders with this prefix that no process has locked: their engines and supervisors were killed together.
+pub fn remove_abandoned(around: &Path, prefix: &str) {
+    let Some(before) = SystemTime::now().checked_sub(MIN_AGE) else { return };
+    for entry in fs::read_dir(around).into_iter().flatten().flatten() {
+        let is_named = entry.file_name().to_str().is_some_and(|name| {
+            name.strip_prefix(prefix).is_some_and(|rest| {
+                rest.len() == 12 && rest.bytes().all(|byte| byte.is_ascii_hexdigit())
+            })
+        });
+        let is_left = |data: &fs::Metadata| {
+            data.is_dir()
+                && data.uid() == geteuid().as_raw()
+                && data.modified().is_ok_and(|at| at < before)
+        };
+        if is_named
+            && entry.metadata().is_ok_and(|data| is_left(&data))
+            && let Ok(folder) = File::open(entry.path())
+            && folder.try_lock().is_ok()
+            && let Err(error) = fs::remove_dir_all(entry.path())
+        {
+            log::debug!("could not remove {}: {error}", entry.path().display());
+        }
+    }
+}
+
+/// The files of a killed engine that a supervisor removes.
+#[cfg(target_os = "linux")]
+pub(in crate::exec) struct TempCleanup(Option<TempFolderHandle>);
+
+#[cfg(target_os = "linux")]
+struct TempFolderHandle {
+    /// The parent folder, opened before any mount.
+    around: cap_std::fs::Dir,
+    path: std::path::PathBuf,
+}
+
+#[cfg(target_os = "linux")]
+impl TempCleanup {
+    /// Opens the folders; must be called before mounting.
+    pub(in crate::exec) fn open(policy: &SandboxPolicy) -> Self {
+        let path = match policy.temp_owner {
+            TempOwner::Caller => None,
+            TempOwner::Supervisors => policy.temp.canonicalize().ok(),
+        };
+        Self(path.and_then(|path| {
+            let around =
+                cap_std::fs::Dir::open_ambient_dir(path.parent()?, cap_std::ambient_authority());
+            Some(TempFolderHandle { around: around.ok()?, path })
+        }))
+    }
+
+    /// Removes the folder. Every supervisor tries, and the last one finds no other writer.
+    pub(in crate::exec) fn run(self) {
+        let Some(TempFolderHandle { around, path }) = self.0 else { return };
+        // In a mount namespace, the folder may be a mount point itself.
+        let _ = rustix::mount::unmount(&path, rustix::mount::UnmountFlags::DETACH);
+        // Or be mounted at `/tmp`, with further mounts in it that block its removal.
+        let usual = Path::new("/tmp");
+        let same = |a: &fs::Metadata, b: &cap_std::fs::Metadata| {
+            use cap_std::fs::MetadataExt;
+            (a.dev(), a.ino()) == (b.dev(), b.ino())
+        };
+        let own = path.file_name().and_then(|name| around.metadata(name).ok());
+        if own.zip(fs::metadata(usual).ok()).is_some_and(|(own, found)| same(&found, &own)) {
+            let _ = rustix::mount::unmount(usual, rustix::mount::UnmountFlags::DETACH);
+        }
+        if let Some(name) = path.file_name() {
+            let _ = around.remove_dir_all(name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn abandoned_folders_are_removed() {
+        let around = tempfile::tempdir().unwrap();
+        let old = SystemTime::now() - 2 * MIN_AGE;
+        for name in ["t-0123456789ab", "t-0123456789ac", "t-0123456789ad", "t-other", "note"] {
+            let folder = around.path().join(name);
+            fs::create_dir(&folder).unwrap();
+            fs::write(folder.join("file"), "").unwrap();
+            if name != "t-0123456789ad" {
+                File::open(&folder).unwrap().set_modified(old).unwrap();
+            }
+        }
+        let held = File::open(around.path().join("t-0123456789ac")).unwrap();
+        held.try_lock_shared().unwrap();
+        remove_abandoned(around.path(), "t-");
+        let names = fs::read_dir(around.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+        names.sort();
+        assert_eq!(names, ["note", "t-0123456789ac", "t-0123456789ad", "t-other"]);
+    }
+}

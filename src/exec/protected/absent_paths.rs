@@ -1,0 +1,106 @@
+//! Protected paths that do not exist.
+//!
+//! An existing path can be made read-only, a missing one cannot. So after each command, with all its processes ended,
+//! files that it created at such paths are renamed, to a name that no program reads.
+
+use std::ffi::OsString;
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::exec::confine::policy::{SandboxMode, SandboxPolicy};
+
+/// Protected paths that did not exist when the list was made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::exec) struct AbsentPaths(Vec<PathBuf>);
+
+/// Suffix of renamed files.
+const DENIED_SUFFIX: &str = ".denied";
+
+impl AbsentPaths {
+    /// Returns the protected paths of a policy that do not exist. Paths in a repository that does not exist are not
+    /// among them: a command that creates a repository creates its hooks.
+    pub(in crate::exec) fn new(policy: &SandboxPolicy) -> Self {
+        if policy.mode == SandboxMode::Off {
+            return Self::default();
+        }
+        let is_in_new = |path: &Path| {
+            let is_git = |folder: &Path| folder.file_name().is_some_and(|name| name == ".git");
+            path.ancestors().skip(1).any(|folder| is_git(folder) && !folder.is_dir())
+        };
+        let is_absent = |path: &&PathBuf| !exists(path) && !is_in_new(path);
+        Self(policy.protected.iter().filter(is_absent).cloned().collect())
+    }
+
+    /// Returns whether one of the paths exists now.
+    pub(in crate::exec) fn is_outdated(&self) -> bool {
+        self.0.iter().any(|path| exists(path))
+    }
+
+    /// Renames those that exist now, and returns their paths, also those that cannot be renamed.
+    pub(in crate::exec) fn rename_created(&self) -> Vec<PathBuf> {
+        let found: Vec<_> = self.0.iter().filter(|path| exists(path)).cloned().collect();
+        for path in &found {
+            if rename_denied(path).is_err()
+                && let Some(folder) = path.parent()
+            {
+                // The command may have removed its permissions; the owner can set them.
+                let _ = fs::set_permissions(folder, Permissions::from_mode(0o700));
+                let _ = rename_denied(path);
+            }
+        }
+        found
+    }
+}
+
+fn rename_denied(path: &Path) -> io::Result<()> {
+    let with = |ending: &str| {
+        let mut name = OsString::from(path);
+        name.push(ending);
+        PathBuf::from(name)
+    };
+    let numbered = (2..u32::MAX).map(|number| format!("{DENIED_SUFFIX}-{number}"));
+    let names = std::iter::once(DENIED_SUFFIX.to_owned()).chain(numbered);
+    let mut free = names.map(|name| with(&name)).filter(|path| !exists(path));
+    free.next().map_or(Ok(()), |free| fs::rename(path, free))
+}
+
+/// Returns whether the path exists, as a dangling link too.
+fn exists(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn new_files_are_renamed_and_existing_ones_are_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("old"), "").unwrap();
+        let policy = SandboxPolicy {
+            mode: SandboxMode::WorkspaceWrite,
+            protected: vec![path("old"), path("new"), path("none/x"), path("n/.git/hooks")],
+            ..SandboxPolicy::off(folder.path())
+        };
+        let absent = AbsentPaths::new(&policy);
+        assert!(!absent.is_outdated() && absent.rename_created().is_empty());
+        for round in 1..=3 {
+            fs::create_dir_all(path("new/closed")).unwrap();
+            fs::set_permissions(path("new"), Permissions::from_mode(0o555)).unwrap();
+            fs::set_permissions(folder.path(), Permissions::from_mode(0o555)).unwrap();
+            assert!(absent.is_outdated());
+            assert_eq!(absent.rename_created(), [path("new")]);
+            assert!(!absent.is_outdated());
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1 + round);
+            fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+        }
+        assert!(path("new.denied/closed").exists());
+        // A folder may appear meanwhile; hooks of a new repository are its own.
+        fs::create_dir_all(path("none/x")).unwrap();
+        fs::create_dir_all(path("n/.git/hooks")).unwrap();
+        assert_eq!(absent.rename_created(), [path("none/x")]);
+    }
+}

@@ -1,0 +1,147 @@
+//! Hidden and protected files, as they were when a worker was confined.
+//!
+//! A mount covers an existing file and disappears with it: when a program outside renames a new file over a hidden one,
+//! as `docker login` does, or when a daemon creates its socket again. A missing file is not covered at all. So each
+//! worker records the files that it covers, and takes no further command once others are there.
+
+use std::collections::BTreeMap;
+use std::fs::{self, Metadata};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use crate::exec::confine::policy::{SandboxMode, SandboxPolicy};
+use crate::exec::confine::{Enforcement, RUNTIME_FOLDERS, SandboxGap, named_sockets};
+
+/// The files that a worker covers.
+#[derive(Debug, Default)]
+pub(in crate::exec) struct Covered {
+    /// Hidden and protected paths.
+    paths: BTreeMap<PathBuf, Identity>,
+    /// Sockets of other programs; `None` where access rules also hold for later ones.
+    sockets: Option<Sockets>,
+}
+
+#[derive(Debug)]
+struct Sockets {
+    found: BTreeMap<PathBuf, Identity>,
+    /// Folders of the command's own, and those that are covered as a whole.
+    passed_over: Vec<PathBuf>,
+    /// Entries of the folder for temporary files that are not covered.
+    visible: Vec<PathBuf>,
+}
+
+/// A path itself, and its target: device, inode number (which may be reused), and creation time; `None` if it does not
+/// exist.
+type Identity = [Option<(u64, u64, Option<SystemTime>)>; 2];
+
+/// The usual folder for temporary files. Commands have a private one in its place.
+const TEMPORARY: &str = "/tmp";
+
+fn identity(path: &Path) -> Identity {
+    let numbers = |found: Metadata| (found.dev(), found.ino(), found.created().ok());
+    [path.symlink_metadata().ok().map(numbers), path.metadata().ok().map(numbers)]
+}
+
+impl Covered {
+    /// Records the existing paths that a policy covers.
+    pub(in crate::exec) fn by(policy: &SandboxPolicy) -> Self {
+        if policy.mode == SandboxMode::Off {
+            return Self::default();
+        }
+        let lent = policy.copied.iter().map(|lent| &lent.file);
+        let paths = policy.hidden.iter().chain(&policy.protected).chain(&policy.links).chain(lent);
+        let paths = paths.map(|path| (path.clone(), identity(path))).collect();
+        let own = [&policy.workspace, &policy.temp].into_iter().chain(&policy.writable).cloned();
+        let passed_over = own.chain(RUNTIME_FOLDERS.map(PathBuf::from)).collect();
+        let mut sockets =
+            Sockets { found: BTreeMap::new(), passed_over, visible: visible_entries(policy) };
+        sockets.found = sockets.now();
+        Self { paths, sockets: Some(sockets) }
+    }
+
+    /// Drops the sockets where access rules hold for them, and where nothing covers them.
+    pub(in crate::exec) fn limited_to(&mut self, enforced: &Enforcement) {
+        if !enforced.gaps.contains(&SandboxGap::LaterSockets) {
+            self.sockets = None;
+        }
+    }
+
+    /// Returns whether a file exists now that is not covered.
+    pub(in crate::exec) fn is_outdated(&self) -> bool {
+        let is_new = |(path, before): (&PathBuf, &Identity)| {
+            let now = identity(path);
+            now != *before && now != Identity::default()
+        };
+        self.paths.iter().any(is_new) || self.sockets.as_ref().is_some_and(Sockets::has_more)
+    }
+}
+
+impl Sockets {
+    fn has_more(&self) -> bool {
+        self.now().iter().any(|(path, now)| self.found.get(path) != Some(now))
+    }
+
+    fn now(&self) -> BTreeMap<PathBuf, Identity> {
+        let is_socket = |path: &PathBuf| {
+            path.symlink_metadata().is_ok_and(|found| found.file_type().is_socket())
+        };
+        let is_passed_over = |path: &PathBuf| {
+            let real = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+            let is_below = |folders: &[PathBuf]| folders.iter().any(|one| real.starts_with(one));
+            is_below(&self.passed_over) || real.starts_with(TEMPORARY) && !is_below(&self.visible)
+        };
+        let found =
+            named_sockets().into_iter().filter(|path| is_socket(path) && !is_passed_over(path));
+        found.map(|path| (path.clone(), identity(&path))).collect()
+    }
+}
+
+/// Returns the top entries of the folder for temporary files that commands need.
+fn visible_entries(policy: &SandboxPolicy) -> Vec<PathBuf> {
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let guarded = policy.protected.iter().chain(&policy.hidden).chain(&policy.readable);
+    let needed = guarded.chain([&policy.workspace]).chain(&policy.writable).chain(&home);
+    let real = needed.filter_map(|path| path.canonicalize().ok());
+    // The root, the folder itself, and one name.
+    let tops = real.filter(|path| path.starts_with(TEMPORARY));
+    tops.map(|path| path.components().take(3).collect()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn files_created_or_replaced_later_are_not_covered() {
+        let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("there"), "").unwrap();
+        let _first = UnixListener::bind(path("first")).unwrap();
+        let policy = SandboxPolicy {
+            mode: SandboxMode::WorkspaceWrite,
+            hidden: vec![path("there"), path("later")],
+            ..SandboxPolicy::off("/w")
+        };
+        let covered = Covered::by(&policy);
+        assert!(!covered.is_outdated());
+        fs::write(path("there"), "changed").unwrap();
+        assert!(!covered.is_outdated());
+        fs::write(path("new"), "").unwrap();
+        fs::rename(path("new"), path("there")).unwrap();
+        assert!(covered.is_outdated());
+        let covered = Covered::by(&policy);
+        // A removed file needs no cover.
+        fs::remove_file(path("there")).unwrap();
+        assert!(!covered.is_outdated());
+        fs::write(path("later"), "").unwrap();
+        assert!(covered.is_outdated());
+        let mut covered = Covered::by(&policy);
+        let _second = UnixListener::bind(path("second")).unwrap();
+        assert!(covered.is_outdated());
+        covered.limited_to(&Enforcement::none());
+        assert!(!covered.is_outdated());
+    }
+}

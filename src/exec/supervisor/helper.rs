@@ -1,0 +1,224 @@
+//! The supervisor process: this program, started again.
+//!
+//! It is a separate process because commands should not be started from an engine with many threads and secrets, and
+//! because it outlives the engine by the moment that cleaning up takes. Starting it by hand gains nothing: it can only
+//! lose privileges of its parent.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::process::ExitCode;
+
+use rustix::io::fcntl_dupfd_cloexec;
+#[cfg(target_os = "linux")]
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, setsid};
+
+use super::protocol::{ReceivedMessage, SupervisorCommand, SupervisorLink, SupervisorReport};
+use crate::exec::confine::policy::{SandboxMode, SandboxPolicy};
+use crate::exec::confine::temp_folder;
+#[cfg(target_os = "linux")]
+use crate::exec::repository::DeferredCleanup;
+
+/// The argument with which the program is started as a supervisor.
+pub const ARGUMENT: &str = "__exec";
+
+/// The second argument for the first process of a namespace, which gets its instructions on standard input and is
+/// connected to the engine by standard output.
+#[cfg(target_os = "linux")]
+pub(in crate::exec) const INIT_ARGUMENT: &str = "first";
+
+/// Returns whether the program was started as a supervisor, and must call [`main`].
+pub fn is_requested(first: Option<&OsStr>) -> bool {
+    first == Some(OsStr::new(ARGUMENT))
+}
+
+/// Denies other processes of this user access to the memory and environment of this one, which hold keys.
+///
+/// # Errors
+///
+/// Fails when the system has no such protection.
+#[cfg(target_os = "linux")]
+pub fn forbid_inspection() -> io::Result<()> {
+    use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+
+    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
+}
+
+/// Does nothing: not available on this system.
+///
+/// # Errors
+///
+/// Never fails.
+#[cfg(not(target_os = "linux"))]
+pub fn forbid_inspection() -> io::Result<()> {
+    Ok(())
+}
+
+/// Supervises commands until the engine is gone. The engine is at the other end of standard input.
+pub fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn run() -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    close_inherited_on_exec();
+    // Without a controlling terminal, programs cannot ask for a password, and keys typed there send no signals.
+    let _ = setsid();
+    reset_signals()?;
+    #[cfg(target_os = "linux")]
+    if std::env::args_os().nth(2).as_deref() == Some(OsStr::new(INIT_ARGUMENT)) {
+        let link = SupervisorLink::from_socket(fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?);
+        rustix::stdio::dup2_stdout(fs::File::open("/dev/null")?)?;
+        let inherited = serde_json::from_reader(io::stdin())?;
+        return crate::exec::confine::run_init(&link, inherited);
+    }
+    let link = SupervisorLink::from_socket(fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?);
+    let Some(ReceivedMessage {
+        message: SupervisorCommand::Confine { policy, ceiling, why }, ..
+    }) = link.receive::<SupervisorCommand>()?
+    else {
+        return Err(io::ErrorKind::InvalidData.into());
+    };
+    let policy = *policy;
+    apply_limits(&policy);
+    if let Err(error) = temp_folder::create(&policy) {
+        return link.send(&SupervisorReport::NoTemp(error.to_string()), &[], &[]);
+    }
+    for path in policy.writable.iter().filter(|_| policy.mode == SandboxMode::WorkspaceWrite) {
+        // If it cannot be created, writing to it is denied and explained like elsewhere.
+        let _ = fs::create_dir_all(path);
+    }
+    if policy.mode == SandboxMode::WorkspaceWrite
+        && let Err(error) = policy.caches.create_folders(&policy.workspace)
+    {
+        return link.send(&SupervisorReport::NoTemp(format!("private caches: {error}")), &[], &[]);
+    }
+    #[cfg(target_os = "linux")]
+    let (leftover, survivor, engine) = (
+        temp_folder::TempCleanup::open(&policy),
+        DeferredCleanup::open(&policy),
+        link.try_clone()?,
+    );
+    let served = serve(link, policy, ceiling, why);
+    #[cfg(target_os = "linux")]
+    if engine.is_disconnected() {
+        survivor.into_iter().for_each(DeferredCleanup::run);
+        leftover.run();
+    }
+    served
+}
+
+/// Marks all open files but standard input, output and error as close-on-exec.
+///
+/// This program opens its own files so; its parent may have left others open. Must be called while there is one thread.
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+fn close_inherited_on_exec() {
+    let Ok(entries) = fs::read_dir("/dev/fd") else { return };
+    let number = |name: std::ffi::OsString| name.to_str().and_then(|name| name.parse::<i32>().ok());
+    // The list contains the folder's own descriptor, which `collect` closes.
+    let open: Vec<i32> = entries.flatten().filter_map(|entry| number(entry.file_name())).collect();
+    for file in open.into_iter().filter(|file| *file > 2) {
+        // SAFETY: the number was just listed as open, or belonged to the listing itself, which is closed; there is no
+        // second thread that could open or close files meanwhile. A number that is not open makes the call fail, and
+        // nothing is read, written or closed.
+        let file = unsafe { std::os::fd::BorrowedFd::borrow_raw(file) };
+        let _ = fcntl_setfd(file, FdFlags::CLOEXEC);
+    }
+}
+
+#[cfg(target_os = "linux")]
+use crate::exec::confine::serve;
+
+#[cfg(not(target_os = "linux"))]
+#[expect(clippy::needless_pass_by_value, reason = "as the other one takes them")]
+fn serve(
+    link: SupervisorLink,
+    policy: SandboxPolicy,
+    _: crate::exec::confine::SandboxLevel,
+    _: Option<String>,
+) -> io::Result<()> {
+    use super::process_tree::ProcessTree;
+    use super::supervise::{self, CommandStart};
+    use crate::exec::confine::Enforcement;
+    #[cfg(target_os = "macos")]
+    use crate::exec::confine::SandboxLevel;
+    use crate::exec::protected::absent_paths::AbsentPaths;
+    use crate::exec::protected::snapshot::ProtectedPaths;
+
+    #[cfg(target_os = "macos")]
+    let (enforced, wrap) = if policy.is_off() {
+        (Ok(Enforcement::none()), None)
+    } else {
+        let enforced =
+            Enforcement { level: SandboxLevel::Seatbelt, gaps: Vec::new(), reason: None };
+        (Ok(enforced), Some(crate::exec::confine::seatbelt::profile(&policy)))
+    };
+    #[cfg(not(target_os = "macos"))]
+    let (enforced, wrap) =
+        (Enforcement::unconfined(&policy, "not on this system".to_owned()), None::<String>);
+    match enforced {
+        Ok(enforced) => link.send(&SupervisorReport::Ready(enforced), &[], &[])?,
+        Err(why) => return link.send(&SupervisorReport::Unable(why), &[], &[]),
+    }
+    let (absent, protected) = (AbsentPaths::new(&policy), ProtectedPaths::empty());
+    let caches: Vec<_> = policy.caches.list.iter().collect();
+    let variables = match policy.mode {
+        SandboxMode::WorkspaceWrite => policy.caches.variables(&caches),
+        SandboxMode::ReadOnly | SandboxMode::Off => Vec::new(),
+    };
+    supervise::serve(
+        &link,
+        ProcessTree::Group,
+        &absent,
+        &protected,
+        policy.limits.memory,
+        |mut start: CommandStart| {
+            if let Some(profile) = &wrap {
+                let sandbox =
+                    ["/usr/bin/sandbox-exec", "-p", profile].map(std::ffi::OsString::from);
+                start.words.argv.splice(..0, sandbox);
+                // Variables set for the command take precedence.
+                start.words.env.splice(..0, variables.iter().cloned());
+            }
+            start.spawn()
+        },
+    )
+}
+
+/// Resets ignored signals to their default, which commands inherit.
+fn reset_signals() -> io::Result<()> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM};
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+
+    for signal in [SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
+    }
+    Ok(())
+}
+
+/// Limits the resources of this process, and so of all commands.
+fn apply_limits(policy: &SandboxPolicy) {
+    // Too small for a file; unlike 0, it also keeps the kernel from piping a dump to a program.
+    lower_limit(Resource::Core, Some(1));
+    lower_limit(Resource::Fsize, policy.limits.file_size);
+    lower_limit(Resource::Nofile, policy.limits.open_files);
+    // When memory runs out, the kernel should kill the command. Raising one's own score needs no privilege.
+    let _ = fs::write("/proc/self/oom_score_adj", "800");
+}
+
+/// Lowers a limit of this process and its children. Errors are ignored.
+pub(in crate::exec) fn lower_limit(resource: Resource, most: Option<u64>) {
+    let now = getrlimit(resource);
+    let least = |limit: Option<u64>| match (limit, most) {
+        (Some(limit), Some(most)) => Some(limit.min(most)),
+        (limit, most) => limit.or(most),
+    };
+    let _ =
+        setrlimit(resource, Rlimit { current: least(now.current), maximum: least(now.maximum) });
+}

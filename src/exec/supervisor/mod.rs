@@ -1,0 +1,406 @@
+//! Supervisors, seen from the engine: reused workers, each running one command at a time.
+//!
+//! Starting and confining a supervisor costs more than starting a command, so a supervisor takes the next command when
+//! one has ended. Nothing of a command survives it, hence no state passes from one to the next.
+
+#[cfg(target_os = "linux")]
+mod children;
+pub mod helper;
+pub(super) mod process;
+pub(super) mod process_tree;
+pub(super) mod protocol;
+pub(super) mod supervise;
+pub(super) mod worker;
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use self::protocol::{
+    CommandReport, CommandTimeouts, ReceivedMessage, StartFailure, SupervisorCommand,
+    SupervisorReport,
+};
+use self::supervise::timespec;
+use self::worker::{SupervisorWorker, WorkerBackend};
+use super::capture::OutputCapture;
+use super::command::{CommandEnd, CommandInput, CommandOutcome, CommandSpec, ExecError};
+use super::confine::policy::SandboxPolicy;
+use super::confine::{Enforcement, SandboxLevel};
+use super::egress::EgressProxy;
+use super::repository::RepositoryGuard;
+use crate::port::CancellationToken;
+
+/// Runs commands and ends all of their processes. Clones share their workers.
+#[derive(Clone)]
+pub struct Supervisor(Arc<SupervisorState>);
+
+struct SupervisorState {
+    backend: WorkerBackend,
+    policy: SandboxPolicy,
+    env: Vec<(OsString, OsString)>,
+    idle: Mutex<Vec<SupervisorWorker>>,
+    /// Set by the first command.
+    repositories: OnceLock<RepositoryGuard>,
+}
+
+/// The most idle workers.
+const MAX_IDLE: usize = 4;
+
+/// How long background processes may run after the command has ended.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(300);
+
+/// How long an output may stay open after all its writers are gone.
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
+
+/// How long to pause when polling fails.
+const POLL_PAUSE: Duration = Duration::from_millis(5);
+
+/// The time for an answer, beyond all limits of the command.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(8);
+
+impl Supervisor {
+    /// Returns a supervisor with workers that run this program, which must call [`helper::main`] if
+    /// [`helper::is_requested`]. Commands get this environment and no other.
+    pub fn new(policy: SandboxPolicy, env: Vec<(OsString, OsString)>) -> Self {
+        // The running program, even if its file has been replaced.
+        let program = if cfg!(target_os = "linux") {
+            PathBuf::from("/proc/self/exe")
+        } else {
+            std::env::current_exe().unwrap_or_else(|_| PathBuf::from("architect"))
+        };
+        Self::with_program(program, policy, env)
+    }
+
+    /// Returns a supervisor with workers that run another program, which calls [`helper::main`] likewise.
+    pub fn with_program(
+        program: impl Into<PathBuf>,
+        policy: SandboxPolicy,
+        env: Vec<(OsString, OsString)>,
+    ) -> Self {
+        Self::with_backend(WorkerBackend::Process(program.into()), policy, env)
+    }
+
+    /// Returns a supervisor with workers in threads of this process, for programs other than `architect`. It kills the
+    /// process group of a command, confines nothing, and ends with this process.
+    pub fn in_process(policy: SandboxPolicy, env: Vec<(OsString, OsString)>) -> Self {
+        Self::with_backend(WorkerBackend::Thread, policy, env)
+    }
+
+    fn with_backend(
+        means: WorkerBackend,
+        policy: SandboxPolicy,
+        env: Vec<(OsString, OsString)>,
+    ) -> Self {
+        let (idle, watch) = (Mutex::default(), OnceLock::new());
+        Self(Arc::new(SupervisorState { backend: means, policy, env, idle, repositories: watch }))
+    }
+
+    /// Returns the policy, which the first command extends by the paths protected for git.
+    pub fn policy(&self) -> &SandboxPolicy {
+        self.0.repositories.get().map_or(&self.0.policy, RepositoryGuard::policy)
+    }
+
+    pub(super) fn repositories(&self) -> &RepositoryGuard {
+        self.0.repositories.get_or_init(|| RepositoryGuard::new(&self.0.policy))
+    }
+
+    /// Returns how commands are confined. Starts a worker to find out, which the first command will use.
+    ///
+    /// # Errors
+    ///
+    /// Fails when no worker can be started, and when commands cannot be confined as required.
+    pub fn enforcement(&self) -> Result<Enforcement, ExecError> {
+        let worker = self.take_worker()?;
+        let enforced = worker.enforced.clone();
+        self.return_worker(worker);
+        Ok(enforced)
+    }
+
+    /// Runs a command, and waits for it and everything that it started.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the command cannot be started. A command that itself fails has a [`CommandOutcome`] like any other.
+    pub fn run(
+        &self,
+        command: &CommandSpec,
+        cancel: &CancellationToken,
+    ) -> Result<CommandOutcome, ExecError> {
+        let worker = self.take_worker()?;
+        let (stdout, out) = create_pipe()?;
+        let (stderr, err) = create_pipe()?;
+        let stdin = open_input(&command.stdin)?;
+        let stop = worker.link.try_clone().map_err(ExecError::Supervisor)?;
+        let files = [stdin.as_fd(), out.as_fd(), err.as_fd()];
+        let lent = self.send_start(&worker, command, &files)?;
+        drop((stdin, out, err));
+        let guard = cancel.on_cancel(move || {
+            // An error means that the supervisor has ended.
+            let _ = stop.send(&SupervisorCommand::Stop, &[], &[]);
+        });
+        let due = command.timeout.and_then(|timeout| {
+            Instant::now().checked_add(
+                timeout.saturating_add(command.kill_timeout).saturating_add(ANSWER_TIMEOUT),
+            )
+        });
+        let mut gathering = OutputCollector {
+            worker: &worker,
+            outputs: [
+                OutputPipe::new(stdout, command.kept_bytes),
+                OutputPipe::new(stderr, command.kept_bytes),
+            ],
+            due,
+            leader: None,
+        };
+        let told = gathering.run();
+        let level = worker.enforced.level;
+        let refused = worker.egress.as_ref().map(EgressProxy::finish).unwrap_or_default();
+        let [stdout, stderr] = gathering.outputs.map(|output| output.capture);
+        drop(guard);
+        let mut notices = self.repositories().merge_copies(&worker.copies, &lent);
+        notices.extend(self.repositories().clean_up());
+        let (end, strays, [aside, restored]) = match told {
+            CommandResult::Ended(ended, paths) => {
+                let end = CommandEnd::from_report(ended);
+                // A late request to stop must not reach the next command, nor may a stuck command.
+                if !cancel.is_cancelled() && end != CommandEnd::Stuck {
+                    self.return_worker(worker);
+                }
+                (end, ended.strays, paths)
+            }
+            CommandResult::Failed(fault) => {
+                self.return_worker(worker);
+                return Err(command.start_error(fault));
+            }
+            CommandResult::Timeout => (CommandEnd::Stuck, 0, [const { Vec::new() }; 2]),
+            CommandResult::Lost => (CommandEnd::Lost, 0, [const { Vec::new() }; 2]),
+        };
+        Ok(CommandOutcome {
+            end,
+            stdout,
+            stderr,
+            strays,
+            level,
+            renamed: aside,
+            refused,
+            restored,
+            notices,
+        })
+    }
+
+    /// Starts a command on a worker, and returns the original contents of the files that it has copies of.
+    ///
+    /// An incomplete message starts nothing. Once it is sent, the command may run.
+    fn send_start(
+        &self,
+        worker: &SupervisorWorker,
+        command: &CommandSpec,
+        files: &[BorrowedFd<'_>],
+    ) -> Result<Vec<Vec<u8>>, ExecError> {
+        let limits = CommandTimeouts {
+            timeout: command.timeout,
+            kill: command.kill_timeout,
+            drain: DRAIN_TIMEOUT,
+        };
+        let words =
+            command.command_words().encode().map_err(|e| ExecError::Start(e.to_string()))?;
+        let lent = self.repositories().write_copies(&worker.copies);
+        let sent = worker.link.send(&SupervisorCommand::Start(limits), &words, files);
+        sent.map(|()| lent).map_err(|_| ExecError::Lost)
+    }
+
+    /// Returns an idle worker, or a new one.
+    pub(super) fn take_worker(&self) -> Result<SupervisorWorker, ExecError> {
+        loop {
+            let Some(mut worker) = self.idle_workers().pop() else { break };
+            if worker.is_usable() {
+                return Ok(worker);
+            }
+        }
+        let worker =
+            SupervisorWorker::start(&self.0.backend, self.repositories().policy(), &self.0.env)?;
+        if matches!(self.0.backend, WorkerBackend::Process(_)) {
+            worker.enforced.warn(&self.0.policy);
+        }
+        self.repositories().begin(worker.enforced.level);
+        Ok(worker)
+    }
+
+    pub(super) fn return_worker(&self, worker: SupervisorWorker) {
+        let mut idle = self.idle_workers();
+        if idle.len() < MAX_IDLE {
+            idle.push(worker);
+        }
+    }
+
+    fn idle_workers(&self) -> MutexGuard<'_, Vec<SupervisorWorker>> {
+        self.0.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The last report of a supervisor about a command.
+enum CommandResult {
+    /// With the protected paths that were renamed, and those that were restored.
+    Ended(CommandReport, [Vec<PathBuf>; 2]),
+    Failed(StartFailure),
+    /// No report in time.
+    Timeout,
+    /// The connection is closed or broken.
+    Lost,
+}
+
+/// Reads the output of a command until it ends.
+struct OutputCollector<'a> {
+    worker: &'a SupervisorWorker,
+    outputs: [OutputPipe; 2],
+    due: Option<Instant>,
+    /// The process ID of the command, in the worker's namespace.
+    leader: Option<Pid>,
+}
+
+/// The next thing to do.
+enum PollEvent {
+    Outputs,
+    Report,
+    Deadline,
+}
+
+/// One output of a command.
+struct OutputPipe {
+    /// `None` once closed.
+    pipe: Option<io::PipeReader>,
+    capture: OutputCapture,
+}
+
+impl OutputPipe {
+    fn new(pipe: io::PipeReader, keep: usize) -> Self {
+        Self { pipe: Some(pipe), capture: OutputCapture::new(keep) }
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) {
+        let Some(pipe) = &mut self.pipe else { return };
+        match pipe.read(buffer) {
+            Ok(0) => self.pipe = None,
+            Ok(length) => self.capture.write(&buffer[..length]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => self.pipe = None,
+        }
+    }
+}
+
+impl OutputCollector<'_> {
+    fn run(&mut self) -> CommandResult {
+        let mut buffer = vec![0; 64 * 1024];
+        let mut told = None;
+        while told.is_none() || self.outputs.iter().any(|output| output.pipe.is_some()) {
+            let has_answer = match self.wait(&mut buffer, told.is_none()) {
+                PollEvent::Deadline => break,
+                PollEvent::Outputs => false,
+                PollEvent::Report => true,
+            };
+            if has_answer && let Some(answer) = self.receive_report() {
+                if let CommandResult::Failed(..) = answer {
+                    return answer;
+                }
+                told = Some(answer);
+                self.due = Some(Instant::now() + CLOSE_TIMEOUT);
+            }
+        }
+        told.unwrap_or(CommandResult::Timeout)
+    }
+
+    /// Waits until there is something to read, and reads the output.
+    fn wait(&mut self, buffer: &mut [u8], listens: bool) -> PollEvent {
+        let left = self.due.map(|due| due.saturating_duration_since(Instant::now()));
+        if left == Some(Duration::ZERO) {
+            return PollEvent::Deadline;
+        }
+        let pipes = self.outputs.iter().filter_map(|output| output.pipe.as_ref());
+        let mut fds: Vec<_> = pipes.map(|pipe| PollFd::new(pipe, PollFlags::IN)).collect();
+        if listens {
+            fds.push(PollFd::new(&self.worker.link, PollFlags::IN));
+        }
+        match poll(&mut fds, left.and_then(timespec).as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            // Polling needs memory; the command continues meanwhile.
+            Err(_) => {
+                drop(fds);
+                thread::sleep(POLL_PAUSE);
+                return PollEvent::Outputs;
+            }
+        }
+        let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        let mut ready = ready.into_iter();
+        for output in self.outputs.iter_mut().filter(|output| output.pipe.is_some()) {
+            if ready.next() == Some(true) {
+                output.read(buffer);
+            }
+        }
+        if ready.next() == Some(true) { PollEvent::Report } else { PollEvent::Outputs }
+    }
+
+    fn receive_report(&mut self) -> Option<CommandResult> {
+        let Ok(Some(ReceivedMessage { message, .. })) =
+            self.worker.link.receive::<SupervisorReport>()
+        else {
+            // A namespace ends with its first process, and its process IDs mean nothing outside.
+            if let (Some(leader), true) =
+                (self.leader, self.worker.enforced.level != SandboxLevel::Namespaces)
+            {
+                let _ = kill_process_group(leader, Signal::KILL);
+            }
+            return Some(CommandResult::Lost);
+        };
+        match message {
+            SupervisorReport::Ended { ended, aside, restored } => {
+                Some(CommandResult::Ended(ended, [aside, restored]))
+            }
+            SupervisorReport::Failed(fault) => Some(CommandResult::Failed(fault)),
+            SupervisorReport::Started { pid } => {
+                self.leader = Pid::from_raw(pid);
+                None
+            }
+            SupervisorReport::Ready(_)
+            | SupervisorReport::Lower(_)
+            | SupervisorReport::Unable(_)
+            | SupervisorReport::NoTemp(_)
+            | SupervisorReport::NoRoom(_) => None,
+        }
+    }
+}
+
+pub(super) fn create_pipe() -> Result<(io::PipeReader, io::PipeWriter), ExecError> {
+    io::pipe().map_err(|error| match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::MFILE | Errno::NFILE) => ExecError::NoFiles(error.to_string()),
+        Some(_) | None => ExecError::Supervisor(error),
+    })
+}
+
+/// Returns an unnamed file with this content, positioned at its start.
+pub(super) fn anonymous_file(content: &[u8]) -> io::Result<File> {
+    #[cfg(target_os = "linux")]
+    let mut file = File::from(rustix::fs::memfd_create("input", rustix::fs::MemfdFlags::CLOEXEC)?);
+    #[cfg(not(target_os = "linux"))]
+    let mut file = tempfile::tempfile()?;
+    file.write_all(content)?;
+    file.rewind()?;
+    Ok(file)
+}
+
+/// Returns the standard input of a command: a file, so that a command that does not read it blocks no writer.
+fn open_input(input: &CommandInput) -> Result<OwnedFd, ExecError> {
+    let file = match input {
+        CommandInput::Empty => File::open("/dev/null"),
+        CommandInput::Bytes(bytes) => anonymous_file(bytes),
+    };
+    file.map(OwnedFd::from).map_err(ExecError::Supervisor)
+}

@@ -1,0 +1,127 @@
+//! A long-lived command, connected to the engine by pipes.
+
+use std::io::{PipeReader, PipeWriter};
+use std::os::fd::AsFd;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::protocol::{SupervisorCommand, SupervisorReport};
+use super::supervise::timespec;
+use super::worker::SupervisorWorker;
+use super::{Supervisor, create_pipe};
+use crate::exec::command::{CommandEnd, CommandSpec, ExecError};
+use crate::exec::confine::SandboxLevel;
+
+/// A long-lived command. Dropping it kills it and everything that it started.
+pub struct ChildCommand {
+    worker: SupervisorWorker,
+    /// The process ID of the command, in the worker's namespace.
+    leader: Option<Pid>,
+    ended: Mutex<Option<CommandEnd>>,
+    supervisor: Supervisor,
+    /// The original contents of the configuration files that it has copies of.
+    copied: Vec<Vec<u8>>,
+}
+
+/// The engine's ends of a command's standard files.
+#[derive(Debug)]
+pub struct CommandPipes {
+    /// The standard input of the command; dropping it closes the input.
+    pub stdin: PipeWriter,
+    /// The standard output of the command; must be read.
+    pub stdout: PipeReader,
+    /// The standard error of the command; must be read.
+    pub stderr: PipeReader,
+}
+
+impl Supervisor {
+    /// Starts a long-lived command; its `stdin` and `kept_bytes` are ignored.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the command could not be started.
+    pub fn open(&self, command: &CommandSpec) -> Result<(ChildCommand, CommandPipes), ExecError> {
+        let worker = self.take_worker()?;
+        let (input, stdin) = create_pipe()?;
+        let (stdout, output) = create_pipe()?;
+        let (stderr, errors) = create_pipe()?;
+        let files = [input.as_fd(), output.as_fd(), errors.as_fd()];
+        let lent = self.send_start(&worker, command, &files)?;
+        match worker
+            .link
+            .receive::<SupervisorReport>()
+            .ok()
+            .flatten()
+            .map(|received| received.message)
+        {
+            Some(SupervisorReport::Started { pid }) => {
+                let (leader, ended) = (Pid::from_raw(pid), Mutex::new(None));
+                let process =
+                    ChildCommand { worker, leader, ended, supervisor: self.clone(), copied: lent };
+                Ok((process, CommandPipes { stdin, stdout, stderr }))
+            }
+            Some(SupervisorReport::Failed(fault)) => {
+                self.return_worker(worker);
+                Err(command.start_error(fault))
+            }
+            Some(_) | None => Err(ExecError::Lost),
+        }
+    }
+}
+
+impl Drop for ChildCommand {
+    fn drop(&mut self) {
+        let watch = self.supervisor.repositories();
+        for sentence in watch.merge_copies(&self.worker.copies, &self.copied) {
+            log::warn!("{sentence}");
+        }
+    }
+}
+
+impl ChildCommand {
+    /// Terminates the command; it is killed after its kill timeout.
+    pub fn stop(&self) {
+        // An error means that the supervisor has ended.
+        let _ = self.worker.link.send(&SupervisorCommand::Stop, &[], &[]);
+    }
+
+    /// Waits at most this long for the end of the command and of everything that it started.
+    pub fn wait(&self, most: Duration) -> Option<CommandEnd> {
+        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let until = Instant::now() + most;
+        while ended.is_none() {
+            let left = until.saturating_duration_since(Instant::now());
+            let mut fds = [PollFd::new(&self.worker.link, PollFlags::IN)];
+            match poll(&mut fds, timespec(left).as_ref()) {
+                Ok(0) => break,
+                Ok(_) => *ended = self.poll_end(),
+                Err(_) => {}
+            }
+        }
+        *ended
+    }
+
+    /// Returns how the command, or its supervisor, has ended.
+    fn poll_end(&self) -> Option<CommandEnd> {
+        let Ok(Some(received)) = self.worker.link.receive::<SupervisorReport>() else {
+            // A namespace ends with its first process, and its process IDs mean nothing outside.
+            if let (Some(leader), true) = (self.leader, self.level() != SandboxLevel::Namespaces) {
+                let _ = kill_process_group(leader, Signal::KILL);
+            }
+            return Some(CommandEnd::Lost);
+        };
+        if let SupervisorReport::Ended { ended, .. } = received.message {
+            Some(CommandEnd::from_report(ended))
+        } else {
+            None
+        }
+    }
+
+    /// Returns the level of confinement.
+    pub fn level(&self) -> SandboxLevel {
+        self.worker.enforced.level
+    }
+}

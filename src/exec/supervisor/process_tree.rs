@@ -1,0 +1,149 @@
+//! The processes of a command, and how to kill them all.
+
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, Signal, WaitOptions, kill_process_group, test_kill_process_group, waitpid,
+};
+
+use super::protocol::ProcessStatus;
+
+/// How the processes of a command are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::exec) enum ProcessTree {
+    /// By process group alone; a process that leaves it is not found.
+    Group,
+    /// As children: this process adopts orphans.
+    #[cfg(target_os = "linux")]
+    Reaper,
+    /// As all other processes of a namespace in which this is the first.
+    #[cfg(target_os = "linux")]
+    Namespace,
+}
+
+/// The result of killing all processes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::exec) struct KilledTree {
+    /// The number of killed processes, without the command itself.
+    pub strays: u32,
+    /// The status of the command, if not collected before.
+    pub status: Option<ProcessStatus>,
+    /// Whether a process survives SIGKILL.
+    pub is_stuck: bool,
+}
+
+impl ProcessTree {
+    /// Returns whether processes remain after the command was collected.
+    pub(in crate::exec) fn has_remaining(self, leader: Pid) -> bool {
+        match self {
+            Self::Group => test_kill_process_group(leader).is_ok(),
+            // Collect processes that have ended meanwhile.
+            #[cfg(target_os = "linux")]
+            Self::Reaper | Self::Namespace => loop {
+                match rustix::process::wait(WaitOptions::NOHANG) {
+                    Ok(Some(_)) | Err(Errno::INTR) => {}
+                    Ok(None) => return true,
+                    Err(_) => return false,
+                }
+            },
+        }
+    }
+
+    /// Returns the anonymous memory of the command's processes, in bytes; 0 if unknown.
+    pub(in crate::exec) fn memory(self) -> u64 {
+        match self {
+            Self::Group => 0,
+            #[cfg(target_os = "linux")]
+            Self::Reaper | Self::Namespace => super::children::descendants_memory(),
+        }
+    }
+
+    /// Sends a signal to the process group of the command.
+    pub(in crate::exec) fn signal(leader: Pid, signal: Signal) {
+        // It may have ended.
+        let _ = kill_process_group(leader, signal);
+    }
+
+    /// Kills and collects everything that remains.
+    pub(in crate::exec) fn kill_all(self, leader: Pid, patience: Duration) -> KilledTree {
+        let until = Instant::now() + patience;
+        let mut felled = KilledTree::default();
+        let mut pause = Duration::from_micros(50);
+        loop {
+            self.kill(leader);
+            if !self.collect(leader, &mut felled) {
+                return felled;
+            }
+            if Instant::now() >= until {
+                return KilledTree { is_stuck: true, ..felled };
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(10));
+        }
+    }
+
+    fn kill(self, leader: Pid) {
+        Self::signal(leader, Signal::KILL);
+        match self {
+            Self::Group => {}
+            #[cfg(target_os = "linux")]
+            Self::Reaper => super::children::for_each_child(|child| {
+                let _ = rustix::process::kill_process(child, Signal::KILL);
+            }),
+            // A signal to all processes spares the first one of a namespace.
+            #[cfg(target_os = "linux")]
+            Self::Namespace => {
+                let _ = kill_process_group(Pid::INIT, Signal::KILL);
+            }
+        }
+    }
+
+    /// Collects ended processes; returns whether others remain.
+    fn collect(self, leader: Pid, felled: &mut KilledTree) -> bool {
+        match self {
+            Self::Group => {
+                let is_collected = match waitpid(Some(leader), WaitOptions::NOHANG) {
+                    Ok(Some((_, status))) => {
+                        felled.status = ProcessStatus::from_wait_status(status);
+                        true
+                    }
+                    Ok(None) | Err(Errno::INTR) => false,
+                    Err(_) => true,
+                };
+                let is_left = test_kill_process_group(leader).is_ok();
+                if is_left && is_collected {
+                    // Their number is unknown.
+                    felled.strays = 1;
+                }
+                is_left
+            }
+            #[cfg(target_os = "linux")]
+            Self::Reaper | Self::Namespace => loop {
+                match rustix::process::wait(WaitOptions::NOHANG) {
+                    Ok(Some((pid, status))) if pid == leader => {
+                        felled.status = ProcessStatus::from_wait_status(status)
+                    }
+                    Ok(Some((_, status))) => {
+                        let was_killed = ProcessStatus::from_wait_status(status)
+                            == Some(ProcessStatus::Signalled(Signal::KILL.as_raw()));
+                        felled.strays += u32::from(was_killed);
+                    }
+                    Err(Errno::INTR) => {}
+                    Ok(None) => return true,
+                    Err(_) => return false,
+                }
+            },
+        }
+    }
+}
+
+impl ProcessStatus {
+    /// Returns how a process ended; `None` if it was only stopped.
+    pub(in crate::exec) fn from_wait_status(status: rustix::process::WaitStatus) -> Option<Self> {
+        status
+            .exit_status()
+            .map(Self::Exited)
+            .or_else(|| status.terminating_signal().map(Self::Signalled))
+    }
+}

@@ -1,0 +1,361 @@
+//! The messages between the engine and its supervisors, over a pair of sockets that also carries open files.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rustix::io::retry_on_intr;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::exec::confine::policy::SandboxPolicy;
+use crate::exec::confine::{Enforcement, SandboxLevel};
+
+/// One end of the connection.
+#[derive(Debug)]
+pub(in crate::exec) struct SupervisorLink(UnixStream);
+
+/// A request of the engine.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(in crate::exec) enum SupervisorCommand {
+    /// How to confine commands. The first message, sent once.
+    Confine {
+        /// The policy to enforce.
+        policy: Box<SandboxPolicy>,
+        /// The highest level to try.
+        ceiling: SandboxLevel,
+        /// Why it is not the highest level of the system.
+        why: Option<String>,
+    },
+    /// Start a command. Its [`CommandWords`] are the payload, its standard files travel along.
+    Start(CommandTimeouts),
+    /// Stop the running command.
+    Stop,
+}
+
+/// An answer of the supervisor.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(in crate::exec) enum SupervisorReport {
+    /// It is ready, and confines commands like this.
+    Ready(Enforcement),
+    /// The level is not available; another supervisor may try the next lower one.
+    Lower(String),
+    /// Commands cannot be confined as required.
+    Unable(String),
+    /// The folder for temporary files cannot be created.
+    NoTemp(String),
+    /// The system has too many processes or threads, or too little memory: no level could be tried.
+    NoRoom(String),
+    /// The command runs.
+    Started {
+        /// Its process ID, in the supervisor's namespace.
+        pid: i32,
+    },
+    /// The command could not be started.
+    Failed(StartFailure),
+    /// The command has ended, with everything that it started.
+    Ended {
+        /// How the command ended.
+        ended: CommandReport,
+        /// Files that it created at protected paths; renamed since.
+        aside: Vec<PathBuf>,
+        /// Protected paths that it changed; restored since.
+        restored: Vec<PathBuf>,
+    },
+}
+
+/// Why a command could not be started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::exec) struct StartFailure {
+    /// The system's error number.
+    pub errno: Option<i32>,
+    /// The error message.
+    pub error: String,
+    /// Whether its working directory exists, as seen by the supervisor.
+    pub folder_exists: bool,
+}
+
+/// Time limits for the phases of a command's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::exec) struct CommandTimeouts {
+    /// From its start to SIGTERM.
+    pub timeout: Option<Duration>,
+    /// From SIGTERM to SIGKILL.
+    pub kill: Duration,
+    /// From its end to the end of its background processes.
+    pub drain: Duration,
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::exec) struct CommandReport {
+    /// Why it was stopped, if it was.
+    pub stopped: Option<StopCause>,
+    /// Its status; `None` if it could not be killed.
+    pub status: Option<ProcessStatus>,
+    /// The number of processes that it left behind, which were killed.
+    pub strays: u32,
+}
+
+/// Why a command was stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::exec) enum StopCause {
+    /// It reached its time limit.
+    TimedOut,
+    /// The caller cancelled it.
+    Cancelled,
+    /// It exceeded its memory limit.
+    TooMuchMemory,
+}
+
+/// The status of a process that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::exec) enum ProcessStatus {
+    /// It exited with this code.
+    Exited(i32),
+    /// It was ended by this signal.
+    Signalled(i32),
+}
+
+/// The words of a command, encoded with a NUL byte after each; none contains one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::exec) struct CommandWords {
+    /// The working directory.
+    pub cwd: PathBuf,
+    /// Variables added to its environment.
+    pub env: Vec<(OsString, OsString)>,
+    /// Program and arguments.
+    pub argv: Vec<OsString>,
+}
+
+/// A message with its payload and open files.
+pub(in crate::exec) struct ReceivedMessage<T> {
+    pub message: T,
+    pub payload: Vec<u8>,
+    pub files: Vec<OwnedFd>,
+}
+
+/// The longest message accepted; a command line is far shorter.
+const MAX_MESSAGE: usize = 64 << 20;
+
+/// The most open files that travel with a message.
+const MAX_FILES: usize = 3;
+
+impl SupervisorLink {
+    /// Returns both ends of a new connection.
+    pub(in crate::exec) fn pair() -> io::Result<(Self, Self)> {
+        UnixStream::pair().map(|(a, b)| (Self(a), Self(b)))
+    }
+
+    /// Returns a link over a socket.
+    pub(in crate::exec) fn from_socket(socket: OwnedFd) -> Self {
+        Self(socket.into())
+    }
+
+    /// Returns the socket.
+    pub(in crate::exec) fn into_socket(self) -> OwnedFd {
+        self.0.into()
+    }
+
+    /// Duplicates this end.
+    pub(in crate::exec) fn try_clone(&self) -> io::Result<Self> {
+        self.0.try_clone().map(Self)
+    }
+
+    /// Returns whether the other end is closed, rather than shut down for writing only.
+    #[cfg(target_os = "linux")]
+    pub(in crate::exec) fn is_disconnected(&self) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+        let mut fds = [PollFd::new(&self.0, PollFlags::empty())];
+        let polled = retry_on_intr(|| poll(&mut fds, Some(&Timespec::default())));
+        polled.is_ok() && fds[0].revents().contains(PollFlags::HUP)
+    }
+
+    /// Sends a message, with a payload and open files.
+    pub(in crate::exec) fn send(
+        &self,
+        message: &impl Serialize,
+        payload: &[u8],
+        files: &[BorrowedFd<'_>],
+    ) -> io::Result<()> {
+        let json = serde_json::to_vec(message)?;
+        let mut frame = Vec::with_capacity(8 + json.len() + payload.len());
+        for length in [json.len(), payload.len()] {
+            let length = u32::try_from(length).map_err(|_| io::ErrorKind::ArgumentListTooLong)?;
+            frame.extend(length.to_le_bytes());
+        }
+        frame.extend(json);
+        frame.extend(payload);
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FILES))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !files.is_empty() && !control.push(SendAncillaryMessage::ScmRights(files)) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let slices = [IoSlice::new(&frame)];
+        let sent = retry_on_intr(|| sendmsg(&self.0, &slices, &mut control, send_flags()))?;
+        (&self.0).write_all(&frame[sent..])
+    }
+
+    /// Waits for a message; `None` if the other end is closed.
+    pub(in crate::exec) fn receive<T: DeserializeOwned>(
+        &self,
+    ) -> io::Result<Option<ReceivedMessage<T>>> {
+        let mut head = [0; 8];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FILES))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut slices = [IoSliceMut::new(&mut head)];
+        let got =
+            retry_on_intr(|| recvmsg(&self.0, &mut slices, &mut control, receive_flags()))?.bytes;
+        if got == 0 {
+            return Ok(None);
+        }
+        let files: Vec<OwnedFd> = control
+            .drain()
+            .filter_map(|message| match message {
+                RecvAncillaryMessage::ScmRights(files) => Some(files),
+                _ => None,
+            })
+            .flatten()
+            .collect();
+        // This system cannot set close-on-exec on arrival.
+        #[cfg(not(target_os = "linux"))]
+        for file in &files {
+            rustix::io::fcntl_setfd(file, rustix::io::FdFlags::CLOEXEC)?;
+        }
+        (&self.0).read_exact(&mut head[got..])?;
+        let [json, payload] = [&head[..4], &head[4..]].map(|length| {
+            length.iter().rev().fold(0, |length, byte| length << 8 | usize::from(*byte))
+        });
+        if json > MAX_MESSAGE || payload > MAX_MESSAGE {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let mut body = vec![0; json + payload];
+        (&self.0).read_exact(&mut body)?;
+        let payload = body.split_off(json);
+        Ok(Some(ReceivedMessage { message: serde_json::from_slice(&body)?, payload, files }))
+    }
+}
+
+impl AsFd for SupervisorLink {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// A closed end causes an error instead of a signal.
+#[cfg(target_os = "linux")]
+fn send_flags() -> SendFlags {
+    SendFlags::NOSIGNAL
+}
+
+/// The signal cannot be suppressed here; engine and supervisor ignore or catch it.
+#[cfg(not(target_os = "linux"))]
+fn send_flags() -> SendFlags {
+    SendFlags::empty()
+}
+
+/// Received files must not be inherited by processes started meanwhile.
+#[cfg(target_os = "linux")]
+fn receive_flags() -> RecvFlags {
+    RecvFlags::CMSG_CLOEXEC
+}
+
+#[cfg(not(target_os = "linux"))]
+fn receive_flags() -> RecvFlags {
+    RecvFlags::empty()
+}
+
+impl CommandWords {
+    /// Encodes the words.
+    ///
+    /// # Errors
+    ///
+    /// Fails when one of them contains a NUL byte.
+    pub(in crate::exec) fn encode(&self) -> io::Result<Vec<u8>> {
+        let count = self.env.len().to_string();
+        let env = self.env.iter().flat_map(|(name, value)| [name.as_os_str(), value.as_os_str()]);
+        let words = [OsStr::new(&count), self.cwd.as_os_str()]
+            .into_iter()
+            .chain(env)
+            .chain(self.argv.iter().map(OsString::as_os_str));
+        let mut bytes = Vec::new();
+        for word in words {
+            if word.as_bytes().contains(&0) {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    "a NUL character cannot be part of a command",
+                ));
+            }
+            bytes.extend_from_slice(word.as_bytes());
+            bytes.push(0);
+        }
+        Ok(bytes)
+    }
+
+    /// Decodes the output of [`encode`](Self::encode); `None` if invalid.
+    pub(in crate::exec) fn decode(bytes: &[u8]) -> Option<Self> {
+        let bytes = bytes.strip_suffix(&[0])?;
+        let mut words =
+            bytes.split(|byte| *byte == 0).map(|word| OsString::from_vec(word.to_vec()));
+        let count: usize = words.next()?.to_str()?.parse().ok()?;
+        let cwd = words.next()?.into();
+        let mut env = Vec::new();
+        for _ in 0..count {
+            env.push((words.next()?, words.next()?));
+        }
+        Some(Self { cwd, env, argv: words.collect() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_message_carries_its_payload_and_files() {
+        let (a, b) = SupervisorLink::pair().unwrap();
+        let (mut reader, writer) = io::pipe().unwrap();
+        let payload = vec![7; 3 << 20];
+        let sent = payload.clone();
+        let sender = thread::spawn(move || {
+            a.send(&SupervisorCommand::Stop, &sent, &[writer.as_fd()]).unwrap();
+        });
+        let received = b.receive::<SupervisorCommand>().unwrap().unwrap();
+        sender.join().unwrap();
+        assert_eq!(received.message, SupervisorCommand::Stop);
+        assert_eq!(received.payload, payload);
+        let [file] = received.files.try_into().unwrap();
+        File::from(file).write_all(b"x").unwrap();
+        let mut said = String::new();
+        reader.read_to_string(&mut said).unwrap();
+        assert_eq!(said, "x");
+        assert!(b.receive::<SupervisorCommand>().unwrap().is_none());
+    }
+
+    #[test]
+    fn words_are_decoded_as_encoded() {
+        let odd = OsString::from_vec(vec![b'a', 0xff, b'\n']);
+        let words = CommandWords {
+            cwd: "/w".into(),
+            env: vec![("A".into(), odd.clone()), ("B".into(), "".into())],
+            argv: vec!["sh".into(), "".into(), odd],
+        };
+        assert_eq!(CommandWords::decode(&words.encode().unwrap()), Some(words));
+        let nul = CommandWords { argv: vec!["a\0b".into()], ..CommandWords::default() };
+        assert!(nul.encode().is_err());
+        assert_eq!(CommandWords::decode(b"2\0/w\0a\0"), None);
+    }
+}

@@ -1,0 +1,253 @@
+//! A worker: a process or a thread that supervises one command after the other.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use uuid::Uuid;
+
+use super::helper;
+use super::process_tree::ProcessTree;
+use super::protocol::{ReceivedMessage, SupervisorCommand, SupervisorLink, SupervisorReport};
+use super::supervise::{CommandStart, serve};
+use crate::exec::command::ExecError;
+use crate::exec::confine::policy::SandboxPolicy;
+use crate::exec::confine::temp_folder;
+use crate::exec::confine::{Enforcement, SandboxLevel};
+use crate::exec::egress::EgressProxy;
+use crate::exec::protected::absent_paths::AbsentPaths;
+#[cfg(target_os = "linux")]
+use crate::exec::protected::covered::Covered;
+use crate::exec::protected::snapshot::ProtectedPaths;
+
+/// What a worker runs in.
+pub(in crate::exec) enum WorkerBackend {
+    /// A program that calls [`helper::main`].
+    Process(PathBuf),
+    /// A thread of this process.
+    Thread,
+}
+
+/// A worker that has reported how it confines commands.
+pub(in crate::exec) struct SupervisorWorker {
+    pub link: SupervisorLink,
+    pub enforced: Enforcement,
+    /// The proxy of its commands, with a list of hosts.
+    pub egress: Option<EgressProxy>,
+    /// Checked after each command.
+    absent: AbsentPaths,
+    /// The files of other programs that it covers.
+    #[cfg(target_os = "linux")]
+    covered: Covered,
+    /// The folder for its copies of configuration files, in the folder for temporary files.
+    pub copies: PathBuf,
+    /// `None` for a thread, which ends with its link.
+    process: Option<Child>,
+}
+
+/// A worker's answer for one level.
+enum Negotiated {
+    Ready(Enforcement, Option<OwnedFd>),
+    Lower(String),
+}
+
+/// How long an unused worker may take to end.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(6);
+
+impl SupervisorWorker {
+    /// Starts a worker.
+    pub(in crate::exec) fn start(
+        means: &WorkerBackend,
+        policy: &SandboxPolicy,
+        env: &[(OsString, OsString)],
+    ) -> Result<Self, ExecError> {
+        match means {
+            WorkerBackend::Thread => Self::start_thread(policy, env),
+            WorkerBackend::Process(program) => Self::start_at_highest_level(program, policy, env),
+        }
+    }
+
+    /// Tries one level after the other, from the highest.
+    fn start_at_highest_level(
+        program: &PathBuf,
+        policy: &SandboxPolicy,
+        env: &[(OsString, OsString)],
+    ) -> Result<Self, ExecError> {
+        // Unpredictable, so that no command can create it first.
+        let copies = PathBuf::from(format!(".git-{}", Uuid::now_v7().simple()));
+        let policy = &SandboxPolicy { copies, ..policy.clone() };
+        let mut ceiling = policy.ceiling;
+        let mut why = None;
+        loop {
+            let no_process = |error: io::Error| match is_shortage(&error) {
+                true => ExecError::NoRoom(error.to_string()),
+                false => ExecError::Supervisor(error),
+            };
+            let mut worker = Self::process(program, policy, env).map_err(no_process)?;
+            match worker.negotiate(policy, ceiling, why)? {
+                Negotiated::Ready(enforced, listener) => {
+                    #[cfg(target_os = "linux")]
+                    worker.covered.limited_to(&enforced);
+                    worker.enforced = enforced;
+                    let hosts = || policy.allowed_hosts.clone();
+                    let serve = |listener: OwnedFd| EgressProxy::start(listener.into(), hosts());
+                    let no_room = |error: io::Error| ExecError::NoRoom(error.to_string());
+                    worker.egress = listener.map(serve).transpose().map_err(no_room)?;
+                    return Ok(worker);
+                }
+                Negotiated::Lower(reason) if ceiling == SandboxLevel::Namespaces => {
+                    ceiling = SandboxLevel::Landlock;
+                    why = Some(reason);
+                }
+                Negotiated::Lower(reason) => return Err(ExecError::Unconfined(reason)),
+            }
+        }
+    }
+
+    fn process(
+        program: &PathBuf,
+        policy: &SandboxPolicy,
+        env: &[(OsString, OsString)],
+    ) -> io::Result<Self> {
+        // The worker must not see files created from here on.
+        let absent = AbsentPaths::new(policy);
+        #[cfg(target_os = "linux")]
+        let covered = Covered::by(policy);
+        let (link, theirs) = SupervisorLink::pair()?;
+        let process = std::process::Command::new(program)
+            .arg(helper::ARGUMENT)
+            .env_clear()
+            .envs(env.iter().map(|(name, value)| (name, value)))
+            .current_dir("/")
+            .stdin(theirs.into_socket())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let (enforced, copies) = (Enforcement::none(), policy.copies.clone());
+        Ok(Self {
+            link,
+            enforced,
+            egress: None,
+            absent,
+            #[cfg(target_os = "linux")]
+            covered,
+            copies,
+            process: Some(process),
+        })
+    }
+
+    /// Sends the policy to the worker and receives its enforcement.
+    fn negotiate(
+        &mut self,
+        policy: &SandboxPolicy,
+        ceiling: SandboxLevel,
+        why: Option<String>,
+    ) -> Result<Negotiated, ExecError> {
+        let failed = ExecError::Supervisor;
+        let ask = SupervisorCommand::Confine { policy: Box::new(policy.clone()), ceiling, why };
+        self.link.send(&ask, &[], &[]).map_err(failed)?;
+        match self.link.receive::<SupervisorReport>().map_err(failed)? {
+            Some(ReceivedMessage { message: SupervisorReport::Ready(enforced), files, .. }) => {
+                Ok(Negotiated::Ready(enforced, files.into_iter().next()))
+            }
+            Some(ReceivedMessage { message: SupervisorReport::Lower(why), .. }) => {
+                Ok(Negotiated::Lower(why))
+            }
+            Some(ReceivedMessage { message: SupervisorReport::Unable(why), .. }) => {
+                Err(ExecError::Unconfined(why))
+            }
+            Some(ReceivedMessage { message: SupervisorReport::NoTemp(why), .. }) => {
+                Err(ExecError::NoTemp(why))
+            }
+            Some(ReceivedMessage { message: SupervisorReport::NoRoom(why), .. }) => {
+                Err(ExecError::NoRoom(why))
+            }
+            Some(_) | None => {
+                let error = "the program did not answer as a supervisor does";
+                Err(failed(io::Error::new(io::ErrorKind::InvalidData, error)))
+            }
+        }
+    }
+
+    fn start_thread(
+        policy: &SandboxPolicy,
+        env: &[(OsString, OsString)],
+    ) -> Result<Self, ExecError> {
+        let why = "commands are not run by the architect program".to_owned();
+        let enforced = Enforcement::unconfined(policy, why).map_err(ExecError::Unconfined)?;
+        temp_folder::create(policy).map_err(|error| ExecError::NoTemp(error.to_string()))?;
+        let (link, theirs) = SupervisorLink::pair().map_err(ExecError::Supervisor)?;
+        let env = env.to_vec();
+        let absent = AbsentPaths::new(policy);
+        let looked_for = absent.clone();
+        let (protected, memory) = (ProtectedPaths::new(policy), policy.limits.memory);
+        let body = move || {
+            let start = |start: CommandStart| start.spawn_with(&env);
+            if let Err(error) =
+                serve(&theirs, ProcessTree::Group, &absent, &protected, memory, start)
+            {
+                log::debug!("a supervisor thread failed: {error}");
+            }
+        };
+        let started = thread::Builder::new().name("supervisor".to_owned()).spawn(body);
+        started.map_err(|error| ExecError::NoRoom(error.to_string()))?;
+        let copies = PathBuf::new();
+        Ok(Self {
+            link,
+            enforced,
+            egress: None,
+            absent: looked_for,
+            #[cfg(target_os = "linux")]
+            covered: Covered::default(),
+            copies,
+            process: None,
+        })
+    }
+
+    /// Returns whether the worker is alive and still protects everything.
+    pub(in crate::exec) fn is_usable(&mut self) -> bool {
+        if self.absent.is_outdated() {
+            // It exists now, and a new worker can make it read-only.
+            return false;
+        }
+        #[cfg(target_os = "linux")]
+        if self.covered.is_outdated() {
+            return false;
+        }
+        let mut fds = [PollFd::new(&self.link, PollFlags::IN)];
+        // An idle worker sends nothing; only the end of its link makes it readable.
+        matches!(poll(&mut fds, Some(&Timespec::default())), Ok(0))
+    }
+}
+
+/// Returns whether the system is short of processes, threads or memory. Such a failure does not show what the system
+/// supports.
+pub(in crate::exec) fn is_shortage(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory)
+}
+
+impl Drop for SupervisorWorker {
+    /// Ends the worker and everything that it supervises.
+    fn drop(&mut self) {
+        let Some(process) = &mut self.process else { return };
+        // A closed link would look like the death of the engine, and the worker would clean up in its place.
+        let _ = rustix::net::shutdown(&self.link, rustix::net::Shutdown::Write);
+        let until = Instant::now() + EXIT_TIMEOUT;
+        let mut pause = Duration::from_micros(100);
+        while let Ok(None) = process.try_wait() {
+            if Instant::now() >= until {
+                let _ = process.kill();
+                let _ = process.wait();
+                return;
+            }
+            thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(20));
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Choices that several layers share: the configuration and the command line read them, others act on them.
+
+use super::words::word_enum;
+
+word_enum! {
+    /// When the user is asked before a tool call runs, unless a rule decides.
+    #[derive(Default)]
+    pub enum ConfirmMode {
+        /// Before each call.
+        ConfirmAll = "confirm-all",
+        /// Before calls that change something.
+        #[default]
+        ConfirmSensitive = "confirm-sensitive",
+        /// Never.
+        Yolo = "yolo",
+    }
+}
+
+word_enum! {
+    /// What happens when a hook fails.
+    #[derive(Default)]
+    pub enum HookFailurePolicy {
+        /// The user is warned, and the run goes on.
+        #[default]
+        Ignore = "ignore",
+        /// The hook counts as having refused.
+        Block = "block",
+    }
+}
+
+word_enum! {
+    /// What a stored record survives.
+    #[derive(Default)]
+    pub enum Durability {
+        /// A power cut: records are synced before the effects that depend on them.
+        #[default]
+        Full = "full",
+        /// The end of the process only, `kill -9` included.
+        Os = "os",
+    }
+}
+
+word_enum! {
+    /// The language of the human log.
+    #[derive(Default)]
+    pub enum Language {
+        /// English.
+        #[default]
+        En = "en",
+        /// Spanish.
+        Es = "es",
+    }
+}

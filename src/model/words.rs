@@ -1,0 +1,62 @@
+//! Enums whose variants are written as words: in configuration files, as options, in outputs.
+
+/// An enum with one word for each variant, the strictest first where one is stricter than another.
+pub trait WordEnum: Copy + PartialEq + 'static {
+    /// Every variant with its word.
+    const WORDS: &'static [(&'static str, Self)];
+
+    /// Returns the variant that a word stands for.
+    fn from_word(word: &str) -> Option<Self> {
+        Self::WORDS.iter().find(|(known, _)| *known == word).map(|(_, variant)| *variant)
+    }
+}
+
+/// Declares an enum together with the words of its variants.
+macro_rules! word_enum {
+    (
+        $(#[$meta:meta])*
+        pub enum $Name:ident {
+            $( $(#[$variant_meta:meta])* $Variant:ident = $word:literal, )+
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $Name {
+            $( $(#[$variant_meta])* $Variant, )+
+        }
+
+        impl $crate::model::WordEnum for $Name {
+            const WORDS: &'static [(&'static str, Self)] = &[$(($word, Self::$Variant)),+];
+        }
+
+        impl $Name {
+            /// Returns the word for the variant.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$Variant => $word),+
+                }
+            }
+        }
+
+        impl std::fmt::Display for $Name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+
+        impl serde::Serialize for $Name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.as_str())
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $Name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let word = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+                <Self as $crate::model::WordEnum>::from_word(&word)
+                    .ok_or_else(|| serde::de::Error::custom(format!("unknown word '{word}'")))
+            }
+        }
+    };
+}
+pub(crate) use word_enum;

@@ -1,0 +1,76 @@
+//! The frame of the HTML pages: reports and traces.
+
+use std::fmt::Display;
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use crate::machine::RunStatus;
+
+/// Forbids scripts and everything that would be loaded, whatever the page contains.
+const CONTENT_SECURITY_POLICY: &str =
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
+
+const STYLE: &str = include_str!("page.css");
+
+/// What a page shows around its sections.
+pub(super) struct PageFrame<'a> {
+    pub(super) title: &'a str,
+    pub(super) heading: &'a str,
+    /// The style sheet of this kind of page, after the common one.
+    pub(super) style: &'a str,
+    /// The status of the run, which determines the colour of the header.
+    pub(super) status: RunStatus,
+    pub(super) outcome: &'a str,
+    pub(super) key_figures: &'a [String],
+    /// The names and values in the footer.
+    pub(super) facts: &'a [(&'static str, String)],
+}
+
+impl PageFrame<'_> {
+    /// Returns the whole page with these sections.
+    pub(super) fn render(&self, sections: &Markup) -> String {
+        let class = match self.status {
+            RunStatus::Success => "success",
+            RunStatus::Partial => "partial",
+            RunStatus::Failed => "failed",
+        };
+        let page = html! {
+            (DOCTYPE)
+            html lang="en" {
+                head {
+                    meta charset="utf-8";
+                    meta name="viewport" content="width=device-width, initial-scale=1";
+                    meta name="color-scheme" content="light dark";
+                    meta http-equiv="Content-Security-Policy" content=(CONTENT_SECURITY_POLICY);
+                    title { (self.title) }
+                    style { (PreEscaped(STYLE)) (PreEscaped(self.style)) }
+                }
+                body {
+                    main {
+                        header class=(class) {
+                            h1 { (self.heading) }
+                            p.numbers {
+                                strong { (self.outcome) }
+                                @for figure in self.key_figures { span { (figure) } }
+                            }
+                        }
+                        (sections)
+                        footer {
+                            dl {
+                                @for (name, value) in self.facts {
+                                    div { dt { (name) } dd { (value) } }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        };
+        page.into_string()
+    }
+}
+
+/// Returns a section of a page.
+pub(super) fn section(title: impl Display, content: &Markup) -> Markup {
+    html! { section { h2 { (title) } (content) } }
+}

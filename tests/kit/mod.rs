@@ -1,0 +1,14 @@
+//! What the tests and the benchmarks share: a fake model and fake tools, a server on loopback, time, folders and processes.
+
+#![allow(dead_code)] // no test needs all of it
+
+pub(crate) mod chat;
+pub(crate) mod cli;
+pub(crate) mod effect;
+pub(crate) mod harmless_syscalls;
+pub(crate) mod model;
+pub(crate) mod run;
+pub(crate) mod server;
+pub(crate) mod sources;
+pub(crate) mod system;
+pub(crate) mod tools;

@@ -1,0 +1,121 @@
+//! Tools that a test determines.
+
+use std::sync::Arc;
+
+use architect::machine::CallIntent;
+use architect::model::{CallAccess, TimeSpan, ToolCall, ToolResult, ToolStatus};
+use architect::port::{
+    ApprovedCall, AuthorizationOutcome, EffectContext, PreparedCall, ToolSpec, Toolbox,
+};
+
+type Run = dyn Fn(&ToolCall, &EffectContext) -> ToolResult + Send + Sync;
+type Authorize = dyn Fn(&ToolCall) -> Result<CallIntent, ToolResult> + Send + Sync;
+
+/// A set of tools. Unless it is told otherwise, each call reads the same file and may run.
+pub(crate) struct FakeTools {
+    names: Vec<&'static str>,
+    access: Box<dyn Fn(&ToolCall) -> CallAccess + Send + Sync>,
+    authorize: Arc<Authorize>,
+    run: Arc<Run>,
+}
+
+impl FakeTools {
+    /// Returns tools of these names, whose calls do this.
+    pub(crate) fn new(
+        names: &[&'static str],
+        run: impl Fn(&ToolCall, &EffectContext) -> ToolResult + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            names: names.to_vec(),
+            access: Box::new(|_| CallAccess::read("a")),
+            authorize: Arc::new(|_| Ok(CallIntent::ReadOnly)),
+            run: Arc::new(run),
+        }
+    }
+
+    /// Sets what a call touches.
+    pub(crate) fn with_access(
+        mut self,
+        access: impl Fn(&ToolCall) -> CallAccess + Send + Sync + 'static,
+    ) -> Self {
+        self.access = Box::new(access);
+        self
+    }
+
+    /// Sets what a resume needs to know of a call, or why it may not run.
+    pub(crate) fn with_authorization(
+        mut self,
+        authorize: impl Fn(&ToolCall) -> Result<CallIntent, ToolResult> + Send + Sync + 'static,
+    ) -> Self {
+        self.authorize = Arc::new(authorize);
+        self
+    }
+}
+
+/// Returns the result of a call that did what it should.
+pub(crate) fn ok(call: &ToolCall, text: &str) -> ToolResult {
+    ToolResult::new(call.id.clone(), ToolStatus::Ok, text)
+}
+
+/// Returns an argument that is a text.
+pub(crate) fn argument(call: &ToolCall, name: &str) -> Option<String> {
+    let arguments: serde_json::Value = serde_json::from_str(call.arguments.text()).ok()?;
+    arguments[name].as_str().map(str::to_owned)
+}
+
+impl Toolbox for FakeTools {
+    fn specs(&self) -> Arc<[ToolSpec]> {
+        let spec = |name: &&str| ToolSpec {
+            name: (*name).into(),
+            description: "A tool.".into(),
+            schema: serde_json::json!({ "type": "object" }),
+        };
+        self.names.iter().map(spec).collect()
+    }
+
+    fn prepare(&self, call: &ToolCall) -> Box<dyn PreparedCall> {
+        Box::new(FakeCall {
+            access: (self.access)(call),
+            call: call.clone(),
+            authorize: Arc::clone(&self.authorize),
+            run: Arc::clone(&self.run),
+        })
+    }
+}
+
+struct FakeCall {
+    access: CallAccess,
+    call: ToolCall,
+    authorize: Arc<Authorize>,
+    run: Arc<Run>,
+}
+
+impl PreparedCall for FakeCall {
+    fn access(&mut self) -> CallAccess {
+        self.access.clone()
+    }
+
+    fn rejection(&mut self) -> Option<ToolResult> {
+        (self.authorize)(&self.call).err()
+    }
+
+    fn authorize(self: Box<Self>, _: &EffectContext) -> AuthorizationOutcome {
+        match (self.authorize)(&self.call) {
+            Err(result) => AuthorizationOutcome::Rejected(result),
+            Ok(intent) => AuthorizationOutcome::Approved {
+                call: Box::new(FakeToolCall(self.call, self.run)),
+                timeout: TimeSpan::from_secs(60),
+                intent,
+                reason: "test".into(),
+            },
+        }
+    }
+}
+
+struct FakeToolCall(ToolCall, Arc<Run>);
+
+impl ApprovedCall for FakeToolCall {
+    fn run(self: Box<Self>, scope: &EffectContext) -> ToolResult {
+        (self.1)(&self.0, scope)
+    }
+}
